@@ -108,6 +108,7 @@ from lm_eval_bayes.stats.results import LearnedPrior as LearnedPrior
 from lm_eval_bayes.stats.results import PerQuestion as PerQuestion
 from lm_eval_bayes.stats.results import Posterior as Posterior
 from lm_eval_bayes.stats.results import credible_interval as credible_interval
+from lm_eval_bayes.stats.score_outcomes import ScoreOutcomes as ScoreOutcomes
 from lm_eval_bayes.stats.sequential.decision import DecisionReached as DecisionReached
 from lm_eval_bayes.stats.sequential.decision_forecast import (
     trials_to_decision as trials_to_decision,

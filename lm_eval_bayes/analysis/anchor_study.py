@@ -193,6 +193,7 @@ def anchor_study(
     """
     range_method: RangeMethod = check_option("interval", spec.method, RANGE_METHODS)
     check_comparable(runs, argument)
+    runs[0].require_graded(argument)
     outcomes = {run.model: take_queries(run.outcomes, aligned_rows(run, runs[0])) for run in runs}
     for option, names in (("target", targets), ("anchors", anchors)):
         for name in names:

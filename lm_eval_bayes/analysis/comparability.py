@@ -11,6 +11,7 @@ from scipy import special
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.provenance import greedy
 from lm_eval_bayes.runs.task_run import GRADED, REGRADED, TaskRun
+from lm_eval_bayes.stats.score_outcomes import ScoreOutcomes
 from lm_eval_bayes.stats.validation import IntArray
 
 #: Characters of a question's id, and of its text, in one line of output.
@@ -45,11 +46,13 @@ def identical_runs(runs: Sequence[TaskRun]) -> tuple[tuple[str, ...], ...]:
     >>> identical_runs(runs)
     (('a', 'b'),)
     """
-    has_trials = all(run.trials is not None for run in runs)
+    has_trials = all(run.trials is not None or run.scored for run in runs)
     groups: dict[tuple[bytes, ...], list[TaskRun]] = {}
     for run in runs:
         rows = aligned_rows(run, runs[0]).tolist()
-        if has_trials and run.trials is not None:
+        if isinstance(run.outcomes, ScoreOutcomes):
+            key = tuple(run.outcomes.scores[row].tobytes() for row in rows)
+        elif has_trials and run.trials is not None:
             key = tuple(np.asarray(run.trials[row], dtype=np.int64).tobytes() for row in rows)
         else:
             key = tuple(run.outcomes.counts[row].tobytes() for row in rows)
@@ -63,7 +66,10 @@ def identical_runs(runs: Sequence[TaskRun]) -> tuple[tuple[str, ...], ...]:
 
 def _log_coincidence(run: TaskRun, by_trial: bool) -> float:
     """Return the log probability that another run with this one's shares agrees with it."""
-    counts = run.outcomes.counts
+    if isinstance(run.outcomes, ScoreOutcomes):
+        counts = _counts_of_values(run.outcomes)
+    else:
+        counts = run.outcomes.counts
     n_trials, n_categories = counts.sum(axis=1), counts.shape[1]
     pooled = (counts.sum(axis=0) + 0.5) / (n_trials.sum() + 0.5 * n_categories)
     share = (counts + pooled) / (n_trials + 1.0)[:, None]
@@ -71,6 +77,18 @@ def _log_coincidence(run: TaskRun, by_trial: bool) -> float:
         return float(n_trials @ np.log((share**2).sum(axis=1)))
     arrangements = special.gammaln(n_trials + 1.0) - special.gammaln(counts + 1.0).sum(axis=1)
     return float(arrangements.sum() + (counts * np.log(share)).sum())
+
+
+def _counts_of_values(outcomes: ScoreOutcomes) -> IntArray:
+    """Return how often every question has the most frequent values, and any other, (M, 33)."""
+    values, times = np.unique(np.concatenate(outcomes.scores), return_counts=True)
+    frequent = np.sort(values[np.argsort(-times, kind="stable")[:32]])
+    counts = np.zeros((outcomes.n_questions, 33), dtype=np.int64)
+    for row, scores in enumerate(outcomes.scores):
+        place = np.minimum(np.searchsorted(frequent, scores), frequent.size - 1)
+        place = np.where(frequent[place] == scores, place, 32)
+        counts[row] = np.bincount(place, minlength=33)
+    return counts
 
 
 def check_comparable(runs: Sequence[TaskRun], argument: str = "RUN") -> None:
@@ -140,7 +158,7 @@ def check_same_metric(a: TaskRun, b: TaskRun, argument: str = "RUN") -> None:
 
 
 def check_same_weights(a: TaskRun, b: TaskRun, argument: str = "RUN") -> None:
-    """Raise if two runs have different category weights.
+    """Raise if two runs have different category weights, or one of them has scores.
 
     Raises
     ------
@@ -148,6 +166,13 @@ def check_same_weights(a: TaskRun, b: TaskRun, argument: str = "RUN") -> None:
         If they differ.
     """
     of_a, of_b = a.outcomes.weights.tolist(), b.outcomes.weights.tolist()
+    if a.scored != b.scored:
+        kinds = ["scores" if run.scored else "categories" for run in (a, b)]
+        rule = f"have the same kind of outcomes on {a.task}: {a.model} has {kinds[0]}"
+        raise InvalidInputError.of(argument, rule, f"{kinds[1]} of {b.model}")
+    if a.scored and of_a != of_b:
+        rule = f"have the same bounds of scores on {a.task}: {a.model} has {of_a}"
+        raise InvalidInputError.of(argument, rule, f"{of_b} for {b.model}")
     if of_a != of_b:
         rule = f"have the same category weights on {a.task}: {a.model} has {of_a}"
         raise InvalidInputError.of(argument, rule, f"{of_b} for {b.model}")

@@ -49,7 +49,9 @@ class QuestionDifference(Record):
     question_id, text : str
         The question; the text is untrusted, and "" if it is unknown.
     a, b : tuple of int
-        Trials in every category.
+        Trials in every category; of scores their number.
+    mean_a, mean_b : float
+        Mean score of the trials; NaN without trials.
     difference, sd : float
         Posterior mean and sd of A's score minus B's on this question.
     share : float
@@ -60,6 +62,8 @@ class QuestionDifference(Record):
     text: str
     a: tuple[int, ...]
     b: tuple[int, ...]
+    mean_a: float
+    mean_b: float
     difference: float
     sd: float
     share: float
@@ -299,8 +303,10 @@ def _largest_differences(
         QuestionDifference(
             question_id=ids[i],
             text=_question_text(a, rows_a[ids[i]]) or _question_text(b, rows_b[ids[i]]),
-            a=tuple(a.outcomes.counts[rows_a[ids[i]]].tolist()),
-            b=tuple(b.outcomes.counts[rows_b[ids[i]]].tolist()),
+            a=_counts(a, rows_a[ids[i]]),
+            b=_counts(b, rows_b[ids[i]]),
+            mean_a=a.outcomes.mean_score(rows_a[ids[i]]),
+            mean_b=b.outcomes.mean_score(rows_b[ids[i]]),
             difference=float(mean[i]),
             sd=float(sd[i]),
             share=float(mean[i]) / len(ids),
@@ -308,6 +314,11 @@ def _largest_differences(
         for i in largest
         if mean[i] != 0.0
     )
+
+
+def _counts(run: TaskRun, row: int) -> tuple[int, ...]:
+    outcomes = run.outcomes
+    return tuple((outcomes.n_trials[[row]] if run.scored else outcomes.counts[row]).tolist())
 
 
 def _question_text(run: TaskRun, row: int) -> str:
@@ -330,9 +341,11 @@ def _paired(
 def _pass_curves(
     a: TaskRun, b: TaskRun, ks: Sequence[int] | None, spec: IntervalSpec, align: Align
 ) -> PassCurveComparison:
-    if not (a.binary and a.outcomes.weights[0] < a.outcomes.weights[1]):
+    of_a, of_b = a.right_or_wrong, b.right_or_wrong
+    if of_a is None or of_b is None:
         rule = f"be left out for {a.task}, whose trials are not just right or wrong"
-        raise InvalidInputError.of("pass_at_k", rule, f"{a.outcomes.n_categories} categories")
+        got = "scores" if a.scored else f"{a.outcomes.n_categories} categories"
+        raise InvalidInputError.of("pass_at_k", rule, got)
     n_min = min(a.n_common, b.n_common)
     if not n_min:
         rule = f"be left out for {a.task}, where a question has no trial"
@@ -343,8 +356,8 @@ def _pass_curves(
     if ks is None:
         ks = sorted({2**i for i in range(n_min.bit_length()) if 2**i <= n_min} | {n_min})
     return compare_pass_curves(
-        a.outcomes,
-        b.outcomes,
+        of_a,
+        of_b,
         ks,
         scope=spec.scope,
         level=spec.level,

@@ -107,6 +107,7 @@ def paper_table(
     ranks_by_task: dict[str, dict[str, PaperRanks]] = {}
     for task, runs in runs_by_task.items():
         check_comparable(runs, argument)
+        runs[0].require_graded(argument)
         posteriors = {run.model: bayes_at_n(run.outcomes) for run in runs}
         plain = rank(posteriors, ties="none", numbering="dense")
         tied = rank(posteriors, ties="adjacent", numbering="dense", confidence=confidence)

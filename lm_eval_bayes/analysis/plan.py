@@ -187,6 +187,8 @@ def plan_width(
     ('tokens were not recorded for A', 'time was not recorded for A')
     """
     max_trials = check_count("max_trials", max_trials, 1)
+    for run in runs:
+        run.require_graded()
     level, method, seed = spec.level, spec.method, spec.seed
     lines = []
     for run in runs:
@@ -263,6 +265,7 @@ def plan_separation(
     if threshold <= 0.0:
         raise InvalidInputError.of("confidence", "be above 0.5 to separate", confidence)
     check_comparable(runs, argument)
+    runs[0].require_graded(argument)
     if len(runs) < 2:
         rule = f"be of at least two models on {runs[0].task} to be separated"
         raise InvalidInputError.of(argument, rule, runs[0].model)

@@ -297,6 +297,7 @@ def assign_priors(
 
 
 def _with_counts(run: TaskRun, prior: TaskRun, argument: str) -> Outcomes:
+    run.require_graded()
     outcomes = run.outcomes
     counts = prior_counts(run.question_ids, outcomes.weights, prior, argument, run.task)
     return replace(outcomes, prior_counts=counts)
@@ -406,6 +407,8 @@ def mean_prior_effects(
             if spec.scope == "population" and run.outcomes.cluster_index is not None:
                 rule = "be left out for scope population of questions in clusters"
                 raise InvalidInputError.of(argument, rule, prior.label)
+            run.require_graded()
+            prior.require_graded(argument)
             weights = run.outcomes.weights.tolist()
             if prior.outcomes.weights.tolist() != weights:
                 rule = f"have the category weights of {run.task}, {weights}"

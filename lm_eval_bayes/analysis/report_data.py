@@ -349,7 +349,7 @@ def _comparable_groups(results: Sequence[_RunResult]) -> list[list[_RunResult]]:
     by_questions: dict[object, list[list[_RunResult]]] = {}
     for result in results:
         run = result[0].run
-        key = (frozenset(run.question_ids), tuple(run.outcomes.weights.tolist()))
+        key = (frozenset(run.question_ids), run.scored, tuple(run.outcomes.weights.tolist()))
         groups = by_questions.setdefault(key, [])
         for group in groups:
             if metric_difference(group[0][0].run, run) is None:

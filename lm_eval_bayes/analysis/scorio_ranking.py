@@ -230,6 +230,7 @@ def _outcomes(runs: Sequence[TaskRun], seed: int) -> tuple[IntArray, list[str], 
 
 def _right_trials(run: TaskRun, reference: TaskRun, rng: np.random.Generator) -> IntArray:
     """Return right trials as 1, a row of equal length per question, in the order of `reference`."""
+    run.require_graded()
     at_top = run.outcomes.top_categories()
     if at_top is None:
         rule = "be of right and wrong trials for scorio's functions"

@@ -35,16 +35,17 @@ class ScorePosteriors:
     ----------
     learned : mapping of scope to Posterior
         hbayes@N, the recommended posterior, in both scopes.
-    paper : Posterior
-        bayes@N, under the paper's uniform prior.
+    paper : Posterior or None
+        bayes@N, under the paper's uniform prior; None for scores, which have none.
     spec : IntervalSpec
         Settings of the intervals.
     intervals : mapping of str to Interval
-        Credible intervals: "benchmark" and "population" of hbayes@N, "paper" of bayes@N.
+        Credible intervals: "benchmark" and "population" of hbayes@N, "paper" of bayes@N if there
+        is one.
     """
 
     learned: Mapping[Scope, Posterior]
-    paper: Posterior
+    paper: Posterior | None
     spec: IntervalSpec
     intervals: Mapping[str, Interval] = field(init=False)
 
@@ -53,6 +54,7 @@ class ScorePosteriors:
         intervals = {
             name: posterior.interval(spec.level, spec.method, seed=spec.seed)
             for name, posterior in posteriors
+            if posterior is not None
         }
         object.__setattr__(self, "intervals", MappingProxyType(intervals))
 
@@ -61,7 +63,11 @@ class ScorePosteriors:
         learned = {
             scope: posterior_to_dict(self.learned[scope], self.intervals[scope]) for scope in SCOPES
         }
-        return {"hbayes": learned, "bayes": posterior_to_dict(self.paper, self.intervals["paper"])}
+        paper = self.paper
+        return {
+            "hbayes": learned,
+            "bayes": None if paper is None else posterior_to_dict(paper, self.intervals["paper"]),
+        }
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +82,7 @@ class TaskSummary(ScorePosteriors):
         avg@N; None if a question has no trial.
     rows : mapping of str to float
         Estimates by the harness's row names: pass@k, pass^k, g-pass@k_τ, mg-pass@k, maj@k. Empty
-        unless trials are right or wrong.
+        unless trials are right or wrong, or have scores and a threshold.
     family : mapping of str to Posterior
         The posteriors of the pass family and of maj@k, about these questions, by the same
         names: the score that k new trials would have. Their sd and interval say how uncertain
@@ -121,7 +127,7 @@ class TaskSummary(ScorePosteriors):
     def posterior_notes(self) -> tuple[str, ...]:
         """Distinct notes of the posteriors, those of the rows with their names."""
         posteriors = (self.learned["benchmark"], self.learned["population"], self.paper)
-        notes = dict.fromkeys(post.note for post in posteriors if post.note)
+        notes = dict.fromkeys(post.note for post in posteriors if post is not None and post.note)
         return tuple(notes) + family_notes(self.family)
 
     def to_dict(self) -> dict[str, Any]:
@@ -133,6 +139,8 @@ class TaskSummary(ScorePosteriors):
             "task": run.task,
             "metric": run.metric,
             "filter": run.filter,
+            "score_bounds": list(run.outcomes.bounds) if run.scored else None,
+            "threshold": run.threshold,
             "questions": run.n_questions,
             "clusters": self.n_clusters,
             "trials": run.n_trials,
@@ -210,7 +218,7 @@ def summarise(
         run=run,
         spec=spec,
         learned=MappingProxyType({"benchmark": benchmark, "population": population}),
-        paper=bayes_at_n(outcomes),
+        paper=None if run.scored else bayes_at_n(outcomes),
         average=avg_at_n(outcomes) if run.n_common else None,
         rows=MappingProxyType(rows.estimates),
         family=MappingProxyType(family),
@@ -246,7 +254,8 @@ def pass_rows(run: TaskRun, ks: Iterable[int] | None, seed: int) -> PassRows:
     Parameters
     ----------
     run : TaskRun
-        The trials. If they are not right or wrong, or a question has none, there are no rows.
+        The trials. If they are not right or wrong, or a question has none, there are no rows. Of
+        scores, those that reach the threshold of the task are right.
     ks : iterable of int or None
         The values of k, each at most the fewest trials of a question. None for powers of two and
         those of the run's own settings.
@@ -264,9 +273,9 @@ def pass_rows(run: TaskRun, ks: Iterable[int] | None, seed: int) -> PassRows:
     >>> {name: round(value, 3) for name, value in pass_rows(run, [2], 0).estimates.items()}
     {'pass@2': 0.417, 'pass^2': 0.083, 'g-pass@2_0.5': 0.417, 'mg-pass@2': 0.083}
     """
-    n_max, outcomes = run.n_common, run.outcomes
+    n_max, outcomes = run.n_common, run.right_or_wrong
     given_ks = None if ks is None else _checked_ks(ks, run)
-    if not (run.binary and outcomes.weights[0] < outcomes.weights[1] and n_max):
+    if outcomes is None or not n_max:
         return PassRows({}, {}, {})
     settings = _bayes_settings(run)
     ks = _default_ks(settings, n_max) if given_ks is None else given_ks
@@ -286,10 +295,11 @@ def pass_rows(run: TaskRun, ks: Iterable[int] | None, seed: int) -> PassRows:
 
 def _family(run: TaskRun, rows: PassRows, seed: int) -> dict[str, Posterior]:
     """Return the posteriors of the pass family and of maj@k, by the names of their rows."""
-    if not rows.quantities:
+    outcomes = run.right_or_wrong
+    if not rows.quantities or outcomes is None:
         return {}
     # of the trials that the estimates are from
-    posteriors = pass_posteriors(run.outcomes.without_prior(), list(rows.quantities.values()))
+    posteriors = pass_posteriors(outcomes.without_prior(), list(rows.quantities.values()))
     family = dict(zip(rows.quantities, posteriors, strict=True))
     for name, k in rows.votes.items():
         family[name] = maj_at_k_posterior(
@@ -303,8 +313,9 @@ def _checked_ks(ks: Iterable[int], run: TaskRun) -> list[int]:
     ascending = sorted({check_count("k", k, 1) for k in ks})
     if not ascending:
         raise InvalidInputError.of("k", "have at least one value", "none")
-    if not run.binary:
-        rule = f"be left out for {run.task}, whose trials are not just right or wrong"
+    if not run.binary and run.right_or_wrong is None:
+        kind = "have scores and no threshold" if run.scored else "are not just right or wrong"
+        rule = f"be left out for {run.task}, whose trials {kind}"
         raise InvalidInputError.of("k", rule, ascending)
     if ascending[-1] > run.n_common:
         rule = (
@@ -487,10 +498,11 @@ def _group_mean(
         scope: shared.posterior(by_task, replace(summaries[0].spec, scope=scope))
         for scope in SCOPES
     }
+    papers = [summary.paper for summary in summaries if summary.paper is not None]
     averages = [math.nan if s.average is None else s.average.value for s in summaries]
     return GroupMean(
         learned=MappingProxyType(learned),
-        paper=mean_posterior([summary.paper for summary in summaries], weights),
+        paper=mean_posterior(papers, weights) if len(papers) == len(summaries) else None,
         spec=summaries[0].spec,
         weights=weights,
         average=sum(w * a for w, a in zip(weights, averages, strict=True)),

@@ -34,6 +34,8 @@ from lm_eval_bayes.export.run_metadata import (
 )
 from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.stats.intervals import SCOPES, Scope
+from lm_eval_bayes.stats.outcomes import Outcomes
+from lm_eval_bayes.stats.score_outcomes import ScoreOutcomes
 from lm_eval_bayes.stats.validation import check_option
 
 #: Version of the schema.
@@ -247,11 +249,19 @@ def _uuid(run: TaskRun, name: str) -> str:
         "weights": outcomes.weights.tolist(),
         "ids": list(run.question_ids),
         "trials": None if run.trials is None else [trials.tolist() for trials in run.trials],
+        **_scores(outcomes),
         "date": run.provenance.date,
         "settings": generation_settings(run),
     }
     digits = hash_json(content).partition(":")[2]
     return str(uuid.UUID(hex=digits, version=4))
+
+
+def _scores(outcomes: Outcomes) -> dict[str, Any]:
+    """Return the scores of all trials, if trials have some."""
+    if not isinstance(outcomes, ScoreOutcomes):
+        return {}
+    return {"scores": [scores.tolist() for scores in outcomes.scores]}
 
 
 def _library(run: TaskRun) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from lm_eval_bayes.export.every_eval_metrics import evaluation_name, result_id
 from lm_eval_bayes.export.run_metadata import is_filtered
 from lm_eval_bayes.runs.log_fields import generated_texts
 from lm_eval_bayes.runs.task_run import REGRADED, SECONDS, TOKENS, TaskRun, read_line
+from lm_eval_bayes.stats.score_outcomes import ScoreOutcomes
 
 PROMPT_TOKENS = "prompt_tokens"
 
@@ -72,7 +73,7 @@ def check_instances(run: TaskRun, argument: str = "--instances") -> None:
     InvalidInputError
         If the single trials are unknown.
     """
-    if run.trials is None or not run.n_trials:
+    if (run.trials is None and not run.scored) or not run.n_trials:
         rule = f"have single trials of {run.task}, not only counts"
         raise InvalidInputError.of(argument, rule, run.model)
 
@@ -107,8 +108,7 @@ def instances(
     """
     run = summary.run
     check_instances(run)
-    trials = run.trials or ()
-    weights, best = run.outcomes.weights, float(run.outcomes.weights.max())
+    best = float(run.outcomes.weights.max()) if run.threshold is None else run.threshold
     average = f"avg@{summary.n}" if summary.average is not None else f"hbayes@{summary.n}"
     shared = {
         "schema_version": SCHEMA,
@@ -118,23 +118,23 @@ def instances(
         "evaluation_result_id": result_id(run, average),
         "interaction_type": "single_turn",
     }
-    for number, (name, categories) in enumerate(zip(run.question_ids, trials, strict=True)):
+    for number, (name, scores) in enumerate(zip(run.question_ids, _scores(run), strict=True)):
         reference, completions = _read_texts(run, number) if texts else ([], [])
         question_text = replace_surrogates(_at(run.questions, number, "")) if texts else ""
         question: dict[str, Any] = {**shared, "sample_id": one_line(name)}
         if texts:
             question["sample_hash"] = _hash(question_text, reference)
         question["input"] = {"raw": question_text, "reference": reference}
-        for trial, category in enumerate(categories.tolist()):
-            score = float(weights[category])
+        for trial, score in enumerate(scores):
             yield {
                 **question,
                 "output": {"raw": completions[trial : trial + 1]},
                 # the extracted answer of a right trial would be the reference answer
                 "answer_attribution": _attribution(run, number, trial) if texts else [],
-                "evaluation": {"score": score, "is_correct": score == best},
+                # without a threshold only the highest score is surely that of a right answer
+                "evaluation": {"score": score, "is_correct": score >= best},
                 **_measured(run, number, trial),
-                "metadata": _metadata(run, number, trial, category),
+                "metadata": _metadata(run, number, trial),
             }
 
 
@@ -143,6 +143,14 @@ def instances(
 
 def _at(values: Sequence[Any] | None, number: int, missing: Any) -> Any:
     return values[number] if values is not None and number < len(values) else missing
+
+
+def _scores(run: TaskRun) -> Iterator[list[float]]:
+    """Yield the scores of the trials of every question."""
+    if isinstance(run.outcomes, ScoreOutcomes):
+        yield from (scores.tolist() for scores in run.outcomes.scores)
+    for categories in run.trials or ():
+        yield run.outcomes.weights[categories].tolist()
 
 
 def _hash(raw: str, reference: Sequence[str]) -> str:
@@ -185,8 +193,10 @@ def _measured(run: TaskRun, number: int, trial: int) -> dict[str, Any]:
     return usage
 
 
-def _metadata(run: TaskRun, number: int, trial: int, category: int) -> dict[str, str]:
-    metadata = {"trial": str(trial), "category": str(category)}
+def _metadata(run: TaskRun, number: int, trial: int) -> dict[str, str]:
+    metadata = {"trial": str(trial)}
+    if run.trials is not None:
+        metadata["category"] = str(run.trials[number][trial])
     seed = _at(_at(run.seeds, number, None), trial, None)
     if seed is not None:
         metadata["seed"] = str(seed)
@@ -204,7 +214,9 @@ def _read_texts(run: TaskRun, number: int) -> tuple[list[str], list[str]]:
     if run.texts is None:
         return [], []
     texts = run.texts[number]
-    outcomes = (run.trials or ())[number].tolist()
+    outcomes: list[int | None] = [None] * int(run.outcomes.n_trials[number])
+    if run.trials is not None:
+        outcomes = run.trials[number].tolist()
     logged: list[tuple[int, str, int | None]] = []
     targets: list[str | None] = []
     for line, trials in texts.by_line():

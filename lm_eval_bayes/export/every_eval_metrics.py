@@ -63,10 +63,14 @@ def results_of(
         for of, suffix in _SCOPE_SUFFIXES.items()
         if scope in (None, of)
     ]
-    results.append(_posterior_result(summary, f"bayes@{n}", summary.paper, intervals["paper"]))
+    if summary.paper is not None:
+        results.append(_posterior_result(summary, f"bayes@{n}", summary.paper, intervals["paper"]))
     if summary.average is not None:
-        error = {"value": summary.average.sigma, "method": _AVERAGE_ERROR}
-        results.append(_result(summary, f"avg@{n}", summary.average.value, standard_error=error))
+        method = _SCORE_ERROR if run.scored else _AVERAGE_ERROR
+        sigma = summary.average.sigma
+        known = sigma is not None and math.isfinite(sigma)
+        error = {"standard_error": {"value": sigma, "method": method}} if known else {}
+        results.append(_result(summary, f"avg@{n}", summary.average.value, **error))
     for name, number in summary.rows.items():
         if math.isfinite(number):
             results.append(_result(summary, name, number, **_family_uncertainty(summary, name)))
@@ -82,6 +86,11 @@ _SCOPE_SUFFIXES: dict[Scope, str] = {"benchmark": "", "population": "_population
 _AVERAGE_ERROR = (
     "posterior standard deviation under a uniform prior, on the scale of the mean of the trials "
     "[arXiv 2510.04265, eq. 20]"
+)
+
+_SCORE_ERROR = (
+    "standard error of the mean for these questions, with the variance of scores around their "
+    "question's mean, pooled over questions"
 )
 
 
@@ -119,7 +128,11 @@ def _result(summary: TaskSummary, name: str, score: float, **uncertainty: Any) -
     run = summary.run
     low, high = (0.0, 1.0) if name in summary.rows else run.outcomes.bounds
     details = {"trials": str(run.n_trials), "trials_per_question": summary.n}
-    if not run.binary:
+    if run.scored:
+        details["score_bounds"] = "{:g} to {:g}".format(*run.outcomes.bounds)
+        if name in summary.rows:
+            details["threshold"] = f"{run.threshold:g}"
+    elif not run.binary:
         details["category_weights"] = ", ".join(f"{w:g}" for w in run.outcomes.weights)
     if run.metric != GRADED:
         details["counted"] = one_line(run.metric, 100)

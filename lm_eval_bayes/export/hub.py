@@ -247,7 +247,9 @@ def _named_number(summary: TaskSummary, value: str) -> tuple[str, float]:
     numbers = dict(summary.rows)
     if summary.average is not None:
         numbers[f"avg@{n}"] = summary.average.value
-    numbers |= {f"hbayes@{n}": summary.learned["benchmark"].mu, f"bayes@{n}": summary.paper.mu}
+    numbers[f"hbayes@{n}"] = summary.learned["benchmark"].mu
+    if summary.paper is not None:
+        numbers[f"bayes@{n}"] = summary.paper.mu
     name = f"{value[:-1]}{n}" if value in ("avg@N", "hbayes@N", "bayes@N") else value
     if name not in numbers or not math.isfinite(numbers[name]):
         rule = f"be a number of {summary.run.task} ({', '.join(numbers)})"

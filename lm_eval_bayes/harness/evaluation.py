@@ -112,6 +112,24 @@ def cached_in_evaluation(maxsize: int) -> Callable[[_Function], _Function]:
     return decorate
 
 
+def error_of_run(results: Mapping[str, Any]) -> str:
+    """Return why the first metrics of tasks of this package have no number, "" if all have.
+
+    Parameters
+    ----------
+    results : mapping
+        What `simple_evaluate` returns.
+    """
+    found: dict[str, None] = {}
+    for config in results.get("configs", {}).values():
+        metadata = (config or {}).get("metadata") or {}
+        errors = (metadata.get("lm_eval_bayes") or {}).get("errors") or {}
+        settings = metadata.get("bayes") or {}
+        others = (settings.get("metrics") or [])[1:]
+        found |= dict.fromkeys(text for name, text in errors.items() if name not in others)
+    return "; ".join(found)
+
+
 @contextmanager
 def evaluating(lm: Any, tasks: Mapping[str, Any] | None = None) -> Iterator[Evaluation]:
     """Make `lm` the model of the evaluation under way.

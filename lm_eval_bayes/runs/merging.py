@@ -127,8 +127,12 @@ def _groups(partials: Sequence[PartialRun], by_path: bool) -> list[list[PartialR
 def _same_model(first: PartialRun, second: PartialRun) -> bool:
     """Return whether two partial runs of one name have the same model and settings."""
     if bool(first.fingerprint) != bool(second.fingerprint):
-        # a store names arguments otherwise than the harness, and has the stops of the engine
-        a, b = ({k: v for k, v in p.settings.items() if k != "until"} for p in (first, second))
+        # a store names arguments otherwise than the harness, and has the stops of the engine and
+        # the length that was sampled where the harness was given none
+        left_out = {"until"}
+        if not ("max_gen_toks" in first.settings and "max_gen_toks" in second.settings):
+            left_out.add("max_gen_toks")
+        a, b = ({k: v for k, v in p.settings.items() if k not in left_out} for p in (first, second))
         return a == b
     identifying = attrgetter("settings", "arguments", "fingerprint")
     return bool(identifying(first) == identifying(second))
@@ -295,8 +299,10 @@ def _difference(first: PartialRun, second: PartialRun) -> str:
     if first.version != second.version:
         versions = first.version or "unknown", second.version or "unknown"
         return f"version {versions[0]} of the task, not {versions[1]}"
+    if first.scored != second.scored:
+        return "scores" if first.scored else "categories"
     if first.weights != second.weights:
-        return "other scores of the categories"
+        return "other bounds" if first.scored else "other scores of the categories"
     if (first.metric, first.filter) != (second.metric, second.filter):
         return "another metric or filter"
     return ""
@@ -462,7 +468,9 @@ def _concatenate(first: QuestionTrials, second: QuestionTrials) -> QuestionTrial
     if np.unique(numbers).size == numbers.size:
         order = np.argsort(numbers, kind="stable")
     n, m = first.trials.size, second.trials.size
-    answers = seeds = digests = logged = None
+    answers = seeds = digests = logged = scores = None
+    if first.scores is not None and second.scores is not None:
+        scores = np.concatenate([first.scores, second.scores])
     if first.answers is not None and second.answers is not None:
         answers = (*first.answers, *second.answers)
     if first.seeds is not None or second.seeds is not None:
@@ -478,6 +486,7 @@ def _concatenate(first: QuestionTrials, second: QuestionTrials) -> QuestionTrial
         text=first.text or second.text,
         prompt=first.prompt or second.prompt,
         answers=answers,
+        scores=scores,
         seeds=seeds,
         digests=digests,
         measured=_joined_columns(first.measured, second.measured, n, m),

@@ -56,6 +56,9 @@ class QuestionTrials:
         Where the texts of the trials are logged.
     cluster : str or None
         The cluster of the question, such as its contest; None where none is known.
+    scores : array of float, shape (N,), or None
+        The score of every trial, where trials have scores between two bounds; their categories are
+        then 0.
     """
 
     id: str
@@ -72,6 +75,7 @@ class QuestionTrials:
     signals: Mapping[str, FloatArray] = field(default_factory=dict)
     logged: LoggedTexts | None = None
     cluster: str | None = None
+    scores: FloatArray | None = None
 
     @property
     def n_trials(self) -> int:
@@ -95,6 +99,7 @@ class QuestionTrials:
             measured={name: column[trials] for name, column in self.measured.items()},
             signals={name: column[trials] for name, column in self.signals.items()},
             logged=None if self.logged is None else self.logged.select(trials),
+            scores=None if self.scores is None else self.scores[trials],
         )
 
 
@@ -111,8 +116,8 @@ class PartialRun:
     questions : mapping of str to QuestionTrials
         By id, in order.
     weights : tuple of float
-        The score of each category.
-    metric, filter, provenance, notes, signals_error, verifiers
+        The score of each category; of scores their bounds.
+    metric, filter, provenance, notes, signals_error, verifiers, threshold
         As in :class:`~lm_eval_bayes.runs.task_run.TaskRun`.
     settings : mapping
         The generation settings, such as the temperature, without those that have no effect.
@@ -154,6 +159,7 @@ class PartialRun:
     path: int = 0
     signals_error: InvalidInputError | None = None
     verifiers: tuple[Mapping[str, Any], ...] = ()
+    threshold: float | None = None
 
     @property
     def source(self) -> str:
@@ -166,13 +172,21 @@ class PartialRun:
         return sum(question.n_trials for question in self.questions.values())
 
     @property
+    def scored(self) -> bool:
+        """Whether trials have scores between two bounds."""
+        return any(question.scores is not None for question in self.questions.values())
+
+    @property
     def only_counts(self) -> bool:
         """Whether the order of the trials is unknown."""
         return any(question.counts is not None for question in self.questions.values())
 
 
 #: The attributes that a merged run has in common with its partial runs.
-_OF_A_RUN = ("sources", "metric", "filter", "provenance", "notes", "signals_error", "verifiers")
+_OF_A_RUN = (
+    *("sources", "metric", "filter", "provenance", "notes", "signals_error", "verifiers"),
+    "threshold",
+)
 
 
 def task_run_of(partial: PartialRun, name: str) -> TaskRun:
@@ -221,6 +235,14 @@ def task_run_of(partial: PartialRun, name: str) -> TaskRun:
     attributes["signals"] = _columns([q.signals for q in responses], responses)
     if any(question.logged is not None for question in responses):
         attributes["texts"] = tuple(q.logged or LoggedTexts.none(q.trials.size) for q in responses)
+    if partial.scored:
+        if clusters:
+            note = "clusters are not used for scores: the questions were taken as independent"
+            attributes["notes"] = (*attributes["notes"], note)
+        scores = [question.scores for question in questions if question.scores is not None]
+        return TaskRun.from_scores(
+            name, partial.task, scores, ids, (weights[0], weights[1]), **attributes
+        )
     trials = [question.trials for question in questions]
     attributes["clusters"] = clusters or None
     return TaskRun.from_trials(name, partial.task, trials, ids, weights=weights, **attributes)

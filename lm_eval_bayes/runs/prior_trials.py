@@ -45,6 +45,7 @@ def prior_counts(
         If the scores of the categories differ, or no question is in both.
     """
     task = prior.task if task is None else task
+    prior.require_graded(argument)
     if prior.outcomes.weights.tolist() != weights.tolist():
         rule = f"have the category weights of {task}, {weights.tolist()}"
         got = f"{prior.outcomes.weights.tolist()} in {prior.label}"

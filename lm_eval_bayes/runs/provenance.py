@@ -10,8 +10,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from lm_eval_bayes._util.text import one_line
+from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.model_arguments import Kind, backend_and_arguments, identity, kind_of
 from lm_eval_bayes.runs.task_run import Provenance
+from lm_eval_bayes.stats.validation import as_real
 
 #: Names of one setting, the first of which stands for all.
 _LENGTH = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")
@@ -88,6 +91,48 @@ class LoggedTask:
     def weights(self) -> tuple[float, ...]:
         """The score of each graded category."""
         return tuple(self.settings.get("weights") or (0.0, 1.0))
+
+    def bounds(self, metric: str | None = None) -> tuple[float, float]:
+        """Return the lowest and the highest score of a metric, None for the first one.
+
+        Raises
+        ------
+        InvalidInputError
+            If the task's configuration holds something else.
+        """
+        given = self._of_metric("bounds", metric)
+        given = [0.0, 1.0] if given is None else given
+        ends = [as_real(end) for end in given] if isinstance(given, (list, tuple)) else []
+        if len(ends) != 2 or ends[0] is None or ends[1] is None or not ends[0] < ends[1]:
+            rule = f"have two numbers, low < high, as bounds of the scores of task {self.task}"
+            raise InvalidInputError.of("RUN", rule, given)
+        return ends[0], ends[1]
+
+    def threshold(self, metric: str | None = None) -> float | None:
+        """Return the score from which on a trial passes; None without one."""
+        return as_real(self._of_metric("threshold", metric))
+
+    def _of_metric(self, setting: str, metric: str | None) -> Any:
+        """Return a setting that may be a mapping from metrics."""
+        if metric is None:
+            return self.settings.get(setting)
+        given = mapping(self.config.get("metadata")).get(f"bayes_{setting}")
+        return given.get(metric) if isinstance(given, Mapping) else given
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """The metrics of the task that have rows of repeated sampling, the first one first."""
+        listed = self.settings.get("metrics") or [self.settings.get("metric")]
+        listed = listed if isinstance(listed, list) else []
+        if not any(listed):
+            listed = [entry.get("metric") for entry in self.metric_list[:1]]
+        return tuple(name for name in listed if isinstance(name, str))
+
+    @property
+    def metric_errors(self) -> Mapping[str, str]:
+        """Why metrics have no numbers, by their names."""
+        recorded = mapping(mapping(self.config.get("metadata")).get("lm_eval_bayes"))
+        return {name: one_line(text) for name, text in mapping(recorded.get("errors")).items()}
 
     @property
     def cluster_field(self) -> str | None:
@@ -187,6 +232,8 @@ def generation(kwargs: Mapping[str, Any]) -> dict[str, Any]:
         name = "max_gen_toks" if key in _LENGTH else "until" if key in _STOPS else key
         if name == "until" and isinstance(value, str):
             value = [value]
+        if name == "until" and isinstance(value, (list, tuple)):
+            value = sorted(map(str, value))  # the first of them that occurs ends a text
         if value is not None and name not in ("seed", "do_sample"):
             settings.setdefault(name, value)
     if kwargs.get("do_sample") is False or settings.get("temperature") == 0:

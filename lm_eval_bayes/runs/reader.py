@@ -89,6 +89,8 @@ def read_runs(
     """
     query = Query(task, metric, filter, dedupe, regrade, signals, verdicts, cluster, argument)
     listed = [paths] if isinstance(paths, (str, Path)) else list(paths)
+    if "" in listed:
+        raise InvalidInputError.of(argument, "be a path", "")
     files, file_warnings = files_at(listed, argument, merge=merge)
     if progress is not None:
         query = replace(query, advance=_advance(files, progress))
@@ -248,7 +250,15 @@ def _warnings_of(task: str, runs: Sequence[TaskRun]) -> Iterator[str]:
         ("are of different versions", {str(v): run for v, run in versions if v is not None}),
         (
             "have different scores of the categories",
-            {tuple(run.outcomes.weights.tolist()): run for run in runs},
+            {tuple(run.outcomes.weights.tolist()): run for run in runs if not run.scored},
+        ),
+        (
+            "have different bounds of the scores",
+            {tuple(run.outcomes.weights.tolist()): run for run in runs if run.scored},
+        ),
+        (
+            "have different kinds of outcomes",
+            {"scores" if run.scored else "categories": run for run in runs},
         ),
         ("have different metrics", {run.metric: run for run in runs}),
         (

@@ -18,6 +18,7 @@ from lm_eval_bayes.rubric.schemata import Schema, schema_from
 from lm_eval_bayes.rubric.signals import SignalTable
 from lm_eval_bayes.runs.model_arguments import redacted, shown
 from lm_eval_bayes.stats.outcomes import Outcomes
+from lm_eval_bayes.stats.score_outcomes import ScoreOutcomes
 from lm_eval_bayes.stats.validation import FloatArray, IntArray
 
 
@@ -191,7 +192,8 @@ class TaskRun:
         The files that the trials were read from.
     outcomes : Outcomes
         How many trials of every question ended in every category, with the scores of the
-        categories and the questions' ids.
+        categories and the questions' ids. Where trials have scores between two bounds, a
+        `ScoreOutcomes`.
     trials : tuple of array of int, length M, or None
         The category of every trial of every question, in the order of the trials; None where
         only counts are known. An ungraded trial is not among them.
@@ -227,6 +229,8 @@ class TaskRun:
         How the trials were made.
     notes : tuple of str
         What a reader should know: what was left out, what differs.
+    threshold : float or None
+        The score from which on a trial passes, where trials have scores and the task names one.
     """
 
     model: str
@@ -248,6 +252,7 @@ class TaskRun:
     filter: str = ""
     provenance: Provenance = field(default_factory=Provenance)
     notes: tuple[str, ...] = ()
+    threshold: float | None = None
 
     @classmethod
     def from_trials(
@@ -299,6 +304,44 @@ class TaskRun:
         more.setdefault("sources", ())
         return cls(model=model, task=task, outcomes=outcomes, trials=arrays, **more)
 
+    @classmethod
+    def from_scores(
+        cls,
+        model: str,
+        task: str,
+        scores: Sequence[Sequence[float] | FloatArray],
+        question_ids: Sequence[str],
+        bounds: tuple[float, float] = (0.0, 1.0),
+        **more: Any,
+    ) -> TaskRun:
+        """Return the run of trials that have scores between two bounds.
+
+        Parameters
+        ----------
+        scores : sequence of sequence of float, length M
+            The score of every trial of every question.
+        question_ids : sequence of str, length M
+            One distinct identifier per question.
+        bounds : tuple of float
+            The lowest and the highest possible score.
+        **more
+            Further attributes.
+
+        Raises
+        ------
+        InvalidInputError
+            If a score is not within the bounds, or another argument breaks its rule.
+
+        Examples
+        --------
+        >>> run = TaskRun.from_scores("A", "summaries", [[0.5, 0.7], [0.2]], ["q1", "q2"])
+        >>> run.scored, run.n_trials, run.binary
+        (True, 3, False)
+        """
+        outcomes = ScoreOutcomes.from_scores(scores, bounds, tuple(question_ids))
+        more.setdefault("sources", ())
+        return cls(model=model, task=task, outcomes=outcomes, **more)
+
     @property
     def question_ids(self) -> tuple[str, ...]:
         """The identifiers of the questions, by which runs of several models match them."""
@@ -318,7 +361,7 @@ class TaskRun:
     @property
     def n_trials(self) -> int:
         """Trials in all."""
-        return int(self.outcomes.counts.sum())
+        return int(self.outcomes.n_trials.sum())
 
     @property
     def n_common(self) -> int:
@@ -328,13 +371,49 @@ class TaskRun:
     @property
     def counted(self) -> str:
         """What was counted, in words: the metric, with the filter if it has a name."""
-        unfiltered = self.filter in ("", "none") or self.metric == REGRADED
-        return self.metric if unfiltered else f"{self.metric}, filter {self.filter}"
+        metric, (low, high) = self.metric, self.outcomes.bounds
+        if self.scored:
+            metric = f"{'scores' if metric == GRADED else metric} from {low:g} to {high:g}"
+        unfiltered = self.filter in ("", "none") or metric == REGRADED
+        return metric if unfiltered else f"{metric}, filter {self.filter}"
 
     @property
     def binary(self) -> bool:
         """Whether a trial is right or wrong and nothing else."""
-        return self.outcomes.n_categories == 2
+        return self.outcomes.n_categories == 2 and not self.scored
+
+    @property
+    def scored(self) -> bool:
+        """Whether trials have scores between two bounds."""
+        return self.outcomes.scored
+
+    @cached_property
+    def right_or_wrong(self) -> Outcomes | None:
+        """The counts of right and wrong trials, of which Pass@k and its family are.
+
+        Of scores those that reach the threshold are right. None for scores without one, for more
+        than two categories, and where a right trial does not score more than a wrong one.
+        """
+        outcomes = self.outcomes
+        if not isinstance(outcomes, ScoreOutcomes):
+            return outcomes if self.binary and outcomes.weights[0] < outcomes.weights[1] else None
+        if self.threshold is None:
+            return None
+        passed = [int((row >= self.threshold).sum()) for row in outcomes.scores]
+        counts = [(n - c, c) for n, c in zip(outcomes.n_trials.tolist(), passed, strict=True)]
+        return Outcomes.from_counts(counts, question_ids=outcomes.question_ids)
+
+    def require_graded(self, argument: str = "RUN") -> None:
+        """Raise if trials have scores, and so are neither right or wrong nor of a category.
+
+        Raises
+        ------
+        InvalidInputError
+            The message names `argument`.
+        """
+        if self.scored:
+            rule = f"have right and wrong trials, or categories, of {self.task}"
+            raise InvalidInputError.of(argument, rule, f"scores of {self.model}")
 
     def matrix(self, argument: str = "RUN") -> IntArray:
         """Return the first N trials of every question, N being those that every question has.
@@ -346,8 +425,9 @@ class TaskRun:
         Raises
         ------
         InvalidInputError
-            If only counts are known, or a question has no trial.
+            If trials have scores, only counts are known, or a question has no trial.
         """
+        self.require_graded(argument)
         if self.trials is None:
             rule = f"tell the order of the trials of {self.task}, not only their counts"
             raise InvalidInputError.of(argument, rule, ", ".join(self.sources) or self.model)
@@ -373,8 +453,10 @@ class TaskRun:
         Raises
         ------
         InvalidInputError
-            If the signals could not be read, or one has a value that it cannot have.
+            If trials have scores, the signals could not be read, or one has a value that it cannot
+            have.
         """
+        self.require_graded()
         if self.signals_error is not None:
             raise self.signals_error
         if not self.signals:

@@ -21,6 +21,7 @@ from lm_eval_bayes.stats.outcomes import (
 )
 from lm_eval_bayes.stats.prior_strength import LearnedStrength
 from lm_eval_bayes.stats.results import Estimate, PerQuestion, Posterior
+from lm_eval_bayes.stats.score_outcomes import ScoreOutcomes
 from lm_eval_bayes.stats.strength_average import average_over_strength
 from lm_eval_bayes.stats.validation import (
     FloatArray,
@@ -102,10 +103,14 @@ def avg_at_n(outcomes: Outcomes) -> Estimate:
     question, σ_α = (T_α/N_α) sqrt(v_α) with T_α = 1 + C + N_α, and σ_avg = sqrt(Σ σ_α²)/M.
     Prior trials do not enter.
 
+    Of scores (`ScoreOutcomes`) the standard deviation is their standard error,
+    sqrt(v Σ_α 1/N_α)/M with the variance v of scores around their question's mean, pooled over
+    questions; NaN where none has two trials.
+
     Parameters
     ----------
     outcomes : Outcomes
-        Counts of M questions, at least one trial each.
+        Counts of M questions, at least one trial each, or their scores.
 
     Returns
     -------
@@ -125,8 +130,16 @@ def avg_at_n(outcomes: Outcomes) -> Estimate:
     >>> round(estimate.value, 6), round(estimate.sigma, 6)
     (0.6, 0.147196)
     """
-    check_outcomes("outcomes", outcomes)
+    check_outcomes("outcomes", outcomes, scores=True)
     n_trials = require_trials(outcomes)
+    if isinstance(outcomes, ScoreOutcomes):
+        return Estimate(
+            quantity="avg@N",
+            value=float(np.clip(outcomes.means.mean(), *outcomes.bounds)),
+            per_question=read_only(outcomes.means, np.float64),
+            sigma=outcomes.standard_error,
+            bounds=outcomes.bounds,
+        )
     low, span, unit = scaled_weights(outcomes.weights)
     bounds = outcomes.bounds
     means = np.clip(low + span * (outcomes.counts @ unit) / n_trials, *bounds)

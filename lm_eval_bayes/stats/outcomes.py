@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -71,6 +71,9 @@ class Outcomes:
     >>> outcomes.n_questions, outcomes.n_categories, outcomes.n_trials.tolist()
     (2, 2, [3, 3])
     """
+
+    #: Whether trials have scores between two bounds, see `ScoreOutcomes`.
+    scored: ClassVar[bool] = False
 
     counts: IntArray
     weights: FloatArray
@@ -233,9 +236,22 @@ class Outcomes:
         return int(n_trials.min()), int(n_trials.max())
 
     @property
+    def most_trials(self) -> int:
+        """The most trials of a question, prior ones included unless their weight is 0."""
+        trials = self.n_trials
+        if self.prior_strength > 0.0:
+            trials = trials + self.prior_counts.sum(axis=1)
+        return int(trials.max())
+
+    @property
     def bounds(self) -> tuple[float, float]:
         """The smallest and the largest possible score."""
         return float(self.weights.min()), float(self.weights.max())
+
+    def mean_score(self, row: int) -> float:
+        """Return the mean score of a question's trials; NaN without trials."""
+        n = int(self.n_trials[row])
+        return float(self.counts[row] @ self.weights) / n if n else float("nan")
 
     @property
     def mean_trials(self) -> float:
@@ -330,17 +346,22 @@ def scaled_weights(weights: FloatArray) -> tuple[float, float, FloatArray]:
     return low, span, (weights - low) / span if span > 0.0 else np.zeros_like(weights)
 
 
-def check_outcomes(name: str, value: object) -> None:
-    """Refuse anything but an `Outcomes`.
+def check_outcomes(name: str, value: object, *, scores: bool = False) -> None:
+    """Refuse anything but an `Outcomes`, and scores unless `scores` is True.
 
     Raises
     ------
     InvalidInputError
-        If `value` is a matrix, say, and not an `Outcomes` made of it.
+        If `value` is a matrix, say, and not an `Outcomes` made of it; or a `ScoreOutcomes` where
+        trials are right or wrong or have categories.
     """
     if not isinstance(value, Outcomes):
         rule = "be an Outcomes, as from Outcomes.from_matrix or Outcomes.from_counts"
         raise InvalidInputError.of(name, rule, type(value).__name__)
+    if value.scored and not scores:
+        rule = "have right and wrong trials or categories"
+        low, high = value.bounds
+        raise InvalidInputError.of(name, rule, f"scores from {low:g} to {high:g}")
 
 
 def require_trials(outcomes: Outcomes) -> FloatArray:
@@ -367,6 +388,7 @@ def require_binary(outcomes: Outcomes) -> None:
     InvalidInputError
         If there are more than two categories, or category 1 does not score more than 0.
     """
+    check_outcomes("outcomes", outcomes)
     if outcomes.n_categories != 2:
         rule = (
             "be binary for the pass family; decide which categories count as correct, "
@@ -569,7 +591,10 @@ def check_same_weights(a: Outcomes, b: Outcomes) -> None:
         If an argument is no `Outcomes`, or their weights differ.
     """
     for name, value in (("a", a), ("b", b)):
-        check_outcomes(name, value)
+        check_outcomes(name, value, scores=True)
+    if a.scored != b.scored:
+        kinds = ["scores" if side.scored else "categories" for side in (a, b)]
+        raise InvalidInputError.of("b", f"have {kinds[0]}, as `a` has", kinds[1])
     if not np.array_equal(a.weights, b.weights):
         rule = f"have the weights of `a`, {a.weights.tolist()}"
         raise InvalidInputError.of("b", rule, f"weights {b.weights.tolist()}")

@@ -156,6 +156,8 @@ class Posterior(Record):
         The names of the questions, where they are known.
     clusters : LearnedClusters or None
         In scope "population" the clusters of the questions, where they have some.
+    scored : bool
+        Whether trials have scores between two bounds, whose further trials cannot be forecast.
     """
 
     quantity: str
@@ -182,6 +184,7 @@ class Posterior(Record):
     )
     trials_range: tuple[int, int] | None = field(default=None, repr=False)
     clusters: LearnedClusters | None = None
+    scored: bool = field(default=False, repr=False, metadata=NOT_IN_JSON)
 
     def interval(
         self,

@@ -383,7 +383,15 @@ def read_outcomes(file: StoreFile, task: str | None = None) -> tuple[GradedTask,
         rows = connection.execute(f"{_SELECT} {where} {_ORDER}", values).fetchall()
         stored = cluster_rows(connection, file.schema, where, values)
         clusters = {row.question: row.cluster() for row in stored}
-        return tuple(_group_by_task(rows, clusters))
+        graded = tuple(_group_by_task(rows, clusters))
+        # filters in the order in which the harness applied them
+        first = dict.fromkeys(
+            connection.execute("SELECT task, filter FROM questions ORDER BY id").fetchall()
+        )
+    place = {name: number for number, name in enumerate(first)}
+    return tuple(
+        sorted(graded, key=lambda task: (task.task, task.version, place[task.task, task.filter]))
+    )
 
 
 def _group_by_task(

@@ -223,6 +223,8 @@ COLUMNS = f"{ID}, versions, {', '.join(MEASUREMENTS)}, hash, text"
 _FIELDS_READ = ("key", "trial", "versions", *MEASUREMENTS, "text")
 #: The columns that :func:`decode` reads.
 READ = ", ".join(("prompt", *_FIELDS_READ[1:]))
+#: The columns of a :class:`TrialRow`.
+CHECKED = ", ".join(("prompt", "trial", "versions", *MEASUREMENTS, "hash", "text"))
 
 INSERT = (
     f"INSERT INTO trials ({COLUMNS}) VALUES ({', '.join('?' * len(COLUMNS.split(', ')))}) "

@@ -36,10 +36,12 @@ from lm_eval_bayes.store.tables import (
     put_description,
 )
 from lm_eval_bayes.store.trial import (
+    CHECKED,
     READ,
     Conflict,
     Trial,
     TrialKey,
+    TrialRow,
     check_int64,
     decode,
     encode,
@@ -266,16 +268,30 @@ class TrialStore:
         return self._trials([key], *_span(first, last))[key]
 
     def trials_of(
-        self, keys: Iterable[TrialKey], n: int | None = None
+        self, keys: Iterable[TrialKey], n: int | None = None, *, check: bool = False
     ) -> dict[TrialKey, dict[int, Trial]]:
         """Return trials 0..n-1 of many keys, or all trials if `n` is None.
+
+        Parameters
+        ----------
+        keys : iterable of TrialKey
+            The keys.
+        n : int, optional
+            The number of trials.
+        check : bool
+            Whether to compare every trial with the hash that it was written with.
 
         Returns
         -------
         dict
             For each of the keys, its trials by number, in ascending order.
+
+        Raises
+        ------
+        StoreDamagedError
+            If a trial cannot be read, or with `check` is not what was written.
         """
-        return self._trials(list(keys), *_span(0, n))
+        return self._trials(list(keys), *_span(0, n), check=check)
 
     def numbers_of(
         self, keys: Iterable[TrialKey], n: int | None = None
@@ -288,7 +304,7 @@ class TrialStore:
         return numbers
 
     def _trials(
-        self, keys: list[TrialKey], first: int, last: int
+        self, keys: list[TrialKey], first: int, last: int, *, check: bool = False
     ) -> dict[TrialKey, dict[int, Trial]]:
         trials_by_key: dict[TrialKey, dict[int, Trial]] = {key: {} for key in keys}
         with self.file.reading() as connection, paused_collector():
@@ -297,7 +313,16 @@ class TrialStore:
                 versions = {version_id: json.loads(text) for version_id, text in rows}
             latest: TrialKey | None = None
             trials: dict[int, Trial] = {}
-            for key, row in find_rows(connection, list(trials_by_key), READ, first, last):
+            texts, columns = dict(rows), CHECKED if check else READ
+            for key, row in find_rows(connection, list(trials_by_key), columns, first, last):
+                if check:
+                    trial = TrialRow(key, row[1], texts.get(row[2], ""), tuple(row[3:]))
+                    if not trial.is_intact():
+                        raise StoreDamagedError(
+                            f"{self.path} is damaged: {trial} does not match its hash "
+                            "(`lm-eval-bayes store verify` lists all such trials)"
+                        )
+                    row = (*row[:-2], row[-1])  # without the hash
                 # Rows are grouped by key, and comparing identities is faster than hashing the key.
                 if key is not latest:
                     latest, trials = key, trials_by_key[key]
@@ -379,7 +404,7 @@ class TrialStore:
         -------
         tuple of GradedTask
             One for each version, filter and number of categories of a task, with its questions
-            by doc_id.
+            by doc_id; filters in the order in which they were first recorded.
         """
         return read_outcomes(self.file, task)
 

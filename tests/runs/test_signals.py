@@ -202,7 +202,7 @@ def test_verdicts_on_other_samples_are_refused(tmp_path):
     [
         (lambda row: row.update(resps=[]), "question 0: `resps` holds no list of texts"),
         (lambda row: row.update(resps=[["a", 5]]), "question 0: `resps` holds no list of texts"),
-        (lambda row: row.update(resps=[["a", "b"]]), "question 0: .*one value per text"),
+        (lambda row: row.update(resps=[["a", "b"]]), "question 0: 2 responses and 1 `outcomes`"),
         (lambda row: row.update(outcomes=1), "question 0: `outcomes` is no list"),
         (lambda row: row.update(outcomes=["x"]), "question 0: outcome 'x' is no category"),
         (lambda row: row.update(signals=[1]), "question 0: `signals` holds no lists"),

@@ -7,9 +7,9 @@ import pytest
 from scipy import stats
 from scipy.special import betaln
 
-from lm_eval_bayes import Outcomes, hbayes_at_n
+from lm_eval_bayes import Outcomes, ScoreOutcomes, avg_at_n, hbayes_at_n
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.stats.hierarchical.scores import ONE_TRIAL, Scores, hbayes_of_scores
+from lm_eval_bayes.stats.hierarchical.hbayes_at_n import SINGLE_SCORES
 
 F1 = [[0.9, 0.8, 0.85], [0.2, 0.3, 0.1], [0.6, 0.5, 0.7]]
 
@@ -17,10 +17,10 @@ F1 = [[0.9, 0.8, 0.85], [0.2, 0.3, 0.1], [0.6, 0.5, 0.7]]
 @pytest.mark.parametrize("scope", ["benchmark", "population"])
 def test_zeros_and_ones_have_the_posterior_of_hbayes(scope):
     trials = [[1, 1, 0, 1], [0, 0, 0, 1], [0, 0, 0, 0], [1, 1, 1, 1], [0, 1, 0, 1]]
-    scores = Scores.of(trials)
+    scores = ScoreOutcomes.from_scores(trials)
     assert scores.dispersion == pytest.approx(1.0, abs=1e-12)
     posterior, expected = (
-        hbayes_of_scores(scores, scope),
+        hbayes_at_n(scores, scope),
         hbayes_at_n(Outcomes.from_matrix(trials), scope),
     )
     ends = [(p.mu, p.sigma, p.interval().low, p.interval().high) for p in (posterior, expected)]
@@ -34,14 +34,14 @@ def test_the_dispersion_is_the_share_of_the_largest_variance():
     rng = np.random.default_rng(5)
     p = rng.beta(2, 3, 2000)
     scores = stats.beta.rvs(4 * p[:, None], 4 * (1 - p[:, None]), size=(2000, 3), random_state=rng)
-    assert Scores.of(scores).dispersion == pytest.approx(1 / 5, rel=0.03)
+    assert ScoreOutcomes.from_scores(scores).dispersion == pytest.approx(1 / 5, rel=0.03)
 
 
 def test_one_question_s_posterior_is_the_integral_over_its_prior():
     # two questions with one strength: s and m integrated numerically, apart from the package
-    scores = Scores.of([[0.5, 0.7], [0.4, 0.1]])
+    scores = ScoreOutcomes.from_scores([[0.5, 0.7], [0.4, 0.1]])
     phi = scores.dispersion
-    x, n = scores.total / phi, scores.n_trials / phi
+    x, n = scores.means * scores.n_trials / phi, scores.n_trials / phi
     u, m = (np.arange(400) + 0.5) / 400, (np.arange(400) + 0.5) / 400
     u, m = np.meshgrid(stats.beta.ppf(u, 0.7, 1), stats.beta.ppf(m, 0.7, 0.7))
     s = 20 * u / (1 - u)
@@ -51,27 +51,30 @@ def test_one_question_s_posterior_is_the_integral_over_its_prior():
     )
     weight = np.exp(log_weight - log_weight.max())
     mean = sum((s * m + a) / (s + b) for a, b in zip(x, n, strict=True)) / 2
-    assert hbayes_of_scores(scores).mu == pytest.approx(
+    assert hbayes_at_n(scores).mu == pytest.approx(
         float((weight * mean).sum() / weight.sum()), abs=2e-3
     )
 
 
 def test_bounds_move_the_posterior():
-    plain, moved = Scores.of(F1), Scores.of([[10 * x - 3 for x in row] for row in F1], (-3.0, 7.0))
-    a, b = hbayes_of_scores(plain), hbayes_of_scores(moved)
+    plain, moved = (
+        ScoreOutcomes.from_scores(F1),
+        ScoreOutcomes.from_scores([[10 * x - 3 for x in row] for row in F1], (-3.0, 7.0)),
+    )
+    a, b = hbayes_at_n(plain), hbayes_at_n(moved)
     assert (b.mu, b.sigma) == pytest.approx((10 * a.mu - 3, 10 * a.sigma), rel=1e-9)
     assert b.interval().low == pytest.approx(10 * a.interval().low - 3, abs=1e-6)
-    assert moved.mean == pytest.approx(10 * np.mean(F1) - 3)
+    assert avg_at_n(moved).value == pytest.approx(10 * np.mean(F1) - 3)
     within = np.var(F1, axis=1, ddof=1).mean()
-    assert plain.standard_error == pytest.approx(np.sqrt(within / 9))
+    assert avg_at_n(plain).sigma == pytest.approx(np.sqrt(within / 9))
 
 
 def test_equal_scores_and_single_trials():
-    equal = Scores.of([[0.5] * 4] * 10)
+    equal = ScoreOutcomes.from_scores([[0.5] * 4] * 10)
     assert 0 < equal.dispersion < 0.02
-    single = hbayes_of_scores(Scores.of([[0.5]] * 10))
-    assert ONE_TRIAL in str(single.note)
-    assert single.sigma > 5 * hbayes_of_scores(equal).sigma
+    single = hbayes_at_n(ScoreOutcomes.from_scores([[0.5]] * 10))
+    assert SINGLE_SCORES in str(single.note)
+    assert single.sigma > 5 * hbayes_at_n(equal).sigma
 
 
 @pytest.mark.parametrize(
@@ -79,10 +82,11 @@ def test_equal_scores_and_single_trials():
     [
         ([[0.5, 1.2]], (0, 1), r"`scores` must be numbers from 0 to 1; got 1\.2"),
         ([[0.5, float("nan")]], (0, 1), r"numbers from 0 to 1; got nan"),
-        ([[0.5], []], (0, 1), r"at least one trial per question"),
+        ([[[0.5]]], (0, 1), r"numbers from 0 to 1; got \[\[0\.5\]\]"),
+        ([], (0, 1), r"at least one question"),
         ([[0.5]], (1, 0), r"`bounds` must be two finite numbers, low < high"),
     ],
 )
 def test_bad_scores_are_refused(scores, bounds, message):
     with pytest.raises(InvalidInputError, match=message):
-        Scores.of(scores, bounds)
+        ScoreOutcomes.from_scores(scores, bounds)

@@ -376,23 +376,26 @@ def _show_verdict(result: Comparison | MeanDifference) -> None:
 def _show_questions(task: TaskComparison) -> None:
     from lm_eval_bayes.analysis.comparability import short_id, short_text
 
-    binary = task.a.binary
-    cells = "right of N" if binary else "trials by category"
+    cells = "right of N" if task.a.binary else "trials by category"
+    if task.a.scored:
+        cells = "mean score (N)"
     say_records(
         f"questions with the largest differences, {cells}",
         task.questions,
         {
             "question": lambda question: short_id(question.question_id),
-            "A": lambda question: _trial_counts(question.a, binary),
-            "B": lambda question: _trial_counts(question.b, binary),
+            "A": lambda question: _trials(question.a, question.mean_a, task.a),
+            "B": lambda question: _trials(question.b, question.mean_b, task.b),
             "A - B": lambda question: format_mean_sd(question.difference, question.sd),
             "text": lambda question: short_text(question.text),
         },
     )
 
 
-def _trial_counts(counts: Sequence[int], binary: bool) -> str:
-    return f"{counts[1]}/{sum(counts)}" if binary else " ".join(map(str, counts))
+def _trials(counts: Sequence[int], mean: float, run: TaskRun) -> str:
+    if run.scored:
+        return f"{format_score(mean)} ({counts[0]})"
+    return f"{counts[1]}/{sum(counts)}" if run.binary else " ".join(map(str, counts))
 
 
 def _show_curves(task: str, curves: PassCurveComparison) -> None:

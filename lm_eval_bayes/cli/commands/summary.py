@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lm_eval_bayes._util.text import (
+    NO_VALUE,
     format_duration,
     format_integer,
     format_interval,
@@ -184,9 +185,16 @@ def _posterior_cells(scores: ScorePosteriors, scopes: Sequence[Scope]) -> list[s
     return [
         format_mean_sd(learned.mu, learned.sigma),
         *(format_interval(scores.intervals[scope]) for scope in scopes),
-        format_mean_sd(scores.paper.mu, scores.paper.sigma),
-        format_interval(scores.intervals["paper"]),
+        *_paper_cells(scores),
     ]
+
+
+def _paper_cells(scores: ScorePosteriors) -> list[str]:
+    """Return mean and sd of bayes@N and its interval; scores have none."""
+    if scores.paper is None:
+        return [NO_VALUE, NO_VALUE]
+    mean_sd = format_mean_sd(scores.paper.mu, scores.paper.sigma)
+    return [mean_sd, format_interval(scores.intervals["paper"])]
 
 
 def _show_pass_family(summaries: Sequence[TaskSummary]) -> None:
@@ -213,6 +221,8 @@ def _show_pass_family(summaries: Sequence[TaskSummary]) -> None:
     say()
     head = ["task", "model", "", *(f"k={k}" for k in ks)]
     say_table("Pass@k family, estimates from the saved trials ± posterior sd", head, rows)
+    for run in (summary.run for summary in summaries if summary.rows and summary.run.scored):
+        say(f"{run.task}, {run.model}: a trial passes from a score of {run.threshold:g} on")
 
 
 def _split_row_name(row: str) -> tuple[str, int]:

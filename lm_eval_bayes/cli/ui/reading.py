@@ -22,10 +22,18 @@ _LONG = 50_000_000
 #: Bytes of one step of the bar.
 _UNIT = 1_000_000
 
+
+def _path(text: str) -> Path:
+    if not text:  # as of a variable of the shell that is not set
+        raise typer.BadParameter("it is empty")
+    return Path(text)
+
+
 Runs = Annotated[
     list[Path],
     typer.Argument(
         metavar="RUN",
+        parser=_path,
         help="Output folders of the harness, results_*.json or samples_*.jsonl files, trial "
         "stores, outcome matrices (.csv, .npz) or files of counts (.csv, .jsonl).",
     ),
@@ -57,8 +65,9 @@ class ReadingOptions:
         str | None,
         option(
             "NAME",
-            "The logged 0/1 metric to count in tasks without repeated sampling, such as "
-            "exact_match. By default the only one, or the first that the task lists.",
+            "The metric to count: one of those in `bayes_metric`, or of a task without repeated "
+            "sampling one with values 0 and 1, such as exact_match. By default the only one, or "
+            "the first that the task lists.",
         ),
     ] = None
     filter: Annotated[

@@ -18,6 +18,7 @@ from lm_eval_bayes.errors import TaskConfigError
 from lm_eval_bayes.harness.adaptive.preflight import preflight
 from lm_eval_bayes.harness.adaptive.results import graded_tasks, missing_output
 from lm_eval_bayes.harness.adaptive.stopping import Budget, Goal, InterimAnalysis
+from lm_eval_bayes.harness.evaluation import error_of_run
 from lm_eval_bayes.harness.models.trials import RecordingMixin
 from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.stats.sequential.trials_needed import allocate_trials
@@ -193,7 +194,15 @@ class Rounds:
         return base, {doc_id: int(n) for doc_id, n in beyond if n}
 
     def _graded(self, results: Mapping[str, Any]) -> dict[str, TaskRun]:
-        """Return the graded trials of every task, with its prior trials where they count."""
+        """Return the graded trials of every task, with its prior trials where they count.
+
+        Raises
+        ------
+        TaskConfigError
+            If the metric of a task has no number.
+        """
+        if error := error_of_run(results):
+            raise TaskConfigError(error)
         return graded_tasks(results, self._priors)
 
     def _hours(self) -> float:

@@ -117,7 +117,7 @@ def category_of(value: object, top: int, metric: str) -> int:
 def _shown(value: object) -> str:
     """Return a metric's value for a message; numbers of numpy as numbers."""
     number = float(value) if isinstance(value, numbers.Real) else None
-    return f"{value!r:.80}" if number is None else f"{number:g}"
+    return f"{value!r:.80}" if number is None else repr(number)
 
 
 def is_list_of_grades(value: object) -> bool:
@@ -126,8 +126,14 @@ def is_list_of_grades(value: object) -> bool:
     return all(isinstance(part, numbers.Real) and float(part) in (0.0, 1.0) for part in parts)
 
 
+#: How far a score may lie beyond a bound by rounding, as a share of their distance.
+_ROUNDING = 1e-6
+
+
 def score_of(value: object, bounds: tuple[float, float], metric: str) -> float:
     """Return the score that a metric gave: a number, or the mean of a list of zeros and ones.
+
+    One that lies beyond a bound by rounding is that bound.
 
     Raises
     ------
@@ -137,12 +143,13 @@ def score_of(value: object, bounds: tuple[float, float], metric: str) -> float:
     if isinstance(value, (list, tuple)) and is_list_of_grades(value):
         value = math.fsum(value) / len(value)
     score = float(value) if isinstance(value, numbers.Real) else math.nan
-    if not bounds[0] <= score <= bounds[1]:
+    beyond = max(bounds[0] - score, score - bounds[1])
+    if not beyond <= _ROUNDING * (bounds[1] - bounds[0]):
         raise TaskConfigError(
             f"{metric} must give a response a score from {bounds[0]:g} to {bounds[1]:g}, its "
             f"bayes_bounds; got {_shown(value)}"
         )
-    return score
+    return min(max(score, bounds[0]), bounds[1])
 
 
 def grade_by_metric(

@@ -159,11 +159,17 @@ class StoreSink(TrialSink):
         return self.store.describe_prompts(texts)
 
     def trials_of(self, wanted: Mapping[TrialKey, Iterable[int]]) -> Trials:
-        """Return the stored trials of some keys; this rank's come before other ranks'."""
+        """Return the stored trials of some keys; this rank's come before other ranks'.
+
+        Raises
+        ------
+        StoreDamagedError
+            If one of them is not what was written.
+        """
         last = 1 + max((max(numbers) for numbers in wanted.values()), default=-1)
-        stored = self.store.trials_of(wanted, last)
+        stored = self.store.trials_of(wanted, last, check=True)
         for store in self._other_stores():
-            for key, trials in store.trials_of(wanted, last).items():
+            for key, trials in store.trials_of(wanted, last, check=True).items():
                 stored[key] = trials | stored[key]
         return stored
 

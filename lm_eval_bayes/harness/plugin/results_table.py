@@ -14,7 +14,9 @@ from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
+from lm_eval_bayes.errors import TaskConfigError
 from lm_eval_bayes.harness import get_logger
+from lm_eval_bayes.harness.evaluation import error_of_run
 from lm_eval_bayes.harness.plugin import patches
 
 log = get_logger(__name__)
@@ -129,7 +131,13 @@ def _with_chosen_rows(original: Callable[..., str]) -> Callable[..., str]:
             if n_hidden:
                 log.info("%d more rows are in the results; bayes_rows=all prints them", n_hidden)
             bound.arguments["result_dict"] = {**given, column: chosen}
-        return original(*bound.args, **bound.kwargs)
+        table = original(*bound.args, **bound.kwargs)
+        errors = error_of_run(given)
+        if errors:
+            # the harness has saved results and samples, and prints nothing of its own after a table
+            print(table)
+            raise TaskConfigError(errors)
+        return table
 
     return make_table
 

@@ -175,6 +175,12 @@ def _task_grading(task: Any, settings: Settings) -> Any:
     if not others:
         metric, function = "exact_match", get_metric("exact_match")
         own = {key: value for key, value in options.items() if key in answers.EXACT_MATCH_OPTIONS}
+        if "grader" not in options and not own:
+            log.warning(
+                "task %s: metric bayes grades by exact_match without options: name a grader, or "
+                "keep the task's own metric, with its options, before bayes in metric_list",
+                name,
+            )
     else:
         metric, own = others[0], task._metric_fn_kwargs[others[0]]
         function = task._metric_fn_list[metric]
@@ -270,13 +276,21 @@ def _in_context(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _add_provenance(results: Mapping[str, Any], tasks: Mapping[str, Any]) -> None:
-    """Put this package's version and the identity of the questions into the tasks' metadata."""
+    """Put this package's version and the identity of the questions into the tasks' metadata.
+
+    Where a metric of a task has no number the error stands beside them, by its name.
+    """
     for name, task in tasks.items():
         config = results.get("configs", {}).get(name)
         if config is not None and _samples_repeatedly(task):
+            errors = getattr(task, "metric_errors", {})
             config["metadata"] = {
                 **(config.get("metadata") or {}),
-                "lm_eval_bayes": {"version": __version__, **questions.identity(task)},
+                "lm_eval_bayes": {
+                    "version": __version__,
+                    **questions.identity(task),
+                    **({"errors": errors} if errors else {}),
+                },
             }
 
 

@@ -34,7 +34,8 @@ def replace_group_rows(
     group_metrics : mapping
         What the harness computed for the group. A row of `hbayes@N` and its sd become those of
         the mean over tasks, and the ends of its interval are added. The row stays where it
-        averages a task that this package did not grade in this evaluation.
+        averages a task that this package did not grade in this evaluation. A row is removed that a
+        task of the group lacks, though it has others of the same filter.
     task_metrics : mapping
         The rows of every task, by its name.
     """
@@ -45,13 +46,25 @@ def replace_group_rows(
         for key in [key for key in group_metrics if key.startswith(f"{entry.metric},")]:
             values = {task: task_metrics.get(task, {}).get(key) for task in tasks}
             values = {task: value for task, value in values.items() if value is not None}
+            filter_name = key.removeprefix(f"{entry.metric},")
+            lacking = [
+                task
+                for task in tasks
+                if task not in values
+                and any(row.endswith(f",{filter_name}") for row in task_metrics.get(task, {}))
+            ]
+            if lacking:
+                del group_metrics[key]
+                group_metrics.pop(f"{entry.metric}_stderr,{filter_name}", None)
+                message = "group %s: no row %s, which %s has not"
+                log.info(message, group.name, entry.metric, ", ".join(lacking))
+                continue
             try:
                 rows = _mean_rows(entry.metric, values, "size" if entry.weight_by_size else "equal")
             except InvalidInputError as error:
                 message = "group %s: %s is the mean of the tasks' rows: %s"
                 log.warning(message, group.name, entry.metric, error)
                 continue
-            filter_name = key.removeprefix(f"{entry.metric},")
             group_metrics.update({f"{row},{filter_name}": rows[row] for row in rows})
 
 

@@ -71,9 +71,9 @@ class MetricOutcome:
         The task, for messages.
     first : bool
         Whether its rows have no addition to their names.
-    left_out : bool
-        Whether a value was found after sampling that the settings do not allow. Of the first
-        metric that ends the run; another one has no numbers then.
+    error : TaskConfigError or None
+        A value that was found after sampling and that the settings do not allow. The metric has no
+        numbers then. Of the first metric it ends the run, when the responses have been saved.
     has_records : bool
         Whether a question has a record, after which a metric after the first remains what it is.
     """
@@ -82,7 +82,7 @@ class MetricOutcome:
     settings: Settings
     task: str
     first: bool = True
-    left_out: bool = False
+    error: TaskConfigError | None = None
     has_records: bool = False
 
     def labelled(self, name: str) -> str:
@@ -156,9 +156,7 @@ class MetricOutcome:
         self, trials: Sequence[GradedTrial], **context: Any
     ) -> result_rows.GradedResponses | score_rows.ScoredResponses | None:
         """Return the record of a question; None of a metric that is left out, with a warning."""
-        if self.first:
-            return self.record(trials, **context)
-        if self.left_out:
+        if self.error is not None:
             return None
         try:
             for trial in trials:
@@ -168,7 +166,7 @@ class MetricOutcome:
             self.has_records = True
             return record
         except TaskConfigError as error:
-            self.left_out = True
+            self.error = error
             log.warning("%s; the rows of this metric have no number", error)
             return None
 

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any
 
 from lm_eval_bayes._util.text import one_line
-from lm_eval_bayes.errors import LmEvalBayesError, TaskConfigError
+from lm_eval_bayes.errors import InvalidInputError, LmEvalBayesError, TaskConfigError
 from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.compat import ConfigurableTask
 from lm_eval_bayes.harness.evaluation import current_evaluation
@@ -127,7 +127,12 @@ class RepeatedSamplingTask(ConfigurableTask):
         check_rows(self.settings, self.aggregation())
         if self.settings.cluster is not None:
             questions.check_clusters(self.task_docs, self.settings.cluster, str(name))
+        n_questions, extra = len(self.task_docs), dict(self.settings.extra_trials)
+        if max(extra, default=0) >= n_questions:
+            rule = f"name questions of task {name}, 0 to {n_questions - 1}"
+            raise InvalidInputError.of("bayes_extra_trials", rule, max(extra))
         self.prior: PriorTrials | None = None
+        self.metric_errors: dict[str, str] = {}
         if self.settings.prior is not None:
             self.prior = PriorTrials.read(self.task_docs, self.settings, str(name))
             log.info(
@@ -280,6 +285,7 @@ class RepeatedSamplingTask(ConfigurableTask):
             "origin": f"task {self.config.task}, filter {pipeline}",
         }
         records = [outcome.record_or_leave_out(trials, **context) for outcome in self.outcomes]
+        self.metric_errors = {o.name: str(o.error) for o in self.outcomes if o.error is not None}
         first, logged = records[0], dict(measured)
         result_rows: dict[str, Any] = {}
         rows_of_all: dict[str, Any] = {}

@@ -145,6 +145,12 @@ class Table:
             log.warning("row %s cannot be computed: %s", name, error)
             return math.nan
 
+    @property
+    def learned_rows(self) -> tuple[str, str]:
+        """The rows of the mean under the learned prior, one for each scope."""
+        name = f"hbayes@{self.settings.n}"
+        return name, f"{name}_population"
+
     def interval(self, posterior: api.Posterior) -> api.Interval:
         """Return the interval of a posterior by the run's settings."""
         s = self.settings
@@ -163,12 +169,6 @@ class TrialTable(Table):
         self.settings = questions[0].settings
         self.rows = row_functions(self.settings, votes=questions[0].answer_source != "none")
         self._informed_posteriors: dict[Scope, api.Posterior] = {}
-
-    @property
-    def learned_rows(self) -> tuple[str, str]:
-        """The rows of the mean under the learned prior, one for each scope."""
-        name = f"hbayes@{self.settings.n}"
-        return name, f"{name}_population"
 
     @cached_property
     def outcomes(self) -> api.Outcomes:
@@ -443,7 +443,7 @@ def aggregate(values: Sequence[RowValue]) -> float | str:
         return "N/A"
     table = _table(tuple(value.question for value in values))
     number, evaluation = table.row(row), current_evaluation()
-    learned = isinstance(table, TrialTable) and row in table.learned_rows
+    learned = isinstance(table, Table) and row in table.learned_rows
     if learned and evaluation is not None and isinstance(number, float):
         evaluation.learned_tables[row, id(number)] = (number, table)
     return number

@@ -23,8 +23,8 @@ from lm_eval_bayes.harness.task.result_rows import (
     warn_once,
 )
 from lm_eval_bayes.harness.task.settings import Settings
-from lm_eval_bayes.stats.hierarchical.scores import Scores, hbayes_of_scores
 from lm_eval_bayes.stats.intervals import Scope
+from lm_eval_bayes.stats.score_outcomes import ScoreOutcomes
 
 log = get_logger(__name__)
 
@@ -73,10 +73,15 @@ class ScoreTable(Table):
         self._posteriors: dict[Scope, api.Posterior] = {}
 
     @cached_property
-    def scores(self) -> Scores:
+    def scores(self) -> ScoreOutcomes:
         """The scores of all questions."""
         bounds = self.settings.bounds or (0.0, 1.0)
-        return Scores.of([question.scores for question in self.questions], bounds)
+        return ScoreOutcomes.from_scores([question.scores for question in self.questions], bounds)
+
+    @property
+    def informed(self) -> ScoreOutcomes:
+        """The same: scores have no prior trials."""
+        return self.scores
 
     @cached_property
     def passed(self) -> TrialTable:
@@ -86,7 +91,7 @@ class ScoreTable(Table):
     def learned(self, scope: Scope) -> api.Posterior:
         """Return the posterior of the mean score."""
         if scope not in self._posteriors:
-            self._posteriors[scope] = hbayes_of_scores(self.scores, scope)
+            self._posteriors[scope] = api.hbayes_at_n(self.scores, scope)
         return self._posteriors[scope]
 
     def learned_mean(self) -> float:
@@ -108,7 +113,7 @@ def score_row_functions(settings: Settings) -> dict[str, Callable[[ScoreTable], 
     rows: dict[str, Callable[[ScoreTable], float]] = {
         **posterior_rows(f"hbayes@{n}", lambda table: table.learned("benchmark")),
         **posterior_rows(f"hbayes@{n}_population", lambda table: table.learned("population")),
-        f"avg@{n}": lambda table: table.scores.mean,
+        f"avg@{n}": lambda table: api.avg_at_n(table.scores).value,
         f"avg@{n}_stderr": lambda table: table.scores.standard_error,
     }
     rows[f"hbayes@{n}"] = ScoreTable.learned_mean

@@ -83,8 +83,10 @@ def _settings(run: TaskRun) -> dict[str, TruncatedText]:
         ("metric", run.counted),
         ("filter", run.filter),
         (
-            "category weights",
-            None if weights == [0.0, 1.0] else ", ".join(f"{weight:g}" for weight in weights),
+            "bounds of the scores" if run.scored else "category weights",
+            None
+            if not run.scored and weights == [0.0, 1.0]
+            else ", ".join(f"{weight:g}" for weight in weights),
         ),
         ("dataset", record.dataset),
         ("revision", record.revision),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lm_eval_bayes._util.text import plural
 from lm_eval_bayes.analysis.report_data import ALL_TASKS, ReportData, Selection, TaskPanel
 from lm_eval_bayes.report.page.text import Scale, TruncatedText, name, short_names, truncate
 from lm_eval_bayes.runs.task_run import TaskRun
@@ -225,6 +226,9 @@ def _label(text: str) -> str:
 
 def _trial_counts(run: TaskRun, position: int) -> str:
     """Return the trials of a question as text."""
+    if run.scored:
+        n = plural(int(run.outcomes.n_trials[position]), "trial")
+        return f"mean {run.outcomes.mean_score(position):.3g} of {n}"
     counts, weights = run.outcomes.counts[position], run.outcomes.weights
     if run.binary and weights[0] < weights[1]:
         return f"{counts[1]:,} of {counts.sum():,} right"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -50,12 +51,12 @@ def sniff(path: Path) -> Sniffed | None:
     In a folder they are recognised by their names; a single file by its name or its first line.
     """
     if path.is_dir():
-        files = sorted(file for file in path.rglob("samples_*.jsonl") if file.is_file())
-        others = (file for file in path.rglob("*?samples_*.jsonl") if file.name[0] != ".")
+        files = sorted(file for file in _below(path) if file.match("samples_*.jsonl"))
+        others = (f for f in _below(path) if f.match("*?samples_*.jsonl") and f.name[0] != ".")
         warnings = tuple(
             f"{file} was left out: the name of a samples file begins with samples_"
             for file in sorted(others)
-            if file.is_file() and file not in files and _is_samples_file(file)
+            if file not in files and _is_samples_file(file)
         )
         return Sniffed(files, warnings) if files else None
     if path.suffix == ".json":
@@ -63,6 +64,12 @@ def sniff(path: Path) -> Sniffed | None:
         files = sorted(path.parent.glob(f"samples_*_{escape(stamp)}.jsonl"))
         return Sniffed(files) if files else None
     return Sniffed([path]) if path.suffix == ".jsonl" and _is_samples_file(path) else None
+
+
+def _below(folder: Path) -> Iterator[Path]:
+    """Yield the files in a folder and in those below it, but for what cannot be read."""
+    for parent, _, names in os.walk(folder):
+        yield from (file for name in names if os.path.isfile(file := Path(parent, name)))
 
 
 def _is_samples_file(file: Path) -> bool:
@@ -181,8 +188,10 @@ def _partial_run(task: LoggedTask, query: Query, warnings: list[str]) -> Partial
         if not filters:
             rule = f"hold a line per question ({task.samples})"
             raise InvalidInputError.of(query.argument, rule, "none")
-        rule = f"be a filter of {task.samples}: {alternatives([repr(name) for name in filters])}"
-        raise InvalidInputError.of("filter", rule, query.filter)
+        choice = alternatives([repr(name) for name in filters])
+        rule = f"be a filter of {task.samples}: {choice}"
+        lacking = f"task {task.task}, which has no filter {query.filter!r} but {choice}"
+        raise NothingToCountError.of_task("filter", rule, query.filter, lacking)
     trials = logged_trials(task, first, itertools.chain([first], lines), query)
     filter = next(iter(filters)) if query.filter is None else query.filter
     questions, cluster_notes = _with_clusters(task, trials.questions, query)
@@ -222,6 +231,7 @@ def _partial_run(task: LoggedTask, query: Query, warnings: list[str]) -> Partial
         unnamed=not task.results,
         signals_error=trials.signals_error,
         verifiers=trials.verifiers,
+        threshold=trials.threshold,
     )
 
 

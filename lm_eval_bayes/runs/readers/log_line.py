@@ -85,8 +85,8 @@ class LoggedTrials:
     metric : str
         What was counted.
     weights : tuple of float
-        The score of each category.
-    notes, signals_error, verifiers
+        The score of each category; of scores their bounds.
+    notes, signals_error, verifiers, threshold
         As in :class:`~lm_eval_bayes.runs.task_run.TaskRun`.
     """
 
@@ -96,6 +96,7 @@ class LoggedTrials:
     notes: tuple[str, ...] = ()
     signals_error: InvalidInputError | None = None
     verifiers: tuple[Mapping[str, Any], ...] = ()
+    threshold: float | None = None
 
 
 def is_right_or_wrong(weights: Sequence[float]) -> bool:

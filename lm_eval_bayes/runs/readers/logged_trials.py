@@ -1,24 +1,29 @@
-"""The trials of a samples file: graded, graded again, a metric or counts."""
+"""The trials of a samples file: graded, scored, graded again, a metric or counts."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from lm_eval_bayes._util.text import one_line
+from lm_eval_bayes._util.text import one_line, plural
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.log_fields import generated_texts
 from lm_eval_bayes.runs.partial_run import floats
 from lm_eval_bayes.runs.provenance import LoggedTask, mapping
 from lm_eval_bayes.runs.readers.log_line import LoggedTrials, LogLine
-from lm_eval_bayes.runs.readers.logged_metrics import average_metric, counted, of_metric
+from lm_eval_bayes.runs.readers.logged_metrics import (
+    alternatives,
+    average_metric,
+    counted,
+    of_metric,
+)
 from lm_eval_bayes.runs.readers.logged_signals import SignalReader
 from lm_eval_bayes.runs.readers.protocol import NothingToCountError, Query, Regrade
 from lm_eval_bayes.runs.task_run import GRADED, REGRADED, LoggedTexts
-from lm_eval_bayes.stats.validation import check_weights
+from lm_eval_bayes.stats.validation import FloatArray, as_real, check_weights
 
 #: Recorded of every trial, but not measurements of it.
 _NO_MEASUREMENTS = frozenset({"trial", "seed"})
@@ -49,8 +54,10 @@ def logged_trials(
     """
     if query.regrade is not None:
         return _regraded(task, lines, query, query.regrade)
-    if "outcomes" in first.row:
-        return _graded(task, first, lines, query)
+    _check_no_error(task, query)
+    logged = _LoggedMetric.of(task, first, query)
+    if logged is not None:
+        return _graded(task, first, lines, query, logged)
     average = average_metric(first.row)
     if average is not None:
         return counted(task, lines, query, average)
@@ -58,6 +65,112 @@ def logged_trials(
 
 
 # -- tasks of this package -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _LoggedMetric:
+    """A metric of a task of this package, and what it logs of the trials.
+
+    Attributes
+    ----------
+    field : str
+        The field of a line.
+    scored : bool
+        Whether that holds scores, and not categories.
+    name : str
+        What was counted.
+    weights : tuple of float
+        The score of each category; of scores their bounds.
+    threshold : float or None
+        The score from which on a trial passes.
+    notes : tuple of str
+        That the task has other metrics.
+    """
+
+    field: str
+    scored: bool
+    name: str
+    weights: tuple[float, ...]
+    threshold: float | None = None
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, task: LoggedTask, first: LogLine, query: Query) -> _LoggedMetric | None:
+        """Return the metric of the query, else the first; None if the task logs no trials."""
+        names, errors = task.metrics, task.metric_errors
+        notes: tuple[str, ...] = ()
+        metric = query.metric if query.metric in names[1:] else None
+        label = "" if metric is None else f"({metric})"
+        fields = {f"outcomes{label}": False, f"scores{label}": True}
+        field = next((field for field in fields if field in first.row), None)
+        if not task.config and (f"scores({query.metric})" in first.row or fields.get(field or "")):
+            rule = "lie beside its results file, which tells the bounds of the scores"
+            raise InvalidInputError.of(query.argument, rule, first.file_name)
+        if field is None and metric is None:
+            return None
+        if field is None or (len(names) > 1 and query.metric not in (None, *names)):
+            logged = [name for name in names if _logs(first, name, names[0])]
+            rule = f"be a metric of task {task.task} that has numbers, {alternatives(logged)}"
+            raise InvalidInputError.of("metric", rule, query.metric)
+        if len(names) > 1 and query.metric is None:
+            choice = alternatives([name for name in names if name not in errors])
+            notes = (f"{names[0]} was counted; --metric chooses among {choice}",)
+        name = query.metric if query.metric in names and query.metric else GRADED
+        if fields[field]:
+            name = names[0] if names and metric is None else name
+            return cls(field, True, name, task.bounds(metric), task.threshold(metric), notes)
+        weights = _task_weights(task, query) if metric is None else (0.0, 1.0)
+        return cls(field, False, name, weights, notes=notes)
+
+    def categories(self, line: LogLine, query: Query, task: LoggedTask) -> list[int]:
+        """Return the category of every trial of a line, -1 for one without a grade."""
+        outcomes, top = self._values(line, query), len(self.weights) - 1
+        for outcome in outcomes:
+            if outcome is not None and (type(outcome) is not int or not 0 <= outcome <= top):
+                if not task.config:
+                    rule = "lie beside its results file, which tells the score of each category"
+                    raise InvalidInputError.of(query.argument, rule, line.file_name)
+                raise _broken(line, query, f"outcome {outcome!r} is no category of 0..{top}")
+        return [-1 if outcome is None else outcome for outcome in outcomes]
+
+    def scores(self, line: LogLine, query: Query) -> FloatArray:
+        """Return the score of every trial of a line."""
+        low, high = self.weights
+        values = self._values(line, query)
+        scores = [as_real(value) for value in values]
+        for value, score in zip(values, scores, strict=True):
+            if score is None or not low <= score <= high:
+                raise _broken(line, query, f"score {value!r:.80} is not from {low:g} to {high:g}")
+        return np.array(scores, dtype=np.float64)
+
+    def _values(self, line: LogLine, query: Query) -> list[Any]:
+        values = line.row.get(self.field)
+        if not isinstance(values, list):
+            raise _broken(line, query, f"`{self.field}` is no list")
+        texts = generated_texts(line.row)
+        if texts is not None and len(texts) != len(values):
+            raise _broken(line, query, f"{len(texts)} responses and {len(values)} `{self.field}`")
+        return values
+
+
+def _check_no_error(task: LoggedTask, query: Query) -> None:
+    """Raise if the metric has no numbers, for a value that its settings do not allow."""
+    names, errors = task.metrics, task.metric_errors
+    metric = next((name for name in names if name == query.metric), next(iter(names), None))
+    if metric is not None and metric in errors:
+        others = [name for name in names if name not in errors]
+        rule = f"have numbers of the metric {metric} of task {task.task}"
+        rule += f" (--metric chooses {alternatives(others)})" if others else ""
+        lacking = f"task {task.task}, whose metric {metric} has no numbers: {errors[metric]}"
+        error = NothingToCountError(f"`{query.argument}` must {rule}; got {errors[metric]}")
+        error.lacking = lacking
+        raise error
+
+
+def _logs(line: LogLine, metric: str, first: str) -> bool:
+    """Return whether a line has the grades or scores of a metric."""
+    label = "" if metric == first else f"({metric})"
+    return any(f"{kind}{label}" in line.row for kind in ("outcomes", "scores"))
 
 
 def _may_hold_whole_responses(task: LoggedTask) -> bool:
@@ -71,45 +184,47 @@ def _may_hold_whole_responses(task: LoggedTask) -> bool:
 
 
 def _graded(
-    task: LoggedTask, first: LogLine, lines: Iterable[LogLine], query: Query
+    task: LoggedTask, first: LogLine, lines: Iterable[LogLine], query: Query, logged: _LoggedMetric
 ) -> LoggedTrials:
-    """Read the categories that a task of this package logs; that of an ungraded trial is null."""
-    weights, signals = _task_weights(task, query), None
-    if query.signals == "all" or (query.signals == "recorded" and first.row.get("signals")):
+    """Read what a task of this package logs: the categories of trials, or their scores."""
+    # rubrics are of right and wrong trials
+    signals, wanted = None, None if logged.scored else query.signals
+    if wanted == "all" or (wanted == "recorded" and first.row.get("signals")):
         signals = SignalReader(task, query)
-    questions, extracted = [], not _may_hold_whole_responses(task)
+    questions, extracted, n_errors = [], not _may_hold_whole_responses(task), 0
     for line in lines:
-        outcomes = line.row.get("outcomes")
-        if not isinstance(outcomes, list):
-            raise _broken(line, query, "`outcomes` is no list")
-        top = len(weights) - 1
-        for outcome in outcomes:
-            if outcome is not None and (type(outcome) is not int or not 0 <= outcome <= top):
-                if not task.config:
-                    rule = "lie beside its results file, which tells the score of each category"
-                    raise InvalidInputError.of(query.argument, rule, line.file_name)
-                raise _broken(line, query, f"outcome {outcome!r} is no category of 0..{top}")
-        columns = _recorded_columns(line, query, len(outcomes))
+        n_errors += len(mapping(line.row.get("grading_error_notes")))
+        scores = logged.scores(line, query) if logged.scored else None
+        trials = [0] * scores.size if scores is not None else logged.categories(line, query, task)
+        columns = _recorded_columns(line, query, len(trials))
         answers = line.row.get("answers")
         if answers is not None:
-            answers = _column(line, query, "answers", answers, len(outcomes))
+            answers = _column(line, query, "answers", answers, len(trials))
             answers = tuple(None if answer is None else str(answer) for answer in answers)
             extracted = extracted or list(answers) != generated_texts(line.row)
         questions.append(
             line.question(
-                [-1 if outcome is None else outcome for outcome in outcomes],
+                trials,
                 answers=answers,
+                scores=scores,
                 signals={} if signals is None else signals.signals(line, columns),
-                **_recorded(line, columns, len(outcomes)),
+                **_recorded(line, columns, len(trials)),
             )
         )
     if not extracted:
         questions = [replace(question, answers=None) for question in questions]
-    notes = _prior_notes(task)
-    if signals is None:
-        return LoggedTrials(questions, GRADED, weights, notes)
+    failed: tuple[str, ...] = ()
+    if n_errors:
+        lowest = f"{logged.weights[0]:g}" if logged.scored else "wrong"
+        failed = (f"grading failed on {plural(n_errors, 'trial')}, which count as {lowest}",)
     return LoggedTrials(
-        questions, GRADED, weights, notes, signals_error=signals.error, verifiers=signals.verifiers
+        questions,
+        logged.name,
+        logged.weights,
+        (*logged.notes, *failed, *_prior_notes(task)),
+        signals_error=None if signals is None else signals.error,
+        verifiers=() if signals is None else signals.verifiers,
+        threshold=logged.threshold,
     )
 
 

@@ -72,7 +72,10 @@ def read(file: Path, query: Query) -> FileContents:
                 runs.append(series.read(file, query, warnings))
             query.advance(bytes_each * len(graded.questions))
     if not runs:
-        rule = "hold graded trials: a run grades them at its end, started again if it was stopped"
+        rule = (
+            "hold graded trials: a run grades them at its end, started again if it was stopped; "
+            "scores within bayes_bounds stand in its samples and not in the store"
+        )
         got = f"{n_trials:,} trials without a grade in {file.name}"
         raise InvalidInputError.of(query.argument, rule, got)
     return FileContents(runs, tuple(by_task), warnings=tuple(warnings))
@@ -83,7 +86,7 @@ def _choose(
 ) -> GradedTask:
     """Return the version and filter of a task that counts."""
     name = tasks[0].task
-    filters = sorted({task.filter for task in tasks}, key=lambda filter: (filter != "none", filter))
+    filters = list(dict.fromkeys(task.filter for task in tasks))
     if query.filter is not None and query.filter not in filters:
         rule = f"be a filter that graded task {name} in {path}, {' or '.join(filters)}"
         raise InvalidInputError.of("filter", rule, query.filter)
@@ -100,6 +103,25 @@ def _choose(
     if len(filters) > 1 and query.filter is None:
         warnings.append(f"{path}: filter {filter} of task {name} was counted (--filter)")
     return newest
+
+
+def _answers_are(
+    trials: Sequence[GradedTrial], stored: Sequence[Trial | None]
+) -> tuple[bool, bool]:
+    """Return whether an answer of a question is a part of its response, and a whole one in words.
+
+    Earlier versions recorded whole responses as answers where a task with a grader of its own
+    returned none: without the text before the last ``</think>``, or up to a stop string. A vote
+    cannot compare them.
+    """
+    part = words = False
+    for trial, response in zip(trials, stored, strict=True):
+        answer = (trial.answer or "").strip()
+        if answer and response is not None:
+            text = response.text.strip()
+            part = part or not text.rpartition("</think>")[2].strip().startswith(answer)
+            words = words or len(answer.split()) > 1
+    return part, words
 
 
 def _version(text: str) -> tuple[float, str]:
@@ -140,7 +162,9 @@ class _Series:
         newest: Trial | None = None
         n_left_out = 0
         field, notes = self._cluster_field(query)
+        kinds = []
         for id, question, trials, stored in self._questions():
+            kinds.append(_answers_are(trials, stored))
             signals = {} if query.signals is None else self._signals(trials, stored, weights)
             read = self._question(id, trials, stored)
             cluster = question.cluster
@@ -149,6 +173,8 @@ class _Series:
             n_left_out += len(question.trials) - len(trials)
             present = [trial for trial in (newest, *stored) if trial is not None]
             newest = max(present, key=lambda trial: trial.created, default=None)
+        if any(words for _, words in kinds) and not any(part for part, _ in kinds):
+            questions = {id: replace(read, answers=None) for id, read in questions.items()}
         if n_left_out:
             warnings.append(
                 f"{store.path}: {n_left_out:,} trials of task {graded.task} were left out, because "

@@ -63,6 +63,12 @@ FEW_QUESTIONS = {1: (69, 88), 2: (87, 78), 3: (87, 82), 5: (92, 86)}
 #: The warning of any posterior without trials.
 NO_TRIALS = "There are no trials: this posterior is the prior."
 
+#: The warning of scores where no question has two trials.
+SINGLE_SCORES = (
+    "With one trial per question the variance of a question's scores is not known: each score "
+    "counts as a 0/1 trial, the largest variance that its mean allows."
+)
+
 #: The degrees of freedom of the prior, at 1, of the dispersion of a rubric's mean score.
 _DISPERSION_DF = 5.0
 
@@ -92,7 +98,8 @@ def hbayes_at_n(
     ----------
     outcomes : Outcomes
         Counts of M >= 1 questions; N_α may differ and may be 0. Prior trials count as
-        trials, each with the weight λ; a λ that was learned is integrated out.
+        trials, each with the weight λ; a λ that was learned is integrated out. Or the scores of
+        `ScoreOutcomes`, as quasi-counts.
     scope : {"benchmark", "population"}
         What the score is the mean of: "benchmark", these M questions, (1/M) Σ_α w·θ_α;
         "population", the population of questions, w·m. For two categories and one trial a
@@ -140,7 +147,7 @@ def hbayes_at_n(
     >>> round(hbayes_at_n(outcomes, mean_counts=[60, 40]).mu, 3)
     0.09
     """
-    check_outcomes("outcomes", outcomes)
+    check_outcomes("outcomes", outcomes, scores=True)
     spec = IntervalSpec.of(level, scope, interval, seed)
     strength = outcomes.prior_strength
     if isinstance(strength, LearnedStrength):
@@ -216,7 +223,7 @@ def _binary(
             x, y, low, high, mixture, partial(coarse_mixture, x, y, mean_counts), mu, sigma
         ),
         population,
-        n_trials=float((x + y).mean()),
+        n_trials=outcomes.mean_trials,
         learned=learned_from_grid(grid),
     )
 
@@ -273,6 +280,7 @@ def _posterior(
         note=_note(outcomes, "benchmark", ess),
         note_on_data=_note_on_data(outcomes, ess),
         question_ids=outcomes.question_ids,
+        scored=outcomes.scored,
     )
     if spec.scope == "benchmark":
         return benchmark
@@ -513,26 +521,20 @@ def posterior_note(outcomes: Outcomes, scope: Scope, ess: float | None) -> str |
 
     `NO_TRIALS` without trials; in scope "benchmark" `PRIOR_ALONE` where no question has two.
     """
-    trials = _most_trials(outcomes)
-    alone = PRIOR_ALONE if scope == "benchmark" and trials == 1 else None
+    single = scope == "benchmark" and outcomes.most_trials == 1
+    alone = PRIOR_ALONE if single and not outcomes.scored else None
     return joined_notes([alone, _note_on_data(outcomes, ess)])
 
 
 def _note_on_data(outcomes: Outcomes, ess: float | None) -> str | None:
     """Return the warnings that do not concern the prior."""
     notes = []
-    if _most_trials(outcomes) == 0:
+    if outcomes.most_trials == 0:
         notes.append(NO_TRIALS)
+    if outcomes.scored and outcomes.most_trials == 1:
+        notes.append(SINGLE_SCORES)
     if ess is not None and ess < FEW:
         notes.append(
             f"The effective sample size is only {ess:.0f}: compare another seed's numbers."
         )
     return joined_notes(notes)
-
-
-def _most_trials(outcomes: Outcomes) -> int:
-    """Return the most trials of a question, prior ones included."""
-    trials = outcomes.n_trials
-    if outcomes.prior_strength > 0.0:
-        trials = trials + outcomes.prior_counts.sum(axis=1)
-    return int(trials.max())

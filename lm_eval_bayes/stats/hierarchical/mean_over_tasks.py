@@ -313,7 +313,7 @@ class TaskMeans:
             rule = "be a mapping of at least one task's name to its Outcomes"
             raise InvalidInputError.of("tasks", rule, tasks if tasks else "none")
         for name, outcomes in tasks.items():
-            check_outcomes(f"tasks[{name!r}]", outcomes)
+            check_outcomes(f"tasks[{name!r}]", outcomes, scores=True)
         self.tasks = dict(tasks)
         if posteriors is None:
             posteriors = {
@@ -421,6 +421,10 @@ class TaskMeans:
         rubrics = [name for name, task in self.tasks.items() if task.top_categories() is None]
         if rubrics:
             notes.append(f"{BY_MOMENTS} {', '.join(rubrics)}.")
+        bounds = sorted({task.bounds for task in self.tasks.values()})
+        if len(bounds) > 1:
+            ranges = ", ".join(f"{low:g} to {high:g}" for low, high in bounds)
+            notes.append(f"The tasks' scores have different bounds, {ranges}: so has their mean.")
         if without:
             notes.append(f"Predicted from the other tasks, without trials: {', '.join(without)}.")
         return joined_notes(notes)

@@ -205,6 +205,7 @@ def trials_needed(
     True
     """
     posteriors = _check_goal(posterior, width, z, other)
+    check_not_scored(posteriors)
     spec = IntervalSpec(
         posterior.level if level is None else level,
         posterior.scope,
@@ -304,6 +305,19 @@ def _predictive(
     if posterior.scope == "population":
         return PredictivePopulation.of(posterior, trials, draws, rng)
     return PredictiveTrials.of(posterior, draws, rng)
+
+
+def check_not_scored(posteriors: Sequence[Posterior]) -> None:
+    """Refuse posteriors of scores between two bounds, whose further trials have no distribution.
+
+    Raises
+    ------
+    InvalidInputError
+        If one is of scores.
+    """
+    if any(posterior.scored for posterior in posteriors):
+        rule = "be of right and wrong trials or of categories, whose further trials can be forecast"
+        raise InvalidInputError.of("posterior", rule, "one of scores")
 
 
 def _trials_so_far(posteriors: Sequence[Posterior]) -> float:

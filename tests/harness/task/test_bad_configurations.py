@@ -105,6 +105,11 @@ def filters(*steps, name="f"):
             r"at least one question after `process_docs`",
         ),
         ({"metadata": {"bayes_n": 0}}, InvalidInputError, r"`bayes_n` must"),
+        (
+            {"metadata": {"bayes_extra_trials": {"3": 1}}},
+            InvalidInputError,
+            r"`bayes_extra_trials` must name questions of task toy, 0 to 2; got 3",
+        ),
         ({"metadata": {"bayes_m": 1}}, TaskConfigError, r"no setting `bayes_m`"),
         ({"metadata": {"bayes_weights": [0, 1, 2]}}, InvalidInputError, r"have 2 entries"),
         ({"metadata": {"bayes_metric": "f1"}}, TaskConfigError, r"`bayes_metric` must be one of"),

@@ -14,6 +14,7 @@ from lm_eval_bayes.harness.task.result_rows import HBAYES_AT_N
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.hierarchical.mean_over_tasks import mean_over_tasks
 from lm_eval_bayes.stats.outcomes import Outcomes
+from lm_eval_bayes.stats.score_outcomes import ScoreOutcomes
 
 pytestmark = pytest.mark.filterwarnings("default")
 
@@ -70,6 +71,27 @@ def test_a_group_has_the_mean_over_its_tasks(weights):
     assert results["group"]["bayes@4,none"] == pytest.approx(
         np.average(bayes, weights=[3, 2, 1] if by_size else None)
     )
+
+
+def test_a_group_of_scores_and_grades(caplog):
+    def share(doc, results):
+        return {"exact_match": 1 / (1 + abs(int(doc["answer"]) - len(results[0])))}
+
+    scored = task("a", process_results=share, metadata={"version": 1.0, "bayes_bounds": [0, 2]})
+    entries = [{"metric": row, "weight_by_size": True} for row in (HBAYES_AT_N, "bayes@4", "avg@4")]
+    results = evaluated(grouped([scored, task("b"), task("c")], *entries))
+    scores = [
+        [1 / (1 + abs(int(q["answer"]) - len(t))) for t in SCRIPT[q["question"]]] for q in QUESTIONS
+    ]
+    tasks = {**outcomes(), "a": ScoreOutcomes.from_scores(scores, (0, 2))}
+    posterior = mean_over_tasks(tasks, "size")
+    assert results["group"]["hbayes@4,none"] == pytest.approx(posterior.mu, abs=1e-12)
+    assert results["group"]["hbayes@4_stderr,none"] == pytest.approx(posterior.sigma, abs=1e-12)
+    # scores have no bayes@N: the mean of the other tasks would be of other questions
+    assert "bayes@4,none" not in results["group"]
+    averages = [results[name]["avg@4,none"] for name in PARTS]
+    assert results["group"]["avg@4,none"] == pytest.approx(np.average(averages, weights=[3, 2, 1]))
+    assert "different bounds, 0 to 1, 0 to 2" in caplog.text
 
 
 def test_a_group_of_other_tasks_is_left_alone():

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+import math
+import re
 
 import datasets
 import lm_eval
@@ -16,8 +18,9 @@ import lm_eval_bayes
 from lm_eval_bayes import Outcomes, hbayes_at_n, pass_at_k_posterior, pass_hat_k_posterior
 from lm_eval_bayes.errors import TaskConfigError
 from lm_eval_bayes.harness.compat import METRIC_FORM
+from lm_eval_bayes.harness.evaluation import error_of_run
 from lm_eval_bayes.harness.task.repeated_sampling import LoggedResult, RepeatedSamplingTask
-from lm_eval_bayes.stats.hierarchical.scores import Scores, hbayes_of_scores
+from lm_eval_bayes.stats.score_outcomes import ScoreOutcomes
 
 pytestmark = pytest.mark.filterwarnings("default")
 
@@ -423,14 +426,14 @@ def test_a_response_without_a_match_abstains():
     assert results["samples"]["toy"][0]["maj@4"] == 1.0
 
 
-def test_a_value_that_is_no_category_ends_the_run():
+def test_a_value_that_is_no_category_has_no_number():
     def f1(doc, results):
         return {"exact_match": 0.9 if "well" in results[0] else 1}
 
     script = {**SCRIPT, "1 + 1 =": ["2", "well", "2", "2"]}
-    with pytest.raises(TaskConfigError, match=r"a category 0\.\.1; got 0\.9") as caught:
-        evaluate(graded_by(f1), script)
-    assert "\n" not in str(caught.value)
+    error = error_of_run(evaluate(graded_by(f1), script))
+    assert re.search(r"a category 0\.\.1; got 0\.9", error)
+    assert "\n" not in error
 
 
 def test_all_zero_and_empty_answers_are_warned_of(caplog):
@@ -501,11 +504,22 @@ def test_scores_have_the_posterior_of_their_mean():
     scores = [[1, 0.5, 0, 1], [0.25, 0, 0.5, 0], [1, 1, 1, 0.5]]
     assert [sample["scores"] for sample in results["samples"]["toy"]] == scores
     assert row["avg@4"] == pytest.approx(sum(map(sum, scores)) / 12)
-    posterior = hbayes_of_scores(Scores.of(scores))
+    posterior = hbayes_at_n(ScoreOutcomes.from_scores(scores))
     assert row["hbayes@4"] == pytest.approx(posterior.mu, abs=1e-12)
     assert row["hbayes@4_high"] == pytest.approx(posterior.interval().high, abs=1e-9)
     assert not [name for name in row if "pass" in name or "maj" in name or name[0] == "b"]
     assert "outcomes" not in results["samples"]["toy"][0]
+
+
+def test_a_score_beyond_a_bound_by_rounding_is_the_bound():
+    def rounded(doc, results):
+        share = share_of_gold(doc, results)[F1_NAME]
+        return {F1_NAME: {0: -1e-17, 1: 1.0000000000000002}.get(share, share)}
+
+    task = graded_by(rounded, metric_list=F1, metadata={"bayes_bounds": [0, 1]})
+    results = evaluate(task, SCORED)
+    scores = [[1, 0.5, 0, 1], [0.25, 0, 0.5, 0], [1, 1, 1, 0.5]]
+    assert [sample["scores"] for sample in results["samples"]["toy"]] == scores
 
 
 def test_a_threshold_says_which_scores_pass():
@@ -519,9 +533,19 @@ def test_a_threshold_says_which_scores_pass():
     assert results["higher_is_better"]["toy"]["grading_errors"] is False
 
 
-def test_a_score_without_bounds_or_beyond_them_ends_the_run():
-    with pytest.raises(TaskConfigError, match=r"category 0\.\.1; got 0\.5 .*bayes_bounds as in"):
-        evaluate(graded_by(share_of_gold, metric_list=F1), SCORED)
+def test_a_score_without_bounds_or_beyond_them_has_no_number():
+    results = evaluate(graded_by(share_of_gold, metric_list=F1), SCORED)
+    row = results["results"]["toy"]
+    assert all(math.isnan(row[name]) for name in ("hbayes@4,none", "avg@4,none", "pass@2,none"))
+    # the responses are there, with the grades until the value was found
+    assert [sample["resps"] for sample in results["samples"]["toy"]] == [
+        [list(texts)] for texts in SCORED.values()
+    ]
+    assert not any("outcomes" in sample for sample in results["samples"]["toy"])
+    message = r"category 0\.\.1; got 0\.5 .*bayes_bounds as in"
+    assert re.search(message, error_of_run(results))
+    with pytest.raises(TaskConfigError, match=message):
+        lm_eval.utils.make_table(results)
     metadata = {"bayes_bounds": [0, 0.9]}
     with pytest.raises(TaskConfigError, match=r"a score from 0 to 0\.9, its bayes_bounds; got 1"):
         graded_by(share_of_gold, metric_list=F1, metadata=metadata)

@@ -14,8 +14,8 @@ from lm_eval_bayes.harness.plugin.results_table import chosen_rows
 from lm_eval_bayes.harness.plugin.sample_loggers import trials_of_sample
 from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
-from lm_eval_bayes.stats.hierarchical.scores import Scores, hbayes_of_scores
 from lm_eval_bayes.stats.outcomes import Outcomes
+from lm_eval_bayes.stats.score_outcomes import ScoreOutcomes
 
 pytestmark = pytest.mark.filterwarnings("default")
 
@@ -69,7 +69,7 @@ def test_a_list_of_parts_is_a_score_its_mean(results):
     row = {key.removesuffix(",none"): value for key, value in results["results"]["toy"].items()}
     scores = outcomes(results, "scores(parts)")
     assert scores.tolist() == (0.5 + outcomes(results, "outcomes(near)") / 2).tolist()
-    posterior = hbayes_of_scores(Scores.of(scores.tolist()))
+    posterior = hbayes_at_n(ScoreOutcomes.from_scores(scores.tolist()))
     assert row["hbayes@4(parts)"] == pytest.approx(posterior.mu, abs=1e-12)
     assert not [name for name in row if name.startswith("pass") and "(parts)" in name]
     assert results["higher_is_better"]["toy"]["hbayes@4(parts)"] is True

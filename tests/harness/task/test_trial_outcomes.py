@@ -51,8 +51,8 @@ def test_the_store_has_what_the_samples_have(coin):
     samples = run(coin)
     tasks = coin.trial_store.outcomes_of("toy")
     assert [(t.version, t.filter, t.categories) for t in tasks] == [
-        ("1.0", "first", 2),
         ("1.0", "last", 2),
+        ("1.0", "first", 2),
     ]
     for task in tasks:
         logged = sorted(

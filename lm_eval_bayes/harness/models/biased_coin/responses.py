@@ -33,16 +33,25 @@ _BRACKETED = re.compile(
     r"(?P<body>(\\left)?(\(|\[|\\\{).*,.*?)(?P<close>(\\right)?(\)|\]|\\\}))", re.S
 )
 
+#: Words, such as a name: no digits, and nothing that LaTeX is made of.
+_WORDS = re.compile(r"(?=.*[^\W\d_]{2})[^\d_^=+<>|/\\{}()\[\]$]+", re.S)
+
 _STEPS = (1, -1, 2, -2, 10, -10, 5, -5)
+
+#: Wrong answers where the right one is in words.
+_OTHER_WORDS = (
+    *("nothing", "elsewhere", "somebody", "sometimes"),
+    *("another", "several", "unknown", "neither", "whatever", "otherwise", "anything", "perhaps"),
+)
 
 
 def wrong_answers(gold: str, turn: int = 0) -> tuple[str, ...]:
     r"""Write four different answers, none of which equals the gold one.
 
-    Whole numbers and decimals change by a little, choice letters become other letters.
-    Any other expression E becomes E + 1, E - 1 and so on (in a list or tuple, its last
-    part does), which differs from E if E is finite; for an expression
-    with an infinity the wrong answers are plain numbers.
+    Whole numbers and decimals change by a little, choice letters become other letters, and words
+    become another word, neither of which is part of the other. Any other expression E becomes
+    E + 1, E - 1 and so on (in a list or tuple, its last part does), which differs from E if E is
+    finite; for an expression with an infinity the wrong answers are plain numbers.
 
     Parameters
     ----------
@@ -66,6 +75,8 @@ def wrong_answers(gold: str, turn: int = 0) -> tuple[str, ...]:
     '\\frac{1}{9}+1'
     >>> wrong_answers(r"(2, \sqrt{3})")[0]
     '(2, \\sqrt{3}+1)'
+    >>> wrong_answers("Nothing at all")
+    ('elsewhere', 'somebody', 'sometimes', 'another')
     """
     if _INTEGER.fullmatch(gold):
         candidates = _near_integers(int(gold.replace(",", "")))
@@ -73,6 +84,9 @@ def wrong_answers(gold: str, turn: int = 0) -> tuple[str, ...]:
         candidates = [format(Decimal(gold) + step, "f") for step in _STEPS]
     elif _LETTER.fullmatch(gold):
         candidates = [letter for letter in "ABCDEFGHIJ"[: max(5, ord(gold) - 64)] if letter != gold]
+    elif _WORDS.fullmatch(gold):
+        own = gold.casefold()
+        candidates = [word for word in _OTHER_WORDS if word not in own and own not in word]
     elif "infty" in gold:
         candidates = [str(step) for step in _STEPS]
     else:

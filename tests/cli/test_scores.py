@@ -1,0 +1,250 @@
+"""Runs whose trials have scores between two bounds, in every command that reads runs."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from _support.command_line import called
+from _support.run_files import LATER, SENT, row, write_run
+from scipy.special import comb
+
+from lm_eval_bayes import ScoreOutcomes, hbayes_at_n
+
+TASK = "summaries_bayes"
+M, N = 12, 8
+
+
+def scores_of(skill, seed):
+    rng = np.random.default_rng(seed)
+    means = np.clip(rng.beta(4 * skill, 4 * (1 - skill), (M, 1)), 0.02, 0.98)
+    return np.round(1 + 4 * rng.beta(6 * means, 6 * (1 - means), (M, N)), 3)
+
+
+SCORES = {"good": scores_of(0.7, 1), "poor": scores_of(0.4, 2)}
+RIGHT = {name: (scores > 3).astype(int) for name, scores in SCORES.items()}
+
+
+def lines(name, trials=range(N)):
+    """Lines as the class logs them: scores of the first metric, grades of the second."""
+    logged = []
+    for number in range(M):
+        columns = {"trial": list(trials), "seed": [1000 * number + i for i in trials]}
+        texts = [f"{name} {number} {i}" for i in trials]
+        line = row(number, outcomes=[0] * len(texts), texts=texts, sent=SENT, **columns)
+        del line["outcomes"]
+        line["scores"] = SCORES[name][number, list(trials)].tolist()
+        line["outcomes(exact)"] = RIGHT[name][number, list(trials)].tolist()
+        logged.append(line)
+    return logged
+
+
+def save(folder, name, trials=range(N), bounds=(1.0, 5.0), threshold=None, rows=None, **changes):
+    bayes = {"weights": [0, 1], "bounds": list(bounds), "threshold": threshold}
+    config = {
+        "task": TASK,
+        "metadata": {"version": 1.0, "bayes": {**bayes, "metrics": ["grade", "exact"]}},
+    }
+    rows = lines(name, trials) if rows is None else rows
+    write_run(folder, rows, task=TASK, model=f"org/{name}", configs={TASK: config}, **changes)
+    return folder
+
+
+@pytest.fixture
+def runs(tmp_path):
+    return {name: save(tmp_path / name, name) for name in SCORES}
+
+
+def read(*arguments):
+    code, printed, error = called(*arguments, "--json")
+    assert code == 0, error
+    return json.loads(printed)
+
+
+def test_summary_has_the_mean_score_and_its_posterior(runs):
+    (task,) = read("summary", runs["good"])["tasks"]
+    scores = SCORES["good"]
+    assert task["avg"]["value"] == pytest.approx(scores.mean())
+    error = np.sqrt(scores.var(axis=1, ddof=1).mean() / scores.size)
+    assert task["avg"]["sd"] == pytest.approx(error)
+    posterior = hbayes_at_n(ScoreOutcomes.from_scores(scores, (1, 5)))
+    learned = task["hbayes"]["benchmark"]
+    assert (learned["mu"], learned["sigma"]) == pytest.approx((posterior.mu, posterior.sigma))
+    assert abs(learned["mu"] - scores.mean()) < 0.5 * error
+    assert learned["sigma"] == pytest.approx(error, rel=0.15)
+    assert (task["bayes"], task["rows"], task["n_range"]) == (None, {}, [N, N])
+    assert task["score_bounds"] == [1, 5]
+
+
+def test_slices_and_older_files_are_merged_trial_by_trial(runs, tmp_path):
+    slices = [save(tmp_path / f"{a}", "good", range(a, a + 4)) for a in (0, 4)]
+    whole, merged = read("summary", runs["good"]), read("summary", *slices)
+    for result in (whole, merged):
+        del result["tasks"][0]["sources"]
+    assert merged["tasks"] == whole["tasks"]
+    again = save(slices[0], "good", range(N), stamp=LATER)
+    assert read("summary", again)["tasks"][0]["avg"] == whole["tasks"][0]["avg"]
+
+
+def test_compare_and_rank_are_of_the_mean_scores(runs):
+    (task,) = read("compare", runs["good"], runs["poor"])["tasks"]
+    sides = [hbayes_at_n(ScoreOutcomes.from_scores(s, (1, 5))) for s in SCORES.values()]
+    assert task["difference"] == pytest.approx(sides[0].mu - sides[1].mu)
+    assert task["sd"] == pytest.approx(np.hypot(sides[0].sigma, sides[1].sigma))
+    largest = task["questions"][0]
+    number = next(i for i in range(M) if f"{i} + {i}?" == largest["text"])
+    assert largest["a"] == [N]
+    assert largest["mean_a"] == pytest.approx(SCORES["good"][number].mean())
+    assert task["verdict"].startswith("A is better")
+    (board,) = read("rank", *runs.values())["leaderboards"]
+    assert [place["model"] for place in board["places"]] == ["org/good", "org/poor"]
+    code, printed, _ = called("compare", runs["good"], runs["poor"])
+    assert (code, "mean score (N)" in printed, "grade from 1 to 5" in printed) == (0, True, True)
+
+
+def test_the_mean_over_a_scored_and_a_graded_task(runs, tmp_path):
+    graded = [row(i, outcomes=[1, 0, 1, 1]) for i in range(10)]
+    write_run(tmp_path / "graded", graded, model="org/good")
+    content = read("summary", runs["good"], tmp_path / "graded", "--all-tasks")
+    (group,) = content["groups"]
+    equal = group["means"]["equal"]
+    averages = [task["avg"]["value"] for task in content["tasks"]]
+    assert equal["avg"] == pytest.approx(np.mean(averages))
+    assert equal["hbayes"]["benchmark"]["mu"] == pytest.approx(np.mean(averages), abs=0.1)
+    assert equal["bayes"] is None
+
+
+def test_a_threshold_gives_pass_at_k(tmp_path):
+    save(tmp_path / "good", "good", threshold=3.5)
+    (task,) = read("summary", tmp_path / "good")["tasks"]
+    right = (SCORES["good"] >= 3.5).sum(axis=1)
+    expected = 1 - (comb(N - right, 2) / comb(N, 2)).mean()
+    assert task["rows"]["pass@2"] == pytest.approx(expected)
+    assert "maj@8" not in task["rows"]
+
+
+def test_a_metric_is_chosen_by_its_name(runs):
+    (task,) = read("summary", runs["good"], "--metric", "exact")["tasks"]
+    assert task["avg"]["value"] == pytest.approx(RIGHT["good"].mean())
+    assert task["metric"] == "exact"
+    code, _, error = called("summary", runs["good"])
+    assert (code, "--metric chooses among grade or exact" in error) == (0, True)
+    code, _, error = called("summary", runs["good"], "--metric", "rouge")
+    assert code == 2
+    assert "`--metric` must be a metric of task summaries_bayes" in error
+
+
+def test_exports_and_report(runs, tmp_path):
+    code, _, error = called("report", *runs.values(), "-o", tmp_path / "r.html")
+    assert code == 0, error
+    page = (tmp_path / "r.html").read_text(encoding="utf-8")
+    assert f"mean {SCORES['good'][0].mean():.3g} of {N} trials" in page
+    code, printed, _ = called("export", "csv", *runs.values())
+    assert (code, "grade from 1 to 5" in printed) == (0, True)
+    out = tmp_path / "records"
+    arguments = (runs["good"], "-o", out, "--model-id", "org/good", "--instances")
+    assert called("export", "every-eval-ever", *arguments)[0] == 0
+    (records,) = out.rglob("*.jsonl")
+    instances = [json.loads(line) for line in records.read_text(encoding="utf-8").splitlines()]
+    scores = [instance["evaluation"]["score"] for instance in instances]
+    assert scores == SCORES["good"].ravel().tolist()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("plan", "--width", "0.1"),
+        ("plan", "--separate"),
+        ("convergence",),
+        ("rank", "--paper"),
+        ("anchors",),
+        ("rubric",),
+    ],
+)
+def test_what_is_about_right_and_wrong_refuses_scores(runs, command):
+    code, printed, error = called(command[0], *runs.values(), *command[1:])
+    assert (code, printed) == (2, "")
+    assert "must have right and wrong trials, or categories, of summaries_bayes" in error
+
+
+def test_prior_evidence_refuses_scores(runs):
+    code, _, error = called("summary", runs["good"], "--prior", runs["poor"])
+    assert (code, "must have right and wrong trials" in error) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("scores", "reason"),
+    [
+        ([2.0] * 7 + [5.5], "score 5.5 is not from 1 to 5"),
+        ([2.0] * 7 + [float("nan")], "score nan is not from 1 to 5"),
+        ([2.0] * 7 + ["3"], "score '3' is not from 1 to 5"),
+        ("2.0", "`scores` is no list"),
+        ([2.0] * 3, "8 responses and 3 `scores`"),
+    ],
+)
+def test_broken_scores_are_refused(tmp_path, scores, reason):
+    rows = lines("good")
+    rows[3]["scores"] = scores
+    save(tmp_path / "good", "good", rows=rows)
+    code, printed, error = called("summary", tmp_path / "good")
+    assert (code, printed) == (2, "")
+    assert reason in error
+
+
+def test_scores_and_grades_of_one_task_are_not_compared(runs, tmp_path):
+    graded = [row(i, outcomes=[1, 0]) for i in range(M)]
+    write_run(tmp_path / "graded", graded, task=TASK, model="org/graded")
+    code, _, error = called("compare", runs["good"], tmp_path / "graded")
+    assert code == 2
+    assert "have the same kind of outcomes on summaries_bayes: org/good has scores" in error
+
+
+def test_other_bounds_are_not_compared(runs, tmp_path):
+    save(tmp_path / "wide", "poor", bounds=(0.0, 5.0))
+    code, _, error = called("compare", runs["good"], tmp_path / "wide")
+    assert code == 2
+    assert "have the same bounds of scores on summaries_bayes" in error
+
+
+@pytest.mark.parametrize("metric", [None, "grade"])
+def test_without_the_results_file_the_bounds_are_unknown(runs, metric):
+    for file in runs["good"].rglob("results_*.json"):
+        file.unlink()
+    code, printed, error = called(
+        "summary", runs["good"], *(("--metric", metric) if metric else ())
+    )
+    assert (code, printed) == (2, "")
+    assert "beside its results file, which tells the bounds of the scores" in error
+
+
+def test_failed_grading_and_missing_scores_are_told(tmp_path):
+    rows = lines("good")
+    rows[2]["grading_error_notes"] = {"1": "ValueError: no judge", "3": "ValueError: no judge"}
+    save(tmp_path / "failed", "good", rows=rows)
+    code, _, error = called("summary", tmp_path / "failed")
+    assert (code, "grading failed on 2 trials, which count as 1" in error) == (0, True)
+    for column in ("scores", "trial", "seed"):
+        held = rows[4] if column == "scores" else rows[4]["signals"]
+        held[column] = held[column][:-1]
+    save(tmp_path / "short", "good", rows=rows)
+    code, _, error = called("summary", tmp_path / "short")
+    assert (code, "question 4: 8 responses and 7 `scores`" in error) == (2, True)
+
+
+@pytest.mark.parametrize(("broken", "other"), [("grade", "exact"), ("exact", "grade")])
+def test_a_metric_without_numbers_says_why_and_the_other_can_be_read(tmp_path, broken, other):
+    rows = lines("good")
+    for line in rows[5:]:
+        del line["scores" if broken == "grade" else "outcomes(exact)"]
+    folder = save(tmp_path / "good", "good", rows=rows)
+    (results,) = folder.glob("results_*.json")
+    content = json.loads(results.read_text(encoding="utf-8"))
+    errors = {broken: f"the metric `{broken}` must give a score; got nan"}
+    content["configs"][TASK]["metadata"]["lm_eval_bayes"] = {"errors": errors}
+    results.write_text(json.dumps(content), encoding="utf-8")
+    code, _, error = called("summary", folder, "--metric", broken)
+    assert code == 2
+    assert f"(--metric chooses {other}); got the metric `{broken}` must give a score" in error
+    (task,) = read("summary", folder, "--metric", other)["tasks"]
+    assert task["trials"] == M * N
