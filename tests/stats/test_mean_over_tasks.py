@@ -341,7 +341,7 @@ def test_bad_arguments(tasks, settings, message):
         mean_over_tasks(tasks, **settings)
 
 
-@pytest.mark.slow
+@pytest.mark.benchmarks
 def test_fifty_seven_tasks_take_less_than_two_seconds():
     rng = np.random.default_rng(0)
     tasks = {}

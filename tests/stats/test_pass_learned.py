@@ -5,8 +5,6 @@ The hyperprior is written down here again: m ~ Beta(.7, .7) and s/(20 + s) ~ Bet
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import pytest
 from scipy import special, stats
@@ -311,9 +309,7 @@ def test_a_table_of_253_rows_is_one_computation():
     rows = [PassQuantity("pass@k", k) for k in range(1, 65)]
     rows += [PassQuantity(name, k) for name in ("pass^k", "mg-pass@k") for k in range(2, 65)]
     rows += [PassQuantity("g-pass@k", k, 0.5) for k in range(2, 65)]
-    start = time.process_time()
     posteriors = pass_posteriors(outcomes, rows)
-    assert time.process_time() - start < 5.0  # about half a second of a free core
     assert table_method("hdi", len(rows)) == table_method("exact", 65) == "beta"
     assert table_method("exact", 64) == "exact"
     alone = g_pass_at_k_posterior(outcomes, 64, 0.5)
