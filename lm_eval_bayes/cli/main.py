@@ -16,6 +16,7 @@ from lm_eval_bayes.cli.commands import (
     convergence,
     doctor,
     export,
+    formats,
     plan,
     rank,
     report,
@@ -53,6 +54,7 @@ for _module in _MODULES:
 app.add_typer(store.app, name="store")
 app.add_typer(export.app, name="export")
 app.command("wrap")(wrap.command)
+app.command("formats")(formats.command)
 app.command("doctor")(doctor.command)
 
 #: Names of the commands.

@@ -182,6 +182,21 @@ class PartialRun:
         return any(question.counts is not None for question in self.questions.values())
 
 
+def with_scores(partial: PartialRun) -> PartialRun:
+    """Return a run of right and wrong trials as one of scores 1 and 0; others as they are."""
+    if partial.scored or partial.only_counts or partial.weights != (0.0, 1.0):
+        return partial
+    questions = {
+        id: replace(
+            question,
+            trials=np.minimum(question.trials, 0),
+            scores=np.where(question.trials < 0, np.nan, question.trials.astype(np.float64)),
+        )
+        for id, question in partial.questions.items()
+    }
+    return replace(partial, questions=questions)
+
+
 #: The attributes that a merged run has in common with its partial runs.
 _OF_A_RUN = (
     *("sources", "metric", "filter", "provenance", "notes", "signals_error", "verifiers"),

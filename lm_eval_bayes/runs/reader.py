@@ -11,10 +11,11 @@ from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.clusters import share_clusters
 from lm_eval_bayes.runs.merging import merge_runs
 from lm_eval_bayes.runs.model_names import differing_keys
-from lm_eval_bayes.runs.partial_run import PartialRun
+from lm_eval_bayes.runs.partial_run import PartialRun, with_scores
 from lm_eval_bayes.runs.provenance import generation
 from lm_eval_bayes.runs.readers.formats import RunFile, files_at
 from lm_eval_bayes.runs.readers.protocol import (
+    FileContents,
     NothingToCountError,
     Query,
     Regrade,
@@ -37,6 +38,8 @@ def read_runs(
     signals: Literal["all", "recorded"] | None = None,
     verdicts: bool = True,
     cluster: str | None = None,
+    columns: Mapping[str, str] | None = None,
+    bounds: tuple[float, float] | None = None,
     argument: str = "RUN",
     progress: Progress | None = None,
 ) -> SavedRuns:
@@ -48,7 +51,8 @@ def read_runs(
     ----------
     paths : str, Path, or iterable of them
         Folders that the harness wrote into, its `results_*.json` or `samples_*.jsonl` files,
-        trial stores, outcome matrices (CSV, NPZ), files of counts (JSON lines, CSV).
+        trial stores, tables of trials, of counts and of outcomes, logs of other tools: see
+        :data:`lm_eval_bayes.runs.readers.formats.FORMATS`.
     task : str, optional
         Only this task, or the tasks of this group. Outcomes in files that name no task are taken
         for it.
@@ -69,9 +73,15 @@ def read_runs(
     verdicts : bool
         Whether the verdicts of a verifier, beside the samples, are among the signals.
     cluster : str, optional
-        The field of a logged document, or the column of a file of counts, that names the cluster of
-        each question; by default what the task's `metadata: cluster:` recorded, or the column
+        The field of a logged document, or the column of a table, that names the cluster of each
+        question; by default what the task's `metadata: cluster:` recorded, or the column
         `cluster`. Runs of one task share the clusters of their questions.
+    columns : mapping, optional
+        The columns of tables by what they hold, such as ``{"question": "item", "score": "pass"}``,
+        where they are not known by their names.
+    bounds : tuple of float, optional
+        The lowest and the highest possible score of tables and of other tools' logs, 0 and 1 by
+        default.
     argument : str
         The name of a path in an error.
     progress : callable, optional
@@ -87,22 +97,36 @@ def read_runs(
     InvalidInputError
         If a path holds no run, a file is broken, or runs contradict each other.
     """
-    query = Query(task, metric, filter, dedupe, regrade, signals, verdicts, cluster, argument)
+    query = Query(
+        task=task,
+        metric=metric,
+        filter=filter,
+        dedupe=dedupe,
+        regrade=regrade,
+        signals=signals,
+        verdicts=verdicts,
+        cluster=cluster,
+        columns=columns or {},
+        bounds=bounds,
+        argument=argument,
+    )
     listed = [paths] if isinstance(paths, (str, Path)) else list(paths)
     if "" in listed:
         raise InvalidInputError.of(argument, "be a path", "")
-    files, file_warnings = files_at(listed, argument, merge=merge)
+    files, file_warnings = files_at(listed, argument, merge=merge, columns=query.columns)
     if progress is not None:
         query = replace(query, advance=_advance(files, progress))
-    partials, file_groups, read_warnings = _read_files(files, query)
+    contents, read_warnings = _read_files(files, query)
+    partials = _of_one_kind([run for content in contents for run in content.runs])
     _check_names(partials, query)
     runs, run_paths, merge_warnings = merge_runs(
         partials, dedupe=dedupe, by_path=not merge, argument=argument
     )
     runs = share_clusters(runs, required=cluster)
     tasks = {run.task for run in runs}
-    groups, group_warnings = _tasks_of_groups(file_groups, tasks, query)
-    saved = SavedRuns(tuple(runs), groups, paths=tuple(run_paths))
+    groups, group_warnings = _tasks_of_groups([c.groups for c in contents], tasks, query)
+    notes = tuple(dict.fromkeys(note for content in contents for note in content.notes))
+    saved = SavedRuns(tuple(runs), groups, paths=tuple(run_paths), notes=notes)
     for compared in [saved] if merge else map(saved.of_path, dict.fromkeys(run_paths)):
         merge_warnings += consistency_warnings(compared.runs)
     warnings = dict.fromkeys([*file_warnings, *read_warnings, *merge_warnings, *group_warnings])
@@ -129,7 +153,8 @@ def join_runs(first: SavedRuns, second: SavedRuns) -> SavedRuns:
     runs, n_paths = (*first.runs, *second.runs), max(first.paths, default=-1) + 1
     warnings = [*first.warnings, *second.warnings, *consistency_warnings(runs)]
     paths = (*first.paths, *(n_paths + path for path in second.paths))
-    return SavedRuns(runs, groups, tuple(dict.fromkeys(warnings)), paths)
+    notes = tuple(dict.fromkeys([*first.notes, *second.notes]))
+    return SavedRuns(runs, groups, tuple(dict.fromkeys(warnings)), paths, notes)
 
 
 # -- contents ------------------------------------------------------------------------------------
@@ -153,18 +178,15 @@ def _size(file: Path) -> int:
         return 0
 
 
-def _read_files(
-    files: Sequence[RunFile], query: Query
-) -> tuple[list[PartialRun], list[Mapping[str, tuple[str, ...]]], list[str]]:
-    """Return the partial runs, the groups of every file, and warnings.
+def _read_files(files: Sequence[RunFile], query: Query) -> tuple[list[FileContents], list[str]]:
+    """Return what the files hold of the query, and warnings.
 
     Raises
     ------
     InvalidInputError
         If a file is broken, nothing can be counted, or a path does not hold the task.
     """
-    partials: list[PartialRun] = []
-    groups: list[Mapping[str, tuple[str, ...]]] = []
+    read: list[FileContents] = []
     warnings: list[str] = []
     skipped: list[NothingToCountError] = []
     matched: set[str] = set()
@@ -181,17 +203,28 @@ def _read_files(
         tasks.setdefault(file.path, set()).update(contents.tasks)
         if runs:
             matched.add(file.path)
-            partials += [replace(run, path=file.number) for run in runs]
-            groups.append(contents.groups)
+            numbered = [replace(run, path=file.number) for run in runs]
+            read.append(replace(contents, runs=numbered))
             warnings += contents.warnings
     for path, names in tasks.items():
         if path not in matched:
             rule = f"hold task {query.task}; there is {_listed(names)}"
             raise InvalidInputError.of(query.argument, rule, path)
-    if skipped and not partials:
+    if skipped and not read:
         raise skipped[0]
     warnings += [f"left out: {error.lacking}" for error in skipped]
-    return partials, groups, warnings
+    return read, warnings
+
+
+def _of_one_kind(partials: Sequence[PartialRun]) -> list[PartialRun]:
+    """Return the runs with scores of 0 and 1 as scores where others of the task have others."""
+    scored = {(p.task, p.metric) for p in partials if p.scored and p.weights == (0.0, 1.0)}
+    return [
+        with_scores(partial)
+        if (partial.task, partial.metric) in scored and not partial.scored
+        else partial
+        for partial in partials
+    ]
 
 
 def _listed(names: Iterable[str]) -> str:

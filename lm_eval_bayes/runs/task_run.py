@@ -546,12 +546,15 @@ class SavedRuns:
         What was left out, and what differs between runs though it should not.
     paths : tuple of int
         For every run the index of the path that it was read from, or of the first of them.
+    notes : tuple of str
+        How files were read, such as the columns of a table.
     """
 
     runs: tuple[TaskRun, ...]
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=_nothing)
     warnings: tuple[str, ...] = ()
     paths: tuple[int, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def tasks(self) -> tuple[str, ...]:

@@ -86,7 +86,9 @@ def test_one_trial_a_row(tmp_path):
     text = "model,question,trial,correct\nA,q,0,1\nA,q,1,0\nA,r,0,1\n"
     (run,) = read_text(tmp_path, text).runs
     assert (run.model, trials_of(run)) == ("A", [[1, 0], [1]])
-    with pytest.raises(InvalidInputError, match=r"name every question once .*q in line 5"):
+    with pytest.raises(
+        InvalidInputError, match=r"a question once .*question q, trial 1 again in row 4"
+    ):
         read_text(tmp_path, text + "A,q,1,1\n")
 
 

@@ -315,7 +315,7 @@ def test_what_is_no_run(tmp_path):
     lines = tmp_path / "other.jsonl"
     lines.write_text('{"a": 1}\n')
     with pytest.raises(
-        InvalidInputError, match=r"with id, c and n, in other\.jsonl; got a line with a"
+        InvalidInputError, match=r"columns of questions and scores in other\.jsonl.*; got 'a'"
     ):
         read_runs([lines])
 

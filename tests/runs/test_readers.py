@@ -34,7 +34,14 @@ def read(file, query):
 @pytest.fixture
 def tally(monkeypatch, tmp_path):
     monkeypatch.setattr(
-        formats, "READERS", (*formats.READERS, SimpleNamespace(sniff=sniff, read=read))
+        formats,
+        "FORMATS",
+        (
+            *formats.FORMATS,
+            formats.Format(
+                "tallies", "*.tally", "nothing", SimpleNamespace(sniff=sniff, read=read)
+            ),
+        ),
     )
     file = tmp_path / "model.tally"
     file.write_text(json.dumps({"a": [0, 1, 1], "b": [1, 1, 0]}))

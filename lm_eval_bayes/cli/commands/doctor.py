@@ -27,6 +27,7 @@ from lm_eval_bayes._util.packages import (
     version_of,
 )
 from lm_eval_bayes._util.text import format_bytes, join_words, plural
+from lm_eval_bayes.cli.commands import formats
 from lm_eval_bayes.cli.ui.errors import CHECK_FAILED
 from lm_eval_bayes.cli.ui.options import Json, option
 from lm_eval_bayes.cli.ui.output import say, say_json, say_table
@@ -88,6 +89,10 @@ PACKAGES = (
 
 
 def command(
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="[FILE]", help="Show only which format these files or folders are."),
+    ] = None,
     store: Annotated[
         Path | None,
         option("PATH", "Also check a trial store, or the folder of one that does not exist yet."),
@@ -99,7 +104,7 @@ def command(
     timeout: Annotated[float, option("S", "Seconds to wait for the hub, in total.")] = 5.0,
     as_json: Json = False,
 ) -> None:
-    """Check the installation, and show problems and their fixes.
+    """Check the installation, or which format a file is, and show problems and their fixes.
 
     Checks Python and the packages, the harness and whether it finds this package's models,
     metrics and tasks (and how), the backends that record signals, the questions of the contests
@@ -114,7 +119,11 @@ def command(
     Examples:
       lm-eval-bayes doctor
       lm-eval-bayes doctor --offline --store /scratch/runs/aime25.sqlite --json
+      lm-eval-bayes doctor logs/2026-05-01_gsm8k.eval board.csv
     """
+    if files:
+        formats.describe(files, as_json)
+        return
     from lm_eval_bayes.harness.plugin.installed import Probe, harness_folder
     from lm_eval_bayes.harness.task import questions
 

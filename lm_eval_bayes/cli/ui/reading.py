@@ -35,7 +35,8 @@ Runs = Annotated[
         metavar="RUN",
         parser=_path,
         help="Output folders of the harness, results_*.json or samples_*.jsonl files, trial "
-        "stores, outcome matrices (.csv, .npz) or files of counts (.csv, .jsonl).",
+        "stores, tables (.csv, .jsonl, .parquet, .npz) or logs of other tools: see "
+        "`lm-eval-bayes formats`.",
     ),
 ]
 Task = Annotated[
@@ -91,9 +92,28 @@ class ReadingOptions:
         str | None,
         option(
             "FIELD",
-            "The field of the logged documents (contest, topic, passage), or the column of files "
-            "of counts, that names the cluster of each question. Scope population then takes the "
+            "The field of the logged documents (contest, topic, passage), or the column of a "
+            "table, that names the cluster of each question. Scope population then takes the "
             "questions of a cluster as dependent. By default what the task recorded.",
+        ),
+    ] = None
+
+    columns: Annotated[
+        str | None,
+        option(
+            "KIND=COLUMN,…",
+            "The columns of tables with one row per trial, where their names are not known: "
+            "question=item,score=pass. Kinds: question, score, model, task, trial, answer, tokens, "
+            "cost, time, cluster.",
+        ),
+    ] = None
+
+    bounds: Annotated[
+        str | None,
+        option(
+            "LOW:HIGH",
+            "The lowest and the highest possible score of tables and of other tools' logs. By "
+            "default 0:1.",
         ),
     ] = None
 
@@ -108,6 +128,7 @@ class ReadingOptions:
             If a path holds no run, or the runs contradict each other.
         """
         from lm_eval_bayes.runs.reader import read_runs
+        from lm_eval_bayes.runs.readers.column_names import parse_bounds, parse_columns
 
         arguments.setdefault("dedupe", self.dedupe)
         if self.regrade:
@@ -115,7 +136,10 @@ class ReadingOptions:
 
             arguments["regrade"] = regraded
         arguments.setdefault("cluster", self.cluster)
-        with _Bar() as bar, named_as_options("metric", "filter", "regrade", "cluster"):
+        options = ("metric", "filter", "regrade", "cluster", "columns", "bounds")
+        with _Bar() as bar, named_as_options(*options):
+            arguments["columns"] = parse_columns(self.columns)
+            arguments["bounds"] = parse_bounds(self.bounds)
             saved = read_runs(
                 paths,
                 task=self.task,
@@ -126,6 +150,8 @@ class ReadingOptions:
             )
         for warning in saved.warnings:
             warn(f"warning: {warning}")
+        for note in saved.notes:
+            warn(f"note: {note}")
         models: dict[tuple[str, str], list[str]] = {}
         for run in saved.runs:
             for note in run.notes:

@@ -2,6 +2,6 @@
 
 A module has `sniff(path)` and `read(file, query)`, see
 :class:`~lm_eval_bayes.runs.readers.protocol.Reader`, and an entry in
-:data:`~lm_eval_bayes.runs.readers.formats.READERS`. Merging, names and warnings are not its
+:data:`~lm_eval_bayes.runs.readers.formats.FORMATS`. Merging, names and warnings are not its
 business.
 """

@@ -11,16 +11,14 @@ import numpy as np
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.log_fields import cluster_label
 from lm_eval_bayes.runs.partial_run import PartialRun, QuestionTrials
+from lm_eval_bayes.runs.readers.column_names import IDS, MODELS, TASKS, UNNAMED
 from lm_eval_bayes.runs.readers.protocol import FileContents, Query, Sniffed, check_no_regrade
 from lm_eval_bayes.runs.readers.text_files import (
-    IDS,
-    MODELS,
-    TASKS,
-    UNNAMED,
     JsonLines,
     csv_header,
     file_argument,
     first_line,
+    plain_name,
     read_csv,
 )
 from lm_eval_bayes.stats.validation import MOST_TRIALS
@@ -29,9 +27,10 @@ from lm_eval_bayes.stats.validation import MOST_TRIALS
 def sniff(path: Path) -> Sniffed | None:
     """Return a file that has columns, or lines with keys, of counts."""
     names: Iterable[str] = ()
-    if path.suffix in (".csv", ".tsv"):
+    suffix = plain_name(path).suffix
+    if suffix in (".csv", ".tsv"):
         names = csv_header(path)
-    elif path.suffix == ".jsonl":
+    elif suffix == ".jsonl":
         names = first_line(path) or ()
     return Sniffed([path]) if has_counts(names) else None
 
@@ -62,7 +61,7 @@ def read(file: Path, query: Query) -> FileContents:
         If a row holds no such counts, or a question occurs twice.
     """
     check_no_regrade(file, query)
-    if file.suffix == ".jsonl":
+    if plain_name(file).suffix == ".jsonl":
         lines = JsonLines(file, query.argument, query.advance)
         runs = _partial_runs(enumerate(lines, 1), file, query)
         warnings = lines.warnings
@@ -96,7 +95,7 @@ def _partial_runs(
             raise InvalidInputError.of(query.argument, rule, f"none in line {line}")
         task = _name(lower, TASKS) or query.task or UNNAMED
         cluster = cluster_label(lower, (query.cluster or "cluster").lower())
-        for model, c, n in _counts_by_model(row, _name(lower, MODELS) or path.stem):
+        for model, c, n in _counts_by_model(row, _name(lower, MODELS) or plain_name(path).stem):
             counts = _check_counts(c, n, f"{path}, line {line}", query.argument)
             questions = runs.setdefault((model, task), {})
             earlier = questions.get(id)

@@ -1,25 +1,75 @@
 """The table of formats, and which of them a path has.
 
-A format is a module of this folder and an entry of :data:`READERS`.
+A format is a module of this folder and an entry of :data:`FORMATS`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.runs.readers import counts, harness_log, trial_store, zero_one_matrix
+from lm_eval_bayes.runs.readers import (
+    counts,
+    harness_log,
+    trial_store,
+    trial_table,
+    zero_one_matrix,
+)
 from lm_eval_bayes.runs.readers.protocol import Reader, Sniffed
-from lm_eval_bayes.runs.readers.text_files import JsonLines
+from lm_eval_bayes.runs.readers.text_files import JsonLines, plain_name
 
-#: The readers of all formats; the first that recognises a path reads it.
-READERS: tuple[Reader, ...] = (harness_log, counts, zero_one_matrix, trial_store)
+
+@dataclass(frozen=True)
+class Format:
+    """A format of saved runs.
+
+    Attributes
+    ----------
+    name : str
+        The tool that writes it, or its kind.
+    files : str
+        What is named on the command line.
+    checked_on : str
+        What its tests read: files of the real tool, or files made by its documented schema.
+    reader : Reader
+        Reads it.
+    """
+
+    name: str
+    files: str
+    checked_on: str
+    reader: Reader
+
+
+_OWN = "this package's own files"
+_REAL = "files that the tool wrote"
+_SCHEMA = "files made by its documented schema"
+
+#: All formats; the first that recognises a path reads it.
+FORMATS: tuple[Format, ...] = (
+    Format(
+        "lm-evaluation-harness",
+        "output folder, results_*.json, samples_*.jsonl",
+        _REAL,
+        harness_log,
+    ),
+    Format("counts", ".csv, .tsv, .jsonl with columns id, c and n", _OWN, counts),
+    Format(
+        "table of trials",
+        ".csv, .tsv, .jsonl, .parquet, .arrow with columns question and score",
+        _OWN,
+        trial_table,
+    ),
+    Format("matrix of outcomes", ".csv, .tsv, .npz", _OWN, zero_one_matrix),
+    Format("trial store", ".sqlite, or its folder", _OWN, trial_store),
+)
 
 _RULE = (
     "be a run: a folder that the harness wrote into, a results_*.json or samples_*.jsonl file of "
-    "it, a trial store, an outcome matrix (.csv, .npz) or a file of counts (.csv, .jsonl)"
+    "it, a trial store, a table (.csv, .jsonl, .parquet, .npz) or a log of another tool "
+    "(lm-eval-bayes formats lists them)"
 )
 
 
@@ -46,7 +96,7 @@ class RunFile:
 
 
 def files_at(
-    paths: Sequence[str | Path], argument: str, *, merge: bool
+    paths: Sequence[str | Path], argument: str, *, merge: bool, columns: Mapping[str, str]
 ) -> tuple[list[RunFile], list[str]]:
     """Return the files at the paths with their readers, and warnings.
 
@@ -58,6 +108,8 @@ def files_at(
         The name of a path in an error.
     merge : bool
         Whether a file at several paths is read once, not once for each.
+    columns : mapping
+        Columns of tables by what they hold; every table then has one row per trial.
 
     Raises
     ------
@@ -67,17 +119,35 @@ def files_at(
     files: dict[tuple[int, Path], RunFile] = {}
     warnings: list[str] = []
     for number, path in enumerate(paths):
-        reader, sniffed = _sniff(path, argument)
+        format, sniffed = recognise(path, argument, columns)
         warnings += sniffed.warnings
         for file in sniffed.files:
             key = (0 if merge else number, file.resolve())
-            files.setdefault(key, RunFile(file, reader, str(path), number))
+            files.setdefault(key, RunFile(file, format.reader, str(path), number))
     if not files:
         raise InvalidInputError.of(argument, "name at least one run", "none")
     return list(files.values()), warnings
 
 
-def _sniff(path: str | Path, argument: str) -> tuple[Reader, Sniffed]:
+def recognise(
+    path: str | Path, argument: str = "RUN", columns: Mapping[str, str] | None = None
+) -> tuple[Format, Sniffed]:
+    """Return the format of a path with its files.
+
+    Parameters
+    ----------
+    path : str or Path
+        A file or a folder.
+    argument : str
+        The name of the path in an error.
+    columns : mapping, optional
+        Columns of tables by what they hold; a table then has one row per trial.
+
+    Raises
+    ------
+    InvalidInputError
+        If it is of none.
+    """
     try:
         expanded = Path(path).expanduser()
         exists = expanded.is_file() or expanded.is_dir()
@@ -85,18 +155,27 @@ def _sniff(path: str | Path, argument: str) -> tuple[Reader, Sniffed]:
         exists = False
     if not exists:
         raise InvalidInputError.of(argument, _RULE, str(path))
-    for reader in READERS:
-        sniffed = reader.sniff(expanded)
+    for format in FORMATS:
+        if columns and trial_table.header(expanded):
+            sniffed = Sniffed([expanded]) if format.reader is trial_table else None
+        else:
+            sniffed = format.reader.sniff(expanded)
         if sniffed is not None:
-            return reader, sniffed
+            return format, sniffed
     rule, got = _RULE, str(path)
     if expanded.is_dir() or expanded.suffix == ".json":
         rule = (
             "be a run's output folder, or one of its results_*.json or samples_*.jsonl files, "
             "with logged samples (--log_samples)"
         )
-    elif expanded.suffix == ".jsonl":
-        first = next(iter(JsonLines(expanded, argument)), None)
-        rule = f"hold samples of the harness, or counts with id, c and n, in {expanded.name}"
-        got = "nothing" if first is None else f"a line with {', '.join(first) or 'nothing'}"
+    elif names := trial_table.header(expanded):
+        rule = (
+            f"have columns of questions and scores in {expanded.name}, as in "
+            f"{trial_table.EXAMPLE}, or counts id, c and n (--columns question=NAME,score=NAME "
+            "chooses others)"
+        )
+        got = ", ".join(names)
+    elif plain_name(expanded).suffix == ".jsonl":
+        next(iter(JsonLines(expanded, argument)), None)
+        rule, got = f"hold samples of the harness, or trials, in {expanded.name}", "nothing"
     raise InvalidInputError.of(argument, rule, got)

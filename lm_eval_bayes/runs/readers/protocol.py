@@ -40,8 +40,13 @@ class Query:
     verdicts : bool
         Whether the verdicts of a verifier are among the signals.
     cluster : str or None
-        The field of a logged document, or the column of a file of counts, that names the cluster of
-        a question; None for that of the task's own settings.
+        The field of a logged document, or the column of a table, that names the cluster of a
+        question; None for that of the task's own settings.
+    columns : mapping
+        The columns of tables by what they hold, where the user chose them: {"question": "item"}.
+    bounds : tuple of float or None
+        The lowest and the highest possible score of tables and of other tools' logs; None for 0
+        and 1.
     argument : str
         The name of the argument in an error.
     advance : callable
@@ -56,6 +61,8 @@ class Query:
     signals: Literal["all", "recorded"] | None = None
     verdicts: bool = True
     cluster: str | None = None
+    columns: Mapping[str, str] = field(default_factory=dict)
+    bounds: tuple[float, float] | None = None
     argument: str = "RUN"
     advance: Advance = field(default=lambda n_bytes: None, repr=False)
 
@@ -74,12 +81,15 @@ class FileContents:
         The tasks of the groups that the file names.
     warnings : tuple of str
         What was left out.
+    notes : tuple of str
+        How the file was read.
     """
 
     runs: Sequence[PartialRun]
     tasks: tuple[str, ...]
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -99,7 +109,7 @@ class Sniffed:
 
 
 class Reader(Protocol):
-    """A format of saved runs: a module of this folder, listed in `readers.formats.READERS`."""
+    """A format of saved runs: a module of this folder, listed in `readers.formats.FORMATS`."""
 
     def sniff(self, path: Path) -> Sniffed | None:
         """Return the files of this format at a path, a file or a folder; None for others."""

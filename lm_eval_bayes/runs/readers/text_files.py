@@ -1,16 +1,53 @@
-"""Text files of rows: JSON objects, one per line, and CSV tables with the names of columns."""
+"""Text files of rows, compressed or not: JSON objects, one per line, and CSV tables."""
 
 from __future__ import annotations
 
 import csv
+import gzip
+import io
 import json
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, cast
 
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.readers.protocol import Advance
+
+#: What reading a file may raise that is broken, or that cannot be read.
+UNREADABLE = (OSError, EOFError, zlib.error)
+
+#: What the name of a compressed file ends in.
+COMPRESSED = (".gz", ".zst")
+
+
+def plain_name(path: Path) -> Path:
+    """Return the path without the ending of a compressed file.
+
+    Examples
+    --------
+    >>> plain_name(Path("runs/board.csv.gz")).name
+    'board.csv'
+    """
+    return path.with_suffix("") if path.suffix in COMPRESSED else path
+
+
+def open_bytes(path: Path) -> BinaryIO:
+    """Open a file for reading, decompressed where its name ends in .gz or .zst.
+
+    Raises
+    ------
+    OSError, EOFError, zlib.error
+        If it cannot be read, at once or later.
+    """
+    if path.suffix == ".gz":
+        return cast(BinaryIO, gzip.open(path, "rb"))
+    if path.suffix == ".zst":
+        import pyarrow  # part of the harness's requirement `datasets`
+
+        return cast(BinaryIO, io.BufferedReader(pyarrow.input_stream(path, compression="zstd")))
+    return path.open("rb")
 
 
 class JsonLines:
@@ -48,7 +85,7 @@ class JsonLines:
         """
         cut_off, n_rows, end = "", 0, 0
         try:
-            with self.file.open("rb") as lines:
+            with open_bytes(self.file) as lines:
                 for number, line in enumerate(lines, 1):
                     if cut_off:
                         raise self._broken(cut_off)
@@ -68,8 +105,8 @@ class JsonLines:
                         raise self._broken(f"line {number} is not an object")
                     n_rows += 1
                     yield row
-        except OSError as error:
-            raise self._broken(error.strerror or str(error)) from None
+        except UNREADABLE as error:
+            raise self._broken(getattr(error, "strerror", None) or str(error)) from None
         if cut_off and not n_rows:
             raise self._broken(cut_off)
         if cut_off:
@@ -91,19 +128,6 @@ def first_line(file: Path) -> dict[str, Any] | None:
 # -- CSV -----------------------------------------------------------------------------------------
 
 _DELIMITERS = ",;\t"
-
-#: Names of a column or an array of question ids.
-IDS = frozenset(
-    (
-        *("id", "ids", "question", "questions", "question_id", "question_ids", "doc_id"),
-        *("problem", "problem_id", "qid", "index"),
-    )
-)
-#: Names of a column of models, and of tasks.
-MODELS, TASKS = frozenset({"model", "models", "model_name"}), frozenset({"task", "benchmark"})
-
-#: The name of the task of outcomes in a file that names none.
-UNNAMED = "outcomes"
 
 
 @dataclass(frozen=True)
@@ -144,11 +168,11 @@ class CsvTable:
 def csv_header(path: Path) -> list[str]:
     """Return the cells of the first line of a CSV file that has one; empty for any other file."""
     try:
-        with path.open(encoding="utf-8-sig", newline="") as lines:
+        with io.TextIOWrapper(open_bytes(path), encoding="utf-8-sig", newline="") as lines:
             first = next((line for line in lines if line.strip()), "")
         delimiter = max(_DELIMITERS, key=first.count)
         return next(csv.reader([first], delimiter=delimiter), [])
-    except (OSError, UnicodeDecodeError, csv.Error):
+    except (*UNREADABLE, UnicodeDecodeError, csv.Error):
         return []
 
 
@@ -170,13 +194,15 @@ def read_csv(path: Path, argument: str) -> CsvTable:
     rule = f"have a complete CSV file in {path.name}"
     warnings: tuple[str, ...] = ()
     try:
-        text = path.read_bytes().decode("utf-8-sig")
+        with open_bytes(path) as file:
+            text = file.read().decode("utf-8-sig")
         first = text.partition("\n")[0]
         delimiter = max(_DELIMITERS, key=first.count)
         reader = csv.reader(text.splitlines(keepends=True), delimiter=delimiter)
         rows = [CsvRow(reader.line_num, cells) for cells in reader if any(c.strip() for c in cells)]
-    except OSError as error:
-        raise InvalidInputError.of(argument, rule, error.strerror) from None
+    except UNREADABLE as error:
+        got = getattr(error, "strerror", None) or str(error)
+        raise InvalidInputError.of(argument, rule, got) from None
     except (UnicodeDecodeError, csv.Error) as error:
         raise InvalidInputError.of(argument, rule, str(error)) from None
     if not rows:
@@ -197,4 +223,4 @@ def file_argument(path: Path, model: str) -> dict[str, str]:
 
     The trials of two models in files of one name are then never merged.
     """
-    return {"file": str(path)} if model.startswith(path.stem) else {}
+    return {"file": str(path)} if model.startswith(plain_name(path).stem) else {}

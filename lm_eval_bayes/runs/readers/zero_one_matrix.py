@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 import zipfile
 from collections import Counter
 from collections.abc import Sequence
@@ -18,26 +17,24 @@ from lm_eval_bayes._util.text import error_line
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.partial_run import PartialRun, QuestionTrials
 from lm_eval_bayes.runs.provenance import number
-from lm_eval_bayes.runs.readers.protocol import FileContents, Query, Sniffed, check_no_regrade
-from lm_eval_bayes.runs.readers.text_files import (
+from lm_eval_bayes.runs.readers.column_names import (
     IDS,
     MODELS,
     TASKS,
+    TRIALS,
     UNNAMED,
+    is_numbered_trial,
+)
+from lm_eval_bayes.runs.readers.protocol import FileContents, Query, Sniffed, check_no_regrade
+from lm_eval_bayes.runs.readers.text_files import (
     CsvRow,
     CsvTable,
     file_argument,
+    plain_name,
     read_csv,
 )
 from lm_eval_bayes.stats.validation import MOST_HELD, check_weights
 
-#: Names of a column of trial numbers.
-TRIALS = frozenset({"trial", "attempt", "run", "repeat", "sample"})
-
-#: Columns that are trials of one model: numbered, with a word for a trial or without.
-_NUMBERED = re.compile(
-    r"(?:trial|attempt|run|repeat|rep|sample|seed|try|outcome|[rtsixy])?[ _#.-]{0,2}\d{1,9}", re.I
-)
 _WORDS = {
     "true": 1,
     "false": 0,
@@ -52,7 +49,7 @@ Rows = dict[tuple[str, str], dict[str, Any]]
 
 def sniff(path: Path) -> Sniffed | None:
     """Return a CSV or an NPZ file; files of counts are tried before."""
-    return Sniffed([path]) if path.suffix in (".csv", ".tsv", ".npz") else None
+    return Sniffed([path]) if plain_name(path).suffix in (".csv", ".tsv", ".npz") else None
 
 
 def read(file: Path, query: Query) -> FileContents:
@@ -65,14 +62,18 @@ def read(file: Path, query: Query) -> FileContents:
     """
     check_no_regrade(file, query)
     warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     if file.suffix == ".npz":
         runs = matrices_of_npz(file, query.argument, query.task or UNNAMED)
     else:
         table = read_csv(file, query.argument)
         warnings = table.warnings
         runs = matrices_of_csv(table, query.argument, query.task or UNNAMED)
+        if _layout(table).columns_are_models:
+            models = ", ".join(run.model for run in runs[:3]) + (", …" if len(runs) > 3 else "")
+            notes = (f"columns of {file.name} are read as models: {models}",)
     query.advance(file.stat().st_size)
-    return FileContents(runs, tuple(run.task for run in runs), warnings=warnings)
+    return FileContents(runs, tuple(run.task for run in runs), warnings=warnings, notes=notes)
 
 
 def _partial_runs(
@@ -133,9 +134,10 @@ def matrices_of_csv(table: CsvTable, argument: str, task: str) -> list[PartialRu
     rows: Rows = {}
     seen: set[tuple[str, ...]] = set()
     repeated = _repeated_labels(layout)
+    stem = plain_name(table.path).stem
     for index, row in enumerate(layout.body):
         id = layout.cell(row, "id", str(index))
-        model = layout.cell(row, "model", table.path.stem) or table.path.stem
+        model = layout.cell(row, "model", stem) or stem
         of_task = layout.cell(row, "task", task) or task
         key = (id, model, of_task, layout.cell(row, "trial", ""))
         if key in seen or not id:
@@ -211,7 +213,7 @@ def _layout(table: CsvTable) -> _Layout:
     if "trial" in special and len(values) != 1:
         # one of several columns of trials, not a column of trial numbers
         values = sorted([*values, special.pop("trial")])
-    numbered = all(_NUMBERED.fullmatch(names[i]) or not names[i] for i in values)
+    numbered = all(is_numbered_trial(names[i]) or not names[i] for i in values)
     columns_are_models = not (numbered or "model" in special or "trial" in special)
     if columns_are_models and any(names[i] in ("0", "1") for i in values):
         return without_header  # outcomes beside a cell that is none, not names of models

@@ -1,0 +1,84 @@
+"""`lm-eval-bayes formats`: the files that can be read, and which of them a path is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from lm_eval_bayes._util.text import one_line, plural
+from lm_eval_bayes.cli.ui.options import Json
+from lm_eval_bayes.cli.ui.output import say, say_json, say_table, warn
+
+
+def command(as_json: Json = False) -> None:
+    """List the files that every command reads, and what the reader of each was checked on.
+
+    `lm-eval-bayes doctor FILE` shows which of them a file is.
+
+    \b
+    Examples:
+      lm-eval-bayes formats
+      lm-eval-bayes formats --json
+    """
+    from lm_eval_bayes.runs.readers.column_names import ALIASES
+    from lm_eval_bayes.runs.readers.formats import FORMATS
+
+    if as_json:
+        formats = [
+            {"name": format.name, "files": format.files, "checked_on": format.checked_on}
+            for format in FORMATS
+        ]
+        say_json({"formats": formats, "columns": {k: list(v) for k, v in ALIASES.items()}})
+        return
+    for format in FORMATS:
+        say(f"{format.name}: {format.files}; checked on {format.checked_on}")
+    say()
+    say("columns of a table of trials, by what they hold (or --columns KIND=NAME):")
+    for kind, aliases in ALIASES.items():
+        say(f"  {kind}: {', '.join(aliases)}")
+
+
+def describe(paths: Sequence[Path], as_json: bool) -> None:
+    """Show what every path is taken for: its format, models, tasks, questions and trials.
+
+    Raises
+    ------
+    InvalidInputError
+        If a path is of no format, or broken.
+    """
+    from lm_eval_bayes.runs.reader import read_runs
+    from lm_eval_bayes.runs.readers.formats import recognise
+
+    records = []
+    for path in paths:
+        format, sniffed = recognise(path)
+        saved = read_runs([path], dedupe=True)
+        runs = [
+            {
+                "model": run.model,
+                "task": run.task,
+                "questions": run.n_questions,
+                "trials": run.n_trials,
+                "metric": run.counted,
+            }
+            for run in saved.runs
+        ]
+        records.append(
+            {
+                "path": str(path),
+                "format": format.name,
+                "files": [str(file) for file in sniffed.files],
+                "runs": runs,
+                "notes": [*saved.notes, *saved.warnings],
+            }
+        )
+        if as_json:
+            continue
+        say(f"{one_line(path)}: {format.name}, {plural(len(sniffed.files), 'file')}")
+        for note in (*saved.notes, *saved.warnings):
+            warn(f"note: {note}")
+        rows = [tuple(map(one_line, run.values())) for run in runs]
+        say_table("", ("model", "task", "questions", "trials", "counted"), rows)
+        say()
+    if as_json:
+        say_json({"files": records})

@@ -1,0 +1,186 @@
+"""Names of the columns of tables, as tools and people write them."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from lm_eval_bayes.errors import InvalidInputError
+
+#: For every kind of column its names in lower case, the most telling one first.
+ALIASES: Mapping[str, tuple[str, ...]] = {
+    "question": (
+        *("question_id", "problem_id", "problem_idx", "task_id", "instance_id", "sample_id"),
+        *("item_id", "doc_id", "example_id", "qid", "id", "question_ids", "ids"),
+        *("item", "problem", "question", "questions", "index", "idx"),
+    ),
+    "model": ("model", "model_name", "agent", "agent_name", "models"),
+    "task": ("task", "benchmark", "task_name", "dataset", "tasks"),
+    "trial": (
+        *("trial", "trial_id", "epoch", "idx_answer", "attempt", "attempt_id", "repeat"),
+        *("repetition", "run", "run_id", "rollout", "rollout_id", "seed", "sample"),
+    ),
+    "score": (
+        *("score", "correct", "is_correct", "reward", "resolved", "passed", "success"),
+        *("outcome", "is_resolved", "is_success", "result", "accuracy"),
+    ),
+    "answer": ("answer", "parsed_answer", "predicted_answer", "extracted_answer", "prediction"),
+    "tokens": ("completion_tokens", "output_tokens", "tokens", "n_tokens"),
+    "cost": ("cost", "cost_usd", "total_cost"),
+    "time": ("time", "seconds", "duration", "latency"),
+    "cluster": ("cluster",),
+}
+
+#: Names of a column or an array of question ids, of models, of tasks and of trial numbers.
+IDS, MODELS, TASKS, TRIALS = (
+    frozenset(ALIASES[kind]) for kind in ("question", "model", "task", "trial")
+)
+
+#: The kinds that the first line of a log names, where they are called otherwise.
+_NAMED = ("question", "model", "task", "trial", "score", "cluster")
+
+#: The name of a column that holds one trial of one model: a word for a trial and a number.
+_NUMBERED = re.compile(
+    r"(?:trial|attempt|run|repeat|rep|repetition|epoch|gen|generation|rollout|iter|iteration"
+    r"|sample|seed|try|outcome|score|pass|correct|resp|response|answer|[rtsixyk])?"
+    r"[ _#.@:-]{0,2}\d{1,9}",
+    re.I,
+)
+
+#: The name of the task of outcomes in a file that names none.
+UNNAMED = "outcomes"
+
+
+def is_numbered_trial(name: str) -> bool:
+    """Return whether a column is one trial of a model, by its name.
+
+    Examples
+    --------
+    >>> [is_numbered_trial(name) for name in ("epoch1", "gen_0", "run 12", "7", "gpt-4")]
+    [True, True, True, True, False]
+    """
+    return _NUMBERED.fullmatch(name) is not None
+
+
+def find_columns(names: Sequence[str], chosen: Mapping[str, str], argument: str) -> dict[str, str]:
+    """Return which column of a table is of which kind.
+
+    Parameters
+    ----------
+    names : sequence of str
+        The names of the columns.
+    chosen : mapping
+        Columns by kind, as `--columns question=item,score=pass` names them.
+    argument : str
+        The name of the argument in an error.
+
+    Returns
+    -------
+    dict
+        The names of columns by kind; a kind without a column is absent.
+
+    Raises
+    ------
+    InvalidInputError
+        If a chosen column is not in the table.
+
+    Examples
+    --------
+    >>> find_columns(["agent", "instance_id", "resolved"], {}, "columns")
+    {'question': 'instance_id', 'model': 'agent', 'score': 'resolved'}
+    """
+    lower: dict[str, str] = {}
+    for name in names:
+        lower.setdefault(name.strip().lower(), name)
+    columns: dict[str, str] = {}
+    for kind, aliases in ALIASES.items():
+        if kind in chosen:
+            name = chosen[kind]
+            found = name if name in names else lower.get(name.strip().lower())
+            if found is None:
+                rule = f"name a column of the table ({', '.join(names)})"
+                raise InvalidInputError.of(argument, rule, f"{kind}={name}")
+            columns[kind] = found
+            continue
+        taken = {*chosen.values(), *columns.values()}
+        free = (lower[alias] for alias in aliases if alias in lower)
+        column = next((name for name in free if name not in taken), None)
+        if column is not None:
+            columns[kind] = column
+    return columns
+
+
+def is_trial_table(names: Iterable[str]) -> bool:
+    """Return whether a table has one row per trial: columns of questions and of scores.
+
+    Examples
+    --------
+    >>> is_trial_table(["question", "model", "correct"])
+    True
+    >>> is_trial_table(["question", "gpt-4", "claude"])
+    False
+    """
+    lower = {name.strip().lower() for name in names}
+    return all(not lower.isdisjoint(ALIASES[kind]) for kind in ("question", "score"))
+
+
+def described(columns: Mapping[str, str]) -> str:
+    """Return the columns of a table in words, where their names differ from what they hold.
+
+    Examples
+    --------
+    >>> described({"question": "item", "score": "pass", "model": "model"})
+    'question=item, score=pass, model=model'
+    """
+    return ", ".join(f"{kind}={columns[kind]}" for kind in columns if kind in _NAMED)
+
+
+def parse_columns(text: str | None) -> dict[str, str]:
+    """Return the columns that a text such as "question=item,score=pass" chooses, by kind.
+
+    Raises
+    ------
+    InvalidInputError
+        If a part is not KIND=COLUMN, or there is no such kind.
+
+    Examples
+    --------
+    >>> parse_columns("question=item, score=pass")
+    {'question': 'item', 'score': 'pass'}
+    """
+    chosen: dict[str, str] = {}
+    for part in (text or "").split(",") if text else ():
+        kind, sign, name = part.partition("=")
+        kind, name = kind.strip(), name.strip()
+        if not sign or kind not in ALIASES or not name or kind in chosen:
+            rule = f"be KIND=COLUMN parts, each of another kind ({', '.join(ALIASES)})"
+            raise InvalidInputError.of("columns", rule, part.strip() or text)
+        chosen[kind] = name
+    return chosen
+
+
+def parse_bounds(text: str | None) -> tuple[float, float] | None:
+    """Return the lowest and the highest score of a text such as "0:10"; None for None.
+
+    Raises
+    ------
+    InvalidInputError
+        If it is not two finite numbers, the second larger.
+
+    Examples
+    --------
+    >>> parse_bounds("1:5")
+    (1.0, 5.0)
+    """
+    if text is None:
+        return None
+    low, _, high = text.partition(":")
+    try:
+        bounds = float(low), float(high)
+    except ValueError:
+        bounds = math.nan, math.nan
+    if not (math.isfinite(bounds[0]) and math.isfinite(bounds[1]) and bounds[0] < bounds[1]):
+        rule = "be two numbers, the lowest and a higher one, such as 0:10"
+        raise InvalidInputError.of("bounds", rule, text)
+    return bounds

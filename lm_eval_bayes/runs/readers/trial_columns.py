@@ -1,0 +1,358 @@
+"""Trials as columns, one row per trial: what tables and the logs of other tools are read into.
+
+A reader fills the columns; :func:`partial_runs` turns them into runs. Where all scores of a task
+are 0 and 1, they are right and wrong answers, otherwise scores between two bounds.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lm_eval_bayes._util.hashing import hash_text
+from lm_eval_bayes._util.text import plural
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.runs.partial_run import PartialRun, QuestionTrials, floats
+from lm_eval_bayes.runs.readers.column_names import UNNAMED
+from lm_eval_bayes.runs.readers.protocol import Query
+from lm_eval_bayes.runs.readers.text_files import file_argument, plain_name
+from lm_eval_bayes.runs.task_run import SECONDS, TOKENS, Provenance
+from lm_eval_bayes.stats.validation import FloatArray, IntArray
+
+#: Words for right and wrong in lower case, and for a trial without a grade.
+_WORDS = {
+    **dict.fromkeys(("true", "yes", "pass", "passed", "correct", "right", "success"), 1.0),
+    **dict.fromkeys(("successful", "solved", "resolved", "succeeded", "ok", "c"), 1.0),
+    **dict.fromkeys(("false", "no", "fail", "failed", "incorrect", "wrong", "failure"), 0.0),
+    **dict.fromkeys(("unsuccessful", "unsolved", "unresolved", "i"), 0.0),
+    **dict.fromkeys(("", "na", "n/a", "nan", "none", "null"), math.nan),
+}
+#: The rounding beyond a bound that is cut off.
+_SLACK = 1e-9
+#: Names of the measurements of a trial by the kinds of columns.
+_MEASURED = {"tokens": TOKENS, "time": SECONDS, "cost": "cost"}
+
+
+@dataclass
+class TrialColumns:
+    """Trials, one row each; every column has the same length.
+
+    Attributes
+    ----------
+    question : list
+        What identifies the question: a text or a number.
+    score : list
+        A number, a bool, a word such as "pass"; None or NaN for a trial without a grade.
+    model, task : list or str
+        One name per row, or that of all rows; "" for the name of the file, or of the query.
+    trial : list or None
+        What identifies the trial within its question; None if rows are numbered as they come.
+    cluster, text, answer : list or None
+        The cluster and the text of the question, and the answer that was extracted.
+    measured : mapping of str to list
+        By kind, "tokens", "time" in seconds or "cost", one number per row.
+    """
+
+    question: list[Any] = field(default_factory=list)
+    score: list[Any] = field(default_factory=list)
+    model: list[Any] | str = ""
+    task: list[Any] | str = ""
+    trial: list[Any] | None = None
+    cluster: list[Any] | None = None
+    text: list[Any] | None = None
+    answer: list[Any] | None = None
+    measured: Mapping[str, list[Any]] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self.question)
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """The columns of all rows as arrays."""
+
+    scores: FloatArray
+    numbers: IntArray | None
+    question_ids: list[str]
+    measured: Mapping[str, FloatArray]
+    rows: TrialColumns
+
+
+def partial_runs(
+    columns: TrialColumns,
+    file: Path,
+    query: Query,
+    *,
+    metric: str,
+    source: str = "",
+    notes: Sequence[str] = (),
+    provenance: Mapping[str, Provenance] | None = None,
+    **more: Any,
+) -> list[PartialRun]:
+    """Return a run per model and task.
+
+    Parameters
+    ----------
+    columns : TrialColumns
+        The trials.
+    file : Path
+        The file, or the folder, that they were read from.
+    query : Query
+        What is read; the scores of `query.bounds` are possible.
+    metric : str
+        What the scores are called.
+    source : str
+        What distinguishes the trials of this file, which are not numbered, from those of others,
+        such as the id of a run; by default the name of the file and the outcomes in it.
+    notes : sequence of str
+        Notes of every run.
+    provenance : mapping, optional
+        How the trials of each model were made.
+    **more
+        Further attributes of every :class:`PartialRun`.
+
+    Raises
+    ------
+    InvalidInputError
+        If a row names no question or no score, or a trial occurs twice.
+    """
+    if not len(columns):
+        raise InvalidInputError.of(query.argument, f"hold trials ({file})", "none")
+    arrays = _Columns(
+        scores=_scores(columns.score, file, query),
+        numbers=None if columns.trial is None else trial_numbers(columns.trial),
+        question_ids=_names(columns.question, "question", file, query.argument),
+        measured={
+            _MEASURED[kind]: column
+            for kind, values in columns.measured.items()
+            if (column := floats(values)) is not None
+        },
+        rows=columns,
+    )
+    stem = plain_name(file).stem if file.suffix else file.name
+    models = _filled(columns.model, len(columns), stem)
+    tasks = _filled(columns.task, len(columns), query.task or UNNAMED)
+    rows_of: dict[tuple[str, str], list[int]] = {}
+    for row, key in enumerate(zip(models, tasks, strict=True)):
+        rows_of.setdefault(key, []).append(row)
+    scored = {
+        task: not _are_zeros_and_ones(arrays.scores, rows_of, task)
+        for task in {task for _, task in rows_of}
+    }
+    bounds = query.bounds or (0.0, 1.0)
+    first_number = 0
+    if arrays.numbers is None:
+        outcomes = "" if source else hash_text(repr(columns.score)) + hash_text(repr(models))
+        first_number = _offset(source or f"{file.name} {outcomes}")
+    runs = []
+    for (model, task), rows in rows_of.items():
+        questions = _questions(arrays, np.array(rows), first_number, scored[task], file, query)
+        of_model = (provenance or {}).get(model, Provenance())
+        run = PartialRun(
+            model=model,
+            task=task,
+            sources=(str(file),),
+            questions=questions,
+            weights=bounds if scored[task] else (0.0, 1.0),
+            metric=metric,
+            arguments=file_argument(file, model),
+            provenance=of_model,
+            notes=(*notes, *_notes_on_ungraded(questions)),
+            **more,
+        )
+        runs.append(run)
+    return runs
+
+
+def _filled(names: list[Any] | str, n: int, default: str) -> Sequence[str]:
+    """Return one name per row; empty ones are replaced."""
+    if isinstance(names, str):
+        return [names or default] * n
+    unique = {name: _text(name) or default for name in set(map(_key, names))}
+    return [unique[_key(name)] for name in names]
+
+
+def _key(value: Any) -> Hashable:
+    return value if isinstance(value, (str, int, type(None))) else str(value)
+
+
+def _text(value: object) -> str:
+    """Return a name; "" for none, whole numbers without decimals."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return ""
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value).strip()
+
+
+def _names(values: Sequence[Any], kind: str, file: Path, argument: str) -> list[str]:
+    names = [value.strip() if isinstance(value, str) else _text(value) for value in values]
+    if "" in names:
+        rule = f"name the {kind} in every row of {file}"
+        raise InvalidInputError.of(argument, rule, f"none in row {names.index('') + 1}")
+    return names
+
+
+def _scores(values: Sequence[Any], file: Path, query: Query) -> FloatArray:
+    """Return the scores; NaN for a trial without a grade."""
+    types = set(map(type, values))
+    if types <= {int, float, bool}:
+        scores = np.asarray(values, dtype=np.float64)
+    else:
+        known: dict[Any, float] = {}
+        for row, value in enumerate(values, 1):
+            key = _key(value) if not isinstance(value, float) else value
+            if key not in known:
+                known[key] = _score(value, row, file, query)
+        scores = np.array([known[_key(v) if not isinstance(v, float) else v] for v in values])
+    low, high = query.bounds or (0.0, 1.0)
+    slack = _SLACK * (high - low)
+    beyond = np.flatnonzero((scores < low - slack) | (scores > high + slack))
+    if beyond.size:
+        rule = f"be scores from {low:g} to {high:g} in {file}, or words such as true and false"
+        if query.bounds is None:
+            rule += " (other scales: --bounds LOW:HIGH)"
+        got = f"{scores[beyond[0]]:g} in row {beyond[0] + 1}"
+        raise InvalidInputError.of(query.argument, rule, got)
+    return np.clip(scores, low, high)
+
+
+def _score(value: Any, row: int, file: Path, query: Query) -> float:
+    if isinstance(value, (bool, int, float)):
+        return float(value)
+    if value is None:
+        return math.nan
+    text = str(value).strip()
+    if text.lower() in _WORDS:
+        return _WORDS[text.lower()]
+    try:
+        return float(text)
+    except ValueError:
+        rule = f"be numbers, or words such as true and false, in the column of scores of {file}"
+        raise InvalidInputError.of(query.argument, rule, f"{text!r} in row {row}") from None
+
+
+def trial_numbers(labels: Sequence[Any]) -> IntArray:
+    """Return the numbers of trials by their labels.
+
+    Whole numbers stay as they are. Of texts that end in a number, that number counts where it
+    tells all of them apart. Others get a number that depends on the text alone.
+
+    Examples
+    --------
+    >>> trial_numbers(["run_3", "run_10", "run_3"]).tolist()
+    [3, 10, 3]
+    """
+    if all(type(label) is int and -(2**62) < label < 2**62 for label in set(labels)):
+        return np.asarray(labels, dtype=np.int64)
+    texts = [_text(label) for label in labels]
+    distinct = dict.fromkeys(texts)
+    ends = [re.search(r"(?<![0-9])\d{1,15}$", text) for text in distinct]
+    numbers = [int(end[0]) for end in ends if end is not None]
+    if len(set(numbers)) == len(distinct):
+        of_text = dict(zip(distinct, numbers, strict=True))
+    else:
+        of_text = {text: _offset(text) for text in distinct}
+    return np.array([of_text[text] for text in texts], dtype=np.int64)
+
+
+def _offset(text: str) -> int:
+    """Return a number that depends on a text alone, with room for the trials after it."""
+    return (int(hash_text(text).rpartition(":")[2][:10], 16) % 2**40 + 1) * 2**20
+
+
+def _are_zeros_and_ones(
+    scores: FloatArray, rows_of: Mapping[tuple[str, str], list[int]], task: str
+) -> bool:
+    of_task = [rows for (_, name), rows in rows_of.items() if name == task]
+    return all(
+        bool(np.all((scores[rows] == 0.0) | (scores[rows] == 1.0) | np.isnan(scores[rows])))
+        for rows in of_task
+    )
+
+
+def _questions(
+    arrays: _Columns, rows: IntArray, first_number: int, scored: bool, file: Path, query: Query
+) -> dict[str, QuestionTrials]:
+    """Return the questions of one model and task, in the order in which they first occur."""
+    ids, columns = arrays.question_ids, arrays.rows
+    codes: dict[str, int] = {}
+    code = np.array([codes.setdefault(ids[row], len(codes)) for row in rows.tolist()])
+    numbers = None if arrays.numbers is None else arrays.numbers[rows]
+    order = np.argsort(code, kind="stable") if numbers is None else np.lexsort((numbers, code))
+    ends = np.flatnonzero(np.diff(code[order])) + 1
+    questions = {}
+    for id, of_question in zip(codes, np.split(order, ends), strict=True):
+        chosen = rows[of_question]
+        own = np.arange(first_number, first_number + chosen.size, dtype=np.int64)
+        if numbers is not None:
+            own = numbers[of_question]
+            twice = np.flatnonzero(own[1:] == own[:-1])
+            if twice.size:
+                chosen, own = _without_repeated(arrays, chosen, own, id, file, query)
+        scores = arrays.scores[chosen]
+        graded = ~np.isnan(scores)
+        listed = chosen.tolist()
+        questions[id] = QuestionTrials(
+            id=id,
+            trials=np.where(graded, 0 if scored else np.nan_to_num(scores), -1).astype(np.int64),
+            numbers=own,
+            text=_first(columns.text, listed),
+            answers=None if columns.answer is None else _answers(columns.answer, listed),
+            measured={name: column[chosen] for name, column in arrays.measured.items()},
+            cluster=_cluster(columns.cluster, listed, id, file, query),
+            scores=scores if scored else None,
+        )
+    return questions
+
+
+def _without_repeated(
+    arrays: _Columns, chosen: IntArray, numbers: IntArray, id: str, file: Path, query: Query
+) -> tuple[IntArray, IntArray]:
+    """Leave out rows of trials that occurred before, if the query allows that."""
+    _, first = np.unique(numbers, return_index=True)
+    scores = arrays.scores[chosen]
+    same = np.array_equal(scores, scores[first][np.searchsorted(numbers[first], numbers)], True)
+    if not query.dedupe or not same:
+        labels = arrays.rows.trial or []
+        row = int(chosen[np.setdiff1d(np.arange(numbers.size), first)[0]])
+        rule = f"hold every trial of a model and a question once ({file}"
+        rule += "; --dedupe counts it once)" if same and query.dedupe is False else ")"
+        got = f"question {id}, trial {labels[row]} again in row {row + 1}"
+        got += "" if same else ", with another score"
+        raise InvalidInputError.of(query.argument, rule, got)
+    return chosen[first], numbers[first]
+
+
+def _first(texts: Sequence[Any] | None, rows: Sequence[int]) -> str:
+    if texts is None:
+        return ""
+    return next((text for row in rows if isinstance(text := texts[row], str) and text), "")
+
+
+def _answers(answers: Sequence[Any], rows: Sequence[int]) -> tuple[str | None, ...]:
+    return tuple(_text(answers[row]) or None for row in rows)
+
+
+def _cluster(
+    clusters: Sequence[Any] | None, rows: Sequence[int], id: str, file: Path, query: Query
+) -> str | None:
+    if clusters is None:
+        return None
+    labels = {_text(clusters[row]) for row in rows} - {""}
+    if len(labels) > 1:
+        rule = f"put question {id} into one cluster ({file})"
+        raise InvalidInputError.of(query.argument, rule, " and ".join(sorted(labels)))
+    return next(iter(labels), None)
+
+
+def _notes_on_ungraded(questions: Mapping[str, QuestionTrials]) -> tuple[str, ...]:
+    n = sum(int((question.trials < 0).sum()) for question in questions.values())
+    return (f"{plural(n, 'trial')} without a score left out",) if n else ()

@@ -1,0 +1,229 @@
+"""Tables with one row per trial: CSV, TSV, JSON lines, Parquet and Arrow, and these compressed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+from lm_eval_bayes._util.text import error_line
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.runs.readers.column_names import (
+    described,
+    find_columns,
+    is_trial_table,
+)
+from lm_eval_bayes.runs.readers.protocol import FileContents, Query, Sniffed, check_no_regrade
+from lm_eval_bayes.runs.readers.text_files import (
+    JsonLines,
+    csv_header,
+    first_line,
+    open_bytes,
+    plain_name,
+    read_csv,
+)
+from lm_eval_bayes.runs.readers.trial_columns import TrialColumns, partial_runs
+
+#: The endings of the names of tables.
+CSV, JSON_LINES = (".csv", ".tsv"), (".jsonl", ".ndjson")
+PARQUET, ARROW = (".parquet", ".pq"), (".arrow", ".feather", ".ipc")
+
+#: A table that would do, shown where one is refused.
+EXAMPLE = "question,trial,score / q1,0,1 / q1,1,0"
+
+#: Returns the wanted columns of a row.
+Getter = Callable[[Mapping[str, Any]], tuple[Any, ...]]
+
+
+def sniff(path: Path) -> Sniffed | None:
+    """Return a file with columns of questions and of scores."""
+    return Sniffed([path]) if is_trial_table(header(path)) else None
+
+
+def header(path: Path) -> Sequence[str]:
+    """Return the names of the columns of a table; empty for any other file."""
+    if not path.is_file():
+        return ()
+    suffix = plain_name(path).suffix
+    if suffix in CSV:
+        return [name.strip() for name in csv_header(path)]
+    if suffix in JSON_LINES:
+        return list(first_line(path) or ())
+    if suffix in PARQUET or suffix in ARROW:
+        try:
+            return list(_schema_names(path))
+        except _arrow_errors():
+            return ()
+    return ()
+
+
+def read(file: Path, query: Query) -> FileContents:
+    """Read a table of trials.
+
+    Raises
+    ------
+    InvalidInputError
+        If the file is no complete table, a row lacks its question, or a score is none.
+    """
+    check_no_regrade(file, query)
+    names = header(file)
+    columns = find_columns(names, query.columns, "columns")
+    for kind in ("question", "score"):
+        if kind not in columns:
+            rule = f"have a column of {kind}s, as in {EXAMPLE}; {file.name} has {', '.join(names)}"
+            raise InvalidInputError.of(query.argument, rule, f"no --columns {kind}=NAME")
+    if query.cluster is not None:
+        columns |= find_columns(names, {"cluster": query.cluster}, "cluster")
+    if "text" not in columns:
+        _add_text(columns, names)
+    suffix = plain_name(file).suffix
+    warnings: tuple[str, ...] = ()
+    wanted = list(columns.values())
+    if suffix in CSV:
+        by_name, warnings = _csv_columns(file, wanted, query)
+    elif suffix in JSON_LINES:
+        lines = JsonLines(file, query.argument, query.advance)
+        rows = list(map(_getter(wanted), lines))
+        by_name = dict(zip(wanted, _transposed(rows, len(wanted)), strict=True))
+        warnings = lines.warnings
+    else:
+        by_name = _arrow_columns(file, wanted, query)
+    trials = trial_columns({kind: by_name[name] for kind, name in columns.items()})
+    runs = partial_runs(trials, file, query, metric=columns["score"])
+    return FileContents(
+        runs,
+        tuple(dict.fromkeys(run.task for run in runs)),
+        warnings=warnings,
+        notes=(f"columns of {file.name}: {described(columns)}",),
+    )
+
+
+def trial_columns(by_kind: dict[str, list[Any]]) -> TrialColumns:
+    """Return the columns of a table, by what they hold, as trials."""
+    measured: dict[str, list[Any]] = {
+        kind: by_kind[kind] for kind in ("tokens", "cost", "time") if kind in by_kind
+    }
+    return TrialColumns(
+        question=by_kind["question"],
+        score=by_kind["score"],
+        model=by_kind.get("model", ""),
+        task=by_kind.get("task", ""),
+        trial=by_kind.get("trial"),
+        cluster=by_kind.get("cluster"),
+        text=by_kind.get("text"),
+        answer=by_kind.get("answer"),
+        measured=measured,
+    )
+
+
+def _add_text(columns: dict[str, str], names: Sequence[str]) -> None:
+    """Take a column `question` or `problem` for the texts, where others identify questions."""
+    taken = set(columns.values())
+    for name in names:
+        if name.lower() in ("question", "problem", "question_text") and name not in taken:
+            columns["text"] = name
+            return
+
+
+def _getter(names: Sequence[str]) -> Getter:
+    """Return what reads the columns of a row; None where one is missing."""
+    if len(names) == 1:
+        only = names[0]
+        return lambda row: (row.get(only),)
+    fast = itemgetter(*names)
+
+    def get(row: Mapping[str, Any]) -> tuple[Any, ...]:
+        try:
+            return tuple(fast(row))
+        except KeyError:
+            return tuple(row.get(name) for name in names)
+
+    return get
+
+
+def _transposed(rows: Sequence[tuple[Any, ...]], n_columns: int) -> list[list[Any]]:
+    return [list(column) for column in zip(*rows, strict=True)] or [[] for _ in range(n_columns)]
+
+
+def _csv_columns(
+    file: Path, wanted: Sequence[str], query: Query
+) -> tuple[dict[str, list[Any]], tuple[str, ...]]:
+    table = read_csv(file, query.argument)
+    query.advance(file.stat().st_size)
+    names = [cell.strip() for cell in table.rows[0].cells]
+    indices = [names.index(name) for name in wanted]
+    body = islice(table.rows, 1, None)
+    rows = [tuple(row.cells[i].strip() for i in indices) for row in body]
+    columns = dict(zip(wanted, _transposed(rows, len(wanted)), strict=True))
+    return {name: _numbers(column) for name, column in columns.items()}, table.warnings
+
+
+def _numbers(texts: list[Any]) -> list[Any]:
+    """Return whole numbers, or numbers, where all texts of a column are such."""
+    try:
+        if all(text.isascii() and text.isdigit() and len(text) < 18 for text in texts):
+            return [int(text) for text in texts] if _keeps_text(texts) else texts
+        return [float(text) for text in texts] if _are_numbers(texts) else texts
+    except ValueError:
+        return texts
+
+
+def _keeps_text(texts: Sequence[str]) -> bool:
+    """Return whether numbers have no leading zeros, which names of questions may have."""
+    return all(text[0] != "0" or text == "0" for text in texts)
+
+
+def _are_numbers(texts: Sequence[str]) -> bool:
+    return all(text and text[-1].isdigit() and text[0] in "-.0123456789" for text in texts)
+
+
+# -- Parquet and Arrow -----------------------------------------------------------------------------
+
+
+def _arrow_errors() -> tuple[type[Exception], ...]:
+    import pyarrow
+
+    return (OSError, ValueError, EOFError, pyarrow.ArrowException)
+
+
+def _schema_names(path: Path) -> Iterator[str]:
+    if plain_name(path).suffix in PARQUET:
+        import pyarrow.parquet
+
+        yield from pyarrow.parquet.read_schema(path).names
+    else:
+        yield from _arrow_table(path).schema.names
+
+
+def _arrow_table(path: Path) -> Any:
+    """Open an Arrow file or stream, memory-mapped where it is not compressed."""
+    import pyarrow
+
+    if plain_name(path) != path:
+        with open_bytes(path) as file:
+            source: Any = pyarrow.BufferReader(file.read())
+    else:
+        source = pyarrow.memory_map(str(path))
+    try:
+        return pyarrow.ipc.open_file(source).read_all()
+    except pyarrow.ArrowInvalid:
+        source.seek(0)
+        return pyarrow.ipc.open_stream(source).read_all()
+
+
+def _arrow_columns(file: Path, wanted: Sequence[str], query: Query) -> dict[str, list[Any]]:
+    try:
+        if plain_name(file).suffix in PARQUET:
+            import pyarrow.parquet
+
+            table = pyarrow.parquet.read_table(file, columns=list(wanted))
+        else:
+            table = _arrow_table(file).select(list(wanted))
+        columns = {name: table.column(name).to_pylist() for name in wanted}
+    except _arrow_errors() as error:
+        rule = f"have a complete table in {file.name}"
+        raise InvalidInputError.of(query.argument, rule, error_line(error)) from None
+    query.advance(file.stat().st_size)
+    return columns
