@@ -342,6 +342,75 @@ class TaskRun:
         more.setdefault("sources", ())
         return cls(model=model, task=task, outcomes=outcomes, **more)
 
+    @classmethod
+    def from_frame(cls, frame: Any, **options: Any) -> TaskRun:
+        """Return the run of a data frame with one row per trial, of one model on one task.
+
+        Parameters
+        ----------
+        frame : pandas.DataFrame, polars.DataFrame, pyarrow.Table, or mapping of columns
+            As for :func:`lm_eval_bayes.runs.frames.read_frame`.
+        **options
+            Its further arguments: `model`, `task`, `columns`, `bounds`.
+
+        Raises
+        ------
+        InvalidInputError
+            If the frame holds several models or tasks, or breaks a rule of `read_frame`.
+
+        Examples
+        --------
+        >>> run = TaskRun.from_frame({"question": ["a", "a"], "score": [0.5, 1]}, model="A")
+        >>> run.model, run.scored, run.n_trials
+        ('A', True, 2)
+        """
+        from lm_eval_bayes.runs import frames
+
+        return frames.only_run(frames.read_frame(frame, **options))
+
+    def to_frame(self) -> Any:
+        """Return the trials as a pandas data frame, one row per trial.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Columns model, task, question, trial (from 0), score, and where they are known answer,
+            cluster and every measurement of the trials.
+
+        Raises
+        ------
+        InvalidInputError
+            If only counts are known.
+        """
+        from lm_eval_bayes.runs import frames
+
+        return frames.to_frame(self)
+
+    def to_inference_data(self, draws: int = 2000, seed: int = 0) -> Any:
+        """Return draws of `hbayes@N` and the trials as an arviz.InferenceData.
+
+        Parameters
+        ----------
+        draws : int
+            Draws of the posterior.
+        seed : int
+            Of the generator.
+
+        Returns
+        -------
+        arviz.InferenceData
+            `posterior` with `question_score`, shape (1, draws, M), and `score`, their mean over
+            the questions; `observed_data` with the scores of the first N trials, shape (M, N).
+
+        Raises
+        ------
+        InvalidInputError
+            If arviz is not installed.
+        """
+        from lm_eval_bayes.runs import frames
+
+        return frames.to_inference_data(self, draws, seed)
+
     @property
     def question_ids(self) -> tuple[str, ...]:
         """The identifiers of the questions, by which runs of several models match them."""

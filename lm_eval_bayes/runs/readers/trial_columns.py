@@ -175,8 +175,10 @@ def _filled(names: list[Any] | str, n: int, default: str) -> Sequence[str]:
     """Return one name per row; empty ones are replaced."""
     if isinstance(names, str):
         return [names or default] * n
-    unique = {name: _text(name) or default for name in set(map(_key, names))}
-    return [unique[_key(name)] for name in names]
+    if set(map(type, names)) <= {str, int, type(None)}:
+        unique = {name: _text(name) or default for name in set(names)}
+        return [unique[name] for name in names]
+    return [_text(name) or default for name in names]
 
 
 def _key(value: Any) -> Hashable:

@@ -161,22 +161,20 @@ def _csv_columns(
 
 
 def _numbers(texts: list[Any]) -> list[Any]:
-    """Return whole numbers, or numbers, where all texts of a column are such."""
+    """Return numbers, None for an empty text, where all other texts of a column are numbers.
+
+    Numbers with leading zeros stay texts, as names of questions may be such.
+    """
+    if not all(text[0] in "-.0123456789" and text[-1].isdigit() for text in texts if text):
+        return texts
+    if any(len(text) > 17 or (text[:1] == "0" and text[1:2].isdigit()) for text in texts):
+        return texts
     try:
-        if all(text.isascii() and text.isdigit() and len(text) < 18 for text in texts):
-            return [int(text) for text in texts] if _keeps_text(texts) else texts
-        return [float(text) for text in texts] if _are_numbers(texts) else texts
+        if all(text.isdigit() for text in texts):
+            return [int(text) for text in texts]
+        return [float(text) if text else None for text in texts]
     except ValueError:
         return texts
-
-
-def _keeps_text(texts: Sequence[str]) -> bool:
-    """Return whether numbers have no leading zeros, which names of questions may have."""
-    return all(text[0] != "0" or text == "0" for text in texts)
-
-
-def _are_numbers(texts: Sequence[str]) -> bool:
-    return all(text and text[-1].isdigit() and text[0] in "-.0123456789" for text in texts)
 
 
 # -- Parquet and Arrow -----------------------------------------------------------------------------
@@ -221,6 +219,7 @@ def _arrow_columns(file: Path, wanted: Sequence[str], query: Query) -> dict[str,
             table = pyarrow.parquet.read_table(file, columns=list(wanted))
         else:
             table = _arrow_table(file).select(list(wanted))
+        table.validate(full=True)  # a broken buffer is an error, not a crash
         columns = {name: table.column(name).to_pylist() for name in wanted}
     except _arrow_errors() as error:
         rule = f"have a complete table in {file.name}"

@@ -1,0 +1,176 @@
+"""Runs from data frames and back: pandas, polars and pyarrow, one row per trial; arviz."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lm_eval_bayes._util.packages import pip_install_extra
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.runs.merging import merge_runs
+from lm_eval_bayes.runs.readers.column_names import described, find_columns
+from lm_eval_bayes.runs.readers.protocol import Query
+from lm_eval_bayes.runs.readers.trial_columns import partial_runs
+from lm_eval_bayes.runs.readers.trial_table import EXAMPLE, trial_columns
+from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
+from lm_eval_bayes.stats.score_outcomes import ScoreOutcomes
+from lm_eval_bayes.stats.validation import FloatArray
+
+if TYPE_CHECKING:
+    import pandas
+
+    from lm_eval_bayes.runs.task_run import TaskRun
+
+
+def read_frame(
+    frame: Any,
+    *,
+    model: str = "model",
+    task: str | None = None,
+    columns: Mapping[str, str] | None = None,
+    bounds: tuple[float, float] | None = None,
+) -> list[TaskRun]:
+    """Return the runs of a data frame with one row per trial.
+
+    Parameters
+    ----------
+    frame : pandas.DataFrame, polars.DataFrame, pyarrow.Table, or mapping of columns
+        Columns of questions and scores; optionally of models, tasks, trials, clusters, answers,
+        tokens, costs and times, by the names that `lm-eval-bayes formats` lists. A score is a
+        number between the bounds, a bool, or a word such as "pass"; a missing one is a trial
+        without a grade, which is left out.
+    model : str
+        The model, where no column names one.
+    task : str, optional
+        The task, where no column names one.
+    columns : mapping, optional
+        The columns by what they hold, such as ``{"question": "item", "score": "pass"}``.
+    bounds : tuple of float, optional
+        The lowest and the highest possible score, 0 and 1 by default.
+
+    Returns
+    -------
+    list of TaskRun
+        One per model and task.
+
+    Raises
+    ------
+    InvalidInputError
+        If a column is missing, a score is none, or a trial occurs twice.
+
+    Examples
+    --------
+    >>> frame = {"item": ["a", "a", "b"], "passed": [True, False, True]}
+    >>> (run,) = read_frame(frame, model="A", task="demo")
+    >>> run.question_ids, run.outcomes.counts.tolist()
+    (('a', 'b'), [[1, 1], [0, 1]])
+    """
+    by_name = _columns(frame)
+    names = list(by_name)
+    kinds = find_columns(names, columns or {}, "columns")
+    for kind in ("question", "score"):
+        if kind not in kinds:
+            rule = f"have a column of {kind}s, as in {EXAMPLE} (or `columns={{'{kind}': NAME}}`)"
+            raise InvalidInputError.of("frame", rule, ", ".join(names))
+    trials = trial_columns({kind: by_name[name] for kind, name in kinds.items()})
+    query = Query(task=task, bounds=bounds, argument="frame", dedupe=None)
+    note = f"columns: {described(kinds)}"
+    partials = partial_runs(
+        trials, Path(model), query, metric=kinds["score"], source="frame", notes=[note]
+    )
+    runs, _, _ = merge_runs(partials, dedupe=None, by_path=False, argument="frame")
+    return runs
+
+
+def _columns(frame: Any) -> dict[str, list[Any]]:
+    """Return the columns of a data frame as lists, missing values as None."""
+    if isinstance(frame, Mapping):
+        columns = {str(name): list(column) for name, column in frame.items()}
+    elif hasattr(frame, "to_pydict"):  # pyarrow
+        columns = frame.to_pydict()
+    elif hasattr(frame, "to_dicts"):  # polars
+        columns = {name: frame[name].to_list() for name in frame.columns}
+    elif hasattr(frame, "columns") and hasattr(frame, "iloc"):  # pandas
+        columns = {
+            str(name): [None if missing else value for value, missing in zip(*both, strict=True)]
+            for name in frame.columns
+            if (both := (frame[name].tolist(), frame[name].isna().tolist()))
+        }
+    else:
+        rule = "be a data frame of pandas, polars or pyarrow, or a mapping of columns"
+        raise InvalidInputError.of("frame", rule, type(frame).__name__)
+    lengths = {len(column) for column in columns.values()}
+    if len(lengths) != 1:
+        rule = "have columns of one length"
+        raise InvalidInputError.of("frame", rule, sorted(lengths))
+    return columns
+
+
+def only_run(runs: list[TaskRun]) -> TaskRun:
+    """Return the only run of a data frame.
+
+    Raises
+    ------
+    InvalidInputError
+        If there are several models or tasks.
+    """
+    if len(runs) > 1:
+        names = ", ".join(f"{run.model} on {run.task}" for run in runs[:4])
+        rule = "hold one model and one task (read_frame returns several)"
+        raise InvalidInputError.of("frame", rule, names + (", …" if len(runs) > 4 else ""))
+    return runs[0]
+
+
+def to_frame(run: TaskRun) -> pandas.DataFrame:
+    """Return the trials of a run as a pandas data frame, see :meth:`TaskRun.to_frame`."""
+    import pandas
+
+    if run.trials is None and not run.scored:
+        rule = "tell the trials one by one, not only their counts"
+        raise InvalidInputError.of("run", rule, f"{run.model} on {run.task}")
+    scores = _scores(run)
+    sizes = [row.size for row in scores]
+    columns: dict[str, Any] = {
+        "model": run.model,
+        "task": run.task,
+        "question": np.repeat(np.array(run.question_ids, dtype=object), sizes),
+        "trial": np.concatenate([np.arange(size) for size in sizes]),
+        "score": np.concatenate(scores),
+    }
+    if run.answers is not None:
+        columns["answer"] = [answer for row in run.answers for answer in row]
+    if run.clusters is not None:
+        columns["cluster"] = np.repeat(np.array(run.clusters, dtype=object), sizes)
+    columns |= {name: np.concatenate(arrays) for name, arrays in run.measured.items()}
+    return pandas.DataFrame(columns)
+
+
+def _scores(run: TaskRun) -> list[FloatArray]:
+    """Return the score of every trial, an array per question."""
+    if isinstance(run.outcomes, ScoreOutcomes):
+        return list(run.outcomes.scores)
+    return [run.outcomes.weights[categories] for categories in run.trials or ()]
+
+
+def to_inference_data(run: TaskRun, draws: int = 2000, seed: int = 0) -> Any:
+    """Return draws of the posterior for arviz, see :meth:`TaskRun.to_inference_data`."""
+    try:
+        import arviz
+    except ImportError:
+        rule = f"be installed ({pip_install_extra('arviz')})"
+        raise InvalidInputError.of("arviz", rule, "no module arviz") from None
+    posterior = hbayes_at_n(run.outcomes)
+    by_question = posterior.distribution.draw_questions(draws, np.random.default_rng(seed))
+    groups: dict[str, Any] = {
+        "posterior": {"question_score": by_question[None], "score": by_question.mean(axis=1)[None]},
+        "dims": {"question_score": ["question"]},
+        "coords": {"question": list(run.question_ids)},
+    }
+    if run.trials is not None or run.scored:
+        scores = [row[: run.n_common] for row in _scores(run)]
+        groups["observed_data"] = {"trial_score": np.stack(scores)}
+        groups["dims"]["trial_score"] = ["question", "trial"]
+    return arviz.from_dict(**groups)

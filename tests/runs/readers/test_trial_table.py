@@ -1,0 +1,308 @@
+"""Tables with one row per trial, in every format, against the same outcomes as a matrix."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+from contextlib import suppress
+
+import numpy as np
+import pyarrow
+import pyarrow.feather
+import pyarrow.parquet
+import pytest
+from _support.command_line import called
+
+from lm_eval_bayes import InvalidInputError
+from lm_eval_bayes.runs.reader import read_runs
+
+MODELS, QUESTIONS, N = ("x-1", "y-2", "z-3"), tuple(f"q{i}" for i in range(12)), 5
+
+
+def outcomes(seed=0):
+    """Right and wrong trials, shape (models, questions, trials), of models of unlike ability."""
+    rng = np.random.default_rng(seed)
+    p = np.array([0.2, 0.5, 0.8])[:, None, None]
+    return (rng.random((len(MODELS), len(QUESTIONS), N)) < p).astype(int)
+
+
+NAMES = ("model", "task", "question_id", "epoch", "correct")
+
+
+def rows_of(matrix, names=NAMES, shuffled=True):
+    """One dict per trial, by default in an order of no meaning."""
+    rows = [
+        dict(zip(names, (model, "aime", question, trial, bool(value)), strict=True))
+        for model, of_model in zip(MODELS, matrix, strict=False)
+        for question, trials in zip(QUESTIONS, of_model, strict=True)
+        for trial, value in enumerate(trials)
+    ]
+    if shuffled:
+        random.Random(3).shuffle(rows)
+    return rows
+
+
+def csv_text(rows, delimiter=","):
+    lines = [delimiter.join(rows[0]), *(delimiter.join(map(str, row.values())) for row in rows)]
+    return "\n".join(lines) + "\n"
+
+
+def json_lines(rows):
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+def written(folder, ending, rows):
+    path = folder / f"board{ending}"
+    if ending in (".csv", ".tsv"):
+        path.write_text(csv_text(rows, "\t" if ending == ".tsv" else ","))
+    elif ending == ".csv.gz":
+        path.write_bytes(gzip.compress(csv_text(rows).encode()))
+    elif ending == ".jsonl":
+        path.write_text(json_lines(rows))
+    elif ending == ".jsonl.gz":
+        path.write_bytes(gzip.compress(json_lines(rows).encode()))
+    elif ending == ".jsonl.zst":
+        with pyarrow.output_stream(path, compression="zstd") as file:
+            file.write(json_lines(rows).encode())
+    elif ending == ".parquet":
+        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path)
+    elif ending == ".arrow":
+        with pyarrow.ipc.new_stream(path, pyarrow.Table.from_pylist(rows).schema) as file:
+            file.write_table(pyarrow.Table.from_pylist(rows))
+    else:
+        pyarrow.feather.write_feather(pyarrow.Table.from_pylist(rows), path)
+    return path
+
+
+def matrix_file(folder):
+    path = folder / "matrix.npz"
+    names = {"models": np.array(MODELS), "question_ids": np.array(QUESTIONS), "task": "aime"}
+    np.savez(path, R=outcomes(), **names)
+    return path
+
+
+ENDINGS = (
+    *(".csv", ".tsv", ".csv.gz", ".jsonl", ".jsonl.gz", ".jsonl.zst"),
+    *(".parquet", ".arrow", ".feather"),
+)
+
+
+def sorted_counts(path):
+    return {
+        run.model: dict(zip(run.question_ids, run.outcomes.counts.tolist(), strict=True))
+        for run in read_runs([path]).runs
+    }
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_every_format_holds_the_outcomes_of_the_matrix(tmp_path, ending):
+    path = written(tmp_path, ending, rows_of(outcomes()))
+    assert sorted_counts(path) == sorted_counts(matrix_file(tmp_path))
+    saved = read_runs([path])
+    assert saved.tasks == ("aime",)
+    assert saved.notes == (
+        f"columns of {path.name}: question=question_id, model=model, task=task, trial=epoch, "
+        "score=correct",
+    )
+    for run in saved.runs:
+        order = [QUESTIONS.index(id) for id in run.question_ids]
+        assert run.matrix().tolist() == outcomes()[MODELS.index(run.model)][order].tolist()
+
+
+def numbers_of(report):
+    """All numbers of a JSON value, in the order of its keys."""
+    if isinstance(report, dict):
+        return [n for key in sorted(report) for n in numbers_of(report[key])]
+    if isinstance(report, list):
+        return [n for value in report for n in numbers_of(value)]
+    return [report] if isinstance(report, float) else []
+
+
+def json_of(*arguments):
+    code, out, _ = called(*arguments, "--json")
+    assert code == 0
+    return json.loads(out)
+
+
+@pytest.mark.parametrize("command", ["summary", "rank", "plan --width 0.05", "compare"])
+def test_every_command_gives_the_numbers_of_the_matrix(tmp_path, command):
+    n = 2 if command == "compare" else 3
+    table = written(tmp_path, ".csv", rows_of(outcomes()[:n], shuffled=False))
+    path = tmp_path / "matrix.npz"
+    names = {"models": np.array(MODELS[:n]), "question_ids": np.array(QUESTIONS), "task": "aime"}
+    np.savez(path, R=outcomes()[:n], **names)
+    of_table, of_matrix = (json_of(*command.split(), file) for file in (table, path))
+    assert numbers_of(of_table) == pytest.approx(numbers_of(of_matrix), abs=1e-12)
+    assert len(numbers_of(of_table)) > 5
+
+
+def test_other_names_of_columns(tmp_path):
+    path = tmp_path / "mine.csv"
+    path.write_text("item,pass_,who\na,yes,A\na,no,A\nb,yes,A\n")
+    with pytest.raises(InvalidInputError, match="0 or 1 in every cell"):
+        read_runs([path])
+    chosen = {"question": "item", "score": "pass_", "model": "who"}
+    (run,) = read_runs([path], columns=chosen).runs
+    assert (run.model, run.outcomes.counts.tolist()) == ("A", [[1, 1], [0, 1]])
+    code, _, notes = called("summary", path, "--columns", "question=item,score=pass_,model=who")
+    assert code == 0
+    assert "columns of mine.csv: question=item, model=who, score=pass_" in notes
+    for wrong, message in (("question=nothing", "name a column"), ("what=item", "KIND=COLUMN")):
+        code, _, error = called("summary", path, "--columns", wrong)
+        assert (code, message in error) == (2, True)
+
+
+def test_scores_between_0_and_1_are_scores(tmp_path):
+    path = tmp_path / "scores.csv"
+    path.write_text("model,question,score\nA,a,0.5\nA,a,1\nA,b,0\nB,a,1\nB,b,0\n")
+    first, second = read_runs([path]).runs
+    assert [row.tolist() for row in first.outcomes.scores] == [[0.5, 1.0], [0.0]]
+    # of the same task, so scores too, though all of them are 0 and 1
+    assert [row.tolist() for row in second.outcomes.scores] == [[1.0], [0.0]]
+    other = tmp_path / "other.csv"
+    other.write_text("model,question,score\nC,a,1\nC,b,1\n")
+    assert all(run.scored for run in read_runs([path, other]).runs)
+    assert not read_runs([other]).runs[0].scored
+
+
+def test_other_bounds(tmp_path):
+    path = tmp_path / "grades.csv"
+    path.write_text("question,score\na,4\na,5\nb,1.5\n")
+    with pytest.raises(InvalidInputError, match=r"scores from 0 to 1 .*--bounds.*4 in row 1"):
+        read_runs([path])
+    (run,) = read_runs([path], bounds=(1.0, 5.0)).runs
+    assert run.outcomes.bounds == (1.0, 5.0)
+    assert [row.tolist() for row in run.outcomes.scores] == [[4.0, 5.0], [1.5]]
+    (entry,) = json_of("summary", path, "--bounds", "1:5")["tasks"]
+    assert entry["avg"]["value"] == pytest.approx((4.5 + 1.5) / 2)
+    for wrong in ("5:1", "a:b", "1", "0:inf"):
+        assert called("summary", path, "--bounds", wrong)[0] == 2
+
+
+def test_files_without_trial_numbers_hold_further_trials(tmp_path):
+    """A file per run of the model; a copy of one is refused, or counts once."""
+    for number, values in enumerate(((1, 0), (0, 0), (1, 1))):
+        text = f"model,question,score\nA,a,{values[0]}\nA,b,{values[1]}\n"
+        (tmp_path / f"run{number}.csv").write_text(text)
+    files = sorted(tmp_path.glob("*.csv"))
+    (run,) = read_runs(files).runs
+    assert run.outcomes.counts.tolist() == [[1, 2], [2, 1]]
+    copy = tmp_path / "copies"
+    copy.mkdir()
+    (copy / "run0.csv").write_bytes(files[0].read_bytes())
+    with pytest.raises(InvalidInputError, match="have every trial of A on outcomes once"):
+        read_runs([*files, copy / "run0.csv"])
+    (run,) = read_runs([*files, copy / "run0.csv"], dedupe=True).runs
+    assert run.n_trials == 6
+
+
+def test_trials_by_name(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("question,run,score\na,run_10,1\na,run_2,0\nb,run_2,1\nb,run_10,0\n")
+    (run,) = read_runs([path]).runs
+    assert [row.tolist() for row in run.trials] == [[0, 1], [1, 0]]  # run_2 first
+    path.write_text("question,run,score\na,base,1\na,other,0\na,base,1\n")
+    with pytest.raises(InvalidInputError, match="question a, trial base again in row 3"):
+        read_runs([path])
+    (run,) = read_runs([path], dedupe=True).runs
+    assert run.outcomes.counts.tolist() == [[1, 1]]
+
+
+def test_trials_without_a_score_are_left_out(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("question,score,tokens\na,1,10\na,,20\nb,n/a,5\nb,0,\n")
+    (run,) = read_runs([path]).runs
+    assert run.outcomes.counts.tolist() == [[0, 1], [1, 0]]
+    assert run.notes == ("2 trials without a score left out",)
+    assert np.isnan(run.measured["completion_tokens"][1]).all()
+
+
+def test_clusters_answers_and_leading_zeros(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("question,score,answer,contest\n007,1,70,I\n07,0,71,I\n7,1,70,II\n")
+    (run,) = read_runs([path], cluster="contest").runs
+    assert (run.question_ids, run.clusters) == (("007", "07", "7"), ("I", "I", "II"))
+    assert run.answers == (("70",), ("71",), ("70",))
+    with pytest.raises(InvalidInputError, match="name a column of the table"):
+        read_runs([path], cluster="topic")
+    path.write_text("question,score,cluster\na,1,I\na,0,II\n")
+    with pytest.raises(InvalidInputError, match="question a into one cluster"):
+        read_runs([path])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("question,score\na,maybe\n", r"numbers, or words such as true .*'maybe' in row 1"),
+        ("question,score\na,1\n,0\n", "name the question in every row .*none in row 2"),
+        ("question,score\na,-0.5\n", "scores from 0 to 1"),
+        ("question,score\na,inf\n", "scores from 0 to 1"),
+        ("question,score\n", "hold trials"),
+        ("question,score\na,1,2\nb,1\n", "all rows of one length"),
+    ],
+)
+def test_broken_tables(tmp_path, text, message):
+    path = tmp_path / "broken.csv"
+    path.write_text(text)
+    with pytest.raises(InvalidInputError, match=message):
+        read_runs([path])
+
+
+@pytest.mark.parametrize("ending", [".parquet", ".arrow", ".csv.gz", ".jsonl.gz", ".jsonl.zst"])
+def test_a_file_that_is_cut_off(tmp_path, ending):
+    path = written(tmp_path, ending, rows_of(outcomes()))
+    content = path.read_bytes()
+    for size in (0, 3, len(content) // 2, len(content) - 9):
+        path.write_bytes(content[:size])
+        with pytest.raises(InvalidInputError, match="RUN"):
+            read_runs([path])
+
+
+def test_wide_columns_of_epochs_are_trials_of_one_model(tmp_path):
+    path = tmp_path / "model.csv"
+    path.write_text("question,epoch1,epoch2,gen_0,run1\na,1,0,1,1\nb,0,0,1,0\n")
+    (run,) = read_runs([path]).runs
+    assert (run.model, run.outcomes.counts.tolist()) == ("model", [[1, 3], [3, 1]])
+    path.write_text("question,gpt-4,gpt-5\na,1,0\nb,0,0\n")
+    saved = read_runs([path])
+    assert saved.models == ("gpt-4", "gpt-5")
+    assert saved.notes == ("columns of model.csv are read as models: gpt-4, gpt-5",)
+
+
+def test_mutated_tables_give_a_result_or_an_error(tmp_path):
+    rng = random.Random(1)
+    files = {ending: written(tmp_path, ending, rows_of(outcomes())[:40]) for ending in ENDINGS}
+    for ending, file in files.items():
+        content = file.read_bytes()
+        for number in range(40):
+            mutated = bytearray(content)
+            for _ in range(rng.choice((1, 3, 30))):
+                mutated[rng.randrange(len(mutated))] = rng.randrange(256)
+            path = tmp_path / f"mutated{number}{ending}"
+            path.write_bytes(bytes(mutated))
+            with suppress(InvalidInputError):
+                read_runs([path])
+
+
+@pytest.mark.benchmarks
+def test_reading_lines_beside_json_loads(tmp_path):
+    """At most 1.5 times `json.loads` line by line, in one run."""
+    import time
+
+    rows = [
+        {"model": f"m{i % 20}", "question_id": f"question-{i // 20 % 500}", "trial": i // 10_000}
+        | {"score": i % 3 == 0, "completion_tokens": 1000 + i % 777, "id": f"{i:x}"}
+        for i in range(200_000)
+    ]
+    path = written(tmp_path, ".jsonl", rows)
+    ratios = []
+    for _ in range(5):
+        start = time.perf_counter()
+        with path.open("rb") as file:
+            sum(len(json.loads(line)) for line in file)
+        between = time.perf_counter()
+        read_runs([path])
+        ratios.append((time.perf_counter() - between) / (between - start))
+    print(f"{path.stat().st_size / 1e6:.0f} MB, ratios {sorted(round(r, 2) for r in ratios)}")
+    assert sorted(ratios)[2] < 1.6

@@ -1,0 +1,105 @@
+"""Runs from data frames and back."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pyarrow
+import pytest
+
+from lm_eval_bayes import InvalidInputError
+from lm_eval_bayes.runs.frames import read_frame
+from lm_eval_bayes.runs.task_run import TaskRun
+
+COLUMNS = {
+    "agent": ["A", "A", "A", "B", "B"],
+    "item": [1, 1, 2, 1, 2],
+    "attempt": [0, 1, 0, 0, 0],
+    "reward": [1.0, 0.25, None, 0.0, 1.0],
+    "cost": [0.1, 0.2, 0.3, None, 0.5],
+}
+
+
+def polars_frame(columns):
+    return pytest.importorskip("polars").DataFrame(columns)
+
+
+@pytest.mark.parametrize("make", [pd.DataFrame, pyarrow.table, dict, polars_frame])
+def test_every_kind_of_frame(make):
+    first, second = read_frame(make(COLUMNS), task="web")
+    assert [run.model for run in (first, second)] == ["A", "B"]
+    assert {run.task for run in (first, second)} == {"web"}
+    assert first.question_ids == ("1", "2")
+    assert [row.tolist() for row in first.outcomes.scores] == [[1.0, 0.25], []]
+    assert first.metric == "reward"
+    assert second.measured["cost"][1].tolist() == [0.5]
+
+
+def test_one_run_there_and_back():
+    trials = [[1, 0, 1], [0], [1, 1]]
+    run = TaskRun.from_trials(
+        "A",
+        "web",
+        trials,
+        ["a", "b", "c"],
+        clusters=["x", "x", "y"],
+        answers=(("1", None, "2"), ("3",), ("4", "5")),
+        measured={"completion_tokens": tuple(np.arange(len(row), dtype=float) for row in trials)},
+    )
+    frame = run.to_frame()
+    assert list(frame.columns) == [
+        *("model", "task", "question", "trial", "score", "answer", "cluster"),
+        "completion_tokens",
+    ]
+    assert frame.shape == (6, 8)
+    again = TaskRun.from_frame(frame)
+    assert (again.model, again.task, again.question_ids) == (run.model, run.task, run.question_ids)
+    assert [row.tolist() for row in again.trials] == trials
+    assert again.clusters == run.clusters
+    assert again.answers == run.answers
+    assert again.tokens == run.tokens == 4
+
+
+def test_scores_there_and_back():
+    run = TaskRun.from_scores("A", "sum", [[0.5, 0.75], [0.1]], ["a", "b"])
+    again = TaskRun.from_frame(run.to_frame())
+    assert again.scored
+    assert [row.tolist() for row in again.outcomes.scores] == [[0.5, 0.75], [0.1]]
+
+
+@pytest.mark.parametrize(
+    ("frame", "options", "message"),
+    [
+        ({"a": [1]}, {}, "`frame` must have a column of questions"),
+        ({"item": [1]}, {}, "`frame` must have a column of scores"),
+        ({"item": [1], "score": [1, 0]}, {}, "columns of one length"),
+        ({"item": [1], "score": [7]}, {}, "scores from 0 to 1"),
+        ({"item": [1], "score": [7]}, {"columns": {"score": "points"}}, "name a column"),
+        ([1, 2], {}, "be a data frame"),
+        (COLUMNS, {}, "one model and one task"),
+        ({"item": [1, 1], "trial": [0, 0], "score": [1, 0]}, {}, "question once"),
+    ],
+)
+def test_what_is_no_run(frame, options, message):
+    with pytest.raises(InvalidInputError, match=message):
+        TaskRun.from_frame(frame, **options)
+
+
+def test_counts_have_no_trials():
+    (run,) = read_frame({"item": [1], "score": [1]})
+    counted = TaskRun(run.model, run.task, (), run.outcomes)
+    with pytest.raises(InvalidInputError, match="one by one"):
+        counted.to_frame()
+
+
+def test_draws_for_arviz():
+    pytest.importorskip("arviz")
+    run = TaskRun.from_trials("A", "web", [[1, 0, 1], [0, 0, 0]], ["a", "b"])
+    data = run.to_inference_data(draws=4000, seed=3)
+    from lm_eval_bayes import hbayes_at_n
+
+    posterior = hbayes_at_n(run.outcomes)
+    assert float(data.posterior["score"].mean()) == pytest.approx(posterior.mu, abs=0.01)
+    assert float(data.posterior["score"].std()) == pytest.approx(posterior.sigma, rel=0.05)
+    assert data.posterior["question_score"].shape == (1, 4000, 2)
+    assert data.observed_data["trial_score"].values.tolist() == [[1, 0, 1], [0, 0, 0]]
