@@ -78,7 +78,7 @@ def test_exit_codes_of_fail_if_worse(two):
     code, printed, error = lmeb("compare", poor, good, "--fail-if-worse", ".95")
     assert code == 1
     assert "verdict, under a flat prior on the difference: B is better than A" in printed
-    assert error == "P(A < B) > 0.999, at least 0.95\n"
+    assert error == "worse: P(A < B) > 0.999\n"
     # undecided is not worse
     assert lmeb("compare", good, good, "--fail-if-worse", ".95")[0] == 0
     assert lmeb("compare", good, good, "--fail-if-worse", ".5")[0] == 1
@@ -220,5 +220,5 @@ def test_runs_that_have_nothing_in_common(two, tmp_path):
 def test_help():
     code, printed, _ = lmeb("compare", "--help")
     assert code == 0
-    assert printed.count("\n    lm-eval-bayes compare ") == 2
+    assert printed.count("\n    lm-eval-bayes compare ") == 4
     assert "exit code is 1" in " ".join(printed.split())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import replace
@@ -23,6 +24,7 @@ from lm_eval_bayes._util.text import (
     scope_label,
 )
 from lm_eval_bayes.cli.ui.errors import CHECK_FAILED, named_as_options
+from lm_eval_bayes.cli.ui.gate import show_checks
 from lm_eval_bayes.cli.ui.options import (
     IntervalOptions,
     Json,
@@ -82,6 +84,34 @@ def command(
             "there are several.",
         ),
     ] = None,
+    margin: Annotated[
+        float | None,
+        option("D", "With --fail-if-worse: A is worse only if it is below B by more than this."),
+    ] = None,
+    fail_if_below: Annotated[
+        float | None,
+        option(
+            "SCORE",
+            "End with exit code 1 if A's score on a task is below this, with the probability of "
+            "--confidence.",
+        ),
+    ] = None,
+    fail_if_unknown: Annotated[
+        bool,
+        typer.Option(
+            "--fail-if-unknown",
+            help="End with exit code 1 also if the trials do not suffice to know the outcome.",
+        ),
+    ] = False,
+    gate_on: Annotated[
+        str, option("score|pass^K", "What --fail-if-worse and --fail-if-below are about.")
+    ] = "score",
+    junit: Annotated[
+        Path | None, option("FILE", "Write the outcomes of the checks as JUnit XML.")
+    ] = None,
+    markdown: Annotated[
+        Path | None, option("FILE", "Write the outcomes of the checks as Markdown.")
+    ] = None,
     pass_at_k: Annotated[
         bool, typer.Option("--pass-at-k", help="Also compare Pass@k curves, simultaneously over k.")
     ] = False,
@@ -121,14 +151,19 @@ def command(
 
     For training loops and continuous integration, let A be the new model and B the old one:
     with --fail-if-worse .95 the exit code is 1 if the new one is worse with a probability of at
-    least 95%. Exit code 0 does not mean that A is better; 2 means that nothing was compared.
+    least 95%. A check has three outcomes: worse, not worse, or not known yet, with the number of
+    trials that would tell. Exit code 0 does not mean that A is better; 2 means that nothing was
+    compared. In GitHub Actions the outcomes are annotations and part of the job's summary.
 
     \b
     Examples:
       lm-eval-bayes compare runs/new runs/old --fail-if-worse .95
+      lm-eval-bayes compare runs/new runs/old --fail-if-worse .9 --margin .02 --gate-on pass^4
+      lm-eval-bayes compare runs/new runs/old --fail-if-below .6 --junit gate.xml
       lm-eval-bayes compare runs/rl runs/base --rope .02 --pass-at-k --scope population
     """
     from lm_eval_bayes.analysis.comparison import compare_runs
+    from lm_eval_bayes.analysis.gate import gate_checks, gate_outcome
     from lm_eval_bayes.stats.validation import (
         check_confidence,
         check_count,
@@ -137,7 +172,8 @@ def command(
     )
 
     spec = intervals.spec()
-    with named_as_options("confidence", "rope", "fail_if_worse", "questions"):
+    named = ("confidence", "rope", "fail_if_worse", "questions", "margin", "fail_if_below")
+    with named_as_options(*named):
         check_confidence(confidence)
         check_count("questions", questions, 0)
         if rope is not None:
@@ -145,6 +181,19 @@ def command(
         if fail_if_worse is not None:
             rule = "be a probability above 0 and at most 1"
             check_real("fail_if_worse", fail_if_worse, rule, lambda p: 0.0 < p <= 1.0)
+        if margin is not None:
+            check_non_negative("margin", margin)
+        if fail_if_below is not None:
+            check_real("fail_if_below", fail_if_below, "be a finite score", math.isfinite)
+    pass_hat_k = _pass_hat_k(gate_on)
+    if fail_if_worse is None and margin is not None:
+        raise InvalidInputError.of("--margin", "be given with --fail-if-worse", margin)
+    if fail_if_worse is None and fail_if_below is None:
+        given = {"--junit": junit, "--markdown": markdown, "--fail-if-unknown": fail_if_unknown}
+        for name, value in given.items():
+            if value:
+                rule = "be given with --fail-if-worse or --fail-if-below"
+                raise InvalidInputError.of(name, rule, value)
     ks = None if k is None else parse_integers("--k", k)
     if ks is not None and not pass_at_k:
         raise InvalidInputError.of("--k", "be given with --pass-at-k", k or "")
@@ -167,7 +216,17 @@ def command(
         without = compared(runs_a, runs_b) if informed.informed else None
     effects = informed.effects(spec)
     p_a_less = 1.0 - comparison.p_a_greater
-    failed = fail_if_worse is not None and p_a_less >= fail_if_worse
+    with named_as_options("gate_on"):
+        checks = gate_checks(
+            comparison,
+            worse=fail_if_worse,
+            margin=margin or 0.0,
+            below=fail_if_below,
+            confidence=confidence,
+            pass_hat_k=pass_hat_k,
+        )
+    outcome = gate_outcome(checks) if checks else None
+    failed = outcome == "failed" or (fail_if_unknown and outcome == "not known yet")
     if as_json:
         say_json(
             {
@@ -176,6 +235,8 @@ def command(
                 "align": align,
                 "fail_if_worse": fail_if_worse,
                 "p_a_less": p_a_less,
+                "checks": checks,
+                "outcome": outcome,
                 "failed": failed,
                 **comparison.to_dict(),
                 "priors": effects,
@@ -191,11 +252,20 @@ def command(
                 for result in (comparison, without)
             )
             say(f"{with_prior} with the prior trials, {alone} without")
-    if fail_if_worse is not None:
-        relation = "at least" if failed else "below"
-        warn(f"{probability_statement('P(A < B)', p_a_less)}, {relation} {fail_if_worse:g}")
+    if checks:
+        show_checks(checks, (sides["A"], sides["B"]), junit=junit, markdown=markdown)
     if failed:
         raise typer.Exit(CHECK_FAILED)
+
+
+def _pass_hat_k(gate_on: str) -> int | None:
+    """Return the k of "pass^k"; None for "score"."""
+    k = gate_on.removeprefix("pass^")
+    if gate_on == "score":
+        return None
+    if k == gate_on or not (k.isascii() and k.isdigit()) or not 1 <= int(k) <= 1_000_000:
+        raise InvalidInputError.of("--gate-on", "be score, or pass^K such as pass^4", gate_on)
+    return int(k)
 
 
 # -- the two models ------------------------------------------------------------------------------

@@ -1,0 +1,237 @@
+"""The checks of a gate for continuous integration: is a model worse, or below a score?
+
+A check has three outcomes: it fails, it passes, or the trials do not suffice to know.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import numpy as np
+from scipy import stats
+
+from lm_eval_bayes._util.plain import Record
+from lm_eval_bayes._util.text import probability_statement
+from lm_eval_bayes.analysis.comparison import RunComparison
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.runs.task_run import TaskRun
+from lm_eval_bayes.stats.comparison.difference import difference_posterior, p_above
+from lm_eval_bayes.stats.outcomes import align_questions
+from lm_eval_bayes.stats.pass_family.posteriors import pass_hat_k_posterior
+from lm_eval_bayes.stats.results import Posterior
+
+#: The outcome of a check.
+GateOutcome: TypeAlias = Literal["failed", "passed", "not known yet"]
+
+#: Draws of a difference that is not computed, and their seed.
+_DRAWS, _SEED = 200_000, 0
+#: More further trials per question, or questions, than this are not forecast.
+_MOST_FURTHER = 100_000
+#: Outcomes, the one that decides on all checks first.
+_WORST_FIRST: tuple[GateOutcome, ...] = ("failed", "not known yet", "passed")
+
+
+@dataclass(frozen=True)
+class GateCheck(Record):
+    """The outcome of one check.
+
+    Attributes
+    ----------
+    check : {"worse", "below"}
+        Whether A is worse than B, or below a score.
+    quantity : str
+        "score", the mean over questions, or "pass^k".
+    outcome : {"failed", "passed", "not known yet"}
+        "failed" where the probability of the failure is at least `confidence`, "passed" where
+        that of its contrary is.
+    probability : float
+        The posterior probability of the failure: P(A < B − margin), or P(A < limit).
+    confidence : float
+        The probability from which on the outcome is known.
+    limit : float
+        The margin of "worse", at least 0, or the score of "below".
+    estimate, sd : float
+        Posterior mean and standard deviation of A − B, or of A.
+    further_trials : int or None
+        About how many further trials of every question make the outcome known, if the estimate
+        stays where it is; None where it is known, where it takes more than 100,000, and in scope
+        "population".
+    further_questions : int or None
+        The same for further questions in scope "population".
+    """
+
+    check: Literal["worse", "below"]
+    quantity: str
+    outcome: GateOutcome
+    probability: float
+    confidence: float
+    limit: float
+    estimate: float
+    sd: float
+    further_trials: int | None = None
+    further_questions: int | None = None
+
+    @property
+    def sentence(self) -> str:
+        """The outcome in words."""
+        event = f"A < {self.limit:g}" if self.check == "below" else "A < B"
+        if self.check == "worse" and self.limit:
+            event += f" - {self.limit:g}"
+        quantity = "" if self.quantity == "score" else f" ({self.quantity})"
+        outcome = {
+            "worse": {"failed": "worse", "passed": "not worse"},
+            "below": {"failed": "below", "passed": "not below"},
+        }[self.check].get(self.outcome, self.outcome)
+        statement = probability_statement(f"P({event})", self.probability)
+        text = f"{outcome}: {statement}{quantity}"
+        if self.outcome == "not known yet":
+            text += f", between {1.0 - self.confidence:.3g} and {self.confidence:g}"
+        if self.further_trials is not None:
+            text += f"; about {self.further_trials:,} further trials per question would tell"
+        if self.further_questions is not None:
+            text += f"; about {self.further_questions:,} further questions would tell"
+        return text
+
+
+def gate_checks(
+    comparison: RunComparison,
+    *,
+    worse: float | None = None,
+    margin: float = 0.0,
+    below: float | None = None,
+    confidence: float = 0.95,
+    pass_hat_k: int | None = None,
+) -> tuple[GateCheck, ...]:
+    """Check whether A is worse than B, and whether A is below a score.
+
+    With several tasks the mean over tasks of A − B is checked, and every task's score of A.
+
+    Parameters
+    ----------
+    comparison : RunComparison
+        From `compare_runs`.
+    worse : float, optional
+        The probability, above ½, from which on A is known to be worse, or not to be.
+    margin : float
+        A is worse if it is below B by more than this, at least 0.
+    below : float, optional
+        The score that A must reach.
+    confidence : float
+        The probability, above ½, from which on A is known to be below the score or not to be.
+    pass_hat_k : int, optional
+        Check Pass^k, the probability that k of k trials are right, in place of the score.
+
+    Returns
+    -------
+    tuple of GateCheck
+
+    Raises
+    ------
+    InvalidInputError
+        If Pass^k is asked of several tasks, of scores, or in scope "population".
+
+    Examples
+    --------
+    >>> from lm_eval_bayes.analysis.comparison import compare_runs
+    >>> ids = [str(i) for i in range(30)]
+    >>> a = TaskRun.from_trials("new", "aime", [[0, 1, 0, 0]] * 30, ids)
+    >>> b = TaskRun.from_trials("old", "aime", [[1, 1, 1, 0]] * 30, ids)
+    >>> (check,) = gate_checks(compare_runs([a], [b]), worse=0.95)
+    >>> check.outcome, check.probability > 0.999
+    ('failed', True)
+    """
+    quantity = "score" if pass_hat_k is None else f"pass^{pass_hat_k}"
+    if pass_hat_k is None:
+        scores = [task.comparison.a for task in comparison.tasks]
+        difference = comparison.tasks[0].comparison.posterior
+        if comparison.overall is not None:
+            difference = comparison.overall.posterior
+    else:
+        score, difference = _pass_hat_k(comparison, pass_hat_k)
+        scores = [score]
+    runs = [run for task in comparison.tasks for run in (task.a, task.b)]
+    checks = []
+    if worse is not None:
+        checks.append(_checked("worse", quantity, difference, -margin, margin, worse, runs))
+    if below is not None:
+        checks += [
+            _checked("below", quantity, score, below, below, confidence, runs) for score in scores
+        ]
+    return tuple(checks)
+
+
+def gate_outcome(checks: Sequence[GateCheck]) -> GateOutcome:
+    """Return the outcome of all checks: failed if one is, passed if all are."""
+    outcomes = {check.outcome for check in checks}
+    return next(outcome for outcome in _WORST_FIRST if outcome in outcomes)
+
+
+def _pass_hat_k(comparison: RunComparison, k: int) -> tuple[Posterior, Posterior]:
+    """Return the posteriors of Pass^k of A, and of its difference from that of B."""
+    if comparison.spec.scope != "benchmark" or len(comparison.tasks) > 1:
+        rule = 'be of one task, in scope "benchmark"'
+        got = f"{len(comparison.tasks)} tasks, scope {comparison.spec.scope}"
+        raise InvalidInputError.of("gate_on", rule, got)
+    (task,) = comparison.tasks
+    sides = [run.right_or_wrong for run in (task.a, task.b)]
+    if sides[0] is None or sides[1] is None:
+        rule = "be left out where trials are neither right nor wrong"
+        raise InvalidInputError.of("gate_on", rule, f"pass^{k}")
+    aligned = align_questions(sides[0], sides[1], "intersection")
+    a, b = (pass_hat_k_posterior(side, k) for side in (aligned.a, aligned.b))
+    return a, difference_posterior(a, b)
+
+
+def _checked(
+    check: Literal["worse", "below"],
+    quantity: str,
+    posterior: Posterior,
+    threshold: float,
+    limit: float,
+    confidence: float,
+    runs: Sequence[TaskRun],
+) -> GateCheck:
+    """Check whether a score, or a difference, is below a threshold."""
+    sample = None
+    if not posterior.distribution.computed:
+        sample = posterior.distribution.draw(_DRAWS, np.random.default_rng(_SEED))
+    p_below = 1.0 - p_above(posterior, threshold, sample)
+    outcome: GateOutcome = "not known yet"
+    further_trials = further_questions = None
+    if p_below >= confidence:
+        outcome = "failed"
+    elif 1.0 - p_below >= confidence:
+        outcome = "passed"
+    elif posterior.scope == "population":
+        n_questions = runs[0].n_questions
+        further_questions = _further(posterior, threshold, confidence, n_questions)
+    else:
+        n_trials = float(np.mean([run.outcomes.n_trials.mean() for run in runs]))
+        further_trials = _further(posterior, threshold, confidence, n_trials)
+    return GateCheck(
+        check=check,
+        quantity=quantity,
+        outcome=outcome,
+        probability=p_below,
+        confidence=confidence,
+        limit=limit,
+        estimate=posterior.mu,
+        sd=posterior.sigma,
+        further_trials=further_trials,
+        further_questions=further_questions,
+    )
+
+
+def _further(posterior: Posterior, threshold: float, confidence: float, n: float) -> int | None:
+    """Return how much more of n, of which the variance is the reciprocal, reaches a confidence.
+
+    n (z σ / |μ − threshold|)² − n with z the normal quantile of the confidence.
+    """
+    gap = abs(posterior.mu - threshold)
+    if gap == 0.0:
+        return None
+    further = n * ((float(stats.norm.ppf(confidence)) * posterior.sigma / gap) ** 2 - 1.0)
+    return None if further > _MOST_FURTHER else max(1, math.ceil(further))

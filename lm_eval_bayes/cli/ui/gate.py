@@ -1,0 +1,103 @@
+"""The outcomes of a gate for continuous integration: annotations, Markdown and JUnit XML."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+from xml.etree import ElementTree
+
+from lm_eval_bayes._util.files import write_atomic, write_errors
+from lm_eval_bayes._util.text import format_mean_sd, one_line
+from lm_eval_bayes.cli.ui.output import warn
+
+if TYPE_CHECKING:
+    from lm_eval_bayes.analysis.gate import GateCheck
+
+#: The level of an annotation of GitHub Actions by the outcome of a check.
+_LEVELS = {"failed": "error", "not known yet": "warning", "passed": "notice"}
+
+
+def show_checks(
+    checks: Sequence[GateCheck],
+    names: tuple[str, str],
+    *,
+    junit: Path | None = None,
+    markdown: Path | None = None,
+    environ: Mapping[str, str] = os.environ,
+) -> None:
+    """Write the outcomes to standard error, and to the files that were asked for.
+
+    In GitHub Actions they are also annotations, and are added to the summary of the job.
+
+    Parameters
+    ----------
+    checks : sequence of GateCheck
+        The checks.
+    names : tuple of str
+        The models A and B.
+    junit, markdown : Path, optional
+        Files to write.
+    environ : mapping
+        The environment variables.
+
+    Raises
+    ------
+    InvalidInputError
+        If a file cannot be written.
+    """
+    for check in checks:
+        warn(check.sentence)
+        if environ.get("GITHUB_ACTIONS") == "true":
+            message = _escaped(f"{names[0]} (A) and {names[1]} (B): {check.sentence}")
+            warn(f"::{_LEVELS[check.outcome]} title=lm-eval-bayes::{message}")
+    text = markdown_table(checks, names)
+    if markdown is not None:
+        with write_errors("--markdown"):
+            write_atomic(markdown, text.encode())
+    if junit is not None:
+        with write_errors("--junit"):
+            write_atomic(junit, junit_xml(checks, names).encode())
+    summary = environ.get("GITHUB_STEP_SUMMARY")
+    if summary:
+        with write_errors("GITHUB_STEP_SUMMARY"), open(summary, "a", encoding="utf-8") as file:
+            file.write(text)
+
+
+def _escaped(text: str) -> str:
+    """Return a text as the message of an annotation."""
+    return one_line(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def markdown_table(checks: Sequence[GateCheck], names: tuple[str, str]) -> str:
+    """Return the checks as a table in Markdown."""
+    a, b = map(_plain, names)
+    lines = [f"**{a}** (A) and **{b}** (B)", "", "| check | outcome | estimate ± sd |"]
+    lines.append("| --- | --- | --- |")
+    for check in checks:
+        event = "A worse than B" if check.check == "worse" else f"A below {check.limit:g}"
+        estimate = format_mean_sd(check.estimate, check.sd)
+        lines.append(f"| {event}, {check.quantity} | {check.sentence} | {estimate} |")
+    return "\n".join(lines) + "\n\n"
+
+
+def _plain(name: str) -> str:
+    """Return a name without what Markdown and HTML give a meaning."""
+    return "".join(f"&#{ord(c)};" if c in "|*_`<>&[]!\\" else c for c in one_line(name))
+
+
+def junit_xml(checks: Sequence[GateCheck], names: tuple[str, str]) -> str:
+    """Return the checks as a test suite; one whose outcome is not known yet is skipped."""
+    failed, unknown = (
+        sum(check.outcome == outcome for check in checks) for outcome in ("failed", "not known yet")
+    )
+    counts = {"tests": str(len(checks)), "failures": str(failed), "skipped": str(unknown)}
+    suite = ElementTree.Element("testsuite", {"name": "lm-eval-bayes", **counts})
+    for number, check in enumerate(checks, 1):
+        name = f"{check.check} ({check.quantity}) {number}: {one_line(' and '.join(names))}"
+        case = ElementTree.SubElement(suite, "testcase", {"classname": "gate", "name": name})
+        if check.outcome != "passed":
+            kind = "failure" if check.outcome == "failed" else "skipped"
+            ElementTree.SubElement(case, kind, {"message": check.sentence})
+    return ElementTree.tostring(suite, encoding="unicode") + "\n"

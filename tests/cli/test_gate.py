@@ -1,0 +1,169 @@
+"""`compare --fail-if-worse` and `--fail-if-below` as a gate for continuous integration."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+import yaml
+from _support.command_line import called
+from _support.paths import REPOSITORY
+from scipy import stats
+
+from lm_eval_bayes import Outcomes, hbayes_at_n, pass_hat_k_posterior
+
+
+def board(path, new, old, n=8, m=30, seed=1, names=("new", "old")):
+    """A table of two models with these chances on every question; returns the right answers."""
+    rng = np.random.default_rng(seed)
+    lines, counts = ["model,question,trial,correct"], {}
+    for name, p in zip(names, (new, old), strict=True):
+        right = (rng.random((m, n)) < p).astype(int)
+        counts[name] = right.sum(axis=1)
+        lines += [
+            f'"{name}",q{q},{t},{value}'
+            for q, row in enumerate(right)
+            for t, value in enumerate(row)
+        ]
+    path.write_text("\n".join(lines) + "\n")
+    return counts
+
+
+def outcomes(right, n=8):
+    return Outcomes.from_counts(np.stack([n - right, right], axis=1))
+
+
+def gate(path, *options):
+    code, out, error = called("compare", path, *options, "--json")
+    return code, json.loads(out), error
+
+
+@pytest.mark.parametrize(
+    ("new", "outcome", "exit_code", "words"),
+    [
+        (0.2, "failed", 1, "worse: P"),
+        (0.9, "passed", 0, "not worse"),
+        (0.6, "not known yet", 0, ""),
+    ],
+)
+def test_three_outcomes(tmp_path, new, outcome, exit_code, words):
+    counts = board(tmp_path / "two.csv", new, 0.6)
+    code, report, error = gate(tmp_path / "two.csv", "--fail-if-worse", "0.95")
+    (check,) = report["checks"]
+    assert (code, report["outcome"], check["outcome"]) == (exit_code, outcome, outcome)
+    assert words in error
+    a, b = (hbayes_at_n(outcomes(counts[name])) for name in ("new", "old"))
+    z = (a.mu - b.mu) / np.hypot(a.sigma, b.sigma)
+    assert check["probability"] == pytest.approx(stats.norm.cdf(-z), abs=0.02)
+    assert check["probability"] == pytest.approx(report["p_a_less"], abs=1e-12)
+    code, report, _ = gate(tmp_path / "two.csv", "--fail-if-worse", "0.95", "--fail-if-unknown")
+    assert code == (0 if outcome == "passed" else 1)
+    if outcome == "not known yet":
+        n = 8 * ((stats.norm.ppf(0.95) / z) ** 2 - 1)
+        assert check["further_trials"] == pytest.approx(n, rel=0.02, abs=1)
+        assert f"about {check['further_trials']:,} further trials" in error
+
+
+def test_a_margin_makes_equal_models_not_worse(tmp_path):
+    board(tmp_path / "two.csv", 0.6, 0.6, n=64)
+    assert gate(tmp_path / "two.csv", "--fail-if-worse", "0.95")[1]["outcome"] == "not known yet"
+    code, report, _ = gate(tmp_path / "two.csv", "--fail-if-worse", "0.95", "--margin", "0.05")
+    assert (code, report["outcome"]) == (0, "passed")
+
+
+def test_below_a_score(tmp_path):
+    counts = board(tmp_path / "two.csv", 0.5, 0.6)
+    posterior = hbayes_at_n(outcomes(counts["new"]))
+    for limit, outcome in ((0.3, "passed"), (0.7, "failed"), (0.5, "not known yet")):
+        code, report, _ = gate(tmp_path / "two.csv", "--fail-if-below", limit)
+        (check,) = report["checks"]
+        assert (check["outcome"], code) == (outcome, int(outcome == "failed"))
+        p = float(posterior.distribution.cdf(np.array([limit]))[0])
+        assert check["probability"] == pytest.approx(p, abs=1e-9)
+
+
+def test_pass_hat_k(tmp_path):
+    counts = board(tmp_path / "two.csv", 0.75, 0.85)
+    _, report, _ = gate(tmp_path / "two.csv", "--fail-if-worse", "0.95", "--gate-on", "pass^4")
+    (check,) = report["checks"]
+    a, b = (pass_hat_k_posterior(outcomes(counts[name]), 4) for name in ("new", "old"))
+    assert check["quantity"] == "pass^4"
+    assert check["estimate"] == pytest.approx(a.mu - b.mu, abs=1e-9)
+    assert check["sd"] == pytest.approx(np.hypot(a.sigma, b.sigma), rel=1e-6)
+
+
+def test_annotations_summary_and_junit(tmp_path, monkeypatch):
+    names = ("new|<b>%0A", "old\t::error::x")
+    board(tmp_path / "two.csv", 0.2, 0.6, names=names)
+    summary = tmp_path / "summary.md"
+    summary.write_text("before\n")
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
+    options = ("--junit", tmp_path / "gate.xml", "--markdown", tmp_path / "gate.md")
+    code, _, error = gate(
+        tmp_path / "two.csv", "--fail-if-worse", ".95", "--fail-if-below", ".5", *options
+    )
+    assert code == 1
+    annotations = [line for line in error.splitlines() if line.startswith("::")]
+    assert [line.split(" ")[0] for line in annotations] == ["::error", "::error"]
+    assert all("%250A" in line for line in annotations)
+    assert summary.read_text() == "before\n" + (tmp_path / "gate.md").read_text()
+    table = (tmp_path / "gate.md").read_text()
+    assert "<b>" not in table
+    assert len(table.splitlines()) == 7
+    suite = ElementTree.parse(tmp_path / "gate.xml").getroot()
+    assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("2", "2", "0")
+    assert all(case.find("failure") is not None for case in suite)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--margin", ".1"), "--fail-if-worse"),
+        (("--junit", "x.xml"), "--fail-if-worse or --fail-if-below"),
+        (("--fail-if-unknown",), "--fail-if-worse or --fail-if-below"),
+        (("--fail-if-worse", ".9", "--gate-on", "pass@4"), "score, or pass^K"),
+        (("--fail-if-worse", ".9", "--gate-on", "pass^0"), "score, or pass^K"),
+        (("--fail-if-worse", ".9", "--margin", "-1"), "margin"),
+        (("--fail-if-below", "nan"), "finite"),
+        (("--fail-if-worse", ".9", "--gate-on", "pass^2", "--scope", "population"), "gate-on"),
+    ],
+)
+def test_bad_options(tmp_path, options, message):
+    board(tmp_path / "two.csv", 0.5, 0.6)
+    code, _, error = called("compare", tmp_path / "two.csv", *options)
+    assert code == 2
+    assert message in error
+    assert not Path("x.xml").exists()
+
+
+def test_the_action_is_a_gate(tmp_path):
+    """The composite action's step, with the variables that its inputs become."""
+    action = yaml.safe_load((REPOSITORY / "examples/github_action/action.yml").read_text())
+    *_, step = action["runs"]["steps"]
+    defaults = {name: entry.get("default", "") for name, entry in action["inputs"].items()}
+    assert step["run"] == 'bash "${{ github.action_path }}/gate.sh"'
+    inputs = {name: value.split("inputs.")[1].strip(" }") for name, value in step["env"].items()}
+    assert set(inputs.values()) == set(defaults) - {"install"}
+    board(tmp_path / "two.csv", 0.2, 0.6)
+    variables = {name: defaults[input_name] for name, input_name in inputs.items()}
+    variables |= {"NEW": "two.csv", "GITHUB_STEP_SUMMARY": str(tmp_path / "summary.md")}
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    script = REPOSITORY / "examples/github_action/gate.sh"
+    result = subprocess.run(
+        ["bash", str(script)],
+        cwd=tmp_path,
+        env={**os.environ, **variables, "PATH": path},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert result.returncode == 1, result.stderr
+    assert ElementTree.parse(tmp_path / "gate.xml").getroot().get("failures") == "1"
+    assert "worse" in (tmp_path / "summary.md").read_text()
