@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from lm_eval_bayes._util.compressed import UNREADABLE, open_bytes
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.rubric.schemata import Schema, schema_from
 from lm_eval_bayes.rubric.signals import SignalTable
@@ -95,11 +96,11 @@ def read_line(line: LoggedLine) -> Mapping[str, Any]:
         If it is no longer the line that was read before.
     """
     try:
-        with open(line.file, "rb") as file:
+        with open_bytes(Path(line.file)) as file:
             file.seek(line.offset)
             raw = file.readline()
         row = json.loads(raw.decode("utf-8" if line.offset else "utf-8-sig"))
-    except (OSError, ValueError) as error:
+    except (*UNREADABLE, ValueError) as error:
         rule = f"be unchanged while it is read ({line.file})"
         raise InvalidInputError.of("RUN", rule, str(error)) from None
     if not isinstance(row, dict) or row.get("doc_id") != line.doc_id:

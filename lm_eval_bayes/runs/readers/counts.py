@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from lm_eval_bayes._util.compressed import plain_name
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.log_fields import cluster_label
 from lm_eval_bayes.runs.partial_run import PartialRun, QuestionTrials
@@ -18,7 +19,6 @@ from lm_eval_bayes.runs.readers.text_files import (
     csv_header,
     file_argument,
     first_line,
-    plain_name,
     read_csv,
 )
 from lm_eval_bayes.stats.validation import MOST_TRIALS

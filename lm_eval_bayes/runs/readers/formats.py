@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from lm_eval_bayes._util.compressed import plain_name
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.readers import (
     counts,
@@ -18,7 +19,7 @@ from lm_eval_bayes.runs.readers import (
     zero_one_matrix,
 )
 from lm_eval_bayes.runs.readers.protocol import Reader, Sniffed
-from lm_eval_bayes.runs.readers.text_files import JsonLines, plain_name
+from lm_eval_bayes.runs.readers.text_files import JsonLines
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
+from lm_eval_bayes._util.compressed import UNREADABLE, open_bytes, plain_name
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.log_fields import cluster_label
 from lm_eval_bayes.runs.merging import merge_trials, same_numbers_same_texts
@@ -51,19 +52,22 @@ def sniff(path: Path) -> Sniffed | None:
     In a folder they are recognised by their names; a single file by its name or its first line.
     """
     if path.is_dir():
-        files = sorted(file for file in _below(path) if file.match("samples_*.jsonl"))
-        others = (f for f in _below(path) if f.match("*?samples_*.jsonl") and f.name[0] != ".")
+        below = [file for file in _below(path) if plain_name(file).suffix == ".jsonl"]
+        files = sorted(file for file in below if file.match("samples_*"))
+        others = (file for file in below if file.match("*?samples_*") and file.name[0] != ".")
         warnings = tuple(
             f"{file} was left out: the name of a samples file begins with samples_"
             for file in sorted(others)
             if file not in files and _is_samples_file(file)
         )
         return Sniffed(files, warnings) if files else None
-    if path.suffix == ".json":
-        stamp = path.stem.rpartition("_")[2]
-        files = sorted(path.parent.glob(f"samples_*_{escape(stamp)}.jsonl"))
+    plain = plain_name(path)
+    if plain.suffix == ".json":
+        stamp = plain.stem.rpartition("_")[2]
+        named = path.parent.glob(f"samples_*_{escape(stamp)}.jsonl*")
+        files = sorted(file for file in named if plain_name(file).suffix == ".jsonl")
         return Sniffed(files) if files else None
-    return Sniffed([path]) if path.suffix == ".jsonl" and _is_samples_file(path) else None
+    return Sniffed([path]) if plain.suffix == ".jsonl" and _is_samples_file(path) else None
 
 
 def _below(folder: Path) -> Iterator[Path]:
@@ -118,7 +122,7 @@ def logged_task(file: Path, argument: str) -> LoggedTask:
     InvalidInputError
         If the results file cannot be read.
     """
-    name, stamp = _task_and_stamp(file.stem.removeprefix("samples_"))
+    name, stamp = _task_and_stamp(plain_name(file).stem.removeprefix("samples_"))
     results_file = _results_file(file, stamp)
     results: Mapping[str, Any] = {}
     if results_file.is_file():
@@ -152,15 +156,17 @@ def _results_file(samples: Path, stamp: str) -> Path:
     usual = samples.with_name(f"results_{stamp}.json")
     if usual.is_file() or not stamp:
         return usual
-    return min(samples.parent.glob(f"*_{escape(stamp)}.json"), default=usual)
+    named = samples.parent.glob(f"*_{escape(stamp)}.json*")
+    return min((file for file in named if plain_name(file).suffix == ".json"), default=usual)
 
 
 @lru_cache(maxsize=4)
 def _results(file: Path, modified: int, size: int, argument: str) -> Mapping[str, Any]:
     """Read a results file, which several samples files may share."""
     try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+        with open_bytes(file) as opened:
+            content = json.loads(opened.read())
+    except (*UNREADABLE, ValueError, RecursionError) as error:
         raise InvalidInputError.of(argument, f"have a complete {file}", str(error)) from None
     return with_plain_names(content) if isinstance(content, dict) else {}
 

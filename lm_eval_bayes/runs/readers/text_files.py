@@ -3,51 +3,16 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import io
 import json
-import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any
 
+from lm_eval_bayes._util.compressed import UNREADABLE, open_bytes, plain_name
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.readers.protocol import Advance
-
-#: What reading a file may raise that is broken, or that cannot be read.
-UNREADABLE = (OSError, EOFError, zlib.error)
-
-#: What the name of a compressed file ends in.
-COMPRESSED = (".gz", ".zst")
-
-
-def plain_name(path: Path) -> Path:
-    """Return the path without the ending of a compressed file.
-
-    Examples
-    --------
-    >>> plain_name(Path("runs/board.csv.gz")).name
-    'board.csv'
-    """
-    return path.with_suffix("") if path.suffix in COMPRESSED else path
-
-
-def open_bytes(path: Path) -> BinaryIO:
-    """Open a file for reading, decompressed where its name ends in .gz or .zst.
-
-    Raises
-    ------
-    OSError, EOFError, zlib.error
-        If it cannot be read, at once or later.
-    """
-    if path.suffix == ".gz":
-        return cast(BinaryIO, gzip.open(path, "rb"))
-    if path.suffix == ".zst":
-        import pyarrow  # part of the harness's requirement `datasets`
-
-        return cast(BinaryIO, io.BufferedReader(pyarrow.input_stream(path, compression="zstd")))
-    return path.open("rb")
 
 
 class JsonLines:

@@ -15,13 +15,14 @@ from typing import Any
 
 import numpy as np
 
+from lm_eval_bayes._util.compressed import plain_name
 from lm_eval_bayes._util.hashing import hash_text
 from lm_eval_bayes._util.text import plural
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.partial_run import PartialRun, QuestionTrials, floats
 from lm_eval_bayes.runs.readers.column_names import UNNAMED
 from lm_eval_bayes.runs.readers.protocol import Query
-from lm_eval_bayes.runs.readers.text_files import file_argument, plain_name
+from lm_eval_bayes.runs.readers.text_files import file_argument
 from lm_eval_bayes.runs.task_run import SECONDS, TOKENS, Provenance
 from lm_eval_bayes.stats.validation import FloatArray, IntArray
 

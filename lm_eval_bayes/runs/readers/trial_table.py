@@ -8,6 +8,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+from lm_eval_bayes._util.compressed import open_bytes, plain_name
 from lm_eval_bayes._util.text import error_line
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.readers.column_names import (
@@ -20,8 +21,6 @@ from lm_eval_bayes.runs.readers.text_files import (
     JsonLines,
     csv_header,
     first_line,
-    open_bytes,
-    plain_name,
     read_csv,
 )
 from lm_eval_bayes.runs.readers.trial_columns import TrialColumns, partial_runs

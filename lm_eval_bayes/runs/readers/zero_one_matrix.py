@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from lm_eval_bayes._util.compressed import plain_name
 from lm_eval_bayes._util.text import error_line
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.partial_run import PartialRun, QuestionTrials
@@ -30,7 +31,6 @@ from lm_eval_bayes.runs.readers.text_files import (
     CsvRow,
     CsvTable,
     file_argument,
-    plain_name,
     read_csv,
 )
 from lm_eval_bayes.stats.validation import MOST_HELD, check_weights
