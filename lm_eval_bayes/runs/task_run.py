@@ -99,8 +99,11 @@ def read_line(line: LoggedLine) -> Mapping[str, Any]:
         with open_bytes(Path(line.file)) as file:
             file.seek(line.offset)
             raw = file.readline()
+            if not line.offset and raw.lstrip(b"\xef\xbb\xbf \t").startswith(b"["):
+                rows = json.loads((raw + file.read()).decode("utf-8-sig"))
+                raw = json.dumps(next(r for r in rows if r["doc_id"] == line.doc_id)).encode()
         row = json.loads(raw.decode("utf-8" if line.offset else "utf-8-sig"))
-    except (*UNREADABLE, ValueError) as error:
+    except (*UNREADABLE, ValueError, KeyError, StopIteration, TypeError) as error:
         rule = f"be unchanged while it is read ({line.file})"
         raise InvalidInputError.of("RUN", rule, str(error)) from None
     if not isinstance(row, dict) or row.get("doc_id") != line.doc_id:

@@ -54,6 +54,7 @@ def sniff(path: Path) -> Sniffed | None:
     if path.is_dir():
         below = [file for file in _below(path) if plain_name(file).suffix == ".jsonl"]
         files = sorted(file for file in below if file.match("samples_*"))
+        files = files or sorted(filter(_is_of_first_releases, below))
         others = (file for file in below if file.match("*?samples_*") and file.name[0] != ".")
         warnings = tuple(
             f"{file} was left out: the name of a samples file begins with samples_"
@@ -68,6 +69,11 @@ def sniff(path: Path) -> Sniffed | None:
         files = sorted(file for file in named if plain_name(file).suffix == ".jsonl")
         return Sniffed(files) if files else None
     return Sniffed([path]) if plain.suffix == ".jsonl" and _is_samples_file(path) else None
+
+
+def _is_of_first_releases(file: Path) -> bool:
+    """Return whether a file is one of the samples that releases up to 0.4.2 wrote."""
+    return file.with_name("results.json").is_file() and _is_samples_file(file)
 
 
 def _below(folder: Path) -> Iterator[Path]:
@@ -132,6 +138,10 @@ def logged_task(file: Path, argument: str) -> LoggedTask:
     # the harness writes the slashes of a task as two underscores
     names = (name, name.rpartition("::")[2])
     task = next((t for own in names for t in configs if t.replace("/", "__") == own), name)
+    if task not in configs:  # up to 0.4.2 the arguments of the model stand before the task
+        stem = plain_name(file).stem
+        ends = [t for t in configs if stem.endswith("_" + t.replace("/", "__"))]
+        task = max(ends, key=len, default=task)
     config = mapping(configs.get(task))
     return LoggedTask(_model_name(results, file), task, file, config, stamp, results)
 
@@ -153,6 +163,8 @@ def _task_and_stamp(stem: str) -> tuple[str, str]:
 
 def _results_file(samples: Path, stamp: str) -> Path:
     """Return the results file; with `--output_path x.json` its name begins with x."""
+    if not samples.name.startswith("samples_") and samples.with_name("results.json").is_file():
+        return samples.with_name("results.json")
     usual = samples.with_name(f"results_{stamp}.json")
     if usual.is_file() or not stamp:
         return usual
@@ -174,9 +186,9 @@ def _results(file: Path, modified: int, size: int, argument: str) -> Mapping[str
 def _model_name(results: Mapping[str, Any], file: Path) -> str:
     """Return the name of the model: the harness names those without a path by a hash."""
     config = mapping(results.get("config"))
-    recorded = str(results.get("model_name") or "") or file.parent.name
+    recorded = str(results.get("model_name") or "")
     if not isinstance(config.get("model_args"), (Mapping, str)):
-        return plain_model_name(recorded)
+        return plain_model_name(recorded or file.parent.name)
     backend, arguments = backend_and_arguments(str(config.get("model") or ""), config["model_args"])
     return model_name(arguments, backend or file.parent.name, recorded)
 

@@ -18,6 +18,8 @@ from lm_eval_bayes.runs.readers.protocol import Advance
 class JsonLines:
     """A file of JSON objects, one per line, of which one line at a time is held in memory.
 
+    The harness up to 0.4.2 wrote one array of them instead, which is read as a whole.
+
     Parameters
     ----------
     file : Path
@@ -59,6 +61,12 @@ class JsonLines:
                         self.advance(len(line))
                     if line.isspace():
                         continue
+                    if not n_rows and line.lstrip(b"\xef\xbb\xbf \t").startswith(b"["):
+                        self.offset = 0
+                        for row in self._array(line + lines.read()):
+                            n_rows += 1
+                            yield row
+                        return
                     try:
                         row = _parsed(line.decode("utf-8-sig" if number == 1 else "utf-8"))
                     except (ValueError, RecursionError) as error:
@@ -77,6 +85,16 @@ class JsonLines:
         if cut_off:
             warning = f"{self.file} ends in the middle of line {number}; that line was left out"
             self.warnings = (warning,)
+
+    def _array(self, content: bytes) -> list[dict[str, Any]]:
+        """Return the objects of a file that is one array."""
+        try:
+            rows = json.loads(content.decode("utf-8-sig"))
+        except (ValueError, RecursionError) as error:
+            raise self._broken(getattr(error, "msg", None) or str(error)) from None
+        if not all(isinstance(row, dict) for row in rows):
+            raise self._broken("an array of other values than objects")
+        return list(rows)
 
     def _broken(self, reason: str) -> InvalidInputError:
         return InvalidInputError.of(self.argument, f"have a complete {self.file.name}", reason)

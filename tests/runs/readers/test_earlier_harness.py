@@ -1,0 +1,95 @@
+"""Logs of earlier releases of the harness, and compressed ones; see data/make_lm_eval.sh."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+from pathlib import Path
+
+import pyarrow
+import pytest
+
+from lm_eval_bayes import InvalidInputError
+from lm_eval_bayes.harness.grading.grade import regraded
+from lm_eval_bayes.runs.reader import read_runs
+
+DATA = Path(__file__).with_name("data")
+
+
+def results_of(folder):
+    (file,) = folder.glob("results*.json")
+    return json.loads(file.read_text())["results"]
+
+
+def test_an_array_of_samples():
+    """0.4.2 names files after the model's arguments, and writes one array into each."""
+    saved = read_runs([DATA / "lm_eval_0.4.2"])
+    assert saved.models == ("org/name",)
+    assert saved.tasks == ("toy_gen", "toy_mc")
+    results = results_of(DATA / "lm_eval_0.4.2")
+    for run, metric in zip(saved.runs, ("exact_match", "acc"), strict=True):
+        assert run.metric == metric
+        mean = run.outcomes.counts[:, 1].sum() / run.n_trials
+        assert mean == pytest.approx(results[run.task][f"{metric},none"])
+    norm = read_runs([DATA / "lm_eval_0.4.2"], task="toy_mc", metric="acc_norm").runs[0]
+    assert norm.outcomes.counts[:, 1].mean() == results["toy_mc"]["acc_norm,none"] == 0.5
+
+
+def test_the_texts_of_an_array_are_found():
+    file = DATA / "lm_eval_0.4.2" / "pretrained__org__name_toy_gen.jsonl"
+    (run,) = read_runs([file], regrade=regraded).runs
+    rows = json.loads(file.read_text())
+    right = [row["resps"][0].count(row["target"]) for row in rows if row["target"] == "4"]
+    assert run.n_trials == 12
+    assert run.outcomes.counts[1, 1] == right[0]
+    from lm_eval_bayes.runs.task_run import read_line
+
+    for row, texts in zip(rows, run.texts, strict=True):
+        assert [read_line(line)["resps"] for line in texts.lines] == [row["resps"]]
+
+
+def test_the_same_questions_have_the_same_ids():
+    old, new = (
+        read_runs([DATA / f"lm_eval_{version}"], task="toy_gen").runs[0]
+        for version in ("0.4.2", "0.4.9")
+    )
+    assert old.question_ids == new.question_ids
+    assert old.outcomes.counts.tolist() == new.outcomes.counts.tolist()  # one seed of the model
+
+
+@pytest.mark.parametrize("ending", [".gz", ".zst"])
+def test_a_compressed_folder(tmp_path, ending):
+    folder = tmp_path / "run"
+    shutil.copytree(DATA / "lm_eval_0.4.9", folder)
+    plain = read_runs([folder], regrade=regraded)
+    for file in list(folder.iterdir()):
+        packed = file.with_name(file.name + ending)
+        if ending == ".gz":
+            packed.write_bytes(gzip.compress(file.read_bytes()))
+        else:
+            with pyarrow.output_stream(packed, compression="zstd") as output:
+                output.write(file.read_bytes())
+        file.unlink()
+    saved = read_runs([folder], regrade=regraded)
+    assert saved.warnings == plain.warnings == ()
+    for run, other in zip(saved.runs, plain.runs, strict=True):
+        assert (run.model, run.task, run.question_ids) == (
+            other.model,
+            other.task,
+            other.question_ids,
+        )
+        assert run.outcomes.counts.tolist() == other.outcomes.counts.tolist()
+    broken = next(folder.glob("samples_*"))
+    broken.write_bytes(broken.read_bytes()[:-20])
+    with pytest.raises(InvalidInputError, match="have a complete samples_"):
+        read_runs([broken])
+
+
+def test_an_array_of_other_values(tmp_path):
+    (tmp_path / "results.json").write_text('{"model_name": "a"}')
+    file = tmp_path / "samples_x.jsonl"
+    for content in ("[1, 2]", '[{"doc_id": 0}', "[" * 5000):
+        file.write_text(content)
+        with pytest.raises(InvalidInputError, match="complete"):
+            read_runs([file])
