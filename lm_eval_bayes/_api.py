@@ -49,6 +49,11 @@ from lm_eval_bayes.stats.convergence.kendall import KendallCurve as KendallCurve
 from lm_eval_bayes.stats.convergence.kendall import kendall_curve as kendall_curve
 from lm_eval_bayes.stats.convergence.kendall import kendall_tau_b as kendall_tau_b
 from lm_eval_bayes.stats.convergence.prefix_scores import prefix_scores as prefix_scores
+from lm_eval_bayes.stats.detectable_difference import NeededSize as NeededSize
+from lm_eval_bayes.stats.detectable_difference import (
+    detectable_difference as detectable_difference,
+)
+from lm_eval_bayes.stats.detectable_difference import size_for_difference as size_for_difference
 from lm_eval_bayes.stats.frequentist.binomial import (
     clopper_pearson_interval as clopper_pearson_interval,
 )
@@ -129,3 +134,5 @@ from lm_eval_bayes.stats.simulation import prior_study as prior_study
 from lm_eval_bayes.stats.simulation import simulate_outcomes as simulate_outcomes
 from lm_eval_bayes.stats.simulation import trials_until_z as trials_until_z
 from lm_eval_bayes.stats.simulation import update_mimics as update_mimics
+from lm_eval_bayes.stats.variance_components import VarianceComponents as VarianceComponents
+from lm_eval_bayes.stats.variance_components import variance_components as variance_components
