@@ -1,4 +1,4 @@
-"""How often the intervals of `variance_components` hold the truth, and two runs lie as close as said.
+"""Coverage of the intervals of `variance_components`, and of the distance of two runs.
 
 A benchmark of M questions is drawn, then N trials per question, from which the variance components
 are estimated. Printed for every shape, M and N, in percent:
@@ -11,7 +11,7 @@ are estimated. Printed for every shape, M and N, in percent:
   `detectable_difference`, about these questions (80 is right; the test knows the variance).
 
     python examples/noise.py                    # a short version, under a minute
-    python examples/noise.py --runs 1000        # all cells
+    python examples/noise.py --runs 200         # all cells, a quarter of an hour
 """
 
 import argparse
@@ -44,7 +44,8 @@ def draw_probabilities(shape, m, rng):
         return np.full(m, parts)
     share, a, b = np.array(parts).T
     # as many of each part as its share, so that "half" is half
-    part = np.repeat(np.arange(share.size), np.diff(np.rint(np.cumsum([0, *share]) * m)).astype(int))
+    sizes = np.diff(np.rint(np.cumsum([0, *share]) * m)).astype(int)
+    part = np.repeat(np.arange(share.size), sizes)
     return rng.beta(a[part], b[part])
 
 
@@ -52,9 +53,8 @@ def one(shape, m, n, rng):
     """Return what held in one simulated benchmark, and how wide the distance was."""
     p = draw_probabilities(shape, m, rng)
     right = rng.binomial(n, p)
-    components = leb.variance_components(
-        leb.Outcomes.from_counts(np.stack([n - right, right], axis=1)), seed=int(rng.integers(2**31))
-    )
+    outcomes = leb.Outcomes.from_counts(np.stack([n - right, right], axis=1))
+    components = leb.variance_components(outcomes, seed=int(rng.integers(2**31)))
     within, between = np.mean(p * (1 - p)), np.var(p, ddof=1)
     icc, flip = between / (within + between), 2 * within
     closer = []

@@ -47,6 +47,7 @@ def detectable_difference(
     design: Design = "benchmark",
     *,
     correlation: float = ASSUMED_CORRELATION,
+    covariance: float | None = None,
     level: float = LEVEL,
     power: float = POWER,
 ) -> float | None:
@@ -63,6 +64,9 @@ def detectable_difference(
         population; each on M questions of its own, about their population.
     correlation : float
         Of two models' p_α over questions, from -1 to 1; for "paired".
+    covariance : float, optional
+        C, from `covariance_of_questions`, for "paired" with single trials, where W and B are not
+        known: there V = T − C. It is not used where they are.
     level : float
         1 − α, in (0, 1): .95 is a two-sided test at 5%.
     power : float
@@ -92,11 +96,11 @@ def detectable_difference(
     >>> round(detectable_difference(components, 8, "paired"), 3)
     0.1
     >>> round(detectable_difference(components, 8, "unpaired"), 3)
-    0.129
+    0.128
     """
     trials = check_positive("trials", trials)
     factor = _factor(level, power)
-    variance = _variance(components, trials, design, correlation)
+    variance = _variance(components, trials, design, correlation, covariance)
     if variance is None:
         return None
     return float(np.sqrt(factor * variance / components.n_questions))
@@ -162,7 +166,7 @@ def size_for_difference(
     67
     >>> paired = size_for_difference(components, 0.02, "paired")
     >>> paired.trials, paired.questions, paired.enough_questions
-    (None, 2455, False)
+    (None, 2453, False)
     """
     difference = check_positive("difference", difference)
     factor = _factor(level, power)
@@ -192,13 +196,20 @@ def _factor(level: float, power: float) -> float:
 
 
 def _variance(
-    components: VarianceComponents, trials: float, design: Design, correlation: float
+    components: VarianceComponents,
+    trials: float,
+    design: Design,
+    correlation: float,
+    covariance: float | None = None,
 ) -> float | None:
     """Return V for N trials, which may be infinite; None where it is not known."""
     design = check_option("design", design, DESIGNS)
     correlation = check_correlation(correlation)
     if components.within is None or components.between is None:
-        return components.total.mu if (design, trials) == ("unpaired", 1.0) else None
+        shared = {"unpaired": 0.0, "paired": covariance, "benchmark": None}[design]
+        if shared is None or trials != 1.0:
+            return None
+        return max(0.0, components.total.mu - shared)
     unshared = {"benchmark": 0.0, "paired": 1.0 - correlation, "unpaired": 1.0}[design]
     return unshared * components.between.mu + components.within.mu / trials
 

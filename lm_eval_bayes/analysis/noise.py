@@ -1,0 +1,394 @@
+"""How far apart runs of the same model lie, and the differences of models that runs can show."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from lm_eval_bayes._util.plain import NOT_IN_JSON, Record, json_name
+from lm_eval_bayes.analysis.comparability import aligned_rows, check_comparable, repeat_note
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.runs.task_run import TaskRun
+from lm_eval_bayes.stats.detectable_difference import (
+    ASSUMED_CORRELATION,
+    DESIGNS,
+    LEVEL,
+    POWER,
+    Design,
+    NeededSize,
+    check_correlation,
+    detectable_difference,
+    size_for_difference,
+)
+from lm_eval_bayes.stats.published_error import (
+    PublishedError,
+    audit_standard_error,
+    standard_errors,
+)
+from lm_eval_bayes.stats.score_outcomes import ScoreOutcomes
+from lm_eval_bayes.stats.validation import (
+    FloatArray,
+    check_fraction,
+    check_level,
+    check_positive,
+    check_seed,
+)
+from lm_eval_bayes.stats.variance_components import (
+    VarianceComponents,
+    covariance_of_questions,
+    variance_components,
+)
+
+#: Where the correlation of two models over questions is from.
+CorrelationSource: TypeAlias = Literal["models", "given", "assumed"]
+
+
+@dataclass(frozen=True)
+class NoiseSettings(Record):
+    """What is asked about the noise of runs, checked once.
+
+    Parameters
+    ----------
+    level : float
+        Posterior mass of the intervals, share of the pairs of runs that lie within the distance,
+        and 1 − α of the tests; in (0, 1).
+    power : float
+        1 − β of the tests, in (0, 1).
+    difference : float, optional
+        A difference above 0 whose trials and questions are asked for.
+    correlation : float, optional
+        Of two models' p_α over questions. By default estimated from the models, else .5.
+    published : float, optional
+        A published ± above 0 that is compared with the usual standard errors.
+    seed : int
+        Of the posterior draws.
+
+    Raises
+    ------
+    InvalidInputError
+        If a setting breaks its rule.
+    """
+
+    level: float = LEVEL
+    power: float = POWER
+    difference: float | None = None
+    correlation: float | None = None
+    published: float | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_level(self.level)
+        check_fraction("power", self.power)
+        check_seed(self.seed)
+        if self.difference is not None:
+            check_positive("difference", self.difference)
+        if self.published is not None:
+            check_positive("published", self.published)
+        if self.correlation is not None:
+            check_correlation(self.correlation)
+
+
+DEFAULT_NOISE = NoiseSettings()
+
+
+@dataclass(frozen=True, eq=False)
+class RunNoise(Record):
+    """How noisy a run with N trials per question is.
+
+    Attributes
+    ----------
+    trials : float
+        N.
+    standard_error : float
+        The sd of its score about these questions.
+    population_standard_error : float or None
+        About the population of questions; None where it is not known.
+    mean_distance, distance : float
+        How far apart two such runs of the same model lie, in the mean, and with the share `level`
+        at most.
+    is_bound : bool
+        Whether these three are upper bounds, as the questions have single trials.
+    detectable : mapping of design to float or None
+        The smallest difference of two models, see `detectable_difference`.
+    """
+
+    trials: float
+    standard_error: float
+    population_standard_error: float | None
+    mean_distance: float
+    distance: float
+    is_bound: bool
+    detectable: Mapping[Design, float | None]
+
+
+@dataclass(frozen=True, eq=False)
+class ModelNoise(Record):
+    """The noise of a model's scores on a task.
+
+    Attributes
+    ----------
+    run : TaskRun
+        The run.
+    model : str
+        The model.
+    components : VarianceComponents
+        The variance of a trial's score.
+    runs : tuple of RunNoise
+        Of single runs, N = 1, and of runs with as many trials as this one where that is more.
+    needed : tuple of NeededSize
+        What shows the difference that was asked for, by design; else empty.
+    audit : PublishedError or None
+        What the published ± is, if there is one.
+    notes : tuple of str
+        Warnings.
+    """
+
+    run: TaskRun = field(metadata=NOT_IN_JSON)
+    model: str
+    components: VarianceComponents
+    runs: tuple[RunNoise, ...]
+    needed: tuple[NeededSize, ...]
+    audit: PublishedError | None
+    notes: tuple[str, ...]
+
+    @property
+    def single(self) -> RunNoise:
+        """Of single runs, N = 1."""
+        return self.runs[0]
+
+    @property
+    def full(self) -> RunNoise:
+        """Of runs with as many trials per question as this one."""
+        return self.runs[-1]
+
+    @property
+    def n(self) -> str:
+        """N as text: "8", or "6 to 8" if questions have different numbers of trials."""
+        fewest, most = self.components.trials_range
+        return str(fewest) if fewest == most else f"{fewest} to {most}"
+
+
+@dataclass(frozen=True, eq=False)
+class TaskNoise(Record):
+    """The noise of the scores of a task's models.
+
+    Attributes
+    ----------
+    task : str
+        The task.
+    n_questions : int
+        M.
+    settings : NoiseSettings
+        What was asked.
+    correlation : float
+        Of two models' p_α over questions.
+    correlation_source : {"models", "given", "assumed"}
+        Whether it was estimated from the models, given, or assumed to be .5.
+    covariance : float or None
+        The covariance of two models' p_α over questions, the mean over pairs of models; None for
+        one model.
+    models : tuple of ModelNoise
+        The models, in the order of the runs.
+    """
+
+    task: str
+    n_questions: int = field(metadata=json_name("questions"))
+    settings: NoiseSettings
+    correlation: float
+    correlation_source: CorrelationSource
+    covariance: float | None
+    models: tuple[ModelNoise, ...]
+
+    @property
+    def is_board(self) -> bool:
+        """Whether there are several models."""
+        return len(self.models) > 1
+
+
+def task_noise(runs: Sequence[TaskRun], settings: NoiseSettings = DEFAULT_NOISE) -> TaskNoise:
+    """Return how far apart runs of the same model lie, for every model of a task.
+
+    Parameters
+    ----------
+    runs : sequence of TaskRun
+        One per model, of the same questions.
+    settings : NoiseSettings
+        What is asked.
+
+    Raises
+    ------
+    InvalidInputError
+        If the runs cannot be compared, there are fewer than two questions, or a published ± is
+        larger than the range of scores.
+
+    Examples
+    --------
+    >>> ids = [f"q{i}" for i in range(20)]
+    >>> trials = [[1, 1, 0, 1]] * 10 + [[0, 0, 0, 0]] * 5 + [[1, 1, 1, 1]] * 5
+    >>> noise = task_noise([TaskRun.from_trials("A", "aime", trials, ids)])
+    >>> (model,) = noise.models
+    >>> model.components.flipped, model.single.trials, model.full.trials
+    (0.5, 1.0, 4.0)
+    >>> model.single.distance > model.full.distance > model.full.standard_error
+    True
+    """
+    check_comparable(runs)
+    task, first = runs[0].task, runs[0]
+    for run in runs:
+        if run.n_questions < 2 or int((run.outcomes.n_trials > 0).sum()) < 2:
+            rule = f"have trials of at least two questions of {task}"
+            raise InvalidInputError.of("RUN", rule, run.model)
+    low, high = first.outcomes.bounds
+    if settings.published is not None and settings.published > high - low:
+        rule = f"be at most the range of scores, {high - low:g}, on the scale of the score"
+        raise InvalidInputError.of("published", rule, settings.published)
+    components = [
+        variance_components(run.outcomes, settings.level, seed=settings.seed) for run in runs
+    ]
+    aligned = [run.outcomes.take(aligned_rows(run, first)) for run in runs]
+    covariance = covariance_of_questions(aligned)
+    correlation, source = _correlation(components, covariance, settings.correlation)
+    models = tuple(
+        _model_noise(run, of_run, correlation, covariance, settings)
+        for run, of_run in zip(runs, components, strict=True)
+    )
+    return TaskNoise(task, first.n_questions, settings, correlation, source, covariance, models)
+
+
+def _correlation(
+    components: Sequence[VarianceComponents], covariance: float | None, given: float | None
+) -> tuple[float, CorrelationSource]:
+    """Return the correlation of two models' p_α over questions, and where it is from.
+
+    Of several models it is the mean covariance of pairs over the mean of sqrt(B B') of pairs.
+    """
+    if given is not None:
+        return given, "given"
+    between = [c.between.mu for c in components if c.between is not None]
+    if covariance is None or len(between) < len(components):
+        return ASSUMED_CORRELATION, "assumed"
+    root = np.sqrt(between)
+    n = len(between)
+    of_pairs = float((root.sum() ** 2 - np.square(root).sum()) / (n * (n - 1)))
+    if of_pairs <= 0.0:
+        return ASSUMED_CORRELATION, "assumed"
+    return float(np.clip(covariance / of_pairs, -1.0, 1.0)), "models"
+
+
+def _model_noise(
+    run: TaskRun,
+    components: VarianceComponents,
+    correlation: float,
+    covariance: float | None,
+    settings: NoiseSettings,
+) -> ModelNoise:
+    trials = [1.0] if components.trials == 1.0 else [1.0, components.trials]
+    needed: tuple[NeededSize, ...] = ()
+    if settings.difference is not None:
+        needed = tuple(
+            size_for_difference(
+                components,
+                settings.difference,
+                design,
+                correlation=correlation,
+                level=settings.level,
+                power=settings.power,
+            )
+            for design in DESIGNS
+        )
+    audit = None
+    if settings.published is not None:
+        candidates = standard_errors(run.outcomes, run_scores(run))
+        audit = audit_standard_error(settings.published, candidates)
+    notes = (components.note, repeat_note(run))
+    return ModelNoise(
+        run=run,
+        model=run.model,
+        components=components,
+        runs=tuple(_run_noise(components, n, correlation, covariance, settings) for n in trials),
+        needed=needed,
+        audit=audit,
+        notes=tuple(note for note in notes if note),
+    )
+
+
+def _run_noise(
+    components: VarianceComponents,
+    trials: float,
+    correlation: float,
+    covariance: float | None,
+    settings: NoiseSettings,
+) -> RunNoise:
+    detectable = {
+        design: detectable_difference(
+            components,
+            trials,
+            design,
+            correlation=correlation,
+            covariance=covariance,
+            level=settings.level,
+            power=settings.power,
+        )
+        for design in DESIGNS
+    }
+    return RunNoise(
+        trials=trials,
+        standard_error=components.standard_error(trials),
+        population_standard_error=components.population_standard_error(trials),
+        mean_distance=components.mean_distance(trials),
+        distance=components.distance(trials, settings.level),
+        is_bound=not components.separable,
+        detectable=MappingProxyType(detectable),
+    )
+
+
+def run_scores(run: TaskRun) -> FloatArray | None:
+    """Return the score of every run of the model: run i is the i-th trial of all questions.
+
+    Returns
+    -------
+    array, shape (N,), or None
+        None where questions have different numbers of trials, or the order is not known.
+
+    Examples
+    --------
+    >>> run = TaskRun.from_trials("A", "aime", [[0, 1, 1], [0, 0, 1]], ["q1", "q2"])
+    >>> run_scores(run).tolist()
+    [0.0, 0.5, 1.0]
+    """
+    fewest, most = run.outcomes.trials_range
+    if fewest != most or not fewest:
+        return None
+    if isinstance(run.outcomes, ScoreOutcomes):
+        return np.asarray(np.stack(run.outcomes.scores).mean(axis=0))
+    if run.trials is None:
+        return None
+    return np.asarray(run.outcomes.weights[np.stack(run.trials)].mean(axis=0))
+
+
+@dataclass(frozen=True)
+class Spread(Record):
+    """The median of a number over the models of a board, and its range."""
+
+    median: float
+    low: float
+    high: float
+
+
+def spread(values: Sequence[Any]) -> Spread | None:
+    """Return the median and the range of the numbers that are known; None if none is.
+
+    Examples
+    --------
+    >>> spread([0.1, None, 0.3, 0.2])
+    Spread(median=0.2, low=0.1, high=0.3)
+    """
+    known = [float(value) for value in values if value is not None and math.isfinite(value)]
+    if not known:
+        return None
+    return Spread(float(np.median(known)), min(known), max(known))
