@@ -45,7 +45,7 @@ from lm_eval_bayes.stats.variance_components import (
 )
 
 #: Where the correlation of two models over questions is from.
-CorrelationSource: TypeAlias = Literal["models", "given", "assumed"]
+CorrelationSource: TypeAlias = Literal["models", "single trials", "given", "assumed"]
 
 
 @dataclass(frozen=True)
@@ -187,8 +187,9 @@ class TaskNoise(Record):
         What was asked.
     correlation : float
         Of two models' p_α over questions.
-    correlation_source : {"models", "given", "assumed"}
-        Whether it was estimated from the models, given, or assumed to be .5.
+    correlation_source : {"models", "single trials", "given", "assumed"}
+        Whether it was estimated from the models, given, or assumed to be .5. Of models with single
+        trials it is that of two models' trials of a question, which is smaller.
     covariance : float or None
         The covariance of two models' p_α over questions, the mean over pairs of models; None for
         one model.
@@ -253,8 +254,11 @@ def task_noise(runs: Sequence[TaskRun], settings: NoiseSettings = DEFAULT_NOISE)
     aligned = [run.outcomes.take(aligned_rows(run, first)) for run in runs]
     covariance = covariance_of_questions(aligned)
     correlation, source = _correlation(components, covariance, settings.correlation)
+    single = source == "single trials"
     models = tuple(
-        _model_noise(run, of_run, correlation, covariance, settings)
+        _model_noise(
+            run, of_run, correlation, correlation * of_run.total.mu if single else None, settings
+        )
         for run, of_run in zip(runs, components, strict=True)
     )
     return TaskNoise(task, first.n_questions, settings, correlation, source, covariance, models)
@@ -265,19 +269,23 @@ def _correlation(
 ) -> tuple[float, CorrelationSource]:
     """Return the correlation of two models' p_α over questions, and where it is from.
 
-    Of several models it is the mean covariance of pairs over the mean of sqrt(B B') of pairs.
+    Of several models it is the mean covariance of pairs over the mean of sqrt(B B') of pairs; of
+    single trials T stands in the place of B.
     """
-    if given is not None:
+    separable = [c.between.mu for c in components if c.between is not None]
+    single = not separable and covariance is not None
+    if given is not None and not single:
         return given, "given"
-    between = [c.between.mu for c in components if c.between is not None]
-    if covariance is None or len(between) < len(components):
+    variances = [c.total.mu for c in components] if single else separable
+    if covariance is None or len(variances) < len(components):
         return ASSUMED_CORRELATION, "assumed"
-    root = np.sqrt(between)
-    n = len(between)
+    root = np.sqrt(variances)
+    n = len(variances)
     of_pairs = float((root.sum() ** 2 - np.square(root).sum()) / (n * (n - 1)))
     if of_pairs <= 0.0:
         return ASSUMED_CORRELATION, "assumed"
-    return float(np.clip(covariance / of_pairs, -1.0, 1.0)), "models"
+    correlation = float(np.clip(covariance / of_pairs, -1.0, 1.0))
+    return correlation, "single trials" if single else "models"
 
 
 def _model_noise(

@@ -17,6 +17,7 @@ from lm_eval_bayes.cli.commands import (
     doctor,
     export,
     formats,
+    noise,
     plan,
     rank,
     report,
@@ -48,7 +49,19 @@ app = typer.Typer(
 app.command("run", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(
     run.command
 )
-_MODULES = (summary, compare, rank, plan, report, convergence, simulate, anchors, rubric, verify)
+_MODULES = (
+    summary,
+    compare,
+    rank,
+    noise,
+    plan,
+    report,
+    convergence,
+    simulate,
+    anchors,
+    rubric,
+    verify,
+)
 for _module in _MODULES:
     app.command(_module.__name__.rpartition(".")[2])(_module.command)
 app.add_typer(store.app, name="store")

@@ -21,19 +21,19 @@ _Z = float(special.ndtri(0.975))
 #: The candidates: key, what it is, and what it is the error of.
 MEANINGS = {
     "questions, one run": (
-        "SE over questions of one run",
+        "SE over questions, one run",
         "of a single run's score about the population of questions",
     ),
     "question means": (
-        "SE over questions of their means",
+        "SE over questions, means",
         "of the mean of the runs about the population of questions",
     ),
     "these questions": (
-        "SE about these questions",
+        "SE, these questions",
         "of the mean of the runs about these questions",
     ),
     "pooled trials": (
-        "SE of all trials as independent",
+        "SE, trials as independent",
         "of nothing: trials of one question are not independent draws of questions, so it is too "
         "small about the population, and too large about these questions",
     ),
@@ -42,7 +42,7 @@ MEANINGS = {
         "of a single run's score about these questions",
     ),
     "mean of runs": (
-        "SE of the mean of the runs' scores",
+        "SE of the runs' mean",
         "of the mean of the runs about these questions",
     ),
 }
@@ -92,6 +92,8 @@ class PublishedError(Record):
         The published number over the nearest one.
     matches : bool
         Whether they agree up to 5%.
+    also : tuple of str
+        The labels of further candidates that it agrees with up to 5%.
     """
 
     published: float
@@ -100,6 +102,7 @@ class PublishedError(Record):
     is_half_width: bool
     ratio: float | None
     matches: bool
+    also: tuple[str, ...] = ()
 
     @property
     def nearest(self) -> StandardError | None:
@@ -221,19 +224,22 @@ def audit_standard_error(published: float, candidates: tuple[StandardError, ...]
     False
     """
     published = check_positive("published", published)
-    nearest: tuple[float, str, bool, float] | None = None
+    ratios: list[tuple[float, str, bool, float]] = []
     for candidate in candidates:
-        for value in (candidate.value, candidate.value_n):
-            if not value:
-                continue
-            for factor in (1.0, _Z):
-                ratio = published / (factor * value)
-                # ties go to the first, and to the standard error
-                distance = round(abs(float(np.log(ratio))), 12)
-                if nearest is None or distance < nearest[0]:
-                    nearest = (distance, candidate.name, factor != 1.0, ratio)
-    if nearest is None:
+        for factor in (1.0, _Z):
+            values = [value for value in (candidate.value, candidate.value_n) if value]
+            own = [published / (factor * value) for value in values]
+            # ties go to the first, and to the standard error
+            distances = [round(abs(float(np.log(ratio))), 12) for ratio in own]
+            if own:
+                best = int(np.argmin(distances))
+                ratios.append((distances[best], candidate.name, factor != 1.0, own[best]))
+    if not ratios:
         return PublishedError(published, candidates, None, False, None, False)
-    distance, name, is_half_width, ratio = nearest
-    matches = distance <= float(np.log1p(TOLERANCE)) + 1e-9
-    return PublishedError(published, candidates, name, is_half_width, ratio, matches)
+    ratios.sort(key=lambda entry: entry[0])
+    within = [entry for entry in ratios if entry[0] <= float(np.log1p(TOLERANCE)) + 1e-9]
+    _, name, is_half_width, ratio = ratios[0]
+    also = tuple(
+        f"{'1.96 ' if half else ''}{MEANINGS[other][0]}" for _, other, half, _ in within[1:]
+    )
+    return PublishedError(published, candidates, name, is_half_width, ratio, bool(within), also)

@@ -84,14 +84,17 @@ def _draw_pairs(
         log_masses += [kinds.log_mass, kinds.log_mass + _log_odds(alike.probability)]
     share = np.exp(log_masses - np.max(log_masses))
     sizes = rng.multinomial(draws, share / share.sum())
-    parts = [
-        _draw_beta(x, y, grid.logit_mean.ravel(), grid.log_strength.ravel(), grid.weight.ravel(),
-                   int(sizes[0]), rng),
-        _draw_equal(x, y, int(sizes[1]), rng),
-    ]  # fmt: skip
+    nodes = (grid.logit_mean.ravel(), grid.log_strength.ravel(), grid.weight.ravel())
+    parts = []
+    if sizes[0]:
+        parts.append(_draw_beta(x, y, nodes, int(sizes[0]), rng))
+    if sizes[1]:
+        parts.append(_draw_equal(x, y, int(sizes[1]), rng))
     if kinds is not None and alike is not None:
-        parts.append(_draw_kinds(x, y, pairs.where, kinds, int(sizes[2]), rng))
-        parts.append(_draw_equal_kinds(pairs.where, alike, int(sizes[3]), rng))
+        if sizes[2]:
+            parts.append(_draw_kinds(x, y, pairs.where, kinds, int(sizes[2]), rng))
+        if sizes[3]:
+            parts.append(_draw_equal_kinds(pairs.where, alike, int(sizes[3]), rng))
     p, q = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
     return p, q
 
@@ -99,13 +102,12 @@ def _draw_pairs(
 def _draw_beta(
     x: FloatArray,
     y: FloatArray,
-    logit_mean: FloatArray,
-    log_strength: FloatArray,
-    weight: FloatArray,
+    nodes: tuple[FloatArray, FloatArray, FloatArray],
     draws: int,
     rng: np.random.Generator,
 ) -> tuple[FloatArray, FloatArray]:
-    """Draw p_α ~ Beta(x_α + s m, y_α + s (1 − m)) with (m, s) at weighted points, (G,)."""
+    """Draw p_α ~ Beta(x_α + s m, y_α + s (1 − m)) with (logit m, log s, weight) of nodes, (G,)."""
+    logit_mean, log_strength, weight = nodes
     at = draw_particles(weight, draws, rng)
     s, logit = np.exp(log_strength[at]), logit_mean[at]
     a, b = s * special.expit(logit), s * special.expit(-logit)

@@ -1,0 +1,135 @@
+"""`lm-eval-bayes noise`: how far apart runs of a model lie, and what differences runs show."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from lm_eval_bayes._util.text import one_line
+from lm_eval_bayes.cli.ui.errors import named_as_options
+from lm_eval_bayes.cli.ui.options import Json, Level, Overwrite, Seed, expand_options, option
+from lm_eval_bayes.cli.ui.output import say, say_each, say_json, say_table, warn
+from lm_eval_bayes.cli.ui.reading import ReadingOptions, Runs
+from lm_eval_bayes.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from lm_eval_bayes.analysis.noise import TaskNoise
+
+#: Columns of a sentence.
+_WIDTH = 80
+
+
+@expand_options
+def command(
+    runs: Runs,
+    *,
+    audit: Annotated[
+        float | None,
+        option(
+            "SE",
+            "A published ± on the scale of the score, such as 0.034: show which standard error, or "
+            "half of which 95% interval, it is.",
+        ),
+    ] = None,
+    difference: Annotated[
+        float | None,
+        option("D", "Show how many trials or questions a difference of two models needs."),
+    ] = None,
+    correlation: Annotated[
+        float | None,
+        option(
+            "R",
+            "Correlation over questions of the two models of a paired comparison, from -1 to 1. "
+            "By default estimated from the models, and 0.5 for a single one.",
+        ),
+    ] = None,
+    power: Annotated[
+        float,
+        option("P", "Power with which a difference is shown, by a two-sided test at 1 - level."),
+    ] = 0.8,
+    card: Annotated[
+        Path | None, option("FILE", "Write the same as Markdown, for a model card.")
+    ] = None,
+    plot: Annotated[
+        Path | None, option("FILE", "Write a figure of one task, as .svg or .png.")
+    ] = None,
+    overwrite: Overwrite = False,
+    level: Level = 0.95,
+    seed: Seed = 0,
+    reading: ReadingOptions,
+    as_json: Json = False,
+) -> None:
+    """Show how far runs of the same model lie apart, and what differences they can show.
+
+    The variance of a trial's score is that within questions (chance) and that between questions
+    (difficulty); their shares are posterior means under the prior that is learned across the
+    questions, with credible intervals. ICC is the share between questions. From them follow how
+    many questions flip between two trials, how far two runs of the same model on these questions
+    lie apart, and the smallest difference of two models that N trials show: about these questions,
+    or about their population with both models on the same questions (paired) or on separate ones.
+
+    With one trial per question the two variances cannot be distinguished: distances are then upper
+    bounds.
+
+    --audit compares a published ± with the standard errors that are usual: over questions of one
+    run, over questions of their means, about these questions, of all trials as if they were
+    independent, and of the runs' scores.
+
+    \b
+    Examples:
+      lm-eval-bayes noise runs/qwen --audit 0.034
+      lm-eval-bayes noise board.npz --difference 0.02 --card noise.md --plot noise.svg
+    """
+    from lm_eval_bayes.analysis.noise import NoiseSettings, task_noise
+    from lm_eval_bayes.export.files import check_targets, write_files
+    from lm_eval_bayes.export.noise_card import noise_card
+
+    renamed = {"published": "audit"}
+    with named_as_options("difference", "correlation", "power", "level", "seed", **renamed):
+        settings = NoiseSettings(
+            level=level,
+            power=power,
+            difference=difference,
+            correlation=correlation,
+            published=audit,
+            seed=seed,
+        )
+    if card is not None:
+        check_targets([card], overwrite, "--card")
+    if plot is not None:
+        from lm_eval_bayes.report.plots.drawing import check_figure_path
+
+        check_figure_path(plot, "--plot")
+    saved = reading.read(runs)
+    if plot is not None and len(saved.tasks) > 1:
+        rule = f"be of one task; choose one with --task ({', '.join(saved.tasks)})"
+        raise InvalidInputError.of("--plot", rule, plot.name)
+    with named_as_options("difference", "correlation", "power", "level", **renamed):
+        tasks = [task_noise(saved.of_task(name), settings) for name in saved.tasks]
+    if as_json:
+        say_json({**settings.to_dict(), "tasks": tasks, "warnings": saved.warnings})
+    else:
+        say_each(tasks, _show)
+    if card is not None:
+        write_files({card: noise_card(tasks).encode("utf-8")}, overwrite, "--card")
+        warn(f"card written to {card}")
+    if plot is not None:
+        from lm_eval_bayes.report.plots.noise_plot import draw_noise
+
+        draw_noise(plot, tasks[0], one_line(tasks[0].task))
+        warn(f"figure written to {plot}")
+
+
+def _show(noise: TaskNoise) -> None:
+    from lm_eval_bayes.export.noise_tables import noise_page
+
+    page = noise_page(noise)
+    say(page.heading)
+    for table, sentences in page.parts:
+        say_table(*table)
+        for sentence in sentences:
+            for line in textwrap.wrap(one_line(sentence), _WIDTH, subsequent_indent="  "):
+                say(line)
+    for note in page.notes:
+        warn(f"note: {noise.task}: {note}")

@@ -1,0 +1,389 @@
+"""The noise of runs as tables and sentences, for the terminal and for the Markdown card."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeAlias
+
+from lm_eval_bayes._util.text import NO_VALUE, format_integer, format_score, one_line, plural
+from lm_eval_bayes.analysis.noise import ModelNoise, RunNoise, TaskNoise, spread
+from lm_eval_bayes.stats.detectable_difference import Design, NeededSize
+from lm_eval_bayes.stats.published_error import PublishedError
+
+#: Characters of a model's name in the table of a board, so that it fits 80 columns.
+_MAX_NAME = 26
+#: What a difference is about, in words.
+_ABOUT: dict[Design, str] = {
+    "benchmark": "these questions",
+    "paired": "population, same questions (paired)",
+    "unpaired": "population, separate questions",
+}
+
+
+class Table(NamedTuple):
+    """A table: its title, its headings, and its cells."""
+
+    title: str
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+#: A table with the sentences below it.
+Part: TypeAlias = tuple[Table, tuple[str, ...]]
+
+
+class Page(NamedTuple):
+    """A heading, and tables each with the sentences below it."""
+
+    heading: str
+    parts: tuple[Part, ...]
+    notes: tuple[str, ...]
+
+
+def noise_page(noise: TaskNoise, longest_name: int | None = _MAX_NAME) -> Page:
+    """Return the tables and sentences of a task.
+
+    Parameters
+    ----------
+    noise : TaskNoise
+        Of one model, or of a board.
+    longest_name : int, optional
+        Characters of a model's name in a board's table; None for all.
+
+    Examples
+    --------
+    >>> from lm_eval_bayes.analysis.noise import task_noise
+    >>> from lm_eval_bayes.runs.task_run import TaskRun
+    >>> ids = [f"q{i}" for i in range(20)]
+    >>> trials = [[1, 1, 0, 1]] * 10 + [[0, 0, 0, 0]] * 5 + [[1, 1, 1, 1]] * 5
+    >>> page = noise_page(task_noise([TaskRun.from_trials("A", "aime", trials, ids)]))
+    >>> page.heading
+    'aime, A: 20 questions, N = 4, score 0.625'
+    >>> [table.title.partition(",")[0] for table, _ in page.parts]
+    ["variance of a trial's score", 'two runs of this model']
+    """
+    parts = _board_parts(noise, longest_name) if noise.is_board else _model_parts(noise)
+    models = plural(len(noise.models), "model")
+    questions = plural(noise.n_questions, "question")
+    heading = f"{noise.task}: {models}, {questions}"
+    if not noise.is_board:
+        (model,) = noise.models
+        score = format_score(model.components.score)
+        heading = f"{noise.task}, {model.model}: {questions}, N = {model.n}, score {score}"
+    notes: dict[str, list[str]] = {}
+    for model in noise.models:
+        for note in model.notes:
+            notes.setdefault(note, []).append(model.model)
+    texts = tuple(
+        note if len(names) == len(noise.models) else f"{', '.join(names)}: {note}"
+        for note, names in notes.items()
+    )
+    return Page(heading, tuple(parts), texts)
+
+
+# -- one model -----------------------------------------------------------------------------------
+
+
+def _model_parts(noise: TaskNoise) -> list[Part]:
+    (model,) = noise.models
+    parts: list[Part] = [
+        (_components_table(model, noise), _flip_sentences(model, noise)),
+        (_runs_table(model, noise), (_test_sentence(noise),)),
+    ]
+    if model.needed:
+        parts.append(_needed_part(model, noise))
+    if model.audit is not None:
+        parts.append(_audit_part(model.audit, model.full))
+    return parts
+
+
+def _components_table(model: ModelNoise, noise: TaskNoise) -> Table:
+    c, level = model.components, _percent(noise.settings.level)
+    head = ("", "variance", "share", f"{level} interval")
+    rows: list[tuple[str, ...]] = []
+    if c.within is not None and c.between is not None and c.icc is not None:
+        icc = c.icc
+        ends = f"{format_score(1 - icc.high)} to {format_score(1 - icc.low)}"
+        rows = [
+            ("within questions", _variance(c.within.mu), format_score(1 - icc.mu), ends),
+            (
+                "between questions (share: ICC)",
+                _variance(c.between.mu),
+                format_score(icc.mu),
+                f"{format_score(icc.low)} to {format_score(icc.high)}",
+            ),
+        ]
+    rows.append(("total", _variance(c.total.mu), "", ""))
+    return Table("variance of a trial's score, about these questions", head, tuple(rows))
+
+
+def _flip_sentences(model: ModelNoise, noise: TaskNoise) -> tuple[str, ...]:
+    c = model.components
+    sentences = []
+    if c.flip is not None:
+        low, high = _percent(c.flip.low), _percent(c.flip.high)
+        level = _percent(noise.settings.level)
+        sentences.append(
+            f"flip between two single trials: {_percent(c.flip.mu)} of the questions "
+            f"({level} interval {low} to {high})"
+        )
+    if c.flipped is not None:
+        sentences.append(f"different scores among their own trials: {_percent(c.flipped)}")
+    return tuple(sentences)
+
+
+def _runs_table(model: ModelNoise, noise: TaskNoise) -> Table:
+    level = _percent(noise.settings.level)
+
+    def row(label: str, value: Callable[[RunNoise], float | None], bound: bool) -> tuple[str, ...]:
+        cells = []
+        for of_run in model.runs:
+            sign = "<= " if bound and of_run.is_bound else ""
+            cells.append(sign + format_score(value(of_run)))
+        return (label, *cells)
+
+    rows = [
+        row("sd of a run's score, these questions", lambda run: run.standard_error, True),
+        row("sd of a run's score, population", lambda run: run.population_standard_error, False),
+        row("two runs lie apart, in the mean", lambda run: run.mean_distance, True),
+        row(f"two runs lie apart, {level} at most", lambda run: run.distance, True),
+        *(
+            row(
+                f"shown: {about}",
+                lambda run, design=design: run.detectable[design],  # type: ignore[misc]
+                False,
+            )
+            for design, about in _ABOUT.items()
+        ),
+    ]
+    head = ("", *(f"N = {_trials(run.trials)}" for run in model.runs))
+    title = "two runs of this model, and the smallest difference of two models that is shown"
+    return Table(title, head, tuple(rows))
+
+
+def _test_sentence(noise: TaskNoise) -> str:
+    settings = noise.settings
+    alpha = f"{100 * (1 - settings.level):.3g}%"
+    source = {
+        "models": "estimated from these models",
+        "single trials": "of their single trials, estimated from these models",
+        "given": "given",
+        "assumed": "assumed",
+    }[noise.correlation_source]
+    return (
+        f"shown: by a two-sided test at {alpha}, with power {_percent(settings.power)}; paired: "
+        f"correlation of two models over questions {noise.correlation:.2f}, {source}"
+    )
+
+
+def _needed_part(model: ModelNoise, noise: TaskNoise) -> Part:
+    difference = f"{noise.settings.difference:g}"
+    n = _trials(model.components.trials)
+    head = ("", f"N on these {noise.n_questions:,} questions", f"questions with N = {n}")
+    rows = tuple(
+        (_ABOUT[needed.design], needed_trials(needed), format_integer(needed.questions))
+        for needed in model.needed
+    )
+    return Table(f"to show a difference of {difference}", head, rows), ()
+
+
+def needed_trials(needed: NeededSize) -> str:
+    """Return the trials per question, or that no number is enough."""
+    return format_integer(needed.trials) if needed.enough_questions else "no N is enough"
+
+
+def _audit_part(audit: PublishedError, full: RunNoise) -> Part:
+    rows = tuple(
+        (
+            c.label,
+            format_score(c.value),
+            format_score(c.half_width),
+            f"{audit.published / c.value:.2f}" if c.value else NO_VALUE,
+        )
+        for c in audit.candidates
+    )
+    published = f"{audit.published:g}"
+    table = Table(
+        f"which standard error ± {published} is", ("", "SE", "1.96 SE", f"{published} / SE"), rows
+    )
+    sentences = [audit_verdict(audit)]
+    nearest = audit.nearest
+    if audit.matches and nearest is not None:
+        sentences.append(f"That is the error {nearest.meaning}.")
+    bound = "at most " if full.is_bound else ""
+    sentences.append(
+        f"With N = {_trials(full.trials)} the SE about these questions is {bound}"
+        f"{format_score(full.standard_error)}, about the population "
+        f"{format_score(full.population_standard_error)}."
+    )
+    return table, tuple(sentences)
+
+
+def audit_verdict(audit: PublishedError) -> str:
+    """Return what a published ± is, in one sentence."""
+    published, nearest = f"± {audit.published:g}", audit.nearest
+    if nearest is None or audit.ratio is None:
+        return f"{published} is none of these: all of them are 0."
+    kind = f'1.96 times "{nearest.label}"' if audit.is_half_width else f'"{nearest.label}"'
+    ratio = f"(ratio {audit.ratio:.2f})"
+    if audit.matches:
+        others = ", ".join(audit.also)
+        return f"{published} is {kind} {ratio}." + (f" So nearly is: {others}." if others else "")
+    return f"{published} is none of these up to 5%; nearest is {kind} {ratio}."
+
+
+# -- a board -------------------------------------------------------------------------------------
+
+
+def _board_parts(noise: TaskNoise, longest_name: int | None) -> list[Part]:
+    level = _percent(noise.settings.level)
+    sizes = {model.n for model in noise.models}
+    n = sizes.pop() if len(sizes) == 1 and "to" not in "".join(sizes) else "N"
+    single = all(len(model.runs) == 1 for model in noise.models)
+    rows = []
+    for model in noise.models:
+        c = model.components
+        sign = "<=" if model.single.is_bound else ""
+        of_runs = [model.single] if single else [model.single, model.full]
+        rows.append(
+            (
+                _short(model.model, longest_name),
+                format_score(c.score),
+                NO_VALUE if c.icc is None else f"{c.icc.mu:.2f}",
+                NO_VALUE if c.flip is None else _percent(c.flip.mu),
+                *(sign + format_score(run.distance) for run in of_runs),
+                format_score(model.full.detectable["paired"]),
+            )
+        )
+    ns = ("1",) if single else ("1", n)
+    head = ("model", "score", "ICC", "flips", *(f"apart {size}" for size in ns), f"shown {n}")
+    title = f"apart N: {level} of two runs with N trials per question are at most so far apart"
+    parts: list[Part] = [(Table(title, head, tuple(rows)), (_test_sentence(noise),))]
+    parts.append((_spread_table(noise, n), ()))
+    if noise.settings.difference is not None:
+        parts.append(_board_needed(noise, n))
+    if noise.settings.published is not None:
+        parts.append(_board_audit(noise, longest_name))
+    return parts
+
+
+def _board_audit(noise: TaskNoise, longest_name: int | None) -> Part:
+    """Return which standard error the published ± is nearest to, for every model."""
+    rows = []
+    for model in noise.models:
+        audit = model.audit
+        nearest = None if audit is None else audit.nearest
+        label, ratio = NO_VALUE, NO_VALUE
+        if audit is not None and nearest is not None and audit.ratio is not None:
+            label = f"1.96 {nearest.label}" if audit.is_half_width else nearest.label
+            ratio = f"{audit.ratio:.2f}{'' if audit.matches else ' no'}"
+        sign = "<=" if model.full.is_bound else ""
+        own = sign + format_score(model.full.standard_error)
+        rows.append((_short(model.model, longest_name), label, ratio, own))
+    head = ("model", "nearest", "ratio", "SE here")
+    title = f"which standard error ± {noise.settings.published:g} is"
+    below = (
+        "no: the ratio differs from 1 by more than 5%; SE here: about these questions, of the mean "
+        "of all runs"
+    )
+    return Table(title, head, tuple(rows)), (below,)
+
+
+def _spread_table(noise: TaskNoise, n: str) -> Table:
+    """Return the medians and ranges over the models."""
+    level, models = _percent(noise.settings.level), noise.models
+
+    def row(label: str, values: Sequence[float | None], form: Callable[[float], str]) -> list[str]:
+        over = spread(values)
+        if over is None:
+            return [label, NO_VALUE, NO_VALUE, NO_VALUE]
+        return [label, form(over.median), form(over.low), form(over.high)]
+
+    flips = [None if m.components.flip is None else m.components.flip.mu for m in models]
+    bound = "at most " if any(model.single.is_bound for model in models) else ""
+    rows = [
+        row("questions that flip between two trials", flips, _percent),
+        row(
+            "different scores among own trials",
+            [model.components.flipped for model in models],
+            _percent,
+        ),
+        row(
+            f"two single runs apart, mean {bound}".rstrip(),
+            [model.single.mean_distance for model in models],
+            format_score,
+        ),
+        row(
+            f"two single runs apart, {level} at most",
+            [m.single.distance for m in models],
+            format_score,
+        ),
+    ]
+    if any(len(model.runs) > 1 for model in models):
+        rows.append(
+            row(
+                f"two runs with {n} trials, {level} at most",
+                [model.full.distance for model in models],
+                format_score,
+            )
+        )
+    for design, about in _ABOUT.items():
+        values = [model.full.detectable[design] for model in models]
+        rows.append(row(f"shown: {about}", values, format_score))
+    return Table(
+        "over the models",
+        ("", "median", "lowest", "highest"),
+        tuple(tuple(cells) for cells in rows),
+    )
+
+
+def _board_needed(noise: TaskNoise, n: str) -> Part:
+    """Return the trials and questions that the median and the most demanding model need."""
+    rows = []
+    for number, (_, about) in enumerate(_ABOUT.items()):
+        needed = [model.needed[number] for model in noise.models]
+        enough = [size for size in needed if size.enough_questions]
+        trials, questions = (
+            spread([size.trials for size in needed]),
+            spread([size.questions for size in needed]),
+        )
+        rows.append(
+            (
+                about,
+                f"{len(enough)} of {len(needed)}",
+                NO_VALUE if trials is None else _counts(trials.low, trials.high),
+                NO_VALUE if questions is None else _counts(questions.low, questions.high),
+            )
+        )
+    head = ("", "possible for", f"N on {noise.n_questions:,} questions", f"questions, N = {n}")
+    title = f"to show a difference of {noise.settings.difference:g}, lowest to highest model"
+    return Table(title, head, tuple(rows)), ()
+
+
+# -- cells ---------------------------------------------------------------------------------------
+
+
+def _counts(low: float, high: float) -> str:
+    return format_integer(low) if low == high else f"{format_integer(low)} to {high:,.0f}"
+
+
+def _percent(share: float) -> str:
+    text = f"{100 * share:.1f}" if share < 0.1 else f"{100 * share:.4g}"
+    return f"{text.removesuffix('.0')}%" if share < 0.1 or share > 0.9 else f"{100 * share:.0f}%"
+
+
+def _variance(value: float) -> str:
+    return f"{value:.4f}"
+
+
+def _trials(n: float) -> str:
+    return f"{n:.3g}" if n != int(n) else f"{n:.0f}"
+
+
+def _short(name: str, longest: int | None) -> str:
+    """Return a name without its middle if it is long."""
+    line = one_line(name)
+    if longest is None or len(line) <= longest:
+        return line
+    half = longest // 2
+    return f"{line[: half - 1]}…{line[half - longest :]}"
