@@ -20,6 +20,7 @@ SLOW = {
     "intervals_elsewhere.py",
     "majority_votes.py",
     "mean_evidence.py",
+    "noise.py",
     "prior_evidence.py",
     "reproduce_paper.py",
     "scores.py",

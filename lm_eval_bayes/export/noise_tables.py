@@ -15,8 +15,8 @@ _MAX_NAME = 26
 #: What a difference is about, in words.
 _ABOUT: dict[Design, str] = {
     "benchmark": "these questions",
-    "paired": "population, same questions (paired)",
-    "unpaired": "population, separate questions",
+    "paired": "the population, paired",
+    "unpaired": "the population, unpaired",
 }
 
 
@@ -157,7 +157,7 @@ def _runs_table(model: ModelNoise, noise: TaskNoise) -> Table:
         ),
     ]
     head = ("", *(f"N = {_trials(run.trials)}" for run in model.runs))
-    title = "two runs of this model, and the smallest difference of two models that is shown"
+    title = "two runs of this model, and the smallest difference of two models shown"
     return Table(title, head, tuple(rows))
 
 
@@ -179,7 +179,7 @@ def _test_sentence(noise: TaskNoise) -> str:
 def _needed_part(model: ModelNoise, noise: TaskNoise) -> Part:
     difference = f"{noise.settings.difference:g}"
     n = _trials(model.components.trials)
-    head = ("", f"N on these {noise.n_questions:,} questions", f"questions with N = {n}")
+    head = ("", f"N on {noise.n_questions:,} questions", f"questions with N = {n}")
     rows = tuple(
         (_ABOUT[needed.design], needed_trials(needed), format_integer(needed.questions))
         for needed in model.needed

@@ -146,6 +146,20 @@ def _leaderboard(content: Mapping[str, Any], notices: tuple[str, ...]) -> Readin
     )
 
 
+def noise(case: SavedCase, folder: Path) -> Reading:
+    content, notices = _json("noise", *case.runs, *case.options)
+    (task,) = content["tasks"]
+    components = task["models"][0]["components"]
+    return Reading(
+        _names(task["models"]),
+        _constant(*components["trials_range"]),
+        task["questions"],
+        scores={"avg": components["score"]},
+        verdict=(components["icc"], components["flip"], task["models"][0]["runs"]),
+        notices=notices,
+    )
+
+
 def plan(case: SavedCase, folder: Path) -> Reading:
     content, notices = _json("plan", *case.runs, "--width", ".05", *case.options)
     forecast = content["runs"][0]["forecast"]
@@ -430,6 +444,7 @@ COMMANDS: dict[str, Callable[[SavedCase, Path], Reading]] = {
     "summary": summary,
     "compare": compare,
     "rank": rank,
+    "noise": noise,
     "plan": plan,
     "convergence": convergence,
     "anchors": anchors,

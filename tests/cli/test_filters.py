@@ -56,6 +56,7 @@ def both(tmp_path):
 COMMANDS = [
     ("compare",),
     ("rank",),
+    ("noise",),
     ("plan", "--separate"),
     ("convergence",),
     ("anchors",),

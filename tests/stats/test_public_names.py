@@ -53,6 +53,9 @@ PROMISED = [
     "AnchorMatrix",
     "capability_intervals",
     "trials_needed",
+    "variance_components",
+    "detectable_difference",
+    "size_for_difference",
     "InvalidInputError",
 ]
 

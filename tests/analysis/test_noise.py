@@ -1,0 +1,174 @@
+"""The noise of a board: numbers by hand on the published outcomes of 19 models, and simulated."""
+
+from __future__ import annotations
+
+import csv
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from lm_eval_bayes import InvalidInputError
+from lm_eval_bayes.analysis.noise import NoiseSettings, run_scores, spread, task_noise
+from lm_eval_bayes.runs.reader import read_runs
+from lm_eval_bayes.runs.task_run import TaskRun
+
+AIME = "data/outcomes/matharena_aime_2025_II.csv"
+
+
+@pytest.fixture(scope="module")
+def aime(shared):
+    """The outcomes by model, (15, 4), read without the package."""
+    with open(shared / AIME, newline="", encoding="utf-8") as file:
+        head, *rows = list(csv.reader(file))
+    numbers = np.array([[int(cell) for cell in row[1:]] for row in rows])
+    return {name: column.reshape(15, 4) for name, column in zip(head[1:], numbers.T, strict=True)}
+
+
+@pytest.fixture(scope="module")
+def board(shared):
+    return task_noise(read_runs([shared / AIME]).runs, NoiseSettings(published=0.1))
+
+
+def test_the_published_board_by_hand(aime, board):
+    assert (len(board.models), board.n_questions, board.is_board) == (19, 15, True)
+    for model in board.models:
+        R, components = aime[model.model], model.components
+        mean = R.mean(axis=1)
+        assert components.score == pytest.approx(R.mean())
+        assert components.flipped == np.mean((mean > 0) & (mean < 1))
+        msw = R.var(axis=1, ddof=1).mean()
+        assert components.within_estimate == pytest.approx(msw)
+        msb = 4 * mean.var(ddof=1)
+        assert components.between_estimate == pytest.approx(max(0.0, (msb - msw) / 4))
+        assert run_scores(model.run) == pytest.approx(R.mean(axis=0))
+        errors = {error.name: error.value for error in model.audit.candidates}
+        assert errors["mean of runs"] == pytest.approx(R.mean(axis=0).std(ddof=1) / 2)
+        assert errors["pooled trials"] == pytest.approx(R.ravel().std(ddof=1) / np.sqrt(60))
+        # the posterior is no farther from the estimate than its interval is wide
+        assert components.within.low <= msw <= components.within.high or msw == 0
+
+
+def test_one_model_of_it_by_hand(board):
+    """DeepSeek-R1 is right in 4 4 2 4 3 4 2 4 4 3 2 4 0 4 1 of four attempts, 45 of 60."""
+    (model,) = (model for model in board.models if model.model == "DeepSeek-R1")
+    components = model.components
+    assert components.score == 0.75
+    assert components.flipped == pytest.approx(6 / 15)
+    # s² of c of 4 is c (4 − c)/12: three 4/12, two and one 3/12
+    assert components.within_estimate == pytest.approx(1.75 / 15)
+    # Σ (c − 3)² = 24, so the means have the sample variance 24/16/14
+    between = 24 / 16 / 14 - 1.75 / 15 / 4
+    assert components.between_estimate == pytest.approx(between)
+    assert components.icc_estimate == pytest.approx(between / (between + 1.75 / 15))
+    assert components.icc_estimate == pytest.approx(0.4006, abs=1e-4)
+    errors = {error.name: round(error.value, 5) for error in model.audit.candidates}
+    assert errors["questions, one run"] == 0.11573  # sqrt(.75 · .25/14)
+    assert errors["question means"] == 0.08452  # sqrt(.107143/15)
+    assert errors["these questions"] == 0.0441  # sqrt(1.75/4)/15
+    assert errors["pooled trials"] == 0.05637  # sqrt(.75 · .25/59)
+
+
+def test_the_correlation_is_that_of_all_pairs(aime, board):
+    means = np.stack([R.mean(axis=1) for R in aime.values()])
+    pairs = list(combinations(range(19), 2))
+    covariance = np.mean([np.cov(means[i], means[j])[0, 1] for i, j in pairs])
+    assert board.covariance == pytest.approx(covariance)
+    between = np.array([model.components.between.mu for model in board.models])
+    root = np.mean([np.sqrt(between[i] * between[j]) for i, j in pairs])
+    assert board.correlation == pytest.approx(covariance / root)
+    assert board.correlation_source == "models"
+    assert 0.5 < board.correlation < 1.0
+
+
+def test_the_board_gives_the_numbers_that_threads_ask_for(board):
+    """How many points two single runs have to differ by, and how many questions flip."""
+    apart = spread([model.single.distance for model in board.models])
+    flips = spread([model.components.flipped for model in board.models])
+    assert 0.1 < apart.low < apart.median < apart.high < 0.4
+    assert flips.low >= 1 / 15 - 1e-9
+    assert flips.high <= 0.6 + 1e-9
+    for model in board.models:
+        assert model.full.distance < model.single.distance
+        of_full = model.full.detectable
+        assert of_full["benchmark"] < of_full["paired"] < of_full["unpaired"]
+
+
+def simulated(seed, n=4, m=60, models=3, noise=0.1):
+    rng = np.random.default_rng(seed)
+    common = rng.beta(1, 1, m)
+    ids = [f"q{i}" for i in range(m)]
+    runs = []
+    for number in range(models):
+        p = np.clip(common + rng.normal(0, noise, m), 0.01, 0.99)
+        R = (rng.random((m, n)) < p[:, None]).astype(int)
+        runs.append(TaskRun.from_trials(f"m{number}", "t", R, ids))
+    return runs
+
+
+def test_single_trials_of_several_models_have_a_paired_difference():
+    noise = task_noise(simulated(4, n=1, m=200))
+    assert noise.correlation_source == "single trials"
+    for model in noise.models:
+        assert len(model.runs) == 1
+        assert model.single.is_bound
+        assert model.single.detectable["benchmark"] is None
+        detectable = model.single.detectable
+        # V = T (1 − r), the variance of a difference of single trials, over 2
+        ratio = (detectable["paired"] / detectable["unpaired"]) ** 2
+        assert ratio == pytest.approx(1 - noise.correlation)
+    # of p uniform with nearly no other variance, 1/12 of 1/4
+    assert noise.correlation == pytest.approx(1 / 3, abs=0.12)
+
+
+def test_settings():
+    (run,) = simulated(1, models=1)
+    noise = task_noise([run], NoiseSettings(difference=0.05, correlation=0.9, power=0.9))
+    assert (noise.correlation, noise.correlation_source) == (0.9, "given")
+    assert [needed.design for needed in noise.models[0].needed] == [
+        "benchmark",
+        "paired",
+        "unpaired",
+    ]
+    assert task_noise([run]).correlation_source == "assumed"
+    (model,) = noise.models
+    assert model.audit is None
+    for argument, value in {
+        "level": 1.0,
+        "power": 0.0,
+        "difference": -1.0,
+        "correlation": 2.0,
+        "published": 0.0,
+        "seed": -1,
+    }.items():
+        with pytest.raises(InvalidInputError, match=f"`{argument}` must"):
+            NoiseSettings(**{argument: value})
+    with pytest.raises(InvalidInputError, match="`published` must be at most the range of scores"):
+        task_noise([run], NoiseSettings(published=3.4))
+
+
+def test_unequal_numbers_of_trials_and_questions():
+    ids = ["a", "b", "c", "d"]
+    run = TaskRun.from_trials("A", "t", [[1, 0], [1], [0, 0, 1], [1, 1]], ids)
+    assert run_scores(run) is None
+    noise = task_noise([run], NoiseSettings(published=0.2))
+    (model,) = noise.models
+    assert model.n == "1 to 3"
+    assert model.full.trials == pytest.approx(4 / (0.5 + 1 + 1 / 3 + 0.5))
+    assert "sd of runs" not in {error.name for error in model.audit.candidates}
+    with pytest.raises(InvalidInputError, match="`RUN` must have trials of at least two questions"):
+        task_noise([TaskRun.from_trials("A", "t", [[1, 0]], ["a"])])
+    other = TaskRun.from_trials("B", "t", [[1], [0]], ["a", "x"])
+    with pytest.raises(InvalidInputError, match="have answered the same questions"):
+        task_noise([run, other])
+
+
+def test_scores():
+    rng = np.random.default_rng(0)
+    scores = rng.beta(8, 2, size=(20, 3))
+    run = TaskRun.from_scores("A", "t", list(scores), [f"q{i}" for i in range(20)])
+    assert run_scores(run) == pytest.approx(scores.mean(axis=0))
+    (model,) = task_noise([run]).models
+    assert model.components.flip is None
+    sd = np.sqrt(scores.var(axis=1, ddof=1).mean() / 20)
+    assert model.single.standard_error == pytest.approx(sd, rel=0.25)

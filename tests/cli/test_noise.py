@@ -1,0 +1,186 @@
+"""`lm-eval-bayes noise`: one model, a board, a published ±, the card and the figure."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from _support.command_line import called as lmeb
+from _support.saved_matrices import HOSTILE, outcomes, saved
+
+from lm_eval_bayes import Outcomes, detectable_difference, variance_components
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("two")
+    a = saved(folder / "a", "a", outcomes(1, 0.1))
+    return a, saved(folder / "b", "b", outcomes(2))
+
+
+def test_one_model(two):
+    code, printed, _ = lmeb("noise", two[0], "--difference", ".05", "--json")
+    assert code == 0
+    content = json.loads(printed)
+    assert (content["level"], content["difference"]) == (0.95, 0.05)
+    (task,) = content["tasks"]
+    (model,) = task["models"]
+    R = outcomes(1, 0.1)
+    components = variance_components(Outcomes.from_matrix(R))
+    assert model["model"] == "a"
+    assert model["components"]["icc"] == components.icc.to_dict()
+    assert model["components"]["score"] == pytest.approx(R.mean())
+    assert [run["trials"] for run in model["runs"]] == [1.0, 8.0]
+    assert model["runs"][0]["distance"] == components.distance(1)
+    detectable = model["runs"][1]["detectable"]
+    assert detectable["paired"] == detectable_difference(components, 8, "paired")
+    assert (task["correlation"], task["correlation_source"]) == (0.5, "assumed")
+    assert [needed["design"] for needed in model["needed"]] == ["benchmark", "paired", "unpaired"]
+    assert model["audit"] is None
+
+
+def test_what_is_printed_of_one_model(two):
+    code, printed, error = lmeb("noise", two[0], "--difference", ".05", "--audit", ".1")
+    assert (code, "few repeated trials" in error) == (0, False)
+    lines = printed.splitlines()
+    assert lines[0].startswith("contest_bayes, a: 12 questions, N = 8, score 0.")
+    assert max(map(len, lines)) <= 80
+    assert len(lines) <= 40
+    components = variance_components(Outcomes.from_matrix(outcomes(1, 0.1)))
+    (row,) = [line.split() for line in lines if "95% at most" in line]
+    assert row[-2:] == [f"{components.distance(1):.3f}", f"{components.distance(8):.3f}"]
+    assert "no N is enough" in printed
+    assert "correlation of two" in printed
+
+
+def test_a_published_error_is_recognized(two):
+    R = outcomes(1, 0.1)
+    p, m = R.mean(), R.shape[0]
+    published = f"{np.sqrt(p * (1 - p) / m):.3f}"
+    code, printed, _ = lmeb("noise", two[0], "--audit", published)
+    assert code == 0
+    assert f'± {published} is "SE over questions, one run" (ratio 1.00)' in printed.replace(
+        "\n  ", " "
+    )
+    # 1.96 times the error about these questions
+    within = (R.var(axis=1, ddof=1) / 8).sum() ** 0.5 / m
+    code, printed, _ = lmeb("noise", two[0], "--audit", f"{1.96 * within:.4f}", "--json")
+    audit = json.loads(printed)["tasks"][0]["models"][0]["audit"]
+    assert (audit["best"], audit["is_half_width"]) == ("these questions", True)
+    assert audit["matches"]
+    errors = {error["name"]: error["value"] for error in audit["candidates"]}
+    runs = R.mean(axis=0)
+    assert errors["sd of runs"] == pytest.approx(runs.std(ddof=1))
+
+
+def test_a_board(two):
+    code, printed, _ = lmeb("noise", *two, "--difference", ".05", "--audit", ".03")
+    assert code == 0
+    lines = printed.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert lines[0] == "contest_bayes: 2 models, 12 questions"
+    (row,) = [line.split() for line in lines if line.startswith("  a  ")][:1]
+    components = variance_components(Outcomes.from_matrix(outcomes(1, 0.1)))
+    assert row[1] == f"{outcomes(1, 0.1).mean():.3f}"
+    assert row[2] == f"{components.icc.mu:.2f}"
+    assert row[4:6] == [f"{components.distance(1):.3f}", f"{components.distance(8):.3f}"]
+    code, printed, _ = lmeb("noise", *two, "--json")
+    (task,) = json.loads(printed)["tasks"]
+    assert task["correlation_source"] == "models"
+    assert [model["model"] for model in task["models"]] == ["a", "b"]
+
+
+def test_the_published_board_is_one_screen(shared):
+    path = shared / "data/outcomes/matharena_aime_2025_II.csv"
+    code, printed, _ = lmeb("noise", path, "--difference", ".02")
+    assert code == 0
+    lines = printed.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert len(lines) <= 40
+    assert sum(line.split()[-1].startswith("0.") for line in lines if line.startswith("  ")) >= 19
+
+
+def test_single_trials_are_bounds(tmp_path):
+    path = tmp_path / "single.npz"
+    np.savez(path, R=np.stack([outcomes(1, 0.1)[:, :1], outcomes(2)[:, :1]]))
+    code, printed, error = lmeb("noise", path, "--audit", ".1")
+    assert code == 0
+    assert "<=0." in printed
+    assert "cannot be distinguished" in error
+    assert "apart 1  shown 1" in printed
+    code, printed, _ = lmeb("noise", path, "--json")
+    (task,) = json.loads(printed)["tasks"]
+    assert task["models"][0]["components"]["within"] is None
+    assert task["models"][0]["runs"][0]["is_bound"]
+
+
+def test_the_card(two, tmp_path):
+    card = tmp_path / "cards" / "noise.md"
+    code, _, error = lmeb("noise", *two, "--card", card)
+    assert (code, f"card written to {card}" in error) == (0, True)
+    text = card.read_text(encoding="utf-8")
+    assert text.startswith("## Noise of contest\\_bayes\\: 2 models, 12 questions\n")
+    (row,) = [line for line in text.splitlines() if line.startswith("| a |")]
+    components = variance_components(Outcomes.from_matrix(outcomes(1, 0.1)))
+    assert f"| {components.icc.mu:.2f} |" in row
+    code, _, error = lmeb("noise", *two, "--card", card)
+    assert (code, "`--card` must be a new file, unless --overwrite is given" in error) == (2, True)
+    assert lmeb("noise", *two, "--card", card, "--overwrite")[0] == 0
+    assert card.read_text(encoding="utf-8") == text
+
+
+def test_names_are_untrusted(tmp_path):
+    run = saved(tmp_path / "a", HOSTILE, outcomes(1))
+    other = saved(tmp_path / "b", "b" * 60 + "|", outcomes(2))
+    card = tmp_path / "card.md"
+    code, printed, _ = lmeb("noise", run, other, "--card", card)
+    assert code == 0
+    text = card.read_text(encoding="utf-8")
+    for shown in (printed, text):
+        assert "\x1b" not in shown
+        assert "\u202e" not in shown
+    assert "b" * 60 + "\\|" in text
+    assert max(map(len, printed.splitlines())) <= 82
+
+
+def test_the_figure(two, tmp_path):
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    for name in ("noise.svg", "noise.png"):
+        code, _, error = lmeb("noise", *two, "--plot", tmp_path / name)
+        assert (code, f"figure written to {tmp_path / name}" in error) == (0, True)
+    first = (tmp_path / "noise.svg").read_bytes()
+    assert (tmp_path / "noise.png").read_bytes().startswith(b"\x89PNG")
+    assert b"questions that flip" in first or b"<path" in first
+    lmeb("noise", *two, "--plot", tmp_path / "noise.svg")
+    assert (tmp_path / "noise.svg").read_bytes() == first
+    single = tmp_path / "single.npz"
+    np.savez(single, R=outcomes(1)[:, :1])
+    assert lmeb("noise", single, "--plot", tmp_path / "single.svg")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--audit", "0"), "`--audit` must be a finite number above 0"),
+        (("--audit", "3.4"), "`--audit` must be at most the range of scores, 1"),
+        (("--difference", "-1"), "`--difference` must be a finite number above 0"),
+        (("--correlation", "2"), "`--correlation` must be a number from -1 to 1"),
+        (("--power", "1"), "`--power` must be a number strictly between 0 and 1"),
+        (("--level", "0"), "`--level` must be"),
+        (("--plot", "noise.gif"), "`--plot` must end with .svg or .png"),
+    ],
+)
+def test_wrong_options(two, options, message):
+    code, printed, error = lmeb("noise", two[0], *options)
+    assert (code, printed) == (2, "")
+    assert message in error
+
+
+def test_one_figure_is_of_one_task(two, tmp_path):
+    other = saved(tmp_path / "c", "a", outcomes(3), task="other_bayes", first=100)
+    code, _, error = lmeb("noise", two[0], other, "--plot", tmp_path / "noise.svg")
+    assert (code, "`--plot` must be of one task" in error) == (2, True)
+    code, printed, _ = lmeb("noise", two[0], other)
+    assert code == 0
+    assert "\n\nother_bayes, a: 12 questions" in printed

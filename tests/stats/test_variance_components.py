@@ -1,0 +1,240 @@
+"""Variance within and between questions: analysis of variance by hand, closed forms, simulation."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from lm_eval_bayes import InvalidInputError, Outcomes, ScoreOutcomes, variance_components
+from lm_eval_bayes.stats.variance_components import (
+    FEW_REPEATS,
+    IN_CLUSTERS,
+    SINGLE_TRIALS,
+    covariance_of_questions,
+    moment_estimates,
+    question_moments,
+)
+
+
+def binomial(n, right, **more):
+    right = np.asarray(right)
+    return Outcomes.from_counts(np.stack([n - right, right], axis=1), **more)
+
+
+def test_equal_numbers_of_trials_give_the_analysis_of_variance():
+    rng = np.random.default_rng(3)
+    m, n = 12, 5
+    R = (rng.random((m, n)) < np.linspace(0.1, 0.9, m)[:, None]).astype(int)
+    mean = R.mean(axis=1)
+    msw = np.square(R - mean[:, None]).sum() / (m * (n - 1))
+    msb = n * np.square(mean - R.mean()).sum() / (m - 1)
+    # F of a one-way analysis of variance is MSB/MSW
+    assert stats.f_oneway(*R)[0] == pytest.approx(msb / msw)
+    within, between = moment_estimates(Outcomes.from_matrix(R))
+    assert within == pytest.approx(msw)
+    assert between == pytest.approx((msb - msw) / n)
+    components = variance_components(Outcomes.from_matrix(R))
+    icc1 = (msb - msw) / (msb + (n - 1) * msw)  # ICC(1) of Shrout and Fleiss
+    assert components.icc_estimate == pytest.approx(icc1)
+    assert components.within_estimate == within
+
+
+def test_a_negative_estimate_is_truncated():
+    # all questions have the same mean: MSB = 0 < MSW
+    assert moment_estimates(binomial(4, [2, 2, 2])) == (pytest.approx(1 / 3), 0.0)
+
+
+def test_estimates_are_unbiased_where_hard_questions_have_more_trials():
+    rng = np.random.default_rng(0)
+    p, n = np.array([0.1, 0.3, 0.5, 0.8, 0.95]), np.array([12, 8, 4, 3, 2])
+    truth = np.array([np.mean(p * (1 - p)), np.var(p, ddof=1)])
+    found = []
+    for _ in range(4000):
+        right = rng.binomial(n, p)
+        outcomes = binomial(n, right)
+        of_n, mean, variance = question_moments(outcomes)
+        found.append([variance.mean(), mean.var(ddof=1) - (variance / of_n).mean()])
+    found = np.array(found)
+    error = found.std(axis=0) / np.sqrt(len(found))
+    assert np.all(np.abs(found.mean(axis=0) - truth) < 4 * error)
+
+
+def test_many_trials_leave_no_doubt():
+    p = np.array([0.1, 0.35, 0.5, 0.6, 0.9, 0.95])
+    components = variance_components(binomial(20_000, (20_000 * p).astype(int)))
+    within, between = np.mean(p * (1 - p)), np.var(p, ddof=1)
+    assert components.within.mu == pytest.approx(within, rel=0.01)
+    assert components.between.mu == pytest.approx(between, rel=0.01)
+    assert components.icc.mu == pytest.approx(between / (within + between), rel=0.01)
+    assert components.flip.mu == pytest.approx(np.mean(2 * p * (1 - p)), rel=0.01)
+    for trials in (1, 16):
+        sd = np.sqrt(within / (6 * trials))
+        assert components.standard_error(trials) == pytest.approx(sd, rel=0.01)
+        assert components.mean_distance(trials) == pytest.approx(2 * sd / np.sqrt(np.pi), rel=0.01)
+        population = np.sqrt((between + within / trials) / 6)
+        assert components.population_standard_error(trials) == pytest.approx(population, rel=0.01)
+        # scores differ by multiples of 1/(M N)
+        step = 1 / (6 * trials)
+        smooth = 1.96 * np.sqrt(2) * sd
+        distance = components.distance(trials)
+        assert distance / step == pytest.approx(round(distance / step))
+        assert -step / 2 <= distance - smooth <= step / 2 * 1.001
+
+
+def test_the_distance_of_other_trials_has_no_steps():
+    p = np.array([0.1, 0.35, 0.5, 0.6, 0.9, 0.95])
+    components = variance_components(binomial(20_000, (20_000 * p).astype(int)))
+    sd = np.sqrt(np.mean(p * (1 - p)) / (6 * 2.5))
+    assert components.distance(2.5) == pytest.approx(1.95996 * np.sqrt(2) * sd, rel=0.01)
+    # the median of the absolute value of a normal variable is .6745 sd
+    assert components.distance(2.5, 0.5) == pytest.approx(0.6745 * np.sqrt(2) * sd, rel=0.01)
+
+
+def test_scores_scale_with_their_weights():
+    unit = variance_components(binomial(4, [0, 1, 2, 3, 4, 4, 4, 1]))
+    tens = variance_components(binomial(4, [0, 1, 2, 3, 4, 4, 4, 1], weights=[-5.0, 5.0]))
+    assert tens.within.mu == pytest.approx(100 * unit.within.mu)
+    assert tens.icc.mu == pytest.approx(unit.icc.mu)
+    assert tens.flip.mu == pytest.approx(unit.flip.mu)
+    assert tens.distance(1) == pytest.approx(10 * unit.distance(1))
+
+
+@pytest.mark.parametrize("right", [0, 4])
+@pytest.mark.parametrize("m", [2, 10, 100])
+def test_all_right_or_all_wrong(right, m):
+    components = variance_components(binomial(4, [right] * m))
+    assert (components.within_estimate, components.between_estimate) == (0.0, 0.0)
+    assert components.icc_estimate is None
+    assert components.flipped == 0.0
+    for summary in (components.within, components.between, components.icc, components.flip):
+        assert 0.0 <= summary.low <= summary.mu <= summary.high < 1.0
+    # a question that flips in 1% of trials is not excluded by 4 m equal ones: (1 − .01)^(4m) > .01
+    assert components.flip.high > 0.3 / m
+    assert 0.0 < components.standard_error(1) < 0.5
+    assert 0.0 <= components.distance(1) <= 1.0
+
+
+def test_one_trial_per_question_gives_bounds():
+    components = variance_components(binomial(1, [1] * 12 + [0] * 8))
+    assert components.within is None
+    assert components.icc is None
+    assert components.flipped is None
+    assert components.icc_estimate is None
+    assert components.note == SINGLE_TRIALS
+    assert not components.separable
+    assert components.total.mu == pytest.approx(0.24, abs=0.02)  # .6 · .4
+    assert components.population_standard_error(1) == pytest.approx(np.sqrt(0.24 / 20), rel=0.05)
+    assert components.population_standard_error(2) is None
+    # all of the variance within questions is the most that is possible
+    assert components.distance(1) >= 1.96 * np.sqrt(2 * 0.24 / 20) - 0.025
+
+
+def test_one_question_with_two_trials_is_enough_to_distinguish():
+    counts = [[1, 1], [0, 1], [1, 0], [0, 1]]
+    components = variance_components(Outcomes.from_counts(counts))
+    assert components.separable
+    assert components.flipped == 1.0
+    assert components.within_estimate == 0.5
+    assert components.trials == pytest.approx(4 / (0.5 + 3))
+    assert components.note.endswith(FEW_REPEATS)
+
+
+def test_questions_without_trials():
+    components = variance_components(Outcomes.from_counts([[1, 3], [0, 0], [2, 2], [4, 0]]))
+    assert components.trials_range == (0, 4)
+    assert components.trials == 4.0
+    assert components.score == pytest.approx((0.75 + 0.5 + 0.0) / 3)
+    assert components.flipped == pytest.approx(2 / 3)
+
+
+def test_equal_weights_have_no_variance():
+    components = variance_components(binomial(4, [1, 2, 3], weights=[1.0, 1.0]))
+    assert components.total.mu == 0.0
+    assert components.icc.mu == 0.0
+    assert components.distance(1) == 0.0
+
+
+def test_rubrics():
+    rng = np.random.default_rng(5)
+    weights = np.array([0.0, 0.25, 1.0])
+    theta = rng.dirichlet([1.0, 1.0, 1.0], size=20)
+    counts = np.stack([rng.multinomial(4000, row) for row in theta])
+    components = variance_components(Outcomes.from_counts(counts, weights=weights))
+    mean = theta @ weights
+    within, between = np.mean(theta @ weights**2 - mean**2), np.var(mean, ddof=1)
+    assert components.within.mu == pytest.approx(within, rel=0.03)
+    assert components.between.mu == pytest.approx(between, rel=0.03)
+    assert components.flip.mu == pytest.approx(np.mean(1 - (theta**2).sum(axis=1)), rel=0.03)
+    assert components.step is None
+
+
+def test_scores():
+    rng = np.random.default_rng(8)
+    centre = rng.uniform(0.3, 0.7, 25)
+    scores = [rng.normal(c, 0.05, 400).clip(0, 1) for c in centre]
+    components = variance_components(ScoreOutcomes.from_scores(scores))
+    assert components.within_estimate == pytest.approx(0.05**2, rel=0.05)
+    assert components.between_estimate == pytest.approx(np.var(centre, ddof=1), rel=0.05)
+    assert components.within.mu == pytest.approx(0.05**2, rel=0.05)
+    assert components.between.mu == pytest.approx(np.var(centre, ddof=1), rel=0.05)
+    assert components.flip is None
+    assert components.flipped is None
+    wide = ScoreOutcomes.from_scores([10 * row for row in scores], bounds=(0.0, 10.0))
+    assert variance_components(wide).within.mu == pytest.approx(100 * components.within.mu)
+
+
+def test_prior_trials_are_left_out():
+    right = np.array([0, 1, 2, 3, 4, 4, 4, 1])
+    plain = binomial(4, right)
+    prior = binomial(4, right, prior_counts=np.full((8, 2), 50))
+    assert variance_components(prior).to_dict() == variance_components(plain).to_dict()
+
+
+def test_clusters_have_a_note():
+    right = np.tile([0, 4, 2, 3], 6)
+    clustered = binomial(4, right, clusters=list("aabb") * 6)
+    assert variance_components(clustered).note == IN_CLUSTERS
+    apart = binomial(4, right, clusters=[str(i) for i in range(24)])
+    assert variance_components(apart).note is None
+
+
+def test_the_covariance_of_two_models_is_that_of_their_questions():
+    a, b = binomial(4, [0, 1, 2, 4]), binomial(2, [0, 0, 2, 2])
+    expected = np.cov([0, 0.25, 0.5, 1], [0, 0, 1, 1])[0, 1]
+    assert covariance_of_questions([a, b]) == pytest.approx(expected)
+    assert covariance_of_questions([a]) is None
+
+
+def test_new_runs_lie_within_the_distance():
+    """95% intervals and 95% distances on simulated benchmarks; `examples/noise.py` has more."""
+    rng = np.random.default_rng(1)
+    closer, held = [], []
+    for number in range(40):
+        m, n = 30, 4
+        p = rng.beta(0.5, 0.7, m) if number % 2 else rng.beta(3, 1, m)
+        components = variance_components(binomial(n, rng.binomial(n, p)), seed=number)
+        for trials in (1, n):
+            a, b = rng.binomial(trials, p, size=(2, 50, m)).mean(axis=2) / trials
+            closer.append(np.mean(np.abs(a - b) <= components.distance(trials) + 1e-9))
+        flip, between = np.mean(2 * p * (1 - p)), np.var(p, ddof=1)
+        held.append(components.flip.low <= flip <= components.flip.high)
+        icc = between / (between + flip / 2)
+        held.append(components.icc.low <= icc <= components.icc.high)
+    assert 0.935 < np.mean(closer) < 0.985
+    # 80 of nominal 95%, in pairs: a standard error of 2 to 3%
+    assert np.mean(held) > 0.86
+
+
+def test_arguments():
+    with pytest.raises(InvalidInputError, match="`outcomes` must hold at least two questions"):
+        variance_components(binomial(4, [2]))
+    with pytest.raises(InvalidInputError, match="`outcomes` must hold at least one trial"):
+        variance_components(Outcomes.from_counts([[0, 0], [0, 0]]))
+    with pytest.raises(InvalidInputError, match="`level` must"):
+        variance_components(binomial(4, [2, 3]), level=1.0)
+    components = variance_components(binomial(4, [2, 3]))
+    with pytest.raises(InvalidInputError, match="`trials` must"):
+        components.distance(0)
+    with pytest.raises(InvalidInputError, match="`share` must"):
+        components.distance(1, 1.0)
