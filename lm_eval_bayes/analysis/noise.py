@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
+from scipy import special
 
 from lm_eval_bayes._util.plain import NOT_IN_JSON, Record, json_name
 from lm_eval_bayes.analysis.comparability import aligned_rows, check_comparable, repeat_note
@@ -41,6 +42,7 @@ from lm_eval_bayes.stats.validation import (
 from lm_eval_bayes.stats.variance_components import (
     VarianceComponents,
     covariance_of_questions,
+    moment_estimates,
     variance_components,
 )
 
@@ -94,6 +96,8 @@ class NoiseSettings(Record):
 
 
 DEFAULT_NOISE = NoiseSettings()
+#: The probability of independent trials below which a note says that they are dependent.
+_DEPENDENT = 1e-4
 
 
 @dataclass(frozen=True, eq=False)
@@ -313,7 +317,7 @@ def _model_noise(
     if settings.published is not None:
         candidates = standard_errors(run.outcomes, run_scores(run))
         audit = audit_standard_error(settings.published, candidates)
-    notes = (components.note, repeat_note(run))
+    notes = (components.note, dependence_note(run), repeat_note(run))
     return ModelNoise(
         run=run,
         model=run.model,
@@ -377,6 +381,42 @@ def run_scores(run: TaskRun) -> FloatArray | None:
     if run.trials is None:
         return None
     return np.asarray(run.outcomes.weights[np.stack(run.trials)].mean(axis=0))
+
+
+def dependence_note(run: TaskRun) -> str | None:
+    """Return a warning if the runs of a model differ more than independent trials would.
+
+    An analysis of variance of trials by questions and runs: F = MS_runs/MS_residual, with N − 1 and
+    (M − 1)(N − 1) degrees of freedom. The note appears from a probability below 1e-4 on.
+
+    Examples
+    --------
+    >>> ids = [f"q{i}" for i in range(30)]
+    >>> trials = [[0, 1, 0, 1]] * 20 + [[0, 1, 1, 0]] * 10
+    >>> note = dependence_note(TaskRun.from_trials("A", "aime", trials, ids))
+    >>> note[:53]
+    'The scores of the 4 runs differ more (sd 0.471) than '
+    """
+    scores, estimates = run_scores(run), moment_estimates(run.outcomes)
+    m, n = run.n_questions, 0 if scores is None else scores.size
+    if scores is None or estimates is None or n < 2:
+        return None
+    of_runs = m * float(scores.var(ddof=1))
+    residual = (m * estimates[0] - of_runs) / (m - 1)
+    if of_runs == 0.0:
+        return None
+    p = 0.0
+    if residual > 0.0:
+        p = float(special.fdtrc(n - 1, (m - 1) * (n - 1), of_runs / residual))
+    if p >= _DEPENDENT:
+        return None
+    expected = math.sqrt(estimates[0] / m)
+    return (
+        f"The scores of the {n} runs differ more (sd {scores.std(ddof=1):.3f}) than those of "
+        f"independent trials would ({expected:.3f}): the trials of different questions seem to "
+        "depend on each other, as with one seed for all questions of a run. Runs then lie farther "
+        "apart than these numbers say."
+    )
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,13 @@ import numpy as np
 import pytest
 
 from lm_eval_bayes import InvalidInputError
-from lm_eval_bayes.analysis.noise import NoiseSettings, run_scores, spread, task_noise
+from lm_eval_bayes.analysis.noise import (
+    NoiseSettings,
+    dependence_note,
+    run_scores,
+    spread,
+    task_noise,
+)
 from lm_eval_bayes.runs.reader import read_runs
 from lm_eval_bayes.runs.task_run import TaskRun
 
@@ -119,6 +125,25 @@ def test_single_trials_of_several_models_have_a_paired_difference():
         assert ratio == pytest.approx(1 - noise.correlation)
     # of p uniform with nearly no other variance, 1/12 of 1/4
     assert noise.correlation == pytest.approx(1 / 3, abs=0.12)
+
+
+def test_runs_that_differ_more_than_independent_trials_have_a_note():
+    rng = np.random.default_rng(0)
+    m, n, alarms = 40, 8, 0
+    ids = [f"q{i}" for i in range(m)]
+    p = np.linspace(0.1, 0.9, m)[:, None]
+    for _ in range(200):
+        R = (rng.random((m, n)) < p).astype(int)
+        alarms += dependence_note(TaskRun.from_trials("A", "t", R, ids)) is not None
+    assert alarms <= 1
+    # one uniform number for all questions of a run
+    R = (rng.random((1, n)) < p).astype(int)
+    run = TaskRun.from_trials("A", "t", R, ids)
+    assert "seem to depend on each other" in dependence_note(run)
+    assert dependence_note(run) in task_noise([run]).models[0].notes
+    # two trials of all questions that are each other's opposite leave no residual
+    run = TaskRun.from_trials("A", "t", [[0, 1]] * 40, ids)
+    assert dependence_note(run) is not None
 
 
 def test_settings():
