@@ -11,6 +11,7 @@ import sys
 
 import pytest
 import yaml
+from _support.command_line import called
 from _support.harness_command import lm_eval_command
 from _support.paths import REPOSITORY
 
@@ -96,6 +97,10 @@ def test_a_harness_command_is_understood(command):
     assert config.tasks
 
 
+#: The run that the section on noise is about.
+HARD_RUN = (
+    "lm_eval --model biased_coin --model_args beta=2:3 --tasks demo_arithmetic_bayes --output_path"
+)
 FIRST_COMMAND = README[README.index("lm_eval --model biased_coin") :].splitlines()[0]
 
 
@@ -144,6 +149,20 @@ def test_the_printed_comparison_is_what_the_commands_print(tmp_path):
             env={**os.environ, "PYTHONIOENCODING": "utf-8"},
         )
     assert blocks("text")[1] in run.stdout
+
+
+@pytest.mark.filterwarnings("default")
+def test_the_printed_noise_is_what_the_command_prints(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (harness,) = [line for line in README.splitlines() if line.startswith(HARD_RUN)]
+    lm_eval_command(*shlex.split(harness)[1:])
+    section = README.partition("### Noise\n")[2].partition("\n### ")[0]
+    command = re.findall(r"^```bash\n(.*?)^```$", section, flags=re.DOTALL | re.MULTILINE)[0]
+    code, printed, _ = called(*shlex.split(command)[1:])
+    (shown,) = re.findall(r"^```text\n(.*?)^```$", section, flags=re.DOTALL | re.MULTILINE)
+    assert code == 0
+    assert printed.startswith(shown)
+    assert 'is "SE over questions, one run"' in printed
 
 
 @pytest.mark.parametrize(

@@ -395,7 +395,7 @@ def dependence_note(run: TaskRun) -> str | None:
     >>> trials = [[0, 1, 0, 1]] * 20 + [[0, 1, 1, 0]] * 10
     >>> note = dependence_note(TaskRun.from_trials("A", "aime", trials, ids))
     >>> note[:53]
-    'The scores of the 4 runs differ more (sd 0.471) than '
+    'The scores of the 4 runs differ more (sd 0.430) than '
     """
     scores, estimates = run_scores(run), moment_estimates(run.outcomes)
     m, n = run.n_questions, 0 if scores is None else scores.size

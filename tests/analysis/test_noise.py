@@ -197,3 +197,48 @@ def test_scores():
     assert model.components.flip is None
     sd = np.sqrt(scores.var(axis=1, ddof=1).mean() / 20)
     assert model.single.standard_error == pytest.approx(sd, rel=0.25)
+
+
+@pytest.mark.parametrize(
+    ("right", "flips", "icc"),
+    [
+        # tasks with 0 to 4 of 4 passes, from the published pass^1 to pass^4 of gpt-4o
+        ([14, 12, 10, 4, 10], 0.52, 0.405),  # airline: .420 .273 .220 .200
+        ([22, 18, 9, 22, 44], 0.43, 0.530),  # retail: .604 .491 .430 .383
+    ],
+)
+def test_numbers_published_for_tau_bench(right, flips, icc):
+    """sierra-research/tau-bench issue 57: tasks that flip, and ICC(1), of 50 and 115 tasks."""
+    passes = np.repeat(np.arange(5), right)
+    trials = [[1] * c + [0] * (4 - c) for c in passes]
+    ids = [f"q{i}" for i in range(passes.size)]
+    run = TaskRun.from_trials("gpt-4o", "tau", trials, ids)
+    (model,) = task_noise([run]).models
+    components = model.components
+    assert components.flipped == pytest.approx(flips, abs=0.006)
+    assert components.icc_estimate == pytest.approx(icc, abs=6e-4)
+    assert components.icc.low < icc < components.icc.high
+    # pass^1 − pass^2 is an unbiased estimate of the mean of p (1 − p)
+    within = np.mean(passes / 4) - np.mean(passes * (passes - 1) / 12)
+    assert components.within_estimate == pytest.approx(within)
+    # so two single runs must differ by 1.96 √2 sqrt(within/M), to a task
+    apart = 1.96 * np.sqrt(2 * within / passes.size)
+    assert model.single.distance == pytest.approx(apart, abs=1.5 / passes.size)
+
+
+def test_a_published_error_that_has_chance_alone_is_too_small():
+    """Terminal-bench issue 1418: ± sd/√5 of five runs of 80 tasks, a fraction of the error."""
+    rng = np.random.default_rng(3)
+    p = rng.beta(0.4, 0.5, 80)
+    R = (rng.random((80, 5)) < p[:, None]).astype(int)
+    runs = R.mean(axis=0)
+    published = round(float(runs.std(ddof=1) / np.sqrt(5)), 3)
+    ids = [f"q{i}" for i in range(80)]
+    run = TaskRun.from_trials("A", "terminal", R, ids)
+    (model,) = task_noise([run], NoiseSettings(published=published)).models
+    labels = {model.audit.nearest.label, *model.audit.also}
+    assert "SE of the runs' mean" in labels
+    # the error about the population of tasks
+    total = R.mean(axis=1).std(ddof=1) / np.sqrt(80)
+    assert model.full.population_standard_error == pytest.approx(total, rel=0.05)
+    assert total / published > 2
