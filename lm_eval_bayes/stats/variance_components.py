@@ -271,8 +271,13 @@ def variance_components(
 
     Notes
     -----
-    `examples/noise.py` simulates the coverage of the intervals, and how often two new runs lie
-    within the 95% distance.
+    Coverage in `examples/noise.py`, right and wrong trials of nine shapes of benchmark, 10, 30 and
+    100 questions, 2 to 16 trials (200 benchmarks per cell; standard error up to 3 points). 95%
+    intervals of ICC and of flips contained the truth in at least 89.5 and 89.0% where 60 or more
+    trials are repeated, and in as few as 81.0% with fewer (half the questions at p = .05 and
+    half at .9, 10 questions with two trials); a `note` says so. An ICC of 0 (constant p) counts as
+    contained by an interval from 0. Two new runs lay within the 95% distance in 94.9 to 99.4% of
+    pairs. Rubrics and scores are not simulated, and take one kind of questions.
 
     Examples
     --------
