@@ -188,10 +188,12 @@ def submission(
     timestamp = str(int(time.time() if now is None else now))
     benchmark = benchmark_of(run)
     identity = _uuid(run, name)
+    own_stamp = ended(run).get("evaluation_timestamp", identity)
     parts = (collection or benchmark.file, *name.split("/"))
     record: dict[str, Any] = {
         "schema_version": SCHEMA,
-        "evaluation_id": one_line(f"{run.task}/{name}/{timestamp}"),
+        # the same whenever the run is exported: the second in which it ended, or its own id
+        "evaluation_id": one_line(f"{run.task}/{name}/{own_stamp}"),
         "retrieved_timestamp": timestamp,
         **ended(run),
         "source_metadata": {

@@ -20,7 +20,7 @@ from lm_eval_bayes.export.every_eval_ever import SCHEMA, Submission
 from lm_eval_bayes.export.every_eval_metrics import evaluation_name, result_id
 from lm_eval_bayes.export.run_metadata import is_filtered
 from lm_eval_bayes.runs.log_fields import generated_texts
-from lm_eval_bayes.runs.task_run import REGRADED, SECONDS, TOKENS, TaskRun, read_line
+from lm_eval_bayes.runs.task_run import GRADED, REGRADED, SECONDS, TOKENS, TaskRun, read_line
 from lm_eval_bayes.stats.score_outcomes import ScoreOutcomes
 
 PROMPT_TOKENS = "prompt_tokens"
@@ -168,10 +168,19 @@ def _attribution(run: TaskRun, number: int, trial: int) -> list[dict[str, Any]]:
             "turn_idx": 0,
             "source": "output.raw",
             "extracted_value": replace_surrogates(answer),
-            "extraction_method": one_line(run.filter if is_filtered(run) else run.metric, 100),
+            "extraction_method": one_line(_extraction(run), 100),
             "is_terminal": True,
         }
     ]
+
+
+def _extraction(run: TaskRun) -> str:
+    """Return how answers were extracted from the texts."""
+    if run.metric == REGRADED:
+        return "math-verify"
+    if is_filtered(run):
+        return f"filter {run.filter} of the task"
+    return "the task's own grader" if run.metric == GRADED else "the task's own filter"
 
 
 def _measured(run: TaskRun, number: int, trial: int) -> dict[str, Any]:

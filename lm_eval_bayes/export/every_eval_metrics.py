@@ -12,6 +12,7 @@ from lm_eval_bayes.analysis.summary import TaskSummary
 from lm_eval_bayes.export.run_metadata import (
     KNOWN,
     MAX_TOKENS_NAMES,
+    benchmark_of,
     dataset_of,
     generation_settings,
     hub_id,
@@ -77,7 +78,10 @@ def results_of(
     if warnings:
         for result in results:
             result["score_details"]["details"]["warnings"] = "; ".join(warnings)
-    return [{**result, **shared} for result in results]
+    # the ids of the questions stand in the first result, not in all of fifty
+    source = {k: v for k, v in shared["source_data"].items() if k != "sample_ids"}
+    first, *others = results
+    return [{**first, **shared}] + [{**other, **shared, "source_data": source} for other in others]
 
 
 #: Suffixes of the names of hbayes@N, by scope.
@@ -185,7 +189,8 @@ def _source(run: TaskRun) -> dict[str, Any]:
     dataset, configuration = dataset_of(run)
     if not dataset and run.task in KNOWN:
         dataset = KNOWN[run.task].dataset
-    source: dict[str, Any] = {"dataset_name": one_line(run.task), "source_type": "other"}
+    name = benchmark_of(run).title or one_line(run.task)
+    source: dict[str, Any] = {"dataset_name": name, "source_type": "other"}
     details = {"questions": str(run.n_questions)}
     if (run.provenance.n_questions or 0) > run.n_questions:
         details["questions_of_the_task"] = str(run.provenance.n_questions)

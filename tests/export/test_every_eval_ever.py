@@ -86,7 +86,7 @@ def test_what_the_record_says_of_the_run(result):
     del record["evaluation_results"]
     assert record == {
         "schema_version": "0.3.0",
-        "evaluation_id": "aime25_bayes/org/model/1769900000",
+        "evaluation_id": "aime25_bayes/org/model/1769853600",
         "retrieved_timestamp": "1769900000",
         "evaluation_timestamp": "1769853600",
         "source_metadata": {
@@ -178,16 +178,16 @@ def test_the_estimators_against_their_definitions(result):
 
 def test_what_every_result_says_of_questions_and_sampling(result):
     ids = set()
-    for item in result.record["evaluation_results"]:
+    for number, item in enumerate(result.record["evaluation_results"]):
         ids.add(item["evaluation_result_id"])
         assert item["evaluation_name"] == "aime25_bayes/boxed"
         assert item["source_data"] == {
-            "dataset_name": "aime25_bayes",
+            "dataset_name": "AIME 2025",
             "source_type": "hf_dataset",
             "hf_repo": "MathArena/aime_2025",
             "hf_split": "train",
             "samples_number": M,
-            "sample_ids": IDS,
+            **({"sample_ids": IDS} if number == 0 else {}),
             "additional_details": {
                 "questions": str(M),
                 "revision": "c94da77eb22bbd6439e62a323bec18493a421302",
