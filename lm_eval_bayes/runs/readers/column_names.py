@@ -23,7 +23,7 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
     ),
     "score": (
         *("score", "correct", "is_correct", "reward", "resolved", "passed", "success"),
-        *("outcome", "is_resolved", "is_success", "result", "accuracy"),
+        *("outcome", "is_resolved", "is_success", "result"),
     ),
     "answer": ("answer", "parsed_answer", "predicted_answer", "extracted_answer", "prediction"),
     "tokens": ("completion_tokens", "output_tokens", "tokens", "n_tokens"),
@@ -109,6 +109,18 @@ def find_columns(names: Sequence[str], chosen: Mapping[str, str], argument: str)
         if column is not None:
             columns[kind] = column
     return columns
+
+
+def other_questions(names: Sequence[str], columns: Mapping[str, str]) -> list[str]:
+    """Return the further columns that may identify questions.
+
+    Examples
+    --------
+    >>> other_questions(["id", "problem", "score"], {"question": "id", "score": "score"})
+    ['problem']
+    """
+    taken = {name for kind, name in columns.items() if kind != "text"}
+    return [name for name in names if name.strip().lower() in IDS and name not in taken]
 
 
 def is_trial_table(names: Iterable[str]) -> bool:

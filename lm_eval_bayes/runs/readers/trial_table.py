@@ -15,6 +15,7 @@ from lm_eval_bayes.runs.readers.column_names import (
     described,
     find_columns,
     is_trial_table,
+    other_questions,
 )
 from lm_eval_bayes.runs.readers.protocol import FileContents, Query, Sniffed, check_no_regrade
 from lm_eval_bayes.runs.readers.text_files import (
@@ -79,7 +80,8 @@ def read(file: Path, query: Query) -> FileContents:
         _add_text(columns, names)
     suffix = plain_name(file).suffix
     warnings: tuple[str, ...] = ()
-    wanted = list(columns.values())
+    others = [] if "question" in query.columns else other_questions(names, columns)
+    wanted = [*columns.values(), *others]
     if suffix in CSV:
         by_name, warnings = _csv_columns(file, wanted, query)
     elif suffix in JSON_LINES:
@@ -91,11 +93,32 @@ def read(file: Path, query: Query) -> FileContents:
         by_name = _arrow_columns(file, wanted, query)
     trials = trial_columns({kind: by_name[name] for kind, name in columns.items()})
     runs = partial_runs(trials, file, query, metric=columns["score"])
+    for other in others:
+        warnings += _repeats(by_name, columns, other, file)
     return FileContents(
         runs,
         tuple(dict.fromkeys(run.task for run in runs)),
         warnings=warnings,
         notes=(f"columns of {file.name}: {described(columns)}",),
+    )
+
+
+def _repeats(
+    by_name: Mapping[str, list[Any]], columns: Mapping[str, str], other: str, file: Path
+) -> tuple[str, ...]:
+    """Return a warning if questions have one trial each, and would have more by another column."""
+    keys = [by_name[columns[kind]] for kind in ("model", "task") if kind in columns]
+    n_rows = len(by_name[other])
+    n_pairs, n_other = (
+        len(set(zip(map(str, column), *(map(str, key) for key in keys), strict=True)))
+        for column in (by_name[columns["question"]], by_name[other])
+    )
+    if n_pairs < n_rows or n_other == n_rows:
+        return ()
+    question = columns["question"]
+    return (
+        f"{file.name}: every row is another question by its column {question}, and by {other} "
+        f"there are {n_other:,}: --columns question={other} reads repeated trials",
     )
 
 

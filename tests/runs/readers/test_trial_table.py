@@ -166,6 +166,29 @@ def test_scores_between_0_and_1_are_scores(tmp_path):
     assert not read_runs([other]).runs[0].scored
 
 
+def test_a_row_number_that_is_called_id_is_warned_of(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text("id,problem,score\n1,a,1\n2,a,0\n3,b,1\n4,b,1\n")
+    saved = read_runs([path])
+    assert saved.runs[0].n_common == 1
+    assert saved.warnings == (
+        "rows.csv: every row is another question by its column id, and by problem there are 2: "
+        "--columns question=problem reads repeated trials",
+    )
+    saved = read_runs([path], columns={"question": "problem"})
+    assert saved.warnings == ()
+    assert saved.runs[0].outcomes.counts.tolist() == [[1, 1], [0, 2]]
+    path.write_text("id,problem,model,score\n1,a,A,1\n2,b,A,0\n1,a,B,1\n2,b,B,1\n")
+    assert read_runs([path]).warnings == ()
+
+
+def test_a_share_of_many_trials_is_no_trial(tmp_path):
+    path = tmp_path / "shares.csv"
+    path.write_text("id,accuracy,n\na,0.5,64\n")
+    with pytest.raises(InvalidInputError, match="0 or 1 in every cell"):
+        read_runs([path])
+
+
 def test_other_bounds(tmp_path):
     path = tmp_path / "grades.csv"
     path.write_text("question,score\na,4\na,5\nb,1.5\n")
