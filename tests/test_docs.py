@@ -105,7 +105,11 @@ def test_the_numbers_of_the_comparison_are_those_of_the_code(make_docs):
     assert make_docs.with_numbers(page) == page, AGAIN
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(DOCS)))
+@pytest.mark.parametrize(
+    "page",
+    [*PAGES, *sorted(REPOSITORY.glob("*.md")), *sorted(EXAMPLES.glob("*/README.md"))],
+    ids=lambda path: str(path.relative_to(REPOSITORY)),
+)
 def test_links_lead_somewhere_and_pictures_have_words(page):
     message = page.read_text(encoding="utf-8")
     for bang, words, target in re.findall(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)", message):

@@ -13,13 +13,14 @@ import pytest
 import yaml
 from _support.command_line import called
 from _support.harness_command import lm_eval_command
+from _support.guide import guide
 from _support.paths import REPOSITORY
 
 from lm_eval_bayes.harness.rubrics.settings import KEYS as RUBRIC_KEYS
 from lm_eval_bayes.harness.task.settings import KEYS
 from lm_eval_bayes.rubric import SCHEMATA
 
-README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+README = guide()
 
 #: What the README calls a signal; right or wrong and the end of generation go without saying.
 WORDS = {
