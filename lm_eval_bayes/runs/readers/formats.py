@@ -14,6 +14,7 @@ from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.readers import (
     counts,
     harness_log,
+    inspect_log,
     trial_store,
     trial_table,
     zero_one_matrix,
@@ -55,6 +56,12 @@ FORMATS: tuple[Format, ...] = (
         "output folder, results_*.json, samples_*.jsonl",
         _REAL,
         harness_log,
+    ),
+    Format(
+        "inspect_ai",
+        "log folder, .eval, .json",
+        f"{_REAL} (inspect_ai 0.3.285)",
+        inspect_log,
     ),
     Format("counts", ".csv, .tsv, .jsonl with columns id, c and n", _OWN, counts),
     Format(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -39,7 +38,7 @@ from lm_eval_bayes.runs.readers.protocol import (
     Query,
     Sniffed,
 )
-from lm_eval_bayes.runs.readers.text_files import JsonLines, first_line
+from lm_eval_bayes.runs.readers.text_files import JsonLines, files_below, first_line
 from lm_eval_bayes.runs.task_run import LoggedLine, distinct_ids
 
 #: The name of a task and the time of a run, in the name of a samples file.
@@ -52,7 +51,7 @@ def sniff(path: Path) -> Sniffed | None:
     In a folder they are recognised by their names; a single file by its name or its first line.
     """
     if path.is_dir():
-        below = [file for file in _below(path) if plain_name(file).suffix == ".jsonl"]
+        below = [file for file in files_below(path) if plain_name(file).suffix == ".jsonl"]
         files = sorted(file for file in below if file.match("samples_*"))
         files = files or sorted(filter(_is_of_first_releases, below))
         others = (file for file in below if file.match("*?samples_*") and file.name[0] != ".")
@@ -74,12 +73,6 @@ def sniff(path: Path) -> Sniffed | None:
 def _is_of_first_releases(file: Path) -> bool:
     """Return whether a file is one of the samples that releases up to 0.4.2 wrote."""
     return file.with_name("results.json").is_file() and _is_samples_file(file)
-
-
-def _below(folder: Path) -> Iterator[Path]:
-    """Yield the files in a folder and in those below it, but for what cannot be read."""
-    for parent, _, names in os.walk(folder):
-        yield from (file for name in names if os.path.isfile(file := Path(parent, name)))
 
 
 def _is_samples_file(file: Path) -> bool:

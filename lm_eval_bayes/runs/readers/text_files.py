@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -110,6 +111,12 @@ def _parsed(line: str) -> Any:
         if end >= len(line) or line[end:] == "\n" or line[end:].isspace():
             return value
     return json.loads(line)
+
+
+def files_below(folder: Path) -> Iterator[Path]:
+    """Yield the files in a folder and in those below it, but for what cannot be read."""
+    for parent, _, names in os.walk(folder):
+        yield from (file for name in names if os.path.isfile(file := Path(parent, name)))
 
 
 def first_line(file: Path) -> dict[str, Any] | None:

@@ -266,6 +266,15 @@ def trial_numbers(labels: Sequence[Any]) -> IntArray:
     return np.array([of_text[text] for text in texts], dtype=np.int64)
 
 
+def first_number(run: str) -> int:
+    """Return the number before that of the first trial of a run, by the id of the run.
+
+    Trials that are numbered within a run stay apart from those of other runs, in their order, and
+    a copy of the run has the same numbers.
+    """
+    return _offset(run)
+
+
 def _offset(text: str) -> int:
     """Return a number that depends on a text alone, with room for the trials after it."""
     return (int(hash_text(text).rpartition(":")[2][:10], 16) % 2**40 + 1) * 2**20

@@ -1,0 +1,160 @@
+"""What the readers of other tools' JSON files have in common."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from lm_eval_bayes._util.text import replace_surrogates
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.runs.readers.logged_metrics import alternatives
+from lm_eval_bayes.runs.readers.protocol import Query
+from lm_eval_bayes.runs.readers.text_files import UNREADABLE, open_bytes
+
+#: Content of more bytes than this is refused.
+LARGEST = 2 * 10**9
+
+#: The fraction of a second and the zone of a time.
+_FRACTION = re.compile(r"\.(\d{1,6})\d*")
+
+
+def beginning(file: Path, n_bytes: int = 4096) -> bytes:
+    """Return the first bytes of a file; none where it cannot be read."""
+    try:
+        with open_bytes(file) as opened:
+            return opened.read(n_bytes)
+    except UNREADABLE:
+        return b""
+
+
+def load_json(file: Path, query: Query) -> Any:
+    """Return the content of a JSON file.
+
+    Raises
+    ------
+    InvalidInputError
+        If it cannot be read, is too large, or is no JSON.
+    """
+    try:
+        with open_bytes(file) as opened:
+            raw = opened.read(LARGEST + 1)
+        query.advance(file.stat().st_size)
+    except UNREADABLE as error:
+        got = getattr(error, "strerror", None) or str(error)
+        raise broken(file, query, got) from None
+    return parse_json(raw, file, query)
+
+
+def parse_json(raw: bytes, file: Path, query: Query, part: str = "") -> Any:
+    """Return the content of a JSON text, which is a file or a part of one.
+
+    Raises
+    ------
+    InvalidInputError
+        If it is too large, or no JSON.
+    """
+    if len(raw) > LARGEST:
+        raise broken(file, query, f"more than {LARGEST:,} bytes{part}")
+    try:
+        return json.loads(raw.decode("utf-8-sig"))
+    except RecursionError:
+        raise broken(file, query, f"values nested hundreds deep{part}") from None
+    except ValueError as error:
+        message = getattr(error, "msg", None) or str(error)
+        line = getattr(error, "lineno", None)
+        at = f" in line {line}" if line else ""
+        raise broken(file, query, f"{message}{at}{part}") from None
+
+
+def broken(file: Path, query: Query, got: str) -> InvalidInputError:
+    """Return the error of a file that is cut off or broken."""
+    return InvalidInputError.of(query.argument, f"have a complete {file.name}", got)
+
+
+def name_of(value: object) -> str:
+    """Return a name as text, "" for what is neither text nor a number.
+
+    Examples
+    --------
+    >>> [name_of(value) for value in ("a ", 7, 7.0, None, True, ["x"])]
+    ['a', '7', '7', '', '', '']
+    """
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+        return ""
+    try:
+        return replace_surrogates(str(value)).strip()
+    except ValueError:  # an integer of more than 4,300 digits
+        return ""
+
+
+def last_message(content: object) -> str:
+    """Return a text, or the text of the last user message of a conversation; "" for others.
+
+    Examples
+    --------
+    >>> last_message("1+1?"), last_message([{"role": "user", "content": "2+2?"}])
+    ('1+1?', '2+2?')
+    """
+    if isinstance(content, str):
+        return replace_surrogates(content).strip()
+    if not isinstance(content, list):
+        return ""
+    for message in reversed(content):
+        if not isinstance(message, Mapping) or message.get("role") != "user":
+            continue
+        text = message.get("content")
+        if isinstance(text, list):
+            parts = [part.get("text") for part in text if isinstance(part, Mapping)]
+            text = "\n".join(part for part in parts if isinstance(part, str))
+        if isinstance(text, str) and text.strip():
+            return replace_surrogates(text).strip()
+    return ""
+
+
+def timestamp(text: object) -> float | None:
+    """Return a time in ISO 8601, of UTC where it names no zone, in seconds since 1970.
+
+    Examples
+    --------
+    >>> timestamp("1970-01-01T01:00:00.5Z"), timestamp("1970-01-01T01:00:00+01:00")
+    (3600.5, 0.0)
+    >>> timestamp("yesterday"), timestamp(None)
+    (None, None)
+    """
+    if not isinstance(text, str):
+        return None
+    plain = _FRACTION.sub(lambda match: f".{match[1]:0<6}", text.strip().replace("Z", "+00:00"))
+    try:
+        time = datetime.fromisoformat(plain)
+        if time.tzinfo is None:
+            time = time.replace(tzinfo=timezone.utc)
+        return time.timestamp()
+    except (ValueError, OverflowError):
+        return None
+
+
+def chosen_metric(
+    names: Sequence[str], query: Query, file: Path, kind: str = "scorer"
+) -> tuple[str, tuple[str, ...]]:
+    """Return the metric of the query, else the first one, with a note that names the others.
+
+    Raises
+    ------
+    InvalidInputError
+        If the query names none of them.
+    """
+    if query.metric is not None:
+        if query.metric not in names:
+            rule = f"be a {kind} of {file.name}, {alternatives(names)}"
+            raise InvalidInputError.of("metric", rule, query.metric)
+        return query.metric, ()
+    if len(names) == 1:
+        return names[0], ()
+    choice = alternatives(names)
+    return names[0], (f"{kind} {names[0]} was counted; --metric chooses among {choice}",)

@@ -1,0 +1,157 @@
+"""Checks of the readers of other tools' logs: the same numbers as a table, and broken files."""
+
+from __future__ import annotations
+
+import copy
+import json
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from _support.command_line import called
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.runs.reader import read_runs
+from lm_eval_bayes.runs.readers.formats import recognise
+
+DATA = Path(__file__).parents[1] / "runs" / "readers" / "data"
+
+#: What a value of a JSON file may become.
+ODD = (
+    *(None, True, -1, 0.5, 7, 1e308, 10**400, float("nan"), float("inf")),
+    *("", "x", "\ud800", "C", [], {}, [[]], [None], {"": {}}, ["a", 1], {"value": []}),
+)
+
+
+def summary(*arguments):
+    """Return the tasks of `summary --json`, by model and task, and what was said besides."""
+    code, printed, error = called("summary", *arguments, "--json")
+    assert code == 0, error
+    tasks = json.loads(printed)["tasks"]
+    return {(task["model"], task["task"]): task for task in tasks}, error
+
+
+def numbers(task):
+    """Return the numbers of a run that follow from its outcomes alone."""
+    return {
+        **{key: task[key] for key in ("questions", "trials", "n_range", "score_bounds", "avg")},
+        "rows": {k: v for k, v in task["rows"].items() if not k.startswith("maj@")},
+        **{
+            scope: (result["mu"], result["sigma"], result["interval"]["low"])
+            for scope, result in task["hbayes"].items()
+            if result is not None
+        },
+    }
+
+
+def same_as_table(folder, outcomes, *arguments, task=None):
+    """Check that runs give the numbers of the same outcomes as tables, one per model.
+
+    `outcomes` has for every model the scores of the trials of every question, None for a trial
+    without one.
+    """
+    read, _ = summary(*arguments)
+    read = {model: run for (model, name), run in read.items() if task in (None, name)}
+    assert sorted(read) == sorted(outcomes)
+    for number, (model, of_model) in enumerate(outcomes.items()):
+        rows = [
+            f"{question},{trial},{'' if score is None else score}"
+            for question, scores in of_model.items()
+            for trial, score in enumerate(scores)
+        ]
+        table = folder / f"table{number}.csv"
+        table.write_text("question,trial,score\n" + "\n".join(rows) + "\n", encoding="utf-8")
+        ((_, expected),) = summary(table)[0].items()
+        assert flat(numbers(read[model])) == pytest.approx(flat(numbers(expected)), nan_ok=True)
+
+
+def flat(content, path=""):
+    """Return the numbers of nested mappings and lists by where they stand."""
+    if isinstance(content, dict):
+        items = content.items()
+    elif isinstance(content, (list, tuple)):
+        items = enumerate(content)
+    else:
+        return {path: content}
+    return {k: v for key, part in items for k, v in flat(part, f"{path}.{key}").items()}
+
+
+def all_commands(folder, *paths):
+    """Check that a command of each kind reads the paths, which are of two models."""
+    for words in (("compare",), ("rank",), ("report", "-o", folder / "page.html")):
+        code, _, error = called(words[0], *paths, *words[1:])
+        assert code == 0, (words, error)
+    assert (folder / "page.html").stat().st_size > 10_000
+
+
+def outcomes_of(path, **query):
+    """Return by model and question the scores of the trials, in order, of one task."""
+    runs = read_runs([path], **query).runs
+    return {
+        run.model: {
+            id: (run.outcomes.scores[i] if run.scored else run.trials[i]).tolist()
+            for i, id in enumerate(run.question_ids)
+        }
+        for run in runs
+    }
+
+
+# -- broken files ------------------------------------------------------------------------------
+
+
+def read_or_refuse(path, **query):
+    """Read a broken file: there is a result, or an error that is meant for the user."""
+    try:
+        recognise(path)
+        runs = read_runs([path], dedupe=True, **query).runs
+    except InvalidInputError:
+        return False
+    for run in runs:
+        assert np.isfinite(run.outcomes.weights).all()
+    return True
+
+
+def mutated_bytes(content, seed):
+    """Return bytes with a part changed, removed, doubled, or cut off."""
+    chance = random.Random(seed)
+    at = chance.randrange(len(content))
+    size = chance.choice((1, 1, 2, 8, 100))
+    kind = chance.randrange(5)
+    if kind == 0:
+        return content[:at]
+    if kind == 1:
+        return content[:at] + content[at + size :]
+    if kind == 2:
+        return content[: at + size] + content[at:]
+    if kind == 3:
+        return content[:at] + bytes([content[at] ^ (1 << chance.randrange(8))]) + content[at + 1 :]
+    return content[:at] + chance.randbytes(size) + content[at + size :]
+
+
+def mutated_json(content, seed, n=3):
+    """Return a JSON value in which some values are removed or replaced."""
+    chance = random.Random(seed)
+    content = copy.deepcopy(content)
+    for _ in range(chance.randint(1, n)):
+        node, place = content, None
+        for _ in range(chance.randint(1, 9)):
+            if not isinstance(node, (dict, list)) or not node:
+                break
+            place = (
+                node,
+                chance.choice(list(node) if isinstance(node, dict) else range(len(node))),
+            )
+            node = node[place[1]]
+        if place is None:
+            continue
+        if chance.random() < 0.3:
+            del place[0][place[1]]
+        else:
+            place[0][place[1]] = copy.deepcopy(chance.choice(ODD))
+    return content
+
+
+def nested(depth=100_000):
+    """Return a JSON text that is nested deeply."""
+    return "[" * depth + "]" * depth
