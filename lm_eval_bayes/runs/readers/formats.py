@@ -17,6 +17,7 @@ from lm_eval_bayes.runs.readers import (
     inspect_log,
     trial_store,
     trial_table,
+    verifiers_log,
     zero_one_matrix,
 )
 from lm_eval_bayes.runs.readers.protocol import Reader, Sniffed
@@ -62,6 +63,12 @@ FORMATS: tuple[Format, ...] = (
         "log folder, .eval, .json",
         f"{_REAL} (inspect_ai 0.3.285)",
         inspect_log,
+    ),
+    Format(
+        "verifiers",
+        "results.jsonl, or its folder",
+        f"{_REAL} (verifiers 0.1.14)",
+        verifiers_log,
     ),
     Format("counts", ".csv, .tsv, .jsonl with columns id, c and n", _OWN, counts),
     Format(
