@@ -13,6 +13,7 @@ from lm_eval_bayes._util.compressed import plain_name
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.readers import (
     counts,
+    every_eval_log,
     harness_log,
     inspect_log,
     trial_store,
@@ -69,6 +70,12 @@ FORMATS: tuple[Format, ...] = (
         "results.jsonl, or its folder",
         f"{_REAL} (verifiers 0.1.14)",
         verifiers_log,
+    ),
+    Format(
+        "Every Eval Ever",
+        "*_samples.jsonl of one record per trial, the record beside, or their folder",
+        f"{_REAL} (this package; every-eval-ever 0.3.0)",
+        every_eval_log,
     ),
     Format("counts", ".csv, .tsv, .jsonl with columns id, c and n", _OWN, counts),
     Format(
