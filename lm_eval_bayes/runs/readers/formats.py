@@ -16,6 +16,7 @@ from lm_eval_bayes.runs.readers import (
     every_eval_log,
     harness_log,
     inspect_log,
+    swe_bench_report,
     trial_store,
     trial_table,
     verifiers_log,
@@ -76,6 +77,12 @@ FORMATS: tuple[Format, ...] = (
         "*_samples.jsonl of one record per trial, the record beside, or their folder",
         f"{_REAL} (this package; every-eval-ever 0.3.0)",
         every_eval_log,
+    ),
+    Format(
+        "SWE-bench",
+        "MODEL.RUN.json, report.json of an instance, or a folder of them",
+        f"{_REAL} (swebench 5.0.2; the tests of instances did not run)",
+        swe_bench_report,
     ),
     Format("counts", ".csv, .tsv, .jsonl with columns id, c and n", _OWN, counts),
     Format(
