@@ -56,7 +56,7 @@ def same_as_table(folder, outcomes, *arguments, task=None):
     assert sorted(read) == sorted(outcomes)
     for number, (model, of_model) in enumerate(outcomes.items()):
         rows = [
-            f"{question},{trial},{'' if score is None else score}"
+            f'"{question}",{trial},{"" if score is None else score}'
             for question, scores in of_model.items()
             for trial, score in enumerate(scores)
         ]
@@ -155,3 +155,13 @@ def mutated_json(content, seed, n=3):
 def nested(depth=100_000):
     """Return a JSON text that is nested deeply."""
     return "[" * depth + "]" * depth
+
+
+def replaced_by_nested(file, value):
+    """Put lists of many depths in the place of a text in a JSON file, and read it."""
+    text = file.read_text(encoding="utf-8")
+    assert value in text
+    for depth in (50, 400, *range(880, 1000, 8)):
+        file.write_text(text.replace(value, nested(depth), 1), encoding="utf-8")
+        read_or_refuse(file)
+    file.write_text(text, encoding="utf-8")

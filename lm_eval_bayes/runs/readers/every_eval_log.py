@@ -6,7 +6,6 @@ missing. Both schemas are of version 0.3.0.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -20,7 +19,13 @@ from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.log_fields import cluster_label
 from lm_eval_bayes.runs.partial_run import PartialRun
 from lm_eval_bayes.runs.provenance import generation, mapping, number
-from lm_eval_bayes.runs.readers.json_files import chosen_metric, last_message, load_json, name_of
+from lm_eval_bayes.runs.readers.json_files import (
+    chosen_metric,
+    json_text,
+    last_message,
+    load_json,
+    name_of,
+)
 from lm_eval_bayes.runs.readers.logged_metrics import alternatives
 from lm_eval_bayes.runs.readers.protocol import FileContents, Query, Sniffed, check_no_regrade
 from lm_eval_bayes.runs.readers.text_files import JsonLines, files_below, first_line, plain_name
@@ -239,7 +244,7 @@ def _result_of(
 
 def _plain(value: object) -> object:
     """Return a setting that can be compared and shown."""
-    return value if isinstance(value, (str, bool, int, float)) else json.dumps(value)
+    return value if isinstance(value, (str, bool, int, float)) else json_text(value)
 
 
 def _provenance(aggregate: Mapping[str, Any], settings: Mapping[str, Any]) -> Provenance:

@@ -16,6 +16,7 @@ from lm_eval_bayes.runs.readers import (
     every_eval_log,
     harness_log,
     inspect_log,
+    promptfoo_log,
     swe_bench_report,
     trial_store,
     trial_table,
@@ -83,6 +84,12 @@ FORMATS: tuple[Format, ...] = (
         "MODEL.RUN.json, report.json of an instance, or a folder of them",
         f"{_REAL} (swebench 5.0.2; the tests of instances did not run)",
         swe_bench_report,
+    ),
+    Format(
+        "promptfoo",
+        "results in .json or .jsonl, or a folder of .json",
+        f"{_REAL} (promptfoo 0.121.20)",
+        promptfoo_log,
     ),
     Format("counts", ".csv, .tsv, .jsonl with columns id, c and n", _OWN, counts),
     Format(

@@ -25,6 +25,7 @@ from lm_eval_bayes.runs.readers.json_files import (
     beginning,
     broken,
     chosen_metric,
+    json_text,
     last_message,
     load_json,
     name_of,
@@ -168,7 +169,7 @@ def read(file: Path, query: Query) -> FileContents:
     arguments = evaluation.get("task_args")
     settings = generation({k: v for k, v in provenance.generation_kwargs.items() if k in _SETTINGS})
     if isinstance(arguments, Mapping) and arguments:
-        settings["task_args"] = hash_text(json.dumps(arguments, sort_keys=True))
+        settings["task_args"] = hash_text(json_text(arguments))
     runs = partial_runs(
         columns,
         file,

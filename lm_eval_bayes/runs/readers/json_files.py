@@ -93,6 +93,20 @@ def name_of(value: object) -> str:
         return ""
 
 
+def json_text(value: object) -> str:
+    """Return a value of a JSON file as JSON; "…" for what is nested too deeply.
+
+    Examples
+    --------
+    >>> json_text({"b": [1], "a": None})
+    '{"a": null, "b": [1]}'
+    """
+    try:
+        return json.dumps(value, sort_keys=True)
+    except RecursionError:
+        return "…"
+
+
 def last_message(content: object) -> str:
     """Return a text, or the text of the last user message of a conversation; "" for others.
 

@@ -17,6 +17,7 @@ from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.provenance import generation, mapping, number
 from lm_eval_bayes.runs.readers.json_files import (
     chosen_metric,
+    json_text,
     last_message,
     load_json,
     name_of,
@@ -85,7 +86,7 @@ def read(file: Path, query: Query) -> FileContents:
     settings = generation({k: v for k, v in _sent(metadata).items() if k in _SETTINGS})
     arguments = metadata.get("env_args")
     if isinstance(arguments, Mapping) and arguments:
-        settings["env_args"] = hash_text(json.dumps(arguments, sort_keys=True))
+        settings["env_args"] = hash_text(json_text(arguments))
     threshold = number(metadata.get("pass_threshold"))
     started = number(mapping(rollouts[0]["timing"]).get("start_time")) if rollouts else None
     runs = partial_runs(

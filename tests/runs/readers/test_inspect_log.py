@@ -18,6 +18,7 @@ from _support.tool_logs import (
     nested,
     outcomes_of,
     read_or_refuse,
+    replaced_by_nested,
     same_as_table,
     summary,
 )
@@ -279,6 +280,10 @@ def test_other_contents_are_read_or_refused(tmp_path, content):
         log.write_text(json.dumps({**content, "samples": mutated_json(content["samples"], seed)}))
         n_read += read_or_refuse(log)
     assert n_read > 200
+    content["eval"]["task_args"] = {"shots": 5}
+    log.write_text(json.dumps(content))
+    replaced_by_nested(log, '{"shots": 5}')
+
     header = json.dumps(content).partition('"samples"')[0]
     log.write_text(f'{header} "samples": {nested()}}}')
     with pytest.raises(InvalidInputError, match="nested hundreds deep"):

@@ -1,0 +1,247 @@
+"""Results of promptfoo, `-o results.json` or `-o results.jsonl`: tests that were repeated.
+
+`--repeat N` writes every test N times; rows of one test, provider and prompt are trials.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+from lm_eval_bayes._util.hashing import hash_text
+from lm_eval_bayes._util.text import one_line, plural
+from lm_eval_bayes.runs.log_fields import cluster_label
+from lm_eval_bayes.runs.provenance import mapping, number
+from lm_eval_bayes.runs.readers.json_files import (
+    beginning,
+    broken,
+    chosen_metric,
+    json_text,
+    last_message,
+    load_json,
+    name_of,
+    timestamp,
+)
+from lm_eval_bayes.runs.readers.protocol import FileContents, Query, Sniffed, check_no_regrade
+from lm_eval_bayes.runs.readers.text_files import JsonLines, files_below, first_line, plain_name
+from lm_eval_bayes.runs.readers.trial_columns import TrialColumns, partial_runs
+from lm_eval_bayes.runs.task_run import Provenance
+
+#: The first keys of results in JSON, and keys of a row.
+_RESULTS = re.compile(
+    rb'\s*\{\s*(?:"evalId"\s*:\s*(?:null|"[^"]*")\s*,\s*)?"results"\s*:\s*\{\s*"version"\s*:'
+)
+_KEYS = {"promptIdx", "provider", "success", "score", "testCase"}
+
+#: Whether all assertions of a test passed, and their mean by weight.
+_SUCCESS, _SCORE = "success", "score"
+
+#: The reason of a failure that is an error of the provider or of an assertion.
+_ERROR = 2
+
+#: Variables that promptfoo adds to those of a test.
+_ADDED = {"sessionId", "_conversation"}
+
+#: The longest id of a question that shows its variables.
+_LONGEST = 80
+
+
+class _Row(NamedTuple):
+    """What is needed of a row."""
+
+    test: str
+    question: str
+    provider: str
+    prompt: str
+    label: str
+    scores: Mapping[str, float]
+    failed: bool
+    text: str
+    cluster: str
+    order: int
+    tokens: Any
+    seconds: float | None
+    cost: Any
+
+
+def sniff(path: Path) -> Sniffed | None:
+    """Return a file of results, or those in JSON in a folder."""
+    if path.is_dir():
+        files = sorted(f for f in files_below(path) if f.suffix == ".json" and _is_results(f))
+        return Sniffed(files) if files else None
+    return Sniffed([path]) if _is_results(path) else None
+
+
+def _is_results(file: Path) -> bool:
+    if plain_name(file).suffix == ".jsonl":
+        return (first_line(file) or {}).keys() >= _KEYS
+    return plain_name(file).suffix == ".json" and _RESULTS.match(beginning(file)) is not None
+
+
+def read(file: Path, query: Query) -> FileContents:
+    """Read results.
+
+    A test passed where all of its assertions did. One that ended in an error did not, as in the
+    pass rate of promptfoo.
+
+    Raises
+    ------
+    InvalidInputError
+        If the file is cut off or broken, or the query names a score that there is not.
+    """
+    check_no_regrade(file, query)
+    content: Mapping[str, Any] = {}
+    warnings: tuple[str, ...] = ()
+    if plain_name(file).suffix == ".jsonl":
+        lines = JsonLines(file, query.argument, query.advance)
+        rows = [_row(row, query) for row in lines]
+        warnings = lines.warnings
+    else:
+        content = mapping(load_json(file, query))
+        listed = mapping(content.get("results")).get("results")
+        if not isinstance(listed, list) or not all(isinstance(row, Mapping) for row in listed):
+            raise broken(file, query, "no list of results")
+        rows = [_row(row, query) for row in listed]
+    description = name_of(mapping(content.get("config")).get("description"))
+    task = one_line(description, 100) or query.task or ""
+    if task and query.task not in (None, task):
+        return FileContents((), (task,))
+    rows.sort(key=lambda row: row.order)
+    named = dict.fromkeys(name for row in rows for name in row.scores)
+    names = [_SUCCESS, _SCORE, *(name for name in named if name not in ("", _SUCCESS, _SCORE))]
+    metric, notes = chosen_metric(names, query, file, "score")
+    n_failed = sum(row.failed and metric in row.scores for row in rows)
+    if n_failed:
+        ended = plural(n_failed, "trial") + " ended in an error"
+        notes += (f"{ended}, and counted as wrong, as in the pass rate of promptfoo",)
+    models, more = _models(rows)
+    ids = _questions(rows)
+    columns = TrialColumns(
+        question=[ids[row.test] for row in rows],
+        score=[row.scores.get(metric, math.nan) for row in rows],
+        model=models,
+        task=task,
+        cluster=[row.cluster for row in rows] if query.cluster is not None else None,
+        text=[row.text for row in rows],
+        measured={
+            "tokens": [row.tokens for row in rows],
+            "time": [row.seconds for row in rows],
+            "cost": [row.cost for row in rows],
+        },
+    )
+    provenance = _provenance(content)
+    runs = partial_runs(
+        columns,
+        file,
+        query,
+        metric=metric,
+        source=name_of(content.get("evalId")),
+        notes=(*notes, *more),
+        provenance=dict.fromkeys(models, provenance),
+    )
+    tasks = tuple(dict.fromkeys(run.task for run in runs))
+    return FileContents(runs, tasks, warnings=warnings)
+
+
+def _row(row: Mapping[str, Any], query: Query) -> _Row:
+    test, response = mapping(row.get("testCase")), mapping(row.get("response"))
+    given = test.get("vars") if isinstance(test.get("vars"), Mapping) else row.get("vars")
+    variables = {key: value for key, value in mapping(given).items() if key not in _ADDED}
+    asserted = json_text([variables, test.get("assert")])
+    prompt, provider = mapping(row.get("prompt")), row.get("provider")
+    if isinstance(provider, Mapping):
+        provider = name_of(provider.get("label")) or name_of(provider.get("id"))
+    label = name_of(prompt.get("label"))
+    success, named = row.get("success"), mapping(row.get("namedScores"))
+    scores = {name_of(key): real for key in named if (real := number(named[key])) is not None}
+    total = number(row.get("score"))
+    scores |= {} if total is None else {_SCORE: total}
+    scores |= {_SUCCESS: float(success)} if isinstance(success, bool) else {}
+    order, milliseconds = row.get("testIdx"), number(row.get("latencyMs"))
+    cluster = ""
+    if query.cluster is not None:
+        fields = {**variables, **mapping(test.get("metadata"))}
+        cluster = cluster_label(fields, query.cluster) or ""
+    return _Row(
+        test=hash_text(asserted),
+        question=_question(test, variables),
+        provider=_provider(name_of(provider)),
+        prompt=name_of(row.get("promptId")) or label,
+        label=label,
+        scores=scores,
+        failed=row.get("failureReason") == _ERROR,
+        text=last_message(prompt.get("raw")),
+        cluster=cluster,
+        order=order if type(order) is int else 0,
+        tokens=mapping(response.get("tokenUsage")).get("completion"),
+        seconds=None if milliseconds is None else milliseconds / 1000,
+        cost=row.get("cost"),
+    )
+
+
+def _question(test: Mapping[str, Any], variables: Mapping[str, Any]) -> str:
+    """Return the description of a test, else its variables, where they are short."""
+    described = one_line(name_of(test.get("description")))
+    plain = {key: name_of(value) or json_text(value) for key, value in variables.items()}
+    shown = one_line(", ".join(f"{key}={plain[key]}" for key in sorted(plain)))
+    for text in (described, shown):
+        if 0 < len(text) <= _LONGEST:
+            return text
+    return hash_text(json_text(variables)).rpartition(":")[2][:16]
+
+
+def _questions(rows: Iterable[_Row]) -> dict[str, str]:
+    """Return the ids of the tests: tests of equal names, with other assertions, get a number."""
+    times: dict[str, int] = {}
+    ids: dict[str, str] = {}
+    for row in rows:
+        if row.test not in ids:
+            n = times[row.question] = times.get(row.question, 0) + 1
+            ids[row.test] = row.question if n == 1 else f"{row.question}#{n}"
+    return ids
+
+
+def _provider(name: str) -> str:
+    """Return a provider without what may hold a key: of an address the host, of a command its name.
+
+    Examples
+    --------
+    >>> _provider("openai:gpt-4.1"), _provider("https://me:secret@example.org/v1?key=1")
+    ('openai:gpt-4.1', 'example.org')
+    >>> _provider("exec: python answer.py --key=1")
+    'exec: python'
+    """
+    if "://" in name and not name.startswith("file://"):
+        try:
+            return urlsplit(name).hostname or "address"
+        except ValueError:
+            return "address"
+    if name.startswith("exec:"):
+        return " ".join(["exec:", *name.removeprefix("exec:").split()[:1]])
+    return name
+
+
+def _models(rows: Sequence[_Row]) -> tuple[list[str], tuple[str, ...]]:
+    """Return the provider of every row; of several prompts with the number of its prompt."""
+    labels = {row.prompt: row.label for row in sorted(rows, key=lambda row: row.order)[::-1]}
+    order = list(dict.fromkeys(row.prompt for row in rows))
+    if len(order) < 2:
+        return [row.provider for row in rows], ()
+    numbers = {prompt: n for n, prompt in enumerate(sorted(order, key=lambda p: (labels[p], p)), 1)}
+    notes = [f"prompt {n}: {one_line(labels[prompt], 100)}" for prompt, n in numbers.items()]
+    return [f"{row.provider} (prompt {numbers[row.prompt]})" for row in rows], tuple(notes)
+
+
+def _provenance(content: Mapping[str, Any]) -> Provenance:
+    version = name_of(mapping(content.get("metadata")).get("promptfooVersion"))
+    results = mapping(content.get("results"))
+    milliseconds = number(mapping(results.get("stats")).get("durationMs"))
+    return Provenance(
+        date=timestamp(results.get("timestamp")),
+        versions={"promptfoo": version} if version else {},
+        seconds=None if milliseconds is None else milliseconds / 1000,
+    )

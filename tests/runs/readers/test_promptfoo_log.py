@@ -1,0 +1,180 @@
+"""Results of promptfoo 0.121.20, which `data/promptfoo/make.sh` made.
+
+The expected counts are those of promptfoo, in the results' `prompts`; the outcomes are the answers
+in `provider.js`.
+"""
+
+import json
+import shutil
+
+import pytest
+from _support.tool_logs import (
+    DATA,
+    all_commands,
+    mutated_bytes,
+    mutated_json,
+    nested,
+    outcomes_of,
+    read_or_refuse,
+    replaced_by_nested,
+    same_as_table,
+    summary,
+)
+
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.runs.reader import read_runs
+from lm_eval_bayes.runs.readers.formats import recognise
+
+RESULTS = DATA / "promptfoo"
+SUMS, PROMPTS = RESULTS / "sums.json", RESULTS / "prompts.json"
+
+IDS = [f"a={n}, b={n}" for n in range(1, 5)]
+WEAK, STRONG = "weak", "arithmetic:strong"
+RIGHT = {
+    WEAK: dict(zip(IDS, ([1, 1, 0], [0, 1, 0], [1, 0, 0], [1, 1, 1]), strict=True)),
+    STRONG: dict(zip(IDS, ([1, 1, 1], [1, 1, 0], [1, 1, 1], [0, 1, 1]), strict=True)),
+}
+
+
+@pytest.fixture
+def content():
+    return json.loads(SUMS.read_text(encoding="utf-8"))
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(content, name="results.json"):
+        (tmp_path / name).write_text(json.dumps(content), encoding="utf-8")
+        return tmp_path / name
+
+    return write
+
+
+def test_the_counts_are_those_of_promptfoo(content):
+    metrics = {entry["provider"]: entry["metrics"] for entry in content["results"]["prompts"]}
+    for run in read_runs([SUMS]).runs:
+        counted = metrics[run.model]
+        assert run.outcomes.counts[:, 1].sum() == counted["testPassCount"]
+        assert run.n_trials == sum(
+            counted[f"test{kind}Count"] for kind in ("Pass", "Fail", "Error")
+        )
+    for run in read_runs([SUMS], metric="score").runs:
+        assert sum(map(sum, run.outcomes.scores)) == pytest.approx(metrics[run.model]["score"])
+    for model, of_model in outcomes_of(SUMS, metric="near").items():
+        assert sum(map(sum, of_model.values())) == metrics[model]["namedScores"]["near"]
+
+
+def test_the_numbers_are_those_of_a_table(tmp_path):
+    same_as_table(tmp_path, RIGHT, SUMS)
+
+
+def test_every_command_reads_results(tmp_path, content, write):
+    files = []
+    for label, keep in (("a", WEAK), ("b", STRONG)):
+        rows = content["results"]["results"]
+        kept = [row for row in rows if keep in (row["provider"]["label"], row["provider"]["id"])]
+        results = {**content["results"], "results": kept}
+        files.append(write({**content, "results": results}, f"{label}.json"))
+    all_commands(tmp_path, *files)
+    assert recognise(RESULTS)[0].name == "promptfoo"
+
+
+def test_errors_and_scores_are_told():
+    _, said = summary(SUMS)
+    assert "score success was counted; --metric chooses among success, score, right or near" in said
+    assert "1 trial ended in an error, and counted as wrong" in said
+    with pytest.raises(InvalidInputError, match=r"be a score of sums\.json"):
+        read_runs([SUMS], metric="bleu")
+    # an error has no named scores
+    assert outcomes_of(SUMS, metric="right")[WEAK] == RIGHT[WEAK] | {IDS[2]: [1, 0]}
+
+
+def test_measurements_and_versions_are_read():
+    weak, strong = read_runs([SUMS]).runs
+    assert strong.tokens == 4 * (1 + 2 + 3)  # as provider.js says
+    assert weak.tokens is None  # the error has none
+    assert strong.measured["cost"][0].tolist() == [0.5, 0.5, 0.5]
+    assert strong.provenance.versions == {"promptfoo": "0.121.20"}
+    assert strong.questions[0] == "What is 1 + 1?"
+
+
+def test_metadata_and_variables_name_clusters():
+    assert read_runs([SUMS], cluster="part").runs[0].clusters == ("I", "I", "II", "II")
+    assert read_runs([SUMS], cluster="a").runs[0].clusters == ("1", "2", "3", "4")
+
+
+@pytest.mark.parametrize("name", ["prompts.json", "prompts.jsonl"])
+def test_prompts_are_models_of_their_own(name):
+    saved = read_runs([RESULTS / name])
+    assert sorted(saved.models) == sorted(
+        f"{model} (prompt {n})" for model in (WEAK, STRONG) for n in (1, 2)
+    )
+    first_two = {id: row[:2] for id, row in RIGHT[WEAK].items()}
+    outcomes = outcomes_of(RESULTS / name)
+    assert outcomes["weak (prompt 1)"] == outcomes["weak (prompt 2)"] == first_two
+    assert "prompt 2: {{a}} + {{b}} =" in saved.runs[0].notes
+
+
+def test_a_copy_is_no_further_trials(tmp_path, content, write):
+    copy = shutil.copy(SUMS, tmp_path)
+    with pytest.raises(InvalidInputError, match="12 of 12 trials"):
+        read_runs([SUMS, copy])
+    other = write({**content, "evalId": "eval-2"})
+    assert [run.n_trials for run in read_runs([SUMS, other]).runs] == [24, 24]
+
+
+def test_tests_of_equal_variables_and_other_assertions_stay_apart(content, write):
+    for row in content["results"]["results"]:
+        row["testCase"]["vars"] = {"a": 1}
+        row["testCase"]["assert"] = [{"type": "equals", "value": row["vars"]["a"]}]
+    ids = read_runs([write(content)]).runs[0].question_ids
+    assert ids == ("a=1", "a=1#2", "a=1#3", "a=1#4")
+
+
+def test_long_variables_are_no_names(content, write):
+    for row in content["results"]["results"]:
+        row["testCase"]["vars"]["a"] = "x" * 500 + str(row["testIdx"] // 3)
+    ids = read_runs([write(content)]).runs[0].question_ids
+    assert len(set(ids)) == 4
+    assert {len(id) for id in ids} == {16}
+
+
+def test_addresses_of_providers_are_not_shown(content, write):
+    for row in content["results"]["results"]:
+        row["provider"] = {"id": "https://me:hunter2@example.org/v1?key=hunter2", "label": ""}
+        row["testIdx"] = 2 * row["testIdx"] + row["promptIdx"]
+    file = write(content)
+    assert read_runs([file]).models == ("example.org",)
+    assert "hunter2" not in "".join(called_with(file))
+
+
+def called_with(file):
+    tasks, said = summary(file)
+    return json.dumps(list(tasks.values())), said
+
+
+def test_a_task_that_is_not_in_the_results_is_refused():
+    with pytest.raises(InvalidInputError, match="hold task products; there is sums"):
+        read_runs([SUMS], task="products")
+
+
+def test_broken_results_are_refused(tmp_path, content, write):
+    raw, file = SUMS.read_bytes(), tmp_path / "results.json"
+    for seed in range(80):
+        file.write_bytes(mutated_bytes(raw, seed))
+        read_or_refuse(file)
+    content["results"]["results"] = content["results"]["results"][:8]
+    n_read = 0
+    for seed in range(120):
+        n_read += read_or_refuse(write(mutated_json(content, seed, n=10)))
+        rows = mutated_json(content["results"]["results"], seed)
+        n_read += read_or_refuse(write({**content, "results": {"version": 3, "results": rows}}))
+    assert n_read > 60
+    replaced_by_nested(write(content), json.dumps({"a": 1, "b": 1}))
+    file.write_text('{"evalId": "e", "results": {"version": 3, "results": ' + nested() + "}}")
+    with pytest.raises(InvalidInputError, match="nested hundreds deep"):
+        read_runs([file])
+    lines, file = (RESULTS / "prompts.jsonl").read_bytes(), tmp_path / "results.jsonl"
+    for seed in range(40):
+        file.write_bytes(mutated_bytes(lines, seed))
+        read_or_refuse(file)
