@@ -21,6 +21,7 @@ from lm_eval_bayes.runs.readers import (
     trial_store,
     trial_table,
     verifiers_log,
+    verifiers_traces,
     zero_one_matrix,
 )
 from lm_eval_bayes.runs.readers.protocol import Reader, Sniffed
@@ -72,6 +73,12 @@ FORMATS: tuple[Format, ...] = (
         "results.jsonl, or its folder",
         f"{_REAL} (verifiers 0.1.14)",
         verifiers_log,
+    ),
+    Format(
+        "verifiers, traces",
+        "traces.jsonl, or its folder",
+        f"{_REAL} (verifiers 0.4.0)",
+        verifiers_traces,
     ),
     Format(
         "Every Eval Ever",

@@ -37,6 +37,9 @@ _FAILED = {
 _RUN = re.compile(rb'\s*\{\s*"(?:total|submitted|completed|resolved)_(?:instances|ids)"\s*:')
 _INSTANCE = re.compile(rb'\s*\{\s*"[^"]+"\s*:\s*\{[^{}]*"(?:resolved|patch_exists)"\s*:')
 
+#: Reports of runs are not larger, in bytes.
+_LARGEST_REPORT = 2**24
+
 #: The number at the end of the name of a run.
 _NUMBERED = re.compile(r"(.*?)(\d{1,6})")
 
@@ -58,7 +61,9 @@ def _is_report(file: Path) -> bool:
 
 
 def _is_run_report(file: Path) -> bool:
-    return _RUN.match(beginning(file)) is not None
+    if _RUN.match(beginning(file)) is None:
+        return False
+    return b'"resolved_ids"' in beginning(file, _LARGEST_REPORT)
 
 
 def _is_instance_report(file: Path) -> bool:

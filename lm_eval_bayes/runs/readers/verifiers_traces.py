@@ -1,0 +1,177 @@
+"""Traces of verifiers 0.4: `traces.jsonl`, one line per episode.
+
+The traces of the agents of an episode are trials of its task, each of the model of its agent; where
+some agents are trained, only theirs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from lm_eval_bayes._util.text import plural
+from lm_eval_bayes.runs.log_fields import cluster_label
+from lm_eval_bayes.runs.partial_run import PartialRun
+from lm_eval_bayes.runs.provenance import generation, mapping, number
+from lm_eval_bayes.runs.readers.json_files import chosen_metric, last_message, name_of
+from lm_eval_bayes.runs.readers.protocol import FileContents, Query, Sniffed, check_no_regrade
+from lm_eval_bayes.runs.readers.text_files import JsonLines, files_below, first_line, plain_name
+from lm_eval_bayes.runs.readers.trial_columns import TrialColumns, partial_runs
+from lm_eval_bayes.runs.task_run import Provenance
+
+#: The weighted sum of the rewards of a trace.
+_REWARD = "reward"
+
+#: Generation settings that distinguish runs of a model.
+_SETTINGS = ("temperature", "top_p", "max_tokens", "reasoning_effort")
+
+
+class _Trace(NamedTuple):
+    """What is needed of a trace."""
+
+    model: str
+    task: str
+    run: str
+    question: str
+    scores: Mapping[str, float]
+    failed: bool
+    text: str
+    cluster: str
+    tokens: Any
+    seconds: float | None
+    sampling: Mapping[str, Any]
+    version: str
+    ended: float | None
+
+
+def sniff(path: Path) -> Sniffed | None:
+    """Return a file of episodes, or the files `traces.jsonl` in a folder."""
+    if path.is_dir():
+        files = sorted(file for file in files_below(path) if file.name == "traces.jsonl")
+        files = [file for file in files if _has_episodes(file)]
+        return Sniffed(files) if files else None
+    return Sniffed([path]) if plain_name(path).suffix == ".jsonl" and _has_episodes(path) else None
+
+
+def _has_episodes(file: Path) -> bool:
+    first = first_line(file) or {}
+    return {"env", "task", "traces"} <= first.keys() and isinstance(first["traces"], list)
+
+
+def read(file: Path, query: Query) -> FileContents:
+    """Read the traces of a file.
+
+    One that ended in an error does not count, as in the mean reward that verifiers shows first.
+
+    Raises
+    ------
+    InvalidInputError
+        If a line cannot be read, or the query names a metric that there is not.
+    """
+    check_no_regrade(file, query)
+    lines = JsonLines(file, query.argument, query.advance)
+    traces = [trace for episode in lines for trace in _traces(episode, query)]
+    tasks = tuple(dict.fromkeys(trace.task for trace in traces))
+    wanted = [trace for trace in traces if query.task in (None, trace.task or query.task)]
+    if traces and not wanted:
+        return FileContents((), tasks, warnings=lines.warnings)
+    names = dict.fromkeys(name for trace in wanted for name in trace.scores)
+    listed = [_REWARD, *(name for name in names if name not in ("", _REWARD))]
+    metric, notes = chosen_metric(listed, query, file, "metric")
+    groups: dict[tuple[str, ...], list[_Trace]] = {}
+    for trace in wanted:
+        sampled = [name_of(trace.sampling.get(key)) for key in _SETTINGS]
+        groups.setdefault((trace.run, *sampled), []).append(trace)
+    runs: list[PartialRun] = []
+    for group in groups.values() or [[]]:
+        runs += _runs(group, metric, notes, file, query)
+    tasks = tuple(dict.fromkeys(run.task for run in runs))
+    return FileContents(runs, tasks, warnings=lines.warnings)
+
+
+def _traces(episode: Mapping[str, Any], query: Query) -> Iterator[_Trace]:
+    """Yield the traces of an episode, those of trained agents only where there are any."""
+    listed = episode.get("traces")
+    traces = [mapping(trace) for trace in (listed if isinstance(listed, list) else ())]
+    trained = [trace for trace in traces if mapping(trace.get("agent")).get("trainable") is True]
+    run = mapping(episode.get("run"))
+    for trace in trained or traces or [{}]:
+        task = mapping(trace.get("task")) or mapping(episode.get("task"))
+        data, config = mapping(task.get("data")), mapping(mapping(trace.get("agent")).get("config"))
+        timing = mapping(trace.get("timing"))
+        failed = trace.get("ok") is not True
+        yield _Trace(
+            model=name_of(config.get("model")),
+            task=name_of(mapping(episode.get("env")).get("id")),
+            run=name_of(run.get("name")) or name_of(run.get("id")),
+            question=next((name for name in _question(task, data) if name), ""),
+            scores={} if failed else _scores(trace),
+            failed=failed,
+            text=last_message(data.get("prompt")),
+            cluster=cluster_label(data, query.cluster) or "" if query.cluster else "",
+            tokens=trace.get("num_output_tokens"),
+            seconds=number(mapping(mapping(timing.get("agent")).get("model")).get("duration")),
+            sampling=mapping(config.get("sampling")),
+            version=name_of(mapping(trace.get("verifiers")).get("version")),
+            ended=number(mapping(timing.get("scoring")).get("end")),
+        )
+
+
+def _question(task: Mapping[str, Any], data: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what may identify a task: the id of its source, its key, its place in the taskset."""
+    yield name_of(data.get("id"))
+    key = name_of(task.get("key"))
+    yield key[:16] if key == name_of(task.get("hash")) else key  # a hash of the content
+    yield name_of(data.get("idx"))
+
+
+def _scores(trace: Mapping[str, Any]) -> dict[str, float]:
+    """Return the reward of a trace, its parts without their weights, and its metrics."""
+    rewards = {name_of(k): mapping(v) for k, v in mapping(trace.get("rewards")).items()}
+    parts = {name: number(reward.get("score")) for name, reward in rewards.items()}
+    weights = {name: number(reward.get("weight", 1.0)) for name, reward in rewards.items()}
+    metrics = {name_of(k): number(v) for k, v in mapping(trace.get("metrics")).items()}
+    scores = {k: v for k, v in {**metrics, **parts}.items() if v is not None}
+    total = sum((scores[k] * (w or 0.0) for k, w in weights.items() if k in scores), 0.0)
+    return {**scores, _REWARD: total if math.isfinite(total) else math.nan}
+
+
+def _runs(
+    traces: Sequence[_Trace], metric: str, notes: tuple[str, ...], file: Path, query: Query
+) -> list[PartialRun]:
+    """Return the runs of the traces of one run and one setting."""
+    n_failed = sum(trace.failed for trace in traces)
+    if n_failed:
+        ended = plural(n_failed, "trial") + " ended in an error"
+        notes += (f"{ended}, and did not count, as in the mean reward of verifiers",)
+    columns = TrialColumns(
+        question=[trace.question for trace in traces],
+        score=[trace.scores.get(metric, math.nan) for trace in traces],
+        model=[trace.model for trace in traces],
+        task=[trace.task for trace in traces],
+        cluster=[trace.cluster for trace in traces] if query.cluster else None,
+        text=[trace.text for trace in traces],
+        measured={
+            "tokens": [trace.tokens for trace in traces],
+            "time": [trace.seconds for trace in traces],
+        },
+    )
+    first = traces[0].sampling if traces else {}
+    sampling = {key: first[key] for key in _SETTINGS if name_of(first.get(key))}
+    ends = [trace.ended for trace in traces if trace.ended is not None]
+    versions = {"verifiers": traces[0].version} if traces and traces[0].version else {}
+    provenance = Provenance(
+        generation_kwargs=sampling, date=max(ends, default=None), versions=versions
+    )
+    return partial_runs(
+        columns,
+        file,
+        query,
+        metric=metric,
+        source=traces[0].run if traces else "",
+        notes=notes,
+        provenance={trace.model: provenance for trace in traces},
+        settings=generation(sampling),
+    )
