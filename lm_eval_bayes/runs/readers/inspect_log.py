@@ -220,7 +220,9 @@ def _archive(file: Path, query: Query) -> _Log:
         raise broken(file, query, error_line(error)) from None
     except struct.error:
         raise broken(file, query, "a broken zip file") from None
-    unique = {(name_of(s.get("id")), s.get("epoch")): s for s in _list(samples) if _is_sample(s)}
+    listed = [sample for sample in _list(samples) if _is_sample(sample)]
+    keys = [(name_of(s["id"]), name_of(s.get("epoch")) or i) for i, s in enumerate(listed)]
+    unique = dict(zip(keys, listed, strict=True))  # a sample that was written again counts once
     return _Log(mapping(header.get("eval")), header, list(unique.values()))
 
 

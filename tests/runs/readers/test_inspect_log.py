@@ -262,6 +262,14 @@ def test_broken_archives_are_refused(tmp_path):
         read_or_refuse(log)
 
 
+def test_other_contents_of_archives_are_read_or_refused(tmp_path):
+    parts = entries(WEAK)
+    read = {name: parts[name] for name in ("header.json", "summaries.json")}
+    for seed in range(80):
+        changed = {name: mutated_json(part, seed, n=6) for name, part in read.items()}
+        read_or_refuse(write_eval(tmp_path / "weak.eval", changed))
+
+
 def test_broken_json_is_refused(tmp_path, content):
     raw = (LOGS / "weak.json").read_bytes()
     log = tmp_path / "log.json"

@@ -1,0 +1,45 @@
+"""A reader recognises the files of its own tool, and those of no other."""
+
+import pytest
+from _support.tool_logs import DATA
+
+from lm_eval_bayes.runs.readers.formats import FORMATS, recognise
+
+#: By format its files, and the folder that holds them.
+FILES = {
+    "inspect_ai": ("inspect_ai", "*.eval", "*.json"),
+    "verifiers": ("verifiers", "**/results.jsonl"),
+    "verifiers, traces": ("verifiers_traces", "**/traces.jsonl"),
+    "Every Eval Ever": ("every_eval_ever", "*_samples.jsonl", "*.json"),
+    "SWE-bench": ("swe_bench", "*.json", "**/report.json"),
+    "promptfoo": ("promptfoo", "*.json", "*.jsonl"),
+}
+#: Tables are recognised by names of columns, which logs may have too: they come last.
+GENERAL = ("counts", "table of trials", "matrix of outcomes")
+
+PATHS = {
+    path: name
+    for name, (folder, *patterns) in FILES.items()
+    for path in [
+        DATA / folder,
+        *(p for pattern in patterns for p in DATA.joinpath(folder).glob(pattern)),
+    ]
+}
+
+
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: str(path.relative_to(DATA)))
+def test_a_file_is_of_one_format(path):
+    assert recognise(path)[0].name == PATHS[path]
+    claims = [format.name for format in FORMATS if format.reader.sniff(path) is not None]
+    assert [name for name in claims if name not in GENERAL] == [PATHS[path]]
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"{}", b"[]", b"PK", b"\xff\xfe", b"[" * 5000])
+@pytest.mark.parametrize("name", ["a.json", "report.json", "a.jsonl", "a.eval", "a_samples.jsonl"])
+def test_files_of_no_tool_are_left_to_others(tmp_path, name, content):
+    (tmp_path / name).write_bytes(content)
+    names = {name for name in FILES if name != "inspect_ai" or content != b"PK"}
+    for format in FORMATS:
+        if format.name in names:
+            assert format.reader.sniff(tmp_path / name) is None
+            assert format.reader.sniff(tmp_path) is None
