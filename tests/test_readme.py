@@ -12,8 +12,8 @@ import sys
 import pytest
 import yaml
 from _support.command_line import called
-from _support.harness_command import lm_eval_command
 from _support.guide import guide
+from _support.harness_command import lm_eval_command
 from _support.paths import REPOSITORY
 
 from lm_eval_bayes.harness.rubrics.settings import KEYS as RUBRIC_KEYS
