@@ -11,6 +11,7 @@ the Pass@k family follow.
     python examples/calibration.py --runs 2000 --jobs 2 --out calibration   # all cells
     python examples/calibration.py --runs 2000 --methods hbayes population  # of two methods
     python examples/calibration.py --runs 500 --parts pass                  # of Pass@k only
+    python examples/calibration.py --parts pass --trials 16 --ks 2 16 --shapes "Beta(.1,3)"
 """
 
 import argparse
@@ -469,8 +470,17 @@ def main():
     parser.add_argument("--runs", type=int, default=40, help="benchmarks simulated a cell")
     parser.add_argument("--sizes", type=int, nargs="+", default=None, help="values of M")
     parser.add_argument("--trials", type=int, nargs="+", default=None, help="values of N")
+    shapes = list(PASS_SHAPES | BEYOND_SHAPES)
     parser.add_argument(
-        "--shapes", nargs="+", choices=list(SHAPES), default=list(SHAPES), metavar="SHAPE"
+        "--shapes",
+        nargs="+",
+        choices=shapes,
+        default=shapes,
+        metavar="SHAPE",
+        help="distributions of p, by the names in the tables; some are of Pass@k only",
+    )
+    parser.add_argument(
+        "--ks", type=int, nargs="+", default=None, help="values of k of the Pass@k family, up to N"
     )
     parser.add_argument(
         "--methods",
@@ -492,7 +502,13 @@ def main():
     run, seed = args.runs, args.seed
     methods = tuple(method for method in METHODS if method in {"hbayes", *args.methods})
     few = max(run // 4, 10)
-    binary = [(shape, m, n, run, seed) for m in sizes for n in trials for shape in args.shapes]
+    binary = [
+        (shape, m, n, run, seed)
+        for m in sizes
+        for n in trials
+        for shape in SHAPES
+        if shape in args.shapes
+    ]
     rubrics = [
         (shape, 30, n, few, seed) for shape in RUBRICS for n in ((4, 16) if published else (4,))
     ]
@@ -504,14 +520,24 @@ def main():
         for replace in (False, True)
     ]
     pass_runs = run if "pass" in args.parts and len(args.parts) == 1 else few
+    pass_trials = trials if published or args.trials else (4,)
+    pass_ks = {n: ks for n, ks in PASS_KS.items() if n in pass_trials}
+    if args.ks:
+        if not 1 <= min(args.ks) <= max(args.ks) <= min(pass_trials):
+            parser.error(f"argument --ks: from 1 to the smallest N, {min(pass_trials)}")
+        pass_ks = {n: tuple(sorted(set(args.ks))) for n in pass_trials}
     passes = [
         (shape, 30, n, ks, pass_runs, seed)
-        for n, ks in PASS_KS.items()
-        if n in (trials if published or args.trials else (4,))
+        for n, ks in pass_ks.items()
         for shape in PASS_SHAPES
-        if shape in args.shapes or shape not in SHAPES
+        if shape in args.shapes
     ]
-    passes += [(shape, 30, 4, BEYOND_KS, pass_runs, seed) for shape in BEYOND_SHAPES if published]
+    if published and 4 in pass_trials and not args.ks:
+        passes += [
+            (shape, 30, 4, BEYOND_KS, pass_runs, seed)
+            for shape in BEYOND_SHAPES
+            if shape in args.shapes
+        ]
     work = {
         "pass": (pass_cell, passes),
         "binary": (functools.partial(binary_cell, methods=methods), binary),
@@ -520,7 +546,7 @@ def main():
     }
     with worker_processes(args.jobs) as pool:
         results = {part: list(pool.map(*work[part])) for part in args.parts}
-    if "binary" in args.parts:
+    if binary and "binary" in args.parts:
         print_binary(results["binary"], methods)
     if "rubrics" in args.parts:
         print_rubrics(results["rubrics"], few)
@@ -531,7 +557,7 @@ def main():
     if args.out is not None:
         args.out.mkdir(parents=True, exist_ok=True)
         (args.out / "calibration.json").write_text(json.dumps(results, indent=1))
-        if "binary" in args.parts:
+        if binary and "binary" in args.parts:
             draw_picture(results["binary"], args.out / "calibration.png")
 
 

@@ -7,18 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special
 
-from lm_eval_bayes.stats.distributions.base import (
-    CdfTable,
-    Distribution,
-    FromTable,
-    QuestionMeans,
-    TabulatedDistribution,
-)
+from lm_eval_bayes.stats.distributions.base import TabulatedDistribution
 from lm_eval_bayes.stats.distributions.beta_mixture import Cumulants, edgeworth_table
 from lm_eval_bayes.stats.distributions.curve_kinds import systematic_points
 from lm_eval_bayes.stats.distributions.curve_mixture import ROUNDING, spike_table
 from lm_eval_bayes.stats.distributions.curve_population import distribution_over_nodes
-from lm_eval_bayes.stats.distributions.success_curves import Curve, farther
+from lm_eval_bayes.stats.distributions.success_curves import Curve
 from lm_eval_bayes.stats.validation import FloatArray, protect
 
 #: The most points of a table, and the smallest sd of the score at a point, relative to its own.
@@ -81,41 +75,3 @@ class EqualKindsScore:
     def _values(self, curve: Curve) -> tuple[FloatArray, FloatArray]:
         values = curve.value(special.expit(self.logit_p), special.expit(-self.logit_p))
         return values[0], values[1]
-
-
-@dataclass(frozen=True, eq=False)
-class AllowingForEqualKinds(FromTable):
-    """A distribution of which a credible interval allows for another model.
-
-    Parameters
-    ----------
-    own : Distribution
-        Its distribution function is computed.
-    other : TabulatedDistribution
-        The score's distribution where the questions of a kind are all alike, by which intervals are
-        widened.
-    mean, sd : float
-        Those of `own`.
-    """
-
-    own: Distribution
-    other: TabulatedDistribution
-    mean: float
-    sd: float
-
-    @property
-    def table(self) -> CdfTable:  # type: ignore[override]  # that of the distribution
-        """The distribution function of the score."""
-        return self.own.table  # type: ignore[attr-defined, no-any-return]
-
-    def interval_quantiles(self, masses: FloatArray) -> FloatArray:
-        """Return the farther of both models' quantiles on either side."""
-        return farther(self.quantiles(masses), self.other.quantiles(masses), masses)
-
-    def draw_questions(self, n_draws: int, rng: np.random.Generator) -> FloatArray:
-        """Draw the scores of all questions jointly, shape (n_draws, M)."""
-        return self.own.draw_questions(n_draws, rng)
-
-    def question_means(self, mu: FloatArray, sigma: FloatArray) -> QuestionMeans | None:
-        """Return every question's mean score and noise; None where they are unknown."""
-        return self.own.question_means(mu, sigma)

@@ -15,8 +15,9 @@ import numpy as np
 from lm_eval_bayes.stats.distributions.curve_kinds import CurveKinds, CurveKindsDistribution
 from lm_eval_bayes.stats.distributions.curve_moments import CurveMoments
 from lm_eval_bayes.stats.distributions.curve_population import distribution_over_nodes
-from lm_eval_bayes.stats.distributions.equal_kinds import AllowingForEqualKinds, EqualKindsScore
+from lm_eval_bayes.stats.distributions.equal_kinds import EqualKindsScore
 from lm_eval_bayes.stats.distributions.success_curves import Curve
+from lm_eval_bayes.stats.distributions.widened import AllowingForAnother
 from lm_eval_bayes.stats.hierarchical.beta_binomial import HyperGrid
 from lm_eval_bayes.stats.hierarchical.two_kinds import TwoKinds, equal_kinds, two_kinds
 from lm_eval_bayes.stats.outcomes import Pairs
@@ -146,7 +147,7 @@ def _widened(posterior: Posterior, curve: Curve, equal: EqualKindsScore | None) 
     benchmark = posterior.benchmark
     return replace(
         posterior,
-        distribution=AllowingForEqualKinds(posterior.distribution, other, mean, sd),
+        distribution=AllowingForAnother(posterior.distribution, other, mean, sd),
         benchmark=None if benchmark is None else _widened(benchmark, curve, equal),
     )
 

@@ -1,0 +1,54 @@
+"""A distribution of a score whose credible intervals allow for another model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from lm_eval_bayes.stats.distributions.base import (
+    CdfTable,
+    Distribution,
+    FromTable,
+    QuestionMeans,
+    TabulatedDistribution,
+)
+from lm_eval_bayes.stats.distributions.success_curves import farther
+from lm_eval_bayes.stats.validation import FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class AllowingForAnother(FromTable):
+    """A distribution of which a credible interval allows for another model.
+
+    Parameters
+    ----------
+    own : Distribution
+        Its distribution function is computed.
+    other : TabulatedDistribution
+        The score's distribution under the other model, by which intervals are widened.
+    mean, sd : float
+        Those of `own`.
+    """
+
+    own: Distribution
+    other: TabulatedDistribution
+    mean: float
+    sd: float
+
+    @property
+    def table(self) -> CdfTable:  # type: ignore[override]  # that of the distribution
+        """The distribution function of the score."""
+        return self.own.table  # type: ignore[attr-defined, no-any-return]
+
+    def interval_quantiles(self, masses: FloatArray) -> FloatArray:
+        """Return the farther of both models' quantiles on either side."""
+        return farther(self.own.interval_quantiles(masses), self.other.quantiles(masses), masses)
+
+    def draw_questions(self, n_draws: int, rng: np.random.Generator) -> FloatArray:
+        """Draw the scores of all questions jointly, shape (n_draws, M)."""
+        return self.own.draw_questions(n_draws, rng)
+
+    def question_means(self, mu: FloatArray, sigma: FloatArray) -> QuestionMeans | None:
+        """Return every question's mean score and noise; None where they are unknown."""
+        return self.own.question_means(mu, sigma)
