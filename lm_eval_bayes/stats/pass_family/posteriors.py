@@ -284,13 +284,15 @@ def pass_posteriors(
     plain draws (10 benchmarks, 5 scores) mean and sd under two kinds are off by .01 posterior sd,
     root mean square, and ends by .03 (at most .11); ends of the population by .05 (at most .23).
 
-    Where two thirds of the questions or more have no right answer (or none a wrong one), and may
-    not all be alike, the ends of "exact" and "hdi" intervals of a population's score of k > 1 are
-    the farther ones of the learned prior and of s / (2 + s) ~ Beta(.7, 1), if that has a posterior
-    probability of at least 1/4 (prior 1/2). `wider_spread` says what this costs.
+    Where two thirds of the questions or more have no right answer (or none a wrong one), may not
+    all be alike, and have at most 10 trials each on average, the ends of "exact" and "hdi"
+    intervals of a population's score of k > 1 are the farther ones of the learned prior and of
+    s / (2 + s) ~ Beta(.7, 1), if that has a posterior probability of at least 1/4 (prior 1/2).
+    `wider_spread` says what this costs.
 
     Coverage of 95% intervals in simulations of 30 questions (`examples/calibration.py --parts
-    pass`; 19 shapes, 200 to 400 runs, standard error 1 to 2; the README has the tables):
+    pass`; 19 shapes, 200 to 400 runs, standard error 1 to 2; the docs on intervals have the
+    tables):
 
     - N = 4, k = 2, 4: 90 to 100%, near-certain questions that are all alike among them, but 88% for
       Pass^2 of 30 questions of which four fifths are never solved (93% in another 200 runs). Below
