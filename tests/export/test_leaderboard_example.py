@@ -1,13 +1,14 @@
-"""The example of a community leaderboard: submissions in, one page out."""
+"""The example of a community leaderboard: submissions in, one page out, pull requests checked."""
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -26,17 +27,34 @@ EXAMPLE = REPOSITORY / "examples" / "leaderboard"
 IDS = [f"aime-2025-II-{i:02d}" for i in range(1, 16)]
 
 
-def build(folder):
+def build(folder, *options, **variables):
     """Run the script; return (exit code, standard output, standard error)."""
+    own = {"PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(
-        [sys.executable, str(folder / "build_page.py")],
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1"},
+        [sys.executable, str(folder / "build_page.py"), *options],
+        env={**os.environ, **own, **variables},
         capture_output=True,
         text=True,
         timeout=120,
         check=False,
     )
     return done.returncode, done.stdout, done.stderr
+
+
+def copy_of_the_example(folder):
+    shutil.copytree(EXAMPLE, folder, ignore=shutil.ignore_patterns("page", "__pycache__"))
+    return folder
+
+
+def send(board, name, model=None, owner="somebody", counts=None, more=""):
+    """Write a submission of counts."""
+    folder = board / "submissions" / name
+    folder.mkdir(exist_ok=True)
+    about = f"model: {model or name}\nowner: {owner}\n{more}"
+    (folder / "submission.yaml").write_text(about, encoding="utf-8")
+    rows = [f"{id},{c},{n}" for id, (c, n) in zip(IDS, counts or [(1, 4)] * 15, strict=True)]
+    (folder / "counts.csv").write_text("\n".join(["id,c,n", *rows]) + "\n", encoding="utf-8")
+    return folder
 
 
 def outcomes_of(name):
@@ -46,51 +64,33 @@ def outcomes_of(name):
 
 @pytest.fixture(scope="module")
 def board(tmp_path_factory):
-    """A copy with submissions of every kind, good and bad, and the page that came of them."""
-    folder = tmp_path_factory.mktemp("board") / "leaderboard"
-    shutil.copytree(EXAMPLE, folder)
-    sent = folder / "submissions"
-
-    def describe(name, text):
-        (sent / name).mkdir()
-        (sent / name / "submission.yaml").write_text(text, encoding="utf-8")
-        return sent / name
-
-    hostile = "<b>evil|</b> [x](http://x.example)"
-    position = describe("counted", f"model: '{hostile}'\nlink: 'javascript:alert(1)'\n")
-    rows = [f"{name},{i % 5},8" for i, name in enumerate(IDS)]
-    (position / "counts.csv").write_text("\n".join(["id,c,n", *rows]) + "\n", encoding="utf-8")
-    position = describe("records", "model: from-records\nlink: https://example.org/a\n")
+    """A copy with two further submissions and four that do not count, and its page."""
+    folder = copy_of_the_example(tmp_path_factory.mktemp("board") / "leaderboard")
+    sender = "submitted_by: '<b>evil|</b> [x](http://x.example)'\n"
+    send(folder, "counted", counts=[(i % 5, 8) for i in range(15)], more=sender)
+    records = send(folder, "records", "from-records", more="link: https://example.org/a\n")
+    (records / "counts.csv").unlink()
     run = TaskRun.from_trials("m", "t", [[1, 0, 1, 1, 0, 1]] * 15, IDS)
     summary = summarise(run, IntervalSpec(method="normal"))
     record = submission(summary, model_id="org/m")
     instances = InstancesFile(summary, record, texts=False)
-    write_files({position / record.instances_path: instances.write})
+    write_files({records / record.instances_path: instances.write})
     # from here on: none of these counts
-    position = describe("few", "model: few\n")
-    few = "\n".join(["id,c,n", *(f"{name},1,2" for name in IDS)])
-    (position / "counts.csv").write_text(few, encoding="utf-8")
-    position = describe("others", "model: others\n")
-    (position / "counts.csv").write_text("id,c,n\nelsewhere,1,4\n", encoding="utf-8")
-    describe("nothing", "model: nothing\n")
-    describe("unnamed", "link: https://example.org\n")
-    describe("code", "model: !!python/object/apply:os.system ['touch pwned']\n")
-    position = describe("broken", "model: broken\n")
-    (position / "m_samples.jsonl").write_text('{"evaluation": {', encoding="utf-8")
-    position = describe("link", "model: link\n")
-    (position / "counts.csv").symlink_to("/etc/passwd")
-    shutil.copytree(sent / "gpt-4o", sent / "zz-again")
+    send(folder, "few", counts=[(1, 2)] * 15)
+    (send(folder, "others") / "counts.csv").write_text("id,c,n\nelsewhere,1,4\n")
+    (send(folder, "nothing") / "counts.csv").unlink()
+    shutil.copytree(folder / "submissions" / "gpt-4o", folder / "submissions" / "zz-again")
     code, message, left_out = build(folder)
     assert code == 0, left_out
     return folder, message, left_out
 
 
-LEFT_OUT = {"few", "others", "nothing", "unnamed", "code", "broken", "link", "zz-again"}
+LEFT_OUT = {"few", "others", "nothing", "zz-again"}
 
 
 def test_the_page_ranks_as_the_kernels_do(board):
     folder, message, _ = board
-    assert "8 models, 8 submissions left out" in message
+    assert "8 models, 4 submissions left out" in message
     result = json.loads((folder / "page" / "leaderboard.json").read_text(encoding="utf-8"))
     places = {item["model"]: item for item in result["leaderboards"][0]["places"]}
     assert len(places) == 8
@@ -112,47 +112,110 @@ def test_what_does_not_count_is_named_and_harms_nothing(board):
     assert named == LEFT_OUT
     page = (folder / "page" / "README.md").read_text(encoding="utf-8")
     foot = page.split("## Left out")[1]
-    assert all(f"- `{name}`: " in foot for name in LEFT_OUT)
-    assert "every question needs 4 trials; one has 2" in foot
-    assert "is a link" in foot
-    assert not list(folder.rglob("pwned"))
+    assert all(f"- {name}\\: " in foot for name in LEFT_OUT)
+    assert "every question must have 4 to 256 trials; one has 2" in foot
 
 
 def test_what_strangers_wrote_is_only_text(board):
     folder, _, _ = board
     page = (folder / "page" / "README.md").read_text(encoding="utf-8")
-    assert "javascript" not in page
     assert "<b>" not in page.replace("\\<b\\>", "")
     assert "\\<b\\>evil\\|\\</b\\> \\[x\\](http\\://x.example)" in page
     assert "<https://example.org/a>" in page
 
 
-def test_a_check_writes_nothing_and_says_so(board, monkeypatch, capsys):
+def test_nothing_tells_where_the_leaderboard_lies(board):
+    folder, message, left_out = board
+    files = [path.read_text(encoding="utf-8") for path in (folder / "page").iterdir()]
+    assert len(files) == 3
+    for text in (*files, message, left_out):
+        assert str(folder) not in text
+        assert folder.parent.name not in text
+
+
+def test_owners_are_recorded_when_a_folder_first_counts(board):
     folder, _, _ = board
-    shutil.rmtree(folder / "page")
-    spec = importlib.util.spec_from_file_location("build_page", folder / "build_page.py")
-    script = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, "build_page", script)
-    spec.loader.exec_module(script)
+    before = yaml.safe_load((EXAMPLE / "owners.yaml").read_text(encoding="utf-8"))
+    after = yaml.safe_load((folder / "owners.yaml").read_text(encoding="utf-8"))
+    assert set(before) == {path.name for path in (EXAMPLE / "submissions").iterdir()}
+    assert after == before | {
+        "counted": {"model": "counted", "owner": "somebody"},
+        "records": {"model": "from-records", "owner": "somebody"},
+    }
 
-    def main(*options):
-        monkeypatch.setattr(sys, "argv", ["build_page.py", *options])
-        code, message = script.main(), capsys.readouterr()
-        return code, message.out, message.err
 
-    assert main("--check")[:2] == (1, "8 submissions count, 8 do not\n")
+def test_a_check_writes_nothing_and_says_so(tmp_path):
+    folder = copy_of_the_example(tmp_path / "board")
+    send(folder, "mine")
+    owners = (folder / "owners.yaml").read_bytes()
+    assert build(folder, "--check") == (0, "7 submissions count, 0 do not\n", "")
+    send(folder, "broken", counts=[(1, 2)] * 15)
+    assert build(folder, "--check")[:2] == (1, "7 submissions count, 1 do not\n")
     assert not (folder / "page").exists()
-    for name in LEFT_OUT:
-        shutil.rmtree(folder / "submissions" / name)
-    assert main("--check") == (0, "8 submissions count, 0 do not\n", "")
-    questions = folder / "questions.txt"
-    questions.write_text("\n".join(IDS[:-1]), encoding="utf-8")
-    with (folder / "leaderboard.yaml").open("a", encoding="utf-8") as config:
-        config.write("questions: questions.txt\n")
-    code, _, message = main()
+    assert (folder / "owners.yaml").read_bytes() == owners
+    (folder / "questions.txt").write_text("\n".join(IDS[:-1]), encoding="utf-8")
+    code, _, message = build(folder)
     assert code == 1
     assert "1 question is missing or not of this leaderboard, such as aime-2025-II-15" in message
     assert not (folder / "page").exists()
+    with (folder / "leaderboard.yaml").open("a", encoding="utf-8") as config:
+        config.write("owners: [a]\n")
+    code, _, message = build(folder)
+    assert code == 2
+    assert "`owners` in leaderboard.yaml must be a text; got ['a']" in message
+
+
+def test_a_check_of_folders_is_about_these_alone(tmp_path):
+    folder = copy_of_the_example(tmp_path / "board")
+    send(folder, "earlier", counts=[(1, 2)] * 15)
+    send(folder, "mine")
+    code, message, _ = build(folder, "--check", "submissions/mine")
+    assert code == 0
+    assert message.splitlines()[0] == "counts: mine"
+    assert message.splitlines()[1].startswith("left out before, not part of this check: earlier: ")
+    assert build(folder, "--check", "submissions/earlier")[0] == 1
+    assert build(folder, "--check", "submissions/mine", "submissions/earlier")[0] == 1
+    code, message, _ = build(folder, "--check", "submissions/nobody")
+    assert code == 1
+    assert message.startswith("refused: nobody: there is no such folder")
+    assert build(folder, "submissions/mine")[0] == 2
+
+
+def test_a_folder_is_changed_by_its_owner_alone(tmp_path):
+    folder = copy_of_the_example(tmp_path / "board")
+    send(folder, "mine")
+
+    def check(name, author):
+        code, message, _ = build(folder, "--check", f"submissions/{name}", PR_AUTHOR=author)
+        return code, message.splitlines()[0]
+
+    assert check("mine", "Somebody") == (0, "counts: mine")
+    other = "it belongs to somebody; the pull request is from intruder"
+    assert check("mine", "intruder") == (1, f"refused: mine: {other}")
+    assert check("mine", "")[0] == 1
+    assert check("gpt-4o", "matharena") == (0, "counts: gpt-4o")
+    # the record counts, not what the changed folder says
+    about = folder / "submissions" / "gpt-4o" / "submission.yaml"
+    about.write_text("model: gpt-4o\nowner: intruder\n", encoding="utf-8")
+    belongs = "refused: gpt-4o: it belongs to MathArena; the pull request is from intruder"
+    assert check("gpt-4o", "intruder") == (1, belongs)
+    assert check("gpt-4o", "MathArena")[0] == 1
+    shutil.rmtree(about.parent)
+    assert check("gpt-4o", "intruder") == (1, belongs)
+    assert check("gpt-4o", "MathArena") == (0, "withdrawn: gpt-4o")
+
+
+def test_ties_are_of_all_pairs_at_once(tmp_path):
+    """A chain of models, each close to the next: the adjacent rule would rank all of them first."""
+    folder = copy_of_the_example(tmp_path / "board")
+    for i in range(21):
+        send(folder, f"chain-{i}", counts=[(round(0.1 + 10 * i), 200)] * 15)
+    assert build(folder)[0] == 0
+    text = (folder / "page" / "leaderboard.json").read_text(encoding="utf-8")
+    places = {p["model"]: p["rank"] for p in json.loads(text)["leaderboards"][0]["places"]}
+    assert places["chain-20"] == 1
+    assert sum(rank == 1 for rank in places.values()) <= 4
+    assert places["chain-0"] > 15
 
 
 def test_the_recipe_lets_no_pull_request_write():
@@ -165,8 +228,68 @@ def test_the_recipe_lets_no_pull_request_write():
     check, page = recipe["jobs"]["check"], recipe["jobs"]["page"]
     assert "permissions" not in check
     assert check["if"] == "github.event_name == 'pull_request'"
-    assert page["if"] == "github.event_name != 'pull_request'"
-    scripts = [step["run"] for job in (check, page) for step in job["steps"] if "run" in step]
+    assert page["if"] == "github.event_name != 'pull_request' && github.ref == 'refs/heads/main'"
+    steps = [step for job in (check, page) for step in job["steps"]]
+    scripts = [step["run"] for step in steps if "run" in step]
     assert not any("${{" in script for script in scripts)
-    assert "python build_page.py --check" in scripts
     assert "python build_page.py" in scripts
+    actions = [step["uses"] for step in steps if "uses" in step]
+    assert all(re.fullmatch(r"actions/[a-z-]+@[0-9a-f]{40}", action) for action in actions)
+    checkouts = [step["with"] for step in steps if "checkout" in step.get("uses", "")]
+    assert all(options["persist-credentials"] is False for options in checkouts)
+    with_token = [step for step in steps if "TOKEN" in step.get("env", {})]
+    assert with_token == page["steps"][-1:]
+
+
+def git(folder, *arguments):
+    identity = ["-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "core.hooksPath="]
+    subprocess.run(
+        ["git", *identity, *arguments], cwd=folder, check=True, capture_output=True, timeout=60
+    )
+
+
+@pytest.mark.skipif(shutil.which("git") is None or os.name != "posix", reason="needs git")
+@pytest.mark.parametrize(
+    ("changed", "author", "codes"),
+    [
+        (["mine"], "somebody", (0, 0)),
+        (["mine", "--", "-x", "::error::y"], "somebody", (0, 123)),
+        (["gpt-4o"], "somebody", (0, 123)),
+        ([], "somebody", (0, 0)),
+        (["../owners.yaml"], "somebody", (1, 0)),
+    ],
+)
+def test_the_steps_of_a_check_as_they_run(tmp_path, changed, author, codes):
+    """The shell of the recipe, on a merge commit in a real repository."""
+    root = copy_of_the_example(tmp_path / "root")
+    send(root, "earlier", counts=[(1, 2)] * 15)
+    sent = shutil.copytree(root, root / "sent")
+    git(sent, "init", "-q")
+    git(sent, "add", ".")
+    git(sent, "commit", "-q", "-m", "base")
+    for name in changed:
+        if name.startswith(".."):
+            (sent / "submissions" / name).write_text("{}\n", encoding="utf-8")
+        else:
+            send(sent, name, "mine")
+    git(sent, "add", ".")
+    git(sent, "commit", "-q", "--allow-empty", "-m", "merge")
+    recipe = yaml.safe_load((EXAMPLE / "github_workflow.yml").read_text(encoding="utf-8"))
+    scripts = [step["run"] for step in recipe["jobs"]["check"]["steps"] if "run" in step]
+    scripts = [script for script in scripts if "git" in script]
+    environment = {"PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1", "PR_AUTHOR": author}
+    environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    found = [
+        subprocess.run(
+            ["bash", "-e", "-c", script],
+            cwd=root,
+            env={**os.environ, **environment},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        for script in scripts
+    ]
+    assert tuple(done.returncode for done in found) == codes, found[-1].stderr
+    assert not any(line.startswith("::") for line in found[-1].stdout.splitlines())
