@@ -123,9 +123,9 @@ def check_owner(submission: Submission, owners: Mapping[str, Owner]) -> None:
         return
     for folder, other in owners.items():
         if appearance(other.model) == appearance(sent.model):
+            like = "" if other.model == sent.model else f"is too like {other.model}, which "
             raise LeftOut(
-                f"the model {sent.model} is too like {other.model}, which belongs to the folder "
-                f"{folder} of {other.owner}"
+                f"the model {sent.model} {like}belongs to the folder {folder} of {other.owner}"
             )
 
 
@@ -272,7 +272,13 @@ def every_eval_ever_run(records: list[Path]) -> TaskRun:
     """Read instance-level records of Every Eval Ever: a trial a line, its number in `metadata`."""
     trials: dict[str, dict[int, int]] = {}
     for path in records:
-        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        try:
+            text = path.read_text(encoding="utf-8")
+        except ValueError:
+            raise LeftOut(f"{path.name} must be UTF-8; it is not") from None
+        for number, line in enumerate(text.split("\n"), 1):
+            if not line.strip():
+                continue
             try:
                 record = json.loads(line)
                 score, trial = record["evaluation"]["score"], str(record["metadata"]["trial"])
@@ -282,7 +288,10 @@ def every_eval_ever_run(records: list[Path]) -> TaskRun:
             if not isinstance(score, (int, float)) or score not in (0, 1):
                 raise LeftOut(f"line {number} of {path.name} must have the score 0 or 1")
             if not re.fullmatch("[0-9]{1,9}", trial) or not isinstance(question, str):
-                raise LeftOut(f"line {number} of {path.name} must number the trial of a question")
+                raise LeftOut(
+                    f"line {number} of {path.name} must have a text as `sample_id` and a whole "
+                    "number of up to 9 digits as `trial` in `metadata`"
+                )
             if int(trial) in trials.setdefault(question, {}):
                 raise LeftOut(f"trial {trial} of question {question[:80]} is there twice")
             trials[question][int(trial)] = int(score)

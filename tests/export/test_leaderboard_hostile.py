@@ -84,6 +84,11 @@ def in_order(folder):
     counts(folder)
 
 
+def undescribed(folder):
+    folder.mkdir()
+    counts(folder)
+
+
 def with_link(target):
     def write(folder):
         about(folder)
@@ -177,16 +182,16 @@ SPLIT = '{"doc_id": 0, "doc_hash": "q", "outcomes": %s}\n'
 #: The name of the folder, what writes it, and a part of the sentence that must name it.
 HOSTILE = {
     # numbers
-    "trial-1e400": (record(trial="1e400"), "must number the trial"),
-    "trial-nan": (record(trial="NaN"), "must number the trial"),
-    "trial-list": (record(trial="[[]]"), "must number the trial"),
-    "trial-long": (record(trial="9" * 50), "must number the trial"),
+    "trial-1e400": (record(trial="1e400"), "a whole number of up to 9 digits as `trial`"),
+    "trial-nan": (record(trial="NaN"), "a whole number of up to 9 digits as `trial`"),
+    "trial-list": (record(trial="[[]]"), "a whole number of up to 9 digits as `trial`"),
+    "trial-long": (record(trial="9" * 50), "a whole number of up to 9 digits as `trial`"),
     "trial-5000-digits": (record(trial="9" * 5000), "is no record"),
     "score-nan": (record(score="NaN"), "score 0 or 1"),
     "score-1e400": (record(score="1e400"), "score 0 or 1"),
     "score-half": (record(score="0.5"), "score 0 or 1"),
     "score-text": (record(score='"1"'), "score 0 or 1"),
-    "question-list": (record(question="[1]"), "must number the trial of a question"),
+    "question-list": (record(question="[1]"), "a text as `sample_id`"),
     "counts-nan": (counted("nan", "nan"), ""),
     "counts-inf": (counted("1e400", "1e400"), ""),
     "counts-negative": (counted(-1, 4), ""),
@@ -212,7 +217,10 @@ HOSTILE = {
     ),
     "weights-of-a-hundred": (harness_log(weights=[0, 100]), ""),
     # contents
-    "not-utf8-records": (file("a_samples.jsonl", b"\xff\xfe\x00{}"), "cannot be read"),
+    "not-utf8-records": (
+        file("a_samples.jsonl", b"\xff\xfe\x00{}"),
+        "a_samples.jsonl must be UTF-8",
+    ),
     "not-utf8-table": (file("counts.csv", b"id,c,n\n\xff\xfe,1,4\n"), ""),
     "not-utf8-log": (file("samples_t_2025.jsonl", b'{"doc_id": "\xff"}\n'), ""),
     "not-utf8-about": (described(b"model: \xff\xfe\nowner: intruder\n"), "no YAML in UTF-8"),
@@ -237,7 +245,14 @@ HOSTILE = {
         "such as ::error::x",
     ),
     "no-outcomes": (about, ""),
-    "no-about": (file("../no-about/counts.csv", table("q,1,4")), ""),
+    "no-about": (undescribed, "submission.yaml is missing"),
+    "no-files": (os.mkdir, "submission.yaml is missing"),
+    "two-models": (
+        file(
+            "counts.csv", "model,id,c,n\n" + "".join(f"{m},{id},4,4\n" for m in "ab" for id in IDS)
+        ),
+        "there are 2 runs",
+    ),
     # files
     "link-to-passwd": (with_link("/etc/passwd"), "counts.csv is a link"),
     "link-to-nothing": (with_link("/nowhere"), "counts.csv is a link"),
@@ -247,7 +262,7 @@ HOSTILE = {
     "pipe": (is_pipe, "no regular file"),
     "many-files": (many_files, "at most 50 files"),
     "many-folders": (many_folders, "at most 50 files"),
-    "sparse-100-gb": (sparse, "at most 20,000,000 bytes"),
+    "sparse-100-gb": (sparse, "at most 5,000,000 bytes"),
     "gz-bomb": (gz_bomb, "got trials.csv.gz"),
     "zip-bomb": (zip_bomb, "got trials.npz"),
     "sqlite": (file("trials.sqlite", b"SQLite format 3\0"), "got trials.sqlite"),
@@ -417,6 +432,14 @@ def test_a_check_refuses_every_one_and_no_genuine_one(attacked):
     assert len(lines) == len(HOSTILE)
     assert all(line.startswith("refused: ") and "::" not in line for line in lines)
     assert run(folder, "--check")[0] == 1
+
+
+def test_the_same_log_with_the_usual_scores_counts(tmp_path):
+    folder = tmp_path / "leaderboard"
+    shutil.copytree(EXAMPLE, folder, ignore=shutil.ignore_patterns("page", "__pycache__"))
+    harness_log(weights=[0, 1])(folder / "submissions" / "log")
+    code, out, _ = run(folder, "--check", "submissions/log/")
+    assert (code, out) == (0, "counts: log\n")
 
 
 @pytest.mark.parametrize(
