@@ -97,8 +97,12 @@ def read_owners(path: Path) -> dict[str, Owner]:
     """Read owners.yaml: the model and the owner of every folder that has counted."""
     if not path.exists():
         return {}
-    recorded = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
-    return {str(f): Owner(str(of["model"]), str(of["owner"])) for f, of in recorded.items()}
+    try:
+        recorded = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+        return {str(f): Owner(str(of["model"]), str(of["owner"])) for f, of in recorded.items()}
+    except (yaml.YAMLError, ValueError, AttributeError, TypeError, KeyError):
+        rule = "hold a `model` and an `owner` for every folder"
+        raise SystemExit(f"{path.name} must {rule}; it is no YAML, or one is missing") from None
 
 
 def appearance(model: str) -> str:

@@ -158,6 +158,10 @@ def test_a_check_writes_nothing_and_says_so(tmp_path):
     assert code == 1
     assert "1 question is missing or not of this leaderboard, such as aime-2025-II-15" in message
     assert not (folder / "page").exists()
+    (folder / "owners.yaml").write_text("gpt-4o: {model: gpt-4o}\n", encoding="utf-8")
+    code, _, message = build(folder)
+    assert code == 1
+    assert message.startswith("owners.yaml must hold a `model` and an `owner` for every folder")
     with (folder / "leaderboard.yaml").open("a", encoding="utf-8") as config:
         config.write("owners: [a]\n")
     code, _, message = build(folder)
@@ -206,16 +210,25 @@ def test_a_folder_is_changed_by_its_owner_alone(tmp_path):
 
 
 def test_ties_are_of_all_pairs_at_once(tmp_path):
-    """A chain of models, each close to the next: the adjacent rule would rank all of them first."""
+    """A chain of models, each close to the next: the adjacent rule ranks all of it first."""
     folder = copy_of_the_example(tmp_path / "board")
-    for i in range(21):
-        send(folder, f"chain-{i}", counts=[(round(0.1 + 10 * i), 200)] * 15)
-    assert build(folder)[0] == 0
-    text = (folder / "page" / "leaderboard.json").read_text(encoding="utf-8")
-    places = {p["model"]: p["rank"] for p in json.loads(text)["leaderboards"][0]["places"]}
-    assert places["chain-20"] == 1
-    assert sum(rank == 1 for rank in places.values()) <= 4
-    assert places["chain-0"] > 15
+    shutil.rmtree(folder / "submissions")
+    (folder / "submissions").mkdir()
+    for i in range(30):
+        send(folder, f"chain-{i}", counts=[(70 + 2 * i, 200)] * 15)
+    config = (folder / "leaderboard.yaml").read_text(encoding="utf-8")
+    assert "ties: simultaneous\n" in config
+    firsts = {}
+    for rule in ("ties: simultaneous\n", "ties: adjacent\n", ""):
+        text = config.replace("ties: simultaneous\n", rule)
+        (folder / "leaderboard.yaml").write_text(text, encoding="utf-8")
+        assert build(folder)[0] == 0
+        places = (folder / "page" / "leaderboard.json").read_text(encoding="utf-8")
+        ranks = {p["model"]: p["rank"] for p in json.loads(places)["leaderboards"][0]["places"]}
+        firsts[rule] = sorted(name for name, rank in ranks.items() if rank == 1)
+    assert len(firsts["ties: adjacent\n"]) == 30
+    assert firsts["ties: simultaneous\n"] == firsts[""]
+    assert len(firsts[""]) < 10
 
 
 def test_the_recipe_lets_no_pull_request_write():
