@@ -25,7 +25,7 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
         *("score", "correct", "is_correct", "reward", "resolved", "passed", "success"),
         *("outcome", "is_resolved", "is_success", "result"),
     ),
-    "answer": ("answer", "parsed_answer", "predicted_answer", "extracted_answer", "prediction"),
+    "answer": ("parsed_answer", "predicted_answer", "extracted_answer", "answer", "prediction"),
     "tokens": ("completion_tokens", "output_tokens", "tokens", "n_tokens"),
     "cost": ("cost", "cost_usd", "total_cost"),
     "time": ("time", "seconds", "duration", "latency"),

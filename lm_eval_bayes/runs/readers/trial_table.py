@@ -81,7 +81,7 @@ def read(file: Path, query: Query) -> FileContents:
     suffix = plain_name(file).suffix
     warnings: tuple[str, ...] = ()
     others = [] if "question" in query.columns else other_questions(names, columns)
-    wanted = [*columns.values(), *others]
+    wanted = list(dict.fromkeys([*columns.values(), *others]))
     if suffix in CSV:
         by_name, warnings = _csv_columns(file, wanted, query)
     elif suffix in JSON_LINES:
@@ -90,7 +90,7 @@ def read(file: Path, query: Query) -> FileContents:
         by_name = dict(zip(wanted, _transposed(rows, len(wanted)), strict=True))
         warnings = lines.warnings
     else:
-        by_name = _arrow_columns(file, wanted, query)
+        by_name = arrow_columns(file, wanted, query)
     trials = trial_columns({kind: by_name[name] for kind, name in columns.items()})
     runs = partial_runs(trials, file, query, metric=columns["score"])
     for other in others:
@@ -233,7 +233,14 @@ def _arrow_table(path: Path) -> Any:
         return pyarrow.ipc.open_stream(source).read_all()
 
 
-def _arrow_columns(file: Path, wanted: Sequence[str], query: Query) -> dict[str, list[Any]]:
+def arrow_columns(file: Path, wanted: Sequence[str], query: Query) -> dict[str, list[Any]]:
+    """Return columns of a Parquet or Arrow file.
+
+    Raises
+    ------
+    InvalidInputError
+        If it is broken, or has no such column.
+    """
     try:
         if plain_name(file).suffix in PARQUET:
             import pyarrow.parquet

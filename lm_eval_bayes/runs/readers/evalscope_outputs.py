@@ -1,0 +1,216 @@
+"""Reviews of evalscope, one file per model and subset of a dataset, and output folders of them.
+
+Every generation of a sample is a trial. A sample that could not be generated or scored has no
+score, and does not count, as in evalscope's own means.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from lm_eval_bayes._util.hashing import hash_text
+from lm_eval_bayes._util.text import plural
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.runs.provenance import mapping, number
+from lm_eval_bayes.runs.readers.json_files import (
+    chosen_metric,
+    last_message,
+    load_json,
+    name_of,
+)
+from lm_eval_bayes.runs.readers.protocol import (
+    FileContents,
+    NothingToCountError,
+    Query,
+    Sniffed,
+    check_no_regrade,
+)
+from lm_eval_bayes.runs.readers.text_files import JsonLines, files_below, first_line
+from lm_eval_bayes.runs.readers.trial_columns import TrialColumns, first_number, partial_runs
+from lm_eval_bayes.runs.task_run import Provenance
+
+#: The folders of an evaluation.
+_REVIEWS, _PREDICTIONS, _REPORTS = "reviews", "predictions", "reports"
+
+
+def sniff(path: Path) -> Sniffed | None:
+    """Return a file of reviews, that beside a file of predictions, or those in a folder."""
+    if path.is_dir():
+        below = sorted(files_below(path))
+        files = [f for f in below if f.suffix == ".jsonl" and _REVIEWS in f.absolute().parts]
+    else:
+        files = [path] if path.suffix == ".jsonl" else []
+    found = [file for file in files if _is_reviews(file)]
+    if not found and len(files) == 1 and _PREDICTIONS in files[0].absolute().parts:
+        beside = _beside(files[0], _PREDICTIONS, _REVIEWS)
+        found = [beside] if _is_reviews(beside) else []
+    return Sniffed(found) if found else None
+
+
+def _is_reviews(file: Path) -> bool:
+    first = first_line(file) if file.is_file() else None
+    return first is not None and {"index", "sample_score"} <= first.keys()
+
+
+def _beside(file: Path, folder: str, other: str) -> Path:
+    """Return the path in another folder of the evaluation."""
+    parts = list(file.absolute().parts)
+    at = len(parts) - 1 - parts[::-1].index(folder)
+    return Path(*parts[:at], other, *parts[at + 1 :])
+
+
+def _model(file: Path) -> str:
+    """Return the name of the model, which is the path of its folder in that of the reviews."""
+    parts = file.absolute().parts[:-1]
+    if _REVIEWS not in parts:
+        return parts[-1]
+    at = len(parts) - 1 - parts[::-1].index(_REVIEWS)
+    return "/".join(parts[at + 1 :]) or file.stem
+
+
+def read(file: Path, query: Query) -> FileContents:
+    """Read reviews.
+
+    Raises
+    ------
+    NothingToCountError
+        If no sample has a score.
+    InvalidInputError
+        If the file is broken, or the query names a metric or a field that it does not have.
+    """
+    check_no_regrade(file, query)
+    task, model = file.stem, _model(file)
+    dataset, report = _report(file, query)
+    groups = {dataset: (task,)} if dataset and _has_siblings(file, dataset) else {}
+    wanted = query.task in (None, task) or query.task in groups
+    if not wanted:
+        return FileContents((), (task,), groups)
+    lines = JsonLines(file, query.argument, query.advance)
+    rows = {_place(row): row for row in lines if _place(row)[0]}  # of one sample the last counts
+    scores = [mapping(mapping(row.get("sample_score")).get("score")) for row in rows.values()]
+    metrics = _metrics(scores)
+    if not metrics:
+        rule, got = f"have scores of samples ({file.name})", f"{len(rows):,} samples without one"
+        raise NothingToCountError.of_task(query.argument, rule, got, f"{file}, without scores")
+    metric, notes = chosen_metric(metrics, query, file, "metric")
+    columns = _columns(list(rows.values()), scores, metric, file, query)
+    columns.model, columns.task = model, task
+    subsets = mapping(mapping(report.get("execution_summary")).get("subsets"))
+    n_errors = mapping(subsets.get(task.removeprefix(f"{dataset}_"))).get("errored")
+    if type(n_errors) is int and n_errors > 0:
+        ended = f"{plural(n_errors, 'trial')} ended in an error"
+        notes = (*notes, f"{ended}, and did not count, as in evalscope's own means")
+    runs = partial_runs(
+        columns,
+        file,
+        query,
+        metric=metric,
+        notes=notes,
+        provenance={model: Provenance(dataset=dataset)},
+    )
+    return FileContents(runs, (task,), groups, warnings=lines.warnings)
+
+
+def _place(row: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the question and the sample of a review."""
+    about = mapping(row.get("sample_score"))
+    sample = name_of(row.get("index")) or name_of(about.get("sample_id"))
+    return name_of(about.get("group_id")) or sample, sample
+
+
+def _metrics(scores: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the names of the scores, the main one first."""
+    names = dict.fromkeys(key for score in scores for key in mapping(score.get("value")))
+    mains = Counter(name_of(score.get("main_score_name")) for score in scores)
+    main = next((name for name, _ in mains.most_common() if name in names), None)
+    return sorted(names, key=lambda name: name != main)
+
+
+def _columns(
+    rows: Sequence[Mapping[str, Any]],
+    scores: Sequence[Mapping[str, Any]],
+    metric: str,
+    file: Path,
+    query: Query,
+) -> TrialColumns:
+    messages = rows[0].get("messages")
+    first = first_number(hash_text(json.dumps([file.stem, messages], default=str)))
+    abouts = [mapping(row.get("sample_score")) for row in rows]
+    places = [_place(row) for row in rows]
+    numbers: list[int] = []
+    times: Counter[str] = Counter()
+    for about, (question, _) in zip(abouts, places, strict=True):
+        given = about.get("generation_index")
+        if type(given) is not int or not 0 <= given < 2**19:
+            given = 2**19 + times[question]
+        numbers.append(first + given)
+        times[question] += 1
+    clusters = None
+    if query.cluster is not None:
+        fields = [mapping(about.get("sample_metadata")) for about in abouts]
+        clusters = [name_of(of_sample.get(query.cluster)) for of_sample in fields]
+        if not any(clusters):
+            rule = f"be a field of the metadata of the samples in {file.name}"
+            raise InvalidInputError.of("cluster", rule, query.cluster)
+    tokens, seconds = _usage(file, query)
+    samples = [sample for _, sample in places]
+    return TrialColumns(
+        question=[question for question, _ in places],
+        score=[_score(score, metric) for score in scores],
+        trial=numbers,
+        cluster=clusters,
+        text=[last_message(row.get("messages")) for row in rows],
+        answer=[name_of(score.get("extracted_prediction")) for score in scores],
+        measured={
+            "tokens": [tokens.get(sample) for sample in samples],
+            "time": [seconds.get(sample) for sample in samples],
+        },
+    )
+
+
+def _score(score: Mapping[str, Any], metric: str) -> float | None:
+    value = mapping(score.get("value")).get(metric)
+    if score.get("status", "success") != "success" and value is None:
+        return None
+    return float(value) if isinstance(value, bool) else number(value)
+
+
+def _usage(file: Path, query: Query) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the tokens and the seconds of samples, where the predictions have them."""
+    tokens: dict[str, Any] = {}
+    seconds: dict[str, Any] = {}
+    if _REVIEWS not in file.absolute().parts:
+        return tokens, seconds
+    predictions = _beside(file, _REVIEWS, _PREDICTIONS)
+    try:
+        for row in JsonLines(predictions, query.argument) if predictions.is_file() else ():
+            sample, output = name_of(row.get("index")), mapping(row.get("model_output"))
+            tokens[sample] = mapping(output.get("usage")).get("output_tokens")
+            seconds[sample] = output.get("time")
+    except InvalidInputError:
+        return {}, {}
+    return tokens, seconds
+
+
+def _report(file: Path, query: Query) -> tuple[str, Mapping[str, Any]]:
+    """Return the dataset of reviews and its report; "" and none where there is no report."""
+    if _REVIEWS not in file.absolute().parts:
+        return "", {}
+    folder = _beside(file, _REVIEWS, _REPORTS).parent
+    reports = sorted(folder.glob("*.json")) if folder.is_dir() else []
+    of_dataset = [report for report in reports if file.stem.startswith(f"{report.stem}_")]
+    if not of_dataset:
+        return "", {}
+    report = max(of_dataset, key=lambda report: len(report.stem))
+    try:
+        return report.stem, mapping(load_json(report, query))
+    except InvalidInputError:
+        return report.stem, {}
+
+
+def _has_siblings(file: Path, dataset: str) -> bool:
+    return sum(beside.stem.startswith(f"{dataset}_") for beside in file.parent.glob("*.jsonl")) > 1

@@ -1,0 +1,257 @@
+"""Details of lighteval: Parquet files, one per task, and output folders of them.
+
+lighteval keeps one value of a metric per question. Of avg@n, and of pass@k with k=1, the value is
+the mean of n samples: where all of them are numbers of right samples divided by n, these numbers
+are counted, in no order. Of other metrics the value is one trial.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lm_eval_bayes._util.text import plural, replace_surrogates
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.runs.partial_run import PartialRun, QuestionTrials
+from lm_eval_bayes.runs.provenance import generation, mapping, number
+from lm_eval_bayes.runs.readers import trial_table
+from lm_eval_bayes.runs.readers.json_files import broken, chosen_metric, load_json, name_of
+from lm_eval_bayes.runs.readers.protocol import (
+    FileContents,
+    NothingToCountError,
+    Query,
+    Sniffed,
+    check_no_regrade,
+)
+from lm_eval_bayes.runs.readers.text_files import files_below
+from lm_eval_bayes.runs.readers.tool_settings import call_settings
+from lm_eval_bayes.runs.readers.trial_columns import TrialColumns, first_number, partial_runs
+from lm_eval_bayes.runs.task_run import Provenance
+
+_COLUMNS = frozenset(("doc", "metric", "model_response"))
+_DETAILS, _RESULTS = "details", "results"
+
+#: Metrics that are means over samples, as "avg@n:n=4" and "pass@k:k=1&n=4".
+_MEAN = re.compile(r"(?:[\w-]*:)?(?:avg@n|avg@\d+|[\w-]*pass@(?:k:k=)?1)\b.*", re.I)
+#: The number of samples in the name of a metric.
+_SAMPLES = re.compile(r"\bn=(\d{1,6})\b|^avg@(\d{1,6})\b")
+_SLACK = 1e-6
+
+
+def sniff(path: Path) -> Sniffed | None:
+    """Return a file of details, or those in a folder."""
+    files = sorted(files_below(path)) if path.is_dir() else [path]
+    found = [file for file in files if file.suffix == ".parquet" and _is_details(file)]
+    return Sniffed(found) if found else None
+
+
+def _is_details(file: Path) -> bool:
+    return set(trial_table.header(file)) >= _COLUMNS
+
+
+@dataclass(frozen=True)
+class _Question:
+    """A question with the values of its metrics, and how many samples there were."""
+
+    id: str
+    task: str
+    text: str
+    values: Mapping[str, Any]
+    n_samples: int
+    answer: str
+    tokens: float | None
+
+
+def read(file: Path, query: Query) -> FileContents:
+    """Read details.
+
+    Raises
+    ------
+    NothingToCountError
+        If no question has a value of a metric.
+    InvalidInputError
+        If the file is broken, or the query names a metric or a field that it does not have.
+    """
+    check_no_regrade(file, query)
+    rows = _rows(file, query)
+    questions = [_question(row, number) for number, row in enumerate(rows)]
+    tasks = tuple(dict.fromkeys(q.task for q in questions if q.task)) or (query.task or file.stem,)
+    wanted = [q for q in questions if query.task in (None, q.task or tasks[0])]
+    if not wanted:
+        return FileContents((), tasks)
+    names = list(dict.fromkeys(name for question in wanted for name in question.values))
+    if not names:
+        rule = f"have values of metrics ({file.name})"
+        got = plural(len(wanted), "question") + " without one"
+        raise NothingToCountError.of_task(query.argument, rule, got, f"{file}, without metrics")
+    names.sort(key=lambda name: not (_is_mean(name) and any(q.n_samples > 1 for q in wanted)))
+    metric, notes = chosen_metric(names, query, file, "metric")
+    clusters = _clusters(rows, questions, file, query)
+    runs = []
+    for task in dict.fromkeys(question.task or tasks[0] for question in wanted):
+        of_task = [question for question in wanted if (question.task or tasks[0]) == task]
+        with_value = [question for question in of_task if metric in question.values]
+        if with_value:
+            runs += _runs(with_value, clusters, metric, task, notes, file, query)
+    return FileContents(runs, tasks)
+
+
+def _rows(file: Path, query: Query) -> list[dict[str, Any]]:
+    columns = trial_table.arrow_columns(file, sorted(_COLUMNS), query)
+    names = list(columns)
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+def _question(row: Mapping[str, Any], place: int) -> _Question:
+    doc, response = mapping(row["doc"]), mapping(row["model_response"])
+    texts = response.get("text")
+    texts = texts if isinstance(texts, list) else []
+    counted = response.get("output_tokens")
+    counts = [len(part) for part in counted if isinstance(part, list)] if counted else []
+    given = doc.get("num_samples")
+    values = {key: value for key, value in mapping(row["metric"]).items() if value is not None}
+    text = doc.get("query")
+    return _Question(
+        id=name_of(doc.get("id")) or str(place),
+        task=name_of(doc.get("task_name")),
+        text=replace_surrogates(text).strip() if isinstance(text, str) else "",
+        values=values,
+        n_samples=len(texts) or (given if type(given) is int else 1),
+        answer=name_of(texts[0]) if len(texts) == 1 else "",
+        tokens=float(sum(counts)) if counts else None,
+    )
+
+
+def _is_mean(metric: str) -> bool:
+    return _MEAN.fullmatch(metric) is not None
+
+
+def _clusters(
+    rows: Sequence[Mapping[str, Any]], questions: Sequence[_Question], file: Path, query: Query
+) -> dict[str, str]:
+    """Return the clusters of questions: a field of what the task kept of the document."""
+    if query.cluster is None:
+        return {}
+    fields = [mapping(mapping(row["doc"]).get("specific")) for row in rows]
+    clusters = {
+        question.id: name_of(of_doc.get(query.cluster))
+        for question, of_doc in zip(questions, fields, strict=True)
+    }
+    if not any(clusters.values()):
+        rule = f"be a field of doc.specific in {file.name}"
+        raise InvalidInputError.of("cluster", rule, query.cluster)
+    return clusters
+
+
+def _runs(
+    questions: Sequence[_Question],
+    clusters: Mapping[str, str],
+    metric: str,
+    task: str,
+    notes: Sequence[str],
+    file: Path,
+    query: Query,
+) -> list[PartialRun]:
+    model, provenance = _provenance(file, query)
+    settings = generation(provenance.generation_kwargs)
+    counts = _counts(questions, metric) if _is_mean(metric) and query.bounds is None else None
+    if counts is not None:
+        none = np.empty(0, dtype=np.int64)
+        trials = {
+            question.id: QuestionTrials(
+                question.id,
+                none,
+                none,
+                text=question.text,
+                counts=(n - c, c),
+                cluster=clusters.get(question.id) or None,
+            )
+            for question, (c, n) in zip(questions, counts, strict=True)
+        }
+        if len(trials) < len(questions):
+            raise broken(file, query, f"a question of {task} twice")
+        note = f"{metric} is a mean of samples: the right ones were counted, their order is unknown"
+        return [
+            PartialRun(
+                model,
+                task,
+                (str(file),),
+                trials,
+                metric=metric,
+                notes=(*notes, note),
+                provenance=provenance,
+                settings=settings,
+            )
+        ]
+    if _is_mean(metric) and any(question.n_samples > 1 for question in questions):
+        notes = (*notes, f"{metric} is a mean of samples, and was counted as one trial a question")
+    elif any(question.n_samples > 1 for question in questions):
+        notes = (*notes, f"{metric} is one value of several samples, and was counted as one trial")
+    columns = TrialColumns(
+        question=[question.id for question in questions],
+        score=[_score(question.values[metric]) for question in questions],
+        model=model,
+        task=task,
+        trial=[first_number(f"{model} {file.absolute().parent.name}")] * len(questions),
+        cluster=[clusters.get(question.id, "") for question in questions] if clusters else None,
+        text=[question.text for question in questions],
+        answer=[question.answer for question in questions],
+        measured={"tokens": [question.tokens for question in questions]},
+    )
+    return partial_runs(
+        columns,
+        file,
+        query,
+        metric=metric,
+        notes=notes,
+        provenance={model: provenance},
+        settings=settings,
+    )
+
+
+def _score(value: object) -> float | None:
+    return float(value) if isinstance(value, bool) else number(value)
+
+
+def _counts(questions: Sequence[_Question], metric: str) -> list[tuple[int, int]] | None:
+    """Return how many samples were right of how many; None where the values do not tell."""
+    named = _SAMPLES.search(metric)
+    counts = []
+    for question in questions:
+        n = int(named[1] or named[2]) if named else question.n_samples
+        value = _score(question.values[metric])
+        if value is None or not 0 < n <= 2**20 or not -_SLACK <= value <= 1 + _SLACK:
+            return None
+        c = round(value * n)
+        if not math.isclose(value * n, c, abs_tol=_SLACK * n):
+            return None
+        counts.append((c, n))
+    return counts
+
+
+# -- the model ---------------------------------------------------------------------------------
+
+
+def _provenance(file: Path, query: Query) -> tuple[str, Provenance]:
+    """Return the name of the model, and what the results beside the details say of the run."""
+    parts = file.absolute().parts
+    model = parts[-3] if len(parts) > 3 else file.stem
+    if _DETAILS in parts[:-2]:
+        at = len(parts) - 1 - parts[::-1].index(_DETAILS)
+        model = "/".join(parts[at + 1 : -2]) or model
+        results = Path(*parts[:at], _RESULTS, *parts[at + 1 : -2])
+        results /= f"results_{parts[-2]}.json"
+        try:
+            content = mapping(load_json(results, query))
+        except InvalidInputError:
+            content = {}
+        config = mapping(mapping(content.get("config_general")).get("model_config"))
+        sent = call_settings(config.get("generation_parameters"))
+        return name_of(config.get("model_name")) or model, Provenance(generation_kwargs=sent)
+    return model, Provenance()

@@ -1,0 +1,159 @@
+"""Outputs of MathArena: `.json` and `.json.zst`, one file per problem, and folders of them.
+
+A run of a problem is a trial. Files are in COMPETITION/PROVIDER/MODEL; the table that MathArena
+publishes is read as a table of trials.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from lm_eval_bayes._util.compressed import plain_name
+from lm_eval_bayes._util.text import error_line, plural, replace_surrogates
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.runs.provenance import mapping, number
+from lm_eval_bayes.runs.readers.json_files import (
+    beginning,
+    broken,
+    chosen_metric,
+    load_json,
+    name_of,
+)
+from lm_eval_bayes.runs.readers.protocol import (
+    FileContents,
+    NothingToCountError,
+    Query,
+    Sniffed,
+    check_no_regrade,
+)
+from lm_eval_bayes.runs.readers.text_files import files_below
+from lm_eval_bayes.runs.readers.trial_columns import TrialColumns, partial_runs
+
+#: How a file begins: the number of the problem and its text.
+_BEGINNING = re.compile(rb'\s*\{\s*"idx"\s*:\s*\d+\s*,\s*"problem"\s*:\s*(null|")')
+
+
+def sniff(path: Path) -> Sniffed | None:
+    """Return a file of a problem, or the folders of models in a folder."""
+    if not path.is_dir():
+        return Sniffed([path]) if _is_problem(path) else None
+    folders = dict.fromkeys(file.parent for file in sorted(files_below(path)) if _is_problem(file))
+    return Sniffed(list(folders)) if folders else None
+
+
+def _is_problem(file: Path) -> bool:
+    if plain_name(file).suffix != ".json":
+        return False
+    return _BEGINNING.match(beginning(file)) is not None
+
+
+def read(file: Path, query: Query) -> FileContents:
+    """Read the problems of a model, or one of them.
+
+    Raises
+    ------
+    NothingToCountError
+        If no run was graded.
+    InvalidInputError
+        If a single file is broken, or the query names a field that no problem has.
+    """
+    check_no_regrade(file, query)
+    folder = file if file.is_dir() else file.parent
+    model, task = _names(folder)
+    if query.task not in (None, task):
+        return FileContents((), (task,))
+    warnings: list[str] = []
+    problems: dict[str, Mapping[str, Any]] = {}
+    for path in filter(_is_problem, sorted(folder.iterdir()) if file.is_dir() else [file]):
+        try:
+            problems[plain_name(path).stem] = _problem(path, query)
+        except InvalidInputError as error:
+            if not file.is_dir():
+                raise
+            warnings.append(f"{path} was left out: {error_line(error)}")
+    if not problems:
+        raise broken(file, query, "; ".join(warnings) or "no problem")
+    metric, notes = chosen_metric(["correct"], query, file, "metric")
+    columns = _columns(problems, file, query)
+    columns.model, columns.task = model, task
+    if all(score is None for score in columns.score):
+        rule, got = f"have graded runs ({file})", plural(len(columns), "run") + " without a grade"
+        raise NothingToCountError.of_task(query.argument, rule, got, f"{file}, without grades")
+    runs = partial_runs(columns, file, query, metric=metric, notes=notes)
+    return FileContents(runs, (task,), warnings=tuple(warnings))
+
+
+def _names(folder: Path) -> tuple[str, str]:
+    """Return the model with its provider, and the competition."""
+    parts = folder.absolute().parts[1:]
+    model = "/".join(parts[-2:]) or folder.name
+    before = parts[:-2]
+    if "outputs" in before:
+        at = len(before) - 1 - before[::-1].index("outputs")
+        before = before[at + 1 :] or before[-1:]
+        return model, "/".join(before)
+    return model, before[-1] if before else "MathArena"
+
+
+def _problem(path: Path, query: Query) -> Mapping[str, Any]:
+    content = mapping(load_json(path, query))
+    if not isinstance(content.get("correct"), list):
+        raise broken(path, query, "no list of grades (correct)")
+    return content
+
+
+def _columns(problems: Mapping[str, Mapping[str, Any]], file: Path, query: Query) -> TrialColumns:
+    rows: list[tuple[Any, ...]] = []
+    for id in sorted(problems, key=_by_number):
+        problem = problems[id]
+        answers, costs = problem.get("answers"), problem.get("detailed_costs")
+        text = problem.get("problem")
+        text = replace_surrogates(text).strip() if isinstance(text, str) else ""
+        cluster = _label(problem.get(query.cluster)) if query.cluster is not None else ""
+        for i, correct in enumerate(problem["correct"]):
+            cost = mapping(_item(costs, i))
+            answer = name_of(_item(answers, i))
+            if answer == "None":  # no answer was found
+                answer = ""
+            score = float(correct) if isinstance(correct, bool) else None
+            if isinstance(correct, (int, float)) and not isinstance(correct, bool):
+                score = number(correct)
+            measured = (cost.get("output_tokens"), cost.get("cost"), cost.get("time"))
+            rows.append(
+                (id, score, i, "" if answer == "None" else answer, text, cluster, *measured)
+            )
+    if not rows:
+        raise broken(file, query, "no runs of problems")
+    ids, scores, trials, extracted, texts, clusters, tokens, prices, times = map(
+        list, zip(*rows, strict=True)
+    )
+    if query.cluster is not None and not any(clusters):
+        rule = f"be a field of the problems, such as types or source ({file})"
+        raise InvalidInputError.of("cluster", rule, query.cluster)
+    return TrialColumns(
+        question=ids,
+        score=scores,
+        trial=trials,
+        cluster=None if query.cluster is None else clusters,
+        text=texts,
+        answer=extracted,
+        measured={"tokens": tokens, "cost": prices, "time": times},
+    )
+
+
+def _by_number(id: str) -> tuple[int, str]:
+    return (int(id) if id.isascii() and id.isdigit() and len(id) < 19 else 2**63, id)
+
+
+def _item(values: object, i: int) -> Any:
+    return values[i] if isinstance(values, Sequence) and i < len(values) else None
+
+
+def _label(value: object) -> str:
+    """Return the name of a cluster; several in one text, as the types of a problem are."""
+    if isinstance(value, list):
+        return ", ".join(filter(None, map(name_of, value)))
+    return name_of(value)

@@ -1,0 +1,319 @@
+"""Results of tau2-bench (and tau3) and of tau-bench: JSON files, and folders of them.
+
+A task of a domain is a question, a simulation of it a trial. A trial succeeds where its reward is
+1, to within 10^-6, as for the pass^k of both tools.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from lm_eval_bayes._util.hashing import hash_text
+from lm_eval_bayes._util.text import one_line, plural, replace_surrogates
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.runs.provenance import generation, mapping, number
+from lm_eval_bayes.runs.readers.json_files import (
+    beginning,
+    broken,
+    chosen_metric,
+    load_json,
+    name_of,
+    timestamp,
+)
+from lm_eval_bayes.runs.readers.protocol import (
+    FileContents,
+    NothingToCountError,
+    Query,
+    Sniffed,
+    check_no_regrade,
+)
+from lm_eval_bayes.runs.readers.text_files import files_below
+from lm_eval_bayes.runs.readers.tool_settings import call_settings
+from lm_eval_bayes.runs.readers.trial_columns import TrialColumns, first_number, partial_runs
+from lm_eval_bayes.runs.task_run import Provenance
+
+#: How results of tau2-bench and of tau-bench begin.
+_TAU2 = re.compile(
+    rb'\s*\{\s*("timestamp"\s*:\s*(null|"[^"]*")\s*,\s*)?"info"\s*:\s*\{\s*"git_commit"\s*:'
+)
+_TAU1 = re.compile(rb'\s*\[\s*\{\s*"task_id"\s*:\s*\d+\s*,\s*"reward"\s*:\s*[\d.e+-]+\s*,\s*"info"')
+
+#: The name of a file that tau-bench wrote: strategy, model, temperature, tasks, simulated user.
+_TAU1_NAME = re.compile(
+    r"(?P<agent>tool-calling|act|react|few-shot)-(?P<model>.+)-(?P<temperature>\d+(\.\d+)?)"
+    r"_range_-?\d+--?\d+_user-(?P<user>.+)_\d{10}"
+)
+
+#: How far from 1 the reward of a success may be.
+_SLACK = 1e-6
+#: Ends of a simulation at which one of the two said that it is over.
+_SAID = ("user_stop", "agent_stop")
+#: The end of a simulation that never ran.
+_NEVER_RAN = "infrastructure_error"
+
+_METRICS = ("success", "reward")
+
+
+def sniff(path: Path) -> Sniffed | None:
+    """Return a file of results, or those in a folder."""
+    files = sorted(files_below(path)) if path.is_dir() else [path]
+    found = [file for file in files if _is_results(file)]
+    return Sniffed(found) if found else None
+
+
+def _is_results(file: Path) -> bool:
+    if file.suffix != ".json":
+        return False
+    start = beginning(file)
+    return _TAU2.match(start) is not None or _TAU1.match(start) is not None
+
+
+@dataclass
+class _Results:
+    """What both tools have in common; the columns of the simulations are filled one by one."""
+
+    tool: str
+    model: str
+    domain: str
+    run: str
+    settings: dict[str, Any]
+    provenance: Provenance
+    columns: TrialColumns = field(default_factory=lambda: TrialColumns(trial=[], text=[]))
+    rewards: list[float | None] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def read(file: Path, query: Query) -> FileContents:
+    """Read results.
+
+    Raises
+    ------
+    NothingToCountError
+        If no simulation has a reward.
+    InvalidInputError
+        If the file is broken, or the query names a metric or a field that it does not have.
+    """
+    check_no_regrade(file, query)
+    content = load_json(file, query)
+    if isinstance(content, list):
+        results = _tau1(content, file, query)
+    elif isinstance(content, dict):
+        results = _tau2(content, file, query)
+    else:
+        raise broken(file, query, "neither an object nor a list")
+    task = results.domain or query.task or "tau-bench"
+    if query.task not in (None, task):
+        return FileContents((), (task,))
+    if all(reward is None for reward in results.rewards):
+        rule, got = (
+            f"have rewards of simulations ({file.name})",
+            f"{len(results.rewards):,} without",
+        )
+        raise NothingToCountError.of_task(query.argument, rule, got, f"{file}, without rewards")
+    metric, _ = chosen_metric(_METRICS, query, file, "metric")
+    columns, notes = results.columns, results.notes
+    columns.model, columns.task = results.model, task
+    columns.score = results.rewards
+    if metric == "success":
+        columns.score = [
+            None if r is None else float(abs(r - 1) <= _SLACK) for r in results.rewards
+        ]
+        n_partial = sum(
+            r is not None and r != score
+            for r, score in zip(results.rewards, columns.score, strict=True)
+        )
+        if n_partial:
+            notes.append(
+                f"{plural(n_partial, 'reward')} other than 0 and 1 were counted as right or wrong, "
+                f"as in the pass^k of {results.tool}: right from 1 to within 1e-6 "
+                "(--metric reward counts rewards)"
+            )
+    runs = partial_runs(
+        columns,
+        file,
+        query,
+        metric=metric,
+        notes=notes,
+        provenance={results.model: results.provenance},
+        settings=results.settings,
+    )
+    return FileContents(runs, (task,))
+
+
+def _labels(labels: Sequence[Any], questions: Sequence[str], run: str) -> list[int]:
+    """Return the numbers of trials, which differ from those of other runs."""
+    first = first_number(run)
+    times: Counter[str] = Counter()
+    numbers = []
+    for label, question in zip(labels, questions, strict=True):
+        valid = type(label) is int and 0 <= label < 2**19
+        numbers.append(first + (label if valid else 2**19 + times[question]))
+        times[question] += 1
+    return numbers
+
+
+# -- tau2-bench --------------------------------------------------------------------------------
+
+
+def _tau2(content: Mapping[str, Any], file: Path, query: Query) -> _Results:
+    info = mapping(content.get("info"))
+    agent, user = mapping(info.get("agent_info")), mapping(info.get("user_info"))
+    simulations = _simulations(content, file, query)
+    started = name_of(content.get("timestamp"))
+    run = [started or name_of(simulations[0].get("id")), name_of(agent.get("llm"))]
+    domain = name_of(mapping(info.get("environment_info")).get("domain_name"))
+    sent = call_settings(agent.get("llm_args"))
+    results = _Results(
+        tool="tau2",
+        model=name_of(agent.get("llm")) or name_of(agent.get("implementation")),
+        domain=domain,
+        run=" ".join([*run, domain]),
+        settings=generation(sent)
+        | {"agent": name_of(agent.get("implementation")), "user": name_of(user.get("llm"))},
+        provenance=Provenance(
+            generation_kwargs=sent,
+            date=timestamp(started),
+            versions={key: commit for key in ("git_commit",) if (commit := name_of(info.get(key)))},
+            dataset=domain,
+        ),
+    )
+    _fill(results, simulations, _tasks(content), file, query)
+    return results
+
+
+def _simulations(content: Mapping[str, Any], file: Path, query: Query) -> list[Mapping[str, Any]]:
+    """Return the simulations in the file, in the folder beside it, or in its index."""
+    listed = content.get("simulations")
+    folder = file.parent / "simulations"
+    if not listed and folder.is_dir():
+        listed = [load_json(path, query) for path in sorted(folder.glob("*.json"))]
+    listed = listed or content.get("simulation_index")
+    if not isinstance(listed, list):
+        raise broken(file, query, "no list of simulations")
+    found = [s for s in listed if isinstance(s, Mapping) and name_of(s.get("task_id"))]
+    if not found:
+        raise broken(file, query, "no simulation")
+    return found
+
+
+def _tasks(content: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    listed = content.get("tasks")
+    tasks = [mapping(task) for task in listed] if isinstance(listed, list) else []
+    return {name_of(task.get("id")): task for task in tasks}
+
+
+def _fill(
+    results: _Results,
+    simulations: Sequence[Mapping[str, Any]],
+    tasks: Mapping[str, Mapping[str, Any]],
+    file: Path,
+    query: Query,
+) -> None:
+    columns, reasons = results.columns, Counter[str]()
+    columns.question = [name_of(simulation.get("task_id")) for simulation in simulations]
+    labels = [simulation.get("trial") for simulation in simulations]
+    columns.trial = _labels(labels, columns.question, results.run)
+    texts = {id: _text(task) for id, task in tasks.items()}
+    columns.text = [texts.get(id, "") for id in columns.question]
+    columns.measured = {
+        "cost": [simulation.get("agent_cost") for simulation in simulations],
+        "time": [simulation.get("duration") for simulation in simulations],
+        "tokens": [_tokens(simulation.get("messages")) for simulation in simulations],
+    }
+    if query.cluster is not None:
+        clusters = {id: name_of(task.get(query.cluster)) for id, task in tasks.items()}
+        if not any(clusters.values()):
+            rule = f"be a field of the tasks in {file.name}"
+            raise InvalidInputError.of("cluster", rule, query.cluster)
+        columns.cluster = [clusters.get(id, "") for id in columns.question]
+    for simulation in simulations:
+        info, reason = simulation.get("reward_info"), name_of(simulation.get("termination_reason"))
+        given = info.get("reward") if isinstance(info, Mapping) else simulation.get("reward")
+        results.rewards.append(None if reason == _NEVER_RAN else number(given))
+        reasons[reason] += 1
+    if reasons[_NEVER_RAN]:
+        ended = f"{plural(reasons[_NEVER_RAN], 'trial')} ended in an infrastructure error"
+        results.notes.append(f"{ended}, and did not count, as in tau2's own metrics")
+    others = {r: n for r, n in reasons.items() if r and r not in (*_SAID, _NEVER_RAN)}
+    if others:
+        listed = ", ".join(f"{one_line(r, 30)} {n:,}" for r, n in sorted(others.items()))
+        ended = f"{plural(sum(others.values()), 'trial')} ended early ({listed})"
+        results.notes.append(f"{ended}, and counted by the reward, as in tau2's own metrics")
+
+
+def _text(task: Mapping[str, Any]) -> str:
+    """Return what the simulated user is asked to do."""
+    instructions = mapping(task.get("user_scenario")).get("instructions")
+    if isinstance(instructions, Mapping):
+        instructions = instructions.get("reason_for_call")
+    return replace_surrogates(instructions).strip() if isinstance(instructions, str) else ""
+
+
+def _tokens(messages: object) -> float | None:
+    """Return the tokens that the agent wrote; None where they were not counted."""
+    if not isinstance(messages, list):
+        return None
+    counts = [
+        number(mapping(message.get("usage")).get("completion_tokens"))
+        for message in messages
+        if isinstance(message, Mapping) and message.get("role") == "assistant"
+    ]
+    known = [count for count in counts if count is not None]
+    return sum(known) if known else None
+
+
+# -- tau-bench ---------------------------------------------------------------------------------
+
+
+def _tau1(content: Sequence[Any], file: Path, query: Query) -> _Results:
+    rows = [row for row in content if isinstance(row, Mapping) and name_of(row.get("task_id"))]
+    if not rows:
+        raise broken(file, query, "no simulation")
+    if query.cluster is not None:
+        rule = "be left out: results of tau-bench have no fields of tasks"
+        raise InvalidInputError.of("cluster", rule, query.cluster)
+    named = _TAU1_NAME.fullmatch(file.stem)
+    outcomes = [(r.get("task_id"), r.get("trial"), r.get("reward")) for r in rows]
+    costs = [mapping(row.get("info")).get("user_cost") for row in rows]
+    settings: dict[str, Any] = {}
+    if named:
+        settings = {"temperature": float(named["temperature"])}
+    results = _Results(
+        tool="tau-bench",
+        model=named["model"] if named else file.stem,
+        domain=_domain(rows, file),
+        run=hash_text(json.dumps([outcomes, costs], default=str)),
+        settings=settings | ({"agent": named["agent"], "user": named["user"]} if named else {}),
+        provenance=Provenance(generation_kwargs=settings),
+    )
+    columns = results.columns
+    columns.question = [name_of(row.get("task_id")) for row in rows]
+    columns.trial = _labels([row.get("trial") for row in rows], columns.question, results.run)
+    columns.text = [""] * len(rows)
+    results.rewards = [number(row.get("reward")) for row in rows]
+    n_errors = sum(bool(mapping(row.get("info")).get("error")) for row in rows)
+    if n_errors:
+        ended = f"{plural(n_errors, 'trial')} ended in an error"
+        results.notes.append(f"{ended}, and counted by the reward 0, as in tau-bench's own metrics")
+    return results
+
+
+def _domain(rows: Sequence[Mapping[str, Any]], file: Path) -> str:
+    """Return the domain by the first words of the agent's policy, else by the file's name."""
+    said = []
+    for row in rows[:50]:
+        messages = row.get("traj")
+        first = mapping(messages[0]) if isinstance(messages, list) and messages else {}
+        if first.get("role") == "system" and isinstance(first.get("content"), str):
+            said.append(first["content"][:100])
+    for text in (*said[:1], file.name):
+        for domain in ("airline", "retail"):
+            if domain in text.lower():
+                return f"tau-bench {domain}"
+    return ""

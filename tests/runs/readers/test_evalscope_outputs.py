@@ -1,0 +1,190 @@
+"""Outputs of evalscope 1.14.1, which `data/evalscope/make.py` made.
+
+The expected means are those in the reports of evalscope; outcomes follow from the answers that the
+mock model was given.
+"""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+from _support.tool_logs import (
+    DATA,
+    all_commands,
+    mutated_bytes,
+    mutated_json,
+    nested,
+    outcomes_of,
+    read_or_refuse,
+    same_as_table,
+    summary,
+)
+
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.runs.reader import read_runs
+from lm_eval_bayes.runs.readers.formats import recognise
+
+STRONG, WEAK = DATA / "evalscope" / "strong", DATA / "evalscope" / "weak"
+MCQ, QA = "general_mcq_letters", "general_qa_words"
+REVIEWS = {
+    (model, task): DATA / "evalscope" / model / "reviews" / model / f"{task}.jsonl"
+    for model in ("strong", "weak")
+    for task in (MCQ, QA)
+}
+
+OUTCOMES = {
+    "strong": {"0": [1, 1, 1], "1": [1, 1, 0], "2": [1, 1, 1], "3": [1, 1, None]},
+    "weak": {"0": [1, 0, 0], "1": [1, 0, 0], "2": [0, 0, 0], "3": [1, 0, 0]},
+}
+
+
+@pytest.fixture
+def outputs(tmp_path):
+    """The outputs of a model, in a folder that may be changed."""
+    return shutil.copytree(WEAK, tmp_path / "20260105_120000")
+
+
+def rows_of(file):
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+
+
+def write(file, rows):
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return file
+
+
+@pytest.mark.parametrize(
+    ("model", "task", "metric", "mean"),
+    [
+        ("strong", MCQ, "accuracy", 0.9091),
+        ("weak", MCQ, "accuracy", 0.25),
+        ("strong", QA, None, 0.8333),
+        ("weak", QA, None, 0.5),
+        ("weak", QA, "Rouge-1-P", 0.6667),
+        ("weak", QA, "Rouge-L-F", 0.5556),
+        ("weak", QA, "bleu-1", 0.0),
+    ],
+)
+def test_the_mean_is_that_of_evalscope(model, task, metric, mean):
+    file = REVIEWS[model, task]
+    (run,) = read_runs([file], metric=metric).runs
+    assert (run.model, run.task, run.metric) == (model, task, metric or "Rouge-L-R")
+    outcomes = outcomes_of(file, metric=metric)[model]
+    assert np.mean([score for row in outcomes.values() for score in row]) == pytest.approx(
+        mean, abs=5e-5
+    )
+
+
+def test_the_numbers_are_those_of_a_table(tmp_path):
+    same_as_table(tmp_path, OUTCOMES, REVIEWS["strong", MCQ], REVIEWS["weak", MCQ])
+
+
+def test_every_command_reads_folders(tmp_path):
+    all_commands(tmp_path, REVIEWS["strong", MCQ], REVIEWS["weak", MCQ])
+    for path in (STRONG, STRONG / "reviews", REVIEWS["strong", MCQ].parent):
+        assert recognise(path)[0].name == "evalscope"
+        assert len(read_runs([path]).runs) == 2
+    predictions = STRONG / "predictions" / "strong" / f"{MCQ}.jsonl"
+    assert outcomes_of(predictions) == outcomes_of(REVIEWS["strong", MCQ])
+
+
+def test_errors_and_metrics_are_told():
+    _, said = summary(STRONG)
+    assert "1 trial ended in an error, and did not count, as in evalscope's own means" in said
+    assert "metric Rouge-L-R was counted; --metric chooses among Rouge-L-R, bleu-1" in said
+    with pytest.raises(
+        InvalidInputError, match=r"a metric of general_mcq_letters\.jsonl, accuracy"
+    ):
+        read_runs([REVIEWS["strong", MCQ]], metric="speed")
+
+
+def test_answers_texts_tokens_and_time_are_read(outputs):
+    (run,) = read_runs([REVIEWS["strong", MCQ]]).runs
+    assert run.answers[1] == ("B", "B", "A")
+    assert run.questions == tuple(f"Question {n}?" for n in range(4))
+    assert run.provenance.dataset == "general_mcq"
+    file = outputs / "predictions" / "weak" / f"{MCQ}.jsonl"
+    rows = rows_of(file)
+    for row in rows:
+        row["model_output"] |= {"usage": {"output_tokens": 5}, "time": 0.5}
+    write(file, rows)
+    (run,) = read_runs([outputs], task=MCQ).runs
+    assert (run.tokens, run.busy_seconds) == (60, 6.0)
+    file.unlink()
+    assert read_runs([outputs], task=MCQ).runs[0].tokens is None
+
+
+def test_subsets_of_a_dataset_are_a_group(outputs):
+    folder = outputs / "reviews" / "weak"
+    shutil.copy(folder / f"{MCQ}.jsonl", folder / "general_mcq_more.jsonl")
+    saved = read_runs([outputs])
+    assert saved.groups == {"general_mcq": (MCQ, "general_mcq_more")}
+    assert read_runs([outputs], task="general_mcq").tasks == (MCQ, "general_mcq_more")
+
+
+def test_a_copy_is_no_further_trials_and_another_run_is(outputs):
+    file = outputs / "reviews" / "weak" / f"{MCQ}.jsonl"
+    with pytest.raises(InvalidInputError, match="12 of 12 trials"):
+        read_runs([REVIEWS["weak", MCQ], file])
+    rows = rows_of(file)
+    rows[0]["messages"][0]["id"] = "another"
+    write(file, rows)
+    (run,) = read_runs([REVIEWS["weak", MCQ], file]).runs
+    assert run.n_trials == 24
+
+
+def test_a_model_with_a_slash_keeps_its_name(outputs):
+    folder = outputs / "reviews"
+    (folder / "org").mkdir()
+    (folder / "weak").rename(folder / "org" / "weak")
+    assert read_runs([outputs], task=MCQ).models == ("org/weak",)
+
+
+def test_samples_without_a_score_do_not_count(outputs):
+    file = outputs / "reviews" / "weak" / f"{MCQ}.jsonl"
+    rows = rows_of(file)
+    rows[0]["sample_score"]["score"] |= {"value": {}, "status": "judge_error"}
+    rows[1]["sample_score"]["generation_index"] = None
+    write(file, rows)
+    assert outcomes_of(file)["weak"]["0"] == [0, 0]
+    for row in rows:
+        row["sample_score"]["score"]["value"] = {}
+    with pytest.raises(InvalidInputError, match="have scores of samples"):
+        read_runs([write(file, rows)])
+
+
+def test_a_field_of_the_metadata_names_clusters():
+    (run,) = read_runs([REVIEWS["weak", MCQ]], cluster="id").runs
+    assert run.clusters == ("0", "1", "2", "3")
+    with pytest.raises(InvalidInputError, match="a field of the metadata"):
+        read_runs([REVIEWS["weak", MCQ]], cluster="topic")
+
+
+def test_a_task_that_is_not_in_the_outputs_is_refused():
+    with pytest.raises(InvalidInputError, match=f"hold task sums; there is {MCQ}, {QA}"):
+        read_runs([WEAK], task="sums")
+
+
+def test_relative_paths_are_read(monkeypatch, outputs):
+    whole = read_runs([outputs / "reviews" / "weak" / f"{MCQ}.jsonl"]).runs[0]
+    monkeypatch.chdir(outputs / "reviews" / "weak")
+    (run,) = read_runs([f"{MCQ}.jsonl"]).runs
+    assert (run.model, run.provenance.dataset) == (whole.model, whole.provenance.dataset)
+    assert len(read_runs(["."]).runs) == 2
+    monkeypatch.chdir(outputs / "predictions" / "weak")
+    assert outcomes_of(f"{MCQ}.jsonl") == outcomes_of(REVIEWS["weak", MCQ])
+
+
+def test_broken_files_are_read_or_refused(outputs):
+    file = outputs / "reviews" / "weak" / f"{MCQ}.jsonl"
+    raw, rows, n_read = file.read_bytes(), rows_of(file), 0
+    for seed in range(100):
+        file.write_bytes(mutated_bytes(raw, seed))
+        read_or_refuse(file)
+        changed = [row for row in mutated_json(rows, seed) if isinstance(row, dict)]
+        n_read += read_or_refuse(write(file, changed))
+    assert n_read > 60
+    file.write_text('{"index": 0, "sample_score": 1}\n{"index": ' + nested() + "}\n")
+    with pytest.raises(InvalidInputError, match=r"have a complete general_mcq_letters\.jsonl"):
+        read_runs([file])

@@ -1,0 +1,267 @@
+"""Runs of terminal-bench as they were submitted, and a job made with the records of Harbor 0.25.0.
+
+The expected accuracies are in the files of terminal-bench; pass@k and the counts of Harbor are what
+its functions gave (`data/harbor/make.py` prints them).
+"""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+from _support.tool_logs import (
+    DATA,
+    all_commands,
+    mutated_bytes,
+    mutated_json,
+    nested,
+    outcomes_of,
+    read_or_refuse,
+    same_as_table,
+    summary,
+)
+
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.runs.reader import read_runs
+from lm_eval_bayes.runs.readers.formats import recognise
+
+RUNS = DATA / "terminal_bench"
+JOB = DATA / "harbor" / "letters"
+SONNET = "anthropic/claude-sonnet-4-20250514"
+
+OUTCOMES = {
+    "strong": {
+        "fix-git": [1, 1, 1, 1],
+        "hello-world": [1, 1, 1, 1],
+        "solve-maze": [0, 1, 0, 1],
+        "chess": [0, 0, 1, 1],
+    },
+    "weak": {
+        "fix-git": [0, 1, 0, 1],
+        "hello-world": [1, 1, 0, 1],
+        "solve-maze": [0, 0, 0, 0],
+        "chess": [0, 0, 0, 0],
+    },
+}
+
+
+def content_of(file):
+    return json.loads(file.read_text(encoding="utf-8"))
+
+
+@pytest.fixture
+def job(tmp_path):
+    """The first question of the job, in a folder that may be changed."""
+    folder = tmp_path / "jobs" / "letters"
+    for path in JOB.glob("chess__s*"):
+        shutil.copytree(path, folder / path.name)
+    return folder
+
+
+@pytest.fixture
+def run(tmp_path):
+    """A run of terminal-bench, in a folder that may be changed."""
+    return shutil.copytree(RUNS / "ob1_1", tmp_path / "ob1_1")
+
+
+def rewrite(file, change):
+    content = content_of(file)
+    change(content)
+    file.write_text(json.dumps(content))
+
+
+# -- terminal-bench ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["chaterm_1", "chaterm_2", "ob1_1", "ob1_2"])
+def test_the_accuracy_is_that_of_terminal_bench(name):
+    accuracy = content_of(RUNS / name / "results.json")["accuracy"]
+    for path in (RUNS / name, RUNS / name / "results.json"):
+        ((_, outcomes),) = outcomes_of(path).items()
+        assert np.mean([row for (row,) in outcomes.values()]) == pytest.approx(accuracy)
+
+
+def test_runs_in_a_folder_are_further_trials_of_their_models():
+    runs = {run.model: run for run in read_runs([RUNS]).runs}
+    assert sorted(runs) == [SONNET, "ob1-sdk"]
+    assert [run.n_trials for run in runs.values()] == [160, 160]
+    assert runs[SONNET].outcomes.counts.sum(axis=0).tolist() == [160 - 37 - 42, 37 + 42]
+    assert runs["ob1-sdk"].task == "terminal-bench-core 0.1.1"
+
+
+def test_errors_of_terminal_bench_are_told():
+    _, said = summary(RUNS / "chaterm_1")
+    assert (
+        "12 trials without a result of the tests counted 0, as in terminal-bench's own metrics "
+        "(parse_error 11, test_timeout 1)"
+    ) in said
+    assert "22 trials with an error counted by is_resolved" in said
+
+
+def test_trials_in_files_of_their_own_are_read(tmp_path, run):
+    whole = outcomes_of(run)
+    results = content_of(run / "results.json")["results"]
+    (run / "results.json").unlink()
+    for result in results:
+        folder = run / result["task_id"] / result["trial_name"]
+        folder.mkdir(parents=True)
+        (folder / "results.json").write_text(json.dumps(result))
+    assert outcomes_of(run) == outcomes_of(tmp_path) == whole
+    (run / "run_metadata.json").unlink()
+    assert list(outcomes_of(run)) == ["ob1_1"]
+    single = folder / "results.json"
+    ((_, of_model),) = outcomes_of(single).items()
+    assert of_model == {result["task_id"]: [int(bool(result["is_resolved"]))]}
+    assert outcomes_of(folder.parent) == {folder.parent.name: of_model}
+
+
+def test_trials_of_one_run_keep_their_numbers(tmp_path, run):
+    def repeat(content):
+        (first,) = content["results"][:1]
+        names = [f"{first['task_id']}.{n}-of-3.x" for n in (3, 1, 2)]
+        content["results"] = [
+            first | {"trial_name": name, "is_resolved": resolved, "trial_started_at": None}
+            for name, resolved in zip(names, (True, False, None), strict=True)
+        ]
+
+    rewrite(run / "results.json", repeat)
+    ((_, of_model),) = outcomes_of(run).items()
+    assert list(of_model.values()) == [[0, 0, 1]]
+
+
+def test_a_copy_of_a_run_is_no_further_trials(run):
+    with pytest.raises(InvalidInputError, match="80 of 80 trials"):
+        read_runs([RUNS / "ob1_1", run])
+    (saved,) = read_runs([RUNS / "ob1_1", run], dedupe=True).runs
+    assert saved.n_trials == 80
+
+
+# -- Harbor ------------------------------------------------------------------------------------
+
+
+def test_the_numbers_are_those_of_a_table(tmp_path):
+    same_as_table(tmp_path, OUTCOMES, JOB)
+
+
+def test_pass_at_k_is_that_of_harbor():
+    tasks, _ = summary(JOB)
+    for model, expected in (("strong", (0.9166666666666667, 1.0)), ("weak", (0.45833333333, 0.5))):
+        rows = tasks[model, "letters"]["rows"]
+        assert [rows[f"pass@{k}"] for k in (2, 4)] == pytest.approx(expected)
+
+
+def test_every_command_reads_a_job(tmp_path):
+    all_commands(tmp_path, JOB)
+    for path in (JOB, JOB / "result.json", JOB.parent):
+        assert recognise(path)[0].name == "Harbor, terminal-bench"
+        assert outcomes_of(path) == outcomes_of(JOB)
+
+
+def test_errors_and_missing_trials_of_harbor_are_told():
+    _, said = summary(JOB)
+    assert (
+        "strong, letters: 1 trial without a result of the tests counted 0, as in Harbor's own "
+        "metrics (ApiConnectionError 1)"
+    ) in said
+    assert "2 trials with an error counted by reward, as in Harbor's own metrics" in said
+    assert "1 of 33 trials have no result" in said
+
+
+def test_tokens_cost_time_and_versions_are_read():
+    run = read_runs([JOB]).runs[0]
+    assert (run.tokens, run.busy_seconds) == (160, 320)
+    assert sum(column.sum() for column in run.measured["cost"]) == 4.0
+    assert run.provenance.versions == {"terminus-2": "2.0.0"}
+
+
+def test_one_of_several_rewards_is_chosen(job):
+    for number, file in enumerate(sorted(job.glob("*/result.json"))):
+        rewards = {"style": number / 4, **({"tests": 1} if number % 2 else {})}
+        rewrite(file, lambda content, r=rewards: content.update(verifier_result={"rewards": r}))
+    _, said = summary(job)
+    assert "reward style was counted; --metric chooses among style or tests" in said
+    assert outcomes_of(job)["strong"] == {"chess": [0, 0.25, 0.5, 0.75]}
+    assert outcomes_of(job, metric="tests")["strong"] == {"chess": [0, 1, 0, 1]}
+    with pytest.raises(InvalidInputError, match="a reward of letters, style or tests"):
+        read_runs([job], metric="speed")
+
+
+def test_the_errors_of_steps_count_as_errors(job):
+    steps = [{"exception_info": {"exception_type": "AgentTimeoutError"}, "agent_result": None}]
+    for file in job.glob("*/result.json"):
+        rewrite(file, lambda content: content.update(step_results=steps, exception_info=None))
+    assert "(AgentTimeoutError 3)" in summary(job)[1]
+
+
+def test_two_agents_of_one_model_are_told_apart(tmp_path, job):
+    other = shutil.copytree(job, tmp_path / "other")
+    for file in other.glob("*/result.json"):
+        rewrite(file, lambda content: content["agent_info"].update(name="codex"))
+    models = read_runs([job, other]).models
+    assert models == ("strong (agent=terminus-2)", "strong (agent=codex)")
+
+
+def test_a_trial_that_is_cut_off_is_left_out_of_its_job(job):
+    file = min(job.glob("*/result.json"))
+    file.write_text(file.read_text()[:500])
+    saved = read_runs([job])
+    assert saved.runs[0].n_trials == 3
+    assert f"{file} was left out" in saved.warnings[0]
+    with pytest.raises(InvalidInputError, match=r"have a complete result\.json"):
+        read_runs([file])
+
+
+def test_a_trial_alone_is_read():
+    (file,) = JOB.glob("hello-world__s0*/result.json")
+    assert outcomes_of(file) == outcomes_of(file.parent) == {"strong": {"hello-world": [1]}}
+
+
+def test_clusters_and_other_tasks_are_refused():
+    with pytest.raises(InvalidInputError, match="no fields of questions"):
+        read_runs([JOB], cluster="topic")
+    with pytest.raises(InvalidInputError, match="hold task sums; there is letters"):
+        read_runs([JOB], task="sums")
+
+
+def test_relative_paths_are_read(monkeypatch, job, run):
+    monkeypatch.chdir(min(job.glob("*")))
+    assert outcomes_of("result.json") == outcomes_of(".") == {"strong": {"chess": [0]}}
+    monkeypatch.chdir(job)
+    assert outcomes_of(".") == outcomes_of(job)
+    monkeypatch.chdir(run)
+    assert outcomes_of("results.json") == outcomes_of(".") == outcomes_of(run)
+    result = content_of(run / "results.json")["results"][1]
+    (run / "results.json").write_text(json.dumps(result))
+    assert list(outcomes_of("results.json").values()) == list(outcomes_of(".").values())
+
+
+def test_runs_in_files_named_by_their_times_are_of_one_model(tmp_path):
+    folder = tmp_path / "goose"
+    folder.mkdir()
+    for name in ("ob1_1", "ob1_2"):
+        target = folder / f"2025-08-27__22-13-1{name[-1]}_results.json"
+        shutil.copy(RUNS / name / "results.json", target)
+    (saved,) = read_runs([folder]).runs
+    assert (saved.model, saved.n_trials) == ("goose", 160)
+    target.rename(folder / "codex_results.json")
+    assert read_runs([folder]).models == ("goose", "goose/codex")
+
+
+def test_broken_files_are_refused(job, run):
+    file = run / "results.json"
+    rewrite(file, lambda content: content.update(results=content["results"][:5]))
+    trial = min(job.glob("*/result.json"))
+    for path, folder in ((file, run), (trial, job)):
+        raw, content = path.read_bytes(), content_of(path)
+        n_read = 0
+        for seed in range(60):
+            path.write_bytes(mutated_bytes(raw, seed))
+            read_or_refuse(path)
+            read_or_refuse(folder)
+            path.write_text(json.dumps(mutated_json(content, seed)))
+            n_read += read_or_refuse(path)
+            read_or_refuse(folder)
+        assert n_read > 20
+    file.write_text('{"id": "x", "results": [{"trial_name": ' + nested() + "}]}")
+    with pytest.raises(InvalidInputError, match="nested hundreds deep"):
+        read_runs([file])

@@ -1,0 +1,191 @@
+"""Details of lighteval 0.13.0, which `data/lighteval/make.py` made.
+
+The expected means and pass@2 are those that lighteval printed.
+"""
+
+import json
+import shutil
+
+import numpy as np
+import pyarrow
+import pyarrow.parquet
+import pytest
+from _support.tool_logs import (
+    DATA,
+    all_commands,
+    mutated_bytes,
+    mutated_json,
+    read_or_refuse,
+    same_as_table,
+    summary,
+)
+
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.runs.reader import read_runs
+from lm_eval_bayes.runs.readers.formats import recognise
+
+OUTPUT = DATA / "lighteval"
+FILES = {
+    (model, task): next(OUTPUT.glob(f"details/{model}/*/details_{task}_*.parquet"))
+    for model in ("strong", "weak")
+    for task in ("sums", "once")
+}
+
+#: The answers of make.py that are right, of four samples.
+OUTCOMES = {
+    "strong": {"0": [1, 1, 1, 1], "1": [1, 1, 1, 0], "2": [1, 0, 1, 0], "3": [1, 1, 1, 1]},
+    "weak": {"0": [1, 0, 0, 0], "1": [0, 0, 0, 0], "2": [1, 0, 1, 0], "3": [1, 1, 0, 1]},
+}
+OUTCOMES["strong"]["4"], OUTCOMES["weak"]["4"] = [1, 0, 1, 0], [0, 1, 0, 0]
+
+
+def rows_of(file):
+    return pyarrow.parquet.read_table(file).to_pylist()
+
+
+@pytest.fixture
+def details(tmp_path):
+    """A file of details that may be changed."""
+    folder = tmp_path / "details" / "weak" / "2026-01-05T12-00-00.000000"
+    folder.mkdir(parents=True)
+    return shutil.copy(FILES["weak", "sums"], folder / "details_sums.parquet")
+
+
+def write(file, rows):
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), file)
+    return file
+
+
+@pytest.mark.parametrize(
+    ("model", "task", "metric", "mean"),
+    [
+        ("strong", "sums", None, 0.75),
+        ("weak", "sums", None, 0.35),
+        ("weak", "sums", "pass@k:k=1&n=4", 0.35),
+        ("weak", "sums", "pass@k:k=2&n=4", 0.5666666666666667),
+        ("weak", "sums", "maj@n:n=4", 0.4),
+        ("weak", "once", None, 0.6),
+        ("weak", "once", "f1", 0.6),
+    ],
+)
+def test_the_mean_is_that_of_lighteval(model, task, metric, mean):
+    (run,) = read_runs([FILES[model, task]], metric=metric).runs
+    assert (run.model, run.task) == (model, f"{task}|0")
+    assert run.metric == metric or metric is None
+    outcomes = run.outcomes
+    shares = (
+        [float(np.mean(row)) for row in outcomes.scores]
+        if run.scored
+        else outcomes.counts[:, 1] / outcomes.n_trials
+    )
+    assert np.mean(shares) == pytest.approx(mean)
+
+
+def test_the_numbers_are_those_of_a_table(tmp_path):
+    same_as_table(tmp_path, OUTCOMES, FILES["strong", "sums"], FILES["weak", "sums"])
+
+
+def test_pass_at_2_is_that_of_lighteval():
+    tasks, said = summary(FILES["strong", "sums"])
+    rows = tasks["strong", "sums|0"]["rows"]
+    assert rows["pass@2"] == pytest.approx(0.9333333333333332)
+    assert "metric avg@n:n=4 was counted; --metric chooses among avg@n:n=4, pass@k" in said
+    assert "avg@n:n=4 is a mean of samples: the right ones were counted" in said
+
+
+def test_every_command_reads_a_folder(tmp_path):
+    all_commands(tmp_path, FILES["strong", "sums"], FILES["weak", "sums"])
+    for path in (OUTPUT, OUTPUT / "details", FILES["weak", "sums"]):
+        assert recognise(path)[0].name == "lighteval"
+    saved = read_runs([OUTPUT])
+    assert [(run.model, run.task) for run in saved.runs] == [
+        ("strong", "once|0"),
+        ("strong", "sums|0"),
+        ("weak", "once|0"),
+        ("weak", "sums|0"),
+    ]
+
+
+def test_texts_answers_tokens_and_settings_are_read():
+    (run,) = read_runs([FILES["weak", "once"]]).runs
+    answers = dict(zip(run.questions, run.answers, strict=True))
+    assert answers == {
+        "Question 0: 6 + 1 =": ("7",),
+        "Question 1: 7 + 1 =": ("0",),
+        "Question 2: 8 + 1 =": ("9",),
+        "Question 3: 3 + 1 =": ("4",),
+        "Question 4: 4 + 1 =": ("0",),
+    }
+    assert run.tokens == 10
+    assert run.provenance.generation_kwargs == {"temperature": 0}
+
+
+def test_an_unknown_metric_is_refused():
+    with pytest.raises(InvalidInputError, match=r"a metric of details_once.*em or f1"):
+        read_runs([FILES["weak", "once"]], metric="acc")
+
+
+def test_one_value_of_several_samples_is_one_trial(details):
+    (run,) = read_runs([details], metric="maj@n:n=4").runs
+    assert run.n_trials == 5
+    assert "maj@n:n=4 is one value of several samples" in "".join(run.notes)
+    rows = rows_of(details)
+    rows[0]["metric"]["avg@n:n=4"] = 0.3
+    (run,) = read_runs([write(details, rows)]).runs
+    assert (run.scored, run.n_trials) == (True, 5)
+    assert "avg@n:n=4 is a mean of samples, and was counted as one trial" in "".join(run.notes)
+
+
+def test_a_copy_is_refused(tmp_path):
+    copy = shutil.copytree(OUTPUT, tmp_path / "copy")
+    with pytest.raises(InvalidInputError, match="every trial of strong on"):
+        read_runs([OUTPUT, copy])
+    with pytest.raises(InvalidInputError, match="counts of weak on"):
+        read_runs([FILES["weak", "sums"], *copy.rglob("details/weak/*/details_sums_*")])
+    assert len(read_runs([OUTPUT, copy], dedupe=True).runs) == 4
+
+
+def test_a_field_of_the_document_names_clusters(details):
+    rows = rows_of(details)
+    for number, row in enumerate(rows):
+        row["doc"]["specific"] = {"topic": "ab"[number % 2]}
+    (run,) = read_runs([write(details, rows)], cluster="topic").runs
+    assert sorted(run.clusters) == ["a", "a", "a", "b", "b"]
+    with pytest.raises(InvalidInputError, match=r"a field of doc\.specific"):
+        read_runs([details], cluster="contest")
+
+
+def test_questions_without_a_value_are_left_out(details):
+    rows = rows_of(details)
+    rows[0]["metric"] = dict.fromkeys(rows[0]["metric"])
+    assert read_runs([write(details, rows)]).runs[0].n_questions == 4
+    for row in rows:
+        row["metric"] = dict.fromkeys(rows[0]["metric"])
+    with pytest.raises(InvalidInputError, match="have values of metrics"):
+        read_runs([write(details, rows)])
+
+
+def test_a_task_that_is_not_in_the_details_is_refused():
+    with pytest.raises(InvalidInputError, match=r"hold task math; there is sums\|0"):
+        read_runs([FILES["weak", "sums"]], task="math")
+
+
+def test_relative_paths_are_read(monkeypatch, details):
+    monkeypatch.chdir(details.parent)
+    assert read_runs([details.name]).models == read_runs(["."]).models == ("weak",)
+
+
+def test_broken_files_are_read_or_refused(details):
+    raw, rows = details.read_bytes(), rows_of(details)
+    for seed in range(100):
+        details.write_bytes(mutated_bytes(raw, seed))
+        read_or_refuse(details)
+    n_read = 0
+    for seed in range(150):
+        changed = json.loads(json.dumps(mutated_json(rows, seed)))
+        try:
+            write(details, [row for row in changed if isinstance(row, dict)])
+        except (pyarrow.ArrowException, UnicodeError, OverflowError):
+            continue  # columns of a Parquet file hold values of one type
+        n_read += read_or_refuse(details)
+    assert n_read > 20

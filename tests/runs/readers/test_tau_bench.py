@@ -1,0 +1,215 @@
+"""Results of tau2-bench 1.0.1, which `data/tau2/make.py` made, and of tau-bench, as published.
+
+The expected numbers are those that tau2 printed for its results, and those in the README of
+tau-bench.
+"""
+
+import json
+import math
+import shutil
+
+import numpy as np
+import pytest
+from _support.tool_logs import (
+    DATA,
+    all_commands,
+    mutated_bytes,
+    mutated_json,
+    nested,
+    outcomes_of,
+    read_or_refuse,
+    same_as_table,
+    summary,
+)
+
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.runs.reader import read_runs
+from lm_eval_bayes.runs.readers.formats import recognise
+
+STRONG, WEAK = DATA / "tau2" / "strong.json", DATA / "tau2" / "weak.json"
+FOLDER = DATA / "tau2" / "folder"
+AIRLINE = DATA / "tau_bench" / "gpt-4o-airline.json"
+
+OUTCOMES = {
+    "openai/strong": {
+        "create_task_1": [1, 1, 1, 0],
+        "update_task_1": [1, 1, 1, 1],
+        "update_task_with_initialization_data": [1, 0, 0, 1],
+        "impossible_task_1": [0, 1, 1, None],
+    },
+    "openai/weak": {
+        "create_task_1": [1, 0, 0, 0],
+        "update_task_1": [1, 1, 0, 0],
+        "update_task_with_initialization_data": [0, 0, 0, 0],
+        "impossible_task_1": [0, 0, 0, 0],
+    },
+}
+
+
+@pytest.fixture
+def content():
+    return json.loads(STRONG.read_text(encoding="utf-8"))
+
+
+@pytest.fixture
+def results():
+    return json.loads(AIRLINE.read_text(encoding="utf-8"))
+
+
+def written(folder, content, name="results.json"):
+    file = folder / name
+    file.write_text(json.dumps(content))
+    return file
+
+
+def pass_hat(outcomes, k):
+    """The pass^k of tau-bench: the share of draws of k trials of a task that are all right."""
+    ratios = [math.comb(sum(row), k) / math.comb(len(row), k) for row in outcomes.values()]
+    return float(np.mean(ratios))
+
+
+@pytest.mark.parametrize(
+    ("file", "pass_hats"),
+    [
+        (STRONG, [0.7291666666666666, 0.5, 0.3125]),
+        (WEAK, [0.1875, 0.041666666666666664, 0.0, 0.0]),
+    ],
+)
+def test_pass_hat_k_is_that_of_tau2(file, pass_hats):
+    ((_, outcomes),) = outcomes_of(file).items()
+    assert [pass_hat(outcomes, k + 1) for k in range(len(pass_hats))] == pytest.approx(pass_hats)
+
+
+def test_pass_hat_k_is_that_of_tau_bench():
+    ((model, outcomes),) = outcomes_of(AIRLINE).items()
+    assert (model, len(outcomes)) == ("gpt-4o-airline", 50)
+    assert [round(pass_hat(outcomes, k), 3) for k in (1, 2, 3, 4)] == [0.42, 0.273, 0.22, 0.2]
+    assert read_runs([AIRLINE]).tasks == ("tau-bench airline",)
+
+
+def test_the_numbers_are_those_of_a_table(tmp_path):
+    same_as_table(tmp_path, OUTCOMES, STRONG, WEAK)
+
+
+def test_every_command_reads_a_folder(tmp_path):
+    all_commands(tmp_path, STRONG, WEAK)
+    (tmp_path / "runs" / "strong").mkdir(parents=True)
+    (tmp_path / "runs" / "weak").mkdir()
+    shutil.copy(STRONG, tmp_path / "runs" / "strong" / "results.json")
+    shutil.copy(WEAK, tmp_path / "runs" / "weak" / "results.json")
+    assert recognise(tmp_path / "runs")[0].name == "tau2-bench, tau-bench"
+    assert outcomes_of(tmp_path / "runs") == outcomes_of(STRONG) | outcomes_of(WEAK)
+
+
+def test_errors_and_early_ends_are_told():
+    _, said = summary(STRONG)
+    assert "1 trial ended in an infrastructure error, and did not count" in said
+    assert "1 trial ended early (max_steps 1), and counted by the reward" in said
+
+
+def test_text_settings_tokens_and_time_are_read():
+    (run,) = read_runs([WEAK]).runs
+    assert run.task == "mock"
+    assert run.provenance.generation_kwargs == {"temperature": 0.5}
+    assert run.questions[0].startswith("You are a team member who needs to create a task")
+    assert run.tokens == 16 * 7  # one answer of 7 tokens is left of every conversation
+    assert run.busy_seconds > 0
+
+
+def test_simulations_in_files_of_their_own_are_read(tmp_path, content):
+    (run,) = read_runs([FOLDER]).runs
+    assert run.question_ids == tuple(sorted(run.question_ids, key=list(run.question_ids).index))
+    assert outcomes_of(FOLDER)["openai/weak"].keys() == OUTCOMES["openai/weak"].keys()
+    first = {id: row[:1] for id, row in OUTCOMES["openai/weak"].items()}
+    assert outcomes_of(FOLDER) == {"openai/weak": first}
+    index = shutil.copy(FOLDER / "results.json", tmp_path)
+    assert outcomes_of(index) == {"openai/weak": first}
+
+
+def test_a_reward_between_is_a_failure_unless_rewards_are_asked_for(tmp_path, content):
+    infos = [s["reward_info"] for s in content["simulations"] if s["reward_info"]]
+    infos[0]["reward"], infos[1]["reward"] = 0.5, 1 - 1e-9
+    file = written(tmp_path, content)
+    read = outcomes_of(file)["openai/strong"]
+    assert read["create_task_1"] == [0, 1, 1, 0]
+    assert read["update_task_1"] == [1, 1, 1, 1]
+    said = summary(file)[1]
+    assert "2 rewards other than 0 and 1 were counted as right or wrong" in said
+    assert outcomes_of(file, metric="reward")["openai/strong"]["create_task_1"] == [0.5, 1, 1, 0]
+    with pytest.raises(InvalidInputError, match=r"a metric of results\.json, success or reward"):
+        read_runs([file], metric="pass^4")
+
+
+def test_a_copy_is_no_further_trials_and_another_run_is(tmp_path, content):
+    with pytest.raises(InvalidInputError, match="15 of 15 trials"):
+        read_runs([STRONG, written(tmp_path, content)])
+    content["timestamp"] = "2026-01-01T00:00:00"
+    (run,) = read_runs([STRONG, written(tmp_path, content)]).runs
+    assert run.n_trials == 30
+
+
+def test_another_simulated_user_is_another_run(tmp_path, content):
+    content["timestamp"] = "2026-01-01T00:00:00"
+    content["info"]["user_info"]["llm"] = "openai/other"
+    models = read_runs([STRONG, written(tmp_path, content)]).models
+    assert models == ("openai/strong (user=openai/user)", "openai/strong (user=openai/other)")
+
+
+def test_the_name_of_a_file_of_tau_bench_names_the_model(tmp_path, results):
+    name = "tool-calling-gpt-4o-mini-0.0_range_0--1_user-gpt-4o-llm_0918123456.json"
+    results[0]["info"]["error"] = "the connection was lost"
+    (run,) = read_runs([written(tmp_path, results, name)]).runs
+    assert (run.model, run.task) == ("gpt-4o-mini", "tau-bench airline")
+    assert run.provenance.generation_kwargs == {"temperature": 0.0}
+    assert "1 trial ended in an error, and counted by the reward 0" in "".join(run.notes)
+
+
+def test_a_field_of_the_tasks_names_clusters(tmp_path, content):
+    for task in content["tasks"]:
+        task["ticket"] = "new" if task["id"].startswith("create") else "old"
+    (run,) = read_runs([written(tmp_path, content)], cluster="ticket").runs
+    assert run.clusters == ("new", "old", "old", "old")
+    with pytest.raises(InvalidInputError, match="a field of the tasks"):
+        read_runs([STRONG], cluster="topic")
+    with pytest.raises(InvalidInputError, match="no fields of tasks"):
+        read_runs([AIRLINE], cluster="topic")
+
+
+def test_results_without_rewards_are_refused(tmp_path, content):
+    for simulation in content["simulations"]:
+        simulation["reward_info"] = None
+    with pytest.raises(InvalidInputError, match="have rewards of simulations"):
+        read_runs([written(tmp_path, content)])
+
+
+def test_a_task_that_is_not_in_the_results_is_refused():
+    with pytest.raises(InvalidInputError, match="hold task retail; there is mock"):
+        read_runs([STRONG], task="retail")
+
+
+def test_relative_paths_are_read(monkeypatch):
+    monkeypatch.chdir(FOLDER)
+    assert outcomes_of("results.json") == outcomes_of(".") == outcomes_of(FOLDER)
+
+
+def test_broken_files_are_refused(tmp_path, content, results):
+    file = tmp_path / "results.json"
+    for original in (STRONG, AIRLINE):
+        raw = original.read_bytes()
+        for seed in range(50):
+            file.write_bytes(mutated_bytes(raw, seed))
+            read_or_refuse(file)
+    file.write_text('{"info": {"git_commit": "x"}, "simulations": ' + nested() + "}")
+    with pytest.raises(InvalidInputError, match="nested hundreds deep"):
+        read_runs([file])
+
+
+def test_other_contents_are_read_or_refused(tmp_path, content, results):
+    content["simulations"] = content["simulations"][:5]
+    n_read = 0
+    for seed in range(150):
+        n_read += read_or_refuse(written(tmp_path, mutated_json(content, seed)))
+        some = mutated_json(content["simulations"], seed)
+        n_read += read_or_refuse(written(tmp_path, {**content, "simulations": some}))
+        n_read += read_or_refuse(written(tmp_path, mutated_json(results[:6], seed)))
+    assert n_read > 200
