@@ -180,7 +180,7 @@ def test_a_command_of_ours_is_understood(command):
 
     from lm_eval_bayes.cli.main import app
 
-    chosen, words = typer.main.get_command(app), shlex.split(command)[1:]
+    chosen, words = typer.main.get_command(app), shlex.split(command, comments=True)[1:]
     while hasattr(chosen, "commands"):
         chosen, words = chosen.commands[words[0]], words[1:]
     assert chosen.make_context("lm-eval-bayes", list(words)).params

@@ -193,7 +193,7 @@ ROW = row(0, outcomes=[1, 0])
     [
         ("", "hold a line per question"),
         ("{broken}\n" + json.dumps(ROW), "have a complete samples_.*line 1"),
-        ("[1]\n", "line 1 is not an object"),
+        ("[1]\n", "an array of other values than objects"),
         ("\udcff\n", "have a complete samples_"),
         ("[" * 100_000 + "\n", "have a complete samples_"),
         ('{"doc_id": 0, "doc": ' + '{"a":' * 900 + "1" + "}" * 900 + "}\n", "log graded|nested"),

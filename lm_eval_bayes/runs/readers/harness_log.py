@@ -179,7 +179,9 @@ def _results(file: Path, modified: int, size: int, argument: str) -> Mapping[str
 def _model_name(results: Mapping[str, Any], file: Path) -> str:
     """Return the name of the model: the harness names those without a path by a hash."""
     config = mapping(results.get("config"))
-    recorded = str(results.get("model_name") or "")
+    recorded = ""  # up to 0.4.2 no name was recorded
+    if "model_name" in results or not results:
+        recorded = str(results.get("model_name") or "") or file.parent.name
     if not isinstance(config.get("model_args"), (Mapping, str)):
         return plain_model_name(recorded or file.parent.name)
     backend, arguments = backend_and_arguments(str(config.get("model") or ""), config["model_args"])
