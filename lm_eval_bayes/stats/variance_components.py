@@ -47,13 +47,14 @@ SINGLE_TRIALS = (
 )
 #: The note where few trials disagree, and where few trials are repeated.
 FEW_FLIPS = (
-    "Trials of a question rarely differ: so few differences are expected between two runs that a "
-    "test about these questions is far from normal, and the differences shown are approximate."
+    "Few differences are expected between two runs, as of few questions or of trials that rarely "
+    "differ: a test about these questions is far from normal, and the differences shown are "
+    "approximate."
 )
 FEW_REPEATS = (
     "There are few repeated trials, so the shares of variance and of questions that flip depend on "
     "the prior: in simulations of so few their 95% intervals contained the truth in as few as "
-    "80% of runs."
+    "81% of runs."
 )
 #: The note of questions in clusters.
 IN_CLUSTERS = (

@@ -70,6 +70,16 @@ def test_three_outcomes(tmp_path, new, outcome, exit_code, words):
         assert f"about {check['further_trials']:,} further trials" in error
 
 
+def test_what_fails_the_step_fails_in_the_xml(tmp_path):
+    board(tmp_path / "two.csv", 0.6, 0.6)
+    options = ("--fail-if-worse", "0.95", "--junit", tmp_path / "gate.xml")
+    for more, counts in (((), ("0", "1")), (("--fail-if-unknown",), ("1", "0"))):
+        code, _, _ = gate(tmp_path / "two.csv", *options, *more)
+        suite = ElementTree.parse(tmp_path / "gate.xml").getroot()
+        assert (suite.get("failures"), suite.get("skipped")) == counts
+        assert code == int(counts[0])
+
+
 def test_a_margin_makes_equal_models_not_worse(tmp_path):
     board(tmp_path / "two.csv", 0.6, 0.6, n=64)
     assert gate(tmp_path / "two.csv", "--fail-if-worse", "0.95")[1]["outcome"] == "not known yet"

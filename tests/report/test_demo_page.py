@@ -401,7 +401,12 @@ def dumped(text, folder):
 
 def test_the_page_in_chromium_shows_the_kernels_numbers(ask, tmp_path):
     settings = DemoSettings(models=4, questions=20, trials=8, mean=0.4, gap=0.05, strength=1.0)
-    document, heard = dumped(demo_page(settings), tmp_path)
+    for attempt in range(3):  # on a busy machine the virtual time can end before the last picture
+        folder = tmp_path / str(attempt)
+        folder.mkdir()
+        document, heard = dumped(demo_page(settings), folder)
+        if document.count('role="img"') >= 5:
+            break
     assert heard == []
     means = [0.475, 0.425, 0.375, 0.325]
     p = leb.mimics_with_means(means, 20, strength=1.0)

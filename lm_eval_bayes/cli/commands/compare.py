@@ -193,7 +193,7 @@ def command(
         for name, value in given.items():
             if value:
                 rule = "be given with --fail-if-worse or --fail-if-below"
-                raise InvalidInputError.of(name, rule, value)
+                raise InvalidInputError.of(name, rule, str(value))
     ks = None if k is None else parse_integers("--k", k)
     if ks is not None and not pass_at_k:
         raise InvalidInputError.of("--k", "be given with --pass-at-k", k or "")
@@ -253,7 +253,13 @@ def command(
             )
             say(f"{with_prior} with the prior trials, {alone} without")
     if checks:
-        show_checks(checks, (sides["A"], sides["B"]), junit=junit, markdown=markdown)
+        show_checks(
+            checks,
+            (sides["A"], sides["B"]),
+            unknown_fails=fail_if_unknown,
+            junit=junit,
+            markdown=markdown,
+        )
     if failed:
         raise typer.Exit(CHECK_FAILED)
 

@@ -23,6 +23,7 @@ def show_checks(
     checks: Sequence[GateCheck],
     names: tuple[str, str],
     *,
+    unknown_fails: bool = False,
     junit: Path | None = None,
     markdown: Path | None = None,
     environ: Mapping[str, str] = os.environ,
@@ -37,6 +38,8 @@ def show_checks(
         The checks.
     names : tuple of str
         The models A and B.
+    unknown_fails : bool
+        Whether an outcome that is not known yet is a failure in the XML, as in the exit code.
     junit, markdown : Path, optional
         Files to write.
     environ : mapping
@@ -58,7 +61,7 @@ def show_checks(
             write_atomic(markdown, text.encode())
     if junit is not None:
         with write_errors("--junit"):
-            write_atomic(junit, junit_xml(checks, names).encode())
+            write_atomic(junit, junit_xml(checks, names, unknown_fails).encode())
     summary = environ.get("GITHUB_STEP_SUMMARY")
     if summary:
         with write_errors("GITHUB_STEP_SUMMARY"), open(summary, "a", encoding="utf-8") as file:
@@ -87,17 +90,21 @@ def _plain(name: str) -> str:
     return "".join(f"&#{ord(c)};" if c in "|*_`<>&[]!\\" else c for c in one_line(name))
 
 
-def junit_xml(checks: Sequence[GateCheck], names: tuple[str, str]) -> str:
-    """Return the checks as a test suite; one whose outcome is not known yet is skipped."""
+def junit_xml(
+    checks: Sequence[GateCheck], names: tuple[str, str], unknown_fails: bool = False
+) -> str:
+    """Return the checks as a test suite; one that is not known yet is skipped, or a failure."""
     failed, unknown = (
         sum(check.outcome == outcome for check in checks) for outcome in ("failed", "not known yet")
     )
+    if unknown_fails:
+        failed, unknown = failed + unknown, 0
     counts = {"tests": str(len(checks)), "failures": str(failed), "skipped": str(unknown)}
     suite = ElementTree.Element("testsuite", {"name": "lm-eval-bayes", **counts})
     for number, check in enumerate(checks, 1):
         name = f"{check.check} ({check.quantity}) {number}: {one_line(' and '.join(names))}"
         case = ElementTree.SubElement(suite, "testcase", {"classname": "gate", "name": name})
         if check.outcome != "passed":
-            kind = "failure" if check.outcome == "failed" else "skipped"
+            kind = "failure" if check.outcome == "failed" or unknown_fails else "skipped"
             ElementTree.SubElement(case, kind, {"message": check.sentence})
     return ElementTree.tostring(suite, encoding="unicode") + "\n"

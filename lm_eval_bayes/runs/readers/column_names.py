@@ -63,6 +63,17 @@ def is_numbered_trial(name: str) -> bool:
     return _NUMBERED.fullmatch(name) is not None
 
 
+def is_trial_word(name: str) -> bool:
+    """Return whether a column has the name of a trial: a word of three letters or more, a number.
+
+    Examples
+    --------
+    >>> [is_trial_word(name) for name in ("epoch1", "run_2", "r1", "k2", "7")]
+    [True, True, False, False, False]
+    """
+    return is_numbered_trial(name) and len(re.sub(r"[\W\d_]", "", name)) > 2
+
+
 def find_columns(names: Sequence[str], chosen: Mapping[str, str], argument: str) -> dict[str, str]:
     """Return which column of a table is of which kind.
 
@@ -111,20 +122,22 @@ def find_columns(names: Sequence[str], chosen: Mapping[str, str], argument: str)
     return columns
 
 
-def other_questions(names: Sequence[str], columns: Mapping[str, str]) -> list[str]:
-    """Return the further columns that may identify questions.
+def other_columns(kind: str, names: Sequence[str], columns: Mapping[str, str]) -> list[str]:
+    """Return the further columns that may be of a kind, by their names.
 
     Examples
     --------
-    >>> other_questions(["id", "problem", "score"], {"question": "id", "score": "score"})
+    >>> columns = {"question": "id", "score": "score"}
+    >>> other_columns("question", ["id", "problem", "score"], columns)
     ['problem']
     """
-    taken = {name for kind, name in columns.items() if kind != "text"}
-    return [name for name in names if name.strip().lower() in IDS and name not in taken]
+    aliases = ALIASES[kind]
+    taken = {name for of_kind, name in columns.items() if of_kind != "text"}
+    return [name for name in names if name.strip().lower() in aliases and name not in taken]
 
 
 def is_trial_table(names: Iterable[str]) -> bool:
-    """Return whether a table has one row per trial: columns of questions and of scores.
+    """Return whether a table has one row per trial: columns of scores, and of questions or trials.
 
     Examples
     --------
@@ -134,7 +147,8 @@ def is_trial_table(names: Iterable[str]) -> bool:
     False
     """
     lower = {name.strip().lower() for name in names}
-    return all(not lower.isdisjoint(ALIASES[kind]) for kind in ("question", "score"))
+    has = {kind: not lower.isdisjoint(ALIASES[kind]) for kind in ("question", "score", "trial")}
+    return has["score"] and (has["question"] or has["trial"])
 
 
 def described(columns: Mapping[str, str]) -> str:

@@ -165,7 +165,7 @@ def partial_runs(
             metric=metric,
             arguments=file_argument(file, model),
             provenance=of_model,
-            notes=(*notes, *_notes_on_ungraded(questions)),
+            notes=(*notes, *_notes_on_ungraded(questions, "in all " if notes else "")),
             **more,
         )
         runs.append(run)
@@ -365,6 +365,6 @@ def _cluster(
     return next(iter(labels), None)
 
 
-def _notes_on_ungraded(questions: Mapping[str, QuestionTrials]) -> tuple[str, ...]:
+def _notes_on_ungraded(questions: Mapping[str, QuestionTrials], all: str) -> tuple[str, ...]:
     n = sum(int((question.trials < 0).sum()) for question in questions.values())
-    return (f"{plural(n, 'trial')} without a score left out",) if n else ()
+    return (f"{all}{plural(n, 'trial')} without a score left out",) if n else ()

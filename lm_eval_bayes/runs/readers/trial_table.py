@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import chain, islice
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -11,11 +11,12 @@ from typing import Any
 from lm_eval_bayes._util.compressed import open_bytes, plain_name
 from lm_eval_bayes._util.text import error_line
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.runs.partial_run import PartialRun
 from lm_eval_bayes.runs.readers.column_names import (
     described,
     find_columns,
     is_trial_table,
-    other_questions,
+    other_columns,
 )
 from lm_eval_bayes.runs.readers.protocol import FileContents, Query, Sniffed, check_no_regrade
 from lm_eval_bayes.runs.readers.text_files import (
@@ -78,28 +79,84 @@ def read(file: Path, query: Query) -> FileContents:
         columns |= find_columns(names, {"cluster": query.cluster}, "cluster")
     if "text" not in columns:
         _add_text(columns, names)
-    suffix = plain_name(file).suffix
-    warnings: tuple[str, ...] = ()
-    others = [] if "question" in query.columns else other_questions(names, columns)
-    wanted = list(dict.fromkeys([*columns.values(), *others]))
-    if suffix in CSV:
-        by_name, warnings = _csv_columns(file, wanted, query)
-    elif suffix in JSON_LINES:
-        lines = JsonLines(file, query.argument, query.advance)
-        rows = list(map(_getter(wanted), lines))
-        by_name = dict(zip(wanted, _transposed(rows, len(wanted)), strict=True))
-        warnings = lines.warnings
-    else:
-        by_name = arrow_columns(file, wanted, query)
-    trials = trial_columns({kind: by_name[name] for kind, name in columns.items()})
-    runs = partial_runs(trials, file, query, metric=columns["score"])
-    for other in others:
-        warnings += _repeats(by_name, columns, other, file)
+    by_name, warnings = _columns(file, names, columns, query)
+    notes = [f"columns of {file.name}: {described(columns)}"]
+    if "score" not in query.columns:
+        notes += [
+            f"{file.name}: {columns['score']} was counted; --columns score={other} counts {other}"
+            for other in other_columns("score", names, columns)
+        ]
+    by_kind = {kind: by_name[name] for kind, name in columns.items()}
+    if "model" not in query.columns:
+        notes += _join_models(by_kind, by_name, columns, file)
+    if "trial" not in query.columns and _is_constant(by_kind):
+        del by_kind["trial"]
+        notes.append(f"{file.name}: {columns['trial']} is the same in all rows, which are trials")
+    runs = partial_runs(trial_columns(by_kind), file, query, metric=columns["score"])
+    if "question" not in query.columns:
+        for other in other_columns("question", names, columns):
+            warnings += _repeats(by_name, columns, other, file)
+    if "trial" not in by_kind:
+        warnings += _uneven(runs, file)
     return FileContents(
         runs,
         tuple(dict.fromkeys(run.task for run in runs)),
         warnings=warnings,
-        notes=(f"columns of {file.name}: {described(columns)}",),
+        notes=tuple(notes),
+    )
+
+
+def _columns(
+    file: Path, names: Sequence[str], columns: Mapping[str, str], query: Query
+) -> tuple[dict[str, list[Any]], tuple[str, ...]]:
+    """Return the columns by name, with those that may be models or questions too; and warnings."""
+    further = (other_columns(kind, names, columns) for kind in ("question", "model"))
+    wanted = list(dict.fromkeys([*columns.values(), *chain.from_iterable(further)]))
+    suffix = plain_name(file).suffix
+    if suffix in CSV:
+        return _csv_columns(file, wanted, query)
+    if suffix in JSON_LINES:
+        lines = JsonLines(file, query.argument, query.advance)
+        rows = list(map(_getter(wanted), lines))
+        return dict(zip(wanted, _transposed(rows, len(wanted)), strict=True)), lines.warnings
+    return arrow_columns(file, wanted, query), ()
+
+
+def _join_models(
+    by_kind: dict[str, list[Any]],
+    by_name: Mapping[str, list[Any]],
+    columns: Mapping[str, str],
+    file: Path,
+) -> list[str]:
+    """Keep systems of one model apart, such as agents; return a note if there are some."""
+    if "model" not in columns:
+        return []
+    notes = []
+    for other in other_columns("model", list(by_name), columns):
+        pairs = list(zip(map(str, by_kind["model"]), map(str, by_name[other]), strict=True))
+        if len(set(pairs)) > len({model for model, _ in pairs}):
+            by_kind["model"] = [f"{model} ({name})" for model, name in pairs]
+            notes.append(f"{file.name}: a model is one of {columns['model']} with its {other}")
+    return notes
+
+
+def _is_constant(by_kind: Mapping[str, list[Any]]) -> bool:
+    """Return whether a column of trials has one value, and so numbers none of several trials."""
+    if "trial" not in by_kind or len(set(map(str, by_kind["trial"]))) > 1:
+        return False
+    kinds = [kind for kind in ("question", "model", "task") if kind in by_kind]
+    rows = list(zip(*(map(str, by_kind[kind]) for kind in kinds), strict=True))
+    return len(set(rows)) < len(rows)
+
+
+def _uneven(runs: Sequence[PartialRun], file: Path) -> tuple[str, ...]:
+    """Return a warning where rows that name no trial are more of some questions than of others."""
+    sizes = {question.trials.size for run in runs for question in run.questions.values()}
+    if len(sizes) < 2:
+        return ()
+    return (
+        f"{file.name}: no column numbers the trials, so that every row is one; questions have "
+        f"{min(sizes)} to {max(sizes)} (repeated rows?)",
     )
 
 

@@ -25,6 +25,7 @@ from lm_eval_bayes.runs.readers.column_names import (
     TRIALS,
     UNNAMED,
     is_numbered_trial,
+    is_trial_word,
 )
 from lm_eval_bayes.runs.readers.protocol import FileContents, Query, Sniffed, check_no_regrade
 from lm_eval_bayes.runs.readers.text_files import (
@@ -129,6 +130,11 @@ def matrices_of_csv(table: CsvTable, argument: str, task: str) -> list[PartialRu
         If a cell holds anything else, or a question occurs twice.
     """
     layout = _layout(table)
+    trials = [layout.names[i] for i in layout.values if is_trial_word(layout.names[i])]
+    if layout.columns_are_models and len(trials) > 1:
+        rule = f"have columns of trials or of models in {table.path.name}, not both"
+        others = [layout.names[i] for i in layout.values if layout.names[i] not in trials]
+        raise InvalidInputError.of(argument, rule, f"{', '.join(trials)} and {', '.join(others)}")
     if not layout.values or not layout.body:
         raise InvalidInputError.of(argument, f"hold outcomes ({table.path.name})", "none")
     rows: Rows = {}

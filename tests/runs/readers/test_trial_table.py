@@ -182,6 +182,51 @@ def test_a_row_number_that_is_called_id_is_warned_of(tmp_path):
     assert read_runs([path]).warnings == ()
 
 
+def test_agents_of_one_model_are_kept_apart(tmp_path):
+    path = tmp_path / "agents.csv"
+    path.write_text("model,agent,task_id,run,resolved\ngpt,a,q,1,1\ngpt,b,q,1,0\ngpt,b,q,2,0\n")
+    saved = read_runs([path])
+    assert saved.models == ("gpt (a)", "gpt (b)")
+    assert [run.n_trials for run in saved.runs] == [1, 2]
+    assert "agents.csv: a model is one of model with its agent" in saved.notes
+    assert read_runs([path], columns={"model": "agent"}).models == ("a", "b")
+
+
+def test_a_table_without_questions_is_refused(tmp_path):
+    path = tmp_path / "noq.csv"
+    path.write_text("agent,run,resolved\na,1,1\na,2,0\n")
+    with pytest.raises(InvalidInputError, match="have a column of questions, as in"):
+        read_runs([path])
+
+
+def test_rows_without_trial_numbers_that_repeat_are_warned_of(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text("question,score\na,1\na,1\nb,0\n")
+    (warning,) = read_runs([path]).warnings
+    assert "questions have 1 to 2" in warning
+
+
+def test_a_constant_column_of_trials_numbers_none(tmp_path):
+    path = tmp_path / "seed.csv"
+    path.write_text("question,seed,score\na,42,1\na,42,0\nb,42,1\nb,42,1\n")
+    saved = read_runs([path])
+    assert saved.runs[0].outcomes.counts.tolist() == [[1, 1], [0, 2]]
+    assert "seed.csv: seed is the same in all rows, which are trials" in saved.notes
+
+
+def test_another_column_of_scores_is_named(tmp_path):
+    path = tmp_path / "two.csv"
+    path.write_text("question,score,resolved\na,0.5,1\n")
+    assert "--columns score=resolved counts resolved" in read_runs([path]).notes[1]
+
+
+def test_epochs_beside_another_column_are_no_models(tmp_path):
+    path = tmp_path / "wide.csv"
+    path.write_text("question,epoch1,epoch2,error\na,1,0,0\n")
+    with pytest.raises(InvalidInputError, match="not both; got epoch1, epoch2 and error"):
+        read_runs([path])
+
+
 def test_a_share_of_many_trials_is_no_trial(tmp_path):
     path = tmp_path / "shares.csv"
     path.write_text("id,accuracy,n\na,0.5,64\n")
