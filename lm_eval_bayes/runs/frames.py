@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,10 +12,13 @@ import numpy as np
 from lm_eval_bayes._util.packages import pip_install_extra
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.merging import merge_runs
-from lm_eval_bayes.runs.readers.column_names import described, find_columns
 from lm_eval_bayes.runs.readers.protocol import Query
-from lm_eval_bayes.runs.readers.trial_columns import partial_runs
-from lm_eval_bayes.runs.readers.trial_table import EXAMPLE, trial_columns
+from lm_eval_bayes.runs.readers.trial_table import (
+    EXAMPLE,
+    lacking,
+    table_columns,
+    table_contents,
+)
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.score_outcomes import ScoreOutcomes
 from lm_eval_bayes.stats.validation import FloatArray
@@ -70,17 +74,17 @@ def read_frame(
     """
     by_name = _columns(frame)
     names = list(by_name)
-    kinds = find_columns(names, columns or {}, "columns")
-    for kind in ("question", "score"):
-        if kind not in kinds:
-            rule = f"have a column of {kind}s, as in {EXAMPLE} (or `columns={{'{kind}': NAME}}`)"
-            raise InvalidInputError.of("frame", rule, ", ".join(names))
-    trials = trial_columns({kind: by_name[name] for kind, name in kinds.items()})
-    query = Query(task=task, bounds=bounds, argument="frame", dedupe=None)
-    note = f"columns: {described(kinds)}"
-    partials = partial_runs(
-        trials, Path(model), query, metric=kinds["score"], source="frame", notes=[note]
+    query = Query(task=task, columns=columns or {}, bounds=bounds, argument="frame", dedupe=None)
+    kinds = table_columns(names, query)
+    kind = lacking(kinds)
+    if kind is not None:
+        rule = f"have a column of {kind}s, as in {EXAMPLE} (or `columns={{'{kind}': NAME}}`)"
+        raise InvalidInputError.of("frame", rule, ", ".join(names))
+    contents = table_contents(
+        by_name, names, kinds, Path("frame"), query, model=model, source="frame"
     )
+    notes = (*contents.notes, *contents.warnings)
+    partials = [replace(run, notes=(*notes, *run.notes)) for run in contents.runs]
     runs, _, _ = merge_runs(partials, dedupe=None, by_path=False, argument="frame")
     return runs
 

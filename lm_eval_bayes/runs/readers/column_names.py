@@ -108,11 +108,11 @@ def find_columns(names: Sequence[str], chosen: Mapping[str, str], argument: str)
     for kind, aliases in ALIASES.items():
         if kind in chosen:
             name = chosen[kind]
-            found = name if name in names else lower.get(name.strip().lower())
-            if found is None:
+            chosen_column = name if name in names else lower.get(name.strip().lower())
+            if chosen_column is None:
                 rule = f"name a column of the table ({', '.join(names)})"
                 raise InvalidInputError.of(argument, rule, f"{kind}={name}")
-            columns[kind] = found
+            columns[kind] = chosen_column
             continue
         taken = {*chosen.values(), *columns.values()}
         free = (lower[alias] for alias in aliases if alias in lower)

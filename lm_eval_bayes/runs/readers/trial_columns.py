@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -143,28 +144,25 @@ def partial_runs(
     rows_of: dict[tuple[str, str], list[int]] = {}
     for row, key in enumerate(zip(models, tasks, strict=True)):
         rows_of.setdefault(key, []).append(row)
-    scored = {
-        task: not _are_zeros_and_ones(arrays.scores, rows_of, task)
-        for task in {task for _, task in rows_of}
-    }
+    is_binary = np.isin(arrays.scores, (0.0, 1.0)) | np.isnan(arrays.scores)
+    scored = {task for (_, task), rows in rows_of.items() if not is_binary[rows].all()}
     bounds = query.bounds or (0.0, 1.0)
-    first_number = 0
+    first = 0
     if arrays.numbers is None:
         outcomes = "" if source else hash_text(repr(columns.score)) + hash_text(repr(models))
-        first_number = _offset(source or f"{file.name} {outcomes}")
+        first = first_number(source or f"{file.name} {outcomes}")
     runs = []
     for (model, task), rows in rows_of.items():
-        questions = _questions(arrays, np.array(rows), first_number, scored[task], file, query)
-        of_model = (provenance or {}).get(model, Provenance())
+        questions = _questions(arrays, np.array(rows), first, task in scored, file, query)
         run = PartialRun(
             model=model,
             task=task,
             sources=(str(file),),
             questions=questions,
-            weights=bounds if scored[task] else (0.0, 1.0),
+            weights=bounds if task in scored else (0.0, 1.0),
             metric=metric,
             arguments=file_argument(file, model),
-            provenance=of_model,
+            provenance=(provenance or {}).get(model, Provenance()),
             notes=(*notes, *_notes_on_ungraded(questions, "in all " if notes else "")),
             **more,
         )
@@ -183,7 +181,7 @@ def _filled(names: list[Any] | str, n: int, default: str) -> Sequence[str]:
 
 
 def _key(value: Any) -> Hashable:
-    return value if isinstance(value, (str, int, type(None))) else str(value)
+    return value if isinstance(value, (str, int, float, type(None))) else str(value)
 
 
 def _text(value: object) -> str:
@@ -209,12 +207,12 @@ def _scores(values: Sequence[Any], file: Path, query: Query) -> FloatArray:
     if types <= {int, float, bool}:
         scores = np.asarray(values, dtype=np.float64)
     else:
-        known: dict[Any, float] = {}
-        for row, value in enumerate(values, 1):
-            key = _key(value) if not isinstance(value, float) else value
-            if key not in known:
-                known[key] = _score(value, row, file, query)
-        scores = np.array([known[_key(v) if not isinstance(v, float) else v] for v in values])
+        keys = list(map(_key, values))
+        score_of: dict[Hashable, float] = {}
+        for row, (key, value) in enumerate(zip(keys, values, strict=True), 1):
+            if key not in score_of:
+                score_of[key] = _score(value, row, file, query)
+        scores = np.array([score_of[key] for key in keys])
     low, high = query.bounds or (0.0, 1.0)
     slack = _SLACK * (high - low)
     beyond = np.flatnonzero((scores < low - slack) | (scores > high + slack))
@@ -262,7 +260,7 @@ def trial_numbers(labels: Sequence[Any]) -> IntArray:
     if len(set(numbers)) == len(distinct):
         of_text = dict(zip(distinct, numbers, strict=True))
     else:
-        of_text = {text: _offset(text) for text in distinct}
+        of_text = {text: first_number(text) for text in distinct}
     return np.array([of_text[text] for text in texts], dtype=np.int64)
 
 
@@ -270,28 +268,36 @@ def first_number(run: str) -> int:
     """Return the number before that of the first trial of a run, by the id of the run.
 
     Trials that are numbered within a run stay apart from those of other runs, in their order, and
-    a copy of the run has the same numbers.
+    a copy of the run has the same numbers: the number depends on the id alone, with room for 2^20
+    trials after it.
     """
-    return _offset(run)
+    return (int(hash_text(run).rpartition(":")[2][:10], 16) % 2**40 + 1) * 2**20
 
 
-def _offset(text: str) -> int:
-    """Return a number that depends on a text alone, with room for the trials after it."""
-    return (int(hash_text(text).rpartition(":")[2][:10], 16) % 2**40 + 1) * 2**20
+def numbers_in_run(run: str, labels: Sequence[Any], questions: Sequence[str]) -> list[int]:
+    """Return the numbers of the trials of a run, by the numbers that its log gives them.
 
-
-def _are_zeros_and_ones(
-    scores: FloatArray, rows_of: Mapping[tuple[str, str], list[int]], task: str
-) -> bool:
-    of_task = [rows for (_, name), rows in rows_of.items() if name == task]
-    return all(
-        bool(np.all((scores[rows] == 0.0) | (scores[rows] == 1.0) | np.isnan(scores[rows])))
-        for rows in of_task
-    )
+    Parameters
+    ----------
+    run : str
+        The id of the run.
+    labels : sequence
+        What the log numbers the trials of a question by; anything but a number from 0 to 2^19
+        counts as missing, and the place among the rows of the question is taken.
+    questions : sequence of str
+        The question of every trial.
+    """
+    first, counted = first_number(run), Counter[str]()
+    numbers = []
+    for label, question in zip(labels, questions, strict=True):
+        valid = type(label) is int and 0 <= label < 2**19
+        numbers.append(first + (label if valid else 2**19 + counted[question]))
+        counted[question] += 1
+    return numbers
 
 
 def _questions(
-    arrays: _Columns, rows: IntArray, first_number: int, scored: bool, file: Path, query: Query
+    arrays: _Columns, rows: IntArray, first: int, scored: bool, file: Path, query: Query
 ) -> dict[str, QuestionTrials]:
     """Return the questions of one model and task, in the order in which they first occur."""
     ids, columns = arrays.question_ids, arrays.rows
@@ -303,7 +309,7 @@ def _questions(
     questions = {}
     for id, of_question in zip(codes, np.split(order, ends), strict=True):
         chosen = rows[of_question]
-        own = np.arange(first_number, first_number + chosen.size, dtype=np.int64)
+        own = np.arange(first, first + chosen.size, dtype=np.int64)
         if numbers is not None:
             own = numbers[of_question]
             twice = np.flatnonzero(own[1:] == own[:-1])

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain, islice
 from operator import itemgetter
 from pathlib import Path
@@ -34,6 +35,12 @@ PARQUET, ARROW = (".parquet", ".pq"), (".arrow", ".feather", ".ipc")
 #: A table that would do, shown where one is refused.
 EXAMPLE = "question,trial,score / q1,0,1 / q1,1,0"
 
+#: Columns that name a run, or its seed: if all rows are of one, their trials have no numbers.
+_RUNS = ("run", "run_id", "seed")
+
+#: Columns of the texts of questions, where others identify the questions.
+_TEXTS = ("question", "problem", "question_text")
+
 #: Returns the wanted columns of a row.
 Getter = Callable[[Mapping[str, Any]], tuple[Any, ...]]
 
@@ -54,7 +61,7 @@ def header(path: Path) -> Sequence[str]:
         return list(first_line(path) or ())
     if suffix in PARQUET or suffix in ARROW:
         try:
-            return list(_schema_names(path))
+            return _schema_names(path)
         except _arrow_errors():
             return ()
     return ()
@@ -70,16 +77,66 @@ def read(file: Path, query: Query) -> FileContents:
     """
     check_no_regrade(file, query)
     names = header(file)
+    columns = table_columns(names, query)
+    kind = lacking(columns)
+    if kind is not None:
+        rule = f"have a column of {kind}s, as in {EXAMPLE}; {file.name} has {', '.join(names)}"
+        raise InvalidInputError.of(query.argument, rule, f"no --columns {kind}=NAME")
+    by_name, warnings = _columns(file, names, columns, query)
+    contents = table_contents(by_name, names, columns, file, query)
+    return replace(contents, warnings=(*warnings, *contents.warnings))
+
+
+def table_columns(names: Sequence[str], query: Query) -> dict[str, str]:
+    """Return which column of a table is of which kind, that of the texts of questions too."""
     columns = find_columns(names, query.columns, "columns")
-    for kind in ("question", "score"):
-        if kind not in columns:
-            rule = f"have a column of {kind}s, as in {EXAMPLE}; {file.name} has {', '.join(names)}"
-            raise InvalidInputError.of(query.argument, rule, f"no --columns {kind}=NAME")
     if query.cluster is not None:
         columns |= find_columns(names, {"cluster": query.cluster}, "cluster")
-    if "text" not in columns:
-        _add_text(columns, names)
-    by_name, warnings = _columns(file, names, columns, query)
+    taken = set(columns.values())
+    free = (name for name in names if name.lower() in _TEXTS and name not in taken)
+    text = next(free, None)
+    return columns if text is None else {**columns, "text": text}
+
+
+def lacking(columns: Mapping[str, str]) -> str | None:
+    """Return which of the columns that a table of trials must have is missing."""
+    return next((kind for kind in ("question", "score") if kind not in columns), None)
+
+
+def table_contents(
+    by_name: Mapping[str, list[Any]],
+    names: Sequence[str],
+    columns: Mapping[str, str],
+    file: Path,
+    query: Query,
+    *,
+    model: str = "",
+    source: str = "",
+) -> FileContents:
+    """Return the runs of a table, with notes on how its columns were read.
+
+    Parameters
+    ----------
+    by_name : mapping
+        The columns that are read, and those that may be models or questions too.
+    names : sequence of str
+        The names of all columns.
+    columns : mapping
+        The columns by kind, from `table_columns`.
+    file : Path
+        The file, or what the table is called.
+    query : Query
+        What is read.
+    model : str
+        The model where no column names one; by default it is named after the file.
+    source : str
+        As for `partial_runs`.
+
+    Raises
+    ------
+    InvalidInputError
+        If a row lacks its question, a score is none, or a trial occurs twice.
+    """
     notes = [f"columns of {file.name}: {described(columns)}"]
     if "score" not in query.columns:
         notes += [
@@ -89,10 +146,12 @@ def read(file: Path, query: Query) -> FileContents:
     by_kind = {kind: by_name[name] for kind, name in columns.items()}
     if "model" not in query.columns:
         notes += _join_models(by_kind, by_name, columns, file)
-    if "trial" not in query.columns and _is_constant(by_kind):
+    if "trial" not in query.columns and columns.get("trial") in _RUNS and _is_constant(by_kind):
         del by_kind["trial"]
         notes.append(f"{file.name}: {columns['trial']} is the same in all rows, which are trials")
-    runs = partial_runs(trial_columns(by_kind), file, query, metric=columns["score"])
+    trials = _trial_columns(by_kind, model)
+    runs = partial_runs(trials, file, query, metric=columns["score"], source=source)
+    warnings: tuple[str, ...] = ()
     if "question" not in query.columns:
         for other in other_columns("question", names, columns):
             warnings += _repeats(by_name, columns, other, file)
@@ -141,8 +200,8 @@ def _join_models(
 
 
 def _is_constant(by_kind: Mapping[str, list[Any]]) -> bool:
-    """Return whether a column of trials has one value, and so numbers none of several trials."""
-    if "trial" not in by_kind or len(set(map(str, by_kind["trial"]))) > 1:
+    """Return whether a column of runs has one value, and so tells no trials of it apart."""
+    if len(set(map(str, by_kind["trial"]))) > 1:
         return False
     kinds = [kind for kind in ("question", "model", "task") if kind in by_kind]
     rows = list(zip(*(map(str, by_kind[kind]) for kind in kinds), strict=True))
@@ -179,7 +238,7 @@ def _repeats(
     )
 
 
-def trial_columns(by_kind: dict[str, list[Any]]) -> TrialColumns:
+def _trial_columns(by_kind: Mapping[str, list[Any]], model: str) -> TrialColumns:
     """Return the columns of a table, by what they hold, as trials."""
     measured: dict[str, list[Any]] = {
         kind: by_kind[kind] for kind in ("tokens", "cost", "time") if kind in by_kind
@@ -187,7 +246,7 @@ def trial_columns(by_kind: dict[str, list[Any]]) -> TrialColumns:
     return TrialColumns(
         question=by_kind["question"],
         score=by_kind["score"],
-        model=by_kind.get("model", ""),
+        model=by_kind.get("model", model),
         task=by_kind.get("task", ""),
         trial=by_kind.get("trial"),
         cluster=by_kind.get("cluster"),
@@ -195,15 +254,6 @@ def trial_columns(by_kind: dict[str, list[Any]]) -> TrialColumns:
         answer=by_kind.get("answer"),
         measured=measured,
     )
-
-
-def _add_text(columns: dict[str, str], names: Sequence[str]) -> None:
-    """Take a column `question` or `problem` for the texts, where others identify questions."""
-    taken = set(columns.values())
-    for name in names:
-        if name.lower() in ("question", "problem", "question_text") and name not in taken:
-            columns["text"] = name
-            return
 
 
 def _getter(names: Sequence[str]) -> Getter:
@@ -265,16 +315,15 @@ def _arrow_errors() -> tuple[type[Exception], ...]:
     return (OSError, ValueError, EOFError, pyarrow.ArrowException)
 
 
-def _schema_names(path: Path) -> Iterator[str]:
+def _schema_names(path: Path) -> list[str]:
     if plain_name(path).suffix in PARQUET:
         import pyarrow.parquet
 
-        yield from pyarrow.parquet.read_schema(path).names
-    else:
-        yield from _arrow_table(path).schema.names
+        return list(pyarrow.parquet.read_schema(path).names)
+    return list(_arrow_reader(path).schema.names)
 
 
-def _arrow_table(path: Path) -> Any:
+def _arrow_reader(path: Path) -> Any:
     """Open an Arrow file or stream, memory-mapped where it is not compressed."""
     import pyarrow
 
@@ -284,10 +333,10 @@ def _arrow_table(path: Path) -> Any:
     else:
         source = pyarrow.memory_map(str(path))
     try:
-        return pyarrow.ipc.open_file(source).read_all()
+        return pyarrow.ipc.open_file(source)
     except pyarrow.ArrowInvalid:
         source.seek(0)
-        return pyarrow.ipc.open_stream(source).read_all()
+        return pyarrow.ipc.open_stream(source)
 
 
 def arrow_columns(file: Path, wanted: Sequence[str], query: Query) -> dict[str, list[Any]]:
@@ -304,7 +353,7 @@ def arrow_columns(file: Path, wanted: Sequence[str], query: Query) -> dict[str, 
 
             table = pyarrow.parquet.read_table(file, columns=list(wanted))
         else:
-            table = _arrow_table(file).select(list(wanted))
+            table = _arrow_reader(file).read_all().select(list(wanted))
         table.validate(full=True)  # a broken buffer is an error, not a crash
         columns = {name: table.column(name).to_pylist() for name in wanted}
     except _arrow_errors() as error:
