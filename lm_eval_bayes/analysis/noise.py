@@ -12,6 +12,7 @@ import numpy as np
 from scipy import special
 
 from lm_eval_bayes._util.plain import NOT_IN_JSON, Record, json_name
+from lm_eval_bayes._util.text import plural
 from lm_eval_bayes.analysis.comparability import aligned_rows, check_comparable, repeat_note
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.task_run import TaskRun
@@ -96,6 +97,12 @@ class NoiseSettings(Record):
 
 
 DEFAULT_NOISE = NoiseSettings()
+#: What a difference is about, in words.
+DESIGN_WORDS: Mapping[Design, str] = {
+    "benchmark": "these questions",
+    "paired": "the population, paired",
+    "unpaired": "the population, unpaired",
+}
 #: The probability of independent trials below which a note says that they are dependent.
 _DEPENDENT = 1e-4
 
@@ -118,7 +125,10 @@ class RunNoise(Record):
     is_bound : bool
         Whether these three are upper bounds, as the questions have single trials.
     detectable : mapping of design to float or None
-        The smallest difference of two models, see `detectable_difference`.
+        The smallest difference of two models, see `detectable_difference`; None where it is not
+        known, or not possible.
+    not_detectable : tuple of designs
+        Those in which no difference on the scale of the score is large enough to be shown.
     """
 
     trials: float
@@ -128,6 +138,7 @@ class RunNoise(Record):
     distance: float
     is_bound: bool
     detectable: Mapping[Design, float | None]
+    not_detectable: tuple[Design, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -228,8 +239,8 @@ def task_noise(runs: Sequence[TaskRun], settings: NoiseSettings = DEFAULT_NOISE)
     Raises
     ------
     InvalidInputError
-        If the runs cannot be compared, there are fewer than two questions, or a published ± is
-        larger than the range of scores.
+        If the runs cannot be compared, there are fewer than two questions, or a published ± or the
+        difference that is asked for is larger than the range of scores.
 
     Examples
     --------
@@ -252,6 +263,9 @@ def task_noise(runs: Sequence[TaskRun], settings: NoiseSettings = DEFAULT_NOISE)
     if settings.published is not None and settings.published > high - low:
         rule = f"be at most the range of scores, {high - low:g}, on the scale of the score"
         raise InvalidInputError.of("published", rule, settings.published)
+    if settings.difference is not None and settings.difference > high - low:
+        rule = f"be at most the range of scores, {high - low:g}, on the scale of the score"
+        raise InvalidInputError.of("difference", rule, settings.difference)
     components = [
         variance_components(run.outcomes, settings.level, seed=settings.seed) for run in runs
     ]
@@ -317,12 +331,17 @@ def _model_noise(
     if settings.published is not None:
         candidates = standard_errors(run.outcomes, run_scores(run))
         audit = audit_standard_error(settings.published, candidates)
-    notes = (components.note, dependence_note(run), repeat_note(run))
+    low, high = run.outcomes.bounds
+    of_runs = tuple(
+        _run_noise(components, n, correlation, covariance, settings, high - low) for n in trials
+    )
+    impossible = _impossible_note(of_runs, run.n_questions, high - low)
+    notes = (components.note, impossible, dependence_note(run), repeat_note(run))
     return ModelNoise(
         run=run,
         model=run.model,
         components=components,
-        runs=tuple(_run_noise(components, n, correlation, covariance, settings) for n in trials),
+        runs=of_runs,
         needed=needed,
         audit=audit,
         notes=tuple(note for note in notes if note),
@@ -335,8 +354,10 @@ def _run_noise(
     correlation: float,
     covariance: float | None,
     settings: NoiseSettings,
+    largest: float,
 ) -> RunNoise:
-    detectable = {
+    """Return the noise of runs with N trials; no difference is above `largest`."""
+    smallest = {
         design: detectable_difference(
             components,
             trials,
@@ -348,6 +369,8 @@ def _run_noise(
         )
         for design in DESIGNS
     }
+    impossible = tuple(d for d, size in smallest.items() if size is not None and size > largest)
+    detectable = {d: None if d in impossible else size for d, size in smallest.items()}
     return RunNoise(
         trials=trials,
         standard_error=components.standard_error(trials),
@@ -356,7 +379,35 @@ def _run_noise(
         distance=components.distance(trials, settings.level),
         is_bound=not components.separable,
         detectable=MappingProxyType(detectable),
+        not_detectable=impossible,
     )
+
+
+def _impossible_note(runs: Sequence[RunNoise], n_questions: int, largest: float) -> str | None:
+    """Return that no difference can be shown, in which designs, with how many trials."""
+    cases = [
+        f"with N = {format_trials(run.trials)} about "
+        f"{'; '.join(DESIGN_WORDS[design] for design in run.not_detectable)}"
+        for run in runs
+        if run.not_detectable
+    ]
+    if not cases:
+        return None
+    return (
+        f"No difference on this scale, where the largest is {largest:g}, can be shown with "
+        f"{plural(n_questions, 'question')} and these trials: {', and '.join(cases)}."
+    )
+
+
+def format_trials(n: float) -> str:
+    """Return N as text; it is the mean over questions, and may be a fraction.
+
+    Examples
+    --------
+    >>> format_trials(8.0), format_trials(6.666)
+    ('8', '6.67')
+    """
+    return f"{n:.3g}" if n != int(n) else f"{n:.0f}"
 
 
 def run_scores(run: TaskRun) -> FloatArray | None:
@@ -435,8 +486,10 @@ def spread(values: Sequence[Any]) -> Spread | None:
     --------
     >>> spread([0.1, None, 0.3, 0.2])
     Spread(median=0.2, low=0.1, high=0.3)
+    >>> spread([0.1, math.inf, 0.3])
+    Spread(median=0.3, low=0.1, high=inf)
     """
-    known = [float(value) for value in values if value is not None and math.isfinite(value)]
+    known = [float(value) for value in values if value is not None and not math.isnan(value)]
     if not known:
         return None
     return Spread(float(np.median(known)), min(known), max(known))

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias
 
 from lm_eval_bayes._util.text import NO_VALUE, format_integer, format_score, one_line, plural
-from lm_eval_bayes.analysis.noise import ModelNoise, RunNoise, TaskNoise, spread
+from lm_eval_bayes.analysis.noise import (
+    DESIGN_WORDS,
+    ModelNoise,
+    RunNoise,
+    TaskNoise,
+    format_trials,
+    spread,
+)
 from lm_eval_bayes.stats.detectable_difference import Design, NeededSize
 from lm_eval_bayes.stats.published_error import PublishedError
 
 #: Characters of a model's name in the table of a board, so that it fits 80 columns.
 _MAX_NAME = 26
-#: What a difference is about, in words.
-_ABOUT: dict[Design, str] = {
-    "benchmark": "these questions",
-    "paired": "the population, paired",
-    "unpaired": "the population, unpaired",
-}
+#: The cell of a difference where no difference on the scale can be shown.
+NONE_SHOWN = "none"
 
 
 class Table(NamedTuple):
@@ -139,7 +143,7 @@ def _runs_table(model: ModelNoise, noise: TaskNoise) -> Table:
         cells = []
         for of_run in model.runs:
             sign = "<= " if bound and of_run.is_bound else ""
-            cells.append(sign + format_score(value(of_run)))
+            cells.append(sign + _difference(value(of_run)))
         return (label, *cells)
 
     rows = [
@@ -150,13 +154,13 @@ def _runs_table(model: ModelNoise, noise: TaskNoise) -> Table:
         *(
             row(
                 f"shown: {about}",
-                lambda run, design=design: run.detectable[design],  # type: ignore[misc]
+                lambda run, design=design: _shown(run, design),  # type: ignore[misc]
                 False,
             )
-            for design, about in _ABOUT.items()
+            for design, about in DESIGN_WORDS.items()
         ),
     ]
-    head = ("", *(f"N = {_trials(run.trials)}" for run in model.runs))
+    head = ("", *(f"N = {format_trials(run.trials)}" for run in model.runs))
     title = "two runs of this model, and the smallest difference of two models shown"
     return Table(title, head, tuple(rows))
 
@@ -178,10 +182,10 @@ def _test_sentence(noise: TaskNoise) -> str:
 
 def _needed_part(model: ModelNoise, noise: TaskNoise) -> Part:
     difference = f"{noise.settings.difference:g}"
-    n = _trials(model.components.trials)
+    n = format_trials(model.components.trials)
     head = ("", f"N on {noise.n_questions:,} questions", f"questions with N = {n}")
     rows = tuple(
-        (_ABOUT[needed.design], needed_trials(needed), format_integer(needed.questions))
+        (DESIGN_WORDS[needed.design], needed_trials(needed), format_integer(needed.questions))
         for needed in model.needed
     )
     return Table(f"to show a difference of {difference}", head, rows), ()
@@ -212,7 +216,7 @@ def _audit_part(audit: PublishedError, full: RunNoise) -> Part:
         sentences.append(f"That is the error {nearest.meaning}.")
     bound = "at most " if full.is_bound else ""
     sentences.append(
-        f"With N = {_trials(full.trials)} the SE about these questions is {bound}"
+        f"With N = {format_trials(full.trials)} the SE about these questions is {bound}"
         f"{format_score(full.standard_error)}, about the population "
         f"{format_score(full.population_standard_error)}."
     )
@@ -252,7 +256,7 @@ def _board_parts(noise: TaskNoise, longest_name: int | None) -> list[Part]:
                 NO_VALUE if c.icc is None else f"{c.icc.mu:.2f}",
                 NO_VALUE if c.flip is None else _percent(c.flip.mu),
                 *(sign + format_score(run.distance) for run in of_runs),
-                format_score(model.full.detectable["paired"]),
+                _difference(_shown(model.full, "paired")),
             )
         )
     ns = ("1",) if single else ("1", n)
@@ -327,9 +331,9 @@ def _spread_table(noise: TaskNoise, n: str) -> Table:
                 format_score,
             )
         )
-    for design, about in _ABOUT.items():
-        values = [model.full.detectable[design] for model in models]
-        rows.append(row(f"shown: {about}", values, format_score))
+    for design, about in DESIGN_WORDS.items():
+        values = [_shown(model.full, design) for model in models]
+        rows.append(row(f"shown: {about}", values, _difference))
     return Table(
         "over the models",
         ("", "median", "lowest", "highest"),
@@ -340,7 +344,7 @@ def _spread_table(noise: TaskNoise, n: str) -> Table:
 def _board_needed(noise: TaskNoise, n: str) -> Part:
     """Return the trials and questions that the median and the most demanding model need."""
     rows = []
-    for number, (_, about) in enumerate(_ABOUT.items()):
+    for number, (_, about) in enumerate(DESIGN_WORDS.items()):
         needed = [model.needed[number] for model in noise.models]
         enough = [size for size in needed if size.enough_questions]
         trials, questions = (
@@ -376,8 +380,13 @@ def _variance(value: float) -> str:
     return f"{value:.4f}"
 
 
-def _trials(n: float) -> str:
-    return f"{n:.3g}" if n != int(n) else f"{n:.0f}"
+def _shown(run: RunNoise, design: Design) -> float | None:
+    """Return the smallest difference that is shown; infinite if none on the scale is."""
+    return math.inf if design in run.not_detectable else run.detectable[design]
+
+
+def _difference(value: float | None) -> str:
+    return NONE_SHOWN if value == math.inf else format_score(value)
 
 
 def _short(name: str, longest: int | None) -> str:

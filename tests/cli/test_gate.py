@@ -80,6 +80,34 @@ def test_what_fails_the_step_fails_in_the_xml(tmp_path):
         assert code == int(counts[0])
 
 
+def test_an_error_leaves_no_earlier_outcome(tmp_path, monkeypatch):
+    board(tmp_path / "two.csv", 0.6, 0.2)
+    files = {"--junit": tmp_path / "gate.xml", "--markdown": tmp_path / "gate.md"}
+    options = [word for pair in files.items() for word in pair] + ["--fail-if-worse", ".9"]
+    assert called("compare", tmp_path / "two.csv", *options)[0] == 0
+    assert "error" not in files["--markdown"].read_text()
+    for bad in (("no\x1b|.csv",), ("two.csv", "--confidence", "3"), ("two.csv", "--model-a", "x")):
+        for path in files.values():
+            path.write_text("earlier")
+        code, _, error = called("compare", tmp_path / bad[0], *bad[1:], *options)
+        assert code == 2
+        suite = ElementTree.parse(files["--junit"]).getroot()
+        assert [suite.get(name) for name in ("tests", "errors", "failures")] == ["1", "1", "0"]
+        message = suite.find("testcase/error").get("message")
+        assert f"error: {message}" in error.splitlines()
+        assert "|" not in files["--markdown"].read_text().replace("**error** ", "")
+
+    def interrupted(*_, **__):
+        suite = ElementTree.parse(files["--junit"]).getroot()
+        assert suite.find("testcase/error").get("message") == "the command did not finish"
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("lm_eval_bayes.cli.commands.compare._read_sides", interrupted)
+    assert called("compare", tmp_path / "two.csv", *options)[0] == 130
+    suite = ElementTree.parse(files["--junit"]).getroot()
+    assert "KeyboardInterrupt" in suite.find("testcase/error").get("message")
+
+
 def test_a_margin_makes_equal_models_not_worse(tmp_path):
     board(tmp_path / "two.csv", 0.6, 0.6, n=64)
     assert gate(tmp_path / "two.csv", "--fail-if-worse", "0.95")[1]["outcome"] == "not known yet"

@@ -130,6 +130,37 @@ def test_the_card(two, tmp_path):
     assert card.read_text(encoding="utf-8") == text
 
 
+def test_no_impossible_difference_is_shown(tmp_path):
+    """Of two questions tried twice, not even a difference of 1 is shown by single trials."""
+    R = np.array([[1, 0], [1, 0]])
+    components = variance_components(Outcomes.from_matrix(R))
+    assert detectable_difference(components, 1) > 1.0 > detectable_difference(components, 2)
+    one, board, card = tmp_path / "one.npz", tmp_path / "board.npz", tmp_path / "card.md"
+    np.savez(one, R=R)
+    code, printed, error = lmeb("noise", one, "--json")
+    assert code == 0
+    (model,) = json.loads(printed)["tasks"][0]["models"]
+    single, full = model["runs"]
+    assert single["detectable"] == dict.fromkeys(("benchmark", "paired", "unpaired"))
+    assert single["not_detectable"] == ["benchmark", "paired", "unpaired"]
+    assert full["not_detectable"] == []
+    (note,) = [note for note in model["notes"] if note.startswith("No difference on this scale")]
+    assert "the largest is 1, can be shown with 2 questions" in note
+    _, printed, error = lmeb("noise", one, "--card", card)
+    rows = [line.split() for line in printed.splitlines() if "shown: the" in line]
+    assert [row[-2] for row in rows] == ["none"] * 3
+    assert all(float(row[-1]) <= 1.0 for row in rows)
+    assert note in error
+    assert card.read_text(encoding="utf-8").count("| none |") == 3
+    # in a board it is the highest of the models, not left out
+    np.savez(board, R=np.array([[[1], [0]], [[1], [1]]]))
+    code, printed, _ = lmeb("noise", board, "--plot", tmp_path / "board.svg")
+    assert code == 0
+    rows = [line.split()[-3:] for line in printed.splitlines() if "shown: the pop" in line]
+    assert [[cell == "none" for cell in row] for row in rows] == [[True, False, True]] * 2
+    assert all(float(row[1]) <= 1.0 for row in rows)
+
+
 def test_names_are_untrusted(tmp_path):
     run = saved(tmp_path / "a", HOSTILE, outcomes(1))
     other = saved(tmp_path / "b", "b" * 60 + "|", outcomes(2))
@@ -164,6 +195,7 @@ def test_the_figure(two, tmp_path):
     [
         (("--audit", "0"), "`--audit` must be a finite number above 0"),
         (("--audit", "3.4"), "`--audit` must be at most the range of scores, 1"),
+        (("--difference", "1.5"), "`--difference` must be at most the range of scores, 1"),
         (("--difference", "-1"), "`--difference` must be a finite number above 0"),
         (("--correlation", "2"), "`--correlation` must be a number from -1 to 1"),
         (("--power", "1"), "`--power` must be a number strictly between 0 and 1"),

@@ -24,7 +24,7 @@ from lm_eval_bayes._util.text import (
     scope_label,
 )
 from lm_eval_bayes.cli.ui.errors import CHECK_FAILED, named_as_options
-from lm_eval_bayes.cli.ui.gate import show_checks
+from lm_eval_bayes.cli.ui.gate import gate_files, show_checks
 from lm_eval_bayes.cli.ui.options import (
     IntervalOptions,
     Json,
@@ -171,95 +171,96 @@ def command(
         check_real,
     )
 
-    spec = intervals.spec()
-    named = ("confidence", "rope", "fail_if_worse", "questions", "margin", "fail_if_below")
-    with named_as_options(*named):
-        check_confidence(confidence)
-        check_count("questions", questions, 0)
-        if rope is not None:
-            check_non_negative("rope", rope)
-        if fail_if_worse is not None:
-            rule = "be a probability above 0 and at most 1"
-            check_real("fail_if_worse", fail_if_worse, rule, lambda p: 0.0 < p <= 1.0)
-        if margin is not None:
-            check_non_negative("margin", margin)
-        if fail_if_below is not None:
-            check_real("fail_if_below", fail_if_below, "be a finite score", math.isfinite)
-    pass_hat_k = _pass_hat_k(gate_on)
-    if fail_if_worse is None and margin is not None:
-        raise InvalidInputError.of("--margin", "be given with --fail-if-worse", margin)
     if fail_if_worse is None and fail_if_below is None:
         given = {"--junit": junit, "--markdown": markdown, "--fail-if-unknown": fail_if_unknown}
         for name, value in given.items():
             if value:
                 rule = "be given with --fail-if-worse or --fail-if-below"
                 raise InvalidInputError.of(name, rule, str(value))
-    ks = None if k is None else parse_integers("--k", k)
-    if ks is not None and not pass_at_k:
-        raise InvalidInputError.of("--k", "be given with --pass-at-k", k or "")
-    priors.strength()
-    runs_a, runs_b = _read_sides(a, b, model_a, model_b, reading)
-    sides = {"A": runs_a[0].model, "B": runs_b[0].model}
-    informed = priors.apply([*runs_a, *runs_b], reading, seed=spec.seed, sides=sides)
-    compared = partial(
-        compare_runs,
-        spec=spec,
-        rope=rope,
-        confidence=confidence,
-        align=align,
-        ks=ks,
-        pass_curves=pass_at_k,
-        n_questions=questions,
-    )
-    with named_as_options("rope", "confidence", "pass_at_k", "k"):
-        comparison = compared(informed.runs[: len(runs_a)], informed.runs[len(runs_a) :])
-        without = compared(runs_a, runs_b) if informed.informed else None
-    effects = informed.effects(spec)
-    p_a_less = 1.0 - comparison.p_a_greater
-    with named_as_options("gate_on"):
-        checks = gate_checks(
-            comparison,
-            worse=fail_if_worse,
-            margin=margin or 0.0,
-            below=fail_if_below,
+    with gate_files(junit, markdown):
+        spec = intervals.spec()
+        named = ("confidence", "rope", "fail_if_worse", "questions", "margin", "fail_if_below")
+        with named_as_options(*named):
+            check_confidence(confidence)
+            check_count("questions", questions, 0)
+            if rope is not None:
+                check_non_negative("rope", rope)
+            if fail_if_worse is not None:
+                rule = "be a probability above 0 and at most 1"
+                check_real("fail_if_worse", fail_if_worse, rule, lambda p: 0.0 < p <= 1.0)
+            if margin is not None:
+                check_non_negative("margin", margin)
+            if fail_if_below is not None:
+                check_real("fail_if_below", fail_if_below, "be a finite score", math.isfinite)
+        pass_hat_k = _pass_hat_k(gate_on)
+        if fail_if_worse is None and margin is not None:
+            raise InvalidInputError.of("--margin", "be given with --fail-if-worse", margin)
+        ks = None if k is None else parse_integers("--k", k)
+        if ks is not None and not pass_at_k:
+            raise InvalidInputError.of("--k", "be given with --pass-at-k", k or "")
+        priors.strength()
+        runs_a, runs_b = _read_sides(a, b, model_a, model_b, reading)
+        sides = {"A": runs_a[0].model, "B": runs_b[0].model}
+        informed = priors.apply([*runs_a, *runs_b], reading, seed=spec.seed, sides=sides)
+        compared = partial(
+            compare_runs,
+            spec=spec,
+            rope=rope,
             confidence=confidence,
-            pass_hat_k=pass_hat_k,
+            align=align,
+            ks=ks,
+            pass_curves=pass_at_k,
+            n_questions=questions,
         )
-    outcome = gate_outcome(checks) if checks else None
-    failed = outcome == "failed" or (fail_if_unknown and outcome == "not known yet")
-    if as_json:
-        say_json(
-            {
-                "a": _describe(runs_a),
-                "b": _describe(runs_b),
-                "align": align,
-                "fail_if_worse": fail_if_worse,
-                "p_a_less": p_a_less,
-                "checks": checks,
-                "outcome": outcome,
-                "failed": failed,
-                **comparison.to_dict(),
-                "priors": effects,
-                "without_priors": without,
-            }
-        )
-    else:
-        _show(comparison, runs_a, runs_b, spec)
-        say_effects(effects, spec)
-        if without is not None:
-            with_prior, alone = (
-                probability_statement("P(A > B)", result.p_a_greater)
-                for result in (comparison, without)
+        with named_as_options("rope", "confidence", "pass_at_k", "k"):
+            comparison = compared(informed.runs[: len(runs_a)], informed.runs[len(runs_a) :])
+            without = compared(runs_a, runs_b) if informed.informed else None
+        effects = informed.effects(spec)
+        p_a_less = 1.0 - comparison.p_a_greater
+        with named_as_options("gate_on"):
+            checks = gate_checks(
+                comparison,
+                worse=fail_if_worse,
+                margin=margin or 0.0,
+                below=fail_if_below,
+                confidence=confidence,
+                pass_hat_k=pass_hat_k,
             )
-            say(f"{with_prior} with the prior trials, {alone} without")
-    if checks:
-        show_checks(
-            checks,
-            (sides["A"], sides["B"]),
-            unknown_fails=fail_if_unknown,
-            junit=junit,
-            markdown=markdown,
-        )
+        outcome = gate_outcome(checks) if checks else None
+        failed = outcome == "failed" or (fail_if_unknown and outcome == "not known yet")
+        if as_json:
+            say_json(
+                {
+                    "a": _describe(runs_a),
+                    "b": _describe(runs_b),
+                    "align": align,
+                    "fail_if_worse": fail_if_worse,
+                    "p_a_less": p_a_less,
+                    "checks": checks,
+                    "outcome": outcome,
+                    "failed": failed,
+                    **comparison.to_dict(),
+                    "priors": effects,
+                    "without_priors": without,
+                }
+            )
+        else:
+            _show(comparison, runs_a, runs_b, spec)
+            say_effects(effects, spec)
+            if without is not None:
+                with_prior, alone = (
+                    probability_statement("P(A > B)", result.p_a_greater)
+                    for result in (comparison, without)
+                )
+                say(f"{with_prior} with the prior trials, {alone} without")
+        if checks:
+            show_checks(
+                checks,
+                (sides["A"], sides["B"]),
+                unknown_fails=fail_if_unknown,
+                junit=junit,
+                markdown=markdown,
+            )
     if failed:
         raise typer.Exit(CHECK_FAILED)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree
@@ -11,12 +12,55 @@ from xml.etree import ElementTree
 from lm_eval_bayes._util.files import write_atomic, write_errors
 from lm_eval_bayes._util.text import format_mean_sd, one_line
 from lm_eval_bayes.cli.ui.output import warn
+from lm_eval_bayes.errors import LmEvalBayesError
 
 if TYPE_CHECKING:
     from lm_eval_bayes.analysis.gate import GateCheck
 
 #: The level of an annotation of GitHub Actions by the outcome of a check.
 _LEVELS = {"failed": "error", "not known yet": "warning", "passed": "notice"}
+
+
+@contextmanager
+def gate_files(junit: Path | None, markdown: Path | None) -> Iterator[None]:
+    """Replace the outcomes of an earlier run, so that an error does not leave them in place.
+
+    Until the outcomes are written, the files say that the command did not finish; after an error
+    they say which it was. So also a command that the system ends leaves no earlier outcome.
+
+    Parameters
+    ----------
+    junit, markdown : Path, optional
+        The files that `show_checks` writes.
+
+    Raises
+    ------
+    InvalidInputError
+        If a file cannot be written.
+    """
+    _write_error(junit, markdown, "the command did not finish")
+    try:
+        yield
+    except LmEvalBayesError as error:
+        _write_error(junit, markdown, str(error))
+        raise
+    except (Exception, KeyboardInterrupt) as error:
+        _write_error(junit, markdown, f"the command ended with {type(error).__name__}")
+        raise
+
+
+def _write_error(junit: Path | None, markdown: Path | None, message: str) -> None:
+    if markdown is not None:
+        with write_errors("--markdown"):
+            write_atomic(markdown, f"**error** {_plain(message)}\n\n".encode())
+    if junit is not None:
+        suite = ElementTree.Element(
+            "testsuite", {"name": "lm-eval-bayes", "tests": "1", "failures": "0", "errors": "1"}
+        )
+        case = ElementTree.SubElement(suite, "testcase", {"classname": "gate", "name": "compare"})
+        ElementTree.SubElement(case, "error", {"message": one_line(message)})
+        with write_errors("--junit"):
+            write_atomic(junit, _xml(suite))
 
 
 def show_checks(
@@ -61,7 +105,7 @@ def show_checks(
             write_atomic(markdown, text.encode())
     if junit is not None:
         with write_errors("--junit"):
-            write_atomic(junit, junit_xml(checks, names, unknown_fails).encode())
+            write_atomic(junit, junit_xml(checks, names, unknown_fails))
     summary = environ.get("GITHUB_STEP_SUMMARY")
     if summary:
         with write_errors("GITHUB_STEP_SUMMARY"), open(summary, "a", encoding="utf-8") as file:
@@ -92,7 +136,7 @@ def _plain(name: str) -> str:
 
 def junit_xml(
     checks: Sequence[GateCheck], names: tuple[str, str], unknown_fails: bool = False
-) -> str:
+) -> bytes:
     """Return the checks as a test suite; one that is not known yet is skipped, or a failure."""
     failed, unknown = (
         sum(check.outcome == outcome for check in checks) for outcome in ("failed", "not known yet")
@@ -100,6 +144,7 @@ def junit_xml(
     if unknown_fails:
         failed, unknown = failed + unknown, 0
     counts = {"tests": str(len(checks)), "failures": str(failed), "skipped": str(unknown)}
+    counts["errors"] = "0"
     suite = ElementTree.Element("testsuite", {"name": "lm-eval-bayes", **counts})
     for number, check in enumerate(checks, 1):
         name = f"{check.check} ({check.quantity}) {number}: {one_line(' and '.join(names))}"
@@ -107,4 +152,8 @@ def junit_xml(
         if check.outcome != "passed":
             kind = "failure" if check.outcome == "failed" or unknown_fails else "skipped"
             ElementTree.SubElement(case, kind, {"message": check.sentence})
-    return ElementTree.tostring(suite, encoding="unicode") + "\n"
+    return _xml(suite)
+
+
+def _xml(suite: ElementTree.Element) -> bytes:
+    return (ElementTree.tostring(suite, encoding="unicode") + "\n").encode()

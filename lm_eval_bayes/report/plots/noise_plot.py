@@ -78,6 +78,7 @@ def _draw_shares(axes: Axes, noise: TaskNoise, legend: float) -> None:
 def _draw_distances(axes: Axes, noise: TaskNoise, legend: float) -> None:
     level = f"{100 * noise.settings.level:g}%"
     several = any(len(model.runs) > 1 for model in noise.models)
+    marked = True
     for y, model in enumerate(noise.models):
         first = y == 0
         axes.barh(
@@ -93,7 +94,13 @@ def _draw_distances(axes: Axes, noise: TaskNoise, legend: float) -> None:
         if shown is not None:
             axes.plot(
                 [shown] * 2, [y - 0.36, y + 0.36], color=_ORANGE, lw=1.8, zorder=4,
-                label="smallest difference shown, paired" if first else None,
+                label="smallest difference shown, paired" if marked else None,
+            )  # fmt: skip
+            marked = False
+        elif "paired" in model.full.not_detectable:
+            axes.annotate(
+                "no difference can be shown, paired", (model.single.distance, y), (4, 0),
+                textcoords="offset points", va="center", fontsize=7.5, color=_ORANGE,
             )  # fmt: skip
     _finish(axes, "two runs of the same model", "difference of scores", legend)
 
