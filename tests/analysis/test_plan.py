@@ -45,6 +45,7 @@ def futures(run, extra, how_many, seed):
         yield hbayes_at_n(Outcomes.from_counts(counts))
 
 
+@pytest.mark.slow
 def test_simulated_futures_reach_the_width_as_often_as_forecast():
     run = build("a", 1)
     (line,) = plan_width([run], 0.06)

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 TASK = "demo_arithmetic_bayes"
 
 
@@ -71,7 +73,6 @@ def test_the_log_holds_every_trial(default_run: Any) -> None:
         assert [bool(c) for c in sample["outcomes"]] == right
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("method", "n"), [("normal", 5), ("hdi", 6)], ids=["normal-N5", "hdi-N6"])
 def test_other_settings(run_harness: Any, method: str, n: int) -> None:
     metadata = {

@@ -18,6 +18,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
+pytestmark = pytest.mark.slow
+
 MODULES = (
     "recompute",
     "independent_rows",

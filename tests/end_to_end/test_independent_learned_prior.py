@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 from scipy import integrate, special, stats
 
+pytestmark = pytest.mark.slow
+
 Weighted = tuple[np.ndarray, np.ndarray]
 
 

@@ -144,6 +144,7 @@ def test_owners_are_recorded_when_a_folder_first_counts(board):
     }
 
 
+@pytest.mark.slow
 def test_a_check_writes_nothing_and_says_so(tmp_path):
     folder = copy_of_the_example(tmp_path / "board")
     send(folder, "mine")
@@ -169,6 +170,7 @@ def test_a_check_writes_nothing_and_says_so(tmp_path):
     assert "`owners` in leaderboard.yaml must be a text; got ['a']" in message
 
 
+@pytest.mark.slow
 def test_a_check_of_folders_is_about_these_alone(tmp_path):
     folder = copy_of_the_example(tmp_path / "board")
     send(folder, "earlier", counts=[(1, 2)] * 15)
@@ -185,6 +187,7 @@ def test_a_check_of_folders_is_about_these_alone(tmp_path):
     assert build(folder, "submissions/mine")[0] == 2
 
 
+@pytest.mark.slow
 def test_a_folder_is_changed_by_its_owner_alone(tmp_path):
     folder = copy_of_the_example(tmp_path / "board")
     send(folder, "mine")
@@ -209,6 +212,7 @@ def test_a_folder_is_changed_by_its_owner_alone(tmp_path):
     assert check("gpt-4o", "MathArena") == (0, "withdrawn: gpt-4o")
 
 
+@pytest.mark.slow
 def test_ties_are_of_all_pairs_at_once(tmp_path):
     """A chain of models, each close to the next: the adjacent rule ranks all of it first."""
     folder = copy_of_the_example(tmp_path / "board")
@@ -261,6 +265,7 @@ def git(folder, *arguments):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("git") is None or os.name != "posix", reason="needs git")
 @pytest.mark.parametrize(
     ("changed", "author", "codes"),

@@ -417,6 +417,7 @@ def test_nothing_ran_and_no_owner_changed(attacked):
     assert (folder / "owners.yaml").read_bytes() == (EXAMPLE / "owners.yaml").read_bytes()
 
 
+@pytest.mark.slow
 def test_a_check_refuses_every_one_and_no_genuine_one(attacked):
     folder, _, _, _ = attacked
     code, out, _ = run(folder, "--check", "submissions/gpt-4o", PR_AUTHOR="MathArena")
@@ -434,6 +435,7 @@ def test_a_check_refuses_every_one_and_no_genuine_one(attacked):
     assert run(folder, "--check")[0] == 1
 
 
+@pytest.mark.slow
 def test_the_same_log_with_the_usual_scores_counts(tmp_path):
     folder = tmp_path / "leaderboard"
     shutil.copytree(EXAMPLE, folder, ignore=shutil.ignore_patterns("page", "__pycache__"))

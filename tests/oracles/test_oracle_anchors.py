@@ -36,6 +36,7 @@ def place(n_trials, n_queries, n_anchors, runs, seed):
     return sure / runs, right / runs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n_trials", "query", "shared"), [(1, 0.83, 0.84), (4, 0.86, 0.92)])
 def test_a_shared_position_claims_what_it_keeps(n_trials, query, shared):
     sure, right = place(n_trials, 60, 3, 800, seed=1)

@@ -120,6 +120,7 @@ def test_the_published_paired_comparisons(models):
     assert abs(np.mean(gaps)) < 0.01
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("correlation", [(1.0, 1.0), (4.0, 2.0)], ids=["library", "paper"])
 def test_the_published_method_derived_again(models, prior_draws, correlation):
     for i, j in PAIRS:

@@ -83,6 +83,7 @@ def draw_clusters(n_clusters, rng):
 
 
 # §3.2, figure 2: with few clusters only the Bayesian cluster model holds
+@pytest.mark.slow
 @pytest.mark.parametrize(("n_clusters", "runs"), [(2, 1000), (6, 500), (20, 200)])
 def test_clustered_answers(n_clusters, runs):
     rng = np.random.default_rng(20250302)

@@ -120,6 +120,7 @@ def test_the_command_line_without_the_harness_is_one_sentence(python, tmp_path):
     assert len(result.stderr.splitlines()) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", ["0.4.11", "0.5.0"])
 def test_an_unsupported_harness_is_left_alone_with_one_sentence(python, site_folder, version):
     pretend = f"""

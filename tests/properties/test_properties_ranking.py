@@ -62,6 +62,7 @@ def test_ranks_never_fall_and_probabilities_add_up(successes, ties, numbering):
     assert ranking.expected_rank == pytest.approx(1.0 + above)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=40)
 @given(COUNTS)
 def test_the_rules_nest(successes):

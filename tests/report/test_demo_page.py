@@ -150,6 +150,7 @@ def test_probabilities_are_written_as_everywhere(ask):
     assert texts[201:204] == [">99%", ">99%", "<1%"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [1, 3, 8])
 def test_ranks_are_those_of_simultaneous_comparisons(ask, n):
     rng = np.random.default_rng(5)

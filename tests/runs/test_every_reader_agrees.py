@@ -30,8 +30,15 @@ IMPOSSIBLE = {
 }
 
 
-#: Commands that take long; `summary` and `report, rubrics` read in the same way.
-SLOW = {"report", "verify"}
+#: Commands that take long, or read in the same way as `summary`, `rubric` and `export csv`.
+SLOW = {
+    "report",
+    "report, rubrics",
+    "verify",
+    "export json",
+    "export markdown",
+    "export latex",
+}
 
 
 def cells() -> Iterator[object]:
@@ -70,6 +77,20 @@ def read(saved, tmp_path_factory) -> Callable[[str, str], Reading]:
     return read
 
 
+@pytest.fixture(scope="module")
+def models_of(tmp_path_factory) -> Callable[[SavedCase, tuple], tuple[str, ...]]:
+    """Return the models that `summary` names in some of the runs of a case; it is called once."""
+    models: dict[tuple, tuple[str, ...]] = {}
+
+    def models_of(files: SavedCase, runs: tuple) -> tuple[str, ...]:
+        if runs not in models:
+            folder = tmp_path_factory.mktemp("output")
+            models[runs] = summary(replace(files, runs=runs), folder).models
+        return models[runs]
+
+    return models_of
+
+
 def leaves(content: object, path: str = "") -> Iterator[tuple[str, object]]:
     """Yield the numbers and texts of nested lists and mappings, with where they stand."""
     if isinstance(content, dict):
@@ -90,7 +111,7 @@ def leaves(content: object, path: str = "") -> Iterator[tuple[str, object]]:
     ],
 )
 @pytest.mark.parametrize("case", PLAIN)
-def test_plain_files_are_read_as_they_are(saved, read, tmp_path, case, command):
+def test_plain_files_are_read_as_they_are(saved, read, models_of, case, command):
     files, reading = saved(case), read(case, command)
     lines = samples_in(files.runs[0]).read_text(encoding="utf-8").splitlines()
     matrix = np.array([json.loads(line)["outcomes"] for line in lines])
@@ -105,7 +126,7 @@ def test_plain_files_are_read_as_they_are(saved, read, tmp_path, case, command):
     assert reading.notices == ()
     if reading.models:
         runs = (*files.runs, *files.others)[: len(reading.models)]
-        assert reading.models == summary(replace(files, runs=runs), tmp_path).models
+        assert reading.models == models_of(files, runs)
 
 
 @pytest.mark.parametrize(("case", "command"), list(cells()))

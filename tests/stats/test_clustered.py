@@ -113,6 +113,7 @@ NESTED = np.array([[1, 3], [0, 4], [2, 2], [4, 0], [3, 1], [0, 2], [1, 1]])
 LABELS = ["a", "a", "b", "c", "c", "c", "d"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trials", ["several", "one"])
 def test_the_learned_prior_by_plain_quadrature(trials):
     """All four integrals by Gauss-Legendre in the quantiles of what is integrated out."""

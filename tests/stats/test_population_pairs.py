@@ -242,6 +242,7 @@ def test_a_forecast_starts_from_the_paired_z():
     assert trials_needed(POPULATIONS["0"], other=POPULATIONS["3"], z=1.0).additional == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("categories", [2, 3])
 def test_paired_predictive_draws_are_what_compare_would_say(categories):
     rng = np.random.default_rng(8)

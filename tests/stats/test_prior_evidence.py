@@ -112,6 +112,7 @@ def test_the_strengths_of_several_models_under_the_learned_prior_are_those_of_qu
     assert np.array(learned)[used] == pytest.approx(mean[used], abs=4e-3)
 
 
+@pytest.mark.slow
 def test_the_marginal_likelihood_of_categories_is_that_of_prior_draws():
     counts, older = RUBRIC
     rng = np.random.default_rng(3)

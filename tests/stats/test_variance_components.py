@@ -206,6 +206,7 @@ def test_the_covariance_of_two_models_is_that_of_their_questions():
     assert covariance_of_questions([a]) is None
 
 
+@pytest.mark.slow
 def test_new_runs_lie_within_the_distance():
     """95% intervals and 95% distances on simulated benchmarks; `examples/noise.py` has more."""
     rng = np.random.default_rng(1)

@@ -254,6 +254,7 @@ def test_rounds_take_the_place_of_one_evaluation_and_leave_it():
     assert vars(lm_eval) == before
 
 
+@pytest.mark.slow
 def test_errors_of_this_package_are_one_line():
     code = """
 import sys

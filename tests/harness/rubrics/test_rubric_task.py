@@ -99,6 +99,7 @@ def by_hand():
     return counts, missing
 
 
+@pytest.mark.slow
 def test_every_schema_without_a_verifier_has_its_rows():
     rows, results = run(task())
     for name in NO_VERIFIER:

@@ -275,6 +275,7 @@ def contest_runs(
     return results
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("boxed", ["1.0", "0.0"])
 @pytest.mark.parametrize("task", CONTESTS)
 def test_graders_and_mimic_agree_on_every_contest_question(
