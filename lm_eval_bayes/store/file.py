@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
@@ -263,6 +264,8 @@ def _prepared(
     """Check the header and read the schema; an error, in the block as well, closes the file."""
     file = StoreFile(path, mode, connection, wait_s)
     try:
+        # A text that is no longer UTF-8 fails its hash, and not the statement that reads it.
+        connection.text_factory = partial(str, encoding="utf-8", errors="surrogateescape")
         connection.execute("PRAGMA trusted_schema = OFF")
         connection.execute("PRAGMA cell_size_check = ON")
         application_id = connection.execute("PRAGMA application_id").fetchone()[0]

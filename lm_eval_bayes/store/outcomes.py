@@ -14,7 +14,7 @@ from lm_eval_bayes._util.hashing import agrees, hash_bytes, text_bytes
 from lm_eval_bayes._util.plain import NOT_IN_JSON, Record
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.validation import check_integer
-from lm_eval_bayes.store.errors import readable
+from lm_eval_bayes.store.errors import StoreDamagedError, readable
 from lm_eval_bayes.store.file import StoreFile
 from lm_eval_bayes.store.migrations import OUTCOMES_SCHEMA
 from lm_eval_bayes.store.questions import (
@@ -254,6 +254,7 @@ def put_outcomes(
             (question_id, *trial_id, *_encode(question, trial, now))
             for trial_id, trial in zip(trial_ids, trials, strict=True)
         ]
+        _delete_damaged(connection, question, question_id)
         n_changed += connection.executemany(_REPLACE, rows).rowcount
         # Questions with this doc_id, such as the document before its gold answer was corrected.
         others = connection.execute(
@@ -272,6 +273,19 @@ def put_outcomes(
                 (other_id,),
             )
     return n_changed
+
+
+def _delete_damaged(connection: sqlite3.Connection, question: Question, question_id: int) -> None:
+    """Delete the outcomes of a question that do not match their hashes, to be stored anew."""
+    stored = connection.execute(
+        "SELECT m.hash, s.hash, p.hash, o.trial, o.graded, o.outcome, o.answer, o.error, o.hash, "
+        "o.rowid FROM outcomes AS o JOIN models AS m ON m.id = o.model "
+        "JOIN samplings AS s ON s.id = o.sampling JOIN prompts AS p ON p.id = o.prompt "
+        "WHERE o.question = ?",
+        (question_id,),
+    )
+    damaged = [row[-1:] for row in stored if not _outcome_row((*question, *row)).is_intact()]
+    connection.executemany("DELETE FROM outcomes WHERE rowid = ?", damaged)
 
 
 def _encode(question: Question, trial: GradedTrial, now: float) -> tuple[Any, ...]:
@@ -351,10 +365,13 @@ def outcome_rows(
     """Read outcomes, grouped by question; `where` may use o (outcomes), q, m, s and p."""
     if schema < OUTCOMES_SCHEMA:
         return
-    for row in connection.execute(f"{_SELECT} {where} {_ORDER}", values):
-        question: Question = row[:6]
-        key = TrialKey(model=row[6], prompt=row[8], sampling=row[7])
-        yield OutcomeRow(question, key, row[9], row[10:14], row[14])
+    yield from map(_outcome_row, connection.execute(f"{_SELECT} {where} {_ORDER}", values))
+
+
+def _outcome_row(row: tuple[Any, ...]) -> OutcomeRow:
+    """Return a row of :data:`_SELECT` as a record."""
+    key = TrialKey(model=row[6], prompt=row[8], sampling=row[7])
+    return OutcomeRow(row[:6], key, row[9], row[10:14], row[14])
 
 
 def insert_outcome(
@@ -381,6 +398,12 @@ def read_outcomes(file: StoreFile, task: str | None = None) -> tuple[GradedTask,
     where, values = ("", ()) if task is None else ("WHERE q.task = ?", (_required("task", task),))
     with file.reading() as connection, readable(file.path, "an outcome"):
         rows = connection.execute(f"{_SELECT} {where} {_ORDER}", values).fetchall()
+        for row in map(_outcome_row, rows):
+            if not row.is_intact():
+                raise StoreDamagedError(
+                    f"{file.path} is damaged: {row} does not match its hash; the command that "
+                    "sampled the trials grades them again"
+                )
         stored = cluster_rows(connection, file.schema, where, values)
         clusters = {row.question: row.cluster() for row in stored}
         graded = tuple(_group_by_task(rows, clusters))

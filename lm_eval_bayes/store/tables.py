@@ -20,7 +20,9 @@ from lm_eval_bayes.store.trial import (
     COLUMNS,
     ID,
     INSERT,
+    MEASUREMENTS,
     READ,
+    REPLACE,
     Trial,
     TrialKey,
     TrialRow,
@@ -209,13 +211,13 @@ class KeyIds(dict[TrialKey, tuple[int, int, int]]):
 def insert_trials(
     connection: sqlite3.Connection, rows: Iterable[TrialRow], path: Path
 ) -> Iterator[tuple[TrialRow, str | None]]:
-    """Insert trials that are not stored yet.
+    """Insert trials that are not stored yet, or that are stored and damaged.
 
     Yields
     ------
     TrialRow, str or None
-        Every row, and None if it was inserted, else how the stored trial differs from it:
-        "text", "seed", "text and seed" or "".
+        Every row, and None if it was inserted, or took the place of a damaged one, else how the
+        stored trial differs from it: "text", "seed", "text and seed" or "".
 
     Raises
     ------
@@ -233,9 +235,19 @@ def insert_trials(
         if inserted.rowcount == 1:
             yield row, None
             continue
-        statement = f"SELECT seed, text FROM trials WHERE ({ID}) = (?, ?, ?, ?)"
-        stored = connection.execute(statement, row_id)
-        yield row, row.difference(*stored.fetchone())
+        found = connection.execute(_FIND, row_id).fetchone()
+        stored = TrialRow(row.key, row.trial, found[0], found[1:])
+        if stored.is_intact():
+            yield row, row.difference(stored)
+        else:
+            connection.execute(REPLACE, (versions[row.versions], *row.values, *row_id))
+            yield row, None
+
+
+_FIND = (
+    f"SELECT (SELECT description FROM versions WHERE id = versions), {', '.join(MEASUREMENTS)}, "
+    f"hash, text FROM trials WHERE ({ID}) = (?, ?, ?, ?)"
+)
 
 
 def trial_rows(connection: sqlite3.Connection) -> Iterator[TrialRow]:

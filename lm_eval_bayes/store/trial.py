@@ -9,7 +9,7 @@ import functools
 import json
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
 
@@ -232,6 +232,23 @@ INSERT = (
 )
 
 
+#: Writes every column of a stored trial again but those that identify it.
+REPLACE = (
+    f"UPDATE trials SET ({', '.join(COLUMNS.split(', ')[4:])}) = "
+    f"({', '.join('?' * len(COLUMNS.split(', ')[4:]))}) WHERE ({ID}) = (?, ?, ?, ?)"
+)
+
+
+class TrialId(NamedTuple):
+    """Which trial it is: its key and its number."""
+
+    key: TrialKey
+    trial: int
+
+    def __str__(self) -> str:
+        return f"trial {self.trial} of {self.key}"
+
+
 class TrialRow(NamedTuple):
     """A trial as it is stored: its key, its versions as JSON, and its columns from the seed on."""
 
@@ -241,7 +258,7 @@ class TrialRow(NamedTuple):
     values: tuple[Any, ...]
 
     def __str__(self) -> str:
-        return f"trial {self.trial} of {self.key}"
+        return str(TrialId(self.key, self.trial))
 
     def is_intact(self) -> bool:
         """Whether it still has the hash that it was written with."""
@@ -252,13 +269,13 @@ class TrialRow(NamedTuple):
         except (TypeError, ValueError):
             return False
 
-    def difference(self, seed: int | None, text: bytes) -> str:
+    def difference(self, stored: TrialRow) -> str:
         """Return how seed and text of a stored trial differ from these, "" if they are equal.
 
         Times, signals and versions are measurements of the draw and may differ.
         """
         names = ("text", "seed")
-        pairs = ((text, self.values[-1]), (seed, self.values[0]))
+        pairs = ((stored.values[-1], self.values[-1]), (stored.values[0], self.values[0]))
         return " and ".join(name for name, (a, b) in zip(names, pairs, strict=True) if a != b)
 
 
@@ -343,8 +360,8 @@ class Conflict(Record):
         )
 
 
-def list_conflicts(conflicts: list[Conflict], shown: int = 3) -> str:
-    """Return the first conflicts as text, with the number of the others."""
-    text = "; ".join(str(conflict) for conflict in conflicts[:shown])
-    more = len(conflicts) - shown
+def list_first(items: Sequence[object], shown: int = 3) -> str:
+    """Return the first conflicts or trials as text, with the number of the others."""
+    text = "; ".join(str(item) for item in items[:shown])
+    more = len(items) - shown
     return f"{text}; and {more:,} more" if more > 0 else text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
@@ -25,7 +26,10 @@ from lm_eval_bayes.store.outcomes import GradedTask, check_outcomes, put_outcome
 from lm_eval_bayes.store.prune import PruneReport, prune_trials
 from lm_eval_bayes.store.tables import (
     TABLES,
+    DescriptionRow,
+    PromptSignalsRow,
     check_weights,
+    description_rows,
     find_ids,
     find_rows,
     insert_prompt_signals,
@@ -37,15 +41,15 @@ from lm_eval_bayes.store.tables import (
 )
 from lm_eval_bayes.store.trial import (
     CHECKED,
-    READ,
     Conflict,
     Trial,
+    TrialId,
     TrialKey,
     TrialRow,
     check_int64,
     decode,
     encode,
-    list_conflicts,
+    list_first,
 )
 
 OnConflict: TypeAlias = Literal["refuse", "keep-first"]
@@ -176,27 +180,26 @@ class TrialStore:
 
     def model(self, digest: str) -> dict[str, Any]:
         """Return the fingerprint with this hash."""
-        with readable(self.path, "the model"):
-            return dict(json.loads(self._described("models", digest)))
+        return dict(json.loads(self._described("models", digest)))
 
     def sampling(self, digest: str) -> dict[str, Any]:
         """Return the generation settings with this hash."""
-        with readable(self.path, "the sampling"):
-            return dict(json.loads(self._described("samplings", digest)))
+        return dict(json.loads(self._described("samplings", digest)))
 
     def prompt(self, digest: str) -> str:
         """Return the prompt with this hash."""
-        with readable(self.path, "the prompt"):
-            return str(self._described("prompts", digest), "utf-8", "surrogatepass")
+        return str(self._described("prompts", digest), "utf-8", "surrogatepass")
 
     def _described(self, table: str, digest: str) -> Any:
         with self.file.reading() as connection:
-            statement = f"SELECT description FROM {table} WHERE hash = ?"
-            row = connection.execute(statement, (digest,)).fetchone()
-        if row is None:
+            statement = f"SELECT id, hash, description FROM {table} WHERE hash = ?"
+            found = connection.execute(statement, (digest,)).fetchone()
+        if found is None:
             rule = f"be the hash of a {TABLES[table]} in {self.path}"
             raise InvalidInputError.of("digest", rule, digest)
-        return row[0]
+        row = DescriptionRow(table, *found)
+        self._check(row)
+        return row.description
 
     def check_model(self, fingerprint: Mapping[str, object]) -> None:
         """Refuse a model if the store has trials of other weights under its name.
@@ -212,16 +215,18 @@ class TrialStore:
     def models(self) -> dict[str, dict[str, Any]]:
         """Return the fingerprints of all models by their hash, the first described first."""
         with self.file.reading() as connection:
-            rows = connection.execute("SELECT hash, description FROM models ORDER BY id").fetchall()
-        with readable(self.path, "a model"):
-            return {digest: dict(json.loads(text)) for digest, text in rows}
+            rows = list(description_rows(connection, "models"))
+        for row in rows:
+            self._check(row)
+        return {row.digest: dict(json.loads(row.description)) for row in rows}
 
     # Trials.
 
     def add(self, trials: Iterable[Trial], conflicts: OnConflict = "refuse") -> int:
         """Store trials in one transaction, which is committed when this returns.
 
-        A trial that is stored already, with the same text and seed, is not changed.
+        A trial that is stored already, with the same text and seed, is not changed; one that is
+        damaged is replaced.
 
         Parameters
         ----------
@@ -234,7 +239,7 @@ class TrialStore:
         Returns
         -------
         int
-            The number of new trials.
+            The number of new trials, and of those that took the place of a damaged one.
 
         Raises
         ------
@@ -259,18 +264,29 @@ class TrialStore:
                     differing.append(Conflict(row.key, row.trial, difference, *names))
             if differing and conflicts == "refuse":
                 raise TrialConflictError(
-                    f"nothing was stored: {list_conflicts(differing)}", tuple(differing)
+                    f"nothing was stored: {list_first(differing)}", tuple(differing)
                 )
         return n_inserted
 
     def trials(self, key: TrialKey, first: int = 0, last: int | None = None) -> dict[int, Trial]:
-        """Return the trials of a key with first <= number < last, by number."""
+        """Return the trials of a key with first <= number < last, by number.
+
+        Raises
+        ------
+        StoreDamagedError
+            If one of them is not what was written.
+        """
         return self._trials([key], *_span(first, last))[key]
 
     def trials_of(
-        self, keys: Iterable[TrialKey], n: int | None = None, *, check: bool = False
+        self,
+        keys: Iterable[TrialKey],
+        n: int | None = None,
+        damaged: list[TrialId] | None = None,
     ) -> dict[TrialKey, dict[int, Trial]]:
         """Return trials 0..n-1 of many keys, or all trials if `n` is None.
+
+        Every trial is compared with the hash that it was written with.
 
         Parameters
         ----------
@@ -278,8 +294,8 @@ class TrialStore:
             The keys.
         n : int, optional
             The number of trials.
-        check : bool
-            Whether to compare every trial with the hash that it was written with.
+        damaged : list, optional
+            Gets the trials that are not what was written, which are left out then.
 
         Returns
         -------
@@ -289,9 +305,9 @@ class TrialStore:
         Raises
         ------
         StoreDamagedError
-            If a trial cannot be read, or with `check` is not what was written.
+            If the file is damaged, or a trial is not what was written and `damaged` is None.
         """
-        return self._trials(list(keys), *_span(0, n), check=check)
+        return self._trials(list(keys), *_span(0, n), damaged)
 
     def numbers_of(
         self, keys: Iterable[TrialKey], n: int | None = None
@@ -304,35 +320,52 @@ class TrialStore:
         return numbers
 
     def _trials(
-        self, keys: list[TrialKey], first: int, last: int, *, check: bool = False
+        self,
+        keys: list[TrialKey],
+        first: int,
+        last: int,
+        damaged: list[TrialId] | None = None,
     ) -> dict[TrialKey, dict[int, Trial]]:
         trials_by_key: dict[TrialKey, dict[int, Trial]] = {key: {} for key in keys}
-        with self.file.reading() as connection, paused_collector():
-            rows = connection.execute("SELECT id, description FROM versions").fetchall()
-            with readable(self.path, "a description of versions"):
-                versions = {version_id: json.loads(text) for version_id, text in rows}
+        with (
+            self.file.reading() as connection,
+            paused_collector(),
+            readable(self.path, "a trial"),
+        ):
+            texts, versions = self._versions(connection)
             latest: TrialKey | None = None
             trials: dict[int, Trial] = {}
-            texts, columns = dict(rows), CHECKED if check else READ
-            for key, row in find_rows(connection, list(trials_by_key), columns, first, last):
-                if check:
-                    trial = TrialRow(key, row[1], texts.get(row[2], ""), tuple(row[3:]))
-                    if not trial.is_intact():
-                        raise StoreDamagedError(
-                            f"{self.path} is damaged: {trial} does not match its hash "
-                            "(`lm-eval-bayes store verify` lists all such trials)"
-                        )
-                    row = (*row[:-2], row[-1])  # without the hash
+            for key, row in find_rows(connection, list(trials_by_key), CHECKED, first, last):
                 # Rows are grouped by key, and comparing identities is faster than hashing the key.
                 if key is not latest:
                     latest, trials = key, trials_by_key[key]
-                try:
-                    trials[row[1]] = decode(key, versions, row)
-                except (TypeError, ValueError, LookupError) as error:
+                checked = TrialRow(key, row[1], texts.get(row[2], ""), row[3:])
+                if checked.is_intact():
+                    trials[row[1]] = decode(key, versions, (*row[:-2], row[-1]))
+                elif damaged is not None:
+                    damaged.append(TrialId(key, row[1]))
+                else:
                     raise StoreDamagedError(
-                        f"{self.path} is damaged: trial {row[1]} of {key} cannot be read: {error}"
-                    ) from error
+                        f"{self.path} is damaged: {checked} does not match its hash "
+                        "(`lm-eval-bayes store verify` lists all such trials)"
+                    )
         return trials_by_key
+
+    def _versions(
+        self, connection: sqlite3.Connection
+    ) -> tuple[dict[int, str], dict[int, dict[str, Any]]]:
+        """Return the versions of software by id, as JSON and read from it."""
+        texts, versions = {}, {}
+        for row in description_rows(connection, "versions"):
+            self._check(row)
+            texts[row.id], versions[row.id] = row.description, json.loads(row.description)
+        return texts, versions
+
+    def _check(self, row: DescriptionRow | PromptSignalsRow) -> None:
+        if not row.is_intact():
+            raise StoreDamagedError(
+                f"{self.path} is damaged: {row} cannot be read: it does not match its hash"
+            )
 
     # Signals of prompts.
 
@@ -363,8 +396,8 @@ class TrialStore:
                 where = f"WHERE m.hash = ? AND p.hash IN ({marks(chunk)})"
                 rows = prompt_signals_rows(connection, self.schema, where, (model, *chunk))
                 for row in rows:
-                    with readable(self.path, f"the signals of prompt {row.prompt}"):
-                        signals[row.prompt] = dict(json.loads(row.signals))
+                    self._check(row)
+                    signals[row.prompt] = dict(json.loads(row.signals))
         return signals
 
     # Outcomes.

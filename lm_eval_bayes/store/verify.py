@@ -112,8 +112,6 @@ def _problems(file: StoreFile, counts: dict[str, int]) -> Iterator[str]:
     """Yield a sentence about each problem, and count the records in `counts`."""
     try:
         with file.reading() as connection:
-            # Text that is not UTF-8 should fail its hash, and not end the check.
-            connection.text_factory = lambda data: data.decode("utf-8", "surrogateescape")
             for (line,) in connection.execute(f"PRAGMA integrity_check({MAX_PROBLEMS})"):
                 if line != "ok":
                     yield f"SQLite: {line}"

@@ -11,7 +11,7 @@ from _support.harness_command import lm_eval_command
 
 from lm_eval_bayes.errors import TaskConfigError
 from lm_eval_bayes.runs.provenance import generation
-from lm_eval_bayes.store.errors import StoreDamagedError
+from lm_eval_bayes.store.verify import verify
 
 N, QUESTIONS = 4, 6
 
@@ -102,7 +102,7 @@ def test_a_filter_that_a_task_lacks_leaves_it_out(sampled, tmp_path):
     assert (code, "must be a filter of" in error) == (2, True)
 
 
-def test_a_text_that_was_changed_is_not_scored_again(sampled, tmp_path):
+def test_a_text_that_was_changed_is_named_and_sampled_again(sampled, tmp_path, caplog):
     store = tmp_path / "sums.sqlite"
     for name in ("sums.yaml", "sums.jsonl"):
         (tmp_path / name).write_bytes((sampled / name).read_bytes())
@@ -110,8 +110,15 @@ def test_a_text_that_was_changed_is_not_scored_again(sampled, tmp_path):
         source.backup(target)
     with sqlite3.connect(store) as connection:
         connection.execute("UPDATE trials SET text = CAST('42' AS BLOB) WHERE trial = 2")
-    with pytest.raises(StoreDamagedError, match=r"trial 2 of prompt .* does not match its hash"):
-        run(tmp_path, output="again")
+    (read_task,) = (content := read("summary", store))["tasks"]
+    assert read_task["trials"] == N * QUESTIONS
+    assert any("6 texts of task sums_bayes damaged" in text for text in content["warnings"])
+    run(tmp_path, output="again")
+    assert "6 stored trials are damaged and sampled again: trial 2 of prompt" in caplog.text
+    assert verify(store).ok
+    with sqlite3.connect(sampled / "sums.sqlite") as before, sqlite3.connect(store) as after:
+        texts = "SELECT text, seed FROM trials ORDER BY prompt, trial"
+        assert after.execute(texts).fetchall() == before.execute(texts).fetchall()
 
 
 def test_the_order_of_stop_strings_does_not_matter():

@@ -182,7 +182,7 @@ def test_a_store_without_its_header(path, filled):
         TrialStore.open(path)
 
 
-def test_a_row_that_cannot_be_read_is_named(path, filled):
+def test_a_row_that_cannot_be_read_is_named_and_replaced(path, filled, make_trial):
     filled(prompts=("one",))
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("UPDATE trials SET text = x'ff' WHERE trial = 1")
@@ -190,10 +190,18 @@ def test_a_row_that_cannot_be_read_is_named(path, filled):
     with TrialStore.open(path, mode="read") as store:
         (key,) = store.info().counts
         with pytest.raises(
-            StoreDamagedError, match=r"damaged: trial 1 of prompt .* cannot be read"
+            StoreDamagedError, match=r"damaged: trial 1 of prompt .* does not match its hash"
         ):
             store.trials(key)
         assert store.trials(key, 2)[2].text == "one 2"
+        damaged = []
+        assert list(store.trials_of([key], damaged=damaged)[key]) == [0, 2]
+        assert damaged == [(key, 1)]
+    new = make_trial(key, 1, "again", seed=9)
+    with TrialStore.open(path) as store:
+        assert store.add([make_trial(key, 0, "one 0", seed=0), new]) == 1
+        assert store.trials(key)[1] == new
+    assert verify(path).ok
 
 
 @pytest.mark.parametrize("table", ["models", "samplings", "prompts", "versions", "prompt_signals"])

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from lm_eval_bayes._util.hashing import model_hash, prompt_hash, sampling_hash
+from lm_eval_bayes._util.text import plural
 from lm_eval_bayes.errors import ModelConfigError
 from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.runs.model_arguments import same_model
 from lm_eval_bayes.store.locations import is_store, network_file_system
 from lm_eval_bayes.store.outcomes import GradedTask
-from lm_eval_bayes.store.trial import Trial, TrialKey
+from lm_eval_bayes.store.trial import Trial, TrialId, TrialKey, list_first
 from lm_eval_bayes.store.trial_store import TrialStore
 
 log = get_logger(__name__)
@@ -50,7 +51,7 @@ class TrialSink:
         """Return the hashes of prompts."""
         return [prompt_hash(text) for text in texts]
 
-    def trials_of(self, wanted: Mapping[TrialKey, Iterable[int]]) -> Trials:
+    def trials_of(self, wanted: Mapping[TrialKey, Collection[int]]) -> Trials:
         """Return the stored trials of some keys: none."""
         return {}
 
@@ -158,19 +159,28 @@ class StoreSink(TrialSink):
         """Store prompts and return their hashes."""
         return self.store.describe_prompts(texts)
 
-    def trials_of(self, wanted: Mapping[TrialKey, Iterable[int]]) -> Trials:
+    def trials_of(self, wanted: Mapping[TrialKey, Collection[int]]) -> Trials:
         """Return the stored trials of some keys; this rank's come before other ranks'.
 
-        Raises
-        ------
-        StoreDamagedError
-            If one of them is not what was written.
+        A trial that is not what was written is named in a warning and left out, so that it is
+        sampled again; :meth:`add` replaces it.
         """
         last = 1 + max((max(numbers) for numbers in wanted.values()), default=-1)
-        stored = self.store.trials_of(wanted, last, check=True)
+        damaged: list[TrialId] = []
+        stored = self.store.trials_of(wanted, last, damaged)
         for store in self._other_stores():
-            for key, trials in store.trials_of(wanted, last, check=True).items():
+            for key, trials in store.trials_of(wanted, last, damaged).items():
                 stored[key] = trials | stored[key]
+        lost = [
+            id for id in damaged if id.trial in wanted[id.key] and id.trial not in stored[id.key]
+        ]
+        if lost:
+            log.warning(
+                "%s: %s damaged and sampled again: %s",
+                self.name,
+                plural(len(lost), "stored trial is", "stored trials are"),
+                list_first(lost),
+            )
         return stored
 
     def add(self, trial: Trial) -> Trial:

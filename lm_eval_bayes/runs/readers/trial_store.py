@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from lm_eval_bayes._util.hashing import model_hash, sha256_text
+from lm_eval_bayes._util.text import plural
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.rubric.signals import completion_limit, numbers, trial_signals
 from lm_eval_bayes.runs.model_arguments import flat, model_name, normalised
@@ -23,7 +24,7 @@ from lm_eval_bayes.store.errors import NotAStoreError
 from lm_eval_bayes.store.locations import is_store
 from lm_eval_bayes.store.outcomes import GradedQuestion, GradedTask, GradedTrial
 from lm_eval_bayes.store.samples_export import MEASURED, generation_kwargs
-from lm_eval_bayes.store.trial import Trial
+from lm_eval_bayes.store.trial import Trial, TrialId, list_first
 from lm_eval_bayes.store.trial_store import TrialStore
 
 #: Questions whose texts are held in memory at a time.
@@ -163,7 +164,8 @@ class _Series:
         n_left_out = 0
         field, notes = self._cluster_field(query)
         kinds = []
-        for id, question, trials, stored in self._questions():
+        damaged: list[TrialId] = []
+        for id, question, trials, stored in self._questions(damaged):
             kinds.append(_answers_are(trials, stored))
             signals = {} if query.signals is None else self._signals(trials, stored, weights)
             read = self._question(id, trials, stored)
@@ -175,6 +177,12 @@ class _Series:
             newest = max(present, key=lambda trial: trial.created, default=None)
         if any(words for _, words in kinds) and not any(part for part, _ in kinds):
             questions = {id: replace(read, answers=None) for id, read in questions.items()}
+        if damaged:
+            warnings.append(
+                f"{store.path}: {plural(len(damaged), 'text')} of task {graded.task} damaged and "
+                f"not read; the grades count ({list_first(damaged, 1)}); the command that sampled "
+                "them samples them again"
+            )
         if n_left_out:
             warnings.append(
                 f"{store.path}: {n_left_out:,} trials of task {graded.task} were left out, because "
@@ -227,16 +235,19 @@ class _Series:
         ]
 
     def _questions(
-        self,
+        self, damaged: list[TrialId]
     ) -> Iterator[tuple[str, GradedQuestion, list[GradedTrial], list[Trial | None]]]:
-        """Yield every question with its outcomes and, in their order, the stored trials."""
+        """Yield every question with its outcomes and, in their order, the stored trials.
+
+        Trials that are not what was written are None, and are added to `damaged`.
+        """
         ids = distinct_ids([question.doc_hash for question in self.graded.questions])
         questions = list(zip(ids, self.graded.questions, strict=True))
         for start in range(0, len(questions), _BATCH):
             batch = questions[start : start + _BATCH]
             outcomes = {id: _of_one_prompt(question) for id, question in batch}
             keys = {trial.key for trials in outcomes.values() for trial in trials}
-            stored = self.store.trials_of(keys)
+            stored = self.store.trials_of(keys, damaged=damaged)
             for id, question in batch:
                 trials = outcomes[id]
                 yield id, question, trials, [stored[t.key].get(t.trial) for t in trials]

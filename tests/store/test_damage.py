@@ -1,0 +1,135 @@
+"""Flipped bits: no wrong text, seed, signal or grade is ever read; what is damaged is named."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+from collections import Counter
+from contextlib import closing
+
+import pytest
+
+from lm_eval_bayes.store.errors import StoreDamagedError, StoreError
+from lm_eval_bayes.store.outcomes import GradedQuestion, GradedTask, GradedTrial
+from lm_eval_bayes.store.trial_store import TrialStore
+from lm_eval_bayes.store.verify import verify
+
+LETTERS = "abcdefghijklmnopqrstuvwxyz     0123456789+-=().\n"
+
+
+def long_text(rng):
+    return "".join(rng.choices(LETTERS, k=1_500))
+
+
+@pytest.fixture
+def large(path, describe, make_trial):
+    """Return the keys and trials of a store with grades."""
+    rng = random.Random(3)
+    with TrialStore.open(path) as store:
+        keys = [describe(store, f"Question {q}") for q in range(4)]
+        trials = [make_trial(key, i, long_text(rng), seed=i) for key in keys for i in range(10)]
+        store.add(trials)
+        store.add_outcomes([graded(keys)])
+    return keys, {(trial.key, trial.trial): trial for trial in trials}
+
+
+def graded(keys):
+    questions = tuple(
+        GradedQuestion(q, f"{q:02}", tuple(GradedTrial(key, i, i % 2, str(i)) for i in range(10)))
+        for q, key in enumerate(keys)
+    )
+    return GradedTask("aime", "1.0", "none", 2, questions)
+
+
+def test_of_four_hundred_flipped_bits_none_gives_a_wrong_trial(path, large):
+    keys, trials = large
+    content, rng, seen = path.read_bytes(), random.Random(5), Counter()
+    for _ in range(400):
+        data = bytearray(content)
+        data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+        path.write_bytes(data)
+        damaged = []
+        try:
+            with TrialStore.open(path, mode="read") as store:
+                read = store.trials_of(keys, damaged=damaged)
+        except StoreError:
+            seen["refused"] += 1
+            continue
+        found = {(key, i): trial for key, of_key in read.items() for i, trial in of_key.items()}
+        assert all(trial == trials[id] for id, trial in found.items())
+        lost = trials.keys() - found.keys()
+        if damaged:
+            assert not verify(path).ok
+        # with a damaged index, or a damaged hash of a description, a trial may not be found
+        seen["named" if damaged else "not found" if lost else "unchanged"] += 1
+    assert seen["named"] > 120
+    assert seen["not found"] < 40
+
+
+def test_of_flipped_bits_none_gives_a_wrong_grade(path, large):
+    keys, _ = large
+    content, rng, seen = path.read_bytes(), random.Random(6), Counter()
+    start = content.index(b"aime")
+    for _ in range(150):
+        data = bytearray(content)
+        data[rng.randrange(start, len(data))] ^= 1 << rng.randrange(8)
+        path.write_bytes(data)
+        try:
+            with TrialStore.open(path, mode="read") as store:
+                tasks = store.outcomes_of("aime")
+        except StoreError:
+            seen["refused"] += 1
+            continue
+        expected = {g for q in graded(keys).questions for g in q.trials}
+        read = {g for task in tasks for q in task.questions for g in q.trials}
+        assert read <= expected
+        seen["read"] += 1
+    assert seen["refused"] > 5
+
+
+def change(path, statement):
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(statement)
+        connection.commit()
+
+
+def test_a_damaged_grade_is_named_and_graded_again(path, large):
+    keys, _ = large
+    change(path, "UPDATE outcomes SET graded = graded + 1 WHERE trial = 3 AND question = 2")
+    with TrialStore.open(path) as store:
+        with pytest.raises(StoreDamagedError, match=r"the outcome of trial 3 of .* in task aime"):
+            store.outcomes_of()
+        assert store.add_outcomes([graded(keys)]) == 1
+        assert store.outcomes_of() == (graded(keys),)
+    assert verify(path).ok
+
+
+@pytest.mark.parametrize(
+    ("table", "read"),
+    [
+        ("models", lambda store, key: store.model(key.model)),
+        ("models", lambda store, key: store.models()),
+        ("samplings", lambda store, key: store.sampling(key.sampling)),
+        ("prompts", lambda store, key: store.prompt(key.prompt)),
+        ("versions", lambda store, key: store.trials(key)),
+    ],
+)
+def test_a_description_with_another_letter_is_refused(path, large, table, read):
+    (key, *_), _ = large
+    cast = "BLOB" if table == "prompts" else "TEXT"
+    change(path, f"UPDATE {table} SET description = CAST('{{\"a\":1}}' AS {cast})")
+    sentence = "cannot be read: it does not match its hash"
+    with (
+        TrialStore.open(path, mode="read") as store,
+        pytest.raises(StoreDamagedError, match=sentence),
+    ):
+        read(store, key)
+
+
+def test_signals_of_a_prompt_that_changed_are_refused(path, large):
+    (key, *_), _ = large
+    with TrialStore.open(path) as store:
+        store.add_prompt_signals(key.model, key.prompt, {"bits": 0.5})
+        change(path, "UPDATE prompt_signals SET signals = '{\"bits\":0.6}'")
+        with pytest.raises(StoreDamagedError, match="the row of signals of prompt"):
+            store.prompt_signals(key.model, [key.prompt])
