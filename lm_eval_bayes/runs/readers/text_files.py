@@ -71,7 +71,7 @@ class JsonLines:
                     try:
                         row = _parsed(line.decode("utf-8-sig" if number == 1 else "utf-8"))
                     except (ValueError, RecursionError) as error:
-                        cut_off = f"line {number}: {getattr(error, 'msg', None) or error}"
+                        cut_off = f"line {number}: {_reason(error, line)}"
                         if line.endswith(b"\n"):
                             raise self._broken(cut_off) from None
                         continue
@@ -92,13 +92,22 @@ class JsonLines:
         try:
             rows = json.loads(content.decode("utf-8-sig"))
         except (ValueError, RecursionError) as error:
-            raise self._broken(getattr(error, "msg", None) or str(error)) from None
+            raise self._broken(_reason(error, content)) from None
         if not all(isinstance(row, dict) for row in rows):
             raise self._broken("an array of other values than objects")
         return list(rows)
 
     def _broken(self, reason: str) -> InvalidInputError:
         return InvalidInputError.of(self.argument, f"have a complete {self.file.name}", reason)
+
+
+def _reason(error: Exception, content: bytes) -> str:
+    """Return why a text cannot be read, with what to do about its encoding."""
+    if b"\x00" in content:
+        return "NUL bytes, as in UTF-16; convert it to UTF-8, as by iconv -f UTF-16LE -t UTF-8"
+    if isinstance(error, UnicodeDecodeError):
+        return "bytes that are not UTF-8; convert it, as by iconv -f WINDOWS-1252 -t UTF-8"
+    return getattr(error, "msg", None) or str(error)
 
 
 _decode_from_start = json.JSONDecoder().raw_decode
@@ -197,7 +206,10 @@ def read_csv(path: Path, argument: str) -> CsvTable:
     warnings: tuple[str, ...] = ()
     try:
         with open_bytes(path) as file:
-            text = file.read().decode("utf-8-sig")
+            content = file.read()
+        text = content.decode("utf-8-sig")
+        if "\0" in text:
+            raise csv.Error("line contains NUL")
         first = text.partition("\n")[0]
         delimiter = max(_DELIMITERS, key=first.count)
         reader = csv.reader(text.splitlines(keepends=True), delimiter=delimiter)
@@ -206,7 +218,7 @@ def read_csv(path: Path, argument: str) -> CsvTable:
         got = getattr(error, "strerror", None) or str(error)
         raise InvalidInputError.of(argument, rule, got) from None
     except (UnicodeDecodeError, csv.Error) as error:
-        raise InvalidInputError.of(argument, rule, str(error)) from None
+        raise InvalidInputError.of(argument, rule, _reason(error, content)) from None
     if not rows:
         raise InvalidInputError.of(argument, rule, "an empty file")
     width = len(rows[0].cells)

@@ -24,6 +24,7 @@ from lm_eval_bayes.runs.partial_run import PartialRun, QuestionTrials, floats
 from lm_eval_bayes.runs.readers.column_names import UNNAMED
 from lm_eval_bayes.runs.readers.protocol import Query
 from lm_eval_bayes.runs.readers.text_files import file_argument
+from lm_eval_bayes.runs.readers.written_numbers import MISSING
 from lm_eval_bayes.runs.task_run import SECONDS, TOKENS, Provenance
 from lm_eval_bayes.stats.validation import FloatArray, IntArray
 
@@ -33,7 +34,7 @@ _WORDS = {
     **dict.fromkeys(("successful", "solved", "resolved", "succeeded", "ok", "c"), 1.0),
     **dict.fromkeys(("false", "no", "fail", "failed", "incorrect", "wrong", "failure"), 0.0),
     **dict.fromkeys(("unsuccessful", "unsolved", "unresolved", "i"), 0.0),
-    **dict.fromkeys(("", "na", "n/a", "nan", "none", "null"), math.nan),
+    **dict.fromkeys(MISSING, math.nan),
 }
 #: The rounding beyond a bound that is cut off.
 _SLACK = 1e-9

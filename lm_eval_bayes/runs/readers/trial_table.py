@@ -27,6 +27,7 @@ from lm_eval_bayes.runs.readers.text_files import (
     read_csv,
 )
 from lm_eval_bayes.runs.readers.trial_columns import TrialColumns, partial_runs
+from lm_eval_bayes.runs.readers.written_numbers import plain_numbers
 
 #: The endings of the names of tables.
 CSV, JSON_LINES = (".csv", ".tsv"), (".jsonl", ".ndjson")
@@ -37,6 +38,9 @@ EXAMPLE = "question,trial,score / q1,0,1 / q1,1,0"
 
 #: Columns that name a run, or its seed: if all rows are of one, their trials have no numbers.
 _RUNS = ("run", "run_id", "seed")
+
+#: The kinds of columns that hold numbers.
+_NUMBERS = ("score", "tokens", "cost", "time")
 
 #: Columns of the texts of questions, where others identify the questions.
 _TEXTS = ("question", "problem", "question_text")
@@ -144,6 +148,7 @@ def table_contents(
             for other in other_columns("score", names, columns)
         ]
     by_kind = {kind: by_name[name] for kind, name in columns.items()}
+    notes += _plain_columns(by_kind, columns, file, query)
     if "model" not in query.columns:
         notes += _join_models(by_kind, by_name, columns, file)
     if "trial" not in query.columns and columns.get("trial") in _RUNS and _is_constant(by_kind):
@@ -196,6 +201,29 @@ def _join_models(
         if len(set(pairs)) > len({model for model, _ in pairs}):
             by_kind["model"] = [f"{model} ({name})" for model, name in pairs]
             notes.append(f"{file.name}: a model is one of {columns['model']} with its {other}")
+    return notes
+
+
+def _plain_columns(
+    by_kind: dict[str, list[Any]], columns: Mapping[str, str], file: Path, query: Query
+) -> list[str]:
+    """Read percentages and decimal commas as numbers; return notes that say so."""
+    notes = []
+    for kind in (kind for kind in _NUMBERS if kind in by_kind):
+        try:
+            by_kind[kind], how = plain_numbers(
+                by_kind[kind],
+                columns[kind],
+                file.name,
+                query.argument,
+                is_bounded=kind == "score" and query.bounds is not None,
+            )
+        except InvalidInputError as error:
+            if kind == "score":
+                raise
+            del by_kind[kind]
+            how = f"{columns[kind]} is left out: {error}"
+        notes += [f"{file.name}: {how}"] if how else []
     return notes
 
 

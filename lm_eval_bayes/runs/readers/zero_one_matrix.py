@@ -34,12 +34,13 @@ from lm_eval_bayes.runs.readers.text_files import (
     file_argument,
     read_csv,
 )
+from lm_eval_bayes.runs.readers.written_numbers import MISSING
 from lm_eval_bayes.stats.validation import MOST_HELD, check_weights
 
 _WORDS = {
     "true": 1,
     "false": 0,
-    **dict.fromkeys(("", "na", "n/a", "nan", "none", "null"), math.nan),
+    **dict.fromkeys(MISSING, math.nan),
 }
 #: Names of the array of outcomes, if it is not the only one of its shape.
 _OUTCOMES = ("R", "outcomes", "r")
@@ -155,7 +156,8 @@ def matrices_of_csv(table: CsvTable, argument: str, task: str) -> list[PartialRu
             if value is None:
                 rule = (
                     f"hold 0 or 1 in every cell of {table.path.name}; more categories need an NPZ "
-                    "file with an array `weights`"
+                    "file with an array `weights`, and scores such as 0.85 or 85% a table with one "
+                    "row per trial, with the columns question, trial and score"
                 )
                 got = f"{row.cells[column]!r} in line {row.line}, column {column + 1}"
                 raise InvalidInputError.of(argument, rule, got)

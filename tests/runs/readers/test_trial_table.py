@@ -234,6 +234,65 @@ def test_a_share_of_many_trials_is_no_trial(tmp_path):
         read_runs([path])
 
 
+def test_percentages_and_decimal_commas(tmp_path):
+    def read(score, *more):
+        path = tmp_path / "board.csv"
+        cells = [f"q{i};{j};{s}\n" for i, row in enumerate(score) for j, s in enumerate(row)]
+        path.write_text("question;trial;score\n" + "".join(cells))
+        return called("summary", path, "--json", *more)
+
+    for score, words in (
+        ([["85%", "100 %"], ["0%", "7,5%"]], "score is written in percent: 85% is read as 0.85"),
+        ([["0,85", "1"], ["0", ",075"]], "decimal comma: 0,85 is read as 0.85"),
+    ):
+        code, _, error = read(score)
+        assert (code, words in error) == (0, True), error
+        (run,) = read_runs([tmp_path / "board.csv"]).runs
+        assert [row.tolist() for row in run.outcomes.scores] == [[0.85, 1.0], [0.0, 0.075]]
+    for score, more, message in (
+        ([["85%", "0.9"]], (), "all as 85%, or all as 0.85; got '0.9' in row 2"),
+        ([["85%", "pass"]], (), "'pass' in row 2, beside percentages"),
+        ([["85%", "9%"]], ("--bounds", "0:100"), "without % in the column score"),
+        ([["0,85", "0.9"]], (), "'0.9' in row 2, beside numbers with a comma"),
+        ([["0,85", "1,234"]], ("--bounds", "0:2"), "'1,234' in row 2, which may be 1.234 or 1234"),
+        ([["185%", "0%"]], (), "1.85 in row 1"),
+    ):
+        code, _, error = read(score, *more)
+        assert (code, message in error) == (2, True), error
+    path = tmp_path / "wide.csv"
+    path.write_text("id,trial_1,trial_2\nq1,85%,1\n")
+    code, _, error = called("summary", path)
+    assert (code, "a table with one row per trial" in error) == (2, True)
+    path.write_text('question,score,tokens,cost\nq1,1,"1,234","0,5"\nq2,0,7,"0,25"\n')
+    (run,) = read_runs([path]).runs
+    assert "tokens is left out" in " ".join(read_runs([path]).notes)
+    assert run.measured is None or "tokens" not in run.measured
+
+
+@pytest.mark.parametrize("ending", [".csv", ".tsv", ".jsonl", ".csv.gz"])
+def test_utf_16_is_read_by_its_byte_order_mark(tmp_path, ending):
+    path = written(tmp_path, ending, rows_of(outcomes()))
+    expected = [(run.model, run.outcomes.counts.tolist()) for run in read_runs([path]).runs]
+    packed = ending.endswith(".gz")
+    text = (gzip.decompress(path.read_bytes()) if packed else path.read_bytes()).decode()
+    for encoding, mark in (("utf-16-le", b"\xff\xfe"), ("utf-16-be", b"\xfe\xff")):
+        content = mark + text.encode(encoding)
+        path.write_bytes(gzip.compress(content) if packed else content)
+        read = [(run.model, run.outcomes.counts.tolist()) for run in read_runs([path]).runs]
+        assert read == expected
+    path.write_bytes(gzip.compress(content[:-1]) if packed else content[:-1])
+    with pytest.raises(InvalidInputError, match="UTF-16"):
+        read_runs([path])
+    # without the mark, and in another encoding, the refusal names the remedy
+    for content, remedy in (
+        (text.encode("utf-16-le"), "iconv -f UTF-16LE -t UTF-8"),
+        (text.replace("aime", "Prüfung").encode("latin-1"), "iconv -f WINDOWS-1252 -t UTF-8"),
+    ):
+        path.write_bytes(gzip.compress(content) if packed else content)
+        with pytest.raises(InvalidInputError, match=remedy):
+            read_runs([path])
+
+
 def test_other_bounds(tmp_path):
     path = tmp_path / "grades.csv"
     path.write_text("question,score\na,4\na,5\nb,1.5\n")
