@@ -15,12 +15,15 @@ from typing import Any
 from lm_eval_bayes._util.hashing import hash_text
 from lm_eval_bayes._util.text import plural
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.runs.provenance import mapping, number
+from lm_eval_bayes.runs.provenance import mapping
 from lm_eval_bayes.runs.readers.json_files import (
+    after_last,
+    check_clusters,
     chosen_metric,
     last_message,
     load_json,
     name_of,
+    score_of,
 )
 from lm_eval_bayes.runs.readers.protocol import (
     FileContents,
@@ -30,7 +33,7 @@ from lm_eval_bayes.runs.readers.protocol import (
     check_no_regrade,
 )
 from lm_eval_bayes.runs.readers.text_files import JsonLines, files_below, first_line
-from lm_eval_bayes.runs.readers.trial_columns import TrialColumns, first_number, partial_runs
+from lm_eval_bayes.runs.readers.trial_columns import TrialColumns, numbers_in_run, partial_runs
 from lm_eval_bayes.runs.task_run import Provenance
 
 #: The folders of an evaluation.
@@ -58,18 +61,16 @@ def _is_reviews(file: Path) -> bool:
 
 def _beside(file: Path, folder: str, other: str) -> Path:
     """Return the path in another folder of the evaluation."""
-    parts = list(file.absolute().parts)
-    at = len(parts) - 1 - parts[::-1].index(folder)
-    return Path(*parts[:at], other, *parts[at + 1 :])
+    split = after_last(folder, file)
+    return file if split is None else split[0] / other / split[1]
 
 
 def _model(file: Path) -> str:
     """Return the name of the model, which is the path of its folder in that of the reviews."""
-    parts = file.absolute().parts[:-1]
-    if _REVIEWS not in parts:
-        return parts[-1]
-    at = len(parts) - 1 - parts[::-1].index(_REVIEWS)
-    return "/".join(parts[at + 1 :]) or file.stem
+    split = after_last(_REVIEWS, file)
+    if split is None:
+        return file.absolute().parent.name
+    return "/".join(split[1].parts[:-1]) or file.stem
 
 
 def read(file: Path, query: Query) -> FileContents:
@@ -138,29 +139,20 @@ def _columns(
     query: Query,
 ) -> TrialColumns:
     messages = rows[0].get("messages")
-    first = first_number(hash_text(json.dumps([file.stem, messages], default=str)))
+    run = hash_text(json.dumps([file.stem, messages], default=str))
     abouts = [mapping(row.get("sample_score")) for row in rows]
     places = [_place(row) for row in rows]
-    numbers: list[int] = []
-    times: Counter[str] = Counter()
-    for about, (question, _) in zip(abouts, places, strict=True):
-        given = about.get("generation_index")
-        if type(given) is not int or not 0 <= given < 2**19:
-            given = 2**19 + times[question]
-        numbers.append(first + given)
-        times[question] += 1
+    questions, samples = [question for question, _ in places], [sample for _, sample in places]
+    numbers = numbers_in_run(run, [about.get("generation_index") for about in abouts], questions)
     clusters = None
     if query.cluster is not None:
         fields = [mapping(about.get("sample_metadata")) for about in abouts]
         clusters = [name_of(of_sample.get(query.cluster)) for of_sample in fields]
-        if not any(clusters):
-            rule = f"be a field of the metadata of the samples in {file.name}"
-            raise InvalidInputError.of("cluster", rule, query.cluster)
+        check_clusters(clusters, query, f"the metadata of the samples in {file.name}")
     tokens, seconds = _usage(file, query)
-    samples = [sample for _, sample in places]
     return TrialColumns(
-        question=[question for question, _ in places],
-        score=[_score(score, metric) for score in scores],
+        question=questions,
+        score=[score_of(mapping(score.get("value")).get(metric)) for score in scores],
         trial=numbers,
         cluster=clusters,
         text=[last_message(row.get("messages")) for row in rows],
@@ -170,13 +162,6 @@ def _columns(
             "time": [seconds.get(sample) for sample in samples],
         },
     )
-
-
-def _score(score: Mapping[str, Any], metric: str) -> float | None:
-    value = mapping(score.get("value")).get(metric)
-    if score.get("status", "success") != "success" and value is None:
-        return None
-    return float(value) if isinstance(value, bool) else number(value)
 
 
 def _usage(file: Path, query: Query) -> tuple[dict[str, Any], dict[str, Any]]:

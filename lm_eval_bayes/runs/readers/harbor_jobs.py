@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lm_eval_bayes._util.text import error_line, one_line, plural, replace_surrogates
+from lm_eval_bayes._util.text import error_line, one_line, plural
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.provenance import mapping, number
 from lm_eval_bayes.runs.readers.json_files import (
@@ -23,7 +23,10 @@ from lm_eval_bayes.runs.readers.json_files import (
     chosen_metric,
     load_json,
     name_of,
+    score_of,
+    text_of,
     timestamp,
+    total,
 )
 from lm_eval_bayes.runs.readers.protocol import FileContents, Query, Sniffed, check_no_regrade
 from lm_eval_bayes.runs.readers.text_files import files_below
@@ -192,7 +195,7 @@ def _score(rewards: Mapping[str, Any] | None, metric: str, n_metrics: int) -> fl
     if not rewards:
         return 0.0
     value = next(iter(rewards.values())) if n_metrics == 1 else rewards.get(metric, 0)
-    reward = float(value) if isinstance(value, bool) else number(value)
+    reward = score_of(value)
     return math.nan if reward is None else reward
 
 
@@ -288,15 +291,10 @@ def _harbor_trial(content: Mapping[str, Any]) -> _Trial:
         rewards=rewards if isinstance(rewards, Mapping) else None,
         error=(name_of(error.get("exception_type")) or "error") if error else "",
         order=(started or 0.0, name_of(content.get("trial_name"))),
-        tokens=_sum(context.get("n_output_tokens") for context in contexts),
-        cost=_sum(context.get("cost_usd") for context in contexts),
+        tokens=total(context.get("n_output_tokens") for context in contexts),
+        cost=total(context.get("cost_usd") for context in contexts),
         seconds=_seconds(span if span else content, "started_at", "finished_at"),
     )
-
-
-def _sum(values: Iterable[object]) -> float | None:
-    known = [value for value in map(number, values) if value is not None]
-    return sum(known) if known else None
 
 
 def _seconds(span: Mapping[str, Any], start: str, end: str) -> float | None:
@@ -333,7 +331,6 @@ def _terminal_trial(content: Mapping[str, Any], about: Mapping[str, Any], folder
     label = name_of(content.get("trial_name"))
     numbered = _NUMBERED.search(label)
     agent = name_of(about.get("agent_name"))
-    instruction = content.get("instruction")
     seconds = _seconds(content, "agent_started_at", "agent_ended_at")
     dataset = name_of(about.get("dataset_name")) or "terminal-bench"
     version = name_of(about.get("dataset_version"))
@@ -347,7 +344,7 @@ def _terminal_trial(content: Mapping[str, Any], about: Mapping[str, Any], folder
         error="" if mode in ("", "unset", "none") else mode,
         order=(started or 0.0, label),
         number=int(numbered[1]) if numbered else None,
-        text=replace_surrogates(instruction).strip() if isinstance(instruction, str) else "",
+        text=text_of(content.get("instruction")),
         # agents that do not count their tokens report 0
         tokens=number(content.get("total_output_tokens")) or None,
         seconds=seconds,

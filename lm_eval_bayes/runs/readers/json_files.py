@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 from lm_eval_bayes._util.compressed import UNREADABLE, open_bytes
 from lm_eval_bayes._util.text import replace_surrogates
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.runs.provenance import number
 from lm_eval_bayes.runs.readers.logged_metrics import alternatives
 from lm_eval_bayes.runs.readers.protocol import Query
 
@@ -93,6 +94,34 @@ def name_of(value: object) -> str:
         return ""
 
 
+def text_of(value: object) -> str:
+    """Return a text without the blanks around it, "" for what is no text.
+
+    Examples
+    --------
+    >>> text_of(" 1+1? "), text_of(None)
+    ('1+1?', '')
+    """
+    return replace_surrogates(value).strip() if isinstance(value, str) else ""
+
+
+def score_of(value: object) -> float | None:
+    """Return a score, which may be written as true or false; None for what is no finite number.
+
+    Examples
+    --------
+    >>> [score_of(value) for value in (True, 0.5, "1", float("nan"), None)]
+    [1.0, 0.5, 1.0, None, None]
+    """
+    return float(value) if isinstance(value, bool) else number(value)
+
+
+def total(values: Iterable[object]) -> float | None:
+    """Return the sum of those values that are numbers; None where there is none."""
+    numbers = [value for value in map(number, values) if value is not None]
+    return sum(numbers) if numbers else None
+
+
 def json_text(value: object) -> str:
     """Return a value of a JSON file as JSON; "…" for what is nested too deeply.
 
@@ -115,10 +144,8 @@ def last_message(content: object) -> str:
     >>> last_message("1+1?"), last_message([{"role": "user", "content": "2+2?"}])
     ('1+1?', '2+2?')
     """
-    if isinstance(content, str):
-        return replace_surrogates(content).strip()
     if not isinstance(content, list):
-        return ""
+        return text_of(content)
     for message in reversed(content):
         if not isinstance(message, Mapping) or message.get("role") != "user":
             continue
@@ -126,8 +153,8 @@ def last_message(content: object) -> str:
         if isinstance(text, list):
             parts = [part.get("text") for part in text if isinstance(part, Mapping)]
             text = "\n".join(part for part in parts if isinstance(part, str))
-        if isinstance(text, str) and text.strip():
-            return replace_surrogates(text).strip()
+        if text := text_of(text):
+            return text
     return ""
 
 
@@ -151,6 +178,38 @@ def timestamp(text: object) -> float | None:
         return time.timestamp()
     except (ValueError, OverflowError):
         return None
+
+
+def check_clusters(labels: Iterable[str], query: Query, rule: str) -> None:
+    """Raise unless a field that the query names has a value in a question or more.
+
+    Raises
+    ------
+    InvalidInputError
+        If all labels are empty; `rule` says where the fields are.
+    """
+    if query.cluster is not None and not any(labels):
+        raise InvalidInputError.of("cluster", f"be a field of {rule}", query.cluster)
+
+
+def after_last(folder: str, file: Path) -> tuple[Path, Path] | None:
+    """Split a path at the last of its folders of a name; None where it has none.
+
+    Returns
+    -------
+    tuple of Path or None
+        What stands before the folder, and what is below it.
+
+    Examples
+    --------
+    >>> [part.as_posix() for part in after_last("b", Path("/a/b/c/b/d.json"))]
+    ['/a/b/c', 'd.json']
+    """
+    parts = file.absolute().parts
+    if folder not in parts[:-1]:
+        return None
+    at = len(parts) - 2 - parts[-2::-1].index(folder)
+    return Path(*parts[:at]), Path(*parts[at + 1 :])
 
 
 def chosen_metric(

@@ -16,12 +16,21 @@ from typing import Any
 
 import numpy as np
 
-from lm_eval_bayes._util.text import plural, replace_surrogates
+from lm_eval_bayes._util.text import plural
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.partial_run import PartialRun, QuestionTrials
-from lm_eval_bayes.runs.provenance import generation, mapping, number
+from lm_eval_bayes.runs.provenance import generation, mapping
 from lm_eval_bayes.runs.readers import trial_table
-from lm_eval_bayes.runs.readers.json_files import broken, chosen_metric, load_json, name_of
+from lm_eval_bayes.runs.readers.json_files import (
+    after_last,
+    broken,
+    check_clusters,
+    chosen_metric,
+    load_json,
+    name_of,
+    score_of,
+    text_of,
+)
 from lm_eval_bayes.runs.readers.protocol import (
     FileContents,
     NothingToCountError,
@@ -29,7 +38,7 @@ from lm_eval_bayes.runs.readers.protocol import (
     Sniffed,
     check_no_regrade,
 )
-from lm_eval_bayes.runs.readers.text_files import files_below
+from lm_eval_bayes.runs.readers.text_files import sniff_files
 from lm_eval_bayes.runs.readers.tool_settings import call_settings
 from lm_eval_bayes.runs.readers.trial_columns import TrialColumns, first_number, partial_runs
 from lm_eval_bayes.runs.task_run import Provenance
@@ -46,13 +55,11 @@ _SLACK = 1e-6
 
 def sniff(path: Path) -> Sniffed | None:
     """Return a file of details, or those in a folder."""
-    files = sorted(files_below(path)) if path.is_dir() else [path]
-    found = [file for file in files if file.suffix == ".parquet" and _is_details(file)]
-    return Sniffed(found) if found else None
+    return sniff_files(path, _is_details, "*.parquet")
 
 
 def _is_details(file: Path) -> bool:
-    return set(trial_table.header(file)) >= _COLUMNS
+    return file.suffix == ".parquet" and set(trial_table.header(file)) >= _COLUMNS
 
 
 @dataclass(frozen=True)
@@ -116,11 +123,10 @@ def _question(row: Mapping[str, Any], place: int) -> _Question:
     counts = [len(part) for part in counted if isinstance(part, list)] if counted else []
     given = doc.get("num_samples")
     values = {key: value for key, value in mapping(row["metric"]).items() if value is not None}
-    text = doc.get("query")
     return _Question(
         id=name_of(doc.get("id")) or str(place),
         task=name_of(doc.get("task_name")),
-        text=replace_surrogates(text).strip() if isinstance(text, str) else "",
+        text=text_of(doc.get("query")),
         values=values,
         n_samples=len(texts) or (given if type(given) is int else 1),
         answer=name_of(texts[0]) if len(texts) == 1 else "",
@@ -143,9 +149,7 @@ def _clusters(
         question.id: name_of(of_doc.get(query.cluster))
         for question, of_doc in zip(questions, fields, strict=True)
     }
-    if not any(clusters.values()):
-        rule = f"be a field of doc.specific in {file.name}"
-        raise InvalidInputError.of("cluster", rule, query.cluster)
+    check_clusters(clusters.values(), query, f"doc.specific in {file.name}")
     return clusters
 
 
@@ -195,7 +199,7 @@ def _runs(
         notes = (*notes, f"{metric} is one value of several samples, and was counted as one trial")
     columns = TrialColumns(
         question=[question.id for question in questions],
-        score=[_score(question.values[metric]) for question in questions],
+        score=[score_of(question.values[metric]) for question in questions],
         model=model,
         task=task,
         trial=[first_number(f"{model} {file.absolute().parent.name}")] * len(questions),
@@ -215,17 +219,13 @@ def _runs(
     )
 
 
-def _score(value: object) -> float | None:
-    return float(value) if isinstance(value, bool) else number(value)
-
-
 def _counts(questions: Sequence[_Question], metric: str) -> list[tuple[int, int]] | None:
     """Return how many samples were right of how many; None where the values do not tell."""
     named = _SAMPLES.search(metric)
     counts = []
     for question in questions:
         n = int(named[1] or named[2]) if named else question.n_samples
-        value = _score(question.values[metric])
+        value = score_of(question.values[metric])
         if value is None or not 0 < n <= 2**20 or not -_SLACK <= value <= 1 + _SLACK:
             return None
         c = round(value * n)
@@ -242,16 +242,16 @@ def _provenance(file: Path, query: Query) -> tuple[str, Provenance]:
     """Return the name of the model, and what the results beside the details say of the run."""
     parts = file.absolute().parts
     model = parts[-3] if len(parts) > 3 else file.stem
-    if _DETAILS in parts[:-2]:
-        at = len(parts) - 1 - parts[::-1].index(_DETAILS)
-        model = "/".join(parts[at + 1 : -2]) or model
-        results = Path(*parts[:at], _RESULTS, *parts[at + 1 : -2])
-        results /= f"results_{parts[-2]}.json"
-        try:
-            content = mapping(load_json(results, query))
-        except InvalidInputError:
-            content = {}
-        config = mapping(mapping(content.get("config_general")).get("model_config"))
-        sent = call_settings(config.get("generation_parameters"))
-        return name_of(config.get("model_name")) or model, Provenance(generation_kwargs=sent)
-    return model, Provenance()
+    split = after_last(_DETAILS, file.absolute().parent)
+    if split is None:
+        return model, Provenance()
+    folder, of_run = split
+    try:
+        results = folder / _RESULTS / of_run.parent / f"results_{parts[-2]}.json"
+        content = mapping(load_json(results, query))
+    except InvalidInputError:
+        content = {}
+    config = mapping(mapping(content.get("config_general")).get("model_config"))
+    sent = call_settings(config.get("generation_parameters"))
+    named = name_of(config.get("model_name")) or "/".join(of_run.parent.parts)
+    return named or model, Provenance(generation_kwargs=sent)

@@ -12,15 +12,19 @@ from pathlib import Path
 from typing import Any
 
 from lm_eval_bayes._util.compressed import plain_name
-from lm_eval_bayes._util.text import error_line, plural, replace_surrogates
+from lm_eval_bayes._util.text import error_line, plural
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.runs.provenance import mapping, number
+from lm_eval_bayes.runs.provenance import mapping
 from lm_eval_bayes.runs.readers.json_files import (
+    after_last,
     beginning,
     broken,
+    check_clusters,
     chosen_metric,
     load_json,
     name_of,
+    score_of,
+    text_of,
 )
 from lm_eval_bayes.runs.readers.protocol import (
     FileContents,
@@ -91,10 +95,9 @@ def _names(folder: Path) -> tuple[str, str]:
     parts = folder.absolute().parts[1:]
     model = "/".join(parts[-2:]) or folder.name
     before = parts[:-2]
-    if "outputs" in before:
-        at = len(before) - 1 - before[::-1].index("outputs")
-        before = before[at + 1 :] or before[-1:]
-        return model, "/".join(before)
+    split = after_last("outputs", folder.parent)
+    if split is not None:
+        return model, split[1].parent.as_posix() if len(split[1].parts) > 1 else before[-1]
     return model, before[-1] if before else "MathArena"
 
 
@@ -110,29 +113,21 @@ def _columns(problems: Mapping[str, Mapping[str, Any]], file: Path, query: Query
     for id in sorted(problems, key=_by_number):
         problem = problems[id]
         answers, costs = problem.get("answers"), problem.get("detailed_costs")
-        text = problem.get("problem")
-        text = replace_surrogates(text).strip() if isinstance(text, str) else ""
+        text = text_of(problem.get("problem"))
         cluster = _label(problem.get(query.cluster)) if query.cluster is not None else ""
         for i, correct in enumerate(problem["correct"]):
             cost = mapping(_item(costs, i))
             answer = name_of(_item(answers, i))
-            if answer == "None":  # no answer was found
-                answer = ""
-            score = float(correct) if isinstance(correct, bool) else None
-            if isinstance(correct, (int, float)) and not isinstance(correct, bool):
-                score = number(correct)
+            answer = "" if answer == "None" else answer  # where none was extracted
+            score = None if isinstance(correct, str) else score_of(correct)
             measured = (cost.get("output_tokens"), cost.get("cost"), cost.get("time"))
-            rows.append(
-                (id, score, i, "" if answer == "None" else answer, text, cluster, *measured)
-            )
+            rows.append((id, score, i, answer, text, cluster, *measured))
     if not rows:
         raise broken(file, query, "no runs of problems")
     ids, scores, trials, extracted, texts, clusters, tokens, prices, times = map(
         list, zip(*rows, strict=True)
     )
-    if query.cluster is not None and not any(clusters):
-        rule = f"be a field of the problems, such as types or source ({file})"
-        raise InvalidInputError.of("cluster", rule, query.cluster)
+    check_clusters(clusters, query, f"the problems, such as types or source ({file})")
     return TrialColumns(
         question=ids,
         score=scores,

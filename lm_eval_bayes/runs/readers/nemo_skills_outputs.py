@@ -12,10 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from lm_eval_bayes._util.hashing import hash_text
-from lm_eval_bayes._util.text import plural, replace_surrogates
-from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.runs.provenance import mapping, number
-from lm_eval_bayes.runs.readers.json_files import broken, chosen_metric, name_of
+from lm_eval_bayes._util.text import plural
+from lm_eval_bayes.runs.provenance import mapping
+from lm_eval_bayes.runs.readers.json_files import (
+    broken,
+    check_clusters,
+    chosen_metric,
+    name_of,
+    score_of,
+    text_of,
+)
 from lm_eval_bayes.runs.readers.protocol import FileContents, Query, Sniffed, check_no_regrade
 from lm_eval_bayes.runs.readers.text_files import JsonLines, files_below, first_line
 from lm_eval_bayes.runs.readers.trial_columns import TrialColumns, partial_runs
@@ -33,12 +39,8 @@ _RESULTS = ("eval-results", "tmp-eval-results")
 Row = Mapping[str, Any]
 
 
-def _flag(value: object) -> float | None:
-    return float(value) if isinstance(value, bool) else number(value)
-
-
 def _field(name: str) -> Callable[[Row], float | None]:
-    return lambda row: _flag(row.get(name))
+    return lambda row: score_of(row.get(name))
 
 
 def _judged(row: Row, field: str = "judgement") -> bool | None:
@@ -54,16 +56,16 @@ def _judge_correct(row: Row) -> float | None:
 
 
 def _both(row: Row) -> list[float | None]:
-    return [_flag(row.get("symbolic_correct")), _judge_correct(row)]
+    return [score_of(row.get("symbolic_correct")), _judge_correct(row)]
 
 
 def _first_grade(row: Row) -> float | None:
     grades = row.get("graded_list")
-    return _flag(grades[0]) if isinstance(grades, list) and grades else None
+    return score_of(grades[0]) if isinstance(grades, list) and grades else None
 
 
 def _all_followed(part: str) -> Callable[[Row], float | None]:
-    return lambda row: _flag(mapping(row.get(part)).get("follow_all_instructions"))
+    return lambda row: score_of(mapping(row.get(part)).get("follow_all_instructions"))
 
 
 #: The metrics by their names in NeMo-Skills: the fields that each needs, and its value.
@@ -89,7 +91,7 @@ _METRICS: Mapping[str, tuple[tuple[str, ...], Callable[[Row], float | None]]] = 
     "passed": (("passed",), _field("passed")),
     "issues_resolved": (
         ("swe-bench-metrics",),
-        lambda row: _flag(mapping(row.get("swe-bench-metrics")).get("resolved")),
+        lambda row: score_of(mapping(row.get("swe-bench-metrics")).get("resolved")),
     ),
     "lean4_correct": (
         ("proof_status",),
@@ -156,9 +158,7 @@ def read(file: Path, query: Query) -> FileContents:
     clusters = None
     if query.cluster is not None:
         clusters = [name_of(row.get(query.cluster)) for row in rows]
-        if not any(clusters):
-            rule = f"be a field of the lines of {file.name}"
-            raise InvalidInputError.of("cluster", rule, query.cluster)
+        check_clusters(clusters, query, f"the lines of {file.name}")
     if metric in ("judge_correct", "both_correct", "any_correct"):
         n_unclear = sum(isinstance(r.get("judgement"), str) and _judged(r) is None for r in rows)
         if n_unclear:
@@ -205,8 +205,7 @@ def _is_folder(parent: Path, name: str | None) -> bool:
 
 
 def _text(row: Row) -> str:
-    found = (row[name] for name in _TEXTS if isinstance(row.get(name), str))
-    return replace_surrogates(next(found, "")).strip()
+    return text_of(next((row[name] for name in _TEXTS if isinstance(row.get(name), str)), ""))
 
 
 def _question_ids(rows: Sequence[Row], texts: Sequence[str]) -> list[str]:

@@ -28,7 +28,7 @@ from lm_eval_bayes.runs.readers.json_files import (
     timestamp,
 )
 from lm_eval_bayes.runs.readers.protocol import FileContents, Query, Sniffed, check_no_regrade
-from lm_eval_bayes.runs.readers.text_files import JsonLines, files_below, first_line
+from lm_eval_bayes.runs.readers.text_files import JsonLines, first_line, sniff_files
 from lm_eval_bayes.runs.readers.trial_columns import TrialColumns, partial_runs
 from lm_eval_bayes.runs.task_run import Provenance
 
@@ -71,10 +71,7 @@ class _Row(NamedTuple):
 
 def sniff(path: Path) -> Sniffed | None:
     """Return a file of results, or those in JSON in a folder."""
-    if path.is_dir():
-        files = sorted(f for f in files_below(path) if f.suffix == ".json" and _is_results(f))
-        return Sniffed(files) if files else None
-    return Sniffed([path]) if _is_results(path) else None
+    return sniff_files(path, _is_results, "*.json")
 
 
 def _is_results(file: Path) -> bool:

@@ -15,16 +15,19 @@ from pathlib import Path
 from typing import Any
 
 from lm_eval_bayes._util.hashing import hash_text
-from lm_eval_bayes._util.text import one_line, plural, replace_surrogates
+from lm_eval_bayes._util.text import one_line, plural
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.provenance import generation, mapping, number
 from lm_eval_bayes.runs.readers.json_files import (
     beginning,
     broken,
+    check_clusters,
     chosen_metric,
     load_json,
     name_of,
+    text_of,
     timestamp,
+    total,
 )
 from lm_eval_bayes.runs.readers.protocol import (
     FileContents,
@@ -33,9 +36,9 @@ from lm_eval_bayes.runs.readers.protocol import (
     Sniffed,
     check_no_regrade,
 )
-from lm_eval_bayes.runs.readers.text_files import files_below
+from lm_eval_bayes.runs.readers.text_files import sniff_files
 from lm_eval_bayes.runs.readers.tool_settings import call_settings
-from lm_eval_bayes.runs.readers.trial_columns import TrialColumns, first_number, partial_runs
+from lm_eval_bayes.runs.readers.trial_columns import TrialColumns, numbers_in_run, partial_runs
 from lm_eval_bayes.runs.task_run import Provenance
 
 #: How results of tau2-bench and of tau-bench begin.
@@ -62,9 +65,7 @@ _METRICS = ("success", "reward")
 
 def sniff(path: Path) -> Sniffed | None:
     """Return a file of results, or those in a folder."""
-    files = sorted(files_below(path)) if path.is_dir() else [path]
-    found = [file for file in files if _is_results(file)]
-    return Sniffed(found) if found else None
+    return sniff_files(path, _is_results, "*.json")
 
 
 def _is_results(file: Path) -> bool:
@@ -146,18 +147,6 @@ def read(file: Path, query: Query) -> FileContents:
     return FileContents(runs, (task,))
 
 
-def _labels(labels: Sequence[Any], questions: Sequence[str], run: str) -> list[int]:
-    """Return the numbers of trials, which differ from those of other runs."""
-    first = first_number(run)
-    times: Counter[str] = Counter()
-    numbers = []
-    for label, question in zip(labels, questions, strict=True):
-        valid = type(label) is int and 0 <= label < 2**19
-        numbers.append(first + (label if valid else 2**19 + times[question]))
-        times[question] += 1
-    return numbers
-
-
 # -- tau2-bench --------------------------------------------------------------------------------
 
 
@@ -196,10 +185,10 @@ def _simulations(content: Mapping[str, Any], file: Path, query: Query) -> list[M
     listed = listed or content.get("simulation_index")
     if not isinstance(listed, list):
         raise broken(file, query, "no list of simulations")
-    found = [s for s in listed if isinstance(s, Mapping) and name_of(s.get("task_id"))]
-    if not found:
+    simulations = [s for s in listed if isinstance(s, Mapping) and name_of(s.get("task_id"))]
+    if not simulations:
         raise broken(file, query, "no simulation")
-    return found
+    return simulations
 
 
 def _tasks(content: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
@@ -218,7 +207,7 @@ def _fill(
     columns, reasons = results.columns, Counter[str]()
     columns.question = [name_of(simulation.get("task_id")) for simulation in simulations]
     labels = [simulation.get("trial") for simulation in simulations]
-    columns.trial = _labels(labels, columns.question, results.run)
+    columns.trial = numbers_in_run(results.run, labels, columns.question)
     texts = {id: _text(task) for id, task in tasks.items()}
     columns.text = [texts.get(id, "") for id in columns.question]
     columns.measured = {
@@ -228,9 +217,7 @@ def _fill(
     }
     if query.cluster is not None:
         clusters = {id: name_of(task.get(query.cluster)) for id, task in tasks.items()}
-        if not any(clusters.values()):
-            rule = f"be a field of the tasks in {file.name}"
-            raise InvalidInputError.of("cluster", rule, query.cluster)
+        check_clusters(clusters.values(), query, f"the tasks in {file.name}")
         columns.cluster = [clusters.get(id, "") for id in columns.question]
     for simulation in simulations:
         info, reason = simulation.get("reward_info"), name_of(simulation.get("termination_reason"))
@@ -252,20 +239,18 @@ def _text(task: Mapping[str, Any]) -> str:
     instructions = mapping(task.get("user_scenario")).get("instructions")
     if isinstance(instructions, Mapping):
         instructions = instructions.get("reason_for_call")
-    return replace_surrogates(instructions).strip() if isinstance(instructions, str) else ""
+    return text_of(instructions)
 
 
 def _tokens(messages: object) -> float | None:
     """Return the tokens that the agent wrote; None where they were not counted."""
     if not isinstance(messages, list):
         return None
-    counts = [
-        number(mapping(message.get("usage")).get("completion_tokens"))
+    return total(
+        mapping(message.get("usage")).get("completion_tokens")
         for message in messages
         if isinstance(message, Mapping) and message.get("role") == "assistant"
-    ]
-    known = [count for count in counts if count is not None]
-    return sum(known) if known else None
+    )
 
 
 # -- tau-bench ---------------------------------------------------------------------------------
@@ -294,7 +279,8 @@ def _tau1(content: Sequence[Any], file: Path, query: Query) -> _Results:
     )
     columns = results.columns
     columns.question = [name_of(row.get("task_id")) for row in rows]
-    columns.trial = _labels([row.get("trial") for row in rows], columns.question, results.run)
+    labels = [row.get("trial") for row in rows]
+    columns.trial = numbers_in_run(results.run, labels, columns.question)
     columns.text = [""] * len(rows)
     results.rewards = [number(row.get("reward")) for row in rows]
     n_errors = sum(bool(mapping(row.get("info")).get("error")) for row in rows)

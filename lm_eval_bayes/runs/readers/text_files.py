@@ -6,14 +6,14 @@ import csv
 import io
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from lm_eval_bayes._util.compressed import UNREADABLE, open_bytes, plain_name
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.runs.readers.protocol import Advance
+from lm_eval_bayes.runs.readers.protocol import Advance, Sniffed
 
 
 class JsonLines:
@@ -126,6 +126,16 @@ def files_below(folder: Path) -> Iterator[Path]:
     """Yield the files in a folder and in those below it, but for what cannot be read."""
     for parent, _, names in os.walk(folder):
         yield from (file for name in names if os.path.isfile(file := Path(parent, name)))
+
+
+def sniff_files(path: Path, is_log: Callable[[Path], bool], in_folder: str = "*") -> Sniffed | None:
+    """Return a file of a format, or those in a folder whose names match a pattern."""
+    if path.is_dir():
+        files = sorted(file for file in files_below(path) if file.match(in_folder))
+    else:
+        files = [path]
+    logs = list(filter(is_log, files))
+    return Sniffed(logs) if logs else None
 
 
 def first_line(file: Path) -> dict[str, Any] | None:

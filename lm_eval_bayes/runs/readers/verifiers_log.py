@@ -25,7 +25,7 @@ from lm_eval_bayes.runs.readers.json_files import (
     timestamp,
 )
 from lm_eval_bayes.runs.readers.protocol import FileContents, Query, Sniffed, check_no_regrade
-from lm_eval_bayes.runs.readers.text_files import JsonLines, files_below, first_line
+from lm_eval_bayes.runs.readers.text_files import JsonLines, first_line, sniff_files
 from lm_eval_bayes.runs.readers.trial_columns import TrialColumns, partial_runs
 from lm_eval_bayes.runs.task_run import Provenance
 
@@ -45,15 +45,11 @@ _SETTINGS = (
 
 def sniff(path: Path) -> Sniffed | None:
     """Return a file of rollouts, or the files `results.jsonl` in a folder."""
-    if path.is_dir():
-        files = sorted(file for file in files_below(path) if file.name == "results.jsonl")
-        files = [file for file in files if _has_rollouts(file)]
-        return Sniffed(files) if files else None
-    return Sniffed([path]) if plain_name(path).suffix == ".jsonl" and _has_rollouts(path) else None
+    return sniff_files(path, _has_rollouts, "results.jsonl")
 
 
 def _has_rollouts(file: Path) -> bool:
-    first = first_line(file) or {}
+    first = (first_line(file) if plain_name(file).suffix == ".jsonl" else None) or {}
     return {"example_id", _REWARD, "prompt", "completion"} <= first.keys()
 
 

@@ -18,7 +18,7 @@ from lm_eval_bayes.runs.partial_run import PartialRun
 from lm_eval_bayes.runs.provenance import generation, mapping, number
 from lm_eval_bayes.runs.readers.json_files import chosen_metric, last_message, name_of
 from lm_eval_bayes.runs.readers.protocol import FileContents, Query, Sniffed, check_no_regrade
-from lm_eval_bayes.runs.readers.text_files import JsonLines, files_below, first_line
+from lm_eval_bayes.runs.readers.text_files import JsonLines, first_line, sniff_files
 from lm_eval_bayes.runs.readers.trial_columns import TrialColumns, partial_runs
 from lm_eval_bayes.runs.task_run import Provenance
 
@@ -49,15 +49,11 @@ class _Trace(NamedTuple):
 
 def sniff(path: Path) -> Sniffed | None:
     """Return a file of episodes, or the files `traces.jsonl` in a folder."""
-    if path.is_dir():
-        files = sorted(file for file in files_below(path) if file.name == "traces.jsonl")
-        files = [file for file in files if _has_episodes(file)]
-        return Sniffed(files) if files else None
-    return Sniffed([path]) if plain_name(path).suffix == ".jsonl" and _has_episodes(path) else None
+    return sniff_files(path, _has_episodes, "traces.jsonl")
 
 
 def _has_episodes(file: Path) -> bool:
-    first = first_line(file) or {}
+    first = (first_line(file) if plain_name(file).suffix == ".jsonl" else None) or {}
     return {"env", "task", "traces"} <= first.keys() and isinstance(first["traces"], list)
 
 
