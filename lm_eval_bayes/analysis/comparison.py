@@ -20,6 +20,7 @@ from lm_eval_bayes.analysis.task_mean import mean_posterior
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.reader import consistency_warnings
 from lm_eval_bayes.runs.task_run import TaskRun
+from lm_eval_bayes.stats.aligned_questions import Align, Aligned, align_questions
 from lm_eval_bayes.stats.comparison.compare import (
     Comparison,
     DifferenceSummary,
@@ -31,7 +32,6 @@ from lm_eval_bayes.stats.comparison.pass_curves import PassCurveComparison, comp
 from lm_eval_bayes.stats.comparison.single_trial import SingleTrialComparison, compare_paired
 from lm_eval_bayes.stats.hierarchical.mean_over_tasks import TaskMeans
 from lm_eval_bayes.stats.intervals import DEFAULT_INTERVAL, IntervalSpec, Scope
-from lm_eval_bayes.stats.outcomes import Align, Aligned, align_questions
 from lm_eval_bayes.stats.results import Posterior
 
 #: What the verdict of a comparison depends on.

@@ -5,10 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lm_eval_bayes.stats.aligned_questions import align_questions
 from lm_eval_bayes.stats.comparison.compare import compare
 from lm_eval_bayes.stats.comparison.pass_curves import compare_pass_curves, first_turn
 from lm_eval_bayes.stats.comparison.single_trial import compare_unpaired
-from lm_eval_bayes.stats.outcomes import Outcomes, align_questions
+from lm_eval_bayes.stats.outcomes import Outcomes
 
 CELL = st.integers(0, 12)
 

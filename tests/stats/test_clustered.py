@@ -9,9 +9,10 @@ import pytest
 from scipy import special, stats
 
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.stats.aligned_questions import common_clusters
 from lm_eval_bayes.stats.clustered import CLUSTER_PRIORS, clustered_posterior
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
-from lm_eval_bayes.stats.outcomes import Outcomes, common_clusters
+from lm_eval_bayes.stats.outcomes import Outcomes
 
 FEW = [[0, 4], [4, 0], [0, 4], [1, 3], [3, 1]]
 

@@ -11,6 +11,7 @@ from scipy import special
 
 from lm_eval_bayes._util.plain import NOT_IN_JSON, Record
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.stats.aligned_questions import Align, align_questions, common_clusters
 from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
 from lm_eval_bayes.stats.comparison.difference import (
     difference_posterior,
@@ -22,7 +23,7 @@ from lm_eval_bayes.stats.comparison.difference import (
 from lm_eval_bayes.stats.distributions.base import SampleDistribution
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.intervals import Interval, IntervalMethod, IntervalSpec, Scope
-from lm_eval_bayes.stats.outcomes import Align, Outcomes, align_questions, common_clusters
+from lm_eval_bayes.stats.outcomes import Outcomes
 from lm_eval_bayes.stats.results import Posterior
 from lm_eval_bayes.stats.validation import (
     FloatArray,

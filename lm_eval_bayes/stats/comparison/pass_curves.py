@@ -14,19 +14,11 @@ import numpy as np
 
 from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.stats.aligned_questions import Align, Aligned, align_questions, common_clusters
 from lm_eval_bayes.stats.comparison.compare import ESTIMATORS, FITS, Estimator
 from lm_eval_bayes.stats.comparison.difference import cluster_values, paired_spread
 from lm_eval_bayes.stats.intervals import SCOPES, Scope
-from lm_eval_bayes.stats.outcomes import (
-    Align,
-    Aligned,
-    Outcomes,
-    align_questions,
-    common_clusters,
-    distinct_pairs,
-    require_binary,
-    require_trials,
-)
+from lm_eval_bayes.stats.outcomes import Outcomes, distinct_pairs, require_binary, require_trials
 from lm_eval_bayes.stats.results import joined_notes
 from lm_eval_bayes.stats.validation import (
     FloatArray,

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.stats.aligned_questions import align_questions
 from lm_eval_bayes.stats.bayes_at_n import avg_at_n
 from lm_eval_bayes.stats.frequentist.interval import (
     NO_SPREAD,
@@ -24,13 +25,7 @@ from lm_eval_bayes.stats.frequentist.interval import (
     mean_interval,
 )
 from lm_eval_bayes.stats.intervals import SCOPES, Scope, sample_tails
-from lm_eval_bayes.stats.outcomes import (
-    Outcomes,
-    align_questions,
-    check_outcomes,
-    distinct_pairs,
-    require_trials,
-)
+from lm_eval_bayes.stats.outcomes import Outcomes, check_outcomes, distinct_pairs, require_trials
 from lm_eval_bayes.stats.validation import (
     FloatArray,
     IntArray,
