@@ -4,17 +4,14 @@ The format [hub docs, "Evaluation Results"] has one number per result, whose sca
 benchmark. The benchmarks that collect results (such as GSM8K, GPQA and AIME 2026) list
 accuracies from 0 to 100, as does the converter of Every Eval Ever, so scores are percentages by
 default. The number is by default the mean score of the trials (avg@N), which is comparable with
-other results; the posterior and its interval are in the notes. Results are files, or one pull
-request with all files in the model's repository.
+other results; its interval is in the notes.
 """
 
 from __future__ import annotations
 
 import math
-import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from types import ModuleType
 from typing import Any, Literal, TypeAlias
@@ -27,6 +24,7 @@ from lm_eval_bayes._util.text import format_date, one_line, scope_label
 from lm_eval_bayes.analysis.summary import TaskSummary
 from lm_eval_bayes.errors import InvalidInputError, LmEvalBayesError
 from lm_eval_bayes.export.run_metadata import (
+    KNOWN,
     benchmark_of,
     dataset_of,
     file_warnings,
@@ -41,9 +39,6 @@ from lm_eval_bayes.stats.intervals import Interval, Scope
 from lm_eval_bayes.stats.results import Posterior
 from lm_eval_bayes.stats.validation import check_option
 
-#: The hub, unless HF_ENDPOINT is set.
-ENDPOINT = "https://huggingface.co"
-_MAX_MESSAGE = 160
 #: Folder of the results in a model's repository.
 FOLDER = ".eval_results"
 #: The first version of huggingface_hub with EvalResultEntry.
@@ -54,9 +49,12 @@ SCALES: tuple[Scale, ...] = ("percent", "share")
 #: Factor and number of decimals of a score, by scale.
 _FACTORS_AND_DIGITS: dict[Scale, tuple[float, int]] = {"percent": (100.0, 2), "share": (1.0, 4)}
 _SHA = re.compile(r"[0-9a-f]{40}")
-_MAX_NOTES = 700
-#: Generation settings left out of the notes.
-_NOT_IN_NOTES = frozenset({"until"})
+#: The hub shows the notes beside the score.
+_MAX_NOTES, _MAX_DETAILS = 200, 700
+#: Generation settings in the notes, and left out of the details.
+_IN_NOTES, _NOT_IN_DETAILS = ("temperature", "top_p"), frozenset({"until"})
+#: The datasets whose leaderboards on the hub are known to collect results.
+REGISTERED = frozenset(known.dataset for known in KNOWN.values() if known.is_registered)
 
 
 @dataclass(frozen=True)
@@ -74,7 +72,9 @@ class HubResult(Record):
     value : float
         The score.
     notes : str
-        The metric, its credible interval, and the settings of the run.
+        The metric, its credible interval and the sampling, at most 200 characters.
+    details : str
+        The same with the posterior, all settings and the versions, for a pull request.
     date : str or None
         End of the run, ISO 8601.
     source_url, source_name : str or None
@@ -89,6 +89,7 @@ class HubResult(Record):
     task_id: str
     value: float
     notes: str
+    details: str
     dataset_revision: str | None = None
     date: str | None = None
     source_url: str | None = None
@@ -179,8 +180,8 @@ def hub_result(
     if hub_id(dataset_id) is None:
         rule = f"name the hub's dataset of {run.task}, as org/name, which the run does not record"
         raise InvalidInputError.of("--dataset", rule, dataset_id or "no name")
-    if not benchmark.is_registered and dataset in (None, benchmark.dataset):
-        warnings.append(f"no leaderboard of the hub collects results of {benchmark.dataset}")
+    if dataset_id not in REGISTERED:
+        warnings.append(_unregistered_warning(dataset_id))
     own_task_id = benchmark.task_id if dataset in (None, benchmark.dataset) else ""
     task = task_id or own_task_id or "default"
     if not task_id and not own_task_id:
@@ -209,9 +210,11 @@ def hub_result(
         notes=one_line(_notes(summary, name, scale, scope, damage), _MAX_NOTES),
     )
     names = {field.name for field in fields(HubResult)}
+    details = one_line(_details(summary, name, scale, scope, damage), _MAX_DETAILS)
     return HubResult(
         path=f"{FOLDER}/{benchmark.file}.yaml",
         text=_yaml(hub, entry),
+        details=details,
         warnings=tuple(warnings),
         **{k: v for k, v in vars(entry).items() if k in names},
     )
@@ -275,17 +278,54 @@ def _unpinned_warning(summary: TaskSummary, dataset_id: str) -> str:
     return f"the run {reason} of its dataset, so none is exported"
 
 
+def _unregistered_warning(dataset_id: str) -> str:
+    if dataset_id in {known.dataset for known in KNOWN.values()}:
+        return f"no leaderboard of the hub collects results of {dataset_id}"
+    return (
+        f"{one_line(dataset_id, 100)} is none of the benchmarks known to collect results "
+        f"({', '.join(sorted(REGISTERED))}): the hub lists the result only if the dataset has an "
+        "eval.yaml"
+    )
+
+
+def _questions(summary: TaskSummary) -> str:
+    run = summary.run
+    total = run.provenance.n_questions or 0
+    of_total = f" of its {total}" if total > run.n_questions else ""
+    return f"{run.n_questions}{of_total} questions"
+
+
 def _notes(
     summary: TaskSummary, name: str, scale: Scale, scope: Scope, damage: tuple[str, ...]
 ) -> str:
-    """Return the metric, its credible interval and the settings, the most important first."""
+    """Return the metric, its credible interval and the sampling, the most important first."""
+    run, n = summary.run, summary.n
+    interval = summary.intervals[scope]
+    low, high = _scaled((interval.low, interval.high), scale)
+    of_trials = "" if name.endswith(f"@{n}") else f" of {n} trials"
+    settings = generation_settings(run)
+    chosen = {key: settings[key] for key in _IN_NOTES if key in settings}
+    parts = [
+        f"{name}{of_trials}, {_questions(summary)}",
+        *damage,
+        f"{100 * interval.level:g}% interval {low} to {high} about "
+        f"{scope_label(interval.scope)} (hbayes@{n})",
+        f"filter {run.filter}" if is_filtered(run) else "",
+        f"metric {run.metric}" if run.metric != GRADED else "",
+        _settings_note(chosen),
+    ]
+    return "; ".join(filter(None, parts))
+
+
+def _details(
+    summary: TaskSummary, name: str, scale: Scale, scope: Scope, damage: tuple[str, ...]
+) -> str:
+    """Return the metric, its credible interval and all settings, the most important first."""
     run, n = summary.run, summary.n
     trials = "1 trial" if n == "1" else f"{n} trials"
-    total = run.provenance.n_questions or 0
-    questions = f"{run.n_questions} of its {total}" if total > run.n_questions else run.n_questions
-    settings = {k: v for k, v in generation_settings(run).items() if k not in _NOT_IN_NOTES}
+    settings = {k: v for k, v in generation_settings(run).items() if k not in _NOT_IN_DETAILS}
     parts = [
-        f"{name} of {trials} per question on {questions} questions",
+        f"{name} of {trials} per question on {_questions(summary)}",
         *damage,
         _interval_note(summary.learned[scope], summary.intervals[scope], n, scale),
         _settings_note(settings),
@@ -296,12 +336,14 @@ def _notes(
     return "; ".join(filter(None, parts))
 
 
-def _interval_note(posterior: Posterior, interval: Interval, n: str, scale: Scale) -> str:
+def _scaled(numbers: Sequence[float], scale: Scale) -> list[str]:
     factor, digits = _FACTORS_AND_DIGITS[scale]
-    low, high, mu, sigma = (
-        f"{factor * x:.{digits}f}"
-        for x in (interval.low, interval.high, posterior.mu, posterior.sigma)
-    )
+    return [f"{factor * number:.{digits}f}" for number in numbers]
+
+
+def _interval_note(posterior: Posterior, interval: Interval, n: str, scale: Scale) -> str:
+    numbers = (interval.low, interval.high, posterior.mu, posterior.sigma)
+    low, high, mu, sigma = _scaled(numbers, scale)
     return (
         f"{100 * interval.level:g}% credible interval of the mean score {low} to {high}, "
         f"about {scope_label(interval.scope)} (hbayes@{n}, {interval.method}; posterior mean "
@@ -322,141 +364,3 @@ def _yaml(hub: ModuleType, entry: Any) -> str:
             "huggingface_hub does not read this result back as it was written; nothing was exported"
         )
     return text
-
-
-# -- pull requests ------------------------------------------------------------------------------
-
-
-def open_pull_request(
-    results: Sequence[HubResult],
-    model_id: str,
-    *,
-    token: str | None = None,
-    endpoint: str | None = None,
-    overwrite: bool = False,
-) -> str:
-    """Open one pull request with all results in a model's repository.
-
-    Parameters
-    ----------
-    results : sequence of HubResult
-        The files.
-    model_id : str
-        The repository.
-    token : str, optional
-        The hub's token; by default that of HF_TOKEN or of `hf auth login`.
-    endpoint : str, optional
-        The hub; by default HF_ENDPOINT or huggingface.co.
-    overwrite : bool
-        Whether the pull request may change existing files.
-
-    Returns
-    -------
-    str
-        The address of the pull request.
-
-    Raises
-    ------
-    LmEvalBayesError
-        If there is no token, the hub cannot be reached or refuses, a file exists, or a pull
-        request of the same title is open. No pull request was opened then, unless the connection
-        failed while it was.
-    """
-    hub = library()
-    token = token or hub.get_token()
-    if not token:
-        raise LmEvalBayesError(
-            "there is no token for the hub, so nothing was sent: set HF_TOKEN, or log in with "
-            "`hf auth login`"
-        )
-    url = (endpoint or os.environ.get("HF_ENDPOINT") or ENDPOINT).rstrip("/")
-    api = hub.HfApi(endpoint=url, token=token, library_name="lm-eval-bayes")
-    title = f"Evaluation results: {', '.join(result.path.split('/')[-1] for result in results)}"
-    with _hub_errors(url, "the token was not checked"):
-        api.whoami()
-    with _hub_errors(url, f"{model_id} was not checked"):
-        _check_not_there(api, results, model_id, title, overwrite)
-    with _hub_errors(url, f"the pull request to {model_id} was not opened"):
-        files = [hub.CommitOperationAdd(result.path, result.text.encode()) for result in results]
-        commit = api.create_commit(
-            model_id,
-            files,
-            commit_message=title,
-            commit_description=_description(results),
-            create_pr=True,
-        )
-        address = commit.pr_url
-    if not address:
-        raise LmEvalBayesError(
-            f"{model_id} has identical results already, so no pull request was opened"
-        )
-    return str(address)
-
-
-def _check_not_there(
-    api: Any, results: Sequence[HubResult], model_id: str, title: str, overwrite: bool
-) -> None:
-    """Raise if a file exists, or a pull request of the same title is open."""
-    opened = api.get_repo_discussions(
-        model_id, discussion_type="pull_request", discussion_status="open"
-    )
-    for pull_request in opened:
-        if pull_request.title == title:
-            raise LmEvalBayesError(
-                f"pull request {pull_request.num} of {model_id} is open and has the title "
-                f'"{title}": nothing was sent'
-            )
-    if overwrite:
-        return
-    for result in results:
-        if api.file_exists(model_id, result.path):
-            raise LmEvalBayesError(
-                f"{model_id} has {result.path} already: nothing was sent; --overwrite changes it"
-            )
-
-
-def _description(results: Sequence[HubResult]) -> str:
-    lines = [
-        f"- `{result.path}`: {result.value:g}. {one_line(result.notes).replace('`', chr(39))}"
-        for result in results
-    ]
-    return "\n".join([*lines, "", "Written by lm-eval-bayes from a run's logged trials."])
-
-
-@contextmanager
-def _hub_errors(endpoint: str, consequence: str) -> Iterator[None]:
-    """Convert errors of the hub and of the network into this package's error."""
-    from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
-
-    # its bases are the network errors of the HTTP library that huggingface_hub uses
-    network: tuple[type[Exception], ...] = HfHubHTTPError.__bases__
-    try:
-        yield
-    except LmEvalBayesError:
-        raise
-    except OfflineModeIsEnabled:
-        raise LmEvalBayesError(
-            f"{consequence}: HF_HUB_OFFLINE is set, so {endpoint} is not used; unset it for --push"
-        ) from None
-    except HfHubHTTPError as error:
-        raise LmEvalBayesError(f"{consequence}: {endpoint} {_response_text(error)}") from None
-    except network as error:
-        message = one_line(str(error).split("\n")[0], _MAX_MESSAGE) or type(error).__name__
-        raise LmEvalBayesError(f"{consequence}: {endpoint} cannot be reached ({message})") from None
-    except (ValueError, KeyError, TypeError, AttributeError):
-        raise LmEvalBayesError(
-            f"{endpoint} gave an unexpected response; probably {consequence}"
-        ) from None
-
-
-def _response_text(error: Any) -> str:
-    """Return the status code of the hub's response and its meaning, if known."""
-    status = getattr(getattr(error, "response", None), "status_code", None)
-    message = str(getattr(error, "server_message", None) or "")
-    meaning = {
-        401: "the token is not valid",
-        403: "the token may not do this; it needs the right to write",
-        404: "there is no such model, or the token may not see it",
-        429: "too many requests; try again later",
-    }.get(status or 0, one_line(" ".join(message.split()), _MAX_MESSAGE))
-    return f"answered {status}" + (f": {meaning}" if meaning else "")

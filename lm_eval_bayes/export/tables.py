@@ -22,6 +22,7 @@ from lm_eval_bayes._util.text import (
     scope_label,
 )
 from lm_eval_bayes.analysis.leaderboard import COMPARISONS, Leaderboard, LeaderboardRow
+from lm_eval_bayes.export.latex import latex_cell, latex_head, latex_paragraph, latex_table
 from lm_eval_bayes.runs.task_run import GRADED
 from lm_eval_bayes.stats.validation import check_option
 
@@ -249,64 +250,16 @@ def _markdown_table(board: Leaderboard) -> str:
 
 # -- LaTeX ---------------------------------------------------------------------------------------
 
-#: Characters with a name, which stands for them.
-_LATEX_NAMES = {
-    "\\": "backslash",
-    "~": "asciitilde",
-    "^": "asciicircum",
-    "<": "less",
-    ">": "greater",
-    "|": "bar",
-    '"': "quotedbl",
-    "`": "asciigrave",
-    "'": "quotesingle",
-}
-_LATEX = str.maketrans(
-    {c: rf"\text{name}{{}}" for c, name in _LATEX_NAMES.items()}
-    | {c: rf"\{c}" for c in "{}$&%#_"}
-    # no optional argument or star of a line break
-    | {c: f"{{{c}}}" for c in "[]*"}
-    # no ligatures to dashes and inverted marks
-    | {c: f"{c}{{}}" for c in "-?!"}
-)
-
-
-def latex_cell(text: object) -> str:
-    r"""Return a text escaped for a cell of a LaTeX table.
-
-    Examples
-    --------
-    >>> print(latex_cell("50%_a & \\input{x}"))
-    50\%\_a \& \textbackslash{}input\{x\}
-    """
-    return re.sub(r"-\{\}(?!-)", "-", one_line(text).translate(_LATEX))
-
 
 def _latex(boards: Sequence[Leaderboard]) -> str:
-    comment = "% Needs \\usepackage{booktabs}, and \\usepackage[T1]{fontenc} for some names.\n"
-    return comment + "\n".join(_latex_table(board) for board in boards)
+    tables = "\n".join(_latex_table(board) for board in boards)
+    return latex_head(tables) + tables
 
 
 def _latex_table(board: Leaderboard) -> str:
     cells = _cells(board, latex_cell)
-    heading, *rows = [f"    {' & '.join(line)} \\\\" for line in cells]
-    caption = f"{latex_cell(board.task)}. {latex_cell(_caption(board))}"
-    return "\n".join(
-        [
-            r"\begin{table}",
-            r"  \centering",
-            f"  \\caption{{{caption}{_metrics(board, latex_cell)}}}",
-            rf"  \begin{{tabular}}{{{''.join(_alignment(cells[0]))}}}",
-            r"    \toprule",
-            heading,
-            r"    \midrule",
-            *rows,
-            r"    \bottomrule",
-            r"  \end{tabular}",
-            r"\end{table}",
-            "",
-        ]
-    )
+    caption = latex_cell(_caption(board)) + _metrics(board, latex_paragraph)
+    return latex_table(cells, _alignment(cells[0]), latex_paragraph(board.task), caption)
 
 
 _WRITERS: Mapping[Format, Callable[[Sequence[Leaderboard]], str]] = MappingProxyType(

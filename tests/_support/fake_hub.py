@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import threading
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
 TOKEN = "hf_loopback"
 MODEL = "org/model"
+
+
+def sha1(text):
+    """Return what identifies a file's content."""
+    return hashlib.sha1(text.encode()).hexdigest()
 
 
 class Hub:
@@ -21,6 +27,7 @@ class Hub:
         self.failing = {}  # part of a path -> (status, body)
         self.open_pull_requests = []
         self.files = set()
+        self.contents = {}  # revision -> path -> text
         self.commits = []
 
     def answer(self, method, url, headers, body):
@@ -48,6 +55,21 @@ class Hub:
             ]
             body = {"discussions": result, "count": len(result), "start": 0}
             return 200, json.dumps(body), {}
+        path = unquote(parts.path)
+        for revision, texts in self.contents.items():
+            if path == f"/api/models/{MODEL}/tree/{revision}/.eval_results":
+                files = [
+                    {"type": "file", "path": name, "size": len(text), "oid": sha1(text)}
+                    for name, text in texts.items()
+                ]
+                return 200, json.dumps(files), {}
+            name = path.removeprefix(f"/{MODEL}/resolve/{revision}/")
+            if name in texts:
+                text = texts[name]
+                about = {"ETag": f'"{sha1(text)}"', "X-Repo-Commit": "0" * 40}
+                return 200, text, about
+        if path.startswith(f"/api/models/{MODEL}/tree/"):
+            return 404, "", {"X-Error-Code": "EntryNotFound"}
         if parts.path.startswith(f"/{MODEL}/resolve/main/"):
             name = parts.path.removeprefix(f"/{MODEL}/resolve/main/").replace("%2F", "/")
             if name in self.files:

@@ -17,7 +17,8 @@ from _support.paths import REPOSITORY
 from lm_eval_bayes._util.text import scope_label
 from lm_eval_bayes.analysis.summary import summarise
 from lm_eval_bayes.errors import InvalidInputError, LmEvalBayesError
-from lm_eval_bayes.export.hub import NEEDED, hub_result, open_pull_request
+from lm_eval_bayes.export.hub import NEEDED, REGISTERED, hub_result
+from lm_eval_bayes.export.hub_pull_request import open_pull_request
 from lm_eval_bayes.export.run_metadata import KNOWN
 from lm_eval_bayes.runs.task_run import Provenance, TaskRun
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
@@ -76,11 +77,14 @@ def test_the_hubs_own_library_reads_what_was_meant(summary):
 
 def test_the_notes_tell_of_questions_that_were_not_asked():
     limited = summarise(run(provenance=build(n_questions=M + 27)))
-    assert f"per question on {M} of its {M + 27} questions; " in hub_result(limited).notes
+    result = hub_result(limited)
+    assert f"per question on {M} of its {M + 27} questions; " in result.details
+    assert result.notes.startswith(f"avg@{N}, {M} of its {M + 27} questions; ")
 
 
 def test_the_notes_tell_n_the_interval_and_the_settings(summary):
-    notes = read_back(hub_result(summary)).notes
+    result = hub_result(summary)
+    notes = result.details
     posterior = hbayes_at_n(run().outcomes)
     interval = posterior.interval(0.95, "exact")
     assert notes.startswith(f"avg@{N} of {N} trials per question on {M} questions; ")
@@ -92,6 +96,29 @@ def test_the_notes_tell_n_the_interval_and_the_settings(summary):
     assert message in notes
     assert "temperature 0.6, top_p 0.95; aime25_bayes, lm_eval 0.4.13, task 1.0, " in notes
     assert "\n" not in notes
+    # what the hub shows beside the score is short
+    short = (
+        f"avg@{N}, {M} questions; 95% interval {100 * interval.low:.2f} to "
+        f"{100 * interval.high:.2f} about these questions (hbayes@{N}); "
+        "temperature 0.6, top_p 0.95"
+    )
+    assert read_back(result).notes == result.notes == short
+    assert len(result.notes) <= 140
+
+
+def test_a_dataset_that_is_no_registered_benchmark_is_warned_of(summary):
+    def warned(**more):
+        warnings = hub_result(**{"summary": summary, **more}).warnings
+        return [warning for warning in warnings if "collect" in warning]
+
+    assert "MathArena/aime_2026" in REGISTERED
+    assert warned() == ["no leaderboard of the hub collects results of MathArena/aime_2025"]
+    assert warned(dataset="MathArena/aime_2026") == []
+    own = summarise(run("mine", TRIALS[:5], provenance=build(dataset="org/mine", revision="")))
+    for message in (warned(summary=own), warned(dataset="org/mine")):
+        (warning,) = message
+        assert warning.startswith("org/mine is none of the benchmarks known to collect results")
+        assert "openai/gsm8k" in warning
 
 
 def test_another_number_scale_scope_and_level():
@@ -109,8 +136,10 @@ def test_another_number_scale_scope_and_level():
 
     exact = np.mean([1 - comb(N - c, 4) / comb(N, 4) for c in right.tolist()])
     assert entry.value == round(exact, 4)
-    assert "90% credible interval of the mean score 0." in entry.notes
-    assert f"about {scope_label('population')} (hbayes@8, hdi;" in entry.notes
+    assert "90% credible interval of the mean score 0." in actual.details
+    assert f"about {scope_label('population')} (hbayes@8, hdi;" in actual.details
+    assert entry.notes.startswith(f"pass@4 of {N} trials, {M} questions; 90% interval 0.")
+    assert f"about {scope_label('population')} (hbayes@8)" in entry.notes
     assert (entry.source_url, entry.source_name) == ("https://example.org/logs", "Logs")
     posterior = hbayes_at_n(run().outcomes).mu
     assert read_back(hub_result(summarise(run()), value="hbayes@N")).value == round(
@@ -121,7 +150,8 @@ def test_another_number_scale_scope_and_level():
 def test_trials_that_differ_in_number_are_told():
     trials = [[0, 1, 1], [1] * 5, [0] * 4]
     result = hub_result(summarise(run(trials=trials)))
-    assert result.notes.startswith("avg@3 to 5 of 3 to 5 trials per question on 3 questions; ")
+    assert result.details.startswith("avg@3 to 5 of 3 to 5 trials per question on 3 questions; ")
+    assert result.notes.startswith("avg@3 to 5, 3 questions; ")
     # every question counts the same, whatever its trials
     assert result.value == round(100 * (2 / 3 + 1 + 0) / 3, 2)
 
@@ -163,7 +193,7 @@ def test_a_known_name_on_another_dataset_is_another_benchmark():
     assert any('"default"' in item for item in result.warnings)
     given = hub_result(summarise(run("gsm8k", TRIALS[:2], provenance=other)), task_id="hard")
     assert given.task_id == "hard"
-    assert not any("eval.yaml" in item for item in given.warnings)
+    assert not any('"default"' in item for item in given.warnings)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -294,7 +324,7 @@ def test_one_pull_request_with_all_files(hub, results):
     assert hub.files_sent() == {item.path: item.text for item in results}
     (header,) = (line["value"] for line in lines if line["key"] == "header")
     assert header["summary"] == "Evaluation results: aime_2025.yaml, gsm8k.yaml"
-    assert results[0].notes in header["description"]
+    assert results[0].details in header["description"]
 
 
 @pytest.mark.parametrize(
@@ -368,3 +398,30 @@ def test_what_is_there_is_not_sent_twice(hub, results):
     with pytest.raises(LmEvalBayesError, match="pull request 7 of org/model is open"):
         open_pull_request(results, fake_hub.MODEL, overwrite=True)
     assert len(hub.commits) == 1
+
+
+def test_open_requests_are_found_by_what_they_hold(hub, results):
+    first, second = results
+    hub.open_pull_requests += ["Add my scores", "Fix a typo"]
+    hub.contents = {
+        "main": {".eval_results/old.yaml": second.text},
+        "refs/pr/7": {".eval_results/mine.yaml": first.text},
+        "refs/pr/8": {".eval_results/old.yaml": second.text, ".eval_results/x.yaml": "- !!python"},
+    }
+    for overwrite in (False, True):
+        message = r"request 7 of org/model is open and has the same result on MathArena/aime_2025"
+        with pytest.raises(LmEvalBayesError, match=message):
+            open_pull_request(results, fake_hub.MODEL, overwrite=overwrite)
+    # another value on the same benchmark
+    assert f"value: {first.value}" in first.text
+    other = first.text.replace(f"value: {first.value}", "value: 12.5")
+    hub.contents["refs/pr/7"] = {".eval_results/mine.yaml": other}
+    message = r"has a result on MathArena/aime_2025, 12\.5 \(\.eval_results/mine\.yaml\)"
+    with pytest.raises(LmEvalBayesError, match=message):
+        open_pull_request(results, fake_hub.MODEL)
+    assert hub.commits == []
+    # what a request leaves as it is on main, and what is no result, is not of that request
+    assert open_pull_request(results, fake_hub.MODEL, overwrite=True)
+    hub.contents["refs/pr/7"] = {".eval_results/mine.yaml": "- [1"}
+    assert open_pull_request(results, fake_hub.MODEL)
+    assert len(hub.commits) == 2

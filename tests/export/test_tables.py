@@ -6,9 +6,12 @@ import csv
 import io
 import json
 import re
+import shutil
+import subprocess
 from dataclasses import replace
 
 import pytest
+from _support.command_line import called
 from _support.hostile import NAMES
 
 from lm_eval_bayes import rank
@@ -147,12 +150,24 @@ PRINTS = {
 }
 
 
+#: A character that pdflatex lacks, which it prints as its code point.
+FOREIGN = (
+    r"\{\\ifdefined\\XeTeXversion (.)\\else\\ifdefined\\directlua (.)\\else "
+    r"\[U\+([0-9A-F]{4,6})\]\\fi\\fi\}"
+)
+
+
 def printed(source):
     """Return what LaTeX prints of a cell; fail on anything that is more than text."""
     shown, position = "", 0
     while position < len(source):
         command = re.compile(r"\\([a-z]+)\{\}").match(source, position)
-        if command:
+        foreign = re.compile(FOREIGN).match(source, position)
+        if foreign:
+            assert foreign[1] == foreign[2] == chr(int(foreign[3], 16)) > "~"
+            shown += foreign[1]
+            position = foreign.end()
+        elif command:
             shown += PRINTS[command[1]]
             position = command.end()
         elif source[position] == "\\":
@@ -181,8 +196,74 @@ def test_latex_prints_every_name_as_it_is(board, best_first):
         bare = re.sub(r"\\[{}]", "", row[1])
         assert bare.count("{") == bare.count("}")
     assert text.count(r"\begin{table}") == text.count(r"\end{table}") == 1
-    caption = text.split("\\caption{")[1].split("}\n")[0]
-    assert caption.startswith(r"a\_b\textbar{}c. ")
+    caption = text.split("\\caption[")[1].split("]{", 1)[1].split("}\n")[0]
+    assert caption.startswith(r"a\_\allowbreak{}b\textbar{}c. ")
+
+
+LONG = "org/" + "a" * 200 + "-數🙂"
+
+
+@pytest.fixture(scope="module")
+def widest():
+    """The source of the table with long and foreign names, of a task with a long name."""
+    names = [*NAMES, LONG, "Łódź ½ “x” ¿", "ĶķŪū €", "Ω ≤ ß"]
+    right = [(i % 9, (3 * i) % 9, (5 * i + 1) % 9) for i in range(len(names))]
+    task = "task_" + "b" * 150 + "/數"
+    runs = [run(name, counts, task) for name, counts in zip(names, right, strict=True)]
+    return table_text([leaderboard(runs, IntervalSpec(method="normal"))], "latex")
+
+
+def test_a_latex_table_is_at_most_as_wide_as_the_text(widest):
+    lines = widest.splitlines()
+    scaled = next(
+        i for i, line in enumerate(lines) if r"\resizebox{\ifdim\width>\linewidth" in line
+    )
+    assert lines[scaled + 1].startswith(r"  \begin{tabular}")
+    assert r"  \end{tabular}}" in lines
+    # a long name in the caption can be broken
+    caption = next(line for line in lines if r"\caption[" in line)
+    title = re.sub(FOREIGN, "", caption.split("]{", 1)[1]).split(". ")[0]
+    assert title.replace(r"\allowbreak{}", "") == r"task\_" + "b" * 150 + "/"
+    assert max(map(len, title.split(r"\allowbreak{}"))) <= 10
+    bare = re.sub(FOREIGN, "", widest)
+    assert not set("數🙂Ω≤") & set(bare)
+    assert set("Łódź½“”ĶŪ€ß") <= set(bare)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["pdflatex", "xelatex"])
+def test_every_engine_compiles_the_widest_table(widest, tmp_path, engine):
+    if shutil.which(engine) is None:
+        pytest.skip(f"{engine} is not installed")
+    source = "\n".join(
+        [
+            r"\documentclass{article}",
+            r"\usepackage{booktabs,graphicx}",
+            r"\usepackage[T1]{fontenc}" if engine == "pdflatex" else "",
+            r"\begin{document}",
+            r"\listoftables",
+            widest,
+            r"\end{document}",
+        ]
+    )
+    (tmp_path / "table.tex").write_text(source, encoding="utf-8")
+    command = [engine, "-interaction=nonstopmode", "-halt-on-error", "-no-shell-escape", "table"]
+    for number in range(2):  # the second run reads the list of tables of the first
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=120)
+        assert done.returncode == 0, done.stdout.decode("utf-8", "replace")[-2000:]
+        log = (tmp_path / "table.log").read_text(encoding="utf-8", errors="replace")
+        assert number or "Overfull \\hbox" not in log
+
+
+def test_names_beyond_pdflatex_are_named(tmp_path):
+    path = tmp_path / "two.csv"
+    path.write_text("question,模型,b\nq1,1,0\nq2,0,1\n", encoding="utf-8")
+    code, printed, error = called("export", "latex", path)
+    assert (code, "[U+6A21]" in printed) == (0, True)
+    assert "pdflatex prints characters of 模型 as code points; compile with xelatex" in error
+    path.write_text("question,a,b\nq1,1,0\nq2,0,1\n", encoding="utf-8")
+    code, printed, error = called("export", "latex", path)
+    assert (code, "[U+" in printed, "pdflatex" in error) == (0, False, False)
 
 
 def test_what_stands_below_a_table_is_what_was_asked_for():

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO, Literal, TypeAlias
 
 import typer
 
-from lm_eval_bayes._util.text import plural
+from lm_eval_bayes._util.text import one_line, plural
 from lm_eval_bayes.cli.ui.options import (
     STANDARD_OUTPUT,
     BothScopesOptions,
@@ -118,11 +118,12 @@ def hub(
     Every task becomes a file .eval_results/<benchmark>.yaml, which the hub shows on the model's
     page and on the benchmark's leaderboard. The value is the benchmark's own metric, so that it
     is comparable with other submissions: by default the mean of the trials, from 0 to 100. N,
-    the credible interval and the settings are in the notes; the dataset and its pinned commit
-    are those of the run. Each file is validated with huggingface_hub before it is written.
+    the credible interval, temperature and top_p are in the notes; the dataset and its pinned
+    commit are those of the run. Each file is validated with huggingface_hub before it is written.
 
-    Nothing is uploaded without --push, which opens one pull request with all files. It uses the
-    token of HF_TOKEN or of `hf auth login`, and the hub of HF_ENDPOINT.
+    Nothing is uploaded without --push, which opens one pull request with all files, unless an
+    open one has a result on the same benchmark (--overwrite: the same result). It uses the token
+    of HF_TOKEN or of `hf auth login`, and the hub of HF_ENDPOINT.
 
     \b
     Examples:
@@ -131,7 +132,8 @@ def hub(
     """
     from lm_eval_bayes.analysis.summary import summarise
     from lm_eval_bayes.export.files import check_targets, write_files
-    from lm_eval_bayes.export.hub import check_model_id, hub_result, library, open_pull_request
+    from lm_eval_bayes.export.hub import check_model_id, hub_result, library
+    from lm_eval_bayes.export.hub_pull_request import open_pull_request
 
     check_model_id(model_id)
     library()
@@ -384,6 +386,7 @@ def _table_command(
     ) -> None:
         from lm_eval_bayes.analysis.leaderboard import leaderboard
         from lm_eval_bayes.export.files import check_targets, write_files
+        from lm_eval_bayes.export.latex import names_beyond_pdflatex
         from lm_eval_bayes.export.tables import table_text
 
         spec = intervals.spec()
@@ -393,6 +396,14 @@ def _table_command(
         saved = reading.read(runs)
         boards = [leaderboard(saved.of_task(name), spec, ties=ties) for name in saved.tasks]
         text = table_text(boards, form)
+        foreign = names_beyond_pdflatex((*saved.models, *saved.tasks)) if form == "latex" else []
+        if foreign:
+            names = ", ".join(one_line(name, 60) for name in foreign[:3])
+            more = f" and {len(foreign) - 3} more" if foreign[3:] else ""
+            warn(
+                f"warning: pdflatex prints characters of {names}{more} as code points; compile "
+                "with xelatex or lualatex and a font that has them"
+            )
         if target is None:
             encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
             typer.echo(text.encode(encoding, "replace").decode(encoding), nl=False)
