@@ -163,7 +163,7 @@ def test_hub_writes_the_models_results(lmeb, runs, tmp_path):
     entry = read_back(path)
     assert (entry.dataset_id, entry.dataset_revision) == ("MathArena/aime_2025", REVISION)
     assert entry.value == 100 * (4 + 4 + 3 + 4 + 2) / 20
-    assert "avg@4 of 4 trials per question on 5 questions; 95% credible interval" in entry.notes
+    assert entry.notes.startswith("avg@4, 5 questions; 95% interval ")
     code, _, output = lmeb("hub", runs / "good", "--model-id", "org/good", "-o", tmp_path)
     assert code == 2
     assert "unless --overwrite is given" in output
@@ -174,7 +174,8 @@ def test_hub_writes_the_models_results(lmeb, runs, tmp_path):
     (result,) = json.loads(shown[1])["results"]
     assert read_back(path).value == result["value"]
     assert result["value"] == round((1 + 1 + 1 + 1 + 5 / 6) / 5, 4)
-    assert "80% credible interval" in result["notes"]
+    assert "80% interval" in result["notes"]
+    assert "80% credible interval" in result["details"]
     assert result["task_id"] == "II"
 
 
