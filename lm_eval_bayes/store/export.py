@@ -219,7 +219,7 @@ def _lines(
             line["signals"] = json.loads(line["signals"])
             del line["digest"]
             yield line, signals.is_intact()
-        reader = HashCheckedReader(connection)
+        reader = HashCheckedReader(connection, file.texts)
         series = connection.execute(
             "SELECT m.hash, s.hash, p.hash, model, sampling, prompt FROM "
             "(SELECT DISTINCT model, sampling, prompt FROM trials) "

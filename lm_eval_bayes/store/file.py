@@ -26,6 +26,7 @@ from lm_eval_bayes.store.errors import (
 )
 from lm_eval_bayes.store.locations import is_store, log_bytes, network_warning
 from lm_eval_bayes.store.migrations import SCHEMA, refuse_newer, schema_of, upgrade
+from lm_eval_bayes.store.texts import TextCodec
 
 log = logging.getLogger("lm_eval.bayes.store")
 
@@ -52,6 +53,8 @@ class StoreFile:
         "write" or "read".
     schema : int
         Its schema; for a reader it may be older than that of this release.
+    texts : TextCodec
+        How its texts are compressed.
     """
 
     def __init__(
@@ -62,6 +65,7 @@ class StoreFile:
         self.wait_s = wait_s
         self.schema = 0
         self.signature: tuple[int, int] | None = None
+        self.texts = TextCodec(connection, path)
         self._connection: sqlite3.Connection | None = connection
         self._process = os.getpid()
         self._lock = threading.RLock()
@@ -93,12 +97,18 @@ class StoreFile:
             if self.mode != "write":
                 raise StoreError(f"{self.path} was opened for reading, so nothing can be stored")
             begin_writing(connection, self.wait_s)
-            with connection:  # commits, or rolls back on an exception
-                # A later release may have upgraded the file since it was opened.
-                refuse_newer(connection, self.path)
-                yield connection
-                if not commit:
-                    connection.rollback()
+            done = False
+            try:
+                with connection:  # commits, or rolls back on an exception
+                    # A later release may have upgraded the file since it was opened.
+                    refuse_newer(connection, self.path)
+                    yield connection
+                    if not commit:
+                        connection.rollback()
+                done = commit
+            finally:
+                if not done:
+                    self.texts.forget()
 
     def compact(self) -> None:
         """Return the space of deleted trials to the file system."""

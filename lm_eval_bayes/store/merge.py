@@ -42,6 +42,7 @@ from lm_eval_bayes.store.tables import (
     put_description,
     trial_rows,
 )
+from lm_eval_bayes.store.texts import TextCodec
 from lm_eval_bayes.store.trial import ID, Conflict, TrialKey, TrialRow
 from lm_eval_bayes.store.trial_store import ON_CONFLICT, OnConflict
 
@@ -153,6 +154,7 @@ class _Merger:
 
     def run(self, target: sqlite3.Connection) -> None:
         """Copy everything, in the caller's transaction."""
+        self.texts = TextCodec(target, self.target)
         for index, source in enumerate(self.sources):
             with source.reading() as connection:
                 for problem in broken_references(connection):
@@ -192,8 +194,9 @@ class _Merger:
     ) -> set[tuple[TrialKey, int]]:
         """Copy the trials of a source; return those that the target has with another text."""
         differing: set[tuple[TrialKey, int]] = set()
-        rows = _intact(trial_rows(source), self.sources[index].path)
-        for row, difference in insert_trials(target, rows, self.target):
+        file = self.sources[index]
+        rows = _intact(trial_rows(source, file.texts), file.path)
+        for row, difference in insert_trials(target, rows, self.target, self.texts):
             if difference is None:
                 self.counts["added"] += 1
             elif not difference:
@@ -202,8 +205,10 @@ class _Merger:
                 differing.add((row.key, row.trial))
                 self.differing[difference, row.key] += 1
                 if len(self.conflicts) < MAX_CONFLICTS:
-                    earlier = (file.path for file in self.sources[:index] if _has_trial(file, row))
-                    stores = (str(next(earlier, self.target)), str(self.sources[index].path))
+                    earlier = (
+                        other.path for other in self.sources[:index] if _has_trial(other, row)
+                    )
+                    stores = (str(next(earlier, self.target)), str(file.path))
                     self.conflicts.append(Conflict(row.key, row.trial, difference, *stores))
         return differing
 

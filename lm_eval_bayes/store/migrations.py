@@ -125,6 +125,19 @@ MIGRATIONS: tuple[Migration, ...] = (
             )""",
         ),
     ),
+    Migration(
+        5,
+        "compressed texts",
+        # Texts that are stored already stay as they are, see `texts`.
+        _one_line(
+            """CREATE TABLE dictionaries (
+                id INTEGER PRIMARY KEY,
+                hash TEXT NOT NULL,
+                first BLOB NOT NULL,
+                second BLOB NOT NULL
+            )""",
+        ),
+    ),
 )
 
 #: The schema that this release writes.
@@ -138,6 +151,9 @@ OUTCOMES_SCHEMA = 3
 
 #: The first schema with clusters of questions.
 CLUSTERS_SCHEMA = 4
+
+#: The first schema with compressed texts.
+COMPRESSED_SCHEMA = 5
 
 
 def refuse_newer(connection: sqlite3.Connection, path: str | PathLike[str]) -> int:

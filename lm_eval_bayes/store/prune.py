@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.store.compact import compact_store
 from lm_eval_bayes.store.errors import StoreError
 from lm_eval_bayes.store.file import StoreFile
 from lm_eval_bayes.store.tables import TABLES, find_id
@@ -73,7 +74,8 @@ def prune_trials(
         report = _delete(connection, " AND ".join(where), values, dry_run)
     if (report.trials or report.outcomes) and not dry_run:
         try:
-            file.compact()
+            # Anew, as a dictionary of texts may hold parts of those that were deleted.
+            compact_store(file)
         except StoreError as error:
             log.warning("the trials are deleted, but the file keeps its size: %s", error)
     return report

@@ -19,7 +19,7 @@ from lm_eval_bayes._util.hashing import sha256_text
 from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.store.errors import StoreFileError, readable, translate_errors
 from lm_eval_bayes.store.export import Redact, check_regular, export_errors, file_exists, json_line
-from lm_eval_bayes.store.file import open_file
+from lm_eval_bayes.store.file import StoreFile, open_file
 from lm_eval_bayes.store.outcomes import OutcomeRow, outcome_rows
 from lm_eval_bayes.store.questions import ClusterRow, Question, cluster_rows
 from lm_eval_bayes.store.tables import DescriptionRow, HashCheckedReader, prompt_signals_rows
@@ -118,7 +118,7 @@ def export_samples(
         def contents() -> Generator[tuple[Path, Content], None, None]:
             # The transaction ends, and is checked, before the first file gets its name.
             with file.reading() as connection:
-                for series in _all_series(connection, file.schema, damaged, redact):
+                for series in _all_series(connection, file, damaged, redact):
                     path = target / _file_name(series)
                     check_regular(path)
                     if path.exists() and not overwrite:
@@ -179,7 +179,7 @@ def _file_name(series: _Series) -> str:
 
 def _all_series(
     connection: sqlite3.Connection,
-    schema: int,
+    file: StoreFile,
     damaged: set[tuple[object, ...]],
     redact: Redact,
 ) -> Iterator[_Series]:
@@ -189,8 +189,8 @@ def _all_series(
     ----------
     connection : sqlite3.Connection
         In a transaction that reads.
-    schema : int
-        The store's schema.
+    file : StoreFile
+        The store.
     damaged : set
         As lines are read, an entry is added for every record that does not match its hash.
     redact : callable
@@ -210,7 +210,7 @@ def _all_series(
         if not DescriptionRow("samplings", ids[1], sampling, description).is_intact():
             damaged.add(("sampling", sampling))
         kwargs = generation_kwargs(redact(json.loads(description)))
-        reader = _LineReader(connection, schema, (model, sampling), ids, kwargs, damaged)
+        reader = _LineReader(connection, file, (model, sampling), ids, kwargs, damaged)
         graded = reader.graded_prompts()
         for task, prompts in sorted(graded.items()):
             yield _Series(model, sampling, task, last, starmap(reader.line, prompts))
@@ -226,16 +226,16 @@ class _LineReader:
     """Reads the trials of one model and sampling as lines of samples."""
 
     connection: sqlite3.Connection
-    schema: int
+    file: StoreFile
     hashes: tuple[str, str]
     ids: Sequence[int]
     kwargs: Mapping[str, Any]
     damaged: set[tuple[object, ...]]
 
     def __post_init__(self) -> None:
-        self.reader = HashCheckedReader(self.connection)
+        self.reader = HashCheckedReader(self.connection, self.file.texts)
         self.clusters: dict[Question, ClusterRow] = {
-            row.question: row for row in cluster_rows(self.connection, self.schema)
+            row.question: row for row in cluster_rows(self.connection, self.file.schema)
         }
         # By id, which is the order in which they were described and that of the task's data.
         self.prompt_ids: dict[str, int] = dict(
@@ -251,7 +251,7 @@ class _LineReader:
         """Return the doc_id, hash and outcomes of the graded prompts, by task and version."""
         rows_by_question: dict[tuple[Any, ...], list[OutcomeRow]] = {}
         where = "WHERE o.model = ? AND o.sampling = ?"
-        for row in outcome_rows(self.connection, self.schema, where, tuple(self.ids)):
+        for row in outcome_rows(self.connection, self.file.schema, where, tuple(self.ids)):
             if row.key.prompt in self.prompt_ids:
                 if not row.is_intact():
                     self.damaged.add(("outcome", *row.question, row.key, row.trial))
@@ -315,7 +315,7 @@ class _LineReader:
 
     def _prompt_signals(self, prompt_id: int) -> dict[str, Any]:
         where, ids = "WHERE g.model = ? AND g.prompt = ?", (self.ids[0], prompt_id)
-        for row in prompt_signals_rows(self.connection, self.schema, where, ids):
+        for row in prompt_signals_rows(self.connection, self.file.schema, where, ids):
             if not row.is_intact():
                 self.damaged.add(("prompt_signals", row.model, row.prompt))
             return dict(json.loads(row.signals))

@@ -16,6 +16,7 @@ from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.store.errors import OtherWeightsError
 from lm_eval_bayes.store.file import chunks, marks
 from lm_eval_bayes.store.migrations import PROMPT_SIGNALS_SCHEMA
+from lm_eval_bayes.store.texts import TextCodec
 from lm_eval_bayes.store.trial import (
     COLUMNS,
     ID,
@@ -209,7 +210,7 @@ class KeyIds(dict[TrialKey, tuple[int, int, int]]):
 
 
 def insert_trials(
-    connection: sqlite3.Connection, rows: Iterable[TrialRow], path: Path
+    connection: sqlite3.Connection, rows: Iterable[TrialRow], path: Path, texts: TextCodec
 ) -> Iterator[tuple[TrialRow, str | None]]:
     """Insert trials that are not stored yet, or that are stored and damaged.
 
@@ -226,21 +227,24 @@ def insert_trials(
     """
     ids = KeyIds(connection, path)
     versions: dict[str, int] = {}
+    texts.begin()
     for row in rows:
         if row.versions not in versions:
             digest = hash_bytes(row.versions.encode("ascii"))
             versions[row.versions] = put_description(connection, "versions", digest, row.versions)
         row_id = (*ids[row.key], row.trial)
-        inserted = connection.execute(INSERT, (*row_id, versions[row.versions], *row.values))
+        *measured, text = row.values
+        values = (versions[row.versions], *measured, texts.pack(text))
+        inserted = connection.execute(INSERT, (*row_id, *values))
         if inserted.rowcount == 1:
             yield row, None
             continue
         found = connection.execute(_FIND, row_id).fetchone()
-        stored = TrialRow(row.key, row.trial, found[0], found[1:])
+        stored = TrialRow(row.key, row.trial, found[0], (*found[1:-1], texts.unpack(found[-1])))
         if stored.is_intact():
             yield row, row.difference(stored)
         else:
-            connection.execute(REPLACE, (versions[row.versions], *row.values, *row_id))
+            connection.execute(REPLACE, (*values, *row_id))
             yield row, None
 
 
@@ -250,7 +254,7 @@ _FIND = (
 )
 
 
-def trial_rows(connection: sqlite3.Connection) -> Iterator[TrialRow]:
+def trial_rows(connection: sqlite3.Connection, texts: TextCodec) -> Iterator[TrialRow]:
     """Read all trials by key and number; a description that is missing is "?"."""
     hashes = [
         dict(connection.execute(f"SELECT id, hash FROM {table}").fetchall())
@@ -265,7 +269,8 @@ def trial_rows(connection: sqlite3.Connection) -> Iterator[TrialRow]:
                 by_id.get(row_id, "?") for by_id, row_id in zip(hashes, latest, strict=True)
             )
             key = TrialKey(model=model, prompt=prompt, sampling=sampling)
-        yield TrialRow(key, row[3], versions.get(row[4], "?"), row[5:])
+        values = (*row[5:-1], texts.unpack(row[-1]))
+        yield TrialRow(key, row[3], versions.get(row[4], "?"), values)
 
 
 def find_rows(
@@ -325,10 +330,12 @@ class HashCheckedReader:
     ----------
     connection : sqlite3.Connection
         In a transaction that reads.
+    texts : TextCodec
+        How its texts are compressed.
     """
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
+    def __init__(self, connection: sqlite3.Connection, texts: TextCodec) -> None:
+        self._connection, self._texts = connection, texts
         self._version_texts: dict[int, str] = dict(
             connection.execute("SELECT id, description FROM versions").fetchall()
         )
@@ -362,9 +369,10 @@ class HashCheckedReader:
             tuple(ids),
         )
         for row in rows:
-            trial = decode(key, self._versions, row[:-1])
+            text = self._texts.unpack(row[-2])
+            trial = decode(key, self._versions, (*row[:-2], text))
             # a TrialRow has the hash before the text
-            values = (*row[3:-2], row[-1], row[-2])
+            values = (*row[3:-2], row[-1], text)
             yield trial, TrialRow(key, row[1], self._version_texts[row[2]], values).is_intact()
 
 

@@ -19,6 +19,7 @@ from lm_eval_bayes._util.hashing import (
 )
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.validation import check_option
+from lm_eval_bayes.store.compact import CompactReport, compact_store
 from lm_eval_bayes.store.errors import StoreDamagedError, TrialConflictError, readable
 from lm_eval_bayes.store.file import WAIT_S, Mode, StoreFile, Synchronous, chunks, marks, open_file
 from lm_eval_bayes.store.info import StoreInfo, store_info
@@ -256,7 +257,7 @@ class TrialStore:
             return 0
         n_inserted, differing = 0, []
         with self.file.writing() as connection:
-            for row, difference in insert_trials(connection, rows, self.path):
+            for row, difference in insert_trials(connection, rows, self.path, self.file.texts):
                 if difference is None:
                     n_inserted += 1
                 elif difference:
@@ -339,9 +340,10 @@ class TrialStore:
                 # Rows are grouped by key, and comparing identities is faster than hashing the key.
                 if key is not latest:
                     latest, trials = key, trials_by_key[key]
-                checked = TrialRow(key, row[1], texts.get(row[2], ""), row[3:])
+                text = self.file.texts.unpack(row[-1])
+                checked = TrialRow(key, row[1], texts.get(row[2], ""), (*row[3:-1], text))
                 if checked.is_intact():
-                    trials[row[1]] = decode(key, versions, (*row[:-2], row[-1]))
+                    trials[row[1]] = decode(key, versions, (*row[:-2], text))
                 elif damaged is not None:
                     damaged.append(TrialId(key, row[1]))
                 else:
@@ -446,6 +448,16 @@ class TrialStore:
     def info(self) -> StoreInfo:
         """Count the contents of the store by model, sampling and prompt."""
         return store_info(self.file)
+
+    def compact(self) -> CompactReport:
+        """Compress all texts anew, with a dictionary of them, and return unused space.
+
+        Raises
+        ------
+        StoreError
+            If the store cannot be written; then it is as before.
+        """
+        return compact_store(self.file)
 
     def prune(
         self,

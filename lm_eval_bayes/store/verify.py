@@ -13,7 +13,7 @@ from typing import Any
 from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.store.errors import StoreDamagedError, StoreError
 from lm_eval_bayes.store.file import StoreFile, open_file
-from lm_eval_bayes.store.migrations import MIGRATIONS
+from lm_eval_bayes.store.migrations import COMPRESSED_SCHEMA, MIGRATIONS
 from lm_eval_bayes.store.outcomes import outcome_rows
 from lm_eval_bayes.store.questions import cluster_rows
 from lm_eval_bayes.store.tables import (
@@ -23,6 +23,7 @@ from lm_eval_bayes.store.tables import (
     prompt_signals_rows,
     trial_rows,
 )
+from lm_eval_bayes.store.texts import dictionary_rows
 
 #: The most problems that a verification lists; all are counted.
 MAX_PROBLEMS = 100
@@ -122,11 +123,15 @@ def _problems(file: StoreFile, counts: dict[str, int]) -> Iterator[str]:
                 "descriptions": chain.from_iterable(
                     description_rows(connection, table) for table in TABLES
                 ),
-                "trials": trial_rows(connection),
+                "trials": trial_rows(connection, file.texts),
                 "prompt_signals": prompt_signals_rows(connection, file.schema),
                 "outcomes": outcome_rows(connection, file.schema),
                 "clusters": cluster_rows(connection, file.schema),
             }
+            if file.schema >= COMPRESSED_SCHEMA:
+                for dictionary in dictionary_rows(connection):
+                    if not dictionary.is_intact():
+                        yield f"a copy of {dictionary} does not match its hash"
             for kind, rows in records.items():
                 for row in rows:
                     counts[kind] += 1

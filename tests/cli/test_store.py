@@ -15,11 +15,12 @@ from _support.command_line import called
 from _support.paths import REPOSITORY
 
 from lm_eval_bayes.cli.ui import output
+from lm_eval_bayes.store.migrations import SCHEMA
 from lm_eval_bayes.store.outcomes import GradedQuestion, GradedTask, GradedTrial
 from lm_eval_bayes.store.trial import Trial, TrialKey
 from lm_eval_bayes.store.trial_store import TrialStore
 
-COMMANDS = ("info", "merge", "verify", "export", "prune")
+COMMANDS = ("info", "merge", "verify", "export", "prune", "compact")
 #: A name that would colour a terminal, be taken as markup, and break a line.
 HOSTILE = "model \x1b[31m[bold]x[/bold]\n\u202e:smiley:"
 
@@ -118,7 +119,7 @@ def test_info(lmeb, make):
     path = make(task="aime")
     code, printed, error = lmeb("store", "info", path)
     assert (code, error) == (0, "")
-    assert f"{path}: schema 4, " in printed
+    assert f"{path}: schema {SCHEMA}, " in printed
     assert "3 trials, 1 prompt, 0 prompts with signals, 3 graded outcomes" in printed
     assert '{"pretrained":"some/model"}' in printed
     line = next(line for line in printed.splitlines() if line.strip().startswith("aime"))
@@ -241,6 +242,37 @@ def test_keep_first(lmeb, make, tmp_path):
     with TrialStore.open(target, mode="read") as store:
         (key,) = store.info().counts
         assert [trial.text for trial in store.trials(key).values()] == ["0", "1", "other 2"]
+
+
+# -- compact --------------------------------------------------------------------------------------
+
+
+def test_compact(lmeb, make, tmp_path):
+    path = make(trials=range(80), text="So we have the number {i} of ways to choose them. " * 20)
+    code, printed, error = lmeb("store", "compact", path)
+    assert (code, error) == (0, "")
+    assert re.fullmatch(
+        rf"{re.escape(str(path))}: [\d.]+ kB before, [\d.]+ kB now "
+        r"\(80 texts, [\d.]+ kB in [\d.]+ kB\)\n",
+        printed,
+    )
+    code, printed, _ = lmeb("store", "compact", path, "--json")
+    (report,) = json.loads(printed)
+    assert (report["trials"], report["damaged"], report["path"]) == (80, 0, str(path))
+    assert report["stored_bytes"] < 0.2 * report["text_bytes"]
+    absent = tmp_path / "absent.sqlite"
+    code, printed, error = lmeb("store", "compact", absent)
+    assert (code, "there is no such file" in error, absent.exists()) == (2, True, False)
+
+
+def test_compact_leaves_damaged_texts(lmeb, make):
+    path = make()
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("UPDATE trials SET text = x'ff00' WHERE trial = 1")
+        connection.commit()
+    code, _, error = lmeb("store", "compact", path)
+    assert code == 0
+    assert f"warning: 1 text of {path} cannot be read and stayed as before" in error
 
 
 # -- verify ----------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import zlib
 from contextlib import closing
 
 import pytest
@@ -40,6 +41,13 @@ def full_trial(key, trial=0, text="It is 42.", **changes):
     return Trial(key, trial, text, **{**fields, **changes})
 
 
+def plain_text(stored, dictionaries):
+    if stored[:1] != b"\xff":
+        return stored
+    dictionary = dictionaries.get(int.from_bytes(stored[1:3], "big"), b"")
+    return zlib.decompressobj(-15, dictionary).decompress(stored[3:])
+
+
 def read_plainly(path):
     """Return {(model, prompt, sampling, trial): (seed, text)} by SQL of our own."""
     with closing(sqlite3.connect(path)) as connection:
@@ -48,8 +56,12 @@ def read_plainly(path):
             "JOIN models ON models.id = model JOIN prompts ON prompts.id = prompt "
             "JOIN samplings ON samplings.id = sampling"
         ).fetchall()
+        dictionaries = dict(connection.execute("SELECT id, first FROM dictionaries").fetchall())
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
-    trials = {tuple(row[:4]): (row[4], row[5].decode("utf-8", "surrogatepass")) for row in rows}
+    trials = {
+        tuple(row[:4]): (row[4], plain_text(row[5], dictionaries).decode("utf-8", "surrogatepass"))
+        for row in rows
+    }
     assert len(trials) == len(rows)
     return trials
 

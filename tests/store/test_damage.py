@@ -84,7 +84,7 @@ def test_of_flipped_bits_none_gives_a_wrong_grade(path, large):
         read = {g for task in tasks for q in task.questions for g in q.trials}
         assert read <= expected
         seen["read"] += 1
-    assert seen["refused"] > 5
+    assert seen["refused"] > 2
 
 
 def change(path, statement):

@@ -1,4 +1,4 @@
-"""`lm-eval-bayes store`: count, merge, verify, export and prune trial stores."""
+"""`lm-eval-bayes store`: count, merge, verify, export, prune and compact trial stores."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="Count, merge, verify, export and prune trial stores.",
+    help="Count, merge, verify, export, prune and compact trial stores.",
 )
 
 #: The most conflicts that are printed; --json lists up to 1,000.
@@ -376,3 +376,41 @@ def prune(
         say(f"{path}: {'deleted' if yes else 'to be deleted'}: {_counts(report, *names)}")
     if not yes:
         say("nothing was deleted; add --yes to delete")
+
+
+@app.command()
+def compact(stores: Stores, as_json: Json = False) -> None:
+    """Compress the texts of stores anew, and return unused space.
+
+    New texts are compressed as they are stored; this also compresses those of earlier releases,
+    all with a dictionary of the store's own texts. Each store is complete at every moment; its disk
+    needs room for the store twice.
+
+    \b
+    Examples:
+      lm-eval-bayes store compact runs/aime.sqlite
+      lm-eval-bayes store compact --json runs/*.sqlite | jq '.[].after'
+    """
+    from lm_eval_bayes._util.files import resolve_path
+    from lm_eval_bayes.store.trial_store import TrialStore
+
+    paths = [resolve_path(path) for path in stores]
+    for path in paths:
+        # Opened for reading first: opening a missing store for writing would create it.
+        TrialStore.open(path, mode="read").close()
+    reports = []
+    for path in paths:
+        with TrialStore.open(path) as store:
+            report = store.compact()
+        reports.append(report)
+        if not as_json:
+            sizes = f"{format_bytes(report.before)} before, {format_bytes(report.after)} now"
+            texts = f"{format_bytes(report.text_bytes)} in {format_bytes(report.stored_bytes)}"
+            say(f"{report.path}: {sizes} ({plural(report.trials, 'text')}, {texts})")
+        if report.damaged:
+            warn(
+                f"warning: {plural(report.damaged, 'text')} of {report.path} cannot be read and "
+                "stayed as before; see `lm-eval-bayes store verify`"
+            )
+    if as_json:
+        say_json(reports)
