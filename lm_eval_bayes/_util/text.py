@@ -304,6 +304,20 @@ def one_line(text: object, longest: int | None = None) -> str:
     return escaped if len(escaped) <= longest else escaped[: longest - 1] + "…"
 
 
+def shorten_middle(text: str, longest: int) -> str:
+    """Return a text of at most so many characters, with "…" in place of its middle.
+
+    Examples
+    --------
+    >>> shorten_middle("sha256:0123456789abcdef", 13), shorten_middle("phi", 13)
+    ('sha256…abcdef', 'phi')
+    """
+    if len(text) <= longest:
+        return text
+    end = max(0, longest - 1) // 2
+    return f"{text[: max(0, longest - 1 - end)]}…{text[len(text) - end :]}"
+
+
 def printable_lines(text: str) -> str:
     r"""Return a text with its line ends and tabs, and control characters escaped.
 

@@ -27,7 +27,7 @@ def noise_card(tasks: Sequence[TaskNoise]) -> str:
     >>> print(card.splitlines()[0])
     ## Noise of aime, a\\|b\\: 20 questions, N = 4, score 0.625
     """
-    return "\n".join(_section(noise_page(task, longest_name=None)) for task in tasks)
+    return "\n".join(_section(noise_page(task)) for task in tasks)
 
 
 def _section(page: Page) -> str:

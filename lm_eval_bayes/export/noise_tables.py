@@ -6,7 +6,14 @@ import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias
 
-from lm_eval_bayes._util.text import NO_VALUE, format_integer, format_score, one_line, plural
+from lm_eval_bayes._util.text import (
+    NO_VALUE,
+    format_integer,
+    format_score,
+    one_line,
+    plural,
+    shorten_middle,
+)
 from lm_eval_bayes.analysis.noise import (
     DESIGN_WORDS,
     ModelNoise,
@@ -18,8 +25,8 @@ from lm_eval_bayes.analysis.noise import (
 from lm_eval_bayes.stats.detectable_difference import Design, NeededSize
 from lm_eval_bayes.stats.published_error import PublishedError
 
-#: Characters of a model's name in the table of a board, so that it fits 80 columns.
-_MAX_NAME = 26
+#: Characters of a model's name in the heading.
+_MAX_NAME = 60
 #: The cell of a difference where no difference on the scale can be shown.
 NONE_SHOWN = "none"
 
@@ -44,15 +51,13 @@ class Page(NamedTuple):
     notes: tuple[str, ...]
 
 
-def noise_page(noise: TaskNoise, longest_name: int | None = _MAX_NAME) -> Page:
+def noise_page(noise: TaskNoise) -> Page:
     """Return the tables and sentences of a task.
 
     Parameters
     ----------
     noise : TaskNoise
         Of one model, or of a board.
-    longest_name : int, optional
-        Characters of a model's name in a board's table; None for all.
 
     Examples
     --------
@@ -66,14 +71,15 @@ def noise_page(noise: TaskNoise, longest_name: int | None = _MAX_NAME) -> Page:
     >>> [table.title.partition(",")[0] for table, _ in page.parts]
     ["variance of a trial's score", 'two runs of this model']
     """
-    parts = _board_parts(noise, longest_name) if noise.is_board else _model_parts(noise)
+    parts = _board_parts(noise) if noise.is_board else _model_parts(noise)
     models = plural(len(noise.models), "model")
     questions = plural(noise.n_questions, "question")
     heading = f"{noise.task}: {models}, {questions}"
     if not noise.is_board:
         (model,) = noise.models
         score = format_score(model.components.score)
-        heading = f"{noise.task}, {model.model}: {questions}, N = {model.n}, score {score}"
+        name = shorten_middle(one_line(model.model), _MAX_NAME)
+        heading = f"{noise.task}, {name}: {questions}, N = {model.n}, score {score}"
     notes: dict[str, list[str]] = {}
     for model in noise.models:
         for note in model.notes:
@@ -239,7 +245,7 @@ def audit_verdict(audit: PublishedError) -> str:
 # -- a board -------------------------------------------------------------------------------------
 
 
-def _board_parts(noise: TaskNoise, longest_name: int | None) -> list[Part]:
+def _board_parts(noise: TaskNoise) -> list[Part]:
     level = _percent(noise.settings.level)
     sizes = {model.n for model in noise.models}
     n = sizes.pop() if len(sizes) == 1 and "to" not in "".join(sizes) else "N"
@@ -251,7 +257,7 @@ def _board_parts(noise: TaskNoise, longest_name: int | None) -> list[Part]:
         of_runs = [model.single] if single else [model.single, model.full]
         rows.append(
             (
-                _short(model.model, longest_name),
+                one_line(model.model),
                 format_score(c.score),
                 NO_VALUE if c.icc is None else f"{c.icc.mu:.2f}",
                 NO_VALUE if c.flip is None else _percent(c.flip.mu),
@@ -267,11 +273,11 @@ def _board_parts(noise: TaskNoise, longest_name: int | None) -> list[Part]:
     if noise.settings.difference is not None:
         parts.append(_board_needed(noise, n))
     if noise.settings.published is not None:
-        parts.append(_board_audit(noise, longest_name))
+        parts.append(_board_audit(noise))
     return parts
 
 
-def _board_audit(noise: TaskNoise, longest_name: int | None) -> Part:
+def _board_audit(noise: TaskNoise) -> Part:
     """Return which standard error the published ± is nearest to, for every model."""
     rows = []
     for model in noise.models:
@@ -283,7 +289,7 @@ def _board_audit(noise: TaskNoise, longest_name: int | None) -> Part:
             ratio = f"{audit.ratio:.2f}{'' if audit.matches else ' no'}"
         sign = "<=" if model.full.is_bound else ""
         own = sign + format_score(model.full.standard_error)
-        rows.append((_short(model.model, longest_name), label, ratio, own))
+        rows.append((one_line(model.model), label, ratio, own))
     head = ("model", "nearest", "ratio", "SE here")
     title = f"which standard error ± {noise.settings.published:g} is"
     below = (
@@ -387,12 +393,3 @@ def _shown(run: RunNoise, design: Design) -> float | None:
 
 def _difference(value: float | None) -> str:
     return NONE_SHOWN if value == math.inf else format_score(value)
-
-
-def _short(name: str, longest: int | None) -> str:
-    """Return a name without its middle if it is long."""
-    line = one_line(name)
-    if longest is None or len(line) <= longest:
-        return line
-    half = longest // 2
-    return f"{line[: half - 1]}…{line[half - longest :]}"

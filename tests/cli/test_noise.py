@@ -165,14 +165,14 @@ def test_names_are_untrusted(tmp_path):
     run = saved(tmp_path / "a", HOSTILE, outcomes(1))
     other = saved(tmp_path / "b", "b" * 60 + "|", outcomes(2))
     card = tmp_path / "card.md"
-    code, printed, _ = lmeb("noise", run, other, "--card", card)
+    code, printed, _ = lmeb("noise", run, other, "--card", card, width="80")
     assert code == 0
     text = card.read_text(encoding="utf-8")
     for shown in (printed, text):
         assert "\x1b" not in shown
         assert "\u202e" not in shown
     assert "b" * 60 + "\\|" in text
-    assert max(map(len, printed.splitlines())) <= 82
+    assert max(map(len, printed.splitlines())) <= 80
 
 
 def test_the_figure(two, tmp_path):

@@ -41,7 +41,7 @@ def test_what_is_printed(two):
     assert "at 95% (z = 1.645)" in printed
     assert "time was not recorded for a, b\n" in printed
     assert "tokens were not recorded" not in printed
-    (pair,) = [line for line in printed.splitlines() if "a and b" in line]
+    (pair,) = [line for line in printed.splitlines() if re.search(r"\ba  +b\b", line)]
     assert pair.split("  ")[-1].strip() == "-"
     code, printed, _ = lmeb("plan", *two, "--width", ".9")
     assert printed.count("reached") == 2

@@ -86,8 +86,10 @@ def test_what_is_printed(four):
     assert tukey - 0.04 < critical_value < 1.03 * tukey
     assert "fractional numbering" in printed
     assert ", chosen because it leads: 0." in printed
-    (last,) = [line for line in printed.splitlines() if line.startswith("  4") and "m 4" in line]
-    assert "<0.001" in last
+    pairs = [line.split() for line in printed.split("P(row > column)")[1].splitlines()[1:6]]
+    assert pairs[0] == ["model", "1", "2", "3", "4"]
+    assert [row[:3] for row in pairs[1:]] == [[f"{i}", "m", f"{i}"] for i in range(1, 5)]
+    assert pairs[4][3] == "<0.001"
     _, printed, _ = lmeb("rank", four, "--ties", "leader")
     assert "z is below 1.645 (95%, one-sided)" in printed
     _, printed, _ = lmeb("rank", four, "--ties", "intervals")

@@ -193,7 +193,7 @@ def test_options_that_make_no_posterior(lmeb, good, poor, options, message):
 
 def test_a_narrow_page_gets_lists_with_intervals(lmeb, good, poor):
     arguments = (good, poor, "--schema", "exact_match", "--prior", "bayes", "--level", ".8")
-    code, printed, _ = lmeb(*arguments, width="40")
+    code, printed, _ = lmeb(*arguments, "--wide", width="40")
     assert code == 0
     lines = [line.split() for line in printed.splitlines()[3:7]]
     assert lines[0] == ["exact_match"]

@@ -476,7 +476,14 @@ def test_errors_and_output_in_a_pipe(make, tmp_path):
     path = make(task="aime")
     done = process("store", "info", path)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.isascii(), "no boxes are drawn in a pipe"
+    assert not set("─━│┃") & set(done.stdout), "no boxes are drawn in a pipe"
+    assert max(map(len, done.stdout.splitlines()[1:])) <= 80
+    trials = done.stdout.split("\ntrials\n")[1].splitlines()
+    assert "…" in trials[1] + trials[2], "hashes are shortened in the middle"
+    complete = process("store", "info", "--wide", path)
+    assert json.loads(process("store", "info", "--json", path).stdout)[0]["models"].keys() <= set(
+        complete.stdout.split()
+    )
     done = process("store", "info", tmp_path / "absent.sqlite")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("error: ")

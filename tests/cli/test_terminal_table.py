@@ -1,4 +1,4 @@
-"""Tables on terminals of any width: nothing is lost, and no number is broken."""
+"""Tables on terminals of any width: what is left out is said, and no number is broken."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from lm_eval_bayes.cli.ui import terminal_table
-from lm_eval_bayes.cli.ui.terminal_table import draw, fold
+from lm_eval_bayes.cli.ui.table_layout import fit_one_block, fold, table_columns
+from lm_eval_bayes.cli.ui.terminal_table import draw
 
 HEAD = ["task", "model", "questions", "N", "hbayes@N", "these questions", "questions like these"]
 ROWS = [
@@ -20,7 +21,7 @@ ROWS = [
 ]
 
 
-def drawn(monkeypatch, width, title, head, rows):
+def drawn(monkeypatch, width, title, head, rows, optional=(), wide=True):
     output = io.StringIO()
     complete = terminal_table.Console
 
@@ -29,7 +30,7 @@ def drawn(monkeypatch, width, title, head, rows):
 
     with monkeypatch.context() as patch:
         patch.setattr(terminal_table, "Console", console)
-        draw(title, head, rows)
+        draw(title, head, rows, optional, wide)
     return [line.rstrip() for line in output.getvalue().splitlines()]
 
 
@@ -110,3 +111,77 @@ def test_every_number_stands_on_one_line_and_no_name_loses_a_letter(data, width,
             assert all(c in letters for c in name if c != " ")
     for word in {word for name in head for word in name.split()}:
         assert word in complete
+
+
+# -- one block -----------------------------------------------------------------------------------
+
+
+def test_one_block_leaves_out_the_least_important_columns_and_names_them(monkeypatch):
+    rows = [[*row[:3], f"{8 + i}", *row[4:]] for i, row in enumerate(ROWS)]
+    optional = ["questions like these", "these questions"]
+    lines = drawn(monkeypatch, 52, "Scores", HEAD, rows, optional, wide=False)
+    assert lines[:2] == ["Scores", "task demo_arithmetic_bayes, questions 40"]
+    assert re.split(r" {2,}", lines[2]) == ["model", "N", "hbayes@N", "these questions"]
+    assert [re.split(r" {2,}", line) for line in lines[4:6]] == [
+        [row[1], *row[3:6]] for row in rows
+    ]
+    assert lines[6:] == ["left out: questions like these; --wide shows all"]
+
+
+def test_nothing_is_left_out_of_a_table_that_fits(monkeypatch):
+    lines = drawn(monkeypatch, 200, "Scores", HEAD, ROWS, HEAD[1:], wide=False)
+    assert lines == drawn(monkeypatch, 200, "Scores", HEAD, ROWS)
+
+
+LONG = "a" * 470
+
+
+@pytest.mark.parametrize(
+    ("names", "shown"),
+    [
+        ([f"{LONG}-7b", f"{LONG}-1b"], ["aaaaaaaaaa…aaaaaa-7b", "aaaaaaaaaa…aaaaaa-1b"]),
+        (
+            [f"some-organisation/{n}b-{LONG}" for n in (7, 1)],
+            ["…7b-aaaaaa…aaaaaaaaa", "…1b-aaaaaa…aaaaaaaaa"],
+        ),
+        (
+            [f"{a}{LONG}{b}{LONG}" for a in "ab" for b in "cd"],
+            [f"{start}aaaaaaaa…aaaaaaaa#{n}" for n, start in enumerate("aabb", 1)],
+        ),
+        (["数" * 40, "模" * 40], ["数" * 5 + "…" + "数" * 4, "模" * 5 + "…" + "模" * 4]),
+    ],
+)
+def test_long_names_are_shortened_in_the_middle_and_stay_different(names, shown):
+    rows = [(name, f"0.38{i} ± 0.025", f"9,39{i}") for i, name in enumerate(names)]
+    layout = fit_one_block(table_columns(("model", "mean", "tokens"), rows), 43)
+    (block,) = layout.blocks
+    assert list(block.columns[0].cells) == shown
+    assert layout.note == "texts are shortened; --wide shows all"
+    assert all(cell_len(cell) <= block.widths[0] for cell in shown)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data(), st.integers(60, 140), st.integers(1, 4))
+def test_one_block_fits_and_every_column_is_shown_or_named(data, width, n_rows):
+    n_names, n_numbers = data.draw(st.integers(1, 2)), data.draw(st.integers(1, 12))
+    long_names = st.builds(lambda name, n: name * n, NAMES, st.integers(1, 60))
+    head = [f"name{i}" for i in range(n_names)] + [f"number{i}" for i in range(n_numbers)]
+    rows = [
+        [data.draw(long_names) for _ in range(n_names)]
+        + [data.draw(NUMBERS) for _ in range(n_numbers)]
+        for _ in range(n_rows)
+    ]
+    optional = data.draw(st.lists(st.sampled_from(head[n_names:]), unique=True))
+    layout = fit_one_block(table_columns(head, rows), width, optional)
+    (block,) = layout.blocks
+    assert sum(block.widths) + 2 * (len(block.widths) - 1) <= width
+    shown = [column.head for column in (*block.columns, *layout.above)]
+    left_out = [name for name in head if name not in shown]
+    assert set(left_out).isdisjoint(head[:n_names])
+    assert all(name in layout.note for name in left_out[:6])
+    assert (" and " in layout.note) == (len(left_out) > 6)
+    for column, wide in zip(block.columns, block.widths, strict=True):
+        assert all(cell_len(cell) <= wide for cell in column.cells)
+        before = [row[head.index(column.head)] for row in rows]
+        pairs = set(zip(before, column.cells, strict=True))
+        assert len(pairs) == len(set(before)) == len(set(column.cells))

@@ -12,7 +12,6 @@ from lm_eval_bayes._util.text import (
     format_probability,
     format_score,
     join_words,
-    one_line,
     plural,
     probability_statement,
     scope_label,
@@ -27,8 +26,9 @@ from lm_eval_bayes.cli.ui.options import (
     expand_options,
     option,
     parse_pair,
+    prints_tables,
 )
-from lm_eval_bayes.cli.ui.output import say, say_each, say_json, say_records, warn
+from lm_eval_bayes.cli.ui.output import say, say_each, say_json, say_records, sentence_name, warn
 from lm_eval_bayes.cli.ui.reading import ReadingOptions, Runs
 from lm_eval_bayes.errors import InvalidInputError
 
@@ -45,6 +45,7 @@ Between: TypeAlias = Literal["shared", "query"]
 RangeMethod: TypeAlias = Literal["hdi", "exact"]
 
 
+@prints_tables
 @expand_options
 def command(
     runs: Runs,
@@ -239,7 +240,7 @@ def _show_placement(placement: Placement) -> None:
     scores = ["0", *map(format_score, placement.anchors.ability), "1"]
     first, last = placement.inside
     say_records(
-        f"{one_line(placement.model)}, score {format_score(placement.score)}: position",
+        f"{sentence_name(placement.model)}, score {format_score(placement.score)}: position",
         range(len(scores) - 1),
         {
             "interval": lambda i: placement.posterior.labels[i],
@@ -271,7 +272,7 @@ def _show_sweep(model: str, sweep: PeakSweep) -> None:
     columns = (sweep.mean, sweep.low, sweep.high)
     mean, low, high = (list(map(format_probability, column)) for column in columns)
     say_records(
-        f"{one_line(model)}, by random samples of the questions",
+        f"{sentence_name(model)}, by random samples of the questions",
         range(sweep.sizes.size),
         {
             "questions": lambda i: sweep.sizes[i],

@@ -31,8 +31,9 @@ from lm_eval_bayes.cli.ui.options import (
     expand_options,
     option,
     parse_integers,
+    prints_tables,
 )
-from lm_eval_bayes.cli.ui.output import say, say_json, say_records, say_table, warn
+from lm_eval_bayes.cli.ui.output import say, say_json, say_records, say_table, sentence_name, warn
 from lm_eval_bayes.cli.ui.prior import PriorOptions, say_effects
 from lm_eval_bayes.cli.ui.reading import ReadingOptions
 from lm_eval_bayes.errors import InvalidInputError
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 Alignment: TypeAlias = Literal["strict", "intersection"]
 
 
+@prints_tables
 @expand_options
 def command(
     a: Annotated[
@@ -350,7 +352,7 @@ def _show(
         origin = f", from {sources[0]}" if sources else ""
         if len(sources) > 1:
             origin += f" and {plural(len(sources) - 1, 'more source')}"
-        say(f"{side} is {runs[0].model}{origin}")
+        say(f"{side} is {sentence_name(runs[0].model)}{origin}")
     for task in comparison.tasks:
         say()
         _show_task(task, spec)

@@ -27,8 +27,17 @@ from lm_eval_bayes.cli.ui.options import (
     check_resampling,
     expand_options,
     option,
+    prints_tables,
 )
-from lm_eval_bayes.cli.ui.output import say, say_each, say_json, say_records, say_table, warn
+from lm_eval_bayes.cli.ui.output import (
+    say,
+    say_each,
+    say_json,
+    say_records,
+    say_table,
+    sentence_name,
+    warn,
+)
 from lm_eval_bayes.cli.ui.prior import PriorOptions, say_effects
 from lm_eval_bayes.cli.ui.reading import ReadingOptions, Runs
 from lm_eval_bayes.errors import InvalidInputError
@@ -51,6 +60,7 @@ Scheme: TypeAlias = Literal["column", "row"]
 Gold: TypeAlias = Literal["all", "replicate"]
 
 
+@prints_tables
 @expand_options
 def command(
     runs: Runs,
@@ -193,7 +203,7 @@ def _show(result: TaskConvergence) -> None:
 
 def _show_model(model: str, prefixes: Sequence[PrefixPosterior], interval: str) -> None:
     say_records(
-        f"{one_line(model)} after its first n trials",
+        f"{sentence_name(model)} after its first n trials",
         prefixes,
         {
             "n": lambda prefix: prefix.n,

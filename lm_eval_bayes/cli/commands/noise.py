@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 
 from lm_eval_bayes._util.text import one_line
 from lm_eval_bayes.cli.ui.errors import named_as_options
-from lm_eval_bayes.cli.ui.options import Json, Level, Overwrite, Seed, expand_options, option
+from lm_eval_bayes.cli.ui.options import (
+    Json,
+    Level,
+    Overwrite,
+    Seed,
+    expand_options,
+    option,
+    prints_tables,
+)
 from lm_eval_bayes.cli.ui.output import say, say_each, say_json, say_table, warn
 from lm_eval_bayes.cli.ui.reading import ReadingOptions, Runs
 from lm_eval_bayes.errors import InvalidInputError
@@ -20,6 +28,7 @@ if TYPE_CHECKING:
 _WIDTH = 80
 
 
+@prints_tables
 @expand_options
 def command(
     runs: Runs,

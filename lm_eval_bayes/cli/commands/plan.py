@@ -17,8 +17,14 @@ from lm_eval_bayes._util.text import (
     scope_label,
 )
 from lm_eval_bayes.cli.ui.errors import named_as_options
-from lm_eval_bayes.cli.ui.options import IntervalOptions, Json, expand_options, option
-from lm_eval_bayes.cli.ui.output import say, say_json, say_records, warn
+from lm_eval_bayes.cli.ui.options import (
+    IntervalOptions,
+    Json,
+    expand_options,
+    option,
+    prints_tables,
+)
+from lm_eval_bayes.cli.ui.output import say, say_json, say_records, sentence_name, warn
 from lm_eval_bayes.cli.ui.reading import ReadingOptions, Runs
 from lm_eval_bayes.errors import InvalidInputError
 
@@ -32,6 +38,7 @@ Correction: TypeAlias = Literal["none", "pocock", "obrien-fleming", "anytime"]
 NumberFormat: TypeAlias = Callable[[float | None], str]
 
 
+@prints_tables
 @expand_options
 def command(
     runs: Runs,
@@ -188,7 +195,7 @@ def _show(title: str, lines: Sequence[PlanLine], goal: str) -> None:
         lines,
         {
             "task": lambda line: line.task,
-            models: lambda line: join_words(line.models),
+            **_model_columns(models, lines),
             f"{goal} now": lambda line: f"{line.forecast.current:.{digits}f}",
             **({"clusters": lambda line: format_integer(line.n_clusters)} if clustered else {}),
             "N": lambda line: format_large(line.forecast.trials),
@@ -198,7 +205,15 @@ def _show(title: str, lines: Sequence[PlanLine], goal: str) -> None:
             "tokens": lambda line: _cost(line, line.tokens, format_large),
             "time": lambda line: _cost(line, line.seconds, format_duration),
         },
+        optional=("time", "tokens", "trials", "total N", "N", "clusters"),
     )
+
+
+def _model_columns(heading: str, lines: Sequence[PlanLine]) -> dict[str, Callable[[PlanLine], str]]:
+    """Return a column of models, and for pairs a second one, so that long names stay distinct."""
+    if any(len(line.models) != 2 for line in lines):
+        return {heading: lambda line: join_words(line.models)}
+    return {heading: lambda line: line.models[0], "and": lambda line: line.models[1]}
 
 
 def _show_separation(plan: SeparationPlan, rule: str, scope: str) -> None:
@@ -222,7 +237,7 @@ def _unrecorded(lines: Sequence[PlanLine]) -> list[str]:
         for message in line.unrecorded:
             subject, separator, model = message.partition(" not recorded for ")
             models.setdefault(subject + separator, {})[model] = None
-    return [start + ", ".join(names) for start, names in models.items()]
+    return [start + ", ".join(map(sentence_name, names)) for start, names in models.items()]
 
 
 def _further_trials(line: PlanLine) -> str:

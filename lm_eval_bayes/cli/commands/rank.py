@@ -25,8 +25,23 @@ from lm_eval_bayes._util.text import (
     scope_label,
 )
 from lm_eval_bayes.cli.ui.errors import named_as_options
-from lm_eval_bayes.cli.ui.options import IntervalOptions, Json, Ties, expand_options, option
-from lm_eval_bayes.cli.ui.output import say, say_each, say_json, say_records, say_table, warn
+from lm_eval_bayes.cli.ui.options import (
+    IntervalOptions,
+    Json,
+    Ties,
+    expand_options,
+    option,
+    prints_tables,
+)
+from lm_eval_bayes.cli.ui.output import (
+    say,
+    say_each,
+    say_json,
+    say_records,
+    say_table,
+    sentence_name,
+    warn,
+)
 from lm_eval_bayes.cli.ui.prior import PriorOptions, say_effects
 from lm_eval_bayes.cli.ui.reading import ReadingOptions, Runs
 from lm_eval_bayes.errors import InvalidInputError
@@ -44,6 +59,7 @@ if TYPE_CHECKING:
 Numbering: TypeAlias = Literal["dense", "competition", "competition_max", "fractional"]
 
 
+@prints_tables
 @expand_options
 def command(
     runs: Runs,
@@ -312,12 +328,12 @@ def _show(board: Leaderboard, pairs: bool, shared: bool) -> None:
             "tokens": lambda row: format_large(row.tokens),
             "time": lambda row: format_duration(row.seconds),
         }
-    say_records(title, board.rows, columns)
+    say_records(title, board.rows, columns, optional=("time", "tokens", "alone", "N", P_BEST))
     if board.winner is not None:
         winner = board.winner
         leads = "it leads" if board.ranking.quantile is None else "its mean is the largest"
         say(
-            f"  {winner.model}, chosen because {leads}: "
+            f"  {sentence_name(winner.model)}, chosen because {leads}: "
             f"{format_mean_sd(winner.mu, winner.sigma)}, {format_interval(winner.interval)}"
         )
     if pairs:
@@ -338,11 +354,12 @@ def _quantile_column(ranking: Ranking) -> dict[str, Callable[[LeaderboardRow], o
 
 
 def _show_pairs(title: str, models: Sequence[str], p_greater: FloatArray) -> None:
+    """Show a table of all pairs; the models of its columns have the numbers of its rows."""
     rows = [
-        [model, *(NO_VALUE if i == j else format_probability(p) for j, p in enumerate(row))]
+        [i + 1, model, *(NO_VALUE if i == j else format_probability(p) for j, p in enumerate(row))]
         for i, (model, row) in enumerate(zip(models, p_greater.tolist(), strict=True))
     ]
-    say_table(title, ["", *models], rows)
+    say_table(title, ["", "model", *map(str, range(1, len(models) + 1))], rows)
 
 
 def _show_shared(board: Leaderboard, shared: SharedScores) -> None:

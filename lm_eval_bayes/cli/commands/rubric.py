@@ -25,8 +25,9 @@ from lm_eval_bayes.cli.ui.options import (
     Json,
     expand_options,
     option,
+    prints_tables,
 )
-from lm_eval_bayes.cli.ui.output import say, say_json, say_table, warn
+from lm_eval_bayes.cli.ui.output import say, say_json, say_table, sentence_name, warn
 from lm_eval_bayes.cli.ui.reading import Dedupe, ReadingOptions, Task
 from lm_eval_bayes.errors import InvalidInputError
 
@@ -58,6 +59,7 @@ class RubricIntervalOptions(IntervalOptions):
     ] = "beta"
 
 
+@prints_tables
 @expand_options
 def command(
     runs: Annotated[
@@ -378,7 +380,7 @@ def _show(table: RubricTable, thresholds_file: str | None, weights: Collection[s
     if len(classified.models) == 1:
         head = ("schema", *_columns(table))
         rows = [(row.schema.name, *_cells(score)) for row in table.rows for score in row.scores]
-        say_table(one_line(classified.models[0]), head, rows)
+        say_table(sentence_name(classified.models[0]), head, rows)
     else:
         _show_models(table)
     for line in _left_out(classified):

@@ -26,6 +26,7 @@ from lm_eval_bayes.cli.ui.options import (
     parse_integers,
     parse_numbers,
     parse_pair,
+    prints_tables,
 )
 from lm_eval_bayes.cli.ui.output import Progress, say, say_json, say_records, say_table, warn
 from lm_eval_bayes.errors import InvalidInputError
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 _REPLICATES, _MODELS, _GAP, _BETA = 200, 5, 0.03, (0.3, 1.2)
 
 
+@prints_tables
 @expand_options
 def command(
     *,

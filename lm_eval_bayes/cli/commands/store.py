@@ -12,7 +12,7 @@ import typer
 
 from lm_eval_bayes._util.text import format_bytes, format_date, format_range, plural
 from lm_eval_bayes.cli.ui.errors import CHECK_FAILED, ERROR, named_as_options
-from lm_eval_bayes.cli.ui.options import STANDARD_OUTPUT, Json, Overwrite, option
+from lm_eval_bayes.cli.ui.options import STANDARD_OUTPUT, Json, Overwrite, option, prints_tables
 from lm_eval_bayes.cli.ui.output import say, say_each, say_json, say_table, warn
 from lm_eval_bayes.errors import InvalidInputError
 
@@ -63,6 +63,7 @@ class Format(str, Enum):
 
 
 @app.command()
+@prints_tables
 def info(stores: Stores, as_json: Json = False) -> None:
     """Count the contents of stores.
 
@@ -103,7 +104,8 @@ def _print_info(info: StoreInfo) -> None:
             say_table(title, ("hash", "description"), described)
     if info.series:
         head = ("model", "sampling", "prompts", "trials", "per prompt", "tokens", "from", "to")
-        say_table("trials", head, [_series_row(series) for series in info.series])
+        series_rows = [_series_row(series) for series in info.series]
+        say_table("trials", head, series_rows, optional=("from", "to", "tokens", "per prompt"))
     if info.tasks:
         tasks = [task.to_dict() for task in info.tasks]
         rows = [[f"{n:,}" if isinstance(n, int) else n for n in task.values()] for task in tasks]

@@ -27,6 +27,7 @@ from lm_eval_bayes.cli.ui.options import (
     expand_options,
     option,
     parse_integers,
+    prints_tables,
 )
 from lm_eval_bayes.cli.ui.output import say, say_json, say_records, say_table, warn
 from lm_eval_bayes.cli.ui.prior import MeanPriorOptions, say_effects, say_mean_effects
@@ -38,8 +39,11 @@ if TYPE_CHECKING:
 
 #: Name of the group of all tasks.
 ALL_TASKS = "all tasks"
+#: Columns of scores that may be left out, the least important first.
+_OPTIONAL = ("its interval", "bayes@N, uniform prior", "clusters", "avg@N", "questions")
 
 
+@prints_tables
 @expand_options
 def command(
     runs: Runs,
@@ -154,7 +158,7 @@ def _show(
         ]
         for summary in summaries
     ]
-    say_table(f"Scores, {intervals}s", head, rows)
+    say_table(f"Scores, {intervals}s", head, rows, optional=_OPTIONAL)
     counted = sorted({summary.run.counted for summary in summaries})
     say(f"counted: {'; '.join(counted)}")
     if clustered and "population" in scopes:
@@ -174,7 +178,8 @@ def _show(
             for group in groups
             for weighting, mean in group.means.items()
         ]
-        say_table(f"Means over the tasks of groups, {intervals}s", head, rows)
+        title = f"Means over the tasks of groups, {intervals}s"
+        say_table(title, head, rows, optional=("size", *_OPTIONAL))
     _show_pass_family(summaries)
     _show_cost(summaries)
 
@@ -220,9 +225,22 @@ def _show_pass_family(summaries: Sequence[TaskSummary]) -> None:
     ]
     say()
     head = ["task", "model", "", *(f"k={k}" for k in ks)]
-    say_table("Pass@k family, estimates from the saved trials ± posterior sd", head, rows)
+    title = "Pass@k family, estimates from the saved trials ± posterior sd"
+    say_table(title, head, rows, optional=[f"k={k}" for k in _inner_first(ks)])
     for run in (summary.run for summary in summaries if summary.rows and summary.run.scored):
         say(f"{run.task}, {run.model}: a trial passes from a score of {run.threshold:g} on")
+
+
+def _inner_first(ks: Sequence[int]) -> list[int]:
+    """Return the k between the first and the last, every second one first.
+
+    Examples
+    --------
+    >>> _inner_first([1, 2, 4, 8, 16, 32])
+    [2, 8, 4, 16]
+    """
+    inner = list(ks[1:-1])
+    return inner[::2] + inner[1::2]
 
 
 def _split_row_name(row: str) -> tuple[str, int]:
@@ -256,4 +274,5 @@ def _show_cost(summaries: Sequence[TaskSummary]) -> None:
             ),
             "model time": lambda summary: format_duration(summary.seconds),
         },
+        optional=("trials",),
     )

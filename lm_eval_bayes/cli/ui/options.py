@@ -55,6 +55,14 @@ def option(metavar: str, help_text: str, *names: str) -> Any:
 Level = Annotated[float, option("P", "Posterior mass of the credible intervals.")]
 Seed = Annotated[int, option("N", "Seed of all random draws.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Wide = Annotated[
+    bool,
+    typer.Option(
+        "--wide",
+        help="Show all columns of tables, and names in full. By default a table fits the terminal, "
+        "or 80 columns in a pipe.",
+    ),
+]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace existing files.")]
 Ties = Annotated[
     TieRule,
@@ -147,6 +155,32 @@ def expand_options(command: Callable[..., None]) -> Callable[..., None]:
 
 #: Enum, whose members mypy would have as literals.
 _enum: Any = Enum
+
+
+def prints_tables(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the option --wide to a command: its tables are one block that fits, unless it is given.
+
+    It stands above `expand_options`.
+    """
+    annotations = get_type_hints(command, include_extras=True)
+    parameters = {
+        name: _keyword(name, parameter.default, annotations[name])
+        for name, parameter in inspect.signature(command).parameters.items()
+    }
+    parameters["wide"] = _keyword("wide", False, Wide)
+    if "as_json" in parameters:
+        parameters["as_json"] = parameters.pop("as_json")
+
+    @functools.wraps(command)
+    def with_width(*, wide: bool, **values: Any) -> None:
+        from lm_eval_bayes.cli.ui.output import tables_with_all_columns
+
+        with tables_with_all_columns(wide):
+            command(**values)
+
+    vars(with_width)["__signature__"] = inspect.Signature(list(parameters.values()))
+    with_width.__annotations__ = {name: p.annotation for name, p in parameters.items()}
+    return with_width
 
 
 def _keyword(name: str, default: Any, annotation: Any) -> inspect.Parameter:

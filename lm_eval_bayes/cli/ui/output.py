@@ -12,18 +12,27 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from contextvars import ContextVar
 from typing import Any, TypeVar
 
 import typer
 
-from lm_eval_bayes._util.text import one_line
+from lm_eval_bayes._util.text import one_line, shorten_middle
 
 T = TypeVar("T")
 
 #: Seconds between two lines of progress in a pipe.
 EVERY_S = 15.0
+#: Columns of a table in a pipe, unless the environment's COLUMNS says otherwise.
+_PIPE_COLUMNS = 80
+#: Characters of a name in a sentence.
+_NAME_LENGTH = 60
+#: Blanks before a table in a pipe.
+_INDENT = 2
+#: Whether tables have all columns; they have unless a command has the option --wide.
+_WIDE = ContextVar("wide", default=True)
 
 
 def say(text: object = "") -> None:
@@ -53,27 +62,89 @@ def say_json(value: Any) -> None:
     typer.echo(text)
 
 
-def say_table(title: str, head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Print a table: drawn by rich on a terminal, else in columns separated by two spaces."""
+@contextmanager
+def tables_with_all_columns(wide: bool) -> Iterator[None]:
+    """Set whether tables have all columns, or are one block that fits the terminal."""
+    token = _WIDE.set(wide)
+    try:
+        yield
+    finally:
+        _WIDE.reset(token)
+
+
+def say_table(
+    title: str,
+    head: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    *,
+    optional: Sequence[str] = (),
+) -> None:
+    """Print a table: drawn by rich on a terminal, else in columns separated by two spaces.
+
+    Parameters
+    ----------
+    title : str
+        The line above.
+    head : sequence of str
+        The headings.
+    rows : sequence of sequence
+        The cells.
+    optional : sequence of str
+        Headings of columns that may be left out where the table is too wide for the terminal, or
+        for 80 columns in a pipe; the least important first. --wide shows all columns.
+    """
     lines = [[one_line(cell) for cell in row] for row in rows]
+    wide = _WIDE.get()
     if sys.stdout is not None and sys.stdout.isatty():
         from lm_eval_bayes.cli.ui.terminal_table import draw
 
-        draw(title, head, lines)
+        draw(title, head, lines, optional, wide)
         return
-    widths = [max(map(len, column)) for column in zip(head, *lines, strict=True)]
     say(title)
-    for line in [list(head), *lines]:
+    if wide:
+        widths = [max(map(len, column)) for column in zip(head, *lines, strict=True)]
+        _say_lines([head, *lines], widths)
+        return
+    from lm_eval_bayes.cli.ui.table_layout import fit_one_block, fold, table_columns
+
+    columns = os.environ.get("COLUMNS", "")
+    width = int(columns) if columns.isdecimal() and int(columns) else _PIPE_COLUMNS
+    layout = fit_one_block(table_columns(head, lines), width - _INDENT, optional)
+    if layout.constants:
+        say(" " * _INDENT + layout.constants)
+    (block,) = layout.blocks
+    heads = [fold(c.head, w).split("\n") for c, w in zip(block.columns, block.widths, strict=True)]
+    n_lines = max(map(len, heads))
+    heads = [[""] * (n_lines - len(texts)) + texts for texts in heads]
+    cells = [column.cells for column in block.columns]
+    _say_lines([*zip(*heads, strict=True), *zip(*cells, strict=True)], block.widths)
+    if layout.note:
+        say(" " * _INDENT + layout.note)
+
+
+def sentence_name(name: object) -> str:
+    """Return a name for a sentence or a title: without its middle if it is long, unless --wide."""
+    line = one_line(name)
+    return line if _WIDE.get() else shorten_middle(line, _NAME_LENGTH)
+
+
+def _say_lines(lines: Sequence[Sequence[str]], widths: Sequence[int]) -> None:
+    """Print cells in columns of these widths."""
+    for line in lines:
         cells = [cell.ljust(width) for cell, width in zip(line, widths, strict=True)]
-        say("  " + "  ".join(cells).rstrip())
+        say(" " * _INDENT + "  ".join(cells).rstrip())
 
 
 def say_records(
-    title: str, records: Iterable[T], columns: Mapping[str, Callable[[T], object]]
+    title: str,
+    records: Iterable[T],
+    columns: Mapping[str, Callable[[T], object]],
+    *,
+    optional: Sequence[str] = (),
 ) -> None:
     """Print a table with a line for every record; a column has its head and its cells' function."""
     rows = [[cell(record) for cell in columns.values()] for record in records]
-    say_table(title, list(columns), rows)
+    say_table(title, list(columns), rows, optional=optional)
 
 
 def say_each(items: Iterable[T], show: Callable[[T], None]) -> None:

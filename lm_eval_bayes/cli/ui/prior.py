@@ -219,6 +219,7 @@ def say_effects(effects: Sequence[PriorEffect], spec: IntervalSpec) -> None:
             "prior trials": lambda effect: f"{effect.n_trials:,}",
             **_EFFECT,
         },
+        optional=_OPTIONAL,
     )
 
 
@@ -239,6 +240,7 @@ def say_mean_effects(effects: Sequence[MeanPriorEffect], spec: IntervalSpec) -> 
             "pseudo-trials": lambda effect: f"{effect.pseudo_trials:,.0f}",
             **_EFFECT,
         },
+        optional=_OPTIONAL,
     )
 
 
@@ -256,6 +258,16 @@ def _p_unrelated(effect: PriorEffect | MeanPriorEffect) -> str:
     return NO_VALUE if effect.p_unrelated is None else format_probability(effect.p_unrelated)
 
 
+#: Columns of an effect that may be left out, the least important first.
+_OPTIONAL = (
+    "questions",
+    "prior trials",
+    "pseudo-trials",
+    "prior",
+    "P(unrelated)",
+    "its interval",
+    "interval",
+)
 #: The columns of an effect: the weight of the prior, and the posterior with it and without.
 _EFFECT: Mapping[str, Callable[[Any], str]] = {
     "weight": _weight,
