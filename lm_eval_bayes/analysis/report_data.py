@@ -13,7 +13,12 @@ import numpy as np
 
 from lm_eval_bayes.analysis.comparability import aligned_rows, metric_difference
 from lm_eval_bayes.analysis.convergence import ScoreCurve, points_per_curve, score_curve
-from lm_eval_bayes.analysis.leaderboard import Leaderboard, LeaderboardRow, leaderboard_of
+from lm_eval_bayes.analysis.leaderboard import (
+    Leaderboard,
+    LeaderboardRow,
+    leaderboard_of,
+    overall_leaderboard,
+)
 from lm_eval_bayes.analysis.rubric_classes import classify_runs, pooled_thresholds
 from lm_eval_bayes.analysis.rubric_table import RubricTable, rubric_table
 from lm_eval_bayes.analysis.summary import GroupSummary, TaskSummary, summarise, summarise_groups
@@ -219,6 +224,8 @@ class ReportData:
         Settings of the intervals; its scope is that of the rankings.
     rubric_notes : tuple of str
         Why tasks have no scores under rubrics although their runs recorded signals.
+    overall : Leaderboard or None
+        The ranking by the mean of all tasks, if there are several and every model has all.
     """
 
     panels: tuple[TaskPanel, ...]
@@ -226,6 +233,7 @@ class ReportData:
     warnings: tuple[str, ...]
     spec: IntervalSpec
     rubric_notes: tuple[str, ...] = ()
+    overall: Leaderboard | None = None
 
     @cached_property
     def models(self) -> tuple[str, ...]:
@@ -320,7 +328,18 @@ def report_data(
         warnings=tuple(saved.warnings),
         spec=spec,
         rubric_notes=tuple(rubric_notes),
+        overall=_overall(panels),
     )
+
+
+def _overall(panels: Sequence[TaskPanel]) -> Leaderboard | None:
+    """Return the ranking by the mean of several tasks, if every panel has all models."""
+    models = {frozenset(panel.models) for panel in panels}
+    if len(panels) < 2 or len(models) > 1 or len(panels[0].models) < 2:
+        return None
+    if len({panel.bounds for panel in panels}) > 1 or len({p.task for p in panels}) < len(panels):
+        return None
+    return overall_leaderboard([panel.board for panel in panels])
 
 
 def _rubric_tables(saved: SavedRuns) -> tuple[dict[str, RubricTable], list[str]]:

@@ -299,15 +299,75 @@ def test_all_of_it_is_there(usual):
 
 
 def test_the_leader_is_said_in_a_sentence():
-    sure = [run("good", p=np.full(9, 0.9), n=30), run("poor", p=np.full(9, 0.1), n=30, seed=1)]
-    visible_text = Page(page_of(*sure)[0]).visible_text()
-    assert "good is the best with >99% probability" in visible_text
-    alike = [run(f"m{i}", p=np.full(9, 0.5), n=3, seed=i) for i in range(7)]
-    visible_text = Page(page_of(*alike)[0]).visible_text()
-    assert "the trials do not separate it from" in visible_text
-    assert "3 more models" in visible_text
-    visible_text = Page(page_of(alike[0])[0]).visible_text()
-    assert re.search(r"m0 scores \d+\.\d% \(\d", visible_text)
+    certain = [run("good", p=np.full(9, 0.9), n=30), run("poor", p=np.full(9, 0.1), n=30, seed=1)]
+    page, contents = page_of(*certain)
+    visible_text = Page(page).visible_text()
+    (row, _) = contents.panels[0].board.rows
+    assert f"good leads with {100 * row.mu:.1f}% (" in visible_text
+    assert "it is the best with >99% probability" in visible_text
+    visible_text = Page(page_of(certain[1])[0]).visible_text()
+    assert re.search(r"poor scores \d+\.\d% \(\d", visible_text)
+
+
+def answers(page):
+    """Return the sentences above the boards."""
+    found = re.findall(r'<p class="answer">(.*?)</p>', page, re.DOTALL)
+    return [re.sub("<[^>]*>", "", text) for text in found]
+
+
+def board_of_means(*means, n=40, m=10):
+    """Return a page of models that are right in so many of n trials of every question."""
+    trials_of = [[[1] * right + [0] * (n - right)] * m for right in means]
+    ids = [f"q{i}" for i in range(m)]
+    runs = [TaskRun.from_trials(f"m{i}", "t", t, ids) for i, t in enumerate(trials_of)]
+    return page_of(*runs)
+
+
+@pytest.mark.parametrize(
+    ("means", "sentence"),
+    [
+        ((30, 10), "All 2 models are distinguishable from each other with 95% confidence."),
+        ((20, 20, 21), "None of the 3 models is distinguishable from another with 95% confidence."),
+        (
+            (36, 22, 21, 4),
+            "All pairs of models are distinguishable with 95% confidence, except m1 and m2.",
+        ),
+        (
+            (38, 25, 25, 24, 24, 24, 4, 4, 4),
+            "m0 is better than all others; 23 of 36 pairs of models are distinguishable with 95% "
+            "confidence, and not distinguishable from each other are the 5 models from m1 to m5; "
+            "m6, m7 and m8.",
+        ),
+    ],
+)
+def test_one_sentence_says_which_models_are_distinguishable(means, sentence):
+    page, contents = board_of_means(*means)
+    assert answers(page) == [sentence]
+    separated = contents.panels[0].board.ranking.simultaneous.separated
+    n_models = len(means)
+    # the pairs that the sentence calls equal are those that the ranking does not separate
+    tied = {(i, j) for i in range(n_models) for j in range(i) if means[i] - means[j] in (-1, 0, 1)}
+    assert n_models * (n_models - 1) / 2 - separated.sum() == len(tied)
+
+
+def test_further_groups_are_counted():
+    means = (95, 94, 75, 74, 55, 54, 35, 34, 10, 10)
+    assert answers(board_of_means(*means, n=100)[0]) == [
+        "40 of 45 pairs of models are distinguishable with 95% confidence, and not distinguishable "
+        "from each other are m0 and m1; m2 and m3; 3 further groups."
+    ]
+
+
+def test_the_mean_of_several_tasks_has_a_sentence(usual):
+    page, contents = usual
+    assert [text.startswith("By the mean of the tasks: ") for text in answers(page)] == [
+        True,
+        False,
+        False,
+    ]
+    assert contents.overall is not None
+    expected = np.mean([[row.mu for row in p.board.rows] for p in contents.panels], axis=0)
+    assert [row.mu for row in contents.overall.rows] == pytest.approx(expected.tolist(), abs=0.02)
 
 
 def test_what_is_not_known_is_left_out():

@@ -7,12 +7,11 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Sequence
 from datetime import datetime, timezone
 from importlib import resources
 from typing import Any
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from lm_eval_bayes._util.text import (
     P_BEST,
@@ -30,16 +29,17 @@ from lm_eval_bayes.analysis.leaderboard import LeaderboardRow
 from lm_eval_bayes.analysis.report_data import ReportData, TaskPanel
 from lm_eval_bayes.report.page import figures, tables
 from lm_eval_bayes.report.page.provenance import panel_provenance, short_path
+from lm_eval_bayes.report.page.sentences import (
+    comparison_sentence,
+    leader_sentence,
+    winners_sentence,
+)
 from lm_eval_bayes.report.page.text import Scale, name, short_names, truncate
 
 #: Identifies a file as a report of this package; it is among the first bytes of every report.
 MARK = '<meta name="generator" content="lm-eval-bayes report">'
 #: Characters of a string in the embedded JSON.
 _MAX_JSON_STRING = 500
-#: P(best) from which on the headline calls a model the best, and probably the best.
-_BEST, _PROBABLY_BEST = 0.95, 0.8
-#: Models that share the first rank and are named in the headline.
-_MAX_NAMED = 3
 
 
 def render(data: ReportData, *, title: str = "", now: float | None = None) -> str:
@@ -95,6 +95,7 @@ def render(data: ReportData, *, title: str = "", now: float | None = None) -> st
         level=f"{100.0 * data.spec.level:g}%",
         scope=scope_label(data.spec.scope),
         score_table=tables.score_table(data),
+        overall_answer=None if data.overall is None else comparison_sentence(data.overall),
         panels=[_panel_context(panel, data) for panel in data.panels],
         notes=_notes(data),
         shades=range(tables.SHADES),
@@ -113,7 +114,8 @@ def _panel_context(panel: TaskPanel, data: ReportData) -> dict[str, Any]:
         "panel": panel,
         "short": short,
         "scale": scale,
-        "headline": headline(panel, data.spec.level),
+        "answer": comparison_sentence(panel.board),
+        "leader": leader_sentence(panel, data.spec.level),
         "winner": winners_sentence(panel),
         "size": _panel_size(panel),
         "n_clusters": panel.summaries[0].n_clusters,
@@ -155,68 +157,7 @@ def _own_ranks(row: LeaderboardRow) -> str:
     return "" if own == (row.rank_low, row.rank_high) else format_range((int(own[0]), int(own[1])))
 
 
-# -- sentences -----------------------------------------------------------------------------------
-
-
-def headline(panel: TaskPanel, level: float) -> Markup:
-    """Return the result of a panel in a sentence or two."""
-    board, scale = panel.board, Scale(*panel.bounds)
-    first = board.rows[0]
-    leader = _model_markup(first.model)
-    scope = scope_label(board.scope, board.n_clusters)
-    about = "" if board.scope == "benchmark" else f", for {scope}"
-    score = (
-        f"{scale.with_unit(first.posterior.mu)} ({scale.short(first.interval.low)} to "
-        f"{scale.with_unit(first.interval.high)} with {100.0 * level:g}% probability{about})"
-    )
-    if len(panel.models) == 1:
-        return Markup("{} scores {}.").format(leader, score)
-    tied = [row.model for row in board.rows if row.rank == first.rank][1:]
-    p_best = format_percent(first.p_best)
-    if first.p_best >= _BEST:
-        return Markup("{} is the best with {}% probability: {}.").format(leader, p_best, score)
-    if not tied:
-        p_ahead = format_percent(float(board.p_greater[0, 1]))
-        return Markup("{} leads with {}, ahead of {} with {}% probability.").format(
-            leader, score, _model_markup(board.rows[1].model), p_ahead
-        )
-    others: list[Markup] = [_model_markup(model) for model in tied[:_MAX_NAMED]]
-    if len(tied) > _MAX_NAMED:
-        others.append(escape(plural(len(tied) - _MAX_NAMED, "more model")))
-    if first.p_best >= _PROBABLY_BEST:
-        return Markup(
-            "{} is probably the best ({}%): {}. The trials do not yet separate it from {}."
-        ).format(leader, p_best, score, _joined_with_or(others))
-    return Markup("{} is first with {}, but the trials do not separate it from {}.").format(
-        leader, score, _joined_with_or(others)
-    )
-
-
-def winners_sentence(panel: TaskPanel) -> Markup | None:
-    """Return the leader's score with its selection accounted for; None for one model."""
-    winner, scale = panel.board.winner, Scale(*panel.bounds)
-    if winner is None:
-        return None
-    return Markup(
-        "As the best of {} its score is likely to be overstated; with that accounted for it is "
-        "{} ({} to {})."
-    ).format(
-        plural(winner.n_models, "model"),
-        scale.with_unit(winner.mu),
-        scale.short(winner.interval.low),
-        scale.with_unit(winner.interval.high),
-    )
-
-
-def _model_markup(model: str) -> Markup:
-    """Return a model's name, isolated from the direction of the text around it."""
-    return Markup('<bdi class="model">{}</bdi>').format(name(model))
-
-
-def _joined_with_or(parts: Sequence[Markup]) -> Markup:
-    if len(parts) < 2:
-        return Markup("").join(parts)
-    return Markup("{} or {}").format(Markup(", ").join(parts[:-1]), parts[-1])
+# -- sizes and warnings --------------------------------------------------------------------------
 
 
 def _panel_size(panel: TaskPanel) -> str:
