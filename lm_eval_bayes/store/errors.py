@@ -126,11 +126,16 @@ def _is_full(error: sqlite3.Error, code: int, path: str | PathLike[str]) -> bool
 
 @contextmanager
 def translate_errors(path: str | PathLike[str], doing: str) -> Iterator[None]:
-    """Raise errors of SQLite as errors of this module, see :func:`translate_error`."""
+    """Raise errors of SQLite as errors of this module, see :func:`translate_error`.
+
+    Python raises a UnicodeDecodeError where SQLite names damaged bytes of the file in its error.
+    """
     try:
         yield
     except sqlite3.Error as error:
         raise translate_error(error, path, doing) from error
+    except UnicodeDecodeError as error:
+        raise StoreDamagedError(f"{path} is damaged and cannot be {doing}: {error}") from error
 
 
 @contextmanager

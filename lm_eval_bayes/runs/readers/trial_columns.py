@@ -206,7 +206,10 @@ def _scores(values: Sequence[Any], file: Path, query: Query) -> FloatArray:
     """Return the scores; NaN for a trial without a grade."""
     types = set(map(type, values))
     if types <= {int, float, bool}:
-        scores = np.asarray(values, dtype=np.float64)
+        try:
+            scores = np.asarray(values, dtype=np.float64)
+        except OverflowError:
+            scores = np.array(list(map(_float, values)))
     else:
         keys = list(map(_key, values))
         score_of: dict[Hashable, float] = {}
@@ -226,9 +229,17 @@ def _scores(values: Sequence[Any], file: Path, query: Query) -> FloatArray:
     return np.clip(scores, low, high)
 
 
+def _float(value: float) -> float:
+    """Return a number as a float, infinite where it is too large for one."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
 def _score(value: Any, row: int, file: Path, query: Query) -> float:
     if isinstance(value, (bool, int, float)):
-        return float(value)
+        return _float(value)
     if value is None:
         return math.nan
     text = str(value).strip()
@@ -252,7 +263,8 @@ def trial_numbers(labels: Sequence[Any]) -> IntArray:
     >>> trial_numbers(["run_3", "run_10", "run_3"]).tolist()
     [3, 10, 3]
     """
-    if all(type(label) is int and -(2**62) < label < 2**62 for label in set(labels)):
+    whole = set(map(type, labels)) <= {int}
+    if whole and all(-(2**62) < label < 2**62 for label in set(labels)):
         return np.asarray(labels, dtype=np.int64)
     texts = [_text(label) for label in labels]
     distinct = dict.fromkeys(texts)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import random
-from contextlib import suppress
 
 import numpy as np
 import pyarrow
@@ -395,21 +394,6 @@ def test_wide_columns_of_epochs_are_trials_of_one_model(tmp_path):
     saved = read_runs([path])
     assert saved.models == ("gpt-4", "gpt-5")
     assert saved.notes == ("columns of model.csv are read as models: gpt-4, gpt-5",)
-
-
-def test_mutated_tables_give_a_result_or_an_error(tmp_path):
-    rng = random.Random(1)
-    files = {ending: written(tmp_path, ending, rows_of(outcomes())[:40]) for ending in ENDINGS}
-    for ending, file in files.items():
-        content = file.read_bytes()
-        for number in range(40):
-            mutated = bytearray(content)
-            for _ in range(rng.choice((1, 3, 30))):
-                mutated[rng.randrange(len(mutated))] = rng.randrange(256)
-            path = tmp_path / f"mutated{number}{ending}"
-            path.write_bytes(bytes(mutated))
-            with suppress(InvalidInputError):
-                read_runs([path])
 
 
 @pytest.mark.benchmarks
