@@ -20,6 +20,9 @@ from lm_eval_bayes.errors import InvalidInputError
 #: The algorithm of new hashes; ``b2sum --length 128`` gives the same digits.
 ALGORITHM = "blake2b-128"
 
+#: The algorithm that names files on the hub; ``sha256sum`` gives the same digits.
+SHA256 = "sha256"
+
 #: Every algorithm that a hash may name, from bytes to hex digits.
 ALGORITHMS: dict[str, Callable[[bytes], str]] = {
     "blake2b-128": lambda data: hashlib.blake2b(data, digest_size=16).hexdigest()

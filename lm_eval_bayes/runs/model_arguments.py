@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from lm_eval_bayes._util.addresses import host_of, plain_address, plain_addresses, secrets_in
-from lm_eval_bayes._util.hashing import ALGORITHM, hash_json
+from lm_eval_bayes._util.hashing import ALGORITHM, SHA256, hash_json
 
 
 class Kind(Enum):
@@ -85,7 +85,7 @@ _IDENTITY = (
     *("p", "beta", "file", "boxed", "answer_field"),
     # entries of stored fingerprints that are no arguments
     *("weights", "settings", "mixed_precision", "tokenizer_files", "tokenization", "end_tokens"),
-    *("chat", "served", "law", "arguments"),
+    *("chat", "served", "law", "arguments", "commit"),
     # what a log tells of how its prompts were made
     *("system_instruction", "fewshot_as_multiturn", "num_fewshot"),
 )
@@ -318,7 +318,40 @@ def same_model(fingerprint: Mapping[str, Any], recorded: Mapping[str, Any]) -> b
     recorded : mapping
         What is in a store.
     """
-    return fingerprint == normalised(recorded)
+    return keyed(fingerprint)[0] == keyed(normalised(recorded))[0]
+
+
+#: The entries that say where weights and tokenizer came from.
+SOURCE_OF_WEIGHTS = ("pretrained", "revision", "subfolder", "gguf_file", "peft", "delta")
+SOURCE_OF_TOKENIZER = ("tokenizer", "tokenizer_revision")
+
+
+def keyed(fingerprint: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Split a fingerprint into what identifies the model and where it came from.
+
+    Weights that are identified by the content of their files are the same under every name, path
+    and commit.
+
+    Examples
+    --------
+    >>> model, source = keyed({"backend": "hf", "pretrained": "/mnt/a", "weights": "sha256:0a"})
+    >>> model, source
+    ({'backend': 'hf', 'weights': 'sha256:0a'}, {'pretrained': '/mnt/a'})
+    >>> keyed({"backend": "hf", "pretrained": "org/m", "weights": "hub:0a"})[1]
+    {}
+    """
+    left_out: tuple[str, ...] = ("commit",)
+    if _is_content(fingerprint.get("weights")):
+        left_out += SOURCE_OF_WEIGHTS
+    if _is_content(fingerprint.get("tokenizer_files")):
+        left_out += SOURCE_OF_TOKENIZER
+    model = {name: value for name, value in fingerprint.items() if name not in left_out}
+    source = {name: v for name, v in fingerprint.items() if name in left_out and v is not None}
+    return model, source
+
+
+def _is_content(identity: object) -> bool:
+    return isinstance(identity, str) and identity.startswith(f"{SHA256}:")
 
 
 def normalised(fingerprint: Mapping[str, Any]) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from lm_eval_bayes.store.file import StoreFile, open_file
 from lm_eval_bayes.store.locations import is_store
 from lm_eval_bayes.store.outcomes import outcome_rows
 from lm_eval_bayes.store.questions import QUESTION, cluster_rows
+from lm_eval_bayes.store.sources import alias_rows, source_rows
 from lm_eval_bayes.store.tables import (
     TABLES,
     HashCheckedReader,
@@ -67,7 +68,8 @@ def export_jsonl(
     """Write everything in a store as JSON lines.
 
     Every line has a ``kind``: first each ``model``, ``sampling`` and ``prompt`` with its hash,
-    then ``prompt_signals``, then each ``trial`` with the three hashes of its key, then each
+    the ``source`` and ``alias`` of models, ``prompt_signals``, each ``trial`` with the three hashes
+    of its key, then each
     ``outcome`` with its question and the hashes and number of its trial, then the ``cluster`` of
     each question that has one, with its field and label. The order depends
     on the content only, so two stores of the same trials give the same trials in the same order.
@@ -214,6 +216,13 @@ def _lines(
                 else:
                     line["description"] = redact(json.loads(row.description))
                 yield line, row.is_intact()
+        for source in source_rows(connection, file.schema):
+            described = redact(json.loads(source.description))
+            line = {"kind": "source", **source._asdict(), "description": described}
+            del line["digest"]
+            yield line, source.is_intact()
+        for alias in alias_rows(connection, file.schema):
+            yield {"kind": "alias", "name": alias.name, "model": alias.model}, alias.is_intact()
         for signals in prompt_signals_rows(connection, file.schema):
             line = {"kind": "prompt_signals", **signals._asdict()}
             line["signals"] = json.loads(line["signals"])

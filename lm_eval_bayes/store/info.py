@@ -13,6 +13,7 @@ from lm_eval_bayes.store.errors import readable
 from lm_eval_bayes.store.file import StoreFile
 from lm_eval_bayes.store.locations import log_bytes
 from lm_eval_bayes.store.migrations import OUTCOMES_SCHEMA, PROMPT_SIGNALS_SCHEMA
+from lm_eval_bayes.store.sources import first_sources
 from lm_eval_bayes.store.trial import TrialKey
 
 
@@ -84,7 +85,7 @@ class StoreInfo(Record):
     trials, prompts, prompt_signals, outcomes : int
         Number of trials, prompts, prompts with signals and graded outcomes.
     models, samplings : dict
-        Fingerprints and generation settings, by hash.
+        Fingerprints, with the first source of each, and generation settings, by hash.
     series : tuple of SeriesInfo
         One for each pair of model and sampling with trials.
     tasks : tuple of TaskInfo
@@ -134,6 +135,8 @@ def store_info(file: StoreFile) -> StoreInfo:
             "JOIN models AS m ON m.id = model JOIN samplings AS s ON s.id = sampling "
             "JOIN prompts AS p ON p.id = prompt ORDER BY 1, 2, 3"
         )
+        for digest, source in first_sources(connection, file.schema).items():
+            models[digest] = {**source, **models[digest]}
         signals = rows("SELECT count(*) FROM prompt_signals", PROMPT_SIGNALS_SCHEMA)
         tasks = rows(
             "SELECT task, version, filter, categories, count(DISTINCT question), count(*) "

@@ -27,6 +27,14 @@ from lm_eval_bayes.store.file import WAIT_S, StoreFile, create_file, open_file
 from lm_eval_bayes.store.locations import is_store
 from lm_eval_bayes.store.outcomes import OutcomeRow, insert_outcome, outcome_rows
 from lm_eval_bayes.store.questions import ClusterRow, cluster_rows, insert_cluster
+from lm_eval_bayes.store.sources import (
+    AliasRow,
+    SourceRow,
+    alias_rows,
+    put_alias,
+    put_source,
+    source_rows,
+)
 from lm_eval_bayes.store.tables import (
     TABLES,
     DescriptionRow,
@@ -46,7 +54,16 @@ from lm_eval_bayes.store.texts import TextCodec
 from lm_eval_bayes.store.trial import ID, Conflict, TrialKey, TrialRow
 from lm_eval_bayes.store.trial_store import ON_CONFLICT, OnConflict
 
-_Row = TypeVar("_Row", DescriptionRow, TrialRow, PromptSignalsRow, OutcomeRow, ClusterRow)
+_Row = TypeVar(
+    "_Row",
+    DescriptionRow,
+    SourceRow,
+    AliasRow,
+    TrialRow,
+    PromptSignalsRow,
+    OutcomeRow,
+    ClusterRow,
+)
 
 #: The most conflicts that a report lists; all are counted.
 MAX_CONFLICTS = 1_000
@@ -162,6 +179,10 @@ class _Merger:
                 for table in TABLES:
                     for row in _intact(description_rows(connection, table), source.path):
                         put_description(target, table, row.digest, row.description)
+                for source_of in _intact(source_rows(connection, source.schema), source.path):
+                    put_source(target, source_of)
+                for alias in _intact(alias_rows(connection, source.schema), source.path):
+                    put_alias(target, alias, replace=False)
                 differing = self._copy_trials(connection, target, index)
                 signals = prompt_signals_rows(connection, source.schema)
                 for signals_row in _intact(signals, source.path):

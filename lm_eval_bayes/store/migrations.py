@@ -138,6 +138,24 @@ MIGRATIONS: tuple[Migration, ...] = (
             )""",
         ),
     ),
+    Migration(
+        6,
+        "sources and further names of models",
+        _one_line(
+            """CREATE TABLE sources (
+                model INTEGER NOT NULL REFERENCES models (id) ON DELETE CASCADE,
+                description TEXT NOT NULL,
+                created REAL NOT NULL,
+                hash TEXT NOT NULL,
+                PRIMARY KEY (model, description)
+            )""",
+            """CREATE TABLE aliases (
+                name TEXT PRIMARY KEY,
+                model INTEGER NOT NULL REFERENCES models (id) ON DELETE CASCADE,
+                hash TEXT NOT NULL
+            )""",
+        ),
+    ),
 )
 
 #: The schema that this release writes.
@@ -154,6 +172,9 @@ CLUSTERS_SCHEMA = 4
 
 #: The first schema with compressed texts.
 COMPRESSED_SCHEMA = 5
+
+#: The first schema with sources and aliases of models.
+SOURCES_SCHEMA = 6
 
 
 def refuse_newer(connection: sqlite3.Connection, path: str | PathLike[str]) -> int:

@@ -153,7 +153,9 @@ def check_weights(
         return
     for model in stored:
         stored_weights = model.get(WEIGHTS)
-        if _source(model) == source and stored_weights not in (None, weights):
+        # Identities of two kinds, such as a commit and a hash, cannot be compared.
+        kinds = {str(identity).partition(":")[0] for identity in (weights, stored_weights)}
+        if _source(model) == source and stored_weights != weights and len(kinds) == 1:
             raise OtherWeightsError(
                 f"{path} has trials of other weights under the name "
                 f"{fingerprint['pretrained']}: {stored_weights} is stored, {weights} given; use "

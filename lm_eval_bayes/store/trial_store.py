@@ -25,6 +25,16 @@ from lm_eval_bayes.store.file import WAIT_S, Mode, StoreFile, Synchronous, chunk
 from lm_eval_bayes.store.info import StoreInfo, store_info
 from lm_eval_bayes.store.outcomes import GradedTask, check_outcomes, put_outcomes, read_outcomes
 from lm_eval_bayes.store.prune import PruneReport, prune_trials
+from lm_eval_bayes.store.sources import (
+    AliasRow,
+    alias_row,
+    alias_rows,
+    first_sources,
+    put_alias,
+    put_source,
+    source_row,
+    source_rows,
+)
 from lm_eval_bayes.store.tables import (
     TABLES,
     DescriptionRow,
@@ -39,6 +49,7 @@ from lm_eval_bayes.store.tables import (
     prompt_signals_row,
     prompt_signals_rows,
     put_description,
+    require_id,
 )
 from lm_eval_bayes.store.trial import (
     CHECKED,
@@ -48,6 +59,7 @@ from lm_eval_bayes.store.trial import (
     TrialKey,
     TrialRow,
     check_int64,
+    check_text,
     decode,
     encode,
     list_first,
@@ -141,7 +153,9 @@ class TrialStore:
 
     # Descriptions: what the hashes of a key stand for.
 
-    def describe_model(self, fingerprint: Mapping[str, object]) -> str:
+    def describe_model(
+        self, fingerprint: Mapping[str, object], source: Mapping[str, object] | None = None
+    ) -> str:
         """Store a model's fingerprint and return its hash.
 
         Parameters
@@ -149,10 +163,72 @@ class TrialStore:
         fingerprint : mapping
             Everything that the model's distribution depends on, as JSON: backend, pretrained,
             weights (their hash or hub commit), dtype, quantization, tokenizer, chat template, …
+        source : mapping, optional
+            Where it was read from, as JSON: path or name, commit, host, … It is recorded and no
+            part of the hash; :meth:`model` returns the first one with the fingerprint.
         """
         digest = model_hash(fingerprint)
         self._describe("models", [(digest, canonical_json(fingerprint, "fingerprint"))])
+        if source:
+            self.add_source(digest, source)
         return digest
+
+    def add_source(self, model: str, source: Mapping[str, object]) -> None:
+        """Record where a model was read from, unless that is known; `model` is its hash."""
+        row = source_row(model, source, time.time())
+        with self.file.reading() as connection:
+            known = any(
+                (old.model, old.description) == row[:2]
+                for old in source_rows(connection, self.schema)
+            )
+        if not known:
+            with self.file.writing() as connection:
+                require_id(connection, "models", model, self.path)
+                put_source(connection, row)
+
+    def sources(self) -> dict[str, list[dict[str, Any]]]:
+        """Return the places that each model was read from, by the model's hash, oldest first."""
+        found: dict[str, list[dict[str, Any]]] = {}
+        with self.file.reading() as connection:
+            for row in source_rows(connection, self.schema):
+                if row.is_intact():
+                    found.setdefault(row.model, []).append(json.loads(row.description))
+        return found
+
+    def add_alias(self, name: str, model: str) -> None:
+        """Give a model a further name, in place of another model of that name.
+
+        Parameters
+        ----------
+        name : str
+            A name that a run may give a model, or the hash of another model.
+        model : str
+            The hash of the model whose trials such a run finds.
+
+        Raises
+        ------
+        InvalidInputError
+            If no model of this store has the hash.
+        """
+        if check_text("name", name) in (None, ""):
+            raise InvalidInputError.of("name", "be a name or a hash", name)
+        with self.file.writing() as connection:
+            require_id(connection, "models", model, self.path)
+            put_alias(connection, alias_row(name, model), replace=True)
+
+    def remove_alias(self, name: str) -> bool:
+        """Remove a further name of a model; return whether there was one."""
+        with self.file.writing() as connection:
+            found = connection.execute("DELETE FROM aliases WHERE name = ?", (name,))
+        return found.rowcount > 0
+
+    def aliases(self) -> dict[str, str]:
+        """Return the hash of the model that each further name stands for."""
+        with self.file.reading() as connection:
+            rows = list(alias_rows(connection, self.schema))
+        for row in rows:
+            self._check(row)
+        return {row.name: row.model for row in rows}
 
     def describe_sampling(self, kwargs: Mapping[str, object]) -> str:
         """Store generation settings, without the seed, and return their hash."""
@@ -180,8 +256,11 @@ class TrialStore:
                     put_description(connection, table, digest, text)
 
     def model(self, digest: str) -> dict[str, Any]:
-        """Return the fingerprint with this hash."""
-        return dict(json.loads(self._described("models", digest)))
+        """Return the fingerprint with this hash, with its first source."""
+        fingerprint = json.loads(self._described("models", digest))
+        with self.file.reading() as connection:
+            sources = first_sources(connection, self.schema)
+        return {**sources.get(digest, {}), **fingerprint}
 
     def sampling(self, digest: str) -> dict[str, Any]:
         """Return the generation settings with this hash."""
@@ -213,13 +292,29 @@ class TrialStore:
         """
         check_weights(fingerprint, self.models().values(), self.path)
 
-    def models(self) -> dict[str, dict[str, Any]]:
-        """Return the fingerprints of all models by their hash, the first described first."""
+    def models(self, *, sources: bool = True) -> dict[str, dict[str, Any]]:
+        """Return the fingerprints of all models by their hash, the first described first.
+
+        With `sources` the first source of a model is among the entries of its fingerprint.
+        """
         with self.file.reading() as connection:
             rows = list(description_rows(connection, "models"))
+            first = first_sources(connection, self.schema) if sources else {}
         for row in rows:
             self._check(row)
-        return {row.digest: dict(json.loads(row.description)) for row in rows}
+        return {
+            row.digest: {**first.get(row.digest, {}), **json.loads(row.description)} for row in rows
+        }
+
+    def trial_counts(self) -> dict[tuple[str, str], int]:
+        """Return the number of trials by the hashes of model and sampling."""
+        with self.file.reading() as connection:
+            rows = connection.execute(
+                "SELECT m.hash, s.hash, n FROM (SELECT model, sampling, count(*) AS n FROM trials "
+                "GROUP BY model, sampling) JOIN models AS m ON m.id = model "
+                "JOIN samplings AS s ON s.id = sampling"
+            ).fetchall()
+        return {(model, sampling): n for model, sampling, n in rows}
 
     # Trials.
 
@@ -363,7 +458,7 @@ class TrialStore:
             texts[row.id], versions[row.id] = row.description, json.loads(row.description)
         return texts, versions
 
-    def _check(self, row: DescriptionRow | PromptSignalsRow) -> None:
+    def _check(self, row: DescriptionRow | PromptSignalsRow | AliasRow) -> None:
         if not row.is_intact():
             raise StoreDamagedError(
                 f"{self.path} is damaged: {row} cannot be read: it does not match its hash"

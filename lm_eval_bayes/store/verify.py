@@ -16,6 +16,7 @@ from lm_eval_bayes.store.file import StoreFile, open_file
 from lm_eval_bayes.store.migrations import COMPRESSED_SCHEMA, MIGRATIONS
 from lm_eval_bayes.store.outcomes import outcome_rows
 from lm_eval_bayes.store.questions import cluster_rows
+from lm_eval_bayes.store.sources import alias_rows, source_rows
 from lm_eval_bayes.store.tables import (
     TABLES,
     broken_references,
@@ -128,6 +129,11 @@ def _problems(file: StoreFile, counts: dict[str, int]) -> Iterator[str]:
                 "outcomes": outcome_rows(connection, file.schema),
                 "clusters": cluster_rows(connection, file.schema),
             }
+            for named in chain[Any](
+                source_rows(connection, file.schema), alias_rows(connection, file.schema)
+            ):
+                if not named.is_intact():
+                    yield f"{named} does not match its hash"
             if file.schema >= COMPRESSED_SCHEMA:
                 for dictionary in dictionary_rows(connection):
                     if not dictionary.is_intact():

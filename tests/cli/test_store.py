@@ -20,7 +20,7 @@ from lm_eval_bayes.store.outcomes import GradedQuestion, GradedTask, GradedTrial
 from lm_eval_bayes.store.trial import Trial, TrialKey
 from lm_eval_bayes.store.trial_store import TrialStore
 
-COMMANDS = ("info", "merge", "verify", "export", "prune", "compact")
+COMMANDS = ("info", "merge", "verify", "export", "prune", "compact", "alias")
 #: A name that would colour a terminal, be taken as markup, and break a line.
 HOSTILE = "model \x1b[31m[bold]x[/bold]\n\u202e:smiley:"
 
@@ -510,3 +510,32 @@ def test_missing_folders_are_made_and_go_again_where_nothing_is_written(
     code, _, error = lmeb("store", name, store, "-o", "file/all")
     assert code == 2
     assert "`--output` must lie in a folder" in error
+
+
+# -- alias -----------------------------------------------------------------------------------------
+
+
+def test_alias(lmeb, make):
+    path = make(model="gpt-x")
+    code, printed, error = lmeb("store", "alias", path, "gpt-x", "gpt-x-2026-05")
+    assert (code, error) == (0, "")
+    assert printed.startswith(f"{path}: gpt-x-2026-05 is gpt-x, blake2b-128:")
+    digest = printed.split()[-1]
+    code, printed, _ = lmeb("store", "alias", path, digest, "gpt-y", "--json")
+    assert json.loads(printed) == {"gpt-x-2026-05": digest, "gpt-y": digest}
+    assert lmeb("store", "alias", path, "gpt-x", "gpt-y", "--remove")[0] == 0
+    code, _, error = lmeb("store", "alias", path, "gpt-x", "gpt-y", "--remove")
+    assert (code, "`NEW` must be an alias of gpt-x" in error) == (2, True)
+    code, _, error = lmeb("store", "alias", path, "gpt-z", "gpt-y")
+    assert (code, f"`OLD` must be a model of {path} (gpt-x); got 'gpt-z'" in error) == (2, True)
+
+
+def test_an_alias_of_a_name_that_two_models_have(lmeb, make, tmp_path):
+    path = make(model="gpt-x")
+    with TrialStore.open(path) as store:
+        store.describe_model({"pretrained": "gpt-x", "dtype": "float16"})
+    code, _, error = lmeb("store", "alias", path, "gpt-x", "gpt-y")
+    assert (code, "2 have this name, so give a hash: blake2b-128:" in error) == (2, True)
+    absent = tmp_path / "absent.sqlite"
+    assert lmeb("store", "alias", absent, "gpt-x", "gpt-y")[0] == 2
+    assert not absent.exists()

@@ -60,9 +60,9 @@ def make_plain(path):
         for row_id, text in connection.execute("SELECT rowid, text FROM trials").fetchall():
             statement = "UPDATE trials SET text = ? WHERE rowid = ?"
             connection.execute(statement, (codec.unpack(text), row_id))
-        connection.execute("DELETE FROM dictionaries")
         connection.execute("PRAGMA user_version = 4")
-        connection.execute("DROP TABLE dictionaries")
+        for table in ("dictionaries", "sources", "aliases"):
+            connection.execute(f"DROP TABLE {table}")
         connection.execute("DELETE FROM migrations WHERE number > 4")
         connection.commit()
         connection.execute("VACUUM")

@@ -17,7 +17,7 @@ from lm_eval_bayes.cli.ui.output import say, say_each, say_json, say_table, warn
 from lm_eval_bayes.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from lm_eval_bayes.store.export import ExportReport
     from lm_eval_bayes.store.info import SeriesInfo, StoreInfo
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="Count, merge, verify, export, prune and compact trial stores.",
+    help="Count, merge, verify, export, prune and compact trial stores; name their models.",
 )
 
 #: The most conflicts that are printed; --json lists up to 1,000.
@@ -416,3 +416,77 @@ def compact(stores: Stores, as_json: Json = False) -> None:
             )
     if as_json:
         say_json(reports)
+
+
+@app.command()
+def alias(
+    store: Annotated[
+        Path, typer.Argument(metavar="STORE", help="The trial store.", show_default=False)
+    ],
+    old: Annotated[
+        str,
+        typer.Argument(
+            metavar="OLD", help="A model of the store: its name or hash.", show_default=False
+        ),
+    ],
+    new: Annotated[
+        str,
+        typer.Argument(
+            metavar="NEW",
+            help="The name that runs give the same model now, or the hash of its new fingerprint.",
+            show_default=False,
+        ),
+    ],
+    remove: Annotated[bool, typer.Option("--remove", help="Remove this alias instead.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Let runs of a model under a new name find the trials of the old one.
+
+    Local weights and those of the hub are the same model wherever they lie, and need no alias. A
+    model behind an API is known by its name only.
+
+    \b
+    Examples:
+      lm-eval-bayes store alias runs/aime.sqlite gpt-x gpt-x-2026-05-01
+      lm-eval-bayes store alias runs/aime.sqlite gpt-x gpt-x-2026-05-01 --remove
+    """
+    from lm_eval_bayes.store.trial_store import TrialStore
+
+    # Opened for reading first: opening a missing store for writing would create it.
+    with TrialStore.open(store, mode="read") as opened:
+        model = _model_named(old, opened.models(), opened.path)
+    with TrialStore.open(store) as opened:
+        if remove:
+            if opened.aliases().get(new) != model:
+                rule = f"be an alias of {old} in {opened.path}"
+                raise InvalidInputError.of("NEW", rule, new)
+            opened.remove_alias(new)
+        else:
+            opened.add_alias(new, model)
+        aliases = opened.aliases()
+    if as_json:
+        say_json(aliases)
+    elif remove:
+        say(f"{store}: {new} is no alias any more")
+    else:
+        say(f"{store}: {new} is {old}, {model}")
+
+
+def _model_named(name: str, models: Mapping[str, Mapping[str, Any]], path: Path) -> str:
+    """Return the hash of the only model that a name or a hash stands for."""
+    from lm_eval_bayes.runs.model_arguments import NAMES, flat, model_name
+
+    def names(digest: str, fingerprint: Mapping[str, Any]) -> list[Any]:
+        given = [flat(fingerprint).get(argument) for argument in NAMES]
+        shown = model_name(fingerprint, str(fingerprint.get("backend") or ""))
+        return [digest, digest.rpartition(":")[2], shown, *given]
+
+    found = [digest for digest, of_model in models.items() if name in names(digest, of_model)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        rule = f"be one model; {len(found)} have this name, so give a hash: {', '.join(found)}"
+    else:
+        known = dict.fromkeys(names(digest, of_model)[2] for digest, of_model in models.items())
+        rule = f"be a model of {path} ({', '.join(known) or 'it has none'})"
+    raise InvalidInputError.of("OLD", rule, name)

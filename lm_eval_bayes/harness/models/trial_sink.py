@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -11,7 +11,8 @@ from lm_eval_bayes._util.hashing import model_hash, prompt_hash, sampling_hash
 from lm_eval_bayes._util.text import plural
 from lm_eval_bayes.errors import ModelConfigError
 from lm_eval_bayes.harness import get_logger
-from lm_eval_bayes.runs.model_arguments import same_model
+from lm_eval_bayes.harness.models.stored_models import Fingerprint, find_model, source_of
+from lm_eval_bayes.runs.model_arguments import keyed
 from lm_eval_bayes.store.locations import is_store, network_file_system
 from lm_eval_bayes.store.outcomes import GradedTask
 from lm_eval_bayes.store.trial import Trial, TrialId, TrialKey, list_first
@@ -39,9 +40,11 @@ class TrialSink:
     def __init__(self) -> None:
         self._signals: dict[tuple[str, str], dict[str, Any]] = {}
 
-    def describe_model(self, fingerprint: Mapping[str, object]) -> str:
+    def describe_model(
+        self, fingerprint: Fingerprint, again: Callable[[], Fingerprint] | None = None
+    ) -> str:
         """Return the hash of a model's fingerprint."""
-        return model_hash(fingerprint)
+        return model_hash(keyed(fingerprint)[0])
 
     def describe_sampling(self, kwargs: Mapping[str, object]) -> str:
         """Return the hash of generation settings."""
@@ -133,18 +136,21 @@ class StoreSink(TrialSink):
             raise
         return cls(store, others)
 
-    def describe_model(self, fingerprint: Mapping[str, object]) -> str:
-        """Store a model's fingerprint and return its hash.
+    def describe_model(
+        self, fingerprint: Fingerprint, again: Callable[[], Fingerprint] | None = None
+    ) -> str:
+        """Store a model's fingerprint and source, and return its hash.
 
-        A fingerprint of the same model that an earlier release stored, for any rank, is kept.
+        A fingerprint of the same model that is stored for any rank is kept, see
+        :func:`~lm_eval_bayes.harness.models.stored_models.find_model`.
         """
-        stored = self.store.models()
+        stored, aliases = self.store.models(sources=False), self.store.aliases()
         for store in self._other_stores():
-            stored |= store.models()
-        if model_hash(fingerprint) not in stored:
-            earlier = (other for other in stored.values() if same_model(fingerprint, other))
-            fingerprint = next(earlier, fingerprint)
-        return self.store.describe_model(fingerprint)
+            stored = store.models(sources=False) | stored
+            aliases = store.aliases() | aliases
+        known = find_model(fingerprint, stored, aliases, again)
+        model = stored[known] if known is not None else keyed(fingerprint)[0]
+        return self.store.describe_model(model, source_of(fingerprint))
 
     def _other_stores(self) -> Iterator[TrialStore]:
         for path in self.others:

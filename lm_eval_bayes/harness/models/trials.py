@@ -36,6 +36,7 @@ from lm_eval_bayes.harness.models.interface import (
     prompt_text,
 )
 from lm_eval_bayes.harness.models.openai.request import BACKENDS
+from lm_eval_bayes.harness.models.stored_models import what_is_stored
 from lm_eval_bayes.harness.models.trial_sink import StoreSink, TrialSink
 from lm_eval_bayes.runs.model_arguments import identity, redacted
 from lm_eval_bayes.store.trial import Trial, TrialKey
@@ -198,7 +199,7 @@ class RecordingMixin(SamplingMixin):
         if store is not None:
             rank = int(getattr(self, "rank", 0) or 0)
             self.sink = StoreSink.open(store, rank, synchronous, fingerprint)
-        self.model_key = self.sink.describe_model(fingerprint)
+        self.model_key = self.sink.describe_model(fingerprint, self.fingerprint)
         self._generated = self._from_store = 0
         self._last_keys: set[TrialKey] = set()
         if seed_scheme == "plain":
@@ -329,6 +330,10 @@ class RecordingMixin(SamplingMixin):
                 "(another seed= or seed_scheme=); the stored ones are kept",
                 other_seeds,
             )
+        if not (stored or self._from_store or self._generated) and self.trial_store is not None:
+            samplings = list(dict.fromkeys(key.sampling for key in seeds))
+            for sentence in what_is_stored(self.trial_store, self.model_key, samplings):
+                log.info("no trial of this run is stored, but the store has %s", sentence)
         return stored
 
     def _generate(

@@ -1,22 +1,35 @@
-"""The identity of a model's files: a commit of the hub or a hash of their content."""
+"""The identity of a model's files: a hash of their content, or the commit of the hub.
+
+A copy in another folder, on another mount or in the cache of the hub is the same model, and a
+commit that changes only the README is no other one. The hub names the SHA-256 of every large file,
+and its cache names the files by it, so that those are not read. Hashes of other files are kept in
+the user's cache folder (``$XDG_CACHE_HOME/lm-eval-bayes/weights``, by default in ``~/.cache``).
+"""
 
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import hashlib
 import json
 import os
 import re
 import time
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from lm_eval_bayes._util.files import write_atomic
 from lm_eval_bayes._util.hashing import (
     ALGORITHM,
+    SHA256,
+    canonical_json,
     hash_bytes,
     hash_json,
     hash_text,
+    sha256_text,
     weight_hash_folder,
 )
 from lm_eval_bayes.errors import InvalidInputError, ModelConfigError
@@ -33,16 +46,17 @@ def state_of(stat: os.stat_result) -> list[int]:
     return [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino, stat.st_dev]
 
 
-def cached_digest(path: Path, stat: os.stat_result) -> str | None:
+def cached_digest(path: Path, stat: os.stat_result, algorithm: str = SHA256) -> str | None:
     """Return the stored hash of a file that has not changed since, else None."""
     real = os.path.realpath(path)
     try:
-        entry = json.loads(_entry(real).read_bytes())
+        entry = json.loads(_entry(real, algorithm).read_bytes())
         same = entry["path"] == real and entry["state"] == state_of(stat)
         digest = entry["digest"]
     except (OSError, ValueError, KeyError, TypeError, RuntimeError):
         return None
-    return digest if same and isinstance(digest, str) and digest.startswith(ALGORITHM) else None
+    valid = same and isinstance(digest, str) and digest.startswith(f"{algorithm}:")
+    return digest if valid else None
 
 
 def keep_digest(path: Path, stat: os.stat_result, digest: str) -> None:
@@ -52,11 +66,13 @@ def keep_digest(path: Path, stat: os.stat_result, digest: str) -> None:
     real = os.path.realpath(path)
     text = json.dumps({"path": real, "state": state_of(stat), "digest": digest})
     with contextlib.suppress(OSError, RuntimeError):
-        write_atomic(_entry(real), text.encode("utf-8", "surrogateescape"))
+        entry = _entry(real, digest.partition(":")[0])
+        write_atomic(entry, text.encode("utf-8", "surrogateescape"))
 
 
-def _entry(real: str) -> Path:
-    return weight_hash_folder() / f"{hash_text(real).partition(':')[2]}.json"
+def _entry(real: str, algorithm: str) -> Path:
+    suffix = "" if algorithm == ALGORITHM else f".{algorithm}"
+    return weight_hash_folder() / f"{hash_text(real).partition(':')[2]}{suffix}.json"
 
 
 #: Kinds of weight files; the first existing kind is loaded, as by transformers and vLLM.
@@ -74,6 +90,47 @@ _TOKENIZER_FILES = (
 _CHUNK = 1 << 24
 _LARGE = 2 << 30
 _COMMIT = re.compile(r"[0-9a-f]{40}")
+_BLOB = re.compile(r"[0-9a-f]{64}")
+
+#: The files that transformers loads if a folder has others of the same kind too.
+_WHOLE = re.compile(r"(model|pytorch_model)\.(safetensors|bin)")
+_SHARD = re.compile(r"(model|pytorch_model)-\d{5}-of-(\d{5})\.(safetensors|bin)")
+
+#: What the identity of a file's content starts with.
+CONTENT = f"{SHA256}:"
+
+#: Name, size in bytes and hash of one file.
+_File = tuple[str, int, str]
+
+_earlier = contextvars.ContextVar("earlier", default=False)
+
+
+@contextlib.contextmanager
+def earlier_identities() -> Iterator[None]:
+    """Make the functions here return what earlier releases recorded: other hashes, and commits."""
+    token = _earlier.set(True)
+    try:
+        yield
+    finally:
+        _earlier.reset(token)
+
+
+def is_content(identity: object) -> bool:
+    """Whether an identity is that of the content of files, wherever they lie."""
+    return isinstance(identity, str) and identity.startswith(CONTENT)
+
+
+def joined(identities: Sequence[str | None]) -> str:
+    """Return the identity of weights with adapters; of their content if all are.
+
+    Examples
+    --------
+    >>> is_content(joined(["sha256:aa", "sha256:bb"])), is_content(joined(["sha256:aa", None]))
+    (True, False)
+    """
+    if all(map(is_content, identities)):
+        return CONTENT + sha256_text(canonical_json(list(identities)))
+    return hash_json(list(identities))
 
 
 def weights_of(
@@ -98,8 +155,9 @@ def weights_of(
     Returns
     -------
     str or None
-        ``hub:`` and the commit; or ``blake2b-128:`` and a hash of name, size and content of
-        every weight file; None if there is no such model.
+        ``sha256:`` and a hash of name, size and SHA-256 of every file that is loaded; ``hub:`` and
+        the commit, if the hub does not tell these and the files are not there; None if there is no
+        such model.
 
     Raises
     ------
@@ -112,9 +170,125 @@ def weights_of(
     times and inode of the file stay the same.
     """
     local = local_folder(pretrained, subfolder)
-    if local is None:
-        return hub_commit(pretrained, revision)
-    return hash_files(weight_files(local, gguf_file))
+    if _earlier.get():
+        if local is None:
+            return hub_commit(pretrained, revision)
+        return hash_files(weight_files(local, gguf_file), ALGORITHM)
+    if local is not None:
+        files = weight_files(local, gguf_file)
+        loaded = set(loaded_names([path.name for path in files]))
+        return hash_files([path for path in files if path.name in loaded])
+    commit = hub_commit(pretrained, revision)
+    if commit is None:
+        return None
+    repository, _, quantization = pretrained.partition(":")
+    content = None
+    if not quantization:
+        content = _hub_weights(repository, commit.removeprefix("hub:"), subfolder, gguf_file)
+    return content or commit
+
+
+def loaded_names(names: Sequence[str]) -> list[str]:
+    """Return the names that are loaded of weight files of one kind.
+
+    Examples
+    --------
+    >>> loaded_names(["consolidated.safetensors", "model.safetensors"])
+    ['model.safetensors']
+    >>> loaded_names(["a.gguf", "b.gguf"])
+    ['a.gguf', 'b.gguf']
+    """
+    for form in (_WHOLE, _SHARD):
+        matching = [name for name in names if form.fullmatch(name)]
+        if matching:
+            return matching
+    return list(names)
+
+
+def _hub_weights(
+    repository: str, commit: str, subfolder: str | None, gguf_file: str | None
+) -> str | None:
+    """Return the identity of a commit's weights: of the cached files, or as the hub tells it."""
+    folder = _snapshot(repository, commit)
+    for files in (_cached_files, _listed_files):
+        found = files(repository, commit, folder, subfolder or "")
+        if gguf_file:
+            chosen = [entry for entry in found if entry[0] == gguf_file]
+        else:
+            names = [name for name, _, _ in found if not _NOT_WEIGHTS.match(name)]
+            of_kind = ([name for name in names if name.endswith(kind)] for kind in _KINDS)
+            loaded = loaded_names(next(filter(None, of_kind), []))
+            chosen = sorted(entry for entry in found if entry[0] in loaded)
+        if chosen and _is_complete([name for name, _, _ in chosen]):
+            return _content(chosen)
+    return None
+
+
+def _is_complete(names: Sequence[str]) -> bool:
+    """Whether no shard is missing, as in a cache into which a model is being downloaded."""
+    shards = [match for match in map(_SHARD.fullmatch, names) if match]
+    return not shards or len(shards) == int(shards[0][2])
+
+
+def _cached_files(repository: str, commit: str, folder: Path | None, subfolder: str) -> list[_File]:
+    """Return the files of a commit in the cache; those of the hub's large storage are not read."""
+    if folder is None or not (folder / subfolder).is_dir():
+        return []
+    paths = [path for path in sorted((folder / subfolder).iterdir()) if path.is_file()]
+    kinds = tuple(ending for kind in _KINDS for ending in kind)
+    paths = [path for path in paths if path.name.endswith(kinds)]
+    try:
+        return [(path.name, path.stat().st_size, _digest(path, SHA256)) for path in paths]
+    except OSError as error:
+        raise ModelConfigError(f"a file of the model cannot be read: {error}") from None
+
+
+def _digest(path: Path, algorithm: str) -> str:
+    """Return the hash of a file, which the cache of the hub may tell."""
+    return _blob_digest(path, algorithm) or file_digest(path, algorithm)
+
+
+def _blob_digest(path: Path, algorithm: str) -> str | None:
+    """Return the SHA-256 of a large file in the cache of the hub, which names it by that."""
+    real = Path(os.path.realpath(path))
+    is_named = real.parent.name == "blobs" and _BLOB.fullmatch(real.name)
+    return f"{SHA256}:{real.name}" if is_named and algorithm == SHA256 else None
+
+
+def _listed_files(repository: str, commit: str, folder: Path | None, subfolder: str) -> list[_File]:
+    """Return the large files of a commit as the hub lists them; none without a network."""
+    from huggingface_hub import HfApi
+    from huggingface_hub.constants import HF_HUB_OFFLINE
+
+    if HF_HUB_OFFLINE:
+        return []
+    try:
+        listed = HfApi().model_info(repository, revision=commit, timeout=10, files_metadata=True)
+        siblings = listed.siblings or []
+    except Exception:  # no network, no permission
+        log.debug("the hub did not list the files of %s", repository, exc_info=True)
+        return []
+    prefix = f"{subfolder.strip('/')}/" if subfolder else ""
+    files = []
+    for sibling in siblings:
+        name = sibling.rfilename.removeprefix(prefix)
+        if sibling.rfilename.startswith(prefix) and "/" not in name and sibling.lfs is not None:
+            files.append((name, int(sibling.lfs.size), f"{SHA256}:{sibling.lfs.sha256}"))
+    return files
+
+
+def _snapshot(repository: str, commit: str) -> Path | None:
+    """Return the folder of a commit in the cache of the hub, None if there is none."""
+    from huggingface_hub import try_to_load_from_cache
+
+    for name in _PROBES:
+        try:
+            path = try_to_load_from_cache(repository, name, revision=commit)
+        except Exception:  # not a valid name for the hub
+            return None
+        if isinstance(path, str):
+            return Path(path).parent
+    return None
 
 
 def local_folder(pretrained: str, subfolder: str | None = None) -> Path | None:
@@ -145,13 +319,13 @@ def weight_files(path: Path, gguf_file: str | None = None) -> list[Path]:
 def settings_of(
     pretrained: str, revision: str | None = None, subfolder: str | None = None
 ) -> str | None:
-    """Return a hash of config.json and the model code, or the commit of the hub.
+    """Return a hash of config.json and the model code, or the commit of the hub without them.
 
     The version of transformers and the path in config.json are left out.
     """
-    local = local_folder(pretrained, subfolder)
-    if local is None:
-        return hub_commit(pretrained, revision)
+    local, commit = _folder_or_commit(pretrained, revision, subfolder)
+    if local is None or (commit and not (local / "config.json").is_file()):
+        return commit
     try:
         config = json.loads((local / "config.json").read_bytes())
     except (OSError, ValueError):
@@ -169,41 +343,75 @@ _IGNORED_ENTRIES = ("transformers_version", "_name_or_path")
 def tokenizer_of(
     tokenizer: str, revision: str | None = None, subfolder: str | None = None
 ) -> str | None:
-    """Return a hash of a local tokenizer's files or the commit of the hub; None without files."""
-    local = local_folder(tokenizer, subfolder)
+    """Return a hash of a tokenizer's files, or the commit of the hub; None without files."""
+    local, commit = _folder_or_commit(tokenizer, revision, subfolder)
     if local is None:
-        return hub_commit(tokenizer, revision)
+        return commit
     folder = local if local.is_dir() else local.parent
-    return hash_files([p for name in _TOKENIZER_FILES if (p := folder / name).is_file()])
+    files = [p for name in _TOKENIZER_FILES if (p := folder / name).is_file()]
+    return hash_files(files, ALGORITHM if _earlier.get() else SHA256) or commit
 
 
-def hash_files(files: list[Path]) -> str | None:
+def _folder_or_commit(
+    name: str, revision: str | None, subfolder: str | None
+) -> tuple[Path | None, str | None]:
+    """Return the folder of a model's small files, and its commit if it is on the hub."""
+    local = local_folder(name, subfolder)
+    if local is not None:
+        return local, None
+    commit = hub_commit(name, revision)
+    if commit is None or _earlier.get():
+        return None, commit
+    folder = _snapshot(name.partition(":")[0], commit.removeprefix("hub:"))
+    return (folder / subfolder if folder and subfolder else folder), commit
+
+
+def _content(files: Sequence[_File]) -> str:
+    return CONTENT + sha256_text(canonical_json([list(entry) for entry in files]))
+
+
+def hash_files(files: list[Path], algorithm: str = SHA256) -> str | None:
     """Return a hash of names, sizes and contents; None without files."""
     if not files:
         return None
     try:
         sizes = [path.stat().st_size for path in files]
-        if sum(sizes) > _LARGE and any(cached_digest(p, p.stat()) is None for p in files):
+        known = (_blob_digest(p, algorithm) or cached_digest(p, p.stat(), algorithm) for p in files)
+        if sum(sizes) > _LARGE and None in known:
             log.info(
                 "hashing %d weight files (%.1f GB) of %s, once; later they are recognized by "
                 "size, times and inode",
                 *(len(files), sum(sizes) / 1e9, files[0].parent),
             )
         with ThreadPoolExecutor(max_workers=min(4, os.cpu_count() or 1)) as pool:
-            digests = list(pool.map(file_digest, files))
+            digests = list(pool.map(partial(_digest, algorithm=algorithm), files))
     except OSError as error:
         raise ModelConfigError(f"a file of the model cannot be read: {error}") from None
-    entries = zip(files, sizes, digests, strict=True)
-    return hash_json([[path.name, size, digest] for path, size, digest in entries])
+    entries = list(zip([path.name for path in files], sizes, digests, strict=True))
+    return (
+        hash_json([list(entry) for entry in entries])
+        if algorithm == ALGORITHM
+        else _content(entries)
+    )
 
 
-def file_digest(path: Path) -> str:
-    """Return the hash of a file's content, as ``b2sum --length 128``, from the cache if stored."""
+#: How files are hashed; earlier releases used the second.
+_HASHES: dict[str, Callable[[], Any]] = {
+    SHA256: hashlib.sha256,
+    ALGORITHM: partial(hashlib.blake2b, digest_size=16),
+}
+
+
+def file_digest(path: Path, algorithm: str = SHA256) -> str:
+    """Return the hash of a file's content, as ``sha256sum`` or ``b2sum --length 128`` print it.
+
+    It is that of the cache, if the file has not changed since.
+    """
     before = path.stat()
-    cached = cached_digest(path, before)
+    cached = cached_digest(path, before, algorithm)
     if cached is not None:
         return cached
-    hashed = hashlib.blake2b(digest_size=16)
+    hashed = _HASHES[algorithm]()
     logged, done = time.monotonic(), 0
     with open(path, "rb", buffering=0) as file:
         while chunk := file.read(_CHUNK):
@@ -212,10 +420,14 @@ def file_digest(path: Path) -> str:
             if time.monotonic() - logged > 20:
                 logged = time.monotonic()
                 log.info("hashing %s: %.0f%%", path.name, 100 * done / max(before.st_size, 1))
-    digest = f"{ALGORITHM}:{hashed.hexdigest()}"
+    digest = f"{algorithm}:{hashed.hexdigest()}"
     if state_of(path.stat()) == state_of(before):
         keep_digest(path, before, digest)
     return digest
+
+
+#: Small files, one of which every model has.
+_PROBES = ("config.json", "params.json", "tokenizer_config.json", "adapter_config.json")
 
 
 def hub_commit(name: str, revision: str | None = None) -> str | None:
@@ -245,7 +457,7 @@ def hub_commit(name: str, revision: str | None = None) -> str | None:
 def _cached_commit(repository: str, revision: str) -> str | None:
     from huggingface_hub import try_to_load_from_cache
 
-    for name in ("config.json", "params.json", "tokenizer_config.json", "adapter_config.json"):
+    for name in _PROBES:
         try:
             path = try_to_load_from_cache(repository, name, revision=revision)
         except Exception:  # not a valid name for the hub

@@ -13,7 +13,7 @@ from lm_eval_bayes._util.hashing import model_hash, sha256_text
 from lm_eval_bayes._util.text import plural
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.rubric.signals import completion_limit, numbers, trial_signals
-from lm_eval_bayes.runs.model_arguments import flat, model_name, normalised
+from lm_eval_bayes.runs.model_arguments import flat, keyed, model_name, normalised
 from lm_eval_bayes.runs.partial_run import PartialRun, QuestionTrials, floats
 from lm_eval_bayes.runs.provenance import generation, greedy
 from lm_eval_bayes.runs.readers.log_line import is_right_or_wrong
@@ -156,6 +156,7 @@ class _Series:
         store, graded = self.store, self.graded
         fingerprint = normalised(store.model(self.model))
         sampling = store.sampling(self.sampling)
+        identifying, _ = keyed(fingerprint)
         backend, arguments = str(fingerprint.get("backend") or ""), flat(fingerprint)
         top = graded.categories - 1
         weights = tuple(k / top for k in range(graded.categories))
@@ -210,8 +211,8 @@ class _Series:
             provenance=provenance,
             notes=tuple(notes),
             settings=generation(provenance.generation_kwargs),
-            arguments={k: v for k, v in arguments.items() if k != "pretrained"},
-            fingerprint=model_hash(fingerprint),
+            arguments={k: v for k, v in flat(identifying).items() if k != "pretrained"},
+            fingerprint=model_hash(identifying),
             version=graded.version,
             sampled=not greedy(provenance.generation_kwargs),
         )

@@ -7,10 +7,13 @@ import shutil
 
 import pytest
 
+from lm_eval_bayes._util.hashing import ALGORITHM
 from lm_eval_bayes.errors import InvalidInputError, ModelConfigError
 from lm_eval_bayes.harness.models import weights
 from lm_eval_bayes.harness.models.weights import (
+    earlier_identities,
     file_digest,
+    is_content,
     settings_of,
     tokenizer_of,
     weights_of,
@@ -52,11 +55,14 @@ def folder(tmp_path):
     return model
 
 
-def test_a_file_is_hashed_as_b2sum_does(tmp_path):
+def test_a_file_is_hashed_as_sha256sum_and_b2sum_do(tmp_path):
     path = tmp_path / "a.safetensors"
     path.write_bytes(b"abc")
-    # printf abc | b2sum --length 128
-    assert file_digest(path) == "blake2b-128:cf4ab791c62b8d2b2109c90275287816"
+    # printf abc | sha256sum; printf abc | b2sum --length 128
+    sha256 = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+    for _ in range(2):  # the second time from the cache
+        assert file_digest(path) == f"sha256:{sha256}"
+        assert file_digest(path, ALGORITHM) == "blake2b-128:cf4ab791c62b8d2b2109c90275287816"
 
 
 def test_a_folder_is_hashed_by_name_size_and_content(folder, tmp_path):
@@ -64,12 +70,37 @@ def test_a_folder_is_hashed_by_name_size_and_content(folder, tmp_path):
     entries = []
     for name in ("model-1.safetensors", "model-2.safetensors"):
         data = (folder / name).read_bytes()
+        entries.append([name, len(data), f"sha256:{hashlib.sha256(data).hexdigest()}"])
+    text = json.dumps(entries, separators=(",", ":")).encode()
+    assert got == "sha256:" + hashlib.sha256(text).hexdigest()
+    shutil.copytree(folder, tmp_path / "elsewhere")
+    assert weights_of(str(tmp_path / "elsewhere")) == got
+    for name in ("model-1.safetensors", "model-2.safetensors"):
+        (tmp_path / "elsewhere" / name).rename(tmp_path / "elsewhere" / f"other-{name}")
+    assert weights_of(str(tmp_path / "elsewhere")) != got
+
+
+def test_what_earlier_releases_recorded_can_be_determined(folder):
+    entries = []
+    for name in ("model-1.safetensors", "model-2.safetensors"):
+        data = (folder / name).read_bytes()
         digest = hashlib.blake2b(data, digest_size=16).hexdigest()
         entries.append([name, len(data), f"blake2b-128:{digest}"])
     text = json.dumps(entries, separators=(",", ":")).encode()
-    assert got == "blake2b-128:" + hashlib.blake2b(text, digest_size=16).hexdigest()
-    shutil.copytree(folder, tmp_path / "elsewhere")
-    assert weights_of(str(tmp_path / "elsewhere")) == got
+    now = weights_of(str(folder))
+    with earlier_identities():
+        earlier = weights_of(str(folder))
+    assert earlier == "blake2b-128:" + hashlib.blake2b(text, digest_size=16).hexdigest()
+    assert weights_of(str(folder)) == now
+    assert (is_content(now), is_content(earlier), is_content(f"hub:{COMMIT}")) == (1, 0, 0)
+
+
+def test_of_a_whole_file_and_others_the_whole_one_counts(folder):
+    (folder / "model.safetensors").write_bytes(b"whole")
+    got = weights_of(str(folder))
+    (folder / "consolidated.safetensors").write_bytes(b"the same in another form")
+    (folder / "model-1.safetensors").unlink()
+    assert weights_of(str(folder)) == got
 
 
 def test_only_what_is_loaded_counts(folder):
@@ -152,7 +183,7 @@ def test_a_damaged_cache_is_ignored(folder, cache, reads, damage):
 def test_a_cache_that_cannot_be_written_is_no_error(folder, tmp_path, monkeypatch):
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    assert weights_of(str(folder)).startswith("blake2b-128:")
+    assert weights_of(str(folder)).startswith("sha256:")
 
 
 def test_a_folder_without_weights_and_a_name_that_leads_nowhere(tmp_path):
@@ -190,14 +221,103 @@ def test_a_model_of_the_hub_is_told_by_its_commit(tmp_path, monkeypatch):
     assert weights_of("some/model:Q4_K_M") == f"hub:{COMMIT}"
 
 
+@pytest.fixture
+def hub(tmp_path, monkeypatch):
+    """A cache of the hub, offline; the function adds a commit of some/model and returns it."""
+    pytest.importorskip("huggingface_hub")
+    import huggingface_hub.constants
+
+    home = tmp_path / "hub"
+    repository = home / "models--some--model"
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(home))
+
+    def add(digit, files):
+        commit = digit * 40
+        snapshot = repository / "snapshots" / commit
+        for folder in (snapshot, repository / "blobs", repository / "refs"):
+            folder.mkdir(parents=True, exist_ok=True)
+        (repository / "refs" / "main").write_text(commit)
+        for name, data in files.items():
+            digest = hashlib.sha256(data).hexdigest()
+            is_large = name.endswith(".safetensors")
+            blob = repository / "blobs" / (digest if is_large else digest[:40])
+            blob.write_bytes(data)
+            (snapshot / name).symlink_to(blob)
+        return commit
+
+    return add
+
+
+FILES = {
+    "config.json": b'{"hidden_size": 8}',
+    "tokenizer.json": b"{}",
+    "model-00001-of-00002.safetensors": b"first" * 100,
+    "model-00002-of-00002.safetensors": b"second" * 100,
+}
+
+
+def test_a_copy_of_a_model_of_the_hub_is_the_same_model(hub, tmp_path, reads):
+    hub("a", FILES)
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    got = [f("some/model") for f in (weights_of, settings_of, tokenizer_of)]
+    assert "model-00001-of-00002.safetensors" not in reads
+    for name, data in FILES.items():
+        (copy / name).write_bytes(data)
+    assert [f(str(copy)) for f in (weights_of, settings_of, tokenizer_of)] == got
+    assert is_content(got[0])
+
+
+def test_a_commit_of_the_readme_changes_nothing(hub):
+    first = hub("a", {**FILES, "README.md": b"one"})
+    got = [f("some/model") for f in (weights_of, settings_of, tokenizer_of)]
+    hub("b", {**FILES, "README.md": b"two"})
+    assert [f("some/model") for f in (weights_of, settings_of, tokenizer_of)] == got
+    hub("c", {**FILES, "model-00001-of-00002.safetensors": b"other"})
+    assert weights_of("some/model") != got[0]
+    assert weights_of("some/model", first) == got[0]
+
+
+def test_a_cache_without_all_shards_is_told_by_the_commit(hub):
+    files = {k: v for k, v in FILES.items() if k != "model-00002-of-00002.safetensors"}
+    assert weights_of("some/model", hub("a", files)) == f"hub:{'a' * 40}"
+
+
+def test_the_hub_lists_the_hashes_of_weights_that_are_not_there(hub, tmp_path, monkeypatch):
+    import huggingface_hub.constants
+
+    class Lfs:
+        def __init__(self, data):
+            self.size, self.sha256 = len(data), hashlib.sha256(data).hexdigest()
+
+    class Sibling:
+        def __init__(self, name, data):
+            self.rfilename, self.lfs = name, Lfs(data) if name.endswith(".safetensors") else None
+
+    class Api:
+        def model_info(self, name, revision, timeout, files_metadata=False):
+            siblings = [Sibling(*item) for item in FILES.items()] if files_metadata else None
+            siblings and siblings.append(Sibling("onnx/model.safetensors", b"x"))
+            return type("Info", (), {"sha": "a" * 40, "siblings": siblings})
+
+    got = weights_of("some/model", hub("a", FILES))
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "empty"))
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(huggingface_hub, "HfApi", Api)
+    assert weights_of("some/model") == got
+    assert weights_of("some/model", gguf_file="absent.gguf") == f"hub:{'a' * 40}"
+
+
 def test_the_hub_is_asked_before_its_cache(monkeypatch):
     pytest.importorskip("huggingface_hub")
     import huggingface_hub.constants
 
     class Api:
-        def model_info(self, name, revision, timeout):
-            assert (name, revision, timeout) == ("some/model", "main", 10)
-            return type("Info", (), {"sha": COMMIT})
+        def model_info(self, name, revision, timeout, files_metadata=False):
+            assert (name, timeout) == ("some/model", 10)
+            assert revision == (COMMIT if files_metadata else "main")
+            return type("Info", (), {"sha": COMMIT, "siblings": None})
 
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
     monkeypatch.setattr(huggingface_hub, "HfApi", Api)
@@ -220,7 +340,7 @@ def test_settings_are_hashed_by_what_they_say(folder):
 def test_a_tokenizer_is_hashed_by_its_files(folder):
     (folder / "tokenizer.json").write_text("{}")
     got = tokenizer_of(str(folder))
-    assert got.startswith("blake2b-128:")
+    assert got.startswith("sha256:")
     (folder / "model-1.safetensors").write_bytes(b"other weights")
     assert tokenizer_of(str(folder)) == got
     (folder / "tokenizer.json").write_text('{"a": 1}')

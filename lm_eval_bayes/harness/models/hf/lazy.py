@@ -14,10 +14,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from lm_eval_bayes._util.hashing import ALGORITHM, hash_json, hash_text
+from lm_eval_bayes._util.hashing import ALGORITHM, hash_text
 from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.models.interface import SamplingMixin
-from lm_eval_bayes.harness.models.weights import settings_of, tokenizer_of, weights_of
+from lm_eval_bayes.harness.models.weights import (
+    is_content,
+    joined,
+    settings_of,
+    tokenizer_of,
+    weights_of,
+)
 from lm_eval_bayes.runs.model_arguments import as_json, identity
 
 log = get_logger(__name__)
@@ -221,7 +227,10 @@ def hf_fingerprint(lm: Any, given: Mapping[str, Any], ends: Mapping[int, Any]) -
 
 
 def _files(lm: Any, given: Mapping[str, Any]) -> dict[str, str | None]:
-    """Return the identity of weights, settings and tokenizer: of their files or of objects."""
+    """Return the identity of weights, settings and tokenizer: of their files or of objects.
+
+    The commit of the hub is added where it is not the identity itself.
+    """
     pretrained, tokenizer = given["pretrained"], given.get("tokenizer")
     revision, subfolder = given.get("revision"), given.get("subfolder") or None
     commit = getattr(lm.config, "_commit_hash", None) or revision
@@ -229,7 +238,7 @@ def _files(lm: Any, given: Mapping[str, Any]) -> dict[str, str | None]:
         weights = weights_of(pretrained, commit, subfolder, given.get("gguf_file"))
         added = [given[name] for name in ("peft", "delta") if given.get(name)]
         if added:
-            weights = hash_json([weights, *[weights_of(str(name), revision) for name in added]])
+            weights = joined([weights, *[weights_of(str(name), revision) for name in added]])
         settings = settings_of(pretrained, commit, subfolder)
     else:
         weights = hash_of_parameters(pretrained)
@@ -240,7 +249,8 @@ def _files(lm: Any, given: Mapping[str, Any]) -> dict[str, str | None]:
         files = tokenizer_of(source, commit if tokenizer is None else revision, subfolder)
     else:
         files = hash_text(repr(sorted((tokenizer or lm.tokenizer).get_vocab().items())))
-    return {"weights": weights, "settings": settings, "tokenizer_files": files}
+    hub = {"commit": commit} if commit and is_content(weights) else {}
+    return {"weights": weights, "settings": settings, "tokenizer_files": files, **hub}
 
 
 def hash_of_parameters(model: Any) -> str:

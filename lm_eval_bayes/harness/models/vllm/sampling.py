@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from lm_eval_bayes import __version__
-from lm_eval_bayes._util.hashing import hash_json, hash_text
+from lm_eval_bayes._util.hashing import hash_text
 from lm_eval_bayes._util.packages import VLLM, version_of
 from lm_eval_bayes.errors import ModelConfigError, TaskConfigError
 from lm_eval_bayes.harness import get_logger
@@ -26,7 +26,13 @@ from lm_eval_bayes.harness.models.vllm.engine import (
 )
 from lm_eval_bayes.harness.models.vllm.processes import shut_down_on_signals
 from lm_eval_bayes.harness.models.vllm.responses import read_trial
-from lm_eval_bayes.harness.models.weights import settings_of, tokenizer_of, weights_of
+from lm_eval_bayes.harness.models.weights import (
+    is_content,
+    joined,
+    settings_of,
+    tokenizer_of,
+    weights_of,
+)
 from lm_eval_bayes.runs.model_arguments import identity
 from lm_eval_bayes.store.trial import Trial
 
@@ -178,8 +184,9 @@ class VLLMSampling(SamplingMixin):
             "backend": "vllm",
             "pretrained": pretrained,
             "revision": revision,
+            **({"commit": commit} if commit and is_content(weights) else {}),
             "peft": lora,
-            "weights": weights if lora is None else hash_json([weights, weights_of(lora)]),
+            "weights": weights if lora is None else joined([weights, weights_of(lora)]),
             "settings": settings_of(pretrained, commit),
             "dtype": str(getattr(model_config, "dtype", model_args.get("dtype"))).split(".")[-1],
             "quantization": getattr(model_config, "quantization", model_args.get("quantization")),

@@ -1,0 +1,206 @@
+"""The same model is the same model: under another path, commit or name, and in earlier stores."""
+
+from __future__ import annotations
+
+import json
+import socket
+
+import pytest
+
+pytest.importorskip("lm_eval", reason="the harness is not installed")
+
+from lm_eval_bayes._util.hashing import model_hash
+from lm_eval_bayes.harness.models import stored_models
+from lm_eval_bayes.harness.models.stored_models import find_model, what_is_stored
+from lm_eval_bayes.harness.models.trial_sink import StoreSink
+from lm_eval_bayes.runs.model_arguments import keyed
+from lm_eval_bayes.store.errors import OtherWeightsError
+from lm_eval_bayes.store.export import export_jsonl
+from lm_eval_bayes.store.merge import merge
+from lm_eval_bayes.store.trial import Trial, TrialKey
+from lm_eval_bayes.store.trial_store import TrialStore
+from lm_eval_bayes.store.verify import verify
+
+MODEL = {
+    "backend": "vllm",
+    "pretrained": "org/model",
+    "revision": "main",
+    "commit": "hub:" + "a" * 40,
+    "weights": "sha256:0a",
+    "settings": "blake2b-128:05",
+    "dtype": "bfloat16",
+    "tokenizer": None,
+    "tokenizer_revision": None,
+    "tokenizer_files": "sha256:0b",
+    "chat_template": "blake2b-128:0c",
+}
+COPY = {**MODEL, "pretrained": "/mnt/scratch/copy", "revision": None, "commit": None}
+COPY |= {"tokenizer": "/mnt/scratch/tokenizer"}
+EARLIER = {k: v for k, v in MODEL.items() if k != "commit"} | {"weights": "hub:" + "a" * 40}
+
+
+def describe(path, fingerprint, again=None, n=0, temperature=0.6):
+    """Describe a model as a run does, add trials, and return its hash."""
+    sink = StoreSink.open(str(path), 0, "NORMAL", fingerprint)
+    digest = sink.describe_model(fingerprint, again)
+    if n:
+        sampling = sink.describe_sampling({"temperature": temperature, "top_p": 1.0})
+        key = TrialKey(digest, sink.describe_prompts(["What is 6 times 7?"])[0], sampling)
+        for i in range(n):
+            sink.add(Trial(key, i, str(i)))
+    sink.store.close()
+    return digest
+
+
+def test_a_copy_in_another_folder_is_the_same_model(path):
+    digest = describe(path, MODEL)
+    assert describe(path, COPY) == digest == model_hash(keyed(MODEL)[0])
+    host = socket.gethostname()
+    with TrialStore.open(path, mode="read") as store:
+        assert store.sources() == {
+            digest: [
+                {k: MODEL[k] for k in ("pretrained", "revision", "commit")} | {"host": host},
+                {k: COPY[k] for k in ("pretrained", "tokenizer")} | {"host": host},
+            ]
+        }
+        assert store.model(digest)["pretrained"] == "org/model"
+        assert store.info().models[digest]["pretrained"] == "org/model"
+    assert describe(path, COPY) == digest
+    with TrialStore.open(path, mode="read") as store:
+        assert len(store.sources()[digest]) == 2
+    assert verify(path).ok
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"weights": "sha256:ff", "pretrained": "other"},
+        {"dtype": "float16"},
+        {"quantization": "fp8"},
+        {"tokenizer_files": "sha256:ff"},
+        {"chat_template": None},
+        {"settings": "blake2b-128:ff"},
+    ],
+)
+def test_what_changes_the_distribution_is_another_model(path, changed):
+    assert describe(path, {**COPY, **changed}) != describe(path, MODEL)
+
+
+def test_other_weights_under_the_same_path_are_refused(path):
+    describe(path, COPY)
+    with pytest.raises(OtherWeightsError, match="sha256:0a is stored, sha256:0d given"):
+        describe(path, {**COPY, "weights": "sha256:0d"})
+
+
+def test_weights_that_only_a_commit_tells_are_kept_apart_by_name(path):
+    commit = {**EARLIER, "tokenizer_files": "hub:" + "a" * 40}
+    assert describe(path, commit) != describe(path, {**commit, "pretrained": "/mnt/other"})
+
+
+@pytest.mark.parametrize("recorded", ["hub:" + "a" * 40, "blake2b-128:0a"])
+def test_models_of_earlier_stores_are_found(path, recorded):
+    earlier = {**EARLIER, "weights": recorded, "tokenizer_files": "blake2b-128:0b"}
+    with TrialStore.open(path) as store:
+        digest = store.describe_model(earlier)
+    asked = []
+
+    def again():
+        asked.append(1)
+        return {**earlier}
+
+    assert describe(path, MODEL, again) == digest
+    # only where the store has a model of this kind
+    assert describe(path, {**MODEL, "dtype": "float16"}, again) != digest
+    assert len(asked) == 1
+    with TrialStore.open(path, mode="read") as store:
+        assert store.sources()[digest][0]["pretrained"] == "org/model"
+
+
+def test_an_earlier_commit_is_compared_by_its_content(path, monkeypatch):
+    """Upstream changed its README, so the commit of the store is not that of today."""
+    asked = []
+
+    def content(value):
+        return lambda name, revision, *more: asked.append((name, revision)) or value
+
+    monkeypatch.setattr(stored_models, "weights_of", content("sha256:0a"))
+    monkeypatch.setattr(stored_models, "settings_of", content("blake2b-128:05"))
+    monkeypatch.setattr(stored_models, "tokenizer_of", content("sha256:0b"))
+    recorded = {**EARLIER, "weights": "hub:" + "b" * 40}
+    stored = {"x": recorded}
+    assert find_model(MODEL, stored, {}, lambda: {**EARLIER, "weights": "hub:" + "c" * 40}) == "x"
+    assert set(asked) == {("org/model", "b" * 40)}
+    monkeypatch.setattr(stored_models, "weights_of", content("sha256:ff"))
+    assert find_model(MODEL, stored, {}, lambda: EARLIER) is None
+
+
+def test_an_alias_by_name_and_by_hash(path):
+    api = {"backend": "local-chat-completions", "pretrained": "gpt-x", "endpoint": "api"}
+    new = {**api, "pretrained": "gpt-x-2026-05"}
+    digest = describe(path, api)
+    with TrialStore.open(path) as store:
+        store.add_alias("gpt-x-2026-05", digest)
+    assert describe(path, new) == digest
+    other = {**api, "served": "gpt-x-0613"}
+    with TrialStore.open(path) as store:
+        store.add_alias(model_hash(other), digest)
+        assert len(store.aliases()) == 2
+    assert describe(path, other) == digest
+    with TrialStore.open(path) as store:
+        assert store.remove_alias("gpt-x-2026-05")
+        assert not store.remove_alias("gpt-x-2026-05")
+    assert describe(path, new) != digest
+    assert verify(path).ok
+
+
+def test_merged_exported_and_pruned_with_the_model(path, tmp_path):
+    first, second = tmp_path / "a.sqlite", tmp_path / "b.sqlite"
+    digest = describe(first, MODEL, n=2)
+    assert describe(second, COPY, n=4) == digest
+    with TrialStore.open(second) as store:
+        store.add_alias("model-x", digest)
+    assert merge([first, second], path).added == 4
+    with TrialStore.open(path, mode="read") as store:
+        assert [s["pretrained"] for s in store.sources()[digest]] == [
+            "org/model",
+            COPY["pretrained"],
+        ]
+        assert store.aliases() == {"model-x": digest}
+        assert [series.trials for series in store.info().series] == [4]
+    assert export_jsonl(path, tmp_path / "a.jsonl").damaged == 0
+    lines = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()]
+    assert [line["model"] for line in lines if line["kind"] in ("source", "alias")] == [digest] * 3
+    with TrialStore.open(path) as store:
+        store.prune(model=digest, dry_run=False)
+        assert (store.models(), store.sources(), store.aliases()) == ({}, {}, {})
+    assert verify(path).ok
+
+
+def test_what_a_store_has_in_place_of_the_trials(path):
+    describe(path, MODEL, n=4, temperature=0.7)
+    digest = describe(path, {**COPY, "dtype": "float16"}, n=3)
+    describe(path, {**MODEL, "weights": None, "dtype": "float32"}, n=1)
+    describe(path, {**MODEL, "weights": "sha256:99", "pretrained": "stranger"}, n=1)
+    with TrialStore.open(path) as store:
+        (asked,) = [s for s in store.info().samplings if store.sampling(s)["temperature"] == 0.6]
+        own = describe(path, COPY)
+        assert what_is_stored(store, own, [asked]) == [
+            "4 trials of this model at temperature 0.7 (now 0.6)",
+            "3 trials of the same weights under dtype float16 (now bfloat16)",
+            "1 trial of another model of this name, with dtype float32 (now bfloat16) and weights "
+            "None (now sha256:0a)",
+        ]
+        assert what_is_stored(store, digest, [asked])[0] == (
+            "3 trials of this model with these settings, of other prompts"
+        )
+
+
+def test_an_empty_store_has_nothing(path):
+    digest = describe(path, MODEL)
+    with TrialStore.open(path) as store:
+        assert what_is_stored(store, digest, ["blake2b-128:00"]) == []
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "trials.sqlite"
