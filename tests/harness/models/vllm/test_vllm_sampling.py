@@ -417,7 +417,7 @@ def test_the_fingerprint_tells_what_changes_the_distribution(folder):
     base = make(folder, dtype="float32").fingerprint()
     assert base["backend"] == "vllm"
     assert base["dtype"] == "float32"
-    assert base["weights"].startswith("blake2b-128:")
+    assert base["weights"].startswith("sha256:")
     assert base["max_length"] == 64
     speed = {
         "tensor_parallel_size": 2,
