@@ -16,7 +16,7 @@ from collections.abc import Callable
 import numpy as np
 from scipy import stats
 
-from lm_eval_bayes import Outcomes, hbayes_at_n, pass_at_k
+from lm_eval_bayes import Outcomes, compare, hbayes_at_n, pass_at_k
 
 Interval = tuple[float, float]
 Z = float(stats.norm.ppf(0.975))
@@ -62,8 +62,17 @@ def t_over_questions(R: np.ndarray) -> Interval:
 
 def wilson_over_questions(R: np.ndarray) -> Interval:
     """inspect_ai's ci_wilson(), which counts every question once however often it was asked."""
-    n, p = len(R), R.mean()
-    scale = 1 + Z * Z / n
+    return _wilson(R.mean() * len(R), len(R))
+
+
+def evalstats_mean(R: np.ndarray) -> Interval:
+    """evalstats' automatic interval of 0/1 data: Wilson's, of the questions' means, whose sum is
+    rounded to a whole number."""
+    return _wilson(round(float(R.mean(axis=1).sum())), len(R))
+
+
+def _wilson(right: float, n: int) -> Interval:
+    p, scale = right / n, 1 + Z * Z / n
     half = Z * math.sqrt(p * (1 - p) / n + Z * Z / (4 * n * n)) / scale
     center = (p + Z * Z / (2 * n)) / scale
     return max(center - half, 0.0), min(center + half, 1.0)
@@ -84,7 +93,42 @@ METHODS: dict[str, Callable[[np.ndarray], Interval]] = {
     "lighteval, inspect_ai: `stderr` × 1.96": over_questions,
     "inspect_ai `ci`": t_over_questions,
     "inspect_ai `ci_wilson`": wilson_over_questions,
+    "evalstats `compare`, automatic (Wilson)": evalstats_mean,
     "NeMo-Skills `std_err_across_runs` × 1.96": across_runs,
+}
+
+
+def our_difference(A: np.ndarray, B: np.ndarray, scope: str = "benchmark") -> Interval:
+    interval = compare(*map(Outcomes.from_matrix, (A, B)), scope=scope).interval
+    return interval.low, interval.high
+
+
+def our_difference_population(A: np.ndarray, B: np.ndarray) -> Interval:
+    return our_difference(A, B, "population")
+
+
+def clt_difference(A: np.ndarray, B: np.ndarray) -> Interval:
+    """The paired differences of the questions and their standard error, times 1.96."""
+    return over_questions(A - B)
+
+
+def evalstats_difference(A: np.ndarray, B: np.ndarray) -> Interval:
+    """evalstats' automatic interval of a difference of 0/1 data: Bonett and Price's with two
+    pseudo-questions, which are shrunk by the observed differences if there are several runs."""
+    difference = (A - B).mean(axis=1)
+    squares, unequal = (difference**2).sum(), np.abs(A - B).mean(axis=1).sum()
+    pseudo = 2 * (squares + 2) / (unequal + 2)
+    n = len(A) + 2
+    center = difference.sum() / n
+    half = Z * math.sqrt(((squares + pseudo) / n - center**2) / n)
+    return max(center - half, -1.0), min(center + half, 1.0)
+
+
+DIFFERENCES: dict[str, Callable[[np.ndarray, np.ndarray], Interval]] = {
+    "`compare` (this package)": our_difference,
+    "`compare --scope population` (this package)": our_difference_population,
+    "paired standard error × 1.96": clt_difference,
+    "evalstats `compare`, automatic (Bonett–Price)": evalstats_difference,
 }
 
 
@@ -117,12 +161,34 @@ def coverage(runs: int, a: float, b: float, seed: int = 0) -> str:
     rows = [["method", "covers the score of these questions", "of their population", "width"]]
     for name, method in methods().items():
         intervals = np.array([method(R) for R in drawn])
-        row = [name]
-        for truth in (truths.mean(axis=1), np.full(runs, a / (a + b))):
-            held = (intervals[:, 0] <= truth) & (truth <= intervals[:, 1])
-            row.append(f"{100 * held.mean():.0f}%")
-        rows.append([*row, f"{(intervals[:, 1] - intervals[:, 0]).mean():.3f}"])
+        rows.append([name, *_held(intervals, (truths.mean(axis=1), np.full(runs, a / (a + b))))])
     return table(rows)
+
+
+def differences(runs: int, a: float, b: float, seed: int = 2) -> str:
+    """The same for the difference of two models; half of the questions are equally hard for both.
+
+    The true difference in the population is 0.
+    """
+    rng = np.random.default_rng(seed)
+    first = rng.beta(a, b, (runs, 30))
+    second = np.where(rng.random((runs, 30)) < 0.5, first, rng.beta(a, b, (runs, 30)))
+    drawn = [
+        tuple(rng.binomial(1, p[:, None], (30, 4)) for p in pair)
+        for pair in zip(first, second, strict=True)
+    ]
+    rows = [["method", "covers the difference on these questions", "in the population", "width"]]
+    truths = ((first - second).mean(axis=1), np.zeros(runs))
+    for name, method in DIFFERENCES.items():
+        intervals = np.array([method(*pair) for pair in drawn])
+        rows.append([name, *_held(intervals, truths)])
+    return table(rows)
+
+
+def _held(intervals: np.ndarray, truths: tuple[np.ndarray, ...]) -> list[str]:
+    low, high = intervals.T
+    held = [f"{100 * ((low <= truth) & (truth <= high)).mean():.0f}%" for truth in truths]
+    return [*held, f"{(high - low).mean():.3f}"]
 
 
 def order(runs: int, seed: int = 1) -> str:
@@ -163,6 +229,8 @@ TABLES: dict[str, Callable[[int], str]] = {
     "one-sided": lambda runs: one_sided(),
     "hard": lambda runs: coverage(runs, 0.2, 2),
     "middling": lambda runs: coverage(runs, 2, 3),
+    "hard-differences": lambda runs: differences(runs, 0.2, 2),
+    "middling-differences": lambda runs: differences(runs, 2, 3),
     "order": order,
 }
 
