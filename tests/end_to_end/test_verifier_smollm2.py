@@ -99,7 +99,7 @@ def test_every_trial_is_judged_and_equal_ones_alike(run: Path, whole: Path, smol
         smollm2.resolve().name,
         "float32",
     )
-    assert told["weights"].startswith("blake2b-128:")
+    assert told["weights"].startswith("sha256:")
     assert list(told["labels"]) == ["A", "B", "C"]
     assert set(lines) == {(q, i) for q in range(QUESTIONS) for i in range(TRIALS)}
     for n in range(QUESTIONS):

@@ -116,7 +116,7 @@ def measured(start: Start, folder: Path) -> dict[str, Any]:
 def test_weights_are_loaded_when_they_are_needed(measured: dict[str, Any]) -> None:
     assert measured["loaded"] is False
     assert measured["fingerprint"]["dtype"] == "float32"
-    assert measured["fingerprint"]["weights"].startswith("blake2b-128:")
+    assert measured["fingerprint"]["weights"].startswith("sha256:")
 
 
 def test_a_seed_settles_a_text_whatever_runs_beside_it(measured: dict[str, Any]) -> None:
