@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import sqlite3
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from os import PathLike
@@ -21,6 +23,11 @@ from lm_eval_bayes._util.sqlite import (
     primary_code,
 )
 from lm_eval_bayes.errors import LmEvalBayesError
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 if TYPE_CHECKING:
     from lm_eval_bayes.store.trial import Conflict
@@ -103,6 +110,11 @@ def translate_error(error: sqlite3.Error, path: str | PathLike[str], doing: str)
     """
     code = primary_code(error)
     if code in _LOCK_CODES:
+        if _has_no_locks(os.path.dirname(os.path.abspath(path))):
+            return StoreFileError(
+                f"{path} cannot be {doing}: its file system has no locks, as NFS without a lock "
+                "service; use a local disk, and copy the store with `lm-eval-bayes store snapshot`"
+            )
         return StoreBusyError(f"{path} cannot be {doing}: another process has locked it")
     if _is_full(error, code, path):
         return StoreFullError(
@@ -112,6 +124,18 @@ def translate_error(error: sqlite3.Error, path: str | PathLike[str], doing: str)
     if code in _DAMAGE_CODES or (not code and type(error) is sqlite3.DatabaseError):
         return StoreDamagedError(f"{path} is damaged and cannot be {doing}: {error}")
     return StoreFileError(f"{path} cannot be {doing}: {error}")
+
+
+def _has_no_locks(folder: str) -> bool:
+    """Whether locking a new file of a folder fails, which SQLite does not tell from a lock."""
+    if fcntl is None:
+        return False
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        return error.errno in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
+    return False
 
 
 def _is_full(error: sqlite3.Error, code: int, path: str | PathLike[str]) -> bool:

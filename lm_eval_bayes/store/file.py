@@ -18,14 +18,27 @@ from lm_eval_bayes._util.files import publish, resolve_path, temporary_name
 from lm_eval_bayes._util.sqlite import TRIAL_STORE_ID, connect, connect_unlocked
 from lm_eval_bayes.stats.validation import check_option
 from lm_eval_bayes.store.errors import (
+    StoreBusyError,
     StoreDamagedError,
     StoreError,
     StoreFileError,
+    StoreFullError,
     is_lock_error,
     translate_errors,
 )
-from lm_eval_bayes.store.locations import is_store, log_bytes, network_warning
-from lm_eval_bayes.store.migrations import SCHEMA, refuse_newer, schema_of, upgrade
+from lm_eval_bayes.store.locations import (
+    is_store,
+    log_bytes,
+    network_file_system,
+    network_warning,
+)
+from lm_eval_bayes.store.migrations import (
+    SCHEMA,
+    SOURCES_SCHEMA,
+    refuse_newer,
+    schema_of,
+    upgrade,
+)
 from lm_eval_bayes.store.texts import TextCodec
 
 log = logging.getLogger("lm_eval.bayes.store")
@@ -55,6 +68,9 @@ class StoreFile:
         Its schema; for a reader it may be older than that of this release.
     texts : TextCodec
         How its texts are compressed.
+    lacks_log : bool
+        Whether the file was in use when it was copied and its write-ahead log is missing, so that
+        its latest trials are.
     """
 
     def __init__(
@@ -64,6 +80,7 @@ class StoreFile:
         self.mode: Mode = mode
         self.wait_s = wait_s
         self.schema = 0
+        self.lacks_log = False
         self.signature: tuple[int, int] | None = None
         self.texts = TextCodec(connection, path)
         self._connection: sqlite3.Connection | None = connection
@@ -122,6 +139,9 @@ class StoreFile:
         with self._lock:
             connection, self._connection = self._connection, None
             if connection is not None and self._process == os.getpid():
+                reads_a_copy = self.mode == "read" and self.lacks_log
+                if self.schema >= SOURCES_SCHEMA and self.signature is None and not reads_a_copy:
+                    _end_log(connection)
                 connection.close()
 
     def connection(self) -> sqlite3.Connection:
@@ -210,8 +230,6 @@ def create_file(path: Path, fill: Callable[[sqlite3.Connection], None] | None = 
                     connection.execute("BEGIN IMMEDIATE")
                     fill(connection)
                     connection.execute("COMMIT")
-                # The last step, so that there is no write-ahead log when the file is renamed.
-                connection.execute("PRAGMA journal_mode = WAL")
             return publish(temporary, path)
     except StoreFileError:
         raise
@@ -230,9 +248,28 @@ def _open_to_write(path: Path, synchronous: Synchronous, wait_s: float) -> Store
             f"{path} cannot be written: the file is read-only; write to a copy of it, or "
             "read it with `lm-eval-bayes store export`"
         )
+    exclusive = network_file_system(path) is not None
+    if not exclusive:
+        try:
+            return _open_with(path, synchronous, wait_s, exclusive=False)
+        except StoreFileError as error:
+            # A file system without shared memory, which the log of several processes needs.
+            if isinstance(error, (StoreBusyError, StoreFullError)):
+                raise
+            log.debug("%s: opened for this process alone", path, exc_info=True)
+    return _open_with(path, synchronous, wait_s, exclusive=True)
+
+
+def _open_with(
+    path: Path, synchronous: Synchronous, wait_s: float, *, exclusive: bool
+) -> StoreFile:
+    """Open a store for writing, together with other processes or for this one alone."""
     with (
         translate_errors(path, "opened for writing"),
-        _prepared(path, "write", connect(path, "mode=rw", wait_s), wait_s) as (file, connection),
+        _prepared(path, "write", connect(path, "mode=rw", wait_s), wait_s, exclusive) as (
+            file,
+            connection,
+        ),
     ):
         # Fails here if file or folder are read-only, and not after hours of sampling.
         begin_writing(connection, wait_s)
@@ -242,7 +279,10 @@ def _open_to_write(path: Path, synchronous: Synchronous, wait_s: float) -> Store
             if upgrade(connection):
                 log.info("%s: upgraded from schema %d to %d", path, file.schema, SCHEMA)
             file.schema = schema_of(connection, path)
-        connection.execute("PRAGMA journal_mode = WAL")
+        journal = "DELETE" if exclusive else "WAL"
+        connection.execute(f"PRAGMA journal_mode = {journal}")
+        # Reads in this mode, and fails here if the mode is not possible.
+        connection.execute("SELECT count(*) FROM migrations").fetchone()
         connection.execute(f"PRAGMA synchronous = {synchronous}")
         connection.execute("PRAGMA foreign_keys = ON")
     return file
@@ -269,11 +309,18 @@ def _open_to_read(path: Path, wait_s: float) -> StoreFile:
 
 @contextmanager
 def _prepared(
-    path: Path, mode: Mode, connection: sqlite3.Connection, wait_s: float
+    path: Path,
+    mode: Mode,
+    connection: sqlite3.Connection,
+    wait_s: float,
+    exclusive: bool = False,
 ) -> Iterator[tuple[StoreFile, sqlite3.Connection]]:
     """Check the header and read the schema; an error, in the block as well, closes the file."""
     file = StoreFile(path, mode, connection, wait_s)
     try:
+        if exclusive:  # before the file is read, so that no shared memory is used
+            connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+        had_log = path.with_name(f"{path.name}-wal").exists()
         # A text that is no longer UTF-8 fails its hash, and not the statement that reads it.
         connection.text_factory = partial(str, encoding="utf-8", errors="surrogateescape")
         connection.execute("PRAGMA trusted_schema = OFF")
@@ -282,10 +329,48 @@ def _prepared(
         if application_id != TRIAL_STORE_ID:
             raise StoreDamagedError(f"{path} is damaged: its header is not that of a trial store")
         file.schema = schema_of(connection, path)
+        journal = connection.execute("PRAGMA journal_mode").fetchone()[0]
+        if (
+            not had_log
+            and journal == "wal"
+            and file.schema >= SOURCES_SCHEMA
+            and _end_log(connection)
+        ):
+            file.lacks_log = True
+            connection.execute("PRAGMA journal_mode = WAL")
+            log.warning("%s", lacks_log(path))
+        connection.execute(f"PRAGMA busy_timeout = {int(wait_s * 1000)}")
         yield file, connection
     except BaseException:
         file.close()
         raise
+
+
+def lacks_log(path: Path) -> str:
+    """Return the sentence about a store whose write-ahead log is missing."""
+    return (
+        f"{path} was in use when it was copied, and its write-ahead log ({path.name}-wal) is "
+        "missing: its latest trials are not in it; `lm-eval-bayes store snapshot` copies a store "
+        "that is in use"
+    )
+
+
+def _end_log(connection: sqlite3.Connection) -> bool:
+    """Empty and end the write-ahead log, unless another process uses the store.
+
+    A store at rest then has no log by its header, and one that lost its log is told from it.
+
+    Returns
+    -------
+    bool
+        False if another process uses the store, or it cannot be written.
+    """
+    try:
+        connection.execute("PRAGMA busy_timeout = 0")
+        connection.execute("PRAGMA query_only = OFF")
+        return bool(connection.execute("PRAGMA journal_mode = DELETE").fetchone()[0] == "delete")
+    except sqlite3.Error:
+        return False
 
 
 def _writable(path: Path) -> bool:

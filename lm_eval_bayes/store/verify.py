@@ -12,7 +12,7 @@ from typing import Any
 
 from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.store.errors import StoreDamagedError, StoreError
-from lm_eval_bayes.store.file import StoreFile, open_file
+from lm_eval_bayes.store.file import StoreFile, lacks_log, open_file
 from lm_eval_bayes.store.migrations import COMPRESSED_SCHEMA, MIGRATIONS
 from lm_eval_bayes.store.outcomes import outcome_rows
 from lm_eval_bayes.store.questions import cluster_rows
@@ -113,6 +113,8 @@ def verify(path: str | PathLike[str]) -> Verification:
 def _problems(file: StoreFile, counts: dict[str, int]) -> Iterator[str]:
     """Yield a sentence about each problem, and count the records in `counts`."""
     try:
+        if file.lacks_log:
+            yield lacks_log(file.path)
         with file.reading() as connection:
             for (line,) in connection.execute(f"PRAGMA integrity_check({MAX_PROBLEMS})"):
                 if line != "ok":

@@ -20,7 +20,7 @@ from lm_eval_bayes.store.outcomes import GradedQuestion, GradedTask, GradedTrial
 from lm_eval_bayes.store.trial import Trial, TrialKey
 from lm_eval_bayes.store.trial_store import TrialStore
 
-COMMANDS = ("info", "merge", "verify", "export", "prune", "compact", "alias")
+COMMANDS = ("info", "merge", "verify", "export", "prune", "compact", "snapshot", "alias")
 #: A name that would colour a terminal, be taken as markup, and break a line.
 HOSTILE = "model \x1b[31m[bold]x[/bold]\n\u202e:smiley:"
 
@@ -539,3 +539,17 @@ def test_an_alias_of_a_name_that_two_models_have(lmeb, make, tmp_path):
     absent = tmp_path / "absent.sqlite"
     assert lmeb("store", "alias", absent, "gpt-x", "gpt-y")[0] == 2
     assert not absent.exists()
+
+
+# -- snapshot --------------------------------------------------------------------------------------
+
+
+def test_snapshot(lmeb, make, tmp_path):
+    path, target = make(), tmp_path / "new" / "copy.sqlite"
+    code, printed, error = lmeb("store", "snapshot", path, "-o", target)
+    assert (code, error) == (0, "")
+    assert re.fullmatch(rf"{re.escape(str(target))}: 3 trials, [\d.]+ kB\n", printed)
+    code, _, error = lmeb("store", "snapshot", path, "-o", target)
+    assert (code, "exists already; nothing was copied" in error) == (2, True)
+    code, printed, _ = lmeb("store", "snapshot", path, "-o", target, "--overwrite", "--json")
+    assert (code, json.loads(printed)["trials"]) == (0, 3)

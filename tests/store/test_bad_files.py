@@ -413,7 +413,7 @@ def test_a_disk_without_room_for_the_log_of_a_store(tmp_path, filled, free):
         room = shutil.disk_usage(disk).free - free
         (disk / "filler").write_bytes(bytes(room))
         assert shutil.disk_usage(disk).free == free
-        with pytest.raises(StoreFullError, match=r"for writing: the disk is full \(disk I/O"):
+        with pytest.raises(StoreFullError, match=r"for writing: the disk is full"):
             TrialStore.open(path)
         (disk / "filler").unlink()
         with TrialStore.open(path) as store:

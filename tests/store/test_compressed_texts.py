@@ -85,8 +85,8 @@ def test_an_earlier_store_is_read_added_to_and_compacted(path, store, many, make
         assert old.schema == 4
         check(old, many)
     with TrialStore.open(path) as upgraded:
-        # nothing but the table of dictionaries is written
-        assert path.stat().st_size < before + 20_000
+        # nothing but empty tables is written
+        assert path.stat().st_size < before + 40_000
         more = [make_trial(many[0].key, 10 + i, reasoning(random.Random(i))) for i in range(3)]
         assert upgraded.add(more) == 3
         check(upgraded, [*many, *more])

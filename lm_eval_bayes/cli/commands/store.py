@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="Count, merge, verify, export, prune and compact trial stores; name their models.",
+    help="Count, merge, verify, export, prune, compact and copy trial stores; name models.",
 )
 
 #: The most conflicts that are printed; --json lists up to 1,000.
@@ -416,6 +416,36 @@ def compact(stores: Stores, as_json: Json = False) -> None:
             )
     if as_json:
         say_json(reports)
+
+
+@app.command()
+def snapshot(
+    store: Annotated[
+        Path, typer.Argument(metavar="STORE", help="The trial store.", show_default=False)
+    ],
+    output: Annotated[Path, option("PATH", "The copy.", "-o", "--output")],
+    overwrite: Overwrite = False,
+    as_json: Json = False,
+) -> None:
+    """Copy a store that may be in use into one whole file.
+
+    A copy of the file alone lacks the trials in the log beside it. The copy appears when it is
+    complete; --overwrite replaces an earlier one.
+
+    \b
+    Examples:
+      lm-eval-bayes store snapshot /tmp/aime.sqlite -o runs/aime.sqlite
+      lm-eval-bayes store snapshot /tmp/aime.sqlite -o runs/aime.sqlite --overwrite
+    """
+    from lm_eval_bayes._util.files import folder_for
+    from lm_eval_bayes.store.snapshot import snapshot as copy_store
+
+    with folder_for(output, "--output"):
+        report = copy_store(store, output, overwrite)
+    if as_json:
+        say_json(report)
+    else:
+        say(f"{report.target}: {plural(report.trials, 'trial')}, {format_bytes(report.size)}")
 
 
 @app.command()

@@ -1,0 +1,235 @@
+"""Copies of stores in use, copies that lack their log, and file systems without one."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+
+import pytest
+from _support.paths import REPOSITORY
+
+from lm_eval_bayes.store import locations
+from lm_eval_bayes.store.errors import StoreBusyError, StoreFileError
+from lm_eval_bayes.store.merge import merge
+from lm_eval_bayes.store.snapshot import snapshot
+from lm_eval_bayes.store.trial_store import TrialStore
+from lm_eval_bayes.store.verify import verify
+
+
+def journal(path):
+    """Return the journal mode of a file's header: 1 for a rollback journal, 2 for a log."""
+    return path.read_bytes()[18]
+
+
+def test_a_store_in_use_is_copied_whole(path, store, key, make_trial, tmp_path):
+    store.add([make_trial(key, i) for i in range(5)])
+    report = snapshot(path, tmp_path / "copy.sqlite")
+    assert (report.trials, report.target) == (5, str(tmp_path / "copy.sqlite"))
+    assert journal(tmp_path / "copy.sqlite") == 1
+    assert sorted(p.name for p in tmp_path.glob("*copy*")) == ["copy.sqlite"]
+    assert verify(tmp_path / "copy.sqlite").ok
+    store.add([make_trial(key, 5)])
+    with pytest.raises(StoreFileError, match="exists already; nothing was copied"):
+        snapshot(path, tmp_path / "copy.sqlite")
+    assert snapshot(store, tmp_path / "copy.sqlite", overwrite=True).trials == 6
+    with TrialStore.open(tmp_path / "copy.sqlite") as copy:
+        assert copy.add([make_trial(key, 6)]) == 1
+    store.add([make_trial(key, 7)])
+
+
+def test_what_is_not_copied(path, filled, tmp_path):
+    filled()
+    (tmp_path / "text").write_text("not a store")
+    for target, sentence in (
+        (path, "is the store itself"),
+        (tmp_path / "text", "is not a trial store"),
+        (tmp_path / "absent" / "a.sqlite", "there is no folder"),
+    ):
+        with pytest.raises((StoreFileError, ValueError), match=sentence):
+            snapshot(path, target, overwrite=True)
+    with pytest.raises(StoreFileError, match="there is no such file"):
+        snapshot(tmp_path / "absent.sqlite", tmp_path / "b.sqlite")
+    assert sorted(os.listdir(tmp_path)) == ["text", path.name]
+
+
+def test_a_copy_without_its_log_is_told_from_a_whole_one(path, store, key, make_trial, caplog):
+    store.add([make_trial(key, i) for i in range(3)])
+    copy, whole = path.with_name("copy.sqlite"), path.with_name("whole.sqlite")
+    shutil.copy(path, copy)
+    for suffix in ("", "-wal"):
+        shutil.copy(f"{path}{suffix}", f"{whole}{suffix}")
+    assert verify(whole).ok
+    for _ in range(2):
+        report = verify(copy)
+        assert report.n_problems == 1
+        assert "in use when it was copied" in report.problems[0]
+    assert "(copy.sqlite-wal) is missing: its latest trials are not in it" in caplog.text
+    caplog.clear()
+    with TrialStore.open(copy) as opened:  # a run goes on, and samples what is missing
+        assert "is missing" in caplog.text
+        opened.describe_prompt("another")
+    assert verify(copy).ok
+
+
+def test_a_store_at_rest_has_no_log_by_its_header(path, filled, make_trial, caplog):
+    filled()
+    assert journal(path) == 1
+    with TrialStore.open(path) as store:
+        assert journal(path) == 2
+        (key, *_) = store.info().counts
+        with TrialStore.open(path, mode="read") as reader:
+            assert reader.info().trials == 6
+        store.add([make_trial(key, 9)])
+        assert journal(path) == 2
+    assert journal(path) == 1
+    merge([path], path.with_name("merged.sqlite"))
+    assert journal(path.with_name("merged.sqlite")) == 1
+    assert caplog.text == ""
+
+
+def test_a_killed_writer_leaves_a_whole_store(path, filled):
+    filled()
+    script = (
+        "import os, sys\n"
+        "from lm_eval_bayes.store.trial_store import TrialStore\n"
+        "store = TrialStore.open(sys.argv[1]); store.describe_prompt('new'); os._exit(9)\n"
+    )
+    subprocess.run([sys.executable, "-c", script, str(path)], cwd=REPOSITORY, check=False)
+    assert path.with_name(f"{path.name}-wal").exists()
+    for _ in range(2):  # the first one folds the log in
+        assert verify(path).ok
+    assert journal(path) == 1
+
+
+# -- network file systems --------------------------------------------------------------------------
+
+
+@pytest.fixture
+def network(tmp_path, monkeypatch):
+    """Make the folder of the test appear as one on NFS."""
+    table = tmp_path / "mounts"
+    table.write_text(f"server:/ {tmp_path} nfs4 rw 0 0\n")
+    monkeypatch.setattr(locations, "MOUNTS", str(table))
+
+
+def test_on_a_network_one_process_writes_without_a_log(path, describe, make_trial, network, caplog):
+    with TrialStore.open(path) as store:
+        assert "is on a network file system (nfs4)" in caplog.text
+        key = describe(store)
+        store.add([make_trial(key, i) for i in range(3)])
+        assert journal(path) == 1
+        assert {p.name for p in path.parent.glob(f"{path.name}*")} <= {
+            path.name,
+            f"{path.name}-journal",
+        }
+        with pytest.raises(StoreBusyError, match="another process has locked it"):
+            TrialStore.open(path, wait_s=0.1)
+    assert verify(path).ok
+    with TrialStore.open(path) as store:
+        assert list(store.trials(key)) == [0, 1, 2]
+
+
+def test_a_store_with_a_log_is_taken_to_a_network(path, store, key, make_trial, network):
+    store.add([make_trial(key, 0)])
+    for suffix in ("", "-wal"):
+        shutil.copy(f"{path}{suffix}", f"{path}2{suffix}")
+    with TrialStore.open(f"{path}2") as moved:
+        assert moved.add([make_trial(key, 1)]) == 1
+    assert sorted(p.name for p in path.parent.glob(f"{path.name}2*")) == [f"{path.name}2"]
+    assert verify(f"{path}2").trials == 2
+
+
+SHIM = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+static int refused(const char *path) {
+    size_t n = strlen(path);
+    return n > 4 && !strcmp(path + n - 4, "-shm");
+}
+#define OPEN(NAME) \
+int NAME(const char *path, int flags, ...) { \
+    va_list more; va_start(more, flags); int mode = va_arg(more, int); va_end(more); \
+    if (refused(path)) { errno = ENOTSUP; return -1; } \
+    int (*next)(const char *, int, ...) = dlsym(RTLD_NEXT, #NAME); \
+    return next(path, flags, mode); \
+}
+OPEN(open)
+OPEN(open64)
+#define LOCK(NAME) \
+int NAME(int file, int command, ...) { \
+    va_list more; va_start(more, command); void *argument = va_arg(more, void *); va_end(more); \
+    if (getenv("NO_LOCKS") && (command == F_SETLK || command == F_SETLKW)) { \
+        errno = ENOLCK; return -1; \
+    } \
+    int (*next)(int, int, ...) = dlsym(RTLD_NEXT, #NAME); \
+    return next(file, command, argument); \
+}
+LOCK(fcntl)
+LOCK(fcntl64)
+"""
+
+USE = """
+import sqlite3, sys
+from lm_eval_bayes.store.trial import Trial, TrialKey
+from lm_eval_bayes.store.trial_store import TrialStore
+with TrialStore.open(sys.argv[1], wait_s=0.1) as store:
+    key = TrialKey(
+        store.describe_model({}), store.describe_prompt("q"), store.describe_sampling({})
+    )
+    store.add([Trial(key, i, str(i)) for i in range(4)])
+    print(store.file.connection().execute("PRAGMA journal_mode").fetchone()[0])
+with TrialStore.open(sys.argv[1]) as store:
+    print(len(store.trials(key)))
+"""
+
+
+def used(path, tmp_path, **environment):
+    """Use a store in a process whose calls fail as on NFS."""
+    (tmp_path / "shim.c").write_text(SHIM)
+    library = tmp_path / "shim.so"
+    command = ["cc", "-shared", "-fPIC", "-o", str(library), str(tmp_path / "shim.c"), "-ldl"]
+    subprocess.run(command, check=True, capture_output=True)
+    preloaded = {"LD_PRELOAD": str(library), "PYTHONPATH": str(REPOSITORY), **environment}
+    return subprocess.run(
+        [sys.executable, "-c", USE, str(path)],
+        env={**os.environ, **preloaded},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+needs_a_compiler = pytest.mark.skipif(
+    sys.platform != "linux" or shutil.which("cc") is None, reason="needs Linux and a C compiler"
+)
+
+
+@needs_a_compiler
+def test_a_file_system_without_shared_memory(path, tmp_path):
+    """Whatever the table of mounts says."""
+    done = used(path, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["delete", "4"]
+    assert verify(path).trials == 4
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+
+
+@needs_a_compiler
+def test_a_file_system_without_locks(path, tmp_path, filled):
+    filled()
+    before = path.read_bytes()
+    done = used(path, tmp_path, NO_LOCKS="1")
+    assert done.returncode == 1
+    assert "StoreFileError" in done.stderr
+    assert "its file system has no locks, as NFS without a lock service" in done.stderr
+    assert path.read_bytes() == before
