@@ -13,11 +13,8 @@ import pytest
 from _support.tool_logs import (
     DATA,
     all_commands,
-    mutated_bytes,
-    mutated_json,
     nested,
     outcomes_of,
-    read_or_refuse,
     replaced_by_nested,
     same_as_table,
     summary,
@@ -254,40 +251,9 @@ def test_an_entry_that_expands_beyond_what_it_declares_is_refused(tmp_path):
         read_runs([log])
 
 
-def test_broken_archives_are_refused(tmp_path):
-    raw = WEAK.read_bytes()
-    log = tmp_path / "weak.eval"
-    for seed in range(120):
-        log.write_bytes(mutated_bytes(raw, seed))
-        read_or_refuse(log)
-
-
-def test_other_contents_of_archives_are_read_or_refused(tmp_path):
-    parts = entries(WEAK)
-    read = {name: parts[name] for name in ("header.json", "summaries.json")}
-    for seed in range(80):
-        changed = {name: mutated_json(part, seed, n=6) for name, part in read.items()}
-        read_or_refuse(write_eval(tmp_path / "weak.eval", changed))
-
-
-def test_broken_json_is_refused(tmp_path, content):
-    raw = (LOGS / "weak.json").read_bytes()
-    log = tmp_path / "log.json"
-    for seed in range(60):
-        log.write_bytes(mutated_bytes(raw, seed))
-        read_or_refuse(log)
-
-
-def test_other_contents_are_read_or_refused(tmp_path, content):
+def test_deep_nesting_is_read_or_refused(tmp_path, content):
     log = tmp_path / "log.json"
     content["samples"] = content["samples"][:6]
-    n_read = 0
-    for seed in range(200):
-        log.write_text(json.dumps(mutated_json(content, seed)))
-        n_read += read_or_refuse(log)
-        log.write_text(json.dumps({**content, "samples": mutated_json(content["samples"], seed)}))
-        n_read += read_or_refuse(log)
-    assert n_read > 200
     content["eval"]["task_args"] = {"shots": 5}
     log.write_text(json.dumps(content))
     replaced_by_nested(log, '{"shots": 5}')

@@ -3,7 +3,6 @@
 The expected means and pass@2 are those that lighteval printed.
 """
 
-import json
 import shutil
 
 import numpy as np
@@ -13,9 +12,6 @@ import pytest
 from _support.tool_logs import (
     DATA,
     all_commands,
-    mutated_bytes,
-    mutated_json,
-    read_or_refuse,
     same_as_table,
     summary,
 )
@@ -173,19 +169,3 @@ def test_a_task_that_is_not_in_the_details_is_refused():
 def test_relative_paths_are_read(monkeypatch, details):
     monkeypatch.chdir(details.parent)
     assert read_runs([details.name]).models == read_runs(["."]).models == ("weak",)
-
-
-def test_broken_files_are_read_or_refused(details):
-    raw, rows = details.read_bytes(), rows_of(details)
-    for seed in range(100):
-        details.write_bytes(mutated_bytes(raw, seed))
-        read_or_refuse(details)
-    n_read = 0
-    for seed in range(150):
-        changed = json.loads(json.dumps(mutated_json(rows, seed)))
-        try:
-            write(details, [row for row in changed if isinstance(row, dict)])
-        except (pyarrow.ArrowException, UnicodeError, OverflowError):
-            continue  # columns of a Parquet file hold values of one type
-        n_read += read_or_refuse(details)
-    assert n_read > 20

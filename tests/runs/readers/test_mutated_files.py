@@ -31,7 +31,7 @@ from lm_eval_bayes.runs.readers.formats import FORMATS, recognise
 #: Seconds in which a case must end; none takes a tenth of it.
 LONGEST = 20
 #: All cases, and those in which a command writes a file as well.
-CASES, EVERY = 5_000, 20
+CASES, EVERY = 8_000, 20
 
 ROWS = [
     {"model": model, "question_id": f"q{i}", "epoch": j, "correct": (i * j + shift) % 3 > 0}
@@ -101,7 +101,7 @@ LOGS = {
     ],
     "verifiers, traces": [("verifiers_traces/weak", "traces.jsonl", None)],
     "Every Eval Ever": [
-        ("every_eval_ever", "*_samples.jsonl", "."),
+        ("every_eval_ever", "*_samples.jsonl", None),
         ("every_eval_ever", "*[0-9a-f].json", "."),
     ],
     "SWE-bench": [
@@ -116,6 +116,7 @@ LOGS = {
     ],
     "Harbor, terminal-bench": [
         ("harbor/letters", "chess__w0abcde/result.json", "."),
+        ("harbor/letters", "chess__w0abcde/result.json", None),
         ("terminal_bench/ob1_1", "results.json", "."),
         ("terminal_bench/ob1_1", "run_metadata.json", "."),
     ],

@@ -11,11 +11,8 @@ import pytest
 from _support.tool_logs import (
     DATA,
     all_commands,
-    mutated_bytes,
-    mutated_json,
     nested,
     outcomes_of,
-    read_or_refuse,
     replaced_by_nested,
     same_as_table,
     summary,
@@ -158,23 +155,10 @@ def test_a_task_that_is_not_in_the_results_is_refused():
         read_runs([SUMS], task="products")
 
 
-def test_broken_results_are_refused(tmp_path, content, write):
-    raw, file = SUMS.read_bytes(), tmp_path / "results.json"
-    for seed in range(80):
-        file.write_bytes(mutated_bytes(raw, seed))
-        read_or_refuse(file)
+def test_deep_nesting_is_read_or_refused(tmp_path, content, write):
+    file = tmp_path / "results.json"
     content["results"]["results"] = content["results"]["results"][:8]
-    n_read = 0
-    for seed in range(120):
-        n_read += read_or_refuse(write(mutated_json(content, seed, n=10)))
-        rows = mutated_json(content["results"]["results"], seed)
-        n_read += read_or_refuse(write({**content, "results": {"version": 3, "results": rows}}))
-    assert n_read > 60
     replaced_by_nested(write(content), json.dumps({"a": 1, "b": 1}))
     file.write_text('{"evalId": "e", "results": {"version": 3, "results": ' + nested() + "}}")
     with pytest.raises(InvalidInputError, match="nested hundreds deep"):
         read_runs([file])
-    lines, file = (RESULTS / "prompts.jsonl").read_bytes(), tmp_path / "results.jsonl"
-    for seed in range(40):
-        file.write_bytes(mutated_bytes(lines, seed))
-        read_or_refuse(file)

@@ -10,11 +10,8 @@ import pytest
 from _support.tool_logs import (
     DATA,
     all_commands,
-    mutated_bytes,
-    mutated_json,
     nested,
     outcomes_of,
-    read_or_refuse,
     same_as_table,
     summary,
 )
@@ -119,24 +116,8 @@ def test_an_instance_is_listed_once(tmp_path, content):
         read_runs([report])
 
 
-def test_broken_reports_are_refused(tmp_path, content):
+def test_deep_nesting_is_refused(tmp_path):
     report = tmp_path / "a.run.json"
-    raw = WEAK[0].read_bytes()
-    n_read = 0
-    for seed in range(80):
-        report.write_bytes(mutated_bytes(raw, seed))
-        read_or_refuse(report)
-        report.write_text(json.dumps(mutated_json(content, seed)))
-        n_read += read_or_refuse(report)
-    assert n_read > 20
     report.write_text('{"total_instances": 1, "resolved_ids": ' + nested() + "}")
     with pytest.raises(InvalidInputError, match="nested hundreds deep"):
         read_runs([report])
-    folder = shutil.copytree(LOGS, tmp_path / "logs")
-    one = next(folder.rglob("report.json"))
-    raw = one.read_bytes()
-    for seed in range(80):
-        one.write_bytes(mutated_bytes(raw, seed))
-        read_or_refuse(folder)
-        one.write_text(json.dumps(mutated_json(json.loads(raw), seed)))
-        read_or_refuse(folder)

@@ -13,11 +13,8 @@ import pytest
 from _support.tool_logs import (
     DATA,
     all_commands,
-    mutated_bytes,
-    mutated_json,
     nested,
     outcomes_of,
-    read_or_refuse,
     same_as_table,
     summary,
 )
@@ -192,24 +189,8 @@ def test_relative_paths_are_read(monkeypatch):
     assert outcomes_of("results.json") == outcomes_of(".") == outcomes_of(FOLDER)
 
 
-def test_broken_files_are_refused(tmp_path, content, results):
+def test_deep_nesting_is_refused(tmp_path):
     file = tmp_path / "results.json"
-    for original in (STRONG, AIRLINE):
-        raw = original.read_bytes()
-        for seed in range(50):
-            file.write_bytes(mutated_bytes(raw, seed))
-            read_or_refuse(file)
     file.write_text('{"info": {"git_commit": "x"}, "simulations": ' + nested() + "}")
     with pytest.raises(InvalidInputError, match="nested hundreds deep"):
         read_runs([file])
-
-
-def test_other_contents_are_read_or_refused(tmp_path, content, results):
-    content["simulations"] = content["simulations"][:5]
-    n_read = 0
-    for seed in range(150):
-        n_read += read_or_refuse(written(tmp_path, mutated_json(content, seed)))
-        some = mutated_json(content["simulations"], seed)
-        n_read += read_or_refuse(written(tmp_path, {**content, "simulations": some}))
-        n_read += read_or_refuse(written(tmp_path, mutated_json(results[:6], seed)))
-    assert n_read > 200

@@ -10,11 +10,8 @@ import pytest
 from _support.tool_logs import (
     DATA,
     all_commands,
-    mutated_bytes,
-    mutated_json,
     nested,
     outcomes_of,
-    read_or_refuse,
     replaced_by_nested,
     same_as_table,
     summary,
@@ -119,17 +116,9 @@ def test_a_task_that_is_not_in_the_file_is_refused():
         read_runs([WEAK], task="products")
 
 
-def test_broken_files_are_refused(episodes, write):
+def test_deep_nesting_is_read_or_refused(episodes, write):
     file = write(episodes)
-    raw = file.read_bytes()
-    for seed in range(80):
-        file.write_bytes(mutated_bytes(raw, seed))
-        read_or_refuse(file)
-    n_read = 0
-    for seed in range(150):
-        n_read += read_or_refuse(write(mutated_json(episodes, seed, n=20)))
-    assert n_read > 20
-    replaced_by_nested(write(episodes), '"1 + 1 = ?"')
+    replaced_by_nested(file, '"1 + 1 = ?"')
     file.write_text(json.dumps(episodes[0]) + '\n{"traces": ' + nested() + "}\n")
     with pytest.raises(InvalidInputError, match="recursion"):
         read_runs([file])
