@@ -392,6 +392,8 @@ def _with_means(group: Any, original: Callable[..., Any]) -> Callable[..., Any]:
 def install_excepthook() -> None:
     """Show an uncaught error of this package as one line; leave every other error as it was.
 
+    Ctrl-C of a command with a trial store is one line too, with what resumes it.
+
     A missing backend and a metric of the hub that cannot be fetched, such as `code_eval`, count as
     one only on a command line that names a task of this package.
     """
@@ -404,6 +406,8 @@ def _one_line(previous: Callable[..., None]) -> Callable[..., None]:
     ) -> None:
         if issubclass(kind, LmEvalBayesError):
             sys.stderr.write(f"lm-eval-bayes: {error}\n")
+        elif issubclass(kind, KeyboardInterrupt) and (sentence := _stopped()) is not None:
+            sys.stderr.write(f"\nlm-eval-bayes: {sentence}\n")
         elif isinstance(error, ModuleNotFoundError) and error.name in EXTRAS and _names_a_task():
             sys.stderr.write(
                 f"lm-eval-bayes: the model's backend needs the package `{error.name}`, which is "
@@ -419,6 +423,12 @@ def _one_line(previous: Callable[..., None]) -> Callable[..., None]:
             previous(kind, error, traceback)
 
     return hook
+
+
+def _stopped() -> str | None:
+    from lm_eval_bayes.harness.plugin.interruption import stopped
+
+    return stopped(sys.argv)
 
 
 def _metric_not_fetched(trace: TracebackType | None) -> str | None:
