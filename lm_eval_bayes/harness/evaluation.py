@@ -45,6 +45,10 @@ class Evaluation:
     learned_tables : dict
         The numbers of the rows of hbayes@N, each with the table of its trials, by the row's name
         and the number's `id`. The harness hands a group the numbers of its tasks and no trials.
+    named_tasks : mapping
+        The evaluated tasks, by their names in the results.
+    name_group_rows : callable
+        Gives the rows of groups their names at the tasks' N.
     """
 
     model: Any
@@ -52,6 +56,20 @@ class Evaluation:
     caches: dict[Callable[..., Any], Callable[..., Any]] = field(default_factory=dict)
     tasks: Mapping[str, Any] = field(default_factory=dict)
     learned_tables: dict[tuple[str, int], tuple[float, Any]] = field(default_factory=dict)
+    named_tasks: Mapping[str, Any] = field(default_factory=dict)
+    name_group_rows: Callable[[], None] = lambda: None
+
+    def count_trials(self, metadata: Mapping[str, Any]) -> None:
+        """Change the number of trials of every question after sampling.
+
+        Parameters
+        ----------
+        metadata : mapping
+            `bayes_n` and what depends on it, for every task of the evaluation.
+        """
+        for task in self.named_tasks.values():
+            task.count_trials(metadata)
+        self.name_group_rows()
 
     def grades(self, task_name: str, doc: Any, text: str) -> list[float]:
         """Return the score that a task gives to a response, once for every filter.
@@ -131,7 +149,9 @@ def error_of_run(results: Mapping[str, Any]) -> str:
 
 
 @contextmanager
-def evaluating(lm: Any, tasks: Mapping[str, Any] | None = None) -> Iterator[Evaluation]:
+def evaluating(
+    lm: Any, tasks: Mapping[str, Any] | None = None, **further: Any
+) -> Iterator[Evaluation]:
     """Make `lm` the model of the evaluation under way.
 
     Parameters
@@ -140,11 +160,13 @@ def evaluating(lm: Any, tasks: Mapping[str, Any] | None = None) -> Iterator[Eval
         What `evaluate` is called with.
     tasks : mapping, optional
         The evaluated tasks by name.
+    **further
+        Further attributes of the evaluation.
     """
     from lm_eval.api.model import CachingLM
 
     cached = isinstance(lm, CachingLM)
-    evaluation = Evaluation(lm.lm if cached else lm, cached, tasks=tasks or {})
+    evaluation = Evaluation(lm.lm if cached else lm, cached, tasks=tasks or {}, **further)
     token = _current.set(evaluation)
     try:
         yield evaluation

@@ -379,8 +379,10 @@ class TrialStore:
         keys: Iterable[TrialKey],
         n: int | None = None,
         damaged: list[TrialId] | None = None,
+        *,
+        first: int = 0,
     ) -> dict[TrialKey, dict[int, Trial]]:
-        """Return trials 0..n-1 of many keys, or all trials if `n` is None.
+        """Return trials first..n-1 of many keys, or all from `first` on if `n` is None.
 
         Every trial is compared with the hash that it was written with.
 
@@ -389,9 +391,11 @@ class TrialStore:
         keys : iterable of TrialKey
             The keys.
         n : int, optional
-            The number of trials.
+            One more than the last trial's number.
         damaged : list, optional
             Gets the trials that are not what was written, which are left out then.
+        first : int
+            The first trial's number.
 
         Returns
         -------
@@ -403,7 +407,7 @@ class TrialStore:
         StoreDamagedError
             If the file is damaged, or a trial is not what was written and `damaged` is None.
         """
-        return self._trials(list(keys), *_span(0, n), damaged)
+        return self._trials(list(keys), *_span(first, n), damaged)
 
     def numbers_of(
         self, keys: Iterable[TrialKey], n: int | None = None

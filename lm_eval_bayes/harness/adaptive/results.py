@@ -36,19 +36,33 @@ def graded_tasks(
     """
     configs = results["configs"]
     return {
-        task: _graded_task(
+        task: graded_task(
             task, samples, configs[task]["metadata"]["bayes"]["weights"], priors.get(task)
         )
         for task, samples in results["samples"].items()
     }
 
 
-def _graded_task(
+def graded_task(
     task: str,
     samples: Sequence[Mapping[str, Any]],
     weights: Sequence[float],
     prior: PriorTrials | None,
 ) -> TaskRun:
+    """Return the graded trials of one task.
+
+    Parameters
+    ----------
+    task : str
+        Its name.
+    samples : sequence of mapping
+        Its questions as the harness logs them: `doc_id`, `doc_hash`, `outcomes`, and where they
+        are known `filter` and `signals`.
+    weights : sequence of float
+        The score of each category.
+    prior : PriorTrials or None
+        The prior trials that the outcomes get.
+    """
     first_filter = samples[0].get("filter")
     rows = sorted(
         (row for row in samples if row.get("filter") == first_filter),

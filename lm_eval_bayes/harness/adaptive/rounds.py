@@ -1,14 +1,16 @@
-"""One model, N raised round by round until the goal is reached: the engine of `run`.
+"""One model, N raised until the goal is reached: the engine of `run`.
 
 It replaces the harness's `simple_evaluate` while the harness's own command runs, so the harness
-parses the arguments and writes results and samples.
+parses the arguments and writes results and samples. The harness builds the tasks once, with as many
+trials as the run may need; while it waits for the responses, :class:`Sampling` samples them, looks,
+and stops. Then the tasks get the N that was reached.
 """
 
 from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,12 +18,12 @@ from lm_eval_bayes._util.plain import Record, json_name
 from lm_eval_bayes._util.text import format_duration
 from lm_eval_bayes.errors import TaskConfigError
 from lm_eval_bayes.harness.adaptive.preflight import preflight
-from lm_eval_bayes.harness.adaptive.results import graded_tasks, missing_output
+from lm_eval_bayes.harness.adaptive.results import missing_output
+from lm_eval_bayes.harness.adaptive.sampling import Sampling
 from lm_eval_bayes.harness.adaptive.stopping import Budget, Goal, InterimAnalysis
 from lm_eval_bayes.harness.evaluation import error_of_run
 from lm_eval_bayes.harness.models.trials import RecordingMixin
 from lm_eval_bayes.runs.task_run import TaskRun
-from lm_eval_bayes.stats.sequential.trials_needed import allocate_trials
 
 if TYPE_CHECKING:
     from lm_eval_bayes.harness.task.prior_run import PriorTrials
@@ -64,7 +66,7 @@ class Round(Record):
 
 @dataclass
 class Rounds:
-    """Evaluates repeatedly on one trial store, with more trials each time.
+    """Evaluates once on a trial store, with as many trials as the goal takes.
 
     Parameters
     ----------
@@ -85,6 +87,10 @@ class Rounds:
         The path of the trial store, once the model is created.
     interruption : KeyboardInterrupt or None
         Ctrl-C, or the signal that stopped the run early.
+    priors : mapping of str to PriorTrials
+        The prior trials of the tasks whose analyses use them.
+    counted : tuple or None
+        Once sampling has ended: N, and the further trials of single questions.
     """
 
     goal: Goal
@@ -99,17 +105,18 @@ class Rounds:
     _arguments: Mapping[str, Any] = field(default_factory=dict)
     _started: float = 0.0
     _logged: dict[str, int] | None = None
-    _priors: Mapping[str, PriorTrials] = field(default_factory=dict)
+    priors: Mapping[str, PriorTrials] = field(default_factory=dict)
+    counted: tuple[int, Mapping[int, int]] | None = None
 
     def __call__(self, **arguments: Any) -> dict[str, Any] | None:
-        """Run the rounds with the arguments of `simple_evaluate`; return the last results."""
+        """Run with the arguments of `simple_evaluate`; return the results."""
         self._arguments, self._started = arguments, time.monotonic()
         planned = self.goal.rounds
         self._plan(planned[0], {})
         tasks = preflight(arguments, hashed=self.goal.baseline is not None)
         self.goal.check(tasks)
         if self.goal.uses_prior_trials:
-            self._priors = {
+            self.priors = {
                 name: task.prior for name, task in tasks.items() if task.prior is not None
             }
         self.stage = "model"
@@ -117,22 +124,15 @@ class Rounds:
         self.stage = "requests"
         last: dict[str, Any] | None = None
         try:
-            for trials in planned:
-                if last is not None and self._exceeds_budget(trials):
-                    break
-                last = self._evaluate(model, *self._allocate(trials, last))
-                if last is None:
-                    return None  # another rank than the first writes nothing
-                self._analyze(self._graded(last), trials)
-                if self.done[-1].reached:
-                    self.reason = "the goal is reached"
-                    break
-            else:
-                self.reason = f"{planned[-1]} trials per question are reached"
+            last = self._evaluate(model, planned[-1], {})
         except KeyboardInterrupt as interruption:
-            self.interruption = interruption
-            self.reason = "interrupted"
-            last = self._results_so_far(model, last)
+            self.interruption, self.reason = interruption, "interrupted"
+            if self.counted is not None:  # while the harness worked on the responses
+                last = self._evaluate(model, *self.counted)
+        if last is None and self.interruption is None:
+            return None  # another rank than the first writes nothing
+        if error := error_of_run(last or {}):
+            raise TaskConfigError(error)
         self.report(self.reason)
         return None if last is None else self._final_results(last)
 
@@ -151,14 +151,21 @@ class Rounds:
         return None if self._logged is None else missing_output(tracker, self._logged)
 
     def _model(self) -> RecordingMixin:
-        """Create the model; its first call of `generate_until` sets the stage."""
+        """Create the model, whose `generate_until` samples until the goal is reached."""
         model = self.make_model(self._arguments)
         self.store = str(model.trial_store.path) if model.trial_store is not None else ""
+        if int(getattr(model, "world_size", 1) or 1) > 1:
+            raise TaskConfigError(
+                f"`run` decides in one process when to stop; got {model.world_size} (start it "
+                "without accelerate or torchrun, or sample a fixed number with lm_eval)"
+            )
         generate = model.generate_until
 
-        def generate_until(*args: Any, **kwargs: Any) -> list[str]:
+        def generate_until(requests: Sequence[Any], disable_tqdm: bool = False) -> list[str]:
             self.stage = "trials"
-            return generate(*args, **kwargs)
+            if self.counted is not None:
+                return generate(requests, disable_tqdm)
+            return Sampling(self, model, requests).responses()
 
         model.generate_until = generate_until  # type: ignore[method-assign]
         return model
@@ -166,7 +173,7 @@ class Rounds:
     def _plan(self, base: int, extra: Mapping[int, int]) -> dict[str, Any]:
         """Set the number of trials of the tasks that are loaded next; return the metadata."""
         manager = self._arguments["task_manager"]
-        metadata = with_trials(self._arguments.get("metadata") or {}, base, extra)
+        metadata = self.metadata(base, extra)
         # the manager and the factory of its tasks share this mapping
         manager.metadata.clear()
         manager.metadata.update(metadata)
@@ -178,57 +185,35 @@ class Rounds:
         changed = {"model": model, "metadata": self._plan(base, extra), "log_samples": True}
         return self.evaluate(**{**self._arguments, **changed})
 
-    def _allocate(self, trials: int, last: Mapping[str, Any] | None) -> tuple[int, dict[int, int]]:
-        """Return N for all questions, and the further trials of single questions."""
-        if not self.goal.allocate or last is None:
-            return trials, {}
-        (task,) = self._graded(last).values()  # Goal.check has seen that there is one
-        outcomes = task.outcomes
-        have = outcomes.counts.sum(axis=1)
-        wanted = trials * have.size - int(have.sum())
-        if wanted > 0:
-            posterior = self.goal.posterior(outcomes)
-            have = have + allocate_trials(posterior, outcomes, wanted, self.goal.max_trials)
-        base = int(have.min())
-        beyond = zip(task.doc_ids or (), have - base, strict=True)
-        return base, {doc_id: int(n) for doc_id, n in beyond if n}
-
-    def _graded(self, results: Mapping[str, Any]) -> dict[str, TaskRun]:
-        """Return the graded trials of every task, with its prior trials where they count.
-
-        Raises
-        ------
-        TaskConfigError
-            If the metric of a task has no number.
-        """
-        if error := error_of_run(results):
-            raise TaskConfigError(error)
-        return graded_tasks(results, self._priors)
-
-    def _hours(self) -> float:
+    def hours(self) -> float:
         """Return the hours since the run began."""
         return (time.monotonic() - self._started) / 3600.0
 
-    def _analyze(self, graded: Mapping[str, TaskRun], trials: int) -> None:
+    def metadata(self, base: int, extra: Mapping[int, int]) -> dict[str, Any]:
+        """Return the run's metadata at a number of trials."""
+        return with_trials(self._arguments.get("metadata") or {}, base, extra)
+
+    def analyze(self, graded: Mapping[str, TaskRun], trials: int) -> None:
+        """Look at the first trials of every question, and report it."""
         tokens = [task.tokens for task in graded.values()]
         finished = Round(
             trials=trials,
             analyses=tuple(self.goal.analyze(task, trials) for task in graded.values()),
             n_trials=sum(task.n_trials for task in graded.values()),
             tokens=None if None in tokens else sum(n for n in tokens if n is not None),
-            hours=self._hours(),
+            hours=self.hours(),
         )
         self.done.append(finished)
         self.report(finished)
 
-    def _exceeds_budget(self, trials: int) -> bool:
+    def exceeds_budget(self, trials: int) -> bool:
         """Return whether the next round is expected to exceed the budget; if so, set the reason."""
         budget, now = self.goal.budget, self.done[-1]
         if budget is None or budget.unit == "trials":
             return False
         if budget.unit == "hours":
             before = self.done[-2].hours if len(self.done) > 1 else 0.0
-            spent = self._hours()
+            spent = self.hours()
             expected = spent + (now.hours - before)
         elif now.tokens is None:
             raise TaskConfigError(
@@ -249,19 +234,6 @@ class Rounds:
             about = _format_amount(expected, budget)
             self.reason = f"a further round would exceed the budget of {budget} (about {about})"
         return True
-
-    def _results_so_far(
-        self, model: RecordingMixin, last: dict[str, Any] | None
-    ) -> dict[str, Any] | None:
-        """Return results of all trials that every question has, without generating any."""
-        common = model.common_trials()
-        before = self.done[-1].trials if self.done else 0
-        if common <= before or (self.goal.allocate and last is not None):
-            return last
-        last = self._evaluate(model, common, {})
-        if last is not None:
-            self._analyze(self._graded(last), common)
-        return last
 
     def _final_results(self, last: dict[str, Any]) -> dict[str, Any]:
         """Return the last results as those of a run of the harness's own model name."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import math
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
@@ -76,6 +77,68 @@ class TrialRequest:
         return Trial(self.key, self.trial, text, **{"seed": self.seed, **measured})
 
 
+class RequestStream(Iterator[TrialRequest]):
+    """Requests in trial order, of which a backend takes one whenever a slot is free.
+
+    Another thread than the one that takes them may end the stream.
+
+    Parameters
+    ----------
+    questions : sequence of TrialRequest
+        A request of every question, with the prompt and the settings of its trials.
+    total : int
+        The number of requests, unless the stream ends early.
+    requests : iterator of TrialRequest
+        The requests.
+
+    Attributes
+    ----------
+    given : int
+        The number of requests that were taken.
+    ended : bool
+        Whether no further request is given.
+    deadline : float or None
+        The monotonic time at which running requests are cancelled; None for never.
+    """
+
+    def __init__(
+        self, questions: Sequence[TrialRequest], total: int, requests: Iterator[TrialRequest]
+    ) -> None:
+        self.questions, self.given = questions, 0
+        self.ended, self.deadline = False, None
+        self._total, self._requests = total, requests
+        self._last: int | None = None
+
+    deadline: float | None
+
+    def __len__(self) -> int:
+        """Return the number of requests, unless the stream ends early."""
+        return self._total
+
+    def __next__(self) -> TrialRequest:
+        if self.ended:
+            raise StopIteration
+        request = next(self._requests)
+        if self._last is not None and request.trial > self._last:
+            self.ended = True
+            raise StopIteration
+        self.given += 1
+        return request
+
+    def end(self, wait_s: float) -> None:
+        """Give no further request, and let running ones end within `wait_s` seconds."""
+        self.ended, self.deadline = True, time.monotonic() + wait_s
+
+    def end_after(self, trial: int) -> None:
+        """Give no request for a trial with a higher number than this one."""
+        self._last = trial
+
+    @property
+    def is_over(self) -> bool:
+        """Whether running requests are to be cancelled."""
+        return self.deadline is not None and time.monotonic() >= self.deadline
+
+
 def prompt_text(context: object) -> str:
     """Return a prompt's text: a chat backend's is a named tuple around the JSON of its messages."""
     return context if isinstance(context, str) else str(getattr(context, "prompt", context))
@@ -94,12 +157,15 @@ class SamplingMixin:
         Whether each trial has a seed of its own.
     takes_seed : bool
         Whether the backend's class takes the argument `seed` too.
+    streams : bool
+        Whether `sample` takes a :class:`RequestStream` too; other backends get lists.
     """
 
     backend_name: str
     given_arguments: Mapping[str, Any]
     seeded = True
     takes_seed = False
+    streams: bool = False
 
     if TYPE_CHECKING:
 
@@ -120,7 +186,7 @@ class SamplingMixin:
         """Inspect all requests of the harness, also those whose trials are stored."""
 
     def sample(
-        self, requests: Sequence[TrialRequest], measure: frozenset[str]
+        self, requests: Any, measure: frozenset[str]
     ) -> Iterator[tuple[TrialRequest, Trial]]:
         """Yield each trial as it ends; `measure` are the prompts to be measured."""
         raise NotImplementedError

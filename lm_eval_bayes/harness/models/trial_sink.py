@@ -58,6 +58,10 @@ class TrialSink:
         """Return the stored trials of some keys: none."""
         return {}
 
+    def numbers_of(self, keys: Iterable[TrialKey]) -> dict[TrialKey, set[int]]:
+        """Return which trials of some keys are stored: none."""
+        return {key: set() for key in keys}
+
     def add(self, trial: Trial) -> Trial:
         """Add a trial; return it, or the stored one of the same key and number."""
         return trial
@@ -171,11 +175,12 @@ class StoreSink(TrialSink):
         A trial that is not what was written is named in a warning and left out, so that it is
         sampled again; :meth:`add` replaces it.
         """
+        first = min((min(numbers) for numbers in wanted.values()), default=0)
         last = 1 + max((max(numbers) for numbers in wanted.values()), default=-1)
         damaged: list[TrialId] = []
-        stored = self.store.trials_of(wanted, last, damaged)
+        stored = self.store.trials_of(wanted, last, damaged, first=first)
         for store in self._other_stores():
-            for key, trials in store.trials_of(wanted, last, damaged).items():
+            for key, trials in store.trials_of(wanted, last, damaged, first=first).items():
                 stored[key] = trials | stored[key]
         lost = [
             id for id in damaged if id.trial in wanted[id.key] and id.trial not in stored[id.key]
@@ -188,6 +193,15 @@ class StoreSink(TrialSink):
                 list_first(lost),
             )
         return stored
+
+    def numbers_of(self, keys: Iterable[TrialKey]) -> dict[TrialKey, set[int]]:
+        """Return which trials of some keys are stored, by any rank."""
+        keys = list(keys)
+        numbers = self.store.numbers_of(keys)
+        for store in self._other_stores():
+            for key, found in store.numbers_of(keys).items():
+                numbers[key] |= found
+        return numbers
 
     def add(self, trial: Trial) -> Trial:
         """Store a trial; return it, or the one that another process stored first."""

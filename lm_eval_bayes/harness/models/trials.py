@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from itertools import count, groupby
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,9 @@ from lm_eval_bayes.harness.models.api_seeds import trial_seed
 from lm_eval_bayes.harness.models.biased_coin.model import BiasedCoinLM
 from lm_eval_bayes.harness.models.generation_settings import explicit_kwargs, sampling_key
 from lm_eval_bayes.harness.models.interface import (
+    NO_SIGNALS,
     Completion,
+    RequestStream,
     SamplingMixin,
     TrialRequest,
     prompt_text,
@@ -38,6 +40,7 @@ from lm_eval_bayes.harness.models.interface import (
 from lm_eval_bayes.harness.models.openai.request import BACKENDS
 from lm_eval_bayes.harness.models.stored_models import what_is_stored
 from lm_eval_bayes.harness.models.trial_sink import StoreSink, TrialSink
+from lm_eval_bayes.harness.models.trial_stream import StreamedTrials
 from lm_eval_bayes.runs.model_arguments import identity, redacted
 from lm_eval_bayes.store.trial import Trial, TrialKey
 from lm_eval_bayes.store.trial_store import TrialStore
@@ -201,7 +204,6 @@ class RecordingMixin(SamplingMixin):
             self.sink = StoreSink.open(store, rank, synchronous, fingerprint)
         self.model_key = self.sink.describe_model(fingerprint, self.fingerprint)
         self._generated = self._from_store = 0
-        self._last_keys: set[TrialKey] = set()
         if seed_scheme == "plain":
             log.warning(
                 "seed_scheme=plain gives all questions of a trial the same seed, so they share "
@@ -238,13 +240,6 @@ class RecordingMixin(SamplingMixin):
             )
         super().set_cache_hook(cache_hook)  # type: ignore[misc]
 
-    def common_trials(self) -> int:
-        """Return how many trials, from trial 0 on, every question of the last call has."""
-        store = self.trial_store
-        if store is None or not self._last_keys:
-            return 0
-        return min(map(_consecutive, store.numbers_of(self._last_keys).values()))
-
     # -- generation ----------------------------------------------------------------------
 
     def generate_until(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[str]:
@@ -258,29 +253,54 @@ class RecordingMixin(SamplingMixin):
             Whether to show no progress bar.
         """
         self.notice(requests)
-        wanted = self._trial_requests(requests)
-        self._last_keys = {request.key for request in wanted}
-        trials = self._stored(wanted)
-        self._from_store += len(trials)
+        wanted = self.trial_requests(requests)
+        trials = self.stored_trials(wanted)
+        self.count_from_store(len(trials))
         # Of several requests for one trial, the first is generated.
         numbered = {(request.key, request.trial): request for request in reversed(wanted)}
         missing = {trial_id: numbered[trial_id] for trial_id in numbered.keys() - trials.keys()}
         if missing:
-            self._generate(missing, trials, disable_tqdm)
-        self._generated += len(missing)
-        prompt_signals = self.sink.prompt_signals(
-            self.model_key, {key.prompt for key in self._last_keys}
-        )
-        sink = self.sink if isinstance(self.sink, StoreSink) else None
-        responses: list[str] = []
-        for request in wanted:
-            trial = trials[request.key, request.trial]
-            text = self.finished_text(trial.text, request.kwargs, trial.signals or {})
-            signals = prompt_signals.get(request.key.prompt, {})
-            responses.append(Completion(text, signals, trial, sink))
-        return responses
+            ordered = sorted(missing.values(), key=lambda request: (request.trial, request.index))
+            for trial in self.sampled(ordered, disable_tqdm):
+                trials[trial.key, trial.trial] = trial
+        signals = self.prompt_signals_of(wanted)
+        return [
+            self.completion(
+                request,
+                trials[request.key, request.trial],
+                signals.get(request.key.prompt, NO_SIGNALS),
+            )
+            for request in wanted
+        ]
 
-    def _trial_requests(self, instances: Sequence[Any]) -> list[TrialRequest]:
+    def streamed_trials(self, instances: Sequence[Any]) -> StreamedTrials:
+        """Return the trials of questions, to be sampled without barriers.
+
+        Parameters
+        ----------
+        instances : sequence of Instance
+            The harness's requests, one for each question.
+        """
+        self.notice(instances)
+        return StreamedTrials(self, instances)
+
+    def completion(
+        self, request: TrialRequest, trial: Trial, prompt_signals: Mapping[str, Any]
+    ) -> Completion:
+        """Return the response of a trial to the question that the request is of."""
+        text = self.finished_text(trial.text, request.kwargs, trial.signals or {})
+        sink = self.sink if isinstance(self.sink, StoreSink) else None
+        return Completion(text, prompt_signals, trial, sink)
+
+    def prompt_signals_of(self, requests: Sequence[TrialRequest]) -> dict[str, dict[str, Any]]:
+        """Return the signals of the prompts of requests, by the prompts' hashes."""
+        return self.sink.prompt_signals(self.model_key, {r.key.prompt for r in requests})
+
+    def count_from_store(self, trials: int) -> None:
+        """Add to the number of trials that came from the store, for the results."""
+        self._from_store += trials
+
+    def trial_requests(self, instances: Sequence[Any]) -> list[TrialRequest]:
         """Return the trial that each of the harness's requests asks for."""
         default = int(getattr(self, "max_gen_toks", 0) or getattr(self, "_max_gen_toks", 256))
         first: dict[int, TrialRequest] = {}
@@ -303,16 +323,18 @@ class RecordingMixin(SamplingMixin):
                 first[id(instance)] = TrialRequest(
                     index, context, instance, prompt, number, self.seed0, explicit, key
                 )
-            request = first[id(instance)]
-            seed = (
-                trial_seed(self.seed0, number, request.prompt)
-                if self.seed_scheme == "hash"
-                else self.seed0 + number
-            )
-            requests.append(replace(request, index=index, trial=number, seed=seed))
+            requests.append(replace(self.numbered(first[id(instance)], number), index=index))
         return requests
 
-    def _stored(self, requests: Sequence[TrialRequest]) -> dict[_TrialId, Trial]:
+    def numbered(self, request: TrialRequest, number: int) -> TrialRequest:
+        """Return the request for another trial of the same question."""
+        if self.seed_scheme == "hash":
+            seed = trial_seed(self.seed0, number, request.prompt)
+        else:
+            seed = self.seed0 + number
+        return replace(request, trial=number, seed=seed)
+
+    def stored_trials(self, requests: Sequence[TrialRequest]) -> dict[_TrialId, Trial]:
         """Return the requested trials that the sink has."""
         seeds: dict[TrialKey, dict[int, int]] = {}
         for request in requests:
@@ -325,7 +347,8 @@ class RecordingMixin(SamplingMixin):
                     stored[key, number] = trial
                     other_seeds += self.seeded and trial.seed != seeds[key][number]
         if other_seeds:
-            log.warning(
+            self.warn_once(
+                "seeds",
                 "%d of the stored trials were drawn with other seeds than this run would use "
                 "(another seed= or seed_scheme=); the stored ones are kept",
                 other_seeds,
@@ -336,18 +359,22 @@ class RecordingMixin(SamplingMixin):
                 log.info("no trial of this run is stored, but the store has %s", sentence)
         return stored
 
-    def _generate(
-        self,
-        missing: Mapping[_TrialId, TrialRequest],
-        trials: dict[_TrialId, Trial],
-        disable_tqdm: bool,
-    ) -> None:
-        """Generate the missing trials, lowest numbers first, and add each as it ends."""
-        requests = sorted(missing.values(), key=lambda request: (request.trial, request.index))
-        measured = self.sink.prompt_signals(self.model_key, {key.prompt for key, _ in missing})
-        measure = frozenset(r.prompt for r in requests if r.key.prompt not in measured)
+    def sampled(
+        self, requests: Sequence[TrialRequest] | RequestStream, disable_tqdm: bool = False
+    ) -> Generator[Trial, None, None]:
+        """Sample trials in the order of their requests; store each as it ends, and yield it.
+
+        Raises
+        ------
+        RuntimeError
+            If the backend returned fewer trials than it was asked for.
+        """
+        questions = requests.questions if isinstance(requests, RequestStream) else requests
+        measured = self.prompt_signals_of(questions)
+        measure = frozenset(r.prompt for r in questions if r.key.prompt not in measured)
         versions = dict(self.versions())
         show = not disable_tqdm and not getattr(self, "rank", 0)
+        came = 0
         with (
             tqdm(total=len(requests), desc="Sampling trials", disable=not show) as bar,
             closing(self._sampled(requests, measure)) as sampled,
@@ -355,18 +382,23 @@ class RecordingMixin(SamplingMixin):
             for _, trial in sampled:
                 signals = dict(trial.signals or {})
                 of_prompt = {n: signals.pop(n) for n in PROMPT_SIGNALS if n in signals}
-                trial = replace(trial, signals=signals, versions=versions)
-                trials[trial.key, trial.trial] = self.sink.add(trial)
+                trial = self.sink.add(replace(trial, signals=signals, versions=versions))
                 if of_prompt:
                     self.sink.add_prompt_signals(self.model_key, trial.key.prompt, of_prompt)
+                came += 1
+                self._generated += 1
                 bar.update()
-        lost = sum(trial_id not in trials for trial_id in missing)
-        if lost:
-            raise RuntimeError(f"{self.backend_name} returned {lost} trials too few")
+                yield trial
+        given = requests.given if isinstance(requests, RequestStream) else len(requests)
+        ended = isinstance(requests, RequestStream) and requests.ended
+        if came < given and not ended:
+            raise RuntimeError(f"{self.backend_name} returned {given - came} trials too few")
 
     def _sampled(
-        self, requests: Sequence[TrialRequest], measure: frozenset[str]
+        self, requests: Sequence[TrialRequest] | RequestStream, measure: frozenset[str]
     ) -> Generator[tuple[TrialRequest, Trial], None, None]:
+        if isinstance(requests, RequestStream) and not self.streams:
+            requests = list(requests)
         yield from self.sample(requests, measure)
 
     # -- what the harness writes into its results -------------------------------------------
@@ -388,11 +420,6 @@ class RecordingMixin(SamplingMixin):
             "from_store": self._from_store,
         }
         return {**info, "trials": recorded}
-
-
-def _consecutive(numbers: set[int]) -> int:
-    """Return how many of 0, 1, 2, … are in a set before the first that is not."""
-    return next(i for i in count() if i not in numbers)
 
 
 class GenericSampling(SamplingMixin):

@@ -263,7 +263,12 @@ def _in_context(original: Callable[..., Any]) -> Callable[..., Any]:
         _warn_of_unused_settings(tasks)
         prepare_groups(arguments["task_dict"])
         with (
-            evaluating(arguments["lm"], by_own_name) as evaluation,
+            evaluating(
+                arguments["lm"],
+                by_own_name,
+                named_tasks=tasks,
+                name_group_rows=functools.partial(name_group_rows, arguments["task_dict"]),
+            ) as evaluation,
             seeded_trials(evaluation.model),
         ):
             results = original(*args, **kwargs)
@@ -349,12 +354,27 @@ def prepare_groups(task_dict: Mapping[str, Any]) -> None:
     task_dict : mapping
         What the harness's `TaskManager.load` returns, or the older form with groups as keys.
     """
-    groups: Iterable[Any] = task_dict["groups"].values() if "groups" in task_dict else task_dict
-    for group in groups:
-        if not hasattr(group, "get_all_tasks"):
-            continue
-        tasks = group.get_all_tasks()
-        settings = [getattr(task, "settings", None) for task in tasks]
+    name_group_rows(task_dict)
+    for group in _groups(task_dict):
+        if any(map(_samples_repeatedly, group.get_all_tasks())):
+            problem = patches.install(
+                patches.GROUP_ROWS, functools.partial(_with_means, group), owner=group
+            )
+            if problem is not None:
+                message = "%s: group %s shows the mean of its tasks' rows"
+                log.warning(message, problem, getattr(group, "name", "?"))
+
+
+def name_group_rows(task_dict: Mapping[str, Any]) -> None:
+    """Replace the :class:`RowName` entries of groups by the names at the N of their tasks.
+
+    Raises
+    ------
+    InvalidInputError
+        If the tasks of a group have several N.
+    """
+    for group in _groups(task_dict):
+        settings = [getattr(task, "settings", None) for task in group.get_all_tasks()]
         several = sorted({s.n for s in settings if s is not None})
         if len(several) > 1:
             rule = f"be the same for all tasks of the group {getattr(group, 'name', '?')}"
@@ -363,13 +383,11 @@ def prepare_groups(task_dict: Mapping[str, Any]) -> None:
         for entry in group.aggregate_metric_list or ():
             if n is not None and isinstance(entry.metric, RowName):
                 entry.metric = entry.metric.at(n)
-        if any(map(_samples_repeatedly, tasks)):
-            problem = patches.install(
-                patches.GROUP_ROWS, functools.partial(_with_means, group), owner=group
-            )
-            if problem is not None:
-                message = "%s: group %s shows the mean of its tasks' rows"
-                log.warning(message, problem, getattr(group, "name", "?"))
+
+
+def _groups(task_dict: Mapping[str, Any]) -> list[Any]:
+    groups: Iterable[Any] = task_dict["groups"].values() if "groups" in task_dict else task_dict
+    return [group for group in groups if hasattr(group, "get_all_tasks")]
 
 
 def _samples_repeatedly(task: Any) -> bool:

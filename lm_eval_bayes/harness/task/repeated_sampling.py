@@ -11,14 +11,14 @@ Use it in a YAML that includes the task's own::
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from lm_eval_bayes._util.text import one_line
 from lm_eval_bayes.errors import InvalidInputError, LmEvalBayesError, TaskConfigError
 from lm_eval_bayes.harness import get_logger
-from lm_eval_bayes.harness.compat import ConfigurableTask
+from lm_eval_bayes.harness.compat import ConfigurableTask, new_instance
 from lm_eval_bayes.harness.evaluation import current_evaluation
 from lm_eval_bayes.harness.grading import programs
 from lm_eval_bayes.harness.grading.grade import final_part, process_results_math
@@ -33,6 +33,7 @@ from lm_eval_bayes.harness.task import result_rows as rows
 from lm_eval_bayes.harness.task.prior_run import PriorTrials
 from lm_eval_bayes.harness.task.requests import (
     check_request_cache,
+    loggable,
     mark_pipelines,
     receive_responses,
     repeat_requests,
@@ -124,6 +125,8 @@ class RepeatedSamplingTask(ConfigurableTask):
         self._n_failures: Counter[str] = Counter()
         self._chosen: list[int] | None = None
         self._answer_sources: dict[str, answers.AnswerSource] = {}
+        # the filtered response and its grade, by filter, question and trial
+        self._grades: dict[tuple[str, int, int], tuple[Any, metrics.GradedTrial]] = {}
         check_rows(self.settings, self.aggregation())
         if self.settings.cluster is not None:
             questions.check_clusters(self.task_docs, self.settings.cluster, str(name))
@@ -228,20 +231,131 @@ class RepeatedSamplingTask(ConfigurableTask):
     def apply_filters(self) -> None:
         """Run every filter pipeline over the N responses of each question."""
         receive_responses(self._instances, self.settings, str(self.config.task))
+        self._filter(self._instances)
+
+    def _filter(self, instances: Sequence[Any]) -> None:
         marker = (self.config.metadata or {}).get("think_end_token")
-        raw = [instance.resps for instance in self._instances]
+        raw = [instance.resps for instance in instances]
         try:
             if isinstance(marker, str):
-                for instance in self._instances:
+                for instance in instances:
                     instance.resps = [
                         final_part(r, marker) if isinstance(r, str) else r for r in instance.resps
                     ]
             for pipeline in self._filters:
-                pipelines.apply(pipeline, self._instances, str(self.config.task))
+                pipelines.apply(pipeline, instances, str(self.config.task))
         finally:
-            for instance, responses in zip(self._instances, raw, strict=True):
+            for instance, responses in zip(instances, raw, strict=True):
                 instance.resps = responses
-        mark_pipelines(self._instances)
+        mark_pipelines(instances)
+
+    # -- while trials are sampled ----------------------------------------------------
+
+    def grade_early(self, instance: Any, trial: int, response: Any) -> None:
+        """Grade a response before all have come; `process_results` then does not grade it again.
+
+        Programs are graded several at a time, so they wait for :meth:`graded_outcomes`.
+        """
+        if not self._runs_code:
+            self._grades_of(instance, {trial: response})
+
+    def graded_outcomes(self, instance: Any, responses: Mapping[int, Any]) -> list[int]:
+        """Grade responses to one question, store their outcomes and return them.
+
+        Parameters
+        ----------
+        instance : Instance
+            The request of the question.
+        responses : mapping of int to str
+            Responses by trial, ascending.
+
+        Returns
+        -------
+        list of int
+            The categories under the first filter.
+
+        Raises
+        ------
+        TaskConfigError
+            If a value of the metric is none that the settings allow.
+        """
+        outcomes: list[list[int]] = []
+        for filtered, trials in self._grades_of(instance, responses):
+            record = self.outcomes[0].record(
+                trials, **self._context(instance.doc, filtered.pipeline)
+            )
+            if isinstance(record, rows.GradedResponses):
+                self._store_outcomes(filtered, record)
+                outcomes.append(list(record.outcomes))
+        return outcomes[0]
+
+    def count_trials(self, metadata: Mapping[str, Any]) -> None:
+        """Change the number of trials of every question after sampling.
+
+        Parameters
+        ----------
+        metadata : mapping
+            The settings that depend on N, see :meth:`Settings.with_trials`, and others, which
+            are ignored.
+        """
+        own, n = self.config.metadata, metadata["bayes_n"]
+        own.pop("bayes_extra_trials", None)
+        if isinstance(own.get("bayes_maj_k"), int) and own["bayes_maj_k"] > n:
+            del own["bayes_maj_k"]
+        for key in ("bayes_n", "bayes_k", "bayes_maj_k", "bayes_extra_trials"):
+            if key in metadata:
+                own[key] = metadata[key]
+        for outcome in self.outcomes:
+            outcome.settings = outcome.settings.with_trials(own)
+        self.settings = self.outcomes[0].settings
+        own["bayes"] = {**own["bayes"], **self.settings.to_dict()}
+        self.config.repeats = self.settings.n
+
+    def _grades_of(
+        self, instance: Any, responses: Mapping[int, Any]
+    ) -> list[tuple[Any, list[metrics.GradedTrial]]]:
+        """Return the filtered responses to one question, and their grades, for every filter."""
+        numbers, texts = list(responses), loggable(responses.values())
+        part = new_instance(
+            instance.doc, instance.args, repeats=len(texts), resps=texts, original=instance
+        )
+        self._filter([part])
+        found = []
+        for pipeline in self._filters:
+            filtered = part.filtered_resps[pipeline.name]
+            pipelines.check_keeps_all(pipeline, filtered, len(texts), str(self.config.task))
+            grades = self._graded_once(
+                instance.doc, filtered, pipeline.name, numbers, instance.doc_id
+            )
+            found.append((filtered, grades))
+        return found
+
+    def _graded_once(
+        self,
+        doc: Any,
+        filtered: Sequence[Any],
+        pipeline: str,
+        numbers: Sequence[int],
+        doc_id: int | None,
+    ) -> list[metrics.GradedTrial]:
+        """Grade those filtered responses to a question that were not graded before."""
+        grades: dict[int, metrics.GradedTrial] = {}
+        for number, response in zip(numbers, filtered, strict=True):
+            known = None if doc_id is None else self._grades.get((pipeline, doc_id, number))
+            if known is not None and known[0] == response:
+                grades[number] = known[1]
+        new = {n: r for n, r in zip(numbers, filtered, strict=True) if n not in grades}
+        grade = partial(self._graded, doc)
+        graders: list[Callable[[], Any]] = [partial(grade, response) for response in new.values()]
+        if self._runs_code and new:
+            graders = programs.graders(grade, list(new.values()))
+        for grader, (number, response) in zip(graders, new.items(), strict=True):
+            grades[number] = self._grade(grader, response, pipeline, doc_id, number)
+            if doc_id is not None:
+                self._grades[pipeline, doc_id, number] = response, grades[number]
+        return [grades[number] for number in numbers]
+
+    # -- all responses of a question -------------------------------------------------
 
     def process_results(self, doc: Any, results: Any) -> LoggedResult:
         """Grade the N responses to one question.
@@ -269,21 +383,8 @@ class RepeatedSamplingTask(ConfigurableTask):
         if "bypass" in self._metric_fn_list:  # --predict_only: nothing is graded
             return LoggedResult({"bypass": None}, measured)
         pipeline = str(getattr(responses, "pipeline", self._filters[0].name))
-        grade = partial(self._graded, doc)
-        graders: list[Callable[[], Any]] = [partial(grade, response) for response in responses]
-        if self._runs_code:
-            graders = programs.graders(grade, responses)
-        trials = [
-            self._grade(*graded, pipeline, doc_id, trial)
-            for trial, graded in enumerate(zip(graders, responses, strict=True))
-        ]
-        field = self.settings.cluster
-        context = {
-            "cluster": None if field is None else cluster_label(doc, field),
-            "prior_counts": None if self.prior is None else self.prior.of(doc),
-            "answer_source": self._answer_source(pipeline) if self._has_grades else "none",
-            "origin": f"task {self.config.task}, filter {pipeline}",
-        }
+        trials = self._graded_once(doc, responses, pipeline, range(len(responses)), doc_id)
+        context = self._context(doc, pipeline)
         records = [outcome.record_or_leave_out(trials, **context) for outcome in self.outcomes]
         self.metric_errors = {o.name: str(o.error) for o in self.outcomes if o.error is not None}
         first, logged = records[0], dict(measured)
@@ -298,8 +399,7 @@ class RepeatedSamplingTask(ConfigurableTask):
             rows_of_all |= of_all
             logged |= outcome.logged(record)
         if isinstance(first, rows.GradedResponses):
-            task, version = str(self.config.task), str(self.VERSION)
-            store_outcomes(responses, first, task=task, version=version, chosen=self._chosen)
+            self._store_outcomes(responses, first)
             if first.answer_source != "none":
                 logged["answers"] = list(first.answers)
             if first.cluster is not None:
@@ -310,6 +410,20 @@ class RepeatedSamplingTask(ConfigurableTask):
         result = LoggedResult(result_rows, logged)
         result.add_rows(rows_of_all)
         return result
+
+    def _context(self, doc: Any, pipeline: str) -> dict[str, Any]:
+        """Return what the record of a question has beside its grades."""
+        field = self.settings.cluster
+        return {
+            "cluster": None if field is None else cluster_label(doc, field),
+            "prior_counts": None if self.prior is None else self.prior.of(doc),
+            "answer_source": self._answer_source(pipeline) if self._has_grades else "none",
+            "origin": f"task {self.config.task}, filter {pipeline}",
+        }
+
+    def _store_outcomes(self, responses: Sequence[Any], record: rows.GradedResponses) -> None:
+        task, version = str(self.config.task), str(self.VERSION)
+        store_outcomes(responses, record, task=task, version=version, chosen=self._chosen)
 
     @property
     def _has_grades(self) -> bool:

@@ -113,7 +113,12 @@ def _trim(instances: Sequence[Any], settings: Settings) -> None:
     """
     for instance in instances:
         n = settings.trials_of(instance.doc_id)
-        instance.resps = [_loggable(response) for response in instance.resps[:n]]
+        instance.resps = loggable(instance.resps[:n])
+
+
+def loggable(responses: Iterable[Any]) -> list[Any]:
+    """Return responses without lone surrogates, which a file cannot hold."""
+    return [_loggable(response) for response in responses]
 
 
 def _loggable(response: Any) -> Any:

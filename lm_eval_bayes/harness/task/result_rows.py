@@ -460,12 +460,18 @@ class RowName(str):
     """The name of a row in a group's YAML, where N is known only at run time.
 
     A group lists the metrics to aggregate by name, but the name of `bayes@N` holds the run's N.
-    When the evaluation begins, each group gets the names at the N of its tasks.
+    When the evaluation begins, each group gets the names at the N of its tasks, and again if N
+    changes after sampling.
     """
 
-    def at(self, n: int) -> str:
+    form: str
+
+    def at(self, n: int) -> RowName:
         """Return the row's name at `n` trials per question."""
-        return self.replace("{n}", str(n))
+        form = getattr(self, "form", str(self))
+        named = RowName(form.replace("{n}", str(n)))
+        named.form = form
+        return named
 
 
 HBAYES_AT_N = RowName("hbayes@{n}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -172,15 +172,13 @@ class Settings(Record):
         if metric is not None and not isinstance(metric, str):
             raise InvalidInputError.of("bayes_metric", "be the name of a metric", metric)
         return cls(
-            n=n,
-            k=_ks(metadata.get("bayes_k"), n),
+            **_of_trials(metadata, n),
             tau=check_real(
                 "bayes_tau",
                 metadata.get("bayes_tau", 0.5),
                 "be a number in [0, 1]",
                 lambda x: 0.0 <= x <= 1.0,
             ),
-            maj_k=_integer("bayes_maj_k", metadata.get("bayes_maj_k", min(8, n)), 1, n, "N"),
             weights=weights,
             interval=check_option(
                 "bayes_interval", metadata.get("bayes_interval", "exact"), METHODS
@@ -189,12 +187,37 @@ class Settings(Record):
             seed=_integer("bayes_seed", metadata.get("bayes_seed", 0), 0, 2**32 - 1),
             metric=metric,
             check=check_flag("bayes_check", metadata.get("bayes_check", True)),
-            extra_trials=_extra_trials(metadata.get("bayes_extra_trials"), n),
             cluster=_cluster(metadata.get("cluster")),
             **_prior(metadata.get("bayes_prior")),
             **_scores(metadata),
             rows=_rows(metadata.get("bayes_rows", "short")),
         )
+
+
+    def with_trials(self, metadata: Mapping[str, Any]) -> Settings:
+        """Return the settings at another N.
+
+        Parameters
+        ----------
+        metadata : mapping
+            `bayes_n`, an integer; `bayes_k`, `bayes_maj_k` and `bayes_extra_trials` may be absent.
+
+        Raises
+        ------
+        InvalidInputError
+            If a value breaks its rule.
+        """
+        return replace(self, **_of_trials(metadata, metadata["bayes_n"]))
+
+
+def _of_trials(metadata: Mapping[str, Any], n: int) -> dict[str, Any]:
+    """Return the settings that depend on N."""
+    return {
+        "n": n,
+        "k": _ks(metadata.get("bayes_k"), n),
+        "maj_k": _integer("bayes_maj_k", metadata.get("bayes_maj_k", min(8, n)), 1, n, "N"),
+        "extra_trials": _extra_trials(metadata.get("bayes_extra_trials"), n),
+    }
 
 
 #: Settings of categories, which scores do not have.

@@ -21,7 +21,7 @@ from collections.abc import (
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import takewhile
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from lm_eval_bayes._util.retry import Backoff, capped, retry_after
@@ -274,7 +274,10 @@ _JOIN_TIMEOUT_S = 10.0
 
 
 def concurrently(
-    jobs: Iterable[_Job], opened: Opened[_Job, _Result], concurrency: int
+    jobs: Iterable[_Job],
+    opened: Opened[_Job, _Result],
+    concurrency: int,
+    deadline: Callable[[], float | None] = lambda: None,
 ) -> Iterator[_Result]:
     """Do jobs concurrently and yield each result as it comes.
 
@@ -290,6 +293,9 @@ def concurrently(
         Returns an asynchronous context manager around the function that does one job.
     concurrency : int
         Number of concurrent jobs, at least 1.
+    deadline : callable
+        Called before every wait for a result; returns the monotonic time at which the running
+        jobs are cancelled, None for never.
 
     Yields
     ------
@@ -313,7 +319,15 @@ def concurrently(
     thread = threading.Thread(target=run, name="lm-eval-bayes-requests", daemon=True)
     thread.start()
     try:
-        while not isinstance(result := results.get(), asyncio.Task):
+        while True:
+            limit = deadline()
+            wait_s = None if limit is None else max(limit - time.monotonic(), 0.0)
+            try:
+                result = results.get(timeout=wait_s)
+            except Empty:
+                return
+            if isinstance(result, asyncio.Task):
+                break
             yield result
         main.result()
     finally:
@@ -390,7 +404,12 @@ class TrialClient:
     def outcomes(self, requests: Iterable[TrialRequest]) -> Iterator[Outcome]:
         """Yield the result of each request as it comes, until the server is given up."""
         wanted = takewhile(lambda _: not self._given_up, requests)
-        return concurrently(wanted, self._opened, self.concurrency)
+        return concurrently(
+            wanted,
+            self._opened,
+            self.concurrency,
+            lambda: getattr(requests, "deadline", None),
+        )
 
     @contextlib.asynccontextmanager
     async def _opened(self) -> AsyncIterator[Callable[[TrialRequest], Awaitable[Outcome]]]:

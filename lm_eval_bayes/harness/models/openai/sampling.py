@@ -22,7 +22,12 @@ from lm_eval_bayes._util.addresses import check_address
 from lm_eval_bayes._util.retry import Backoff, is_retried
 from lm_eval_bayes.errors import InvalidInputError, ModelConfigError
 from lm_eval_bayes.harness import get_logger
-from lm_eval_bayes.harness.models.interface import SamplingMixin, TrialRequest, installed_versions
+from lm_eval_bayes.harness.models.interface import (
+    RequestStream,
+    SamplingMixin,
+    TrialRequest,
+    installed_versions,
+)
 from lm_eval_bayes.harness.models.openai.client import Endpoint, TrialClient
 from lm_eval_bayes.harness.models.openai.request import (
     Payloads,
@@ -61,6 +66,7 @@ class OpenAISampling(SamplingMixin):
     """
 
     takes_seed = True
+    streams = True
 
     def __init__(self, *args: Any, endpoint: str | None = None, **kwargs: Any) -> None:
         self._given = {
@@ -77,14 +83,17 @@ class OpenAISampling(SamplingMixin):
         return () if self._can_measure_prompts() else ("prompt_bpt",)
 
     def sample(
-        self, requests: Sequence[TrialRequest], measure: frozenset[str] = frozenset()
+        self,
+        requests: Sequence[TrialRequest] | RequestStream,
+        measure: frozenset[str] = frozenset(),
     ) -> Iterator[tuple[TrialRequest, Trial]]:
         """Request trials and yield each as it ends.
 
         Parameters
         ----------
-        requests : sequence of TrialRequest
-            Sent in this order; as one ends, the next is sent.
+        requests : sequence of TrialRequest, or RequestStream
+            Sent in this order; as one ends, the next is sent. After a trial of a stream failed,
+            no trial with a higher number is started.
         measure : frozenset of str
             Prompts whose ``prompt_bpt`` is measured, with one trial of each.
 
@@ -100,16 +109,16 @@ class OpenAISampling(SamplingMixin):
         TrialsFailedError
             After all answers were yielded, if trials failed in spite of all attempts.
         """
-        requests = list(requests)
         if not requests:
             return iter(())
+        questions = requests.questions if isinstance(requests, RequestStream) else requests
         payloads = self._payloads
         server_address(self.base_url)
         check_batch_size(getattr(self, "_batch_size", 1))
-        check_settings(payloads, requests, self.warn_once)
-        messages = prompts_to_send(self, requests, payloads.chat)
-        check_room(requests, messages, self._room())
-        longest = max(map(max_gen_toks, requests))
+        check_settings(payloads, questions, self.warn_once)
+        messages = prompts_to_send(self, questions, payloads.chat)
+        check_room(questions, messages, self._room())
+        longest = max(map(max_gen_toks, questions))
         endpoint = Endpoint(
             url=str(self.base_url),
             headers=self.header,
@@ -117,7 +126,7 @@ class OpenAISampling(SamplingMixin):
             ca_cert_path=getattr(self, "ca_cert_path", None),
             timeout_s=timeout_s(longest, self._given.get("timeout")),
             attempts=max(1, int(self._given.get("max_retries", ATTEMPTS))),
-            seed=requests[0].seed,
+            seed=questions[0].seed,
         )
         client = TrialClient(
             payloads,
@@ -256,7 +265,7 @@ class OpenAISampling(SamplingMixin):
         return max(wanted, 1)
 
     def _answers(
-        self, client: TrialClient, requests: Sequence[TrialRequest]
+        self, client: TrialClient, requests: Sequence[TrialRequest] | RequestStream
     ) -> Iterator[tuple[TrialRequest, Trial]]:
         failed: list[tuple[TrialRequest, str]] = []
         answered = 0
@@ -265,6 +274,8 @@ class OpenAISampling(SamplingMixin):
             for request, outcome in outcomes:
                 if isinstance(outcome, ExchangeFailed):
                     failed.append((request, str(outcome)))
+                    if isinstance(requests, RequestStream):
+                        requests.end_after(request.trial)
                 else:
                     answered += 1
                     yield request, outcome

@@ -1,0 +1,73 @@
+"""The grades of the first trials of every question, each graded once, while others are sampled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from lm_eval_bayes.harness.adaptive.results import graded_task
+from lm_eval_bayes.harness.task.requests import doc_hash
+from lm_eval_bayes.runs.task_run import TOKENS, TaskRun
+
+if TYPE_CHECKING:
+    from lm_eval_bayes.harness.task.prior_run import PriorTrials
+
+
+class PrefixGrades:
+    """Grades of the trials of one evaluation.
+
+    Parameters
+    ----------
+    tasks : mapping of str to RepeatedSamplingTask
+        The evaluated tasks, by the names in the results.
+    instances : sequence of Instance
+        The requests of all tasks, one for each question.
+    priors : mapping of str to PriorTrials
+        The prior trials that the outcomes get, by task.
+    """
+
+    def __init__(
+        self,
+        tasks: Mapping[str, Any],
+        instances: Sequence[Any],
+        priors: Mapping[str, PriorTrials],
+    ) -> None:
+        self._tasks, self._instances, self._priors = tasks, instances, priors
+        owner = {id(i): name for name, task in tasks.items() for i in task.instances}
+        self.task_of = [owner[id(instance)] for instance in instances]
+        self._hashes = [doc_hash(instance.doc) for instance in instances]
+        self._responses: list[dict[int, Any]] = [{} for _ in instances]
+        self._outcomes: list[list[int]] = [[] for _ in instances]
+
+    def add(self, position: int, trial: int, response: Any) -> None:
+        """Take a response of a question; it is graded now unless its task grades several at once."""
+        if trial in self._responses[position]:
+            return
+        self._responses[position][trial] = response
+        self._tasks[self.task_of[position]].grade_early(self._instances[position], trial, response)
+
+    def graded(self, counts: Sequence[int]) -> dict[str, TaskRun]:
+        """Return the graded trials of every task: each question's first `counts`, which are here."""
+        rows: dict[str, list[dict[str, Any]]] = {name: [] for name in self._tasks}
+        for position, count in enumerate(counts):
+            outcomes, responses = self._outcomes[position], self._responses[position]
+            instance, name = self._instances[position], self.task_of[position]
+            new = {trial: responses[trial] for trial in range(len(outcomes), count)}
+            if new:
+                outcomes += self._tasks[name].graded_outcomes(instance, new)
+            tokens = [responses[trial].signals.get(TOKENS) for trial in range(count)]
+            known = any(number is not None for number in tokens)
+            rows[name].append(
+                {
+                    "doc_id": instance.doc_id,
+                    "doc_hash": self._hashes[position],
+                    "outcomes": outcomes[:count],
+                    "signals": {TOKENS: tokens} if known else {},
+                }
+            )
+        return {
+            name: graded_task(
+                name, rows[name], self._tasks[name].settings.weights, self._priors.get(name)
+            )
+            for name in self._tasks
+        }

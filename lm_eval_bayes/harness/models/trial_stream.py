@@ -1,0 +1,141 @@
+"""Trials of a set of questions without barriers: what is missing is requested in trial order.
+
+A :class:`RequestStream` gives a backend one request after another, as its slots fall free. A
+:class:`StreamedTrials` holds the responses, and knows which are missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from lm_eval_bayes.harness.models.interface import Completion, RequestStream
+from lm_eval_bayes.store.trial import Trial, TrialKey
+
+if TYPE_CHECKING:
+    from lm_eval_bayes.harness.models.trials import RecordingMixin
+
+#: A response that a question has now: the question's position, the trial's index, the response.
+Arrival: TypeAlias = tuple[int, int, Completion]
+
+
+class StreamedTrials:
+    """The responses to a set of questions, from the store or newly sampled.
+
+    Trial 0 of every question is requested before trial 1 of any. Below, `counts` has the number of
+    trials of each question, from its first on.
+
+    Parameters
+    ----------
+    model : RecordingMixin
+        The recording model.
+    instances : sequence of Instance
+        The harness's requests, one for each question.
+    """
+
+    def __init__(self, model: RecordingMixin, instances: Sequence[Any]) -> None:
+        self._model = model
+        self._first = model.trial_range.first
+        self._requests = model.trial_requests(instances)
+        self._positions: dict[TrialKey, list[int]] = {}
+        for position, request in enumerate(self._requests):
+            self._positions.setdefault(request.key, []).append(position)
+        self._in_store = model.sink.numbers_of(self._positions)
+        self._responses: list[dict[int, Completion]] = [{} for _ in self._requests]
+        # shared by the responses to a prompt, and filled at the end
+        self._prompt_signals: dict[str, dict[str, Any]] = {}
+        self._stream: RequestStream | None = None
+        self._asked: frozenset[tuple[int, int]] = frozenset()
+
+    def read(self, counts: Sequence[int]) -> Iterator[Arrival]:
+        """Read the stored trials below the counts that are not here, and yield their responses."""
+        wanted = [
+            self._model.numbered(self._requests[positions[0]], number)
+            for key, positions in self._positions.items()
+            for number in self._numbers(positions, counts)
+            if number in self._in_store[key] and not self._is_here(positions[0], number)
+        ]
+        if not wanted:
+            return
+        stored = self._model.stored_trials(wanted)
+        self._model.count_from_store(len(stored))
+        for request in wanted:
+            trial = stored.get((request.key, request.trial))
+            if trial is None:  # it cannot be read, so it is missing
+                self._in_store[request.key].discard(request.trial)
+            else:
+                yield from self._received(trial)
+
+    def missing(self, counts: Sequence[int]) -> list[tuple[int, int]]:
+        """Return position and index of the trials below the counts that are nowhere.
+
+        Of questions that share their trials the first one is named.
+        """
+        return [
+            (positions[0], number - self._first)
+            for key, positions in self._positions.items()
+            for number in self._numbers(positions, counts)
+            if number not in self._in_store[key] and not self._is_here(positions[0], number)
+        ]
+
+    def sample(self, counts: Sequence[int]) -> Iterator[Arrival]:
+        """Sample the missing trials in trial order; store each as it ends and yield its response.
+
+        Closing the iterator cancels what is running.
+        """
+        missing = sorted(self.missing(counts), key=lambda entry: (entry[1], entry[0]))
+        if not missing:
+            return
+        self._asked = frozenset(missing)
+        positions = sorted({position for position, _ in missing})
+        requests = (
+            replace(
+                self._model.numbered(self._requests[position], self._first + trial), index=index
+            )
+            for index, (position, trial) in enumerate(missing)
+        )
+        stream = RequestStream([self._requests[p] for p in positions], len(missing), requests)
+        self._stream = stream
+        for trial in self._model.sampled(stream):
+            yield from self._received(trial)
+
+    def is_asked(self, missing: Collection[tuple[int, int]]) -> bool:
+        """Return whether missing trials are among those that `sample` has asked for or will."""
+        return self._asked.issuperset(missing)
+
+    def end(self, wait_s: float) -> None:
+        """Start no further trial; those that are running may end within `wait_s` seconds."""
+        if self._stream is not None:
+            self._stream.end(wait_s)
+
+    def common(self, most: int) -> int:
+        """Return how many of the first `most` trials all questions have, here or in the store."""
+        missing = self.missing([most] * len(self._requests))
+        return min((trial for _, trial in missing), default=most)
+
+    def responses(self, counts: Sequence[int]) -> list[list[Completion]]:
+        """Return the responses of every question, in the order of its trials, which are all here."""
+        signals = self._model.prompt_signals_of(self._requests)
+        for prompt, of_prompt in signals.items():
+            self._prompt_signals.setdefault(prompt, {}).update(of_prompt)
+        return [
+            [responses[self._first + trial] for trial in range(count)]
+            for responses, count in zip(self._responses, counts, strict=True)
+        ]
+
+    # -- internals ---------------------------------------------------------------------------
+
+    def _numbers(self, positions: Sequence[int], counts: Sequence[int]) -> range:
+        """Return the numbers of the wanted trials, which several questions may share."""
+        return range(self._first, self._first + max(counts[p] for p in positions))
+
+    def _is_here(self, position: int, number: int) -> bool:
+        return number in self._responses[position]
+
+    def _received(self, trial: Trial) -> Iterator[Arrival]:
+        signals = self._prompt_signals.setdefault(trial.key.prompt, {})
+        for position in self._positions[trial.key]:
+            response = self._model.completion(self._requests[position], trial, signals)
+            self._responses[position][trial.trial] = response
+            yield position, trial.trial - self._first, response
