@@ -3,8 +3,8 @@
 A local server answers like an OpenAI-compatible one; its latencies are log-normal, a function of
 prompt and seed. The fixed run samples N trials of every question. The runs with a stopping rule
 sample on the same seeds: one to --max-trials N, one that stops at N by its width while further
-trials would be allowed. Shown are the seconds from the first request to the last, the seconds to
-the last look, and the mean share of slots that are busy until then.
+trials would be allowed. Shown are the seconds from the first request to the last look, to the last
+answer and to the results, and the mean share of slots that are busy until the last look.
 
     python examples/sampling_slots.py                      # 800 trials, about two minutes
     python examples/sampling_slots.py --questions 10 --slots 8 --median 0.05
@@ -48,7 +48,7 @@ class Server:
 
         application = web.Application()
         application.router.add_post("/v1/completions", self._complete)
-        runner = web.AppRunner(application)
+        runner = web.AppRunner(application, handler_cancellation=True)
         await runner.setup()
         site = web.TCPSite(runner, "127.0.0.1", 0)
         await site.start()
@@ -69,7 +69,8 @@ class Server:
             await asyncio.sleep(self.median_s * chance.lognormvariate(0.0, self.sigma))
         finally:
             span[1] = time.monotonic()
-        left, sign, right = SUM.findall(body["prompt"])[-1]
+        sums = SUM.findall(str(body["prompt"])) or [("1", "+", "1")]
+        left, sign, right = sums[-1]
         answer = OPERATIONS[sign](int(left), int(right)) + chance.choice((0, 0, 1, -1))
         text = f" The answer is $\\boxed{{{answer}}}$."
         choice = {"index": 0, "text": text, "finish_reason": "stop"}
@@ -85,15 +86,18 @@ class Server:
 def sampled(server, command, arguments, folder, settings):
     """Run a command on the server; return its figures and the widths of its looks."""
     server.spans.clear()
-    lines, started = [], time.monotonic()
+    lines = []
     model = (
         f"model=demo,base_url=http://127.0.0.1:{server.port}/v1/completions,"
         f"num_concurrent={settings.slots},tokenizer_backend=None,store={folder}/trials.sqlite"
     )
     process = subprocess.Popen(
-        [*command, "--model", "trials", "--model_args", f"backend=local-completions,{model}"]
-        + ["--tasks", TASK, "--limit", str(settings.questions), "--output_path", str(folder)]
-        + ["--log_samples", *arguments],
+        [
+            *(*command, "--model", "trials"),
+            *("--model_args", f"backend=local-completions,{model}", "--tasks", TASK),
+            *("--limit", str(settings.questions), "--output_path", str(folder)),
+            *("--log_samples", *arguments),
+        ],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
@@ -114,14 +118,14 @@ def sampled(server, command, arguments, folder, settings):
         "requests": len(server.spans),
         "last look": last_look - first,
         "last answer": last_answer - first,
-        "command": ended - started,
+        "results": ended - first,
         "busy": server.busy(min(last_look, last_answer), settings.slots),
         "row": next(v for k, v in results["results"][TASK].items() if k.startswith("hbayes@")),
     }, [look["high"] - look["low"] for each in rounds for look in each["looks"]]
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--questions", type=int, default=40)
     parser.add_argument("--trials", type=int, default=20)
     parser.add_argument("--batch", type=int, default=4)
@@ -139,8 +143,11 @@ def main():
         for name in ("fixed", "most", "width"):
             (work / name).mkdir()
         figures, _ = sampled(
-            server, fixed, ["--metadata", json.dumps({"bayes_n": settings.trials})],
-            work / "fixed", settings,
+            server,
+            fixed,
+            ["--metadata", json.dumps({"bayes_n": settings.trials})],
+            work / "fixed",
+            settings,
         )
         rows.append(("fixed", figures))
         figures, widths = sampled(
@@ -150,11 +157,11 @@ def main():
         width = [f"{widths[-1] + 1e-9:.12f}", "--max-trials", str(4 * settings.trials)]
         figures, _ = sampled(server, [*adaptive, "--width", *width], [], work / "width", settings)
         rows.append(("run --width", figures))
-    print(f"{'':22}requests  last look  last answer  command   busy  hbayes@N")
+    print(f"{'':22}requests  last look  last answer  results   busy  hbayes@N")
     for name, figures in rows:
         print(
             f"{name:22}{figures['requests']:8d}  {figures['last look']:8.1f}s  "
-            f"{figures['last answer']:10.1f}s  {figures['command']:6.1f}s  {figures['busy']:5.1%}"
+            f"{figures['last answer']:10.1f}s  {figures['results']:6.1f}s  {figures['busy']:5.1%}"
             f"  {figures['row']:.6f}"
         )
 

@@ -23,6 +23,7 @@ SLOW = {
     "noise.py",
     "prior_evidence.py",
     "reproduce_paper.py",
+    "sampling_slots.py",
     "scores.py",
     "shared_prior.py",
     "simultaneous_ranking.py",

@@ -107,7 +107,7 @@ class StoppingOptions:
 
 
 def run(harness_arguments: Sequence[str], options: StoppingOptions) -> int:
-    """Run the harness round by round until the goal is reached; return the exit code.
+    """Run the harness until the goal is reached; return the exit code.
 
     Raises
     ------
@@ -168,7 +168,7 @@ def run(harness_arguments: Sequence[str], options: StoppingOptions) -> int:
         _setup_errors(rounds),
     ):
         if problem is not None:
-            raise LmEvalBayesError(f"this harness cannot evaluate in rounds: {problem}")
+            raise LmEvalBayesError(f"this harness cannot evaluate with a stopping rule: {problem}")
         args.func(args)
     _check_written(rounds, output_path, options.store)
     return 0 if rounds.interruption is None else exit_code(rounds.interruption)
@@ -176,11 +176,14 @@ def run(harness_arguments: Sequence[str], options: StoppingOptions) -> int:
 
 @expand_options
 def command(context: typer.Context, options: StoppingOptions) -> None:
-    """Sample round by round until a stopping rule holds.
+    """Sample until a stopping rule holds.
 
-    Takes every argument of `lm_eval run` and the options below. The model is loaded once. N rises
-    by --batch-trials per round on a trial store, so a stopped or killed run can be resumed with
-    the same command. The harness writes its results and samples at the end, also after Ctrl-C.
+    Takes every argument of `lm_eval run` and the options below. The model and the tasks are loaded
+    once. Trials are sampled in one stream: those of the next round start as slots fall free. A
+    round is complete once every question has --batch-trials more, by their numbers and not by
+    which came first; then the stopping rule is checked. All trials go to a store, so a stopped or
+    killed run can be resumed with the same command. The harness writes its results and samples at
+    the end, also after Ctrl-C.
 
     After every round one line per task shows the posterior and a forecast of the remaining
     trials, on standard error. At least one of --width, --decide and --budget is required;
@@ -251,12 +254,18 @@ def _reporter(level: float, confidence: float) -> Callable[[Round | str], None]:
     """Return a function that reports every round on standard error."""
     from rich.console import Console
     from rich.markup import escape
+    from tqdm import tqdm
 
     console = Console(stderr=True, soft_wrap=True, highlight=False)
     printed: set[tuple[str, str]] = set()
     of_population: dict[str, str] = {}
 
     def report(event: Round | str) -> None:
+        # the progress bar is drawn again below what is printed
+        with tqdm.external_write_mode(file=sys.stderr):
+            print_event(event)
+
+    def print_event(event: Round | str) -> None:
         if isinstance(event, str):
             console.print(f"[bold]stopped:[/bold] {escape(event)}")
             for task, distance in of_population.items():

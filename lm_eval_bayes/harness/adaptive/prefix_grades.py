@@ -40,14 +40,14 @@ class PrefixGrades:
         self._outcomes: list[list[int]] = [[] for _ in instances]
 
     def add(self, position: int, trial: int, response: Any) -> None:
-        """Take a response of a question; it is graded now unless its task grades several at once."""
+        """Take a response to a question, and grade it unless its task grades several at once."""
         if trial in self._responses[position]:
             return
         self._responses[position][trial] = response
         self._tasks[self.task_of[position]].grade_early(self._instances[position], trial, response)
 
     def graded(self, counts: Sequence[int]) -> dict[str, TaskRun]:
-        """Return the graded trials of every task: each question's first `counts`, which are here."""
+        """Return the graded trials of every task: of each question its first `counts`."""
         rows: dict[str, list[dict[str, Any]]] = {name: [] for name in self._tasks}
         for position, count in enumerate(counts):
             outcomes, responses = self._outcomes[position], self._responses[position]
@@ -55,14 +55,13 @@ class PrefixGrades:
             new = {trial: responses[trial] for trial in range(len(outcomes), count)}
             if new:
                 outcomes += self._tasks[name].graded_outcomes(instance, new)
-            tokens = [responses[trial].signals.get(TOKENS) for trial in range(count)]
-            known = any(number is not None for number in tokens)
+            tokens = [responses[trial].trial.completion_tokens for trial in range(count)]
             rows[name].append(
                 {
                     "doc_id": instance.doc_id,
                     "doc_hash": self._hashes[position],
                     "outcomes": outcomes[:count],
-                    "signals": {TOKENS: tokens} if known else {},
+                    "signals": {TOKENS: tokens},
                 }
             )
         return {

@@ -1,4 +1,4 @@
-"""The sampling of a run: trials in one stream, and a look whenever every question has the next ones.
+"""The sampling of a run: one stream of trials, and looks whenever every question has the next.
 
 A look counts the first n trials of every question, by their numbers. Which of them came first does
 not matter, so that answers which are short, and therefore early, are not seen before others. Trials
@@ -100,7 +100,7 @@ class Sampling:
                 waiting = self._look_at_complete(targets)
                 if self._run.reason:
                     self._end()
-                elif not waiting or not self._trials.is_asked(waiting):
+                elif not waiting or not self._trials.are_coming(waiting):
                     return
 
     def _look_at_complete(self, targets: list[list[int]]) -> set[tuple[int, int]]:
@@ -116,7 +116,7 @@ class Sampling:
                 self._grades.add(*arrival)
             missing = self._trials.missing(targets[0])
             if missing:
-                return set(missing)
+                return missing
             self._look(targets[0])
             if len(targets) == 1:
                 break

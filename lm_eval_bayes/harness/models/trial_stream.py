@@ -6,11 +6,11 @@ A :class:`RequestStream` gives a backend one request after another, as its slots
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from lm_eval_bayes.harness.models.interface import Completion, RequestStream
+from lm_eval_bayes.harness.models.interface import Completion, RequestStream, TrialRequest
 from lm_eval_bayes.store.trial import Trial, TrialKey
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class StreamedTrials:
         # shared by the responses to a prompt, and filled at the end
         self._prompt_signals: dict[str, dict[str, Any]] = {}
         self._stream: RequestStream | None = None
-        self._asked: frozenset[tuple[int, int]] = frozenset()
+        self._lost: set[tuple[int, int]] = set()
 
     def read(self, counts: Sequence[int]) -> Iterator[Arrival]:
         """Read the stored trials below the counts that are not here, and yield their responses."""
@@ -64,45 +64,44 @@ class StreamedTrials:
             trial = stored.get((request.key, request.trial))
             if trial is None:  # it cannot be read, so it is missing
                 self._in_store[request.key].discard(request.trial)
+                position = self._positions[request.key][0]
+                self._lost.add((position, request.trial - self._first))
             else:
                 yield from self._received(trial)
 
-    def missing(self, counts: Sequence[int]) -> list[tuple[int, int]]:
+    def missing(self, counts: Sequence[int]) -> set[tuple[int, int]]:
         """Return position and index of the trials below the counts that are nowhere.
 
         Of questions that share their trials the first one is named.
         """
-        return [
-            (positions[0], number - self._first)
-            for key, positions in self._positions.items()
-            for number in self._numbers(positions, counts)
-            if number not in self._in_store[key] and not self._is_here(positions[0], number)
-        ]
+        return set(self._missing(counts))
 
-    def sample(self, counts: Sequence[int]) -> Iterator[Arrival]:
+    def sample(self, counts: Sequence[int]) -> Generator[Arrival, None, None]:
         """Sample the missing trials in trial order; store each as it ends and yield its response.
 
         Closing the iterator cancels what is running.
         """
-        missing = sorted(self.missing(counts), key=lambda entry: (entry[1], entry[0]))
-        if not missing:
+        questions: dict[int, TrialRequest] = {}
+        total = 0
+        for position, _ in self._missing(counts):
+            questions[position] = self._requests[position]
+            total += 1
+        if not total:
             return
-        self._asked = frozenset(missing)
-        positions = sorted({position for position, _ in missing})
+        self._lost.clear()
         requests = (
             replace(
                 self._model.numbered(self._requests[position], self._first + trial), index=index
             )
-            for index, (position, trial) in enumerate(missing)
+            for index, (position, trial) in enumerate(self._missing(counts))
         )
-        stream = RequestStream([self._requests[p] for p in positions], len(missing), requests)
-        self._stream = stream
-        for trial in self._model.sampled(stream):
+        self._stream = RequestStream(list(questions.values()), total, requests)
+        for trial in self._model.sampled(self._stream):
             yield from self._received(trial)
 
-    def is_asked(self, missing: Collection[tuple[int, int]]) -> bool:
-        """Return whether missing trials are among those that `sample` has asked for or will."""
-        return self._asked.issuperset(missing)
+    def are_coming(self, missing: Collection[tuple[int, int]]) -> bool:
+        """Return whether `sample` will yield missing trials: not those that could not be read."""
+        return self._lost.isdisjoint(missing)
 
     def end(self, wait_s: float) -> None:
         """Start no further trial; those that are running may end within `wait_s` seconds."""
@@ -111,11 +110,11 @@ class StreamedTrials:
 
     def common(self, most: int) -> int:
         """Return how many of the first `most` trials all questions have, here or in the store."""
-        missing = self.missing([most] * len(self._requests))
-        return min((trial for _, trial in missing), default=most)
+        first = next(self._missing([most] * len(self._requests)), None)
+        return most if first is None else first[1]
 
     def responses(self, counts: Sequence[int]) -> list[list[Completion]]:
-        """Return the responses of every question, in the order of its trials, which are all here."""
+        """Return the responses to every question, in the order of its trials."""
         signals = self._model.prompt_signals_of(self._requests)
         for prompt, of_prompt in signals.items():
             self._prompt_signals.setdefault(prompt, {}).update(of_prompt)
@@ -129,6 +128,16 @@ class StreamedTrials:
     def _numbers(self, positions: Sequence[int], counts: Sequence[int]) -> range:
         """Return the numbers of the wanted trials, which several questions may share."""
         return range(self._first, self._first + max(counts[p] for p in positions))
+
+    def _missing(self, counts: Sequence[int]) -> Iterator[tuple[int, int]]:
+        """Yield position and index of the missing trials, in trial order."""
+        wanted = [(key, p, max(counts[q] for q in p)) for key, p in self._positions.items()]
+        for trial in range(max(counts)):
+            number = self._first + trial
+            for key, positions, count in wanted:
+                stored = number in self._in_store[key]
+                if trial < count and not stored and not self._is_here(positions[0], number):
+                    yield positions[0], trial
 
     def _is_here(self, position: int, number: int) -> bool:
         return number in self._responses[position]

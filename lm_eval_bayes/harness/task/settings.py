@@ -193,7 +193,6 @@ class Settings(Record):
             rows=_rows(metadata.get("bayes_rows", "short")),
         )
 
-
     def with_trials(self, metadata: Mapping[str, Any]) -> Settings:
         """Return the settings at another N.
 

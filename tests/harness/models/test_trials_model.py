@@ -141,7 +141,7 @@ def test_the_store_holds_the_raw_text(store):
     ask(lm, ["a"], 1)
     info = lm.sink.store.info()
     assert info.trials == 1
-    key = lm._trial_requests(requests_for(["a"], 1))[0].key
+    key = lm.trial_requests(requests_for(["a"], 1))[0].key
     assert lm.sink.store.trials(key)[0].text.endswith("STOP and more")
 
 

@@ -154,7 +154,11 @@ def sampling_params(
 
 
 def run(
-    engine: Any, requests: Iterable[EngineRequest], max_running: int, lora_request: Any = None
+    engine: Any,
+    requests: Iterable[EngineRequest],
+    max_running: int,
+    lora_request: Any = None,
+    is_over: Callable[[], bool] = lambda: False,
 ) -> Iterator[EngineOutput]:
     """Yield each request's output as soon as it is finished, and start the next one.
 
@@ -175,6 +179,8 @@ def run(
         tokens with 16 running, 2% more steps; with two waiting, none).
     lora_request : LoRARequest or None
         The adapter.
+    is_over : callable
+        Called before every step; running requests are aborted once it returns True.
 
     Raises
     ------
@@ -195,7 +201,7 @@ def run(
 
     try:
         submit()
-        while submitted:
+        while submitted and not is_over():
             outputs = [output for output in engine.step() if output.finished]
             now, running = time.monotonic(), min(len(submitted), max_running)
             finished = []

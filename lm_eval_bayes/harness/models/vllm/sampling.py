@@ -13,7 +13,12 @@ from lm_eval_bayes._util.packages import VLLM, version_of
 from lm_eval_bayes.errors import ModelConfigError, TaskConfigError
 from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.compat import postprocessed_text
-from lm_eval_bayes.harness.models.interface import SamplingMixin, TrialRequest, installed_versions
+from lm_eval_bayes.harness.models.interface import (
+    RequestStream,
+    SamplingMixin,
+    TrialRequest,
+    installed_versions,
+)
 from lm_eval_bayes.harness.models.vllm.engine import (
     EngineFailedError,
     EngineOutput,
@@ -96,6 +101,11 @@ class VLLMSampling(SamplingMixin):
         return ("queued_s", "generated_s", "concurrency") if self._one_call else ()
 
     @property
+    def streams(self) -> bool:  # type: ignore[override]
+        """Whether the engine takes requests one by one."""
+        return not self._one_call
+
+    @property
     def weights_loaded(self) -> bool:
         """Whether the engine is built."""
         llm = getattr(self, "model", None)
@@ -112,13 +122,13 @@ class VLLMSampling(SamplingMixin):
     # -- the interface of sampling mixins ----------------------------------------------------
 
     def sample(
-        self, requests: Sequence[TrialRequest], measure: frozenset[str]
+        self, requests: Sequence[TrialRequest] | RequestStream, measure: frozenset[str]
     ) -> Iterator[tuple[TrialRequest, Trial]]:
         """Yield each trial as soon as the engine has finished it.
 
         Parameters
         ----------
-        requests : sequence of TrialRequest
+        requests : sequence of TrialRequest, or RequestStream
             Started in this order.
         measure : frozenset of str
             Prompts whose ``prompt_bpt`` is measured, with the first trial of each; not for a
@@ -132,8 +142,9 @@ class VLLMSampling(SamplingMixin):
             If the engine dies; the trials yielded before are valid.
         """
         engine_requests = self._engine_requests(requests, measure)
-        if requests:
-            self.warn_not_applied(generation_config(self._model_config), requests[0].kwargs)
+        questions = requests.questions if isinstance(requests, RequestStream) else requests
+        if questions:
+            self.warn_not_applied(generation_config(self._model_config), questions[0].kwargs)
         if self._one_call:
             for output in self._in_one_call(list(engine_requests)):
                 yield output.request.trial_request, read_trial(output, self.think_end_token)
@@ -143,7 +154,14 @@ class VLLMSampling(SamplingMixin):
             engine = lazy_engine.built().llm_engine
             max_running = int(engine.vllm_config.scheduler_config.max_num_seqs)
             try:
-                for output in run(engine, engine_requests, max_running, self.lora_request):
+                outputs = run(
+                    engine,
+                    engine_requests,
+                    max_running,
+                    self.lora_request,
+                    lambda: isinstance(requests, RequestStream) and requests.is_over,
+                )
+                for output in outputs:
                     yield output.request.trial_request, read_trial(output, self.think_end_token)
             except EngineFailedError:
                 lazy_engine.shut_down()  # so that a further call builds a new one
@@ -218,7 +236,7 @@ class VLLMSampling(SamplingMixin):
     # -- requests ----------------------------------------------------------------------------
 
     def _engine_requests(
-        self, requests: Sequence[TrialRequest], measure: frozenset[str]
+        self, requests: Sequence[TrialRequest] | RequestStream, measure: frozenset[str]
     ) -> Iterator[EngineRequest]:
         """Return the engine's requests, with prompts truncated as the harness truncates them.
 
@@ -229,9 +247,10 @@ class VLLMSampling(SamplingMixin):
         # The trials of a question share their settings, so each is read once.
         settings_of: dict[int, tuple[dict[str, Any], list[str], int]] = {}
         prompts: dict[tuple[str, int], tuple[list[int], int, bool]] = {}
-        contexts = list(dict.fromkeys(request.context for request in requests))
+        questions = requests.questions if isinstance(requests, RequestStream) else requests
+        contexts = list(dict.fromkeys(request.context for request in questions))
         encoded = dict(zip(contexts, self.tok_encode(contexts), strict=True)) if contexts else {}
-        for request in requests:
+        for request in questions:
             kwargs = request.kwargs
             if id(kwargs) not in settings_of:
                 settings, _, length = self._split(kwargs)

@@ -1,0 +1,205 @@
+"""`lm-eval-bayes run` in one stream: which trials count, what is graded, and when it stops."""
+
+import functools
+import heapq
+import json
+
+import numpy as np
+import pytest
+from _support.harness_command import few_tasks
+
+from lm_eval_bayes.cli.commands.run import StoppingOptions, run
+from lm_eval_bayes.harness.adaptive import sampling
+from lm_eval_bayes.harness.compat import new_instance
+from lm_eval_bayes.harness.models.biased_coin.model import CoinSampling
+from lm_eval_bayes.harness.models.interface import RequestStream
+from lm_eval_bayes.harness.models.trials import TrialsLM
+from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
+from lm_eval_bayes.store.trial_store import TrialStore
+
+TASK = "demo_arithmetic_bayes"
+SLOTS = [16]
+
+sample_at_once = CoinSampling.sample
+
+
+def is_long(seed):
+    """Return whether the trial of a seed is of the kind that takes ten times as long: half are."""
+    return np.random.default_rng([seed, 1]).random() < 0.5
+
+
+def seconds_of(seed):
+    """Return the log-normal latency of the trial of a seed."""
+    return np.random.default_rng(seed).lognormal(0.0, 1.1) * (10.0 if is_long(seed) else 1.0)
+
+
+def sample_in_slots(self, requests, measure):
+    """Sample as a server with a number of slots does, in virtual time."""
+    if not isinstance(requests, RequestStream):
+        yield from sample_at_once(self, requests, measure)
+        return
+    now, running = 0.0, []
+    while True:
+        while len(running) < SLOTS[0] and (request := next(requests, None)) is not None:
+            ((_, trial),) = sample_at_once(self, [request], frozenset())
+            heapq.heappush(running, (now + seconds_of(request.seed), request.index, request, trial))
+        if not running:
+            return
+        now, _, request, trial = heapq.heappop(running)
+        yield request, trial
+
+
+@pytest.fixture
+def slots(monkeypatch):
+    """Let the biased coin take a stream."""
+    monkeypatch.setattr(CoinSampling, "sample", sample_in_slots)
+    monkeypatch.setattr(CoinSampling, "streams", True)
+    monkeypatch.setattr(sampling, "WAIT_SHARE", 1e9)
+
+
+def started(tmp_path, name, *arguments, task=TASK, model_args="beta=2:3", **goal):
+    """Run with the biased coin; return the results file's content and the samples."""
+    out = tmp_path / name
+    with few_tasks():
+        code = run(
+            [
+                *("--model", "biased_coin", "--model_args", model_args, "--tasks", task),
+                *("--output_path", str(out), "--log_samples", "--limit", "12", *arguments),
+            ],
+            StoppingOptions(**{"store": str(tmp_path / f"{name}.sqlite"), **goal}),
+        )
+    assert code == 0
+    results = json.loads(max(out.rglob("results_*.json")).read_text())
+    samples = [
+        json.loads(line)
+        for file in sorted(out.rglob("samples_*.jsonl"))
+        for line in file.read_text().splitlines()
+    ]
+    return results, samples
+
+
+def stored(tmp_path, name):
+    with TrialStore.open(tmp_path / f"{name}.sqlite", mode="read") as store:
+        return store.info().trials
+
+
+GOALS = [
+    {"width": 0.16},
+    {"budget": "4ktokens"},
+    {"width": 0.16, "allocate": "questions", "max_trials": 40},
+]
+
+
+@pytest.mark.parametrize("goal", GOALS, ids=str)
+def test_a_stream_counts_the_trials_of_rounds(tmp_path, slots, monkeypatch, goal):
+    stream, samples = started(tmp_path, "stream", **goal)
+    monkeypatch.setattr(CoinSampling, "streams", False)
+    rounds, same = started(tmp_path, "rounds", **goal)
+    assert stream["results"] == rounds["results"]
+    assert stream["configs"] == rounds["configs"]
+    looks = [[r["looks"] for r in of["config"]["stopping"]["rounds"]] for of in (stream, rounds)]
+    assert looks[0] == looks[1]
+    for one, other in zip(samples, same, strict=True):
+        assert one["resps"] == other["resps"]
+        assert one["outcomes"] == other["outcomes"]
+
+
+def test_what_is_running_at_the_stop_is_stored_and_not_counted(tmp_path, slots, monkeypatch):
+    results, samples = started(tmp_path, "s", width=0.16)
+    n = results["config"]["stopping"]["rounds"][-1]["trials"]
+    assert n < 80
+    assert {len(row["outcomes"]) for row in samples} == {n}
+    assert stored(tmp_path, "s") > 12 * n
+    # a run that goes on counts them, and samples the rest alone
+    asked = []
+
+    def counted(self, requests, measure):
+        for request, trial in sample_in_slots(self, requests, measure):
+            asked.append(request.trial)
+            yield request, trial
+
+    before = stored(tmp_path, "s")
+    monkeypatch.setattr(CoinSampling, "sample", counted)
+    further, _ = started(tmp_path, "s", width=1e-3, max_trials=48, batch_trials=12)
+    assert stored(tmp_path, "s") == 12 * 48 == before + len(asked)
+    assert further["config"]["stopping"]["rounds"][-1]["trials"] == 48
+    assert further["config"]["trials"]["from_store"] == before
+
+
+def test_each_response_is_graded_once(tmp_path, slots, monkeypatch):
+    graded = []
+    grade = RepeatedSamplingTask._grade
+
+    def counted(self, grader, response, pipeline, doc_id, trial):
+        if doc_id is not None:  # the coin has answers of its own graded
+            graded.append((doc_id, trial))
+        return grade(self, grader, response, pipeline, doc_id, trial)
+
+    monkeypatch.setattr(RepeatedSamplingTask, "_grade", counted)
+    results, _ = started(tmp_path, "g", width=1e-3, max_trials=12)
+    assert [r["trials"] for r in results["config"]["stopping"]["rounds"]] == [4, 8, 12]
+    assert sorted(graded) == [(question, trial) for question in range(12) for trial in range(12)]
+
+
+def test_the_tasks_are_built_twice_however_many_looks(tmp_path, slots, monkeypatch):
+    built = []
+    create = RepeatedSamplingTask.__init__
+
+    @functools.wraps(create)  # the harness reads its signature
+    def counted(self, *arguments, **more):
+        built.append(1)
+        create(self, *arguments, **more)
+
+    monkeypatch.setattr(RepeatedSamplingTask, "__init__", counted)
+    started(tmp_path, "b", width=1e-3, max_trials=12, batch_trials=1)
+    assert len(built) == 2  # for the checks before the model is loaded, and for the harness
+
+
+def test_a_stored_trial_that_cannot_be_read_is_sampled_again(tmp_path, slots, monkeypatch):
+    started(tmp_path, "d", width=1e-3, max_trials=4)
+    find = TrialStore.trials_of
+
+    def without_one(self, keys, n=None, **more):
+        found = find(self, keys, n, **more)
+        first = next(iter(found))
+        found[first].pop(3, None)
+        return found
+
+    monkeypatch.setattr(TrialStore, "trials_of", without_one)
+    results, _ = started(tmp_path, "d", width=1e-3, max_trials=8)
+    assert results["config"]["stopping"]["rounds"][-1]["trials"] == 8
+    assert results["config"]["trials"]["from_store"] == 12 * 4 - 1
+
+
+def questions(n):
+    return [
+        new_instance(
+            {"problem": f"What is {i} + 1?", "answer": str(i + 1)},
+            (f"What is {i} + 1?", {"temperature": 1.0, "until": []}),
+            task="demo",
+            doc_id=i,
+            repeats=8,
+        )
+        for i in range(n)
+    ]
+
+
+def test_looks_are_unbiased_although_short_answers_come_first(tmp_path, slots, monkeypatch):
+    m, n = 300, 4
+    monkeypatch.setitem(globals(), "SLOTS", [m])
+    model = TrialsLM(backend="biased_coin", store=str(tmp_path / "u.sqlite"), p=0.5)
+    trials = model.streamed_trials(questions(m))
+    waiting = trials.missing([n] * m)
+    came, counted = [], []
+    for position, trial, response in trials.sample([64] * m):
+        came.append(is_long(response.trial.seed))
+        if trial < n:
+            counted.append(came[-1])
+        waiting.discard((position, trial))
+        if not waiting:
+            break
+    error = 0.5 / np.sqrt(m * n)
+    assert len(counted) == m * n < len(came)
+    assert abs(np.mean(counted) - 0.5) < 3 * error
+    # of as many trials, those that came first are mostly of the short kind
+    assert np.mean(came[: m // 2]) < 0.5 - 5 * 0.5 / np.sqrt(m // 2)
