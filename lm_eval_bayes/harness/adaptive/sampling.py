@@ -190,10 +190,11 @@ class Sampling:
         done, allocated = self._run.done, self._run.goal.allocate
         before = done[-1].trials if done else 0
         common = self._trials.common(self._planned[-1])
+        for arrival in self._trials.read([common] * len(self._instances)):
+            self._grades.add(*arrival)
+        common = self._trials.common(common)  # a stored trial may not be readable
         if common > before and not (allocated and done):
             counts = [common] * len(self._instances)
-            for arrival in self._trials.read(counts):
-                self._grades.add(*arrival)
             self._counts, self._graded = counts, self._grades.graded(counts)
             self._run.analyze(self._graded, common)
         elif not done:

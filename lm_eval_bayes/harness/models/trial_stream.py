@@ -42,6 +42,8 @@ class StreamedTrials:
         for position, request in enumerate(self._requests):
             self._positions.setdefault(request.key, []).append(position)
         self._in_store = model.sink.numbers_of(self._positions)
+        if not any(self._in_store.values()):
+            model.log_other_trials(self._positions)
         self._responses: list[dict[int, Completion]] = [{} for _ in self._requests]
         # shared by the responses to a prompt, and filled at the end
         self._prompt_signals: dict[str, dict[str, Any]] = {}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import re
 from collections import Counter
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -353,11 +353,17 @@ class RecordingMixin(SamplingMixin):
                 "(another seed= or seed_scheme=); the stored ones are kept",
                 other_seeds,
             )
-        if not (stored or self._from_store or self._generated) and self.trial_store is not None:
-            samplings = list(dict.fromkeys(key.sampling for key in seeds))
-            for sentence in what_is_stored(self.trial_store, self.model_key, samplings):
-                log.info("no trial of this run is stored, but the store has %s", sentence)
+        if not stored:
+            self.log_other_trials(seeds)
         return stored
+
+    def log_other_trials(self, keys: Iterable[TrialKey]) -> None:
+        """Log what the store has beside the trials of some keys, if it has none of these."""
+        if self._from_store or self._generated or self.trial_store is None:
+            return
+        samplings = list(dict.fromkeys(key.sampling for key in keys))
+        for sentence in what_is_stored(self.trial_store, self.model_key, samplings):
+            log.info("no trial of this run is stored, but the store has %s", sentence)
 
     def sampled(
         self, requests: Sequence[TrialRequest] | RequestStream, disable_tqdm: bool = False

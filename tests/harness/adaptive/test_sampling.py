@@ -159,10 +159,9 @@ def test_a_stored_trial_that_cannot_be_read_is_sampled_again(tmp_path, slots, mo
     started(tmp_path, "d", width=1e-3, max_trials=4)
     find = TrialStore.trials_of
 
-    def without_one(self, keys, n=None, **more):
-        found = find(self, keys, n, **more)
-        first = next(iter(found))
-        found[first].pop(3, None)
+    def without_one(self, keys, *arguments, **more):
+        found = find(self, keys, *arguments, **more)
+        found[next(iter(found))].pop(3, None)
         return found
 
     monkeypatch.setattr(TrialStore, "trials_of", without_one)
