@@ -109,10 +109,10 @@ def command(
         str, option("score|pass^K", "What --fail-if-worse and --fail-if-below are about.")
     ] = "score",
     junit: Annotated[
-        Path | None, option("FILE", "Write the outcomes of the checks as JUnit XML.")
+        Path | None, option("FILE", "Write the outcomes of the checks, or an error, as JUnit XML.")
     ] = None,
     markdown: Annotated[
-        Path | None, option("FILE", "Write the outcomes of the checks as Markdown.")
+        Path | None, option("FILE", "Write the outcomes of the checks, or an error, as Markdown.")
     ] = None,
     pass_at_k: Annotated[
         bool, typer.Option("--pass-at-k", help="Also compare Pass@k curves, simultaneously over k.")
