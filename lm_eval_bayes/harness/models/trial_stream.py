@@ -146,7 +146,8 @@ class StreamedTrials:
 
     def _received(self, trial: Trial) -> Iterator[Arrival]:
         signals = self._prompt_signals.setdefault(trial.key.prompt, {})
-        for position in self._positions[trial.key]:
+        # of questions that share the trial, the one by which it is missing has it last
+        for position in reversed(self._positions[trial.key]):
             response = self._model.completion(self._requests[position], trial, signals)
             self._responses[position][trial.trial] = response
             yield position, trial.trial - self._first, response

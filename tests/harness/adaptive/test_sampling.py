@@ -170,6 +170,41 @@ def test_a_stored_trial_that_cannot_be_read_is_sampled_again(tmp_path, slots, mo
     assert results["config"]["trials"]["from_store"] == 12 * 4 - 1
 
 
+GROUP = """
+group: two_demos
+task:
+  - demo_rubric_bayes
+  - second_demo
+aggregate_metric_list:
+  - metric: !function lm_eval_bayes.tasks.HBAYES_AT_N
+    weight_by_size: false
+"""
+
+
+def test_groups_and_rubrics_have_their_rows_at_the_n_of_the_last_look(tmp_path, slots, monkeypatch):
+    folder = tmp_path / "tasks"
+    folder.mkdir()
+    (folder / "first.yaml").write_text(
+        f"include: {TASK}\ntask: demo_rubric_bayes\n"
+        "class: !function lm_eval_bayes.tasks.RubricTask\n"
+    )
+    (folder / "second.yaml").write_text(f"include: {TASK}\ntask: second_demo\n")
+    (folder / "group.yaml").write_text(GROUP)
+    goal = {"width": 0.2, "task": "two_demos"}
+    include = ("--include_path", str(folder))
+    stream, _ = started(tmp_path, "stream", *include, **goal)
+    monkeypatch.setattr(CoinSampling, "streams", False)
+    rounds, _ = started(tmp_path, "rounds", *include, **goal)
+    assert stream["results"] == rounds["results"]
+    assert stream["groups"] == rounds["groups"]
+    n = stream["config"]["stopping"]["rounds"][-1]["trials"]
+    assert n > 4
+    assert f"hbayes@{n},none" in stream["groups"]["two_demos"]
+    assert any(
+        "rubric_" in row and f"@{n}" in row for row in stream["results"]["demo_rubric_bayes"]
+    )
+
+
 def questions(n):
     return [
         new_instance(

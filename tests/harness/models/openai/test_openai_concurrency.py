@@ -19,7 +19,9 @@ from _support.openai_models import (
 )
 from _support.scripted_server import Act, serving
 
+from lm_eval_bayes.harness.models.interface import RequestStream
 from lm_eval_bayes.harness.models.openai.client import concurrently
+from lm_eval_bayes.harness.models.openai.responses import TrialsFailedError
 
 pytestmark = pytest.mark.filterwarnings("default:.*:DeprecationWarning")
 
@@ -49,6 +51,43 @@ def test_texts_do_not_depend_on_company():
             for n, some in ((1, requests), (16, requests), (16, shuffled))
         ]
     assert texts[0] == texts[1] == texts[2]
+
+
+def stream_of(requests):
+    return RequestStream(requests[:4], len(requests), iter(requests))
+
+
+def test_an_ended_stream_yields_what_ends_in_time_and_cancels_the_rest():
+    def script(number, body):
+        return Act(delay_s=(0.0, 0.3, 0.3, 30.0)[number] if number < 4 else 0.0)
+
+    requests = requests_of(prompts=4, trials=8)
+    stream = stream_of(requests)
+    with serving(script) as server:
+        sampling = completions(server, concurrent=3).sample(stream)
+        got = [next(sampling)[0]]
+        stream.end(5.0)
+        stream.deadline = time.monotonic() + 2.0
+        got += [request for request, _ in sampling]
+        assert stream.given == len(server.requests) < len(requests)
+    assert {request.index for request in got} >= {0, 1, 2}
+    assert 3 not in {request.index for request in got}
+
+
+def test_a_failed_trial_of_a_stream_ends_it_after_the_trials_of_its_number():
+    def script(number, body):
+        failing = body["seed"] == 100  # trial 0 of the second question
+        return Act(400, {"error": {"message": "no"}}) if failing else Act(delay_s=0.02)
+
+    requests = requests_of(prompts=4, trials=40)
+    got = []
+    with serving(script) as server:
+        sampling = completions(server, concurrent=2).sample(stream_of(requests))
+        with pytest.raises(TrialsFailedError) as caught:
+            got.extend((request.trial, request.prompt) for request, _ in sampling)
+    assert [request.trial for request, _ in caught.value.failed] == [0]
+    assert {(0, f"What is {i} + 2?") for i in (0, 2, 3)} <= set(got)
+    assert len(got) < 10
 
 
 def test_closing_early_cancels_what_is_running():
