@@ -203,6 +203,12 @@ class TaskPanel:
         return min(i.low for i in intervals), max(i.high for i in intervals)
 
     @property
+    def compares_costs(self) -> bool:
+        """Whether models have different numbers of tokens, which a figure can show."""
+        tokens = [cost.tokens for cost in self.costs]
+        return len(tokens) > 1 and max(tokens) > 1.01 * min(tokens)
+
+    @property
     def bounds(self) -> tuple[float, float]:
         """The lowest and the highest possible score."""
         return self.summaries[0].run.outcomes.bounds

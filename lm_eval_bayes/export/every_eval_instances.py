@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
@@ -19,8 +19,8 @@ from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.export.every_eval_ever import SCHEMA, Submission
 from lm_eval_bayes.export.every_eval_metrics import evaluation_name, result_id
 from lm_eval_bayes.export.run_metadata import is_filtered
-from lm_eval_bayes.runs.log_fields import generated_texts
-from lm_eval_bayes.runs.task_run import GRADED, REGRADED, SECONDS, TOKENS, TaskRun, read_line
+from lm_eval_bayes.runs.question_texts import QuestionTexts, question_texts
+from lm_eval_bayes.runs.task_run import GRADED, REGRADED, SECONDS, TOKENS, TaskRun
 from lm_eval_bayes.stats.score_outcomes import ScoreOutcomes
 
 PROMPT_TOKENS = "prompt_tokens"
@@ -119,7 +119,8 @@ def instances(
         "interaction_type": "single_turn",
     }
     for number, (name, scores) in enumerate(zip(run.question_ids, _scores(run), strict=True)):
-        reference, completions = _read_texts(run, number) if texts else ([], [])
+        read = question_texts(run, number) if texts else QuestionTexts()
+        reference, completions = list(read.right_answers[:1]), read.responses
         question_text = replace_surrogates(_at(run.questions, number, "")) if texts else ""
         question: dict[str, Any] = {**shared, "sample_id": one_line(name)}
         if texts:
@@ -128,7 +129,7 @@ def instances(
         for trial, score in enumerate(scores):
             yield {
                 **question,
-                "output": {"raw": completions[trial : trial + 1]},
+                "output": {"raw": [t for t in completions[trial : trial + 1] if t is not None]},
                 # the extracted answer of a right trial would be the reference answer
                 "answer_attribution": _attribution(run, number, trial) if texts else [],
                 # without a threshold only the highest score is surely that of a right answer
@@ -213,46 +214,3 @@ def _metadata(run: TaskRun, number: int, trial: int) -> dict[str, str]:
     if prompt:
         metadata["prompt_hash"] = one_line(prompt, 200)
     return metadata
-
-
-# -- the texts, from the samples files -----------------------------------------------------------
-
-
-def _read_texts(run: TaskRun, number: int) -> tuple[list[str], list[str]]:
-    """Return a question's reference answer, and the completions of the outcomes that were read."""
-    if run.texts is None:
-        return [], []
-    texts = run.texts[number]
-    outcomes: list[int | None] = [None] * int(run.outcomes.n_trials[number])
-    if run.trials is not None:
-        outcomes = run.trials[number].tolist()
-    logged: list[tuple[int, str, int | None]] = []
-    targets: list[str | None] = []
-    for line, trials in texts.by_line():
-        row = read_line(line)
-        targets.append(_target(row))
-        responses, graded = generated_texts(row) or [], row.get("outcomes")
-        for trial in trials.tolist():
-            response = int(texts.index[trial, 1])
-            outcome = graded[response] if isinstance(graded, list) else None
-            if outcome is not None or run.metric == REGRADED or graded is None:
-                logged.append((trial, replace_surrogates(responses[response]), outcome))
-    target = next((text for text in targets if text is not None), None)
-    reference = [] if target is None else [replace_surrogates(target)]
-    logged.sort(key=lambda text: text[0])
-    # a file that was replaced since may hold other texts
-    same = len(logged) == len(outcomes) and (
-        run.metric == REGRADED
-        or all(
-            outcome in (None, category)
-            for (_, _, outcome), category in zip(logged, outcomes, strict=True)
-        )
-    )
-    return reference, [text for _, text, _ in logged] if same else []
-
-
-def _target(row: Mapping[str, Any]) -> str | None:
-    target = row.get("target")
-    if isinstance(target, (int, float)) and not isinstance(target, bool):
-        return str(target)
-    return target if isinstance(target, str) else None

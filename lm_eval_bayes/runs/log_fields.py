@@ -94,3 +94,19 @@ def generated_texts(row: Mapping[str, Any]) -> list[str] | None:
     ):
         return None
     return responses[0]
+
+
+def right_answers(row: Mapping[str, Any]) -> list[str]:
+    """Return the right answers of a question; empty where none is logged.
+
+    Examples
+    --------
+    >>> right_answers({"target": 42}), right_answers({"target": ["a", "b"]}), right_answers({})
+    (['42'], ['a', 'b'], [])
+    """
+    target = row.get("target")
+    if isinstance(target, (int, float)) and not isinstance(target, bool):
+        return [str(target)]
+    if isinstance(target, list) and all(isinstance(part, str) for part in target):
+        return target
+    return [target] if isinstance(target, str) else []

@@ -16,9 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.runs.logged_texts import LoggedTexts
 from lm_eval_bayes.runs.model_names import distinct_names
 from lm_eval_bayes.runs.partial_run import PartialRun, QuestionTrials, task_run_of
-from lm_eval_bayes.runs.task_run import LoggedTexts, TaskRun
+from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.stats.validation import FloatArray
 
 Indices = npt.NDArray[np.intp]

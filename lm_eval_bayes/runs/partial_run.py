@@ -18,7 +18,8 @@ import numpy.typing as npt
 
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.rubric.signals import numbers
-from lm_eval_bayes.runs.task_run import GRADED, LoggedTexts, Provenance, TaskRun
+from lm_eval_bayes.runs.logged_texts import LoggedTexts
+from lm_eval_bayes.runs.task_run import GRADED, Provenance, TaskRun
 from lm_eval_bayes.stats.outcomes import Outcomes
 from lm_eval_bayes.stats.validation import FloatArray, IntArray
 

@@ -24,8 +24,14 @@ from lm_eval_bayes._util.hashing import canonical_json, hash_json
 from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.rubric.verifier_prompt import VerifierInput, after_reasoning
-from lm_eval_bayes.runs.log_fields import generated_texts, prompt_and_settings, question_text
-from lm_eval_bayes.runs.task_run import LoggedLine, TaskRun, read_line
+from lm_eval_bayes.runs.log_fields import (
+    generated_texts,
+    prompt_and_settings,
+    question_text,
+    right_answers,
+)
+from lm_eval_bayes.runs.logged_texts import LoggedLine, StoredTrials, read_line
+from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.store.errors import StoreError, StoreFileError
 
 FORMAT = "lm-eval-bayes-verdicts"
@@ -488,13 +494,14 @@ def files_to_judge(
     """
 
     @lru_cache(maxsize=1)
-    def cases_of(line: LoggedLine) -> list[VerifierInput]:
+    def cases_of(line: LoggedLine | StoredTrials) -> list[VerifierInput]:
         return verifier_inputs(read_line(line), Path(line.file).name, think_end)
 
     files = []
     for run in runs:
         by_file: dict[str, list[TrialCase]] = {}
-        if run.texts is None:
+        in_stores = any(isinstance(line, StoredTrials) for t in run.texts or () for line in t.lines)
+        if run.texts is None or in_stores:
             where = ", ".join(run.sources) or run.model
             raise InvalidInputError.of("RUN", _TEXTS, where)
         for number, texts in enumerate(run.texts[:limit]):
@@ -534,7 +541,8 @@ def verifier_inputs(row: Mapping[str, Any], samples: str, think_end: str) -> lis
     """
     where = f"question {row['doc_id']} of {samples}"
     question = question_text(row, prompt_and_settings(row)[0], _QUESTION_FIELDS)
-    gold, texts = _gold(row), generated_texts(row)
+    gold = " or ".join(right_answers(row)).strip()
+    texts = generated_texts(row)
     if not question:
         raise InvalidInputError.of("RUN", "hold the text of every question", where)
     if not gold:
@@ -543,15 +551,6 @@ def verifier_inputs(row: Mapping[str, Any], samples: str, think_end: str) -> lis
     if texts is None:
         raise InvalidInputError.of("RUN", _TEXTS, where)
     return [VerifierInput(question, gold, after_reasoning(text, think_end)) for text in texts]
-
-
-def _gold(row: Mapping[str, Any]) -> str:
-    target = row.get("target")
-    if isinstance(target, list) and all(isinstance(part, str) for part in target):
-        target = " or ".join(target)
-    if isinstance(target, (int, float)) and not isinstance(target, bool):
-        target = str(target)
-    return target.strip() if isinstance(target, str) else ""
 
 
 def verdict_targets(files: Sequence[JudgedFile], out: Path | None) -> list[Path]:

@@ -7,9 +7,11 @@ import shutil
 
 import numpy as np
 import pytest
+from _support.saved_runs import question, write_run
 
 from lm_eval_bayes.analysis.report_data import report_data
 from lm_eval_bayes.report.page.render import render
+from lm_eval_bayes.runs.reader import read_runs
 from lm_eval_bayes.runs.task_run import Provenance, SavedRuns, TaskRun
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
@@ -125,7 +127,7 @@ def test_nothing_that_was_written_ran(browser, page):
     ask(browser, "document.querySelectorAll('details').forEach(d => d.open = true)")
     ask(browser, "document.querySelectorAll('[popover]').forEach(p => p.showPopover())")
     assert ask(browser, "typeof window.injected") == "undefined"
-    assert ask(browser, "document.scripts.length") == 2
+    assert ask(browser, "document.scripts.length") == 3
     assert ask(browser, "document.images.length") == 0
     assert ask(browser, "document.querySelectorAll('[onerror], [onload], [onfocus]').length") == 0
     data = ask(browser, "JSON.parse(document.getElementById('report-data').textContent)")
@@ -207,6 +209,83 @@ def test_panels_open_and_questions_are_told(browser, page):
     assert told.is_displayed()
     browser.switch_to.active_element.send_keys(Keys.ESCAPE)
     assert not told.is_displayed()
+
+
+def test_a_question_shows_its_attempts(browser, tmp_path):
+    from selenium.webdriver.common.by import By
+    from selenium.webdriver.common.keys import Keys
+
+    trials = [{"text": HOSTILE, "outcome": 1, "completion_tokens": 1234}] + [
+        {"text": f"{i} " + "word " * 9000, "outcome": 0} for i in range(3)
+    ]
+    asked = [{**question(trials), "answer": "<b>right</b>"}]
+    saved = read_runs([write_run(tmp_path / model, model, asked) for model in ("a", "b")])
+    file = tmp_path / "report.html"
+    file.write_bytes(render(report_data(saved), text_bytes=60_000).encode("utf-8"))
+    for width in (360, 1200):
+        opened(browser, file.as_uri(), width)
+        button = browser.find_element(By.CSS_SELECTOR, "button.question")
+        button.send_keys(Keys.ENTER)
+        dialog = browser.find_element(By.ID, button.get_attribute("popovertarget"))
+        assert "Right answer: <b>right</b>" in dialog.text
+        models = dialog.find_elements(By.CSS_SELECTOR, ".model-attempts > summary")
+        assert [one.text.split("\n")[0].split()[0] for one in models] == ["a", "b"]
+        models[0].send_keys(Keys.ENTER)
+        browser.implicitly_wait(10)  # the event that fills the list comes later
+        attempts = dialog.find_elements(By.CSS_SELECTOR, ".attempt > summary")
+        browser.implicitly_wait(0)
+        told = [" ".join(one.text.split()) for one in attempts]
+        assert told == ["1 right 1,234 tokens", "2 wrong", "3 wrong", "4 wrong"]
+        for one in attempts:
+            one.send_keys(Keys.ENTER)
+        texts = ask(
+            browser, "[...document.querySelectorAll('.attempt pre')].map(e => e.textContent)"
+        )
+        assert texts[0].startswith("</title></script><script>window.injected=1</script><img src=x")
+        assert (texts[1][:9], texts[2][-10:]) == ("0 word wo", "word word ")
+        assert all(one.is_displayed() for one in dialog.find_elements(By.CSS_SELECTOR, "pre"))
+        shown = len(texts[1]) + len(texts[2])
+        left_out = dialog.find_element(By.CSS_SELECTOR, ".attempt .left-out").text
+        n = int(left_out.split()[0].replace(",", ""))
+        assert abs(n + shown - 45_002) <= 2
+        assert ask(browser, "document.documentElement.scrollWidth") <= width
+        wide = "[...document.querySelectorAll('.asked:popover-open *')].filter(e => "
+        wide += "e.getBoundingClientRect().right > innerWidth + 1 && !e.closest('pre')).length"
+        assert ask(browser, wide) == 0
+        assert ask(browser, "typeof window.injected") == "undefined"
+        browser.switch_to.active_element.send_keys(Keys.ESCAPE)
+        assert not dialog.is_displayed()
+    assert browser.get_log("browser") == []
+
+
+def test_a_table_that_goes_on_says_so(browser, page):
+    opened(browser, page, 400)
+    ask(browser, "document.querySelectorAll('details').forEach(d => d.open = true)")
+    boxes = """[...document.querySelectorAll('.scroll')].map(e => [
+        e.scrollWidth - e.clientWidth > 2, e.classList.contains('more'),
+        !e.nextElementSibling.hidden && e.nextElementSibling.className === 'hint'])"""
+    state = browser.execute_async_script(
+        f"const done = arguments[0]; setTimeout(() => done({boxes}), 200)"
+    )
+    assert {tuple(one) for one in state} <= {(True, True, True), (False, False, False)}
+    assert sum(wider for wider, _, _ in state) >= 4
+    state = browser.execute_async_script(
+        "const done = arguments[0];"
+        "document.querySelectorAll('.scroll').forEach(e => e.scrollLeft = e.scrollWidth);"
+        f"setTimeout(() => done({boxes}), 200)"
+    )
+    assert not any(more or hint for _, more, hint in state)
+
+
+@pytest.mark.parametrize("width", [400, 1200])
+def test_the_rules_of_a_row_are_in_one_line(browser, page, width):
+    opened(browser, page, width)
+    ask(browser, "document.querySelectorAll('details').forEach(d => d.open = true)")
+    lines = """[...document.querySelectorAll('table.wide tr, table.usual tr')].map(row =>
+        [...row.cells].map(e => e.getBoundingClientRect().bottom - row.closest('table')
+        .getBoundingClientRect().top))"""
+    for row in ask(browser, lines):
+        assert {round(bottom, 3) for bottom in row} <= {float(round(row[0]))}
 
 
 def test_without_scripts_everything_can_be_read(browser, page):

@@ -270,7 +270,7 @@ def test_the_page_is_one_whole_file(usual):
         f"style-src 'sha256-{digests[0]}'",
         f"script-src 'sha256-{digests[1]}'",
     ]
-    assert len(result.scripts) == 2
+    assert len(result.scripts) == 3
     assert "http" not in re.sub("http-equiv", "", style + script)
 
 
@@ -456,7 +456,7 @@ def test_nobody_gets_out_of_the_text():
     for title in ("", HOSTILE):
         page = render(contents, title=title)
         result = check_whole(page)
-        assert len(result.scripts) == 2
+        assert len(result.scripts) == 3
         assert "<script>window" not in page
         assert "<img" not in page
         assert "{{ 7*7 }}" in page
@@ -493,8 +493,16 @@ def test_keys_and_passwords_are_not_shown_around():
             "eos_token": "<eos>",
             "use_auth_token": True,
             "header": {"Authorization": "abc-secret"},
-            "base_url": "https://me:abc-secret@host/v1",
+            "base_url": "https://me:abc-secret@host/v1?key=abc-secret#abc-secret",
+            "endpoints": [
+                "http://abc-secret@first:8000/v1",
+                {"url": "https://second?k=abc-secret"},
+            ],
+            "proxy": "abc-secret:abc-secret@proxy:3128?token=abc-secret",
         },
+        generation_kwargs={"webhook": "see https://me:abc-secret@hook/x?sig=abc-secret for it"},
+        dataset="https://me:abc-secret@hub/data?token=abc-secret",
+        backend="openai at https://me:abc-secret@third/v1?key=abc-secret",
         metadata={"key": "hf_abcdefghijklmnopqrstu"},
         config={"password": "abc-secret"},
     )
@@ -504,7 +512,18 @@ def test_keys_and_passwords_are_not_shown_around():
     assert "hf_abc" not in page
     assert "<eos>" in visible_text
     assert "phi" in visible_text
-    assert "https://host/v1" in visible_text
+    for place in ("https://host/v1", "https://hook/x", "https://hub/data", "https://third/v1"):
+        assert place in visible_text
+
+
+def test_a_plot_that_would_show_nothing_is_left_out():
+    single = page_of(run("a", n=1, tokens=10.0), run("b", n=1, seed=1, tokens=10.0))[0]
+    assert "<summary>Convergence</summary>" not in single
+    assert "<summary>Cost</summary>" in single
+    assert "cost-1" not in single
+    both = page_of(run("a", tokens=10.0), run("b", seed=1, tokens=20.0))[0]
+    assert "<summary>Convergence</summary>" in both
+    assert 'id="cost-1' in both
 
 
 # -- what it looks like --------------------------------------------------------------------------
@@ -544,8 +563,17 @@ def test_all_letters_contrast_with_what_is_behind_them():
 @pytest.mark.slow
 def test_twenty_models_on_four_tasks_take_less_than_five_megabytes():
     texts = tuple("Let ABC be a triangle. " * 40 for _ in range(30))
+    rng = np.random.default_rng(0)
+
+    def answers():
+        return tuple(tuple(map(str, rng.integers(0, 10**6, 80))) for _ in range(30))
+
     runs = [
-        run(f"lab/model-{i}", f"task {t}", n=80, seed=100 * t + i, m=30, questions=texts)
+        run(
+            *(f"lab/model-{i}", f"task {t}"),
+            **{"n": 80, "seed": 100 * t + i, "m": 30, "questions": texts, "tokens": 12_345.0},
+            answers=answers(),
+        )
         for i in range(20)
         for t in range(4)
     ]

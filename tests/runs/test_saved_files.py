@@ -10,8 +10,8 @@ import pytest
 from _support.run_files import LATER, STAMP, TASK, row, seeded, write_run
 
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.runs.logged_texts import read_line
 from lm_eval_bayes.runs.reader import read_runs
-from lm_eval_bayes.runs.task_run import read_line
 from lm_eval_bayes.runs.verdicts import ChangedTrialError, files_to_judge
 
 VERIFIER = {"kind": "transformers", "name": "judge"}

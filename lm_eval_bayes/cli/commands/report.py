@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from lm_eval_bayes._util.text import format_bytes, plural
+from lm_eval_bayes.cli.ui.errors import named_as_options
 from lm_eval_bayes.cli.ui.options import (
     STANDARD_OUTPUT,
     IntervalOptions,
@@ -39,6 +40,17 @@ def command(
     title: Annotated[
         str | None, option("TEXT", "Title of the report. By default the tasks' names.")
     ] = None,
+    text_bytes: Annotated[
+        int,
+        option(
+            "N",
+            "The most bytes of the attempts' texts in the page. Longer texts are shortened in the "
+            "middle; of many attempts at a question the first have texts.",
+        ),
+    ] = 4_000_000,
+    no_texts: Annotated[
+        bool, typer.Option("--no-texts", help="Leave out the texts of the attempts.")
+    ] = False,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace existing files that are not reports.")
     ] = False,
@@ -50,9 +62,11 @@ def command(
 
     The report has a leaderboard with intervals, pairwise probabilities, every question with
     every model's score, the convergence of the scores with N, their cost in tokens, scores under
-    rubrics if the runs recorded the signals, and the provenance of every run. It is one
-    self-contained file that loads nothing. Texts of models and datasets are escaped, and keys
-    and tokens in the settings of a run are hidden.
+    rubrics if the runs recorded the signals, and the provenance of every run. A question opens:
+    its text, the right answer, and every attempt with verdict, extracted answer, tokens and, from
+    the harness's samples or a trial store, its text. The report is one self-contained file that
+    loads nothing. Texts of models and datasets are escaped, and keys and tokens in the settings
+    of a run are hidden.
 
     An earlier report of the same name is replaced; any other file only with --overwrite.
 
@@ -61,7 +75,11 @@ def command(
       lm-eval-bayes report runs/qwen runs/phi -o report.html
       lm-eval-bayes report runs/* --task aime25_bayes --plots figures/ --scope population
     """
+    from lm_eval_bayes.stats.validation import check_count
+
     spec = intervals.spec()
+    with named_as_options("text_bytes"):
+        check_count("text_bytes", text_bytes, 0)
     to_stdout = str(output) in STANDARD_OUTPUT
     if to_stdout and sys.stdout is None:
         raise InvalidInputError("standard output is closed: name a file with --output")
@@ -85,7 +103,8 @@ def command(
         data = report_data(
             saved, spec, progress=(lambda n: progress.advance(n - progress.done)) if many else None
         )
-    page = render(data, title=title or "", now=time.time()).encode("utf-8")
+    n_bytes = 0 if no_texts else text_bytes
+    page = render(data, title=title or "", now=time.time(), text_bytes=n_bytes).encode("utf-8")
     figures: list[tuple[Path, str]] = []
     if plots is not None:
         drawn = report_figures(data)

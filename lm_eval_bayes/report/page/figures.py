@@ -12,6 +12,7 @@ from lm_eval_bayes.analysis.convergence import ScoreCurve
 from lm_eval_bayes.analysis.report_data import ModelCost, TaskPanel
 from lm_eval_bayes.report.page.svg import (
     VIEW_WIDTH,
+    doubling_ticks,
     element,
     group,
     labelled_figure,
@@ -174,7 +175,7 @@ def score_curve(panel: TaskPanel, i: int) -> Markup:
         return Markup("")
     axis, n_max, height = _curve_axis(panel), _max_n(panel), _CURVE_HEIGHT
     parts = _score_grid(axis, 4, height, -7)
-    for n in _n_ticks(n_max):
+    for n in doubling_ticks(n_max):
         x = log_share(n, 1, n_max)
         anchor = "middle"
         if n_max > 1 and not 0.03 <= x <= 0.97:
@@ -210,15 +211,6 @@ def score_curve(panel: TaskPanel, i: int) -> Markup:
         height=height + 20,
         kind="curve",
     )
-
-
-def _n_ticks(n_max: int) -> list[float]:
-    if n_max <= 1:
-        return [1.0]
-    integers = [tick for tick in log_ticks(1, n_max, 5) if tick == int(tick)]
-    if log_share(integers[-1], 1, n_max) < 0.88:
-        integers.append(float(n_max))
-    return integers
 
 
 def _curve_axis(panel: TaskPanel) -> Axis:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 import math
 import re
 from datetime import datetime, timezone
@@ -28,13 +27,14 @@ from lm_eval_bayes._util.text import (
 from lm_eval_bayes.analysis.leaderboard import LeaderboardRow
 from lm_eval_bayes.analysis.report_data import ReportData, TaskPanel
 from lm_eval_bayes.report.page import figures, tables
+from lm_eval_bayes.report.page.attempts import TEXT_BYTES, page_attempts
 from lm_eval_bayes.report.page.provenance import panel_provenance, short_path
 from lm_eval_bayes.report.page.sentences import (
     comparison_sentence,
     leader_sentence,
     winners_sentence,
 )
-from lm_eval_bayes.report.page.text import Scale, name, short_names, truncate
+from lm_eval_bayes.report.page.text import Scale, json_island, name, short_names, truncate
 
 #: Identifies a file as a report of this package; it is among the first bytes of every report.
 MARK = '<meta name="generator" content="lm-eval-bayes report">'
@@ -42,7 +42,9 @@ MARK = '<meta name="generator" content="lm-eval-bayes report">'
 _MAX_JSON_STRING = 500
 
 
-def render(data: ReportData, *, title: str = "", now: float | None = None) -> str:
+def render(
+    data: ReportData, *, title: str = "", now: float | None = None, text_bytes: int = TEXT_BYTES
+) -> str:
     """Return a report as one HTML file.
 
     Parameters
@@ -53,12 +55,20 @@ def render(data: ReportData, *, title: str = "", now: float | None = None) -> st
         Heading; by default the names of the tasks.
     now : float, optional
         Date of the report, in seconds since 1970 UTC; by default the report has none.
+    text_bytes : int
+        The most bytes of the models' texts in the page; 0 for none. They are read from the logs
+        and stores of the runs.
 
     Returns
     -------
     str
         A self-contained page, which fetches nothing. It has no NUL characters and no lone
         surrogates, so it can be encoded as UTF-8.
+
+    Raises
+    ------
+    InvalidInputError
+        If a log is no longer what was read before.
     """
     from jinja2 import Environment, FunctionLoader, StrictUndefined
 
@@ -80,6 +90,8 @@ def render(data: ReportData, *, title: str = "", now: float | None = None) -> st
         "anchor": _anchor,
         "breakable": _breakable,
     }
+    panels = [_panel_context(panel, data) for panel in data.panels]
+    attempts = page_attempts(data.panels, [view["questions"] for view in panels], text_bytes)
     style, script = _template("report.css"), _template("report.js")
     return environment.get_template("report.html").render(
         mark=Markup(MARK),
@@ -96,7 +108,9 @@ def render(data: ReportData, *, title: str = "", now: float | None = None) -> st
         scope=scope_label(data.spec.scope),
         score_table=tables.score_table(data),
         overall_answer=None if data.overall is None else comparison_sentence(data.overall),
-        panels=[_panel_context(panel, data) for panel in data.panels],
+        panels=panels,
+        attempts=attempts,
+        attempts_json=json_island(attempts.panels),
         notes=_notes(data),
         shades=range(tables.SHADES),
         p_best=P_BEST,
@@ -142,9 +156,12 @@ def _panel_context(panel: TaskPanel, data: ReportData) -> dict[str, Any]:
         "questions": tables.question_table(panel, data),
         "background_curves": figures.background_curves(panel),
         "curves": [
-            (short[i], curve, figures.score_curve(panel, i)) for i, curve in enumerate(panel.curves)
+            (short[i], curve, figures.score_curve(panel, i))
+            for i, curve in enumerate(panel.curves)
+            # one point is no curve
+            if curve is None or len(curve.n) > 1
         ],
-        "cost_figure": figures.score_against_tokens(panel) if panel.costs else None,
+        "cost_figure": figures.score_against_tokens(panel) if panel.compares_costs else None,
         "estimates": list(dict.fromkeys(e for summary in panel.summaries for e in summary.rows)),
         "provenance": panel_provenance(panel),
         "unavailable": _unavailable_schemata(panel),
@@ -216,21 +233,6 @@ def _unavailable_schemata(panel: TaskPanel) -> list[tuple[list[str], str]]:
 
 
 # -- markup --------------------------------------------------------------------------------------
-
-
-def json_island(value: Any) -> Markup:
-    r"""Return JSON that can stand inside a script element.
-
-    Examples
-    --------
-    >>> print(json_island({"a": "</script><!-- & \u2028"}))
-    {"a":"\u003c/script\u003e\u003c!-- \u0026 \u2028"}
-    """
-    # ASCII only, so lone surrogates are escaped too
-    text = json.dumps(value, separators=(",", ":"), allow_nan=False)
-    for c in "<>&":
-        text = text.replace(c, f"\\u{ord(c):04x}")
-    return Markup(text)
 
 
 def _published(value: Any) -> Any:

@@ -157,6 +157,26 @@ def round_range(low: float, high: float, bounds: tuple[float, float]) -> tuple[f
     return (first, last) if last > first else bounds
 
 
+def doubling_ticks(n_max: int, most: int = 7) -> list[int]:
+    """Return numbers of trials for a logarithmic axis: powers of two, and the last one.
+
+    Examples
+    --------
+    >>> doubling_ticks(8), doubling_ticks(80), doubling_ticks(6), doubling_ticks(1)
+    ([1, 2, 4, 8], [1, 2, 4, 8, 16, 32, 80], [1, 2, 6], [1])
+    >>> doubling_ticks(1000)
+    [1, 4, 16, 64, 256, 1000]
+    """
+    step = 1
+    while n_max.bit_length() > step * most:
+        step += 1
+    ticks = [2**power for power in range(0, n_max.bit_length(), step)]
+    # the last power of two would overlap the last number
+    if ticks[-1] < n_max and 1.7 * ticks[-1] > n_max:
+        ticks.pop()
+    return ticks if ticks[-1] == n_max else [*ticks, n_max]
+
+
 def log_ticks(low: float, high: float, n_max: int = 6) -> list[float]:
     """Return round numbers for a logarithmic axis.
 

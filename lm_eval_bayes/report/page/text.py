@@ -13,6 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from markupsafe import Markup
+
 from lm_eval_bayes._util.text import one_line, printable_lines
 
 #: Characters of a name, and of a setting.
@@ -110,6 +112,21 @@ def shortened(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     return value
+
+
+def json_island(value: Any) -> Markup:
+    r"""Return JSON that can stand inside a script element.
+
+    Examples
+    --------
+    >>> print(json_island({"a": "</script><!-- & \u2028"}))
+    {"a":"\u003c/script\u003e\u003c!-- \u0026 \u2028"}
+    """
+    # ASCII only, so lone surrogates are escaped too
+    text = json.dumps(value, separators=(",", ":"), allow_nan=False)
+    for c in "<>&":
+        text = text.replace(c, f"\\u{ord(c):04x}")
+    return Markup(text)
 
 
 @dataclass(frozen=True)

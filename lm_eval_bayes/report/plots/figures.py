@@ -20,7 +20,7 @@ from lm_eval_bayes._util.text import format_large, format_percent
 from lm_eval_bayes.analysis.report_data import ReportData, TaskPanel
 from lm_eval_bayes.analysis.rubric_table import RubricTable
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.report.page.svg import log_ticks, round_range
+from lm_eval_bayes.report.page.svg import doubling_ticks, log_ticks, round_range
 from lm_eval_bayes.report.page.tables import question_table
 from lm_eval_bayes.report.page.text import Scale, name, short_names
 from lm_eval_bayes.report.plots.drawing import (
@@ -146,7 +146,7 @@ def convergence(figure: Figure, panel: TaskPanel, level: float) -> None:
         axes.set_title(short_name(model), fontsize=8.5, loc="left", color=_TEXT)
         if n_max > 1:
             axes.set_xscale("log")
-        axes.set_xticks([n for n in log_ticks(1, n_max, 5) if n == int(n)] if n_max > 1 else [1])
+        axes.set_xticks(doubling_ticks(n_max))
         axes.minorticks_off()
         axes.xaxis.set_major_formatter(lambda n, _: f"{n:g}")
         axes.set_ylim(*_limits(panel, low, high))
@@ -286,9 +286,9 @@ def _panel_figures(panel: TaskPanel, data: ReportData) -> list[FigureFile]:
     }
     if len(panel.models) > 1:
         draws["pairs"] = partial(pairs, panel=panel)
-    if any(curve is not None for curve in panel.curves):
+    if any(curve is not None and len(curve.n) > 1 for curve in panel.curves):
         draws["convergence"] = partial(convergence, panel=panel, level=level)
-    if panel.costs:
+    if panel.compares_costs:
         draws["cost"] = partial(cost, panel=panel, level=level)
     if panel.rubrics is not None and len(panel.rubrics.classified.models) > 1:
         draws["rubrics"] = partial(rubrics, table=panel.rubrics)

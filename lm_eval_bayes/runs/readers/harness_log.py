@@ -16,6 +16,7 @@ from typing import Any
 from lm_eval_bayes._util.compressed import UNREADABLE, open_bytes, plain_name
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.log_fields import cluster_label
+from lm_eval_bayes.runs.logged_texts import LoggedLine
 from lm_eval_bayes.runs.merging import merge_trials, same_numbers_same_texts
 from lm_eval_bayes.runs.model_arguments import backend_and_arguments, model_name, plain_model_name
 from lm_eval_bayes.runs.partial_run import PartialRun, QuestionTrials
@@ -39,7 +40,7 @@ from lm_eval_bayes.runs.readers.protocol import (
     Sniffed,
 )
 from lm_eval_bayes.runs.readers.text_files import JsonLines, files_below, first_line
-from lm_eval_bayes.runs.task_run import LoggedLine, distinct_ids
+from lm_eval_bayes.runs.task_run import distinct_ids
 
 #: The name of a task and the time of a run, in the name of a samples file.
 _NAME = re.compile(r"(.+)_(\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d(?:\.\d+)?)")

@@ -16,8 +16,8 @@ from lm_eval_bayes.runs.log_fields import (
     prompt_hash,
     question_text,
 )
+from lm_eval_bayes.runs.logged_texts import LoggedLine
 from lm_eval_bayes.runs.partial_run import QuestionTrials
-from lm_eval_bayes.runs.task_run import LoggedLine
 
 
 @dataclass(frozen=True)

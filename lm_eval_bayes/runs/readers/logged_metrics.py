@@ -11,10 +11,11 @@ import numpy as np
 
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.log_fields import generated_texts
+from lm_eval_bayes.runs.logged_texts import LoggedTexts
 from lm_eval_bayes.runs.provenance import LoggedTask, mapping
 from lm_eval_bayes.runs.readers.log_line import LoggedTrials, LogLine, is_right_or_wrong
 from lm_eval_bayes.runs.readers.protocol import NothingToCountError, Query
-from lm_eval_bayes.runs.task_run import GRADED, LoggedTexts
+from lm_eval_bayes.runs.task_run import GRADED
 from lm_eval_bayes.stats.validation import MOST_TRIALS, check_weights
 
 #: The row of the average score of a question over N trials.

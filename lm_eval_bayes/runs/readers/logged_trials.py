@@ -11,6 +11,7 @@ import numpy as np
 from lm_eval_bayes._util.text import one_line, plural
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.log_fields import generated_texts
+from lm_eval_bayes.runs.logged_texts import LoggedTexts
 from lm_eval_bayes.runs.partial_run import floats
 from lm_eval_bayes.runs.provenance import LoggedTask, mapping
 from lm_eval_bayes.runs.readers.log_line import LoggedTrials, LogLine
@@ -22,7 +23,7 @@ from lm_eval_bayes.runs.readers.logged_metrics import (
 )
 from lm_eval_bayes.runs.readers.logged_signals import SignalReader
 from lm_eval_bayes.runs.readers.protocol import NothingToCountError, Query, Regrade
-from lm_eval_bayes.runs.task_run import GRADED, REGRADED, LoggedTexts
+from lm_eval_bayes.runs.task_run import GRADED, REGRADED
 from lm_eval_bayes.stats.validation import FloatArray, as_real, check_weights
 
 #: Recorded of every trial, but not measurements of it.

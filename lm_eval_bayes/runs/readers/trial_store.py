@@ -13,6 +13,7 @@ from lm_eval_bayes._util.hashing import model_hash, sha256_text
 from lm_eval_bayes._util.text import plural
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.rubric.signals import completion_limit, numbers, trial_signals
+from lm_eval_bayes.runs.logged_texts import LoggedTexts, StoredTrials
 from lm_eval_bayes.runs.model_arguments import flat, keyed, model_name, normalised
 from lm_eval_bayes.runs.partial_run import PartialRun, QuestionTrials, floats
 from lm_eval_bayes.runs.provenance import generation, greedy
@@ -169,10 +170,10 @@ class _Series:
         for id, question, trials, stored in self._questions(damaged):
             kinds.append(_answers_are(trials, stored))
             signals = {} if query.signals is None else self._signals(trials, stored, weights)
-            read = self._question(id, trials, stored)
+            read = self._question(id, trials, stored, question.doc_id)
             cluster = question.cluster
             label = cluster.label if cluster is not None and cluster.field == field else None
-            questions[id] = replace(read, doc_id=question.doc_id, signals=signals, cluster=label)
+            questions[id] = replace(read, signals=signals, cluster=label)
             n_left_out += len(question.trials) - len(trials)
             present = [trial for trial in (newest, *stored) if trial is not None]
             newest = max(present, key=lambda trial: trial.created, default=None)
@@ -254,13 +255,22 @@ class _Series:
                 yield id, question, trials, [stored[t.key].get(t.trial) for t in trials]
 
     def _question(
-        self, id: str, trials: Sequence[GradedTrial], stored: Sequence[Trial | None]
+        self,
+        id: str,
+        trials: Sequence[GradedTrial],
+        stored: Sequence[Trial | None],
+        doc_id: int,
     ) -> QuestionTrials:
         prompt = self.store.prompt(trials[0].key.prompt)
         rows = [_measured(trial, _NUMBERS) for trial in stored]
         measured = {name: floats(values) for name, values in _columns(rows).items()}
         texts = [trial.text for trial in stored if trial is not None]
         digests = np.array([hash(text) for text in texts], dtype=np.int64)
+        present = [i for i, trial in enumerate(stored) if trial is not None]
+        index = np.full((len(trials), 2), -1, dtype=np.int32)
+        index[present, 0], index[present, 1] = 0, np.arange(len(present))
+        numbers = tuple(trials[i].trial for i in present)
+        line = StoredTrials(str(self.store.path), trials[0].key, numbers, doc_id)
         return QuestionTrials(
             id=id,
             trials=np.array([trial.outcome for trial in trials], dtype=np.int64),
@@ -270,6 +280,8 @@ class _Series:
             answers=tuple(trial.answer for trial in trials),
             seeds=tuple(None if trial is None else trial.seed for trial in stored),
             digests=digests if len(texts) == len(trials) else None,
+            doc_id=doc_id,
+            logged=LoggedTexts((line,), index),
             measured={name: column for name, column in measured.items() if column is not None},
         )
 

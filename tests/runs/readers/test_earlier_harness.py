@@ -43,7 +43,7 @@ def test_the_texts_of_an_array_are_found():
     right = [row["resps"][0].count(row["target"]) for row in rows if row["target"] == "4"]
     assert run.n_trials == 12
     assert run.outcomes.counts[1, 1] == right[0]
-    from lm_eval_bayes.runs.task_run import read_line
+    from lm_eval_bayes.runs.logged_texts import read_line
 
     for row, texts in zip(rows, run.texts, strict=True):
         assert [read_line(line)["resps"] for line in texts.lines] == [row["resps"]]
