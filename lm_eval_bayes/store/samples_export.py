@@ -20,6 +20,7 @@ from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.store.errors import StoreFileError, readable, translate_errors
 from lm_eval_bayes.store.export import Redact, check_regular, export_errors, file_exists, json_line
 from lm_eval_bayes.store.file import StoreFile, open_file
+from lm_eval_bayes.store.migrations import OUTCOMES_SCHEMA
 from lm_eval_bayes.store.outcomes import OutcomeRow, outcome_rows
 from lm_eval_bayes.store.questions import ClusterRow, Question, cluster_rows
 from lm_eval_bayes.store.tables import DescriptionRow, HashCheckedReader, prompt_signals_rows
@@ -247,23 +248,39 @@ class _LineReader:
             ).fetchall()
         )
 
-    def graded_prompts(self) -> dict[tuple[str, str], list[tuple[int, str, list[OutcomeRow]]]]:
-        """Return the doc_id, hash and outcomes of the graded prompts, by task and version."""
-        rows_by_question: dict[tuple[Any, ...], list[OutcomeRow]] = {}
-        where = "WHERE o.model = ? AND o.sampling = ?"
-        for row in outcome_rows(self.connection, self.file.schema, where, tuple(self.ids)):
-            if row.key.prompt in self.prompt_ids:
-                if not row.is_intact():
-                    self.damaged.add(("outcome", *row.question, row.key, row.trial))
-                rows_by_question.setdefault((*row.question, row.key.prompt), []).append(row)
-        tasks: dict[tuple[str, str], list[tuple[int, str, list[OutcomeRow]]]] = {}
-        for (task, version, _, doc_id, *_, digest), rows in rows_by_question.items():
-            tasks.setdefault((task, version), []).append((doc_id, digest, rows))
+    def graded_prompts(self) -> dict[tuple[str, str], list[tuple[int, str, int]]]:
+        """Return the doc_id, hash and question of the graded prompts, by task and version.
+
+        The question is its id, with which :meth:`line` reads the outcomes.
+        """
+        if self.file.schema < OUTCOMES_SCHEMA:
+            return {}
+        found = self.connection.execute(
+            "SELECT q.task, q.version, q.doc_id, p.hash, q.id FROM "
+            "(SELECT DISTINCT question, prompt FROM outcomes WHERE model = ? AND sampling = ?) "
+            "JOIN questions AS q ON q.id = question JOIN prompts AS p ON p.id = prompt "
+            "ORDER BY q.task, q.version, q.filter, q.categories, q.doc_id, q.doc_hash, p.hash",
+            tuple(self.ids),
+        )
+        tasks: dict[tuple[str, str], list[tuple[int, str, int]]] = {}
+        for task, version, doc_id, digest, question_id in found:
+            if digest in self.prompt_ids:
+                tasks.setdefault((task, version), []).append((doc_id, digest, question_id))
         return tasks
 
-    def line(self, doc_id: int, digest: str, outcomes: Sequence[OutcomeRow] = ()) -> dict[str, Any]:
+    def _outcomes(self, question_id: int, prompt_id: int) -> list[OutcomeRow]:
+        where = "WHERE o.question = ? AND o.model = ? AND o.sampling = ? AND o.prompt = ?"
+        values = (question_id, *self.ids, prompt_id)
+        rows = list(outcome_rows(self.connection, self.file.schema, where, values))
+        for row in rows:
+            if not row.is_intact():
+                self.damaged.add(("outcome", *row.question, row.key, row.trial))
+        return rows
+
+    def line(self, doc_id: int, digest: str, question_id: int | None = None) -> dict[str, Any]:
         """Return the line of one prompt, with the outcomes of one question if it was graded."""
         prompt_id = self.prompt_ids[digest]
+        outcomes = [] if question_id is None else self._outcomes(question_id, prompt_id)
         key = TrialKey(model=self.hashes[0], prompt=digest, sampling=self.hashes[1])
         trials = []
         for trial, intact in self.reader.trials(key, (*self.ids, prompt_id)):
