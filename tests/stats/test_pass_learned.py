@@ -5,6 +5,8 @@ The hyperprior is written down here again: m ~ Beta(.7, .7) and s/(20 + s) ~ Bet
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 import pytest
 from scipy import special, stats
@@ -110,14 +112,18 @@ def test_the_benchmark_against_draws_by_importance(data):
         assert posterior.sigma == pytest.approx(sd, rel=0.5 * error * np.sqrt(kurtosis))
         assert posterior.per_question.mu == pytest.approx(curve(p).mean(axis=0), abs=error)
         for level in (0.5, 0.95):
-            interval = posterior.interval(level)
+            low, high = posterior.distribution.quantiles(
+                np.array([0.5 - level / 2, 0.5 + level / 2])
+            )
             # the mass between the ends, give or take 2% of the sd at either
             margin = 0.02 * sd
-            wider = np.mean((scores >= interval.low - margin) & (scores <= interval.high + margin))
-            narrower = np.mean(
-                (scores >= interval.low + margin) & (scores <= interval.high - margin)
-            )
+            wider = np.mean((scores >= low - margin) & (scores <= high + margin))
+            narrower = np.mean((scores >= low + margin) & (scores <= high - margin))
             assert narrower - 0.5 * error <= level <= wider + 0.5 * error
+            # the interval may allow for another prior of s as well
+            interval = posterior.interval(level)
+            assert interval.low <= low + 0.01 * sd
+            assert interval.high >= high - 0.01 * sd
 
 
 @pytest.mark.usefixtures("one_kind")
@@ -339,7 +345,7 @@ def test_mostly_extreme_questions_have_a_note():
     for scope in ("benchmark", "population"):
         note = pass_hat_k_posterior(mostly_never, 2, scope=scope).note
         assert "Most questions have no right answer" in note
-        assert "Pass^2 in 90% of runs" in note
+        assert "Pass^2 | G-Pass@4 in 93 | 92% of runs" in note
         assert pass_at_k_posterior(mostly_never, 1, scope=scope).note is None
     mostly_always = outcomes_of([4] * 24 + [3, 2, 0, 0, 1, 2], 4)
     assert "most have no wrong one" in pass_at_k_posterior(mostly_always, 4).note
@@ -369,16 +375,44 @@ def test_a_population_of_mostly_extreme_questions_allows_for_a_wider_spread(monk
     assert high < other[1]
     assert end.low == pytest.approx(min(low, other[0]), rel=0.01)
     assert end.high == pytest.approx(other[1], rel=0.01)
-    # not these questions' score, nor that of k = 1, nor the normal interval
-    assert not hasattr(second.benchmark.distribution, "other")
+    # not that of k = 1, nor the normal interval
     assert not hasattr(first.distribution, "other")
     normal = second.interval(method="normal")
     assert normal.high == pytest.approx(second.mu + 1.96 * second.sigma, rel=1e-3)
-    # nor where questions may be alike, or differ more evenly
+    # nor where questions differ more evenly, or have many trials
     monkeypatch.setattr(PROBABLE_KINDS, lambda pairs, grid: None)
-    for few in ([4] * 28 + [3, 3], MIXED[0]):
-        posterior = pass_at_k_posterior(outcomes_of(few, 4), 2, scope="population")
+    for few, n in ((MIXED[0], 4), ([0] * 24 + [3, 6, 12, 12, 9, 6], 12)):
+        posterior = pass_at_k_posterior(outcomes_of(few, n), 2, scope="population")
         assert not hasattr(posterior.distribution, "other")
+        assert not hasattr(posterior.benchmark.distribution, "other")
+
+
+@pytest.mark.parametrize("correct", [[0] * 24 + [1, 2, 4, 4, 3, 2], [0] * 27 + [1, 1, 2]], ids=len)
+def test_mostly_extreme_questions_allow_for_a_wider_spread(monkeypatch, correct):
+    monkeypatch.setattr(PROBABLE_KINDS, lambda pairs, grid: None)
+    outcomes = outcomes_of(correct, 4)
+    posterior = pass_hat_k_posterior(outcomes, 2)
+    own = posterior.distribution.quantiles(np.array([0.025, 0.975]))
+    # (m, s) with s / (2 + s) ~ Beta(.7, 1) by importance, and the questions' p given those
+    rng = np.random.default_rng(5)
+    n_draws = 200_000
+    m = rng.beta(0.7, 0.7, n_draws)
+    ratio = rng.beta(0.7, 1.0, n_draws)
+    s = 2.0 * ratio / (1.0 - ratio)
+    a, b = s * m, s * (1.0 - m)
+    counts = Counter(correct).items()
+    log = sum(n * stats.betabinom.logpmf(x, 4, a, b) for x, n in counts)
+    weight = np.exp(log - log.max())
+    assert weight.sum() ** 2 / (weight**2).sum() > 1_000
+    chosen = rng.choice(n_draws, size=20_000, p=weight / weight.sum())
+    x = np.array(correct)[:, None]
+    scores = (rng.beta(a[chosen] + x, b[chosen] + 4 - x) ** 2).mean(axis=0)
+    low, high = np.quantile(scores, [0.025, 0.975])
+    end = posterior.interval()
+    assert end.low == pytest.approx(min(low, own[0]), abs=0.05 * scores.std())
+    assert end.high == pytest.approx(max(high, own[1]), abs=0.15 * scores.std())
+    (population,) = pass_posteriors(outcomes, [PassQuantity("pass^k", 2)], scope="population")
+    assert population.benchmark.interval() == end
 
 
 def test_questions_of_two_kinds_have_a_note(monkeypatch):

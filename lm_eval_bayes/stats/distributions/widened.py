@@ -11,7 +11,6 @@ from lm_eval_bayes.stats.distributions.base import (
     Distribution,
     FromTable,
     QuestionMeans,
-    TabulatedDistribution,
 )
 from lm_eval_bayes.stats.distributions.success_curves import farther
 from lm_eval_bayes.stats.validation import FloatArray
@@ -25,14 +24,14 @@ class AllowingForAnother(FromTable):
     ----------
     own : Distribution
         Its distribution function is computed.
-    other : TabulatedDistribution
+    other : Distribution
         The score's distribution under the other model, by which intervals are widened.
     mean, sd : float
         Those of `own`.
     """
 
     own: Distribution
-    other: TabulatedDistribution
+    other: Distribution
     mean: float
     sd: float
 

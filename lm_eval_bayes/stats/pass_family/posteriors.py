@@ -80,11 +80,11 @@ _MOSTLY = 2.0 / 3.0
 #: The warning at k > 1 of questions that mostly are extreme, while the others differ.
 MOSTLY_EXTREME = (
     "Most questions have no right answer, or most have no wrong one, and the others differ: the "
-    "interval can end short of the true score. Simulated 95% intervals at N = 4 with 30 questions "
-    "held the true Pass^2 in 90% of runs where four fifths of the questions are never solved, and "
-    "of the population Pass^2 in 91% where p ~ Beta(.05,.5), Pass^4 in 90% where p ~ Beta(.2,2)."
+    "score rests on few questions. Simulated 95% intervals at N = 4 with 30 questions held the "
+    "true Pass^2 | G-Pass@4 in 93 | 92% of runs where four fifths of the questions are never "
+    "solved, and of the population Pass@2 | G-Pass@4 in 93 | 93% where p ~ Beta(.05,.5)."
 )
-#: The most trials per question at which intervals of a population allow for a wider spread.
+#: The most trials per question at which intervals allow for a wider spread.
 _FEW_TRIALS = 10.0
 #: The histogram of successes contradicts one Beta distribution from this discrepancy on.
 _CONTRADICTED = 7.5
@@ -284,23 +284,20 @@ def pass_posteriors(
     plain draws (10 benchmarks, 5 scores) mean and sd under two kinds are off by .01 posterior sd,
     root mean square, and ends by .03 (at most .11); ends of the population by .05 (at most .23).
 
-    Where two thirds of the questions or more have no right answer (or none a wrong one), may not
-    all be alike, and have at most 10 trials each on average, the ends of "exact" and "hdi"
-    intervals of a population's score of k > 1 are the farther ones of the learned prior and of
-    s / (2 + s) ~ Beta(.7, 1), if that has a posterior probability of at least 1/4 (prior 1/2).
-    `wider_spread` says what this costs.
+    Where two thirds of the questions or more have no right answer (or none a wrong one), and there
+    are at most 10 trials per question on average, the ends of "exact" and "hdi" intervals of a
+    score of k > 1 are the farther ones of the learned prior and of s / (2 + s) ~ Beta(.7, 1), if
+    that has a posterior probability of at least 1/4 (prior 1/2). `wider_spread` says what this
+    costs.
 
     Coverage of 95% intervals in simulations of 30 questions (`examples/calibration.py --parts
-    pass`; 19 shapes, 200 to 400 runs, standard error 1 to 2; the docs on intervals have the
+    pass`; 19 shapes, 200 to 600 runs, standard error 1 to 2; the docs on intervals have the
     tables):
 
-    - N = 4, k = 2, 4: 90 to 100%, near-certain questions that are all alike among them, but 88% for
-      Pass^2 of 30 questions of which four fifths are never solved (93% in another 200 runs). Below
-      92%, which a `note` says: the population's Pass^2 of p ~ Beta(.05,.5), 91%, and its Pass^4 of
-      p ~ Beta(.2,2), 90%. Of 30 such questions 4.5 and 6.6 are solved at all, on average. Where
-      these are solved once each the questions may as well be all alike, and there is no note.
-    - N = 8 and 16, k = 2 and N: 90 to 100% (N = 8: of 14 shapes), but 87% for Pass^8 of
-      p ~ Beta(.1,3) and 89% for Pass@16 of Beta(5,5).
+    - N = 4, k = 2, 4: 92 to 100%, near-certain questions that are all alike among them.
+    - N = 8 and 16, k = 2 and N: 90 to 100%. Below 92% are, at N = 8, Pass@8 of the population of
+      p ~ Beta(.1,3) and some scores of that of Beta(5,5) and of two kinds; at N = 16 Pass@16 of
+      Beta(5,5), 91.7%.
     - Two kinds of questions, N = 8 and 16, k = 2 to N, 300 runs: half p = .2, half .9 (also .05 and
       .9, .02 and .5) 92 to 100%, half Beta(.3,3), half Beta(8,2) 91 to 97% (with one kind alone 37
       to 100% and 66 to 97%).
@@ -437,8 +434,12 @@ def _learned(
             quantities, curves, mixture.moments(curves), strict=True
         )
     ]
+    spread = _mostly_extreme(x, y) and (x + y).mean() <= _FEW_TRIALS
     if scope == "benchmark":
-        return averaged(posteriors)
+        posteriors = averaged(posteriors)
+        return (
+            allowing_for_spread(posteriors, mixture, pairs.where, curves) if spread else posteriors
+        )
     index = outcomes.cluster_index
     clusters = None
     at_nodes: FloatArray | None = None
@@ -458,9 +459,8 @@ def _learned(
             for posterior, distribution, note in zip(posteriors, distributions, notes, strict=True)
         ]
     )
-    few_trials = (x + y).mean() <= _FEW_TRIALS
-    if at_nodes is not None and equal is None and few_trials and _mostly_extreme(x, y):
-        return allowing_for_spread(populations, mixture, at_nodes, curves)
+    if spread:
+        return allowing_for_spread(populations, mixture, pairs.where, curves, at_nodes)
     return populations
 
 
