@@ -7,6 +7,7 @@ import os
 import sqlite3
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from functools import partial
@@ -69,8 +70,9 @@ class StoreFile:
     texts : TextCodec
         How its texts are compressed.
     lacks_log : bool
-        Whether the file was in use when it was copied and its write-ahead log is missing, so that
-        its latest trials are.
+        Whether the file seems to have been in use when it was copied without its write-ahead log,
+        so that its latest trials may be missing. A writer that was killed as it opened the file
+        leaves it in the same state.
     """
 
     def __init__(
@@ -86,6 +88,12 @@ class StoreFile:
         self._connection: sqlite3.Connection | None = connection
         self._process = os.getpid()
         self._lock = threading.RLock()
+        # The store of a run is closed by no one: it is when the interpreter ends.
+        self._at_exit = (
+            weakref.finalize(self, _close_at_exit, connection, self._process)
+            if mode == "write"
+            else None
+        )
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
@@ -138,6 +146,8 @@ class StoreFile:
         """Close the file; closing it twice does nothing."""
         with self._lock:
             connection, self._connection = self._connection, None
+            if self._at_exit is not None:
+                self._at_exit.detach()
             if connection is not None and self._process == os.getpid():
                 reads_a_copy = self.mode == "read" and self.lacks_log
                 if self.schema >= SOURCES_SCHEMA and self.signature is None and not reads_a_copy:
@@ -338,7 +348,7 @@ def _prepared(
         ):
             file.lacks_log = True
             connection.execute("PRAGMA journal_mode = WAL")
-            log.warning("%s", lacks_log(path))
+            log.info("%s", lacks_log(path))
         connection.execute(f"PRAGMA busy_timeout = {int(wait_s * 1000)}")
         yield file, connection
     except BaseException:
@@ -349,9 +359,9 @@ def _prepared(
 def lacks_log(path: Path) -> str:
     """Return the sentence about a store whose write-ahead log is missing."""
     return (
-        f"{path} was in use when it was copied, and its write-ahead log ({path.name}-wal) is "
-        "missing: its latest trials are not in it; `lm-eval-bayes store snapshot` copies a store "
-        "that is in use"
+        f"{path} seems to have been copied while it was in use, without its write-ahead log "
+        f"({path.name}-wal): its latest trials may be missing; `lm-eval-bayes store snapshot` "
+        "copies a store that is in use"
     )
 
 
@@ -371,6 +381,16 @@ def _end_log(connection: sqlite3.Connection) -> bool:
         return bool(connection.execute("PRAGMA journal_mode = DELETE").fetchone()[0] == "delete")
     except sqlite3.Error:
         return False
+
+
+def _close_at_exit(connection: sqlite3.Connection, process: int) -> None:
+    """Close a store that was written and not closed, in the process that opened it."""
+    if os.getpid() != process:
+        return
+    with suppress(sqlite3.Error):
+        if connection.execute("PRAGMA user_version").fetchone()[0] >= SOURCES_SCHEMA:
+            _end_log(connection)
+        connection.close()
 
 
 def _writable(path: Path) -> bool:

@@ -212,7 +212,8 @@ def decide(case: SavedCase, folder: Path) -> Reading:
         )
     number = r"([+-]?\d+(?:\.\d+)?)"
     pattern = rf"^{TASK}  N 4  mu {number} .* difference {number} \(sd {number}\), z = {number} is"
-    match = re.search(pattern, error, re.MULTILINE)
+    # a line follows the progress bar that was there
+    match = re.search(pattern, error.replace("\r", "\n"), re.MULTILINE)
     assert match is not None, error
     mu, difference, sd, z = map(float, match.groups())
     # four planned trials are too few for the error rate of the rule
@@ -403,7 +404,8 @@ def export_hub(case: SavedCase, folder: Path) -> Reading:
     )
     (file,) = (folder / ".eval_results").iterdir()
     (result,) = yaml.safe_load(file.read_text(encoding="utf-8"))
-    notes = re.search(r"avg@(\d+) .*? on (\d+) .*? ([\d.]+) to ([\d.]+)", result["notes"])
+    pattern = r"avg@(\d+), (\d+)[^;]* questions; .*?interval ([\d.]+) to ([\d.]+)"
+    notes = re.match(pattern, result["notes"])
     assert notes is not None
     n, questions, low, high = notes.groups()
     return Reading(

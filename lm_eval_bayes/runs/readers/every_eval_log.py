@@ -26,6 +26,7 @@ from lm_eval_bayes.runs.readers.json_files import (
     last_message,
     load_json,
     name_of,
+    score_of,
 )
 from lm_eval_bayes.runs.readers.logged_metrics import alternatives
 from lm_eval_bayes.runs.readers.protocol import FileContents, Query, Sniffed, check_no_regrade
@@ -146,7 +147,7 @@ def _row(record: Mapping[str, Any], query: Query) -> _Row:
         question=name_of(record.get("sample_id")),
         run=name_of(record.get("evaluation_id")),
         trial=int(label) if label.isascii() and label.isdigit() and len(label) < 7 else None,
-        score=number(evaluation.get("score")),
+        score=score_of(evaluation.get("score")),
         text=last_message(mapping(record.get("input")).get("raw")),
         answer=answers[-1] if answers else "",
         cluster=cluster_label(metadata, query.cluster) or "" if query.cluster else "",

@@ -31,6 +31,7 @@ from lm_eval_bayes.runs.readers.json_files import (
     load_json,
     name_of,
     parse_json,
+    score_of,
     timestamp,
 )
 from lm_eval_bayes.runs.readers.protocol import (
@@ -309,7 +310,7 @@ def _scorers(log: _Log, values: Sequence[Mapping[str, Any]]) -> list[str]:
 def _score(value: object) -> float:
     """Return a score as inspect_ai does: C is 1, P is 0.5, I and N are 0; NaN for none."""
     if value is None or isinstance(value, (bool, int, float)):
-        real = math.nan if value is None else number(float(value) if value is True else value)
+        real = score_of(value)
         return math.nan if real is None else real
     text = name_of(value)
     if text in ("C", "I", "P", "N"):

@@ -25,6 +25,7 @@ from lm_eval_bayes.runs.readers.json_files import (
     last_message,
     load_json,
     name_of,
+    score_of,
     timestamp,
 )
 from lm_eval_bayes.runs.readers.protocol import FileContents, Query, Sniffed, check_no_regrade
@@ -155,8 +156,8 @@ def _row(row: Mapping[str, Any], query: Query) -> _Row:
         provider = name_of(provider.get("label")) or name_of(provider.get("id"))
     label = name_of(prompt.get("label"))
     success, named = row.get("success"), mapping(row.get("namedScores"))
-    scores = {name_of(key): real for key in named if (real := number(named[key])) is not None}
-    total = number(row.get("score"))
+    scores = {name_of(key): real for key in named if (real := score_of(named[key])) is not None}
+    total = score_of(row.get("score"))
     scores |= {} if total is None else {_SCORE: total}
     scores |= {_SUCCESS: float(success)} if isinstance(success, bool) else {}
     order, milliseconds = row.get("testIdx"), number(row.get("latencyMs"))

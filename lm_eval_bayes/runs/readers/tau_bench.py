@@ -17,7 +17,7 @@ from typing import Any
 from lm_eval_bayes._util.hashing import hash_text
 from lm_eval_bayes._util.text import one_line, plural
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.runs.provenance import generation, mapping, number
+from lm_eval_bayes.runs.provenance import generation, mapping
 from lm_eval_bayes.runs.readers.json_files import (
     beginning,
     broken,
@@ -25,6 +25,7 @@ from lm_eval_bayes.runs.readers.json_files import (
     chosen_metric,
     load_json,
     name_of,
+    score_of,
     text_of,
     timestamp,
     total,
@@ -222,7 +223,7 @@ def _fill(
     for simulation in simulations:
         info, reason = simulation.get("reward_info"), name_of(simulation.get("termination_reason"))
         given = info.get("reward") if isinstance(info, Mapping) else simulation.get("reward")
-        results.rewards.append(None if reason == _NEVER_RAN else number(given))
+        results.rewards.append(None if reason == _NEVER_RAN else score_of(given))
         reasons[reason] += 1
     if reasons[_NEVER_RAN]:
         ended = f"{plural(reasons[_NEVER_RAN], 'trial')} ended in an infrastructure error"
@@ -282,7 +283,7 @@ def _tau1(content: Sequence[Any], file: Path, query: Query) -> _Results:
     labels = [row.get("trial") for row in rows]
     columns.trial = numbers_in_run(results.run, labels, columns.question)
     columns.text = [""] * len(rows)
-    results.rewards = [number(row.get("reward")) for row in rows]
+    results.rewards = [score_of(row.get("reward")) for row in rows]
     n_errors = sum(bool(mapping(row.get("info")).get("error")) for row in rows)
     if n_errors:
         ended = f"{plural(n_errors, 'trial')} ended in an error"

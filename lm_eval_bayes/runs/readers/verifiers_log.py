@@ -22,6 +22,7 @@ from lm_eval_bayes.runs.readers.json_files import (
     last_message,
     load_json,
     name_of,
+    score_of,
     timestamp,
 )
 from lm_eval_bayes.runs.readers.protocol import FileContents, Query, Sniffed, check_no_regrade
@@ -159,7 +160,7 @@ def _columns(rollouts: Sequence[Mapping[str, Any]], metric: str, query: Query) -
 
 
 def _score(value: object) -> float:
-    real = number(value)
+    real = score_of(value)
     return math.nan if real is None else real
 
 

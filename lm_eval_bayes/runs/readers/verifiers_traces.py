@@ -16,7 +16,7 @@ from lm_eval_bayes._util.text import plural
 from lm_eval_bayes.runs.log_fields import cluster_label
 from lm_eval_bayes.runs.partial_run import PartialRun
 from lm_eval_bayes.runs.provenance import generation, mapping, number
-from lm_eval_bayes.runs.readers.json_files import chosen_metric, last_message, name_of
+from lm_eval_bayes.runs.readers.json_files import chosen_metric, last_message, name_of, score_of
 from lm_eval_bayes.runs.readers.protocol import FileContents, Query, Sniffed, check_no_regrade
 from lm_eval_bayes.runs.readers.text_files import JsonLines, first_line, sniff_files
 from lm_eval_bayes.runs.readers.trial_columns import TrialColumns, partial_runs
@@ -127,9 +127,9 @@ def _question(task: Mapping[str, Any], data: Mapping[str, Any]) -> Iterator[str]
 def _scores(trace: Mapping[str, Any]) -> dict[str, float]:
     """Return the reward of a trace, its parts without their weights, and its metrics."""
     rewards = {name_of(k): mapping(v) for k, v in mapping(trace.get("rewards")).items()}
-    parts = {name: number(reward.get("score")) for name, reward in rewards.items()}
+    parts = {name: score_of(reward.get("score")) for name, reward in rewards.items()}
     weights = {name: number(reward.get("weight", 1.0)) for name, reward in rewards.items()}
-    metrics = {name_of(k): number(v) for k, v in mapping(trace.get("metrics")).items()}
+    metrics = {name_of(k): score_of(v) for k, v in mapping(trace.get("metrics")).items()}
     scores = {k: v for k, v in {**metrics, **parts}.items() if v is not None}
     total = sum((scores[k] * (w or 0.0) for k, w in weights.items() if k in scores), 0.0)
     return {**scores, _REWARD: total if math.isfinite(total) else math.nan}

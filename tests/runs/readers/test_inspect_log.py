@@ -213,6 +213,18 @@ def test_words_that_are_no_scores_count_as_by_the_tool(tmp_path, content):
     assert "1 score of match are words" in "".join(read_runs([log]).runs[0].notes)
 
 
+def test_true_and_false_are_scores(tmp_path, content):
+    values = (True, False, False, True, False)
+    content["samples"] = content["samples"][: len(values)]
+    for sample, value in zip(content["samples"], values, strict=True):
+        sample["scores"] = {"match": {"value": value}, "both": {"value": {"a": value}}}
+    log = tmp_path / "log.json"
+    log.write_text(json.dumps(content))
+    for metric in ("match", "both/a"):
+        ((_, of_model),) = outcomes_of(log, metric=metric).items()
+        assert [scores[0] for scores in of_model.values()] == list(map(float, values))
+
+
 def test_scores_beyond_one_need_bounds(tmp_path, content):
     for sample in content["samples"]:
         sample["scores"] = {"grade": {"value": 7}}

@@ -137,6 +137,15 @@ def test_a_reward_between_is_a_failure_unless_rewards_are_asked_for(tmp_path, co
         read_runs([file], metric="pass^4")
 
 
+def test_true_and_false_are_rewards(tmp_path, content):
+    infos = [s["reward_info"] for s in content["simulations"] if s["reward_info"]]
+    for i, info in enumerate(infos):
+        info["reward"] = i % 3 == 0
+    ((_, of_model),) = outcomes_of(written(tmp_path, content)).items()
+    scores = [score for of_question in of_model.values() for score in of_question]
+    assert (len(scores), sum(scores)) == (len(infos), sum(info["reward"] for info in infos))
+
+
 def test_a_copy_is_no_further_trials_and_another_run_is(tmp_path, content):
     with pytest.raises(InvalidInputError, match="15 of 15 trials"):
         read_runs([STRONG, written(tmp_path, content)])

@@ -159,6 +159,15 @@ def test_metrics_of_earlier_releases_are_columns(rows, write):
     assert run.busy_seconds == pytest.approx(1.5 * 16)
 
 
+def test_true_and_false_are_rewards(rows, write):
+    for i, row in enumerate(rows):
+        row["reward"] = i % 3 == 0
+    ((_, of_model),) = outcomes_of(write(rows)).items()
+    scores = [score for of_question in of_model.values() for score in of_question]
+    assert len(scores) == len(rows)
+    assert sum(scores) == sum(row["reward"] for row in rows)
+
+
 def test_rewards_beyond_one_need_bounds(rows, write):
     for row in rows:
         row["reward"] *= 5
