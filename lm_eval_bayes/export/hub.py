@@ -307,9 +307,9 @@ def _notes(
     chosen = {key: settings[key] for key in _IN_NOTES if key in settings}
     parts = [
         f"{name}{of_trials}, {_questions(summary)}",
-        *damage,
         f"{100 * interval.level:g}% interval {low} to {high} about "
         f"{scope_label(interval.scope)} (hbayes@{n})",
+        *damage,
         f"filter {run.filter}" if is_filtered(run) else "",
         f"metric {run.metric}" if run.metric != GRADED else "",
         _settings_note(chosen),

@@ -406,7 +406,7 @@ def export_hub(case: SavedCase, folder: Path) -> Reading:
     (result,) = yaml.safe_load(file.read_text(encoding="utf-8"))
     pattern = r"avg@(\d+), (\d+)[^;]* questions; .*?interval ([\d.]+) to ([\d.]+)"
     notes = re.match(pattern, result["notes"])
-    assert notes is not None
+    assert notes is not None, result["notes"]
     n, questions, low, high = notes.groups()
     return Reading(
         n=int(n),
