@@ -6,7 +6,7 @@ A format is a module of this folder and an entry of :data:`FORMATS`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lm_eval_bayes._util.compressed import plain_name
@@ -246,7 +246,8 @@ def recognise(
         else:
             sniffed = format.reader.sniff(expanded)
         if sniffed is not None:
-            return format, sniffed
+            warnings = (*sniffed.warnings, *_unread(expanded, format, sniffed))
+            return format, replace(sniffed, warnings=warnings)
     rule, got = _RULE, str(path)
     if expanded.is_dir() or expanded.suffix == ".json":
         rule = (
@@ -264,3 +265,27 @@ def recognise(
         next(iter(JsonLines(expanded, argument)), None)
         rule, got = f"hold samples of the harness, or trials, in {expanded.name}", "nothing"
     raise InvalidInputError.of(argument, rule, got)
+
+
+def _unread(folder: Path, found: Format, sniffed: Sniffed) -> tuple[str, ...]:
+    """Return a warning that names files of other tools in a folder that is read as of one."""
+    if not folder.is_dir():
+        return ()
+    read = {file.resolve() for file in sniffed.files}
+    unread: dict[Path, str] = {}
+    for format in FORMATS:
+        other = format.reader.sniff(folder) if format.checked_on != _OWN else None
+        if format is found or other is None:
+            continue
+        for file in other.files:
+            if read.isdisjoint((file.resolve(), *file.resolve().parents)):
+                unread.setdefault(file, format.name)
+    if not unread:
+        return ()
+    named = [f"{file.relative_to(folder)} ({name})" for file, name in list(unread.items())[:3]]
+    more = f" and {len(unread) - 3:,} more" if len(unread) > 3 else ""
+    were = "1 file was" if len(unread) == 1 else f"{len(unread):,} files were"
+    return (
+        f"{were} not read in {folder}: {', '.join(named)}{more}; of a folder only the files of one "
+        f"tool are read, here {found.name} (name the others by their own paths)",
+    )

@@ -89,6 +89,7 @@ class _Results:
     columns: TrialColumns = field(default_factory=lambda: TrialColumns(trial=[], text=[]))
     rewards: list[float | None] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    warnings: tuple[str, ...] = ()
 
 
 def read(file: Path, query: Query) -> FileContents:
@@ -145,7 +146,7 @@ def read(file: Path, query: Query) -> FileContents:
         provenance={results.model: results.provenance},
         settings=results.settings,
     )
-    return FileContents(runs, (task,))
+    return FileContents(runs, (task,), warnings=results.warnings)
 
 
 # -- tau2-bench --------------------------------------------------------------------------------
@@ -173,7 +174,9 @@ def _tau2(content: Mapping[str, Any], file: Path, query: Query) -> _Results:
             dataset=domain,
         ),
     )
-    _fill(results, simulations, _tasks(content), file, query)
+    tasks = _tasks(content)
+    results.warnings = _missing(simulations, tasks, info.get("num_trials"), file)
+    _fill(results, simulations, tasks, file, query)
     return results
 
 
@@ -183,7 +186,11 @@ def _simulations(content: Mapping[str, Any], file: Path, query: Query) -> list[M
     folder = file.parent / "simulations"
     if not listed and folder.is_dir():
         listed = [load_json(path, query) for path in sorted(folder.glob("*.json"))]
-    listed = listed or content.get("simulation_index")
+    listed = listed or content.get("simulation_index") or listed
+    if listed == []:
+        rule = f"hold simulations ({file.name})"
+        got = "none, as of a run that ended before its first task"
+        raise NothingToCountError.of_task(query.argument, rule, got, f"{file}, without simulations")
     if not isinstance(listed, list):
         raise broken(file, query, "no list of simulations")
     simulations = [s for s in listed if isinstance(s, Mapping) and name_of(s.get("task_id"))]
@@ -196,6 +203,25 @@ def _tasks(content: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     listed = content.get("tasks")
     tasks = [mapping(task) for task in listed] if isinstance(listed, list) else []
     return {name_of(task.get("id")): task for task in tasks}
+
+
+def _missing(
+    simulations: Sequence[Mapping[str, Any]],
+    tasks: Mapping[str, Mapping[str, Any]],
+    n_trials: object,
+    file: Path,
+) -> tuple[str, ...]:
+    """Return a warning where a file has fewer simulations than it says that there are to be."""
+    if type(n_trials) is not int or not 0 < n_trials < 2**20 or not tasks:
+        return ()
+    made = Counter(name_of(simulation.get("task_id")) for simulation in simulations)
+    n_made = sum(min(made[id], n_trials) for id in tasks)
+    if n_made == len(tasks) * n_trials:
+        return ()
+    planned = f"{len(tasks) * n_trials:,} planned simulations"
+    n_without = sum(not made[id] for id in tasks)
+    without = f"; {plural(n_without, 'task')} of {len(tasks):,} without any" if n_without else ""
+    return (f"{file} holds {n_made:,} of {planned}: those that it holds count{without}",)
 
 
 def _fill(

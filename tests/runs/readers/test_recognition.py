@@ -1,8 +1,11 @@
 """A reader recognises the files of its own tool, and those of no other."""
 
+import shutil
+
 import pytest
 from _support.tool_logs import DATA
 
+from lm_eval_bayes.runs.reader import read_runs
 from lm_eval_bayes.runs.readers.formats import FORMATS, recognise
 
 #: By format its files, and the folder that holds them.
@@ -43,3 +46,30 @@ def test_files_of_no_tool_are_left_to_others(tmp_path, name, content):
         if format.name in names:
             assert format.reader.sniff(tmp_path / name) is None
             assert format.reader.sniff(tmp_path) is None
+
+
+def test_files_of_other_tools_in_a_folder_are_named(tmp_path):
+    shutil.copy(DATA / "inspect_ai" / "strong.eval", tmp_path)
+    shutil.copy(DATA / "tau2" / "strong.json", tmp_path)
+    shutil.copy(DATA / "tau_bench" / "gpt-4o-airline.json", tmp_path)
+    (tmp_path / "broken.eval").write_bytes(b"no zip file")
+    (tmp_path / "notes.json").write_text("{}")
+    saved = read_runs([tmp_path])
+    assert saved.tasks == ("letters",)
+    broken, others = saved.warnings
+    assert broken.startswith(f"{tmp_path / 'broken.eval'} was left out")
+    assert others.startswith(f"2 files were not read in {tmp_path}: gpt-4o-airline.json (tau2")
+    assert "strong.json (tau2-bench, tau-bench)" in others
+    assert "notes.json" not in others
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_folder_of_one_tool_has_no_such_warning(name):
+    assert recognise(DATA / FILES[name][0])[1].warnings == (
+        (
+            f"{DATA / 'inspect_ai' / 'weak.json'} was left out: weak.eval is a copy, or a retry, "
+            "which holds its samples",
+        )
+        if name == "inspect_ai"
+        else ()
+    )

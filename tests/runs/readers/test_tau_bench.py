@@ -203,3 +203,25 @@ def test_deep_nesting_is_refused(tmp_path):
     file.write_text('{"info": {"git_commit": "x"}, "simulations": ' + nested() + "}")
     with pytest.raises(InvalidInputError, match="nested hundreds deep"):
         read_runs([file])
+
+
+def test_a_run_that_ended_before_its_first_task_is_left_out(tmp_path, content):
+    shutil.copy(STRONG, tmp_path)
+    dead = written(tmp_path, content | {"simulations": [], "simulation_index": None}, "dead.json")
+    saved = read_runs([tmp_path])
+    assert saved.models == ("openai/strong",)
+    assert saved.warnings == (f"left out: {dead}, without simulations",)
+    with pytest.raises(InvalidInputError, match=r"hold simulations \(dead.json\); got none, as of"):
+        read_runs([dead])
+
+
+def test_a_run_that_did_not_end_is_told(tmp_path, content):
+    assert read_runs([STRONG]).warnings == ()
+    del content["simulations"][7:]
+    file = written(tmp_path, content)
+    held = f"{file} holds 7 of 16 planned simulations: those that it holds count"
+    assert read_runs([file]).warnings[0] == held
+    del content["simulations"][3:]
+    written(tmp_path, content)
+    held = held.replace("7 of 16", "3 of 16")
+    assert read_runs([file]).warnings[0] == f"{held}; 1 task of 4 without any"
