@@ -250,8 +250,17 @@ def repeat_note(run: TaskRun) -> str | None:
     likelihoods = output_type is not None and output_type != "generate_until"
     if not likelihoods and not (kwargs and greedy(kwargs)):
         return None
+    if _trials_differ(run):
+        return None  # as where a simulated user answers, or the engine is not deterministic
     reason = "compares likelihoods" if likelihoods else "decodes greedily"
     return (
         f"{run.model} {reason} on {run.task}: a further trial would repeat the first. More "
         "questions would help, or sampling at a temperature."
     )
+
+
+def _trials_differ(run: TaskRun) -> bool:
+    """Return whether a question has trials with different outcomes."""
+    if isinstance(run.outcomes, ScoreOutcomes):
+        return any(np.unique(scores).size > 1 for scores in run.outcomes.scores)
+    return bool(((run.outcomes.counts > 0).sum(axis=1) > 1).any())

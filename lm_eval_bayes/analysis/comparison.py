@@ -293,12 +293,22 @@ def _check_pair(a: TaskRun, b: TaskRun, align: Align, scope: Scope) -> None:
 def _largest_differences(
     a: TaskRun, b: TaskRun, comparison: Comparison, n_questions: int
 ) -> tuple[QuestionDifference, ...]:
-    """Return the questions with the largest differences, largest first."""
+    """Return the questions with the largest differences, largest first.
+
+    A question whose observed scores are the same is left out: where the numbers of trials differ,
+    the posterior means of the two models may differ all the same.
+    """
     rows_a, rows_b = question_rows(a), question_rows(b)
     # the order of the comparison's alignment: that of A, without what B lacks
     ids = [question for question in a.question_ids if question in rows_b]
     mean, sd = comparison.posterior.per_question.mu, comparison.posterior.per_question.sigma
-    largest = np.argsort(-np.abs(mean), kind="stable")[:n_questions].tolist()
+    ordered = np.argsort(-np.abs(mean), kind="stable").tolist()
+    largest = [
+        i
+        for i in ordered
+        if mean[i] != 0.0
+        and a.outcomes.mean_score(rows_a[ids[i]]) != b.outcomes.mean_score(rows_b[ids[i]])
+    ][:n_questions]
     return tuple(
         QuestionDifference(
             question_id=ids[i],
@@ -312,7 +322,6 @@ def _largest_differences(
             share=float(mean[i]) / len(ids),
         )
         for i in largest
-        if mean[i] != 0.0
     )
 
 

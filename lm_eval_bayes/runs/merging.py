@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from lm_eval_bayes._util.text import plural, shorten_middle
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.logged_texts import LoggedTexts
 from lm_eval_bayes.runs.model_names import distinct_names
@@ -223,7 +224,7 @@ class _Merger:
                     "count once"
                 )
             merged = _sum(merged, partial)
-        return merged
+        return replace(merged, notes=(*merged.notes, *_notes_on_merged(partials)))
 
     def check_paths(self, partials: Sequence[PartialRun]) -> None:
         """Refuse trials that two paths hold in different files.
@@ -278,6 +279,31 @@ class _Merger:
             f"{_sources(merged)}"
         )
         return InvalidInputError.of(self.argument, rule, partial.source)
+
+
+def _notes_on_merged(partials: Sequence[PartialRun]) -> list[str]:
+    """Return notes on runs of one folder that were merged, and on versions that differ."""
+    notes = []
+    runs = [p for p in partials if p.folder is None and p.path == partials[0].path]
+    if len(runs) > 1 and not any(p.only_counts for p in runs):
+        listed = ", ".join(map(_file, runs[:3])) + (
+            f" and {len(runs) - 3:,} more" if len(runs) > 3 else ""
+        )
+        notes.append(f"the trials of {len(runs):,} files were merged: {listed}")
+    recorded: dict[str, dict[str, int]] = {}
+    for partial in partials:
+        for name, version in partial.provenance.versions.items():
+            times = recorded.setdefault(name, {})
+            times[str(version)] = times.get(str(version), 0) + 1
+    for name, times in recorded.items():
+        if len(times) > 1:
+            listed = ", ".join(
+                f"{shorten_middle(version, 12)} ({plural(n, 'file')})"
+                for version, n in list(times.items())[:3]
+            )
+            more = f" and {len(times) - 3:,} more" if len(times) > 3 else ""
+            notes.append(f"runs of different versions were merged: {name} {listed}{more}")
+    return notes
 
 
 def _file(partial: PartialRun) -> str:

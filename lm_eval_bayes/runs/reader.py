@@ -302,8 +302,11 @@ def _warnings_of(task: str, runs: Sequence[TaskRun]) -> Iterator[str]:
         if len(values) > 1:
             listed = ", ".join(f"{value} ({run.model})" for value, run in values.items())
             yield f"task {task}: the runs {differ}, {listed}"
-    provenances = [run.provenance for run in runs if run.provenance.generation_kwargs]
-    sent = [generation(provenance.generation_kwargs) for provenance in provenances]
+    sent = [
+        {**generation(provenance.generation_kwargs), **(provenance.setup or {})}
+        for provenance in (run.provenance for run in runs)
+        if provenance.generation_kwargs or provenance.setup is not None
+    ]
     differing = differing_keys(sent)
     if differing:
         listed = "; ".join(

@@ -54,6 +54,9 @@ class Provenance:
         The revision that was pinned.
     n_questions : int or None
         How many questions the task has, of which fewer may have been asked.
+    setup : mapping or None
+        What tells agents of one model apart besides the generation settings, such as the simulated
+        user; None where the log is not of such a tool.
     config : mapping
         The task's whole configuration, as the harness wrote it.
 
@@ -74,6 +77,7 @@ class Provenance:
     dataset: str = ""
     revision: str = ""
     n_questions: int | None = None
+    setup: Mapping[str, Any] | None = None
     config: Mapping[str, Any] = field(default_factory=_nothing, repr=False)
 
     def __post_init__(self) -> None:

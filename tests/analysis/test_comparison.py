@@ -79,8 +79,11 @@ def test_the_questions_that_drive_it(pair):
         assert item.a == tuple(pair[0].outcomes.counts[row].tolist())
         assert item.text == f"What is {row}?"
     every = compare_runs([pair[0]], [pair[1]], n_questions=M).tasks[0]
-    message = sum(item.share for item in every.questions)
-    assert message == pytest.approx(every.comparison.difference, abs=1e-9)
+    shares = sum(item.share for item in every.questions)
+    same = pair[0].outcomes.counts[:, 1] == pair[1].outcomes.counts[:, 1]
+    assert len(every.questions) == M - same.sum() < M
+    left_out = every.comparison.posterior.per_question.mu[same].sum() / M
+    assert shares + left_out == pytest.approx(every.comparison.difference, abs=1e-9)
 
 
 def test_questions_are_matched_by_id_and_left_out_by_request(pair):
@@ -281,3 +284,13 @@ def test_probabilities_are_never_rounded_to_certainty():
     assert [format_probability(p) for p in (1.0, 0.9996, 0.9994, 0.5, 0.0006, 0.0004, 0.0)] == [
         ">0.999", ">0.999", "0.999", "0.500", "0.001", "<0.001", "<0.001",
     ]  # fmt: skip
+
+
+def test_questions_with_the_same_observed_scores_are_not_listed():
+    ids = [f"q{i}" for i in range(6)]
+    rows = [[0, 0], [1, 1], [1, 0], [1, 1], [0, 1], [0, 0]]
+    a = TaskRun.from_trials("a", "t", rows, ids)
+    b = TaskRun.from_trials("b", "t", [row * 4 for row in rows[:5]] + [[1] * 8], ids)
+    (task,) = compare_runs([a], [b]).tasks
+    assert np.abs(task.comparison.posterior.per_question.mu[0]) > 0.0
+    assert [question.question_id for question in task.questions] == ["q5"]

@@ -308,9 +308,20 @@ def _read_sides(
     if sources_a & sources_b:
         warn("warning: A and B have trials of the same file, which are treated as independent")
     if runs_a[0].model == runs_b[0].model:
-        runs_a = tuple(replace(run, model=f"{run.model} (A)") for run in runs_a)
-        runs_b = tuple(replace(run, model=f"{run.model} (B)") for run in runs_b)
+        name_a, name_b = _names_of_one_model(runs_a[0], runs_b[0])
+        runs_a = tuple(replace(run, model=name_a) for run in runs_a)
+        runs_b = tuple(replace(run, model=name_b) for run in runs_b)
     return runs_a, runs_b
+
+
+def _names_of_one_model(a: TaskRun, b: TaskRun) -> tuple[str, str]:
+    """Return names of two agents of one model by what differs in them, else with A and B."""
+    from lm_eval_bayes.runs.model_names import differing_keys, with_settings
+
+    setups = a.provenance.setup or {}, b.provenance.setup or {}
+    keys = differing_keys(setups)
+    name_a, name_b = (with_settings(a.model, setup, keys) for setup in setups)
+    return (name_a, name_b) if name_a != name_b else (f"{a.model} (A)", f"{a.model} (B)")
 
 
 def _runs_of_one_model(

@@ -20,6 +20,7 @@ from typing import Any
 from lm_eval_bayes._util.compressed import UNREADABLE
 from lm_eval_bayes._util.hashing import hash_text
 from lm_eval_bayes._util.text import error_line, one_line, plural
+from lm_eval_bayes.runs.model_arguments import names_a_secret, redacted
 from lm_eval_bayes.runs.provenance import generation, mapping, number
 from lm_eval_bayes.runs.readers.json_files import (
     LARGEST,
@@ -61,6 +62,9 @@ _SETTINGS = (
     *("temperature", "top_p", "top_k", "max_tokens", "frequency_penalty", "presence_penalty"),
     *("stop_seqs", "system_message", "reasoning_effort", "reasoning_tokens", "effort", "verbosity"),
 )
+
+#: Values of a task's arguments that have more characters are shown as a hash.
+_LONGEST_ARGUMENT = 24
 
 #: What reading an entry of a zip file may raise that is broken.
 _BROKEN_ZIP = (*UNREADABLE, zipfile.BadZipFile, ValueError, NotImplementedError, RuntimeError)
@@ -173,10 +177,8 @@ def read(file: Path, query: Query) -> FileContents:
         ended = f"has the status {one_line(status, 20)}" if status else "does not say how it ended"
         warnings = (f"{file} {ended}: the samples that it holds count",)
     provenance = _provenance(log)
-    arguments = evaluation.get("task_args")
     settings = generation({k: v for k, v in provenance.generation_kwargs.items() if k in _SETTINGS})
-    if isinstance(arguments, Mapping) and arguments:
-        settings["task_args"] = hash_text(json_text(arguments))
+    settings |= provenance.setup or {}
     runs = partial_runs(
         columns,
         file,
@@ -395,6 +397,20 @@ def _is_word(value: str) -> bool:
     return not known and number(value) is None
 
 
+def _task_arguments(arguments: object) -> dict[str, Any]:
+    """Return the arguments of a task, of secrets and long values a hash, as settings of a run."""
+    printed: dict[str, Any] = {}
+    for name, value in mapping(arguments).items():
+        text = value if isinstance(value, str) else json_text(value)
+        known = name in _SETTINGS or not name_of(name)
+        plain = value is None or isinstance(value, (str, bool, int, float))
+        plain = plain and 0 < len(text) <= _LONGEST_ARGUMENT and text == one_line(text)
+        if not plain or names_a_secret(name, value) or redacted(text) != text:
+            text = f"hash {hash_text(text).rpartition(':')[2][:12]}"
+        printed[f"task_args.{name}" if known else name] = text
+    return printed
+
+
 def _provenance(log: _Log) -> Provenance:
     evaluation, header = log.evaluation, log.header
     config = mapping(mapping(header.get("plan")).get("config"))
@@ -416,4 +432,5 @@ def _provenance(log: _Log) -> Provenance:
         seconds=None if started is None or ended is None else max(ended - started, 0.0),
         dataset=name_of(dataset.get("name")),
         n_questions=n_samples if type(n_samples) is int else None,
+        setup=_task_arguments(evaluation.get("task_args")),
     )

@@ -160,18 +160,22 @@ def _tau2(content: Mapping[str, Any], file: Path, query: Query) -> _Results:
     run = [started or name_of(simulations[0].get("id")), name_of(agent.get("llm"))]
     domain = name_of(mapping(info.get("environment_info")).get("domain_name"))
     sent = call_settings(agent.get("llm_args"))
+    setup = {"agent": name_of(agent.get("implementation")), "user": name_of(user.get("llm"))}
+    policy = text_of(mapping(info.get("environment_info")).get("policy"))
+    versions = {"git_commit": name_of(info.get("git_commit"))}
+    versions["policy"] = hash_text(policy).rpartition(":")[2] if policy else ""
     results = _Results(
         tool="tau2",
         model=name_of(agent.get("llm")) or name_of(agent.get("implementation")),
         domain=domain,
         run=" ".join([*run, domain]),
-        settings=generation(sent)
-        | {"agent": name_of(agent.get("implementation")), "user": name_of(user.get("llm"))},
+        settings=generation(sent) | setup,
         provenance=Provenance(
             generation_kwargs=sent,
             date=timestamp(started),
-            versions={key: commit for key in ("git_commit",) if (commit := name_of(info.get(key)))},
+            versions={name: version for name, version in versions.items() if version},
             dataset=domain,
+            setup=setup,
         ),
     )
     tasks = _tasks(content)
@@ -294,15 +298,17 @@ def _tau1(content: Sequence[Any], file: Path, query: Query) -> _Results:
     outcomes = [(r.get("task_id"), r.get("trial"), r.get("reward")) for r in rows]
     costs = [mapping(row.get("info")).get("user_cost") for row in rows]
     settings: dict[str, Any] = {}
+    setup: dict[str, Any] = {}
     if named:
         settings = {"temperature": float(named["temperature"])}
+        setup = {"agent": named["agent"], "user": named["user"]}
     results = _Results(
         tool="tau-bench",
         model=named["model"] if named else file.stem,
         domain=_domain(rows, file),
         run=hash_text(json.dumps([outcomes, costs], default=str)),
-        settings=settings | ({"agent": named["agent"], "user": named["user"]} if named else {}),
-        provenance=Provenance(generation_kwargs=settings),
+        settings=settings | setup,
+        provenance=Provenance(generation_kwargs=settings, setup=setup or None),
     )
     columns = results.columns
     columns.question = [name_of(row.get("task_id")) for row in rows]

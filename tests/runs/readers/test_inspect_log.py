@@ -162,6 +162,41 @@ def test_other_settings_are_another_model(tmp_path, content):
     )
 
 
+def test_runs_with_other_arguments_of_the_task_are_named_by_them(tmp_path, content):
+    secret, long = "sk-abcdefghijklmnopqrstuvwxyz", "a long prompt of several words"
+    for number, (mode, more) in enumerate([("plain", 1), ("hinted", 2), ("hinted", long)]):
+        content["eval"]["task_id"] = f"run {number}"
+        content["eval"]["task_args"] = {"mode": mode, "n": more, "api_key": f"{secret}{number}"}
+        (tmp_path / f"{number}.json").write_text(json.dumps(content))
+    saved = read_runs([tmp_path])
+    printed = " ".join([*saved.models, *saved.warnings])
+    assert secret not in printed
+    assert long not in printed
+    assert saved.models[0].startswith("mockllm/weak (mode=plain, n=1, ")
+    assert saved.models[2].startswith("mockllm/weak (mode=hinted, n=hash ")
+    assert "different settings (mode: plain, hinted; n: 1, 2, hash " in saved.warnings[-1]
+
+
+def test_a_temperature_that_one_run_lacks_is_told(tmp_path, content):
+    content["eval"]["task_id"] = "another"
+    content["eval"]["model_generate_config"] = {}
+    content["plan"]["config"] = {}
+    other = tmp_path / "log.json"
+    other.write_text(json.dumps(content))
+    saved = read_runs([WEAK, other])
+    (warning,) = saved.warnings
+    assert "(temperature: 0.6, unset" in warning
+
+
+def test_several_runs_of_a_folder_are_merged_with_a_note(tmp_path, content):
+    for name in ("a", "b"):
+        content["eval"]["task_id"] = name
+        (tmp_path / f"{name}.json").write_text(json.dumps(content))
+    (run,) = read_runs([tmp_path]).runs
+    assert run.n_trials == 28
+    assert "the trials of 2 files were merged: a.json, b.json" in run.notes
+
+
 def test_the_newest_log_of_a_retried_task_counts(tmp_path, content):
     (tmp_path / "b.json").write_text(json.dumps(content))
     content["eval"]["created"] = "2020-01-01T00:00:00+00:00"

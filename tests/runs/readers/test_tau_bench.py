@@ -10,6 +10,7 @@ import shutil
 
 import numpy as np
 import pytest
+from _support.command_line import called
 from _support.tool_logs import (
     DATA,
     all_commands,
@@ -19,6 +20,7 @@ from _support.tool_logs import (
     summary,
 )
 
+from lm_eval_bayes.analysis.comparability import repeat_note
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.reader import read_runs
 from lm_eval_bayes.runs.readers.formats import recognise
@@ -225,3 +227,43 @@ def test_a_run_that_did_not_end_is_told(tmp_path, content):
     written(tmp_path, content)
     held = held.replace("7 of 16", "3 of 16")
     assert read_runs([file]).warnings[0] == f"{held}; 1 task of 4 without any"
+
+
+def test_merged_runs_of_different_code_are_told(tmp_path, content):
+    content["timestamp"] = "2026-01-01T00:00:00"
+    content["info"]["git_commit"] = "b3af1655ec1cab37b53bb9a517f3e6dbd7f7e9a8"
+    content["info"]["environment_info"]["policy"] = "Refund."
+    first = written(tmp_path, content, "first.json")
+    content["timestamp"] = "2026-01-02T00:00:00"
+    content["info"]["git_commit"] = "unknown"
+    content["info"]["environment_info"]["policy"] = "Never refund."
+    (run,) = read_runs([first, written(tmp_path, content)]).runs
+    commits, policies = (note for note in run.notes if "versions were merged" in note)
+    assert commits == (
+        "runs of different versions were merged: git_commit b3af16…7e9a8 (1 file), unknown (1 file)"
+    )
+    assert policies.startswith("runs of different versions were merged: policy ")
+    (run,) = read_runs([STRONG]).runs
+    assert not [note for note in run.notes if "merged" in note]
+
+
+def test_compare_tells_which_simulated_users_differ(tmp_path, content):
+    content["timestamp"] = "2026-01-01T00:00:00"
+    content["info"]["user_info"]["llm"] = "openai/other"
+    code, printed, error = called("compare", STRONG, written(tmp_path, content))
+    assert code == 0
+    assert "A is openai/strong (user=openai/user)" in printed
+    assert "B is openai/strong (user=openai/other)" in printed
+    assert "different settings (user: openai/user, openai/other)" in error
+
+
+def test_trials_that_differ_at_temperature_zero_are_no_repeats(tmp_path, content):
+    content["info"]["agent_info"]["llm_args"] = {"temperature": 0.0}
+    (run,) = read_runs([written(tmp_path, content)]).runs
+    assert run.provenance.generation_kwargs == {"temperature": 0.0}
+    assert repeat_note(run) is None
+    for simulation in content["simulations"]:
+        simulation["reward_info"] = {"reward": 1.0}
+        simulation["termination_reason"] = "user_stop"
+    (run,) = read_runs([written(tmp_path, content)]).runs
+    assert "decodes greedily" in repeat_note(run)
