@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
 
+from lm_eval_bayes._util.threads import map_in_threads
 from lm_eval_bayes.analysis.comparability import aligned_rows, metric_difference
 from lm_eval_bayes.analysis.convergence import ScoreCurve, points_per_curve, score_curve
 from lm_eval_bayes.analysis.leaderboard import (
@@ -303,6 +304,9 @@ def report_data(
     progress : callable, optional
         Called after every run with the number of runs done.
     """
+    # What summaries import when they need it: Ctrl-C during an import in a thread may hang.
+    import scipy.interpolate  # noqa: F401
+
     n_points = points_per_curve(len(saved.runs))
 
     def summary_and_curve(run: TaskRun) -> _RunResult:
@@ -310,8 +314,8 @@ def report_data(
         return summary, score_curve(summary, n_points)
 
     results: list[_RunResult] = []
-    with ThreadPoolExecutor(_THREADS) as pool:
-        for result in pool.map(summary_and_curve, saved.runs):
+    with closing(map_in_threads(summary_and_curve, saved.runs, _THREADS)) as computed:
+        for result in computed:
             results.append(result)
             if progress is not None:
                 progress(len(results))

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from lm_eval_bayes._util.plain import NOT_IN_JSON, Record, json_name, to_plain
+from lm_eval_bayes._util.threads import map_in_threads
 from lm_eval_bayes.analysis.rubric_classes import ClassifiedRuns
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.rubric.schemata import Schema
@@ -263,26 +263,29 @@ def rubric_table(
         posterior = score.posterior(prior, seed, scope)
         return posterior, posterior.interval(level, interval, seed=seed)
 
+    # What posteriors import when they need it: Ctrl-C during an import in a thread may hang.
+    import scipy.interpolate  # noqa: F401
+
     rows = []
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        for by_model in scores.values():
-            computed = dict(zip(by_model, pool.map(posterior_of, by_model.values()), strict=True))
-            ranks = simultaneous_ranks(
-                {model: posterior for model, (posterior, _) in computed.items()}, confidence, seed
+    for by_model in scores.values():
+        posteriors = list(map_in_threads(posterior_of, by_model.values(), _AT_ONCE))
+        computed = dict(zip(by_model, posteriors, strict=True))
+        ranks = simultaneous_ranks(
+            {model: posterior for model, (posterior, _) in computed.items()}, confidence, seed
+        )
+        ranked = tuple(
+            ModelScore(
+                model,
+                by_model[model],
+                posterior.mu,
+                posterior.sigma,
+                ends,
+                ranks[model],
+                posterior.note,
             )
-            ranked = tuple(
-                ModelScore(
-                    model,
-                    by_model[model],
-                    posterior.mu,
-                    posterior.sigma,
-                    ends,
-                    ranks[model],
-                    posterior.note,
-                )
-                for model, (posterior, ends) in computed.items()
-            )
-            rows.append(SchemaScores(ranked[0].score.schema, ranked))
+            for model, (posterior, ends) in computed.items()
+        )
+        rows.append(SchemaScores(ranked[0].score.schema, ranked))
     return RubricTable(classified, tuple(rows), prior, interval, level, scope, confidence, seed)
 
 
