@@ -274,6 +274,27 @@ def test_the_page_is_one_whole_file(usual):
     assert "http" not in re.sub("http-equiv", "", style + script)
 
 
+def test_rows_of_questions_show_the_ids_of_the_task():
+    page, _ = page_of(run(ids=["c3", "c1", "c2"], p=(0.9, 0.5, 0.1), questions=("What?", "", "")))
+    buttons = re.findall(r'<button type="button" class="question"[^>]*>(.*?)</button>', page)
+    words = [" ".join(re.sub("<[^>]*>", " ", button).split()) for button in buttons]
+    assert words == ["c2", "c1", "c3 What?"]
+
+
+def test_numbers_beside_intervals_of_pass_at_k_lie_inside():
+    """The unbiased estimate of a model that is nearly always right may lie above its interval."""
+    ids = [f"q{question}" for question in range(6)]
+    page, contents = page_of(TaskRun.from_trials("m", "t", [[1, 1, 0, 0]] * 6, ids))
+    (summary,) = contents.summaries
+    inside = summary.family_intervals["pass@4"]
+    assert summary.rows["pass@4"] == 1.0 > inside.high
+    mean = summary.family["pass@4"].mu
+    assert inside.low < mean < inside.high
+    cells = re.findall(r'<td data-v="([^"]*)" title="estimate ([^"]*)">([^ ]*) ', page)
+    assert (str(mean), "100.0", f"{100 * mean:.1f}") in cells
+    assert len(cells) == len(summary.family)
+
+
 def test_all_of_it_is_there(usual):
     page, contents = usual
     visible_text = Page(page).visible_text()

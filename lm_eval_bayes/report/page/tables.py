@@ -188,7 +188,7 @@ def question_table(panel: TaskPanel, data: ReportData) -> QuestionTable:
             QuestionRow(
                 number=question + 1,
                 name=name(question_id),
-                label=_label(text) if text else name(question_id),
+                label=_label(text) if text else "",
                 text=truncate(text, text_length),
                 mean=mean,
                 share=scale.share(mean),
