@@ -8,7 +8,7 @@ width in units of that under the true prior, whose d and s are known (of "cluste
 none).
 
     python examples/clusters.py                  # a short version, a few seconds
-    python examples/clusters.py --runs 200       # the table of the README, some minutes
+    python examples/clusters.py --runs 200       # those of docs/intervals.md, some minutes
 
 The second table is of the difference of two equal models that answered the same questions, by
 `compare` in scope population with and without the clusters.

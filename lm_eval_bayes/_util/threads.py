@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
@@ -12,7 +12,7 @@ _Result = TypeVar("_Result")
 
 def map_in_threads(
     function: Callable[[_Item], _Result], items: Iterable[_Item], n_threads: int
-) -> Iterator[_Result]:
+) -> Generator[_Result, None, None]:
     """Yield `function(item)` of every item, in the order of the items.
 
     If the caller is interrupted, or a call raises, calls that have not begun are not made.

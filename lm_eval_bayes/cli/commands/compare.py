@@ -59,7 +59,7 @@ def command(
         typer.Argument(
             metavar="A",
             help="The run of model A: an output folder, a results or samples file, a store, a "
-            "matrix or a file of counts.",
+            "table, a matrix, a file of counts or a log of another tool (lm-eval-bayes formats).",
         ),
     ],
     b: Annotated[
