@@ -1,20 +1,21 @@
 """The checks of a gate for continuous integration: is a model worse, or below a score?
 
-A check has three outcomes: it fails, it passes, or the trials do not suffice to know.
+A check has three outcomes: it fails, it passes, or the trials do not suffice to know. It also fails
+where questions of A have no trial that counts.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 import numpy as np
 from scipy import stats
 
 from lm_eval_bayes._util.plain import Record
-from lm_eval_bayes._util.text import probability_statement
+from lm_eval_bayes._util.text import plural, probability_statement
 from lm_eval_bayes.analysis.comparison import RunComparison
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.task_run import TaskRun
@@ -61,6 +62,9 @@ class GateCheck(Record):
         "population".
     further_questions : int or None
         The same for further questions in scope "population".
+    without_trials : int
+        Questions of A without a trial that counts, as where an agent ended in an error. A check
+        with such questions fails: what is missing may be what A cannot do.
     """
 
     check: Literal["worse", "below"]
@@ -73,6 +77,7 @@ class GateCheck(Record):
     sd: float
     further_trials: int | None = None
     further_questions: int | None = None
+    without_trials: int = 0
 
     @property
     def sentence(self) -> str:
@@ -86,6 +91,12 @@ class GateCheck(Record):
             "below": {"failed": "below", "passed": "not below"},
         }[self.check].get(self.outcome, self.outcome)
         statement = probability_statement(f"P({event})", self.probability)
+        if self.without_trials:
+            return (
+                f"failed: {plural(self.without_trials, 'question')} without a trial of A that "
+                "counts (--unscored wrong counts trials without a score as wrong); "
+                f"{statement}{quantity}"
+            )
         text = f"{outcome}: {statement}{quantity}"
         if self.outcome == "not known yet":
             text += f", between {1.0 - self.confidence:.3g} and {self.confidence:g}"
@@ -160,6 +171,9 @@ def gate_checks(
         checks += [
             _checked("below", quantity, score, below, below, confidence, runs) for score in scores
         ]
+    without = sum(int((task.a.outcomes.n_trials == 0).sum()) for task in comparison.tasks)
+    if without:
+        checks = [replace(c, outcome="failed", without_trials=without) for c in checks]
     return tuple(checks)
 
 

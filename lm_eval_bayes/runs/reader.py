@@ -40,6 +40,7 @@ def read_runs(
     cluster: str | None = None,
     columns: Mapping[str, str] | None = None,
     bounds: tuple[float, float] | None = None,
+    unscored: Literal["left-out", "wrong"] = "left-out",
     argument: str = "RUN",
     progress: Progress | None = None,
 ) -> SavedRuns:
@@ -82,6 +83,9 @@ def read_runs(
     bounds : tuple of float, optional
         The lowest and the highest possible score of tables and of other tools' logs, 0 and 1 by
         default.
+    unscored : {"left-out", "wrong"}
+        Whether trials without a score in tables and in other tools' logs, as after an error, are
+        left out, or count as wrong (with the lowest possible score).
     argument : str
         The name of a path in an error.
     progress : callable, optional
@@ -97,6 +101,8 @@ def read_runs(
     InvalidInputError
         If a path holds no run, a file is broken, or runs contradict each other.
     """
+    if unscored not in ("left-out", "wrong"):
+        raise InvalidInputError.of("unscored", "be left-out or wrong", unscored)
     query = Query(
         task=task,
         metric=metric,
@@ -108,6 +114,7 @@ def read_runs(
         cluster=cluster,
         columns=columns or {},
         bounds=bounds,
+        unscored=unscored,
         argument=argument,
     )
     listed = [paths] if isinstance(paths, (str, Path)) else list(paths)

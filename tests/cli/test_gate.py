@@ -205,3 +205,25 @@ def test_the_action_is_a_gate(tmp_path):
     assert result.returncode == 1, result.stderr
     assert ElementTree.parse(tmp_path / "gate.xml").getroot().get("failures") == "1"
     assert "worse" in (tmp_path / "summary.md").read_text()
+
+
+def test_an_agent_that_ends_in_errors_does_not_pass(tmp_path):
+    board(tmp_path / "two.csv", 0.9, 0.6, n=1, m=100)
+    lines = (tmp_path / "two.csv").read_text().splitlines()
+    new = [i for i, line in enumerate(lines) if line.startswith('"new"')]
+    for i in new[:50]:
+        lines[i] = lines[i].rpartition(",")[0] + ","
+    (tmp_path / "two.csv").write_text("\n".join(lines) + "\n")
+    right = sum(lines[i].endswith(",1") for i in new)
+    code, report, error = gate(tmp_path / "two.csv", "--fail-if-worse", "0.95")
+    (check,) = report["checks"]
+    assert (code, report["outcome"], check["without_trials"]) == (1, "failed", 50)
+    assert "failed: 50 questions without a trial of A that counts (--unscored wrong" in error
+    code, report, error = gate(
+        tmp_path / "two.csv", "--fail-if-worse", "0.95", "--unscored", "wrong"
+    )
+    (check,) = report["checks"]
+    assert "50 trials without a score counted as wrong (--unscored wrong)" in error
+    assert "without a score left out" not in error
+    assert (code, check["without_trials"], right < 60) == (1, 0, True)
+    assert check["probability"] > 0.95

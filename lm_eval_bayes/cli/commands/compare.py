@@ -154,8 +154,10 @@ def command(
     For training loops and continuous integration, let A be the new model and B the old one:
     with --fail-if-worse .95 the exit code is 1 if the new one is worse with a probability of at
     least 95%. A check has three outcomes: worse, not worse, or not known yet, with the number of
-    trials that would tell. Exit code 0 does not mean that A is better; 2 means that nothing was
-    compared. In GitHub Actions the outcomes are annotations and part of the job's summary.
+    trials that would tell. It fails where questions of A have no trial that counts, as of an agent
+    that ended in an error; --unscored wrong counts these trials as wrong. Exit code 0 does not mean
+    that A is better; 2 means that nothing was compared. In GitHub Actions the outcomes are
+    annotations and part of the job's summary.
 
     \b
     Examples:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -117,6 +117,14 @@ class ReadingOptions:
         ),
     ] = None
 
+    unscored: Annotated[
+        Literal["left-out", "wrong"],
+        typer.Option(
+            help="What becomes of trials without a score in tables and in other tools' logs, as "
+            "after an error of an agent: wrong gives them the lowest score."
+        ),
+    ] = "left-out"
+
     def read(self, paths: Sequence[Path], **arguments: Any) -> SavedRuns:
         """Read runs; warnings, notes and the progress of long reads go to standard error.
 
@@ -145,6 +153,7 @@ class ReadingOptions:
                 task=self.task,
                 metric=self.metric,
                 filter=self.filter,
+                unscored=self.unscored,
                 progress=bar.show,
                 **arguments,
             )

@@ -375,7 +375,7 @@ def _columns(
         measured={"tokens": counts, "time": times},
     )
     notes = []
-    if n_errors:
+    if n_errors and query.unscored == "left-out":
         ended = plural(n_errors, "trial") + " ended in an error, without a score"
         notes.append(f"{ended}, and did not count, as in inspect_ai's own metrics")
     if n_limits:

@@ -47,6 +47,9 @@ class Query:
     bounds : tuple of float or None
         The lowest and the highest possible score of tables and of other tools' logs; None for 0
         and 1.
+    unscored : {"left-out", "wrong"}
+        What becomes of trials without a score in tables and other tools' logs: they are left out,
+        or get the lowest possible score.
     argument : str
         The name of the argument in an error.
     advance : callable
@@ -63,6 +66,7 @@ class Query:
     cluster: str | None = None
     columns: Mapping[str, str] = field(default_factory=dict)
     bounds: tuple[float, float] | None = None
+    unscored: Literal["left-out", "wrong"] = "left-out"
     argument: str = "RUN"
     advance: Advance = field(default=lambda n_bytes: None, repr=False)
 

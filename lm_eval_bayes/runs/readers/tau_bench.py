@@ -255,7 +255,7 @@ def _fill(
         given = info.get("reward") if isinstance(info, Mapping) else simulation.get("reward")
         results.rewards.append(None if reason == _NEVER_RAN else score_of(given))
         reasons[reason] += 1
-    if reasons[_NEVER_RAN]:
+    if reasons[_NEVER_RAN] and query.unscored == "left-out":
         ended = f"{plural(reasons[_NEVER_RAN], 'trial')} ended in an infrastructure error"
         results.notes.append(f"{ended}, and did not count, as in tau2's own metrics")
     others = {r: n for r, n in reasons.items() if r and r not in (*_SAID, _NEVER_RAN)}

@@ -128,8 +128,14 @@ def partial_runs(
     """
     if not len(columns):
         raise InvalidInputError.of(query.argument, f"hold trials ({file})", "none")
+    scores = _scores(columns.score, file, query)
+    n_unscored = int(np.isnan(scores).sum())
+    if query.unscored == "wrong" and n_unscored:
+        scores = np.where(np.isnan(scores), (query.bounds or (0.0, 1.0))[0], scores)
+        counted = f"{plural(n_unscored, 'trial')} without a score counted as wrong"
+        notes = (*notes, f"{counted} (--unscored wrong)")
     arrays = _Columns(
-        scores=_scores(columns.score, file, query),
+        scores=scores,
         numbers=None if columns.trial is None else trial_numbers(columns.trial),
         question_ids=_names(columns.question, "question", file, query.argument),
         measured={

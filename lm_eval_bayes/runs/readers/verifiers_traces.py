@@ -140,7 +140,7 @@ def _runs(
 ) -> list[PartialRun]:
     """Return the runs of the traces of one run and one setting."""
     n_failed = sum(trace.failed for trace in traces)
-    if n_failed:
+    if n_failed and query.unscored == "left-out":
         ended = plural(n_failed, "trial") + " ended in an error"
         notes += (f"{ended}, and did not count, as in the mean reward of verifiers",)
     columns = TrialColumns(

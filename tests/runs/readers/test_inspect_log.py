@@ -112,6 +112,15 @@ def test_errors_limits_and_scorers_are_told():
     assert "1 trial ended by a limit, and counted by the score" in said
 
 
+def test_a_sample_with_an_error_is_wrong_where_asked_for():
+    (run,) = read_runs([STRONG], unscored="wrong").runs
+    assert run.trials[run.question_ids.index("c")].tolist() == [0, 0, 0]
+    assert "1 trial without a score counted as wrong (--unscored wrong)" in run.notes
+    assert not [note for note in run.notes if "did not count" in note]
+    with pytest.raises(InvalidInputError, match="`unscored` must be left-out or wrong"):
+        read_runs([STRONG], unscored="skip")
+
+
 def test_an_unknown_scorer_is_refused():
     with pytest.raises(InvalidInputError, match=r"a scorer of weak\.eval, match, closeness, style"):
         read_runs([WEAK], metric="accuracy")
