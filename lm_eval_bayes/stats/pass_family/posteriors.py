@@ -295,9 +295,7 @@ def pass_posteriors(
     tables):
 
     - N = 4, k = 2, 4: 92 to 100%, near-certain questions that are all alike among them.
-    - N = 8 and 16, k = 2 and N: 90 to 100%. Below 92% are, at N = 8, Pass@8 of the population of
-      p ~ Beta(.1,3) and some scores of that of Beta(5,5) and of two kinds; at N = 16 Pass@16 of
-      Beta(5,5), 91.7%.
+    - N = 8 and 16, k = 2 and N: 92 to 100%; the least is Pass@16 of p ~ Beta(5,5), 91.9%.
     - Two kinds of questions, N = 8 and 16, k = 2 to N, 300 runs: half p = .2, half .9 (also .05 and
       .9, .02 and .5) 92 to 100%, half Beta(.3,3), half Beta(8,2) 91 to 97% (with one kind alone 37
       to 100% and 66 to 97%).
