@@ -346,7 +346,7 @@ def test_local_weights_are_hashed(tmp_path, judges, runs):
         assert run(runs, "--verifier", verifier, "--restart")[0] == 0
     hub, local = (judge.settings["weights"] for judge in judges.provenance)
     assert hub is None
-    assert local.startswith("blake2b-128:")
+    assert local.startswith("sha256:")
 
 
 def test_progress_in_a_pipe_is_a_line_now_and_then(monkeypatch, capsys):
