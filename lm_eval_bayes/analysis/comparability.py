@@ -178,8 +178,10 @@ def check_same_weights(a: TaskRun, b: TaskRun, argument: str = "RUN") -> None:
         raise InvalidInputError.of(argument, rule, f"{of_b} for {b.model}")
 
 
-def check_same_questions(a: TaskRun, b: TaskRun, argument: str = "RUN") -> None:
+def check_same_questions(a: TaskRun, b: TaskRun, argument: str = "RUN", remedy: str = "") -> None:
     """Raise if two runs have different questions; the message names the first of them.
+
+    `remedy` ends the rule if the runs have some questions in common.
 
     Raises
     ------
@@ -189,6 +191,8 @@ def check_same_questions(a: TaskRun, b: TaskRun, argument: str = "RUN") -> None:
     differences = [_only_in(a, b), _only_in(b, a)]
     if any(differences):
         rule = f"have answered the same questions of {a.task}"
+        if not set(a.question_ids).isdisjoint(b.question_ids):
+            rule += remedy
         raise InvalidInputError.of(argument, rule, "; ".join(filter(None, differences)))
 
 

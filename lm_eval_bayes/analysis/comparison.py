@@ -281,7 +281,7 @@ def _check_pair(a: TaskRun, b: TaskRun, align: Align, scope: Scope) -> None:
     check_same_metric(a, b, "B")
     check_same_weights(a, b, "B")
     if align == "strict":
-        check_same_questions(a, b, "B")
+        check_same_questions(a, b, "B", " (--align intersection compares those of both)")
     n_common = len(set(a.question_ids) & set(b.question_ids))
     n_min = 2 if scope == "population" else 1
     if n_common < n_min:

@@ -89,7 +89,10 @@ def test_the_questions_that_drive_it(pair):
 def test_questions_are_matched_by_id_and_left_out_by_request(pair):
     a, b = pair
     half = TaskRun.from_trials("half", "aime", b.trials[::-2], b.question_ids[::-2])
-    with pytest.raises(InvalidInputError, match=r"`B` must have answered the same.*only new has q"):
+    with pytest.raises(
+        InvalidInputError,
+        match=r"`B` must have answered the same.*--align intersection .*only new has q",
+    ):
         compare_runs([a], [half])
     (result,) = compare_runs([a], [half], align="intersection", n_questions=8).tasks
     assert (result.comparison.n_questions, result.comparison.left_out_a) == (8, 8)

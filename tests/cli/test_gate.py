@@ -80,6 +80,17 @@ def test_what_fails_the_step_fails_in_the_xml(tmp_path):
         assert code == int(counts[0])
 
 
+def test_both_formats_in_one_file_are_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    board(tmp_path / "two.csv", 0.6, 0.2)
+    (tmp_path / "gate").write_text("earlier")
+    options = ("--fail-if-worse", ".9", "--junit", "gate", "--markdown", tmp_path / "gate")
+    code, _, error = called("compare", tmp_path / "two.csv", *options)
+    assert code == 2
+    assert "`--markdown` must be another file than that of --junit" in error
+    assert (tmp_path / "gate").read_text() == "earlier"
+
+
 def test_an_error_leaves_no_earlier_outcome(tmp_path, monkeypatch):
     board(tmp_path / "two.csv", 0.6, 0.2)
     files = {"--junit": tmp_path / "gate.xml", "--markdown": tmp_path / "gate.md"}

@@ -395,7 +395,7 @@ def test_wrong_arguments_end_in_one_sentence(lmeb, good, poor, arguments, messag
 def test_runs_that_are_none_or_lack_all_signals(lmeb, tmp_path, good):
     code, _, error = lmeb(tmp_path / "absent")
     assert code == 2
-    assert "`RUN` must be a run: a folder" in error
+    assert "`RUN` must be a run, and this path does not exist" in error
     plain = [question([{"text": "\\boxed{4}", "outcome": 1}], number) for number in (0, 1)]
     folder = write_run(tmp_path / "plain", "plain", plain)
     code, printed, error = lmeb(folder)

@@ -271,7 +271,7 @@ def test_runs_that_are_none(tmp_path, judges, monkeypatch):
     (tmp_path / "empty").mkdir()
     write(tmp_path / "gold", [row(0, ["x"], target="")])
     for name, sentence in (
-        ("absent", "`RUN` must be a run: a folder"),
+        ("absent", "`RUN` must be a run, and this path does not exist"),
         ("empty", "with logged samples"),
         ("samples_bad_x.jsonl", "`RUN` must have a complete samples_bad_x.jsonl"),
         ("gold", "hold the standard answer of every question"),

@@ -301,8 +301,8 @@ def test_results_may_hold_anything(tmp_path):
 
 
 def test_what_is_no_run(tmp_path):
-    for path in ("nowhere", "a\0b"):
-        with pytest.raises(InvalidInputError, match="`RUN` must be a run: a folder that"):
+    for path, message in (("nowhere", "this path does not exist"), ("a\0b", "a folder that")):
+        with pytest.raises(InvalidInputError, match=f"`RUN` must be a run.*{message}"):
             read_runs([path])
     with pytest.raises(InvalidInputError, match="with logged samples"):
         read_runs([tmp_path])

@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 from lm_eval_bayes._util.files import write_atomic, write_errors
 from lm_eval_bayes._util.text import format_mean_sd, one_line
 from lm_eval_bayes.cli.ui.output import warn
-from lm_eval_bayes.errors import LmEvalBayesError
+from lm_eval_bayes.errors import InvalidInputError, LmEvalBayesError
 
 if TYPE_CHECKING:
     from lm_eval_bayes.analysis.gate import GateCheck
@@ -36,8 +36,11 @@ def gate_files(junit: Path | None, markdown: Path | None) -> Iterator[None]:
     Raises
     ------
     InvalidInputError
-        If a file cannot be written.
+        If a file cannot be written, or both are the same.
     """
+    if junit is not None and markdown is not None and junit.resolve() == markdown.resolve():
+        rule = "be another file than that of --junit"
+        raise InvalidInputError.of("--markdown", rule, str(markdown))
     _write_error(junit, markdown, "the command did not finish")
     try:
         yield

@@ -30,6 +30,7 @@ from lm_eval_bayes.runs.readers import (
     verifiers_traces,
     zero_one_matrix,
 )
+from lm_eval_bayes.runs.readers.json_files import beginning
 from lm_eval_bayes.runs.readers.protocol import Reader, Sniffed
 from lm_eval_bayes.runs.readers.text_files import JsonLines
 
@@ -239,7 +240,8 @@ def recognise(
     except (OSError, ValueError, RuntimeError):
         exists = False
     if not exists:
-        raise InvalidInputError.of(argument, _RULE, str(path))
+        rule = _RULE if _is_something(path) else "be a run, and this path does not exist"
+        raise InvalidInputError.of(argument, rule, str(path))
     for format in FORMATS:
         if columns and trial_table.header(expanded):
             sniffed = Sniffed([expanded]) if format.reader is trial_table else None
@@ -248,8 +250,37 @@ def recognise(
         if sniffed is not None:
             warnings = (*sniffed.warnings, *_unread(expanded, format, sniffed))
             return format, replace(sniffed, warnings=warnings)
-    rule, got = _RULE, str(path)
-    if expanded.is_dir() or expanded.suffix == ".json":
+    raise _unrecognised(expanded, argument)
+
+
+def _is_something(path: str | Path) -> bool:
+    """Return whether something exists at a path, or whether that cannot be told."""
+    try:
+        Path(path).expanduser().lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except (OSError, ValueError, RuntimeError):
+        pass
+    return True
+
+
+def _unrecognised(expanded: Path, argument: str) -> InvalidInputError:
+    """Return the error of a file or a folder that no format recognises."""
+    rule, got = _RULE, str(expanded)
+    compressed = expanded.suffix in (".gz", ".zst")
+    if expanded.is_file() and not beginning(expanded, 1) and not compressed:
+        rule = "hold a run, and this file is empty or cannot be read"
+    elif expanded.is_file() and compressed and plain_name(expanded).suffix in (".eval", ".json"):
+        rule = "be decompressed first: of logs of this kind plain files are read"
+    elif expanded.is_file() and beginning(expanded, 4) == b"PK\x03\x04":
+        rule = "be unpacked first, or be named .eval if it is a log of inspect_ai (a zip file)"
+    elif expanded.suffix == ".json" and not expanded.is_dir():
+        rule = (
+            "be a .json file of a run: results_*.json of the harness with logged samples "
+            "(--log_samples) beside it, or a complete log of another tool (lm-eval-bayes formats "
+            "lists them)"
+        )
+    elif expanded.is_dir():
         rule = (
             "be a run's output folder, or one of its results_*.json or samples_*.jsonl files, "
             "with logged samples (--log_samples)"
@@ -264,7 +295,7 @@ def recognise(
     elif plain_name(expanded).suffix == ".jsonl":
         next(iter(JsonLines(expanded, argument)), None)
         rule, got = f"hold samples of the harness, or trials, in {expanded.name}", "nothing"
-    raise InvalidInputError.of(argument, rule, got)
+    return InvalidInputError.of(argument, rule, got)
 
 
 def _unread(folder: Path, found: Format, sniffed: Sniffed) -> tuple[str, ...]:

@@ -167,6 +167,7 @@ def read(file: Path, query: Query) -> FileContents:
     if not names:
         n_errors = sum(bool(sample.get("error")) for sample in log.samples)
         got = f"{plural(len(log.samples), 'sample')} without one, {n_errors:,} of them with errors"
+        got = got if log.samples else "no sample"
         rule = f"have scores of samples ({file.name})"
         raise NothingToCountError.of_task(query.argument, rule, got, f"{file}, without scores")
     metric, notes = chosen_metric(names, query, file)
@@ -226,13 +227,20 @@ def _archive(file: Path, query: Query) -> _Log:
     except KeyError:
         raise broken(file, query, f"no {_HEADER}") from None
     except (zipfile.BadZipFile, *UNREADABLE, NotImplementedError, RuntimeError) as error:
-        raise broken(file, query, error_line(error)) from None
+        raise broken(file, query, _damage(file, error)) from None
     except struct.error:
         raise broken(file, query, "a broken zip file") from None
     listed = [sample for sample in _list(samples) if _is_sample(sample)]
     keys = [(name_of(s["id"]), name_of(s.get("epoch")) or i) for i, s in enumerate(listed)]
     unique = dict(zip(keys, listed, strict=True))  # a sample that was written again counts once
     return _Log(mapping(header.get("eval")), header, list(unique.values()))
+
+
+def _damage(file: Path, error: Exception) -> str:
+    """Return what is wrong with an archive that cannot be read."""
+    if beginning(file, 4) == b"PK\x03\x04" and not zipfile.is_zipfile(file):
+        return "a file whose end is missing, as of a copy that was cut off"
+    return error_line(error)
 
 
 def _list(value: object) -> list[Any]:

@@ -1,10 +1,12 @@
 """A reader recognises the files of its own tool, and those of no other."""
 
+import gzip
 import shutil
 
 import pytest
 from _support.tool_logs import DATA
 
+from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.reader import read_runs
 from lm_eval_bayes.runs.readers.formats import FORMATS, recognise
 
@@ -73,3 +75,24 @@ def test_a_folder_of_one_tool_has_no_such_warning(name):
         if name == "inspect_ai"
         else ()
     )
+
+
+def test_what_is_wrong_with_a_file_of_no_tool_is_said(tmp_path):
+    log = (DATA / "inspect_ai" / "strong.eval").read_bytes()
+    contents = {
+        "empty.json": (b"", "this file is empty"),
+        "empty.eval": (b"", "this file is empty"),
+        "strong.zip": (log, "be unpacked first, or be named .eval"),
+        "strong": (log, "be unpacked first, or be named .eval"),
+        "strong.eval.gz": (gzip.compress(log), "be decompressed first"),
+        "half.eval": (log[: len(log) // 2], "complete half.eval; got a file whose end is missing"),
+        "keys.json": (b"{}", "a complete log of another tool"),
+    }
+    for name, (content, message) in contents.items():
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(InvalidInputError) as raised:
+            read_runs([tmp_path / name])
+        assert message in str(raised.value)
+    for name in ("missing.json", "keys.json/samples.jsonl"):
+        with pytest.raises(InvalidInputError, match="this path does not exist"):
+            read_runs([tmp_path / name])
