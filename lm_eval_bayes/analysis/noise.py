@@ -42,6 +42,7 @@ from lm_eval_bayes.stats.validation import (
 )
 from lm_eval_bayes.stats.variance_components import (
     VarianceComponents,
+    correlation_interval,
     covariance_of_questions,
     moment_estimates,
     variance_components,
@@ -205,6 +206,9 @@ class TaskNoise(Record):
     correlation_source : {"models", "single trials", "given", "assumed"}
         Whether it was estimated from the models, given, or assumed to be .5. Of models with single
         trials it is that of two models' trials of a question, which is smaller.
+    correlation_interval : tuple of float or None
+        The interval of an estimated correlation, by resampling the questions; None where it is
+        given or assumed.
     covariance : float or None
         The covariance of two models' p_α over questions, the mean over pairs of models; None for
         one model.
@@ -217,6 +221,7 @@ class TaskNoise(Record):
     settings: NoiseSettings
     correlation: float
     correlation_source: CorrelationSource
+    correlation_interval: tuple[float, float] | None
     covariance: float | None
     models: tuple[ModelNoise, ...]
 
@@ -279,7 +284,12 @@ def task_noise(runs: Sequence[TaskRun], settings: NoiseSettings = DEFAULT_NOISE)
         )
         for run, of_run in zip(runs, components, strict=True)
     )
-    return TaskNoise(task, first.n_questions, settings, correlation, source, covariance, models)
+    interval = None
+    if source in ("models", "single trials"):
+        interval = correlation_interval(aligned, settings.level, single=single, seed=settings.seed)
+    return TaskNoise(
+        task, first.n_questions, settings, correlation, source, interval, covariance, models
+    )
 
 
 def _correlation(

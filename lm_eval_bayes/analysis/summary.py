@@ -278,7 +278,7 @@ def pass_rows(run: TaskRun, ks: Iterable[int] | None, seed: int) -> PassRows:
     if outcomes is None or not n_max:
         return PassRows({}, {}, {})
     settings = _bayes_settings(run)
-    ks = _default_ks(settings, n_max) if given_ks is None else given_ks
+    ks = _default_ks(run, settings) if given_ks is None else given_ks
     tau = as_real(settings.get("tau", _DEFAULT_TAU))
     tau = tau if tau is not None and 0.0 <= tau <= 1.0 else _DEFAULT_TAU
     quantities = quantities_by_row(ks, tau)
@@ -326,9 +326,12 @@ def _checked_ks(ks: Iterable[int], run: TaskRun) -> list[int]:
     return ascending
 
 
-def _default_ks(settings: Mapping[str, Any], n_max: int) -> list[int]:
-    """Return powers of two up to N, and the k of the run's own settings."""
-    ks = {2**i for i in range(n_max.bit_length()) if 2**i <= n_max}
+def _default_ks(run: TaskRun, settings: Mapping[str, Any]) -> list[int]:
+    """Return powers of two up to N, and the k of the run's own settings and of its tool."""
+    n_max = run.n_common
+    ks = {k for k in run.provenance.ks if k <= n_max} | {
+        2**i for i in range(n_max.bit_length()) if 2**i <= n_max
+    }
     setting = settings.get("k")
     if isinstance(setting, (list, tuple)):
         ks |= {k for k in setting if _is_valid_k(k, n_max)}

@@ -180,6 +180,11 @@ def _test_sentence(noise: TaskNoise) -> str:
         "given": "given",
         "assumed": "assumed",
     }[noise.correlation_source]
+    if noise.correlation_source in ("models", "single trials"):
+        source += f" on {plural(noise.n_questions, 'question')}"
+        if noise.correlation_interval is not None:
+            low, high = noise.correlation_interval
+            source += f" ({100 * settings.level:g}% interval {low:.2f} to {high:.2f})"
     return (
         f"shown: by a two-sided test at {alpha}, with power {_percent(settings.power)}; paired: "
         f"correlation of two models over questions {noise.correlation:.2f}, {source}"

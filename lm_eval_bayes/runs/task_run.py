@@ -57,6 +57,8 @@ class Provenance:
     setup : mapping or None
         What tells agents of one model apart besides the generation settings, such as the simulated
         user; None where the log is not of such a tool.
+    ks : tuple of int
+        The k whose pass^k the tool itself reports, such as every k up to the number of its trials.
     config : mapping
         The task's whole configuration, as the harness wrote it.
 
@@ -78,6 +80,7 @@ class Provenance:
     revision: str = ""
     n_questions: int | None = None
     setup: Mapping[str, Any] | None = None
+    ks: tuple[int, ...] = ()
     config: Mapping[str, Any] = field(default_factory=_nothing, repr=False)
 
     def __post_init__(self) -> None:

@@ -63,6 +63,8 @@ def same_as_table(folder, outcomes, *arguments, task=None):
         table = folder / f"table{number}.csv"
         table.write_text("question,trial,score\n" + "\n".join(rows) + "\n", encoding="utf-8")
         ((_, expected),) = summary(table)[0].items()
+        rows = read[model]["rows"]  # some tools have rows of further k
+        read[model]["rows"] = {k: rows[k] for k in rows if k in expected["rows"] or "maj" in k}
         assert flat(numbers(read[model])) == pytest.approx(flat(numbers(expected)), nan_ok=True)
 
 

@@ -11,6 +11,7 @@ from lm_eval_bayes.stats.variance_components import (
     FEW_REPEATS,
     IN_CLUSTERS,
     SINGLE_TRIALS,
+    correlation_interval,
     covariance_of_questions,
     moment_estimates,
     question_moments,
@@ -239,3 +240,33 @@ def test_arguments():
         components.distance(0)
     with pytest.raises(InvalidInputError, match="`share` must"):
         components.distance(1, 1.0)
+
+
+def correlated(m, n, rng, rho=0.6):
+    """Two models whose p_α have about this correlation: a share rho of the questions is common."""
+    first, other = rng.beta(1.0, 1.0, (2, m))
+    second = np.where(rng.random(m) < rho, first, other)
+    return [binomial(n, rng.binomial(n, p)) for p in (first, second)]
+
+
+def test_the_interval_of_the_correlation_is_narrower_with_more_questions():
+    few = correlation_interval(correlated(20, 8, np.random.default_rng(5)), 0.95)
+    many = correlation_interval(correlated(500, 8, np.random.default_rng(5)), 0.95)
+    assert few[0] < 0.6 < few[1]
+    assert many[0] < 0.6 < many[1]
+    assert many[1] - many[0] < 0.25 < few[1] - few[0]
+    wide, narrow = (
+        correlation_interval(correlated(20, 8, np.random.default_rng(5)), level)
+        for level in (0.95, 0.5)
+    )
+    assert wide == few
+    assert wide[0] < narrow[0] < narrow[1] < wide[1]
+
+
+def test_an_interval_of_the_correlation_needs_models_and_questions():
+    rng = np.random.default_rng(6)
+    assert correlation_interval(correlated(20, 4, rng)[:1], 0.95) is None
+    assert correlation_interval(correlated(2, 4, rng), 0.95) is None
+    assert correlation_interval([binomial(4, [2, 2, 2, 2])] * 2, 0.95) is None
+    single = correlation_interval(correlated(300, 1, rng), 0.95, single=True)
+    assert -1.0 <= single[0] < 1 / 3 * 0.6 < single[1] < 0.5

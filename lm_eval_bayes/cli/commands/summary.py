@@ -218,6 +218,9 @@ def _show_pass_family(summaries: Sequence[TaskSummary]) -> None:
             )
     if not lines:
         return
+    for (task, model, estimator), line in lines.items():
+        if estimator == "pass^k":  # as tools of agents report it; both are the mean score
+            line[1] = lines[task, model, "pass@k"].get(1, format_score(None))
     ks = sorted({k for values in lines.values() for k in values})
     rows = [
         [*names, *(values.get(k, format_score(None)) for k in ks)]

@@ -10,7 +10,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +60,9 @@ _SLACK = 1e-6
 _SAID = ("user_stop", "agent_stop")
 #: The end of a simulation that never ran.
 _NEVER_RAN = "infrastructure_error"
+
+#: Both tools report pass^k for every k up to the number of trials; of more, powers of two.
+_MOST_KS = 8
 
 _METRICS = ("success", "reward")
 
@@ -122,6 +125,8 @@ def read(file: Path, query: Query) -> FileContents:
     metric, _ = chosen_metric(_METRICS, query, file, "metric")
     columns, notes = results.columns, results.notes
     columns.model, columns.task = results.model, task
+    most = max(Counter(columns.question).values(), default=0)
+    provenance = replace(results.provenance, ks=tuple(range(1, min(most, _MOST_KS) + 1)))
     columns.score = results.rewards
     if metric == "success":
         columns.score = [
@@ -143,7 +148,7 @@ def read(file: Path, query: Query) -> FileContents:
         query,
         metric=metric,
         notes=notes,
-        provenance={results.model: results.provenance},
+        provenance={results.model: provenance},
         settings=results.settings,
     )
     return FileContents(runs, (task,), warnings=results.warnings)

@@ -267,3 +267,12 @@ def test_trials_that_differ_at_temperature_zero_are_no_repeats(tmp_path, content
         simulation["termination_reason"] = "user_stop"
     (run,) = read_runs([written(tmp_path, content)]).runs
     assert "decodes greedily" in repeat_note(run)
+
+
+def test_every_k_of_both_tools_is_in_the_table():
+    (task,) = summary(AIRLINE)[0].values()
+    rows = [task["rows"][name] for name in ("pass@1", "pass^2", "pass^3", "pass^4")]
+    assert np.round(rows, 3).tolist() == [0.42, 0.273, 0.22, 0.2]
+    _, printed, _ = called("summary", AIRLINE)
+    (line,) = (line for line in printed.splitlines() if " pass^k " in line)
+    assert line.partition("pass^k")[2].split()[::3] == ["0.420", "0.273", "0.220", "0.200"]
