@@ -25,7 +25,7 @@ def noise_card(tasks: Sequence[TaskNoise]) -> str:
     >>> trials = [[1, 1, 0, 1]] * 10 + [[0, 0, 0, 0]] * 5 + [[1, 1, 1, 1]] * 5
     >>> card = noise_card([task_noise([TaskRun.from_trials("a|b", "aime", trials, ids)])])
     >>> print(card.splitlines()[0])
-    ## Noise of aime, a\\|b\\: 20 questions, N = 4, score 0.625
+    ## Noise of aime, a\\|b: 20 questions, N = 4, score 0.625
     """
     return "\n".join(_section(noise_page(task)) for task in tasks)
 

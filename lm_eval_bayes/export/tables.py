@@ -215,7 +215,7 @@ def _metrics(board: Leaderboard, cell: Callable[[object], str]) -> str:
 
 #: Characters that start markup, a link, a mention, a formula or a cell; a backslash escapes them
 #: [CommonMark, "Backslash escapes"].
-_MARKDOWN = re.compile(r"([\\`*_{}\[\]<>|#!~&:@$])")
+_MARKDOWN = re.compile(r"([\\`*_{}\[\]<>|#!~&@$]|:(?=\S))")
 
 
 def markdown_cell(text: object) -> str:
@@ -223,8 +223,8 @@ def markdown_cell(text: object) -> str:
 
     Examples
     --------
-    >>> print(markdown_cell("a|b <b> [x](http://y) www.z"))
-    a\|b \<b\> \[x\](http\://y) www\.z
+    >>> print(markdown_cell("a|b <b> [x](http://y) www.z: 1 :smile:"))
+    a\|b \<b\> \[x\](http\://y) www\.z: 1 \:smile:
     """
     escaped = _MARKDOWN.sub(r"\\\1", one_line(text))
     # GitHub turns a bare www. into a link

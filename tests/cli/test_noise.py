@@ -120,7 +120,7 @@ def test_the_card(two, tmp_path):
     code, _, error = lmeb("noise", *two, "--card", card)
     assert (code, f"card written to {card}" in error) == (0, True)
     text = card.read_text(encoding="utf-8")
-    assert text.startswith("## Noise of contest\\_bayes\\: 2 models, 12 questions\n")
+    assert text.startswith("## Noise of contest\\_bayes: 2 models, 12 questions\n")
     (row,) = [line for line in text.splitlines() if line.startswith("| a |")]
     components = variance_components(Outcomes.from_matrix(outcomes(1, 0.1)))
     assert f"| {components.icc.mu:.2f} |" in row

@@ -112,7 +112,7 @@ def test_what_does_not_count_is_named_and_harms_nothing(board):
     assert named == LEFT_OUT
     page = (folder / "page" / "README.md").read_text(encoding="utf-8")
     foot = page.split("## Left out")[1]
-    assert all(f"- {name}\\: " in foot for name in LEFT_OUT)
+    assert all(f"- {name}: " in foot for name in LEFT_OUT)
     assert "every question must have 4 to 256 trials; one has 2" in foot
 
 

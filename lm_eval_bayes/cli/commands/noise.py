@@ -61,7 +61,8 @@ def command(
         Path | None, option("FILE", "Write the same as Markdown, for a model card.")
     ] = None,
     plot: Annotated[
-        Path | None, option("FILE", "Write a figure of one task, as .svg or .png.")
+        Path | None,
+        option("FILE", "Write a figure of one task, as .svg or .png (needs matplotlib)."),
     ] = None,
     overwrite: Overwrite = False,
     level: Level = 0.95,
