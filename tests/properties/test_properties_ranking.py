@@ -29,6 +29,7 @@ RULES = st.sampled_from(TIE_RULES)
 WAYS = st.sampled_from(NUMBERINGS)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=40)
 @given(COUNTS, RULES, WAYS, st.randoms(use_true_random=False))
 def test_relabelled_and_reordered_models_keep_their_ranks(successes, ties, numbering, random):

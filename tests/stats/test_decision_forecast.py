@@ -27,6 +27,7 @@ def posteriors(estimator=bayes_at_n):
     return [estimator(Outcomes.from_counts(counts(right, N))) for right in RIGHT.values()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("correction", ["none", "pocock", "anytime"])
 def test_it_agrees_with_paths_that_are_analysed_by_the_rule(correction):
     rule = DecisionReached(0.95, correction=correction, analyses=range(8, 73, 8))

@@ -113,6 +113,7 @@ def test_quantiles_are_those_of_draws_by_rejection(counts):
         assert np.all((low - 1e-3 < ours) & (ours < high + 1e-3)), (scope, low, ours, high)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_trials", [3, 16, 64])
 @pytest.mark.parametrize("never", [0, 1, 15])
 def test_quantiles_are_those_of_questions_that_are_all_or_nothing(never, n_trials):

@@ -218,6 +218,7 @@ def questions(n):
     ]
 
 
+@pytest.mark.slow
 def test_looks_are_unbiased_although_short_answers_come_first(tmp_path, slots, monkeypatch):
     m, n = 300, 4
     monkeypatch.setitem(globals(), "SLOTS", [m])

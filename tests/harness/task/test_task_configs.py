@@ -292,6 +292,7 @@ def test_graders_and_mimic_agree_on_every_contest_question(
         assert len(responses) == 4
 
 
+@pytest.mark.slow
 def test_the_group_is_the_mean_of_its_four_contests(contest_runs: dict[str, Any]) -> None:
     results = contest_runs["1.0"]
     group = results["groups"]["contest_math_bayes"]
