@@ -71,8 +71,8 @@ class StoreFile:
         How its texts are compressed.
     lacks_log : bool
         Whether the file seems to have been in use when it was copied without its write-ahead log,
-        so that its latest trials may be missing. A writer that was killed as it opened the file
-        leaves it in the same state.
+        so that its latest trials may be missing. A writer that was killed as it opened or closed
+        the file leaves it in the same state; a store without trials is never said to lack them.
     """
 
     def __init__(
@@ -344,6 +344,7 @@ def _prepared(
             not had_log
             and journal == "wal"
             and file.schema >= SOURCES_SCHEMA
+            and connection.execute("SELECT EXISTS (SELECT 1 FROM trials)").fetchone()[0]
             and _end_log(connection)
         ):
             file.lacks_log = True

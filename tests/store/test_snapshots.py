@@ -58,6 +58,8 @@ def test_what_is_not_copied(path, filled, tmp_path):
 
 def test_a_copy_without_its_log_is_told_from_a_whole_one(path, store, key, make_trial, caplog):
     store.add([make_trial(key, i) for i in range(3)])
+    store.file.compact()  # which empties the log
+    store.add([make_trial(key, i) for i in range(3, 6)])
     copy, whole = path.with_name("copy.sqlite"), path.with_name("whole.sqlite")
     shutil.copy(path, copy)
     for suffix in ("", "-wal"):

@@ -268,8 +268,8 @@ def _unrecognised(expanded: Path, argument: str) -> InvalidInputError:
     """Return the error of a file or a folder that no format recognises."""
     rule, got = _RULE, str(expanded)
     compressed = expanded.suffix in (".gz", ".zst")
-    if expanded.is_file() and not beginning(expanded, 1) and not compressed:
-        rule = "hold a run, and this file is empty or cannot be read"
+    if expanded.is_file() and expanded.stat().st_size == 0:
+        rule = "hold a run, and this file is empty"
     elif expanded.is_file() and compressed and plain_name(expanded).suffix in (".eval", ".json"):
         rule = "be decompressed first: of logs of this kind plain files are read"
     elif expanded.is_file() and beginning(expanded, 4) == b"PK\x03\x04":
