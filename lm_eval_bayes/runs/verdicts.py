@@ -500,7 +500,8 @@ def files_to_judge(
     files = []
     for run in runs:
         by_file: dict[str, list[TrialCase]] = {}
-        in_stores = any(isinstance(line, StoredTrials) for t in run.texts or () for line in t.lines)
+        lines = (line for texts in run.texts or () for line, _ in texts.by_line())
+        in_stores = any(isinstance(line, StoredTrials) for line in lines)
         if run.texts is None or in_stores:
             where = ", ".join(run.sources) or run.model
             raise InvalidInputError.of("RUN", _TEXTS, where)

@@ -72,7 +72,8 @@ class StoreFile:
     lacks_log : bool
         Whether the file seems to have been in use when it was copied without its write-ahead log,
         so that its latest trials may be missing. A writer that was killed as it opened or closed
-        the file leaves it in the same state; a store without trials is never said to lack them.
+        the file, and two that closed it at one moment, leave it in the same state; a store without
+        trials is never said to lack them.
     """
 
     def __init__(

@@ -46,6 +46,8 @@ class Verification(Record):
         One sentence each, at most 100; empty for an intact store.
     n_problems : int
         The number of problems.
+    notes : tuple of str
+        What may be wrong, though the store is intact: that its latest trials may be missing.
     """
 
     path: str
@@ -57,6 +59,7 @@ class Verification(Record):
     clusters: int
     problems: tuple[str, ...]
     n_problems: int
+    notes: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -107,14 +110,13 @@ def verify(path: str | PathLike[str]) -> Verification:
         **counts,
         problems=tuple(problems),
         n_problems=n_problems,
+        notes=(lacks_log(file.path),) if file.lacks_log else (),
     )
 
 
 def _problems(file: StoreFile, counts: dict[str, int]) -> Iterator[str]:
     """Yield a sentence about each problem, and count the records in `counts`."""
     try:
-        if file.lacks_log:
-            yield lacks_log(file.path)
         with file.reading() as connection:
             for (line,) in connection.execute(f"PRAGMA integrity_check({MAX_PROBLEMS})"):
                 if line != "ok":

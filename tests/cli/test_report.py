@@ -101,7 +101,7 @@ def test_figures_have_names_of_our_own(tmp_path):
     page = tmp_path / "new too" / "page.html"
     code, out, _ = lmeb(*runs, "-o", page, "--plots", folder)
     assert code == 0
-    names = ("convergence", "cost", "leaderboard", "pairs", "questions", "rubrics")
+    names = ("convergence", "leaderboard", "pairs", "questions", "rubrics")
     assert sorted(os.listdir(folder)) == [f"{n}-1.{k}" for n in names for k in ("png", "svg")]
     assert "leaderboard-1.svg" in out
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
@@ -112,10 +112,10 @@ def test_figures_have_names_of_our_own(tmp_path):
     assert lmeb(*runs, "-o", page, "--plots", folder)[0] == 0
     assert before == {path.name: path.read_bytes() for path in folder.iterdir()}
     # somebody else's are not
-    (folder / "cost-1.svg").write_text("<svg>mine</svg>")
+    (folder / "pairs-1.svg").write_text("<svg>mine</svg>")
     code, _, err = lmeb(*runs, "-o", page, "--plots", folder)
     assert code == 2
-    assert "cost-1.svg" in err
+    assert "pairs-1.svg" in err
     check_folder(folder, overwrite=True)
 
 

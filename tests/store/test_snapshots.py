@@ -67,13 +67,14 @@ def test_a_copy_without_its_log_is_told_from_a_whole_one(path, store, key, make_
     assert verify(whole).ok
     for _ in range(2):
         report = verify(copy)
-        assert report.n_problems == 1
-        assert "copied while it was in use" in report.problems[0]
-        assert "(copy.sqlite-wal): its latest trials may be missing" in report.problems[0]
+        assert report.ok
+        assert "copied while it was in use" in report.notes[0]
+        assert "(copy.sqlite-wal): its latest trials may be missing" in report.notes[0]
+    assert verify(whole).notes == ()
     assert caplog.text == ""
     with TrialStore.open(copy) as opened:  # a run goes on, and samples what is missing
         opened.describe_prompt("another")
-    assert verify(copy).ok
+    assert verify(copy).notes == ()
 
 
 def test_a_store_at_rest_has_no_log_by_its_header(path, filled, make_trial, caplog):

@@ -235,6 +235,8 @@ def _print_verification(result: Verification) -> None:
         say(f"  {problem}")
     if result.n_problems > len(result.problems):
         say(f"  and {result.n_problems - len(result.problems):,} more")
+    for note in result.notes:
+        say(f"  note: {note}")
 
 
 @app.command()

@@ -13,6 +13,7 @@ from contextlib import closing
 import pytest
 from _support.paths import REPOSITORY, SUPPORT
 
+from lm_eval_bayes.store.texts import TextCodec
 from lm_eval_bayes.store.trial_store import TrialStore
 from lm_eval_bayes.store.verify import verify
 
@@ -42,7 +43,11 @@ def stored(path):
             "SELECT prompts.hash, trial, text FROM trials JOIN prompts ON prompts.id = prompt"
         ).fetchall()
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
-    hashes = {(prompt, trial): hashlib.sha256(text).hexdigest() for prompt, trial, text in rows}
+        texts = TextCodec(connection, path)
+        hashes = {
+            (prompt, trial): hashlib.sha256(texts.unpack(text)).hexdigest()
+            for prompt, trial, text in rows
+        }
     assert len(hashes) == len(rows)
     return hashes
 
