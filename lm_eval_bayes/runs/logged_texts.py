@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -55,24 +55,73 @@ class StoredTrials(NamedTuple):
     doc_id: int
 
 
+class TrialText(NamedTuple):
+    """What another tool's log holds of a trial.
+
+    Attributes
+    ----------
+    text : str or None
+        What the model wrote; of a conversation every message after the prompt. None where it is
+        not logged.
+    right_answers : tuple of str
+        The right answers to the question; empty where none is logged.
+    """
+
+    text: str | None
+    right_answers: tuple[str, ...] = ()
+
+
+class TextLog(Protocol):
+    """Another tool's log of texts, which are read on demand."""
+
+    def read(self, places: Sequence[int]) -> list[TrialText]:
+        """Return the texts at some places, which the reader of the format numbered.
+
+        Raises
+        ------
+        InvalidInputError
+            If the log is no longer what was read before.
+        """
+
+
+@dataclass(frozen=True, eq=False)
+class ToolTrials:
+    """The trials of one question in another tool's log.
+
+    Attributes
+    ----------
+    log : TextLog
+        The log.
+    places : array of int, shape (N,)
+        Where the text of every trial is.
+    """
+
+    log: TextLog
+    places: npt.NDArray[np.int64]
+
+
+#: Where texts are logged: a line of samples, trials of a store, or of another tool's log.
+TextSource = LoggedLine | StoredTrials | ToolTrials
+
+
 @dataclass(frozen=True, eq=False)
 class LoggedTexts:
     """Where the texts of the trials of one question are logged.
 
     Attributes
     ----------
-    lines : tuple of LoggedLine or StoredTrials
-        The lines, or the trials of a store, that hold them.
+    lines : tuple of LoggedLine, StoredTrials or ToolTrials
+        The lines, or the trials of a store or of another tool's log, that hold them.
     index : array of int, shape (N, 2)
         For every trial the index of its line in `lines`, and of its text among the responses in
         that line; -1 for a trial of which no text is logged.
     """
 
-    lines: tuple[LoggedLine | StoredTrials, ...]
+    lines: tuple[TextSource, ...]
     index: npt.NDArray[np.int32]
 
     @classmethod
-    def of_line(cls, line: LoggedLine | StoredTrials, n_trials: int) -> LoggedTexts:
+    def of_line(cls, line: TextSource, n_trials: int) -> LoggedTexts:
         """Return the texts of the trials that one line logs as its responses, in order."""
         index = np.zeros((n_trials, 2), dtype=np.int32)
         index[:, 1] = np.arange(n_trials)
@@ -93,7 +142,7 @@ class LoggedTexts:
         index[index[:, 0] >= 0, 0] += len(self.lines)
         return LoggedTexts((*self.lines, *other.lines), np.concatenate([self.index, index]))
 
-    def by_line(self) -> Iterator[tuple[LoggedLine | StoredTrials, npt.NDArray[np.intp]]]:
+    def by_line(self) -> Iterator[tuple[TextSource, npt.NDArray[np.intp]]]:
         """Yield every line with the trials whose texts it holds, in the order of its responses."""
         for number, line in enumerate(self.lines):
             trials = np.flatnonzero(self.index[:, 0] == number)

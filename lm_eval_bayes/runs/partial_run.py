@@ -227,6 +227,8 @@ def task_run_of(partial: PartialRun, name: str) -> TaskRun:
     doc_ids = tuple(question.doc_id for question in questions if question.doc_id is not None)
     if len(doc_ids) == len(questions):
         attributes["doc_ids"] = doc_ids
+    if any(question.logged is not None for question in responses):
+        attributes["texts"] = tuple(q.logged or LoggedTexts.none(q.trials.size) for q in responses)
     weights = partial.weights
     clusters = tuple(question.cluster for question in questions if question.cluster is not None)
     if len(clusters) < len(questions):
@@ -249,8 +251,6 @@ def task_run_of(partial: PartialRun, name: str) -> TaskRun:
         attributes["seeds"] = seeds
     attributes["measured"] = _columns([q.measured for q in questions], questions)
     attributes["signals"] = _columns([q.signals for q in responses], responses)
-    if any(question.logged is not None for question in responses):
-        attributes["texts"] = tuple(q.logged or LoggedTexts.none(q.trials.size) for q in responses)
     if partial.scored:
         if clusters:
             note = "clusters are not used for scores: the questions were taken as independent"

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from lm_eval_bayes._util.text import replace_surrogates
 from lm_eval_bayes.runs.log_fields import generated_texts, right_answers
-from lm_eval_bayes.runs.logged_texts import read_line
+from lm_eval_bayes.runs.logged_texts import ToolTrials, read_line
 from lm_eval_bayes.runs.task_run import REGRADED, TaskRun
 
 
@@ -50,13 +50,22 @@ def question_texts(run: TaskRun, number: int) -> QuestionTexts:
     if run.trials is not None:
         outcomes = run.trials[number].tolist()
     answers: tuple[str, ...] = ()
-    logged: dict[int, tuple[str, int | None]] = {}
+    logged: dict[int, tuple[str | None, int | None]] = {}
     for line, trials in texts.by_line():
+        chosen = texts.index[trials, 1].tolist()
+        if isinstance(line, ToolTrials):
+            found = line.log.read(line.places[chosen].tolist())
+            right = next((trial.right_answers for trial in found if trial.right_answers), ())
+            answers = answers or tuple(map(replace_surrogates, right))
+            logged |= {
+                trial: (None if text is None else replace_surrogates(text), None)
+                for trial, (text, _) in zip(trials.tolist(), found, strict=True)
+            }
+            continue
         row = read_line(line)
         answers = answers or tuple(map(replace_surrogates, right_answers(row)))
         responses, graded = generated_texts(row) or [], row.get("outcomes")
-        for trial in trials.tolist():
-            response = int(texts.index[trial, 1])
+        for trial, response in zip(trials.tolist(), chosen, strict=True):
             outcome = graded[response] if isinstance(graded, list) else None
             if outcome is not None or run.metric == REGRADED or graded is None:
                 logged[trial] = (replace_surrogates(responses[response]), outcome)

@@ -30,7 +30,7 @@ from lm_eval_bayes.runs.log_fields import (
     question_text,
     right_answers,
 )
-from lm_eval_bayes.runs.logged_texts import LoggedLine, StoredTrials, read_line
+from lm_eval_bayes.runs.logged_texts import LoggedLine, read_line
 from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.store.errors import StoreError, StoreFileError
 
@@ -418,6 +418,7 @@ def _locked(file: IO[bytes]) -> bool:
 #: Fields of the document of a question that hold its text; without one the prompt is the question.
 _QUESTION_FIELDS = ("problem", "question")
 _TEXTS = "hold the generated texts of every question"
+_SAMPLES = "be samples of the harness, which hold what a verifier reads"
 
 
 @dataclass(frozen=True)
@@ -494,23 +495,23 @@ def files_to_judge(
     """
 
     @lru_cache(maxsize=1)
-    def cases_of(line: LoggedLine | StoredTrials) -> list[VerifierInput]:
+    def cases_of(line: LoggedLine) -> list[VerifierInput]:
         return verifier_inputs(read_line(line), Path(line.file).name, think_end)
 
     files = []
     for run in runs:
         by_file: dict[str, list[TrialCase]] = {}
-        lines = (line for texts in run.texts or () for line, _ in texts.by_line())
-        in_stores = any(isinstance(line, StoredTrials) for line in lines)
-        if run.texts is None or in_stores:
-            where = ", ".join(run.sources) or run.model
-            raise InvalidInputError.of("RUN", _TEXTS, where)
+        sources = ", ".join(run.sources) or run.model
+        if run.texts is None:
+            raise InvalidInputError.of("RUN", _TEXTS, sources)
         for number, texts in enumerate(run.texts[:limit]):
             if (texts.index < 0).any():
                 doc_id = number if run.doc_ids is None else run.doc_ids[number]
                 where = f"question {doc_id} of {run.file_names}"
                 raise InvalidInputError.of("RUN", _TEXTS, where)
             for line, chosen in texts.by_line():
+                if not isinstance(line, LoggedLine):
+                    raise InvalidInputError.of("RUN", _SAMPLES, sources)
                 read = partial(cases_of, line)
                 by_file.setdefault(line.file, []).extend(
                     TrialCase(line.doc_id, trial, case_hash(read()[trial]), read)

@@ -183,12 +183,16 @@ def _add_texts(question: dict[str, Any], cells: list[tuple[TaskRun, int]], texts
         read = question_texts(run, row)
         if read.right_answers and question["right"] is None:
             question["right"] = name(" or ".join(read.right_answers))[:_MAX_ANSWER]
-        if read.responses and texts.budget:
-            model["texts"] = texts.keep(read.responses[: _n_shown(model)])
+        if any(text is not None for text in read.responses):
+            texts.runs.add(id(run))
+            if texts.budget:
+                model["texts"] = texts.keep(read.responses[: _n_shown(model)])
 
 
 def _n_shown(model: dict[str, Any]) -> int:
-    return len(model.get("scores") or model.get("categories") or ())
+    """Return how many attempts are shown; where only counts are known, as many as have texts."""
+    listed = model.get("scores") or model.get("categories")
+    return model["n"] if listed is None else len(listed)
 
 
 # -- the texts -----------------------------------------------------------------------------------
@@ -215,6 +219,8 @@ class _Texts:
         self.per_cell = held // _MIN_TEXT
         self.longest = int(min(_MAX_TEXT, max(_MIN_TEXT, held / max(1.0, n_trials))))
         self.n_logged = self.n_shown = self.n_cut = 0
+        #: The runs of which texts were read.
+        self.runs: set[int] = set()
         self._places: list[tuple[list[Any], int, Cut]] = []
 
     def keep(self, responses: Sequence[str | None]) -> list[Any]:
@@ -271,7 +277,7 @@ class _Texts:
                     else "."
                 )
             )
-        without = [run for run in runs if run.texts is None]
+        without = [run for run in runs if id(run) not in self.runs]
         if without and len(without) == len(runs):
             parts.append("The runs were read from files without texts that this report reads.")
         elif without:

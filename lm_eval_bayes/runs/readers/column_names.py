@@ -26,6 +26,15 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
         *("outcome", "is_resolved", "is_success", "result"),
     ),
     "answer": ("parsed_answer", "predicted_answer", "extracted_answer", "answer", "prediction"),
+    "response": (
+        *("response", "response_text", "model_response", "raw_response", "completion"),
+        *("generation", "generated_text", "output", "output_text", "model_output", "raw_output"),
+        "answer",  # beside the answer that was extracted from it
+    ),
+    "target": (
+        *("target", "gold_answer", "gold", "expected_answer", "correct_answer"),
+        *("reference_answer", "ground_truth", "reference"),
+    ),
     "tokens": ("completion_tokens", "output_tokens", "tokens", "n_tokens"),
     "cost": ("cost", "cost_usd", "total_cost"),
     "time": ("time", "seconds", "duration", "latency"),

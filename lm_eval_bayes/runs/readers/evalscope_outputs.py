@@ -15,7 +15,9 @@ from typing import Any
 from lm_eval_bayes._util.hashing import hash_text
 from lm_eval_bayes._util.text import plural
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.runs.logged_texts import TrialText
 from lm_eval_bayes.runs.provenance import mapping
+from lm_eval_bayes.runs.readers.conversations import written
 from lm_eval_bayes.runs.readers.json_files import (
     after_last,
     check_clusters,
@@ -34,6 +36,7 @@ from lm_eval_bayes.runs.readers.protocol import (
 )
 from lm_eval_bayes.runs.readers.text_files import JsonLines, files_below, first_line
 from lm_eval_bayes.runs.readers.trial_columns import TrialColumns, numbers_in_run, partial_runs
+from lm_eval_bayes.runs.readers.trial_texts import lines_log, one_text, place
 from lm_eval_bayes.runs.task_run import Provenance
 
 #: The folders of an evaluation.
@@ -91,7 +94,11 @@ def read(file: Path, query: Query) -> FileContents:
     if not wanted:
         return FileContents((), (task,), groups)
     lines = JsonLines(file, query.argument, query.advance)
-    rows = {_place(row): row for row in lines if _place(row)[0]}  # of one sample the last counts
+    rows: dict[tuple[str, str], Mapping[str, Any]] = {}
+    records: dict[tuple[str, str], int] = {}
+    for number, row in enumerate(lines):
+        if _place(row)[0]:  # of one sample the last counts
+            rows[_place(row)], records[_place(row)] = row, number
     scores = [mapping(mapping(row.get("sample_score")).get("score")) for row in rows.values()]
     metrics = _metrics(scores)
     if not metrics:
@@ -100,6 +107,7 @@ def read(file: Path, query: Query) -> FileContents:
     metric, notes = chosen_metric(metrics, query, file, "metric")
     columns = _columns(list(rows.values()), scores, metric, file, query)
     columns.model, columns.task = model, task
+    columns.texts, columns.places = lines_log(lines, _texts), list(map(place, records.values()))
     subsets = mapping(mapping(report.get("execution_summary")).get("subsets"))
     n_errors = mapping(subsets.get(task.removeprefix(f"{dataset}_"))).get("errored")
     if type(n_errors) is int and n_errors > 0:
@@ -121,6 +129,15 @@ def _place(row: Mapping[str, Any]) -> tuple[str, str]:
     about = mapping(row.get("sample_score"))
     sample = name_of(row.get("index")) or name_of(about.get("sample_id"))
     return name_of(about.get("group_id")) or sample, sample
+
+
+def _texts(row: Mapping[str, Any]) -> Sequence[TrialText]:
+    """Return what the model wrote, and the right answers."""
+    text = written(row.get("messages"))
+    if text is None:
+        about = mapping(mapping(row.get("sample_score")).get("score"))
+        text = about.get("prediction")
+    return one_text(text, row.get("target"))
 
 
 def _metrics(scores: Sequence[Mapping[str, Any]]) -> list[str]:

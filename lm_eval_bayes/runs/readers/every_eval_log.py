@@ -18,8 +18,10 @@ from lm_eval_bayes._util.compressed import plain_name
 from lm_eval_bayes._util.text import plural
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.log_fields import cluster_label
+from lm_eval_bayes.runs.logged_texts import TextLog, TrialText
 from lm_eval_bayes.runs.partial_run import PartialRun
 from lm_eval_bayes.runs.provenance import generation, mapping, number
+from lm_eval_bayes.runs.readers.conversations import written
 from lm_eval_bayes.runs.readers.json_files import (
     chosen_metric,
     json_text,
@@ -32,6 +34,7 @@ from lm_eval_bayes.runs.readers.logged_metrics import alternatives
 from lm_eval_bayes.runs.readers.protocol import FileContents, Query, Sniffed, check_no_regrade
 from lm_eval_bayes.runs.readers.text_files import JsonLines, files_below, first_line
 from lm_eval_bayes.runs.readers.trial_columns import TrialColumns, first_number, partial_runs
+from lm_eval_bayes.runs.readers.trial_texts import lines_log, one_text, place
 from lm_eval_bayes.runs.task_run import Provenance
 
 #: Keys that every record has.
@@ -70,6 +73,7 @@ class _Row(NamedTuple):
     tokens: Any
     seconds: float | None
     failed: bool
+    record: int
 
 
 def sniff(path: Path) -> Sniffed | None:
@@ -101,8 +105,8 @@ def read(file: Path, query: Query) -> FileContents:
     aggregate = _aggregate(file, query)
     lines = JsonLines(file, query.argument, query.advance)
     by_task: dict[str, list[_Row]] = {}
-    for record in lines:
-        row = _row(record, query)
+    for place_of, record in enumerate(lines):
+        row = _row(record, place_of, query)
         by_task.setdefault(row.task, []).append(row)
     wanted = {
         task: rows for task, rows in by_task.items() if query.task in (None, task or query.task)
@@ -112,7 +116,8 @@ def read(file: Path, query: Query) -> FileContents:
         if query.metric not in names:
             rule = f"be a result of {file.name}, {alternatives([n for n in names if n])}"
             raise InvalidInputError.of("metric", rule, query.metric)
-    runs = [run for rows in wanted.values() for run in _runs(rows, file, query, aggregate)]
+    texts = lines_log(lines, _texts)
+    runs = [run for rows in wanted.values() for run in _runs(rows, file, query, aggregate, texts)]
     warnings = [
         f"{file}: all trials of a question have one score, and some are no 0 or 1: the records may "
         "hold the mean over the trials, as those that are converted from inspect_ai do, and the "
@@ -129,7 +134,7 @@ def _aggregate(file: Path, query: Query) -> Mapping[str, Any]:
     return mapping(load_json(beside, query)) if beside.is_file() else {}
 
 
-def _row(record: Mapping[str, Any], query: Query) -> _Row:
+def _row(record: Mapping[str, Any], place_of: int, query: Query) -> _Row:
     evaluation, metadata = mapping(record.get("evaluation")), mapping(record.get("metadata"))
     label = next((name_of(metadata[key]) for key in _TRIALS if key in metadata), "")
     performance = mapping(record.get("performance"))
@@ -154,11 +159,27 @@ def _row(record: Mapping[str, Any], query: Query) -> _Row:
         tokens=mapping(record.get("token_usage")).get("output_tokens"),
         seconds=None if milliseconds is None else milliseconds / 1000,
         failed=bool(record.get("error")),
+        record=place_of,
     )
 
 
+def _texts(record: Mapping[str, Any]) -> Sequence[TrialText]:
+    """Return what the model wrote, and the right answers."""
+    raw = mapping(record.get("output")).get("raw")
+    texts = [part for part in (raw if isinstance(raw, list) else [raw]) if isinstance(part, str)]
+    text = "\n".join(texts) if texts else None
+    messages = record.get("messages")
+    if text is None or (isinstance(messages, list) and len(messages) > 2):
+        text = written(messages) or text  # a conversation of several turns
+    return one_text(text, mapping(record.get("input")).get("reference"))
+
+
 def _runs(
-    rows: Sequence[_Row], file: Path, query: Query, aggregate: Mapping[str, Any]
+    rows: Sequence[_Row],
+    file: Path,
+    query: Query,
+    aggregate: Mapping[str, Any],
+    texts: TextLog,
 ) -> list[PartialRun]:
     """Return the runs of one task, one per model."""
     names = [name for name in dict.fromkeys(row.result for row in rows) if name] or [""]
@@ -192,6 +213,8 @@ def _runs(
             "tokens": [row.tokens for row in chosen],
             "time": [row.seconds for row in chosen],
         },
+        texts=texts,
+        places=[place(row.record) for row in chosen],
     )
     identifying = generation({k: v for k, v in settings.items() if k in _SETTINGS})
     return partial_runs(

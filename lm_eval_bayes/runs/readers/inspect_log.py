@@ -1,7 +1,7 @@
 """Logs of inspect_ai: `.eval` (a zip of JSON) and `.json`, and folders of them.
 
 Every epoch of a sample is a trial. Of an `.eval` file the header and the summaries of the samples
-are read; texts, messages and events are not.
+are read; texts and messages only of the samples that a report shows, and events never.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import json
 import math
 import re
 import struct
+import weakref
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,8 +21,10 @@ from typing import Any
 from lm_eval_bayes._util.compressed import UNREADABLE
 from lm_eval_bayes._util.hashing import hash_text
 from lm_eval_bayes._util.text import error_line, one_line, plural
+from lm_eval_bayes.runs.logged_texts import TextLog, TrialText
 from lm_eval_bayes.runs.model_arguments import names_a_secret, redacted
 from lm_eval_bayes.runs.provenance import generation, mapping, number
+from lm_eval_bayes.runs.readers.conversations import written
 from lm_eval_bayes.runs.readers.json_files import (
     LARGEST,
     beginning,
@@ -44,12 +47,16 @@ from lm_eval_bayes.runs.readers.protocol import (
 )
 from lm_eval_bayes.runs.readers.text_files import files_below
 from lm_eval_bayes.runs.readers.trial_columns import TrialColumns, first_number, partial_runs
+from lm_eval_bayes.runs.readers.trial_texts import Records, SpooledRecords, one_text
 from lm_eval_bayes.runs.task_run import Provenance
 
 #: Entries of an `.eval` file: the header, what a log has until it ends, and the samples.
 _HEADER, _START, _SUMMARIES = "header.json", "_journal/start.json", "summaries.json"
 _JOURNAL = re.compile(r"_journal/summaries/(\d{1,9})\.json")
 _SAMPLE = re.compile(r"samples/[^/]+\.json")
+
+#: What a text begins with that is stored elsewhere in its sample.
+_ATTACHMENT = "attachment://"
 
 #: The first keys of a log in JSON.
 _JSON_LOG = re.compile(rb'\s*\{\s*"version"\s*:\s*\d+\s*,\s*"status"\s*:\s*"[a-z]+"\s*,')
@@ -141,6 +148,7 @@ class _Log:
     evaluation: Mapping[str, Any]
     header: Mapping[str, Any]
     samples: Sequence[Mapping[str, Any]]
+    texts: TextLog
 
 
 def read(file: Path, query: Query) -> FileContents:
@@ -172,6 +180,7 @@ def read(file: Path, query: Query) -> FileContents:
         raise NothingToCountError.of_task(query.argument, rule, got, f"{file}, without scores")
     metric, notes = chosen_metric(names, query, file)
     columns, more = _columns(log, [of_sample.get(metric) for of_sample in values], metric, query)
+    columns.texts = log.texts
     warnings: tuple[str, ...] = ()
     status = name_of(log.header.get("status"))
     if status != "success":
@@ -195,11 +204,21 @@ def read(file: Path, query: Query) -> FileContents:
 
 def _json_log(file: Path, query: Query) -> _Log:
     content = load_json(file, query)
+    samples = _samples(content, file, query)
+    header = {key: value for key, value in content.items() if key != "samples"}
+
+    def texts() -> Iterator[Sequence[TrialText]]:
+        again = Query(argument=query.argument)
+        return map(_texts, _samples(load_json(file, again), file, again))
+
+    return _Log(mapping(header.get("eval")), header, samples, SpooledRecords(file, texts))
+
+
+def _samples(content: object, file: Path, query: Query) -> list[Mapping[str, Any]]:
     samples = content.get("samples") if isinstance(content, dict) else None
     if not isinstance(samples, list):
         raise broken(file, query, "no list of samples")
-    header = {key: value for key, value in content.items() if key != "samples"}
-    return _Log(mapping(header.get("eval")), header, [s for s in samples if _is_sample(s)])
+    return [sample for sample in samples if _is_sample(sample)]
 
 
 def _is_sample(sample: object) -> bool:
@@ -233,7 +252,55 @@ def _archive(file: Path, query: Query) -> _Log:
     listed = [sample for sample in _list(samples) if _is_sample(sample)]
     keys = [(name_of(s["id"]), name_of(s.get("epoch")) or i) for i, s in enumerate(listed)]
     unique = dict(zip(keys, listed, strict=True))  # a sample that was written again counts once
-    return _Log(mapping(header.get("eval")), header, list(unique.values()))
+    samples = list(unique.values())
+    return _Log(mapping(header.get("eval")), header, samples, _ArchiveTexts(file, samples))
+
+
+# -- texts ---------------------------------------------------------------------------------------
+
+
+class _ArchiveTexts(Records):
+    """The texts of the samples of an `.eval` file: a sample is a record.
+
+    Parameters
+    ----------
+    file : Path
+        The file.
+    samples : sequence of mapping
+        The summaries of the samples, or the samples.
+    """
+
+    def __init__(self, file: Path, samples: Sequence[Mapping[str, Any]]) -> None:
+        super().__init__([file])
+        self.entries = [f"samples/{s.get('id')}_epoch_{s.get('epoch')}.json" for s in samples]
+        self._archive: zipfile.ZipFile | None = None
+
+    def record(self, number: int) -> Sequence[TrialText]:
+        """Return the text of a sample; none where the log has not kept it."""
+        file = self.check()
+        if self._archive is None:
+            self._archive = zipfile.ZipFile(file)
+            weakref.finalize(self, self._archive.close)
+        try:
+            content = _entry(file, self._archive, self.entries[number])
+        except KeyError:
+            return one_text(None)
+        except (zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
+            raise self.changed(error_line(error)) from None
+        return _texts(mapping(json.loads(content.decode("utf-8"))))
+
+
+def _texts(sample: Mapping[str, Any]) -> Sequence[TrialText]:
+    """Return what was written in a sample, and the right answers."""
+    text = written(sample.get("messages"))
+    if text is None:
+        output = mapping(sample.get("output"))
+        first = next(iter(_list(output.get("choices"))), None)
+        text = written([mapping(first).get("message")]) or output.get("completion") or None
+    attached = mapping(sample.get("attachments"))
+    if isinstance(text, str) and text.startswith(_ATTACHMENT):
+        text = attached.get(text.removeprefix(_ATTACHMENT), text)
+    return one_text(text, sample.get("target"))
 
 
 def _damage(file: Path, error: Exception) -> str:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import numpy as np
 
 from lm_eval_bayes._util.text import plural
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.runs.logged_texts import LoggedTexts, TextLog, ToolTrials, TrialText
 from lm_eval_bayes.runs.partial_run import PartialRun, QuestionTrials
 from lm_eval_bayes.runs.provenance import generation, mapping
 from lm_eval_bayes.runs.readers import trial_table
@@ -41,6 +43,7 @@ from lm_eval_bayes.runs.readers.protocol import (
 from lm_eval_bayes.runs.readers.text_files import sniff_files
 from lm_eval_bayes.runs.readers.tool_settings import call_settings
 from lm_eval_bayes.runs.readers.trial_columns import TrialColumns, first_number, partial_runs
+from lm_eval_bayes.runs.readers.trial_texts import PER_RECORD, SpooledRecords, one_text, place
 from lm_eval_bayes.runs.task_run import Provenance
 
 _COLUMNS = frozenset(("doc", "metric", "model_response"))
@@ -66,6 +69,7 @@ def _is_details(file: Path) -> bool:
 class _Question:
     """A question with the values of its metrics, and how many samples there were."""
 
+    record: int
     id: str
     task: str
     text: str
@@ -100,12 +104,13 @@ def read(file: Path, query: Query) -> FileContents:
     names.sort(key=lambda name: not (_is_mean(name) and any(q.n_samples > 1 for q in wanted)))
     metric, notes = chosen_metric(names, query, file, "metric")
     clusters = _clusters(rows, questions, file, query)
+    texts = SpooledRecords(file, partial(_texts, file, query.argument))
     runs = []
     for task in dict.fromkeys(question.task or tasks[0] for question in wanted):
         of_task = [question for question in wanted if (question.task or tasks[0]) == task]
         with_value = [question for question in of_task if metric in question.values]
         if with_value:
-            runs += _runs(with_value, clusters, metric, task, notes, file, query)
+            runs += _runs(with_value, clusters, metric, task, notes, texts, file, query)
     return FileContents(runs, tasks)
 
 
@@ -124,6 +129,7 @@ def _question(row: Mapping[str, Any], place: int) -> _Question:
     given = doc.get("num_samples")
     values = {key: value for key, value in mapping(row["metric"]).items() if value is not None}
     return _Question(
+        record=place,
         id=name_of(doc.get("id")) or str(place),
         task=name_of(doc.get("task_name")),
         text=text_of(doc.get("query")),
@@ -132,6 +138,27 @@ def _question(row: Mapping[str, Any], place: int) -> _Question:
         answer=name_of(texts[0]) if len(texts) == 1 else "",
         tokens=float(sum(counts)) if counts else None,
     )
+
+
+def _texts(file: Path, argument: str) -> Iterator[Sequence[TrialText]]:
+    """Yield the texts of the samples of every question, and its right answers."""
+    for row in trial_table.arrow_rows(file, ("doc", "model_response"), argument):
+        doc, texts = mapping(row["doc"]), mapping(row["model_response"]).get("text")
+        choices, gold = doc.get("choices"), doc.get("gold_index")
+        numbers = gold if isinstance(gold, list) else [gold]
+        right = [
+            choices[number]
+            for number in numbers
+            if isinstance(choices, list) and type(number) is int and 0 <= number < len(choices)
+        ]
+        listed = texts if isinstance(texts, list) else []
+        yield [text for part in listed or [None] for text in one_text(part, right)]
+
+
+def _logged(question: _Question, n: int, texts: TextLog) -> LoggedTexts:
+    """Return where the texts of the samples of a question are."""
+    first = place(question.record)
+    return LoggedTexts.of_line(ToolTrials(texts, np.arange(first, first + n)), n)
 
 
 def _is_mean(metric: str) -> bool:
@@ -159,6 +186,7 @@ def _runs(
     metric: str,
     task: str,
     notes: Sequence[str],
+    texts: TextLog,
     file: Path,
     query: Query,
 ) -> list[PartialRun]:
@@ -175,6 +203,7 @@ def _runs(
                 text=question.text,
                 counts=(n - c, c),
                 cluster=clusters.get(question.id) or None,
+                logged=_logged(question, n, texts),
             )
             for question, (c, n) in zip(questions, counts, strict=True)
         }
@@ -207,6 +236,9 @@ def _runs(
         text=[question.text for question in questions],
         answer=[question.answer for question in questions],
         measured={"tokens": [question.tokens for question in questions]},
+        texts=texts,
+        # the text of one of several samples is not that of the trial
+        places=[place(q.record, PER_RECORD - 1 if q.n_samples > 1 else 0) for q in questions],
     )
     return partial_runs(
         columns,

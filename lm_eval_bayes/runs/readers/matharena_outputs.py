@@ -14,7 +14,9 @@ from typing import Any
 from lm_eval_bayes._util.compressed import plain_name
 from lm_eval_bayes._util.text import error_line, plural
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.runs.logged_texts import TrialText
 from lm_eval_bayes.runs.provenance import mapping
+from lm_eval_bayes.runs.readers.conversations import written
 from lm_eval_bayes.runs.readers.json_files import (
     after_last,
     beginning,
@@ -35,6 +37,7 @@ from lm_eval_bayes.runs.readers.protocol import (
 )
 from lm_eval_bayes.runs.readers.text_files import files_below
 from lm_eval_bayes.runs.readers.trial_columns import TrialColumns, partial_runs
+from lm_eval_bayes.runs.readers.trial_texts import FileRecords, one_text, place
 
 #: How a file begins: the number of the problem and its text.
 _BEGINNING = re.compile(rb'\s*\{\s*"idx"\s*:\s*\d+\s*,\s*"problem"\s*:\s*(null|")')
@@ -71,9 +74,11 @@ def read(file: Path, query: Query) -> FileContents:
         return FileContents((), (task,))
     warnings: list[str] = []
     problems: dict[str, Mapping[str, Any]] = {}
+    files: dict[str, Path] = {}
     for path in filter(_is_problem, sorted(folder.iterdir()) if file.is_dir() else [file]):
         try:
             problems[plain_name(path).stem] = _problem(path, query)
+            files[plain_name(path).stem] = path
         except InvalidInputError as error:
             if not file.is_dir():
                 raise
@@ -83,6 +88,10 @@ def read(file: Path, query: Query) -> FileContents:
     metric, notes = chosen_metric(["correct"], query, file, "metric")
     columns = _columns(problems, file, query)
     columns.model, columns.task = model, task
+    columns.texts = FileRecords(list(files.values()), _texts)
+    records = {id: number for number, id in enumerate(files)}
+    ids_and_runs = zip(columns.question, columns.trial or (), strict=True)
+    columns.places = [place(records[id], run) for id, run in ids_and_runs]
     if all(score is None for score in columns.score):
         rule, got = f"have graded runs ({file})", plural(len(columns), "run") + " without a grade"
         raise NothingToCountError.of_task(query.argument, rule, got, f"{file}, without grades")
@@ -106,6 +115,14 @@ def _problem(path: Path, query: Query) -> Mapping[str, Any]:
     if not isinstance(content.get("correct"), list):
         raise broken(path, query, "no list of grades (correct)")
     return content
+
+
+def _texts(problem: Mapping[str, Any]) -> Sequence[TrialText]:
+    """Return what the model wrote in every run of a problem, and the right answer."""
+    grades, messages = problem.get("correct"), problem.get("messages")
+    n_runs = len(grades) if isinstance(grades, list) else 0
+    texts = [written(_item(messages, i)) for i in range(n_runs)]
+    return [one_text(text, problem.get("gold_answer"))[0] for text in texts]
 
 
 def _columns(problems: Mapping[str, Mapping[str, Any]], file: Path, query: Query) -> TrialColumns:

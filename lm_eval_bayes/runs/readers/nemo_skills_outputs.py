@@ -13,7 +13,9 @@ from typing import Any
 
 from lm_eval_bayes._util.hashing import hash_text
 from lm_eval_bayes._util.text import plural
+from lm_eval_bayes.runs.logged_texts import TrialText
 from lm_eval_bayes.runs.provenance import mapping
+from lm_eval_bayes.runs.readers.conversations import written
 from lm_eval_bayes.runs.readers.json_files import (
     broken,
     check_clusters,
@@ -25,6 +27,7 @@ from lm_eval_bayes.runs.readers.json_files import (
 from lm_eval_bayes.runs.readers.protocol import FileContents, Query, Sniffed, check_no_regrade
 from lm_eval_bayes.runs.readers.text_files import JsonLines, files_below, first_line
 from lm_eval_bayes.runs.readers.trial_columns import TrialColumns, partial_runs
+from lm_eval_bayes.runs.readers.trial_texts import lines_log, one_text
 from lm_eval_bayes.runs.task_run import distinct_ids
 
 _NAME = re.compile(r"output(?:-rs(\d{1,15}))?\.jsonl")
@@ -176,9 +179,15 @@ def read(file: Path, query: Query) -> FileContents:
         text=texts,
         answer=[name_of(row.get("predicted_answer")) for row in rows],
         measured={"tokens": [row.get("num_generated_tokens") for row in rows]},
+        texts=lines_log(lines, _generation),
     )
     runs = partial_runs(columns, file, query, metric=metric, notes=notes)
     return FileContents(runs, (task,), warnings=lines.warnings)
+
+
+def _generation(row: Row) -> Sequence[TrialText]:
+    """Return what the model wrote, and the right answer."""
+    return one_text(written(row.get("generation")), row.get("expected_answer"))
 
 
 def _names(file: Path, query: Query) -> tuple[str, str]:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -16,6 +17,7 @@ from lm_eval_bayes._util.compressed import plain_name
 from lm_eval_bayes._util.hashing import hash_text
 from lm_eval_bayes._util.text import one_line, plural
 from lm_eval_bayes.runs.log_fields import cluster_label
+from lm_eval_bayes.runs.logged_texts import TextLog, TrialText
 from lm_eval_bayes.runs.provenance import mapping, number
 from lm_eval_bayes.runs.readers.json_files import (
     beginning,
@@ -31,6 +33,12 @@ from lm_eval_bayes.runs.readers.json_files import (
 from lm_eval_bayes.runs.readers.protocol import FileContents, Query, Sniffed, check_no_regrade
 from lm_eval_bayes.runs.readers.text_files import JsonLines, first_line, sniff_files
 from lm_eval_bayes.runs.readers.trial_columns import TrialColumns, partial_runs
+from lm_eval_bayes.runs.readers.trial_texts import (
+    SpooledRecords,
+    lines_log,
+    one_text,
+    place,
+)
 from lm_eval_bayes.runs.task_run import Provenance
 
 #: The first keys of results in JSON, and keys of a row.
@@ -44,6 +52,9 @@ _SUCCESS, _SCORE = "success", "score"
 
 #: The reason of a failure that is an error of the provider or of an assertion.
 _ERROR = 2
+
+#: Assertions whose value is the right answer.
+_EQUAL = ("equals", "iequals")
 
 #: Variables that promptfoo adds to those of a test.
 _ADDED = {"sessionId", "_conversation"}
@@ -68,6 +79,7 @@ class _Row(NamedTuple):
     tokens: Any
     seconds: float | None
     cost: Any
+    record: int
 
 
 def sniff(path: Path) -> Sniffed | None:
@@ -95,16 +107,17 @@ def read(file: Path, query: Query) -> FileContents:
     check_no_regrade(file, query)
     content: Mapping[str, Any] = {}
     warnings: tuple[str, ...] = ()
+    texts: TextLog
     if plain_name(file).suffix == ".jsonl":
         lines = JsonLines(file, query.argument, query.advance)
-        rows = [_row(row, query) for row in lines]
-        warnings = lines.warnings
+        rows = [_row(row, record, query) for record, row in enumerate(lines)]
+        warnings, texts = lines.warnings, lines_log(lines, _texts)
     else:
         content = mapping(load_json(file, query))
-        listed = mapping(content.get("results")).get("results")
-        if not isinstance(listed, list) or not all(isinstance(row, Mapping) for row in listed):
-            raise broken(file, query, "no list of results")
-        rows = [_row(row, query) for row in listed]
+        rows = [
+            _row(row, record, query) for record, row in enumerate(_listed(content, file, query))
+        ]
+        texts = SpooledRecords(file, partial(_texts_of_all, file, query.argument))
     description = name_of(mapping(content.get("config")).get("description"))
     task = one_line(description, 100) or query.task or ""
     if task and query.task not in (None, task):
@@ -131,6 +144,8 @@ def read(file: Path, query: Query) -> FileContents:
             "time": [row.seconds for row in rows],
             "cost": [row.cost for row in rows],
         },
+        texts=texts,
+        places=[place(row.record) for row in rows],
     )
     provenance = _provenance(content)
     runs = partial_runs(
@@ -146,7 +161,29 @@ def read(file: Path, query: Query) -> FileContents:
     return FileContents(runs, tasks, warnings=warnings)
 
 
-def _row(row: Mapping[str, Any], query: Query) -> _Row:
+def _listed(content: Mapping[str, Any], file: Path, query: Query) -> list[Mapping[str, Any]]:
+    """Return the rows of results in JSON."""
+    listed = mapping(content.get("results")).get("results")
+    if not isinstance(listed, list) or not all(isinstance(row, Mapping) for row in listed):
+        raise broken(file, query, "no list of results")
+    return listed
+
+
+def _texts_of_all(file: Path, argument: str) -> Iterator[Sequence[TrialText]]:
+    query = Query(argument=argument)
+    return map(_texts, _listed(mapping(load_json(file, query)), file, query))
+
+
+def _texts(row: Mapping[str, Any]) -> Sequence[TrialText]:
+    """Return the output of a provider; other than texts as JSON. Assertions name the answers."""
+    output = mapping(row.get("response")).get("output")
+    text = output if output is None or isinstance(output, str) else json_text(output)
+    asserted = mapping(row.get("testCase")).get("assert")
+    parts = [mapping(part) for part in (asserted if isinstance(asserted, list) else ())]
+    return one_text(text, *(part.get("value") for part in parts if part.get("type") in _EQUAL))
+
+
+def _row(row: Mapping[str, Any], record: int, query: Query) -> _Row:
     test, response = mapping(row.get("testCase")), mapping(row.get("response"))
     given = test.get("vars") if isinstance(test.get("vars"), Mapping) else row.get("vars")
     variables = {key: value for key, value in mapping(given).items() if key not in _ADDED}
@@ -179,6 +216,7 @@ def _row(row: Mapping[str, Any], query: Query) -> _Row:
         tokens=mapping(response.get("tokenUsage")).get("completion"),
         seconds=None if milliseconds is None else milliseconds / 1000,
         cost=row.get("cost"),
+        record=record,
     )
 
 

@@ -9,15 +9,18 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from lm_eval_bayes._util.hashing import hash_text
 from lm_eval_bayes._util.text import one_line, plural
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.runs.logged_texts import TrialText
 from lm_eval_bayes.runs.provenance import generation, mapping
+from lm_eval_bayes.runs.readers.conversations import written
 from lm_eval_bayes.runs.readers.json_files import (
     beginning,
     broken,
@@ -40,6 +43,7 @@ from lm_eval_bayes.runs.readers.protocol import (
 from lm_eval_bayes.runs.readers.text_files import sniff_files
 from lm_eval_bayes.runs.readers.tool_settings import call_settings
 from lm_eval_bayes.runs.readers.trial_columns import TrialColumns, numbers_in_run, partial_runs
+from lm_eval_bayes.runs.readers.trial_texts import SpooledRecords, one_text
 from lm_eval_bayes.runs.task_run import Provenance
 
 #: How results of tau2-bench and of tau-bench begin.
@@ -107,6 +111,7 @@ def read(file: Path, query: Query) -> FileContents:
     """
     check_no_regrade(file, query)
     content = load_json(file, query)
+    texts = SpooledRecords(file, partial(_texts, file, query.argument))
     if isinstance(content, list):
         results = _tau1(content, file, query)
     elif isinstance(content, dict):
@@ -124,7 +129,7 @@ def read(file: Path, query: Query) -> FileContents:
         raise NothingToCountError.of_task(query.argument, rule, got, f"{file}, without rewards")
     metric, _ = chosen_metric(_METRICS, query, file, "metric")
     columns, notes = results.columns, results.notes
-    columns.model, columns.task = results.model, task
+    columns.model, columns.task, columns.texts = results.model, task, texts
     most = max(Counter(columns.question).values(), default=0)
     provenance = replace(results.provenance, ks=tuple(range(1, min(most, _MOST_KS) + 1)))
     columns.score = results.rewards
@@ -152,6 +157,18 @@ def read(file: Path, query: Query) -> FileContents:
         settings=results.settings,
     )
     return FileContents(runs, (task,), warnings=results.warnings)
+
+
+def _texts(file: Path, argument: str) -> Iterator[Sequence[TrialText]]:
+    """Yield the conversation of every simulation."""
+    query = Query(argument=argument)
+    content = load_json(file, query)
+    if isinstance(content, list):
+        conversations = [row.get("traj") for row in _rows(content, file, query)]
+    else:
+        simulations = _simulations(mapping(content), file, query)
+        conversations = [simulation.get("messages") for simulation in simulations]
+    return (one_text(written(conversation)) for conversation in conversations)
 
 
 # -- tau2-bench --------------------------------------------------------------------------------
@@ -293,9 +310,7 @@ def _tokens(messages: object) -> float | None:
 
 
 def _tau1(content: Sequence[Any], file: Path, query: Query) -> _Results:
-    rows = [row for row in content if isinstance(row, Mapping) and name_of(row.get("task_id"))]
-    if not rows:
-        raise broken(file, query, "no simulation")
+    rows = _rows(content, file, query)
     if query.cluster is not None:
         rule = "be left out: results of tau-bench have no fields of tasks"
         raise InvalidInputError.of("cluster", rule, query.cluster)
@@ -326,6 +341,13 @@ def _tau1(content: Sequence[Any], file: Path, query: Query) -> _Results:
         ended = f"{plural(n_errors, 'trial')} ended in an error"
         results.notes.append(f"{ended}, and counted by the reward 0, as in tau-bench's own metrics")
     return results
+
+
+def _rows(content: Sequence[Any], file: Path, query: Query) -> list[Mapping[str, Any]]:
+    rows = [row for row in content if isinstance(row, Mapping) and name_of(row.get("task_id"))]
+    if not rows:
+        raise broken(file, query, "no simulation")
+    return rows
 
 
 def _domain(rows: Sequence[Mapping[str, Any]], file: Path) -> str:

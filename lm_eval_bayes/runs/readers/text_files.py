@@ -6,12 +6,13 @@ import csv
 import io
 import json
 import os
+from array import array
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lm_eval_bayes._util.compressed import UNREADABLE, open_bytes, plain_name
+from lm_eval_bayes._util.compressed import COMPRESSED, UNREADABLE, open_bytes, plain_name
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.readers.protocol import Advance, Sniffed
 
@@ -34,6 +35,10 @@ class JsonLines:
     ----------
     offset : int
         The byte at which the current line begins.
+    offsets : array of int
+        The bytes at which the lines of the objects begin, as far as they were read.
+    random_access : bool
+        Whether the file can be read from these bytes on: it is neither compressed nor one array.
     warnings : tuple of str
         After the last line: whether it is cut off, as by a kill, and was left out.
     """
@@ -41,6 +46,8 @@ class JsonLines:
     def __init__(self, file: Path, argument: str, advance: Advance | None = None) -> None:
         self.file, self.argument, self.advance = file, argument, advance
         self.offset = 0
+        self.offsets: array[int] = array("q")
+        self.random_access = file.suffix not in COMPRESSED
         self.warnings: tuple[str, ...] = ()
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
@@ -54,6 +61,8 @@ class JsonLines:
         cut_off, n_rows, end = "", 0, 0
         try:
             with open_bytes(self.file) as lines:
+                # a text in UTF-16 is converted as a whole
+                self.random_access = self.random_access and not isinstance(lines, io.BytesIO)
                 for number, line in enumerate(lines, 1):
                     if cut_off:
                         raise self._broken(cut_off)
@@ -63,7 +72,7 @@ class JsonLines:
                     if line.isspace():
                         continue
                     if not n_rows and line.lstrip(b"\xef\xbb\xbf \t").startswith(b"["):
-                        self.offset = 0
+                        self.offset, self.random_access = 0, False
                         for row in self._array(line + lines.read()):
                             n_rows += 1
                             yield row
@@ -78,6 +87,7 @@ class JsonLines:
                     if not isinstance(row, dict):
                         raise self._broken(f"line {number} is not an object")
                     n_rows += 1
+                    self.offsets.append(self.offset)
                     yield row
         except UNREADABLE as error:
             raise self._broken(getattr(error, "strerror", None) or str(error)) from None

@@ -15,15 +15,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from lm_eval_bayes._util.compressed import plain_name
 from lm_eval_bayes._util.hashing import hash_text
 from lm_eval_bayes._util.text import plural
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.runs.logged_texts import LoggedTexts, TextLog, ToolTrials
 from lm_eval_bayes.runs.partial_run import PartialRun, QuestionTrials, floats
 from lm_eval_bayes.runs.readers.column_names import UNNAMED
 from lm_eval_bayes.runs.readers.protocol import Query
 from lm_eval_bayes.runs.readers.text_files import file_argument
+from lm_eval_bayes.runs.readers.trial_texts import PER_RECORD
 from lm_eval_bayes.runs.readers.written_numbers import MISSING
 from lm_eval_bayes.runs.task_run import SECONDS, TOKENS, Provenance
 from lm_eval_bayes.stats.validation import FloatArray, IntArray
@@ -60,6 +63,10 @@ class TrialColumns:
         The cluster and the text of the question, and the answer that was extracted.
     measured : mapping of str to list
         By kind, "tokens", "time" in seconds or "cost", one number per row.
+    texts : TextLog or None
+        The log of the texts that the models wrote, from which they are read on demand.
+    places : sequence of int or None
+        The place of every row in `texts`; by default each row is a record, in their order.
     """
 
     question: list[Any] = field(default_factory=list)
@@ -71,6 +78,8 @@ class TrialColumns:
     text: list[Any] | None = None
     answer: list[Any] | None = None
     measured: Mapping[str, list[Any]] = field(default_factory=dict)
+    texts: TextLog | None = None
+    places: Sequence[int] | None = None
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -346,8 +355,23 @@ def _questions(
             measured={name: column[chosen] for name, column in arrays.measured.items()},
             cluster=_cluster(columns.cluster, listed, id, file, query),
             scores=scores if scored else None,
+            logged=_logged(columns, chosen, graded),
         )
     return questions
+
+
+def _logged(
+    columns: TrialColumns, rows: IntArray, graded: npt.NDArray[np.bool_]
+) -> LoggedTexts | None:
+    """Return where the texts of rows are, of those that have a score."""
+    if columns.texts is None:
+        return None
+    places = rows * PER_RECORD
+    if columns.places is not None:
+        places = np.array([columns.places[row] for row in rows.tolist()], dtype=np.int64)
+    logged = LoggedTexts.of_line(ToolTrials(columns.texts, places), rows.size)
+    logged.index[~graded] = -1
+    return logged
 
 
 def _without_repeated(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import chain, islice
 from operator import itemgetter
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 from lm_eval_bayes._util.compressed import open_bytes, plain_name
 from lm_eval_bayes._util.text import error_line
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.runs.logged_texts import TextLog, TrialText
 from lm_eval_bayes.runs.partial_run import PartialRun
 from lm_eval_bayes.runs.readers.column_names import (
     described,
@@ -19,6 +21,7 @@ from lm_eval_bayes.runs.readers.column_names import (
     is_trial_table,
     other_columns,
 )
+from lm_eval_bayes.runs.readers.conversations import written
 from lm_eval_bayes.runs.readers.protocol import FileContents, Query, Sniffed, check_no_regrade
 from lm_eval_bayes.runs.readers.text_files import (
     JsonLines,
@@ -27,6 +30,7 @@ from lm_eval_bayes.runs.readers.text_files import (
     read_csv,
 )
 from lm_eval_bayes.runs.readers.trial_columns import TrialColumns, partial_runs
+from lm_eval_bayes.runs.readers.trial_texts import SpooledRecords, lines_log, one_text
 from lm_eval_bayes.runs.readers.written_numbers import plain_numbers
 
 #: The endings of the names of tables.
@@ -41,6 +45,9 @@ _RUNS = ("run", "run_id", "seed")
 
 #: The kinds of columns that hold numbers.
 _NUMBERS = ("score", "tokens", "cost", "time")
+
+#: The kinds of columns that are read when a text is asked for.
+_ON_DEMAND = ("response", "target")
 
 #: Columns of the texts of questions, where others identify the questions.
 _TEXTS = ("question", "problem", "question_text")
@@ -86,8 +93,8 @@ def read(file: Path, query: Query) -> FileContents:
     if kind is not None:
         rule = f"have a column of {kind}s, as in {EXAMPLE}; {file.name} has {', '.join(names)}"
         raise InvalidInputError.of(query.argument, rule, f"no --columns {kind}=NAME")
-    by_name, warnings = _columns(file, names, columns, query)
-    contents = table_contents(by_name, names, columns, file, query)
+    by_name, texts, warnings = _columns(file, names, columns, query)
+    contents = table_contents(by_name, names, columns, file, query, texts=texts)
     return replace(contents, warnings=(*warnings, *contents.warnings))
 
 
@@ -116,6 +123,7 @@ def table_contents(
     *,
     model: str = "",
     source: str = "",
+    texts: TextLog | None = None,
 ) -> FileContents:
     """Return the runs of a table, with notes on how its columns were read.
 
@@ -135,6 +143,8 @@ def table_contents(
         The model where no column names one; by default it is named after the file.
     source : str
         As for `partial_runs`.
+    texts : TextLog, optional
+        The texts that the models wrote, of which every row is a record.
 
     Raises
     ------
@@ -147,7 +157,7 @@ def table_contents(
             f"{file.name}: {columns['score']} was counted; --columns score={other} counts {other}"
             for other in other_columns("score", names, columns)
         ]
-    by_kind = {kind: by_name[name] for kind, name in columns.items()}
+    by_kind = {k: by_name[name] for k, name in columns.items() if k not in _ON_DEMAND}
     notes += _plain_columns(by_kind, columns, file, query)
     if "model" not in query.columns:
         notes += _join_models(by_kind, by_name, columns, file)
@@ -155,6 +165,7 @@ def table_contents(
         del by_kind["trial"]
         notes.append(f"{file.name}: {columns['trial']} is the same in all rows, which are trials")
     trials = _trial_columns(by_kind, model)
+    trials.texts = texts
     runs = partial_runs(trials, file, query, metric=columns["score"], source=source)
     warnings: tuple[str, ...] = ()
     if "question" not in query.columns:
@@ -172,18 +183,44 @@ def table_contents(
 
 def _columns(
     file: Path, names: Sequence[str], columns: Mapping[str, str], query: Query
-) -> tuple[dict[str, list[Any]], tuple[str, ...]]:
-    """Return the columns by name, with those that may be models or questions too; and warnings."""
+) -> tuple[dict[str, list[Any]], TextLog | None, tuple[str, ...]]:
+    """Return the columns by name, with those that may be models or questions too.
+
+    Also the log of the texts, and warnings.
+    """
     further = (other_columns(kind, names, columns) for kind in ("question", "model"))
-    wanted = list(dict.fromkeys([*columns.values(), *chain.from_iterable(further)]))
+    at_once = [name for kind, name in columns.items() if kind not in _ON_DEMAND]
+    wanted = list(dict.fromkeys([*at_once, *chain.from_iterable(further)]))
     suffix = plain_name(file).suffix
-    if suffix in CSV:
-        return _csv_columns(file, wanted, query)
+    response, target = (columns.get(kind) for kind in _ON_DEMAND)
     if suffix in JSON_LINES:
         lines = JsonLines(file, query.argument, query.advance)
         rows = list(map(_getter(wanted), lines))
-        return dict(zip(wanted, _transposed(rows, len(wanted)), strict=True)), lines.warnings
-    return arrow_columns(file, wanted, query), ()
+        by_name = dict(zip(wanted, _transposed(rows, len(wanted)), strict=True))
+        texts = None
+        if response is not None:
+            texts = lines_log(lines, partial(_texts, response=response, target=target))
+        return by_name, texts, lines.warnings
+    spooled = None
+    if response is not None:
+        rows_again = _csv_rows if suffix in CSV else arrow_rows
+        names_again = [response] if target is None else [response, target]
+
+        def again() -> Iterator[Sequence[TrialText]]:
+            again = rows_again(file, names_again, query.argument)
+            return (_texts(row, response=response, target=target) for row in again)
+
+        spooled = SpooledRecords(file, again)
+    if suffix in CSV:
+        by_name, warnings = _csv_columns(file, wanted, query)
+        return by_name, spooled, warnings
+    return arrow_columns(file, wanted, query), spooled, ()
+
+
+def _texts(row: Mapping[str, Any], *, response: str, target: str | None) -> Sequence[TrialText]:
+    """Return the text of a row, and the right answer where a column holds it."""
+    right = None if target is None else row.get(target)
+    return one_text(written(row.get(response)), right)
 
 
 def _join_models(
@@ -317,6 +354,15 @@ def _csv_columns(
     return {name: _numbers(column) for name, column in columns.items()}, table.warnings
 
 
+def _csv_rows(file: Path, names: Sequence[str], argument: str) -> Iterator[Mapping[str, Any]]:
+    """Yield the rows of a CSV file, of which only some columns, as they are written."""
+    table = read_csv(file, argument)
+    cells = [cell.strip() for cell in table.rows[0].cells]
+    indices = {name: cells.index(name) for name in names}
+    for row in islice(table.rows, 1, None):
+        yield {name: row.cells[i] for name, i in indices.items()}
+
+
 def _numbers(texts: list[Any]) -> list[Any]:
     """Return numbers, None for an empty text, where all other texts of a column are numbers.
 
@@ -389,3 +435,20 @@ def arrow_columns(file: Path, wanted: Sequence[str], query: Query) -> dict[str, 
         raise InvalidInputError.of(query.argument, rule, error_line(error)) from None
     query.advance(file.stat().st_size)
     return columns
+
+
+def arrow_rows(file: Path, names: Sequence[str], argument: str) -> Iterator[Mapping[str, Any]]:
+    """Yield the rows of a Parquet or Arrow file, of which only some columns are read."""
+    try:
+        if plain_name(file).suffix in PARQUET:
+            import pyarrow.parquet
+
+            with pyarrow.parquet.ParquetFile(file) as table:
+                for batch in table.iter_batches(batch_size=1000, columns=list(names)):
+                    yield from batch.to_pylist()
+        else:
+            for batch in _arrow_reader(file).read_all().select(list(names)).to_batches(1000):
+                yield from batch.to_pylist()
+    except _arrow_errors() as error:
+        rule = f"have a complete table in {file.name}"
+        raise InvalidInputError.of(argument, rule, error_line(error)) from None

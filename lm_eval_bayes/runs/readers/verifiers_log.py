@@ -15,7 +15,9 @@ from lm_eval_bayes._util.compressed import plain_name
 from lm_eval_bayes._util.hashing import hash_text
 from lm_eval_bayes._util.text import plural
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.runs.logged_texts import TrialText
 from lm_eval_bayes.runs.provenance import generation, mapping, number
+from lm_eval_bayes.runs.readers.conversations import written
 from lm_eval_bayes.runs.readers.json_files import (
     chosen_metric,
     json_text,
@@ -28,6 +30,7 @@ from lm_eval_bayes.runs.readers.json_files import (
 from lm_eval_bayes.runs.readers.protocol import FileContents, Query, Sniffed, check_no_regrade
 from lm_eval_bayes.runs.readers.text_files import JsonLines, first_line, sniff_files
 from lm_eval_bayes.runs.readers.trial_columns import TrialColumns, partial_runs
+from lm_eval_bayes.runs.readers.trial_texts import lines_log, one_text
 from lm_eval_bayes.runs.task_run import Provenance
 
 #: The score of a rollout, of which metrics are parts or companions.
@@ -77,6 +80,7 @@ def read(file: Path, query: Query) -> FileContents:
     metric, notes = chosen_metric(names, query, file, "metric")
     columns = _columns(rollouts, metric, query)
     columns.model, columns.task = model, environment
+    columns.texts = lines_log(lines, _texts)
     n_errors = sum(bool(row["error"]) for row in rollouts)
     if n_errors:
         ended = plural(n_errors, "trial") + " ended in an error"
@@ -136,6 +140,11 @@ def _kept(row: Mapping[str, Any]) -> dict[str, Any]:
         "prompt": last_message(row.get("prompt")),
         "tokens": mapping(row.get("token_usage")).get("output_tokens"),
     }
+
+
+def _texts(row: Mapping[str, Any]) -> Sequence[TrialText]:
+    """Return the completion of a rollout, and the right answer."""
+    return one_text(written(row.get("completion")), row.get("answer"))
 
 
 def _metrics(rollouts: Iterable[Mapping[str, Any]]) -> list[str]:

@@ -14,12 +14,15 @@ from typing import Any, NamedTuple
 from lm_eval_bayes._util.compressed import plain_name
 from lm_eval_bayes._util.text import plural
 from lm_eval_bayes.runs.log_fields import cluster_label
+from lm_eval_bayes.runs.logged_texts import TextLog, TrialText
 from lm_eval_bayes.runs.partial_run import PartialRun
 from lm_eval_bayes.runs.provenance import generation, mapping, number
+from lm_eval_bayes.runs.readers.conversations import written
 from lm_eval_bayes.runs.readers.json_files import chosen_metric, last_message, name_of, score_of
 from lm_eval_bayes.runs.readers.protocol import FileContents, Query, Sniffed, check_no_regrade
 from lm_eval_bayes.runs.readers.text_files import JsonLines, first_line, sniff_files
 from lm_eval_bayes.runs.readers.trial_columns import TrialColumns, partial_runs
+from lm_eval_bayes.runs.readers.trial_texts import lines_log, one_text, place
 from lm_eval_bayes.runs.task_run import Provenance
 
 #: The weighted sum of the rewards of a trace.
@@ -45,6 +48,7 @@ class _Trace(NamedTuple):
     sampling: Mapping[str, Any]
     version: str
     ended: float | None
+    place: int
 
 
 def sniff(path: Path) -> Sniffed | None:
@@ -69,7 +73,10 @@ def read(file: Path, query: Query) -> FileContents:
     """
     check_no_regrade(file, query)
     lines = JsonLines(file, query.argument, query.advance)
-    traces = [trace for episode in lines for trace in _traces(episode, query)]
+    traces = [
+        trace for record, episode in enumerate(lines) for trace in _traces(episode, record, query)
+    ]
+    texts = lines_log(lines, _texts)
     tasks = tuple(dict.fromkeys(trace.task for trace in traces))
     wanted = [trace for trace in traces if query.task in (None, trace.task or query.task)]
     if traces and not wanted:
@@ -83,19 +90,56 @@ def read(file: Path, query: Query) -> FileContents:
         groups.setdefault((trace.run, *sampled), []).append(trace)
     runs: list[PartialRun] = []
     for group in groups.values() or [[]]:
-        runs += _runs(group, metric, notes, file, query)
+        runs += _runs(group, metric, notes, texts, file, query)
     tasks = tuple(dict.fromkeys(run.task for run in runs))
     return FileContents(runs, tasks, warnings=lines.warnings)
 
 
-def _traces(episode: Mapping[str, Any], query: Query) -> Iterator[_Trace]:
-    """Yield the traces of an episode, those of trained agents only where there are any."""
+def _counted(episode: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the traces of an episode, those of trained agents only where there are any."""
     listed = episode.get("traces")
     traces = [mapping(trace) for trace in (listed if isinstance(listed, list) else ())]
     trained = [trace for trace in traces if mapping(trace.get("agent")).get("trainable") is True]
+    return trained or traces or [{}]
+
+
+def _task(trace: Mapping[str, Any], episode: Mapping[str, Any]) -> Mapping[str, Any]:
+    return mapping(trace.get("task")) or mapping(episode.get("task"))
+
+
+def _texts(episode: Mapping[str, Any]) -> Sequence[TrialText]:
+    """Return what was written in every trace, and the right answers."""
+    return [
+        text
+        for trace in _counted(episode)
+        for text in one_text(
+            written(_replies(trace.get("nodes"))),
+            mapping(_task(trace, episode).get("data")).get("answer"),
+        )
+    ]
+
+
+def _replies(nodes: object) -> list[Any]:
+    """Return the messages from the first that was sampled to the last one.
+
+    Messages are the nodes of trees; a node names the one before it.
+    """
+    listed = [mapping(node) for node in nodes] if isinstance(nodes, list) else []
+    path: list[int] = [len(listed) - 1] if listed else []
+    while path and type(before := listed[path[-1]].get("parent")) is int:
+        if not 0 <= before < path[-1]:
+            break
+        path.append(before)
+    branch = [listed[number] for number in reversed(path)]
+    first = next((i for i, node in enumerate(branch) if node.get("sampled") is True), len(branch))
+    return [node.get("message") for node in branch[first:]]
+
+
+def _traces(episode: Mapping[str, Any], record: int, query: Query) -> Iterator[_Trace]:
+    """Yield the traces of an episode that count."""
     run = mapping(episode.get("run"))
-    for trace in trained or traces or [{}]:
-        task = mapping(trace.get("task")) or mapping(episode.get("task"))
+    for number_of, trace in enumerate(_counted(episode)):
+        task = _task(trace, episode)
         data, config = mapping(task.get("data")), mapping(mapping(trace.get("agent")).get("config"))
         timing = mapping(trace.get("timing"))
         failed = trace.get("ok") is not True
@@ -113,6 +157,7 @@ def _traces(episode: Mapping[str, Any], query: Query) -> Iterator[_Trace]:
             sampling=mapping(config.get("sampling")),
             version=name_of(mapping(trace.get("verifiers")).get("version")),
             ended=number(mapping(timing.get("scoring")).get("end")),
+            place=place(record, number_of),
         )
 
 
@@ -136,7 +181,12 @@ def _scores(trace: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _runs(
-    traces: Sequence[_Trace], metric: str, notes: tuple[str, ...], file: Path, query: Query
+    traces: Sequence[_Trace],
+    metric: str,
+    notes: tuple[str, ...],
+    texts: TextLog,
+    file: Path,
+    query: Query,
 ) -> list[PartialRun]:
     """Return the runs of the traces of one run and one setting."""
     n_failed = sum(trace.failed for trace in traces)
@@ -154,6 +204,8 @@ def _runs(
             "tokens": [trace.tokens for trace in traces],
             "time": [trace.seconds for trace in traces],
         },
+        texts=texts,
+        places=[trace.place for trace in traces],
     )
     first = traces[0].sampling if traces else {}
     sampling = {key: first[key] for key in _SETTINGS if name_of(first.get(key))}

@@ -119,7 +119,7 @@
     var box = element(text ? "details" : "div", "attempt");
     var head = text ? box.appendChild(element("summary")) : box;
     head.appendChild(element("b", "", i + 1));
-    head.appendChild(verdict(model, labels, i));
+    if (model.scores || model.categories) head.appendChild(verdict(model, labels, i));
     if (model.answers) head.appendChild(answer(model, question, i));
     if (model.tokens && model.tokens[i] !== null) head.appendChild(element("span", "", count(model.tokens[i], "token")));
     if (text) {
@@ -136,14 +136,17 @@
     var box = element("details", "model-attempts");
     var summary = box.appendChild(element("summary"));
     summary.appendChild(element("bdi", "", name));
-    if (labels[1] === "right") {
+    if (model.categories && labels[1] === "right") {
       // one sign per attempt, which the lines below say in words
       var signs = Array.prototype.map.call(model.categories, function (c) { return Number(c) ? "●" : "○"; });
       summary.appendChild(element("span", "signs", signs.join(""))).setAttribute("aria-hidden", "true");
     }
     box.addEventListener("toggle", function () {
       if (!box.open || box.children.length > 1) return;
-      var n = (model.scores || model.categories).length;
+      var n = (model.scores || model.categories || model.texts).length;
+      if (!model.scores && !model.categories) {
+        box.appendChild(element("p", "left-out", "Which of them are right is not logged, only how many."));
+      }
       for (var i = 0; i < n; i++) box.appendChild(attempt(model, question, labels, i));
       if (n < model.n) box.appendChild(element("p", "left-out", count(model.n - n, "further attempt") + " not shown."));
     });
@@ -164,7 +167,7 @@
     var names = dialog.querySelectorAll("tbody th bdi");
     place.appendChild(element("h4", "", "Attempts"));
     question.models.forEach(function (model, number) {
-      if (!model.scores && !model.categories) return;
+      if (!model.scores && !model.categories && !(model.texts && model.texts.length)) return;
       var box = place.appendChild(attemptsOfModel(names[number].textContent, model, question, panel.labels));
       box.open = question.models.length === 1;
     });

@@ -55,11 +55,13 @@ class Server(BaseHTTPRequestHandler):
 
 
 def strip(line):
-    """Leave out messages, calls, and what tells of the machine."""
+    """Leave out tokens, calls, and what tells of the machine."""
     episode = json.loads(line)
     for trace in episode["traces"]:
-        for key in ("nodes", "calls", "errors", "tools"):
+        for key in ("calls", "errors", "tools"):
             trace[key] = []
+        kept = ("parent", "message", "sampled")
+        trace["nodes"] = [{k: node[k] for k in kept if k in node} for node in trace["nodes"]]
         trace["agent"].pop("runtime", None)
         trace["agent"]["config"].pop("client", None)
     episode["errors"] = []

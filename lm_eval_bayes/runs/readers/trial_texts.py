@@ -1,0 +1,247 @@
+"""Texts of trials in other tools' logs: read on demand, one question at a time.
+
+A log is a sequence of records, such as lines, of which each holds one trial or several. A place in
+it is a number of both. Only places are held in memory. Of a log that can be read at any place, as
+lines that are not compressed, the records that are asked for are read again. Others, as one JSON
+document, are read again once, when a text is first asked for, into a temporary file.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import weakref
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from lm_eval_bayes._util.compressed import UNREADABLE, open_bytes
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.runs.logged_texts import TextLog, TrialText
+from lm_eval_bayes.runs.readers.json_files import name_of
+from lm_eval_bayes.runs.readers.text_files import JsonLines
+
+#: Trials of a record that have places.
+PER_RECORD = 2**20
+
+#: Returns the texts of the trials of a record.
+TextsOf = Callable[[Mapping[str, Any]], Sequence[TrialText]]
+
+
+def place(record: int, trial: int = 0) -> int:
+    """Return the place of a trial: the number of its record, and its own in that.
+
+    Examples
+    --------
+    >>> divmod(place(3, 2), PER_RECORD)
+    (3, 2)
+    """
+    return record * PER_RECORD + trial
+
+
+class Records:
+    """A log of which records are read one by one.
+
+    Parameters
+    ----------
+    files : sequence of Path
+        The files; that they are unchanged is checked before they are read again.
+    grows : bool
+        Whether more may be appended to a file while it is read.
+    """
+
+    def __init__(self, files: Sequence[Path], grows: bool = False) -> None:
+        self.files, self.grows = files, grows
+        self._states = [_state(file) for file in files]
+
+    def read(self, places: Sequence[int]) -> list[TrialText]:
+        """Return the texts at some places.
+
+        Raises
+        ------
+        InvalidInputError
+            If the log is no longer what was read before.
+        """
+        texts: list[TrialText] = []
+        of_record: Sequence[TrialText] = ()
+        last = -1
+        for number, trial in (divmod(at, PER_RECORD) for at in places):
+            if number != last:
+                last, of_record = number, self._checked(number)
+            texts.append(of_record[trial] if trial < len(of_record) else TrialText(None))
+        return texts
+
+    def record(self, number: int) -> Sequence[TrialText]:
+        """Return the texts of a record."""
+        raise NotImplementedError
+
+    def _checked(self, number: int) -> Sequence[TrialText]:
+        try:
+            return self.record(number)
+        except InvalidInputError:
+            raise
+        except (*UNREADABLE, ValueError, TypeError, LookupError, RecursionError) as error:
+            raise self.changed(getattr(error, "strerror", None) or str(error)) from None
+
+    def check(self, number: int = 0) -> Path:
+        """Return a file.
+
+        Raises
+        ------
+        InvalidInputError
+            If it is another than before.
+        """
+        file, before = self.files[number], self._states[number]
+        now = _state(file)
+        same = now == before
+        if self.grows and now is not None and before is not None:
+            same = now[0] == before[0] and (now[1] > before[1] or now == before)
+        if not same:
+            raise self.changed("other content" if now else "no file", file)
+        return file
+
+    def changed(self, got: str, file: Path | None = None) -> InvalidInputError:
+        """Return the error of a log that is no longer what was read before."""
+        return InvalidInputError.of(
+            "RUN", f"be unchanged while it is read ({file or self.files[0]})", got
+        )
+
+
+def _state(file: Path) -> tuple[tuple[int, int], int, int] | None:
+    """Return what tells a file from another at its path: its inode, size and time."""
+    try:
+        status = file.stat()
+    except OSError:
+        return None
+    return (status.st_dev, status.st_ino), status.st_size, status.st_mtime_ns
+
+
+class LineRecords(Records):
+    """Lines of JSON, not compressed, of which only the wanted ones are read again.
+
+    Parameters
+    ----------
+    file : Path
+        The file.
+    offsets : array of int
+        The byte at which every line begins.
+    texts_of : callable
+        Returns the texts of a line.
+    """
+
+    def __init__(self, file: Path, offsets: array[int], texts_of: TextsOf) -> None:
+        super().__init__([file], grows=True)
+        self.offsets, self.texts_of = offsets, texts_of
+
+    def record(self, number: int) -> Sequence[TrialText]:
+        """Return the texts of a line."""
+        offset = self.offsets[number]
+        with self.check().open("rb") as file:
+            file.seek(offset)
+            row = json.loads(file.readline().decode("utf-8" if offset else "utf-8-sig"))
+        if not isinstance(row, dict):
+            raise self.changed(f"no object at byte {offset:,}")
+        return self.texts_of(row)
+
+
+class FileRecords(Records):
+    """Files of which each is a record.
+
+    Parameters
+    ----------
+    files : sequence of Path
+        The files.
+    texts_of : callable
+        Returns the texts of the content of a JSON file.
+    """
+
+    def __init__(self, files: Sequence[Path], texts_of: TextsOf) -> None:
+        super().__init__(files)
+        self.texts_of = texts_of
+
+    def record(self, number: int) -> Sequence[TrialText]:
+        """Return the texts of a file."""
+        with open_bytes(self.check(number)) as file:
+            content = json.loads(file.read().decode("utf-8-sig"))
+        return self.texts_of(content)
+
+
+class SpooledRecords(Records):
+    """A log that is read as a whole, once, into a temporary file.
+
+    Parameters
+    ----------
+    file : Path
+        The file.
+    records : callable
+        Reads the file again and returns the texts of every record, in the order of their numbers.
+    """
+
+    def __init__(self, file: Path, records: Callable[[], Iterable[Sequence[TrialText]]]) -> None:
+        super().__init__([file])
+        self.records = records
+        self._offsets: array[int] | None = None
+
+    def record(self, number: int) -> Sequence[TrialText]:
+        """Return the texts of a record."""
+        if self._offsets is None:
+            self._offsets = self._spooled()
+        self._file.seek(self._offsets[number])
+        return [TrialText(text, tuple(right)) for text, right in json.loads(self._file.readline())]
+
+    def _spooled(self) -> array[int]:
+        """Write the texts to a temporary file; return where every record is."""
+        self.check()
+        self._file = tempfile.TemporaryFile()  # noqa: SIM115
+        weakref.finalize(self, self._file.close)
+        offsets = array("q")
+        for texts in self.records():
+            offsets.append(self._file.tell())
+            self._file.write(json.dumps(texts).encode() + b"\n")
+        return offsets
+
+
+def lines_log(lines: JsonLines, texts_of: TextsOf) -> TextLog:
+    """Return the texts of a file of JSON lines, after it was read.
+
+    Parameters
+    ----------
+    lines : JsonLines
+        The lines; a record is one of its objects.
+    texts_of : callable
+        Returns the texts of an object.
+    """
+    file, argument = lines.file, lines.argument
+    if lines.random_access:
+        return LineRecords(file, lines.offsets, texts_of)
+    return SpooledRecords(file, lambda: map(texts_of, JsonLines(file, argument)))
+
+
+def one_text(text: object, *right_answers: object) -> list[TrialText]:
+    """Return the text of a record with one trial.
+
+    Parameters
+    ----------
+    text : object
+        What the model wrote; anything but a text counts as not logged.
+    *right_answers : object
+        Texts, numbers, or lists of them; others are left out.
+
+    Examples
+    --------
+    >>> one_text("so 7", [7, "7.0"], None), one_text(None)
+    ([TrialText(text='so 7', right_answers=('7', '7.0'))], [TrialText(text=None, right_answers=())])
+    """
+    right = tuple(answer for given in right_answers for answer in _answers(given))
+    return [TrialText(text if isinstance(text, str) else None, right)]
+
+
+def _answers(given: object) -> Iterator[str]:
+    if isinstance(given, list):
+        for part in given:
+            yield from () if isinstance(part, list) else _answers(part)
+    elif isinstance(given, bool):
+        yield str(given).lower()
+    elif name := name_of(given):
+        yield name

@@ -1,0 +1,450 @@
+"""The texts of other tools' logs: those of the log, trial by trial, and nothing that was replaced.
+
+What the logs hold is taken out of them here with a few lines of their own for every format.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import re
+import shutil
+import zipfile
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+from _support.command_line import called
+from _support.tool_logs import DATA
+
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.runs.question_texts import question_texts
+from lm_eval_bayes.runs.reader import read_runs
+from lm_eval_bayes.runs.readers.conversations import written
+from lm_eval_bayes.runs.readers.trial_texts import SpooledRecords
+from lm_eval_bayes.runs.verdicts import files_to_judge
+
+
+def texts_of(*paths, **query):
+    """Return by model, task and question the texts of the trials, and the right answers."""
+    texts, right = {}, {}
+    for run in read_runs(paths, **query).runs:
+        for number, id in enumerate(run.question_ids):
+            read = question_texts(run, number)
+            texts[run.model, run.task, id] = list(read.responses)
+            right[id] = read.right_answers
+    return texts, right
+
+
+def lines_of(path):
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def grouped(rows):
+    """Return lists of texts by what rows of (key, order, text) have in common, in order."""
+    groups = {}
+    for key, order, text in rows:
+        groups.setdefault(key, []).append((order, text))
+    return {key: [text for _, text in sorted(pairs)] for key, pairs in groups.items()}
+
+
+def inspect_samples(model):
+    content = json.loads((DATA / "inspect_ai" / f"{model}.json").read_text(encoding="utf-8"))
+    return content["eval"], content["samples"]
+
+
+def reply(sample):
+    choices = sample["output"]["choices"]
+    return choices[0]["message"]["content"] if choices else None
+
+
+def test_inspect_ai():
+    read, right = texts_of(DATA / "inspect_ai" / "weak.eval")
+    evaluation, samples = inspect_samples("weak")
+    key = evaluation["model"], evaluation["task"]
+    expected = grouped(((*key, s["id"]), s["epoch"], reply(s)) for s in samples if s["scores"])
+    assert read == expected
+    assert {id: answer for id, (answer,) in right.items()} == {
+        s["id"]: s["target"] for s in samples
+    }
+    assert texts_of(DATA / "inspect_ai" / "weak.json") == (read, right)
+    assert {"4", "0"} <= {text for texts in read.values() for text in texts}
+
+
+def test_lighteval():
+    folder = DATA / "lighteval" / "details" / "strong"
+    read, right = texts_of(folder)
+    expected, gold = {}, {}
+    for file in folder.rglob("*.parquet"):
+        for row in pyarrow.parquet.read_table(file).to_pylist():
+            doc = row["doc"]
+            expected["strong", doc["task_name"], doc["id"]] = row["model_response"]["text"]
+            gold[doc["id"]] = (doc["choices"][doc["gold_index"]],)
+    assert {key[1:]: texts for key, texts in read.items()} == {
+        key[1:]: texts for key, texts in expected.items()
+    }
+    assert right == gold
+    assert len({len(texts) for texts in read.values()}) == 2  # one sample, and four
+
+
+def test_evalscope():
+    read, right = texts_of(DATA / "evalscope" / "weak")
+    rows, gold = [], {}
+    for file in (DATA / "evalscope" / "weak" / "reviews").rglob("*.jsonl"):
+        for row in lines_of(file):
+            about = row["sample_score"]
+            key = "weak", file.stem, str(about["group_id"])
+            rows.append((key, about["generation_index"], row["messages"][-1]["content"]))
+            targets = row["target"] if isinstance(row["target"], list) else [row["target"]]
+            gold[str(about["group_id"])] = tuple(targets)
+    assert read == grouped(rows)
+    assert right.keys() == gold.keys()
+
+
+def test_every_eval_ever():
+    (file,) = (DATA / "every_eval_ever").glob("*_samples.jsonl")
+    read, right = texts_of(file)
+    rows = lines_of(file)
+    result = rows[0]["evaluation_result_id"]
+    chosen = [row for row in rows if row.get("evaluation_result_id") == result]
+    assert read == grouped(
+        (
+            (row["model_id"], row["evaluation_name"], row["sample_id"]),
+            int(row["metadata"]["epoch"]),
+            row["output"]["raw"][0],
+        )
+        for row in chosen
+    )
+    assert right == {row["sample_id"]: tuple(row["input"]["reference"]) for row in chosen}
+
+
+def test_matharena():
+    read, right = texts_of(DATA / "matharena" / "outputs")
+    expected = {}
+    for file in (DATA / "matharena" / "outputs").rglob("*.json.zst"):
+        raw = pyarrow.input_stream(file, compression="zstd").read()
+        problem = json.loads(raw)
+        texts = [messages[-1]["content"] for messages in problem["messages"]]
+        graded = [t for t, c in zip(texts, problem["correct"], strict=True) if isinstance(c, bool)]
+        expected["/".join(file.parts[-3:-1]), str(problem["idx"])] = graded
+        assert right[str(problem["idx"])] == (problem["gold_answer"],)
+    assert {(model, id): texts for (model, _, id), texts in read.items()} == expected
+
+
+def test_the_table_that_matharena_publishes():
+    file = DATA / "matharena" / "published.parquet"
+    read, right = texts_of(file)
+    rows = pyarrow.parquet.read_table(file).to_pylist()
+    texts = grouped(
+        ((row["model_name"], row["problem_idx"]), row["idx_answer"], row["answer"]) for row in rows
+    )
+    assert sorted(map(sorted, read.values())) == sorted(map(sorted, texts.values()))
+    assert right == {row["problem_idx"]: (row["gold_answer"],) for row in rows}
+
+
+@pytest.mark.parametrize("name", ["strong", "weak"])
+def test_tau2_bench(name):
+    file = DATA / "tau2" / f"{name}.json"
+    read, _ = texts_of(file)
+    n_calls = 0
+    content = json.loads(file.read_text(encoding="utf-8"))
+    by_task = {id: texts for (_, _, id), texts in read.items()}
+    for id, texts in by_task.items():
+        simulations = [s for s in content["simulations"] if s["task_id"] == id]
+        simulations = [s for s in simulations if s["termination_reason"] != "infrastructure_error"]
+        simulations.sort(key=lambda simulation: simulation["trial"])
+        assert len(simulations) == len(texts)
+        for simulation, text in zip(simulations, texts, strict=True):
+            for message in simulation["messages"]:
+                assert (message["content"] or "") in (text or "")
+                for call in message["tool_calls"] or []:
+                    n_calls += 1
+                    arguments = json.dumps(call["arguments"], sort_keys=True)
+                    assert f"{call['name']}({arguments})" in text
+    assert n_calls > 3
+
+
+def test_tau_bench_and_a_folder_of_simulations():
+    read, _ = texts_of(DATA / "tau_bench")
+    # the conversations were left out of this log but for the policy
+    assert {text for texts in read.values() for text in texts} == {None}
+    read, _ = texts_of(DATA / "tau2" / "folder")
+    assert all(len(texts) == 1 for texts in read.values())
+
+
+def test_nemo_skills(tmp_path):
+    for seed in range(2):
+        rows = [
+            {
+                "problem": f"{q} + 1 = ?",
+                "expected_answer": q + 1,
+                "predicted_answer": str(q + seed),
+                "generation": f"thinking {q}.{seed} \\boxed{{{q + seed}}}",
+                "symbolic_correct": seed == 1,
+                "num_generated_tokens": 5,
+            }
+            for q in range(3)
+        ]
+        file = tmp_path / "model" / "sums" / f"output-rs{seed}.jsonl"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    read, right = texts_of(tmp_path / "model" / "sums")
+    assert list(read.values()) == [
+        [f"thinking {q}.{seed} \\boxed{{{q + seed}}}" for seed in range(2)] for q in range(3)
+    ]
+    assert list(right.values()) == [("1",), ("2",), ("3",)]
+    # the outputs of NeMo-Skills' own tests have no texts
+    read, _ = texts_of(DATA / "nemo_skills" / "published" / "eval-results" / "gpqa")
+    assert {text for texts in read.values() for text in texts} == {None}
+
+
+def test_promptfoo():
+    read, _ = texts_of(DATA / "promptfoo" / "sums.json")
+    content = json.loads((DATA / "promptfoo" / "sums.json").read_text(encoding="utf-8"))
+    rows = content["results"]["results"]
+    texts = {}
+    for row in rows:
+        key = row["provider"]["label"], json.dumps(row["testCase"]["vars"], sort_keys=True)
+        texts.setdefault(key, []).append(row.get("response", {}).get("output"))
+    assert sorted(read.values(), key=str) == sorted(texts.values(), key=str)
+    read, _ = texts_of(DATA / "promptfoo" / "prompts.jsonl")
+    written_texts = [
+        row.get("response", {}).get("output")
+        for row in lines_of(DATA / "promptfoo" / "prompts.jsonl")
+    ]
+    assert sorted(filter(None, (t for of in read.values() for t in of))) == sorted(
+        filter(None, written_texts)
+    )
+
+
+def test_verifiers():
+    file = DATA / "verifiers" / "sums--org--strong" / "run1" / "results.jsonl"
+    read, right = texts_of(file)
+    rows = lines_of(file)
+    texts = {}
+    for row in rows:
+        texts.setdefault(str(row["example_id"]), []).append(row["completion"][-1]["content"])
+    assert {id: texts for (_, _, id), texts in read.items()} == texts
+    assert right == {str(row["example_id"]): (row["answer"],) for row in rows}
+
+
+def test_traces_of_verifiers():
+    file = DATA / "verifiers_traces" / "weak" / "traces.jsonl"
+    read, right = texts_of(file)
+    texts, failed = {}, 0
+    for episode in lines_of(file):
+        (trace,) = episode["traces"]
+        answer = episode["task"]["data"]["answer"]
+        failed += not trace["ok"]
+        if trace["ok"]:
+            texts.setdefault(answer, []).append(trace["nodes"][-1]["message"]["content"])
+    assert failed == 1
+    assert {right[id][0]: sorted(of_id) for (_, _, id), of_id in read.items()} == {
+        answer: sorted(of_answer) for answer, of_answer in texts.items()
+    }
+
+
+# -- tables --------------------------------------------------------------------------------------
+
+ROWS = [
+    {
+        "model": model,
+        "id": f"q{q}",
+        "question": f"{q} + 1 = ?",
+        "trial": trial,
+        "score": None if (q, trial) == (1, 1) else (q + trial) % 2,
+        "response": f"{model} says\n{q}.{trial}, “then”\t{q + trial}",
+        "gold_answer": str(q + 1),
+    }
+    for trial in range(3)
+    for q in range(4)
+    for model in ("A", "B")
+]
+EXPECTED = {
+    (model, "outcomes", f"q{q}"): [
+        f"{model} says\n{q}.{trial}, “then”\t{q + trial}"
+        for trial in range(3)
+        if (q, trial) != (1, 1)  # which has no score
+    ]
+    for model in ("A", "B")
+    for q in range(4)
+}
+
+
+def table(path):
+    """Write the rows as the ending of the path says."""
+    suffix = path.suffixes[0]
+    if suffix == ".jsonl":
+        content = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in ROWS)
+    elif suffix in (".csv", ".tsv"):
+        out = io.StringIO()
+        writer = csv.DictWriter(out, list(ROWS[0]), delimiter="\t" if suffix == ".tsv" else ",")
+        writer.writeheader()
+        writer.writerows(ROWS)
+        content = out.getvalue()
+    else:
+        rows = pyarrow.Table.from_pylist(ROWS)
+        if suffix == ".parquet":
+            pyarrow.parquet.write_table(rows, path, row_group_size=5)
+        else:
+            with pyarrow.ipc.new_file(str(path), rows.schema) as file:
+                file.write_table(rows)
+        return path
+    raw = content.encode("utf-16" if "16" in path.stem else "utf-8")
+    path.write_bytes(gzip.compress(raw) if path.suffix == ".gz" else raw)
+    return path
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("t.jsonl", "t.jsonl.gz", "t16.jsonl", "t.csv", "t.tsv", "t.csv.gz", "t.parquet"),
+        "t.arrow",
+    ],
+)
+def test_tables_with_a_column_of_texts(tmp_path, name):
+    read, right = texts_of(table(tmp_path / name))
+    assert read == EXPECTED
+    assert right == {f"q{q}": (str(q + 1),) for q in range(4)}
+
+
+def test_the_column_of_texts_may_be_named(tmp_path):
+    file = table(tmp_path / "t.jsonl")
+    file.write_text(file.read_text(encoding="utf-8").replace('"response"', '"said"'), "utf-8")
+    assert {text for texts in texts_of(file)[0].values() for text in texts} == {None} or not any(
+        run.texts for run in read_runs([file]).runs
+    )
+    assert texts_of(file, columns={"response": "said"})[0] == EXPECTED
+
+
+def test_texts_of_merged_files_stay_with_their_trials(tmp_path):
+    whole = tmp_path / "t.jsonl"
+    lines = table(whole).read_text(encoding="utf-8").splitlines(keepends=True)
+    first, second = tmp_path / "first.jsonl", tmp_path / "second.jsonl"
+    first.write_text("".join(lines[::2]), encoding="utf-8")  # model A
+    second.write_text("".join(lines[1::2]), encoding="utf-8")
+    assert texts_of(first, second)[0] == EXPECTED
+    first.write_text("".join(lines[-8:]), encoding="utf-8")  # the last trial of all questions
+    second.write_text("".join(lines[:-8]), encoding="utf-8")
+    assert texts_of(first, second)[0] == EXPECTED
+
+
+# -- files that change ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["t.jsonl", "t.csv", "t.parquet"])
+def test_a_file_that_was_replaced_is_refused(tmp_path, name):
+    file = table(tmp_path / name)
+    (run, _) = read_runs([file]).runs
+    other = tmp_path / "other"
+    shutil.copy(file, other)
+    other.replace(file)  # another file with the same content
+    with pytest.raises(InvalidInputError, match=f"be unchanged while it is read .*{name}"):
+        question_texts(run, 0)
+    file.unlink()
+    with pytest.raises(InvalidInputError, match="no file"):
+        question_texts(run, 0)
+
+
+def test_lines_may_be_appended(tmp_path):
+    file = table(tmp_path / "t.jsonl")
+    (run, _) = read_runs([file]).runs
+    with file.open("a", encoding="utf-8") as lines:
+        lines.write("{}\n")
+    assert list(question_texts(run, 0).responses) == EXPECTED["A", "outcomes", "q0"]
+    with file.open("r+", encoding="utf-8") as lines:
+        lines.truncate(10)
+    with pytest.raises(InvalidInputError, match="be unchanged while it is read"):
+        question_texts(run, 0)
+
+
+def test_an_archive_that_was_replaced_is_refused(tmp_path):
+    file = tmp_path / "weak.eval"
+    shutil.copy(DATA / "inspect_ai" / "weak.eval", file)
+    (run,) = read_runs([file]).runs
+    with zipfile.ZipFile(file, "a") as archive:
+        archive.writestr("more.json", "{}")
+    with pytest.raises(InvalidInputError, match="be unchanged while it is read"):
+        question_texts(run, 0)
+
+
+def test_a_document_is_read_again_once(monkeypatch):
+    reads = []
+    spooled = SpooledRecords._spooled
+    monkeypatch.setattr(
+        SpooledRecords, "_spooled", lambda self: reads.append(self.files) or spooled(self)
+    )
+    (run,) = read_runs([DATA / "tau2" / "strong.json"]).runs
+    assert reads == []  # nothing is read before a text is asked for
+    for number in range(run.n_questions):
+        question_texts(run, number)
+    assert reads == [[DATA / "tau2" / "strong.json"]]
+
+
+# -- conversations, pages, verifiers ---------------------------------------------------------------
+
+
+def test_conversations():
+    call = {"function": {"name": "add", "arguments": '{"a": 1}'}}
+    own = {"id": "1", "function": "add", "arguments": {"a": 1}}
+    messages = [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "1+1?"},
+        {"role": "assistant", "content": "an example", "source": "input"},
+        {"role": "user", "content": "2+2?"},
+        {
+            "role": "assistant",
+            "content": [{"type": "reasoning", "reasoning": "hm"}, {"text": "ok"}],
+        },
+        {"role": "assistant", "content": "", "tool_calls": [call, own, json.dumps(call)]},
+        {"role": "tool", "name": "add", "content": "4"},
+    ]
+    called_as = '\nadd({"a": 1})' * 3
+    assert written(messages) == (
+        f"[assistant]\nhm\nok\n\n[assistant]\n{called_as}\n\n[tool (add)]\n4"
+    )
+    assert written(messages[:4]) is None
+    for odd in (None, 7, [], [None], [[]], {"role": "assistant"}, [{"role": "assistant"}]):
+        assert written(odd) in (None, "")
+
+
+def test_pages_hold_the_texts_of_other_tools(tmp_path):
+    hostile = "</script><script>window.injected=1</script>\x00\u202e"
+    rows = [{**row, "response": f"{hostile}{i}"} for i, row in enumerate(ROWS)]
+    file = tmp_path / "t.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    page = tmp_path / "page.html"
+    assert called("report", file, "-o", page)[0] == 0
+    text = page.read_text(encoding="utf-8")
+    assert "window.injected" in text
+    assert "<script>window.injected" not in text
+    (data,) = re.findall(r'id="attempts-data">(.*?)</script>', text, re.DOTALL)
+    questions = json.loads(data)["1"]["questions"].values()
+    assert sum(len(m["texts"]) for q in questions for m in q["models"]) == len(ROWS) - 2
+    assert {q["right"] for q in questions} == {"1", "2", "3", "4"}
+    assert called("report", file, "-o", page, "--no-texts")[0] == 0
+    assert "window.injected" not in page.read_text(encoding="utf-8")
+
+
+def test_counts_with_texts_are_attempts_without_verdicts(tmp_path):
+    page = tmp_path / "page.html"
+    assert called("report", DATA / "lighteval", "-o", page)[0] == 0
+    text = page.read_text(encoding="utf-8")
+    (data,) = re.findall(r'id="attempts-data">(.*?)</script>', text, re.DOTALL)
+    models = [
+        m
+        for panel in json.loads(data).values()
+        for q in panel["questions"].values()
+        for m in q["models"]
+    ]
+    counted = [model for model in models if "categories" not in model]
+    assert counted
+    assert all(len(model["texts"]) == model["n"] == 4 for model in counted)
+
+
+def test_a_verifier_reads_samples_of_the_harness_only():
+    runs = read_runs([DATA / "verifiers" / "sums--org--strong"]).runs
+    with pytest.raises(InvalidInputError, match="be samples of the harness"):
+        files_to_judge(runs, "</think>", None)
