@@ -58,7 +58,7 @@ def _is_reply(message: Mapping[str, Any]) -> bool:
 
 
 def _role(message: Mapping[str, Any]) -> str:
-    kinds = (message.get("role"), message.get("name"), message.get("type"))
+    kinds = (message.get(key) for key in ("role", "name", "function", "type"))
     role, *more = [name for name in map(name_of, kinds) if name] or ["message"]
     return f"{role} ({', '.join(more)})" if more else role
 
