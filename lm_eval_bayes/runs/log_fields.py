@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from lm_eval_bayes._util.hashing import sha256_text
+from lm_eval_bayes._util.text import one_line
 
 #: Fields of a document that hold the text of the question.
 QUESTION_FIELDS = ("problem", "question", "Question", "query", "goal", "sentence")
+
+#: Fields that an error names, and the longest text of one that may be the name of a cluster.
+_MOST_FIELDS, _LONGEST_LABEL = 12, 80
 
 
 def document_hash(row: Mapping[str, Any]) -> str:
@@ -33,6 +37,36 @@ def cluster_label(doc: object, field: str) -> str | None:
     if not isinstance(value, (str, bool, int, float)) or value != value:
         return None
     return str(value).strip() or None
+
+
+def field_names(documents: Iterable[object]) -> Iterator[str]:
+    """Yield the fields of documents that may name clusters: short texts of one line, and numbers.
+
+    Examples
+    --------
+    >>> list(field_names([{"contest": "I", "tags": ["a"]}, {"contest": "I", "year": 2025}]))
+    ['contest', 'contest', 'year']
+    """
+    for doc in documents:
+        for name in doc if isinstance(doc, Mapping) else ():
+            label = cluster_label(doc, name) or ""
+            if 0 < len(label) <= _LONGEST_LABEL and "\n" not in label and isinstance(name, str):
+                yield one_line(name, 40)
+
+
+def fields_in_words(fields: Iterable[str]) -> str:
+    """Return the names of fields as a choice, the first of many.
+
+    Examples
+    --------
+    >>> fields_in_words(["contest", "contest", "year"]), fields_in_words([])
+    ('contest or year', '')
+    """
+    names = dict.fromkeys(name for name in fields if name)
+    listed = list(names)[:_MOST_FIELDS]
+    if len(names) > len(listed):
+        return ", ".join([*listed, "…"])
+    return " or ".join([", ".join(listed[:-1]), listed[-1]] if len(listed) > 1 else listed)
 
 
 def prompt_and_settings(row: Mapping[str, Any]) -> tuple[str, dict[str, Any] | None]:

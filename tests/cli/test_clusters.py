@@ -11,6 +11,7 @@ import pytest
 from _support.command_line import called as lmeb
 from _support.harness_command import lm_eval_command
 from _support.run_files import row, write_run
+from _support.tool_logs import DATA
 from scipy import stats
 
 from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
@@ -287,3 +288,34 @@ def test_files_of_counts_have_a_column_of_clusters(tmp_path):
     assert run.clusters == tuple("01" * 15)
     code, printed, _ = lmeb("summary", path, "--json")
     assert (code, json.loads(printed)["tasks"][0]["clusters"]) == (0, 6)
+
+
+@pytest.mark.parametrize(
+    ("log", "field"),
+    [
+        ("inspect_ai/weak.eval", "contest"),
+        ("inspect_ai/weak.json", "contest"),
+        ("tau2/strong.json", "ticket"),
+        ("verifiers/sums--org--weak", "part"),
+        ("verifiers_traces/weak", "part"),
+        ("promptfoo/sums.json", "part"),
+        ("every_eval_ever", "epoch"),
+        ("evalscope/strong", "id"),
+        ("matharena/outputs", "types"),
+        ("nemo_skills/published/eval-results/gpqa", "predicted_answer"),
+        ("lm_eval_0.4.9", "question"),
+    ],
+)
+def test_a_field_that_a_log_lacks_is_refused_with_those_that_it_has(log, field):
+    code, printed, error = lmeb("summary", DATA / log, "--cluster", "prat")
+    assert (code, printed) == (2, "")
+    (line,) = error.splitlines()
+    assert line.startswith("error: `--cluster` must be a field of ")
+    assert re.search(rf"[, ]{field}\b", line)
+    assert "prat" in line
+
+
+def test_a_log_without_fields_has_no_clusters():
+    code, _, error = lmeb("summary", DATA / "lighteval", "--cluster", "prat")
+    assert code == 2
+    assert "`--cluster` must be left out: doc.specific" in error

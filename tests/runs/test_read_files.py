@@ -87,7 +87,7 @@ def test_one_trial_a_row(tmp_path):
     (run,) = read_text(tmp_path, text).runs
     assert (run.model, trials_of(run)) == ("A", [[1, 0], [1]])
     with pytest.raises(
-        InvalidInputError, match=r"a question once .*question q, trial 1 again in row 4"
+        InvalidInputError, match=r"a question once .*trial 1 of question q in rows 2 and 4"
     ):
         read_text(tmp_path, text + "A,q,1,1\n")
 

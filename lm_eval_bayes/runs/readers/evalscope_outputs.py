@@ -15,6 +15,7 @@ from typing import Any
 from lm_eval_bayes._util.hashing import hash_text
 from lm_eval_bayes._util.text import plural
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.runs.log_fields import field_names
 from lm_eval_bayes.runs.logged_texts import TrialText
 from lm_eval_bayes.runs.provenance import mapping
 from lm_eval_bayes.runs.readers.conversations import written
@@ -165,7 +166,8 @@ def _columns(
     if query.cluster is not None:
         fields = [mapping(about.get("sample_metadata")) for about in abouts]
         clusters = [name_of(of_sample.get(query.cluster)) for of_sample in fields]
-        check_clusters(clusters, query, f"the metadata of the samples in {file.name}")
+        where = f"the samples' metadata in {file.name}"
+        check_clusters(clusters, query, where, field_names(fields))
     tokens, seconds = _usage(file, query)
     return TrialColumns(
         question=questions,

@@ -17,12 +17,13 @@ import numpy as np
 from lm_eval_bayes._util.compressed import plain_name
 from lm_eval_bayes._util.text import plural
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.runs.log_fields import cluster_label
+from lm_eval_bayes.runs.log_fields import cluster_label, field_names
 from lm_eval_bayes.runs.logged_texts import TextLog, TrialText
 from lm_eval_bayes.runs.partial_run import PartialRun
 from lm_eval_bayes.runs.provenance import generation, mapping, number
 from lm_eval_bayes.runs.readers.conversations import written
 from lm_eval_bayes.runs.readers.json_files import (
+    check_clusters,
     chosen_metric,
     json_text,
     last_message,
@@ -70,6 +71,7 @@ class _Row(NamedTuple):
     text: str
     answer: str
     cluster: str
+    fields: Sequence[str]
     tokens: Any
     seconds: float | None
     failed: bool
@@ -111,6 +113,13 @@ def read(file: Path, query: Query) -> FileContents:
     wanted = {
         task: rows for task, rows in by_task.items() if query.task in (None, task or query.task)
     }
+    for rows in wanted.values():
+        check_clusters(
+            (row.cluster for row in rows),
+            query,
+            f"the records' metadata in {file.name}",
+            (name for row in rows for name in row.fields),
+        )
     if query.metric is not None and wanted:
         names = dict.fromkeys(row.result for rows in wanted.values() for row in rows)
         if query.metric not in names:
@@ -156,6 +165,7 @@ def _row(record: Mapping[str, Any], place_of: int, query: Query) -> _Row:
         text=last_message(mapping(record.get("input")).get("raw")),
         answer=answers[-1] if answers else "",
         cluster=cluster_label(metadata, query.cluster) or "" if query.cluster else "",
+        fields=list(field_names([metadata])) if query.cluster else (),
         tokens=mapping(record.get("token_usage")).get("output_tokens"),
         seconds=None if milliseconds is None else milliseconds / 1000,
         failed=bool(record.get("error")),

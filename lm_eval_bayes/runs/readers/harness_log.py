@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from glob import escape
@@ -15,7 +15,7 @@ from typing import Any
 
 from lm_eval_bayes._util.compressed import UNREADABLE, open_bytes, plain_name
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.runs.log_fields import cluster_label
+from lm_eval_bayes.runs.log_fields import cluster_label, field_names, fields_in_words
 from lm_eval_bayes.runs.logged_texts import LoggedLine
 from lm_eval_bayes.runs.merging import merge_trials, same_numbers_same_texts
 from lm_eval_bayes.runs.model_arguments import backend_and_arguments, model_name, plain_model_name
@@ -208,7 +208,8 @@ def _partial_run(task: LoggedTask, query: Query, warnings: list[str]) -> Partial
         raise NothingToCountError.of_task("filter", rule, query.filter, lacking)
     trials = logged_trials(task, first, itertools.chain([first], lines), query)
     filter = next(iter(filters)) if query.filter is None else query.filter
-    questions, cluster_notes = _with_clusters(task, trials.questions, query)
+    fields = field_names([first.row.get("doc")])
+    questions, cluster_notes = _with_clusters(task, trials.questions, query, fields)
     notes = [*trials.notes, *cluster_notes]
     if len(filters) > 1 and query.filter is None:
         choice = alternatives(filters)
@@ -277,7 +278,7 @@ def _cluster(task: LoggedTask, row: Mapping[str, Any], query: Query) -> str | No
 
 
 def _with_clusters(
-    task: LoggedTask, questions: Sequence[QuestionTrials], query: Query
+    task: LoggedTask, questions: Sequence[QuestionTrials], query: Query, fields: Iterable[str]
 ) -> tuple[Sequence[QuestionTrials], list[str]]:
     """Return the questions, without clusters unless they are usable, and notes on why not.
 
@@ -290,7 +291,8 @@ def _with_clusters(
     if not missing:
         return questions, []
     if query.cluster is not None:
-        rule = f"be a field of every logged question of task {task.task}, a text or a number"
+        choice = fields_in_words(fields) or "a text or a number"
+        rule = f"be a field of every logged question of task {task.task}, {choice}"
         got = f"{query.cluster}, which {len(missing):,} of {len(questions):,} questions lack"
         raise InvalidInputError.of("cluster", rule, f"{got} (the first is question {missing[0]})")
     notes = []

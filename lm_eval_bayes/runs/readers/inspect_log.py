@@ -21,6 +21,7 @@ from typing import Any
 from lm_eval_bayes._util.compressed import UNREADABLE
 from lm_eval_bayes._util.hashing import hash_text
 from lm_eval_bayes._util.text import error_line, one_line, plural
+from lm_eval_bayes.runs.log_fields import field_names
 from lm_eval_bayes.runs.logged_texts import TextLog, TrialText
 from lm_eval_bayes.runs.model_arguments import names_a_secret, redacted
 from lm_eval_bayes.runs.provenance import generation, mapping, number
@@ -29,6 +30,7 @@ from lm_eval_bayes.runs.readers.json_files import (
     LARGEST,
     beginning,
     broken,
+    check_clusters,
     chosen_metric,
     json_text,
     last_message,
@@ -181,6 +183,9 @@ def read(file: Path, query: Query) -> FileContents:
     metric, notes = chosen_metric(names, query, file)
     columns, more = _columns(log, [of_sample.get(metric) for of_sample in values], metric, query)
     columns.texts = log.texts
+    where = f"the samples' metadata in {file.name}"
+    documents = (mapping(sample.get("metadata")) for sample in log.samples)
+    check_clusters(columns.cluster or (), query, where, field_names(documents))
     warnings: tuple[str, ...] = ()
     status = name_of(log.header.get("status"))
     if status != "success":

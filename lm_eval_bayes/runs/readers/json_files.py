@@ -12,6 +12,7 @@ from typing import Any
 from lm_eval_bayes._util.compressed import UNREADABLE, open_bytes
 from lm_eval_bayes._util.text import replace_surrogates
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.runs.log_fields import fields_in_words
 from lm_eval_bayes.runs.provenance import number
 from lm_eval_bayes.runs.readers.logged_metrics import alternatives
 from lm_eval_bayes.runs.readers.protocol import Query
@@ -180,16 +181,32 @@ def timestamp(text: object) -> float | None:
         return None
 
 
-def check_clusters(labels: Iterable[str], query: Query, rule: str) -> None:
+def check_clusters(labels: Iterable[str], query: Query, where: str, fields: Iterable[str]) -> None:
     """Raise unless a field that the query names has a value in a question or more.
+
+    Parameters
+    ----------
+    labels : iterable of str
+        The cluster of every question.
+    query : Query
+        What is read.
+    where : str
+        Where the fields are.
+    fields : iterable of str
+        The fields that there are.
 
     Raises
     ------
     InvalidInputError
-        If all labels are empty; `rule` says where the fields are.
+        If all labels are empty.
     """
-    if query.cluster is not None and not any(labels):
-        raise InvalidInputError.of("cluster", f"be a field of {rule}", query.cluster)
+    if query.cluster is None or any(labels):
+        return
+    choice = fields_in_words(fields)
+    rule = f"be a field of {where}, {choice}"
+    if not choice:
+        rule = f"be left out: {where} have no field that is a text or a number"
+    raise InvalidInputError.of("cluster", rule, query.cluster)
 
 
 def after_last(folder: str, file: Path) -> tuple[Path, Path] | None:

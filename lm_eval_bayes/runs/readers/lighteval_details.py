@@ -19,6 +19,7 @@ import numpy as np
 
 from lm_eval_bayes._util.text import plural
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.runs.log_fields import field_names
 from lm_eval_bayes.runs.logged_texts import LoggedTexts, TextLog, ToolTrials, TrialText
 from lm_eval_bayes.runs.partial_run import PartialRun, QuestionTrials
 from lm_eval_bayes.runs.provenance import generation, mapping
@@ -176,7 +177,7 @@ def _clusters(
         question.id: name_of(of_doc.get(query.cluster))
         for question, of_doc in zip(questions, fields, strict=True)
     }
-    check_clusters(clusters.values(), query, f"doc.specific in {file.name}")
+    check_clusters(clusters.values(), query, f"doc.specific in {file.name}", field_names(fields))
     return clusters
 
 

@@ -14,6 +14,7 @@ from typing import Any
 from lm_eval_bayes._util.compressed import plain_name
 from lm_eval_bayes._util.text import error_line, plural
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.runs.log_fields import field_names
 from lm_eval_bayes.runs.logged_texts import TrialText
 from lm_eval_bayes.runs.provenance import mapping
 from lm_eval_bayes.runs.readers.conversations import written
@@ -144,7 +145,10 @@ def _columns(problems: Mapping[str, Mapping[str, Any]], file: Path, query: Query
     ids, scores, trials, extracted, texts, clusters, tokens, prices, times = map(
         list, zip(*rows, strict=True)
     )
-    check_clusters(clusters, query, f"the problems, such as types or source ({file})")
+    documents = (
+        {**problem, "types": _label(problem.get("types"))} for problem in problems.values()
+    )
+    check_clusters(clusters, query, f"the problems in {file.name}", field_names(documents))
     return TrialColumns(
         question=ids,
         score=scores,

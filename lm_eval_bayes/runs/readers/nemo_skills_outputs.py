@@ -13,6 +13,7 @@ from typing import Any
 
 from lm_eval_bayes._util.hashing import hash_text
 from lm_eval_bayes._util.text import plural
+from lm_eval_bayes.runs.log_fields import field_names
 from lm_eval_bayes.runs.logged_texts import TrialText
 from lm_eval_bayes.runs.provenance import mapping
 from lm_eval_bayes.runs.readers.conversations import written
@@ -161,7 +162,7 @@ def read(file: Path, query: Query) -> FileContents:
     clusters = None
     if query.cluster is not None:
         clusters = [name_of(row.get(query.cluster)) for row in rows]
-        check_clusters(clusters, query, f"the lines of {file.name}")
+        check_clusters(clusters, query, f"the lines of {file.name}", field_names(rows))
     if metric in ("judge_correct", "both_correct", "any_correct"):
         n_unclear = sum(isinstance(r.get("judgement"), str) and _judged(r) is None for r in rows)
         if n_unclear:

@@ -16,12 +16,13 @@ from urllib.parse import urlsplit
 from lm_eval_bayes._util.compressed import plain_name
 from lm_eval_bayes._util.hashing import hash_text
 from lm_eval_bayes._util.text import one_line, plural
-from lm_eval_bayes.runs.log_fields import cluster_label
+from lm_eval_bayes.runs.log_fields import cluster_label, field_names
 from lm_eval_bayes.runs.logged_texts import TextLog, TrialText
 from lm_eval_bayes.runs.provenance import mapping, number
 from lm_eval_bayes.runs.readers.json_files import (
     beginning,
     broken,
+    check_clusters,
     chosen_metric,
     json_text,
     last_message,
@@ -75,6 +76,7 @@ class _Row(NamedTuple):
     failed: bool
     text: str
     cluster: str
+    fields: Sequence[str]
     order: int
     tokens: Any
     seconds: float | None
@@ -122,6 +124,12 @@ def read(file: Path, query: Query) -> FileContents:
     task = one_line(description, 100) or query.task or ""
     if task and query.task not in (None, task):
         return FileContents((), (task,))
+    check_clusters(
+        (row.cluster for row in rows),
+        query,
+        f"the variables and the metadata of the tests in {file.name}",
+        (name for row in rows for name in row.fields),
+    )
     rows.sort(key=lambda row: row.order)
     named = dict.fromkeys(name for row in rows for name in row.scores)
     names = [_SUCCESS, _SCORE, *(name for name in named if name not in ("", _SUCCESS, _SCORE))]
@@ -198,10 +206,13 @@ def _row(row: Mapping[str, Any], record: int, query: Query) -> _Row:
     scores |= {} if total is None else {_SCORE: total}
     scores |= {_SUCCESS: float(success)} if isinstance(success, bool) else {}
     order, milliseconds = row.get("testIdx"), number(row.get("latencyMs"))
-    cluster = ""
+    cluster, fields = "", list[str]()
     if query.cluster is not None:
-        fields = {**variables, **mapping(test.get("metadata"))}
-        cluster = cluster_label(fields, query.cluster) or ""
+        document = {**variables, **mapping(test.get("metadata"))}
+        cluster, fields = (
+            cluster_label(document, query.cluster) or "",
+            list(field_names([document])),
+        )
     return _Row(
         test=hash_text(asserted),
         question=_question(test, variables),
@@ -212,6 +223,7 @@ def _row(row: Mapping[str, Any], record: int, query: Query) -> _Row:
         failed=row.get("failureReason") == _ERROR,
         text=last_message(prompt.get("raw")),
         cluster=cluster,
+        fields=fields,
         order=order if type(order) is int else 0,
         tokens=mapping(response.get("tokenUsage")).get("completion"),
         seconds=None if milliseconds is None else milliseconds / 1000,

@@ -18,6 +18,7 @@ from typing import Any
 from lm_eval_bayes._util.hashing import hash_text
 from lm_eval_bayes._util.text import one_line, plural
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.runs.log_fields import field_names
 from lm_eval_bayes.runs.logged_texts import TrialText
 from lm_eval_bayes.runs.provenance import generation, mapping
 from lm_eval_bayes.runs.readers.conversations import written
@@ -270,7 +271,8 @@ def _fill(
     }
     if query.cluster is not None:
         clusters = {id: name_of(task.get(query.cluster)) for id, task in tasks.items()}
-        check_clusters(clusters.values(), query, f"the tasks in {file.name}")
+        where = f"the tasks in {file.name}"
+        check_clusters(clusters.values(), query, where, field_names(tasks.values()))
         columns.cluster = [clusters.get(id, "") for id in columns.question]
     for simulation in simulations:
         info, reason = simulation.get("reward_info"), name_of(simulation.get("termination_reason"))

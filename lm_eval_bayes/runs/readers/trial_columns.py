@@ -382,11 +382,14 @@ def _without_repeated(
     scores = arrays.scores[chosen]
     same = np.array_equal(scores, scores[first][np.searchsorted(numbers[first], numbers)], True)
     if not query.dedupe or not same:
-        labels = arrays.rows.trial or []
-        row = int(chosen[np.setdiff1d(np.arange(numbers.size), first)[0]])
+        again = int(np.setdiff1d(np.arange(numbers.size), first)[0])
+        row, before = int(chosen[again]), int(chosen[first[numbers[first] == numbers[again]][0]])
         rule = f"hold every trial of a model and a question once ({file}"
         rule += "; --dedupe counts it once)" if same and query.dedupe is False else ")"
-        got = f"question {id}, trial {labels[row]} again in row {row + 1}"
+        got = f"one trial of question {id} in rows {before + 1} and {row + 1}"
+        label = (arrays.rows.trial or [None])[row]
+        if not isinstance(label, int) or label < PER_RECORD:  # else a number that a reader made
+            got = f"trial {label} of question {id} in rows {before + 1} and {row + 1}"
         got += "" if same else ", with another score"
         raise InvalidInputError.of(query.argument, rule, got)
     return chosen[first], numbers[first]

@@ -15,10 +15,12 @@ from lm_eval_bayes._util.compressed import plain_name
 from lm_eval_bayes._util.hashing import hash_text
 from lm_eval_bayes._util.text import plural
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.runs.log_fields import field_names
 from lm_eval_bayes.runs.logged_texts import TrialText
 from lm_eval_bayes.runs.provenance import generation, mapping, number
 from lm_eval_bayes.runs.readers.conversations import written
 from lm_eval_bayes.runs.readers.json_files import (
+    check_clusters,
     chosen_metric,
     json_text,
     last_message,
@@ -164,7 +166,9 @@ def _columns(rollouts: Sequence[Mapping[str, Any]], metric: str, query: Query) -
         },
     )
     if query.cluster is not None:
-        columns.cluster = [name_of(_info(row["info"]).get(query.cluster)) for row in rollouts]
+        documents = [_info(row["info"]) for row in rollouts]
+        columns.cluster = [name_of(document.get(query.cluster)) for document in documents]
+        check_clusters(columns.cluster, query, "`info` of the examples", field_names(documents))
     return columns
 
 

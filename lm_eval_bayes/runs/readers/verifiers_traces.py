@@ -13,12 +13,18 @@ from typing import Any, NamedTuple
 
 from lm_eval_bayes._util.compressed import plain_name
 from lm_eval_bayes._util.text import plural
-from lm_eval_bayes.runs.log_fields import cluster_label
+from lm_eval_bayes.runs.log_fields import cluster_label, field_names
 from lm_eval_bayes.runs.logged_texts import TextLog, TrialText
 from lm_eval_bayes.runs.partial_run import PartialRun
 from lm_eval_bayes.runs.provenance import generation, mapping, number
 from lm_eval_bayes.runs.readers.conversations import written
-from lm_eval_bayes.runs.readers.json_files import chosen_metric, last_message, name_of, score_of
+from lm_eval_bayes.runs.readers.json_files import (
+    check_clusters,
+    chosen_metric,
+    last_message,
+    name_of,
+    score_of,
+)
 from lm_eval_bayes.runs.readers.protocol import FileContents, Query, Sniffed, check_no_regrade
 from lm_eval_bayes.runs.readers.text_files import JsonLines, first_line, sniff_files
 from lm_eval_bayes.runs.readers.trial_columns import TrialColumns, partial_runs
@@ -43,6 +49,7 @@ class _Trace(NamedTuple):
     failed: bool
     text: str
     cluster: str
+    fields: Sequence[str]
     tokens: Any
     seconds: float | None
     sampling: Mapping[str, Any]
@@ -81,6 +88,12 @@ def read(file: Path, query: Query) -> FileContents:
     wanted = [trace for trace in traces if query.task in (None, trace.task or query.task)]
     if traces and not wanted:
         return FileContents((), tasks, warnings=lines.warnings)
+    check_clusters(
+        (trace.cluster for trace in wanted),
+        query,
+        f"the tasks in {file.name}",
+        (name for trace in wanted for name in trace.fields),
+    )
     names = dict.fromkeys(name for trace in wanted for name in trace.scores)
     listed = [_REWARD, *(name for name in names if name not in ("", _REWARD))]
     metric, notes = chosen_metric(listed, query, file, "metric")
@@ -152,6 +165,7 @@ def _traces(episode: Mapping[str, Any], record: int, query: Query) -> Iterator[_
             failed=failed,
             text=last_message(data.get("prompt")),
             cluster=cluster_label(data, query.cluster) or "" if query.cluster else "",
+            fields=list(field_names([data])) if query.cluster else (),
             tokens=trace.get("num_output_tokens"),
             seconds=number(mapping(mapping(timing.get("agent")).get("model")).get("duration")),
             sampling=mapping(config.get("sampling")),

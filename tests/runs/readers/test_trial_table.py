@@ -329,7 +329,7 @@ def test_trials_by_name(tmp_path):
     (run,) = read_runs([path]).runs
     assert [row.tolist() for row in run.trials] == [[0, 1], [1, 0]]  # run_2 first
     path.write_text("question,run,score\na,base,1\na,other,0\na,base,1\n")
-    with pytest.raises(InvalidInputError, match="question a, trial base again in row 3"):
+    with pytest.raises(InvalidInputError, match="trial base of question a in rows 1 and 3"):
         read_runs([path])
     (run,) = read_runs([path], dedupe=True).runs
     assert run.outcomes.counts.tolist() == [[1, 1]]
