@@ -295,7 +295,7 @@ def test_the_packages_are_those_of_pyproject():
 
 
 def test_the_backends_are_those_that_record():
-    from lm_eval_bayes.harness.models.trials import SAMPLING
+    from lm_eval_bayes.harness.models.backends import SAMPLING
 
     assert {name for backend in installed.BACKENDS for name in backend.names} == set(SAMPLING)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, SupportsIndex
@@ -159,6 +159,8 @@ class SamplingMixin:
         Whether the backend's class takes the argument `seed` too.
     streams : bool
         Whether `sample` takes a :class:`RequestStream` too; other backends get lists.
+    samples_elsewhere : bool
+        Whether other processes sample, so that this one never loads weights.
     """
 
     backend_name: str
@@ -166,6 +168,7 @@ class SamplingMixin:
     seeded = True
     takes_seed = False
     streams: bool = False
+    samples_elsewhere = False
 
     if TYPE_CHECKING:
 
@@ -181,6 +184,20 @@ class SamplingMixin:
     def weights_loaded(self) -> bool:
         """Whether a backend that loads its weights at their first use has loaded them."""
         return True
+
+    @property
+    def slots(self) -> int:
+        """How many trials are sampled at once, once the weights are loaded."""
+        return 1
+
+    def load(self) -> None:
+        """Load the weights, if they are not loaded."""
+
+    def unload(self) -> None:
+        """End what the backend runs beside this process."""
+
+    def learn_lengths(self, trials: Iterable[Trial]) -> None:
+        """Take stored trials into account for the expected lengths of others."""
 
     def notice(self, requests: Sequence[Any]) -> None:
         """Inspect all requests of the harness, also those whose trials are stored."""

@@ -18,7 +18,6 @@ from typing import Any
 
 from lm_eval.api.instance import Instance
 from lm_eval.api.model import LM
-from lm_eval.api.registry import get_model
 from lm_eval.utils import simple_parse_args_string
 from tqdm import tqdm
 
@@ -27,7 +26,7 @@ from lm_eval_bayes.errors import LmEvalBayesError, ModelConfigError
 from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.compat import new_instance
 from lm_eval_bayes.harness.models.api_seeds import trial_seed
-from lm_eval_bayes.harness.models.biased_coin.model import BiasedCoinLM
+from lm_eval_bayes.harness.models.backends import canonical_name, sampling_mixin, stock_class
 from lm_eval_bayes.harness.models.generation_settings import explicit_kwargs, sampling_key
 from lm_eval_bayes.harness.models.interface import (
     NO_SIGNALS,
@@ -37,7 +36,6 @@ from lm_eval_bayes.harness.models.interface import (
     TrialRequest,
     prompt_text,
 )
-from lm_eval_bayes.harness.models.openai.request import BACKENDS
 from lm_eval_bayes.harness.models.stored_models import what_is_stored
 from lm_eval_bayes.harness.models.trial_sink import StoreSink, TrialSink
 from lm_eval_bayes.harness.models.trial_stream import StreamedTrials
@@ -355,6 +353,7 @@ class RecordingMixin(SamplingMixin):
             )
         if not stored:
             self.log_other_trials(seeds)
+        self.learn_lengths(stored.values())
         return stored
 
     def log_other_trials(self, keys: Iterable[TrialKey]) -> None:
@@ -388,7 +387,8 @@ class RecordingMixin(SamplingMixin):
             for _, trial in sampled:
                 signals = dict(trial.signals or {})
                 of_prompt = {n: signals.pop(n) for n in PROMPT_SIGNALS if n in signals}
-                trial = self.sink.add(replace(trial, signals=signals, versions=versions))
+                trial = replace(trial, signals=signals, versions=trial.versions or versions)
+                trial = self.sink.add(trial)
                 if of_prompt:
                     self.sink.add_prompt_signals(self.model_key, trial.key.prompt, of_prompt)
                 came += 1
@@ -470,30 +470,22 @@ def _instance(request: TrialRequest) -> Instance:
     )
 
 
-_PACKAGE = "lm_eval_bayes.harness.models"
+#: The sampling mixin of each executor, which stands before that of the backend.
+EXECUTORS = {"ray": ("lm_eval_bayes.harness.models.ray.sampling", "RaySampling")}
 
-#: The sampling mixin of each backend that records more than text.
-SAMPLING = {
-    "vllm": (f"{_PACKAGE}.vllm.sampling", "VLLMSampling"),
-    "hf": (f"{_PACKAGE}.hf.sampling", "HFSampling"),
-    "biased_coin": (f"{_PACKAGE}.biased_coin.model", "CoinSampling"),
-    **dict.fromkeys(BACKENDS.values(), (f"{_PACKAGE}.openai.sampling", "OpenAISampling")),
-}
-
-#: The harness's other names of these backends.
-_ALIASES = {"hf-auto": "hf", "huggingface": "hf"}
-
-#: The registered names of this package's recording models.
-_RECORDING = ("trials", "vllm-signals", "hf-signals")
+#: Arguments of executors.
+_OF_EXECUTORS = ("workers", "gpus_per_worker")
 
 
-def recording_class(backend: object) -> type[LM]:
+def recording_class(backend: object, executor: object = None) -> type[LM]:
     """Return the class of a backend whose responses are recorded as trials.
 
     Parameters
     ----------
     backend : str
         A name for the harness's `--model`.
+    executor : str or None
+        "ray" to sample in worker processes, see :mod:`lm_eval_bayes.harness.models.ray`.
 
     Returns
     -------
@@ -503,26 +495,23 @@ def recording_class(backend: object) -> type[LM]:
     Raises
     ------
     ModelConfigError
-        If the harness has no such backend.
+        If the harness has no such backend, or there is no such executor of it.
     """
-    if not isinstance(backend, str) or not backend or backend in _RECORDING:
-        raise ModelConfigError(
-            "`backend` must be a model of the harness, such as backend=vllm, backend=hf or "
-            f"backend=local-completions; got {backend!r}"
-        )
-    try:
-        stock = BiasedCoinLM if backend == "biased_coin" else get_model(backend)
-    except (ValueError, KeyError) as error:
-        raise ModelConfigError(
-            f"`backend` must be a model of the harness; got {backend!r} ({error})"
-        ) from error
-    name = _ALIASES.get(backend, backend)
-    sampling: type[SamplingMixin] = GenericSampling
-    if name in SAMPLING:
-        module, attribute = SAMPLING[name]
-        sampling = getattr(importlib.import_module(module), attribute)
+    stock = stock_class(backend)
+    name = canonical_name(str(backend))
+    sampling = sampling_mixin(name) or GenericSampling
+    bases: tuple[type, ...] = (RecordingMixin, sampling, stock)
+    if executor is not None:
+        if executor not in EXECUTORS:
+            raise ModelConfigError(
+                f"`executor` must be ray, or left out to sample in this process; got {executor!r}"
+            )
+        module, attribute = EXECUTORS[str(executor)]
+        kind = getattr(importlib.import_module(module), attribute)
+        kind.check_backend(name)
+        bases = (RecordingMixin, kind, sampling, stock)
     members = {"backend_name": name, "__module__": __name__, "__doc__": RecordingMixin.__doc__}
-    return type(f"Recording{stock.__name__}", (RecordingMixin, sampling, stock), members)
+    return type(f"Recording{stock.__name__}", bases, members)
 
 
 class TrialsLM(LM):
@@ -595,7 +584,14 @@ class TrialsLM(LM):
                         f"use --model trials with backend={cls.fixed_backend}"
                     )
             backend = cls.fixed_backend
-        kind = recording_class(backend)
+        executor = arguments.pop("executor", None)
+        if executor is None:
+            for name in _OF_EXECUTORS:
+                if name in arguments:
+                    raise ModelConfigError(
+                        f"`{name}` is an argument of executor=ray, which is not given"
+                    )
+        kind = recording_class(backend, executor)
         # --model_args takes precedence over --device and --batch_size.
         extra = {
             key: value for key, value in (additional_config or {}).items() if value is not None

@@ -249,7 +249,7 @@ _SERVER = ("requests", "aiohttp", "tenacity", "tiktoken")
 _ALL = "seed, tokens, end of generation, bits of completion and prompt, times"
 _GIVEN = "seed, tokens, end of generation, times; bits where the server gives log-probabilities"
 
-#: The backends that `lm_eval_bayes.harness.models.trials.SAMPLING` has a class for.
+#: The backends that `lm_eval_bayes.harness.models.backends.SAMPLING` has a class for.
 BACKENDS = (
     Backend(("vllm",), ("vllm", "torch"), "vllm", _ALL),
     Backend(("hf",), ("torch", "transformers", "accelerate"), "hf", _ALL),

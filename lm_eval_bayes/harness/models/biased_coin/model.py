@@ -20,6 +20,7 @@ import io
 import json
 import math
 import re
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,7 +31,7 @@ from typing import Any
 from lm_eval.api.instance import Instance
 from lm_eval.api.model import LM
 from lm_eval.api.registry import register_model
-from scipy.special import betaincinv
+from scipy.special import betaincinv, ndtri
 
 from lm_eval_bayes import __version__
 from lm_eval_bayes._util.hashing import sha256_text
@@ -78,6 +79,10 @@ class BiasedCoinLM(LM):
         the former gives a lower score than the recorded true one.
     answer_field : str, default "answer"
         The field of the questions that holds the correct final answer, as a number or text.
+    seconds : float, default 0
+        The mean time of a trial, to rehearse a run. Times are log-normal (of their logarithms,
+        the sd between questions is 0.8, and that between trials of one 0.6) and depend on the
+        seed, task, prompt and trial. They change no response.
     **others
         `batch_size`, `device` and the like, which the harness passes to every model.
 
@@ -114,6 +119,7 @@ class BiasedCoinLM(LM):
         seed: int = 1234,
         boxed: float = 1.0,
         answer_field: str = "answer",
+        seconds: float = 0.0,
         **others: Any,
     ) -> None:
         super().__init__()
@@ -121,7 +127,7 @@ class BiasedCoinLM(LM):
         if unknown:
             raise ModelConfigError(
                 f"biased_coin has no argument `{unknown[0]}`; "
-                "its arguments are p, beta, file, seed, boxed and answer_field"
+                "its arguments are p, beta, file, seed, boxed, answer_field and seconds"
             )
         if isinstance(seed, bool) or not isinstance(seed, int):
             raise refusal("seed", "be an integer", seed)
@@ -143,6 +149,10 @@ class BiasedCoinLM(LM):
         self.seed = seed
         self.boxed = probability_of(boxed, "boxed")
         self.answer_field = answer_field
+        number = as_number(seconds)
+        if number is None or not 0.0 <= number < math.inf:
+            raise refusal("seconds", "be a number of at least 0", seconds)
+        self.seconds = number
         self._true_p: dict[str, dict[str, float]] = {}
         self._unconfirmed: set[str] = set()
 
@@ -170,6 +180,7 @@ class BiasedCoinLM(LM):
         trials: Counter[tuple[str, str]] = Counter()
         responses: list[str] = []
         for question in questions:
+            time.sleep(self.time_of(question, trials[question.id]))
             text = self.respond(question, trials[question.id], prepared[question])
             responses.append(Completion(text, measured(question.prompt, text)))
             trials[question.id] += 1
@@ -202,6 +213,16 @@ class BiasedCoinLM(LM):
         return response_text(
             uniforms("trial", self.seed, *question.id, trial), *prepared, self.boxed
         )
+
+    def time_of(self, question: Question, trial: int) -> float:
+        """Return how many seconds a trial takes; their mean is `seconds`."""
+        if not self.seconds:
+            return 0.0
+        of_question = uniforms("time", self.seed, *question.id)[0]
+        of_trial = uniforms("time", self.seed, *question.id, trial)[0]
+        # a half step inside (0, 1), where the quantiles are finite
+        z, z_trial = (float(ndtri(u + 2.0**-54)) for u in (of_question, of_trial))
+        return self.seconds * math.exp(0.8 * z + 0.6 * z_trial - 0.5 * (0.8**2 + 0.6**2))
 
     def _gold(self, question: Question, doc: dict[str, Any]) -> str:
         where = f"question {question.doc_id} of task {question.task}"
@@ -347,7 +368,11 @@ class CoinSampling(SamplingMixin):
         for request in requests:
             question = question_of(request.instance)
             text = self.respond(question, request.trial, prepared[question])
-            yield request, request.result(text, signals={}, **measured(request.prompt, text))
+            measurements = measured(request.prompt, text)
+            if self.seconds:
+                measurements["generated_s"] = self.time_of(question, request.trial)
+                time.sleep(measurements["generated_s"])
+            yield request, request.result(text, signals={}, **measurements)
 
     def stops_sent(self, kwargs: Mapping[str, Any]) -> list[str]:
         """Return no stop strings: they are ignored."""

@@ -79,7 +79,8 @@ class LazyWeights(SamplingMixin):
 
     Configuration and tokenizer are loaded at once, for chat templates, lengths and rank. The
     weights are loaded at once too with several processes, `parallelize`, a tensor-parallel plan,
-    an adapter, a delta or a quantized format of its own, and with a model given as an object.
+    an adapter, a delta or a quantized format of its own, and with a model given as an object; never
+    where other processes sample.
     """
 
     _postponed = False
@@ -99,7 +100,7 @@ class LazyWeights(SamplingMixin):
             self._postponed = before
 
     def _create_model(self, *args: Any, **kwargs: Any) -> None:
-        if args or not self._postponed or _is_eager(kwargs):
+        if args or not self._postponed or (_is_eager(kwargs) and not self.samples_elsewhere):
             super()._create_model(*args, **kwargs)  # type: ignore[misc]
             return
         commit = getattr(self.config, "_commit_hash", None)

@@ -76,6 +76,15 @@ class HFSampling(LazyWeights):
 
     # -- the interface of sampling mixins --------------------------------------------------
 
+    @property
+    def slots(self) -> int:
+        """How many trials are a batch; of batch_size=auto it is detected."""
+        return self._batch_size(2)
+
+    def load(self) -> None:
+        """Load the weights, if they are not loaded."""
+        self.load_weights()
+
     def sample(
         self, requests: Sequence[TrialRequest], measure: frozenset[str]
     ) -> Iterator[tuple[TrialRequest, Trial]]:

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from lm_eval_bayes.errors import LmEvalBayesError, TaskConfigError
+from lm_eval_bayes.errors import LmEvalBayesError, ModelConfigError, TaskConfigError
 from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.models.interface import TrialRequest
 from lm_eval_bayes.harness.models.vllm.processes import (
@@ -155,7 +155,7 @@ def sampling_params(
 
 def run(
     engine: Any,
-    requests: Iterable[EngineRequest],
+    requests: Iterable[EngineRequest | None],
     max_running: int,
     lora_request: Any = None,
     is_over: Callable[[], bool] = lambda: False,
@@ -171,7 +171,8 @@ def run(
     engine : LLMEngine
         vLLM's engine.
     requests : iterable of EngineRequest
-        Submitted in this order.
+        Submitted in this order. None says that there is no request at present: the next one is
+        asked for after the next step of the engine; the iterator ends if nothing is running.
     max_running : int
         Number of requests that the engine runs concurrently, at least 1. An eighth more is
         submitted, so that the engine has a waiting request when one ends: it steps on while
@@ -194,6 +195,8 @@ def run(
 
     def submit() -> None:
         for request in itertools.islice(waiting, max(0, max_submitted - len(submitted))):
+            if request is None:
+                return
             name = f"trial-{next(_request_numbers)}"
             submitted[name] = request, time.monotonic()
             prompt = as_prompt(list(request.tokens))
@@ -396,7 +399,7 @@ def model_config_of(model_args: Mapping[str, Any]) -> Any:
 
 
 @contextmanager
-def lazy_llm(model: Any, processes_file: Path | None) -> Iterator[None]:
+def lazy_llm(model: Any, processes_file: Path | None, never: bool = False) -> Iterator[None]:
     """Let the harness's `VLLM.__init__` create a `LazyLLM` inside the block.
 
     The harness finds `LLM` by a name of its module, which is replaced inside the block. The
@@ -409,14 +412,23 @@ def lazy_llm(model: Any, processes_file: Path | None) -> Iterator[None]:
         The instance whose `__init__` runs.
     processes_file : Path or None
         See `LazyEngine`.
+    never : bool
+        Whether no engine is to be built, because other processes have theirs.
+
+    Raises
+    ------
+    ModelConfigError
+        If no engine is to be built and there is no configuration without one.
     """
     module = _module_with_llm(type(model))
     with patches.applied(
-        patches.VLLM_ENGINE, lambda original: _lazy_creator(original, processes_file), module
+        patches.VLLM_ENGINE, lambda original: _lazy_creator(original, processes_file, never), module
     ) as problem:
         if problem is None:
             yield
             return
+        if never:
+            raise ModelConfigError(f"executor=ray needs an engine that is built later: {problem}")
         log.info("%s: the vLLM engine is built at once", problem)
         lazy_engine = LazyEngine(_no_second_engine, processes_file)
         with lazy_engine.building():
@@ -426,12 +438,19 @@ def lazy_llm(model: Any, processes_file: Path | None) -> Iterator[None]:
             model.model = LazyLLM(lazy_engine, lazy_engine.llm.llm_engine.model_config)
 
 
-def _lazy_creator(original: Callable[..., Any], processes_file: Path | None) -> Callable[..., Any]:
+def _lazy_creator(
+    original: Callable[..., Any], processes_file: Path | None, never: bool
+) -> Callable[..., Any]:
     def create(**arguments: Any) -> LazyLLM:
-        lazy_engine = LazyEngine(lambda: original(**arguments), processes_file)
+        build = _no_engine_here if never else lambda: original(**arguments)
+        lazy_engine = LazyEngine(build, processes_file)
         try:
             config = model_config_of(arguments)
         except Exception as error:
+            if never:
+                raise ModelConfigError(
+                    f"vLLM cannot read the model's configuration on this computer: {error}"
+                ) from error
             log.info("vLLM's engine is built at once: no configuration without it (%s)", error)
             config = lazy_engine.built().llm_engine.model_config
         if int(os.environ.get("WORLD_SIZE", "1")) > 1:
@@ -439,6 +458,10 @@ def _lazy_creator(original: Callable[..., Any], processes_file: Path | None) -> 
         return LazyLLM(lazy_engine, config)
 
     return create
+
+
+def _no_engine_here() -> Any:
+    raise EngineFailedError("with executor=ray only the workers have engines")
 
 
 def _no_second_engine() -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +84,7 @@ class VLLMSampling(SamplingMixin):
         # vLLM keeps the times of a request only together with its other statistics.
         kwargs.setdefault("disable_log_stats", False)
         self._lora_path = kwargs.get("lora_local_path")
-        with lazy_llm(self, self.processes_file):
+        with lazy_llm(self, self.processes_file, self.samples_elsewhere):
             super().__init__(*args, **kwargs)
         self._one_call = int(getattr(self, "data_parallel_size", 1) or 1) > 1
         self._data_parallel_config: Any = None
@@ -112,6 +112,20 @@ class VLLMSampling(SamplingMixin):
         return isinstance(llm, LazyLLM) and llm.lazy_engine.llm is not None
 
     @property
+    def slots(self) -> int:
+        """How many requests the engine runs at once."""
+        engine = self.model.lazy_engine.built().llm_engine
+        return int(engine.vllm_config.scheduler_config.max_num_seqs)
+
+    def load(self) -> None:
+        """Build the engine, if it is not built."""
+        self.model.lazy_engine.built()
+
+    def unload(self) -> None:
+        """Shut the engine down."""
+        self.model.lazy_engine.shut_down()
+
+    @property
     def _model_config(self) -> Any:
         if not self._one_call:
             return self.model.llm_engine.model_config
@@ -122,15 +136,15 @@ class VLLMSampling(SamplingMixin):
     # -- the interface of sampling mixins ----------------------------------------------------
 
     def sample(
-        self, requests: Sequence[TrialRequest] | RequestStream, measure: frozenset[str]
+        self, requests: Sequence[TrialRequest] | RequestStream, measure: Set[str]
     ) -> Iterator[tuple[TrialRequest, Trial]]:
         """Yield each trial as soon as the engine has finished it.
 
         Parameters
         ----------
         requests : sequence of TrialRequest, or RequestStream
-            Started in this order.
-        measure : frozenset of str
+            Started in this order. A stream may give None where it has no request at present.
+        measure : set of str
             Prompts whose ``prompt_bpt`` is measured, with the first trial of each; not for a
             truncated prompt.
 
@@ -146,13 +160,13 @@ class VLLMSampling(SamplingMixin):
         if questions:
             self.warn_not_applied(generation_config(self._model_config), questions[0].kwargs)
         if self._one_call:
-            for output in self._in_one_call(list(engine_requests)):
+            for output in self._in_one_call([r for r in engine_requests if r is not None]):
                 yield output.request.trial_request, read_trial(output, self.think_end_token)
             return
         lazy_engine = self.model.lazy_engine
         with shut_down_on_signals(lazy_engine.shut_down):
             engine = lazy_engine.built().llm_engine
-            max_running = int(engine.vllm_config.scheduler_config.max_num_seqs)
+            max_running = self.slots
             try:
                 outputs = run(
                     engine,
@@ -236,8 +250,8 @@ class VLLMSampling(SamplingMixin):
     # -- requests ----------------------------------------------------------------------------
 
     def _engine_requests(
-        self, requests: Sequence[TrialRequest] | RequestStream, measure: frozenset[str]
-    ) -> Iterator[EngineRequest]:
+        self, requests: Sequence[TrialRequest] | RequestStream, measure: Set[str]
+    ) -> Iterator[EngineRequest | None]:
         """Return the engine's requests, with prompts truncated as the harness truncates them.
 
         All settings and prompts are checked before the first request is returned.
@@ -274,14 +288,19 @@ class VLLMSampling(SamplingMixin):
                 truncated = len(tokens) < len(complete)
                 prompts[request.context, length] = tokens, max_tokens, truncated
 
-        def checked_requests() -> Iterator[EngineRequest]:
-            to_measure = set(measure)
+        def checked_requests() -> Iterator[EngineRequest | None]:
+            measured: set[str] = set()
             for request in requests:
+                if request is None:
+                    yield None
+                    continue
                 settings, stops, length = settings_of[id(request.kwargs)]
                 tokens, max_tokens, truncated = prompts[request.context, length]
-                measures = request.prompt in to_measure and not truncated
+                # a stream adds to `measure` with the request that measures the prompt
+                new = request.prompt in measure and request.prompt not in measured
+                measures = new and not truncated
                 if measures:
-                    to_measure.remove(request.prompt)
+                    measured.add(request.prompt)
                 params = sampling_params(settings, stops, max_tokens, request.seed, measures)
                 yield EngineRequest(request, tokens, params, truncated, measures)
 

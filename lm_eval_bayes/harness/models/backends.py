@@ -1,0 +1,82 @@
+"""The backends of the harness and the sampling mixin of each that records more than text."""
+
+from __future__ import annotations
+
+import importlib
+
+from lm_eval.api.model import LM
+from lm_eval.api.registry import get_model
+
+from lm_eval_bayes.errors import ModelConfigError
+from lm_eval_bayes.harness.models.biased_coin.model import BiasedCoinLM
+from lm_eval_bayes.harness.models.interface import SamplingMixin
+from lm_eval_bayes.harness.models.openai.request import BACKENDS
+
+_PACKAGE = "lm_eval_bayes.harness.models"
+
+#: The sampling mixin of each backend that records more than text.
+SAMPLING = {
+    "vllm": (f"{_PACKAGE}.vllm.sampling", "VLLMSampling"),
+    "hf": (f"{_PACKAGE}.hf.sampling", "HFSampling"),
+    "biased_coin": (f"{_PACKAGE}.biased_coin.model", "CoinSampling"),
+    **dict.fromkeys(BACKENDS.values(), (f"{_PACKAGE}.openai.sampling", "OpenAISampling")),
+}
+
+#: The harness's other names of these backends.
+_ALIASES = {"hf-auto": "hf", "huggingface": "hf"}
+
+#: The registered names of this package's recording models.
+_RECORDING = ("trials", "vllm-signals", "hf-signals")
+
+
+def stock_class(backend: object) -> type[LM]:
+    """Return the harness's class of a backend.
+
+    Parameters
+    ----------
+    backend : str
+        A name for the harness's `--model`.
+
+    Raises
+    ------
+    ModelConfigError
+        If the harness has no such backend.
+    """
+    if not isinstance(backend, str) or not backend or backend in _RECORDING:
+        raise ModelConfigError(
+            "`backend` must be a model of the harness, such as backend=vllm, backend=hf or "
+            f"backend=local-completions; got {backend!r}"
+        )
+    try:
+        stock: type[LM] = BiasedCoinLM if backend == "biased_coin" else get_model(backend)
+    except (ValueError, KeyError) as error:
+        raise ModelConfigError(
+            f"`backend` must be a model of the harness; got {backend!r} ({error})"
+        ) from error
+    return stock
+
+
+def canonical_name(backend: str) -> str:
+    """Return the name of a backend of which the harness has several.
+
+    Examples
+    --------
+    >>> canonical_name("huggingface"), canonical_name("vllm")
+    ('hf', 'vllm')
+    """
+    return _ALIASES.get(backend, backend)
+
+
+def sampling_mixin(backend: str) -> type[SamplingMixin] | None:
+    """Return the sampling mixin of a backend, None if it has none of its own.
+
+    Examples
+    --------
+    >>> sampling_mixin("biased_coin").__name__, sampling_mixin("dummy")
+    ('CoinSampling', None)
+    """
+    if backend not in SAMPLING:
+        return None
+    module, attribute = SAMPLING[backend]
+    mixin: type[SamplingMixin] = getattr(importlib.import_module(module), attribute)
+    return mixin

@@ -1,0 +1,217 @@
+"""The only module that calls Ray: a cluster, and workers as actors in it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+from lm_eval_bayes._util.packages import pip_install_extra
+from lm_eval_bayes.errors import ModelConfigError
+from lm_eval_bayes.harness import get_logger
+from lm_eval_bayes.harness.models.ray.messages import WorkerFailedError, WorkerSetup
+from lm_eval_bayes.harness.models.ray.resources import WorkerResources
+from lm_eval_bayes.harness.models.ray.worker import TrialWorker
+
+log = get_logger(__name__)
+
+#: Ray would warn of a change of defaults in a later release, and send statistics of its use.
+_ENVIRONMENT = {"RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0", "RAY_USAGE_STATS_ENABLED": "0"}
+
+#: The memory of a local cluster for objects; trials are much smaller.
+_OBJECT_STORE_BYTES = 128 * 2**20
+
+#: More than the calls of a worker that run at the same time.
+_THREADS = 8
+
+
+class WorkerDiedError(Exception):
+    """The process of a worker is gone."""
+
+
+def import_ray() -> Any:
+    """Return the package.
+
+    Raises
+    ------
+    ModelConfigError
+        If it is not installed.
+    """
+    for name, value in _ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    try:
+        import ray
+    except ImportError as error:
+        raise ModelConfigError(
+            "executor=ray needs the package ray, of the extra lm-eval-bayes[ray]: "
+            f"{pip_install_extra('ray')}"
+        ) from error
+    return ray
+
+
+class RayCluster:
+    """A running cluster, or one that is started on this computer and ends with this process.
+
+    The environment variable ``RAY_ADDRESS`` names a cluster, or is ``local`` for one of its own.
+    Without it a cluster that runs on this computer is joined.
+
+    Parameters
+    ----------
+    workers : int
+        A cluster that is started has at least so many CPUs, of Ray's count.
+
+    Raises
+    ------
+    ModelConfigError
+        If Ray is not installed, or the cluster of ``RAY_ADDRESS`` cannot be joined.
+
+    Attributes
+    ----------
+    started : bool
+        Whether it was started here.
+    """
+
+    def __init__(self, workers: int) -> None:
+        self._ray = import_ray()
+        self.started = False
+        self._groups: dict[Any, Any] = {}
+        if self._ray.is_initialized():
+            return
+        main = threading.current_thread() is threading.main_thread()
+        handler = signal.getsignal(signal.SIGTERM)
+        try:
+            self._connect(workers)
+        finally:
+            if main and handler is not None:  # Ray has replaced it
+                signal.signal(signal.SIGTERM, handler)
+
+    def _connect(self, workers: int) -> None:
+        address = os.environ.get("RAY_ADDRESS") or None
+        quiet = {"logging_level": "warning"}
+        if address != "local":
+            try:
+                self._ray.init(address=address or "auto", **quiet)
+                log.info(
+                    "joined the Ray cluster at %s", self._ray.get_runtime_context().gcs_address
+                )
+                return
+            except (ConnectionError, RuntimeError, ValueError) as error:
+                # RuntimeError: another release of Ray or Python
+                if address is not None or not isinstance(error, ConnectionError):
+                    where = address or "on this computer"
+                    reason = " ".join(str(error).split())
+                    raise ModelConfigError(
+                        f"the Ray cluster {where} cannot be joined: {reason} (RAY_ADDRESS=local "
+                        "starts one of its own)"
+                    ) from error
+        self._ray.init(
+            address="local",
+            num_cpus=max(workers, os.cpu_count() or 1),
+            include_dashboard=False,
+            object_store_memory=_OBJECT_STORE_BYTES,
+            **quiet,
+        )
+        self.started = True
+        log.info("started Ray on this computer")
+
+    def nodes(self) -> list[dict[str, float]]:
+        """Return the resources of every node that is alive, by Ray's names."""
+        return [dict(node["Resources"]) for node in self._ray.nodes() if node["Alive"]]
+
+    # -- workers -------------------------------------------------------------------------------
+
+    def start(self, setup: WorkerSetup, resources: WorkerResources) -> Any:
+        """Start a worker as soon as there is room for it; return its handle."""
+        options: dict[str, Any] = {
+            "num_cpus": resources.cpus,
+            "num_gpus": resources.gpus,
+            "max_concurrency": _THREADS,
+            "max_restarts": 0,
+        }
+        group = None
+        if resources.spread:
+            from ray.util.placement_group import placement_group
+            from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+            group = placement_group(resources.bundles(), strategy="PACK")
+            options["num_gpus"] = 0
+            options["scheduling_strategy"] = PlacementGroupSchedulingStrategy(
+                group, placement_group_bundle_index=0, placement_group_capture_child_tasks=True
+            )
+        elif not resources.gpus:
+            options["scheduling_strategy"] = "SPREAD"
+        actor = self._ray.remote(TrialWorker).options(**options).remote(setup)
+        self._groups[actor] = group
+        return actor
+
+    def call(self, worker: Any, method: str, *arguments: Any) -> Any:
+        """Call a method of a worker; return a reference to its result."""
+        return getattr(worker, method).remote(*arguments)
+
+    def shared(self, value: Any) -> Any:
+        """Return a reference to a value that several workers are sent."""
+        return self._ray.put(value)
+
+    def wait(self, references: Sequence[Any], timeout_s: float) -> list[Any]:
+        """Return the references whose results are there; wait for the first one."""
+        ready, _ = self._ray.wait(list(references), num_returns=1, timeout=timeout_s)
+        if ready:
+            ready, _ = self._ray.wait(list(references), num_returns=len(references), timeout=0)
+        return list(ready)
+
+    def result(self, reference: Any) -> Any:
+        """Return the result of a call.
+
+        Raises
+        ------
+        WorkerDiedError
+            If the worker's process is gone.
+        WorkerFailedError
+            If it could not be started.
+        """
+        exceptions = self._ray.exceptions
+        try:
+            return self._ray.get(reference)
+        except exceptions.RayActorError as error:
+            if getattr(error, "_actor_init_failed", False):
+                raise WorkerFailedError(
+                    f"a worker could not be started: {_last_line(error)} (every node needs the "
+                    "same packages)"
+                ) from error
+            raise WorkerDiedError(_cause(error)) from error
+        except exceptions.RaySystemError as error:
+            raise WorkerDiedError(_cause(error)) from error
+
+    def kill(self, worker: Any) -> None:
+        """End a worker's process, if it is running, and free its place."""
+        group = self._groups.pop(worker, None)
+        with suppress(Exception):  # it may be dead, or the cluster gone
+            self._ray.kill(worker, no_restart=True)
+        if group is not None:
+            from ray.util.placement_group import remove_placement_group
+
+            with suppress(Exception):
+                remove_placement_group(group)
+
+    def close(self) -> None:
+        """End what was started here."""
+        if self.started and self._ray.is_initialized():
+            self._ray.shutdown()
+
+
+def _last_line(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[-1] if lines else type(error).__name__
+
+
+def _cause(error: Exception) -> str:
+    """Return Ray's reason for the death of an actor, as far as it can be told."""
+    reason = next(
+        (line for line in str(error).splitlines() if line.startswith("The actor is dead because")),
+        _last_line(error),
+    )
+    reason = reason.removeprefix("The actor is dead because ").partition(" Worker exit type")[0]
+    return reason.strip().rstrip(".")[:300]
