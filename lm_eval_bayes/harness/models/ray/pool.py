@@ -200,7 +200,8 @@ class Session:
         self._pool, self._cluster = pool, pool.cluster
         self._requests = requests
         self._number = pool.next_session()
-        self._schedule = Schedule(requests, len(requests), lengths)
+        streamed = isinstance(requests, RequestStream)
+        self._schedule = Schedule(requests, len(requests), lengths, by_trial=streamed)
         self._to_measure = set(measure)
         self._measuring: set[int] = set()
         asked = requests.questions if isinstance(requests, RequestStream) else requests
@@ -360,7 +361,7 @@ class Session:
         """Put the requests of a worker back, and start another one in its place."""
         self._cluster.kill(seat.worker)
         seat.calls, seat.ready = {}, False
-        returned = self._schedule.leave(seat.number)
+        returned = self._schedule.leave(seat.number, cause)
         seat.deaths += 1
         if seat.deaths >= DEATHS_IN_A_ROW:
             raise WorkerFailedError(

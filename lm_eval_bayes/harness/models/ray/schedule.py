@@ -18,7 +18,7 @@ DEADLY = 3
 _SUSPECT = 2
 
 #: The end of a session, in requests per slot: here those expected to be the longest start first.
-_END = 2
+_END = 4
 
 
 class DeadlyRequestError(LmEvalBayesError, RuntimeError):
@@ -84,7 +84,7 @@ class Schedule:
     loading does not take everything.
 
     Requests are given in their order, trial 0 of every question before trial 1 of any. At the
-    end, when about two per slot are left, those are given first that are expected to be the
+    end, when about four per slot are left, those are given first that are expected to be the
     longest.
 
     Requests of a worker that dies go back to the front. One during which two workers died runs
@@ -98,17 +98,25 @@ class Schedule:
         Their number; there may be fewer.
     lengths : ExpectedLengths
         Expected lengths, to which finished trials are added.
+    by_trial : bool
+        Whether a lower trial number always comes before a longer trial: for callers that look at
+        the first trials of every question while others are sampled.
     """
 
     def __init__(
-        self, requests: Iterable[TrialRequest], total: int, lengths: ExpectedLengths
+        self,
+        requests: Iterable[TrialRequest],
+        total: int,
+        lengths: ExpectedLengths,
+        by_trial: bool = False,
     ) -> None:
         self._source: Iterator[TrialRequest] = iter(requests)
         self._unread = total
         self._lengths = lengths
         self._given = 0
         self._queue: deque[ScheduledRequest] = deque()
-        self._sorted = self._ended = False
+        self._by_trial, self._ended, self._sorted = by_trial, False, False
+        self._finished = self._finished_at_sort = 0
         self._slots: dict[int, int] = {}
         self._running: dict[int, dict[int, ScheduledRequest]] = {}
 
@@ -132,8 +140,15 @@ class Schedule:
         """Add a worker that samples so many trials at once."""
         self._slots[worker], self._running[worker] = slots, {}
 
-    def leave(self, worker: int) -> int:
+    def leave(self, worker: int, cause: str = "") -> int:
         """Remove a worker that died; return how many requests go back to the queue.
+
+        Parameters
+        ----------
+        worker : int
+            The worker; one that has not joined has no requests.
+        cause : str
+            Why it died, for the error.
 
         Raises
         ------
@@ -147,7 +162,7 @@ class Schedule:
             if scheduled.deaths >= DEADLY and len(lost) == 1:
                 raise DeadlyRequestError(
                     f"{_named(scheduled.request)} killed its worker {scheduled.deaths} times, the "
-                    "last time as its only request; the other trials are kept"
+                    f"last time as its only request ({cause}); the finished trials are kept"
                 )
             if scheduled.deaths >= _SUSPECT:
                 scheduled.company = max(1, len(lost) // 16)
@@ -194,6 +209,7 @@ class Schedule:
         if scheduled is None:
             return None
         self._lengths.add(trial)
+        self._finished += 1
         return scheduled.request
 
     def end(self) -> None:
@@ -221,10 +237,16 @@ class Schedule:
             self._unread -= 1
             self._queue.append(ScheduledRequest(self._given, request))
             self._given += 1
-        if at_end and not self._sorted:
+        new = self._finished - self._finished_at_sort
+        if at_end and new > (len(self._queue) // 8 if self._sorted else -1):
             self._sorted = True
-            by_length = sorted(self._queue, key=lambda s: -self._lengths.of(s.request.key))
-            self._queue = deque(by_length)
+            self._finished_at_sort = self._finished
+            self._queue = deque(sorted(self._queue, key=self._order))
+
+    def _order(self, scheduled: ScheduledRequest) -> tuple[int, float, int]:
+        request = scheduled.request
+        trial = request.trial if self._by_trial else 0
+        return trial, -self._lengths.of(request.key), scheduled.number
 
 
 def _named(request: TrialRequest) -> str:

@@ -1,0 +1,297 @@
+"""`executor=ray` with workers in threads: the trials, deaths, errors, cancelling; without Ray."""
+
+import contextlib
+import itertools
+import threading
+
+import pytest
+from _support.stored_trials import stored_trials
+from _support.thread_cluster import ThreadCluster
+
+from lm_eval_bayes.errors import ModelConfigError, TaskConfigError
+from lm_eval_bayes.harness.compat import new_instance
+from lm_eval_bayes.harness.models.ray import sampling
+from lm_eval_bayes.harness.models.ray.messages import Failure, WorkerFailedError
+from lm_eval_bayes.harness.models.ray.schedule import DeadlyRequestError
+from lm_eval_bayes.harness.models.ray.worker import TrialWorker
+from lm_eval_bayes.harness.models.trials import TrialsLM
+
+QUESTIONS = 12
+
+
+def instances(trials, questions=QUESTIONS):
+    asked = []
+    for number in range(questions):
+        doc = {"problem": f"What is {number} + 5?", "answer": str(number + 5)}
+        arguments = (doc["problem"], {"temperature": 1.0})
+        instance = new_instance(doc, arguments, task="demo", doc_id=number, repeats=trials)
+        asked += [instance] * trials
+    return asked
+
+
+@pytest.fixture
+def cluster(monkeypatch):
+    """Let executor=ray use threads; return the clusters that were made."""
+    clusters = []
+
+    def use(**options):
+        def make(workers):
+            clusters.append(ThreadCluster(**options))
+            return clusters[-1]
+
+        monkeypatch.setattr(sampling, "RayCluster", make)
+        return clusters
+
+    monkeypatch.setattr(sampling, "import_ray", lambda: None)
+    use()
+    yield use
+    for made in clusters:
+        for worker in list(made.alive):
+            made.kill(worker)
+
+
+def coin(tmp_path, name="ray", **arguments):
+    given = {"beta": "2:3", "executor": "ray", "workers": 3, **arguments}
+    if given["executor"] is None:
+        del given["executor"], given["workers"]
+    return TrialsLM(backend="biased_coin", store=str(tmp_path / f"{name}.sqlite"), **given)
+
+
+class FragileWorker(TrialWorker):
+    """Dies whenever its `dies` says so of a request."""
+
+    dies = staticmethod(lambda request: False)
+
+    def give(self, session, requests):
+        if any(map(self.dies, requests)):
+            self.cluster.crash(self)
+            return
+        super().give(session, requests)
+
+
+def test_the_trials_are_those_of_one_process(cluster, tmp_path):
+    alone = coin(tmp_path, "alone", executor=None)
+    expected = alone.generate_until(instances(5), disable_tqdm=True)
+    lm = coin(tmp_path)
+    assert lm.generate_until(instances(5), disable_tqdm=True) == expected
+    assert stored_trials(tmp_path / "ray.sqlite") == stored_trials(tmp_path / "alone.sqlite")
+    assert lm.model_key == alone.model_key
+    assert lm.get_model_info()["biased_coin"] == alone.get_model_info()["biased_coin"]
+
+
+def test_a_second_call_samples_what_is_missing_with_the_same_workers(cluster, tmp_path):
+    clusters = cluster()
+    lm = coin(tmp_path)
+    first = lm.generate_until(instances(2), disable_tqdm=True)
+    workers = list(clusters[0].alive)
+    texts = lm.generate_until(instances(4), disable_tqdm=True)
+    assert [texts[4 * q : 4 * q + 2] for q in range(QUESTIONS)] == [
+        first[2 * q : 2 * q + 2] for q in range(QUESTIONS)
+    ]
+    assert len(clusters) == 1
+    assert clusters[0].alive == workers
+    assert len(workers) == 3
+    assert len(stored_trials(tmp_path / "ray.sqlite")) == 4 * QUESTIONS
+
+
+def test_stored_trials_start_no_worker(cluster, tmp_path):
+    coin(tmp_path, executor=None).generate_until(instances(2), disable_tqdm=True)
+    clusters = cluster()
+    coin(tmp_path).generate_until(instances(2), disable_tqdm=True)
+    assert clusters == []
+
+
+def test_there_are_no_more_workers_than_trials(cluster, tmp_path):
+    clusters = cluster()
+    coin(tmp_path, workers=8).generate_until(instances(1, questions=2), disable_tqdm=True)
+    assert len(clusters[0].alive) == 2
+
+
+def test_workers_that_die_lose_and_double_nothing(cluster, tmp_path):
+    """Every seventh batch of requests kills its worker, the first time that it is given."""
+    seen, deaths = set(), []
+
+    def dies(request):
+        first = request.number not in seen
+        seen.add(request.number)
+        if first and request.number % 7 == 3:
+            deaths.append(request.number)
+            return True
+        return False
+
+    kind = type("Dying", (FragileWorker,), {"dies": staticmethod(dies)})
+    cluster(kind=kind)
+    lm = coin(tmp_path)
+    texts = lm.generate_until(instances(6), disable_tqdm=True)
+    alone = coin(tmp_path, "alone", executor=None)
+    assert texts == alone.generate_until(instances(6), disable_tqdm=True)
+    assert len(deaths) >= 8
+    assert stored_trials(tmp_path / "ray.sqlite") == stored_trials(tmp_path / "alone.sqlite")
+    assert lm.get_model_info()["trials"]["generated"] == 6 * QUESTIONS
+
+
+def test_a_deadly_request_is_named_and_the_other_trials_are_kept(cluster, tmp_path):
+    deadly = FragileWorker
+    kind = type(
+        "Deadly",
+        (deadly,),
+        {"dies": staticmethod(lambda request: (request.question, request.trial) == (4, 1))},
+    )
+    cluster(kind=kind)
+    lm = coin(tmp_path)
+    with pytest.raises(DeadlyRequestError, match="trial 1 of question 4 of task demo killed its"):
+        lm.generate_until(instances(2), disable_tqdm=True)
+    assert len(stored_trials(tmp_path / "ray.sqlite")) >= QUESTIONS
+
+
+def test_a_worker_that_dies_again_and_again_ends_the_run(cluster, tmp_path):
+    class Stillborn(TrialWorker):
+        def begin(self, session, questions):
+            self.cluster.crash(self)
+
+    clusters = cluster(kind=Stillborn)
+    lm = coin(tmp_path, workers=1)
+    with pytest.raises(WorkerFailedError, match=r"worker 1 on .* died 5 times in a row"):
+        lm.generate_until(instances(2), disable_tqdm=True)
+    assert len(clusters[0].killed) >= 5
+    assert clusters[0].alive == []
+    assert clusters[0].closed
+
+
+def failing(error, method="sample"):
+    class Failing(TrialWorker):
+        def __init__(self, setup):
+            super().__init__(setup)
+
+            def fail(*args):
+                raise error
+
+            if method == "build":
+                self._answer = Failure.of(error, isinstance(error, ValueError))
+            else:
+                self._model.sample = fail
+
+    return Failing
+
+
+@pytest.mark.parametrize(
+    ("error", "method", "expected", "match"),
+    [
+        (
+            OSError("no such\nfile"),
+            "build",
+            WorkerFailedError,
+            "load the model: OSError: no such f",
+        ),
+        (ModelConfigError("`p` is wrong"), "build", ModelConfigError, "^`p` is wrong$"),
+        (TaskConfigError("`n` is wrong"), "sample", TaskConfigError, "^`n` is wrong$"),
+        (RuntimeError("bad luck"), "sample", DeadlyRequestError, r"3 times.*\(RuntimeError: bad"),
+    ],
+)
+def test_errors_of_workers_end_the_run_in_one_sentence(
+    cluster, tmp_path, error, method, expected, match
+):
+    clusters = cluster(kind=failing(error, method))
+    lm = coin(tmp_path, workers=1)
+    with pytest.raises(expected, match=match) as raised:
+        lm.generate_until(instances(40, questions=2), disable_tqdm=True)
+    assert "\n" not in str(raised.value)
+    assert clusters[0].alive == []
+
+
+def test_a_worker_with_another_model_is_refused(cluster, tmp_path):
+    class Other(TrialWorker):
+        def __init__(self, setup):
+            super().__init__(setup)
+            self._answer.fingerprint["boxed"] = 0.5
+
+    cluster(kind=Other)
+    with pytest.raises(ModelConfigError, match=r"another model than this process: boxed 0.5, not"):
+        coin(tmp_path).generate_until(instances(2), disable_tqdm=True)
+
+
+def test_a_cluster_of_its_own_without_room_is_an_error(cluster, tmp_path):
+    cluster(nodes=[{"CPU": 4.0}])
+    lm = coin(tmp_path, gpus_per_worker=1)
+    with pytest.raises(ModelConfigError, match="a worker needs 1 CPU and 1 GPU, and no node has"):
+        lm.generate_until(instances(2), disable_tqdm=True)
+
+
+def test_an_interrupted_run_ends_the_workers_and_is_resumed(cluster, tmp_path):
+    clusters = cluster()
+    lm = coin(tmp_path, seconds=0.02)
+    sample = lm.sample
+
+    def interrupted_at_the_sixth(requests, measure):
+        sampled = sample(requests, measure)
+        yield from itertools.islice(sampled, 5)
+        sampled.throw(KeyboardInterrupt)
+
+    lm.sample = interrupted_at_the_sixth
+    with pytest.raises(KeyboardInterrupt):
+        lm.generate_until(instances(8), disable_tqdm=True)
+    lm.sample = sample
+    assert clusters[0].closed
+    assert clusters[0].alive == []
+    kept = stored_trials(tmp_path / "ray.sqlite")
+    assert 5 <= len(kept) < 8 * QUESTIONS
+    assert len(lm.generate_until(instances(8), disable_tqdm=True)) == 8 * QUESTIONS
+    complete = stored_trials(tmp_path / "ray.sqlite")
+    assert len(complete) == 8 * QUESTIONS
+    assert {k: complete[k] for k in kept} == kept
+
+
+def test_closing_the_iterator_cancels_the_session_and_keeps_the_workers(cluster, tmp_path):
+    clusters = cluster()
+    lm = coin(tmp_path, seconds=0.02)
+    with contextlib.closing(lm.sampled(lm.trial_requests(instances(8)), True)) as sampled:
+        next(sampled)
+    alive = list(clusters[0].alive)
+    assert len(alive) == 3
+    assert all(worker._session.is_over for worker in alive if worker._session is not None)
+    assert not [t for t in threading.enumerate() if t.name == "ray-session"]
+    assert len(stored_trials(tmp_path / "ray.sqlite")) < 8 * QUESTIONS
+
+
+def test_a_stream_ends_early_and_running_trials_are_kept(cluster, tmp_path):
+    lm = coin(tmp_path, seconds=0.01)
+    streamed = lm.streamed_trials(instances(1))
+    arrivals = []
+    for arrival in streamed.sample([200] * QUESTIONS):
+        arrivals.append(arrival)
+        if len(arrivals) == 20:
+            streamed.end(30.0)
+    assert 20 <= len(arrivals) < 200 * QUESTIONS / 4
+    assert len(stored_trials(tmp_path / "ray.sqlite")) == len(arrivals)
+
+
+def test_a_slice_of_trials_has_the_numbers_of_the_whole(cluster, tmp_path):
+    coin(tmp_path, "alone", executor=None).generate_until(instances(6), disable_tqdm=True)
+    coin(tmp_path, trials="4:6").generate_until(instances(2), disable_tqdm=True)
+    whole = stored_trials(tmp_path / "alone.sqlite")
+    assert stored_trials(tmp_path / "ray.sqlite") == {k: t for k, t in whole.items() if k[-1] >= 4}
+
+
+# -- arguments ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("workers", [0, -1, 2.0, "two", True, None])
+def test_workers_must_be_a_positive_whole_number(cluster, tmp_path, workers):
+    with pytest.raises(ModelConfigError, match="`workers` must be a positive whole number"):
+        coin(tmp_path, workers=workers)
+
+
+def test_arguments_that_do_not_go_together(cluster, tmp_path, monkeypatch):
+    with pytest.raises(ModelConfigError, match="`executor` must be ray, or left out"):
+        coin(tmp_path, executor="dask")
+    with pytest.raises(ModelConfigError, match="`workers` is an argument of executor=ray"):
+        TrialsLM(backend="biased_coin", store=str(tmp_path / "a.sqlite"), p=0.5, workers=2)
+    with pytest.raises(ModelConfigError, match="executor=ray is for backend=vllm, hf, biased_coin"):
+        TrialsLM(backend="dummy", store=str(tmp_path / "a.sqlite"), executor="ray", workers=2)
+    with pytest.raises(ModelConfigError, match="executor=ray takes no `data_parallel_size`"):
+        coin(tmp_path, data_parallel_size=2)
+    with pytest.raises(ModelConfigError, match="executor=ray only generates text, and task None"):
+        coin(tmp_path).loglikelihood([])
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(ModelConfigError, match=r"must be started as one process.*got 2 ranks"):
+        coin(tmp_path)

@@ -1,0 +1,81 @@
+"""What a worker asks a cluster for."""
+
+import pytest
+
+from lm_eval_bayes.errors import ModelConfigError
+from lm_eval_bayes.harness.models.ray.resources import WorkerResources, worker_resources
+
+CPU = [{"CPU": 4.0}]
+EIGHT = [{"CPU": 64.0, "GPU": 8.0}, {"CPU": 64.0, "GPU": 8.0}]
+
+
+@pytest.mark.parametrize(
+    ("backend", "arguments", "nodes", "gpus", "spread", "added"),
+    [
+        ("biased_coin", {}, EIGHT, 0, False, {}),
+        ("hf", {}, EIGHT, 1, False, {}),
+        ("hf", {"device": "cpu"}, EIGHT, 0, False, {}),
+        ("hf", {}, CPU, 0, False, {}),
+        ("vllm", {}, EIGHT, 1, False, {}),
+        ("vllm", {}, CPU, 0, False, {}),
+        (
+            *("vllm", {"tensor_parallel_size": 4}, EIGHT, 4, False),
+            {"distributed_executor_backend": "mp"},
+        ),
+        (
+            *("vllm", {"tensor_parallel_size": 8, "pipeline_parallel_size": 2}, EIGHT, 16, True),
+            {"distributed_executor_backend": "ray"},
+        ),
+        (
+            *("vllm", {"tensor_parallel_size": 2, "distributed_executor_backend": "ray"}, EIGHT),
+            *(2, True, {"distributed_executor_backend": "ray"}),
+        ),
+        (
+            *("vllm", {"tensor_parallel_size": 2, "distributed_executor_backend": "mp"}, EIGHT),
+            *(2, False, {}),
+        ),
+    ],
+)
+def test_gpus_follow_from_the_arguments(backend, arguments, nodes, gpus, spread, added):
+    resources = worker_resources(backend, arguments, None, nodes)
+    assert (resources.gpus, resources.spread, resources.arguments) == (gpus, spread, added)
+
+
+def test_a_spread_worker_has_a_bundle_per_gpu():
+    resources = worker_resources("vllm", {"tensor_parallel_size": 16}, None, EIGHT)
+    assert resources.bundles() == [{"GPU": 1.0, "CPU": 1.0}] * 16
+    assert resources.room(EIGHT) == 1
+    assert str(resources) == "16 GPUs on any nodes, with 1 CPU each"
+
+
+def test_how_many_workers_fit():
+    assert WorkerResources(gpus=0).room(CPU) == 4
+    assert WorkerResources(gpus=1).room([*EIGHT, *CPU]) == 16
+    assert WorkerResources(gpus=3).room(EIGHT) == 4
+    assert WorkerResources(gpus=0.5).room(EIGHT) == 32
+    assert WorkerResources(gpus=1).room(CPU) == 0
+    assert str(WorkerResources(gpus=1)) == "1 CPU and 1 GPU"
+
+
+def test_the_number_may_be_given():
+    assert worker_resources("hf", {"parallelize": True}, 4, CPU).gpus == 4.0
+    assert worker_resources("hf", {}, 0.5, EIGHT).gpus == 0.5
+    assert worker_resources("vllm", {"tensor_parallel_size": 4}, 4, CPU).spread
+    assert worker_resources("vllm", {"tensor_parallel_size": 4}, 0, EIGHT).gpus == 0.0
+
+
+@pytest.mark.parametrize("given", [-1, 1.5, "two", True, float("nan"), float("inf")])
+def test_a_number_of_gpus_that_is_none(given):
+    with pytest.raises(ModelConfigError, match="`gpus_per_worker` must be a whole number"):
+        worker_resources("hf", {}, given, EIGHT)
+
+
+def test_a_number_of_gpus_that_vllm_would_not_use():
+    with pytest.raises(ModelConfigError, match=r"pipeline_parallel_size = 4; got 2"):
+        worker_resources("vllm", {"tensor_parallel_size": 4}, 2, EIGHT)
+
+
+@pytest.mark.parametrize("size", [0, "8", True])
+def test_sizes_must_be_positive_whole_numbers(size):
+    with pytest.raises(ModelConfigError, match="`tensor_parallel_size` must be a positive whole"):
+        worker_resources("vllm", {"tensor_parallel_size": size}, None, EIGHT)
