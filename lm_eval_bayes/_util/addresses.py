@@ -8,7 +8,8 @@ from urllib.parse import unquote_plus, urlsplit
 
 from lm_eval_bayes.errors import InvalidInputError
 
-_AFTER_SCHEME = re.compile(r"(?<=://)[^\s\"'<>]+")
+_AFTER_SCHEME = re.compile(r"(?<=://)(?:(?!;\s*https?://)[^\s\"'<>])+")
+_BETWEEN = re.compile(r"[;\s]+")
 _BEFORE_PATH, _QUERY = re.compile(r"[/?#]"), re.compile(r"[?#]")
 _HOST = re.compile(r"([^:]*|\[[^\]]*\])(:\d*)?")
 
@@ -50,8 +51,36 @@ def check_address(address: object, example: str = "http://127.0.0.1:8000/v1") ->
     return f"{shown}:{port}{parts.path}" if port else f"{shown}{parts.path}"
 
 
+def addresses_in(given: object) -> list[str]:
+    """Return the addresses of an argument that names one or several servers.
+
+    Parameters
+    ----------
+    given : str or list of str
+        Several addresses in one text are separated by ``;`` or white space.
+
+    Examples
+    --------
+    >>> addresses_in("http://a:8000/v1;http://b:8000/v1")
+    ['http://a:8000/v1', 'http://b:8000/v1']
+    >>> addresses_in(["http://a:8000/v1"]), addresses_in(None)
+    (['http://a:8000/v1'], [])
+    """
+    if isinstance(given, str):
+        return [part for part in _BETWEEN.split(given) if part]
+    if isinstance(given, (list, tuple)):
+        return [address for part in given for address in addresses_in(part)]
+    return []
+
+
 def plain_addresses(text: str) -> str:
-    """Return a text whose addresses have no user names, passwords, queries and fragments."""
+    """Return a text whose addresses have no user names, passwords, queries and fragments.
+
+    Examples
+    --------
+    >>> plain_addresses("http://a:8000/v1;http://me:password@b:8000/v1?key=x")
+    'http://a:8000/v1;http://b:8000/v1'
+    """
     return _AFTER_SCHEME.sub(lambda match: plain_address(match[0]), text)
 
 
@@ -72,7 +101,9 @@ def plain_address(rest: str) -> str:
 
 
 def host_of(address: object) -> str:
-    """Return host and port of an address; "" where it has none."""
+    """Return host and port of an address, of the first of several; "" where it has none."""
+    if isinstance(address, (list, tuple)) or (isinstance(address, str) and ";" in address):
+        address = next(iter(addresses_in(address)), "")
     if not isinstance(address, str):
         return ""
     try:

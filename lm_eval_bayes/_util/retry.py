@@ -36,10 +36,18 @@ class Backoff:
     ----------
     seed : int
         Seeds the jitter.
+    first_s : float, optional
+        Seconds before the second attempt.
+    longest_s : float
+        The longest pause in seconds.
     """
 
-    def __init__(self, seed: int) -> None:
+    def __init__(
+        self, seed: int, first_s: float | None = None, longest_s: float = _LONGEST_PAUSE_S
+    ) -> None:
         self._rng = random.Random(seed)
+        self._first_s = FIRST_PAUSE_S if first_s is None else first_s
+        self._longest_s = longest_s
 
     def pause_s(self, attempt: int, retry_after_s: float | None = None) -> float:
         """Return the seconds to wait after a failed attempt.
@@ -57,7 +65,7 @@ class Backoff:
         >>> 0.75 <= backoff.pause_s(1) <= 1.25, backoff.pause_s(1, retry_after_s=30.0)
         (True, 30.0)
         """
-        doubled = min(FIRST_PAUSE_S * 2.0 ** min(attempt - 1, 20), _LONGEST_PAUSE_S)
+        doubled = min(self._first_s * 2.0 ** min(attempt - 1, 20), self._longest_s)
         pause = doubled * self._rng.uniform(*_JITTER)
         return max(pause, capped(retry_after_s or 0.0))
 

@@ -28,7 +28,13 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from lm_eval_bayes._util.addresses import host_of, plain_address, plain_addresses, secrets_in
+from lm_eval_bayes._util.addresses import (
+    addresses_in,
+    host_of,
+    plain_address,
+    plain_addresses,
+    secrets_in,
+)
 from lm_eval_bayes._util.hashing import ALGORITHM, SHA256, hash_json
 
 
@@ -92,7 +98,7 @@ _IDENTITY = (
 
 _SPEED = (
     # which trials, and the file that stores them
-    *("store", "trials", "seed", "seed_scheme", "synchronous", "write_out"),
+    *("store", "trials", "seed", "seed_scheme", "seeds", "synchronous", "write_out"),
     *("logits_cache", "executor", "workers", "gpus_per_worker", "seconds"),
     # batches, concurrency, patience
     *("batch_size", "max_batch_size", "micro_batch_size", "num_concurrent", "concurrency"),
@@ -318,7 +324,15 @@ def same_model(fingerprint: Mapping[str, Any], recorded: Mapping[str, Any]) -> b
     recorded : mapping
         What is in a store.
     """
-    return keyed(fingerprint)[0] == keyed(normalised(recorded))[0]
+    model, _ = keyed(fingerprint)
+    other, source = keyed(normalised(recorded))
+    served, earlier = model.get("served"), other.get("served")
+    if isinstance(served, Mapping) and isinstance(earlier, Mapping) and "meta" not in earlier:
+        # Without the sizes of the model, its name on another server does not tell enough.
+        here = fingerprint.get("endpoint") in (recorded.get("endpoint"), source.get("endpoint"))
+        if "meta" in served and here:
+            model = {**model, "served": {k: v for k, v in served.items() if k != "meta"}}
+    return model == other
 
 
 #: The entries that say where weights and tokenizer came from.
@@ -330,7 +344,7 @@ def keyed(fingerprint: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any
     """Split a fingerprint into what identifies the model and where it came from.
 
     Weights that are identified by the content of their files are the same under every name, path
-    and commit.
+    and commit; and what a server reports of its model is the same on every host.
 
     Examples
     --------
@@ -339,12 +353,16 @@ def keyed(fingerprint: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any
     ({'backend': 'hf', 'weights': 'sha256:0a'}, {'pretrained': '/mnt/a'})
     >>> keyed({"backend": "hf", "pretrained": "org/m", "weights": "hub:0a"})[1]
     {}
+    >>> keyed({"endpoint": "a:8000/v1/completions", "served": {"id": "m", "root": "org/m"}})[1]
+    {'endpoint': 'a:8000/v1/completions'}
     """
     left_out: tuple[str, ...] = ("commit",)
     if _is_content(fingerprint.get("weights")):
         left_out += SOURCE_OF_WEIGHTS
     if _is_content(fingerprint.get("tokenizer_files")):
         left_out += SOURCE_OF_TOKENIZER
+    if isinstance(fingerprint.get("served"), Mapping) and "/" in str(fingerprint.get("endpoint")):
+        left_out += ("endpoint",)  # an address; a name that the user gave has no slash
     model = {name: value for name, value in fingerprint.items() if name not in left_out}
     source = {name: v for name, v in fingerprint.items() if name in left_out and v is not None}
     return model, source
@@ -514,7 +532,8 @@ def secret_texts(*values: object) -> tuple[str, ...]:
             words = [word for item in value.values() for word in str(item).split()]
             texts.update(dict.fromkeys(word for word in words if len(word) >= 8))
         elif isinstance(value, str) and "://" in value:
-            texts.update(dict.fromkeys(secrets_in(value)))
+            for address in addresses_in(value):
+                texts.update(dict.fromkeys(secrets_in(address)))
         elif isinstance(value, str) and value:
             texts[value] = None
     return tuple(sorted(texts, key=len, reverse=True))

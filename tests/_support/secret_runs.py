@@ -138,10 +138,10 @@ class Handler(BaseHTTPRequestHandler):
     server: Server
 
     def do_POST(self) -> None:
-        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        body = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))))
         with self.server.lock:
             self.server.asked += 1
-            text = answer(self.server.asked)
+            text = answer(body.get("seed", self.server.asked))
         choice: dict[str, Any] = {"index": 0, "text": text, "finish_reason": "stop"}
         if self.path.startswith("/down"):
             self.close_connection = True

@@ -202,6 +202,9 @@ class SamplingMixin:
     def notice(self, requests: Sequence[Any]) -> None:
         """Inspect all requests of the harness, also those whose trials are stored."""
 
+    def prepare(self, requests: Sequence[TrialRequest]) -> None:
+        """Check the backend before trials are sampled; `requests` has one of every question."""
+
     def sample(
         self, requests: Any, measure: frozenset[str]
     ) -> Iterator[tuple[TrialRequest, Trial]]:

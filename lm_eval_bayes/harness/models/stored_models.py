@@ -67,9 +67,12 @@ def find_model(
             return aliases[name]
     if digest in stored:
         return digest
-    for other, recorded in stored.items():
-        if same_model(fingerprint, recorded):
-            return other
+    same = [other for other, recorded in stored.items() if same_model(fingerprint, recorded)]
+    if same:
+        # Earlier releases recorded one model under every host; that of this host comes first.
+        endpoint = fingerprint.get("endpoint")
+        here = [other for other in same if stored[other].get("endpoint") == endpoint]
+        return (here or same)[0]
     if again is None or not is_content(fingerprint.get("weights")):
         return None
     rest = _rest(fingerprint)
@@ -114,9 +117,13 @@ def _by_content(recorded: Fingerprint) -> dict[str, Any]:
 
 
 def source_of(fingerprint: Fingerprint) -> dict[str, Any]:
-    """Return where a model was read from, with the name of this computer; empty if unknown."""
+    """Return where a model was read from, with the name of this computer; empty if unknown.
+
+    Of a server it is its address.
+    """
     _, source = keyed(fingerprint)
-    return {**source, "host": socket.gethostname()} if source else {}
+    here = source and "endpoint" not in source
+    return {**source, "host": socket.gethostname()} if here else source
 
 
 def what_is_stored(store: TrialStore, model: str, samplings: Sequence[str]) -> list[str]:

@@ -375,6 +375,7 @@ class RecordingMixin(SamplingMixin):
             If the backend returned fewer trials than it was asked for.
         """
         questions = requests.questions if isinstance(requests, RequestStream) else requests
+        self.prepare(questions)
         measured = self.prompt_signals_of(questions)
         measure = frozenset(r.prompt for r in questions if r.key.prompt not in measured)
         versions = dict(self.versions())
@@ -421,6 +422,7 @@ class RecordingMixin(SamplingMixin):
             "model_key": self.model_key,
             "seed": self.seed0,
             "seed_scheme": self.seed_scheme if self.seeded else None,
+            "seeded": self.seeded,
             "first_trial": self.trial_range.first,
             "generated": self._generated,
             "from_store": self._from_store,

@@ -1,19 +1,16 @@
-"""HTTP client of one OpenAI-compatible endpoint: concurrent requests for trials, with retries."""
+"""Concurrent requests for trials to the OpenAI-compatible servers of one model."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import inspect
-import json
-import socket
-import ssl
 import threading
 import time
 from collections.abc import (
     AsyncIterator,
     Awaitable,
     Callable,
+    Collection,
     Iterable,
     Iterator,
     Mapping,
@@ -22,245 +19,19 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import takewhile
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
-from lm_eval_bayes._util.retry import Backoff, capped, retry_after
-from lm_eval_bayes.harness import get_logger
+from lm_eval_bayes._util.text import join_words
 from lm_eval_bayes.harness.models.interface import TrialRequest
+from lm_eval_bayes.harness.models.openai.connection import Endpoint
 from lm_eval_bayes.harness.models.openai.request import Payloads, max_gen_toks, token_count
 from lm_eval_bayes.harness.models.openai.responses import (
     ExchangeFailed,
-    error_object,
     read_prompt_bits,
     read_trial,
-    refusal,
-    unreadable,
 )
-from lm_eval_bayes.runs.model_arguments import secret_texts, without_secrets
+from lm_eval_bayes.harness.models.openai.servers import Exchange, ServerPool
 from lm_eval_bayes.store.trial import Trial
-
-if TYPE_CHECKING:
-    import aiohttp
-
-log = get_logger(__name__)
-
-#: TCP keep-alive: probes after a minute of silence, then every 15 s; four lost ones end it.
-_KEEP_ALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
-
-
-@dataclass(frozen=True)
-class Endpoint:
-    """The address of a server and the settings of its requests.
-
-    Attributes
-    ----------
-    url : str
-        The address for the requests.
-    headers : mapping
-        The headers, with the key; never logged.
-    verify : bool
-        Whether to verify the server's certificate.
-    ca_cert_path : str or None
-        A file of further trusted certificates.
-    timeout_s : float
-        Seconds for one request, from sending it to the last byte of the answer.
-    attempts : int
-        The maximal number of times that one request is sent.
-    seed : int
-        Seeds the jitter of the pauses between attempts.
-    """
-
-    url: str
-    headers: Mapping[str, str]
-    verify: bool
-    ca_cert_path: str | None
-    timeout_s: float
-    attempts: int
-    seed: int
-
-    @property
-    def secrets(self) -> tuple[str, ...]:
-        """The parts of the headers and the address that must not be logged."""
-        return secret_texts(self.headers, self.url)
-
-    def tls(self) -> ssl.SSLContext | bool:
-        """Return aiohttp's argument `ssl`."""
-        if not self.verify:
-            return False
-        if self.ca_cert_path:
-            return ssl.create_default_context(cafile=self.ca_cert_path)
-        return True
-
-
-def keep_alive_sockets(connector: Any) -> dict[str, Any]:
-    """Return the arguments of a connector that switch TCP keep-alive on.
-
-    An answer may take an hour without a byte. Without keep-alive a router may drop the
-    connection, and the loss of the server is noticed only by the time-out.
-    """
-    if "socket_factory" not in inspect.signature(connector).parameters:
-        return {}  # before aiohttp 3.12
-
-    def keep_alive(address: Any) -> socket.socket:
-        family, kind, protocol = address[:3]
-        connection = socket.socket(family, kind, protocol)
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        for option, value in _KEEP_ALIVE.items():
-            if hasattr(socket, option):
-                connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
-        return connection
-
-    return {"socket_factory": keep_alive}
-
-
-_Value = TypeVar("_Value")
-
-_CONNECT_S = 30.0
-
-
-@dataclass(frozen=True)
-class Exchange(Generic[_Value]):
-    """An answered request and its times.
-
-    Attributes
-    ----------
-    value : object
-        The parsed answer.
-    waited_s : float
-        Seconds from the first attempt to the one that was answered.
-    took_s : float
-        Seconds of that attempt.
-    running : int
-        Number of running requests at its end, this one included.
-    """
-
-    value: _Value
-    waited_s: float
-    took_s: float
-    running: int
-
-
-class Connection:
-    """Requests over one session of aiohttp, with retries."""
-
-    def __init__(self, endpoint: Endpoint, session: aiohttp.ClientSession) -> None:
-        self._endpoint = endpoint
-        self._session = session
-        self._backoff = Backoff(endpoint.seed)
-        self._running = 0
-        self._answered = 0
-        self._retry_after = 0.0
-
-    @classmethod
-    @contextlib.asynccontextmanager
-    async def opened(cls, endpoint: Endpoint, concurrency: int) -> AsyncIterator[Connection]:
-        """Open a connection for a number of concurrent requests."""
-        import aiohttp
-
-        async with aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(
-                limit=concurrency, ssl=endpoint.tls(), **keep_alive_sockets(aiohttp.TCPConnector)
-            ),
-            timeout=aiohttp.ClientTimeout(total=endpoint.timeout_s, sock_connect=_CONNECT_S),
-            headers=dict(endpoint.headers),
-        ) as session:
-            yield cls(endpoint, session)
-
-    async def ask(
-        self,
-        payload: Callable[[], dict[str, Any]],
-        read: Callable[[Any], _Value],
-        adapt: Callable[[ExchangeFailed], bool],
-        attempts: int | None = None,
-    ) -> Exchange[_Value]:
-        """Send a request until it is answered or refused.
-
-        An attempt that a busy server (HTTP 429 or a Retry-After) refuses does not count if the
-        server has answered other requests since the attempt before.
-
-        Parameters
-        ----------
-        payload : callable
-            Returns the request, for every attempt anew.
-        read : callable
-            Parses the answer's JSON; raises ExchangeFailed if it is not valid.
-        adapt : callable
-            Called with every failure; returns whether `payload` was adapted to what the server
-            accepts, in which case the attempt does not count.
-        attempts : int, optional
-            Fewer attempts than the endpoint's.
-
-        Raises
-        ------
-        ExchangeFailed
-            The failure of the last attempt.
-        """
-        started, failures, tries, answered = time.monotonic(), 0, 0, self._answered
-        while True:
-            await self._wait_until_open()
-            sent = time.monotonic()
-            self._running += 1
-            try:
-                value = read(await self._post(payload()))
-                took = time.monotonic() - sent
-                self._answered += 1
-                return Exchange(value, sent - started, took, self._running)
-            except ExchangeFailed as problem:
-                problem.args = (without_secrets(str(problem), self._endpoint.secrets),)
-                failure = problem
-            finally:
-                self._running -= 1
-            if adapt(failure):
-                continue
-            tries += 1
-            failures += not (failure.busy and self._answered > answered)
-            answered = self._answered
-            if not failure.retry:
-                raise failure
-            if failures >= min(attempts or self._endpoint.attempts, self._endpoint.attempts):
-                raise ExchangeFailed(f"{failure} (attempts: {tries})", retry=False) from failure
-            pause = self._pause_after(failure, tries)
-            log.info("%s; trying again in %.1f s", failure, pause)
-            await asyncio.sleep(pause)
-
-    async def _wait_until_open(self) -> None:
-        while (left := self._retry_after - time.monotonic()) > 0:
-            await asyncio.sleep(left)
-
-    def _pause_after(self, failure: ExchangeFailed, tries: int) -> float:
-        if failure.wait_s is not None:
-            # The server means all requests of this connection.
-            self._retry_after = max(self._retry_after, time.monotonic() + capped(failure.wait_s))
-        return self._backoff.pause_s(tries, failure.wait_s)
-
-    async def _post(self, payload: dict[str, Any]) -> Any:
-        import aiohttp
-
-        try:
-            async with self._session.post(self._endpoint.url, json=payload) as response:
-                status, raw = response.status, await response.read()
-                wait_s = retry_after(response.headers.get("Retry-After"))
-        except asyncio.TimeoutError as error:
-            seconds = f"{self._endpoint.timeout_s:.0f} s"
-            raise ExchangeFailed(f"no answer within {seconds} (timeout=)", retry=True) from error
-        except aiohttp.ClientPayloadError as error:
-            raise ExchangeFailed("the answer is incomplete", retry=True) from error
-        except (aiohttp.ClientError, OSError) as error:
-            fatal = isinstance(error, (aiohttp.InvalidURL, aiohttp.ClientSSLError))
-            reason = str(error) or type(error).__name__
-            raise ExchangeFailed(
-                f"no connection: {reason}", retry=not fatal, fatal=fatal
-            ) from error
-        if status != 200:
-            raise refusal(status, raw, wait_s)
-        try:
-            body = json.loads(raw)
-        except ValueError as error:
-            raise unreadable(raw) from error
-        if isinstance(body, dict) and body.get("error"):
-            raise error_object(body["error"])
-        return body
-
 
 _Job = TypeVar("_Job")
 _Result = TypeVar("_Result")
@@ -365,20 +136,23 @@ Outcome: TypeAlias = tuple[TrialRequest, Trial | ExchangeFailed]
 #: At least so many failures in a row, with no answer between them, end the sampling.
 _MIN_CONSECUTIVE_FAILURES = 8
 
+#: Fields of a trial that a server may not send.
+_COUNTED = ("prompt_tokens", "completion_tokens", "finish_reason")
+
 #: Attempts of a request that only measures a prompt.
 _ATTEMPTS_TO_MEASURE = 2
 
 
 @dataclass(eq=False)
 class TrialClient:
-    """Requests trials over one connection, as long as the server answers.
+    """Requests trials from the servers of one model, as long as one of them answers.
 
     Parameters
     ----------
     payloads : Payloads
         Builds the bodies of the requests.
     endpoint : Endpoint
-        Their address.
+        Their addresses.
     messages : mapping
         What is sent, by prompt: the context or its tokens.
     to_measure : set of str
@@ -389,6 +163,10 @@ class TrialClient:
         The token that ends a think block.
     warn_once : callable
         Logs a warning, the first time for its topic.
+    served : mapping or None
+        What the servers are known to report of their model.
+    unchecked : collection of str
+        Addresses of the servers that have not been asked for their model.
     """
 
     payloads: Payloads
@@ -398,6 +176,8 @@ class TrialClient:
     concurrency: int
     think_end_token: str | None
     warn_once: Callable[..., None]
+    served: Mapping[str, Any] | None = None
+    unchecked: Collection[str] = ()
     _consecutive_failures = 0
     _given_up = False
 
@@ -413,12 +193,18 @@ class TrialClient:
 
     @contextlib.asynccontextmanager
     async def _opened(self) -> AsyncIterator[Callable[[TrialRequest], Awaitable[Outcome]]]:
-        """Open the connection and return the function that requests one trial."""
-        async with Connection.opened(self.endpoint, self.concurrency) as connection:
-            yield partial(self._send, connection)
+        """Open the connections and return the function that requests one trial."""
+        async with ServerPool.opened(
+            self.endpoint,
+            self.concurrency,
+            model=self.payloads.model_name,
+            served=self.served,
+            unchecked=self.unchecked,
+        ) as servers:
+            yield partial(self._send, servers)
 
-    async def _send(self, connection: Connection, request: TrialRequest) -> Outcome:
-        measured = await self._measured(connection, request)
+    async def _send(self, servers: ServerPool, request: TrialRequest) -> Outcome:
+        measured = await self._measured(servers, request)
         sent: dict[str, Any] = {}
 
         def payload() -> dict[str, Any]:
@@ -427,7 +213,7 @@ class TrialClient:
             return sent
 
         try:
-            exchange = await connection.ask(
+            exchange = await servers.ask(
                 payload,
                 lambda body: read_trial(
                     request,
@@ -449,7 +235,7 @@ class TrialClient:
         self._consecutive_failures = 0
         return request, self._completed(request, exchange, measured)
 
-    async def _measured(self, connection: Connection, request: TrialRequest) -> dict[str, float]:
+    async def _measured(self, servers: ServerPool, request: TrialRequest) -> dict[str, float]:
         """Return the signals of the request's prompt, if it is the first with this prompt."""
         wanted = request.prompt in self.to_measure and not self._given_up
         if not wanted or not self.payloads.measures:
@@ -458,7 +244,7 @@ class TrialClient:
         problem: object = "the server did not send it"
         bits = None
         try:
-            exchange = await connection.ask(
+            exchange = await servers.ask(
                 lambda: self.payloads.of_prompt(request, self.messages[request.prompt]),
                 lambda body: read_prompt_bits(body, self.payloads.chat),
                 lambda failure: False,
@@ -478,9 +264,17 @@ class TrialClient:
         self, request: TrialRequest, exchange: Exchange[Trial], measured: Mapping[str, float]
     ) -> Trial:
         answer = exchange.value
-        signals = {**(answer.signals or {}), **measured}
+        signals = {**(answer.signals or {}), "server": exchange.server, **measured}
+        missing = [name for name in _COUNTED if getattr(answer, name) is None]
         if self.payloads.measures and "completion_bpt" not in signals and answer.text:
-            self.warn_once("bits", "completion_bpt is not recorded: the server sent none")
+            missing.append("completion_bpt")
+        if missing:
+            self.warn_once(
+                "missing signals",
+                "%s %s not recorded: the server sent none",
+                join_words(missing),
+                "is" if len(missing) == 1 else "are",
+            )
         if "content_missing" in signals:
             self.warn_once(
                 "content",

@@ -28,9 +28,14 @@ _NEEDED = ("_create_payload", "create_message", "tok_encode", "header", "base_ur
 # Settings with several answers for a request, another seed, or a stream.
 _FIXED = ("seed", "n", "best_of", "stream", "stream_options", "echo", "logprobs")
 
-#: Token filters, each with the value that is sent for "off". Servers disagree on top_k: all that
-#: know it take -1 for "off", some of them not 0.
+#: Token filters, each with the value that is sent for "off". Servers disagree on top_k: most that
+#: know it take -1 for "off", some of them not 0, and llama-cpp-python 0 only.
 _OFF = {"top_p": 1.0, "top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
+_OTHER_OFF = {"top_k": 0}
+
+#: llama.cpp's name of a filter, sent beside the others' name: a server that does not know a name
+#: leaves it alone, and one that was started with ``--repeat-penalty`` would apply its default.
+_LLAMACPP = {"repetition_penalty": "repeat_penalty"}
 
 
 def backend_of(model: object) -> str:
@@ -63,16 +68,25 @@ class Payloads:
     ----------
     model : object
         The harness's backend.
+    seeded : bool
+        Whether a seed is sent.
     """
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Any, seeded: bool = True) -> None:
         check_harness(type(model).__name__, (model, _NEEDED))
-        self._model = model
+        self._model, self._seeded = model, seeded
         self.backend = backend_of(model)
         self.chat = "chat" in self.backend
         self.official = self.backend.startswith("openai")
         self.left_out: set[str] = set()
+        self.llamacpp = False
+        self._off = dict(_OFF)
         self._logprobs: list[Any] = [True] if self.chat else [1, 0]
+
+    @property
+    def model_name(self) -> str | None:
+        """The model's name in the requests."""
+        return self._model.model
 
     def body(self, messages: Any, kwargs: Mapping[str, Any], seed: int) -> dict[str, Any]:
         """Return the body that the harness would send.
@@ -94,6 +108,8 @@ class Payloads:
         )
         if not payload.get("stop"):
             payload.pop("stop", None)  # OpenAI refuses an empty list
+        if not self._seeded:
+            payload.pop("seed", None)
         return dict(payload)
 
     def of(self, request: TrialRequest, message: Any) -> dict[str, Any]:
@@ -112,7 +128,9 @@ class Payloads:
         payload = self.body(messages, kwargs, request.seed)
         for name, value in filters.items():
             if not (self.may_leave_out(name, value) and (self.official or name in self.left_out)):
-                payload[name] = value
+                payload[name] = self._off[name] if value == _OFF[name] else value
+                if self.llamacpp and name in _LLAMACPP:
+                    payload[_LLAMACPP[name]] = payload[name]
         if self._logprobs:
             payload["logprobs"] = self._logprobs[0]
         return payload
@@ -133,6 +151,8 @@ class Payloads:
 
     def adapt(self, sent: Mapping[str, Any], failure: ExchangeFailed) -> bool:
         """Leave out a setting that the server refused by name; return whether the body changes.
+
+        Of a filter that is off the other value for "off" is tried first, if there is one.
 
         Parameters
         ----------
@@ -156,8 +176,10 @@ class Payloads:
             return True
         for name in _OFF:
             named = re.search(rf"\b{name}\b", complaint)
-            if named and name in sent and self.may_leave_out(name, sent[name]):
-                if name not in self.left_out:
+            if named and name in sent and sent[name] in (_OFF[name], _OTHER_OFF.get(name)):
+                if name in _OTHER_OFF and sent[name] == _OFF[name]:
+                    self._off[name] = _OTHER_OFF[name]
+                elif name not in self.left_out:
                     self.left_out.add(name)
                     log.warning(
                         "the server does not know `%s`, which is off for this task, so it is left "

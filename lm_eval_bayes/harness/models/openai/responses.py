@@ -70,6 +70,8 @@ class ExchangeFailed(Exception):
         Whether the server is only busy.
     complaint : str
         The server's reason for refusing the request; empty otherwise.
+    connected : bool
+        Whether there was a connection.
     """
 
     def __init__(
@@ -81,6 +83,7 @@ class ExchangeFailed(Exception):
         wait_s: float | None = None,
         busy: bool = False,
         complaint: str = "",
+        connected: bool = True,
     ) -> None:
         super().__init__(sentence)
         self.retry = retry
@@ -88,6 +91,7 @@ class ExchangeFailed(Exception):
         self.wait_s = wait_s
         self.busy = busy or wait_s is not None
         self.complaint = complaint
+        self.connected = connected
 
 
 def refusal(status: int, raw: bytes, wait_s: float | None) -> ExchangeFailed:
@@ -118,8 +122,13 @@ def refusal(status: int, raw: bytes, wait_s: float | None) -> ExchangeFailed:
         fatal=status in _FATAL or no_quota,
         wait_s=wait_s,
         busy=status == 429,
-        complaint=words if status in (400, 422) else "",
+        complaint=words if status in (400, 422) or _is_not_supported(status, words) else "",
     )
+
+
+def _is_not_supported(status: int, reason: str) -> bool:
+    """Whether an error of the server is about a setting: llama-cpp-python's of logprobs is."""
+    return status in (500, 501) and "not supported" in reason and "logprobs" in reason
 
 
 def unreadable(raw: bytes) -> ExchangeFailed:

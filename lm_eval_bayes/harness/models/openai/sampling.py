@@ -4,23 +4,21 @@ A mixin before the harness's `local-completions`, `local-chat-completions`, `ope
 or `openai-chat-completions`. Those build the requests; here they are sent, `num_concurrent` of
 them concurrently, each with the seed of its trial, and every answer is yielded as it ends.
 
-The fingerprint holds what the server reports of its model; another model under the same name and
-address is not noticed if the server reports nothing. Log-probabilities are the server's: vLLM's
+`base_url` names one server or several, which have to serve one model. The fingerprint holds what
+they report of it; another model under the same name and address is not noticed if they report
+nothing. Log-probabilities are the server's: vLLM's
 are the untempered model's unless it was started with another ``--logprobs-mode``.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
-from urllib.parse import urlsplit
 
-from lm_eval_bayes._util.addresses import check_address
-from lm_eval_bayes._util.retry import Backoff, is_retried
-from lm_eval_bayes.errors import InvalidInputError, ModelConfigError
+from lm_eval_bayes.errors import ModelConfigError
 from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.models.interface import (
     RequestStream,
@@ -28,7 +26,8 @@ from lm_eval_bayes.harness.models.interface import (
     TrialRequest,
     installed_versions,
 )
-from lm_eval_bayes.harness.models.openai.client import Endpoint, TrialClient
+from lm_eval_bayes.harness.models.openai.client import TrialClient, concurrently
+from lm_eval_bayes.harness.models.openai.connection import Endpoint
 from lm_eval_bayes.harness.models.openai.request import (
     Payloads,
     check_batch_size,
@@ -42,15 +41,35 @@ from lm_eval_bayes.harness.models.openai.responses import (
     ExchangeFailed,
     ServerError,
     TrialsFailedError,
+    read_trial,
 )
-from lm_eval_bayes.runs.model_arguments import Kind, kind_of, secret_texts, without_secrets
+from lm_eval_bayes.harness.models.openai.seed_check import TOKENS, Verdict, check_seeds
+from lm_eval_bayes.harness.models.openai.served_models import (
+    Servers,
+    server_address,
+    server_urls,
+)
+from lm_eval_bayes.harness.models.openai.servers import ServerPool
+from lm_eval_bayes.runs.model_arguments import Kind, keyed, kind_of
 from lm_eval_bayes.store.trial import Trial
 
 log = get_logger(__name__)
 
 #: Attempts per request by default: the harness's 3 end within seconds, while a restarting server
-#: needs a minute or two.
-ATTEMPTS = 8
+#: needs a minute or two. A server that does not answer is left out ten times in two minutes.
+ATTEMPTS = 10
+
+#: Attempts of a request that checks whether seeds are honoured, and its time-out in seconds.
+_ATTEMPTS_TO_CHECK, _CHECK_TIMEOUT_S = 3, 120.0
+
+
+#: The settings of the texts that show whether seeds are honoured.
+_CHECK_KWARGS = {"temperature": 1.0, "do_sample": True, "until": []}
+
+_IGNORED = (
+    "give seeds=ignored to sample without seeds, which the results then say (no trial can be "
+    "reproduced from its seed)"
+)
 
 
 class OpenAISampling(SamplingMixin):
@@ -58,9 +77,14 @@ class OpenAISampling(SamplingMixin):
 
     Parameters
     ----------
+    base_url : str or list of str, optional
+        The address of one server, or of several: a list, or one text with ``;`` between them.
     endpoint : str, optional
-        A name of the server for the fingerprint, in place of its host, port and path, for a
-        server whose address changes.
+        A name of the servers for the fingerprint. It tells apart what servers report as one
+        model, or names one model where they report nothing and their addresses change.
+    seeds : str, optional
+        ``ignored`` for servers that ignore the seeds of requests: none are sent, and the trials
+        have none.
     **kwargs
         The harness's arguments; ``timeout`` and ``max_retries`` have larger defaults here.
     """
@@ -68,19 +92,56 @@ class OpenAISampling(SamplingMixin):
     takes_seed = True
     streams = True
 
-    def __init__(self, *args: Any, endpoint: str | None = None, **kwargs: Any) -> None:
+    def __init__(
+        self, *args: Any, endpoint: str | None = None, seeds: str | None = None, **kwargs: Any
+    ) -> None:
+        if seeds not in (None, "ignored"):
+            raise ModelConfigError(
+                f"`seeds` must be ignored, for a server that ignores them, or left out; got "
+                f"{seeds!r}"
+            )
+        self.seeded = seeds is None
         self._given = {
             name: value for name, value in kwargs.items() if kind_of(name, value) is not Kind.SECRET
         }
         self._endpoint = endpoint
+        self._further_urls: list[str] = []
+        if kwargs.get("base_url"):
+            # The harness's class takes one.
+            kwargs["base_url"], *self._further_urls = server_urls(kwargs["base_url"])
+        self._seeds_checked = False
+        self._expected: Mapping[str, Any] | None = None
         super().__init__(*args, **kwargs)
 
     # -- the interface of sampling mixins ----------------------------------------------
 
     @property
     def cannot_record(self) -> tuple[str, ...]:
-        """Signals that this server cannot provide."""
-        return () if self._can_measure_prompts() else ("prompt_bpt",)
+        """Signals that these servers cannot provide."""
+        unseeded = () if self.seeded else ("seed",)
+        return unseeded if self._can_measure_prompts() else (*unseeded, "prompt_bpt")
+
+    def prepare(self, requests: Sequence[TrialRequest]) -> None:
+        """Check that the servers serve one model and honour seeds, before trials are sampled.
+
+        Parameters
+        ----------
+        requests : sequence of TrialRequest
+            A request of every question.
+
+        Raises
+        ------
+        ModelConfigError
+            If the servers serve different models, or one of them ignores seeds or gives one text
+            for all of them, unless ``seeds=ignored`` is given.
+        """
+        self._served()
+        sampled = any(request.kwargs.get("temperature") for request in requests)
+        if self._seeds_checked or not sampled or self._payloads.official:
+            return
+        for url in self._urls:
+            self._check_seeds(url, requests[0])
+        self._seeds_checked = True
 
     def sample(
         self,
@@ -113,20 +174,18 @@ class OpenAISampling(SamplingMixin):
             return iter(())
         questions = requests.questions if isinstance(requests, RequestStream) else requests
         payloads = self._payloads
-        server_address(self.base_url)
+        for url in self._urls:
+            server_address(url)
         check_batch_size(getattr(self, "_batch_size", 1))
         check_settings(payloads, questions, self.warn_once)
         messages = prompts_to_send(self, questions, payloads.chat)
         check_room(questions, messages, self._room())
         longest = max(map(max_gen_toks, questions))
-        endpoint = Endpoint(
-            url=str(self.base_url),
-            headers=self.header,
-            verify=bool(self.verify_certificate),
-            ca_cert_path=getattr(self, "ca_cert_path", None),
-            timeout_s=timeout_s(longest, self._given.get("timeout")),
-            attempts=max(1, int(self._given.get("max_retries", ATTEMPTS))),
-            seed=questions[0].seed,
+        endpoint = self._requests_to(
+            self._urls,
+            timeout_s(longest, self._given.get("timeout")),
+            max(1, int(self._given.get("max_retries", ATTEMPTS))),
+            questions[0].seed,
         )
         client = TrialClient(
             payloads,
@@ -136,6 +195,8 @@ class OpenAISampling(SamplingMixin):
             min(self._concurrency(), len(requests)),
             self._think_end_token,
             self.warn_once,
+            served=self._served() or self._expected,
+            unchecked=self._servers.not_answering,
         )
         return self._answers(client, requests)
 
@@ -174,38 +235,64 @@ class OpenAISampling(SamplingMixin):
             If the server cannot be reached, so that its model is unknown;
             :meth:`fingerprint_among` finds it in a store.
         """
-        return {**self._fingerprint(), "served": self._server.served(self.model)}
+        self._expected = self._servers.served(self.model)
+        return {**self._fingerprint(), "served": self._expected}
 
     def fingerprint_among(self, stored: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
         """Return the only stored fingerprint that equals this server's up to `served`.
 
         With it the stored trials of a server that is down can be read.
         """
-        own = {**self._fingerprint(), "served": None}
-        equal = [dict(other) for other in stored if {**other, "served": None} == own]
-        return equal[0] if len(equal) == 1 else None
+        own = self._fingerprint()
+        equal = []
+        for recorded in stored:
+            fingerprint = {**own, "served": recorded.get("served")}
+            if keyed(fingerprint)[0] == keyed(recorded)[0]:
+                equal.append(fingerprint)
+        if len(equal) != 1:
+            return None
+        self._expected = equal[0]["served"]
+        return equal[0]
 
     def versions(self) -> dict[str, str]:
         """Return the versions of the client's software and, if it sends it, of the server."""
         versions = installed_versions("lm_eval", "aiohttp")
         with suppress(ServerError):
-            if self._server.version is not None:
-                versions["server"] = self._server.version
+            version = self._servers.version
+            if version is not None:
+                versions["server"] = version
         return versions
 
     # -- internals ---------------------------------------------------------------------
 
     @cached_property
     def _payloads(self) -> Payloads:
-        return Payloads(self)
+        return Payloads(self, self.seeded)
+
+    @property
+    def _urls(self) -> tuple[str, ...]:
+        return (self.base_url, *self._further_urls)
 
     @cached_property
-    def _server(self) -> Server:
+    def _servers(self) -> Servers:
         verify = bool(self.verify_certificate)
-        return Server(
-            self.base_url,
+        return Servers(
+            self._urls,
             self.header,
             (getattr(self, "ca_cert_path", None) or True) if verify else False,
+        )
+
+    def _requests_to(
+        self, urls: Sequence[str], timeout_s: float, attempts: int, seed: int
+    ) -> Endpoint:
+        return Endpoint(
+            urls=tuple(urls),
+            headers=self.header,
+            verify=bool(self.verify_certificate),
+            ca_cert_path=getattr(self, "ca_cert_path", None),
+            timeout_s=timeout_s,
+            attempts=attempts,
+            seed=seed,
         )
 
     @property
@@ -220,7 +307,7 @@ class OpenAISampling(SamplingMixin):
         fingerprint: dict[str, Any] = {
             "backend": self._payloads.backend,
             "pretrained": self.model,
-            "endpoint": self._endpoint or server_address(self.base_url),
+            "endpoint": self._endpoint or "; ".join(sorted(map(server_address, self._urls))),
             "chat": self._payloads.chat,
             "tokenized_requests": tokenized,
         }
@@ -250,9 +337,95 @@ class OpenAISampling(SamplingMixin):
 
     def _served(self) -> dict[str, Any] | None:
         try:
-            return self._server.served(self.model)
+            served = self._servers.served(self.model)
         except ServerError:
             return None
+        self._payloads.llamacpp = served is not None and served.get("owned_by") == "llamacpp"
+        return served
+
+    def _check_seeds(self, url: str, request: TrialRequest) -> None:
+        """Check whether a server honours seeds.
+
+        Raises
+        ------
+        ModelConfigError
+            See :meth:`prepare`.
+        """
+        host = server_address(url)
+        endpoint = self._requests_to([url], _CHECK_TIMEOUT_S, _ATTEMPTS_TO_CHECK, request.seed)
+        try:
+            verdict = check_seeds(
+                lambda prompt, seed: self._short_text(endpoint, request, prompt, seed),
+                request.seed,
+            )
+        except ExchangeFailed as failure:
+            if "seed" in failure.complaint and self.seeded:
+                raise ModelConfigError(f"{host} refuses the seeds of requests; {_IGNORED}") from (
+                    failure
+                )
+            log.warning("whether %s honours seeds is not known: %s", host, failure)
+            return
+        if verdict is Verdict.UNKNOWN:
+            log.warning("whether %s honours seeds is not known: it sent empty texts", host)
+        elif verdict is Verdict.ONE_TEXT:
+            problem = (
+                f"{host} gave the same text for different seeds at temperature 1, so all trials of "
+                "a question would be one text (as SGLang with --enable-deterministic-inference "
+                "gives, whose older releases do not read the seed of an OpenAI request)"
+            )
+            if self.seeded:
+                raise ModelConfigError(f"{problem}; {_IGNORED}")
+            log.warning("%s", problem)
+        elif verdict is Verdict.IGNORED and self.seeded:
+            raise ModelConfigError(
+                f"{host} ignores the seeds of requests: it gave different texts for one seed; "
+                f"{_IGNORED}"
+            )
+
+    def _short_text(self, endpoint: Endpoint, request: TrialRequest, prompt: str, seed: int) -> str:
+        """Return a server's short text for a prompt and a seed, at temperature 1.
+
+        Raises
+        ------
+        ExchangeFailed
+            If the server does not answer.
+        """
+        kwargs = {**_CHECK_KWARGS, "max_gen_toks": TOKENS}
+        context: Any = prompt
+        if self._payloads.chat:
+            context = self.apply_chat_template([{"role": "user", "content": prompt}])
+        asked = replace(request, context=context, prompt=prompt, seed=seed, kwargs=kwargs)
+        sent: dict[str, Any] = {}
+
+        def payload() -> dict[str, Any]:
+            sent.clear()
+            if self._payloads.chat:
+                sent.update(self._payloads.of(asked, context))
+            else:
+                sent.update(self._payloads.of(asked, prompt), prompt=prompt)
+            return sent
+
+        async def ask(pool: ServerPool) -> Trial | ExchangeFailed:
+            try:
+                exchange = await pool.ask(
+                    payload,
+                    lambda body: read_trial(asked, body, self._payloads.chat),
+                    lambda failure: self._payloads.adapt(sent, failure),
+                )
+            except ExchangeFailed as failure:
+                return failure
+            return exchange.value
+
+        @asynccontextmanager
+        async def opened() -> AsyncIterator[Callable[[TrialRequest], Awaitable[Any]]]:
+            async with ServerPool.opened(endpoint, 1) as pool:
+                yield lambda _: ask(pool)
+
+        (answer,) = concurrently([asked], opened, 1)
+        if isinstance(answer, ExchangeFailed):
+            raise answer
+        signals = answer.signals or {}
+        return str(signals.get("reasoning_content", "")) + answer.text
 
     def _concurrency(self) -> int:
         wanted = int(getattr(self, "_concurrent", 1))
@@ -282,123 +455,5 @@ class OpenAISampling(SamplingMixin):
         finally:
             outcomes.close()  # type: ignore[attr-defined]
         if failed:
-            server = self._endpoint or server_address(self.base_url)
+            server = self._endpoint or ", ".join(map(server_address, self._urls))
             raise TrialsFailedError(failed, answered, len(requests), server)
-
-
-# -- the identity of a server --------------------------------------------------------------------
-
-_ENDINGS = ("/chat/completions", "/completions")
-_TIMEOUT_S = 10.0
-_ATTEMPTS = 3
-
-
-#: What is read of an entry of a server's list of models, which is not what changes at every start:
-#: the model's name in requests, the origin of its weights and the base of an adapter (vLLM sends
-#: both), the context length in tokens, and the kind of server ("vllm", "openai", …).
-_MODEL_FIELDS = {"id": str, "root": str, "parent": str, "max_model_len": int, "owned_by": str}
-
-
-def server_address(base_url: object) -> str:
-    """Return a server's host, port and path, and nothing that may be secret.
-
-    Raises
-    ------
-    ModelConfigError
-        If it is not an address, or contains a password.
-    """
-    try:
-        return check_address(base_url, "http://127.0.0.1:8000/v1/completions")
-    except InvalidInputError as error:
-        raise ModelConfigError(str(error)) from None
-
-
-class Server:
-    """The models and the version of a server, each requested once.
-
-    Parameters
-    ----------
-    base_url : str
-        The address of the completions.
-    headers : mapping
-        The headers, with the key.
-    verify : bool or str
-        See the library `requests`.
-    """
-
-    def __init__(self, base_url: str, headers: Mapping[str, str], verify: bool | str) -> None:
-        self.address = server_address(base_url)
-        parts = urlsplit(base_url)
-        path = parts.path.rstrip("/")
-        for ending in _ENDINGS:
-            path = path.removesuffix(ending)
-        self._api = f"{parts.scheme}://{parts.netloc}{path}"
-        self._root = f"{parts.scheme}://{parts.netloc}{path.removesuffix('/v1')}"
-        self._headers = headers
-        self._verify = verify
-
-    @cached_property
-    def models(self) -> list[dict[str, Any]]:
-        """The server's list of models; empty if it has none.
-
-        Raises
-        ------
-        ServerError
-            If the server cannot be reached or is not ready.
-        """
-        body = self._get(f"{self._api}/models")
-        entries = body.get("data") if isinstance(body, Mapping) else None
-        return [
-            {
-                key: entry[key]
-                for key, kind in _MODEL_FIELDS.items()
-                if isinstance(entry.get(key), kind)
-            }
-            for entry in (entries if isinstance(entries, list) else [])
-            if isinstance(entry, Mapping) and isinstance(entry.get("id"), str)
-        ]
-
-    def served(self, name: str | None) -> dict[str, Any] | None:
-        """Return the model of a name, else the only model; None if there are several."""
-        only = self.models[0] if len(self.models) == 1 else None
-        return next((model for model in self.models if model["id"] == name), only)
-
-    @cached_property
-    def version(self) -> str | None:
-        """The server's version, if it has one (vLLM does).
-
-        Raises
-        ------
-        ServerError
-            If the server cannot be reached or is not ready.
-        """
-        body = self._get(f"{self._root}/version")
-        version = body.get("version") if isinstance(body, Mapping) else None
-        return version if isinstance(version, str) and version else None
-
-    def _get(self, url: str) -> Any:
-        import requests
-
-        backoff = Backoff(seed=0)
-        for attempt in range(1, _ATTEMPTS + 1):
-            try:
-                answer = requests.get(
-                    url, headers=dict(self._headers), verify=self._verify, timeout=_TIMEOUT_S
-                )
-            except requests.RequestException as error:
-                problem = type(error).__name__
-            else:
-                if not is_retried(answer.status_code):
-                    return _json(answer) if answer.status_code == 200 else None
-                problem = f"HTTP {answer.status_code}"
-            if attempt < _ATTEMPTS:
-                time.sleep(backoff.pause_s(attempt))
-        address = without_secrets(self.address, secret_texts(self._headers))
-        raise ServerError(f"the server at {address} does not answer ({problem}); is it up?")
-
-
-def _json(answer: Any) -> Any:
-    try:
-        return answer.json()
-    except ValueError:
-        return None

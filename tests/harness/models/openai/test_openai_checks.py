@@ -23,7 +23,7 @@ from _support.trial_requests import trial_request
 
 from lm_eval_bayes.errors import ModelConfigError, TaskConfigError
 from lm_eval_bayes.harness.compat import new_instance
-from lm_eval_bayes.harness.models.openai import client
+from lm_eval_bayes.harness.models.openai import servers
 
 pytestmark = pytest.mark.filterwarnings("default:.*:DeprecationWarning")
 
@@ -94,6 +94,10 @@ def test_settings_that_cannot_be(changes, why):
         assert server.requests == []
 
 
+def sample_from(url):
+    Completions(model="m", base_url=url, tokenizer_backend=None).sample(requests_of(1, 1))
+
+
 def test_arguments_that_cannot_be():
     with serving() as server:
         with pytest.raises(ModelConfigError, match=r"`batch_size` must be 1.*got 8"):
@@ -109,9 +113,8 @@ def test_arguments_that_cannot_be():
             ("ftp://here/v1", "address of a server.*got something else"),
             ("http://me:password@here/v1/completions", "no user name or password"),
         ):
-            model = Completions(model="m", base_url=url, tokenizer_backend=None)
             with pytest.raises(ModelConfigError, match=why) as caught:
-                model.sample(requests_of(1, 1))
+                sample_from(url)
             assert "me:password" not in str(caught.value)
 
 
@@ -142,13 +145,13 @@ def test_one_at_a_time_is_advised_against_once(caplog):
 
 def test_time_for_long_answers(caplog, monkeypatch):
     endpoints = []
-    original = client.Connection.__init__
+    original = servers.ServerPool.__init__
 
-    def spy(self, endpoint, session):
+    def spy(self, endpoint, session, **settings):
         endpoints.append(endpoint)
-        original(self, endpoint, session)
+        original(self, endpoint, session, **settings)
 
-    monkeypatch.setattr(client.Connection, "__init__", spy)
+    monkeypatch.setattr(servers.ServerPool, "__init__", spy)
     with caplog.at_level(logging.INFO), serving() as server:
         list(completions(server).sample(requests_of(1, 1, max_gen_toks=32768)))
         assert "allowed 6854 s" in caplog.text

@@ -1,0 +1,108 @@
+"""Whether a server honours the seeds of requests, asked before anything is sampled.
+
+Per round a server is asked for three short texts at temperature 1: two with one seed, and one with
+another. Equal texts for the one seed and another text for the other show that seeds are honoured,
+and end the check; that is the rule. Numerical noise between batches may change a text in spite of
+its seed, so a server is not said to ignore seeds for one difference: of three rounds, with other
+prompts and seeds, none may show equal texts, and the texts of one seed must part about as early as
+those of two seeds do. All texts equal, in all rounds, is what a server with one fixed seed gives,
+for which all trials of a question would be one text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import Enum
+from itertools import takewhile
+
+#: The maximal number of tokens of each text.
+TOKENS = 16
+ROUNDS = 3
+
+#: Continued or answered in many ways, so that texts of different draws rarely agree.
+PROMPTS = (
+    "Write a list of random words, separated by commas:",
+    "Make up the name of a town, and tell something about it:",
+    "Write the first sentence of a story that nobody has told:",
+)
+
+#: The texts of one seed must agree this many times as long as those of two seeds, where none are
+#: equal, if seeds are honoured.
+_TIMES_AS_LONG = 3
+
+
+class Verdict(Enum):
+    """What the check of a server's seeds found."""
+
+    HONOURED = "honoured"
+    IGNORED = "ignored"
+    ONE_TEXT = "one text"
+    UNKNOWN = "unknown"
+
+
+def check_seeds(text_of: Callable[[str, int], str], seed: int) -> Verdict:
+    """Ask a server for texts, and return whether it honours seeds.
+
+    Parameters
+    ----------
+    text_of : callable
+        Returns the server's text for a prompt and a seed.
+    seed : int
+        The seeds are `seed`, `seed` + 1, and so on.
+
+    Returns
+    -------
+    Verdict
+        UNKNOWN if the server gives empty texts.
+
+    Examples
+    --------
+    >>> from random import Random
+    >>> check_seeds(lambda prompt, seed: str(Random(seed).random()), 1).value
+    'honoured'
+    >>> check_seeds(lambda prompt, seed: str(Random().random()), 1).value
+    'ignored'
+    """
+    rounds = []
+    for number, prompt in enumerate(PROMPTS[:ROUNDS]):
+        own = seed + 2 * number
+        first, again, other = (text_of(prompt, s) for s in (own, own, own + 1))
+        if first and first == again != other:
+            return Verdict.HONOURED
+        rounds.append((first, again, other))
+    return verdict_of(rounds)
+
+
+def verdict_of(rounds: Sequence[tuple[str, str, str]]) -> Verdict:
+    """Judge rounds none of which shows that seeds are honoured.
+
+    Parameters
+    ----------
+    rounds : sequence of (str, str, str)
+        The first and the second text of one seed, and the text of another.
+
+    Examples
+    --------
+    >>> verdict_of([("oak, red", "ash, sky", "oak, sea")] * 3).value
+    'ignored'
+    >>> verdict_of([("oak, red, sky", "oak, red, sea", "ash, tin, fog")] * 3).value
+    'honoured'
+    >>> verdict_of([("oak", "oak", "oak")] * 3).value
+    'one text'
+    """
+    texts = [round_ for round_ in rounds if any(round_)]
+    if not texts:
+        return Verdict.UNKNOWN
+    if all(first == again == other for first, again, other in texts):
+        return Verdict.ONE_TEXT
+    same = sum(_common(first, again) for first, again, _ in texts)
+    different = sum(_common(first, other) for first, _, other in texts)
+    if all(first == again for first, again, _ in texts) or same > _TIMES_AS_LONG * different:
+        return Verdict.HONOURED
+    return Verdict.IGNORED
+
+
+def _common(first: str, second: str) -> int:
+    """Return the number of characters at the start that two texts share."""
+    pairs = zip(first, second, strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
