@@ -36,6 +36,7 @@ from lm_eval_bayes.harness.models.interface import (
     TrialRequest,
     prompt_text,
 )
+from lm_eval_bayes.harness.models.shared_trials import SharedSink, SharedTrials, Sharing
 from lm_eval_bayes.harness.models.stored_models import what_is_stored
 from lm_eval_bayes.harness.models.trial_sink import StoreSink, TrialSink
 from lm_eval_bayes.harness.models.trial_stream import StreamedTrials
@@ -92,7 +93,8 @@ class TrialRange:
         match = _RANGE.fullmatch(text) if isinstance(text, str) else None
         if match is None or int(match[1]) >= int(match[2]):
             raise ModelConfigError(
-                f"`trials` must be a:b with whole numbers a < b, such as trials=8:16; got {text!r}"
+                "`trials` must be auto, or a:b with whole numbers a < b, such as trials=8:16; got "
+                f"{text!r}"
             )
         return cls(int(match[1]), int(match[2]))
 
@@ -158,7 +160,13 @@ class RecordingMixin(SamplingMixin):
     store : str or None
         The file of the trial store; None stores nothing.
     trials : str or None
-        ``a:b`` for the trials a, …, b - 1 only, as one job of an array.
+        ``a:b`` for the trials a, …, b - 1 only, as one job of an array; ``auto`` shares all trials
+        with other processes, see :mod:`~lm_eval_bayes.harness.models.shared_trials`.
+    claims : str or None
+        For ``trials=auto``: a folder that processes with a store each share. By default the
+        processes share one store, and the folder lies beside it.
+    lease : float or None
+        For ``trials=auto``: seconds without a heartbeat of a process until others do its work.
     seed : int
         Trial i of a question has the seed hash(seed + i, prompt), or seed + i.
     seed_scheme : str
@@ -174,12 +182,15 @@ class RecordingMixin(SamplingMixin):
         *args: Any,
         store: str | None = None,
         trials: str | None = None,
+        claims: str | None = None,
+        lease: float | None = None,
         seed: int = DEFAULT_SEED,
         seed_scheme: str = "hash",
         synchronous: str = "NORMAL",
         **kwargs: Any,
     ) -> None:
-        self.trial_range = TrialRange.parse(trials)
+        self.sharing = Sharing.parse(trials, store, claims, lease)
+        self.trial_range = TrialRange.parse(None if self.sharing else trials)
         if seed_scheme not in SEED_SCHEMES:
             raise ModelConfigError(
                 f"`seed_scheme` must be hash or plain; got {seed_scheme!r} (plain gives all "
@@ -195,11 +206,14 @@ class RecordingMixin(SamplingMixin):
         if self.takes_seed:
             kwargs["seed"] = seed
         super().__init__(*args, **kwargs)
+        if self.sharing is not None:
+            self.sharing.check_ranks(int(getattr(self, "world_size", 1) or 1))
         self.sink: TrialSink = TrialSink()
         fingerprint = self._fingerprint_or_stored(store)
         if store is not None:
             rank = int(getattr(self, "rank", 0) or 0)
-            self.sink = StoreSink.open(store, rank, synchronous, fingerprint)
+            kind = StoreSink if self.sharing is None else SharedSink
+            self.sink = kind.open(store, rank, synchronous, fingerprint)
         self.model_key = self.sink.describe_model(fingerprint, self.fingerprint)
         self._generated = self._from_store = 0
         if seed_scheme == "plain":
@@ -256,10 +270,13 @@ class RecordingMixin(SamplingMixin):
         self.count_from_store(len(trials))
         # Of several requests for one trial, the first is generated.
         numbered = {(request.key, request.trial): request for request in reversed(wanted)}
-        missing = {trial_id: numbered[trial_id] for trial_id in numbered.keys() - trials.keys()}
-        if missing:
-            ordered = sorted(missing.values(), key=lambda request: (request.trial, request.index))
-            for trial in self.sampled(ordered, disable_tqdm):
+        ordered = sorted(numbered.values(), key=lambda request: (request.trial, request.index))
+        missing = [request for request in ordered if (request.key, request.trial) not in trials]
+        if self.sharing is not None:
+            shared = SharedTrials(self, self.sharing, ordered, dict(trials))
+            trials.update(((t.key, t.trial), t) for t in shared.sample(disable_tqdm))
+        elif missing:
+            for trial in self.sampled(missing, disable_tqdm):
                 trials[trial.key, trial.trial] = trial
         signals = self.prompt_signals_of(wanted)
         return [

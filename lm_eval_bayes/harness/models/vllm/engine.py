@@ -19,11 +19,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from lm_eval_bayes._util.processes import Process
 from lm_eval_bayes.errors import LmEvalBayesError, ModelConfigError, TaskConfigError
 from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.models.interface import TrialRequest
 from lm_eval_bayes.harness.models.vllm.processes import (
-    Process,
     ProcessFile,
     bound_to_this_process,
     descendants,

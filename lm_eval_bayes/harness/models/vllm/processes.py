@@ -17,14 +17,12 @@ import hashlib
 import json
 import multiprocessing
 import os
-import platform
 import signal
 import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -32,7 +30,7 @@ from typing import Any
 import psutil
 
 from lm_eval_bayes._util.files import write_atomic
-from lm_eval_bayes._util.plain import Record
+from lm_eval_bayes._util.processes import Process, process, process_record, process_scope
 from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.plugin import patches
 
@@ -40,56 +38,6 @@ log = get_logger(__name__)
 
 #: Helpers of Python's multiprocessing, which end with the last process that uses them.
 _NOT_THE_ENGINE = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
-
-
-@dataclass(frozen=True)
-class Process(Record):
-    """A process, identified by its id and its start time.
-
-    Attributes
-    ----------
-    pid : int
-        Its id.
-    started : float
-        When it started, in seconds since the boot, to the clock's tick of 10 ms.
-    name : str
-        Its name, for messages.
-    """
-
-    pid: int
-    started: float
-    name: str = field(default="", compare=False)
-
-    @property
-    def alive(self) -> bool:
-        """Whether this very process is running; a zombie is not."""
-        return process(self.pid) == self
-
-    def send(self, signum: int) -> bool:
-        """Send a signal to this process and to no other; return whether it was sent."""
-        with suppress(psutil.NoSuchProcess):
-            handle = psutil.Process(self.pid)
-            if _record(handle) == self:
-                handle.send_signal(signum)  # which checks again that the id was not reused
-                return True
-        return False
-
-
-def process(pid: int) -> Process | None:
-    """Return a running process; None if there is none, or only a zombie."""
-    try:
-        return _record(psutil.Process(pid))
-    except psutil.NoSuchProcess:
-        return None
-
-
-def _record(handle: psutil.Process) -> Process | None:
-    with handle.oneshot():
-        if handle.status() == psutil.STATUS_ZOMBIE:
-            return None
-        # The difference does not change with the system's clock, as create_time alone does.
-        since_boot = handle.create_time() - psutil.boot_time()
-        return Process(handle.pid, round(since_boot, 2), handle.name())
 
 
 def descendants(pid: int) -> list[Process]:
@@ -100,7 +48,7 @@ def descendants(pid: int) -> list[Process]:
         with suppress(psutil.NoSuchProcess):
             for child in psutil.Process(parents.pop()).children():
                 with suppress(psutil.NoSuchProcess):
-                    record = _record(child)
+                    record = process_record(child)
                     if record is not None and not _is_helper(child):
                         running.append(record)
                         parents.append(record.pid)
@@ -155,9 +103,9 @@ class ProcessFile:
 
     def __init__(self, base: Path) -> None:
         self.owner = process(os.getpid())
-        self._scope = _scope()
+        self._scope = process_scope()
         owner = self.owner and (self.owner.pid, self.owner.started)
-        identity = repr((platform.node(), self._scope, owner)).encode()
+        identity = repr((self._scope, owner)).encode()
         suffix = hashlib.blake2b(identity, digest_size=4).hexdigest()
         self.path = base.with_name(f"{base.stem}.{suffix}{base.suffix}")
 
@@ -167,7 +115,6 @@ class ProcessFile:
             self.remove()
             return
         content = {
-            "host": platform.node(),
             **self._scope,
             "owner": self.owner.to_dict(),
             "processes": [p.to_dict() for p in processes],
@@ -230,14 +177,14 @@ def end_leftovers(base: Path, patience_s: float = 3.0) -> list[Process]:
 
 def _orphans(path: Path) -> list[Process] | None:
     """Return the processes of a file that may be ended; None if the file must stay."""
-    scope = _scope()
+    scope = process_scope()
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         owner, *recorded = [Process(**p) for p in (content["owner"], *content["processes"])]
         host, boot, namespace = (content[name] for name in ("host", "boot", "namespace"))
     except (OSError, ValueError, TypeError, LookupError):
         return None  # not one of these files
-    if scope is None or host != platform.node() or not (boot and namespace):
+    if scope is None or host != scope["host"] or not (boot and namespace):
         return None
     if boot != scope["boot"]:
         return []  # the computer was restarted, so none of them is left
@@ -245,15 +192,6 @@ def _orphans(path: Path) -> list[Process] | None:
         return None
     left = [p for p in recorded if p.alive]
     return list({q.pid: q for p in left for q in [p, *descendants(p.pid)]}.values())
-
-
-def _scope() -> dict[str, str] | None:
-    """Return the boot and the namespace of this computer's process ids; None if not on Linux."""
-    try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-        return {"boot": boot, "namespace": os.readlink("/proc/self/ns/pid")}
-    except OSError:
-        return None
 
 
 _PR_SET_PDEATHSIG = 1

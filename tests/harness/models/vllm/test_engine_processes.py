@@ -15,14 +15,13 @@ from pathlib import Path
 import pytest
 from _support.paths import REPOSITORY
 
+from lm_eval_bayes._util.processes import Process, process
 from lm_eval_bayes.harness.models.vllm import processes as engine_processes
 from lm_eval_bayes.harness.models.vllm.processes import (
-    Process,
     ProcessFile,
     descendants,
     end,
     end_leftovers,
-    process,
 )
 from lm_eval_bayes.harness.plugin import patches
 
@@ -107,7 +106,8 @@ def test_ending_asks_and_then_insists(started):
 RUN = """
 import subprocess, sys, time
 from pathlib import Path
-from lm_eval_bayes.harness.models.vllm.processes import ProcessFile, process
+from lm_eval_bayes._util.processes import process
+from lm_eval_bayes.harness.models.vllm.processes import ProcessFile
 engine = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
 file = ProcessFile(Path(sys.argv[1]))
 file.write([process(engine.pid)])
@@ -378,7 +378,7 @@ def test_an_engine_without_processes_ends_nothing(started):
 
 
 def test_elsewhere_nothing_is_noted(monkeypatch, tmp_path):
-    monkeypatch.setattr(engine_processes, "_scope", lambda: None)
+    monkeypatch.setattr(engine_processes, "process_scope", lambda: None)
     file = ProcessFile(tmp_path / "s.json")
     file.write([Process(1, 1.0)])
     assert list(tmp_path.iterdir()) == []

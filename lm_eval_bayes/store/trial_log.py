@@ -1,0 +1,160 @@
+"""Logs through which processes with a store each exchange trials in a shared folder.
+
+A process appends each of its trials to a file of its own, and reads what others appended to theirs.
+A file has one writer, so no locks are needed, also not on NFS. A trial is on the disk of the shared
+folder when :meth:`TrialLog.add` returns. A line that is cut short, because its writer was killed,
+or that does not match its hash is no trial.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from lm_eval_bayes._util.hashing import hash_bytes
+from lm_eval_bayes.store.errors import StoreFileError
+from lm_eval_bayes.store.trial import Trial, TrialKey, compact_json
+
+_CHUNK = 1 << 20
+
+
+@dataclass
+class Received:
+    """What other processes have appended since the last look.
+
+    Attributes
+    ----------
+    trials : list of Trial
+        Their trials.
+    prompt_signals : list of (str, str, mapping)
+        Signals of prompts: the hashes of model and prompt, and the signals.
+    damaged : list of str
+        File and position of complete lines that are no such record.
+    """
+
+    trials: list[Trial] = field(default_factory=list)
+    prompt_signals: list[tuple[str, str, Mapping[str, Any]]] = field(default_factory=list)
+    damaged: list[str] = field(default_factory=list)
+
+
+class TrialLog:
+    """The log of this process, and those of others.
+
+    Parameters
+    ----------
+    folder : Path
+        The shared folder of logs; it is created.
+    writer : str
+        The name of this process, which no other has or had.
+    """
+
+    def __init__(self, folder: Path, writer: str) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folder, self._path = folder, folder / f"{writer}.jsonl"
+        self._file: BinaryIO | None = None
+        self._read: dict[str, int] = {}
+
+    def __enter__(self) -> TrialLog:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def add(self, trial: Trial) -> None:
+        """Append a trial.
+
+        Raises
+        ------
+        StoreFileError
+            If it cannot be written.
+        """
+        record = {f.name: getattr(trial, f.name) for f in fields(Trial) if f.name != "key"}
+        self._append({"kind": "trial", "key": trial.key.to_dict(), **record})
+
+    def add_prompt_signals(self, model: str, prompt: str, signals: Mapping[str, Any]) -> None:
+        """Append the signals of a prompt.
+
+        Raises
+        ------
+        StoreFileError
+            If they cannot be written.
+        """
+        record = {"kind": "prompt_signals", "model": model, "prompt": prompt}
+        self._append({**record, "signals": dict(signals)})
+
+    def _append(self, record: Mapping[str, Any]) -> None:
+        # ASCII escapes preserve lone surrogates; Python's JSON preserves NaN.
+        text = compact_json(record).encode("ascii")
+        try:
+            if self._file is None:
+                self._file = open(self._path, "xb", buffering=0)  # noqa: SIM115
+            line = hash_bytes(text).encode("ascii") + b" " + text + b"\n"
+            if self._file.write(line) != len(line):
+                raise OSError("the disk is full")
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise StoreFileError(f"{self._path} cannot be written: {reason}") from error
+
+    def receive(self) -> Received:
+        """Return what was appended to the logs of others since the last call.
+
+        Raises
+        ------
+        StoreFileError
+            If one of them cannot be read.
+        """
+        received = Received()
+        try:
+            self._receive(received)
+        except OSError as error:
+            path = error.filename or self._folder
+            raise StoreFileError(f"{path} cannot be read: {error.strerror}") from error
+        return received
+
+    def _receive(self, received: Received) -> None:
+        for name in sorted(os.listdir(self._folder)):
+            if name.endswith(".jsonl") and name != self._path.name:
+                for start, line in self._new_lines(name):
+                    try:
+                        _add_record(received, line)
+                    except (ValueError, TypeError, LookupError):
+                        received.damaged.append(f"{name} at byte {start}")
+
+    def _new_lines(self, name: str) -> Iterator[tuple[int, bytes]]:
+        """Yield the complete lines that are new, each with its position."""
+        with open(self._folder / name, "rb") as file:
+            file.seek(start := self._read.get(name, 0))
+            rest = b""
+            while chunk := file.read(_CHUNK):
+                *lines, rest = (rest + chunk).split(b"\n")
+                for line in lines:
+                    yield start, line
+                    start += len(line) + 1
+                    self._read[name] = start
+
+
+def _add_record(received: Received, line: bytes) -> None:
+    """Parse a line.
+
+    Raises
+    ------
+    ValueError, TypeError, LookupError
+        If it is not what was written.
+    """
+    digest, _, text = line.partition(b" ")
+    if hash_bytes(text).encode("ascii") != digest:
+        raise ValueError("the line does not match its hash")
+    record = json.loads(text)
+    kind = record.pop("kind")
+    if kind == "trial":
+        received.trials.append(Trial(**{**record, "key": TrialKey(**record["key"])}))
+    elif kind == "prompt_signals":
+        received.prompt_signals.append((record["model"], record["prompt"], record["signals"]))
+    else:
+        raise ValueError(f"unknown kind {kind!r}")

@@ -1,0 +1,284 @@
+"""`trials=auto`: processes share the trials of a run; kills lose and double nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from _support.paths import REPOSITORY, SUPPORT
+
+from lm_eval_bayes.errors import ModelConfigError
+from lm_eval_bayes.harness.compat import new_instance
+from lm_eval_bayes.harness.models import shared_trials
+from lm_eval_bayes.harness.models.trials import TrialsLM
+from lm_eval_bayes.store.claims import Claims
+from lm_eval_bayes.store.merge import merge
+from lm_eval_bayes.store.trial_store import TrialStore
+from lm_eval_bayes.store.verify import verify
+
+DOC = {"problem": "What is 7 + 5?", "answer": "12"}
+
+
+def coin(folder, name="a", *, exchanges=True, **arguments):
+    claims = {"claims": str(folder / "claims")} if exchanges else {}
+    settings = {"backend": "biased_coin", "p": 0.5, "trials": "auto", "lease": 0.5}
+    store = str(folder / f"{name}.sqlite")
+    return TrialsLM(**{**settings, "store": store, **claims, **arguments})
+
+
+def ask(lm, n=6, questions=3, temperature=1.0):
+    """Return the responses; the trials of each question follow each other."""
+    requests = [
+        new_instance(DOC, (f"{i}: 7 + 5 = ?", {"temperature": temperature}), task="t", repeats=n)
+        for i in range(questions)
+    ]
+    return lm.generate_until([r for r in requests for _ in range(n)], disable_tqdm=True)
+
+
+def counts(lm):
+    info = lm.get_model_info()["trials"]
+    return info["generated"], info["from_store"]
+
+
+def plain(folder, **arguments):
+    """Return the responses of a run that shares nothing."""
+    lm = TrialsLM(backend="biased_coin", p=0.5, store=str(folder / "plain.sqlite"), **arguments)
+    return ask(lm)
+
+
+@pytest.mark.parametrize("exchanges", [False, True])
+def test_one_process_alone_samples_what_any_run_samples(tmp_path, exchanges):
+    lm = coin(tmp_path, exchanges=exchanges)
+    assert ask(lm) == plain(tmp_path)
+    assert counts(lm) == (18, 0)
+    assert ask(coin(tmp_path, exchanges=exchanges)) == plain(tmp_path)
+
+
+def test_the_folder_of_claims_lies_beside_the_store(tmp_path):
+    ask(coin(tmp_path, exchanges=False))
+    (model,) = (tmp_path / "a.sqlite.claims").iterdir()
+    assert [path.name.split("-")[0] for path in model.iterdir()] == ["work"]
+
+
+def test_another_store_gets_the_trials_without_sampling(tmp_path):
+    ask(coin(tmp_path, "a"))
+    other = coin(tmp_path, "b")
+    assert ask(other) == plain(tmp_path)
+    assert counts(other) == (0, 18)
+    report = merge([tmp_path / "a.sqlite", tmp_path / "b.sqlite"], tmp_path / "all.sqlite")
+    assert report.conflicts == ()
+    with TrialStore.open(tmp_path / "all.sqlite", mode="read") as store:
+        assert sum(store.trial_counts().values()) == 18
+
+
+def test_trials_that_were_stored_before_are_given_to_others(tmp_path):
+    ask(coin(tmp_path, "a", exchanges=False))
+    again = coin(tmp_path, "a")
+    ask(again)
+    other = coin(tmp_path, "b")
+    ask(other)
+    assert (counts(again), counts(other)) == ((0, 18), (0, 18))
+
+
+@pytest.mark.parametrize(
+    ("changes", "asked"),
+    [({}, {"n": 8}), ({"seed": 7}, {}), ({}, {"temperature": 0.5}), ({"p": 0.25}, {})],
+    ids=["N", "seed", "temperature", "model"],
+)
+def test_other_work_is_not_mixed_with_this(tmp_path, changes, asked):
+    """Claims of one run that are held do not delay another."""
+    first = coin(tmp_path, "a")
+    held = _hold_everything(first)
+    other = coin(tmp_path, "b", **changes)
+    expected = TrialsLM(
+        **{"backend": "biased_coin", "p": 0.5, "store": str(tmp_path / "c.sqlite"), **changes}
+    )
+    assert ask(other, **asked) == ask(expected, **asked)
+    assert counts(other)[0] == 3 * asked.get("n", 6)
+    held.close()
+    assert ask(coin(tmp_path, "a")) == plain(tmp_path)
+
+
+def test_a_raised_number_of_trials_goes_on_with_those_of_others(tmp_path):
+    ask(coin(tmp_path, "a"))
+    other = coin(tmp_path, "b")
+    ask(other, n=8)
+    assert counts(other) == (6, 18)
+
+
+def test_what_another_process_holds_is_waited_for(tmp_path, monkeypatch, caplog):
+    """The other process stores its trials while this one waits; none is sampled twice."""
+    held = _hold_everything(coin(tmp_path, "a"))
+    theirs = TrialsLM(backend="biased_coin", p=0.5, store=str(tmp_path / "a.sqlite"))
+    waiting = coin(tmp_path, "a", exchanges=False, claims=None)
+    waited = []
+
+    def sleep(seconds):
+        waited.append(seconds)
+        if len(waited) == 3:
+            ask(theirs)
+
+    monkeypatch.setattr(shared_trials.time, "sleep", sleep)
+    caplog.set_level("INFO", "lm_eval")
+    (tmp_path / "claims").rename(tmp_path / "a.sqlite.claims")
+    assert ask(waiting) == plain(tmp_path)
+    assert counts(waiting) == (0, 18)
+    assert len(waited) == 3
+    assert "waiting for 18 trials of 1 other process" in caplog.text
+    held.close()
+
+
+def _hold_everything(lm):
+    """Claim all blocks of the run that `ask` asks for, as a process that has not sampled yet."""
+    made = []
+
+    class Holding(Claims):
+        def __enter__(self):
+            made.append(self)
+            self.beat()
+            raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shared_trials, "Claims", Holding)
+        with pytest.raises(KeyboardInterrupt):
+            ask(lm)
+    (claims,) = made
+    claims._thread.start()
+    assert all(claims.claim(block) for block in range(18))
+    return claims
+
+
+def test_the_work_of_a_process_that_ended_is_done_by_others(tmp_path):
+    _hold_everything(coin(tmp_path, "a")).close()
+    other = coin(tmp_path, "b")
+    assert ask(other) == plain(tmp_path)
+    assert counts(other) == (18, 0)
+
+
+def test_a_trial_whose_block_was_taken_over_is_dropped(tmp_path, monkeypatch, caplog):
+    """A process that was stopped finds the trials of its heir in place of its own."""
+    stopped = coin(tmp_path, "a")
+    holds, ends = Claims.holds, []
+
+    def taken_over(self, block):
+        if not ends:  # while this process was stopped, another one has done everything
+            ends.append(1)
+            self.close()
+            ask(coin(tmp_path, "b"))
+        return holds(self, block)
+
+    monkeypatch.setattr(Claims, "holds", taken_over)
+    assert ask(stopped) == plain(tmp_path)
+    generated, received = counts(stopped)
+    assert generated + received > 18
+    assert received == 18
+    assert "this process was stopped for longer than lease=0.5 seconds" in caplog.text
+    report = merge([tmp_path / "a.sqlite", tmp_path / "b.sqlite"], tmp_path / "all.sqlite")
+    assert report.conflicts == ()
+
+
+def test_a_damaged_line_is_named_and_its_trial_sampled(tmp_path, caplog):
+    ask(coin(tmp_path, "a"))
+    (log,) = tmp_path.glob("claims/*/trials/*.jsonl")
+    content = bytearray(log.read_bytes())
+    content[100] ^= 1
+    log.write_bytes(bytes(content))
+    other = coin(tmp_path, "b")
+    assert ask(other) == plain(tmp_path)
+    assert counts(other) == (1, 17)
+    assert "1 damaged line is left out" in caplog.text
+
+
+def test_a_damaged_trial_is_sampled_again(tmp_path):
+    ask(coin(tmp_path, exchanges=False))
+    import sqlite3
+    from contextlib import closing
+
+    with closing(sqlite3.connect(tmp_path / "a.sqlite")) as connection, connection:
+        connection.execute("UPDATE trials SET seed = seed + 1 WHERE trial = 2")
+    lm = coin(tmp_path, exchanges=False)
+    assert ask(lm) == plain(tmp_path)
+    assert counts(lm) == (3, 15)
+    assert verify(tmp_path / "a.sqlite").ok
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"trials": "automatic"}, r"`trials` must be auto, or a:b .* got 'automatic'"),
+        ({"trials": "0:4", "claims": "x"}, r"`claims` needs trials=auto; got trials=0:4"),
+        ({"trials": None, "lease": 3}, r"`lease` needs trials=auto; got trials=None"),
+        ({"lease": 0.1}, r"`lease` must be a number of seconds of at least 0\.5; got 0\.1"),
+        ({"claims": ""}, r"`claims` must be the path of a folder; got ''"),
+        ({"claims": 3}, r"`claims` must be the path of a folder; got 3"),
+        ({"claims": "/proc/nothing"}, r"`claims` must be a folder that can be written; got '/proc"),
+    ],
+)
+def test_arguments(tmp_path, arguments, sentence):
+    settings = {"backend": "biased_coin", "p": 0.5, "trials": "auto"}
+    with pytest.raises((ModelConfigError, ValueError), match=sentence):
+        TrialsLM(**{**settings, "store": str(tmp_path / "a.sqlite"), **arguments})
+
+
+def test_a_store_on_a_network_file_system_needs_a_folder(tmp_path, monkeypatch):
+    monkeypatch.setattr(shared_trials, "network_file_system", lambda path: "nfs4")
+    with pytest.raises(ModelConfigError, match=r"needs `claims` here: .* \(nfs4\), where one"):
+        coin(tmp_path, exchanges=False)
+    ask(coin(tmp_path))
+
+
+def test_several_ranks_are_refused():
+    with pytest.raises(ModelConfigError, match="trials=auto divides the trials itself; got 2 ra"):
+        shared_trials.Sharing.check_ranks(2)
+
+
+PATHS = os.pathsep.join([str(REPOSITORY), str(SUPPORT.parent)])
+QUESTIONS, N, SLOTS = 40, 10, 8
+
+
+def scene(folder: Path, **arguments):
+    pytest.importorskip("aiohttp")
+    done = subprocess.run(
+        [sys.executable, "-m", "_support.shared_runs", str(folder), json.dumps(arguments)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={**os.environ, "PYTHONPATH": PATHS, "LOGLEVEL": "ERROR"},
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.name != "posix", reason="needs fork and SIGKILL")
+@pytest.mark.parametrize("own_stores", [False, True], ids=["one store", "a store each"])
+@pytest.mark.parametrize("kills", [0, 1, 8])
+@pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGTERM], ids=["kill", "term"])
+def test_two_processes_share_the_requests(tmp_path, own_stores, kills, signum):
+    if not kills and signum == signal.SIGTERM:
+        pytest.skip("no signal is sent")
+    report = scene(
+        tmp_path, n=N, own_stores=own_stores, kills=kills, seed=11 + kills, signum=int(signum)
+    )
+    assert report["ends"] == [0, 0]
+    assert report["codes"] == [-signum] * kills
+    asked = [tuple(pair) for pair in report["asked"]]
+    assert len(set(asked)) == QUESTIONS * N  # nothing is lost
+    # Nothing is asked again but what was running at a kill.
+    assert len(asked) <= QUESTIONS * N + SLOTS * kills
+    first, second = (json.loads((tmp_path / f"job{i}.json").read_text()) for i in range(2))
+    assert first == second
+    assert [len(texts) for texts in first] == [N] * QUESTIONS
+    assert all(len(set(texts)) == N for texts in first)  # the server answers each seed otherwise
+    stores = sorted(tmp_path.glob("*.sqlite"))
+    assert len(stores) == (2 if own_stores else 1)
+    report = merge(stores, tmp_path / "all.sqlite")
+    assert report.conflicts == ()
+    with TrialStore.open(tmp_path / "all.sqlite", mode="read") as store:
+        assert sum(store.trial_counts().values()) == QUESTIONS * N
+    assert verify(tmp_path / "all.sqlite").ok
