@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import cache
 
 from _support.paths import REPOSITORY
 
@@ -19,24 +19,32 @@ def module_name(path) -> str:
 MODULES = {module_name(path): path for path in sorted(ROOT.rglob("*.py"))}
 
 
+@cache
+def tree_of(module: str) -> ast.Module:
+    return ast.parse(MODULES[module].read_text(encoding="utf-8"))
+
+
+def is_for_type_checkers(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
+
+
 def import_nodes(tree: ast.AST, in_functions: bool) -> Iterator[ast.Import | ast.ImportFrom]:
     """Yield imports; those under `if TYPE_CHECKING` are left out, as they never run."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.Import | ast.ImportFrom):
             yield node
-        elif isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
+        elif isinstance(node, ast.expr) or is_for_type_checkers(node):
             continue
         elif in_functions or not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield from import_nodes(node, in_functions)
 
 
-@lru_cache
+@cache
 def imports(in_functions: bool) -> dict[str, set[str]]:
     graph = {}
-    for module, path in MODULES.items():
+    for module in MODULES:
         imported = set()
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        for node in import_nodes(tree, in_functions):
+        for node in import_nodes(tree_of(module), in_functions):
             if isinstance(node, ast.Import):
                 imported |= {alias.name for alias in node.names}
             elif node.module:
@@ -80,6 +88,6 @@ def test_every_room_says_what_belongs_there():
     undescribed = [
         module
         for module, path in MODULES.items()
-        if path.name == "__init__.py" and not ast.get_docstring(ast.parse(path.read_text("utf-8")))
+        if path.name == "__init__.py" and not ast.get_docstring(tree_of(module))
     ]
     assert undescribed == []
