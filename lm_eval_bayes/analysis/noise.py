@@ -214,6 +214,8 @@ class TaskNoise(Record):
         one model.
     models : tuple of ModelNoise
         The models, in the order of the runs.
+    notes : tuple of str
+        Warnings about all models.
     """
 
     task: str
@@ -224,6 +226,7 @@ class TaskNoise(Record):
     correlation_interval: tuple[float, float] | None
     covariance: float | None
     models: tuple[ModelNoise, ...]
+    notes: tuple[str, ...] = ()
 
     @property
     def is_board(self) -> bool:
@@ -287,8 +290,24 @@ def task_noise(runs: Sequence[TaskRun], settings: NoiseSettings = DEFAULT_NOISE)
     interval = None
     if source in ("models", "single trials"):
         interval = correlation_interval(aligned, settings.level, single=single, seed=settings.seed)
+    notes: tuple[str, ...] = ()
+    if source in ("models", "single trials") and abs(correlation) == 1.0:
+        notes = (_at_bound(correlation, interval),)
     return TaskNoise(
-        task, first.n_questions, settings, correlation, source, interval, covariance, models
+        task, first.n_questions, settings, correlation, source, interval, covariance, models, notes
+    )
+
+
+def _at_bound(correlation: float, interval: tuple[float, float] | None) -> str:
+    """Return the note on a correlation whose estimate was cut off at its bound."""
+    other = ASSUMED_CORRELATION
+    if interval is not None and abs(interval[0]) < 1.0:
+        other = interval[0]
+    low = "the lower end of its interval" if other != ASSUMED_CORRELATION else "the usual one"
+    return (
+        f"The correlation of two models over questions is estimated at its bound, {correlation:g}, "
+        "so that paired differences are as small as if questions were equally hard for both "
+        f"models. --correlation {other:.2f} shows them with {low}."
     )
 
 

@@ -114,6 +114,8 @@ class PlanLine(Record):
         M.
     n_clusters : int or None
         In scope "population" the number of clusters of the questions; None without.
+    n_now : tuple of float
+        The mean number of trials per question that every model has.
     trials : ForecastAmount
         Further trials of all questions and models.
     tokens : ForecastAmount or None
@@ -140,6 +142,13 @@ class PlanLine(Record):
     notes: tuple[str, ...] = ()
     repeats: bool = False
     n_clusters: int | None = None
+    n_now: tuple[float, ...] = field(default=(), metadata=json_name("n"))
+
+    @property
+    def n_total(self) -> tuple[float, ...] | None:
+        """N of every model at the goal; None where it is out of reach."""
+        additional = self.forecast.additional
+        return None if additional is None else tuple(n + additional for n in self.n_now)
 
     @property
     def reached(self) -> bool:
@@ -341,6 +350,7 @@ def _plan_line(runs: Sequence[TaskRun], forecast: TrialsForecast, posterior: Pos
         notes=tuple(note for note in (forecast.note, *repeat_notes) if note),
         repeats=any(repeat_notes),
         n_clusters=None if posterior.clusters is None else posterior.clusters.n_clusters,
+        n_now=tuple(float(run.outcomes.n_trials.mean()) for run in runs),
     )
 
 

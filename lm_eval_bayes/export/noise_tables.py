@@ -84,7 +84,7 @@ def noise_page(noise: TaskNoise) -> Page:
     for model in noise.models:
         for note in model.notes:
             notes.setdefault(note, []).append(model.model)
-    texts = tuple(
+    texts = noise.notes + tuple(
         note if len(names) == len(noise.models) else f"{', '.join(names)}: {note}"
         for note, names in notes.items()
     )

@@ -216,3 +216,30 @@ def test_one_figure_is_of_one_task(two, tmp_path):
     code, printed, _ = lmeb("noise", two[0], other)
     assert code == 0
     assert "\n\nother_bayes, a: 12 questions" in printed
+
+
+def test_a_correlation_at_its_bound_has_a_note(tmp_path):
+    # the differences between questions are those of both models, and there is little chance
+    table = tmp_path / "board.csv"
+    scores = [(0, 0, 0), (0, 0, 1), (1, 1, 1), (1, 1, 1), (0, 1, 1), (1, 1, 0), (0, 0, 0)]
+    rows = [
+        f"{model},q{q},{trial},{score}"
+        for model in "AB"
+        for q, of_question in enumerate(scores)
+        for trial, score in enumerate(of_question)
+    ]
+    table.write_text("model,question,trial,score\n" + "\n".join(rows), encoding="utf-8")
+    code, printed, _ = lmeb("noise", table, "--json")
+    assert code == 0
+    (task,) = json.loads(printed)["tasks"]
+    assert task["correlation"] == 1.0
+    (note,) = task["notes"]
+    low = task["correlation_interval"][0]
+    assert f"--correlation {low:.2f} " in note
+    _, _, error = lmeb("noise", table)
+    assert error.count("estimated at its bound") == 1
+    _, printed, _ = lmeb("noise", table, "--json", "--correlation", f"{low:.2f}")
+    (other,) = json.loads(printed)["tasks"]
+    assert other["notes"] == []
+    shown, honest = (t["models"][0]["runs"][-1]["detectable"]["paired"] for t in (task, other))
+    assert honest > 1.1 * shown

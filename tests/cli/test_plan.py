@@ -169,3 +169,20 @@ def test_help():
     code, printed, _ = lmeb("plan", "--help")
     assert code == 0
     assert printed.count("\n    lm-eval-bayes plan ") == 3
+
+
+def test_models_of_different_n_show_their_own(tmp_path):
+    rng = np.random.default_rng(4)
+    for name, n in (("A", 3), ("B", 12)):
+        right = rng.random((30, n)) < 0.5
+        rows = [f"{name},q{q},{t},{int(right[q, t])}" for q in range(30) for t in range(n)]
+        (tmp_path / f"{name}.csv").write_text("model,question,trial,score\n" + "\n".join(rows))
+    files = tmp_path / "A.csv", tmp_path / "B.csv"
+    code, printed, _ = lmeb("plan", *files, "--separate", "--json")
+    assert code == 0
+    (line,) = json.loads(printed)["separate"][0]["pairs"]
+    own = {"A": 3.0, "B": 12.0}
+    assert line["n"] == [own[model] for model in line["models"]]
+    code, printed, _ = lmeb("plan", *files, "--separate", "--wide")
+    assert " and ".join(f"{own[model]:g}" for model in line["models"]) in printed
+    assert "7.5" not in printed

@@ -10,6 +10,7 @@ import sys
 import pytest
 from _support.paths import REPOSITORY
 
+from lm_eval_bayes.cli.ui.output import warn_notes
 from lm_eval_bayes.store.trial import Trial, TrialKey
 from lm_eval_bayes.store.trial_store import TrialStore
 
@@ -176,3 +177,19 @@ def test_a_signal_that_ends_a_command_lets_it_tidy_up(monkeypatch, name):
         assert signal.getsignal(signum) is signal.SIG_DFL
     finally:
         signal.signal(signum, before)
+
+
+def test_a_note_is_printed_once_with_all_that_it_is_about(capsys):
+    models = [f"m{i}" for i in range(3)]
+    notes = [("t", [model], "few questions") for model in models]
+    notes += [("t", (), "of the task"), ("u", (), "of the task"), ("t", ["m1"], "its own")]
+    notes += [("u", ["m1"], "of runs"), ("t", ["m0"], "of runs"), ("t", ["m0"], "of runs")]
+    notes += [("v", [f"x{i}" for i in range(20)], "many")]
+    warn_notes(notes)
+    assert capsys.readouterr().err.splitlines() == [
+        "note: m0, m1, m2, t: few questions",
+        "note: t, u: of the task",
+        "note: m1, t: its own",
+        "note: m1 on u, m0 on t: of runs",
+        "note: x0, x1, x2, x3, x4, x5, x6, 13 more models, v: many",
+    ]

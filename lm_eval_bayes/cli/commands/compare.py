@@ -33,7 +33,15 @@ from lm_eval_bayes.cli.ui.options import (
     parse_integers,
     prints_tables,
 )
-from lm_eval_bayes.cli.ui.output import say, say_json, say_records, say_table, sentence_name, warn
+from lm_eval_bayes.cli.ui.output import (
+    say,
+    say_json,
+    say_records,
+    say_table,
+    sentence_name,
+    warn,
+    warn_notes,
+)
 from lm_eval_bayes.cli.ui.prior import PriorOptions, say_effects
 from lm_eval_bayes.cli.ui.reading import ReadingOptions
 from lm_eval_bayes.errors import InvalidInputError
@@ -378,9 +386,9 @@ def _show(
     if _more_trials_may_decide(comparison):
         scope = " --scope population" if spec.scope == "population" else ""
         say(f"for the number of trials that may decide: lm-eval-bayes plan A B --separate{scope}")
+    posteriors = [(task.task, task.comparison.posterior.note) for task in comparison.tasks]
+    warn_notes((task, (), note) for task, note in posteriors if note is not None)
     for task in comparison.tasks:
-        if task.comparison.posterior.note is not None:
-            warn(f"note: {task.task}: {task.comparison.posterior.note}")
         for warning in task.differs:
             warn(f"warning: {warning}")
 

@@ -17,7 +17,7 @@ from lm_eval_bayes.cli.ui.options import (
     option,
     prints_tables,
 )
-from lm_eval_bayes.cli.ui.output import say, say_each, say_json, say_table, warn
+from lm_eval_bayes.cli.ui.output import say, say_each, say_json, say_table, warn, warn_notes
 from lm_eval_bayes.cli.ui.reading import ReadingOptions, Runs
 from lm_eval_bayes.errors import InvalidInputError
 
@@ -121,6 +121,13 @@ def command(
         say_json({**settings.to_dict(), "tasks": tasks, "warnings": saved.warnings})
     else:
         say_each(tasks, _show)
+        warn_notes((noise.task, (), note) for noise in tasks for note in noise.notes)
+        warn_notes(
+            (noise.task, [model.model], note)
+            for noise in tasks
+            for model in noise.models
+            for note in model.notes
+        )
     if card is not None:
         write_files({card: noise_card(tasks).encode("utf-8")}, overwrite, "--card")
         warn(f"card written to {card}")
@@ -141,5 +148,3 @@ def _show(noise: TaskNoise) -> None:
         for sentence in sentences:
             for line in textwrap.wrap(one_line(sentence), _WIDTH, subsequent_indent="  "):
                 say(line)
-    for note in page.notes:
-        warn(f"note: {noise.task}: {note}")

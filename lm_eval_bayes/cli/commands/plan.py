@@ -24,7 +24,7 @@ from lm_eval_bayes.cli.ui.options import (
     option,
     prints_tables,
 )
-from lm_eval_bayes.cli.ui.output import say, say_json, say_records, sentence_name, warn
+from lm_eval_bayes.cli.ui.output import say, say_json, say_records, sentence_name, warn_notes
 from lm_eval_bayes.cli.ui.reading import ReadingOptions, Runs
 from lm_eval_bayes.errors import InvalidInputError
 
@@ -163,9 +163,7 @@ def command(
     all_lines = [*lines, *(line for plan in plans for line in plan.lines)]
     for message in _unrecorded(all_lines):
         say(message)
-    for line in all_lines:
-        for note in line.notes:
-            warn(f"note: {line.task}, {join_words(line.models)}: {note}")
+    warn_notes((line.task, line.models, note) for line in all_lines for note in line.notes)
 
 
 def _check(width: float | None, separate: bool, confidence: float, max_trials: int) -> None:
@@ -198,7 +196,7 @@ def _show(title: str, lines: Sequence[PlanLine], goal: str) -> None:
             **_model_columns(models, lines),
             f"{goal} now": lambda line: f"{line.forecast.current:.{digits}f}",
             **({"clusters": lambda line: format_integer(line.n_clusters)} if clustered else {}),
-            "N": lambda line: format_large(line.forecast.trials),
+            "N": lambda line: _of_each(line.n_now),
             f"further N ({100 * lines[0].forecast.band:g}%)": _further_trials,
             "total N": _total_trials,
             "trials": lambda line: _cost(line, line.trials, format_integer),
@@ -253,8 +251,12 @@ def _further_trials(line: PlanLine) -> str:
 
 
 def _total_trials(line: PlanLine) -> str:
-    total = line.forecast.total
-    return NO_VALUE if line.repeats or total is None else format_large(total)
+    return NO_VALUE if line.repeats or line.n_total is None else _of_each(line.n_total)
+
+
+def _of_each(numbers: Sequence[float]) -> str:
+    """Return a number of every model, once where all are the same."""
+    return " and ".join(dict.fromkeys(map(format_large, numbers)))
 
 
 def _cost(line: PlanLine, amount: ForecastAmount | None, form: NumberFormat) -> str:

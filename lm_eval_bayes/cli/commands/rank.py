@@ -40,7 +40,7 @@ from lm_eval_bayes.cli.ui.output import (
     say_records,
     say_table,
     sentence_name,
-    warn,
+    warn_notes,
 )
 from lm_eval_bayes.cli.ui.prior import PriorOptions, say_effects
 from lm_eval_bayes.cli.ui.reading import ReadingOptions, Runs
@@ -225,12 +225,9 @@ def command(
         say(_tie_rule(all_boards[0]))
     if overall_note:
         say(overall_note)
-    for board in all_boards:
-        for note in board.notes:
-            warn(f"note: {board.task}: {note}")
-    for other in others:
-        for note in other.notes:
-            warn(f"note: {other.task}: {note}")
+    notes = [(board.task, board.notes) for board in all_boards]
+    notes += [(other.task, other.notes) for other in others]
+    warn_notes((task, (), note) for task, of_board in notes for note in of_board)
 
 
 def _rank_by_scorio(

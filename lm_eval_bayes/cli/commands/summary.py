@@ -29,7 +29,7 @@ from lm_eval_bayes.cli.ui.options import (
     parse_integers,
     prints_tables,
 )
-from lm_eval_bayes.cli.ui.output import say, say_json, say_records, say_table, warn
+from lm_eval_bayes.cli.ui.output import say, say_json, say_records, say_table, warn_notes
 from lm_eval_bayes.cli.ui.prior import MeanPriorOptions, say_effects, say_mean_effects
 from lm_eval_bayes.cli.ui.reading import ReadingOptions, Runs
 
@@ -127,9 +127,11 @@ def command(
     _show(summaries, group_summaries, scopes, spec)
     say_effects(effects, spec)
     say_mean_effects(mean_effects, spec)
-    for summary in summaries:
-        for note in summary.posterior_notes:
-            warn(f"note: {summary.run.model}, {summary.run.task}: {note}")
+    warn_notes(
+        (summary.run.task, [summary.run.model], note)
+        for summary in summaries
+        for note in summary.posterior_notes
+    )
 
 
 # -- tables --------------------------------------------------------------------------------------

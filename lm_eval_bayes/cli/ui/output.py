@@ -19,12 +19,14 @@ from typing import Any, TypeVar
 
 import typer
 
-from lm_eval_bayes._util.text import one_line, shorten_middle
+from lm_eval_bayes._util.text import one_line, plural, shorten_middle
 
 T = TypeVar("T")
 
 #: Seconds between two lines of progress in a pipe.
 EVERY_S = 15.0
+#: Names of models, tasks or runs that a note is said to be about.
+_MOST_NAMES = 8
 #: Columns of a table in a pipe, unless the environment's COLUMNS says otherwise.
 _PIPE_COLUMNS = 80
 #: Characters of a name in a sentence.
@@ -46,6 +48,37 @@ def warn(text: object) -> None:
         typer.echo(_encodable(one_line(text), sys.stderr), err=True)
     except OSError:
         discard(sys.stderr)
+
+
+def warn_notes(notes: Iterable[tuple[str, Sequence[str], str]]) -> None:
+    """Print notes on standard error, each once with all that it is about.
+
+    Parameters
+    ----------
+    notes : iterable of (str, sequence of str, str)
+        The task, the models (none where the note is about all of the task), and the note.
+    """
+    by_note: dict[str, dict[str, dict[str, None]]] = {}
+    for task, models, note in notes:
+        by_note.setdefault(note, {}).setdefault(task, {}).update(dict.fromkeys(models))
+    for note, tasks in by_note.items():
+        warn(f"note: {_about(tasks)}: {note}")
+
+
+def _about(tasks: Mapping[str, Mapping[str, None]]) -> str:
+    """Return models and tasks in words: "A, B, aime" for models A and B of the task aime."""
+    of_first = next(iter(tasks.values()))
+    if all(models == of_first for models in tasks.values()):
+        return ", ".join([*_first(list(of_first), "model"), *_first(list(tasks), "task")])
+    pairs = [f"{model} on {task}" for task, models in tasks.items() for model in models]
+    return ", ".join(_first(pairs, "run"))
+
+
+def _first(names: list[str], noun: str) -> list[str]:
+    """Return the first names, and how many more there are."""
+    if len(names) <= _MOST_NAMES:
+        return names
+    return [*names[: _MOST_NAMES - 1], plural(len(names) - _MOST_NAMES + 1, f"more {noun}")]
 
 
 def discard(stream: Any) -> None:

@@ -12,7 +12,7 @@ import typer
 
 from lm_eval_bayes.cli.ui.errors import named_as_options
 from lm_eval_bayes.cli.ui.options import option
-from lm_eval_bayes.cli.ui.output import Progress, warn
+from lm_eval_bayes.cli.ui.output import Progress, warn, warn_notes
 
 if TYPE_CHECKING:
     from lm_eval_bayes.runs.task_run import SavedRuns
@@ -161,12 +161,7 @@ class ReadingOptions:
             warn(f"warning: {warning}")
         for note in saved.notes:
             warn(f"note: {note}")
-        models: dict[tuple[str, str], list[str]] = {}
-        for run in saved.runs:
-            for note in run.notes:
-                models.setdefault((run.task, note), []).append(run.model)
-        for (task_name, note), names in models.items():
-            warn(f"note: {', '.join(names)}, {task_name}: {note}")
+        warn_notes((run.task, [run.model], note) for run in saved.runs for note in run.notes)
         return saved
 
 

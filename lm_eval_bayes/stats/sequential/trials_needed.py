@@ -217,6 +217,7 @@ def trials_needed(
     if draws is None:
         draws = int(np.clip(100_000 // posterior.per_question.mu.size, 200, 1_000))
     draws = check_size("draws", draws, 100, posterior.per_question.mu.size)
+    own_trials = [trials or side.n_trials for side in posteriors]
     trials = _trials_so_far(posteriors) if trials is None else check_positive("trials", trials)
     rng = np.random.default_rng(spec.seed)
     notes = [posterior.note for posterior in posteriors]
@@ -252,7 +253,10 @@ def trials_needed(
                     f"z is {target:g} or more in only {share:.0%} of the predictive draws"
                 )
         else:
-            sides = [_predictive(side, trials, draws, rng) for side in posteriors]
+            sides = [
+                _predictive(side, own or trials, draws, rng)
+                for side, own in zip(posteriors, own_trials, strict=True)
+            ]
             goal = separation_goal(sides, target, rng)
     needed: Sequence[int | None] = (0, 0, 0)
     last = 1.0

@@ -154,7 +154,7 @@ def test_samples_without_a_score_do_not_count(outputs):
 def test_a_field_of_the_metadata_names_clusters():
     (run,) = read_runs([REVIEWS["weak", MCQ]], cluster="id").runs
     assert run.clusters == ("0", "1", "2", "3")
-    with pytest.raises(InvalidInputError, match="a field of the metadata"):
+    with pytest.raises(InvalidInputError, match=r"a field of the samples' metadata in .*, id"):
         read_runs([REVIEWS["weak", MCQ]], cluster="topic")
 
 
