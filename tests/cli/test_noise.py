@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 
 import numpy as np
 import pytest
@@ -219,15 +220,16 @@ def test_one_figure_is_of_one_task(two, tmp_path):
 
 
 def test_a_correlation_at_its_bound_has_a_note(tmp_path):
-    # the differences between questions are those of both models, and there is little chance
-    table = tmp_path / "board.csv"
-    scores = [(0, 0, 0), (0, 0, 1), (1, 1, 1), (1, 1, 1), (0, 1, 1), (1, 1, 0), (0, 0, 0)]
+    # both models have the probabilities of one draw, and there are few questions and trials
+    chance = random.Random(1)
+    questions = [chance.betavariate(1, 1) for _ in range(15)]
     rows = [
-        f"{model},q{q},{trial},{score}"
+        f"{model},q{q},{trial},{int(chance.random() < p)}"
         for model in "AB"
-        for q, of_question in enumerate(scores)
-        for trial, score in enumerate(of_question)
+        for q, p in enumerate(questions)
+        for trial in range(3)
     ]
+    table = tmp_path / "board.csv"
     table.write_text("model,question,trial,score\n" + "\n".join(rows), encoding="utf-8")
     code, printed, _ = lmeb("noise", table, "--json")
     assert code == 0

@@ -180,7 +180,7 @@ def test_models_of_different_n_show_their_own(tmp_path):
     files = tmp_path / "A.csv", tmp_path / "B.csv"
     code, printed, _ = lmeb("plan", *files, "--separate", "--json")
     assert code == 0
-    (line,) = json.loads(printed)["separate"][0]["pairs"]
+    (line,) = json.loads(printed)["separation"][0]["pairs"]
     own = {"A": 3.0, "B": 12.0}
     assert line["n"] == [own[model] for model in line["models"]]
     code, printed, _ = lmeb("plan", *files, "--separate", "--wide")
