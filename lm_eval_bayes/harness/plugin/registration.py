@@ -38,6 +38,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from lm_eval_bayes._util.files import task_configs_dir
+from lm_eval_bayes._util.interrupts import imports_are_completed
 from lm_eval_bayes._util.packages import HARNESS, version_of
 from lm_eval_bayes.errors import LmEvalBayesError
 from lm_eval_bayes.harness import get_logger
@@ -84,8 +85,14 @@ _warned: set[str] = set()
 def harness_imported(name: str) -> None:
     """Register what can be registered now that the harness's module `name` has run.
 
-    Safe to call at any time and any number of times.
+    Safe to call at any time and any number of times. Ctrl-C is raised when it is done: within an
+    import it might become an ImportError, and the command go on without this package.
     """
+    with imports_are_completed():
+        _register_after(name)
+
+
+def _register_after(name: str) -> None:
     try:
         problem = _harness_problem()
         if problem is not None:

@@ -1,0 +1,84 @@
+"""Ctrl-C while a module is imported that turns an interrupt into an ImportError."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+#: As extension modules of numpy do: an interrupt within the import becomes another error.
+MODULE = """
+import os, signal, time
+try:
+    for _ in range({times}):
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.1)
+except KeyboardInterrupt:
+    raise ImportError("multiarray failed to import") from None
+complete = True
+"""
+START = """
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # shells ignore it in jobs behind
+from lm_eval_bayes._util.interrupts import imports_are_completed, wait_for_imports
+"""
+WAITING = """
+wait_for_imports()
+try:
+    import fragile
+    import time
+    time.sleep(5)
+except KeyboardInterrupt:
+    print("interrupted", fragile.complete)
+"""
+BLOCK = """
+try:
+    with imports_are_completed():
+        import fragile
+except KeyboardInterrupt:
+    print("interrupted", sys.modules["fragile"].complete)
+    print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)
+    import time
+    time.sleep(0.2)  # nothing is raised a second time
+"""
+
+
+def run(folder, code, times=1):
+    (folder / "fragile.py").write_text(MODULE.format(times=times), encoding="utf-8")
+    path = os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])
+    return subprocess.run(
+        [sys.executable, "-c", START + code],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "PYTHONPATH": path},
+    )
+
+
+@pytest.mark.parametrize(
+    ("code", "printed"), [(WAITING, "interrupted True\n"), (BLOCK, "interrupted True\nTrue\n")]
+)
+def test_an_interrupt_waits_for_the_end_of_an_import(tmp_path, code, printed):
+    done = run(tmp_path, code)
+    assert (done.returncode, done.stdout, done.stderr) == (0, printed, "")
+
+
+@pytest.mark.parametrize("code", [WAITING, BLOCK])
+def test_a_second_interrupt_ends_the_process_at_once(tmp_path, code):
+    done = run(tmp_path, code, times=2)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "stopped\n")
+
+
+def test_outside_of_imports_it_is_raised_at_once(tmp_path):
+    code = """
+wait_for_imports()
+import os
+try:
+    os.kill(os.getpid(), signal.SIGINT)
+except KeyboardInterrupt:
+    print("at once")
+"""
+    done = run(tmp_path, code)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "at once\n", "")
