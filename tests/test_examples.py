@@ -22,6 +22,7 @@ SLOW = {
     "mean_evidence.py",
     "noise.py",
     "prior_evidence.py",
+    "ray_workers.py",
     "reproduce_paper.py",
     "sampling_slots.py",
     "scores.py",

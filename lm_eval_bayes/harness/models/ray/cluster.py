@@ -18,8 +18,12 @@ from lm_eval_bayes.harness.models.ray.worker import TrialWorker
 
 log = get_logger(__name__)
 
-#: Ray would warn of a change of defaults in a later release, and send statistics of its use.
-_ENVIRONMENT = {"RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0", "RAY_USAGE_STATS_ENABLED": "0"}
+#: Without these Ray would warn of a change of defaults in a later release, and send statistics of
+#: its use.
+_ENVIRONMENT = {
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_USAGE_STATS_ENABLED": "0",
+}
 
 #: The memory of a local cluster for objects; trials are much smaller.
 _OBJECT_STORE_BYTES = 128 * 2**20
@@ -67,6 +71,8 @@ class RayCluster:
     ------
     ModelConfigError
         If Ray is not installed, or the cluster of ``RAY_ADDRESS`` cannot be joined.
+    WorkerFailedError
+        If no cluster can be started.
 
     Attributes
     ----------
@@ -107,13 +113,17 @@ class RayCluster:
                         f"the Ray cluster {where} cannot be joined: {reason} (RAY_ADDRESS=local "
                         "starts one of its own)"
                     ) from error
-        self._ray.init(
-            address="local",
-            num_cpus=max(workers, os.cpu_count() or 1),
-            include_dashboard=False,
-            object_store_memory=_OBJECT_STORE_BYTES,
-            **quiet,
-        )
+        try:
+            self._ray.init(
+                address="local",
+                num_cpus=max(workers, os.cpu_count() or 1),
+                include_dashboard=False,
+                object_store_memory=_OBJECT_STORE_BYTES,
+                **quiet,
+            )
+        except Exception as error:  # Ray has no class of its own for it
+            reason = " ".join(str(error).split())
+            raise WorkerFailedError(f"Ray cannot be started on this computer: {reason}") from error
         self.started = True
         log.info("started Ray on this computer")
 

@@ -1,0 +1,162 @@
+"""The worker's side of `executor=ray`: sessions of an engine with a stream, and of batches."""
+
+import time
+from dataclasses import replace
+
+import pytest
+from _support import fake_vllm
+from _support.fake_vllm import EngineArgs, FakeTrials, answer
+from _support.trial_requests import trial_request
+
+from lm_eval_bayes.errors import ModelConfigError
+from lm_eval_bayes.harness.models.interface import SamplingMixin
+from lm_eval_bayes.harness.models.ray.messages import Question, WorkerRequest
+from lm_eval_bayes.harness.models.ray.worker import TrialWorker
+from lm_eval_bayes.harness.models.vllm.engine import EngineFailedError
+
+KWARGS = {
+    "temperature": 0.7,
+    "top_p": 0.9,
+    "top_k": 0,
+    "min_p": 0.0,
+    "until": [],
+    "max_gen_toks": 8,
+}
+PROMPTS = ("one two three", "four five")
+QUESTIONS = [Question.of(trial_request(0, p, p, 0, 0, KWARGS)) for p in PROMPTS]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    fake_vllm.install(monkeypatch)
+    (tmp_path / "model.safetensors").write_bytes(b"weights")
+    return str(tmp_path)
+
+
+def worker_of(model):
+    """Return a worker around a model that is built."""
+    worker = object.__new__(TrialWorker)
+    worker._model, worker._versions = model, {"engine": "1"}
+    worker._session = worker._thread = None
+    return worker
+
+
+def request_for(number, question=0, measures=False):
+    return WorkerRequest(number, question, trial=number, seed=10 * number, measures=measures)
+
+
+def taken(worker, session, count):
+    """Return so many finished trials, by the numbers of their requests."""
+    trials = {}
+    deadline = time.monotonic() + 30
+    while len(trials) < count and time.monotonic() < deadline:
+        answer = worker.take(session)
+        assert answer.failure is None, answer.failure.details
+        trials |= dict(answer.trials)
+    return trials
+
+
+def test_an_engine_gets_requests_while_it_runs_and_after_it_was_idle(folder):
+    worker = worker_of(FakeTrials(pretrained=folder, max_num_seqs=4))
+    worker.begin(7, QUESTIONS)
+    worker.give(7, [request_for(n, n % 2) for n in range(6)])
+    first = taken(worker, 7, 6)
+    worker.give(7, [request_for(n) for n in range(6, 9)])
+    trials = first | taken(worker, 7, 3)
+    assert {number: trial.text for number, trial in trials.items()} == {
+        n: answer(10 * n)[0] for n in range(9)
+    }
+    assert {trial.seed for trial in trials.values()} == {10 * n for n in range(9)}
+    assert all(trial.versions == {"engine": "1"} for trial in trials.values())
+    worker.close()
+    worker._thread.join(timeout=30)
+    assert worker._model.model.lazy_engine.llm is None
+
+
+def test_prompts_are_measured_with_the_requests_that_say_so(folder):
+    worker = worker_of(FakeTrials(pretrained=folder))
+    worker.begin(1, QUESTIONS)
+    worker.give(1, [request_for(0), request_for(1, measures=True), request_for(2)])
+    trials = taken(worker, 1, 3)
+    worker.give(1, [request_for(3), request_for(4, 1), request_for(5, 1, measures=True)])
+    trials |= taken(worker, 1, 3)
+    measured = sorted(n for n, trial in trials.items() if "prompt_bpt" in trial.signals)
+    assert measured == [1, 5]
+    worker.cancel(1)
+
+
+def test_requests_of_an_earlier_session_are_ignored(folder):
+    worker = worker_of(FakeTrials(pretrained=folder))
+    worker.begin(1, QUESTIONS)
+    worker.begin(2, QUESTIONS)
+    worker.give(1, [request_for(0)])
+    worker.give(2, [request_for(1)])
+    assert list(taken(worker, 2, 1)) == [1]
+    assert worker.take(1).trials == ()
+    worker.cancel(1)  # not the present one
+    worker.give(2, [request_for(3)])
+    assert list(taken(worker, 2, 1)) == [3]
+    worker.cancel(2)
+
+
+def test_a_dead_engine_is_no_configuration_error(folder):
+    worker = worker_of(FakeTrials(pretrained=folder))
+    worker._model.model.lazy_engine.built().llm_engine.fail_at = 1
+    worker.begin(1, QUESTIONS)
+    worker.give(1, [request_for(0)])
+    failure = worker.take(1).failure
+    assert failure.kind == "EngineFailedError"
+    assert not failure.fatal
+    # a setting that the engine refuses is one
+    refused = [replace(QUESTIONS[0], kwargs={**KWARGS, "n": 2})]
+    worker.begin(2, refused)
+    worker.give(2, [request_for(0)])
+    failure = worker.take(2).failure
+    assert (failure.kind, failure.fatal) == ("TaskConfigError", True)
+    assert type(failure.error("worker 1")).__name__ == "TaskConfigError"
+
+
+class Batches(SamplingMixin):
+    """A backend that takes lists of five."""
+
+    slots = 5
+
+    def __init__(self):
+        self.batches = []
+
+    def sample(self, requests, measure):
+        self.batches.append(([r.index for r in requests], sorted(measure)))
+        for request in requests:
+            yield request, request.result(str(request.seed))
+
+
+def test_other_backends_get_as_many_as_they_have_slots():
+    worker = worker_of(Batches())
+    worker.begin(1, QUESTIONS)
+    worker.give(1, [request_for(n, n % 2, measures=n == 3) for n in range(7)])
+    assert len(taken(worker, 1, 7)) == 7
+    assert worker._model.batches == [([0, 1, 2, 3, 4], ["four five"]), ([5, 6], [])]
+    worker.cancel(1)
+
+
+# -- the driver -----------------------------------------------------------------------------------
+
+
+class Driver(FakeTrials):
+    samples_elsewhere = True
+
+
+def test_the_driver_of_vllm_builds_no_engine(folder):
+    lm = Driver(pretrained=folder)
+    assert fake_vllm.LLM.built == []
+    assert lm.fingerprint() == FakeTrials(pretrained=folder).fingerprint()
+    assert not lm.weights_loaded
+    with pytest.raises(EngineFailedError, match="only the workers have engines"):
+        lm.load()
+
+
+def test_without_a_configuration_the_driver_says_so(folder, monkeypatch):
+    monkeypatch.setattr(EngineArgs, "broken", True)
+    with pytest.raises(ModelConfigError, match="vLLM cannot read the model's configuration on"):
+        Driver(pretrained=folder)
+    assert fake_vllm.LLM.built == []
