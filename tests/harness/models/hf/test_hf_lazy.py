@@ -79,6 +79,19 @@ def test_what_is_more_than_reading_files_is_done_at_once(given):
     assert not _is_eager({"pretrained": "model", "parallelize": False, "peft": None})
 
 
+class Driver(TinyHF):
+    samples_elsewhere = True
+
+
+@pytest.mark.parametrize("given", [{}, {"parallelize": True}, {"gguf_file": None}])
+def test_where_other_processes_sample_no_weights_are_read(folder, given):
+    lm = Driver(pretrained=folder, device="cpu", **given)
+    alone = tiny_model(folder)
+    assert lm.max_length == alone.max_length
+    assert lm.fingerprint()["weights"] == alone.fingerprint()["weights"]
+    assert not lm.weights_loaded
+
+
 def test_several_processes_read_at_once(monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
     assert _is_eager({"pretrained": "model"})
