@@ -389,9 +389,8 @@ class Session:
         for seat in self._pool.seats:
             seat.ready = False
             if seat.description is not None:
-                with suppress(
-                    Exception
-                ):  # the cluster may be gone, which may be why this is called
+                # the cluster may be gone, which may be why this is called
+                with suppress(Exception):
                     self._cluster.call(seat.worker, "cancel", self._number)
 
 
