@@ -44,6 +44,9 @@ class Handler(BaseHTTPRequestHandler):
     server: Server
 
     def do_GET(self) -> None:
+        if self.server.down.is_set():
+            self.close_connection = True
+            return
         page = self.server.pages.get(self.path)
         self.send(200 if page is not None else 404, json.dumps(page or {}).encode())
 
@@ -56,7 +59,11 @@ class Handler(BaseHTTPRequestHandler):
             server.keys.append(self.headers.get("Authorization", ""))
             server.now += 1
             server.most = max(server.most, server.now)
+            server.times.append(time.monotonic())
         try:
+            if server.down.is_set():
+                self.close_connection = True
+                return
             self.act(server.script(number, body) or Act(), body)
         except (BrokenPipeError, ConnectionResetError):
             self.close_connection = True  # the client has gone
@@ -67,7 +74,7 @@ class Handler(BaseHTTPRequestHandler):
     def act(self, act: Act, body: dict[str, Any]) -> None:
         if act.delay_s:
             self.server.leaving.wait(act.delay_s)
-        if act.drop:
+        if act.drop or self.server.down.is_set():
             self.close_connection = True
             return
         content = act.content
@@ -132,6 +139,8 @@ class Server(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.script, self.pages = script, pages
         self.lock, self.leaving = threading.Lock(), threading.Event()
+        self.down = threading.Event()  # as if killed: every connection is closed without a word
+        self.times: list[float] = []
         self.requests: list[dict[str, Any]] = []
         self.keys: list[str] = []
         self.now = self.most = 0

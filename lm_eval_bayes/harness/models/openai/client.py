@@ -300,6 +300,7 @@ class TrialClient:
             )
         return replace(
             answer,
+            seed=answer.seed if self.payloads.seeded else None,
             signals=signals,
             queued_s=exchange.waited_s + (answer.queued_s or 0.0),
             generated_s=exchange.took_s if answer.generated_s is None else answer.generated_s,

@@ -74,7 +74,7 @@ class Payloads:
 
     def __init__(self, model: Any, seeded: bool = True) -> None:
         check_harness(type(model).__name__, (model, _NEEDED))
-        self._model, self._seeded = model, seeded
+        self._model, self.seeded = model, seeded
         self.backend = backend_of(model)
         self.chat = "chat" in self.backend
         self.official = self.backend.startswith("openai")
@@ -108,7 +108,7 @@ class Payloads:
         )
         if not payload.get("stop"):
             payload.pop("stop", None)  # OpenAI refuses an empty list
-        if not self._seeded:
+        if not self.seeded:
             payload.pop("seed", None)
         return dict(payload)
 

@@ -329,8 +329,11 @@ def read_prompt_bits(body: Any, chat: bool) -> float | None:
         values = [part.get("logprob") for entry in entries if entry for part in entry.values()]
     else:
         _, values = _sampled_tokens(choice.get("logprobs"))
-        # The one generated token follows the prompt.
+        # The one generated token follows the prompt. A server that does not know `echo`, as that of
+        # llama.cpp, sends this one token alone.
         end = len(values) - 1 if prompt_tokens is None else prompt_tokens
+        if len(values) <= end - (values[:1] == [None]):
+            return None
         values = values[:end]
         values = values[1:] if values[:1] == [None] else values
     return bits_per_token(values)

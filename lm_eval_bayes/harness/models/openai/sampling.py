@@ -319,18 +319,19 @@ class OpenAISampling(SamplingMixin):
         return fingerprint
 
     def _can_measure_prompts(self) -> bool:
-        if not self._payloads.chat:
-            return not self._payloads.official
         served = self._served()
+        if not self._payloads.chat:
+            return not (self._payloads.official or self._payloads.llamacpp)
         return served is not None and served.get("owned_by") == "vllm"
 
     def _room(self) -> int | None:
         """Return the context length in tokens, if it is known."""
         if "max_length" in self._given:
             return int(self.max_length)
-        served = self._served()
-        if served is not None and "max_model_len" in served:
-            return int(served["max_model_len"])
+        with suppress(ServerError):
+            length = self._servers.context_length(self.model)
+            if length is not None:
+                return length
         # The harness truncates tokenized prompts, to a context of 2048 tokens by default.
         tokenized = getattr(self, "tokenized_requests", False) and not self._payloads.chat
         return int(self.max_length) if tokenized else None

@@ -108,17 +108,9 @@ def served_model(body: Any, name: str | None) -> dict[str, Any] | None:
     >>> served_model({"data": [{"id": "m", "created": 7, "owned_by": "vllm"}]}, "other")
     {'id': 'm', 'owned_by': 'vllm'}
     """
-    entries = body.get("data") if isinstance(body, Mapping) else None
-    models = [
-        _reported(entry)
-        for entry in (entries if isinstance(entries, list) else [])
-        if isinstance(entry, Mapping) and isinstance(entry.get("id"), str)
-    ]
-    only = models[0] if len(models) == 1 else None
-    return next((model for model in models if model["id"] == name), only)
-
-
-def _reported(entry: Mapping[str, Any]) -> dict[str, Any]:
+    entry = _entry(body, name)
+    if entry is None:
+        return None
     model = {
         key: entry[key] for key, kind in _MODEL_FIELDS.items() if isinstance(entry.get(key), kind)
     }
@@ -127,6 +119,24 @@ def _reported(entry: Mapping[str, Any]) -> dict[str, Any]:
         sizes = {key: meta[key] for key in _META_FIELDS if isinstance(meta.get(key), int)}
         model |= {"meta": sizes} if sizes else {}
     return model
+
+
+def _entry(body: Any, name: str | None) -> Mapping[str, Any] | None:
+    entries = body.get("data") if isinstance(body, Mapping) else None
+    models = [
+        entry
+        for entry in (entries if isinstance(entries, list) else [])
+        if isinstance(entry, Mapping) and isinstance(entry.get("id"), str)
+    ]
+    only = models[0] if len(models) == 1 else None
+    return next((model for model in models if model["id"] == name), only)
+
+
+def _context(entry: Mapping[str, Any]) -> int | None:
+    meta = entry.get("meta")
+    slot = meta.get("n_ctx") if isinstance(meta, Mapping) else None
+    length = entry.get("max_model_len", slot)
+    return length if isinstance(length, int) and length > 0 else None
 
 
 class Server:
@@ -213,6 +223,21 @@ class Servers:
     def not_answering(self) -> list[str]:
         """The addresses of the servers that did not answer when they were asked last."""
         return list(self._not_answering)
+
+    def context_length(self, name: str | None) -> int | None:
+        """Return the shortest context in tokens of those that the servers report.
+
+        vLLM and SGLang report it as ``max_model_len``, llama.cpp as that of a slot.
+
+        Raises
+        ------
+        ServerError, ModelConfigError
+            As :meth:`served`.
+        """
+        self.served(name)
+        answering = [s for s in self._servers if s.url not in self._not_answering]
+        lengths = [_context(entry) for s in answering if (entry := _entry(s.models, name))]
+        return min((length for length in lengths if length is not None), default=None)
 
     def served(self, name: str | None) -> dict[str, Any] | None:
         """Return the model that all servers serve; None if they do not say.

@@ -43,11 +43,11 @@ log = get_logger(__name__)
 
 #: Seconds for which a failing server is left out: the first time, and at most.
 FIRST_LEFT_OUT_S = 0.5
-_LONGEST_LEFT_OUT_S = 30.0
+LONGEST_LEFT_OUT_S = 30.0
 
 #: Seconds before a request is sent again to a server that answers others: first, and at most.
 _FIRST_AGAIN_S = 0.05
-_LONGEST_AGAIN_S = 2.0
+LONGEST_AGAIN_S = 1.0
 
 #: So often in a row a server is left out, at least, before it is given up.
 _FEWEST_TIMES = 3
@@ -175,11 +175,11 @@ class ServerPool:
             ServerState(
                 url,
                 unchecked=url in unchecked,
-                backoff=Backoff(endpoint.seed + i, FIRST_LEFT_OUT_S, _LONGEST_LEFT_OUT_S),
+                backoff=Backoff(endpoint.seed + i, FIRST_LEFT_OUT_S, LONGEST_LEFT_OUT_S),
             )
             for i, url in enumerate(endpoint.urls)
         ]
-        self._again = Backoff(endpoint.seed, _FIRST_AGAIN_S, _LONGEST_AGAIN_S)
+        self._again = Backoff(endpoint.seed, _FIRST_AGAIN_S, LONGEST_AGAIN_S)
         self._changed = asyncio.Event()
         self._dead: ExchangeFailed | None = None
 

@@ -10,5 +10,7 @@ from lm_eval_bayes.harness.models.openai import servers
 def short_pauses(monkeypatch):
     monkeypatch.setattr(retry, "FIRST_PAUSE_S", 0.01)
     monkeypatch.setattr(servers, "FIRST_LEFT_OUT_S", 0.01)
+    monkeypatch.setattr(servers, "LONGEST_LEFT_OUT_S", 0.08)
+    monkeypatch.setattr(servers, "LONGEST_AGAIN_S", 0.1)
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret-of-the-tests")

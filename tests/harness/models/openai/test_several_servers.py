@@ -1,0 +1,258 @@
+"""Several servers of one model: which gets a request, and what happens to one that fails."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections import Counter
+from contextlib import ExitStack
+
+import pytest
+
+pytest.importorskip("aiohttp")
+pytest.importorskip("lm_eval.models.openai_completions")
+
+from _support.openai_models import Completions, completions, requests_of
+from _support.scripted_server import Act, error, serving, vllm_pages
+
+from lm_eval_bayes.errors import ModelConfigError
+from lm_eval_bayes.harness.models.openai.responses import TrialsFailedError
+
+pytestmark = pytest.mark.filterwarnings("default:.*:DeprecationWarning")
+
+
+def texts_of(model, requests, measure=frozenset()):
+    """Sample, check that no trial is lost or doubled, and return the texts by index."""
+    model.prepare(requests)
+    answers = [(r.index, trial) for r, trial in model.sample(requests, measure)]
+    assert Counter(index for index, _ in answers) == Counter(r.index for r in requests)
+    return {index: trial.text for index, trial in answers}, [trial for _, trial in answers]
+
+
+@pytest.fixture
+def expected():
+    """The texts of one server, which every test has to get from several."""
+    with serving() as server:
+        return texts_of(completions(server), requests_of(6, 8))[0]
+
+
+def two(scripts=(None, None), pages=(None, None)):
+    stack = ExitStack()
+    pairs = zip(scripts, pages, strict=True)
+    return stack, [stack.enter_context(serving(*pair)) for pair in pairs]
+
+
+def host(server):
+    return f"127.0.0.1:{server.server_address[1]}"
+
+
+def sampled(server):
+    """The requests of a server that are not the check of seeds."""
+    return [body for body in server.requests if body["max_tokens"] != 16]
+
+
+def test_the_same_trials_from_three_servers_each_with_its_server(expected):
+    with ExitStack() as stack:
+        servers = [stack.enter_context(serving(lambda n, b: Act(delay_s=0.02))) for _ in range(3)]
+        texts, trials = texts_of(completions(servers, 6), requests_of(6, 8))
+        assert texts == expected
+        assert max(server.most for server in servers) == 2  # six requests run on three servers
+    counts = Counter(trial.signals["server"] for trial in trials)
+    assert counts == {host(server): len(sampled(server)) for server in servers}
+    assert min(counts.values()) >= 10  # of 48
+
+
+def test_least_outstanding_requests_first(expected):
+    stack, (fast, slow) = two((lambda n, b: Act(delay_s=0.01), lambda n, b: Act(delay_s=0.2)))
+    with stack:
+        assert texts_of(completions([fast, slow], 4), requests_of(6, 8))[0] == expected
+        assert len(sampled(fast)) > 3 * len(sampled(slow)) > 0
+        assert slow.most <= 2
+
+
+def test_a_server_that_is_killed(expected, caplog):
+    def script(number, body):
+        if number >= 13:  # three of them check the seeds
+            other.down.set()
+        return Act(delay_s=0.02)
+
+    stack, (server, other) = two((lambda n, b: Act(delay_s=0.02), script))
+    with stack:
+        texts, trials = texts_of(completions([server, other], 8), requests_of(6, 8))
+    assert texts == expected
+    assert 4 <= Counter(t.signals["server"] for t in trials)[host(other)] <= 10
+    assert caplog.text.count(f"{host(other)} is left out until it answers again") == 1
+
+
+def test_a_server_that_comes_back(expected, caplog):
+    back = []
+
+    def script(number, body):
+        if number == 6:
+            other.down.set()
+
+            def revive():
+                back.append(number_of_answers())
+                other.down.clear()
+
+            threading.Timer(0.3, revive).start()
+        return Act(delay_s=0.03)
+
+    def number_of_answers():
+        return len(other.requests)
+
+    stack, (server, other) = two((lambda n, b: Act(delay_s=0.03), script))
+    with stack, caplog.at_level(logging.INFO):
+        texts, _ = texts_of(completions([server, other], 4), requests_of(6, 8))
+        assert texts == expected
+        assert len(other.requests) > back[0]
+    assert f"{host(other)} answers again" in caplog.text
+
+
+def test_a_server_that_comes_back_with_another_model_gets_nothing(expected, caplog):
+    def script(number, body):
+        if number == 6:
+            other.pages = vllm_pages(root="org/another")
+            other.down.set()
+            threading.Timer(0.2, other.down.clear).start()
+        return Act(delay_s=0.03)
+
+    pages = (vllm_pages(), vllm_pages())
+    stack, (server, other) = two((lambda n, b: Act(delay_s=0.03), script), pages)
+    with stack:
+        texts, trials = texts_of(completions([server, other], 4), requests_of(6, 8))
+    assert texts == expected
+    assert Counter(t.signals["server"] for t in trials)[host(other)] <= 6
+    assert f"{host(other)} gets no further request" in caplog.text
+    assert "root 'org/hash' and 'org/another'" in caplog.text
+
+
+def test_a_server_that_is_down_at_the_start_takes_part_once_it_is_up(expected):
+    stack, (server, other) = two((lambda n, b: Act(delay_s=0.05), None), (vllm_pages(),) * 2)
+    with stack:
+        other.down.set()
+        model = completions([server, other], 4)
+        assert model.fingerprint()["served"]["root"] == "org/hash"
+        threading.Timer(0.3, other.down.clear).start()
+        list_of = requests_of(6, 8)
+        answers = {r.index: t for r, t in model.sample(list_of)}
+    assert {index: trial.text for index, trial in answers.items()} == expected
+    assert host(other) in {trial.signals["server"] for trial in answers.values()}
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        Act(delay_s=20.0),
+        Act(200, b"\x00\xff garbage"),
+        Act(200, {"choices": [{"text": 7}, {"text": 8}]}),
+        Act(500, {"error": "engine dead"}),
+        error(404, "no such model"),
+    ],
+    ids=["hangs", "garbage", "two choices", "fails", "knows no model"],
+)
+def test_a_server_that_never_answers_well(act, expected, caplog):
+    stack, (server, other) = two((None, lambda number, body: act))
+    with stack:
+        model = completions([server, other], 4, timeout=1)
+        model._seeds_checked = True
+        texts, trials = texts_of(model, requests_of(6, 8))
+        assert {t.signals["server"] for t in trials} == {host(server)}
+        assert len(other.requests) < 20
+    assert texts == expected
+    assert host(other) in caplog.text
+
+
+def test_retry_after_of_one_server_leaves_the_other_working(expected):
+    def script(number, body):
+        busy = number == 5
+        return error(429, "slow down", Retry_After="1") if busy else Act(delay_s=0.02)
+
+    stack, (server, other) = two((lambda n, b: Act(delay_s=0.06), script))
+    with stack:
+        assert texts_of(completions([server, other], 4), requests_of(6, 8))[0] == expected
+        asked_at = other.times[5]
+        # at most one request was on its way when the server asked for a pause
+        assert sum(asked_at < t < asked_at + 0.9 for t in other.times) <= 1
+        assert sum(asked_at < t for t in server.times) > 10
+
+
+def test_every_second_answer_is_a_fault(expected):
+    def script(number, body):
+        return Act(500, {"error": "fault"}) if number % 2 else Act(delay_s=0.01)
+
+    with serving(script) as server:
+        model = completions(server, 8, max_retries=30)
+        assert texts_of(model, requests_of(6, 8))[0] == expected
+
+
+def test_all_servers_down_is_one_error_that_names_them():
+    stack, servers = two()
+    with stack:
+        model = completions(servers, 4, max_retries=2)
+        for server in servers:
+            server.down.set()
+        with pytest.raises(TrialsFailedError, match="no server answers") as caught:
+            list(model.sample(requests_of(20, 4)))
+    for server in servers:
+        assert f"{host(server)}: no connection" in str(caught.value)
+    assert "were not requested any more" in str(caught.value)
+    assert sum(len(server.requests) for server in servers) < 20
+
+
+def test_different_models_are_refused_before_anything_is_sampled():
+    pages = (vllm_pages(root="org/one"), vllm_pages(root="org/two"))
+    stack, servers = two(pages=pages)
+    with stack:
+        model = completions(servers)
+        match = r"must serve one model.*root 'org/one' and 'org/two'"
+        with pytest.raises(ModelConfigError, match=match):
+            model.fingerprint()
+        with pytest.raises(ModelConfigError, match=match):
+            model.prepare(requests_of(1, 1))
+        assert [server.requests for server in servers] == [[], []]
+
+
+@pytest.mark.parametrize(
+    ("given", "addresses"),
+    [
+        ("http://a:1/v1/completions", ["a:1"]),
+        ("http://a:1/v1/completions;http://b:2/v1/completions", ["a:1", "b:2"]),
+        ("http://a:1/v1/completions; http://b:2/v1/completions;", ["a:1", "b:2"]),
+        (["http://a:1/v1/completions", "https://b/v1/completions"], ["a:1", "b"]),
+    ],
+)
+def test_base_url_takes_a_text_or_a_list(given, addresses):
+    model = Completions(base_url=given, model="m", tokenizer_backend=None)
+    assert [url.split("/")[2] for url in model._urls] == addresses
+    endpoint = model._fingerprint()["endpoint"]
+    assert endpoint == "; ".join(f"{address}/v1/completions" for address in addresses)
+
+
+@pytest.mark.parametrize(
+    ("given", "match"),
+    [
+        ("http://a:1/v1;http://a:1/v1", "name every server once; got a:1/v1 2 times"),
+        ("http://a:1/v1;b:2/v1", "be the address of a server"),
+        ("http://a:1/v1;http://me:hidden@b:2/v1", "no user name or password"),
+    ],
+)
+def test_base_url_is_checked(given, match):
+    with pytest.raises(ModelConfigError, match=match) as caught:
+        Completions(base_url=given, model="m", tokenizer_backend=None)
+    assert "hidden" not in str(caught.value)
+
+
+def test_the_key_of_the_second_address_is_not_logged(caplog):
+    def script(number, body):
+        return error(500, "the address with sk-hidden-in-the-address broke me")
+
+    stack, servers = two((script, script))
+    with stack, caplog.at_level(logging.DEBUG):
+        urls = [servers[0].url(), f"{servers[1].url()}?key=sk-hidden-in-the-address"]
+        model = Completions(base_url=urls, model="m", tokenizer_backend=None, max_retries=1)
+        with pytest.raises(TrialsFailedError, match=r"\*\*\* broke me") as caught:
+            list(model.sample(requests_of(2, 1)))
+    ours = [r.getMessage() for r in caplog.records if r.name.startswith("lm_eval.bayes")]
+    assert "sk-hidden" not in " ".join([*ours, str(caught.value), json.dumps(model._fingerprint())])
