@@ -19,6 +19,7 @@ SAMPLING = {
     "vllm": (f"{_PACKAGE}.vllm.sampling", "VLLMSampling"),
     "hf": (f"{_PACKAGE}.hf.sampling", "HFSampling"),
     "biased_coin": (f"{_PACKAGE}.biased_coin.model", "CoinSampling"),
+    "sglang": (f"{_PACKAGE}.generic", "SGLangSampling"),
     **dict.fromkeys(BACKENDS.values(), (f"{_PACKAGE}.openai.sampling", "OpenAISampling")),
 }
 

@@ -9,14 +9,12 @@ from __future__ import annotations
 import importlib
 import re
 from collections import Counter
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from lm_eval.api.instance import Instance
 from lm_eval.api.model import LM
 from lm_eval.utils import simple_parse_args_string
 from tqdm import tqdm
@@ -24,10 +22,10 @@ from tqdm import tqdm
 from lm_eval_bayes._util.hashing import canonical_json
 from lm_eval_bayes.errors import LmEvalBayesError, ModelConfigError
 from lm_eval_bayes.harness import get_logger
-from lm_eval_bayes.harness.compat import new_instance
 from lm_eval_bayes.harness.models.api_seeds import trial_seed
 from lm_eval_bayes.harness.models.backends import canonical_name, sampling_mixin, stock_class
 from lm_eval_bayes.harness.models.generation_settings import explicit_kwargs, sampling_key
+from lm_eval_bayes.harness.models.generic import GenericSampling
 from lm_eval_bayes.harness.models.interface import (
     NO_SIGNALS,
     Completion,
@@ -40,7 +38,7 @@ from lm_eval_bayes.harness.models.shared_trials import SharedSink, SharedTrials,
 from lm_eval_bayes.harness.models.stored_models import what_is_stored
 from lm_eval_bayes.harness.models.trial_sink import StoreSink, TrialSink
 from lm_eval_bayes.harness.models.trial_stream import StreamedTrials
-from lm_eval_bayes.runs.model_arguments import identity, redacted
+from lm_eval_bayes.runs.model_arguments import redacted
 from lm_eval_bayes.store.trial import Trial, TrialKey
 from lm_eval_bayes.store.trial_store import TrialStore
 
@@ -447,48 +445,6 @@ class RecordingMixin(SamplingMixin):
         return {**info, "trials": recorded}
 
 
-class GenericSampling(SamplingMixin):
-    """A sampling mixin for any backend: one call of its `generate_until` per trial number.
-
-    Such a backend may not know every setting: of the token filters it gets only those that the
-    task itself sets. It gets no seed for each trial.
-    """
-
-    seeded = False
-    cannot_record = ("seed", "tokens", "finish_reason", "completion_bpt", "prompt_bpt")
-
-    def sample(
-        self, requests: Sequence[TrialRequest], measure: frozenset[str]
-    ) -> Iterator[tuple[TrialRequest, Trial]]:
-        """Yield the trials: trial 0 of all prompts, then trial 1, …"""
-        for _, group in groupby(requests, key=lambda request: request.trial):
-            batch = list(group)
-            # The harness's own class, which follows this one in the bases.
-            texts = super().generate_until([_instance(request) for request in batch])  # type: ignore[misc]
-            for request, text in zip(batch, texts, strict=True):
-                yield request, request.result(str(text), seed=None)
-
-    def stops_sent(self, kwargs: Mapping[str, Any]) -> list[str]:
-        """Return the stop strings, which the backend applies."""
-        return list(kwargs["until"])
-
-    def fingerprint(self) -> dict[str, Any]:
-        """Return the backend's name and its arguments."""
-        return {"backend": self.backend_name, "arguments": identity(self.given_arguments)}
-
-
-def _instance(request: TrialRequest) -> Instance:
-    """Return a request of the harness for one trial."""
-    original = request.instance
-    kwargs = dict(request.kwargs)
-    for name in ("top_k", "min_p", "top_p"):
-        if name not in original.args[1]:
-            kwargs.pop(name, None)
-    return new_instance(
-        original.doc, (request.context, kwargs, *original.args[2:]), original=original
-    )
-
-
 #: The sampling mixin of each executor, which stands before that of the backend.
 EXECUTORS = {"ray": ("lm_eval_bayes.harness.models.ray.sampling", "RaySampling")}
 
@@ -542,6 +498,7 @@ class TrialsLM(LM):
     Examples
     --------
     >>> import tempfile
+    >>> from lm_eval_bayes.harness.compat import new_instance
     >>> folder = tempfile.TemporaryDirectory()
     >>> def ask(n):
     ...     lm = TrialsLM(backend="biased_coin", store=folder.name + "/coin.sqlite", p=0.5)

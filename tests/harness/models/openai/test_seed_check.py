@@ -50,9 +50,9 @@ def test_seeds_that_are_ignored_are_found(peak):
     assert verdicts.count(Verdict.IGNORED) >= 294
 
 
-@pytest.mark.parametrize("noise", [0.001, 0.01, 0.05])
-def test_numerical_noise_is_no_ignored_seed(noise):
-    """Each word changes, and with it all that follow, with this probability."""
+@pytest.mark.parametrize(("noise", "most"), [(0.001, 0), (0.01, 0), (0.05, 9)])
+def test_numerical_noise_is_no_ignored_seed(noise, most):
+    """Each word changes, and with it all that follow, with this probability; of 300 checks."""
     rng = random.Random(2)
 
     def text_of(prompt, seed):
@@ -63,7 +63,7 @@ def test_numerical_noise_is_no_ignored_seed(noise):
         return " ".join(words)
 
     verdicts = [check_seeds(text_of, 7) for _ in range(300)]
-    assert verdicts.count(Verdict.HONOURED) >= 297
+    assert len(verdicts) - verdicts.count(Verdict.HONOURED) <= most
 
 
 def test_one_text_for_all_seeds_and_none_at_all():
@@ -115,9 +115,9 @@ def test_one_text_for_all_seeds_is_an_error():
     def script(number, body):
         return Act(edit=lambda answer: answer["choices"][0].update(text="always this"))
 
-    with serving(script) as server:
-        with pytest.raises(ModelConfigError, match="same text for different seeds"):
-            completions(server).prepare(requests_of(1, 1))
+    match = "same text for different seeds"
+    with serving(script) as server, pytest.raises(ModelConfigError, match=match):
+        completions(server).prepare(requests_of(1, 1))
 
 
 def test_one_text_without_seeds_is_a_warning(caplog):

@@ -1,0 +1,192 @@
+"""Backends without a sampling mixin of their own: asked through the harness's `generate_until`."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+from lm_eval.api.instance import Instance
+
+from lm_eval_bayes.harness.compat import new_instance
+from lm_eval_bayes.harness.models.interface import (
+    SamplingMixin,
+    TrialRequest,
+    installed_versions,
+)
+from lm_eval_bayes.runs.model_arguments import identity
+from lm_eval_bayes.store.trial import Trial
+
+#: Requests of one call where the backend chooses its batches itself (``batch_size=auto``).
+_AUTO = 64
+#: Requests of one call for each concurrent request of a backend that sends them to a server.
+_FOR_EACH_CONCURRENT = 4
+
+
+class GenericSampling(SamplingMixin):
+    """A sampling mixin for any backend: calls of its `generate_until` with a batch of trials.
+
+    A call has as many requests as the backend's batch size; 64 with ``batch_size=auto``; and at
+    least four for each concurrent request of a backend with `num_concurrent`. Its trials are
+    yielded when it returns, and the next call takes the next requests, whatever their trial
+    numbers.
+
+    Such a backend may not know every setting: of the token filters it gets only those that the
+    task itself sets. It gets no seed for each trial.
+    """
+
+    seeded = False
+    streams = True
+    cannot_record: tuple[str, ...] = (
+        *("seed", "tokens", "finish_reason", "completion_bpt", "prompt_bpt"),
+    )
+
+    def sample(
+        self, requests: Iterable[TrialRequest], measure: frozenset[str]
+    ) -> Iterator[tuple[TrialRequest, Trial]]:
+        """Yield the trials of one call after another, in the order of their requests."""
+        source = iter(requests)
+        # The harness's own class, which follows this one in the bases.
+        generate = super().generate_until  # type: ignore[misc]
+        quiet = "disable_tqdm" in inspect.signature(generate).parameters
+        while batch := list(islice(source, self._requests_per_call())):
+            instances = [_instance(request) for request in batch]
+            texts = generate(instances, disable_tqdm=True) if quiet else generate(instances)
+            yield from zip(batch, self._trials(batch, list(map(str, texts))), strict=True)
+
+    def _trials(self, batch: Sequence[TrialRequest], texts: Sequence[str]) -> list[Trial]:
+        """Return the trials of a call's requests and texts."""
+        return [request.result(text, seed=None) for request, text in zip(batch, texts, strict=True)]
+
+    def _requests_per_call(self) -> int:
+        sizes = [getattr(self, name, None) for name in ("batch_size", "_batch_size")]
+        numbers = [int(str(size)) for size in sizes if str(size).isdigit() and str(size) != "0"]
+        automatic = any(str(size).startswith("auto") for size in sizes)
+        size = numbers[0] if numbers else 1
+        concurrent = int(getattr(self, "_concurrent", 1) or 1)
+        at_once = _FOR_EACH_CONCURRENT * concurrent if concurrent > 1 else 1
+        return max(_AUTO if automatic else size, at_once)
+
+    def stops_sent(self, kwargs: Mapping[str, Any]) -> list[str]:
+        """Return the stop strings, which the backend applies."""
+        return list(kwargs["until"])
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Return the backend's name and its arguments."""
+        return {"backend": self.backend_name, "arguments": identity(self.given_arguments)}
+
+
+def _instance(request: TrialRequest) -> Instance:
+    """Return a request of the harness for one trial."""
+    original = request.instance
+    kwargs = dict(request.kwargs)
+    for name in ("top_k", "min_p", "top_p"):
+        if name not in original.args[1]:
+            kwargs.pop(name, None)
+    return new_instance(
+        original.doc, (request.context, kwargs, *original.args[2:]), original=original
+    )
+
+
+class SGLangSampling(GenericSampling):
+    """SGLang in this process, whose engine reports tokens and finish reasons.
+
+    The harness's class passes on the texts alone, so what its engine returns is kept until the
+    call is over, and found by the prompt's tokens and the text. SGLang reads a seed per request
+    only with ``enable_deterministic_inference``, so none is recorded.
+    """
+
+    cannot_record = ("seed", "completion_bpt", "prompt_bpt")
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self._outputs: list[tuple[tuple[int, ...], Mapping[str, Any]]] = []
+        super().__init__(*args, **kwargs)
+
+    def _model_generate(self, requests: Any = None, generate: bool = False, **kwargs: Any) -> Any:
+        """Generate as the harness's class does, and keep what the engine returns."""
+        outputs = super()._model_generate(  # type: ignore[misc]
+            requests=requests, generate=generate, **kwargs
+        )
+        if generate:
+            keys = [tuple(tokens) for tokens in requests]
+            self._outputs += zip(keys, outputs, strict=True)
+        return outputs
+
+    def _trials(self, batch: Sequence[TrialRequest], texts: Sequence[str]) -> list[Trial]:
+        """Return the trials of a call's requests, with what the engine reports of each.
+
+        Raises
+        ------
+        RuntimeError
+            If the engine aborted an answer.
+        """
+        outputs, self._outputs = self._outputs, []
+        trials = []
+        for request, text in zip(batch, texts, strict=True):
+            output = self._output_of(request, text, outputs)
+            meta = output.get("meta_info", {})
+            reason = meta.get("finish_reason") or {}
+            kind = reason.get("type") if isinstance(reason, Mapping) else reason
+            if kind == "abort":
+                raise RuntimeError(f"SGLang aborted an answer: {reason}")
+            matched = reason.get("matched") if isinstance(reason, Mapping) else None
+            trials.append(
+                request.result(
+                    text,
+                    seed=None,
+                    finish_reason=kind,
+                    stop_reason=matched if isinstance(matched, (str, int)) else None,
+                    prompt_tokens=meta.get("prompt_tokens"),
+                    completion_tokens=meta.get("completion_tokens"),
+                )
+            )
+        return trials
+
+    def _output_of(
+        self,
+        request: TrialRequest,
+        text: str,
+        outputs: list[tuple[tuple[int, ...], Mapping[str, Any]]],
+    ) -> Mapping[str, Any]:
+        """Take the engine's output for a request from a list; an empty one if it is not there.
+
+        The harness cuts a prompt that is too long at its start, and a text at stop strings or up
+        to the end of a think block.
+        """
+        (tokens,) = self.tok_encode([request.context], add_special_tokens=self.add_bos_token)
+        matches = [
+            (fit, place)
+            for place, (sent, output) in enumerate(outputs)
+            if tuple(tokens[-len(sent) :]) == sent
+            and (fit := _fit(text, output.get("text", ""), request.kwargs["until"])) is not None
+        ]
+        if matches:
+            return outputs.pop(min(matches)[1])[1]
+        self.warn_once(
+            "outputs",
+            "finish reasons and numbers of tokens of some trials are not recorded: SGLang's "
+            "outputs cannot be told from those of other requests",
+        )
+        return {}
+
+    def versions(self) -> dict[str, str]:
+        """Return the versions of the harness and of SGLang."""
+        return installed_versions("lm_eval", "sglang")
+
+
+def _fit(text: str, raw: str, stops: Sequence[str]) -> int | None:
+    """Return how well a text fits what an engine returned: 0 is best, None that it does not.
+
+    Examples
+    --------
+    >>> _fit("ab", "ab", ["."]), _fit("ab", "ab.c", ["."]), _fit("ab", "cab", ["."])
+    (0, 1, 2)
+    >>> _fit("ab", "ba", ["."]) is None
+    True
+    """
+    if text == raw:
+        return 0
+    if raw.startswith(text) and raw.startswith(tuple(stops), len(text)):
+        return 1
+    return 2 if text in raw else None
