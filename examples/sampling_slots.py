@@ -64,12 +64,14 @@ class Server:
         span = [time.monotonic(), None]
         if body.get("echo"):  # it measures the prompt, and generates nothing
             return web.json_response({"choices": [{"index": 0, "text": "", "logprobs": None}]})
+        sums = SUM.findall(str(body["prompt"]))
+        if not sums:  # it checks whether seeds are honoured
+            return web.json_response({"choices": [{"index": 0, "text": f"{chance.random()}"}]})
         self.spans.append(span)
         try:
             await asyncio.sleep(self.median_s * chance.lognormvariate(0.0, self.sigma))
         finally:
             span[1] = time.monotonic()
-        sums = SUM.findall(str(body["prompt"])) or [("1", "+", "1")]
         left, sign, right = sums[-1]
         answer = OPERATIONS[sign](int(left), int(right)) + chance.choice((0, 0, 1, -1))
         text = f" The answer is $\\boxed{{{answer}}}$."

@@ -1,0 +1,109 @@
+"""One model on other hosts: its stored trials are found; other models are kept apart."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("aiohttp")
+pytest.importorskip("lm_eval.models.openai_completions")
+
+from _support.openai_models import completions
+from _support.scripted_server import serving, vllm_pages
+
+from lm_eval_bayes._util.hashing import model_hash
+from lm_eval_bayes.harness.models.stored_models import find_model, source_of
+from lm_eval_bayes.runs.model_arguments import keyed, same_model
+from lm_eval_bayes.store.trial_store import TrialStore
+
+pytestmark = pytest.mark.filterwarnings("default")
+
+VLLM = {"id": "m", "root": "org/m", "owned_by": "vllm", "max_model_len": 4096}
+FILE = {"id": "m.gguf", "owned_by": "llamacpp"}
+
+
+def fingerprint(host, served, **more):
+    own = {"backend": "local-completions", "pretrained": "m", "chat": False}
+    return {**own, "endpoint": f"{host}/v1/completions", "served": served, **more}
+
+
+def keys(*fingerprints):
+    return {model_hash(keyed(one)[0]) for one in fingerprints}
+
+
+def test_the_host_is_recorded_and_not_keyed():
+    a, b = fingerprint("a:8000", VLLM), fingerprint("b:8000", VLLM)
+    both = {**a, "endpoint": "a:8000/v1/completions; b:8000/v1/completions"}
+    assert len(keys(a, b, both)) == 1
+    assert source_of(both) == {"endpoint": both["endpoint"]}
+    assert len(keys(a, fingerprint("a:8000", {**VLLM, "root": "org/other"}))) == 2
+
+
+def test_what_tells_models_apart_is_keyed():
+    # servers that report nothing, by their address; a name that the user gave, always
+    assert len(keys(fingerprint("a:8000", None), fingerprint("b:8000", None))) == 2
+    named = [{**fingerprint("a:8000", VLLM), "endpoint": name} for name in ("fp8", "bf16")]
+    assert len(keys(*named)) == 2
+    # files of one name and other sizes
+    sizes = [fingerprint("a:1", {**FILE, "meta": {"n_params": n}}) for n in (7, 8)]
+    assert len(keys(*sizes)) == 2
+
+
+def test_what_an_earlier_release_stored_is_found():
+    """It keyed the endpoint, and did not read the sizes that llama.cpp reports."""
+    a, b = fingerprint("a:8000", VLLM), fingerprint("b:8000", VLLM)
+    stored = {model_hash(one): one for one in (a, b)}
+    assert find_model(a, stored, {}) == model_hash(a)
+    assert find_model(b, stored, {}) == model_hash(b)
+    assert find_model(fingerprint("c:1", VLLM), stored, {}) == model_hash(a)
+    assert find_model(fingerprint("a:8000", {**VLLM, "root": "org/x"}), stored, {}) is None
+    now = fingerprint("a:1", {**FILE, "meta": {"n_params": 7}})
+    assert same_model(now, fingerprint("a:1", FILE))
+    assert not same_model(now, fingerprint("b:1", FILE))
+
+
+def recorded(servers, store):
+    from _support.toy import evaluate, toy_config
+
+    from lm_eval_bayes.harness.models.trials import TrialsLM
+    from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
+
+    urls = [server.url() for server in servers]
+    arguments = {"backend": "local-completions", "store": str(store), "model": "hash"}
+    arguments |= {"base_url": urls, "tokenizer_backend": None, "num_concurrent": 4}
+    model = TrialsLM.create_from_arg_obj(arguments)
+    try:
+        result = evaluate(model, RepeatedSamplingTask(config=toy_config()), log_samples=True)
+    finally:
+        model.trial_store.close()
+    samples = result["samples"]["toy"]
+    return [sample["resps"][0] for sample in samples], samples, model.get_model_info()["trials"]
+
+
+def test_a_run_goes_on_with_other_servers(tmp_path):
+    pytest.importorskip("datasets")
+    store = tmp_path / "trials.sqlite"
+    with serving(pages=vllm_pages()) as first:
+        texts, _, info = recorded([first], store)
+        assert (info["generated"], info["seeded"]) == (12, True)
+    with serving(pages=vllm_pages()) as second, serving(pages=vllm_pages()) as third:
+        again, samples, info = recorded([second, third], store)
+        assert again == texts
+        assert info["from_store"] == 12
+        assert second.requests == third.requests == []
+    hosts = {host for sample in samples for host in sample["signals"]["server"]}
+    assert hosts == {f"127.0.0.1:{first.server_address[1]}"}
+    with TrialStore.open(store, mode="read") as stored:
+        (model,) = stored.models(sources=False).values()
+        assert "endpoint" not in model
+        (described,) = stored.models().values()
+    assert described["endpoint"] == f"127.0.0.1:{first.server_address[1]}/v1/completions"
+
+
+def test_a_server_that_is_down_finds_the_trials_of_its_model(tmp_path):
+    with serving(pages=vllm_pages()) as server:
+        up = completions(server).fingerprint()
+    with TrialStore.open(tmp_path / "s.sqlite") as store:
+        store.describe_model(keyed(up)[0], source_of(up))
+        stored = list(store.models().values())
+    down = completions(server)
+    assert keyed(down.fingerprint_among(stored))[0] == keyed(up)[0]
