@@ -172,6 +172,10 @@ def test_kill_9_takes_the_engine_down(start: Start, folder: Path) -> None:
     # The run had no time to remove its note; the next one does.
     from lm_eval_bayes.harness.models.vllm.processes import end_leftovers
 
-    assert len(list(folder.glob("k.*"))) == 1
+    (note,) = folder.glob("k.*")
+    sockets = [Path(s["path"]) for s in json.loads(note.read_text())["sockets"]]
+    assert sockets
+    assert all(path.is_socket() for path in sockets)  # nobody has removed them
     assert end_leftovers(folder / "k.processes.json") == []
     assert list(folder.glob("k.*")) == []
+    assert not any(path.exists() for path in sockets)

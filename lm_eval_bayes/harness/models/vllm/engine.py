@@ -19,7 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from lm_eval_bayes._util.processes import Process
+from lm_eval_bayes._util.processes import Process, process
 from lm_eval_bayes.errors import LmEvalBayesError, ModelConfigError, TaskConfigError
 from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.models.interface import TrialRequest
@@ -30,6 +30,7 @@ from lm_eval_bayes.harness.models.vllm.processes import (
     end,
     end_leftovers,
     shut_down_on_signals,
+    sockets_of,
 )
 from lm_eval_bayes.harness.plugin import patches
 
@@ -297,6 +298,8 @@ class LazyEngine:
         if self._file_base is not None:
             end_leftovers(self._file_base)
         self._earlier = set(descendants(os.getpid()))
+        own = [p for p in [process(os.getpid())] if p is not None]
+        earlier_sockets = sockets_of(own)
         self._building = True
         try:
             with shut_down_on_signals(self.shut_down), bound_to_this_process():
@@ -305,7 +308,8 @@ class LazyEngine:
             self._building = False
         self._processes = self._started()
         if self._file is not None:
-            self._file.write(self._processes)
+            sockets = sockets_of([*own, *self._processes]) - earlier_sockets
+            self._file.write(self._processes, sockets)
 
     def processes(self) -> list[Process]:
         """Return the engine's running processes: those that started while it was built."""

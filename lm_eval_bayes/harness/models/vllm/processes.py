@@ -6,6 +6,9 @@ engine's processes in a small file beside its store, and the next run ends those
 Process ids are reused; an id together with the start time, the boot and the namespace is not.
 On Linux alone: elsewhere nothing is recorded and no orphan is ended.
 
+The sockets in the file system through which an engine is reached stay in the temporary folder when
+its processes are killed. They are recorded too, by path and inode, and the next run removes them.
+
 An engine's processes also die with their parent, and SIGINT and SIGTERM shut the engine down.
 """
 
@@ -18,11 +21,13 @@ import json
 import multiprocessing
 import os
 import signal
+import stat
 import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -30,7 +35,9 @@ from typing import Any
 import psutil
 
 from lm_eval_bayes._util.files import write_atomic
+from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes._util.processes import Process, process, process_record, process_scope
+from lm_eval_bayes._util.text import plural
 from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.plugin import patches
 
@@ -91,6 +98,62 @@ def end(processes: Iterable[Process], patience_s: float = 5.0) -> list[Process]:
     return left
 
 
+@dataclass(frozen=True)
+class SocketFile(Record):
+    """A socket in the file system, identified by its path, device and inode.
+
+    Attributes
+    ----------
+    path : str
+        Its path.
+    device, inode : int
+        The numbers of the file system and the file.
+    changed : float
+        When the file was last changed, in seconds since 1970: inodes are reused.
+    """
+
+    path: str
+    device: int
+    inode: int
+    changed: float
+
+    @classmethod
+    def at(cls, path: str) -> SocketFile | None:
+        """Return the socket at a path; None if there is none."""
+        try:
+            status = os.lstat(path)
+        except OSError:
+            return None
+        if not stat.S_ISSOCK(status.st_mode):
+            return None
+        return cls(path, status.st_dev, status.st_ino, status.st_ctime)
+
+    def remove(self) -> bool:
+        """Remove this very file; return whether it existed."""
+        if SocketFile.at(self.path) != self:
+            return False
+        try:
+            os.unlink(self.path)
+        except OSError as error:
+            log.debug("the socket %s of a killed run is not removed: %s", self.path, error)
+            return False
+        return True
+
+
+def sockets_of(processes: Iterable[Process]) -> set[SocketFile]:
+    """Return the socket files that processes have bound."""
+    sockets: set[SocketFile] = set()
+    for running in processes:
+        with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+            handle = psutil.Process(running.pid)
+            # psutil 6 renamed it
+            connections = getattr(handle, "net_connections", None) or handle.connections
+            paths = {connection.laddr for connection in connections(kind="unix")}
+            found = (SocketFile.at(p) for p in paths if isinstance(p, str) and os.path.isabs(p))
+            sockets.update(socket for socket in found if socket is not None)
+    return sockets
+
+
 class ProcessFile:
     """The file in which a run records its engine's processes.
 
@@ -109,15 +172,16 @@ class ProcessFile:
         suffix = hashlib.blake2b(identity, digest_size=4).hexdigest()
         self.path = base.with_name(f"{base.stem}.{suffix}{base.suffix}")
 
-    def write(self, processes: Collection[Process]) -> None:
-        """Record the processes in place of earlier ones; without any, remove the file."""
-        if self.owner is None or self._scope is None or not processes:
+    def write(self, processes: Collection[Process], sockets: Collection[SocketFile] = ()) -> None:
+        """Record processes and sockets in place of earlier ones; without any, remove the file."""
+        if self.owner is None or self._scope is None or not (processes or sockets):
             self.remove()
             return
         content = {
             **self._scope,
             "owner": self.owner.to_dict(),
             "processes": [p.to_dict() for p in processes],
+            "sockets": [s.to_dict() for s in sockets],
         }
         try:
             write_atomic(self.path, json.dumps(content).encode())
@@ -132,10 +196,11 @@ class ProcessFile:
 
 
 def end_leftovers(base: Path, patience_s: float = 3.0) -> list[Process]:
-    """End the engine processes of runs that were killed, and remove the files that record them.
+    """End the engine processes of runs that were killed, and remove what they left.
 
     A process is ended, with its children, only if its id, start time, boot and namespace are
-    the recorded ones and the run that recorded it is gone.
+    the recorded ones and the run that recorded it is gone. Then the recorded sockets are removed,
+    each if it is the recorded file, and the file that records both.
 
     Parameters
     ----------
@@ -152,9 +217,10 @@ def end_leftovers(base: Path, patience_s: float = 3.0) -> list[Process]:
     ended: list[Process] = []
     pattern = f"{glob.escape(base.stem)}.*{glob.escape(base.suffix)}"
     for path in sorted(base.parent.glob(pattern)):
-        orphans = _orphans(path)
-        if orphans is None:
+        found = _orphans(path)
+        if found is None:
             continue
+        orphans, sockets = found
         left = end(orphans, patience_s)
         ended += [p for p in orphans if p not in left]
         if left:
@@ -164,6 +230,9 @@ def end_leftovers(base: Path, patience_s: float = 3.0) -> list[Process]:
                 ", ".join(str(p.pid) for p in left),
             )
         else:
+            removed = sum(socket.remove() for socket in sockets)
+            if removed:
+                log.info("removed %s of a killed run's engine", plural(removed, "socket"))
             with suppress(OSError):
                 path.unlink(missing_ok=True)
     if ended:
@@ -175,23 +244,27 @@ def end_leftovers(base: Path, patience_s: float = 3.0) -> list[Process]:
     return ended
 
 
-def _orphans(path: Path) -> list[Process] | None:
-    """Return the processes of a file that may be ended; None if the file must stay."""
+def _orphans(path: Path) -> tuple[list[Process], list[SocketFile]] | None:
+    """Return the processes of a file that may be ended, and the sockets that may be removed.
+
+    None if the file must stay.
+    """
     scope = process_scope()
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         owner, *recorded = [Process(**p) for p in (content["owner"], *content["processes"])]
+        sockets = [SocketFile(**s) for s in content.get("sockets", [])]
         host, boot, namespace = (content[name] for name in ("host", "boot", "namespace"))
-    except (OSError, ValueError, TypeError, LookupError):
+    except (OSError, ValueError, TypeError, LookupError, AttributeError):
         return None  # not one of these files
     if scope is None or host != scope["host"] or not (boot and namespace):
         return None
     if boot != scope["boot"]:
-        return []  # the computer was restarted, so none of them is left
+        return [], sockets  # the computer was restarted, so no process is left
     if namespace != scope["namespace"] or owner.alive:
         return None
     left = [p for p in recorded if p.alive]
-    return list({q.pid: q for p in left for q in [p, *descendants(p.pid)]}.values())
+    return list({q.pid: q for p in left for q in [p, *descendants(p.pid)]}.values()), sockets
 
 
 _PR_SET_PDEATHSIG = 1

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
+import tempfile
 import time
 import types
 from dataclasses import replace
@@ -139,6 +141,93 @@ def test_the_engine_of_a_killed_run_is_ended(killed_run, caplog):
     assert not path.exists()
     assert "had left behind" in caplog.text
     assert end_leftovers(beside) == []
+
+
+# A run that binds sockets, as does its engine; one of them before the engine is built.
+SOCKETS = """
+import socket, subprocess, sys, time
+from pathlib import Path
+from lm_eval_bayes._util.processes import process
+from lm_eval_bayes.harness.models.vllm.processes import ProcessFile, sockets_of
+import os
+def bound(path):
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind(path)
+    listening.listen()
+    return listening
+folder = Path(sys.argv[2])
+own = bound(str(folder / "before"))
+before = sockets_of([process(os.getpid())])
+front = bound(str(folder / "front"))
+code = (
+    "import socket, sys, time; s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[1]); s.listen(); "
+    "c = socket.socket(socket.AF_UNIX); c.connect(sys.argv[2]); print(1, flush=True); "
+    "time.sleep(60)"
+)
+paths = [str(folder / "back"), sys.argv[3]]
+engine = subprocess.Popen([sys.executable, "-c", code, *paths], stdout=subprocess.PIPE)
+engine.stdout.readline()
+file = ProcessFile(Path(sys.argv[1]))
+file.write([process(engine.pid)], sockets_of([process(os.getpid()), process(engine.pid)]) - before)
+print(engine.pid, flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.fixture
+def sockets(started, tmp_path):
+    """Return the note of a run that was killed, and the folder of its and a stranger's sockets."""
+    with tempfile.TemporaryDirectory() as short:  # a socket's path has at most 107 bytes
+        folder, beside = Path(short), tmp_path / "aime.sqlite.processes.json"
+        with socket.socket(socket.AF_UNIX) as stranger:
+            stranger.bind(str(folder / "stranger"))
+            stranger.listen()
+            run = started(SOCKETS, str(beside), short, str(folder / "stranger"))
+            run.kill()
+            run.wait()
+            yield beside, folder
+            left = process(int(run.first_line))
+            if left is not None:
+                left.send(signal.SIGKILL)
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_the_sockets_of_a_killed_runs_engine_are_removed(sockets):
+    beside, folder = sockets
+    assert names(folder) == ["back", "before", "front", "stranger"]
+    assert len(end_leftovers(beside)) == 1
+    assert names(folder) == ["before", "stranger"]
+    assert list(beside.parent.iterdir()) == []
+
+
+def test_another_file_under_a_recorded_path_stays(sockets):
+    beside, folder = sockets
+    for name in ("front", "back"):
+        (folder / name).unlink()
+    (folder / "back").write_text("a file")
+    with socket.socket(socket.AF_UNIX) as other:
+        other.bind(str(folder / "front"))
+        end_leftovers(beside)
+        assert names(folder) == ["back", "before", "front", "stranger"]
+
+
+def test_the_sockets_of_a_living_run_stay(sockets):
+    beside, folder = sockets
+    (note,) = beside.parent.glob("aime.sqlite.processes.*.json")
+    edit(note, owner=process(os.getpid()).to_dict())
+    end_leftovers(beside)
+    assert names(folder) == ["back", "before", "front", "stranger"]
+
+
+def test_sockets_of_an_earlier_boot_are_removed(sockets):
+    beside, folder = sockets
+    (note,) = beside.parent.glob("aime.sqlite.processes.*.json")
+    edit(note, boot="an earlier one")
+    assert end_leftovers(beside) == []
+    assert names(folder) == ["before", "stranger"]
 
 
 def edit(path, **changes):
