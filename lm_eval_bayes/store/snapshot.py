@@ -73,6 +73,8 @@ def snapshot(
                 trials = int(copy.execute("SELECT count(*) FROM trials").fetchone()[0])
             with open(temporary, "rb") as written:
                 os.fsync(written.fileno())
+            if overwrite:
+                _remove_log(path)
             if not publish(temporary, path, overwrite):
                 raise StoreFileError(f"{path} exists already; nothing was copied")
         except StoreFileError:
@@ -84,6 +86,16 @@ def snapshot(
                 with suppress(OSError):
                     os.unlink(f"{temporary}{suffix}")
         return SnapshotReport(str(file.path), str(path), trials, path.stat().st_size)
+
+
+def _remove_log(path: PathLike[str]) -> None:
+    """Remove the write-ahead log of a store that is replaced, which SQLite would apply to the copy.
+
+    It is there if the process that wrote the store was killed.
+    """
+    for suffix in ("-wal", "-shm", "-journal"):
+        with suppress(FileNotFoundError):
+            os.unlink(f"{os.fspath(path)}{suffix}")
 
 
 def _empty(path: PathLike[str]) -> sqlite3.Connection:

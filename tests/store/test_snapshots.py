@@ -41,6 +41,28 @@ def test_a_store_in_use_is_copied_whole(path, store, key, make_trial, tmp_path):
     store.add([make_trial(key, 7)])
 
 
+def test_the_log_of_a_replaced_store_is_not_applied_to_its_copy(path, filled, tmp_path):
+    """A store whose writer was killed still has its log, with other trials under the same pages."""
+    target = tmp_path / "target.sqlite"
+    code = (
+        "import os, sys; from lm_eval_bayes.store.trial_store import TrialStore\n"
+        "from lm_eval_bayes.store.trial import Trial, TrialKey\n"
+        "store = TrialStore.open(sys.argv[1])\n"
+        "key = TrialKey(store.describe_model({'m': 1}), store.describe_prompt('p'), "
+        "store.describe_sampling({}))\n"
+        "store.add([Trial(key, i, 'other' * 500) for i in range(9)]); os._exit(9)"
+    )
+    assert subprocess.run([sys.executable, "-c", code, str(target)], check=False).returncode == 9
+    assert target.with_name("target.sqlite-wal").stat().st_size > 10_000
+    filled()
+    trials = snapshot(path, target, overwrite=True).trials
+    assert sorted(p.name for p in tmp_path.glob("target*")) == ["target.sqlite"]
+    assert verify(target).ok
+    with TrialStore.open(target, mode="read") as copy, TrialStore.open(path, mode="read") as store:
+        assert copy.trial_counts() == store.trial_counts()
+        assert sum(copy.trial_counts().values()) == trials > 0
+
+
 def test_what_is_not_copied(path, filled, tmp_path):
     filled()
     (tmp_path / "text").write_text("not a store")
