@@ -98,8 +98,8 @@ _IDENTITY = (
 
 _SPEED = (
     # which trials, and the file that stores them
-    *("store", "trials", "seed", "seed_scheme", "seeds", "synchronous", "write_out"),
-    *("logits_cache", "executor", "workers", "gpus_per_worker", "seconds"),
+    *("store", "trials", "claims", "lease", "seed", "seed_scheme", "seeds", "synchronous"),
+    *("write_out", "logits_cache", "executor", "workers", "gpus_per_worker", "seconds"),
     # batches, concurrency, patience
     *("batch_size", "max_batch_size", "micro_batch_size", "num_concurrent", "concurrency"),
     *("timeout", "max_retries", "max_num_seqs", "max_num_active_seqs", "max_num_batched_tokens"),

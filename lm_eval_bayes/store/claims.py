@@ -14,6 +14,7 @@ name of the worker. Files are created and heartbeats replaced, and nothing is re
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import platform
@@ -21,8 +22,8 @@ import re
 import secrets
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ from lm_eval_bayes._util.files import write_atomic
 from lm_eval_bayes._util.processes import Process, process, process_scope
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.validation import as_real
+from lm_eval_bayes.store.errors import StoreFileError
 
 #: Seconds without a change of its heartbeat after which a process has lost its claims.
 LEASE_S = 120.0
@@ -85,7 +87,8 @@ class Claims:
         self.lease_s, self._clock = check_lease("lease_s", lease_s), clock
         self._claims, self._workers = folder / "claims", folder / "workers"
         for path in (self._claims, self._workers):
-            path.mkdir(parents=True, exist_ok=True)
+            with _in_sentence(folder):
+                path.mkdir(parents=True, exist_ok=True)
         host = re.sub(r"[^A-Za-z0-9-]", "_", platform.node())[:40] or "host"
         self.worker = f"{host}-{os.getpid()}-{secrets.token_hex(4)}"
         self._scope, self._process = process_scope(), process(os.getpid())
@@ -116,20 +119,26 @@ class Claims:
         self._closing.set()
         if self._thread.is_alive():
             self._thread.join()
-        with suppress(OSError):  # without it they wait for the lease
+        with suppress(StoreFileError):  # without it they wait for the lease
             self._write_heartbeat(ended=True)
 
     # -- claims ------------------------------------------------------------------------------
 
     def refresh(self) -> None:
-        """Look at the claims and the heartbeats of all processes."""
-        names = os.listdir(self._claims)
-        workers = [
-            name.removesuffix(".json")
-            for name in os.listdir(self._workers)
-            if name.endswith(".json") and not name.startswith(".")
-        ]
-        with self._lock:
+        """Look at the claims and the heartbeats of all processes.
+
+        Raises
+        ------
+        StoreFileError
+            If the folder cannot be read.
+        """
+        with self._lock, _in_sentence(self._claims.parent):
+            names = os.listdir(self._claims)
+            workers = [
+                name.removesuffix(".json")
+                for name in os.listdir(self._workers)
+                if name.endswith(".json") and not name.startswith(".")
+            ]
             for name in names:
                 match = _CLAIM.fullmatch(name)
                 if match is not None:
@@ -157,10 +166,10 @@ class Claims:
 
         Raises
         ------
-        OSError
+        StoreFileError
             If the file of the claim cannot be written.
         """
-        with self._lock:
+        with self._lock, _in_sentence(self._claims.parent):
             generation, worker = self._latest.get(block, (-1, ""))
             if worker == self.worker:
                 return True
@@ -181,7 +190,7 @@ class Claims:
 
         Raises
         ------
-        OSError
+        StoreFileError
             If the heartbeat has failed for half of the lease, and fails again.
         """
         if block not in self._held:
@@ -221,7 +230,7 @@ class Claims:
 
         Raises
         ------
-        OSError
+        StoreFileError
             If it cannot be written.
         """
         before = self._clock()
@@ -231,7 +240,7 @@ class Claims:
     def _beat_on(self) -> None:
         while not self._closing.wait(self.lease_s / _BEATS):
             # The next one may succeed. If none does, `holds` raises the error.
-            with suppress(OSError):
+            with suppress(StoreFileError):
                 self.beat()
 
     def _write_heartbeat(self, ended: bool = False) -> None:
@@ -239,9 +248,9 @@ class Claims:
         content: dict[str, Any] = {"beat": self._beats, "lease_s": self.lease_s, "ended": ended}
         if self._scope is not None and self._process is not None:
             content |= {**self._scope, "process": self._process.to_dict()}
-        write_atomic(
-            self._workers / f"{self.worker}.json", json.dumps(content).encode(), parents=False
-        )
+        path = self._workers / f"{self.worker}.json"
+        with _in_sentence(self._claims.parent):
+            write_atomic(path, json.dumps(content).encode(), parents=False)
 
     def _is_gone(self, worker: str) -> bool:
         """Return whether a process has lost its claims, as far as this one has observed it."""
@@ -253,6 +262,10 @@ class Claims:
             heartbeat = path.read_text(encoding="utf-8", errors="replace")
         except FileNotFoundError:
             heartbeat = ""
+        except OSError as error:
+            if error.errno != errno.ESTALE:  # on NFS: it was replaced while it was read
+                raise
+            return False
         lease_s = self.lease_s
         try:
             content = json.loads(heartbeat)
@@ -277,6 +290,17 @@ class Claims:
         if content["namespace"] != scope["namespace"]:
             return False
         return not Process(**content["process"]).alive
+
+
+@contextmanager
+def _in_sentence(folder: Path) -> Iterator[None]:
+    """Raise errors of the system as errors of the folder of claims."""
+    try:
+        yield
+    except OSError as error:
+        raise StoreFileError(
+            f"the folder of claims {folder} cannot be used: {error.strerror}"
+        ) from error
 
 
 def check_lease(name: str, seconds: object) -> float:

@@ -20,8 +20,9 @@ from _support.forked_processes import fork, wait_for
 from _support.scripted_server import Act, serving
 from lm_eval_bayes.harness.compat import new_instance
 from lm_eval_bayes.harness.models.trials import TrialsLM
+from lm_eval_bayes.store import claims as claims_module
 
-QUESTIONS = 40
+QUESTIONS, LEASE_S = 40, 2.0
 
 
 def responses(n, **arguments):
@@ -52,10 +53,16 @@ class Requests:
             return Act(delay_s=self._latency_s * self._rng.lognormvariate(0.0, 0.5))
 
 
-def scene(folder, n, own_stores, kills, seed, signum=signal.SIGKILL, latency_s=0.05, lease=2.0):
-    """Two processes share a run; some are killed at random moments and started again."""
+def scene(folder, n, own_stores, kills, seed, signum=signal.SIGKILL, elsewhere=False):
+    """Two processes share a run; some are killed at random moments and started again.
+
+    With SIGSTOP they are stopped for longer than their lease instead, and then go on. With
+    `elsewhere` they do not know that they are on one computer.
+    """
+    if elsewhere:
+        claims_module.process_scope = lambda: None
     folder, rng = Path(folder), random.Random(seed)
-    requests, codes = Requests(latency_s, seed + 1), []
+    requests, codes = Requests(0.05, seed + 1), []
     with serving(requests.script) as server:
 
         def start(worker):
@@ -72,7 +79,7 @@ def scene(folder, n, own_stores, kills, seed, signum=signal.SIGKILL, latency_s=0
                     num_concurrent=8,
                     store=str(store),
                     trials="auto",
-                    lease=lease,
+                    lease=LEASE_S,
                     **claims,
                 )
                 (folder / f"job{worker}.json").write_text(json.dumps(texts), encoding="utf-8")
@@ -86,6 +93,10 @@ def scene(folder, n, own_stores, kills, seed, signum=signal.SIGKILL, latency_s=0
                 time.sleep(0.002)
             worker = rng.randrange(2)
             os.kill(children[worker], signum)
+            if signum == signal.SIGSTOP:
+                time.sleep(3 * LEASE_S)
+                os.kill(children[worker], signal.SIGCONT)
+                continue
             codes += wait_for([children[worker]])
             children[worker] = start(worker)
         ends = wait_for(children)

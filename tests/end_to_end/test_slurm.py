@@ -148,7 +148,7 @@ def test_an_array_that_is_killed_comes_to_one_board(
             cluster.requeue("1")
         cluster.wait(lambda: cluster.jobs()["N/A"][1] not in ("PENDING", "RUNNING"), 420)
         states = {index: state for index, (_, state) in cluster.jobs().items()}
-    killed = {"2": "FAILED"} if script == "trials_auto" else {}
+    killed = {"2": "CANCELLED"} if script == "trials_auto" else {}
     done = dict.fromkeys(["0", "1", "2", "3", "N/A"], "COMPLETED")
     assert states == {**done, **killed}
     asked = [tuple(pair) for pair in requests.asked]

@@ -104,14 +104,19 @@ class Sharing:
         return cls(folder, lease_s, exchanges=claims is not None)
 
     @staticmethod
-    def check_ranks(world_size: int) -> None:
+    def check_ranks(world_size: int, data_parallel_size: int = 1) -> None:
         """Refuse several ranks, which divide the questions among themselves.
 
         Raises
         ------
         ModelConfigError
-            If there are several.
+            If there are several, or if vLLM loads the model anew for every block of trials.
         """
+        if data_parallel_size > 1:
+            raise ModelConfigError(
+                "trials=auto needs data_parallel_size=1, for vLLM loads the model in every call; "
+                f"got {data_parallel_size} (start {data_parallel_size} processes, one per GPU)"
+            )
         if world_size > 1:
             raise ModelConfigError(
                 f"trials=auto divides the trials itself; got {world_size} ranks (start separate "
@@ -186,8 +191,8 @@ class SharedTrials:
 
         Raises
         ------
-        StoreError, OSError
-            If the folder of claims cannot be written.
+        StoreError
+            If the folder of claims cannot be used.
         """
         if not self._missing and not self._sharing.exchanges:
             return
@@ -210,9 +215,10 @@ class SharedTrials:
                 yield trial
 
     def _work_hash(self) -> str:
-        """Return the hash of all trials and their seeds: only equal work is shared."""
+        """Return the hash of all trials, seeds and blocks: only equal work is shared."""
         work = [
-            [request.key.to_dict(), request.trial, request.seed] for request in self._all.values()
+            [request.key.to_dict(), request.trial, request.seed, self._block_of[name]]
+            for name, request in self._all.items()
         ]
         return hash_json(work).rpartition(":")[2]
 

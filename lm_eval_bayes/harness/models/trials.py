@@ -205,7 +205,10 @@ class RecordingMixin(SamplingMixin):
             kwargs["seed"] = seed
         super().__init__(*args, **kwargs)
         if self.sharing is not None:
-            self.sharing.check_ranks(int(getattr(self, "world_size", 1) or 1))
+            self.sharing.check_ranks(
+                int(getattr(self, "world_size", 1) or 1),
+                int(getattr(self, "data_parallel_size", 1) or 1),
+            )
         self.sink: TrialSink = TrialSink()
         fingerprint = self._fingerprint_or_stored(store)
         if store is not None:

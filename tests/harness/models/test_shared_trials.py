@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,7 +17,9 @@ from lm_eval_bayes.errors import ModelConfigError
 from lm_eval_bayes.harness.compat import new_instance
 from lm_eval_bayes.harness.models import shared_trials
 from lm_eval_bayes.harness.models.trials import TrialsLM
+from lm_eval_bayes.runs.model_arguments import kind_of
 from lm_eval_bayes.store.claims import Claims
+from lm_eval_bayes.store.errors import StoreFileError
 from lm_eval_bayes.store.merge import merge
 from lm_eval_bayes.store.trial_store import TrialStore
 from lm_eval_bayes.store.verify import verify
@@ -232,9 +235,28 @@ def test_a_store_on_a_network_file_system_needs_a_folder(tmp_path, monkeypatch):
     ask(coin(tmp_path))
 
 
+def test_how_trials_are_shared_is_no_part_of_a_model():
+    assert [kind_of(name).value for name in ("trials", "claims", "lease")] == ["speed"] * 3
+
+
 def test_several_ranks_are_refused():
     with pytest.raises(ModelConfigError, match="trials=auto divides the trials itself; got 2 ra"):
         shared_trials.Sharing.check_ranks(2)
+    with pytest.raises(ModelConfigError, match=r"data_parallel_size=1, .* \(start 4 processes, o"):
+        shared_trials.Sharing.check_ranks(1, 4)
+
+
+def test_a_folder_that_is_gone_is_an_error_of_one_sentence(tmp_path, monkeypatch):
+    lm = coin(tmp_path)
+    claim = Claims.claim
+
+    def gone(self, block):
+        shutil.rmtree(tmp_path / "claims")
+        return claim(self, block)
+
+    monkeypatch.setattr(Claims, "claim", gone)
+    with pytest.raises(StoreFileError, match=r"the folder of claims .* cannot be used: No such f"):
+        ask(lm)
 
 
 PATHS = os.pathsep.join([str(REPOSITORY), str(SUPPORT.parent)])
@@ -257,16 +279,29 @@ def scene(folder: Path, **arguments):
 @pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="needs fork and SIGKILL")
 @pytest.mark.parametrize("own_stores", [False, True], ids=["one store", "a store each"])
-@pytest.mark.parametrize("kills", [0, 1, 8])
-@pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGTERM], ids=["kill", "term"])
-def test_two_processes_share_the_requests(tmp_path, own_stores, kills, signum):
-    if not kills and signum == signal.SIGTERM:
-        pytest.skip("no signal is sent")
+@pytest.mark.parametrize(
+    ("kills", "signum", "elsewhere"),
+    [
+        (0, signal.SIGKILL, False),
+        (1, signal.SIGTERM, False),
+        (8, signal.SIGKILL, False),
+        (2, signal.SIGKILL, True),
+        (1, signal.SIGSTOP, False),
+    ],
+    ids=["no kill", "SIGTERM", "8 kills", "2 kills on other computers", "stopped"],
+)
+def test_two_processes_share_the_requests(tmp_path, own_stores, kills, signum, elsewhere):
     report = scene(
-        tmp_path, n=N, own_stores=own_stores, kills=kills, seed=11 + kills, signum=int(signum)
+        tmp_path,
+        n=N,
+        own_stores=own_stores,
+        kills=kills,
+        seed=11 + kills,
+        signum=int(signum),
+        elsewhere=elsewhere,
     )
     assert report["ends"] == [0, 0]
-    assert report["codes"] == [-signum] * kills
+    assert report["codes"] == ([] if signum == signal.SIGSTOP else [-signum] * kills)
     asked = [tuple(pair) for pair in report["asked"]]
     assert len(set(asked)) == QUESTIONS * N  # nothing is lost
     # Nothing is asked again but what was running at a kill.
