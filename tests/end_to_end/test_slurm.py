@@ -95,9 +95,9 @@ class Cluster:
     def requeue(self, index: str) -> None:
         job, _ = self.jobs()[index]
         self.call(f"scontrol requeue {job}")
-        # by itself it waits for two minutes
+        # it waits for two minutes by itself; at once, its credential would still be revoked
         self.wait(lambda: self.jobs()[index][1] == "PENDING", 60)
-        self.call(f"scontrol update JobId={job} StartTime=now")
+        self.call(f"scontrol update JobId={job} StartTime=now+5")
 
     def results(self, name: str) -> dict[str, Any]:
         path = max((self.folder / "runs" / name).rglob("results_*.json"))
