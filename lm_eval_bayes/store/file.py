@@ -155,6 +155,11 @@ class StoreFile:
                     _end_log(connection)
                 connection.close()
 
+    @property
+    def is_open(self) -> bool:
+        """Whether the file is open in this process."""
+        return self._connection is not None and self._process == os.getpid()
+
     def connection(self) -> sqlite3.Connection:
         """Return the connection, if the file is open in this process."""
         if self._connection is None:

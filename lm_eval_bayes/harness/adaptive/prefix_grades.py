@@ -10,6 +10,7 @@ from lm_eval_bayes.harness.task.requests import doc_hash
 from lm_eval_bayes.runs.task_run import TOKENS, TaskRun
 
 if TYPE_CHECKING:
+    from lm_eval_bayes.harness.models.trial_stream import StreamedTrials
     from lm_eval_bayes.harness.task.prior_run import PriorTrials
 
 
@@ -22,6 +23,8 @@ class PrefixGrades:
         The evaluated tasks, by the names in the results.
     instances : sequence of Instance
         The requests of all tasks, one for each question.
+    trials : StreamedTrials
+        The responses.
     priors : mapping of str to PriorTrials
         The prior trials that the outcomes get, by task.
     """
@@ -30,38 +33,40 @@ class PrefixGrades:
         self,
         tasks: Mapping[str, Any],
         instances: Sequence[Any],
+        trials: StreamedTrials,
         priors: Mapping[str, PriorTrials],
     ) -> None:
         self._tasks, self._instances, self._priors = tasks, instances, priors
+        self._trials = trials
         owner = {id(i): name for name, task in tasks.items() for i in task.instances}
         self.task_of = [owner[id(instance)] for instance in instances]
         self._hashes = [doc_hash(instance.doc) for instance in instances]
-        self._responses: list[dict[int, Any]] = [{} for _ in instances]
+        self._tokens: list[dict[int, int | None]] = [{} for _ in instances]
         self._outcomes: list[list[int]] = [[] for _ in instances]
 
     def add(self, position: int, trial: int, response: Any) -> None:
         """Take a response to a question, and grade it unless its task grades several at once."""
-        if trial in self._responses[position]:
+        if trial in self._tokens[position]:
             return
-        self._responses[position][trial] = response
+        self._tokens[position][trial] = response.trial.completion_tokens
         self._tasks[self.task_of[position]].grade_early(self._instances[position], trial, response)
 
     def graded(self, counts: Sequence[int]) -> dict[str, TaskRun]:
         """Return the graded trials of every task: of each question its first `counts`."""
         rows: dict[str, list[dict[str, Any]]] = {name: [] for name in self._tasks}
         for position, count in enumerate(counts):
-            outcomes, responses = self._outcomes[position], self._responses[position]
+            outcomes, tokens = self._outcomes[position], self._tokens[position]
             instance, name = self._instances[position], self.task_of[position]
-            new = {trial: responses[trial] for trial in range(len(outcomes), count)}
+            new = range(len(outcomes), count)
             if new:
-                outcomes += self._tasks[name].graded_outcomes(instance, new)
-            tokens = [responses[trial].trial.completion_tokens for trial in range(count)]
+                responses = self._trials.completions(position, new)
+                outcomes += self._tasks[name].graded_outcomes(instance, responses)
             rows[name].append(
                 {
                     "doc_id": instance.doc_id,
                     "doc_hash": self._hashes[position],
                     "outcomes": outcomes[:count],
-                    "signals": {TOKENS: tokens},
+                    "signals": {TOKENS: [tokens[trial] for trial in range(count)]},
                 }
             )
         return {

@@ -187,7 +187,7 @@ class Rounds:
     def _evaluate(
         self, model: RecordingMixin, base: int, extra: Mapping[int, int]
     ) -> dict[str, Any] | None:
-        changed = {"model": model, "metadata": self._plan(base, extra), "log_samples": True}
+        changed = {"model": model, "metadata": self._plan(base, extra)}
         return self.evaluate(**{**self._arguments, **changed})
 
     def hours(self) -> float:
@@ -245,8 +245,6 @@ class Rounds:
         self._logged = {}
         if self._arguments.get("log_samples"):
             self._logged = {task: len(samples) for task, samples in last["samples"].items()}
-        else:
-            del last["samples"]
         last["config"]["model"] = self._arguments["model"]
         last["config"]["stopping"] = {
             "reason": self.reason,

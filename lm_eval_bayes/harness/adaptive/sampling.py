@@ -46,15 +46,17 @@ class Sampling:
         assert evaluation is not None  # the harness's `evaluate` is running
         self._run, self._evaluation, self._clones = run, evaluation, requests
         self._instances = list({id(request): request for request in requests}.values())
-        self._grades = PrefixGrades(evaluation.named_tasks, self._instances, run.priors)
         self._trials = model.streamed_trials(self._instances)
+        self._grades = PrefixGrades(
+            evaluation.named_tasks, self._instances, self._trials, run.priors
+        )
         self._streams = model.streams
         self._planned = run.goal.rounds
         self._counts = [0] * len(self._instances)  # after the last look
         self._graded: dict[str, TaskRun] = {}
         self._began = time.monotonic()
 
-    def responses(self) -> list[str]:
+    def responses(self) -> list[Any]:
         """Sample; return a response for each request, "" for those that do not count.
 
         Raises

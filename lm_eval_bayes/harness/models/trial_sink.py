@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -156,6 +157,15 @@ class StoreSink(TrialSink):
         model = stored[known] if known is not None else keyed(fingerprint)[0]
         return self.store.describe_model(model, source_of(fingerprint))
 
+    @contextmanager
+    def _readable(self) -> Iterator[TrialStore]:
+        """Yield this rank's store, opened again if it was closed or the process is a forked one."""
+        if self.store.file.is_open:
+            yield self.store
+            return
+        with TrialStore.open(self.store.path, mode="read") as store:
+            yield store
+
     def _other_stores(self) -> Iterator[TrialStore]:
         for path in self.others:
             with TrialStore.open(path, mode="read") as store:
@@ -178,7 +188,8 @@ class StoreSink(TrialSink):
         first = min((min(numbers) for numbers in wanted.values()), default=0)
         last = 1 + max((max(numbers) for numbers in wanted.values()), default=-1)
         damaged: list[TrialId] = []
-        stored = self.store.trials_of(wanted, last, damaged, first=first)
+        with self._readable() as own:
+            stored = own.trials_of(wanted, last, damaged, first=first)
         for store in self._other_stores():
             for key, trials in store.trials_of(wanted, last, damaged, first=first).items():
                 stored[key] = trials | stored[key]

@@ -1,16 +1,26 @@
 """Trials of a set of questions without barriers: what is missing is requested in trial order.
 
 A :class:`RequestStream` gives a backend one request after another, as its slots fall free. A
-:class:`StreamedTrials` holds the responses, and knows which are missing.
+:class:`StreamedTrials` holds the responses, and knows which are missing. Where the texts can stay
+in the store, it holds none of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Generator, Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lm_eval_bayes.harness.models.interface import Completion, RequestStream, TrialRequest
+from lm_eval_bayes.harness.models.stored_texts import (
+    BATCH,
+    QuestionTexts,
+    StoredText,
+    completions,
+    stay_in_store,
+)
+from lm_eval_bayes.harness.models.trial_sink import StoreSink
 from lm_eval_bayes.store.trial import Trial, TrialKey
 
 if TYPE_CHECKING:
@@ -44,32 +54,37 @@ class StreamedTrials:
         self._in_store = model.sink.numbers_of(self._positions)
         if not any(self._in_store.values()):
             model.log_other_trials(self._positions)
-        self._responses: list[dict[int, Completion]] = [{} for _ in self._requests]
+        self._responses: list[dict[int, Completion | StoredText]] = [{} for _ in self._requests]
         # shared by the responses to a prompt, and filled at the end
         self._prompt_signals: dict[str, dict[str, Any]] = {}
+        self._texts: list[QuestionTexts] = []
+        if isinstance(model.sink, StoreSink) and stay_in_store(model, instances):
+            self._texts = [
+                QuestionTexts(model.sink, r.key, self._prompt_signals.setdefault(r.key.prompt, {}))
+                for r in self._requests
+            ]
         self._stream: RequestStream | None = None
         self._lost: set[tuple[int, int]] = set()
 
     def read(self, counts: Sequence[int]) -> Iterator[Arrival]:
         """Read the stored trials below the counts that are not here, and yield their responses."""
-        wanted = [
+        wanted = (
             self._model.numbered(self._requests[positions[0]], number)
             for key, positions in self._positions.items()
             for number in self._numbers(positions, counts)
             if number in self._in_store[key] and not self._is_here(positions[0], number)
-        ]
-        if not wanted:
-            return
-        stored = self._model.stored_trials(wanted)
-        self._model.count_from_store(len(stored))
-        for request in wanted:
-            trial = stored.get((request.key, request.trial))
-            if trial is None:  # it cannot be read, so it is missing
-                self._in_store[request.key].discard(request.trial)
-                position = self._positions[request.key][0]
-                self._lost.add((position, request.trial - self._first))
-            else:
-                yield from self._received(trial)
+        )
+        while batch := list(islice(wanted, BATCH)):
+            stored = self._model.stored_trials(batch)
+            self._model.count_from_store(len(stored))
+            for request in batch:
+                trial = stored.get((request.key, request.trial))
+                if trial is None:  # it cannot be read, so it is missing
+                    self._in_store[request.key].discard(request.trial)
+                    position = self._positions[request.key][0]
+                    self._lost.add((position, request.trial - self._first))
+                else:
+                    yield from self._received(trial)
 
     def missing(self, counts: Sequence[int]) -> set[tuple[int, int]]:
         """Return position and index of the trials below the counts that are nowhere.
@@ -78,10 +93,13 @@ class StreamedTrials:
         """
         return set(self._missing(counts))
 
-    def sample(self, counts: Sequence[int]) -> Generator[Arrival, None, None]:
+    def sample(
+        self, counts: Sequence[int], *, as_list: bool = False, disable_tqdm: bool = False
+    ) -> Generator[Arrival, None, None]:
         """Sample the missing trials in trial order; store each as it ends and yield its response.
 
-        Closing the iterator cancels what is running.
+        Closing the iterator cancels what is running. With `as_list` the backend gets all requests
+        at once.
         """
         questions: dict[int, TrialRequest] = {}
         total = 0
@@ -97,8 +115,12 @@ class StreamedTrials:
             )
             for index, (position, trial) in enumerate(self._missing(counts))
         )
-        self._stream = RequestStream(list(questions.values()), total, requests)
-        for trial in self._model.sampled(self._stream):
+        wanted: list[TrialRequest] | RequestStream
+        if as_list:
+            wanted = list(requests)
+        else:
+            wanted = self._stream = RequestStream(list(questions.values()), total, requests)
+        for trial in self._model.sampled(wanted, disable_tqdm):
             yield from self._received(trial)
 
     def are_coming(self, missing: Collection[tuple[int, int]]) -> bool:
@@ -115,7 +137,14 @@ class StreamedTrials:
         first = next(self._missing([most] * len(self._requests)), None)
         return most if first is None else first[1]
 
-    def responses(self, counts: Sequence[int]) -> list[list[Completion]]:
+    def completions(self, position: int, trials: Sequence[int]) -> dict[int, Completion]:
+        """Return responses to a question with their texts, by the index of the trial."""
+        responses = [self._responses[position][self._first + trial] for trial in trials]
+        stored = [response for response in responses if isinstance(response, StoredText)]
+        found = completions(stored) if stored else responses
+        return dict(zip(trials, found, strict=True))  # type: ignore[arg-type]
+
+    def responses(self, counts: Sequence[int]) -> list[list[Completion | StoredText]]:
         """Return the responses to every question, in the order of its trials."""
         signals = self._model.prompt_signals_of(self._requests)
         for prompt, of_prompt in signals.items():
@@ -149,5 +178,7 @@ class StreamedTrials:
         # of questions that share the trial, the one by which it is missing has it last
         for position in reversed(self._positions[trial.key]):
             response = self._model.completion(self._requests[position], trial, signals)
-            self._responses[position][trial.trial] = response
+            self._responses[position][trial.trial] = (
+                self._texts[position].stored(trial, response) if self._texts else response
+            )
             yield position, trial.trial - self._first, response

@@ -23,6 +23,7 @@ from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.compat import METRIC_FORM, ConfigurableTask, lists_bayes
 from lm_eval_bayes.harness.evaluation import evaluating
 from lm_eval_bayes.harness.models.api_seeds import seeded_trials
+from lm_eval_bayes.harness.models.stored_texts import read_later
 from lm_eval_bayes.harness.plugin import patches, results_table, sample_loggers
 from lm_eval_bayes.harness.task import answers, pipelines, questions
 from lm_eval_bayes.harness.task.group_rows import replace_group_rows
@@ -273,6 +274,8 @@ def _in_context(original: Callable[..., Any]) -> Callable[..., Any]:
         ):
             results = original(*args, **kwargs)
         if results is not None:  # None on all ranks but the first
+            if results.get("samples"):
+                results["samples"] = read_later(results["samples"])
             results_table.drop_empty_stderrs(results)
             _add_provenance(results, tasks)
         return results

@@ -19,7 +19,7 @@ from lm_eval_bayes._util.text import one_line
 from lm_eval_bayes.errors import LmEvalBayesError, TaskConfigError
 from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.evaluation import current_evaluation
-from lm_eval_bayes.harness.models.interface import signals_of
+from lm_eval_bayes.harness.models.stored_texts import recorded_signals
 from lm_eval_bayes.harness.rubrics import result_rows as rows
 from lm_eval_bayes.harness.rubrics.custom_rubric import CustomRubric
 from lm_eval_bayes.harness.rubrics.settings import RubricSettings
@@ -139,11 +139,7 @@ class RubricTask(RepeatedSamplingTask):
         """Run the filters, and leave out rubrics whose signals no response has."""
         super().apply_filters()
         recorded_names = {
-            name
-            for instance in self._instances
-            for response in instance.resps
-            for name, value in signals_of(response).items()
-            if value is not None
+            name for instance in self._instances for name in recorded_signals(instance.resps)
         }
         available = self._known_before() | _signals_from(recorded_names)
         self._shown = tuple(
@@ -168,6 +164,7 @@ class RubricTask(RepeatedSamplingTask):
             The rows of :class:`RepeatedSamplingTask` and the rubrics'; for the log also every
             signal, one value a trial.
         """
+        results = self.with_texts(results)
         logged = super().process_results(doc, results)
         if "outcomes" not in logged:  # --predict_only
             return logged

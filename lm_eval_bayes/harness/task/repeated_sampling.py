@@ -11,14 +11,15 @@ Use it in a YAML that includes the task's own::
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from lm_eval_bayes._util.hashing import hash_bytes, text_bytes
 from lm_eval_bayes._util.text import one_line
 from lm_eval_bayes.errors import InvalidInputError, LmEvalBayesError, TaskConfigError
 from lm_eval_bayes.harness import get_logger
-from lm_eval_bayes.harness.compat import ConfigurableTask, new_instance
+from lm_eval_bayes.harness.compat import METRIC_FORM, ConfigurableTask, new_instance
 from lm_eval_bayes.harness.evaluation import current_evaluation
 from lm_eval_bayes.harness.grading import programs
 from lm_eval_bayes.harness.grading.grade import final_part, process_results_math
@@ -28,14 +29,17 @@ from lm_eval_bayes.harness.grading.task_metric import (
     takes_list,
 )
 from lm_eval_bayes.harness.models.interface import signal_columns
+from lm_eval_bayes.harness.models.stored_texts import are_stored, completions
 from lm_eval_bayes.harness.task import answers, metrics, pipelines, questions
 from lm_eval_bayes.harness.task import result_rows as rows
 from lm_eval_bayes.harness.task.prior_run import PriorTrials
 from lm_eval_bayes.harness.task.requests import (
+    Responses,
     check_request_cache,
     loggable,
     mark_pipelines,
     receive_responses,
+    receive_stored,
     repeat_requests,
     store_outcomes,
 )
@@ -47,6 +51,9 @@ __all__ = ["RepeatedSamplingTask"]
 log = get_logger(__name__)
 
 _MOST_LOGGED_ERRORS = 10
+
+#: Responses with more characters are compared by their hashes.
+_LONG = 64
 
 
 class LoggedResult(dict[str, Any]):
@@ -125,7 +132,8 @@ class RepeatedSamplingTask(ConfigurableTask):
         self._n_failures: Counter[str] = Counter()
         self._chosen: list[int] | None = None
         self._answer_sources: dict[str, answers.AnswerSource] = {}
-        # the filtered response and its grade, by filter, question and trial
+        # of trials that were graded early: the filtered response, or the hash of a long one, and
+        # its grade, by filter, question and trial
         self._grades: dict[tuple[str, int, int], tuple[Any, metrics.GradedTrial]] = {}
         check_rows(self.settings, self.aggregation())
         if self.settings.cluster is not None:
@@ -229,7 +237,13 @@ class RepeatedSamplingTask(ConfigurableTask):
     # -- after sampling --------------------------------------------------------------
 
     def apply_filters(self) -> None:
-        """Run every filter pipeline over the N responses of each question."""
+        """Run every filter pipeline over the N responses of each question.
+
+        Where the texts are in a store, each question's are read and filtered when it is graded.
+        """
+        names = [pipeline.name for pipeline in self._filters]
+        if receive_stored(self._instances, self.settings, str(self.config.task), names):
+            return
         receive_responses(self._instances, self.settings, str(self.config.task))
         self._filter(self._instances)
 
@@ -248,6 +262,33 @@ class RepeatedSamplingTask(ConfigurableTask):
             for instance, responses in zip(instances, raw, strict=True):
                 instance.resps = responses
         mark_pipelines(instances)
+
+    @property
+    def reads_stored_texts(self) -> bool:
+        """Whether texts may stay in a store until a question is graded.
+
+        Classes of users may read them elsewhere.
+        """
+        return METRIC_FORM and type(self).__module__.startswith("lm_eval_bayes.")
+
+    def with_texts(self, results: Any) -> Any:
+        """Return the filtered responses to a question, read from the store if they are there."""
+        stored = results[0]
+        if not isinstance(stored, Responses) or not are_stored(stored.raw):
+            return results
+        part = self._filtered(stored.instance, completions(stored.raw))
+        filtered = part.filtered_resps[stored.pipeline]
+        stored.set_filtered(filtered, part.resps)
+        return [filtered]
+
+    def _filtered(self, instance: Any, responses: Iterable[Any]) -> Any:
+        """Return a request with the question of another one, and these responses, filtered."""
+        texts = loggable(responses)
+        part = new_instance(
+            instance.doc, instance.args, repeats=len(texts), resps=texts, original=instance
+        )
+        self._filter([part])
+        return part
 
     # -- while trials are sampled ----------------------------------------------------
 
@@ -315,18 +356,16 @@ class RepeatedSamplingTask(ConfigurableTask):
         self, instance: Any, responses: Mapping[int, Any]
     ) -> list[tuple[Any, list[metrics.GradedTrial]]]:
         """Return the filtered responses to one question, and their grades, for every filter."""
-        numbers, texts = list(responses), loggable(responses.values())
-        part = new_instance(
-            instance.doc, instance.args, repeats=len(texts), resps=texts, original=instance
-        )
-        self._filter([part])
+        numbers, part = list(responses), self._filtered(instance, responses.values())
         found = []
         for pipeline in self._filters:
             filtered = part.filtered_resps[pipeline.name]
-            pipelines.check_keeps_all(pipeline, filtered, len(texts), str(self.config.task))
+            pipelines.check_keeps_all(pipeline, filtered, len(numbers), str(self.config.task))
             grades = self._graded_once(
                 instance.doc, filtered, pipeline.name, numbers, instance.doc_id
             )
+            for number, response, grade in zip(numbers, filtered, grades, strict=True):
+                self._grades[pipeline.name, instance.doc_id, number] = _key_of(response), grade
             found.append((filtered, grades))
         return found
 
@@ -338,11 +377,11 @@ class RepeatedSamplingTask(ConfigurableTask):
         numbers: Sequence[int],
         doc_id: int | None,
     ) -> list[metrics.GradedTrial]:
-        """Grade those filtered responses to a question that were not graded before."""
+        """Grade those filtered responses to a question that were not graded early."""
         grades: dict[int, metrics.GradedTrial] = {}
         for number, response in zip(numbers, filtered, strict=True):
             known = None if doc_id is None else self._grades.get((pipeline, doc_id, number))
-            if known is not None and known[0] == response:
+            if known is not None and known[0] == _key_of(response):
                 grades[number] = known[1]
         new = {n: r for n, r in zip(numbers, filtered, strict=True) if n not in grades}
         grade = partial(self._graded, doc)
@@ -351,8 +390,6 @@ class RepeatedSamplingTask(ConfigurableTask):
             graders = programs.graders(grade, list(new.values()))
         for grader, (number, response) in zip(graders, new.items(), strict=True):
             grades[number] = self._grade(grader, response, pipeline, doc_id, number)
-            if doc_id is not None:
-                self._grades[pipeline, doc_id, number] = response, grades[number]
         return [grades[number] for number in numbers]
 
     # -- all responses of a question -------------------------------------------------
@@ -373,7 +410,7 @@ class RepeatedSamplingTask(ConfigurableTask):
             Every row's number for this question, and for the log: outcomes, answers and
             lengths of the N trials, and their signals where the model recorded some.
         """
-        responses = results[0]
+        responses = self.with_texts(results)[0]
         if not isinstance(responses, list):
             responses = list(responses) if isinstance(responses, tuple) else [responses]
         instance = getattr(responses, "instance", None)
@@ -553,6 +590,12 @@ class RepeatedSamplingTask(ConfigurableTask):
     def _votes(self) -> bool:
         """Whether some pipeline's responses have answers, so that there is maj@k."""
         return not self._answer_sources or set(self._answer_sources.values()) != {"none"}
+
+
+def _key_of(response: Any) -> Any:
+    """Return a response, of a long one its hash."""
+    long = isinstance(response, str) and len(response) > _LONG
+    return hash_bytes(text_bytes(response)) if long else response
 
 
 def _grades_alone(config: Mapping[str, Any]) -> bool:

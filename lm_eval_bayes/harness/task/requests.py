@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice, zip_longest
 from typing import Any
 
 from lm_eval.utils import handle_non_serializable, hash_string
@@ -19,6 +20,7 @@ from lm_eval_bayes.harness.models.generation_settings import (
     one_length_key,
 )
 from lm_eval_bayes.harness.models.interface import Completion, prompt_text, stored_trial
+from lm_eval_bayes.harness.models.stored_texts import are_stored
 from lm_eval_bayes.harness.task.result_rows import GradedResponses
 from lm_eval_bayes.harness.task.settings import Settings
 from lm_eval_bayes.store.outcomes import GradedQuestion, GradedTask, GradedTrial
@@ -104,6 +106,24 @@ def receive_responses(instances: Sequence[Any], settings: Settings, task: str) -
     _warn_if_identical(instances, settings.n, task)
 
 
+def receive_stored(
+    instances: Sequence[Any], settings: Settings, task: str, pipelines: Sequence[str]
+) -> bool:
+    """Prepare responses whose texts are in a store; return False if texts are here.
+
+    They are not filtered: each question's are when it is graded.
+    """
+    if not all(are_stored(instance.resps) for instance in instances):
+        return False
+    for instance in instances:
+        instance.resps = instance.resps[: settings.trials_of(instance.doc_id)]
+        for name in pipelines:
+            instance.filtered_resps[name] = Responses(instance.resps, instance, name)
+    if settings.n > 1 and all(i.resps[0].question.identical for i in instances):
+        _warn_of_identical(settings.n, task)
+    return True
+
+
 def _trim(instances: Sequence[Any], settings: Settings) -> None:
     """Cut the padding of several ranks, and replace what a file cannot hold.
 
@@ -135,14 +155,18 @@ def _warn_if_identical(instances: Sequence[Any], n: int, task: str) -> None:
     if n < 2 or not instances:
         return
     if all(len(i.resps) > 1 and len({str(r) for r in i.resps}) == 1 for i in instances):
-        log.warning(
-            "%s: all %d answers to every question are identical, so these are not %d trials and "
-            "the intervals are far too narrow. Likely causes: the backend ignores temperature, "
-            "one seed is used for every request, top_k=1, or the server caches answers.",
-            task,
-            n,
-            n,
-        )
+        _warn_of_identical(n, task)
+
+
+def _warn_of_identical(n: int, task: str) -> None:
+    log.warning(
+        "%s: all %d answers to every question are identical, so these are not %d trials and "
+        "the intervals are far too narrow. Likely causes: the backend ignores temperature, "
+        "one seed is used for every request, top_k=1, or the server caches answers.",
+        task,
+        n,
+        n,
+    )
 
 
 # -- after the filters ---------------------------------------------------------------------------
@@ -161,6 +185,20 @@ class Responses(list[Any]):
         """The responses before the filter."""
         responses: Sequence[Any] = self.instance.resps
         return responses
+
+    def set_filtered(self, filtered: Sequence[Any], texts: Sequence[Any]) -> None:
+        """Put filtered responses in the place of stored ones; equal texts stay in the store.
+
+        Parameters
+        ----------
+        filtered, texts : sequence
+            The responses after and before the filter.
+        """
+        pairs = zip_longest(filtered, zip(self.raw, texts, strict=True), fillvalue=(None, None))
+        self[:] = [
+            stored if value == text else str(value) if isinstance(value, str) else value
+            for value, (stored, text) in islice(pairs, len(filtered))
+        ]
 
 
 def mark_pipelines(instances: Sequence[Any]) -> None:

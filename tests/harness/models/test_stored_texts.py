@@ -1,0 +1,154 @@
+"""Texts that stay in the store: same rows and samples, and memory that does not grow with them."""
+
+import json
+import weakref
+
+import pytest
+from _support import toy
+from lm_eval.loggers import EvaluationTracker
+
+from lm_eval_bayes.harness.compat import METRIC_FORM
+from lm_eval_bayes.harness.models import stored_texts, trial_stream, trials
+from lm_eval_bayes.harness.models.interface import Completion
+from lm_eval_bayes.harness.models.stored_texts import StoredText, completions
+from lm_eval_bayes.harness.models.trials import RecordingMixin, TrialsLM
+from lm_eval_bayes.harness.rubrics.rubric_task import RubricTask
+from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
+from lm_eval_bayes.store.errors import StoreError
+
+pytestmark = pytest.mark.skipif(not METRIC_FORM, reason="texts stay in the store with 0.4 alone")
+
+LAST = {"function": "regex", "regex_pattern": r"(\d+)", "group_select": -1}
+PIPELINES = [
+    {"name": "last", "filter": [LAST]},
+    {"name": "all", "filter": [{"function": "take_first"}]},
+    {"name": "upper", "filter": [{"function": "uppercase"}]},
+]
+
+
+class OwnTask(RepeatedSamplingTask):
+    """A class of a user, who may read responses anywhere."""
+
+
+def coin(tmp_path, name="coin", p=0.5):
+    return TrialsLM(backend="biased_coin", store=str(tmp_path / f"{name}.sqlite"), p=p)
+
+
+def task(kind=RepeatedSamplingTask, **changes):
+    return kind(config=toy.toy_config(filter_list=PIPELINES, **changes))
+
+
+def in_memory(monkeypatch):
+    for module in (trials, trial_stream):
+        monkeypatch.setattr(module, "stay_in_store", lambda model, instances: False)
+
+
+@pytest.mark.parametrize("kind", [RepeatedSamplingTask, RubricTask])
+@pytest.mark.parametrize("settings", [{}, {"think_end_token": "answer"}], ids=str)
+def test_rows_and_samples_are_those_of_texts_in_memory(tmp_path, monkeypatch, kind, settings):
+    config = {"metadata": {"version": 1.0, **settings}}
+    model = coin(tmp_path)
+    toy.evaluate(model, task(kind, **config))  # samples
+    stored = toy.evaluate(model, task(kind, **config))  # reads
+    assert model.get_model_info()["trials"]["from_store"] == 12
+    samples = stored.pop("samples")["toy"]
+    assert isinstance(samples, stored_texts.StoredSamples)
+    raw = list.__getitem__(samples, 0)
+    assert all(isinstance(text, StoredText) for text in raw["resps"][0])
+    in_memory(monkeypatch)
+    expected = toy.evaluate(model, task(kind, **config))
+    assert [dict(s) for s in samples] == [dict(s) for s in expected["samples"]["toy"]]
+    assert samples[2] == expected["samples"]["toy"][2]
+    assert stored["results"] == expected["results"]
+    texts = {s["filter"]: s["filtered_resps"][0] for s in samples}
+    assert all(type(text) is str for of_filter in texts.values() for text in of_filter)
+    assert len(texts) == len(PIPELINES)
+
+
+def test_the_file_of_samples_has_the_texts(tmp_path, monkeypatch):
+    lines = {}
+    for name in ("stored", "memory"):
+        tracker = EvaluationTracker(output_path=str(tmp_path / name))
+        results = toy.evaluate(coin(tmp_path), task(), evaluation_tracker=tracker)
+        samples = results.pop("samples")
+        tracker.save_results_aggregated(results=results, samples=samples)
+        tracker.save_results_samples(task_name="toy", samples=samples["toy"])
+        (file,) = (tmp_path / name).rglob("samples_toy_*.jsonl")
+        lines[name] = [json.loads(line) for line in file.read_text().splitlines()]
+        in_memory(monkeypatch)
+    assert lines["stored"] == lines["memory"]
+    assert len(lines["stored"]) == 3 * len(PIPELINES)
+
+
+def test_json_of_samples_has_the_texts(tmp_path):
+    samples = toy.evaluate(coin(tmp_path), task())["samples"]["toy"]
+    written = json.loads(json.dumps(samples, default=str))
+    assert [s["resps"] for s in written] == [s["resps"] for s in samples]
+    assert "answer is" in written[0]["resps"][0][0]
+
+
+@pytest.mark.parametrize("log_samples", [True, False])
+def test_few_texts_are_in_memory_at_a_time(tmp_path, monkeypatch, log_samples):
+    n = 200
+    monkeypatch.setattr(trial_stream, "BATCH", 50)
+    config = {"repeats": n, "metadata": {"version": 1.0, "bayes_k": [1]}}
+    model = coin(tmp_path)
+    toy.evaluate(model, task(**config), log_samples=False)
+    alive, most = {}, []
+    create = Completion.__new__
+
+    def counted(cls, *arguments):
+        response = create(cls, *arguments)
+        key = id(response)
+        alive[key] = weakref.ref(response, lambda _: alive.pop(key))
+        most.append(len(alive))
+        return response
+
+    monkeypatch.setattr(Completion, "__new__", counted)
+    results = toy.evaluate(model, task(**config), log_samples=log_samples)
+    assert len(most) >= 2 * 3 * n  # looked through once, and read to be graded
+    # those of a question, before and after each filter
+    assert n <= max(most) <= n * (2 + len(PIPELINES))
+    assert len(alive) <= n * (2 + len(PIPELINES))
+    assert ("samples" in results) == log_samples
+
+
+def test_classes_of_users_get_strings(tmp_path):
+    samples = toy.evaluate(coin(tmp_path), task(OwnTask))["samples"]["toy"]
+    assert type(samples) is list
+    assert all(isinstance(text, Completion) for text in samples[0]["resps"][0])
+
+
+def test_the_harness_s_own_tasks_get_strings(tmp_path):
+    plain = toy.plain_task(filter_list=None, repeats=1)
+    samples = toy.evaluate(coin(tmp_path), plain)["samples"]["toy"]
+    assert isinstance(samples[0]["resps"][0][0], Completion)
+
+
+def test_equal_answers_are_still_warned_of(tmp_path, caplog):
+    model = coin(tmp_path, p=1.0)
+    type(model).respond = lambda self, question, trial, prepared: "the answer is 2"
+    toy.evaluate(model, task())
+    assert "all 4 answers to every question are identical" in caplog.text
+
+
+def test_a_part_of_a_text_is_read_as_it_was(tmp_path, monkeypatch):
+    def cut(self, raw, kwargs, signals):
+        return raw.split("The answer")[-1].strip() if "is" in raw else raw.upper()
+
+    monkeypatch.setattr(RecordingMixin, "finished_text", cut)
+    model = coin(tmp_path)
+    stored = toy.evaluate(model, task())["samples"]["toy"]
+    in_memory(monkeypatch)
+    assert stored[0]["resps"] == toy.evaluate(model, task())["samples"]["toy"][0]["resps"]
+
+
+def test_a_trial_that_is_gone_is_an_error_that_names_it(tmp_path):
+    model = coin(tmp_path)
+    samples = toy.evaluate(model, task())["samples"]["toy"]
+    response = list.__getitem__(samples, 0)["resps"][0][1]
+    with model.trial_store.file.writing() as connection:
+        connection.execute("DELETE FROM outcomes")
+        connection.execute("DELETE FROM trials WHERE trial = 1")
+    with pytest.raises(StoreError, match=r"trial 1 of .* can no longer be read"):
+        completions([response])
