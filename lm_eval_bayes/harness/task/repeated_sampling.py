@@ -247,7 +247,7 @@ class RepeatedSamplingTask(ConfigurableTask):
         receive_responses(self._instances, self.settings, str(self.config.task))
         self._filter(self._instances)
 
-    def _filter(self, instances: Sequence[Any]) -> None:
+    def _filter(self, instances: Sequence[Any], names: Sequence[str] | None = None) -> None:
         marker = (self.config.metadata or {}).get("think_end_token")
         raw = [instance.resps for instance in instances]
         try:
@@ -257,7 +257,8 @@ class RepeatedSamplingTask(ConfigurableTask):
                         final_part(r, marker) if isinstance(r, str) else r for r in instance.resps
                     ]
             for pipeline in self._filters:
-                pipelines.apply(pipeline, instances, str(self.config.task))
+                if names is None or pipeline.name in names:
+                    pipelines.apply(pipeline, instances, str(self.config.task))
         finally:
             for instance, responses in zip(instances, raw, strict=True):
                 instance.resps = responses
@@ -276,19 +277,23 @@ class RepeatedSamplingTask(ConfigurableTask):
         stored = results[0]
         if not isinstance(stored, Responses) or not are_stored(stored.raw):
             return results
-        part = self._filtered(stored.instance, completions(stored.raw))
-        filtered = part.filtered_resps[stored.pipeline]
-        stored.set_filtered(filtered, part.resps)
+        texts = completions(stored.raw)
+        (filtered,) = self._filtered(stored.instance, texts, [stored.pipeline])
+        stored.set_filtered(filtered, filtered.raw)
         return [filtered]
 
-    def _filtered(self, instance: Any, responses: Iterable[Any]) -> Any:
-        """Return a request with the question of another one, and these responses, filtered."""
+    def _filtered(
+        self, instance: Any, responses: Iterable[Any], names: Sequence[str]
+    ) -> list[Responses]:
+        """Return responses to the question of a request as some pipelines leave them."""
         texts = loggable(responses)
         part = new_instance(
             instance.doc, instance.args, repeats=len(texts), resps=texts, original=instance
         )
-        self._filter([part])
-        return part
+        self._filter([part], names)
+        filtered = [part.filtered_resps[name] for name in names]
+        part.filtered_resps = {}  # without a cycle of references, texts are freed at once
+        return filtered
 
     # -- while trials are sampled ----------------------------------------------------
 
@@ -356,10 +361,10 @@ class RepeatedSamplingTask(ConfigurableTask):
         self, instance: Any, responses: Mapping[int, Any]
     ) -> list[tuple[Any, list[metrics.GradedTrial]]]:
         """Return the filtered responses to one question, and their grades, for every filter."""
-        numbers, part = list(responses), self._filtered(instance, responses.values())
-        found = []
-        for pipeline in self._filters:
-            filtered = part.filtered_resps[pipeline.name]
+        numbers, found = list(responses), []
+        names = [pipeline.name for pipeline in self._filters]
+        of_all = self._filtered(instance, responses.values(), names)
+        for pipeline, filtered in zip(self._filters, of_all, strict=True):
             pipelines.check_keeps_all(pipeline, filtered, len(numbers), str(self.config.task))
             grades = self._graded_once(
                 instance.doc, filtered, pipeline.name, numbers, instance.doc_id
