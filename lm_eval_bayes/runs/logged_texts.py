@@ -65,10 +65,13 @@ class TrialText(NamedTuple):
         not logged.
     right_answers : tuple of str
         The right answers to the question; empty where none is logged.
+    damaged : bool
+        Whether the log holds something there that cannot be read.
     """
 
     text: str | None
     right_answers: tuple[str, ...] = ()
+    damaged: bool = False
 
 
 class TextLog(Protocol):

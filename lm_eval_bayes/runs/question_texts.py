@@ -20,10 +20,13 @@ class QuestionTexts(NamedTuple):
     responses : tuple of str or None
         The text of every trial that was counted, None for one that is missing; empty where the
         logged texts are not those of the trials that were counted.
+    n_damaged : int
+        How many texts are logged and cannot be read.
     """
 
     right_answers: tuple[str, ...] = ()
     responses: tuple[str | None, ...] = ()
+    n_damaged: int = 0
 
 
 def question_texts(run: TaskRun, number: int) -> QuestionTexts:
@@ -51,15 +54,17 @@ def question_texts(run: TaskRun, number: int) -> QuestionTexts:
         outcomes = run.trials[number].tolist()
     answers: tuple[str, ...] = ()
     logged: dict[int, tuple[str | None, int | None]] = {}
+    n_damaged = 0
     for line, trials in texts.by_line():
         chosen = texts.index[trials, 1].tolist()
         if isinstance(line, ToolTrials):
             found = line.log.read(line.places[chosen].tolist())
             right = next((trial.right_answers for trial in found if trial.right_answers), ())
             answers = answers or tuple(map(replace_surrogates, right))
+            n_damaged += sum(trial.damaged for trial in found)
             logged |= {
                 trial: (None if text is None else replace_surrogates(text), None)
-                for trial, (text, _) in zip(trials.tolist(), found, strict=True)
+                for trial, (text, _, _) in zip(trials.tolist(), found, strict=True)
             }
             continue
         row = read_line(line)
@@ -81,4 +86,5 @@ def question_texts(run: TaskRun, number: int) -> QuestionTexts:
             for (_, outcome), category in zip(counted, outcomes, strict=True)
         )
     )
-    return QuestionTexts(answers, tuple(text for text, _ in counted) if same else ())
+    shown = tuple(text for text, _ in counted) if same else ()
+    return QuestionTexts(answers, shown, n_damaged)

@@ -183,6 +183,7 @@ def _add_texts(question: dict[str, Any], cells: list[tuple[TaskRun, int]], texts
         read = question_texts(run, row)
         if read.right_answers and question["right"] is None:
             question["right"] = name(" or ".join(read.right_answers))[:_MAX_ANSWER]
+        texts.n_damaged += read.n_damaged
         if any(text is not None for text in read.responses):
             texts.runs.add(id(run))
             if texts.budget:
@@ -218,7 +219,7 @@ class _Texts:
         held = _HELD * budget // max(1, self.cells_left)
         self.per_cell = held // _MIN_TEXT
         self.longest = int(min(_MAX_TEXT, max(_MIN_TEXT, held / max(1.0, n_trials))))
-        self.n_logged = self.n_shown = self.n_cut = 0
+        self.n_logged = self.n_shown = self.n_cut = self.n_damaged = 0
         #: The runs of which texts were read.
         self.runs: set[int] = set()
         self._places: list[tuple[list[Any], int, Cut]] = []
@@ -277,6 +278,8 @@ class _Texts:
                     else "."
                 )
             )
+        if self.n_damaged:
+            parts.append(f"Damaged in a log, and left out: {plural(self.n_damaged, 'text')}.")
         without = [run for run in runs if id(run) not in self.runs]
         if without and len(without) == len(runs):
             parts.append("The runs were read from files without texts that this report reads.")

@@ -288,11 +288,12 @@ class _ArchiveTexts(Records):
             weakref.finalize(self, self._archive.close)
         try:
             content = _entry(file, self._archive, self.entries[number])
+            return _texts(mapping(json.loads(content.decode("utf-8"))))
         except KeyError:
             return one_text(None)
-        except (zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
-            raise self.changed(error_line(error)) from None
-        return _texts(mapping(json.loads(content.decode("utf-8"))))
+        except (*_BROKEN_ZIP, struct.error, RecursionError):
+            self.check()
+            return [TrialText(None, damaged=True)]
 
 
 def _texts(sample: Mapping[str, Any]) -> Sequence[TrialText]:

@@ -188,7 +188,8 @@ class SpooledRecords(Records):
         if self._offsets is None:
             self._offsets = self._spooled()
         self._file.seek(self._offsets[number])
-        return [TrialText(text, tuple(right)) for text, right in json.loads(self._file.readline())]
+        rows = json.loads(self._file.readline())
+        return [TrialText(text, tuple(right), damaged) for text, right, damaged in rows]
 
     def _spooled(self) -> array[int]:
         """Write the texts to a temporary file; return where every record is."""

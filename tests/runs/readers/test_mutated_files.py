@@ -25,6 +25,7 @@ from _support.paths import REPOSITORY
 from _support.tool_logs import DATA
 
 from lm_eval_bayes.errors import LmEvalBayesError
+from lm_eval_bayes.runs.question_texts import question_texts
 from lm_eval_bayes.runs.reader import read_runs
 from lm_eval_bayes.runs.readers.formats import FORMATS, recognise
 
@@ -35,7 +36,7 @@ CASES, EVERY = 8_000, 20
 
 ROWS = [
     {"model": model, "question_id": f"q{i}", "epoch": j, "correct": (i * j + shift) % 3 > 0}
-    | {"tokens": 100 * i + j, "cost": 0.25 * j, "subject": f"s{i % 3}"}
+    | {"tokens": 100 * i + j, "cost": 0.25 * j, "subject": f"s{i % 3}", "response": f"so {j}"}
     for shift, model in enumerate(("a-1", "b"))
     for i in range(8)
     for j in range(4)
@@ -174,6 +175,13 @@ def read_or_refuse(path):
     for run in runs:
         assert np.isfinite(run.outcomes.weights).all()
         assert run.n_questions > 0
+        for number in range(min(2, run.n_questions)):
+            try:
+                texts = question_texts(run, number).responses
+            except LmEvalBayesError:  # a table whose column of texts is damaged
+                assert path.suffix in (".parquet", ".arrow")
+            else:
+                assert len(texts) in (0, run.outcomes.n_trials[number])
     return True
 
 

@@ -370,6 +370,21 @@ def test_an_archive_that_was_replaced_is_refused(tmp_path):
         question_texts(run, 0)
 
 
+def test_a_damaged_sample_is_left_out_with_a_sentence(tmp_path):
+    file = tmp_path / "weak.eval"
+    content = bytearray((DATA / "inspect_ai" / "weak.eval").read_bytes())
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        at = archive.getinfo("samples/a_epoch_1.json").header_offset
+    content[at : at + 60] = bytes(60)
+    file.write_bytes(content)
+    (run,) = read_runs([file]).runs
+    read = question_texts(run, run.question_ids.index("a"))
+    assert (read.responses, read.n_damaged) == ((None, "5", "4"), 1)
+    page = tmp_path / "page.html"
+    assert called("report", file, "-o", page)[0] == 0
+    assert "Damaged in a log, and left out: 1 text." in page.read_text(encoding="utf-8")
+
+
 def test_a_document_is_read_again_once(monkeypatch):
     reads = []
     spooled = SpooledRecords._spooled
