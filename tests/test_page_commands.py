@@ -40,6 +40,7 @@ LEFT_OUT = {
     "gsm8k_cot_bayes,minerva_math_bayes": "needs a network, for two data sets of the hub",
     "export MODEL=": "is a part of the Slurm recipes, which test_slurm.py runs",
     "sbatch --": "needs a Slurm, on which test_slurm.py runs it",
+    "http://node1": "needs two servers; end_to_end/test_server_examples.py has them and runs it",
     "--verifier opencompass/": "needs a network and a GPU, for a model of 3 billion parameters",
 }
 #: What stands in the place of a GPU, and of a data set of the hub.

@@ -67,19 +67,18 @@ def llama_server(python: Path) -> Iterator[tuple[str, subprocess.Popen[str]]]:
     model = subprocess.run(
         [str(python), "-c", find], capture_output=True, text=True, check=True
     ).stdout.strip()
-    process = subprocess.Popen(
+    with subprocess.Popen(
         [str(python), "-c", SERVER, model],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
-    )
-    try:
+    ) as process:
         assert process.stdout is not None
-        yield process.stdout.readline().strip(), process
-    finally:
-        process.kill()
-        process.wait()
+        try:
+            yield process.stdout.readline().strip(), process
+        finally:
+            process.kill()
 
 
 def sampled(model: Any, requests: Any, stop_after: Any = None) -> dict[int, Any]:

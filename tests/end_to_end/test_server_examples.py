@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -118,6 +119,43 @@ def test_the_slurm_script_samples_from_every_replica_and_goes_on(
     assert process.wait(timeout=120) in (0, 143, -signal.SIGTERM)
     with TrialStore.open(kept, mode="read") as store:
         assert store.info().trials == info.trials
+
+
+@pytest.mark.slow
+def test_the_command_of_the_page_samples_from_both_servers(
+    job: dict[str, str], tmp_path: Path
+) -> None:
+    page = (EXAMPLES / "docs" / "sampling.md").read_text(encoding="utf-8")
+    (command,) = re.findall(r"^lm_eval .*\\\n.*http://node1.*$", page, flags=re.MULTILINE)
+    ports = [int(job["PORT"]), int(job["PORT"]) + 1]
+    for node, port in zip(("node1:8000", "node2:8000"), ports, strict=True):
+        assert node in command
+        command = command.replace(node, f"127.0.0.1:{port}")
+    command = command.replace("aime25_bayes", "demo_arithmetic_bayes --limit 6 --log_samples")
+    command += " --output_path out"
+    with ExitStack() as stack:
+        for port in ports:
+            words = ["vllm", "serve", "Qwen/Qwen3-4B", "--port", str(port)]
+            server = stack.enter_context(subprocess.Popen(words, env=job))
+            stack.callback(server.terminate)
+        for port in ports:
+            wait_for(port)
+        words = ["bash", "-c", command]
+        done = subprocess.run(
+            words, env=job, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False
+        )
+    assert done.returncode == 0, done.stderr[-3000:]
+    samples = "".join(path.read_text() for path in (tmp_path / "out").rglob("samples_*.jsonl"))
+    assert set(re.findall(r"127\.0\.0\.1:\d+", samples)) >= {f"127.0.0.1:{p}" for p in ports}
+
+
+def wait_for(port: int) -> None:
+    for _ in range(600):
+        with socket.socket() as client:
+            if client.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.1)
+    raise TimeoutError(f"nothing listens at port {port}")
 
 
 def test_the_ray_serve_example_fits_its_command() -> None:

@@ -18,6 +18,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
+from lm_eval_bayes._util.threads import map_in_threads
 from lm_eval_bayes.errors import ModelConfigError
 from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.models.interface import (
@@ -60,7 +61,7 @@ log = get_logger(__name__)
 ATTEMPTS = 10
 
 #: Attempts of a request that checks whether seeds are honoured, and its time-out in seconds.
-_ATTEMPTS_TO_CHECK, _CHECK_TIMEOUT_S = 3, 120.0
+_ATTEMPTS_TO_CHECK, _CHECK_TIMEOUT_S = 2, 120.0
 
 
 #: The settings of the texts that show whether seeds are honoured.
@@ -139,8 +140,12 @@ class OpenAISampling(SamplingMixin):
         sampled = any(request.kwargs.get("temperature") for request in requests)
         if self._seeds_checked or not sampled or self._payloads.official:
             return
-        for url in self._urls:
-            self._check_seeds(url, requests[0])
+        import aiohttp  # noqa: F401  # before the threads that need it
+
+        urls = self._urls
+        checks = map_in_threads(lambda url: self._check_seeds(url, requests[0]), urls, len(urls))
+        for _ in checks:
+            pass
         self._seeds_checked = True
 
     def sample(
@@ -353,6 +358,9 @@ class OpenAISampling(SamplingMixin):
             See :meth:`prepare`.
         """
         host = server_address(url)
+        if url in self._servers.not_answering:
+            log.warning("whether %s honours seeds is not known: it does not answer yet", host)
+            return
         endpoint = self._requests_to([url], _CHECK_TIMEOUT_S, _ATTEMPTS_TO_CHECK, request.seed)
         try:
             verdict = check_seeds(

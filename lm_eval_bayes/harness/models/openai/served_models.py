@@ -22,6 +22,9 @@ _ENDINGS = ("/chat/completions", "/completions")
 _TIMEOUT_S = 10.0
 _ATTEMPTS = 3
 
+#: Seconds for which a server that did not answer is not asked again.
+_ASKED_AGAIN_S = 30.0
+
 #: What is read of an entry of a server's list of models, which is not what changes at every start:
 #: the model's name in requests, the origin of its weights and the base of an adapter (vLLM sends
 #: both), the context length in tokens, and the kind of server ("vllm", "llamacpp", "openai", …).
@@ -156,16 +159,29 @@ class Server:
         self.url, self.address = base_url, server_address(base_url)
         self._headers = headers
         self._verify = verify
+        self._failure: ServerError | None = None
+        self._failed_at = 0.0
 
-    @cached_property
+    @property
     def models(self) -> Any:
         """The JSON of the server's list of models; None if it has none.
 
         Raises
         ------
         ServerError
-            If the server cannot be reached or is not ready.
+            If the server cannot be reached or is not ready; within half a minute without
+            another request.
         """
+        if self._failure is not None and time.monotonic() - self._failed_at < _ASKED_AGAIN_S:
+            raise self._failure
+        try:
+            return self._models
+        except ServerError as error:
+            self._failure, self._failed_at = error, time.monotonic()
+            raise
+
+    @cached_property
+    def _models(self) -> Any:
         return self._get(models_url(self.url))
 
     @cached_property
