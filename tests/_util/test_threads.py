@@ -8,6 +8,8 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
+import pytest
+
 from lm_eval_bayes._util import threads
 
 #: Summarises runs of every kind, and prints what threads other than the main one import.
@@ -68,6 +70,7 @@ def test_a_closed_map_waits_for_running_calls_only(monkeypatch):
     assert called == [0, 1]
 
 
+@pytest.mark.slow
 def test_threads_of_a_report_import_nothing():
     """Ctrl-C during an import in a thread may hang: its lock may never be released."""
     ran = subprocess.run(

@@ -378,6 +378,7 @@ def test_there_are_many():
     assert len(HOSTILE) >= 60
 
 
+@pytest.mark.slow
 def test_the_page_keeps_every_number_and_rank(attacked):
     folder, genuine, out, _ = attacked
     assert out == f"page/README.md: 6 models, {len(HOSTILE)} submissions left out\n"
@@ -392,6 +393,7 @@ def test_the_page_keeps_every_number_and_rank(attacked):
     assert "<script>" not in foot.replace("\\<script\\>", "")
 
 
+@pytest.mark.slow
 def test_every_one_is_named_in_one_line_of_plain_text(attacked):
     folder, _, _, err = attacked
     lines = err.splitlines()
@@ -411,6 +413,7 @@ def test_every_one_is_named_in_one_line_of_plain_text(attacked):
         assert part in reasons[name], (name, reasons[name])
 
 
+@pytest.mark.slow
 def test_nothing_ran_and_no_owner_changed(attacked):
     folder, _, _, _ = attacked
     assert not list(folder.parent.rglob("pwned"))

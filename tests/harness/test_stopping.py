@@ -55,8 +55,8 @@ def clock(monkeypatch):
     [
         ("8h", 150.0, 3),  # 150, 300, 450; a fourth would end after 600
         ("8h", 300.0, 1),  # a second would end after 600
-        ("8h", 470.0, 1),
-        ("8h", 159.0, 3),  # a fourth would end after 636
+        pytest.param("8h", 470.0, 1, marks=pytest.mark.slow),
+        pytest.param("8h", 159.0, 3, marks=pytest.mark.slow),  # a fourth would end after 636
         ("90min", 17.0, 5),
         ("8h", 600.0, 1),  # the first is always made
     ],
@@ -107,8 +107,10 @@ def test_a_width_is_not_reached_after_one_trial(rounds, estimator):
     "correction",
     [
         "none",
-        "anytime",
-        *(pytest.param(name, marks=pytest.mark.slow) for name in ("pocock", "obrien-fleming")),
+        *(
+            pytest.param(name, marks=pytest.mark.slow)
+            for name in ("anytime", "pocock", "obrien-fleming")
+        ),
     ],
 )
 def test_no_decision_is_made_after_one_trial(rounds, tmp_path, correction):

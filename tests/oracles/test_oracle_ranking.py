@@ -42,6 +42,7 @@ def test_ranks_with_ties_are_scorios():
             assert ours.tolist() == pytest.approx(np.asarray(theirs[key], float).tolist())
 
 
+@pytest.mark.slow
 def test_ranks_from_outcomes_are_scorios():
     theirs = pytest.importorskip("scorio.rank", reason="scorio is not installed")
     rng = np.random.default_rng(9)

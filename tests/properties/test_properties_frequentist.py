@@ -124,7 +124,7 @@ def test_within_question_clt_does_not_know_the_order_of_questions(rows, random):
     assert 0.0 <= first.low <= first.high <= 1.0
 
 
-@settings(max_examples=40)
+@settings(max_examples=15)
 @given(BINARY.filter(lambda rows: sum(map(sum, rows)) > 0))
 def test_wrong_and_right_are_mirrored_in_the_cluster_model(rows):
     posterior = clustered_posterior(Outcomes.from_counts(rows))

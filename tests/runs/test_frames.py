@@ -117,6 +117,7 @@ def test_counts_have_no_trials():
         counted.to_frame()
 
 
+@pytest.mark.slow
 def test_draws_for_arviz():
     pytest.importorskip("arviz")
     run = TaskRun.from_trials("A", "web", [[1, 0, 1], [0, 0, 0]], ["a", "b"])

@@ -62,7 +62,10 @@ def read(*arguments):
     return json.loads(printed)
 
 
-@pytest.mark.parametrize("filter", [None, "strict", "flexible"])
+@pytest.mark.parametrize(
+    "filter",
+    ["strict", *(pytest.param(name, marks=pytest.mark.slow) for name in (None, "flexible"))],
+)
 def test_they_have_the_same_scores(sampled, filter):
     chosen = () if filter is None else ("--filter", filter)
     folder, store = (

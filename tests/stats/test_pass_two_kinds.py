@@ -111,10 +111,8 @@ def draws_of_questions(correct, n, m, s, share, weight, n_draws, rng):
     return p
 
 
-@pytest.mark.parametrize(
-    "data",
-    [pytest.param(APART, id="apart"), pytest.param(NEVER, id="never", marks=pytest.mark.slow)],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("data", [pytest.param(APART, id="apart"), pytest.param(NEVER, id="never")])
 def test_two_kinds_against_plain_importance_draws(data):
     correct, n = data
     pairs, kinds = model_of(correct, n)

@@ -41,6 +41,7 @@ def graded(keys):
     return GradedTask("aime", "1.0", "none", 2, questions)
 
 
+@pytest.mark.slow
 def test_of_four_hundred_flipped_bits_none_gives_a_wrong_trial(path, large):
     keys, trials = large
     content, rng, seen = path.read_bytes(), random.Random(5), Counter()

@@ -48,6 +48,7 @@ def check_numbers(plainly, path):
     return set(numbers)
 
 
+@pytest.mark.slow
 def test_fifty_kills_lose_no_acknowledged_trial(path, tmp_path, plainly):
     record = tmp_path / "acknowledged"
     codes = finish(start("killed", path, record, 50, 1))

@@ -64,7 +64,7 @@ def seeds_by_prompt(server):
     return seeds
 
 
-@pytest.mark.parametrize("chat", [False, True])
+@pytest.mark.parametrize("chat", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_every_trial_has_its_own_seed_and_a_run_can_be_repeated(monkeypatch, chat):
     first, second = Server(), Server()
     _, results = run(monkeypatch, first, chat=chat)
