@@ -445,9 +445,12 @@ def arrow_rows(file: Path, names: Sequence[str], argument: str) -> Iterator[Mapp
 
             with pyarrow.parquet.ParquetFile(file) as table:
                 for batch in table.iter_batches(batch_size=1000, columns=list(names)):
+                    batch.validate(full=True)  # a broken buffer is an error, not a crash
                     yield from batch.to_pylist()
         else:
-            for batch in _arrow_reader(file).read_all().select(list(names)).to_batches(1000):
+            rows = _arrow_reader(file).read_all().select(list(names))
+            rows.validate(full=True)
+            for batch in rows.to_batches(1000):
                 yield from batch.to_pylist()
     except _arrow_errors() as error:
         rule = f"have a complete table in {file.name}"
