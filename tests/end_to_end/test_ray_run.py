@@ -1,13 +1,14 @@
 """A real language model in two Ray workers, with the harness's `hf` and with vLLM.
 
-Both start a cluster of their own on this computer. vLLM's runs need the environment that
-`vllm_cpu_venv.py` makes, with ray.
+Both start a cluster of their own on this computer, or join the one of ``RAY_ADDRESS``. vLLM's runs
+need the environment that `vllm_cpu_venv.py` makes, with ray.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ def sampled(
         *("--tasks", TASK, "--metadata", json.dumps({"bayes_n": TRIALS})),
         *("--limit", str(QUESTIONS), "--gen_kwargs", "max_gen_toks=24"),
         timeout=1200,
-        RAY_ADDRESS="local",
+        RAY_ADDRESS=os.environ.get("RAY_ADDRESS", "local"),
         OMP_NUM_THREADS="1",
         VLLM_CPU_KVCACHE_SPACE="1",
         HF_HUB_OFFLINE="1",

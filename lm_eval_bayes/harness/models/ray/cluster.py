@@ -7,6 +7,7 @@ import signal
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from lm_eval_bayes._util.packages import pip_install_extra
@@ -24,6 +25,9 @@ _ENVIRONMENT = {
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
 }
+
+#: Where Ray keeps the token of this user's clusters.
+_TOKEN = Path("~/.ray/auth_token").expanduser()
 
 #: The memory of a local cluster for objects; trials are much smaller.
 _OBJECT_STORE_BYTES = 128 * 2**20
@@ -49,6 +53,9 @@ def import_ray() -> Any:
     """
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
+    if _TOKEN.is_file():
+        # `ray start` asks for it, and without this variable `ray.init` of 2.60 does not send it
+        os.environ.setdefault("RAY_AUTH_MODE", "token")
     try:
         import ray
     except ImportError as error:
