@@ -222,26 +222,28 @@ def leftovers(marker):
 def test_a_run_that_is_stopped_leaves_no_process_and_is_resumed(tmp_path, signum):
     store, marker = tmp_path / "ray.sqlite", f"{tmp_path}"
     environment = {**os.environ, "RAY_ADDRESS": "local", "TEST_OF_RAY": marker}
-    child = subprocess.Popen(
-        command(store, "seconds=0.2"),
-        env=environment,
-        cwd=tmp_path,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+    output = tmp_path / "log"
+    with output.open("w") as file:
+        child = subprocess.Popen(
+            command(store, "seconds=0.2"),
+            env=environment,
+            cwd=tmp_path,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+        )
     try:
         deadline = time.monotonic() + 300
         while not (store.exists() and len(stored_trials(store)) >= 10):
-            assert child.poll() is None, child.stdout.read()
+            assert child.poll() is None, output.read_text()
             assert time.monotonic() < deadline
             time.sleep(0.5)
         assert len(leftovers(marker)) >= 4  # the run, two workers, and Ray's own
         child.send_signal(signum)
-        log, _ = child.communicate(timeout=120)
+        child.wait(timeout=120)
     finally:
         child.kill()
         child.wait()
+    log = output.read_text()
     print(log[-3000:])
     assert child.returncode != 0
     if signum == signal.SIGINT:
