@@ -47,6 +47,7 @@ from lm_eval_bayes.harness.models.openai.responses import (
 from lm_eval_bayes.harness.models.openai.seed_check import TOKENS, Verdict, check_seeds
 from lm_eval_bayes.harness.models.openai.served_models import (
     Servers,
+    reachable_first,
     server_address,
     server_urls,
 )
@@ -109,7 +110,8 @@ class OpenAISampling(SamplingMixin):
         self._further_urls: list[str] = []
         if kwargs.get("base_url"):
             # The harness's class takes one.
-            kwargs["base_url"], *self._further_urls = server_urls(kwargs["base_url"])
+            urls = reachable_first(server_urls(kwargs["base_url"]))
+            kwargs["base_url"], *self._further_urls = urls
         self._seeds_checked = False
         self._expected: Mapping[str, Any] | None = None
         super().__init__(*args, **kwargs)

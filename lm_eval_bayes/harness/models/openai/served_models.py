@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -21,6 +22,9 @@ log = get_logger(__name__)
 _ENDINGS = ("/chat/completions", "/completions")
 _TIMEOUT_S = 10.0
 _ATTEMPTS = 3
+
+#: Seconds in which a server takes a connection.
+_REACHED_S = 5.0
 
 #: Seconds for which a server that did not answer is not asked again.
 _ASKED_AGAIN_S = 30.0
@@ -70,6 +74,28 @@ def server_urls(base_url: object) -> list[str]:
                 "times (num_concurrent= sets how many requests run)"
             )
     return urls
+
+
+def reachable_first(urls: Sequence[str]) -> list[str]:
+    """Return addresses of servers with those first that take connections now.
+
+    The harness's classes ask the first one for its tokenizer, and choose another tokenizer if it
+    does not answer.
+    """
+    if len(urls) < 2:
+        return list(urls)
+    reachable = list(map_in_threads(_is_reachable, urls, len(urls)))
+    return [url for _, url in sorted(zip(reachable, urls, strict=True), key=lambda pair: -pair[0])]
+
+
+def _is_reachable(url: str) -> bool:
+    parts = urlsplit(url)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    try:
+        with socket.create_connection((str(parts.hostname), port), timeout=_REACHED_S):
+            return True
+    except OSError:
+        return False
 
 
 def models_url(base_url: str) -> str:

@@ -230,6 +230,17 @@ def test_base_url_takes_a_text_or_a_list(given, addresses):
     assert endpoint == "; ".join(f"{address}/v1/completions" for address in addresses)
 
 
+def test_the_harness_is_given_a_server_that_is_up(expected):
+    """It asks that one for a tokenizer, and would choose another tokenizer if it were down."""
+    with serving() as gone:
+        closed = gone.url()
+    with serving() as server:
+        urls = [closed, server.url()]
+        model = Completions(base_url=urls, model="hash", tokenizer_backend=None, num_concurrent=4)
+        assert model.base_url == server.url()
+        assert texts_of(model, requests_of(6, 8))[0] == expected
+
+
 @pytest.mark.parametrize(
     ("given", "match"),
     [
