@@ -2,6 +2,7 @@
 
 import functools
 import heapq
+import itertools
 import json
 import sqlite3
 from contextlib import closing
@@ -12,6 +13,7 @@ from _support.harness_command import few_tasks
 
 from lm_eval_bayes.cli.commands.run import StoppingOptions, run
 from lm_eval_bayes.harness.adaptive import sampling
+from lm_eval_bayes.harness.adaptive.rounds import Rounds
 from lm_eval_bayes.harness.compat import new_instance
 from lm_eval_bayes.harness.models.biased_coin.model import CoinSampling
 from lm_eval_bayes.harness.models.interface import RequestStream
@@ -21,6 +23,7 @@ from lm_eval_bayes.store.trial_store import TrialStore
 
 TASK = "demo_arithmetic_bayes"
 SLOTS = [16]
+NOW = [0.0]
 
 sample_at_once = CoinSampling.sample
 
@@ -40,7 +43,7 @@ def sample_in_slots(self, requests, measure):
     if not isinstance(requests, RequestStream):
         yield from sample_at_once(self, requests, measure)
         return
-    now, running = 0.0, []
+    now, running = NOW[0], []
     while True:
         while len(running) < SLOTS[0] and (request := next(requests, None)) is not None:
             ((_, trial),) = sample_at_once(self, [request], frozenset())
@@ -48,6 +51,7 @@ def sample_in_slots(self, requests, measure):
         if not running:
             return
         now, _, request, trial = heapq.heappop(running)
+        NOW[0] = now
         yield request, trial
 
 
@@ -57,6 +61,7 @@ def slots(monkeypatch):
     monkeypatch.setattr(CoinSampling, "sample", sample_in_slots)
     monkeypatch.setattr(CoinSampling, "streams", True)
     monkeypatch.setattr(sampling, "WAIT_SHARE", 1e9)
+    NOW[0] = 0.0
 
 
 def started(tmp_path, name, *arguments, task=TASK, model_args="beta=2:3", **goal):
@@ -88,6 +93,7 @@ def stored(tmp_path, name):
 GOALS = [
     {"width": 0.16},
     {"budget": "4ktokens"},
+    {"budget": "10"},
     {"width": 0.16, "allocate": "questions", "max_trials": 40},
 ]
 
@@ -104,6 +110,79 @@ def test_a_stream_counts_the_trials_of_rounds(tmp_path, slots, monkeypatch, goal
     for one, other in zip(samples, same, strict=True):
         assert one["resps"] == other["resps"]
         assert one["outcomes"] == other["outcomes"]
+
+
+def looks_of(results):
+    return [look for each in results["config"]["stopping"]["rounds"] for look in each["looks"]]
+
+
+@pytest.mark.parametrize("correction", ["pocock", "none"])
+def test_a_decision_is_that_of_rounds(tmp_path, slots, monkeypatch, correction):
+    started(tmp_path, "other", model_args="p=0.8", width=0.4, batch_trials=8)
+    goal = {"decide": str(tmp_path / "other"), "correction": correction, "max_trials": 40}
+    stream, samples = started(tmp_path, "stream", **goal)
+    before = stored(tmp_path, "stream")
+    monkeypatch.setattr(CoinSampling, "streams", False)
+    rounds, same = started(tmp_path, "rounds", **goal)
+    assert looks_of(stream) == looks_of(rounds)
+    assert looks_of(stream)[-1]["reached"]
+    assert stream["results"] == rounds["results"]
+    assert [row["outcomes"] for row in samples] == [row["outcomes"] for row in same]
+    n = len(samples[0]["outcomes"])
+    assert n < 40
+    assert stored(tmp_path, "rounds") == 12 * n < before
+
+
+def test_a_budget_of_hours_ends_before_the_look_that_would_exceed_it(tmp_path, slots, monkeypatch):
+    waits = []
+    end = RequestStream.end
+
+    def noted(self, wait_s):
+        waits.append((wait_s, NOW[0]))
+        end(self, wait_s)
+
+    monkeypatch.setattr(RequestStream, "end", noted)
+    monkeypatch.setattr(Rounds, "hours", lambda self: NOW[0] / 3600.0)
+    results, samples = started(tmp_path, "h", budget="200s", batch_trials=2)
+    rounds = results["config"]["stopping"]["rounds"]
+    seconds = [0.0, *(3600.0 * each["hours"] for each in rounds)]
+    assert len(rounds) > 1
+    for previous, at in itertools.pairwise(seconds[:-1]):
+        assert at + (at - previous) <= 200.0
+    assert seconds[-1] + (seconds[-1] - seconds[-2]) > 200.0
+    ((wait_s, at),) = waits
+    assert at == pytest.approx(seconds[-1])
+    assert wait_s == pytest.approx(max(0.0, 200.0 - at))
+    n = rounds[-1]["trials"]
+    assert {len(row["outcomes"]) for row in samples} == {n}
+    assert stored(tmp_path, "h") > 12 * n
+
+
+def test_a_look_is_taken_as_soon_as_every_question_has_its_trials(tmp_path, slots, monkeypatch):
+    came, looks = [], []
+
+    def noted(self, requests, measure):
+        for request, trial in sample_in_slots(self, requests, measure):
+            came.append((request.prompt, request.trial))
+            yield request, trial
+
+    analyze = Rounds.analyze
+
+    def looked(self, graded, trials):
+        looks.append((trials, len(came)))
+        analyze(self, graded, trials)
+
+    monkeypatch.setattr(CoinSampling, "sample", noted)
+    monkeypatch.setattr(Rounds, "analyze", looked)
+    started(tmp_path, "l", width=1e-3, max_trials=12, batch_trials=3)
+    assert [trials for trials, _ in looks] == [3, 6, 9, 12]
+    prompts = {prompt for prompt, _ in came}
+    assert len(prompts) == 12
+    for trials, count in looks:
+        needed = {(prompt, trial) for prompt in prompts for trial in range(trials)}
+        assert needed <= set(came[:count])
+        assert not needed <= set(came[: count - 1])
+    assert looks[0][1] > 12 * 3  # trials of later looks came before
 
 
 def test_what_is_running_at_the_stop_is_stored_and_not_counted(tmp_path, slots, monkeypatch):
