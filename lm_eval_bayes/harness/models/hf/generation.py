@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 #: Tokens of a prompt that are measured together; each needs logits of the vocabulary.
 _PROMPT_CHUNK = 1024
 
+
+#: The names that transformers gives the cache of keys and values.
+_CACHE_NAMES = ("past_key_values", "cache")
 
 #: Settings of the token loop.
 _KNOWN = {"temperature", *NO_FILTERS, "do_sample", "until", "max_gen_toks"}
@@ -102,7 +105,10 @@ class TokenLoop:
         wrapped = getattr(model, "get_base_model", None)
         forward = (wrapped() if callable(wrapped) else model).forward
         self._parameters = set(inspect.signature(forward).parameters)
-        missing = {"input_ids", "attention_mask", "past_key_values"} - self._parameters
+        # transformers 5.24 renamed the cache of most models, in `forward` and in its output
+        names = [name for name in _CACHE_NAMES if name in self._parameters]
+        self._cache_name = names[0] if names else _CACHE_NAMES[0]
+        missing = {"input_ids", "attention_mask", self._cache_name} - self._parameters
         if missing:
             raise NotLoopableError(f"it takes no {' and no '.join(sorted(missing))}")
         if getattr(getattr(model, "config", None), "is_encoder_decoder", False):
@@ -110,8 +116,15 @@ class TokenLoop:
         keep = [n for n in ("logits_to_keep", "num_logits_to_keep") if n in self._parameters]
         self._last_only: dict[str, Any] = dict.fromkeys(keep[:1], 1)
 
-    def run(self, rows: Sequence[Row], sampling: TokenSampling) -> Iterator[Row]:
+    def run(
+        self,
+        rows: Sequence[Row],
+        sampling: TokenSampling,
+        is_over: Callable[[], bool] = lambda: False,
+    ) -> Iterator[Row]:
         """Draw tokens for all rows and yield each row when it has ended.
+
+        No further token is drawn when `is_over` is true.
 
         Raises
         ------
@@ -125,7 +138,7 @@ class TokenLoop:
             new_row.started = started
         batch = self._prefilled(rows)
         slots: list[Row | None] = list(rows)
-        while True:
+        while not is_over():
             keys = torch.tensor([0 if row is None else next(row.keys) for row in slots])
             with torch.no_grad():
                 tokens, logprobs = (t.tolist() for t in draw(batch.logits, sampling, keys))
@@ -210,12 +223,12 @@ class TokenLoop:
         if "position_ids" in self._parameters:
             arguments["position_ids"] = positions
         if cache is not None:
-            arguments["past_key_values"] = cache
+            arguments[self._cache_name] = cache
         with torch.autocast(
             device_type=ids.device.type, dtype=self._mixed, enabled=self._mixed is not None
         ):
             out = self._model(input_ids=ids, return_dict=True, **arguments)
-        return out.logits, getattr(out, "past_key_values", None)
+        return out.logits, getattr(out, self._cache_name, None)
 
 
 class _Batch:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from itertools import chain
 from typing import Any
 
 from lm_eval_bayes._util.hashing import canonical_json
@@ -25,6 +26,7 @@ from lm_eval_bayes.harness.models.hf.lazy import (
 )
 from lm_eval_bayes.harness.models.hf.responses import Row, StopFinder, read_trial
 from lm_eval_bayes.harness.models.interface import (
+    RequestStream,
     TrialRequest,
     bits_per_token,
     check_harness,
@@ -54,6 +56,8 @@ class HFSampling(LazyWeights):
     further generation settings such as `repetition_penalty`) go one at a time through
     transformers' own `generate`, seeded by `torch.manual_seed`.
     """
+
+    streams = True
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -86,15 +90,16 @@ class HFSampling(LazyWeights):
         self.load_weights()
 
     def sample(
-        self, requests: Sequence[TrialRequest], measure: frozenset[str]
+        self, requests: Sequence[TrialRequest] | RequestStream, measure: frozenset[str]
     ) -> Iterator[tuple[TrialRequest, Trial]]:
         """Yield each trial as soon as it has ended.
 
         Parameters
         ----------
-        requests : sequence of TrialRequest
+        requests : sequence of TrialRequest, or RequestStream
             Batches are filled in this order, except that those of one trial number are sorted
-            by the length of the prompt, and that one batch has one set of settings.
+            by the length of the prompt, and that one batch has one set of settings. The batches
+            of a stream are those of the same requests as a list; after its end no batch begins.
         measure : frozenset of str
             Prompts whose ``prompt_bpt`` is measured, with the first trial of each; not for a
             truncated prompt.
@@ -107,14 +112,21 @@ class HFSampling(LazyWeights):
         import torch
 
         started = time.perf_counter()
-        queue = Queue(self._rows(requests))
-        if not queue:
+        stream = requests if isinstance(requests, RequestStream) else None
+        questions = requests.questions if isinstance(requests, RequestStream) else requests
+        if not questions:
             return
-        self.warn_not_applied(self._generation_config.to_diff_dict(), requests[0].kwargs)
+        row_of = self._row_maker()
+        for request in questions:  # before the weights are loaded
+            row_of(request)
+        queue = Queue(map(row_of, requests), len(requests), measure)
+        self.warn_not_applied(self._generation_config.to_diff_dict(), questions[0].kwargs)
         self.load_weights()
-        bits = queue.first_of(measure)
-        while queue:
+        bits = queue.bits
+        while stream is None or not stream.ended:
             settings = queue.next_settings()
+            if settings is None:
+                return
             loop = None if settings.others else self._token_loop()
             if loop is None:
                 (row,) = queue.take(1)
@@ -127,7 +139,8 @@ class HFSampling(LazyWeights):
                 for row in rows:
                     if bits.get(row.request.index, 0.0) is None:
                         bits[row.request.index] = loop.prompt_bits(row.prompt)
-                for row in loop.run(rows, settings.sampling):
+                is_over = () if stream is None else (lambda: stream.is_over,)
+                for row in loop.run(rows, settings.sampling, *is_over):
                     trial = read_trial(row, self, started, bits.get(row.request.index))
                     yield row.request, trial
             except NotLoopableError as error:
@@ -147,11 +160,12 @@ class HFSampling(LazyWeights):
 
     # -- rows ------------------------------------------------------------------------------
 
-    def _rows(self, requests: Sequence[TrialRequest]) -> Iterator[tuple[Row, Settings]]:
-        """Yield a row with its settings for each request; equal settings are one object."""
+    def _row_maker(self) -> Callable[[TrialRequest], tuple[Row, Settings]]:
+        """Return a function from requests to rows with settings; equal ones are one object."""
         prompts: dict[str, tuple[list[int], bool]] = {}
         kinds: dict[str, tuple[Settings, StopFinder]] = {}
-        for request in requests:
+
+        def row_of(request: TrialRequest) -> tuple[Row, Settings]:
             kind = canonical_json(as_json(request.kwargs))
             if kind not in kinds:
                 kinds[kind] = Settings.of(request.kwargs), self.stop_finder(request.kwargs)
@@ -176,7 +190,9 @@ class HFSampling(LazyWeights):
                     "answers may mean nothing (signal prompt_truncated)",
                     len(tokens),
                 )
-            yield Row(request, tokens, cut, settings.max_new_tokens, self._ends, finder), settings
+            return Row(request, tokens, cut, settings.max_new_tokens, self._ends, finder), settings
+
+        return row_of
 
     # -- prompts and texts -------------------------------------------------------------------
 
@@ -301,57 +317,85 @@ class Queue:
     """Trials by trial number, with one set of settings per batch.
 
     Of one trial number the longest prompts come first: a batch then has little padding, and a
-    lack of memory is noticed at once.
+    lack of memory is noticed at once. The trials of a number are taken from the rows when those
+    of earlier numbers no longer fill a batch.
 
     Parameters
     ----------
     rows : iterable of (Row, Settings)
         The trials in the order of the requests; those whose settings are one object may share a
         batch.
+    total : int
+        The number of rows, unless they end early.
+    measure : set of str
+        The prompts to measure.
+
+    Attributes
+    ----------
+    bits : dict
+        The index of the first trial of each of these prompts, with None for its bits; none for
+        cut prompts.
     """
 
-    def __init__(self, rows: Iterable[tuple[Row, Settings]]) -> None:
-        by_settings: dict[int, tuple[Settings, list[Row]]] = {}
-        number, last_trial = 0, None
-        for row, settings in rows:
-            if row.request.trial != last_trial:
-                number, last_trial = number + 1, row.request.trial
-            row.round = number
-            by_settings.setdefault(id(settings), (settings, []))[1].append(row)
-        self._waiting = [
-            (settings, deque(sorted(same, key=_round_and_length)))
-            for settings, same in by_settings.values()
-        ]
+    def __init__(
+        self, rows: Iterable[tuple[Row, Settings]], total: int, measure: Set[str] = frozenset()
+    ) -> None:
+        self._rows = iter(rows)
+        self._next = next(self._rows, None)
+        self._left, self._round = total, 0
+        self._measure = set(measure)
+        self.bits: dict[int, float | None] = {}
+        self._waiting: dict[int, tuple[Settings, deque[Row]]] = {}
         self._due: deque[Row] = deque()
 
     def __len__(self) -> int:
-        return sum(len(rows) for _, rows in self._waiting)
+        """Return the number of trials that were not taken, unless the rows end early."""
+        return self._left
 
-    def first_of(self, prompts: Set[str]) -> dict[int, float | None]:
-        """Return the index of each prompt's first trial, with None for its bits; no cut prompts."""
-        first: dict[str, int] = {}
-        waiting = (row for _, rows in self._waiting for row in rows)
-        for row in sorted(waiting, key=_round_and_length):
-            if row.request.prompt in prompts and not row.cut:
-                first.setdefault(row.request.prompt, row.request.index)
-        return dict.fromkeys(first.values())
+    def add_round(self) -> bool:
+        """Add the trials of the next number; return whether there are any."""
+        if self._next is None:
+            return False
+        self._round += 1
+        trial = self._next[0].request.trial
+        added: dict[int, list[Row]] = {key: [] for key in self._waiting}
+        while self._next is not None and self._next[0].request.trial == trial:
+            row, settings = self._next
+            row.round = self._round
+            self._waiting.setdefault(id(settings), (settings, deque()))
+            added.setdefault(id(settings), []).append(row)
+            self._next = next(self._rows, None)
+        for key, rows in added.items():
+            self._waiting[key][1].extend(sorted(rows, key=_longest_first))
+        for row in sorted(chain.from_iterable(added.values()), key=_longest_first):
+            if row.request.prompt in self._measure and not row.cut:
+                self._measure.remove(row.request.prompt)
+                self.bits[row.request.index] = None
+        return True
 
-    def next_settings(self) -> Settings:
-        """Select the settings whose trials are due, and return them."""
-        waiting = [(settings, rows) for settings, rows in self._waiting if rows]
+    def next_settings(self) -> Settings | None:
+        """Select the settings whose trials are due, and return them; None if there is no trial."""
+        waiting = [(settings, rows) for settings, rows in self._waiting.values() if rows]
+        if not waiting:
+            return self.next_settings() if self.add_round() else None
         settings, self._due = min(waiting, key=lambda entry: entry[1][0].round)
         return settings
 
     def take(self, count: int) -> list[Row]:
         """Take at most `count` trials of the settings that `next_settings` selected."""
-        return [self._due.popleft() for _ in range(min(count, len(self._due)))]
+        while len(self._due) < count and self.add_round():
+            pass
+        taken = [self._due.popleft() for _ in range(min(count, len(self._due)))]
+        self._left -= len(taken)
+        return taken
 
     def put_back(self, rows: Sequence[Row]) -> None:
         """Return trials that were taken and have not ended to their positions."""
+        self._left += len(rows)
         for row in reversed(rows):
             row.start_over()
             self._due.appendleft(row)
 
 
-def _round_and_length(row: Row) -> tuple[int, int]:
-    return row.round, -len(row.prompt)
+def _longest_first(row: Row) -> int:
+    return -len(row.prompt)

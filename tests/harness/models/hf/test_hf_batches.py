@@ -22,6 +22,7 @@ from _support.tiny_hf import (
 
 from lm_eval_bayes.errors import ModelConfigError
 from lm_eval_bayes.harness.models.hf.generation import TokenLoop
+from lm_eval_bayes.harness.models.interface import RequestStream
 
 # transformers and torch warn of their own affairs
 pytestmark = pytest.mark.filterwarnings("default")
@@ -44,6 +45,64 @@ def test_batches_go_by_rounds_longest_first_with_one_set_of_settings(words, monk
     assert got[1].completion_tokens <= 3
     # prompts of 3, 1, 7 and 2 tokens; the second's first trial has settings of its own
     assert batches == [[(0, 7), (0, 3), (0, 2)], [(0, 1)], [(1, 7), (1, 3), (1, 2)], [(1, 1)]]
+
+
+def stream_of(requests):
+    questions = [request for request in requests if request.trial == 0]
+    return RequestStream(questions, len(requests), iter(requests))
+
+
+@pytest.mark.parametrize("batch_size", [3, 5, 64])
+def test_a_stream_has_the_batches_and_the_texts_of_a_list(words, monkeypatch, batch_size):
+    lm = tiny_model(words, batch_size=batch_size)
+    batches = []
+    run_of = TokenLoop.run
+
+    def spy(self, rows, *arguments):
+        batches.append([(row.request.trial, row.request.prompt) for row in rows])
+        return run_of(self, rows, *arguments)
+
+    monkeypatch.setattr(TokenLoop, "run", spy)
+    requests = requests_for(PROMPTS, 6, SAMPLED)
+    requests[1::4] = [
+        dataclasses.replace(r, kwargs={**SAMPLED, "max_gen_toks": 3}) for r in requests[1::4]
+    ]
+    by_list = run(lm, requests, PROMPTS)
+    of_list, batches[:] = list(batches), []
+    by_stream = {r.index: t for r, t in lm.sample(stream_of(requests), frozenset(PROMPTS))}
+    assert batches == of_list
+    assert len(by_stream) == 24
+    for index, trial in by_list.items():
+        other = by_stream[index]
+        assert (other.text, other.seed, other.signals) == (trial.text, trial.seed, trial.signals)
+
+
+def test_a_stream_is_taken_a_trial_number_at_a_time(words):
+    lm = tiny_model(words, batch_size=4)
+    stream = stream_of(requests_for(PROMPTS, 6, SAMPLED))
+    next(lm.sample(stream, frozenset()))
+    assert stream.given == 5  # the first four, and one that shows where the next number begins
+
+
+def test_after_the_end_of_a_stream_the_running_batch_alone_goes_on(words):
+    lm = tiny_model(words, batch_size=4)
+    stream = stream_of(requests_for(PROMPTS, 6, SAMPLED))
+    got = []
+    for request, _ in lm.sample(stream, frozenset()):
+        got.append(request.trial)
+        stream.end(1e9)
+    assert got == [0, 0, 0, 0]
+
+
+def test_after_its_deadline_a_batch_is_left(words):
+    lm = tiny_model(words, batch_size=4)
+    stream = stream_of(requests_for(PROMPTS, 6, SAMPLED))
+    lengths = {}
+    for request, trial in lm.sample(stream, frozenset()):
+        lengths[request.index] = trial.completion_tokens
+        stream.end(0.0)
+    assert 0 < len(lengths) < 4
+    assert len(set(lengths.values())) == 1  # those that ended in one step
 
 
 def test_rows_that_have_ended_leave_the_batch(tmp_path, monkeypatch):
