@@ -105,6 +105,8 @@ class QuestionTexts:
 class StoredText:
     """The response to a trial, whose text is read from the store by `str`.
 
+    A lone surrogate, which a file cannot hold, is read as a question mark.
+
     Parameters
     ----------
     question : QuestionTexts
@@ -121,7 +123,8 @@ class StoredText:
         self.question, self.number, self.part = question, number, part
 
     def __str__(self) -> str:
-        return str(self.question.completion(self.question.trial(self.number), self.part))
+        text = self.question.completion(self.question.trial(self.number), self.part)
+        return text.encode("utf-8", "replace").decode("utf-8")
 
     def __repr__(self) -> str:
         return repr(str(self))

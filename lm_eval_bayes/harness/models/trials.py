@@ -383,8 +383,9 @@ class RecordingMixin(SamplingMixin):
         if other_seeds:
             self.warn_once(
                 "seeds",
-                "%d of the stored trials were drawn with other seeds than this run would use "
+                "of %d stored trials %d were drawn with other seeds than this run would use "
                 "(another seed= or seed_scheme=); the stored ones are kept",
+                len(stored),
                 other_seeds,
             )
         if not stored:

@@ -143,6 +143,19 @@ def test_a_part_of_a_text_is_read_as_it_was(tmp_path, monkeypatch):
     assert stored[0]["resps"] == toy.evaluate(model, task())["samples"]["toy"][0]["resps"]
 
 
+def test_a_lone_surrogate_does_not_lose_the_file_of_samples(tmp_path):
+    model = coin(tmp_path)
+    type(model).respond = lambda self, question, trial, prepared: f"{trial} \ud800 2"
+    tracker = EvaluationTracker(output_path=str(tmp_path / "out"))
+    samples = toy.evaluate(model, task(), evaluation_tracker=tracker).pop("samples")
+    tracker.save_results_aggregated(results={}, samples=samples)
+    tracker.save_results_samples(task_name="toy", samples=samples["toy"])
+    (file,) = (tmp_path / "out").rglob("samples_toy_*.jsonl")
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    assert lines[0]["resps"] == [[f"{trial} ? 2" for trial in range(4)]]
+    assert len(lines) == 3 * len(PIPELINES)
+
+
 def test_a_trial_that_is_gone_is_an_error_that_names_it(tmp_path):
     model = coin(tmp_path)
     samples = toy.evaluate(model, task())["samples"]["toy"]

@@ -209,7 +209,7 @@ def test_trials_of_other_seeds_are_kept_and_said(store, caplog):
     closed(closed_after)
     with caplog.at_level("WARNING"):
         texts = ask(Toy(store=store, seed=1), ["a"], 2)
-    assert "2 of the stored trials were drawn with other seeds" in caplog.text
+    assert "of 2 stored trials 2 were drawn with other seeds" in caplog.text
     assert signals_of(texts[0])["seed"] != 1
 
 
