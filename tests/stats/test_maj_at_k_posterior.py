@@ -5,7 +5,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from scipy import special
+from scipy import special, stats
 
 import lm_eval_bayes as leb
 from lm_eval_bayes import maj_at_k_posterior
@@ -132,6 +132,39 @@ def test_where_all_wrong_trials_agree_the_vote_is_a_strict_majority(monkeypatch,
         assert own.sigma == pytest.approx(expected.sigma, rel=5e-3)
         assert own.per_question.mu == pytest.approx(expected.per_question.mu, abs=3e-4)
         assert own.per_question.sigma == pytest.approx(expected.per_question.sigma, rel=5e-3)
+
+
+@pytest.mark.parametrize("scope", ["benchmark", "population"])
+def test_the_interval_allows_for_questions_that_are_all_alike(monkeypatch, scope):
+    # one wrong answer: the vote of three is right with probability 3 p^2 - 2 p^3
+    agree = WrongPrior(np.array([1e-12]), np.array([0.0]), np.array([1.0]), *NO_ABSTENTION)
+    monkeypatch.setattr(module, "learn_wrong_prior", lambda *_: agree)
+
+    def ends(right):
+        answers = [["r"] * x + ["w"] * (8 - x) for x in right]
+        posterior = maj_at_k_posterior(
+            answers, [[a == "r" for a in row] for row in answers], 3, scope
+        )
+        interval = posterior.interval(0.95)
+        own = beta_ends(posterior.mu, posterior.sigma)
+        return np.array([interval.low, interval.high]), own
+
+    right = [0] * 12 + [1] * 14 + [2] * 4
+    p = np.random.default_rng(3).beta(22 + 0.7, 240 - 22 + 0.7, 1_000_000)
+    votes = 3 * p**2 - 2 * p**3
+    alike = beta_ends(votes.mean(), votes.std())
+    interval, own = ends(right)
+    assert alike[0] < own[0] - 0.001
+    assert interval == pytest.approx([alike[0], max(alike[1], own[1])], abs=3e-4)
+    # questions of two kinds are not alike
+    interval, own = ends([0] * 15 + [8] * 15)
+    assert interval == pytest.approx(own, abs=3e-4)
+
+
+def beta_ends(mean, sd):
+    """Return the 2.5 and 97.5% quantiles of the Beta distribution of this mean and sd."""
+    size = mean * (1 - mean) / sd**2 - 1
+    return stats.beta.ppf([0.025, 0.975], mean * size, (1 - mean) * size)
 
 
 ANSWERS = [
@@ -280,6 +313,8 @@ def test_notes():
     few = maj_at_k_posterior(*[rows[:3] for rows in five], 8, "population")
     assert "83% that of their population" in few.note
     assert "83% that of their population" in few.benchmark.note
+    many = [rows * 20 for rows in five]
+    assert maj_at_k_posterior(*many, 8).note.startswith("The interval of many questions")
     beyond = maj_at_k_posterior(ANSWERS, CORRECT, 9)
     assert beyond.note.startswith("k = 9 exceeds the trials of some question (N = 6)")
     single = maj_at_k_posterior([["r"], ["w"]], [[True], [False]], 3)

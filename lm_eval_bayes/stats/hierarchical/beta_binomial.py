@@ -42,6 +42,8 @@ _LEAST_WEIGHT, _MOST_STRENGTH = 1e-3, 1e6
 _MOST_COUNTED = 256
 #: Maximum number of points on the axis of m.
 _MOST_POINTS = 60_000
+#: Intervals allow for questions that are all alike from this probability of that on, of prior ½.
+LEAST_EQUAL = 0.25
 #: No pseudo-trials on the common mean m, right and wrong.
 NO_MEAN_COUNTS = (0.0, 0.0)
 

@@ -27,6 +27,7 @@ from lm_eval_bayes.stats.distributions.success_curves import (
     beta_moments,
 )
 from lm_eval_bayes.stats.hierarchical.beta_binomial import (
+    LEAST_EQUAL,
     OF_CURVES,
     HyperGrid,
     equal_probability,
@@ -73,8 +74,6 @@ BEYOND_TRIALS = (
     "Pass@8 | Pass@32 in 96 | 98% of runs (p = .5 for all), 98 | 95% (p ~ Beta(.3,.3)), "
     "92 | 82% (U(0,1)) and 89 | 69% (Beta(2,2))."
 )
-#: Intervals allow for questions that are all alike from this probability of that on, of prior ½.
-_LEAST_EQUAL = 0.25
 #: Most questions are extreme if this share has no right answer, or no wrong one.
 _MOSTLY = 2.0 / 3.0
 #: The warning at k > 1 of questions that mostly are extreme, while the others differ.
@@ -464,7 +463,7 @@ def _learned(
 
 def _common_probability(x: FloatArray, y: FloatArray, grid: HyperGrid) -> CommonProbability | None:
     """Return the posterior of p if it is the same for all questions; None where it is not."""
-    if x.size == 1 or equal_probability(x, y, grid) < _LEAST_EQUAL:
+    if x.size == 1 or equal_probability(x, y, grid) < LEAST_EQUAL:
         return None
     return CommonProbability(float(x.sum()) + MEAN_SHAPE, float(y.sum()) + MEAN_SHAPE)
 
