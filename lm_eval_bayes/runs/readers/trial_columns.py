@@ -334,28 +334,31 @@ def _questions(
     numbers = None if arrays.numbers is None else arrays.numbers[rows]
     order = np.argsort(code, kind="stable") if numbers is None else np.lexsort((numbers, code))
     ends = np.flatnonzero(np.diff(code[order])) + 1
+    # rows of equal numbers in a question are neighbours
+    repeated = numbers is not None and bool(
+        ((np.diff(code[order]) == 0) & (np.diff(numbers[order]) == 0)).any()
+    )
+    is_graded = ~np.isnan(arrays.scores)
+    categories = np.where(is_graded, 0.0 if scored else arrays.scores, -1.0).astype(np.int64)
     questions = {}
     for id, of_question in zip(codes, np.split(order, ends), strict=True):
         chosen = rows[of_question]
         own = np.arange(first, first + chosen.size, dtype=np.int64)
         if numbers is not None:
             own = numbers[of_question]
-            twice = np.flatnonzero(own[1:] == own[:-1])
-            if twice.size:
+            if repeated and (own[1:] == own[:-1]).any():
                 chosen, own = _without_repeated(arrays, chosen, own, id, file, query)
-        scores = arrays.scores[chosen]
-        graded = ~np.isnan(scores)
         listed = chosen.tolist()
         questions[id] = QuestionTrials(
             id=id,
-            trials=np.where(graded, 0 if scored else np.nan_to_num(scores), -1).astype(np.int64),
+            trials=categories[chosen],
             numbers=own,
             text=_first(columns.text, listed),
             answers=None if columns.answer is None else _answers(columns.answer, listed),
             measured={name: column[chosen] for name, column in arrays.measured.items()},
             cluster=_cluster(columns.cluster, listed, id, file, query),
-            scores=scores if scored else None,
-            logged=_logged(columns, chosen, graded),
+            scores=arrays.scores[chosen] if scored else None,
+            logged=_logged(columns, chosen, is_graded[chosen]),
         )
     return questions
 

@@ -56,6 +56,8 @@ def plain_numbers(
     >>> plain_numbers(["pass", "fail"], "score", "a.csv", "RUN")
     (['pass', 'fail'], '')
     """
+    if str not in set(map(type, values)):
+        return values, ""
     distinct = {value for value in set(map(_key, values)) if isinstance(value, str)}
     if any("%" in text for text in distinct):
         return _percentages(values, name, file, argument, is_bounded)

@@ -34,6 +34,7 @@ from lm_eval_bayes.runs.readers.text_files import (
     file_argument,
     read_csv,
 )
+from lm_eval_bayes.runs.readers.trial_table import EXAMPLE
 from lm_eval_bayes.runs.readers.written_numbers import MISSING
 from lm_eval_bayes.stats.validation import MOST_HELD, check_weights
 
@@ -157,7 +158,7 @@ def matrices_of_csv(table: CsvTable, argument: str, task: str) -> list[PartialRu
                 rule = (
                     f"hold 0 or 1 in every cell of {table.path.name}; more categories need an NPZ "
                     "file with an array `weights`, and scores such as 0.85 or 85% a table with one "
-                    "row per trial, with the columns question, trial and score"
+                    f"row per trial, as in {EXAMPLE}"
                 )
                 got = f"{row.cells[column]!r} in line {row.line}, column {column + 1}"
                 raise InvalidInputError.of(argument, rule, got)

@@ -138,7 +138,10 @@ def test_tokens_time_settings_and_versions_are_read():
 def test_a_field_of_the_metadata_names_clusters():
     (run,) = read_runs([WEAK], cluster="contest").runs
     assert run.clusters == ("I", "I", "II", "II", "II")
-    with pytest.raises(InvalidInputError, match="topic, which mockllm/weak"):
+    with pytest.raises(
+        InvalidInputError,
+        match=r"a field of the samples' metadata in weak.eval, contest; got .topic",
+    ):
         read_runs([WEAK], cluster="topic")
 
 
