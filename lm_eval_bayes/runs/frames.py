@@ -83,7 +83,8 @@ def read_frame(
     contents = table_contents(
         by_name, names, kinds, Path("frame"), query, model=model, source="frame"
     )
-    notes = (*contents.notes, *contents.warnings)
+    of_columns = f"columns of {': '.join(contents.columns)}"
+    notes = (of_columns, *contents.notes, *contents.warnings)
     partials = [replace(run, notes=(*notes, *run.notes)) for run in contents.runs]
     runs, _, _ = merge_runs(partials, dedupe=None, by_path=False, argument="frame")
     return runs

@@ -25,6 +25,9 @@ from lm_eval_bayes.runs.task_run import SavedRuns, TaskRun
 #: Called with the bytes that were read, and with those of all files.
 Progress = Callable[[int, int], None]
 
+#: Tables that a note on their columns names.
+_MOST_TABLES = 4
+
 
 def read_runs(
     paths: str | Path | Iterable[str | Path],
@@ -132,7 +135,7 @@ def read_runs(
     runs = share_clusters(runs, required=cluster)
     tasks = {run.task for run in runs}
     groups, group_warnings = _tasks_of_groups([c.groups for c in contents], tasks, query)
-    notes = tuple(dict.fromkeys(note for content in contents for note in content.notes))
+    notes = _notes(contents)
     saved = SavedRuns(tuple(runs), groups, paths=tuple(run_paths), notes=notes)
     for compared in [saved] if merge else map(saved.of_path, dict.fromkeys(run_paths)):
         merge_warnings += consistency_warnings(compared.runs)
@@ -232,6 +235,19 @@ def _of_one_kind(partials: Sequence[PartialRun]) -> list[PartialRun]:
         else partial
         for partial in partials
     ]
+
+
+def _notes(contents: Sequence[FileContents]) -> tuple[str, ...]:
+    """Return how files were read: the columns of tables that are alike in one note."""
+    tables: dict[str, list[str]] = {}
+    for name, columns in (content.columns for content in contents if content.columns):
+        tables.setdefault(columns, []).append(name)
+    notes = []
+    for columns, names in tables.items():
+        if len(names) > _MOST_TABLES:
+            names = [*names[: _MOST_TABLES - 1], f"{len(names) - _MOST_TABLES + 1:,} more tables"]
+        notes.append(f"columns of {', '.join(names)}: {columns}")
+    return tuple(dict.fromkeys([*notes, *(note for content in contents for note in content.notes)]))
 
 
 def _listed(names: Iterable[str]) -> str:

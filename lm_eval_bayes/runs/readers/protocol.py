@@ -87,6 +87,8 @@ class FileContents:
         What was left out.
     notes : tuple of str
         How the file was read.
+    columns : tuple of str
+        Of a table the name of the file, and its columns by what they hold; empty for others.
     """
 
     runs: Sequence[PartialRun]
@@ -94,6 +96,7 @@ class FileContents:
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

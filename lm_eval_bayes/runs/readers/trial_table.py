@@ -151,7 +151,7 @@ def table_contents(
     InvalidInputError
         If a row lacks its question, a score is none, or a trial occurs twice.
     """
-    notes = [f"columns of {file.name}: {described(columns)}"]
+    notes: list[str] = []
     if "score" not in query.columns:
         notes += [
             f"{file.name}: {columns['score']} was counted; --columns score={other} counts {other}"
@@ -178,6 +178,7 @@ def table_contents(
         tuple(dict.fromkeys(run.task for run in runs)),
         warnings=warnings,
         notes=tuple(notes),
+        columns=(file.name, described(columns)),
     )
 
 

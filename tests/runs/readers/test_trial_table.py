@@ -417,3 +417,17 @@ def test_reading_lines_beside_json_loads(tmp_path):
         ratios.append((time.perf_counter() - between) / (between - start))
     print(f"{path.stat().st_size / 1e6:.0f} MB, ratios {sorted(round(r, 2) for r in ratios)}")
     assert sorted(ratios)[2] < 1.6
+
+
+def test_the_columns_of_tables_that_are_alike_are_noted_once(tmp_path):
+    for n in range(6):
+        (tmp_path / f"t{n}.csv").write_text(f"model,item,pass\nm{n},a,1\nm{n},b,0\n")
+    (tmp_path / "u.csv").write_text("model,question,score\nx,a,1\nx,b,0\n")
+    files = sorted(tmp_path.glob("*.csv"))
+    saved = read_runs(files[:6], columns={"score": "pass"})
+    assert saved.notes == (
+        "columns of t0.csv, t1.csv, t2.csv, 3 more tables: question=item, model=model, score=pass",
+    )
+    assert read_runs(files[6:]).notes == (
+        "columns of u.csv: question=question, model=model, score=score",
+    )
