@@ -4,9 +4,9 @@ A wrong trial abstains with a probability of its question's own, Beta(a, b), whe
 learned from all questions as in `hierarchical.beta_binomial`. If it does not, its answer is one of
 those seen, in proportion to how often it was given less a discount d, or a new one, in proportion
 to c + d J, where J answers were seen. With d = 0 this is a Dirichlet process of concentration c.
-The questions share (c, d), whose posterior is computed on a grid from the exact probability of
-each question's partition of its wrong trials (Pitman 1995, eq. 16; for d = 0 the formula of Ewens
-1972).
+The questions share (c, d), whose posterior is computed on a grid, as fine as it needs, from the
+exact probability of each question's partition of its wrong trials (Pitman 1995, eq. 16; for d = 0
+the formula of Ewens 1972).
 """
 
 from __future__ import annotations
@@ -21,9 +21,14 @@ from scipy import special
 from lm_eval_bayes.stats.hierarchical.beta_binomial import ROUGH, hyper_posterior
 from lm_eval_bayes.stats.validation import FloatArray, IntArray, blocks
 
-#: The grid of c, whose prior is c/(1 + c) ~ U(0, 1), and that of d, with equal weights.
-_LOG_CONCENTRATION = np.linspace(-3.5, 4.75, 12)
-_DISCOUNTS = np.array([0.0, 0.2, 0.4, 0.6, 0.8])
+#: The cells of (log c, d) at first: from, to and how many. The prior is c/(1 + c) ~ U(0, 1) and
+#: d uniform.
+_CELLS = ((-4.0, 5.0, 12), (0.0, 0.9, 5))
+#: Cells are halved along an axis until the posterior's sd given the other coordinate is this many
+#: of them, so often at most.
+_RESOLVED, _MOST_HALVINGS = 0.6, 12
+#: Cells whose centres are below this share of the largest posterior probability are not halved.
+_UNLIKELY = 1e-40
 #: Nodes below this share of the largest posterior probability are left out.
 _NEGLIGIBLE = 5e-3
 #: Floats per block.
@@ -72,6 +77,9 @@ class WrongPrior:
 def learn_wrong_prior(trials: Sequence[WrongTrials], times: IntArray) -> WrongPrior:
     """Return the posterior of (c, d) and (a, b) from the wrong trials of all questions.
 
+    The cells of a grid are halved, along the axes where the posterior is narrower than they are,
+    until they resolve it.
+
     Parameters
     ----------
     trials : sequence of WrongTrials
@@ -79,20 +87,37 @@ def learn_wrong_prior(trials: Sequence[WrongTrials], times: IntArray) -> WrongPr
     times : array
         How many questions have each.
     """
-    log_c, discount = (grid.ravel() for grid in np.meshgrid(_LOG_CONCENTRATION, _DISCOUNTS))
+    axes = [low + (np.arange(n) + 0.5) * (high - low) / n for low, high, n in _CELLS]
+    width = np.array([(high - low) / n for low, high, n in _CELLS])
+    centre = np.stack([axis.ravel() for axis in np.meshgrid(*axes)], axis=1)
+    for _ in range(_MOST_HALVINGS):
+        weight = _weight(centre, trials, times)
+        offset = (centre - weight @ centre) / width
+        # of each coordinate given the other, in cells
+        sd = np.linalg.inv((offset.T * weight) @ offset + 1e-9 * np.eye(2)).diagonal() ** -0.5
+        narrow = sd < _RESOLVED
+        if not narrow.any():
+            break
+        centre = centre[weight > _UNLIKELY * weight.max()]
+        for step in np.diag(0.25 * width)[narrow]:
+            centre = np.concatenate([centre - step, centre + step])
+        width = np.where(narrow, 0.5 * width, width)
+    weight = _weight(centre, trials, times)
+    likely = weight > _NEGLIGIBLE * weight.max()
+    centre, weight = centre[likely], weight[likely] / weight[likely].sum()
+    return WrongPrior(np.exp(centre[:, 0]), centre[:, 1], weight, *_abstention_nodes(trials, times))
+
+
+def _weight(centre: FloatArray, trials: Sequence[WrongTrials], times: IntArray) -> FloatArray:
+    """Return the posterior probability of cells of equal size around (log c, d), (G,)."""
+    log_c, discount = centre.T
     c = np.exp(log_c)
     # the density of log c where c/(1 + c) is uniform
     log_weight = log_c - 2.0 * np.log1p(c)
     for wrong, n_questions in zip(trials, times.tolist(), strict=True):
         log_weight = log_weight + n_questions * _log_probability(wrong.sizes, c, discount)
     weight = np.exp(log_weight - log_weight.max())
-    likely = weight > _NEGLIGIBLE
-    return WrongPrior(
-        c[likely],
-        discount[likely],
-        weight[likely] / weight[likely].sum(),
-        *_abstention_nodes(trials, times),
-    )
+    return np.asarray(weight / weight.sum())
 
 
 def _abstention_nodes(

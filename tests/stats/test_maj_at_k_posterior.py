@@ -116,6 +116,36 @@ def test_the_partitions_of_five_trials_have_probability_one():
     assert total == pytest.approx([1.0, 1.0], abs=1e-12)
 
 
+@pytest.mark.parametrize("n_times", [1, 30])
+def test_the_posterior_of_the_wrong_answers_is_that_of_a_fine_grid(n_times):
+    # partitions of five trials, about as often as at c = 1.2 and d = .3
+    sizes = [(5,), (4, 1), (3, 2), (3, 1, 1), (2, 2, 1), (2, 1, 1, 1), (1, 1, 1, 1, 1)]
+    times = np.array([2, 5, 3, 6, 5, 6, 3]) * n_times
+    log_c, d = (x.ravel() for x in np.meshgrid(np.linspace(-4, 5, 361), np.linspace(0, 0.9, 181)))
+    c = np.exp(log_c)
+    log_weight = np.log(c) - 2 * np.log1p(c)
+    for own, n in zip(sizes, times, strict=True):
+        for j in range(1, len(own)):
+            log_weight += n * np.log(c + j * d)
+        for size in own:
+            log_weight += n * (special.gammaln(size - d) - special.gammaln(1 - d))
+        log_weight += n * (special.gammaln(c + 1) - special.gammaln(c + 5))
+    weight = np.exp(log_weight - log_weight.max())
+    weight /= weight.sum()
+    prior = wrong_answers.learn_wrong_prior([WrongTrials(own, 0) for own in sizes], times)
+    assert prior.weight.sum() == pytest.approx(1)
+    # the share of a pair of trials that agree, and the discount
+    for own, fine in (
+        ((1 - prior.discount) / (1 + prior.concentration), (1 - d) / (1 + c)),
+        (prior.discount, d),
+    ):
+        mean = weight @ fine
+        sd = np.sqrt(weight @ (fine - mean) ** 2)
+        own_mean = prior.weight @ own
+        assert own_mean == pytest.approx(mean, abs=0.1 * sd)
+        assert np.sqrt(prior.weight @ (own - own_mean) ** 2) == pytest.approx(sd, rel=0.1)
+
+
 @pytest.mark.parametrize("k", [3, 7])
 def test_where_all_wrong_trials_agree_the_vote_is_a_strict_majority(monkeypatch, k):
     # the posterior of Pr(more than half of k are right) comes from another table, see pass_family
