@@ -89,9 +89,9 @@ _MANY_QUESTIONS = 100
 #: The warning of many questions at k > 1.
 MANY_QUESTIONS = (
     "The interval of many questions is too narrow where the Pitman-Yor process does not describe "
-    "their wrong answers. With 400 questions and N = 8, 90 | 67% of simulated 95% intervals held the "
-    "true maj@4 | maj@8 where one wrong answer takes .8 of the wrong trials of every question (93 | "
-    "68% that of the population), and 87 | 87% where wrong trials agree to different degrees."
+    "their wrong answers. With 400 questions and N = 8, 90 | 67% of simulated 95% intervals held "
+    "the true maj@4 | maj@8 where one wrong answer takes .8 of the wrong trials of every question "
+    "(of the population 93 | 68%), and 87 | 87% where wrong trials agree to different degrees."
 )
 #: The warning of a population's posterior at k > 1.
 INDEPENDENT = (
