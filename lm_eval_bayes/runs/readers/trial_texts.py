@@ -231,8 +231,10 @@ def one_text(text: object, *right_answers: object) -> list[TrialText]:
 
     Examples
     --------
-    >>> one_text("so 7", [7, "7.0"], None), one_text(None)
-    ([TrialText(text='so 7', right_answers=('7', '7.0'))], [TrialText(text=None, right_answers=())])
+    >>> one_text("so 7", [7, "7.0"], None)
+    [TrialText(text='so 7', right_answers=('7', '7.0'), damaged=False)]
+    >>> one_text(None)[0].text is None
+    True
     """
     right = tuple(answer for given in right_answers for answer in _answers(given))
     return [TrialText(text if isinstance(text, str) else None, right)]
