@@ -6,25 +6,18 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 from lm_eval_bayes._util.plain import Record, json_name
+from lm_eval_bayes.analysis.pass_rows import pass_rows, row_posteriors
 from lm_eval_bayes.analysis.task_mean import mean_posterior
-from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.stats.bayes_at_n import avg_at_n, bayes_at_n
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.hierarchical.mean_over_tasks import TaskMeans
 from lm_eval_bayes.stats.intervals import DEFAULT_INTERVAL, SCOPES, Interval, IntervalSpec, Scope
-from lm_eval_bayes.stats.maj_at_k import maj_at_k, vote_candidates
-from lm_eval_bayes.stats.maj_at_k_posterior import maj_at_k_posterior
-from lm_eval_bayes.stats.pass_family.estimators import PassQuantity, estimate, quantities_by_row
-from lm_eval_bayes.stats.pass_family.posteriors import family_notes, pass_posteriors, table_method
+from lm_eval_bayes.stats.pass_family.posteriors import family_notes, table_method
 from lm_eval_bayes.stats.results import Estimate, Posterior
-from lm_eval_bayes.stats.validation import as_real, check_count
-
-#: The threshold of G-Pass and the largest k of maj@k, unless the run's settings name others.
-_DEFAULT_TAU, _DEFAULT_MAJ_K = 0.5, 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -212,7 +205,7 @@ def summarise(
     if benchmark is None:
         benchmark = hbayes_at_n(outcomes, "benchmark", spec.level, spec.method, seed=spec.seed)
     rows = pass_rows(run, ks, spec.seed)
-    family = _family(run, rows, spec.seed)
+    family = row_posteriors(run, rows, "benchmark", spec.seed)
     method = table_method(spec.method, len(rows.quantities))
     return TaskSummary(
         run=run,
@@ -232,133 +225,6 @@ def summarise(
         tokens=run.tokens,
         seconds=run.busy_seconds,
     )
-
-
-# -- the pass family -----------------------------------------------------------------------------
-
-
-class PassRows(NamedTuple):
-    """Estimates by the names of their rows, and how each is computed.
-
-    `quantities` are the members of the pass family, `votes` the k of maj@k.
-    """
-
-    estimates: dict[str, float]
-    quantities: dict[str, PassQuantity]
-    votes: dict[str, int]
-
-
-def pass_rows(run: TaskRun, ks: Iterable[int] | None, seed: int) -> PassRows:
-    """Return the pass family and maj@k of a run, by the row names of the harness's tables.
-
-    Parameters
-    ----------
-    run : TaskRun
-        The trials. If they are not right or wrong, or a question has none, there are no rows. Of
-        scores, those that reach the threshold of the task are right.
-    ks : iterable of int or None
-        The values of k, each at most the fewest trials of a question. None for powers of two and
-        those of the run's own settings.
-    seed : int
-        Seed of the draws of maj@k, if there are any.
-
-    Raises
-    ------
-    InvalidInputError
-        If `ks` break their rule, or are given for trials that are not right or wrong.
-
-    Examples
-    --------
-    >>> run = TaskRun.from_trials("A", "aime", [[0, 1, 1, 0], [0, 0, 0, 0]], ["q1", "q2"])
-    >>> {name: round(value, 3) for name, value in pass_rows(run, [2], 0).estimates.items()}
-    {'pass@2': 0.417, 'pass^2': 0.083, 'g-pass@2_0.5': 0.417, 'mg-pass@2': 0.083}
-    """
-    n_max, outcomes = run.n_common, run.right_or_wrong
-    given_ks = None if ks is None else _checked_ks(ks, run)
-    if outcomes is None or not n_max:
-        return PassRows({}, {}, {})
-    settings = _bayes_settings(run)
-    ks = _default_ks(run, settings) if given_ks is None else given_ks
-    tau = as_real(settings.get("tau", _DEFAULT_TAU))
-    tau = tau if tau is not None and 0.0 <= tau <= 1.0 else _DEFAULT_TAU
-    quantities = quantities_by_row(ks, tau)
-    rows = {name: estimate(outcomes, quantity).value for name, quantity in quantities.items()}
-    votes: dict[str, int] = {}
-    if run.answers is not None and run.trials is not None:
-        maj_k = _maj_k(settings, n_max)
-        votes[f"maj@{maj_k}"] = maj_k
-        rows[f"maj@{maj_k}"] = maj_at_k(
-            *vote_candidates(run.answers, run.trials), maj_k, seed=seed
-        ).value
-    return PassRows(rows, quantities, votes)
-
-
-def _family(run: TaskRun, rows: PassRows, seed: int) -> dict[str, Posterior]:
-    """Return the posteriors of the pass family and of maj@k, by the names of their rows."""
-    outcomes = run.right_or_wrong
-    if not rows.quantities or outcomes is None:
-        return {}
-    # of the trials that the estimates are from
-    posteriors = pass_posteriors(outcomes.without_prior(), list(rows.quantities.values()))
-    family = dict(zip(rows.quantities, posteriors, strict=True))
-    for name, k in rows.votes.items():
-        family[name] = maj_at_k_posterior(
-            *vote_candidates(run.answers or (), run.trials or ()), k, seed=seed
-        )
-    return family
-
-
-def _checked_ks(ks: Iterable[int], run: TaskRun) -> list[int]:
-    """Return the given values of k in ascending order."""
-    ascending = sorted({check_count("k", k, 1) for k in ks})
-    if not ascending:
-        raise InvalidInputError.of("k", "have at least one value", "none")
-    if not run.binary and run.right_or_wrong is None:
-        kind = "have scores and no threshold" if run.scored else "are not just right or wrong"
-        rule = f"be left out for {run.task}, whose trials {kind}"
-        raise InvalidInputError.of("k", rule, ascending)
-    if ascending[-1] > run.n_common:
-        rule = (
-            f"be at most N, the trials that every question has (N={run.n_common} for "
-            f"{run.model} on {run.task})"
-        )
-        raise InvalidInputError.of("k", rule, ascending[-1])
-    return ascending
-
-
-def _default_ks(run: TaskRun, settings: Mapping[str, Any]) -> list[int]:
-    """Return powers of two up to N, and the k of the run's own settings and of its tool."""
-    n_max = run.n_common
-    ks = {k for k in run.provenance.ks if k <= n_max} | {
-        2**i for i in range(n_max.bit_length()) if 2**i <= n_max
-    }
-    setting = settings.get("k")
-    if isinstance(setting, (list, tuple)):
-        ks |= {k for k in setting if _is_valid_k(k, n_max)}
-    return sorted(ks)
-
-
-def _maj_k(settings: Mapping[str, Any], n_max: int) -> int:
-    """Return the k of maj@k: that of the run's settings, where it is not the default for their N.
-
-    Runs that were merged have more trials than the settings of each say.
-    """
-    k: Any = settings.get("maj_k")
-    n = settings.get("n")
-    if _is_valid_k(k, n_max) and not (isinstance(n, int) and k == min(_DEFAULT_MAJ_K, n)):
-        return int(k)
-    return min(_DEFAULT_MAJ_K, n_max)
-
-
-def _is_valid_k(k: Any, n_max: int) -> bool:
-    return isinstance(k, int) and not isinstance(k, bool) and 1 <= k <= n_max
-
-
-def _bayes_settings(run: TaskRun) -> Mapping[str, Any]:
-    """Return the task's `metadata: bayes:` settings, as the harness logged them."""
-    metadata = run.provenance.metadata or run.provenance.config.get("metadata")
-    settings = metadata.get("bayes") if isinstance(metadata, Mapping) else None
-    return settings if isinstance(settings, Mapping) else {}
 
 
 # -- groups of tasks -----------------------------------------------------------------------------

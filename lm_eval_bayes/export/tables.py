@@ -22,15 +22,24 @@ from lm_eval_bayes._util.text import (
     scope_label,
 )
 from lm_eval_bayes.analysis.leaderboard import COMPARISONS, Leaderboard, LeaderboardRow
+from lm_eval_bayes.analysis.pass_rows import PassRow, uncertainty_to_dict
 from lm_eval_bayes.export.latex import latex_cell, latex_head, latex_paragraph, latex_table
 from lm_eval_bayes.runs.task_run import GRADED
+from lm_eval_bayes.stats.pass_family.posteriors import family_notes
 from lm_eval_bayes.stats.validation import check_option
 
 Format: TypeAlias = Literal["csv", "json", "markdown", "latex"]
 FORMATS: tuple[Format, ...] = ("csv", "json", "markdown", "latex")
 
+#: Rows of the pass family by their names, by task and model.
+Families: TypeAlias = Mapping[tuple[str, str], Mapping[str, PassRow]]
 
-def table_text(boards: Sequence[Leaderboard], form: Format) -> str:
+_NO_FAMILIES: Families = MappingProxyType({})
+
+
+def table_text(
+    boards: Sequence[Leaderboard], form: Format, families: Families = _NO_FAMILIES
+) -> str:
     """Return leaderboards, one per task, in an exchange format.
 
     Parameters
@@ -39,6 +48,9 @@ def table_text(boards: Sequence[Leaderboard], form: Format) -> str:
         At least one.
     form : {"csv", "json", "markdown", "latex"}
         The format. JSON and CSV have full precision, the others three decimals.
+    families : mapping of (str, str) to mapping of str to PassRow
+        By task and model, the rows of the pass family to be shown; those of a model that has none
+        are empty.
 
     Raises
     ------
@@ -59,7 +71,18 @@ def table_text(boards: Sequence[Leaderboard], form: Format) -> str:
     | 2 | a\\_b | 0.132 | 0.056 | 0.043 to 0.258 | <0.001 | 2 | 16 |
     """
     form = check_option("format", form, FORMATS)
-    return _WRITERS[form](boards)
+    return _WRITERS[form](boards, families)
+
+
+def _names(boards: Sequence[Leaderboard], families: Families) -> list[str]:
+    """Return the names of the pass family's rows, in the order of the first model that has each."""
+    names = [
+        name
+        for board in boards
+        for model in board.models
+        for name in families.get((board.task, model), ())
+    ]
+    return list(dict.fromkeys(names))
 
 
 # -- CSV and JSON --------------------------------------------------------------------------------
@@ -79,8 +102,25 @@ def csv_cell(text: object) -> str:
     return f"'{line}" if first and first in "=+-@＝＋－＠|%'" else line
 
 
-def _csv(boards: Sequence[Leaderboard]) -> str:
-    rows = [_csv_row(board, row) for board in boards for row in board.rows]
+def _family_notes(board: Leaderboard, families: Families) -> list[str]:
+    """Return the distinct notes of the posteriors of the pass family's rows."""
+    notes = [
+        note
+        for model in board.models
+        for note in family_notes(
+            {name: row.posterior for name, row in families.get((board.task, model), {}).items()}
+        )
+    ]
+    return list(dict.fromkeys(notes))
+
+
+def _csv(boards: Sequence[Leaderboard], families: Families) -> str:
+    names = _names(boards, families)
+    rows = [
+        _csv_row(board, row) | _csv_family(names, families.get((board.task, row.model), {}))
+        for board in boards
+        for row in board.rows
+    ]
     output = io.StringIO()
     writer = csv.DictWriter(output, list(rows[0]), lineterminator="\n")
     writer.writeheader()
@@ -118,17 +158,41 @@ def _csv_row(board: Leaderboard, row: LeaderboardRow) -> dict[str, object]:
     return cells if board.compares else {**cells, **dict.fromkeys(COMPARISONS)}
 
 
-def _json(boards: Sequence[Leaderboard]) -> str:
+def _csv_family(names: Sequence[str], family: Mapping[str, PassRow]) -> dict[str, object]:
+    """Return four cells for each row of the pass family; those that a model lacks are empty."""
+    cells: dict[str, object] = {}
+    for name in names:
+        row = family.get(name)
+        numbers = (
+            (None,) * 4
+            if row is None
+            else (row.estimate, row.posterior.sigma, row.interval.low, row.interval.high)
+        )
+        columns = (name, f"{name}_sd", f"{name}_low", f"{name}_high")
+        cells |= zip(columns, numbers, strict=True)
+    return cells
+
+
+def _json(boards: Sequence[Leaderboard], families: Families) -> str:
     from lm_eval_bayes import __version__
 
-    content = {"lm_eval_bayes": __version__, "leaderboards": [board.to_dict() for board in boards]}
+    leaderboards = [board.to_dict() for board in boards]
+    for board, plain in zip(boards, leaderboards, strict=True):
+        for place in plain["places"]:
+            family = families.get((board.task, place["model"]), {})
+            place["rows"] = {name: row.estimate for name, row in family.items()}
+            place["rows_uncertainty"] = uncertainty_to_dict(family)
+        plain["notes"] += _family_notes(board, families)
+    content = {"lm_eval_bayes": __version__, "leaderboards": leaderboards}
     return json.dumps(content, indent=2, allow_nan=False) + "\n"
 
 
 # -- shared by Markdown and LaTeX ----------------------------------------------------------------
 
 
-def _cells(board: Leaderboard, escape: Callable[[object], str]) -> list[list[str]]:
+def _cells(
+    board: Leaderboard, escape: Callable[[object], str], families: Families
+) -> list[list[str]]:
     """Return the heading and the rows of a table as escaped text."""
     columns = {
         "Rank": [f"{row.rank:g}" for row in board.rows],
@@ -144,6 +208,10 @@ def _cells(board: Leaderboard, escape: Callable[[object], str]) -> list[list[str
             P_BEST: [format_probability(row.p_best) for row in board.rows],
             "Ranks": [_rank_sets(row) for row in board.rows],
         }
+    for name in _names([board], families):
+        columns[escape(name)] = [
+            _estimate(families.get((board.task, row.model), {}).get(name)) for row in board.rows
+        ]
     columns["N"] = ["" if row.n_range is None else _between(*row.n_range) for row in board.rows]
     return [list(columns), *map(list, zip(*columns.values(), strict=True))]
 
@@ -156,6 +224,10 @@ _ALIGNMENT = MappingProxyType(
 
 def _alignment(heading: Sequence[str]) -> list[str]:
     return [_ALIGNMENT.get(name, "c") for name in heading]
+
+
+def _estimate(row: PassRow | None) -> str:
+    return "" if row is None else f"{row.estimate:.3f} ± {row.posterior.sigma:.3f}"
 
 
 def _between(low: float, high: float) -> str:
@@ -187,8 +259,14 @@ _TIE_RULES: Mapping[str, str] = MappingProxyType(
 )
 
 
-def _caption(board: Leaderboard) -> str:
+def _caption(board: Leaderboard, families: Families) -> str:
     """Return a description of the numbers."""
+    shown = " Pass@k family: estimates from the saved trials ± posterior sd."
+    return _score_caption(board) + (shown if _names([board], families) else "")
+
+
+def _score_caption(board: Leaderboard) -> str:
+    """Return a description of the scores and ranks."""
     interval = board.rows[0].interval
     level = f"{100 * board.level:g}%"
     confidence = f"{100 * board.ranking.confidence:g}%"
@@ -231,19 +309,20 @@ def markdown_cell(text: object) -> str:
     return re.sub(r"(?i)\bwww\.", lambda match: match[0][:-1] + "\\.", escaped)
 
 
-def _markdown(boards: Sequence[Leaderboard]) -> str:
-    return "\n".join(_markdown_table(board) for board in boards)
+def _markdown(boards: Sequence[Leaderboard], families: Families) -> str:
+    return "\n".join(_markdown_table(board, families) for board in boards)
 
 
-def _markdown_table(board: Leaderboard) -> str:
-    heading, *rows = _cells(board, markdown_cell)
+def _markdown_table(board: Leaderboard, families: Families) -> str:
+    heading, *rows = _cells(board, markdown_cell, families)
+    notes = [*board.notes, *_family_notes(board, families)]
     rules = {"r": "---:", "l": ":---", "c": ":---:"}
     align = [rules[side] for side in _alignment(heading)]
     parts = [
         f"### {markdown_cell(board.task)}",
         "\n".join(f"| {' | '.join(cells)} |" for cells in (heading, align, *rows)),
-        _caption(board) + _metrics(board, markdown_cell),
-        "\n".join(f"- {markdown_cell(note)}" for note in board.notes),
+        _caption(board, families) + _metrics(board, markdown_cell),
+        "\n".join(f"- {markdown_cell(note)}" for note in notes),
     ]
     return "\n\n".join(filter(None, parts)) + "\n"
 
@@ -251,17 +330,21 @@ def _markdown_table(board: Leaderboard) -> str:
 # -- LaTeX ---------------------------------------------------------------------------------------
 
 
-def _latex(boards: Sequence[Leaderboard]) -> str:
-    tables = "\n".join(_latex_table(board) for board in boards)
+def _latex(boards: Sequence[Leaderboard], families: Families) -> str:
+    tables = "\n".join(_latex_table(board, families) for board in boards)
     return latex_head(tables) + tables
 
 
-def _latex_table(board: Leaderboard) -> str:
-    cells = _cells(board, latex_cell)
-    caption = latex_cell(_caption(board)) + _metrics(board, latex_paragraph)
+def _latex_table(board: Leaderboard, families: Families) -> str:
+    cells = [
+        [cell.replace(" ± ", r" $\pm$ ") for cell in line]
+        for line in _cells(board, latex_cell, families)
+    ]
+    caption = latex_cell(_caption(board, families)).replace("±", r"$\pm$") + _metrics(
+        board, latex_paragraph
+    )
     return latex_table(cells, _alignment(cells[0]), latex_paragraph(board.task), caption)
 
 
-_WRITERS: Mapping[Format, Callable[[Sequence[Leaderboard]], str]] = MappingProxyType(
-    {"csv": _csv, "json": _json, "markdown": _markdown, "latex": _latex}
-)
+_WRITERS: Mapping[Format, Callable[[Sequence[Leaderboard], Families], str]]
+_WRITERS = MappingProxyType({"csv": _csv, "json": _json, "markdown": _markdown, "latex": _latex})

@@ -14,9 +14,11 @@ import pytest
 from _support.command_line import called
 from _support.hostile import NAMES
 
-from lm_eval_bayes import rank
+from lm_eval_bayes import pass_at_k_posterior, rank
 from lm_eval_bayes._util.text import P_BEST_MEANING, one_line, scope_label
 from lm_eval_bayes.analysis.leaderboard import COMPARISONS, leaderboard
+from lm_eval_bayes.analysis.pass_rows import pass_family
+from lm_eval_bayes.analysis.summary import summarise
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.export.files import slug
 from lm_eval_bayes.export.tables import FORMATS, csv_cell, table_text
@@ -108,6 +110,68 @@ def test_a_single_model_is_compared_with_none():
     heading, align, row = table_text([alone], "markdown").split("\n")[2:5]
     assert heading == "| Rank | Model | Mean | sd | 95% interval | N |"
     assert len(align.split("|")) == len(row.split("|")) == len(heading.split("|"))
+
+
+# -- the pass family ----------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def families():
+    """A board of two models, of which one has eight trials and one has four, and their rows."""
+    runs = [run("eight", (3, 4, 8), "aime"), run("four", (1, 4, 2), "aime", 4)]
+    spec = IntervalSpec(level=0.9)
+    rows = {(r.task, r.model): pass_family(r, spec) for r in runs}
+    return leaderboard(runs, spec), rows, {r.model: summarise(r, spec) for r in runs}
+
+
+def test_csv_and_json_hold_the_family_as_the_summary_does(families):
+    board, rows, summaries = families
+    cells = {
+        row["model"]: row for row in csv.DictReader(io.StringIO(table_text([board], "csv", rows)))
+    }
+    (plain,) = json.loads(table_text([board], "json", rows))["leaderboards"]
+    for place in plain["places"]:
+        expected = json.loads(json.dumps(summaries[place["model"]].to_dict()))
+        assert place["rows"] == expected["rows"]
+        assert place["rows_uncertainty"] == expected["rows_uncertainty"]
+        for name, value in expected["rows"].items():
+            uncertainty = expected["rows_uncertainty"][name]
+            ends = uncertainty["interval"]["low"], uncertainty["interval"]["high"]
+            written = [
+                float(cells[place["model"]][f"{name}{end}"]) for end in ("", "_sd", "_low", "_high")
+            ]
+            assert written == [value, uncertainty["sd"], *ends]
+    # [Chen 2021]: 1 - C(5, 4)/C(8, 4), 1 - C(4, 4)/C(8, 4) and 1
+    assert float(cells["eight"]["pass@4"]) == pytest.approx((3 - 5 / 70 - 1 / 70) / 3)
+    assert [cells["four"][f"pass@8{end}"] for end in ("", "_sd", "_low", "_high")] == [""] * 4
+
+
+def test_tables_for_people_show_chosen_rows(families):
+    board, _, summaries = families
+    rows = {
+        ("aime", model): pass_family(summary.run, IntervalSpec(level=0.9), [2])
+        for model, summary in summaries.items()
+    }
+    name, row = "pass@2", rows["aime", "four"]["pass@2"]
+    # 1 - C(3, 2)/C(4, 2), 1 and 1 - C(2, 2)/C(4, 2)
+    assert row.estimate == pytest.approx((1 / 2 + 1 + 5 / 6) / 3)
+    shown = f"{row.estimate:.3f} {{}} {row.posterior.sigma:.3f}"
+    markdown, latex = (table_text([board], form, rows) for form in ("markdown", "latex"))
+    assert shown.format("±") in markdown
+    assert "pass\\@2" in markdown
+    assert shown.format(r"$\pm$") in latex
+    assert name in latex
+    assert "±" not in latex
+    assert "pass" not in table_text([board], "markdown").lower()
+
+
+def test_the_family_is_of_the_scope_of_the_scores():
+    of_run = run("m", (3, 4, 8), "aime")
+    rows = pass_family(of_run, IntervalSpec(scope="population"), [2])
+    outcomes = of_run.outcomes
+    posterior = pass_at_k_posterior(outcomes, 2, scope="population")
+    assert rows["pass@2"].posterior.mu == pytest.approx(posterior.mu, rel=1e-12)
+    assert rows["pass@2"].interval.scope == "population"
 
 
 # -- for people ---------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from _support.run_files import LATER, SENT, STAMP, TASK, row, seeded, write_run
 
-from lm_eval_bayes.analysis.summary import pass_rows
+from lm_eval_bayes.analysis.pass_rows import pass_rows
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.merging import duplicates, merge_trials
 from lm_eval_bayes.runs.partial_run import QuestionTrials

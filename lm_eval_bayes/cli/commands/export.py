@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO, Literal, TypeAlias
 import typer
 
 from lm_eval_bayes._util.text import one_line, plural
+from lm_eval_bayes.cli.ui.errors import named_as_options
 from lm_eval_bayes.cli.ui.options import (
     STANDARD_OUTPUT,
     BothScopesOptions,
@@ -22,6 +23,7 @@ from lm_eval_bayes.cli.ui.options import (
     Ties,
     expand_options,
     option,
+    parse_integers,
 )
 from lm_eval_bayes.cli.ui.output import say, say_json, warn
 from lm_eval_bayes.cli.ui.reading import ReadingOptions, Runs
@@ -380,22 +382,37 @@ def _table_command(
             option("FILE", "The file. By default standard output.", "-o", "--output"),
         ] = None,
         overwrite: Overwrite = False,
+        k: Annotated[
+            str | None,
+            option(
+                "K,K,...",
+                "The k of the Pass@k family and of maj@k to be shown with their uncertainty, each "
+                "at most N. By default, in CSV and JSON, powers of two up to N and those of the "
+                "run's own settings; in Markdown and LaTeX none.",
+            ),
+        ] = None,
         ties: Ties = "simultaneous",
         reading: ReadingOptions,
         intervals: IntervalOptions,
     ) -> None:
         from lm_eval_bayes.analysis.leaderboard import leaderboard
+        from lm_eval_bayes.analysis.pass_rows import pass_family
         from lm_eval_bayes.export.files import check_targets, write_files
         from lm_eval_bayes.export.latex import names_beyond_pdflatex
         from lm_eval_bayes.export.tables import table_text
 
         spec = intervals.spec()
+        ks = None if k is None else parse_integers("--k", k)
         target = None if output is None or str(output) in STANDARD_OUTPUT else output
         if target is not None:
             check_targets([target], overwrite)
         saved = reading.read(runs)
         boards = [leaderboard(saved.of_task(name), spec, ties=ties) for name in saved.tasks]
-        text = table_text(boards, form)
+        families = {}
+        if ks is not None or form in ("csv", "json"):
+            with named_as_options("k"):
+                families = {(run.task, run.model): pass_family(run, spec, ks) for run in saved.runs}
+        text = table_text(boards, form, families)
         foreign = names_beyond_pdflatex((*saved.models, *saved.tasks)) if form == "latex" else []
         if foreign:
             names = ", ".join(one_line(name, 60) for name in foreign[:3])
