@@ -153,7 +153,7 @@ def test_a_backend_that_is_not_installed_names_the_extra(refused, monkeypatch):
     def missing(name):
         raise ModuleNotFoundError("No module named 'torch'", name="torch")
 
-    monkeypatch.setattr("lm_eval_bayes.harness.models.trials.get_model", missing)
+    monkeypatch.setattr("lm_eval_bayes.harness.models.backends.get_model", missing)
     message = refused("--width", "0.1", "--tasks", TASK)
     assert "needs the package `torch`, which is not installed" in message
     assert "pip install 'lm-eval[hf]'" in message

@@ -292,7 +292,7 @@ def _backends() -> Iterator[Finding]:
         if missing:
             verb = "is" if len(missing) == 1 else "are"
             detail = f"cannot run because {join_words(missing)} {verb} missing"
-            fix = pip_install_extra(backend.extra)
+            fix = pip_install_extra(backend.extra) if backend.extra else pip_install(*missing)
             yield Finding(names, "note", detail, fix)
         else:
             yield Finding(names, "ok", f"can run; records {backend.records}")

@@ -234,7 +234,7 @@ class Backend(NamedTuple):
     needs : tuple of str
         The distributions that it imports.
     extra : str
-        The extra of this package that brings them, empty where nothing is needed.
+        The extra of this package that brings them, empty where none does.
     records : str
         What is recorded of every trial.
     """
@@ -255,6 +255,7 @@ BACKENDS = (
     Backend(("hf",), ("torch", "transformers", "accelerate"), "hf", _ALL),
     Backend(("local-completions", "local-chat-completions"), _SERVER, "api", _GIVEN),
     Backend(("openai-completions", "openai-chat-completions"), _SERVER, "api", _GIVEN),
+    Backend(("sglang",), ("sglang",), "", "tokens, end of generation"),
     Backend(("biased_coin",), (), "", "seed, tokens, end of generation, times"),
 )
 
