@@ -137,7 +137,10 @@ def test_trials_go_to_the_questions_that_carry_the_variance(tmp_path):
     assert lengths[shares.index(max(shares))] <= lengths[shares.index(min(shares))]
 
 
-@pytest.mark.parametrize(("after", "trials"), [(12 * 4 + 12 * 2 + 5, 6), (12 * 4 + 1, 4)])
+@pytest.mark.parametrize(
+    ("after", "trials"),
+    [(12 * 4 + 12 * 2 + 5, 6), pytest.param(12 * 4 + 1, 4, marks=pytest.mark.slow)],
+)
 def test_ctrl_c_writes_what_every_question_has(tmp_path, monkeypatch, after, trials):
     sample, calls = CoinSampling.sample, []
 

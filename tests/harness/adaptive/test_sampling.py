@@ -92,9 +92,11 @@ def stored(tmp_path, name):
 
 GOALS = [
     {"width": 0.16},
-    {"budget": "4ktokens"},
+    pytest.param({"budget": "4ktokens"}, marks=pytest.mark.slow),
     {"budget": "10"},
-    {"width": 0.16, "allocate": "questions", "max_trials": 40},
+    pytest.param(
+        {"width": 0.16, "allocate": "questions", "max_trials": 40}, marks=pytest.mark.slow
+    ),
 ]
 
 

@@ -77,6 +77,7 @@ def test_every_trial_has_its_own_seed_and_a_run_can_be_repeated(monkeypatch, cha
     assert all(len(set(s["resps"][0])) == 4 for s in results["samples"]["toy"])
 
 
+@pytest.mark.slow
 def test_the_model_argument_seed_changes_them_all(monkeypatch):
     first, second = Server(), Server()
     run(monkeypatch, first)

@@ -44,7 +44,11 @@ def in_memory(monkeypatch):
 
 
 @pytest.mark.parametrize("kind", [RepeatedSamplingTask, RubricTask])
-@pytest.mark.parametrize("settings", [{}, {"think_end_token": "answer"}], ids=str)
+@pytest.mark.parametrize(
+    "settings",
+    [pytest.param({}, marks=pytest.mark.slow), {"think_end_token": "answer"}],
+    ids=str,
+)
 def test_rows_and_samples_are_those_of_texts_in_memory(tmp_path, monkeypatch, kind, settings):
     config = {"metadata": {"version": 1.0, **settings}}
     model = coin(tmp_path)
@@ -87,7 +91,7 @@ def test_json_of_samples_has_the_texts(tmp_path):
     assert "answer is" in written[0]["resps"][0][0]
 
 
-@pytest.mark.parametrize("log_samples", [True, False])
+@pytest.mark.parametrize("log_samples", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_few_texts_are_in_memory_at_a_time(tmp_path, monkeypatch, log_samples):
     n = 200
     monkeypatch.setattr(trial_stream, "BATCH", 50)

@@ -403,6 +403,7 @@ def test_a_function_cannot_harm_the_document_nor_end_the_run_nor_colour_a_termin
     assert "\\x1b[31mred" in samples[0]["rubric_error_notes"][0]
 
 
+@pytest.mark.slow
 def test_what_rows_share_is_computed_once_in_an_evaluation_and_ends_with_it(monkeypatch):
     computed, thresholds = [], rubric_rows.task_thresholds
 
