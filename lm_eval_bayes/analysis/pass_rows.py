@@ -11,7 +11,11 @@ from lm_eval_bayes.stats.intervals import Interval, IntervalSpec, Scope
 from lm_eval_bayes.stats.maj_at_k import maj_at_k, vote_candidates
 from lm_eval_bayes.stats.maj_at_k_posterior import maj_at_k_posterior
 from lm_eval_bayes.stats.pass_family.estimators import PassQuantity, estimate, quantities_by_row
-from lm_eval_bayes.stats.pass_family.posteriors import pass_posteriors, table_method
+from lm_eval_bayes.stats.pass_family.posteriors import (
+    family_notes,
+    pass_posteriors,
+    table_method,
+)
 from lm_eval_bayes.stats.results import Posterior
 from lm_eval_bayes.stats.validation import as_real, check_count
 
@@ -159,6 +163,11 @@ def pass_family(
         )
         for name, posterior in posteriors.items()
     }
+
+
+def row_notes(family: Mapping[str, PassRow]) -> tuple[str, ...]:
+    """Return the distinct notes of the rows' posteriors, with the names of the rows."""
+    return family_notes({name: row.posterior for name, row in family.items()})
 
 
 def uncertainty_to_dict(family: Mapping[str, PassRow]) -> dict[str, Any]:

@@ -22,10 +22,9 @@ from lm_eval_bayes._util.text import (
     scope_label,
 )
 from lm_eval_bayes.analysis.leaderboard import COMPARISONS, Leaderboard, LeaderboardRow
-from lm_eval_bayes.analysis.pass_rows import PassRow, uncertainty_to_dict
+from lm_eval_bayes.analysis.pass_rows import PassRow, row_notes, uncertainty_to_dict
 from lm_eval_bayes.export.latex import latex_cell, latex_head, latex_paragraph, latex_table
 from lm_eval_bayes.runs.task_run import GRADED
-from lm_eval_bayes.stats.pass_family.posteriors import family_notes
 from lm_eval_bayes.stats.validation import check_option
 
 Format: TypeAlias = Literal["csv", "json", "markdown", "latex"]
@@ -105,11 +104,7 @@ def csv_cell(text: object) -> str:
 def _family_notes(board: Leaderboard, families: Families) -> list[str]:
     """Return the distinct notes of the posteriors of the pass family's rows."""
     notes = [
-        note
-        for model in board.models
-        for note in family_notes(
-            {name: row.posterior for name, row in families.get((board.task, model), {}).items()}
-        )
+        note for model in board.models for note in row_notes(families.get((board.task, model), {}))
     ]
     return list(dict.fromkeys(notes))
 
