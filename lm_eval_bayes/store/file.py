@@ -88,6 +88,7 @@ class StoreFile:
         self.texts = TextCodec(connection, path)
         self._connection: sqlite3.Connection | None = connection
         self._process = os.getpid()
+        self._identity = _identity(path)
         self._lock = threading.RLock()
         # The store of a run is closed by no one: it is when the interpreter ends.
         self._at_exit = (
@@ -117,11 +118,22 @@ class StoreFile:
         """Return the connection in a transaction that is committed at the end.
 
         It is rolled back on an exception, and if `commit` is False.
+
+        Raises
+        ------
+        StoreFileError
+            If the file was removed or replaced since it was opened, so that what is written would
+            be lost with this process.
         """
         with self._lock, translate_errors(self.path, "written"):
             connection = self.connection()
             if self.mode != "write":
                 raise StoreError(f"{self.path} was opened for reading, so nothing can be stored")
+            if _identity(self.path) != self._identity:
+                raise StoreFileError(
+                    f"{self.path} was removed or replaced while it was in use: nothing more can be "
+                    "stored in it; run the same command again"
+                )
             begin_writing(connection, self.wait_s)
             done = False
             try:
@@ -408,3 +420,12 @@ def _writable(path: Path) -> bool:
 def _signature(path: Path) -> tuple[int, int]:
     status = path.stat()
     return status.st_size, status.st_mtime_ns
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Return what tells a file from another one of the same path; None where there is none."""
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return None
+    return status.st_dev, status.st_ino

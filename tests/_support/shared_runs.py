@@ -19,6 +19,7 @@ from pathlib import Path
 from _support.forked_processes import fork, wait_for
 from _support.scripted_server import Act, serving
 from lm_eval_bayes.harness.compat import new_instance
+from lm_eval_bayes.harness.models.openai.seed_check import PROMPTS
 from lm_eval_bayes.harness.models.trials import TrialsLM
 from lm_eval_bayes.store import claims as claims_module
 
@@ -46,8 +47,8 @@ class Requests:
         self._latency_s, self._rng = latency_s, random.Random(seed)
 
     def script(self, number, body):
-        if body.get("echo"):
-            return None  # it measures a prompt
+        if body.get("echo") or body["prompt"] in PROMPTS:
+            return None  # it measures a prompt, or checks whether seeds are honoured
         with self._lock:
             self.asked.append([body["prompt"], body["seed"]])
             return Act(delay_s=self._latency_s * self._rng.lognormvariate(0.0, 0.5))

@@ -535,3 +535,16 @@ def test_a_store_into_which_a_log_is_being_folded_is_looked_at_again(path, monke
     with TrialStore.open(path) as store:
         assert store.info().trials == 0
     assert len(looks) == 4
+
+
+@pytest.mark.skipif(os.name != "posix", reason="an open file cannot be removed elsewhere")
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_store_that_is_removed_while_it_is_in_use(path, key, store, make_trial, replaced):
+    """What is written to it afterwards would be lost with this process, without a word."""
+    store.add([make_trial(key, 0)])
+    path.unlink()
+    if replaced:
+        with TrialStore.open(path):
+            pass
+    with pytest.raises(StoreFileError, match="was removed or replaced while it was in use"):
+        store.add([make_trial(key, 1)])

@@ -79,6 +79,7 @@ PACKAGES = (
     Package("typer", "0.15.4", "the command line"),
     Package("rich", "13", "tables on a terminal"),
     Package("jinja2", "3.1", "reports"),
+    Package("psutil", "5.9.5", "trials shared by processes, engines"),
     Package("datasets", None, "loading questions"),
     Package("huggingface-hub", None, "fetching questions, submissions"),
     Package("torch", None, "--model hf, --model vllm", "hf"),

@@ -11,12 +11,14 @@ import sys
 from pathlib import Path
 
 import pytest
+from _support import toy
 from _support.paths import REPOSITORY, SUPPORT
 
 from lm_eval_bayes.errors import ModelConfigError
 from lm_eval_bayes.harness.compat import new_instance
 from lm_eval_bayes.harness.models import shared_trials
 from lm_eval_bayes.harness.models.trials import TrialsLM
+from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
 from lm_eval_bayes.runs.model_arguments import kind_of
 from lm_eval_bayes.store.claims import Claims
 from lm_eval_bayes.store.errors import StoreFileError
@@ -66,6 +68,20 @@ def test_the_folder_of_claims_lies_beside_the_store(tmp_path):
     ask(coin(tmp_path, exchanges=False))
     (model,) = (tmp_path / "a.sqlite.claims").iterdir()
     assert [path.name.split("-")[0] for path in model.iterdir()] == ["work"]
+
+
+@pytest.mark.parametrize("exchanges", [False, True])
+def test_tasks_of_this_package_share_their_trials(tmp_path, exchanges):
+    """Their texts may stay in the store otherwise, which must not pass the claims by."""
+    first, second = (coin(tmp_path, name, exchanges=exchanges) for name in ("a", "b"))
+    results = [
+        toy.evaluate(lm, RepeatedSamplingTask(config=toy.toy_config())) for lm in (first, second)
+    ]
+    folder = tmp_path / ("claims" if exchanges else "a.sqlite.claims")
+    assert len(list(folder.rglob("claims/*"))) == 12
+    assert counts(first) == (12, 0)
+    assert counts(second) == ((0, 12) if exchanges else (12, 0))  # stores of their own
+    assert results[0]["results"] == results[1]["results"]
 
 
 def test_another_store_gets_the_trials_without_sampling(tmp_path):
