@@ -41,8 +41,8 @@ def gate_files(junit: Path | None, markdown: Path | None) -> Iterator[None]:
     if junit is not None and markdown is not None and junit.resolve() == markdown.resolve():
         rule = "be another file than that of --junit"
         raise InvalidInputError.of("--markdown", rule, str(markdown))
-    _write_error(junit, markdown, "the command did not finish")
     try:
+        _write_error(junit, markdown, "the command did not finish")
         yield
     except LmEvalBayesError as error:
         _write_error(junit, markdown, str(error))

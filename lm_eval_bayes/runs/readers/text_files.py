@@ -249,6 +249,12 @@ def read_csv(path: Path, argument: str) -> CsvTable:
     elif uneven is not None:
         got = f"{len(uneven.cells)} cells in line {uneven.line}, {width} in the first"
         raise InvalidInputError.of(argument, f"{rule}, all rows of one length", got)
+    last = rows[-1].cells[-1].strip()
+    if not warnings and rows[1:] and not text.endswith(("\n", "\r")) and last[-1:] in ("", "."):
+        warnings = (
+            f"{path} has no line end after its last cell, {last!r}: if the file was cut off, the "
+            "trials of that line are wrong",
+        )
     return CsvTable(path, rows, warnings)
 
 

@@ -84,7 +84,8 @@ def read(file: Path, query: Query) -> FileContents:
     Raises
     ------
     InvalidInputError
-        If the file is no complete table, a row lacks its question, or a score is none.
+        If the file is no complete table, two columns have one name, a row lacks its question, some
+        rows lack their model or task, or a score is none.
     """
     check_no_regrade(file, query)
     names = header(file)
@@ -93,6 +94,10 @@ def read(file: Path, query: Query) -> FileContents:
     if kind is not None:
         rule = f"have a column of {kind}s, as in {EXAMPLE}; {file.name} has {', '.join(names)}"
         raise InvalidInputError.of(query.argument, rule, f"no --columns {kind}=NAME")
+    repeated = [name for name in columns.values() if list(names).count(name) > 1]
+    if repeated:
+        rule = f"have one column {repeated[0]} in {file.name}"
+        raise InvalidInputError.of(query.argument, rule, list(names).count(repeated[0]))
     by_name, texts, warnings = _columns(file, names, columns, query)
     contents = table_contents(by_name, names, columns, file, query, texts=texts)
     return replace(contents, warnings=(*warnings, *contents.warnings))
@@ -164,6 +169,8 @@ def table_contents(
     if "trial" not in query.columns and columns.get("trial") in _RUNS and _is_constant(by_kind):
         del by_kind["trial"]
         notes.append(f"{file.name}: {columns['trial']} is the same in all rows, which are trials")
+    for kind in ("model", "task"):
+        _check_filled(by_kind.get(kind, ()), kind, file, query.argument)
     trials = _trial_columns(by_kind, model)
     trials.texts = texts
     runs = partial_runs(trials, file, query, metric=columns["score"], source=source)
@@ -263,6 +270,14 @@ def _plain_columns(
             how = f"{columns[kind]} is left out: {error}"
         notes += [f"{file.name}: {how}"] if how else []
     return notes
+
+
+def _check_filled(names: Sequence[Any], kind: str, file: Path, argument: str) -> None:
+    """Refuse a column of names that is empty in some rows only: whose trials would they be?"""
+    empty = [name is None or not str(name).strip() for name in names]
+    if any(empty) and not all(empty):
+        rule = f"name the {kind} in every row of {file.name}, or in none"
+        raise InvalidInputError.of(argument, rule, f"an empty cell in row {empty.index(True) + 1}")
 
 
 def _is_constant(by_kind: Mapping[str, list[Any]]) -> bool:

@@ -431,3 +431,37 @@ def test_the_columns_of_tables_that_are_alike_are_noted_once(tmp_path):
     assert read_runs(files[6:]).notes == (
         "columns of u.csv: question=question, model=model, score=score",
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("question,score,score\na,1,0\nb,1,0\n", r"one column score in t\.csv; got 2"),
+        (
+            "model,question,trial,score\nm,a,0,1\n,a,1,0\n",
+            r"name the model in every row of t\.csv, or in none; got an empty cell in row 2",
+        ),
+        ("task,question,score\n,a,1\nx,b,0\n", r"the task in every row .* cell in row 1"),
+    ],
+)
+def test_what_would_be_read_as_something_else_is_refused(tmp_path, text, message):
+    path = tmp_path / "t.csv"
+    path.write_text(text)
+    with pytest.raises(InvalidInputError, match=message):
+        read_runs([path])
+
+
+def test_a_column_of_models_that_is_empty_names_none(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("model,question,score\n,a,1\n,b,0\n")
+    assert read_runs([path]).models == ("t",)
+
+
+@pytest.mark.parametrize(
+    ("end", "warned"), [("b,1,0.", True), ("b,1,", True), ("b,1,0.5", False), ("b,1,0.\n", False)]
+)
+def test_a_table_that_may_end_within_a_number_is_warned_of(tmp_path, end, warned):
+    path = tmp_path / "t.csv"
+    path.write_text(f"question,trial,score\na,0,0.75\na,1,1\nb,0,0.9\n{end}")
+    saved = read_runs([path])
+    assert any("no line end after its last cell" in w for w in saved.warnings) == warned
