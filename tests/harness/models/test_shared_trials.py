@@ -320,8 +320,8 @@ def test_two_processes_share_the_requests(tmp_path, own_stores, kills, signum, e
     assert report["codes"] == ([] if signum == signal.SIGSTOP else [-signum] * kills)
     asked = [tuple(pair) for pair in report["asked"]]
     assert len(set(asked)) == QUESTIONS * N  # nothing is lost
-    # Nothing is asked again but what was running at a kill. A process that goes on after a stop also
-    # asks for what is left of its blocks, before it sees that others have taken them.
+    # Nothing is asked again but what was running at a kill. A process that goes on after a stop
+    # also asks for what is left of its blocks, before it sees that others have taken them.
     again = 2 * SLOTS if signum == signal.SIGSTOP else SLOTS
     assert len(asked) <= QUESTIONS * N + again * kills
     first, second = (json.loads((tmp_path / f"job{i}.json").read_text()) for i in range(2))
