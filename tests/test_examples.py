@@ -32,8 +32,17 @@ SLOW = {
     "task_means.py",
     "trials_saved.py",
 }
+#: It starts a Ray cluster, which a busy computer gives too little time.
+BY_HAND = {"ray_workers.py"}
+
+
+def marks(name):
+    by_hand = [pytest.mark.by_hand] if name in BY_HAND else []
+    return by_hand + ([pytest.mark.slow] if name in SLOW else [])
+
+
 SCRIPTS = [
-    pytest.param(path, id=path.name, marks=[pytest.mark.slow] if path.name in SLOW else [])
+    pytest.param(path, id=path.name, marks=marks(path.name))
     for path in sorted(EXAMPLES.glob("*.py"))
 ]
 

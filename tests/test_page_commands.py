@@ -39,6 +39,7 @@ LEFT_OUT = {
     "bash .ci/run": "runs these tests",
     "gsm8k_cot_bayes,minerva_math_bayes": "needs a network, for two data sets of the hub",
     "export MODEL=": "is a part of the Slurm recipes, which test_slurm.py runs",
+    "executor=ray": "starts a Ray cluster, as test_ray_run.py does by hand",
     "sbatch --": "needs a Slurm, on which test_slurm.py runs it",
     "http://node1": "needs two servers; end_to_end/test_server_examples.py has them and runs it",
     "--verifier opencompass/": "needs a network and a GPU, for a model of 3 billion parameters",
@@ -57,7 +58,6 @@ INSTEAD = [
     (r"\baime25_(bayes|rubric)\b", r"demo_arithmetic_\1"),
     (r"--runs 200 --sizes 30 --trials 2 4 16 64", "--runs 5 --sizes 10 --trials 2"),
     (r"--replicates 1000", "--replicates 4"),
-    (r"executor=ray,workers=8", "executor=ray,workers=2"),
     (r"RUN\.\.\.", "runs"),
 ]
 #: Files and folders of the reader's own by page, and how they come to be.
