@@ -107,6 +107,17 @@ def row_posteriors(run: TaskRun, rows: PassRows, scope: Scope, seed: int) -> dic
     return family
 
 
+def row_intervals(
+    rows: PassRows, posteriors: Mapping[str, Posterior], spec: IntervalSpec
+) -> dict[str, Interval]:
+    """Return the credible intervals of the posteriors of rows, by the names of the rows."""
+    method = table_method(spec.method, len(rows.quantities))
+    return {
+        name: posterior.interval(spec.level, method, seed=spec.seed)
+        for name, posterior in posteriors.items()
+    }
+
+
 class PassRow(NamedTuple):
     """A row of the pass family, or of maj@k.
 
@@ -154,13 +165,9 @@ def pass_family(
     """
     rows = pass_rows(run, ks, spec.seed)
     posteriors = row_posteriors(run, rows, spec.scope, spec.seed)
-    method = table_method(spec.method, len(rows.quantities))
+    intervals = row_intervals(rows, posteriors, spec)
     return {
-        name: PassRow(
-            rows.estimates[name],
-            posterior,
-            posterior.interval(spec.level, method, seed=spec.seed),
-        )
+        name: PassRow(rows.estimates[name], posterior, intervals[name])
         for name, posterior in posteriors.items()
     }
 
@@ -170,11 +177,13 @@ def row_notes(family: Mapping[str, PassRow]) -> tuple[str, ...]:
     return family_notes({name: row.posterior for name, row in family.items()})
 
 
-def uncertainty_to_dict(family: Mapping[str, PassRow]) -> dict[str, Any]:
-    """Return the sd and the interval of every row as plain JSON types, by the names of rows."""
+def uncertainty_to_dict(
+    posteriors: Mapping[str, Posterior], intervals: Mapping[str, Interval]
+) -> dict[str, Any]:
+    """Return the sd and the interval of every row that has one, as plain JSON types."""
     return {
-        name: {"sd": row.posterior.sigma, "interval": row.interval.to_dict()}
-        for name, row in family.items()
+        name: {"sd": posteriors[name].sigma, "interval": interval.to_dict()}
+        for name, interval in intervals.items()
     }
 
 

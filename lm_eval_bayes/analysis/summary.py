@@ -9,14 +9,19 @@ from types import MappingProxyType
 from typing import Any
 
 from lm_eval_bayes._util.plain import Record, json_name
-from lm_eval_bayes.analysis.pass_rows import pass_rows, row_posteriors
+from lm_eval_bayes.analysis.pass_rows import (
+    pass_rows,
+    row_intervals,
+    row_posteriors,
+    uncertainty_to_dict,
+)
 from lm_eval_bayes.analysis.task_mean import mean_posterior
 from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.stats.bayes_at_n import avg_at_n, bayes_at_n
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.hierarchical.mean_over_tasks import TaskMeans
 from lm_eval_bayes.stats.intervals import DEFAULT_INTERVAL, SCOPES, Interval, IntervalSpec, Scope
-from lm_eval_bayes.stats.pass_family.posteriors import family_notes, table_method
+from lm_eval_bayes.stats.pass_family.posteriors import family_notes
 from lm_eval_bayes.stats.results import Estimate, Posterior
 
 
@@ -141,10 +146,7 @@ class TaskSummary(ScorePosteriors):
             **self.posteriors_to_dict(),
             "avg": None if average is None else {"value": average.value, "sd": average.sigma},
             "rows": dict(self.rows),
-            "rows_uncertainty": {
-                name: {"sd": self.family[name].sigma, "interval": interval.to_dict()}
-                for name, interval in self.family_intervals.items()
-            },
+            "rows_uncertainty": uncertainty_to_dict(self.family, self.family_intervals),
             "tokens": self.tokens,
             "seconds": self.seconds,
             "sources": list(run.sources),
@@ -206,7 +208,7 @@ def summarise(
         benchmark = hbayes_at_n(outcomes, "benchmark", spec.level, spec.method, seed=spec.seed)
     rows = pass_rows(run, ks, spec.seed)
     family = row_posteriors(run, rows, "benchmark", spec.seed)
-    method = table_method(spec.method, len(rows.quantities))
+    intervals = row_intervals(rows, family, spec) if family_intervals else {}
     return TaskSummary(
         run=run,
         spec=spec,
@@ -215,12 +217,7 @@ def summarise(
         average=avg_at_n(outcomes) if run.n_common else None,
         rows=MappingProxyType(rows.estimates),
         family=MappingProxyType(family),
-        family_intervals=MappingProxyType(
-            {
-                name: posterior.interval(spec.level, method, seed=spec.seed)
-                for name, posterior in (family.items() if family_intervals else ())
-            }
-        ),
+        family_intervals=MappingProxyType(intervals),
         n_range=outcomes.trials_range,
         tokens=run.tokens,
         seconds=run.busy_seconds,

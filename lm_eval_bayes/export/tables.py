@@ -176,7 +176,10 @@ def _json(boards: Sequence[Leaderboard], families: Families) -> str:
         for place in plain["places"]:
             family = families.get((board.task, place["model"]), {})
             place["rows"] = {name: row.estimate for name, row in family.items()}
-            place["rows_uncertainty"] = uncertainty_to_dict(family)
+            place["rows_uncertainty"] = uncertainty_to_dict(
+                {name: row.posterior for name, row in family.items()},
+                {name: row.interval for name, row in family.items()},
+            )
         plain["notes"] += _family_notes(board, families)
     content = {"lm_eval_bayes": __version__, "leaderboards": leaderboards}
     return json.dumps(content, indent=2, allow_nan=False) + "\n"
