@@ -320,10 +320,10 @@ def test_two_processes_share_the_requests(tmp_path, own_stores, kills, signum, e
     assert report["codes"] == ([] if signum == signal.SIGSTOP else [-signum] * kills)
     asked = [tuple(pair) for pair in report["asked"]]
     assert len(set(asked)) == QUESTIONS * N  # nothing is lost
-    # Nothing is asked again but what was running at a kill. A process that goes on after a stop
-    # also asks for what is left of its blocks, before it sees that others have taken them.
-    again = 2 * SLOTS if signum == signal.SIGSTOP else SLOTS
-    assert len(asked) <= QUESTIONS * N + again * kills
+    # Nothing is asked again but what was running at a kill, and answers that had come and were not
+    # stored yet, which a busy computer has more of. A process that goes on after a stop asks for
+    # what is left of its blocks, before it sees that others have taken them.
+    assert len(asked) <= QUESTIONS * N + 2 * SLOTS * kills
     first, second = (json.loads((tmp_path / f"job{i}.json").read_text()) for i in range(2))
     assert first == second
     assert [len(texts) for texts in first] == [N] * QUESTIONS
