@@ -351,7 +351,7 @@ def question_of(request: Instance) -> Question:
 
 
 class CoinSampling(SamplingMixin):
-    """The sampling mixin of `--model trials` for the biased self."""
+    """How `--model trials` samples from `biased_coin`."""
 
     takes_seed = True
     cannot_record = BiasedCoinLM.cannot_record
