@@ -159,6 +159,8 @@ class SamplingMixin:
         Whether the backend's class takes the argument `seed` too.
     streams : bool
         Whether `sample` takes a :class:`RequestStream` too; other backends get lists.
+    takes_pauses : bool
+        Whether such a stream may give None where it has no request at present.
     samples_elsewhere : bool
         Whether other processes sample, so that this one never loads weights.
     """
@@ -168,6 +170,7 @@ class SamplingMixin:
     seeded = True
     takes_seed = False
     streams: bool = False
+    takes_pauses = False
     samples_elsewhere = False
 
     if TYPE_CHECKING:

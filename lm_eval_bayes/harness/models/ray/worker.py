@@ -205,12 +205,13 @@ class Session:
 
     def sampled_by(self, model: Any) -> Iterator[tuple[TrialRequest, Trial]]:
         """Yield trials of waiting requests: as a stream, or of as many as there are slots."""
-        if model.streams:
+        if model.streams and model.takes_pauses:
             self.measured.clear()
             sampled = model.sample(WaitingRequests(self), self.measured)
         else:
             requests = self.next_requests(max(1, int(model.slots)))
-            sampled = model.sample(requests, frozenset(self._to_measure(requests)))
+            measure = frozenset(self._to_measure(requests))
+            sampled = model.sample(Batch(self, requests) if model.streams else requests, measure)
         with closing(sampled):
             yield from sampled
 
@@ -232,20 +233,36 @@ class Session:
             self._changed.notify_all()
 
 
-class WaitingRequests(RequestStream):
+class SessionRequests(RequestStream):
+    """Requests of a session, whose end cancels those that are running."""
+
+    def __init__(
+        self, session: Session, questions: Sequence[TrialRequest], requests: Sequence[TrialRequest]
+    ) -> None:
+        super().__init__(questions, len(requests), iter(requests))
+        self._session = session
+
+    @property
+    def is_over(self) -> bool:
+        """Whether running requests are to be cancelled."""
+        return self._session.is_over
+
+
+class Batch(SessionRequests):
+    """Requests of a session that were taken together."""
+
+    def __init__(self, session: Session, requests: Sequence[TrialRequest]) -> None:
+        super().__init__(session, requests, requests)
+
+
+class WaitingRequests(SessionRequests):
     """The waiting requests of a session as a stream, with None where none waits at present."""
 
     def __init__(self, session: Session) -> None:
-        super().__init__(session.questions, 0, iter(()))
-        self._session = session
+        super().__init__(session, session.questions, ())
 
     def __next__(self) -> TrialRequest:
         if self._session.is_over:
             raise StopIteration
         request = next(iter(self._session.next_requests(1)), None)
         return request  # type: ignore[return-value]
-
-    @property
-    def is_over(self) -> bool:
-        """Whether running requests are to be cancelled."""
-        return self._session.is_over

@@ -68,6 +68,7 @@ class VLLMSampling(SamplingMixin):
     """
 
     takes_seed = True
+    takes_pauses = True
     #: The name of the files that record the engine's processes.
     processes_file: Path | None = None
 

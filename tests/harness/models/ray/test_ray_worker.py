@@ -9,7 +9,7 @@ from _support.fake_vllm import EngineArgs, FakeTrials, answer
 from _support.trial_requests import trial_request
 
 from lm_eval_bayes.errors import ModelConfigError
-from lm_eval_bayes.harness.models.interface import SamplingMixin
+from lm_eval_bayes.harness.models.interface import RequestStream, SamplingMixin
 from lm_eval_bayes.harness.models.ray.messages import Question, WorkerRequest
 from lm_eval_bayes.harness.models.ray.worker import TrialWorker
 from lm_eval_bayes.harness.models.vllm.engine import EngineFailedError
@@ -137,6 +137,44 @@ def test_other_backends_get_as_many_as_they_have_slots():
     assert len(taken(worker, 1, 7)) == 7
     assert worker._model.batches == [([0, 1, 2, 3, 4], ["four five"]), ([5, 6], [])]
     worker.cancel(1)
+
+
+class StreamsWithoutPauses(Batches):
+    """A backend that takes streams, but none that gives None; its trials take until `finish`."""
+
+    streams = True
+
+    def __init__(self):
+        super().__init__()
+        self.cancelled = []
+
+    def sample(self, requests, measure):
+        assert isinstance(requests, RequestStream)
+        assert len(requests) == len(requests.questions)
+        for result in super().sample(list(requests), measure):
+            while result[0].index >= 100 and not requests.is_over:
+                time.sleep(0.01)
+            if requests.is_over:
+                self.cancelled.append(result[0].index)
+                return
+            yield result
+
+
+def test_backends_whose_streams_have_no_pauses_get_streams_of_as_many_as_they_have_slots():
+    worker = worker_of(StreamsWithoutPauses())
+    worker.begin(1, QUESTIONS)
+    worker.give(1, [request_for(n, n % 2, measures=n == 3) for n in range(7)])
+    assert len(taken(worker, 1, 7)) == 7
+    assert worker._model.batches == [([0, 1, 2, 3, 4], ["four five"]), ([5, 6], [])]
+    # trials that would never end are left when the session is over
+    worker.give(1, [request_for(100), request_for(101)])
+    deadline = time.monotonic() + 30
+    while len(worker._model.batches) < 3 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    worker.cancel(1)
+    worker._thread.join(timeout=30)
+    assert not worker._thread.is_alive()
+    assert worker._model.cancelled == [100]
 
 
 # -- the driver -----------------------------------------------------------------------------------
