@@ -53,9 +53,6 @@ def import_ray() -> Any:
     """
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
-    if _TOKEN.is_file():
-        # `ray start` asks for it, and without this variable `ray.init` of 2.60 does not send it
-        os.environ.setdefault("RAY_AUTH_MODE", "token")
     try:
         import ray
     except ImportError as error:
@@ -64,6 +61,20 @@ def import_ray() -> Any:
             f"{pip_install_extra('ray')}"
         ) from error
     return ray
+
+
+def _send_token() -> None:
+    """Send the token of this user's clusters, if there is one, from this process.
+
+    `ray start` asks for it. `ray.init` of 2.60 sends it to a cluster that it starts or finds by
+    itself, but to the one of an address only with this variable.
+    """
+    if not _TOKEN.is_file() or "RAY_AUTH_MODE" in os.environ:
+        return
+    from ray._raylet import Config
+
+    os.environ["RAY_AUTH_MODE"] = "token"
+    Config.initialize("")  # as Ray does: it has read the variable when it was imported
 
 
 class RayCluster:
@@ -108,6 +119,8 @@ class RayCluster:
         address = os.environ.get("RAY_ADDRESS") or None
         quiet = {"logging_level": "warning"}
         if address != "local":
+            if address is not None:
+                _send_token()
             try:
                 self._ray.init(address=address or "auto", **quiet)
                 log.info(

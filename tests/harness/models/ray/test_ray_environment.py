@@ -2,12 +2,13 @@
 
 import os
 import sys
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
 from lm_eval_bayes.errors import ModelConfigError
 from lm_eval_bayes.harness.models.ray import cluster
+from lm_eval_bayes.harness.models.ray.messages import WorkerFailedError
 from lm_eval_bayes.harness.models.trials import TrialsLM
 
 
@@ -23,21 +24,59 @@ def test_the_error_names_the_extra(monkeypatch, tmp_path):
         )
 
 
-@pytest.mark.parametrize(
-    ("token", "mode", "expected"),
-    [(True, None, "token"), (True, "disabled", "disabled"), (False, None, None)],
-)
-def test_a_token_of_this_user_is_sent(monkeypatch, tmp_path, token, mode, expected):
-    monkeypatch.setitem(sys.modules, "ray", SimpleNamespace())
+@pytest.fixture
+def imported_ray(monkeypatch):
+    """Ray's package as somebody has imported it before; return how often it read its settings."""
+    read = []
+
+    def init(address, **options):
+        mode = read[-1] if read else None  # what it read last is what it sends
+        raise ConnectionError(f"no cluster at {address}, mode {mode}")
+
+    config = SimpleNamespace(initialize=lambda text: read.append(os.environ.get("RAY_AUTH_MODE")))
+    raylet = ModuleType("ray._raylet")
+    raylet.Config = config
+    ray = ModuleType("ray")
+    ray._raylet, ray.init, ray.is_initialized = raylet, init, lambda: False
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    monkeypatch.setitem(sys.modules, "ray._raylet", raylet)
     # so that the variables are as before after the test
-    for name in (*cluster._ENVIRONMENT, "RAY_AUTH_MODE"):
+    for name in (*cluster._ENVIRONMENT, "RAY_AUTH_MODE", "RAY_ADDRESS"):
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
+    return read
+
+
+@pytest.mark.parametrize(
+    ("token", "mode", "address", "read"),
+    [
+        (True, None, "10.0.0.1:6379", ["token"]),
+        (True, "disabled", "10.0.0.1:6379", []),
+        (False, None, "10.0.0.1:6379", []),
+    ],
+)
+def test_a_token_of_this_user_is_sent_to_the_cluster_of_an_address(
+    monkeypatch, tmp_path, imported_ray, token, mode, address, read
+):
     if mode is not None:
         monkeypatch.setenv("RAY_AUTH_MODE", mode)
+    monkeypatch.setenv("RAY_ADDRESS", address)
     monkeypatch.setattr(cluster, "_TOKEN", tmp_path / "auth_token")
     if token:
         (tmp_path / "auth_token").write_text("00")
-    cluster.import_ray()
-    assert os.environ.get("RAY_AUTH_MODE") == expected
+    with pytest.raises(ModelConfigError, match=f"mode {'token' if read else None} "):
+        cluster.RayCluster(2)
+    assert imported_ray == read
+    assert os.environ.get("RAY_AUTH_MODE") == (mode or ("token" if token else None))
     assert os.environ["RAY_USAGE_STATS_ENABLED"] == "0"
+
+
+def test_what_ray_does_itself_with_the_token_is_left_to_it(monkeypatch, tmp_path, imported_ray):
+    """A variable that is set after the import, and not read, is sent to the nodes alone."""
+    monkeypatch.setenv("RAY_ADDRESS", "local")
+    monkeypatch.setattr(cluster, "_TOKEN", tmp_path / "auth_token")
+    (tmp_path / "auth_token").write_text("00")
+    sys.modules["ray"].shutdown = lambda: None
+    with pytest.raises(WorkerFailedError, match="no cluster at local, mode None"):
+        cluster.RayCluster(2)
+    assert "RAY_AUTH_MODE" not in os.environ
