@@ -63,18 +63,15 @@ def import_ray() -> Any:
     return ray
 
 
-def _send_token() -> None:
+def _send_token(ray: Any) -> None:
     """Send the token of this user's clusters, if there is one, from this process.
 
     `ray start` asks for it. `ray.init` of 2.60 sends it to a cluster that it starts or finds by
     itself, but to the one of an address only with this variable.
     """
-    if not _TOKEN.is_file() or "RAY_AUTH_MODE" in os.environ:
-        return
-    from ray._raylet import Config
-
-    os.environ["RAY_AUTH_MODE"] = "token"
-    Config.initialize("")  # as Ray does: it has read the variable when it was imported
+    if _TOKEN.is_file() and "RAY_AUTH_MODE" not in os.environ:
+        os.environ["RAY_AUTH_MODE"] = "token"
+        ray._raylet.Config.initialize("")  # it has read the variable when it was imported
 
 
 class RayCluster:
@@ -120,7 +117,7 @@ class RayCluster:
         quiet = {"logging_level": "warning"}
         if address != "local":
             if address is not None:
-                _send_token()
+                _send_token(self._ray)
             try:
                 self._ray.init(address=address or "auto", **quiet)
                 log.info(
