@@ -29,6 +29,7 @@ SLOW = {
     "shared_prior.py",
     "simultaneous_ranking.py",
     "stopping_error_rates.py",
+    "store_sizes.py",
     "task_means.py",
     "trials_saved.py",
 }
