@@ -11,6 +11,7 @@ proportional to the number of trials, and less where a fixed part dominates.
 """
 
 import argparse
+import itertools
 import json
 import random
 import resource
@@ -32,12 +33,12 @@ from lm_eval_bayes.store.verify import verify
 #: Trials per question, and characters of a text.
 EACH, CHARACTERS = 80, 600
 
-WORDS = "so we have then the sum of all x is two and three hence it follows that 4 x = 12 or".split()
+SENTENCE = "so we have then the sum of all x is two and three hence it follows that 4 x = 12 or"
 
 
 def fill(path, trials):
     """Store trials of trials / 80 questions, with their grades."""
-    pool = " ".join(random.Random(1).choices(WORDS, k=200_000))
+    pool = " ".join(random.Random(1).choices(SENTENCE.split(), k=200_000))
     with TrialStore.open(path) as store:
         model = store.describe_model({"pretrained": "some/model"})
         sampling = store.describe_sampling({"temperature": 0.6})
@@ -121,7 +122,7 @@ def superlinear(measured):
     """
     sizes = sorted(measured)
     each = [measured[size]["processor"] / size for size in sizes]
-    return max(large / small for small, large in zip(each, each[1:], strict=False))
+    return max(large / small for small, large in itertools.pairwise(each))
 
 
 def main():

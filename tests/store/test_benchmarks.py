@@ -164,7 +164,7 @@ def test_the_rest(benchmark, large, tmp_path, work):
     assert benchmark.pedantic(does[work], rounds=1) == len(trials)
 
 
-# -- from 10,000 to 1,000,000 trials, by examples/store_sizes.py ------------------------------------
+# -- from 10,000 to 1,000,000 trials, by examples/store_sizes.py -----------------------------------
 
 SIZES = (10_000, 100_000, 1_000_000)
 
