@@ -62,9 +62,24 @@ def process_record(handle: psutil.Process) -> Process | None:
     with handle.oneshot():
         if handle.status() == psutil.STATUS_ZOMBIE:
             return None
-        # The difference does not change with the system's clock, as create_time alone does.
-        since_boot = handle.create_time() - psutil.boot_time()
-        return Process(handle.pid, round(since_boot, 2), handle.name())
+        return Process(handle.pid, _started(handle), handle.name())
+
+
+def _started(handle: psutil.Process) -> float:
+    """Return when a process started, in seconds since the boot.
+
+    Linux tells it in ticks. The time of psutil is one of the system's clock, whose changes may
+    reach its two parts at different moments.
+    """
+    try:
+        stat = Path(f"/proc/{handle.pid}/stat").read_bytes()
+        return round(int(stat.rpartition(b")")[2].split()[19]) / os.sysconf("SC_CLK_TCK"), 2)
+    except ProcessLookupError:  # it ended while the file was read
+        raise psutil.NoSuchProcess(handle.pid) from None
+    except FileNotFoundError:
+        if Path("/proc/self/stat").exists():
+            raise psutil.NoSuchProcess(handle.pid) from None
+        return round(float(handle.create_time() - psutil.boot_time()), 2)
 
 
 def process_scope() -> dict[str, str] | None:

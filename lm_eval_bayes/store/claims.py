@@ -9,7 +9,8 @@ An expired claim is taken over by creating the file of the next generation, whic
 process can.
 
 The folder has ``workers/WORKER.json``, the heartbeats, and ``claims/BLOCK.GENERATION`` with the
-name of the worker. Files are created and heartbeats replaced, and nothing is removed.
+name of the worker. Files are created and heartbeats replaced, and nothing is removed. What is no
+regular file, or holds something else, is of an unknown worker, whose claims expire.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import re
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,6 +48,7 @@ _LONGEST_GAP = 0.25
 
 _UNKNOWN = "unknown-"
 _CLAIM = re.compile(r"(\d+)\.(\d+)")
+_WORKER = re.compile(r"([\w-]+)-(\d+)-[0-9a-f]{8}", re.ASCII)
 
 
 @dataclass
@@ -97,6 +99,7 @@ class Claims:
         self._latest: dict[int, tuple[int, str]] = {}
         self._observed: dict[str, _Observed] = {}
         self._gone: set[str] = set()
+        self._overruled: set[str] = set()
         self.n_workers = 1
         self._lock = threading.Lock()
         self._beats, self._last_beat = 0, -float("inf")
@@ -137,15 +140,51 @@ class Claims:
             workers = [
                 name.removesuffix(".json")
                 for name in os.listdir(self._workers)
-                if name.endswith(".json") and not name.startswith(".")
+                if name.endswith(".json") and _WORKER.fullmatch(name.removesuffix(".json"))
             ]
+            self._check_held(names)
             for name in names:
                 match = _CLAIM.fullmatch(name)
                 if match is not None:
                     self._note(int(match[1]), int(match[2]))
             owners = {worker for _, worker in self._latest.values()}
             self._gone = {worker for worker in owners.union(workers) if self._is_gone(worker)}
+            self._gone |= self._overruled
             self.n_workers = len({*workers, self.worker} - self._gone)
+
+    def _check_held(self, names: Collection[str]) -> None:
+        """Refuse to go on if claims of this process were removed: others may have taken the work.
+
+        Raises
+        ------
+        StoreFileError
+            If one of them is missing.
+        """
+        present = set(names)
+        for block, generation in self._held.items():
+            path = self._path(block, generation)
+            if path.name not in present and not path.exists():
+                raise StoreFileError(
+                    f"the folder of claims {self._claims.parent} cannot be used: {path.name} was "
+                    "removed while this process uses it"
+                )
+
+    def owner(self, block: int) -> str | None:
+        """Return the worker of the last known claim of a block."""
+        return self._latest[block][1] if block in self._latest else None
+
+    def overrule(self, worker: str, overruled: bool = True) -> bool:
+        """From the next look on, take the claims of another process as expired though it lives.
+
+        Returns
+        -------
+        bool
+            Whether this changes something.
+        """
+        if overruled == (worker in self._overruled):
+            return False
+        (self._overruled.add if overruled else self._overruled.discard)(worker)
+        return True
 
     def is_new(self, block: int) -> bool:
         """Return whether no claim of the block is known."""
@@ -217,11 +256,8 @@ class Claims:
     @staticmethod
     def _read_claim(path: Path) -> str:
         """Return the worker of a claim, unknown while a system without hard links writes it."""
-        try:
-            worker = path.read_text(encoding="utf-8", errors="replace")
-        except FileNotFoundError:
-            worker = ""
-        return worker or f"{_UNKNOWN}{path.name}"
+        worker = _text_of(path)
+        return worker if _WORKER.fullmatch(worker) else f"{_UNKNOWN}{path.name}"
 
     # -- heartbeats --------------------------------------------------------------------------
 
@@ -258,10 +294,7 @@ class Claims:
             return False
         now = self._clock()
         try:
-            path = self._workers / f"{worker}.json"
-            heartbeat = path.read_text(encoding="utf-8", errors="replace")
-        except FileNotFoundError:
-            heartbeat = ""
+            heartbeat = _text_of(self._workers / f"{worker}.json")
         except OSError as error:
             if error.errno != errno.ESTALE:  # on NFS: it was replaced while it was read
                 raise
@@ -269,10 +302,10 @@ class Claims:
         lease_s = self.lease_s
         try:
             content = json.loads(heartbeat)
-            lease_s = max(lease_s, float(content["lease_s"]))
+            lease_s = max(lease_s, check_lease("lease_s", content["lease_s"]))
             if content["ended"] or self._has_died_here(content):
                 return True
-        except (ValueError, TypeError, LookupError):
+        except (ValueError, TypeError, LookupError, RecursionError):
             pass  # not one of these files, so only the time counts
         seen = self._observed.get(worker)
         if seen is None or seen.heartbeat != heartbeat:
@@ -292,11 +325,35 @@ class Claims:
         return not Process(**content["process"]).alive
 
 
+def place_of(worker: str) -> str:
+    """Return the process and the computer of a worker, for messages.
+
+    Examples
+    --------
+    >>> place_of("node7-4711-0a1b2c3d"), place_of("unknown-000003.0")
+    ('process 4711 on node7', 'an unknown process')
+    """
+    match = _WORKER.fullmatch(worker)
+    return "an unknown process" if match is None else f"process {match[2]} on {match[1]}"
+
+
+def _text_of(path: Path) -> str:
+    """Return the text of a regular file; "" if there is none."""
+    if not path.is_file():
+        return ""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return ""
+
+
 @contextmanager
 def _in_sentence(folder: Path) -> Iterator[None]:
     """Raise errors of the system as errors of the folder of claims."""
     try:
         yield
+    except StoreFileError:
+        raise
     except OSError as error:
         raise StoreFileError(
             f"the folder of claims {folder} cannot be used: {error.strerror}"

@@ -3,7 +3,8 @@
 A process appends each of its trials to a file of its own, and reads what others appended to theirs.
 A file has one writer, so no locks are needed, also not on NFS. A trial is on the disk of the shared
 folder when :meth:`TrialLog.add` returns. A line that is cut short, because its writer was killed,
-or that does not match its hash is no trial.
+or that does not match its hash is no trial. What is no regular file is no log. A process whose own
+log is removed or cut while it runs ends with an error: the others would wait for its trials.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from typing import Any, BinaryIO
 
 from lm_eval_bayes._util.hashing import hash_bytes
 from lm_eval_bayes.store.errors import StoreFileError
-from lm_eval_bayes.store.trial import Trial, TrialKey, compact_json
+from lm_eval_bayes.store.tables import prompt_signals_row
+from lm_eval_bayes.store.trial import Trial, TrialKey, compact_json, encode
 
 _CHUNK = 1 << 20
 
@@ -53,9 +55,15 @@ class TrialLog:
     """
 
     def __init__(self, folder: Path, writer: str) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreFileError(
+                f"the folder of logs {folder} cannot be created: {error.strerror}"
+            ) from error
         self._folder, self._path = folder, folder / f"{writer}.jsonl"
         self._file: BinaryIO | None = None
+        self._written = 0
         self._read: dict[str, int] = {}
 
     def __enter__(self) -> TrialLog:
@@ -97,6 +105,7 @@ class TrialLog:
             if self._file.write(line) != len(line):
                 raise OSError("the disk is full")
             os.fsync(self._file.fileno())
+            self._written += len(line)
         except OSError as error:
             reason = error.strerror or str(error)
             raise StoreFileError(f"{self._path} cannot be written: {reason}") from error
@@ -107,23 +116,43 @@ class TrialLog:
         Raises
         ------
         StoreFileError
-            If one of them cannot be read.
+            If one of them cannot be read, or the log of this process is no longer what it wrote.
         """
         received = Received()
         try:
+            self._check_own()
             self._receive(received)
+        except StoreFileError:
+            raise
         except OSError as error:
             path = error.filename or self._folder
             raise StoreFileError(f"{path} cannot be read: {error.strerror}") from error
         return received
 
+    def _check_own(self) -> None:
+        """Refuse to go on if the log of this process was removed or cut."""
+        if self._file is None:
+            return
+        if not self._path.exists():
+            problem = "removed"
+        elif os.fstat(self._file.fileno()).st_size < self._written:
+            problem = "cut short"
+        else:
+            return
+        raise StoreFileError(
+            f"{self._path} was {problem} while this process uses it, so that others lack its "
+            "trials; the same command goes on from its store"
+        )
+
     def _receive(self, received: Received) -> None:
         for name in sorted(os.listdir(self._folder)):
             if name.endswith(".jsonl") and name != self._path.name:
+                if not (self._folder / name).is_file():
+                    continue
                 for start, line in self._new_lines(name):
                     try:
                         _add_record(received, line)
-                    except (ValueError, TypeError, LookupError):
+                    except (ValueError, TypeError, LookupError, RecursionError):
                         received.damaged.append(f"{name} at byte {start}")
 
     def _new_lines(self, name: str) -> Iterator[tuple[int, bytes]]:
@@ -144,17 +173,28 @@ def _add_record(received: Received, line: bytes) -> None:
 
     Raises
     ------
-    ValueError, TypeError, LookupError
+    ValueError, TypeError, LookupError, RecursionError
         If it is not what was written.
     """
     digest, _, text = line.partition(b" ")
     if hash_bytes(text).encode("ascii") != digest:
         raise ValueError("the line does not match its hash")
     record = json.loads(text)
-    kind = record.pop("kind")
+    kind = record.pop("kind") if isinstance(record, dict) else None
     if kind == "trial":
-        received.trials.append(Trial(**{**record, "key": TrialKey(**record["key"])}))
+        trial = Trial(**{**record, "key": TrialKey(**record["key"])})
+        _check_strings(*trial.key.to_dict().values())
+        encode(trial)  # a trial that no store takes is a damaged line
+        received.trials.append(trial)
     elif kind == "prompt_signals":
-        received.prompt_signals.append((record["model"], record["prompt"], record["signals"]))
+        model, prompt, signals = record["model"], record["prompt"], record["signals"]
+        _check_strings(model, prompt)
+        prompt_signals_row(model, prompt, signals, now=0.0)
+        received.prompt_signals.append((model, prompt, signals))
     else:
         raise ValueError(f"unknown kind {kind!r}")
+
+
+def _check_strings(*hashes: object) -> None:
+    if not all(isinstance(value, str) for value in hashes):
+        raise TypeError("a hash is no string")

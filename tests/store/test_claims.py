@@ -14,6 +14,7 @@ from _support.forked_processes import fork, wait_for
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.store import claims as claims_module
 from lm_eval_bayes.store.claims import Claims
+from lm_eval_bayes.store.errors import StoreFileError
 
 
 class Clock:
@@ -197,6 +198,72 @@ def test_other_files_are_left_alone(tmp_path, opened):
     (tmp_path / "workers" / "x.json").write_text("no JSON")
     claims.refresh()
     assert all(claims.is_new(block) for block in range(4))
+
+
+@pytest.mark.parametrize("content", [b"", b"\0" * 50, b"../../x", b"\xff\xfe", b"node-x-1"])
+def test_a_claim_that_names_no_worker_expires(tmp_path, opened, elsewhere, content):
+    claims = opened(tmp_path)
+    (tmp_path / "claims" / "000000.7").write_bytes(content)
+    (tmp_path / "claims" / "000001.0").mkdir()
+    if hasattr(os, "mkfifo"):
+        os.mkfifo(tmp_path / "claims" / "000002.0")
+    for _ in range(4):
+        claims.refresh()
+        assert not any(claims.claim(block) for block in range(2))
+        claims._clock.now += 15.0
+    claims.refresh()
+    assert claims.claim(0)
+    assert claims.claim(1)
+    assert claims._held[0] == 8
+
+
+@pytest.mark.parametrize("content", ["[" * 100_000, '{"lease_s": 1e999}', "[1]", "7", "", None])
+def test_a_heartbeat_that_says_nothing_expires(tmp_path, opened, elsewhere, content):
+    other, claims = opened(tmp_path), opened(tmp_path)
+    assert other.claim(0)
+    path = tmp_path / "workers" / f"{other.worker}.json"
+    path.unlink()
+    if content is None:
+        path.mkdir()
+    else:
+        path.write_text(content)
+    for _ in range(4):
+        claims.refresh()
+        assert not claims.is_expired(0)
+        claims._clock.now += 15.0
+    claims.refresh()
+    assert claims.is_expired(0)
+    if content is None:
+        path.rmdir()
+
+
+def test_a_process_whose_claims_are_removed_ends(tmp_path, opened):
+    """Another one may have taken the work since."""
+    claims = opened(tmp_path)
+    assert claims.claim(0)
+    claims.refresh()
+    (tmp_path / "claims" / "000000.0").unlink()
+    with pytest.raises(StoreFileError, match=r"000000\.0 was removed while this process uses it"):
+        claims.refresh()
+
+
+def test_a_process_that_lives_is_overruled(tmp_path, opened):
+    hanging, heir = opened(tmp_path), opened(tmp_path)
+    assert hanging.claim(0)
+    assert hanging.claim(1)
+    heir.refresh()
+    assert heir.n_workers == 2
+    assert heir.owner(0) == hanging.worker
+    assert heir.owner(2) is None
+    assert heir.overrule(hanging.worker)
+    assert not heir.overrule(hanging.worker)
+    heir.refresh()
+    assert (heir.n_workers, heir.is_expired(0)) == (1, True)
+    assert heir.claim(0)
+    assert heir.overrule(hanging.worker, False)
+    heir.refresh()
+    assert (heir.n_workers, heir.is_expired(1)) == (2, False)
+    assert (hanging.holds(0), hanging.holds(1)) == (False, True)
 
 
 @pytest.mark.parametrize("lease", [0, 0.4, -1, float("nan"), float("inf"), "10", True, None])

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import math
+import os
 
 import pytest
 
+from lm_eval_bayes._util.hashing import hash_bytes
 from lm_eval_bayes.store.errors import StoreFileError
 from lm_eval_bayes.store.trial import Trial, TrialKey
 from lm_eval_bayes.store.trial_log import TrialLog
@@ -81,3 +84,81 @@ def test_a_log_that_cannot_be_written(tmp_path):
         (tmp_path / "a.jsonl").mkdir()
         with pytest.raises(StoreFileError, match=r"a\.jsonl cannot be written: File exists"):
             writer.add(ODD)
+
+
+def signed(record):
+    text = json.dumps(record).encode() if not isinstance(record, bytes) else record
+    return hash_bytes(text).encode() + b" " + text + b"\n"
+
+
+def record(**changes):
+    return {"kind": "trial", "key": KEY.to_dict(), "trial": 0, "text": "x", **changes}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        record(text=5),
+        record(trial="x"),
+        record(trial=-1),
+        record(seed=2**70),
+        record(signals=[1]),
+        record(versions=None),
+        record(created="now"),
+        record(other=1),
+        record(key={"model": ["m"], "prompt": "p", "sampling": "s"}),
+        record(key="k"),
+        {"kind": "prompt_signals", "model": ["m"], "prompt": "p", "signals": {}},
+        {"kind": "prompt_signals", "model": "m", "prompt": "p", "signals": [1]},
+        {"kind": "note"},
+        {},
+        [1],
+        7,
+        b"[" * 100_000,
+    ],
+    ids=repr,
+)
+def test_what_no_store_takes_is_a_damaged_line(tmp_path, content):
+    """A file of another release, or of somebody else, whose hashes are right."""
+    (tmp_path / "other.jsonl").write_bytes(signed(content) + signed(record(trial=1)))
+    received = TrialLog(tmp_path, "b").receive()
+    assert [trial.trial for trial in received.trials] == [1]
+    assert received.damaged == ["other.jsonl at byte 0"]
+    assert received.prompt_signals == []
+
+
+def test_what_is_no_regular_file_is_no_log(tmp_path):
+    with TrialLog(tmp_path, "a") as writer:
+        writer.add(ODD)
+    (tmp_path / "folder.jsonl").mkdir()
+    (tmp_path / "nowhere.jsonl").symlink_to(tmp_path / "missing")
+    (tmp_path / "notes.txt").write_text("x")
+    if hasattr(os, "mkfifo"):
+        os.mkfifo(tmp_path / "pipe.jsonl")
+    assert TrialLog(tmp_path, "b").receive().trials == [ODD]
+
+
+def test_a_log_that_is_removed_ends_its_process(tmp_path):
+    """The others would wait for its trials as long as it lives."""
+    with TrialLog(tmp_path, "a") as log:
+        log.receive()
+        log.add(ODD)
+        log.receive()
+        (tmp_path / "a.jsonl").unlink()
+        with pytest.raises(StoreFileError, match=r"a\.jsonl was removed while this process uses"):
+            log.receive()
+
+
+def test_a_log_that_is_cut_ends_its_process(tmp_path):
+    with TrialLog(tmp_path, "a") as log:
+        log.add(ODD)
+        log.add(ODD)
+        os.truncate(tmp_path / "a.jsonl", 50)
+        with pytest.raises(StoreFileError, match=r"a\.jsonl was cut short while this process uses"):
+            log.receive()
+
+
+def test_a_file_where_the_folder_of_logs_should_be(tmp_path):
+    (tmp_path / "trials").write_text("x")
+    with pytest.raises(StoreFileError, match=r"folder of logs .* cannot be created: File exists"):
+        TrialLog(tmp_path / "trials", "a")

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -21,12 +22,12 @@ from typing import TYPE_CHECKING, Any
 from tqdm import tqdm
 
 from lm_eval_bayes._util.hashing import hash_json
-from lm_eval_bayes._util.text import plural
+from lm_eval_bayes._util.text import format_duration, plural
 from lm_eval_bayes.errors import ModelConfigError
 from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.models.interface import RequestStream, TrialRequest
 from lm_eval_bayes.harness.models.trial_sink import StoreSink
-from lm_eval_bayes.store.claims import LEASE_S, Claims, check_lease
+from lm_eval_bayes.store.claims import LEASE_S, Claims, check_lease, place_of
 from lm_eval_bayes.store.locations import network_file_system
 from lm_eval_bayes.store.trial import Trial, TrialId, TrialKey, list_first
 from lm_eval_bayes.store.trial_log import TrialLog
@@ -43,6 +44,10 @@ _BLOCKS, _LARGEST_BLOCK = 256, 64
 _LIST = 64
 #: Seconds between two looks at what other processes did, at most.
 _LONGEST_LOOK_S = 5.0
+#: Seconds of waiting until the log says for whom, doubled each time, and at most.
+_FIRST_MESSAGE_S, _LONGEST_MESSAGE_S = 60.0, 3600.0
+#: That many of the processes that are waited for are named.
+_NAMED = 4
 
 
 @dataclass(frozen=True)
@@ -57,14 +62,20 @@ class Sharing:
         Seconds without a heartbeat after which the work of a process is done by others.
     exchanges : bool
         Whether each process has a store of its own, so that trials are exchanged through logs.
+    stalled_s : float
+        Seconds without a trial of a process that others wait for, after which they do its work
+        although it lives.
     """
 
     folder: Path
     lease_s: float
     exchanges: bool
+    stalled_s: float = math.inf
 
     @classmethod
-    def parse(cls, trials: object, store: object, claims: object, lease: object) -> Sharing | None:
+    def parse(
+        cls, trials: object, store: object, claims: object, lease: object, stalled_after: object
+    ) -> Sharing | None:
         """Read the model arguments; None unless ``trials=auto``.
 
         Raises
@@ -73,13 +84,17 @@ class Sharing:
             If one of them breaks its rule.
         """
         if trials != "auto":
-            for name, value in (("claims", claims), ("lease", lease)):
+            given = {"claims": claims, "lease": lease, "stalled_after": stalled_after}
+            for name, value in given.items():
                 if value is not None:
                     raise ModelConfigError(f"`{name}` needs trials=auto; got trials={trials}")
             return None
         if not isinstance(store, str) or not store.strip():
             raise ModelConfigError("trials=auto needs a store: --model trials with store=FILE")
         lease_s = LEASE_S if lease is None else check_lease("lease", lease)
+        stalled_s = math.inf
+        if stalled_after is not None:
+            stalled_s = check_lease("stalled_after", stalled_after)
         path = Path(store).expanduser()
         if claims is None:
             kind = network_file_system(path)
@@ -94,6 +109,8 @@ class Sharing:
             folder = Path(claims).expanduser()
         else:
             raise ModelConfigError(f"`claims` must be the path of a folder; got {claims!r}")
+        if folder.exists() and not folder.is_dir():
+            raise ModelConfigError(f"`claims` must be a folder; {str(folder)!r} is a file")
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -101,7 +118,7 @@ class Sharing:
                 f"`claims` must be a folder that can be written; got {str(folder)!r} "
                 f"({error.strerror})"
             ) from error
-        return cls(folder, lease_s, exchanges=claims is not None)
+        return cls(folder, lease_s, claims is not None, stalled_s)
 
     @staticmethod
     def check_ranks(world_size: int, data_parallel_size: int = 1) -> None:
@@ -145,6 +162,95 @@ class SharedSink(StoreSink):
         super().add_prompt_signals(model, prompt, signals)
 
 
+class Waiting:
+    """The processes that this one waits for, and since when no trial of each has come.
+
+    Parameters
+    ----------
+    claims : Claims
+        Who holds which block.
+    stalled_s : float
+        Seconds without a trial after which the claims of a process that is waited for expire.
+    """
+
+    def __init__(self, claims: Claims, stalled_s: float) -> None:
+        self._claims, self._stalled_s = claims, stalled_s
+        self._started = time.monotonic()
+        self._last: dict[str, float] = {}
+        self._since: float | None = None
+        self._pause_s = self._next = 0.0
+
+    def note_trial(self, block: int) -> None:
+        """Note that a trial of another process has come."""
+        worker = self._claims.owner(block)
+        if worker is not None:
+            self._last[worker] = time.monotonic()
+            self._claims.overrule(worker, False)
+
+    def end(self) -> None:
+        """Note that this process has work again."""
+        self._since = None
+
+    def look(self, n_missing: Mapping[int, int]) -> None:
+        """Log who is waited for, at growing intervals, and overrule those that have stalled.
+
+        Parameters
+        ----------
+        n_missing : mapping of int to int
+            The number of missing trials of each block that lacks some.
+        """
+        now = time.monotonic()
+        by_worker: Counter[str] = Counter()
+        for block, number in n_missing.items():
+            by_worker[self._claims.owner(block) or ""] += number
+        if self._since is None:
+            self._since, self._pause_s = now, _FIRST_MESSAGE_S
+            self._next = now + self._pause_s
+            others = self._claims.n_workers - 1
+            log.info(
+                "every trial is claimed: waiting for %s of %s",
+                plural(by_worker.total(), "trial"),
+                plural(others, "other process", "other processes")
+                if others
+                else "a process that died",
+            )
+        elif now >= self._next:
+            self._pause_s = min(2 * self._pause_s, _LONGEST_MESSAGE_S)
+            self._next = now + self._pause_s
+            self._log_processes(by_worker, now)
+        for worker, number in by_worker.items():
+            if self._silent_s(worker, now) >= self._stalled_s and self._claims.overrule(worker):
+                log.warning(
+                    "no trial of %s came for %s (stalled_after=%g): others sample its %s",
+                    place_of(worker),
+                    format_duration(self._silent_s(worker, now)),
+                    self._stalled_s,
+                    plural(number, "trial"),
+                )
+
+    def _silent_s(self, worker: str, now: float) -> float:
+        """Return the seconds for which this process has seen no trial of another one."""
+        return now - self._last.get(worker, self._started)
+
+    def _log_processes(self, by_worker: Counter[str], now: float) -> None:
+        assert self._since is not None
+        named = [
+            f"{number:,} of {place_of(worker)} (no trial of it for "
+            f"{format_duration(self._silent_s(worker, now))})"
+            for worker, number in by_worker.most_common(_NAMED)
+        ]
+        if len(by_worker) > _NAMED:
+            more = len(by_worker) - _NAMED
+            named.append(f"the others of {plural(more, 'more process', 'more processes')}")
+        log.info(
+            "waiting for %s, for %s so far: %s; "
+            "a process that hangs may be killed, and others do its trials",
+            plural(by_worker.total(), "trial"),
+            format_duration(now - self._since),
+            ", ".join(named),
+        )
+
+
 class SharedTrials:
     """The trials of a run that this process shares with others.
 
@@ -181,6 +287,7 @@ class SharedTrials:
         self._block_of = {name: i // size for i, name in enumerate(names)}
         self._questions = {request.key: request for request in reversed(requests)}
         self._claims: Claims
+        self._waiting: Waiting
         self._log: TrialLog | None = None
         self._prompts = {request.key.prompt for request in requests}
         self._published: set[TrialId] = set()  # by others
@@ -206,6 +313,7 @@ class SharedTrials:
             self._claims = stack.enter_context(
                 Claims(folder / f"work-{self._work_hash()}", self._sharing.lease_s)
             )
+            self._waiting = Waiting(self._claims, self._sharing.stalled_s)
             if self._sharing.exchanges:
                 self._log = stack.enter_context(TrialLog(folder / "trials", self._claims.worker))
             sink.shared = self
@@ -225,7 +333,6 @@ class SharedTrials:
     def _sample(self) -> Iterator[Trial]:
         yield from self._received()
         self._publish_stored()
-        is_waiting = False
         while self._missing:
             taken = self._take()
             if taken:  # somebody may have sampled in them since the last look
@@ -233,12 +340,10 @@ class SharedTrials:
             requests = self._requests(taken)
             first = next(requests, None)
             if first is not None:
-                is_waiting = False
+                self._waiting.end()
                 yield from self._sampled(chain([first], requests))
             elif self._missing:
-                if not is_waiting:
-                    is_waiting = True
-                    self._log_waiting()
+                self._waiting.look(Counter(self._block_of[name] for name in self._missing))
                 time.sleep(self._look_s)
             yield from self._received()
 
@@ -265,14 +370,6 @@ class SharedTrials:
     def _look_s(self) -> float:
         """Seconds between two looks at what other processes did."""
         return min(self._sharing.lease_s / 20.0, _LONGEST_LOOK_S)
-
-    def _log_waiting(self) -> None:
-        others = self._claims.n_workers - 1
-        log.info(
-            "every trial is claimed: waiting for %s of %s",
-            plural(len(self._missing), "trial"),
-            plural(others, "other process", "other processes") if others else "a process that died",
-        )
 
     # -- claims ------------------------------------------------------------------------------
 
@@ -330,8 +427,9 @@ class SharedTrials:
             self._lost.add(name)
             self._model.warn_once(
                 "lost claims",
-                "this process was stopped for longer than lease=%g seconds, so others sample its "
-                "trials again; those that it finishes now are dropped",
+                "others have taken over trials of this process, because it was stopped for longer "
+                "than lease=%g seconds, or because none of its trials came for their "
+                "stalled_after; those of them that it finishes now are dropped",
                 self._sharing.lease_s,
             )
             return False
@@ -358,7 +456,9 @@ class SharedTrials:
         """Return the missing trials that other processes have sampled; they are stored now."""
         trials = self._new_in_store() if self._log is None else self._new_in_logs(self._log)
         for trial in trials:
-            del self._missing[TrialId(trial.key, trial.trial)]
+            name = TrialId(trial.key, trial.trial)
+            del self._missing[name]
+            self._waiting.note_trial(self._block_of[name])
         self._model.count_from_store(len(trials))
         return trials
 

@@ -166,6 +166,10 @@ class RecordingMixin(SamplingMixin):
         processes share one store, and the folder lies beside it.
     lease : float or None
         For ``trials=auto``: seconds without a heartbeat of a process until others do its work.
+    stalled_after : float or None
+        For ``trials=auto``: seconds without a trial of a process that lives, until others that wait
+        for it do its work. It must be longer than the loading of the model and the longest trial.
+        By default they wait.
     seed : int
         Trial i of a question has the seed hash(seed + i, prompt), or seed + i.
     seed_scheme : str
@@ -183,12 +187,13 @@ class RecordingMixin(SamplingMixin):
         trials: str | None = None,
         claims: str | None = None,
         lease: float | None = None,
+        stalled_after: float | None = None,
         seed: int = DEFAULT_SEED,
         seed_scheme: str = "hash",
         synchronous: str = "NORMAL",
         **kwargs: Any,
     ) -> None:
-        self.sharing = Sharing.parse(trials, store, claims, lease)
+        self.sharing = Sharing.parse(trials, store, claims, lease, stalled_after)
         self.trial_range = TrialRange.parse(None if self.sharing else trials)
         if seed_scheme not in SEED_SCHEMES:
             raise ModelConfigError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -152,6 +153,66 @@ def test_what_another_process_holds_is_waited_for(tmp_path, monkeypatch, caplog)
     held.close()
 
 
+class Time:
+    """A clock that moves when somebody sleeps."""
+
+    def __init__(self, at_s=()):
+        self.now, self._calls = 1000.0, dict(at_s)
+
+    def monotonic(self):
+        return self.now
+
+    def sleep(self, seconds):
+        self.now += 5.0
+        for moment in [m for m in self._calls if self.now >= 1000.0 + m]:
+            self._calls.pop(moment)()
+
+
+def test_the_log_says_who_is_waited_for_at_growing_intervals(tmp_path, monkeypatch, caplog):
+    held = _hold_everything(coin(tmp_path, "a"))
+    theirs = coin(tmp_path, "b", trials=None, claims=None, lease=None)
+    clock = Time({250: lambda: ask(theirs, n=1), 1800: lambda: ask(theirs)})
+    monkeypatch.setattr(shared_trials, "time", clock)
+    (tmp_path / "claims").rename(tmp_path / "b.sqlite.claims")
+    caplog.set_level("INFO", "lm_eval")
+    waiting = coin(tmp_path, "b", exchanges=False)
+    assert ask(waiting) == plain(tmp_path)
+    held.close()
+    host, pid, _ = held.worker.rsplit("-", 2)
+    who = f"of process {pid} on {host} (no trial of it for"
+    said = [r.getMessage() for r in caplog.records if r.name.endswith("shared_trials")]
+    assert said[0] == "every trial is claimed: waiting for 18 trials of 1 other process"
+    first, second, third, fourth = said[1:]
+    assert first.startswith(f"waiting for 18 trials, for 1 min so far: 18 {who} 1 min);")
+    assert second.startswith(f"waiting for 18 trials, for 3 min so far: 18 {who} 3 min);")
+    assert third.startswith(f"waiting for 15 trials, for 7 min so far: 15 {who} 2 min 50 s);")
+    assert fourth.startswith(f"waiting for 15 trials, for 15 min so far: 15 {who} 10 min")
+
+
+@pytest.mark.parametrize("exchanges", [False, True])
+def test_the_work_of_a_process_that_has_stalled_is_done_by_others(
+    tmp_path, monkeypatch, caplog, exchanges
+):
+    held = _hold_everything(coin(tmp_path, "a"))
+    clock = Time()
+    monkeypatch.setattr(shared_trials, "time", clock)
+    if not exchanges:
+        (tmp_path / "claims").rename(tmp_path / "b.sqlite.claims")
+    waiting = coin(tmp_path, "b", exchanges=exchanges, stalled_after=900)
+    assert ask(waiting) == plain(tmp_path)
+    assert counts(waiting) == (18, 0)
+    assert 1900.0 <= clock.now < 1920.0
+    _, pid, _ = held.worker.rsplit("-", 2)
+    assert re.search(
+        rf"no trial of process {pid} on .* came for 15 min \(stalled_after=900\): others sample its"
+        " 18 trials",
+        caplog.text,
+    )
+    if exchanges:
+        assert not any(held.holds(block) for block in range(18))  # what it finishes is dropped
+    held.close()
+
+
 def _hold_everything(lm):
     """Claim all blocks of the run that `ask` asks for, as a process that has not sampled yet."""
     made = []
@@ -196,7 +257,10 @@ def test_a_trial_whose_block_was_taken_over_is_dropped(tmp_path, monkeypatch, ca
     generated, received = counts(stopped)
     assert generated + received > 18
     assert received == 18
-    assert "this process was stopped for longer than lease=0.5 seconds" in caplog.text
+    assert (
+        "taken over trials of this process, because it was stopped for longer than lease=0.5"
+        in (caplog.text)
+    )
     report = merge([tmp_path / "a.sqlite", tmp_path / "b.sqlite"], tmp_path / "all.sqlite")
     assert report.conflicts == ()
 
@@ -235,6 +299,9 @@ def test_a_damaged_trial_is_sampled_again(tmp_path):
         ({"lease": 0.1}, r"`lease` must be a number of seconds of at least 0\.5; got 0\.1"),
         ({"claims": ""}, r"`claims` must be the path of a folder; got ''"),
         ({"claims": 3}, r"`claims` must be the path of a folder; got 3"),
+        ({"trials": None, "stalled_after": 9}, "`stalled_after` needs trials=auto; got trials="),
+        ({"stalled_after": "x"}, r"`stalled_after` must be a number of seconds .* got 'x'"),
+        ({"claims": __file__}, r"`claims` must be a folder; '.*test_shared_trials\.py' is a file"),
         ({"claims": "/proc/nothing"}, r"`claims` must be a folder that can be written; got '/proc"),
     ],
 )
@@ -252,7 +319,8 @@ def test_a_store_on_a_network_file_system_needs_a_folder(tmp_path, monkeypatch):
 
 
 def test_how_trials_are_shared_is_no_part_of_a_model():
-    assert [kind_of(name).value for name in ("trials", "claims", "lease")] == ["speed"] * 3
+    for name in ("trials", "claims", "lease", "stalled_after"):
+        assert kind_of(name).value == "speed"
 
 
 def test_several_ranks_are_refused():
