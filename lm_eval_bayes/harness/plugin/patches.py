@@ -104,6 +104,7 @@ TASK_REQUESTS = "drop-in requests"
 TASK_FILTERS = "drop-in responses"
 EVALUATE = "evaluation context"
 METADATA = "metadata beside a task manager"
+INITIALIZING = "logged model arguments"
 GROUP_ROWS = "means over tasks"
 MAKE_TABLE = "rows of the table"
 WANDB_TABLE = "W&B table"
@@ -188,6 +189,14 @@ PATCHES: dict[str, Patch] = {
         _takes("metadata", "task_manager"),
         "never: nothing but the warning is added",
         "tests/harness/task/test_ways_to_set.py::test_metadata_beside_a_task_manager_is_warned_of",
+    ),
+    INITIALIZING: Patch(
+        "lm_eval.evaluator:eval_logger.info",
+        "Logs the arguments of this package's models without the passwords in them; the harness "
+        "logs them before the model can refuse them.",
+        _callable,
+        "never: messages about other models are not changed",
+        _PLUGIN + "test_the_log_of_a_models_arguments_has_no_password",
     ),
     GROUP_ROWS: Patch(
         "lm_eval.api.group:Group.aggregate",

@@ -8,8 +8,10 @@ and a missing extra, are printed as one sentence instead of a traceback.
 
 from __future__ import annotations
 
+import ast
 import functools
 import inspect
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from traceback import walk_tb
@@ -35,6 +37,7 @@ from lm_eval_bayes.harness.task.requests import (
 )
 from lm_eval_bayes.harness.task.result_rows import RowName, row_functions
 from lm_eval_bayes.harness.task.settings import Settings, check_rows
+from lm_eval_bayes.runs.model_arguments import NOT_SHOWN, names_a_secret, redacted
 
 log = get_logger(__name__)
 
@@ -51,6 +54,10 @@ EXTRAS = {
     "tiktoken": "api",
 }
 
+
+#: The models of this package that take addresses or keys.
+_RECORDING = re.compile("trials|vllm-signals|hf-signals")
+_INITIALIZING = re.compile(rf"Initializing ({_RECORDING.pattern}) model")
 
 # -- tasks --------------------------------------------------------------------------------------
 
@@ -218,6 +225,7 @@ def install_evaluate() -> None:
     results_table.install()
     sample_loggers.install()
     patches.install(patches.METADATA, _warned_of_metadata)
+    patches.install(patches.INITIALIZING, _without_secrets)
     problem = patches.install(patches.EVALUATE, _in_context)
     if problem is not None:
         log.warning(
@@ -225,6 +233,44 @@ def install_evaluate() -> None:
             "seed, and groups have no rows of this package",
             problem,
         )
+
+
+def _without_secrets(original: Callable[..., None]) -> Callable[..., None]:
+    """Wrap the `info` of the evaluator's logger, which lists the arguments of a model.
+
+    Addresses of the arguments of this package's models lose user name, password and query, and
+    arguments with the name of a secret their value. Everything else is logged as it was.
+    """
+
+    @functools.wraps(original)
+    def info(message: Any, *args: Any, stacklevel: int = 1, **kwargs: Any) -> None:
+        text = str(message)
+        if _INITIALIZING.match(text):
+            message = _printable_message(text)
+        elif text.startswith("Initializing %s model") and args and _RECORDING.fullmatch(args[0]):
+            args = (args[0], *map(_printable_arguments, args[1:]))
+        original(message, *args, stacklevel=stacklevel + 1, **kwargs)
+
+    return info
+
+
+def _printable_message(text: str) -> str:
+    """Return the message in which the arguments are a part of the text, broken into lines."""
+    beginning, separator, listed = text.partition(" with arguments: ")
+    try:
+        arguments = ast.literal_eval(re.sub(r"\s+", " ", listed))
+    except (ValueError, SyntaxError):
+        return str(redacted(text))
+    return f"{beginning}{separator}{_printable_arguments(arguments)}"
+
+
+def _printable_arguments(arguments: Any) -> Any:
+    if not isinstance(arguments, Mapping):
+        return redacted(arguments)
+    return {
+        name: NOT_SHOWN if names_a_secret(str(name), value) else redacted(value)
+        for name, value in arguments.items()
+    }
 
 
 def _warned_of_metadata(original: Callable[..., Any]) -> Callable[..., Any]:

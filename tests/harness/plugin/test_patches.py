@@ -16,7 +16,7 @@ from _support.toy import SCRIPT, ScriptedLM, evaluate, toy_config
 from lm_eval.tasks._index import TaskIndex
 
 from lm_eval_bayes._util.files import task_configs_dir
-from lm_eval_bayes.errors import TaskConfigError
+from lm_eval_bayes.errors import ModelConfigError, TaskConfigError
 from lm_eval_bayes.harness.evaluation import current_evaluation
 from lm_eval_bayes.harness.models.vllm.engine import LazyLLM, lazy_llm
 from lm_eval_bayes.harness.plugin import patches, registration, wrappers
@@ -32,6 +32,7 @@ PRESENT = (
     patches.TASK_REQUESTS,
     patches.TASK_FILTERS,
     patches.EVALUATE,
+    patches.INITIALIZING,
     patches.GROUP_ROWS,
     patches.SIMPLE_EVALUATE,
     patches.EXCEPTHOOK,
@@ -254,11 +255,56 @@ def test_rounds_take_the_place_of_one_evaluation_and_leave_it():
     assert vars(lm_eval) == before
 
 
+@pytest.mark.parametrize("as_text", [False, True])
+def test_the_log_of_a_models_arguments_has_no_password(tmp_path, caplog, as_text):
+    url = "http://me:hidden@host:8000/v1/completions?key=hidden"
+    arguments = {
+        "backend": "local-completions",
+        "model": "m",
+        "api_key": "hidden",
+        "base_url": f"{url};{url}",
+        "store": str(tmp_path / "a.sqlite"),
+    }
+    text = ",".join(f"{name}={value}" for name, value in arguments.items())
+    caplog.set_level("INFO", "lm_eval")
+    with pytest.raises(ModelConfigError, match="contain no user name or password"):
+        lm_eval.simple_evaluate(
+            model="trials",
+            model_args=text if as_text else arguments,
+            tasks=["demo_arithmetic_bayes"],
+        )
+    (record,) = [r for r in caplog.records if "Initializing" in r.getMessage()]
+    assert (record.filename, record.funcName) == ("evaluator.py", "simple_evaluate")
+    message = record.getMessage()
+    address = "http://host:8000/v1/completions"
+    assert f"'base_url': '{address};{address}'" in message
+    assert str(tmp_path) in message
+    assert "hidden" not in caplog.text
+
+
+def test_other_messages_of_the_evaluator_are_logged_as_they_are(caplog):
+    from lm_eval.evaluator import eval_logger
+
+    wrappers.install_evaluate()
+    caplog.set_level("INFO", "lm_eval")
+    given = {"base_url": "http://me:pw@host/v1"}
+    eval_logger.info("Initializing %s model, with arguments: %s", "local-completions", given)
+    eval_logger.info("Initializing %s model")
+    eval_logger.info("at http://me:pw@host/v1 in %d s", 3, extra={"more": 1})
+    assert [record.getMessage() for record in caplog.records] == [
+        f"Initializing local-completions model, with arguments: {given}",
+        "Initializing %s model",
+        "at http://me:pw@host/v1 in 3 s",
+    ]
+    assert caplog.records[2].more == 1
+    assert {record.filename for record in caplog.records} == {"test_patches.py"}
+
+
 @pytest.mark.slow
 def test_errors_of_this_package_are_one_line():
     code = """
 import sys
-from lm_eval_bayes.errors import TaskConfigError
+from lm_eval_bayes.errors import ModelConfigError, TaskConfigError
 from lm_eval_bayes.harness.plugin import wrappers
 wrappers.install_excepthook(); first = sys.excepthook
 wrappers.install_excepthook(); assert sys.excepthook is first

@@ -58,13 +58,23 @@ def server_urls(base_url: object) -> list[str]:
     Raises
     ------
     ModelConfigError
-        If one of them is not an address or contains a password, or two are the same.
+        If one of them is empty, is not an address or contains a password, or two are the same.
 
     Examples
     --------
     >>> server_urls("http://a:8000/v1/completions;http://b:8000/v1/completions")
     ['http://a:8000/v1/completions', 'http://b:8000/v1/completions']
     """
+    # A text may end with the separator.
+    parts = base_url.strip().removesuffix(";").split(";") if isinstance(base_url, str) else base_url
+    if isinstance(parts, (list, tuple)):
+        for number, part in enumerate(parts, 1):
+            if not isinstance(part, str) or not part.strip():
+                problem = "empty" if isinstance(part, str) else "no address"
+                raise ModelConfigError(
+                    "`base_url` must be the address of a server, or several with ; between them; "
+                    f"part {number} of {len(parts)} is {problem}"
+                )
     urls = addresses_in(base_url)
     shown = [server_address(url) for url in urls]
     for address in shown:

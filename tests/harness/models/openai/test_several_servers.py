@@ -256,6 +256,12 @@ def test_the_harness_is_given_a_server_that_is_up(expected):
         ("http://a:1/v1;http://a:1/v1", "name every server once; got a:1/v1 2 times"),
         ("http://a:1/v1;b:2/v1", "be the address of a server"),
         ("http://a:1/v1;http://me:hidden@b:2/v1", "no user name or password"),
+        ("http://a:1/v1;;http://me:hidden@b:2/v1", r"; between them; part 2 of 3 is empty"),
+        ("http://a:1/v1; ;http://b:2/v1", r"part 2 of 3 is empty"),
+        (";http://a:1/v1", r"part 1 of 2 is empty"),
+        ("http://a:1/v1;;", r"part 2 of 2 is empty"),
+        (["http://a:1/v1", ""], r"part 2 of 2 is empty"),
+        (["http://a:1/v1", 8000], r"part 2 of 2 is no address"),
     ],
 )
 def test_base_url_is_checked(given, match):
