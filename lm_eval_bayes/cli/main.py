@@ -30,6 +30,7 @@ from lm_eval_bayes.cli.commands import (
     wrap,
 )
 from lm_eval_bayes.cli.ui.errors import EXIT_CODES, PlainErrorsGroup
+from lm_eval_bayes.cli.ui.gate import GateCommand
 from lm_eval_bayes.cli.ui.output import say
 
 app = typer.Typer(
@@ -63,7 +64,8 @@ _MODULES = (
     verify,
 )
 for _module in _MODULES:
-    app.command(_module.__name__.rpartition(".")[2])(_module.command)
+    _class = GateCommand if _module is compare else None
+    app.command(_module.__name__.rpartition(".")[2], cls=_class)(_module.command)
 app.add_typer(store.app, name="store")
 app.add_typer(export.app, name="export")
 app.command("wrap")(wrap.command)

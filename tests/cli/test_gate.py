@@ -88,7 +88,68 @@ def test_both_formats_in_one_file_are_refused(tmp_path, monkeypatch):
     code, _, error = called("compare", tmp_path / "two.csv", *options)
     assert code == 2
     assert "`--markdown` must be another file than that of --junit" in error
-    assert (tmp_path / "gate").read_text() == "earlier"
+    assert error_of(tmp_path / "gate").startswith("`--markdown` must be another file")
+
+
+def error_of(junit):
+    """The message of a JUnit file with one error."""
+    suite = ElementTree.parse(junit).getroot()
+    assert [suite.get(name) for name in ("tests", "errors", "failures")] == ["1", "1", "0"]
+    return suite.find("testcase/error").get("message")
+
+
+#: Wrong arguments that the parser refuses, that the command refuses, and a run that is missing.
+WRONG = (
+    ("two.csv", "--fail-if-worse", "high"),
+    ("two.csv", "--fail-if-worse", ".9", "--no-such-option"),
+    ("two.csv", "--fail-if-worse", ".9", "--scope", "none"),
+    ("--fail-if-worse", ".9"),
+    ("two.csv", "--fail-if-worse", ".9", "third.csv", "fourth.csv"),
+    ("two.csv", "--fail-if-worse", "2"),
+    ("two.csv",),
+    ("missing.csv", "--fail-if-worse", ".9"),
+)
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_wrong_arguments_are_reported_where_outcomes_are(tmp_path, monkeypatch, wrong):
+    monkeypatch.chdir(tmp_path)
+    board(tmp_path / "two.csv", 0.6, 0.2)
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))
+    for junit in (("--junit", "gate.xml"), ("--junit=gate.xml",)):
+        Path("gate.xml").write_text("earlier")
+        Path("gate.md").write_text("earlier")
+        Path("summary.md").write_text("before\n")
+        code, _, error = called("compare", *wrong, *junit, "--markdown", "gate.md")
+        assert code == 2
+        message = error_of("gate.xml")
+        assert f"error: {message}" in error
+        (annotation,) = (line for line in error.splitlines() if line.startswith("::"))
+        assert annotation == f"::error title=lm-eval-bayes::{message.replace('%', '%25')}"
+        text = Path("gate.md").read_text()
+        assert text.startswith("**error** ")
+        assert Path("summary.md").read_text() == "before\n" + text
+
+
+def test_wrong_arguments_of_no_gate_are_not_annotated(tmp_path, monkeypatch):
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))
+    for wrong in (("missing.csv",), ("missing.csv", "--no-such-option")):
+        code, _, error = called("compare", *wrong)
+        assert (code, "::" in error, (tmp_path / "summary.md").exists()) == (2, False, False)
+
+
+@pytest.mark.parametrize(("new", "exit_code"), [(0.2, 1), (0.9, 0)])
+def test_a_summary_that_cannot_be_written_changes_no_outcome(tmp_path, monkeypatch, new, exit_code):
+    board(tmp_path / "two.csv", new, 0.6)
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path))
+    options = ("--fail-if-worse", ".95", "--junit", tmp_path / "gate.xml")
+    code, report, error = gate(tmp_path / "two.csv", *options)
+    assert (code, report["failed"]) == (exit_code, bool(exit_code))
+    assert f"warning: the summary of the job cannot be written to {tmp_path}" in error
+    suite = ElementTree.parse(tmp_path / "gate.xml").getroot()
+    assert (suite.get("failures"), suite.get("errors")) == (str(exit_code), "0")
 
 
 def test_an_error_leaves_no_earlier_outcome(tmp_path, monkeypatch):
@@ -184,12 +245,13 @@ def test_annotations_summary_and_junit(tmp_path, monkeypatch):
         (("--fail-if-worse", ".9", "--gate-on", "pass^2", "--scope", "population"), "gate-on"),
     ],
 )
-def test_bad_options(tmp_path, options, message):
+def test_bad_options(tmp_path, monkeypatch, options, message):
+    monkeypatch.chdir(tmp_path)
     board(tmp_path / "two.csv", 0.5, 0.6)
     code, _, error = called("compare", tmp_path / "two.csv", *options)
     assert code == 2
     assert message in error
-    assert not Path("x.xml").exists()
+    assert "--junit" not in options or message in error_of("x.xml")
 
 
 def test_the_action_is_a_gate(tmp_path):

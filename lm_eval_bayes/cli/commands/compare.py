@@ -183,13 +183,13 @@ def command(
         check_real,
     )
 
-    if fail_if_worse is None and fail_if_below is None:
-        given = {"--junit": junit, "--markdown": markdown, "--fail-if-unknown": fail_if_unknown}
-        for name, value in given.items():
-            if value:
+    checked = fail_if_worse is not None or fail_if_below is not None
+    outputs = {"--junit": junit, "--markdown": markdown, "--fail-if-unknown": fail_if_unknown}
+    with gate_files(junit, markdown, is_gate=checked or any(outputs.values())):
+        for name, value in outputs.items():
+            if value and not checked:
                 rule = "be given with --fail-if-worse or --fail-if-below"
                 raise InvalidInputError.of(name, rule, str(value))
-    with gate_files(junit, markdown):
         spec = intervals.spec()
         named = ("confidence", "rope", "fail_if_worse", "questions", "margin", "fail_if_below")
         with named_as_options(*named):

@@ -66,6 +66,12 @@ def exit_code(interruption: KeyboardInterrupt) -> int:
     return INTERRUPTED
 
 
+def usage_sentence(error: Any) -> str:
+    """Return the sentence of an error of wrong arguments, without its stop."""
+    sentence: str = error.format_message()
+    return sentence.replace("Value error, ", "").rstrip(".")
+
+
 @contextmanager
 def _plain_errors() -> Iterator[None]:
     """Report an error in one sentence, and end with its exit code."""
@@ -76,9 +82,8 @@ def _plain_errors() -> Iterator[None]:
             context = error.ctx
             if context is not None and error.message == context.get_help():
                 raise  # no arguments at all: the help text is shown
-            sentence = error.format_message().replace("Value error, ", "").rstrip(".")
             command = "" if context is None else f" (see `{context.command_path} --help`)"
-            warn(f"error: {sentence}{command}")
+            warn(f"error: {usage_sentence(error)}{command}")
             raise typer.Exit(ERROR) from None
         except LmEvalBayesError as error:
             warn(f"error: {error}")

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
+
+from typer.core import TyperCommand
 
 from lm_eval_bayes._util.files import write_atomic, write_errors
 from lm_eval_bayes._util.text import format_mean_sd, one_line
+from lm_eval_bayes.cli.ui.errors import UsageError, usage_sentence
 from lm_eval_bayes.cli.ui.output import warn
 from lm_eval_bayes.errors import InvalidInputError, LmEvalBayesError
 
@@ -21,42 +24,111 @@ if TYPE_CHECKING:
 _LEVELS = {"failed": "error", "not known yet": "warning", "passed": "notice"}
 
 
+#: The options that make a comparison a gate.
+_GATE_OPTIONS = ("--fail-if-worse", "--fail-if-below", "--fail-if-unknown", "--gate-on")
+
+
 @contextmanager
-def gate_files(junit: Path | None, markdown: Path | None) -> Iterator[None]:
+def gate_files(
+    junit: Path | None,
+    markdown: Path | None,
+    *,
+    is_gate: bool,
+    environ: Mapping[str, str] = os.environ,
+) -> Iterator[None]:
     """Replace the outcomes of an earlier run, so that an error does not leave them in place.
 
     Until the outcomes are written, the files say that the command did not finish; after an error
-    they say which it was. So also a command that the system ends leaves no earlier outcome.
+    they say which it was. So also a command that the system ends leaves no earlier outcome. In
+    GitHub Actions an error is also an annotation, and is added to the summary of the job.
 
     Parameters
     ----------
     junit, markdown : Path, optional
         The files that `show_checks` writes.
+    is_gate : bool
+        Whether the command checks something; otherwise nothing is written.
+    environ : mapping
+        The environment variables.
 
     Raises
     ------
     InvalidInputError
         If a file cannot be written, or both are the same.
     """
-    if junit is not None and markdown is not None and junit.resolve() == markdown.resolve():
-        rule = "be another file than that of --junit"
-        raise InvalidInputError.of("--markdown", rule, str(markdown))
+    if not is_gate:
+        yield
+        return
     try:
-        _write_error(junit, markdown, "the command did not finish")
+        if junit is not None and markdown is not None and junit.resolve() == markdown.resolve():
+            got, markdown = str(markdown), None
+            raise InvalidInputError.of("--markdown", "be another file than that of --junit", got)
+        for write in _error_files(junit, markdown, "the command did not finish"):
+            write()
         yield
     except LmEvalBayesError as error:
-        _write_error(junit, markdown, str(error))
+        _report_error(junit, markdown, str(error), environ)
         raise
     except (Exception, KeyboardInterrupt) as error:
-        _write_error(junit, markdown, f"the command ended with {type(error).__name__}")
+        _report_error(junit, markdown, f"the command ended with {type(error).__name__}", environ)
         raise
 
 
-def _write_error(junit: Path | None, markdown: Path | None, message: str) -> None:
-    if markdown is not None:
-        with write_errors("--markdown"):
-            write_atomic(markdown, f"**error** {_plain(message)}\n\n".encode())
-    if junit is not None:
+class GateCommand(TyperCommand):
+    """A command that reports wrong arguments where a gate reports its outcomes."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any
+    ) -> Any:
+        """Parse the arguments."""
+        given = list(args)
+        try:
+            return super().make_context(info_name, args, parent, **extra)
+        except UsageError as error:
+            junit, markdown = (_value_of(option, given) for option in ("--junit", "--markdown"))
+            names = {word.partition("=")[0] for word in given}
+            if junit or markdown or not names.isdisjoint(_GATE_OPTIONS):
+                _report_error(junit, markdown, usage_sentence(error), os.environ)
+            raise
+
+
+def _value_of(option: str, words: Sequence[str]) -> Path | None:
+    """Return the last value of an option among words that could not be parsed."""
+    value = None
+    for word, following in zip(words, [*words[1:], ""], strict=True):
+        name, sign, after = word.partition("=")
+        if name == option:
+            value = after if sign else "" if following.startswith("-") else following
+    return Path(value) if value else None
+
+
+def _report_error(
+    junit: Path | None, markdown: Path | None, message: str, environ: Mapping[str, str]
+) -> None:
+    """Write an error to the files, and to the log and the summary of GitHub Actions."""
+    for write in _error_files(junit, markdown, message):
+        try:
+            write()
+        except InvalidInputError as error:
+            if str(error) != message:
+                warn(f"warning: {error}")
+    _annotate("error", message, environ)
+    _add_to_summary(_markdown_error(message), environ)
+
+
+def _error_files(
+    junit: Path | None, markdown: Path | None, message: str
+) -> Iterator[Callable[[], None]]:
+    """Yield what writes an error to each of the files."""
+
+    def write_markdown() -> None:
+        if markdown is not None:
+            with write_errors("--markdown"):
+                write_atomic(markdown, _markdown_error(message).encode())
+
+    def write_junit() -> None:
+        if junit is None:
+            return
         suite = ElementTree.Element(
             "testsuite", {"name": "lm-eval-bayes", "tests": "1", "failures": "0", "errors": "1"}
         )
@@ -64,6 +136,32 @@ def _write_error(junit: Path | None, markdown: Path | None, message: str) -> Non
         ElementTree.SubElement(case, "error", {"message": one_line(message)})
         with write_errors("--junit"):
             write_atomic(junit, _xml(suite))
+
+    yield write_markdown
+    yield write_junit
+
+
+def _markdown_error(message: str) -> str:
+    return f"**error** {_plain(message)}\n\n"
+
+
+def _annotate(level: str, message: str, environ: Mapping[str, str]) -> None:
+    """Write an annotation where GitHub Actions reads one."""
+    if environ.get("GITHUB_ACTIONS") == "true":
+        warn(f"::{level} title=lm-eval-bayes::{_escaped(message)}")
+
+
+def _add_to_summary(text: str, environ: Mapping[str, str]) -> None:
+    """Add a text to the summary of a job, if there is one; warn if it cannot be written."""
+    summary = environ.get("GITHUB_STEP_SUMMARY")
+    if not summary:
+        return
+    try:
+        with open(summary, "a", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        warn(f"warning: the summary of the job cannot be written to {summary}: {reason}")
 
 
 def show_checks(
@@ -99,9 +197,8 @@ def show_checks(
     """
     for check in checks:
         warn(check.sentence)
-        if environ.get("GITHUB_ACTIONS") == "true":
-            message = _escaped(f"{names[0]} (A) and {names[1]} (B): {check.sentence}")
-            warn(f"::{_LEVELS[check.outcome]} title=lm-eval-bayes::{message}")
+        message = f"{names[0]} (A) and {names[1]} (B): {check.sentence}"
+        _annotate(_LEVELS[check.outcome], message, environ)
     text = markdown_table(checks, names)
     if markdown is not None:
         with write_errors("--markdown"):
@@ -109,10 +206,7 @@ def show_checks(
     if junit is not None:
         with write_errors("--junit"):
             write_atomic(junit, junit_xml(checks, names, unknown_fails))
-    summary = environ.get("GITHUB_STEP_SUMMARY")
-    if summary:
-        with write_errors("GITHUB_STEP_SUMMARY"), open(summary, "a", encoding="utf-8") as file:
-            file.write(text)
+    _add_to_summary(text, environ)
 
 
 def _escaped(text: str) -> str:
