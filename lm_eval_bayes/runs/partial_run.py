@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.rubric.signals import numbers
+from lm_eval_bayes.runs.attempt_numbers import AttemptNumbers
 from lm_eval_bayes.runs.logged_texts import LoggedTexts
 from lm_eval_bayes.runs.task_run import GRADED, Provenance, TaskRun
 from lm_eval_bayes.stats.outcomes import Outcomes
@@ -134,6 +135,9 @@ class PartialRun:
         The folder of a samples file; of one folder the newest file counts.
     stamp : str
         The time in the name of a samples file.
+    first_label : int or None
+        What the log calls the trial of the number 0 of a question; None where it does not number
+        the trials of a question.
     unnamed : bool
         Whether the name of the model is that of the folder, because a results file is missing.
     path : int
@@ -156,6 +160,7 @@ class PartialRun:
     sampled: bool = True
     folder: Path | None = None
     stamp: str = ""
+    first_label: int | None = 1
     unnamed: bool = False
     path: int = 0
     signals_error: InvalidInputError | None = None
@@ -242,6 +247,10 @@ def task_run_of(partial: PartialRun, name: str) -> TaskRun:
             counts, weights=weights, question_ids=ids, clusters=clusters or None
         )
         return TaskRun(model=name, task=partial.task, outcomes=outcomes, **attributes)
+    attributes["attempts"] = tuple(
+        AttemptNumbers(question.numbers, question.trials >= 0, partial.first_label)
+        for question in responses
+    )
     answers = [question.answers for question in questions if question.answers is not None]
     # no answer of any trial: the task extracts none, and maj@k has no vote to count
     if len(answers) == len(questions) and any(a is not None for row in answers for a in row):

@@ -15,6 +15,7 @@ from lm_eval_bayes._util.addresses import plain_addresses
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.rubric.schemata import Schema, schema_from
 from lm_eval_bayes.rubric.signals import SignalTable
+from lm_eval_bayes.runs.attempt_numbers import AttemptNumbers
 from lm_eval_bayes.runs.logged_texts import LoggedTexts
 from lm_eval_bayes.runs.model_arguments import redacted, shown
 from lm_eval_bayes.stats.outcomes import Outcomes
@@ -136,6 +137,8 @@ class TaskRun:
     texts : tuple of LoggedTexts, length M, or None
         Where the texts of the trials are logged, those of ungraded trials included; they are read
         on demand, not held in memory.
+    attempts : tuple of AttemptNumbers, length M, or None
+        What the log calls the trials of every question; None where only counts are known.
     signals : mapping
         By name, the signals of every trial: M arrays of one float per trial, NaN where a trial
         lacks one. A trial that was not graded is among them, without a grade: rubrics that need
@@ -168,6 +171,7 @@ class TaskRun:
     seeds: tuple[tuple[int | None, ...], ...] | None = None
     doc_ids: tuple[int, ...] | None = None
     texts: tuple[LoggedTexts, ...] | None = None
+    attempts: tuple[AttemptNumbers, ...] | None = None
     signals: Mapping[str, tuple[FloatArray, ...]] = field(default_factory=_nothing)
     signals_error: InvalidInputError | None = None
     verifiers: tuple[Mapping[str, Any], ...] = ()

@@ -7,6 +7,7 @@ import shutil
 
 import numpy as np
 import pytest
+from _support.paths import REPOSITORY
 from _support.saved_runs import question, write_run
 
 from lm_eval_bayes.analysis.report_data import report_data
@@ -319,3 +320,30 @@ def test_paper_shows_closed_panels_too(browser, page):
     assert base64.b64decode(printed["data"]).startswith(b"%PDF-")
     # as before
     assert not any(ask(browser, "[...document.querySelectorAll('details')].map(d => d.open)"))
+
+
+def test_attempts_are_called_as_in_the_log(browser, tmp_path):
+    """The second of three epochs of a sample of this log ended in an error."""
+    from selenium.webdriver.common.by import By
+    from selenium.webdriver.common.keys import Keys
+
+    log = REPOSITORY / "tests/runs/readers/data/inspect_ai/weak.eval"
+    saved = read_runs([log])
+    file = tmp_path / "report.html"
+    file.write_bytes(render(report_data(saved), text_bytes=0).encode("utf-8"))
+    opened(browser, file.as_uri(), 1200)
+    lines = {}
+    for button in browser.find_elements(By.CSS_SELECTOR, "button.question"):
+        button.send_keys(Keys.ENTER)
+        dialog = browser.find_element(By.ID, button.get_attribute("popovertarget"))
+        browser.implicitly_wait(10)
+        attempts = dialog.find_elements(By.CSS_SELECTOR, ".attempt")
+        browser.implicitly_wait(0)
+        numbers = tuple(attempt.text.split()[0] for attempt in attempts)
+        lines[numbers] = [p.text for p in dialog.find_elements(By.CSS_SELECTOR, ".left-out")]
+        browser.switch_to.active_element.send_keys(Keys.ESCAPE)
+    assert lines == {
+        ("1", "3"): ["1 attempt without a score, as after an error, not counted: 2."],
+        ("1", "2", "3"): [],
+    }
+    assert browser.get_log("browser") == []

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 
 import numpy as np
 import pytest
 from _support.command_line import called
+from _support.paths import REPOSITORY
 from _support.saved_runs import question, write_run
 from hypothesis import given
 from hypothesis import strategies as st
@@ -227,3 +229,57 @@ def test_the_command_takes_a_budget(tmp_path):
     code, _, error = called("report", folder, "-o", page, "--text-bytes", "-1")
     assert code == 2
     assert "`--text-bytes` must be" in error
+
+
+DATA = REPOSITORY / "tests/runs/readers/data"
+
+
+@pytest.mark.parametrize(
+    ("log", "numbers", "without"),
+    [("inspect_ai/weak.eval", [1, 3], [2]), ("tau2/strong.json", [0, 1, 2], [3])],
+)
+def test_attempts_have_the_numbers_of_the_log(log, numbers, without):
+    """An epoch and a simulation of these logs ended in an error."""
+    data, _ = content(page_of(read_runs([DATA / log]), text_bytes=0))
+    models = [model for q in data["1"]["questions"].values() for model in q["models"]]
+    (model,) = (model for model in models if "n_unscored" in model)
+    assert (model["n"], model["numbers"]) == (len(numbers), numbers)
+    assert (model["unscored"], model["n_unscored"]) == (without, 1)
+
+
+@pytest.mark.parametrize(
+    ("labels", "numbers", "without"),
+    [
+        ((1, 2, 3), [1, 3], [2]),
+        (("run_4", "run_5", "run_6"), [4, 6], [5]),
+        # seeds and names are no numbers of attempts
+        ((2**20 + 7, 2**20 + 8, 2**20 + 9), None, None),
+        (("red", "green", "blue"), None, None),
+    ],
+)
+def test_attempts_of_tables(tmp_path, labels, numbers, without):
+    rows = zip(labels, ("1", "", "0"), strict=True)
+    lines = ["question,trial,score", *(f"q,{label},{score}" for label, score in rows)]
+    lines += [f"r,{label}," for label in labels]
+    (tmp_path / "t.csv").write_text("\n".join(lines) + "\n")
+    data, _ = content(page_of(read_runs([tmp_path / "t.csv"])))
+    models = {len(m["categories"]): m for q in data["1"]["questions"].values() for m in q["models"]}
+    assert models[2].get("numbers") == numbers
+    assert (models[2].get("unscored"), models[2]["n_unscored"]) == (without, 1)
+    assert (models[0]["n"], models[0]["n_unscored"]) == (0, 3)
+
+
+def test_attempts_of_two_runs_are_counted(tmp_path):
+    """Where two logs of a model both have a trial 1, the attempts are numbered as they come."""
+    for name in ("a", "b"):
+        shutil.copytree(DATA / "tau2", tmp_path / name)
+        path = tmp_path / name / "strong.json"
+        log = json.loads(path.read_text())
+        log["timestamp"] = f"2026-01-0{len(name)}T00:00:0{ord(name) % 10}"
+        path.write_text(json.dumps(log))
+    saved = read_runs([tmp_path / name / "strong.json" for name in ("a", "b")])
+    data, _ = content(page_of(saved, text_bytes=0))
+    models = [model for q in data["1"]["questions"].values() for model in q["models"]]
+    assert sorted(model["n"] for model in models) == [6, 8, 8, 8]
+    assert all("numbers" not in model for model in models)
+    assert [model["n_unscored"] for model in models if "n_unscored" in model] == [2]

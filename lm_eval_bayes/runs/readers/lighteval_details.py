@@ -249,6 +249,7 @@ def _runs(
         notes=notes,
         provenance={model: provenance},
         settings=settings,
+        first_label=1,
     )
 
 

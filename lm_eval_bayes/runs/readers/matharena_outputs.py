@@ -96,7 +96,7 @@ def read(file: Path, query: Query) -> FileContents:
     if all(score is None for score in columns.score):
         rule, got = f"have graded runs ({file})", plural(len(columns), "run") + " without a grade"
         raise NothingToCountError.of_task(query.argument, rule, got, f"{file}, without grades")
-    runs = partial_runs(columns, file, query, metric=metric, notes=notes)
+    runs = partial_runs(columns, file, query, metric=metric, notes=notes, first_label=1)
     return FileContents(runs, (task,), warnings=tuple(warnings))
 
 

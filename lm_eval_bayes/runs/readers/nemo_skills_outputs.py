@@ -182,7 +182,8 @@ def read(file: Path, query: Query) -> FileContents:
         measured={"tokens": [row.get("num_generated_tokens") for row in rows]},
         texts=lines_log(lines, _generation),
     )
-    runs = partial_runs(columns, file, query, metric=metric, notes=notes)
+    first_label = 0 if named and named[1] else 1
+    runs = partial_runs(columns, file, query, metric=metric, notes=notes, first_label=first_label)
     return FileContents(runs, (task,), warnings=lines.warnings)
 
 

@@ -125,7 +125,10 @@ def read(file: Path, query: Query) -> FileContents:
         trial=[first_number(run_name) + number] * len(ids) if run else None,
         cluster=[id.rpartition("-")[0] for id in ids] if query.cluster == "repo" else None,
     )
-    runs = partial_runs(columns, file, query, metric="resolved", notes=notes)
+    first_label = 0 if numbered else 1
+    runs = partial_runs(
+        columns, file, query, metric="resolved", notes=notes, first_label=first_label
+    )
     return FileContents(runs, (task,))
 
 

@@ -21,6 +21,7 @@ from lm_eval_bayes._util.compressed import plain_name
 from lm_eval_bayes._util.hashing import hash_text
 from lm_eval_bayes._util.text import plural
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.runs.attempt_numbers import PER_RUN, UNNUMBERED
 from lm_eval_bayes.runs.logged_texts import LoggedTexts, TextLog, ToolTrials
 from lm_eval_bayes.runs.partial_run import PartialRun, QuestionTrials, floats
 from lm_eval_bayes.runs.readers.column_names import UNNAMED
@@ -167,6 +168,7 @@ def partial_runs(
     if arrays.numbers is None:
         outcomes = "" if source else hash_text(repr(columns.score)) + hash_text(repr(models))
         first = first_number(source or f"{file.name} {outcomes}")
+    more.setdefault("first_label", 1 if columns.trial is None else 0)
     runs = []
     for (model, task), rows in rows_of.items():
         questions = _questions(arrays, np.array(rows), first, task in scored, file, query)
@@ -299,7 +301,7 @@ def first_number(run: str) -> int:
     a copy of the run has the same numbers: the number depends on the id alone, with room for 2^20
     trials after it.
     """
-    return (int(hash_text(run).rpartition(":")[2][:10], 16) % 2**40 + 1) * 2**20
+    return (int(hash_text(run).rpartition(":")[2][:10], 16) % 2**40 + 1) * PER_RUN
 
 
 def numbers_in_run(run: str, labels: Sequence[Any], questions: Sequence[str]) -> list[int]:
@@ -318,8 +320,8 @@ def numbers_in_run(run: str, labels: Sequence[Any], questions: Sequence[str]) ->
     first, counted = first_number(run), Counter[str]()
     numbers = []
     for label, question in zip(labels, questions, strict=True):
-        valid = type(label) is int and 0 <= label < 2**19
-        numbers.append(first + (label if valid else 2**19 + counted[question]))
+        valid = type(label) is int and 0 <= label < UNNUMBERED
+        numbers.append(first + (label if valid else UNNUMBERED + counted[question]))
         counted[question] += 1
     return numbers
 

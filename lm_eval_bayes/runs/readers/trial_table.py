@@ -13,6 +13,7 @@ from typing import Any
 from lm_eval_bayes._util.compressed import open_bytes, plain_name
 from lm_eval_bayes._util.text import error_line
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.runs.attempt_numbers import UNNUMBERED
 from lm_eval_bayes.runs.logged_texts import TextLog, TrialText
 from lm_eval_bayes.runs.partial_run import PartialRun
 from lm_eval_bayes.runs.readers.column_names import (
@@ -174,6 +175,8 @@ def table_contents(
     trials = _trial_columns(by_kind, model)
     trials.texts = texts
     runs = partial_runs(trials, file, query, metric=columns["score"], source=source)
+    if trials.trial is not None:
+        runs = [replace(run, first_label=_first_label(run)) for run in runs]
     warnings: tuple[str, ...] = ()
     if "question" not in query.columns:
         for other in other_columns("question", names, columns):
@@ -278,6 +281,12 @@ def _check_filled(names: Sequence[Any], kind: str, file: Path, argument: str) ->
     if any(empty) and not all(empty):
         rule = f"name the {kind} in every row of {file.name}, or in none"
         raise InvalidInputError.of(argument, rule, f"an empty cell in row {empty.index(True) + 1}")
+
+
+def _first_label(run: PartialRun) -> int | None:
+    """Return 0, as trials are called by their numbers; None where these are seeds or hashes."""
+    largest = max(int(question.numbers.max(initial=0)) for question in run.questions.values())
+    return 0 if largest < UNNUMBERED else None
 
 
 def _is_constant(by_kind: Mapping[str, list[Any]]) -> bool:

@@ -118,7 +118,7 @@
     var text = model.texts && model.texts[i];
     var box = element(text ? "details" : "div", "attempt");
     var head = text ? box.appendChild(element("summary")) : box;
-    head.appendChild(element("b", "", i + 1));
+    head.appendChild(element("b", "", model.numbers ? model.numbers[i] : i + 1));
     if (model.scores || model.categories) head.appendChild(verdict(model, labels, i));
     if (model.answers) head.appendChild(answer(model, question, i));
     if (model.tokens && model.tokens[i] !== null) head.appendChild(element("span", "", count(model.tokens[i], "token")));
@@ -132,6 +132,13 @@
     return box;
   }
 
+  function unscored(model) {
+    var numbers = model.unscored || [];
+    var text = count(model.n_unscored, "attempt") + " without a score, as after an error, not counted";
+    if (numbers.length) text += ": " + numbers.join(", ") + (numbers.length < model.n_unscored ? ", …" : "");
+    return element("p", "left-out", text + ".");
+  }
+
   function attemptsOfModel(name, model, question, labels) {
     var box = element("details", "model-attempts");
     var summary = box.appendChild(element("summary"));
@@ -143,12 +150,13 @@
     }
     box.addEventListener("toggle", function () {
       if (!box.open || box.children.length > 1) return;
-      var n = (model.scores || model.categories || model.texts).length;
-      if (!model.scores && !model.categories) {
+      var n = (model.scores || model.categories || model.texts || []).length;
+      if (model.n && !model.scores && !model.categories) {
         box.appendChild(element("p", "left-out", "Which of them are right is not logged, only how many."));
       }
       for (var i = 0; i < n; i++) box.appendChild(attempt(model, question, labels, i));
       if (n < model.n) box.appendChild(element("p", "left-out", count(model.n - n, "further attempt") + " not shown."));
+      if (model.n_unscored) box.appendChild(unscored(model));
     });
     return box;
   }
@@ -167,7 +175,8 @@
     var names = dialog.querySelectorAll("tbody th bdi");
     place.appendChild(element("h4", "", "Attempts"));
     question.models.forEach(function (model, number) {
-      if (!model.scores && !model.categories && !(model.texts && model.texts.length)) return;
+      var listed = model.scores || model.categories || (model.texts && model.texts.length);
+      if (!listed && !model.n_unscored) return;
       var box = place.appendChild(attemptsOfModel(names[number].textContent, model, question, panel.labels));
       box.open = question.models.length === 1;
     });
