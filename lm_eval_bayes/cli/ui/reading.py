@@ -103,8 +103,8 @@ class ReadingOptions:
         option(
             "KIND=COLUMN,…",
             "The columns of tables with one row per trial, where their names are not known: "
-            "question=item,score=pass. Kinds: question, score, model, task, trial, answer, tokens, "
-            "cost, time, cluster.",
+            "question=item,score=pass. Kinds: question, score, model, task, trial, answer, "
+            "response, target, tokens, cost, time, cluster.",
         ),
     ] = None
 

@@ -46,8 +46,8 @@ IDS, MODELS, TASKS, TRIALS = (
     frozenset(ALIASES[kind]) for kind in ("question", "model", "task", "trial")
 )
 
-#: The kinds that the first line of a log names, where they are called otherwise.
-_NAMED = ("question", "model", "task", "trial", "score", "cluster")
+#: What kinds of columns are called that no option chooses.
+_CALLED = {"text": "text of the question"}
 
 #: The name of a column that holds one trial of one model: a word for a trial and a number.
 _NUMBERED = re.compile(
@@ -160,15 +160,17 @@ def is_trial_table(names: Iterable[str]) -> bool:
     return has["score"] and (has["question"] or has["trial"])
 
 
-def described(columns: Mapping[str, str]) -> str:
-    """Return the columns of a table in words, where their names differ from what they hold.
+def described(kinds: Iterable[str], columns: Mapping[str, str]) -> str:
+    """Return in words which column is of which of the kinds that are read.
 
     Examples
     --------
-    >>> described({"question": "item", "score": "pass", "model": "model"})
-    'question=item, score=pass, model=model'
+    >>> described(["question", "score"], {"question": "item", "score": "pass", "time": "time"})
+    'question=item, score=pass'
     """
-    return ", ".join(f"{kind}={columns[kind]}" for kind in columns if kind in _NAMED)
+    read = {kind for kind in kinds if kind in columns}
+    order = [kind for kind in (*ALIASES, "text") if kind in read]
+    return ", ".join(f"{_CALLED.get(kind, kind)}={columns[kind]}" for kind in order)
 
 
 def parse_columns(text: str | None) -> dict[str, str]:

@@ -62,7 +62,8 @@ def read(file: Path, query: Query) -> FileContents:
     """
     check_no_regrade(file, query)
     if plain_name(file).suffix == ".jsonl":
-        lines = JsonLines(file, query.argument, query.advance)
+        names = list(first_line(file) or ())
+        lines = JsonLines(file, query.argument, query.advance, unique_keys=True)
         runs = _partial_runs(enumerate(lines, 1), file, query)
         warnings = lines.warnings
     else:
@@ -75,7 +76,15 @@ def read(file: Path, query: Query) -> FileContents:
         )
         runs = _partial_runs(rows, file, query)
         warnings = table.warnings
-    return FileContents(runs, tuple(run.task for run in runs), warnings=warnings)
+    unread = [name for name in names if not _is_read(name.lower(), query)]
+    notes = (f"columns of {file.name} that are not read: {', '.join(unread)}",) if unread else ()
+    return FileContents(runs, tuple(run.task for run in runs), warnings=warnings, notes=notes)
+
+
+def _is_read(name: str, query: Query) -> bool:
+    """Return whether a column of this name, in lower case, is read."""
+    known = name in ("c", "n") or name.startswith(("c_", "n_"))
+    return known or name in {*IDS, *MODELS, *TASKS, (query.cluster or "cluster").lower()}
 
 
 def _integer(cell: str) -> int | str:

@@ -9,6 +9,7 @@ import os
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,21 @@ from lm_eval_bayes._util.compressed import COMPRESSED, UNREADABLE, open_bytes, p
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.readers.protocol import Advance, Sniffed
 
+#: Bytes of lines that are parsed together.
+_BLOCK = 2**16
+#: Bytes of a line from which on a hook per object costs less than counting the keys in its text.
+_LONG_LINE = 400
+#: Stands between two lines that are parsed together; no file has it.
+_BETWEEN = os.urandom(8).hex()
+
+#: A byte order mark and blanks.
+_BEFORE_JSON = b"\xef\xbb\xbf \t"
+
+Row = dict[str, Any]
+
 
 class JsonLines:
-    """A file of JSON objects, one per line, of which one line at a time is held in memory.
+    """A file of JSON objects, one per line, which is never held in memory as a whole.
 
     The harness up to 0.4.2 wrote one array of them instead, which is read as a whole.
 
@@ -29,12 +42,14 @@ class JsonLines:
     argument : str
         The name of the argument in an error.
     advance : callable, optional
-        Called with the bytes of every line.
+        Called with the bytes of every line, or of several.
+    unique_keys : bool
+        Whether an object that has a key twice is refused; otherwise the last one counts.
 
     Attributes
     ----------
     offset : int
-        The byte at which the current line begins.
+        The byte at which the current line begins, while iterating line by line.
     offsets : array of int
         The bytes at which the lines of the objects begin, as far as they were read.
     random_access : bool
@@ -43,69 +58,169 @@ class JsonLines:
         After the last line: whether it is cut off, as by a kill, and was left out.
     """
 
-    def __init__(self, file: Path, argument: str, advance: Advance | None = None) -> None:
+    def __init__(
+        self,
+        file: Path,
+        argument: str,
+        advance: Advance | None = None,
+        *,
+        unique_keys: bool = False,
+    ) -> None:
         self.file, self.argument, self.advance = file, argument, advance
+        self.unique_keys = unique_keys
         self.offset = 0
         self.offsets: array[int] = array("q")
         self.random_access = file.suffix not in COMPRESSED
         self.warnings: tuple[str, ...] = ()
+        #: Bytes and lines that were read, and whether keys are counted by a hook.
+        self._end = self._n_lines = 0
+        self._by_hook = False
 
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        """Yield the objects.
+    def __iter__(self) -> Iterator[Row]:
+        """Yield the objects, line by line.
 
         Raises
         ------
         InvalidInputError
             If a line cannot be read, or the only one is cut off.
         """
-        cut_off, n_rows, end = "", 0, 0
+        for rows in self._blocks(1):
+            yield from rows
+
+    def blocks(self) -> Iterator[list[Row]]:
+        """Yield the objects of many lines at a time, which takes less time than one by one.
+
+        Raises
+        ------
+        InvalidInputError
+            As for a single line.
+        """
+        return self._blocks(_BLOCK)
+
+    def _blocks(self, n_bytes: int) -> Iterator[list[Row]]:
+        self._end = self._n_lines = 0
+        self.offsets = array("q")
         try:
             with open_bytes(self.file) as lines:
                 # a text in UTF-16 is converted as a whole
                 self.random_access = self.random_access and not isinstance(lines, io.BytesIO)
-                for number, line in enumerate(lines, 1):
-                    if cut_off:
-                        raise self._broken(cut_off)
-                    self.offset, end = end, end + len(line)
-                    if self.advance is not None:
-                        self.advance(len(line))
-                    if line.isspace():
-                        continue
-                    if not n_rows and line.lstrip(b"\xef\xbb\xbf \t").startswith(b"["):
+                while block := lines.readlines(n_bytes):
+                    if not self.offsets and block[0].lstrip(_BEFORE_JSON).startswith(b"["):
                         self.offset, self.random_access = 0, False
-                        for row in self._array(line + lines.read()):
-                            n_rows += 1
-                            yield row
+                        content = b"".join(block) + lines.read()
+                        self._advance(len(content))
+                        yield self._array(content)
                         return
-                    try:
-                        row = _parsed(line.decode("utf-8-sig" if number == 1 else "utf-8"))
-                    except (ValueError, RecursionError) as error:
-                        cut_off = f"line {number}: {_reason(error, line)}"
-                        if line.endswith(b"\n"):
-                            raise self._broken(cut_off) from None
-                        continue
-                    if not isinstance(row, dict):
-                        raise self._broken(f"line {number} is not an object")
-                    n_rows += 1
-                    self.offsets.append(self.offset)
-                    yield row
+                    rows = self._parsed_together(block) if len(block) > 1 else None
+                    if rows is None:
+                        rows = [row for line in block if (row := self._parsed(line)) is not None]
+                    yield rows
         except UNREADABLE as error:
             raise self._broken(getattr(error, "strerror", None) or str(error)) from None
-        if cut_off and not n_rows:
-            raise self._broken(cut_off)
-        if cut_off:
-            warning = f"{self.file} ends in the middle of line {number}; that line was left out"
-            self.warnings = (warning,)
+
+    def place(self, row: int) -> str:
+        """Return where an object is that was read, by its number from 1: its line, if it has one.
+
+        Raises
+        ------
+        OSError, EOFError, zlib.error
+            If the file cannot be read again.
+        """
+        if not self.offsets:
+            return f"object {row}"
+        with open_bytes(self.file) as lines:
+            n_before = lines.read(self.offsets[row - 1]).count(b"\n")
+        return f"line {n_before + 1}"
+
+    def _advance(self, n_bytes: int) -> None:
+        if self.advance is not None:
+            self.advance(n_bytes)
+
+    def _parsed_together(self, block: list[bytes]) -> list[Row] | None:
+        """Return the objects of several lines; None where a line is not one object, or is empty."""
+        is_first = not self._end
+        content = f',"{_BETWEEN}",'.encode().join(block)
+        hook = self._by_hook or len(content) > _LONG_LINE * len(block)
+        try:
+            text = content.decode("utf-8-sig" if is_first else "utf-8")
+            values = _array_of(text, hook and self.unique_keys)
+            rows = values[::2]
+            if values[1::2] != [_BETWEEN] * (len(block) - 1) or set(map(type, rows)) != {dict}:
+                return None
+            if self.unique_keys and not hook and not _are_keys(content, sum(map(len, rows))):
+                self._by_hook = True  # objects within objects, or a repeated key
+                rows = _array_of(text, True)[::2]
+        except (ValueError, RecursionError):
+            return None
+        starts = array("q", accumulate(map(len, block), initial=self._end))
+        end = starts.pop()
+        self._advance(end - self._end)
+        self.offsets += starts
+        self._end, self._n_lines = end, self._n_lines + len(block)
+        return rows
+
+    def _parsed(self, line: bytes) -> Row | None:
+        """Return the object of a line; None for an empty line, and for the last one if cut off."""
+        self._n_lines += 1
+        self.offset, self._end = self._end, self._end + len(line)
+        self._advance(len(line))
+        if line.isspace():
+            return None
+        try:
+            text = line.decode("utf-8-sig" if self._n_lines == 1 else "utf-8")
+            row = _parsed(text)
+        except (ValueError, RecursionError) as error:
+            cut_off = f"line {self._n_lines}: {_reason(error, line)}"
+            if line.endswith(b"\n") or not self.offsets:
+                raise self._broken(cut_off) from None
+            warning = f"{self.file} ends in the middle of line {self._n_lines}"
+            self.warnings = (f"{warning}; that line was left out",)
+            return None
+        if not isinstance(row, dict):
+            raise self._broken(f"line {self._n_lines} is not an object")
+        if self.unique_keys:
+            self._check_keys(text)
+        self.offsets.append(self.offset)
+        return row
+
+    def _check_keys(self, text: str) -> None:
+        """Refuse an object that has a key twice: which of them counts?"""
+        keys: list[str] = []
+
+        def keep(pairs: list[tuple[str, Any]]) -> None:
+            keys[:] = [key for key, _ in pairs]  # the outermost object comes last
+
+        json.loads(text, object_pairs_hook=keep)
+        repeated = next((key for key in keys if keys.count(key) > 1), None)
+        if repeated is not None:
+            n = keys.count(repeated)
+            raise self._repeated(f"{json.dumps(repeated)} {n} times in line {self._n_lines}")
 
     def _array(self, content: bytes) -> list[dict[str, Any]]:
         """Return the objects of a file that is one array."""
+        repeating: list[Row] = []
+
+        def keep_repeating(pairs: list[tuple[str, Any]]) -> Row:
+            row = dict(pairs)
+            if len(row) != len(pairs):
+                repeating.append(row)
+            return row
+
+        hook = keep_repeating if self.unique_keys else None
         try:
-            rows = json.loads(content.decode("utf-8-sig"))
+            rows = json.loads(content.decode("utf-8-sig"), object_pairs_hook=hook)
         except (ValueError, RecursionError) as error:
             raise self._broken(_reason(error, content)) from None
         if not all(isinstance(row, dict) for row in rows):
             raise self._broken("an array of other values than objects")
+        for number, row in enumerate(rows, 1) if repeating else ():
+            if any(row is other for other in repeating):
+                raise self._repeated(f"one of them twice in object {number}")
         return list(rows)
+
+    def _repeated(self, got: str) -> InvalidInputError:
+        rule = f"have every key of an object once in {self.file.name}"
+        return InvalidInputError.of(self.argument, rule, got)
 
     def _broken(self, reason: str) -> InvalidInputError:
         return InvalidInputError.of(self.argument, f"have a complete {self.file.name}", reason)
@@ -121,6 +236,30 @@ def _reason(error: Exception, content: bytes) -> str:
 
 
 _decode_from_start = json.JSONDecoder().raw_decode
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> Row:
+    """Return an object whose keys are distinct."""
+    row = dict(pairs)
+    if len(row) != len(pairs):
+        raise ValueError("a key occurs twice")
+    return row
+
+
+def _are_keys(content: bytes, n_keys: int) -> bool:
+    """Return whether no more than so many keys are in some JSON; False if that is not sure."""
+    if content.count(b":") == n_keys:
+        return True
+    # each key is then written without a blank before its colon
+    return content.count(b'":') == n_keys and not any(
+        before in content for before in (b" :", b"\t:", b"\r:")
+    )
+
+
+def _array_of(text: str, unique_keys: bool) -> list[Any]:
+    """Return the values of a JSON array, whose brackets are missing."""
+    values: list[Any] = json.loads(f"[{text}]", object_pairs_hook=_unique if unique_keys else None)
+    return values
 
 
 def _parsed(line: str) -> Any:

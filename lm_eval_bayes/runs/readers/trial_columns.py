@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -40,6 +40,7 @@ _WORDS = {
     **dict.fromkeys(("unsuccessful", "unsolved", "unresolved", "i"), 0.0),
     **dict.fromkeys(MISSING, math.nan),
 }
+_Key = TypeVar("_Key", bound=Hashable)
 #: The rounding beyond a bound that is cut off.
 _SLACK = 1e-9
 #: Names of the measurements of a trial by the kinds of columns.
@@ -94,6 +95,7 @@ class _Columns:
     scores: FloatArray
     numbers: IntArray | None
     question_ids: list[str]
+    answers: list[str] | None
     measured: Mapping[str, FloatArray]
     rows: TrialColumns
 
@@ -148,6 +150,7 @@ def partial_runs(
         scores=scores,
         numbers=None if columns.trial is None else trial_numbers(columns.trial),
         question_ids=_names(columns.question, "question", file, query.argument),
+        answers=None if columns.answer is None else _texts(columns.answer),
         measured={
             _MEASURED[kind]: column
             for kind, values in columns.measured.items()
@@ -158,9 +161,7 @@ def partial_runs(
     stem = plain_name(file).stem if file.suffix else file.name
     models = _filled(columns.model, len(columns), stem)
     tasks = _filled(columns.task, len(columns), query.task or UNNAMED)
-    rows_of: dict[tuple[str, str], list[int]] = {}
-    for row, key in enumerate(zip(models, tasks, strict=True)):
-        rows_of.setdefault(key, []).append(row)
+    rows_of = _rows_of(list(zip(models, tasks, strict=True)))
     is_binary = np.isin(arrays.scores, (0.0, 1.0)) | np.isnan(arrays.scores)
     scored = {task for (_, task), rows in rows_of.items() if not is_binary[rows].all()}
     bounds = query.bounds or (0.0, 1.0)
@@ -171,7 +172,7 @@ def partial_runs(
     more.setdefault("first_label", 1 if columns.trial is None else 0)
     runs = []
     for (model, task), rows in rows_of.items():
-        questions = _questions(arrays, np.array(rows), first, task in scored, file, query)
+        questions = _questions(arrays, rows, first, task in scored, file, query)
         run = PartialRun(
             model=model,
             task=task,
@@ -188,14 +189,32 @@ def partial_runs(
     return runs
 
 
+def _coded(keys: Sequence[_Key]) -> tuple[dict[_Key, int], IntArray]:
+    """Return the distinct keys with their numbers, in their order, and the number of every key."""
+    codes = {key: number for number, key in enumerate(dict.fromkeys(keys))}
+    return codes, np.fromiter(map(codes.__getitem__, keys), dtype=np.int64, count=len(keys))
+
+
+def _rows_of(keys: Sequence[_Key]) -> dict[_Key, IntArray]:
+    """Return the rows of every key, in the order in which the keys first occur."""
+    codes, code = _coded(keys)
+    ends = np.cumsum(np.bincount(code))[:-1]
+    return dict(zip(codes, np.split(np.argsort(code, kind="stable"), ends), strict=True))
+
+
 def _filled(names: list[Any] | str, n: int, default: str) -> Sequence[str]:
     """Return one name per row; empty ones are replaced."""
     if isinstance(names, str):
         return [names or default] * n
-    if set(map(type, names)) <= {str, int, type(None)}:
-        unique = {name: _text(name) or default for name in set(names)}
-        return [unique[name] for name in names]
-    return [_text(name) or default for name in names]
+    return _texts(names, default)
+
+
+def _texts(values: Sequence[Any], default: str = "") -> list[str]:
+    """Return values as names, each distinct one converted once; empty ones are replaced."""
+    if set(map(type, values)) <= {str, int, type(None)}:
+        unique = {value: _text(value) or default for value in set(values)}
+        return list(map(unique.__getitem__, values))
+    return [_text(value) or default for value in values]
 
 
 def _key(value: Any) -> Hashable:
@@ -212,7 +231,7 @@ def _text(value: object) -> str:
 
 
 def _names(values: Sequence[Any], kind: str, file: Path, argument: str) -> list[str]:
-    names = [value.strip() if isinstance(value, str) else _text(value) for value in values]
+    names = _texts(values)
     if "" in names:
         rule = f"name the {kind} in every row of {file}"
         raise InvalidInputError.of(argument, rule, f"none in row {names.index('') + 1}")
@@ -330,9 +349,8 @@ def _questions(
     arrays: _Columns, rows: IntArray, first: int, scored: bool, file: Path, query: Query
 ) -> dict[str, QuestionTrials]:
     """Return the questions of one model and task, in the order in which they first occur."""
-    ids, columns = arrays.question_ids, arrays.rows
-    codes: dict[str, int] = {}
-    code = np.array([codes.setdefault(ids[row], len(codes)) for row in rows.tolist()])
+    ids, columns, answers = arrays.question_ids, arrays.rows, arrays.answers
+    codes, code = _coded(ids if rows.size == len(ids) else [ids[row] for row in rows.tolist()])
     numbers = None if arrays.numbers is None else arrays.numbers[rows]
     order = np.argsort(code, kind="stable") if numbers is None else np.lexsort((numbers, code))
     ends = np.flatnonzero(np.diff(code[order])) + 1
@@ -356,7 +374,7 @@ def _questions(
             trials=categories[chosen],
             numbers=own,
             text=_first(columns.text, listed),
-            answers=None if columns.answer is None else _answers(columns.answer, listed),
+            answers=None if answers is None else tuple([answers[row] or None for row in listed]),
             measured={name: column[chosen] for name, column in arrays.measured.items()},
             cluster=_cluster(columns.cluster, listed, id, file, query),
             scores=arrays.scores[chosen] if scored else None,
@@ -404,10 +422,6 @@ def _first(texts: Sequence[Any] | None, rows: Sequence[int]) -> str:
     if texts is None:
         return ""
     return next((text for row in rows if isinstance(text := texts[row], str) and text), "")
-
-
-def _answers(answers: Sequence[Any], rows: Sequence[int]) -> tuple[str | None, ...]:
-    return tuple(_text(answers[row]) or None for row in rows)
 
 
 def _cluster(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import chain, islice
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from lm_eval_bayes._util.compressed import open_bytes, plain_name
-from lm_eval_bayes._util.text import error_line
+from lm_eval_bayes._util.text import error_line, one_line
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.attempt_numbers import UNNUMBERED
 from lm_eval_bayes.runs.logged_texts import TextLog, TrialText
@@ -32,7 +33,7 @@ from lm_eval_bayes.runs.readers.text_files import (
 )
 from lm_eval_bayes.runs.readers.trial_columns import TrialColumns, partial_runs
 from lm_eval_bayes.runs.readers.trial_texts import SpooledRecords, lines_log, one_text
-from lm_eval_bayes.runs.readers.written_numbers import plain_numbers
+from lm_eval_bayes.runs.readers.written_numbers import measurements, plain_numbers
 
 #: The endings of the names of tables.
 CSV, JSON_LINES = (".csv", ".tsv"), (".jsonl", ".ndjson")
@@ -44,17 +45,17 @@ EXAMPLE = "question,trial,score / q1,0,1 / q1,1,0"
 #: Columns that name a run, or its seed: if all rows are of one, their trials have no numbers.
 _RUNS = ("run", "run_id", "seed")
 
-#: The kinds of columns that hold numbers.
-_NUMBERS = ("score", "tokens", "cost", "time")
+#: The kinds of columns that hold measurements of a trial.
+_MEASURED = ("tokens", "cost", "time")
 
 #: The kinds of columns that are read when a text is asked for.
 _ON_DEMAND = ("response", "target")
 
+#: Returns where a row is, by its number from 1.
+Place = Callable[[int], str]
+
 #: Columns of the texts of questions, where others identify the questions.
 _TEXTS = ("question", "problem", "question_text")
-
-#: Returns the wanted columns of a row.
-Getter = Callable[[Mapping[str, Any]], tuple[Any, ...]]
 
 
 def sniff(path: Path) -> Sniffed | None:
@@ -99,8 +100,8 @@ def read(file: Path, query: Query) -> FileContents:
     if repeated:
         rule = f"have one column {repeated[0]} in {file.name}"
         raise InvalidInputError.of(query.argument, rule, list(names).count(repeated[0]))
-    by_name, texts, warnings = _columns(file, names, columns, query)
-    contents = table_contents(by_name, names, columns, file, query, texts=texts)
+    by_name, texts, warnings, place = _columns(file, names, columns, query)
+    contents = table_contents(by_name, names, columns, file, query, texts=texts, place=place)
     return replace(contents, warnings=(*warnings, *contents.warnings))
 
 
@@ -130,6 +131,7 @@ def table_contents(
     model: str = "",
     source: str = "",
     texts: TextLog | None = None,
+    place: Place = "row {}".format,
 ) -> FileContents:
     """Return the runs of a table, with notes on how its columns were read.
 
@@ -151,6 +153,8 @@ def table_contents(
         As for `partial_runs`.
     texts : TextLog, optional
         The texts that the models wrote, of which every row is a record.
+    place : callable
+        Returns where a row is, by its number from 1.
 
     Raises
     ------
@@ -164,7 +168,7 @@ def table_contents(
             for other in other_columns("score", names, columns)
         ]
     by_kind = {k: by_name[name] for k, name in columns.items() if k not in _ON_DEMAND}
-    notes += _plain_columns(by_kind, columns, file, query)
+    notes += _plain_columns(by_kind, columns, file, query, place)
     if "model" not in query.columns:
         notes += _join_models(by_kind, by_name, columns, file)
     if "trial" not in query.columns and columns.get("trial") in _RUNS and _is_constant(by_kind):
@@ -177,6 +181,7 @@ def table_contents(
     runs = partial_runs(trials, file, query, metric=columns["score"], source=source)
     if trials.trial is not None:
         runs = [replace(run, first_label=_first_label(run)) for run in runs]
+    on_demand = dict.fromkeys(() if texts is None else _ON_DEMAND)
     warnings: tuple[str, ...] = ()
     if "question" not in query.columns:
         for other in other_columns("question", names, columns):
@@ -188,16 +193,16 @@ def table_contents(
         tuple(dict.fromkeys(run.task for run in runs)),
         warnings=warnings,
         notes=tuple(notes),
-        columns=(file.name, described(columns)),
+        columns=(file.name, described({**by_kind, **on_demand}, columns)),
     )
 
 
 def _columns(
     file: Path, names: Sequence[str], columns: Mapping[str, str], query: Query
-) -> tuple[dict[str, list[Any]], TextLog | None, tuple[str, ...]]:
+) -> tuple[dict[str, list[Any]], TextLog | None, tuple[str, ...], Place]:
     """Return the columns by name, with those that may be models or questions too.
 
-    Also the log of the texts, and warnings.
+    Also the log of the texts, warnings, and where a row is.
     """
     further = (other_columns(kind, names, columns) for kind in ("question", "model"))
     at_once = [name for kind, name in columns.items() if kind not in _ON_DEMAND]
@@ -205,13 +210,12 @@ def _columns(
     suffix = plain_name(file).suffix
     response, target = (columns.get(kind) for kind in _ON_DEMAND)
     if suffix in JSON_LINES:
-        lines = JsonLines(file, query.argument, query.advance)
-        rows = list(map(_getter(wanted), lines))
-        by_name = dict(zip(wanted, _transposed(rows, len(wanted)), strict=True))
+        lines = JsonLines(file, query.argument, query.advance, unique_keys=True)
+        by_name = _columns_of(lines.blocks(), wanted)
         texts = None
         if response is not None:
             texts = lines_log(lines, partial(_texts, response=response, target=target))
-        return by_name, texts, lines.warnings
+        return by_name, texts, lines.warnings, lines.place
     spooled = None
     if response is not None:
         rows_again = _csv_rows if suffix in CSV else arrow_rows
@@ -224,8 +228,13 @@ def _columns(
         spooled = SpooledRecords(file, again)
     if suffix in CSV:
         by_name, warnings = _csv_columns(file, wanted, query)
-        return by_name, spooled, warnings
-    return arrow_columns(file, wanted, query), spooled, ()
+        return by_name, spooled, warnings, partial(_csv_place, file)
+    return arrow_columns(file, wanted, query), spooled, (), "row {}".format
+
+
+def _csv_place(file: Path, row: int) -> str:
+    """Return the line in which a row of a CSV file ends."""
+    return f"line {read_csv(file, 'RUN').rows[row].line}"
 
 
 def _texts(row: Mapping[str, Any], *, response: str, target: str | None) -> Sequence[TrialText]:
@@ -253,30 +262,37 @@ def _join_models(
 
 
 def _plain_columns(
-    by_kind: dict[str, list[Any]], columns: Mapping[str, str], file: Path, query: Query
+    by_kind: dict[str, list[Any]],
+    columns: Mapping[str, str],
+    file: Path,
+    query: Query,
+    place: Place,
 ) -> list[str]:
-    """Read percentages and decimal commas as numbers; return notes that say so."""
-    notes = []
-    for kind in (kind for kind in _NUMBERS if kind in by_kind):
-        try:
-            by_kind[kind], how = plain_numbers(
-                by_kind[kind],
-                columns[kind],
-                file.name,
-                query.argument,
-                is_bounded=kind == "score" and query.bounds is not None,
-            )
-        except InvalidInputError as error:
-            if kind == "score":
-                raise
+    """Read numbers of other ways of writing; return notes that say so, and what is left out."""
+    plain = partial(plain_numbers, file=file.name, argument=query.argument)
+    is_bounded = query.bounds is not None
+    by_kind["score"], how = plain(
+        by_kind["score"], columns["score"], is_share=True, is_bounded=is_bounded
+    )
+    notes = [how]
+    for kind in (kind for kind in _MEASURED if kind in by_kind):
+        name, values, how = columns[kind], by_kind[kind], ""
+        with suppress(InvalidInputError):  # a comma in a number that has two meanings
+            values, how = plain(values, name, is_share=False)
+        by_kind[kind], wrong = measurements(values)
+        if wrong is not None:
             del by_kind[kind]
-            how = f"{columns[kind]} is left out: {error}"
-        notes += [f"{file.name}: {how}"] if how else []
-    return notes
+            value = one_line(repr(values[wrong]), 40)
+            how = f"the column {name} ({kind}) is left out: {value} in {place(wrong + 1)} is "
+            how += "no number of at least 0"
+        notes.append(how)
+    return [f"{file.name}: {how}" for how in notes if how]
 
 
 def _check_filled(names: Sequence[Any], kind: str, file: Path, argument: str) -> None:
     """Refuse a column of names that is empty in some rows only: whose trials would they be?"""
+    if set(map(type, names)) == {str} and all(map(str.strip, set(names))):
+        return
     empty = [name is None or not str(name).strip() for name in names]
     if any(empty) and not all(empty):
         rule = f"name the {kind} in every row of {file.name}, or in none"
@@ -346,20 +362,19 @@ def _trial_columns(by_kind: Mapping[str, list[Any]], model: str) -> TrialColumns
     )
 
 
-def _getter(names: Sequence[str]) -> Getter:
-    """Return what reads the columns of a row; None where one is missing."""
-    if len(names) == 1:
-        only = names[0]
-        return lambda row: (row.get(only),)
-    fast = itemgetter(*names)
-
-    def get(row: Mapping[str, Any]) -> tuple[Any, ...]:
-        try:
-            return tuple(fast(row))
-        except KeyError:
-            return tuple(row.get(name) for name in names)
-
-    return get
+def _columns_of(
+    blocks: Iterable[Sequence[Mapping[str, Any]]], names: Sequence[str]
+) -> dict[str, list[Any]]:
+    """Return the columns of rows; None where a row lacks one."""
+    columns: dict[str, list[Any]] = {name: [] for name in names}
+    for rows in blocks:
+        for name, column in columns.items():
+            try:
+                values = list(map(itemgetter(name), rows))
+            except KeyError:
+                values = [row.get(name) for row in rows]
+            column += values
+    return columns
 
 
 def _transposed(rows: Sequence[tuple[Any, ...]], n_columns: int) -> list[list[Any]]:

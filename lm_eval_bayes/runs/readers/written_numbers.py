@@ -1,10 +1,17 @@
-"""Numbers of a column that are written as percentages, or with a decimal comma."""
+"""Numbers of a column that are written as percentages, with a decimal comma, or as texts."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
+from contextlib import suppress
+from datetime import timedelta
+from decimal import Decimal
+from numbers import Real
 from typing import Any
+
+import numpy as np
 
 from lm_eval_bayes.errors import InvalidInputError
 
@@ -19,7 +26,13 @@ _THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(?:,\d{3})+", re.ASCII)
 
 
 def plain_numbers(
-    values: list[Any], name: str, file: str, argument: str, *, is_bounded: bool = False
+    values: list[Any],
+    name: str,
+    file: str,
+    argument: str,
+    *,
+    is_share: bool,
+    is_bounded: bool = False,
 ) -> tuple[list[Any], str]:
     """Return the numbers of a column that is written as 85%, or as 0,85; and how it was read.
 
@@ -33,6 +46,8 @@ def plain_numbers(
         The file, in an error.
     argument : str
         The name of the argument in an error.
+    is_share : bool
+        Whether 85% may stand for 0.85, as of scores; percentages are else left as they are.
     is_bounded : bool
         Whether bounds of the scores were given. Percentages are then refused, as 85% may be .85
         or 85.
@@ -49,21 +64,60 @@ def plain_numbers(
 
     Examples
     --------
-    >>> plain_numbers(["85%", "", "7.5 %"], "score", "a.csv", "RUN")
+    >>> plain_numbers(["85%", "", "7.5 %"], "score", "a.csv", "RUN", is_share=True)
     ([0.85, None, 0.075], 'score is written in percent: 85% is read as 0.85')
-    >>> plain_numbers(["0,85", "1"], "score", "a.csv", "RUN")
+    >>> plain_numbers(["0,85", "1"], "score", "a.csv", "RUN", is_share=True)
     ([0.85, 1.0], 'score is written with a decimal comma: 0,85 is read as 0.85')
-    >>> plain_numbers(["pass", "fail"], "score", "a.csv", "RUN")
+    >>> plain_numbers(["pass", "fail"], "score", "a.csv", "RUN", is_share=True)
     (['pass', 'fail'], '')
     """
     if str not in set(map(type, values)):
         return values, ""
     distinct = {value for value in set(map(_key, values)) if isinstance(value, str)}
-    if any("%" in text for text in distinct):
+    if is_share and any("%" in text for text in distinct):
         return _percentages(values, name, file, argument, is_bounded)
     if any(_COMMA.fullmatch(text.strip()) for text in distinct):
         return _decimal_commas(values, name, file, argument)
     return values, ""
+
+
+def measurements(values: Sequence[Any]) -> tuple[list[Any], int | None]:
+    """Return measurements, None for a missing one; and the index of the first value that is none.
+
+    A measurement is a finite number of at least 0, or its text; a time may be a duration.
+
+    Examples
+    --------
+    >>> measurements([12, "7.5", "", None]), measurements([1, "12k", -3])[1]
+    (([12.0, 7.5, None, None], None), 1)
+    """
+    if set(map(type, values)) <= {int, float, type(None)}:
+        with suppress(OverflowError):
+            numbers = np.array(values, dtype=np.float64)
+            wrong = np.flatnonzero(np.isinf(numbers) | (numbers < 0))
+            return list(values), int(wrong[0]) if wrong.size else None
+    measured: list[float | None] = []
+    for index, value in enumerate(values):
+        if value is None or (isinstance(value, str) and value.strip().lower() in MISSING):
+            measured.append(None)
+            continue
+        number = _measurement(value)
+        if math.isinf(number) or number < 0:
+            return [], index
+        measured.append(number)
+    return measured, None
+
+
+def _measurement(value: Any) -> float:
+    """Return a number, a text of one or a duration as a float; -1 for anything else."""
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, bool) or not isinstance(value, (str, Real, Decimal)):
+        return -1.0
+    try:
+        return float(value)
+    except (ValueError, OverflowError):
+        return -1.0
 
 
 def _key(value: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import random
+import re
 
 import numpy as np
 import pyarrow
@@ -264,7 +265,8 @@ def test_percentages_and_decimal_commas(tmp_path):
     assert (code, "a table with one row per trial" in error) == (2, True)
     path.write_text('question,score,tokens,cost\nq1,1,"1,234","0,5"\nq2,0,7,"0,25"\n')
     (run,) = read_runs([path]).runs
-    assert "tokens is left out" in " ".join(read_runs([path]).notes)
+    notes = " ".join(read_runs([path]).notes)
+    assert "the column tokens (tokens) is left out: '1,234' in line 2" in notes
     assert run.measured is None or "tokens" not in run.measured
 
 
@@ -465,3 +467,70 @@ def test_a_table_that_may_end_within_a_number_is_warned_of(tmp_path, end, warned
     path.write_text(f"question,trial,score\na,0,0.75\na,1,1\nb,0,0.9\n{end}")
     saved = read_runs([path])
     assert any("no line end after its last cell" in w for w in saved.warnings) == warned
+
+
+# -- columns that hold no numbers, and which columns are read ------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("ending", "place"),
+    [(".csv", "line 4"), (".jsonl", "line 3"), (".jsonl.gz", "line 3"), (".parquet", "row 3")],
+)
+@pytest.mark.parametrize("wrong", ["12k", "-1", "1e999", "9" * 400, "20%"])
+def test_measurements_that_are_no_numbers_are_named(tmp_path, ending, place, wrong):
+    rows = [
+        {"question": f"q{i}", "score": i % 2, "output_tokens": str(10 + i), "cost": f"0.{i}"}
+        for i in range(5)
+    ]
+    path = written(tmp_path, ending, rows)
+    (run,) = read_runs([path]).runs
+    assert [column.tolist() for column in run.measured["completion_tokens"]] == [
+        [10.0 + i] for i in range(5)
+    ]
+    rows[2]["output_tokens"] = wrong
+    saved = read_runs([written(tmp_path, ending, rows)])
+    (run,) = saved.runs
+    assert set(run.measured) == {"cost"}
+    assert saved.notes[0] == f"columns of {path.name}: question=question, score=score, cost=cost"
+    value = {"-1": "'?-1", "1e999": "('1e999'|inf)"}.get(wrong, f"'{wrong[:38]}")
+    start = re.escape(f"{path.name}: the column output_tokens (tokens) is left out: ")
+    assert re.match(start + value, saved.notes[1])
+    assert f" in {place} is no number of at least 0" in saved.notes[1]
+
+
+def test_lines_are_counted_with_empty_ones(tmp_path):
+    (tmp_path / "t.jsonl").write_text(
+        '\n{"question": 1, "score": 1, "time": 2}\n\n{"question": 2, "score": 1, "time": true}\n'
+    )
+    (tmp_path / "t.csv").write_text('question,score,time\n"a\nb",1,2\n\nc,1,x\n')
+    assert "True in line 4" in read_runs([tmp_path / "t.jsonl"]).notes[1]
+    assert "'x' in line 5" in read_runs([tmp_path / "t.csv"]).notes[1]
+    (tmp_path / "t.jsonl").write_text('[{"question": 1, "score": 1, "time": []}]')
+    assert "[] in object 1" in read_runs([tmp_path / "t.jsonl"]).notes[1]
+
+
+def test_all_columns_that_are_read_are_named(tmp_path):
+    kinds = {
+        **{"question": "item_id", "model": "agent", "task": "benchmark", "trial": "epoch"},
+        **{"score": "reward", "answer": "parsed_answer", "response": "output", "target": "gold"},
+        **{"tokens": "n_tokens", "cost": "total_cost", "time": "latency", "cluster": "cluster"},
+    }
+    row = dict.fromkeys(kinds.values(), "1") | {"other": "1", "problem": "1+1?"}
+    path = written(tmp_path, ".jsonl", [row])
+    named = ", ".join(f"{kind}={column}" for kind, column in kinds.items())
+    (note,) = read_runs([path]).notes
+    assert note == f"columns of {path.name}: {named}, text of the question=problem"
+    _, out, _ = called("summary", "--help")
+    assert set(kinds) <= set(re.findall(r"\w+", out.partition("Kinds:")[2].partition(".")[0]))
+    # the right answers are read with the responses only
+    path = written(tmp_path, ".csv", [{"question": "a", "score": 1, "target": 7}])
+    assert read_runs([path]).notes == (f"columns of {path.name}: question=question, score=score",)
+
+
+def test_columns_of_counts_that_are_not_read_are_named(tmp_path):
+    path = tmp_path / "c.csv"
+    path.write_text("source,id,c,n,cluster\nx,1,2,4,a\n")
+    assert read_runs([path]).notes == ("columns of c.csv that are not read: source",)
+    path = tmp_path / "c.jsonl"
+    path.write_text('{"id": 1, "c_a": 2, "n": 4, "difficulty": "hard"}\n')
+    assert read_runs([path]).notes == ("columns of c.jsonl that are not read: difficulty",)

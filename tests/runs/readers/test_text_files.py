@@ -1,0 +1,85 @@
+"""JSON lines: many at a time as one by one, and keys that occur twice."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lm_eval_bayes import InvalidInputError
+from lm_eval_bayes.runs.reader import read_runs
+from lm_eval_bayes.runs.readers import text_files
+from lm_eval_bayes.runs.readers.text_files import JsonLines
+
+LINE = '{"question": "q%d", "trial": 1, "score": %d, "response": "%s"}\n'
+
+
+@pytest.mark.parametrize("text", ["short", "long " * 200, '\\"score\\": 1, ' * 40])
+@pytest.mark.parametrize("number", [1, 2, 1000, 3000])
+@pytest.mark.parametrize("ending", ["", "cut off", "array"])
+def test_a_key_that_occurs_twice_is_refused(tmp_path, text, number, ending):
+    lines = [LINE % (i, i % 2, text) for i in range(3000)]
+    path = tmp_path / "t.jsonl"
+
+    def write():
+        content = "".join(lines)
+        if ending == "array":
+            content = f"[{','.join(lines)}]"
+        path.write_text(content + ('{"question": ' if ending == "cut off" else ""))
+
+    write()
+    assert read_runs([path]).runs[0].n_trials == 3000
+    lines[number - 1] = lines[number - 1].replace('"score"', '"score" : 0.5, "score"', 1)
+    write()
+    where = f"one of them twice in object {number}"
+    if ending != "array":
+        where = f'"score" 2 times in line {number}'
+    rule = r"have every key of an object once in t\.jsonl; got "
+    with pytest.raises(InvalidInputError, match=f"{rule}{where}$"):
+        read_runs([path])
+
+
+def test_keys_within_objects_may_repeat(tmp_path):
+    path = tmp_path / "t.jsonl"
+    lines = [f'{{"question": {i}, "score": 1, "x": {{"a": 1, "a": 2}}}}' for i in range(2000)]
+    path.write_text("\n".join(lines) + "\n")
+    assert read_runs([path]).runs[0].n_questions == 2000
+    (tmp_path / "c.jsonl").write_text('{"id": 1, "c": 1, "c": 2, "n": 4}\n')
+    with pytest.raises(InvalidInputError, match='got "c" 2 times in line 1'):
+        read_runs([tmp_path / "c.jsonl"])
+
+
+LINES = st.sampled_from(
+    [
+        *(b'{"a": 1}', b'{"b": [1, {"a": 2}]}', b" ", b"", b'{"a": "\xc3\xa9"}', b'{"a": "\xff"}'),
+        *(b'{"a": 1},{"b": 2}', b'{"a": [{"x": 1}', b'{"y": 2}]}', b"[1]", b"1", b'{"a": 1}}'),
+        *(b'\xef\xbb\xbf{"a": 3}', b'{"a": 1, "a": 2}', b'{"a": NaN}\r', b'{"c":"\\u0000"}'),
+    ]
+)
+
+
+@given(st.lists(LINES, max_size=12), st.booleans(), st.booleans(), st.sampled_from([1, 20, 2**16]))
+def test_blocks_of_lines_are_the_lines(tmp_path_factory, lines, ends, unique_keys, size):
+    path = tmp_path_factory.mktemp("lines") / "t.jsonl"
+    path.write_bytes(b"\n".join(lines) + (b"\n" if ends else b""))
+
+    def read(blocks):
+        log, rows = JsonLines(path, "RUN", unique_keys=unique_keys), []
+        try:
+            for block in blocks(log):
+                rows += block
+        except InvalidInputError as error:
+            return str(error)
+        return [repr(row) for row in rows], log.offsets.tolist(), log.warnings
+
+    by_line = read(lambda log: ([row] for row in log))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(text_files, "_BLOCK", size)
+        assert read(JsonLines.blocks) == by_line
+    if not isinstance(by_line, str):
+        rows, offsets, _ = by_line
+        starts = [path.read_bytes()[offset:].split(b"\n")[0] for offset in offsets]
+        parsed = [repr(json.loads(line.decode("utf-8-sig"))) for line in starts]
+        assert parsed == (rows if offsets else [])
