@@ -461,6 +461,7 @@ def test_places_keep_ranks_and_the_order_of_tied_models():
             assert np.array_equal(above[tied], before[tied])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", [".svg", ".png"])
 def test_equal_numbers_give_equal_pictures(tmp_path, suffix):
     pytest.importorskip("matplotlib", reason="matplotlib is not installed")

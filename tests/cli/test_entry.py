@@ -34,7 +34,9 @@ def python(code, *arguments):
     )
 
 
-@pytest.mark.parametrize("module", [1, 2, 40, 80, 160, 400])
+@pytest.mark.parametrize(
+    "module", [1, 2, 80, 400, *(pytest.param(n, marks=pytest.mark.slow) for n in (40, 160))]
+)
 def test_interrupted_while_it_loads(module, tmp_path):
     counts = tmp_path / "a.csv"
     counts.write_text("id,c,n\n1,3,8\n2,5,8\n", encoding="utf-8")

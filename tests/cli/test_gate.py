@@ -254,6 +254,7 @@ def test_bad_options(tmp_path, monkeypatch, options, message):
     assert "--junit" not in options or message in error_of("x.xml")
 
 
+@pytest.mark.slow
 def test_the_action_is_a_gate(tmp_path):
     """The composite action's step, with the variables that its inputs become."""
     action = yaml.safe_load((REPOSITORY / "examples/github_action/action.yml").read_text())

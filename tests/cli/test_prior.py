@@ -137,6 +137,7 @@ def test_one_trial_per_question_is_compared_with_a_prior_in_scope_population(tmp
     assert answer("compare", single, other, *arguments)["tasks"][0]["paired"] is None
 
 
+@pytest.mark.slow
 def test_convergence_learns_the_strength_at_every_n(runs):
     content = answer("convergence", runs / "new", "--prior", runs / "old")
     along = content["tasks"][0]["along"]["model"]
@@ -148,6 +149,7 @@ def test_convergence_learns_the_strength_at_every_n(runs):
     assert content["priors"][0]["with"]["mu"] == pytest.approx(along[-1]["mu"], rel=1e-9)
 
 
+@pytest.mark.slow
 def test_summary_shows_another_benchmark_as_prior_of_the_mean(runs):
     arguments = ("summary", runs / "new", "--prior-mean", runs / "elsewhere")
     content = answer(*arguments, "--scope", "population")

@@ -93,7 +93,7 @@ def stored(tmp_path, name):
 GOALS = [
     {"width": 0.16},
     pytest.param({"budget": "4ktokens"}, marks=pytest.mark.slow),
-    {"budget": "10"},
+    pytest.param({"budget": "10"}, marks=pytest.mark.slow),
     pytest.param(
         {"width": 0.16, "allocate": "questions", "max_trials": 40}, marks=pytest.mark.slow
     ),
@@ -118,7 +118,7 @@ def looks_of(results):
     return [look for each in results["config"]["stopping"]["rounds"] for look in each["looks"]]
 
 
-@pytest.mark.parametrize("correction", ["pocock", "none"])
+@pytest.mark.parametrize("correction", ["pocock", pytest.param("none", marks=pytest.mark.slow)])
 def test_a_decision_is_that_of_rounds(tmp_path, slots, monkeypatch, correction):
     started(tmp_path, "other", model_args="p=0.8", width=0.4, batch_trials=8)
     goal = {"decide": str(tmp_path / "other"), "correction": correction, "max_trials": 40}

@@ -43,11 +43,14 @@ def in_memory(monkeypatch):
         monkeypatch.setattr(module, "stay_in_store", lambda model, instances: False)
 
 
-@pytest.mark.parametrize("kind", [RepeatedSamplingTask, RubricTask])
 @pytest.mark.parametrize(
-    "settings",
-    [pytest.param({}, marks=pytest.mark.slow), {"think_end_token": "answer"}],
-    ids=str,
+    ("kind", "settings"),
+    [
+        (RepeatedSamplingTask, {"think_end_token": "answer"}),
+        pytest.param(RepeatedSamplingTask, {}, marks=pytest.mark.slow),
+        pytest.param(RubricTask, {"think_end_token": "answer"}, marks=pytest.mark.slow),
+        pytest.param(RubricTask, {}, marks=pytest.mark.slow),
+    ],
 )
 def test_rows_and_samples_are_those_of_texts_in_memory(tmp_path, monkeypatch, kind, settings):
     config = {"metadata": {"version": 1.0, **settings}}
@@ -91,7 +94,8 @@ def test_json_of_samples_has_the_texts(tmp_path):
     assert "answer is" in written[0]["resps"][0][0]
 
 
-@pytest.mark.parametrize("log_samples", [True, pytest.param(False, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("log_samples", [True, False])
 def test_few_texts_are_in_memory_at_a_time(tmp_path, monkeypatch, log_samples):
     n = 200
     monkeypatch.setattr(trial_stream, "BATCH", 50)

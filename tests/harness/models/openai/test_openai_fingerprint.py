@@ -126,6 +126,7 @@ def recorded(server, store, task_changes=None, **arguments):
     return [sample["resps"][0] for sample in result["samples"]["toy"]]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("default")
 def test_what_came_before_a_failure_is_not_asked_again(tmp_path):
     store = tmp_path / "trials.sqlite"
