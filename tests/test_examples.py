@@ -33,13 +33,13 @@ SLOW = {
     "task_means.py",
     "trials_saved.py",
 }
-#: It starts a Ray cluster, which a busy computer gives too little time.
-BY_HAND = {"ray_workers.py"}
+#: It starts a Ray cluster.
+RAY = {"ray_workers.py"}
 
 
 def marks(name):
-    by_hand = [pytest.mark.by_hand] if name in BY_HAND else []
-    return by_hand + ([pytest.mark.slow] if name in SLOW else [])
+    ray = [pytest.mark.ray] if name in RAY else []
+    return ray + ([pytest.mark.slow] if name in SLOW else [])
 
 
 SCRIPTS = [

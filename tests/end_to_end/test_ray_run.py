@@ -22,8 +22,8 @@ QUESTIONS, TRIALS = 12, 4
 def needs(*names: str) -> list[pytest.MarkDecorator]:
     missing = [name for name in names if importlib.util.find_spec(name) is None]
     reason = f"needs {', '.join(missing)}"
-    # by hand, as in tests/harness/models/ray/test_ray_processes.py
-    return [pytest.mark.slow, pytest.mark.by_hand, pytest.mark.skipif(bool(missing), reason=reason)]
+    # by itself, as in tests/harness/models/ray/test_ray_processes.py
+    return [pytest.mark.slow, pytest.mark.ray, pytest.mark.skipif(bool(missing), reason=reason)]
 
 
 def sampled(
