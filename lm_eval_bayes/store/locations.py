@@ -33,6 +33,9 @@ s3ql seaweedfs smbnetfs sshfs vmhgfs-fuse
 #: only processes of one computer share, and locks on these file systems are often not reliable.
 NETWORK = frozenset(_KERNEL.split()) | {f"fuse.{name}" for name in _FUSE.split()}
 
+#: A store's name, and what is added to it.
+_COMPANION = re.compile(r"(.+)(?:-wal|-shm|-journal|\.claims|\.processes(?:\.\w+)?\.json)")
+
 #: How often a file that looks truncated is read, and the seconds between two reads.
 _ATTEMPTS, _RETRY_S = 20, 0.01
 
@@ -69,6 +72,22 @@ def is_store(path: Path) -> bool:
         )
     _check_application(path)
     return True
+
+
+def store_of(path: Path) -> Path | None:
+    """Return the store beside `path` that it is a part or a companion of; None if it is of none.
+
+    These are the files that SQLite keeps beside a store while it is used, the folder of claims, and
+    the list of the processes of an engine.
+    """
+    match = _COMPANION.fullmatch(path.name)
+    if match is None:
+        return None
+    store = path.with_name(match[1])
+    try:
+        return store if is_store(store.resolve()) else None
+    except (NotAStoreError, StoreDamagedError, StoreFileError, OSError):
+        return None
 
 
 def log_bytes(path: Path) -> int:

@@ -165,6 +165,19 @@ def _trial_store(sampled: Path, root: Path) -> SavedCase:
     return SavedCase(root, (store,), _others(sampled), store)
 
 
+def _store_and_companions(sampled: Path, root: Path) -> SavedCase:
+    """Name all that lies in a store's folder, as a shell does for `runs/*`."""
+    store = _copy_store(sampled, root)
+    claims = root / "run.sqlite.claims" / "model" / "trials"
+    claims.mkdir(parents=True)
+    (claims / "node-1-0a1b2c3d.jsonl").write_text("no run\n", encoding="utf-8")
+    (root / "run.sqlite.processes.0a1b2c3d.json").write_text("{}", encoding="utf-8")
+    (root / "run.sqlite-journal").touch()
+    files = tuple(sorted(root.iterdir()))
+    assert len(files) > 3
+    return SavedCase(root, files, _others(sampled), store)
+
+
 def _folder_and_store(sampled: Path, root: Path) -> SavedCase:
     run = _copy(sampled, "model", root / "run")
     store = _copy_store(sampled, root)
@@ -276,6 +289,7 @@ CASES: dict[str, Callable[[Path, Path], SavedCase]] = {
     "slices in one folder": _slices_in_one_folder,
     "slices in two folders": _slices_in_two_folders,
     "trial store": _trial_store,
+    "trial store and its companions": _store_and_companions,
     "folder and store": _folder_and_store,
     "folder and store, deduplicated": _folder_and_store_deduplicated,
     "last line cut off": _last_line_cut_off,

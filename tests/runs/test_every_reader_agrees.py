@@ -27,6 +27,7 @@ IMPOSSIBLE = {
     ("folder and store, deduplicated", "compare"),
     ("folder and store, deduplicated", "run --decide"),
     ("trial store", "verify"),
+    ("trial store and its companions", "verify"),
 }
 
 
@@ -41,11 +42,16 @@ SLOW = {
 }
 
 
+#: A case whose paths are reduced to those of another one before any command sees them.
+REDUCED = "trial store and its companions"
+
+
 def cells() -> Iterator[object]:
     for case in CASES:
         for command in COMMANDS:
             if (case, command) not in IMPOSSIBLE:
-                marks = [pytest.mark.slow] if command in SLOW else []
+                slow = command in SLOW or (case == REDUCED and command != "summary")
+                marks = [pytest.mark.slow] if slow else []
                 yield pytest.param(case, command, id=f"{case}-{command}", marks=marks)
 
 

@@ -48,9 +48,11 @@ def describe(paths: Sequence[Path], as_json: bool) -> None:
     """
     from lm_eval_bayes.runs.reader import read_runs
     from lm_eval_bayes.runs.readers.formats import recognise
+    from lm_eval_bayes.store.locations import store_of
 
     records = []
-    for path in paths:
+    # As in reading, the companions of a store that a shell names for runs/* are left out.
+    for path in [path for path in paths if store_of(path) is None] or paths[:1]:
         format, sniffed = recognise(path)
         saved = read_runs([path], dedupe=True)
         runs = [

@@ -33,6 +33,7 @@ from lm_eval_bayes.runs.readers import (
 from lm_eval_bayes.runs.readers.json_files import beginning
 from lm_eval_bayes.runs.readers.protocol import Reader, Sniffed
 from lm_eval_bayes.runs.readers.text_files import JsonLines
+from lm_eval_bayes.store.locations import store_of
 
 
 @dataclass(frozen=True)
@@ -186,6 +187,8 @@ def files_at(
 ) -> tuple[list[RunFile], list[str]]:
     """Return the files at the paths with their readers, and warnings.
 
+    The companions of a store that lies beside are left out, as a shell names them for ``runs/*``.
+
     Parameters
     ----------
     paths : sequence of str or Path
@@ -204,15 +207,31 @@ def files_at(
     """
     files: dict[tuple[int, Path], RunFile] = {}
     warnings: list[str] = []
+    companions: list[Path] = []
     for number, path in enumerate(paths):
+        store = _store_of(path)
+        if store is not None and merge:
+            companions.append(store)
+            continue
         format, sniffed = recognise(path, argument, columns)
         warnings += sniffed.warnings
         for file in sniffed.files:
             key = (0 if merge else number, file.resolve())
             files.setdefault(key, RunFile(file, format.reader, str(path), number))
+    if companions and not files:
+        rule = f"name the store itself, {companions[0]}; what was named is a part of it"
+        raise InvalidInputError.of(argument, rule, str(paths[0]))
     if not files:
         raise InvalidInputError.of(argument, "name at least one run", "none")
     return list(files.values()), warnings
+
+
+def _store_of(path: str | Path) -> Path | None:
+    """Return the store beside a path that is no run itself but one of the store's companions."""
+    try:
+        return store_of(Path(path).expanduser())
+    except (OSError, ValueError, RuntimeError):
+        return None  # reading it says what is wrong
 
 
 def recognise(
@@ -268,7 +287,10 @@ def _unrecognised(expanded: Path, argument: str) -> InvalidInputError:
     """Return the error of a file or a folder that no format recognises."""
     rule, got = _RULE, str(expanded)
     compressed = expanded.suffix in (".gz", ".zst")
-    if expanded.is_file() and expanded.stat().st_size == 0:
+    store = store_of(expanded)
+    if store is not None:
+        rule = f"name the store itself, {store}; what was named is a part of it"
+    elif expanded.is_file() and expanded.stat().st_size == 0:
         rule = "hold a run, and this file is empty"
     elif expanded.is_file() and compressed and plain_name(expanded).suffix in (".eval", ".json"):
         rule = "be decompressed first: of logs of this kind plain files are read"

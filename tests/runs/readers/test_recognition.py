@@ -4,11 +4,14 @@ import gzip
 import shutil
 
 import pytest
+from _support.command_line import called
 from _support.tool_logs import DATA
 
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.reader import read_runs
 from lm_eval_bayes.runs.readers.formats import FORMATS, recognise
+from lm_eval_bayes.store.locations import store_of
+from lm_eval_bayes.store.trial_store import TrialStore
 
 #: By format its files, and the folder that holds them.
 FILES = {
@@ -96,3 +99,43 @@ def test_what_is_wrong_with_a_file_of_no_tool_is_said(tmp_path):
     for name in ("missing.json", "keys.json/samples.jsonl"):
         with pytest.raises(InvalidInputError, match="this path does not exist"):
             read_runs([tmp_path / name])
+
+
+COMPANIONS = [
+    "x.sqlite-wal",
+    "x.sqlite-shm",
+    "x.sqlite-journal",
+    "x.sqlite.processes.0a1b2c3d.json",
+]
+
+
+@pytest.mark.parametrize("name", [*COMPANIONS, "x.sqlite.claims"])
+def test_the_companion_of_a_store_is_no_run_of_its_own(tmp_path, name):
+    """It is left out where other paths are runs; alone it is not."""
+    store, companion = tmp_path / "x.sqlite", tmp_path / name
+    companion.write_bytes(b"")
+    assert store_of(companion) is None  # without its store it is what it is
+    with pytest.raises(InvalidInputError, match="`RUN` must"):
+        read_runs([companion])
+    TrialStore.open(store).close()
+    companion.write_bytes(b"")
+    assert store_of(companion) == store
+    match = r"must name the store itself, .*x\.sqlite; what was named is a part of it; got"
+    for merge in (True, False):
+        with pytest.raises(InvalidInputError, match=match):
+            read_runs([companion], merge=merge)
+    code, _, error = called("doctor", companion)
+    assert code == 2
+    assert "name the store itself" in error
+    run = DATA / "inspect_ai"
+    alone, both = read_runs([run]), read_runs([run, companion])
+    assert [r.n_trials for r in both.runs] == [r.n_trials for r in alone.runs]
+    assert both.warnings == alone.warnings
+    printed = [called("doctor", *paths, "--json")[1] for paths in ([run], [run, companion])]
+    assert printed[0] == printed[1]
+
+
+@pytest.mark.parametrize("name", ["x.sqlite", "x.sqlite.bak", "y.sqlite-wal", "x.sqlite-walk"])
+def test_other_files_are_no_companions(tmp_path, name):
+    TrialStore.open(tmp_path / "x.sqlite").close()
+    assert store_of(tmp_path / name) is None
