@@ -186,8 +186,22 @@ def are_stored(responses: Sequence[object]) -> bool:
     return bool(responses) and all(isinstance(response, StoredText) for response in responses)
 
 
+class StoredSample(dict[str, Any]):
+    """A logged sample whose texts are read when its items are asked for, as `json.dumps` does.
+
+    The encoder of JSON takes the elements of a list as they are stored in it, and asks a dict that
+    is of another class for its items.
+    """
+
+    def items(self) -> Any:
+        """Return names and values, with the texts of the responses."""
+        return with_texts(self).items()
+
+
 class StoredSamples(list[dict[str, Any]]):
     """The logged samples of a task; each is returned with its texts, which are read then.
+
+    `json.dumps` holds the texts of one question beside its result, `json.dump` no others.
 
     Examples
     --------
@@ -207,7 +221,7 @@ class StoredSamples(list[dict[str, Any]]):
 def read_later(samples: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
     """Return the logged samples of tasks, those with texts in a store as :class:`StoredSamples`."""
     return {
-        task: StoredSamples(of_task)
+        task: StoredSamples(map(StoredSample, of_task))
         if any(are_stored(sample["resps"][0]) for sample in of_task if sample.get("resps"))
         else of_task
         for task, of_task in samples.items()

@@ -1,5 +1,6 @@
 """Texts that stay in the store: same rows and samples, and memory that does not grow with them."""
 
+import io
 import json
 import weakref
 
@@ -87,11 +88,23 @@ def test_the_file_of_samples_has_the_texts(tmp_path, monkeypatch):
     assert len(lines["stored"]) == 3 * len(PIPELINES)
 
 
-def test_json_of_samples_has_the_texts(tmp_path):
-    samples = toy.evaluate(coin(tmp_path), task())["samples"]["toy"]
-    written = json.loads(json.dumps(samples, default=str))
-    assert [s["resps"] for s in written] == [s["resps"] for s in samples]
-    assert "answer is" in written[0]["resps"][0][0]
+def _dumped(samples, **options):
+    file = io.StringIO()
+    json.dump(samples, file, **options)
+    return file.getvalue()
+
+
+def test_json_of_samples_has_the_texts(tmp_path, monkeypatch):
+    stored = toy.evaluate(coin(tmp_path), task())["samples"]
+    assert isinstance(stored["toy"], stored_texts.StoredSamples)
+    assert all(isinstance(t, StoredText) for t in list.__getitem__(stored["toy"], 0)["resps"][0])
+    in_memory(monkeypatch)
+    expected = toy.evaluate(coin(tmp_path), task())["samples"]
+    for write in (json.dumps, _dumped):
+        for options in ({}, {"indent": 1}, {"sort_keys": True}, {"default": str}):
+            assert write(stored, **options) == write(expected, **options)
+            assert write(stored["toy"][1:3], **options) == write(expected["toy"][1:3], **options)
+    assert "answer is" in json.loads(json.dumps(stored))["toy"][0]["resps"][0][0]
 
 
 @pytest.mark.slow
