@@ -6,6 +6,7 @@ that one number reads the same everywhere.
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Sequence
 from datetime import datetime, timezone
@@ -302,6 +303,19 @@ def one_line(text: object, longest: int | None = None) -> str:
     if longest is None:
         return escaped
     return escaped if len(escaped) <= longest else escaped[: longest - 1] + "…"
+
+
+def begins_with_count(sentence: str) -> bool:
+    """Return whether a sentence is about a number of things, of one of several that it is said of.
+
+    Examples
+    --------
+    >>> begins_with_count("1 trial ended early"), begins_with_count("in all 1,024 trials ended")
+    (True, True)
+    >>> begins_with_count("every epoch is a trial")
+    False
+    """
+    return re.match(r"(in all )?\d", sentence) is not None
 
 
 def shorten_middle(text: str, longest: int) -> str:

@@ -301,3 +301,17 @@ def test_an_agent_that_ends_in_errors_does_not_pass(tmp_path):
     assert "without a score left out" not in error
     assert (code, check["without_trials"], right < 60) == (1, 0, True)
     assert check["probability"] > 0.95
+
+
+def test_two_runs_of_one_model_have_one_label_each(tmp_path, monkeypatch):
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    for file, new in (("a.csv", 0.2), ("b.csv", 0.6)):
+        board(tmp_path / file, new, new, names=("m", "other"))
+        text = (tmp_path / file).read_text()
+        lines = [line for line in text.splitlines() if "other" not in line]
+        (tmp_path / file).write_text("\n".join(lines) + "\n")
+    options = ("--fail-if-worse", ".95", "--markdown", tmp_path / "gate.md")
+    code, _, error = called("compare", tmp_path / "a.csv", tmp_path / "b.csv", *options)
+    assert code == 1
+    assert "::m (A) and m (B): failed" in error or "::m (A) and m (B): worse" in error
+    assert (tmp_path / "gate.md").read_text().startswith("**m** (A) and **m** (B)\n")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
+from _support.command_line import called
+from _support.paths import REPOSITORY
 
 from lm_eval_bayes.cli.ui import reading
 from lm_eval_bayes.errors import InvalidInputError
@@ -36,3 +38,14 @@ def test_names_are_those_of_the_options(tmp_path):
     for options in ({"metric": "acc"}, {"filter": "strict"}, {"regrade": True}):
         with pytest.raises(InvalidInputError, match=f"^`--{next(iter(options))}` must be left out"):
             reading.ReadingOptions(**options).read([matrix])
+
+
+def test_a_count_of_several_models_is_of_each(tmp_path):
+    """Both logs have one trial that a limit ended, and only one of them an error."""
+    folder = REPOSITORY / "tests/runs/readers/data/tau2"
+    logs = folder / "weak.json", folder / "strong.json"
+    _, _, notes = called("summary", *logs)
+    assert "note: each of openai/weak, openai/strong, mock: 1 trial ended early" in notes
+    assert "note: openai/strong, mock: 1 trial ended in an infrastructure error" in notes
+    assert called("report", *logs, "-o", tmp_path / "r.html", "--no-texts")[0] == 0
+    assert "each model: 1 trial ended early" in (tmp_path / "r.html").read_text()

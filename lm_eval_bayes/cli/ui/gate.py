@@ -197,7 +197,7 @@ def show_checks(
     """
     for check in checks:
         warn(check.sentence)
-        message = f"{names[0]} (A) and {names[1]} (B): {check.sentence}"
+        message = f"{_sided(names[0], 'A')} and {_sided(names[1], 'B')}: {check.sentence}"
         _annotate(_LEVELS[check.outcome], message, environ)
     text = markdown_table(checks, names)
     if markdown is not None:
@@ -209,6 +209,11 @@ def show_checks(
     _add_to_summary(text, environ)
 
 
+def _sided(name: str, side: str) -> str:
+    """Return a name with its side, which the names of two runs of one model have already."""
+    return name if name.endswith(f" ({side})") else f"{name} ({side})"
+
+
 def _escaped(text: str) -> str:
     """Return a text as the message of an annotation."""
     return one_line(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
@@ -216,8 +221,11 @@ def _escaped(text: str) -> str:
 
 def markdown_table(checks: Sequence[GateCheck], names: tuple[str, str]) -> str:
     """Return the checks as a table in Markdown."""
-    a, b = map(_plain, names)
-    lines = [f"**{a}** (A) and **{b}** (B)", "", "| check | outcome | estimate ± sd |"]
+    a, b = (
+        _sided(f"**{_plain(name.removesuffix(f' ({side})'))}**", side)
+        for name, side in zip(names, "AB", strict=True)
+    )
+    lines = [f"{a} and {b}", "", "| check | outcome | estimate ± sd |"]
     lines.append("| --- | --- | --- |")
     for check in checks:
         event = "A worse than B" if check.check == "worse" else f"A below {check.limit:g}"

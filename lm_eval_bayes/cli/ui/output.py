@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 import typer
 
-from lm_eval_bayes._util.text import one_line, plural, shorten_middle
+from lm_eval_bayes._util.text import begins_with_count, one_line, plural, shorten_middle
 
 T = TypeVar("T")
 
@@ -62,7 +62,9 @@ def warn_notes(notes: Iterable[tuple[str, Sequence[str], str]]) -> None:
     for task, models, note in notes:
         by_note.setdefault(note, {}).setdefault(task, {}).update(dict.fromkeys(models))
     for note, tasks in by_note.items():
-        warn(f"note: {_about(tasks)}: {note}")
+        n_runs = sum(map(len, tasks.values()))
+        each = "each of " if n_runs > 1 and begins_with_count(note) else ""
+        warn(f"note: {each}{_about(tasks)}: {note}")
 
 
 def _about(tasks: Mapping[str, Mapping[str, None]]) -> str:

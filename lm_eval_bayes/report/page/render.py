@@ -15,6 +15,7 @@ from markupsafe import Markup
 from lm_eval_bayes._util.text import (
     P_BEST,
     P_BEST_MEANING,
+    begins_with_count,
     format_duration,
     format_integer,
     format_large,
@@ -213,7 +214,10 @@ def _notes(data: ReportData) -> list[str]:
         for note in dict.fromkeys(note for run in panel.runs for note in run.notes):
             models = [run.model for run in panel.runs if note in run.notes]
             of_all = len(models) == len(panel.models) > 1
-            notes.append(f"{task}{note}" if of_all else f"{task}{join_words(models)}: {note}")
+            of = "" if of_all else f"{join_words(models)}: "
+            if len(models) > 1 and begins_with_count(note):
+                of = "each model: " if of_all else f"each of {join_words(models)}: "
+            notes.append(f"{task}{of}{note}")
         if panel.rubrics is not None:
             notes += [f"{task}{note}" for note in panel.rubrics.warnings]
     return [truncate(note, 400).shown for note in dict.fromkeys(notes)]

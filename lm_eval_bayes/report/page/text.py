@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
-from lm_eval_bayes._util.text import one_line, printable_lines
+from lm_eval_bayes._util.text import one_line, printable_lines, shorten_middle
 
 #: Characters of a name, and of a setting.
 MAX_NAME, MAX_SETTING = 160, 2000
@@ -32,7 +32,7 @@ class TruncatedText(NamedTuple):
 
 
 def name(text: object) -> str:
-    r"""Return a name on one line, with invisible characters escaped.
+    r"""Return a name on one line, with invisible characters escaped, of a long one both ends.
 
     Examples
     --------
@@ -41,13 +41,14 @@ def name(text: object) -> str:
     >>> print(name("\ud800 数"))
     \ud800 数
     """
-    return one_line(text, MAX_NAME)
+    return shorten_middle(one_line(shorten_middle(str(text), MAX_NAME)), MAX_NAME)
 
 
 def short_names(names: Sequence[str]) -> tuple[str, ...]:
     """Return names without the part before the last slash, if they stay distinct.
 
-    If all are settings of one model, only the settings are returned.
+    If all are settings of one model, only the settings are returned. Long names that look alike
+    without their middle are numbered.
 
     Examples
     --------
@@ -55,6 +56,8 @@ def short_names(names: Sequence[str]) -> tuple[str, ...]:
     ('Qwen3-8B', 'gemma-3-4b-it')
     >>> short_names(["a/model", "b/model"])
     ('a/model', 'b/model')
+    >>> short_names(["a/one (user=x/y)", "b/two (user=x/z)"])
+    ('one (user=x/y)', 'two (user=x/z)')
     >>> short_names(["phi (temperature=0.3)", "phi (temperature=1.2)"])
     ('temperature=0.3', 'temperature=1.2')
     """
@@ -63,9 +66,17 @@ def short_names(names: Sequence[str]) -> tuple[str, ...]:
         settings = [match["settings"] for match in matches if match is not None]
         if len(set(settings)) == len(names):
             return tuple(map(name, settings))
-    last_parts = [full.rstrip("/").rpartition("/")[2].strip() for full in names]
-    distinct = len(set(last_parts)) == len(set(names)) and all(last_parts)
-    return tuple(map(name, last_parts if distinct else names))
+    short = [_without_folder(full) for full in names]
+    for shown in (tuple(map(name, short)), tuple(map(name, names))):
+        if len(set(shown)) == len(set(names)) and all(shown):
+            return shown
+    return tuple(f"{text} (#{number})" for number, text in enumerate(shown, 1))
+
+
+def _without_folder(full: str) -> str:
+    """Return a name without the part before the last slash, but with its settings."""
+    model, bracket, settings = full.partition(" (")
+    return model.rstrip("/").rpartition("/")[2].strip() + bracket + settings
 
 
 def truncate(text: str, length: int) -> TruncatedText:
