@@ -58,7 +58,7 @@ def scene(folder, n, own_stores, kills, seed, signum=signal.SIGKILL, elsewhere=F
     """Two processes share a run; some are killed at random moments and started again.
 
     With SIGSTOP they are stopped for longer than their lease instead, and then go on. With
-    `elsewhere` they do not know that they are on one computer.
+    `elsewhere` they do not know that they are on one computer, and have clocks of their own.
     """
     if elsewhere:
         claims_module.process_scope = lambda: None
@@ -73,7 +73,10 @@ def scene(folder, n, own_stores, kills, seed, signum=signal.SIGKILL, elsewhere=F
                     path.unlink()
             claims = {"claims": str(folder / "claims")} if own_stores else {}
 
+            ahead_s = rng.uniform(-3e7, 3e7) if elsewhere else 0.0
+
             def work():
+                _set_clocks(ahead_s)
                 texts = responses(
                     n,
                     base_url=server.url(),
@@ -102,6 +105,13 @@ def scene(folder, n, own_stores, kills, seed, signum=signal.SIGKILL, elsewhere=F
             children[worker] = start(worker)
         ends = wait_for(children)
     print(json.dumps({"ends": ends, "codes": codes, "asked": requests.asked}))
+
+
+def _set_clocks(ahead_s):
+    """Set the clocks of this process, as those of another computer are."""
+    now, since_boot = time.time, time.monotonic
+    time.time = lambda: now() + ahead_s
+    time.monotonic = lambda: since_boot() + abs(ahead_s)
 
 
 def _ended(child):
