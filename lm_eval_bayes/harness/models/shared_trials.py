@@ -46,6 +46,8 @@ _LIST = 64
 _LONGEST_LOOK_S = 5.0
 #: Seconds of waiting until the log says for whom, doubled each time, and at most.
 _FIRST_MESSAGE_S, _LONGEST_MESSAGE_S = 60.0, 3600.0
+#: A process that has not looked for so many seconds, as one that was stopped, watches anew.
+_LONGEST_GAP_S = 60.0
 #: That many of the processes that are waited for are named.
 _NAMED = 4
 
@@ -170,7 +172,8 @@ class Waiting:
     claims : Claims
         Who holds which block.
     stalled_s : float
-        Seconds without a trial after which the claims of a process that is waited for expire.
+        Seconds of waiting without a trial of a process after which its claims expire. Time in which
+        this process did not look does not count.
     """
 
     def __init__(self, claims: Claims, stalled_s: float) -> None:
@@ -178,6 +181,7 @@ class Waiting:
         self._started = time.monotonic()
         self._last: dict[str, float] = {}
         self._since: float | None = None
+        self._looked = self._watched_since = self._started
         self._pause_s = self._next = 0.0
 
     def note_trial(self, block: int) -> None:
@@ -200,6 +204,9 @@ class Waiting:
             The number of missing trials of each block that lacks some.
         """
         now = time.monotonic()
+        if self._since is None or now - self._looked > _LONGEST_GAP_S:
+            self._watched_since = now
+        self._looked = now
         by_worker: Counter[str] = Counter()
         for block, number in n_missing.items():
             by_worker[self._claims.owner(block) or ""] += number
@@ -219,7 +226,8 @@ class Waiting:
             self._next = now + self._pause_s
             self._log_processes(by_worker, now)
         for worker, number in by_worker.items():
-            if self._silent_s(worker, now) >= self._stalled_s and self._claims.overrule(worker):
+            silent_s = min(self._silent_s(worker, now), now - self._watched_since)
+            if silent_s >= self._stalled_s and self._claims.overrule(worker):
                 log.warning(
                     "no trial of %s came for %s (stalled_after=%g): others sample its %s",
                     place_of(worker),

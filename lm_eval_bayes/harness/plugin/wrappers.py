@@ -247,7 +247,9 @@ def _without_secrets(original: Callable[..., None]) -> Callable[..., None]:
         text = str(message)
         if _INITIALIZING.match(text):
             message = _printable_message(text)
-        elif text.startswith("Initializing %s model") and args and _RECORDING.fullmatch(args[0]):
+        elif (
+            text.startswith("Initializing %s model") and args and _RECORDING.fullmatch(str(args[0]))
+        ):
             args = (args[0], *map(_printable_arguments, args[1:]))
         original(message, *args, stacklevel=stacklevel + 1, **kwargs)
 

@@ -213,6 +213,22 @@ def test_the_work_of_a_process_that_has_stalled_is_done_by_others(
     held.close()
 
 
+def test_time_in_which_a_process_did_not_look_is_no_stall(tmp_path, monkeypatch):
+    """It was stopped itself, maybe together with the others."""
+    held = _hold_everything(coin(tmp_path, "a"))
+    clock, pauses = Time(), [600.0] * 5
+
+    def sleep(seconds):
+        clock.now += pauses.pop() if pauses else 10.0
+
+    clock.sleep = sleep
+    monkeypatch.setattr(shared_trials, "time", clock)
+    waiting = coin(tmp_path, "b", stalled_after=100)
+    assert ask(waiting) == plain(tmp_path)
+    assert 4100.0 <= clock.now <= 4120.0  # five stops of 600 s, and 100 s that were watched
+    held.close()
+
+
 def _hold_everything(lm):
     """Claim all blocks of the run that `ask` asks for, as a process that has not sampled yet."""
     made = []
