@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -259,6 +260,7 @@ def read_trial(
     """
     choice = _only_choice(body)
     finish_reason = choice.get("finish_reason") or None
+    finish_reason = None if finish_reason is None else str(finish_reason)
     if finish_reason in _ABORTED:
         raise ExchangeFailed(f"the server aborted the answer ({finish_reason})", retry=True)
     signals: dict[str, Any] = {}
@@ -306,8 +308,8 @@ def read_trial(
     stop_reason = choice.get("stop_reason", choice.get("matched_stop"))
     return request.result(
         text,
-        finish_reason=None if finish_reason is None else str(finish_reason),
-        stop_reason=stop_reason if isinstance(stop_reason, (str, int)) else None,
+        finish_reason=finish_reason,
+        stop_reason=stop_reason if isinstance(stop_reason, str) else _count(stop_reason),
         prompt_tokens=prompt_tokens,
         completion_tokens=len(tokens) or None if completion_tokens is None else completion_tokens,
         queued_s=queued_s,
@@ -375,17 +377,24 @@ def _sampled_tokens(logprobs: Any) -> tuple[list[str], list[Any]]:
 
 
 def _count(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+    """Return a count; None for anything that a store does not take as one."""
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63:
+        return value
+    return None
+
+
+def _seconds(milliseconds: object) -> float | None:
+    """Return a time in seconds; None for anything that is none."""
+    if isinstance(milliseconds, (int, float)) and math.isfinite(milliseconds):
+        return milliseconds / 1000
+    return None
 
 
 def _times(metrics: Any) -> tuple[float | None, float | None]:
     """Return queue and generation times, which vLLM sends with its per-request metrics."""
     if not isinstance(metrics, Mapping):
         return None, None
-    queue = metrics.get("queue_time_ms")
-    parts = [metrics.get(key) for key in ("time_to_first_token_ms", "generation_time_ms")]
-    generation = [part for part in parts if isinstance(part, (int, float))]
-    return (
-        queue / 1000 if isinstance(queue, (int, float)) else None,
-        sum(generation) / 1000 if len(generation) == 2 else None,
-    )
+    parts = [_seconds(metrics.get(k)) for k in ("time_to_first_token_ms", "generation_time_ms")]
+    generation = [part for part in parts if part is not None]
+    queue = _seconds(metrics.get("queue_time_ms"))
+    return queue, sum(generation) if len(generation) == 2 else None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 pytest.importorskip("aiohttp")
@@ -23,6 +25,7 @@ from lm_eval_bayes.harness.models.openai.request import backend_of
 from lm_eval_bayes.harness.models.openai.responses import (
     read_trial,
 )
+from lm_eval_bayes.store.trial import encode
 
 pytestmark = pytest.mark.filterwarnings("default:.*:DeprecationWarning")
 
@@ -223,3 +226,23 @@ def test_a_temperature_that_the_harness_changes():
         list(model.sample(requests_of(1, 1, model, temperature=1.0)))
     assert "stop" not in server.requests[0]
     assert model.finished_text("a Question: b", KWARGS, {}) == "a "
+
+
+def test_numbers_that_are_none_are_left_out():
+    """A store takes no such numbers; an answer is not lost for one."""
+    choice = {"index": 0, "text": "42", "finish_reason": ["stop"], "stop_reason": 2**70}
+    body = {
+        "choices": [choice],
+        "usage": {"prompt_tokens": -1, "completion_tokens": 2**70},
+        "metrics": {
+            "queue_time_ms": math.nan,
+            "time_to_first_token_ms": 1.0,
+            "generation_time_ms": math.inf,
+        },
+    }
+    trial = read_trial(trial_request(0, "?", "?", 0, 1, KWARGS), body, chat=False)
+    encode(trial)
+    assert trial.text == "42"
+    assert trial.finish_reason == "['stop']"
+    numbers = ("stop_reason", "prompt_tokens", "completion_tokens", "queued_s", "generated_s")
+    assert [getattr(trial, name) for name in numbers] == [None] * 5
