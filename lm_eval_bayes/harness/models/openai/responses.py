@@ -10,6 +10,7 @@ from typing import Any
 from lm_eval_bayes._util.retry import is_retried
 from lm_eval_bayes.errors import LmEvalBayesError
 from lm_eval_bayes.harness.models.interface import TrialRequest, bits_per_token
+from lm_eval_bayes.stats.validation import as_real
 from lm_eval_bayes.store.trial import Trial
 
 _MAX_NAMED = 5
@@ -385,9 +386,8 @@ def _count(value: object) -> int | None:
 
 def _seconds(milliseconds: object) -> float | None:
     """Return a time in seconds; None for anything that is none."""
-    if isinstance(milliseconds, (int, float)) and math.isfinite(milliseconds):
-        return milliseconds / 1000
-    return None
+    number = as_real(milliseconds)
+    return number / 1000 if number is not None and math.isfinite(number) else None
 
 
 def _times(metrics: Any) -> tuple[float | None, float | None]:
