@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import textwrap
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -145,22 +146,28 @@ def say_table(
     columns = os.environ.get("COLUMNS", "")
     width = int(columns) if columns.isdecimal() and int(columns) else _PIPE_COLUMNS
     layout = fit_one_block(table_columns(head, lines), width - _INDENT, optional)
-    if layout.constants:
-        say(" " * _INDENT + layout.constants)
+    _say_wrapped(layout.constants, width)
     (block,) = layout.blocks
     heads = [fold(c.head, w).split("\n") for c, w in zip(block.columns, block.widths, strict=True)]
     n_lines = max(map(len, heads))
     heads = [[""] * (n_lines - len(texts)) + texts for texts in heads]
     cells = [column.cells for column in block.columns]
     _say_lines([*zip(*heads, strict=True), *zip(*cells, strict=True)], block.widths)
-    if layout.note:
-        say(" " * _INDENT + layout.note)
+    _say_wrapped(layout.note, width)
 
 
 def sentence_name(name: object) -> str:
     """Return a name for a sentence or a title: without its middle if it is long, unless --wide."""
     line = one_line(name)
     return line if _WIDE.get() else shorten_middle(line, _NAME_LENGTH)
+
+
+def _say_wrapped(text: str, width: int) -> None:
+    """Print a line of a table that is no row, on several lines if it is longer than the table."""
+    indent = " " * _INDENT
+    lines = textwrap.wrap(text, width - _INDENT, break_long_words=False, break_on_hyphens=False)
+    for line in lines:
+        say(indent + line)
 
 
 def _say_lines(lines: Sequence[Sequence[str]], widths: Sequence[int]) -> None:

@@ -232,7 +232,10 @@ def _reason(error: Exception, content: bytes) -> str:
         return "NUL bytes, as in UTF-16; convert it to UTF-8, as by iconv -f UTF-16LE -t UTF-8"
     if isinstance(error, UnicodeDecodeError):
         return "bytes that are not UTF-8; convert it, as by iconv -f WINDOWS-1252 -t UTF-8"
-    return getattr(error, "msg", None) or str(error)
+    if isinstance(error, RecursionError):
+        return "values nested hundreds deep"
+    reason = getattr(error, "msg", None) or str(error)
+    return "a whole number of thousands of digits" if "set_int_max_str_digits" in reason else reason
 
 
 _decode_from_start = json.JSONDecoder().raw_decode

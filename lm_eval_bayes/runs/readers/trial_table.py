@@ -174,6 +174,9 @@ def table_contents(
     if "trial" not in query.columns and columns.get("trial") in _RUNS and _is_constant(by_kind):
         del by_kind["trial"]
         notes.append(f"{file.name}: {columns['trial']} is the same in all rows, which are trials")
+    if "trial" in by_kind and set(map(type, by_kind["trial"])) == {type(None)}:
+        del by_kind["trial"]
+        notes.append(f"{file.name}: {columns['trial']} is empty: every row is a trial")
     for kind in ("model", "task"):
         _check_filled(by_kind.get(kind, ()), kind, file, query.argument)
     trials = _trial_columns(by_kind, model)

@@ -51,6 +51,19 @@ def test_keys_within_objects_may_repeat(tmp_path):
         read_runs([tmp_path / "c.jsonl"])
 
 
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        ("9" * 5000, "line 1: a whole number of thousands of digits"),
+        ("[" * 100_000 + "]" * 100_000, "line 1: values nested hundreds deep"),
+    ],
+)
+def test_errors_of_the_parser_are_in_words(tmp_path, value, reason):
+    (tmp_path / "t.jsonl").write_text(f'{{"question": 1, "score": 1, "x": {value}}}\n')
+    with pytest.raises(InvalidInputError, match=f"got {reason}$"):
+        read_runs([tmp_path / "t.jsonl"])
+
+
 LINES = st.sampled_from(
     [
         *(b'{"a": 1}', b'{"b": [1, {"a": 2}]}', b" ", b"", b'{"a": "\xc3\xa9"}', b'{"a": "\xff"}'),

@@ -534,3 +534,14 @@ def test_columns_of_counts_that_are_not_read_are_named(tmp_path):
     path = tmp_path / "c.jsonl"
     path.write_text('{"id": 1, "c_a": 2, "n": 4, "difficulty": "hard"}\n')
     assert read_runs([path]).notes == ("columns of c.jsonl that are not read: difficulty",)
+
+
+@pytest.mark.parametrize("ending", [".csv", ".jsonl"])
+def test_an_empty_column_of_trials_numbers_none(tmp_path, ending):
+    rows = [{"question": "a", "trial": None, "score": score} for score in (1, 0, 1)]
+    if ending == ".csv":
+        rows = [{**row, "trial": ""} for row in rows]
+    path = written(tmp_path, ending, rows)
+    saved = read_runs([path])
+    assert saved.runs[0].outcomes.counts.tolist() == [[1, 2]]
+    assert f"{path.name}: trial is empty: every row is a trial" in saved.notes
