@@ -9,9 +9,10 @@ import os
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from lm_eval_bayes._util.compressed import COMPRESSED, UNREADABLE, open_bytes, plain_name
 from lm_eval_bayes.errors import InvalidInputError
@@ -104,16 +105,17 @@ class JsonLines:
             with open_bytes(self.file) as lines:
                 # a text in UTF-16 is converted as a whole
                 self.random_access = self.random_access and not isinstance(lines, io.BytesIO)
-                while block := lines.readlines(n_bytes):
-                    if not self.offsets and block[0].lstrip(_BEFORE_JSON).startswith(b"["):
+                while block := lines.read(n_bytes - 1) + lines.readline():
+                    if not self.offsets and block.lstrip(_BEFORE_JSON).startswith(b"["):
                         self.offset, self.random_access = 0, False
-                        content = b"".join(block) + lines.read()
-                        self._advance(len(content))
-                        yield self._array(content)
+                        block += lines.read()
+                        self._advance(len(block))
+                        yield self._array(block)
                         return
-                    rows = self._parsed_together(block) if len(block) > 1 else None
+                    rows = self._parsed_together(block) if n_bytes > 1 else None
                     if rows is None:
-                        rows = [row for line in block if (row := self._parsed(line)) is not None]
+                        parsed = map(self._parsed, io.BytesIO(block))
+                        rows = [row for row in parsed if row is not None]
                     yield rows
         except UNREADABLE as error:
             raise self._broken(getattr(error, "strerror", None) or str(error)) from None
@@ -136,27 +138,27 @@ class JsonLines:
         if self.advance is not None:
             self.advance(n_bytes)
 
-    def _parsed_together(self, block: list[bytes]) -> list[Row] | None:
+    def _parsed_together(self, block: bytes) -> list[Row] | None:
         """Return the objects of several lines; None where a line is not one object, or is empty."""
-        is_first = not self._end
-        content = f',"{_BETWEEN}",'.encode().join(block)
-        hook = self._by_hook or len(content) > _LONG_LINE * len(block)
+        ends = np.flatnonzero(np.frombuffer(block, dtype=np.uint8) == ord("\n"))
+        n_lines = ends.size + (not block.endswith(b"\n"))
+        lines = block.removesuffix(b"\n").replace(b"\n", f',"{_BETWEEN}",'.encode())
+        hook = self._by_hook or len(block) > _LONG_LINE * n_lines
         try:
-            text = content.decode("utf-8-sig" if is_first else "utf-8")
+            text = lines.decode("utf-8" if self._end else "utf-8-sig")
             values = _array_of(text, hook and self.unique_keys)
             rows = values[::2]
-            if values[1::2] != [_BETWEEN] * (len(block) - 1) or set(map(type, rows)) != {dict}:
+            if values[1::2] != [_BETWEEN] * (n_lines - 1) or set(map(type, rows)) != {dict}:
                 return None
-            if self.unique_keys and not hook and not _are_keys(content, sum(map(len, rows))):
+            if self.unique_keys and not hook and not _are_keys(block, sum(map(len, rows))):
                 self._by_hook = True  # objects within objects, or a repeated key
                 rows = _array_of(text, True)[::2]
         except (ValueError, RecursionError):
             return None
-        starts = array("q", accumulate(map(len, block), initial=self._end))
-        end = starts.pop()
-        self._advance(end - self._end)
-        self.offsets += starts
-        self._end, self._n_lines = end, self._n_lines + len(block)
+        starts = np.concatenate([[0], ends[: n_lines - 1] + 1]) + self._end
+        self.offsets.frombytes(starts.astype(np.int64).tobytes())
+        self._advance(len(block))
+        self._end, self._n_lines = self._end + len(block), self._n_lines + n_lines
         return rows
 
     def _parsed(self, line: bytes) -> Row | None:

@@ -370,12 +370,15 @@ def _columns_of(
 ) -> dict[str, list[Any]]:
     """Return the columns of rows; None where a row lacks one."""
     columns: dict[str, list[Any]] = {name: [] for name in names}
+    shared: dict[str, str] = {}
     for rows in blocks:
         for name, column in columns.items():
             try:
                 values = list(map(itemgetter(name), rows))
             except KeyError:
                 values = [row.get(name) for row in rows]
+            if set(map(type, values)) == {str}:  # texts that are alike are held once
+                values = list(map(shared.setdefault, values, values))
             column += values
     return columns
 
