@@ -26,7 +26,7 @@ _LONG_LINE = 400
 _BETWEEN = os.urandom(8).hex()
 
 #: A byte order mark and blanks.
-_BEFORE_JSON = b"\xef\xbb\xbf \t"
+_BEFORE_JSON = b"\xef\xbb\xbf \t\r\n\f\v"
 
 Row = dict[str, Any]
 
@@ -110,7 +110,7 @@ class JsonLines:
                         self.offset, self.random_access = 0, False
                         block += lines.read()
                         self._advance(len(block))
-                        yield self._array(block)
+                        yield self._array(block.lstrip(_BEFORE_JSON))
                         return
                     rows = self._parsed_together(block) if n_bytes > 1 else None
                     if rows is None:

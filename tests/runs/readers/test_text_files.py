@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lm_eval_bayes import InvalidInputError
@@ -73,6 +73,7 @@ LINES = st.sampled_from(
 )
 
 
+@example([b" ", b"[1]"], False, False, 20)
 @given(st.lists(LINES, max_size=12), st.booleans(), st.booleans(), st.sampled_from([1, 20, 2**16]))
 def test_blocks_of_lines_are_the_lines(tmp_path_factory, lines, ends, unique_keys, size):
     path = tmp_path_factory.mktemp("lines") / "t.jsonl"
