@@ -300,14 +300,20 @@ def task_noise(runs: Sequence[TaskRun], settings: NoiseSettings = DEFAULT_NOISE)
 
 def _at_bound(correlation: float, interval: tuple[float, float] | None) -> str:
     """Return the note on a correlation whose estimate was cut off at its bound."""
-    other = ASSUMED_CORRELATION
-    if interval is not None and abs(interval[0]) < 1.0:
-        other = interval[0]
-    low = "the lower end of its interval" if other != ASSUMED_CORRELATION else "the usual one"
+    other, which = ASSUMED_CORRELATION, "the usual one"
+    end = None if interval is None else interval[0] if correlation > 0.0 else interval[1]
+    if end is not None and abs(end) < 1.0:
+        other = end
+        which = f"the {'lower' if correlation > 0.0 else 'upper'} end of its interval"
+    effect = (
+        "as small as if questions were equally hard for both models"
+        if correlation > 0.0
+        else "as large as if the questions that are hard for one model were easy for the other"
+    )
     return (
         f"The correlation of two models over questions is estimated at its bound, {correlation:g}, "
-        "so that paired differences are as small as if questions were equally hard for both "
-        f"models. --correlation {other:.2f} shows them with {low}."
+        f"so that paired differences are {effect}. --correlation {other:.2f} shows them with "
+        f"{which}."
     )
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from lm_eval_bayes._util.text import plural, shorten_middle
+from lm_eval_bayes._util.text import add_counts, plural, shorten_middle
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.logged_texts import LoggedTexts
 from lm_eval_bayes.runs.model_names import distinct_names
@@ -386,10 +386,30 @@ def _sum(first: PartialRun, second: PartialRun, prefer_second: bool = False) -> 
         sources=tuple(dict.fromkeys([*first.sources, *second.sources])),
         questions=questions,
         provenance=replace(leading.provenance, seconds=total),
-        notes=tuple(dict.fromkeys([*first.notes, *second.notes])),
+        notes=_merged_notes(first, second),
         signals_error=first.signals_error or second.signals_error,
         verifiers=tuple(v for i, v in enumerate(verifiers) if v not in verifiers[:i]),
     )
+
+
+def _merged_notes(first: PartialRun, second: PartialRun) -> tuple[str, ...]:
+    """Return the notes of both; the numbers of trials in them are summed where no trial is in both.
+
+    Otherwise a sentence about a number of trials names the files that it is about.
+    """
+    are_apart = not _n_common(first, second)
+    notes = list(first.notes)
+    for note in second.notes:
+        sums = [add_counts(other, note) for other in notes]
+        number = next((i for i, total in enumerate(sums) if total is not None), None)
+        if number is None:
+            notes.append(note)
+        elif are_apart:
+            notes[number] = str(sums[number])
+        elif note != notes[number]:
+            notes[number] = f"{notes[number]} ({_sources(first)})"
+            notes.append(f"{note} ({_sources(second)})")
+    return tuple(dict.fromkeys(notes))
 
 
 def duplicates(

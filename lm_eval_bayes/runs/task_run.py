@@ -28,6 +28,9 @@ GRADED, REGRADED = "graded trials", "graded again"
 #: Names of measurements of trials.
 TOKENS, SECONDS, CONCURRENCY = "completion_tokens", "generated_s", "concurrency"
 
+#: No trial has more tokens.
+_MOST_TOKENS = 1e12
+
 
 def _nothing() -> Mapping[str, Any]:
     return MappingProxyType({})
@@ -506,9 +509,9 @@ class TaskRun:
 
     @cached_property
     def tokens(self) -> int | None:
-        """Tokens of all completions; None where they were not counted for every trial."""
+        """Tokens of all completions; None where they are not known for every trial."""
         tokens = self.measured.get(TOKENS)
-        if tokens is None or any(np.isnan(column).any() for column in tokens):
+        if tokens is None or not all((column <= _MOST_TOKENS).all() for column in tokens):
             return None
         return int(sum(float(column.sum()) for column in tokens))
 

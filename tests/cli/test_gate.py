@@ -18,6 +18,12 @@ from scipy import stats
 
 from lm_eval_bayes import Outcomes, hbayes_at_n, pass_hat_k_posterior
 
+#: Files of an earlier check, by their suffix.
+EARLIER = {
+    ".xml": '<testsuite name="lm-eval-bayes" tests="9" failures="0" errors="0" />\n',
+    ".md": "**a** and **b**\n\n| check | outcome | estimate ± sd |\n",
+}
+
 
 def board(path, new, old, n=8, m=30, seed=1, names=("new", "old")):
     """A table of two models with these chances on every question; returns the right answers."""
@@ -83,7 +89,7 @@ def test_what_fails_the_step_fails_in_the_xml(tmp_path):
 def test_both_formats_in_one_file_are_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     board(tmp_path / "two.csv", 0.6, 0.2)
-    (tmp_path / "gate").write_text("earlier")
+    (tmp_path / "gate").write_text(EARLIER[".xml"])
     options = ("--fail-if-worse", ".9", "--junit", "gate", "--markdown", tmp_path / "gate")
     code, _, error = called("compare", tmp_path / "two.csv", *options)
     assert code == 2
@@ -118,8 +124,8 @@ def test_wrong_arguments_are_reported_where_outcomes_are(tmp_path, monkeypatch, 
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))
     for junit in (("--junit", "gate.xml"), ("--junit=gate.xml",)):
-        Path("gate.xml").write_text("earlier")
-        Path("gate.md").write_text("earlier")
+        Path("gate.xml").write_text(EARLIER[".xml"])
+        Path("gate.md").write_text(EARLIER[".md"])
         Path("summary.md").write_text("before\n")
         code, _, error = called("compare", *wrong, *junit, "--markdown", "gate.md")
         assert code == 2
@@ -160,7 +166,7 @@ def test_an_error_leaves_no_earlier_outcome(tmp_path, monkeypatch):
     assert "error" not in files["--markdown"].read_text()
     for bad in (("no\x1b|.csv",), ("two.csv", "--confidence", "3"), ("two.csv", "--model-a", "x")):
         for path in files.values():
-            path.write_text("earlier")
+            path.write_text(EARLIER[path.suffix])
         code, _, error = called("compare", tmp_path / bad[0], *bad[1:], *options)
         assert code == 2
         suite = ElementTree.parse(files["--junit"]).getroot()
@@ -230,6 +236,27 @@ def test_annotations_summary_and_junit(tmp_path, monkeypatch):
     suite = ElementTree.parse(tmp_path / "gate.xml").getroot()
     assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("2", "2", "0")
     assert all(case.find("failure") is not None for case in suite)
+
+
+@pytest.mark.parametrize("option", ["--junit", "--markdown"])
+def test_only_files_of_earlier_checks_are_replaced(tmp_path, option):
+    runs = tmp_path / "two.csv"
+    board(runs, 0.2, 0.6)
+    before = runs.read_bytes()
+    for arguments in (("--fail-if-worse", ".95"), ("--fail-if-worse", "nothing"), ()):
+        code, _, error = called("compare", runs, *arguments, option, runs)
+        assert code == 2
+        assert runs.read_bytes() == before
+    assert f"`{option}` must name a new file, or one that an earlier check wrote" in error
+    other = tmp_path / "other"
+    for options in (
+        ("--fail-if-worse", ".95"),
+        ("--fail-if-below", ".1"),
+        ("--fail-if-worse", "x"),
+    ):
+        outcome = other.read_bytes() if other.exists() else None
+        called("compare", runs, *options, option, other)
+        assert other.read_bytes() != outcome
 
 
 @pytest.mark.parametrize(

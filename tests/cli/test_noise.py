@@ -245,3 +245,23 @@ def test_a_correlation_at_its_bound_has_a_note(tmp_path):
     assert other["notes"] == []
     shown, honest = (t["models"][0]["runs"][-1]["detectable"]["paired"] for t in (task, other))
     assert honest > 1.1 * shown
+
+
+def test_a_correlation_at_its_lower_bound_makes_differences_larger(tmp_path):
+    """A is right where B is wrong."""
+    table = tmp_path / "board.csv"
+    rows = [
+        f"{model},q{q},{trial},{int((q % 2 == 0) == (model == 'A'))}"
+        for model in "AB"
+        for q in range(12)
+        for trial in range(4)
+    ]
+    table.write_text("model,question,trial,score\n" + "\n".join(rows), encoding="utf-8")
+    code, printed, _ = lmeb("noise", table, "--json")
+    assert code == 0
+    (task,) = json.loads(printed)["tasks"]
+    assert task["correlation"] == -1.0
+    (note,) = task["notes"]
+    assert "paired differences are as large as if" in note
+    detectable = task["models"][0]["runs"][-1]["detectable"]
+    assert detectable["paired"] > detectable["unpaired"]

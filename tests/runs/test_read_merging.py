@@ -273,6 +273,19 @@ def test_what_cannot_be_added_in_one_folder_is_left_out(tmp_path):
     )
 
 
+def test_the_trials_that_files_leave_out_are_summed(tmp_path):
+    files = []
+    for name, first, missing in (("a", 0, 1), ("b", 4, 1), ("c", 8, 2)):
+        rows = [f"m,q,{first + i},{'' if i < missing else 1}" for i in range(4)]
+        files.append(tmp_path / f"{name}.csv")
+        files[-1].write_text("model,question,trial,score\n" + "\n".join(rows) + "\n")
+    for order in (files, files[::-1]):
+        (run,) = read_runs(order).runs
+        assert run.n_trials == 12 - 4
+        assert "4 trials without a score left out" in run.notes
+        assert sum("left out" in note for note in run.notes) == 1
+
+
 # -- runs of several models ------------------------------------------------------------------------
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +24,13 @@ if TYPE_CHECKING:
 #: The level of an annotation of GitHub Actions by the outcome of a check.
 _LEVELS = {"failed": "error", "not known yet": "warning", "passed": "notice"}
 
+
+#: How the files of an earlier check begin, and so many bytes of them.
+_EARLIER = {
+    "--junit": re.compile(rb"<testsuite name=\"lm-eval-bayes\" "),
+    "--markdown": re.compile(rb"\*\*error\*\* |\*\*[^\n]*\n\n\| check \| outcome \|"),
+}
+_LONGEST_BEGINNING = 1 << 16
 
 #: The options that make a comparison a gate.
 _GATE_OPTIONS = ("--fail-if-worse", "--fail-if-below", "--fail-if-unknown", "--gate-on")
@@ -123,8 +131,7 @@ def _error_files(
 
     def write_markdown() -> None:
         if markdown is not None:
-            with write_errors("--markdown"):
-                write_atomic(markdown, _markdown_error(message).encode())
+            _write_outcome("--markdown", markdown, _markdown_error(message).encode())
 
     def write_junit() -> None:
         if junit is None:
@@ -134,11 +141,28 @@ def _error_files(
         )
         case = ElementTree.SubElement(suite, "testcase", {"classname": "gate", "name": "compare"})
         ElementTree.SubElement(case, "error", {"message": one_line(message)})
-        with write_errors("--junit"):
-            write_atomic(junit, _xml(suite))
+        _write_outcome("--junit", junit, _xml(suite))
 
     yield write_markdown
     yield write_junit
+
+
+def _write_outcome(option: str, path: Path, content: bytes) -> None:
+    """Write a file of outcomes, and replace no other file.
+
+    Raises
+    ------
+    InvalidInputError
+        If there is a file that holds no outcomes of an earlier check, or it cannot be written.
+    """
+    with write_errors(option):
+        if path.is_file():
+            with path.open("rb") as file:
+                beginning = file.read(_LONGEST_BEGINNING)
+            if beginning and not _EARLIER[option].match(beginning):
+                rule = "name a new file, or one that an earlier check wrote"
+                raise InvalidInputError.of(option, rule, str(path))
+        write_atomic(path, content)
 
 
 def _markdown_error(message: str) -> str:
@@ -201,11 +225,9 @@ def show_checks(
         _annotate(_LEVELS[check.outcome], message, environ)
     text = markdown_table(checks, names)
     if markdown is not None:
-        with write_errors("--markdown"):
-            write_atomic(markdown, text.encode())
+        _write_outcome("--markdown", markdown, text.encode())
     if junit is not None:
-        with write_errors("--junit"):
-            write_atomic(junit, junit_xml(checks, names, unknown_fails))
+        _write_outcome("--junit", junit, junit_xml(checks, names, unknown_fails))
     _add_to_summary(text, environ)
 
 

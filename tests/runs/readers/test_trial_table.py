@@ -545,3 +545,10 @@ def test_an_empty_column_of_trials_numbers_none(tmp_path, ending):
     saved = read_runs([path])
     assert saved.runs[0].outcomes.counts.tolist() == [[1, 2]]
     assert f"{path.name}: trial is empty: every row is a trial" in saved.notes
+
+
+def test_tokens_that_are_no_count_are_not_known(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("model,question,trial,score,tokens\nm,q,0,1,1e308\nm,q,1,0,1e308\n")
+    (run,) = read_runs([path]).runs
+    assert run.tokens is None
