@@ -359,9 +359,27 @@ def _tokenizer(metadata: Mapping[str, Any]) -> Any:
 
 
 def fit_generation(
-    kwargs: dict[str, Any], prompts: Sequence[str], metadata: Mapping[str, Any], task: str
+    kwargs: dict[str, Any],
+    prompts: Sequence[str],
+    metadata: Mapping[str, Any],
+    task: str,
+    is_checked: bool = False,
 ) -> dict[str, Any]:
     """Lower `max_gen_toks` so that the longest prompt fits, and log a warning.
+
+    Parameters
+    ----------
+    kwargs : dict
+        The generation settings.
+    prompts : sequence of str
+        The prompts of all questions.
+    metadata : mapping
+        A task's metadata; the harness merges the model's arguments into it.
+    task : str
+        The task's name.
+    is_checked : bool
+        Whether the model refuses requests that do not fit, so that a length that is unknown here
+        needs no warning.
 
     Returns
     -------
@@ -376,7 +394,8 @@ def fit_generation(
     wanted = kwargs.get("max_gen_toks", DEFAULT_MAX_GEN_TOKS)
     window = context_window(metadata)
     if window is None:
-        if any(key in metadata for key in ("pretrained", "base_url", "model")):
+        names = ("pretrained", "base_url", "model")
+        if not is_checked and any(key in metadata for key in names):
             log.warning(
                 "%s: the model's context length is unknown to the task. If prompt and "
                 "max_gen_toks=%d do not fit, the backend truncates the PROMPT and the answers mean "

@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import Any
 
 from lm_eval_bayes import __version__
+from lm_eval_bayes._util.addresses import plain_address
 from lm_eval_bayes._util.packages import pip_install_extra
 from lm_eval_bayes.errors import InvalidInputError, LmEvalBayesError, TaskConfigError
 from lm_eval_bayes.harness import get_logger
@@ -270,9 +271,16 @@ def _printable_arguments(arguments: Any) -> Any:
     if not isinstance(arguments, Mapping):
         return redacted(arguments)
     return {
-        name: NOT_SHOWN if names_a_secret(str(name), value) else redacted(value)
+        name: NOT_SHOWN if names_a_secret(str(name), value) else _printable_argument(name, value)
         for name, value in arguments.items()
     }
+
+
+def _printable_argument(name: object, value: Any) -> Any:
+    if name == "base_url" and isinstance(value, str):  # without a scheme, which is refused later
+        parts = [part if "://" in part else plain_address(part) for part in value.split(";")]
+        value = ";".join(parts)
+    return redacted(value)
 
 
 def _warned_of_metadata(original: Callable[..., Any]) -> Callable[..., Any]:

@@ -48,7 +48,9 @@ def repeat_requests(task: Any, settings: Settings, original_kwargs: Mapping[str,
     kwargs = one_length_key(task.config.generation_kwargs or {}, original_kwargs)
     kwargs = checked_generation_kwargs(kwargs, n, name)
     prompts = [prompt_text(instance.args[0]) for instance in task._instances]
-    kwargs = fit_generation(kwargs, prompts, task.config.metadata or {}, name)
+    evaluation = current_evaluation()
+    is_checked = evaluation is not None and getattr(evaluation.model, "checks_context", False)
+    kwargs = fit_generation(kwargs, prompts, task.config.metadata or {}, name, is_checked)
     task.config.generation_kwargs = kwargs
     task._instances = [
         new_instance(
@@ -60,7 +62,6 @@ def repeat_requests(task: Any, settings: Settings, original_kwargs: Mapping[str,
         )
         for old in task._instances
     ]
-    evaluation = current_evaluation()
     if n > 1 and evaluation is None:
         log.warning(
             "%s: the task does not know its model, so all trials on an API backend may carry one "

@@ -282,6 +282,24 @@ def test_the_log_of_a_models_arguments_has_no_password(tmp_path, caplog, as_text
     assert "hidden" not in caplog.text
 
 
+def test_an_address_without_a_scheme_is_logged_without_its_password(tmp_path, caplog):
+    caplog.set_level("INFO", "lm_eval")
+    address = "me:hidden@127.0.0.1:9/v1/completions"
+    with pytest.raises(ModelConfigError, match="base_url"):
+        lm_eval.simple_evaluate(
+            model="trials",
+            model_args={
+                "backend": "local-completions",
+                "model": "m",
+                "base_url": f"http://127.0.0.1:9/v1/completions;{address}",
+                "store": str(tmp_path / "a.sqlite"),
+            },
+            tasks=["demo_arithmetic_bayes"],
+        )
+    assert "127.0.0.1:9/v1/completions;127.0.0.1:9/v1/completions'" in caplog.text
+    assert "hidden" not in caplog.text
+
+
 def test_other_messages_of_the_evaluator_are_logged_as_they_are(caplog):
     from lm_eval.evaluator import eval_logger
 

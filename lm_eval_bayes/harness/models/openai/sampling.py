@@ -331,6 +331,11 @@ class OpenAISampling(SamplingMixin):
             return not (self._payloads.official or self._payloads.llamacpp)
         return served is not None and served.get("owned_by") == "vllm"
 
+    @property
+    def checks_context(self) -> bool:
+        """Whether the context length is known, and requests that do not fit are refused."""
+        return self._room() is not None
+
     def _room(self) -> int | None:
         """Return the context length in tokens, if it is known."""
         if "max_length" in self._given:

@@ -12,11 +12,14 @@ import pytest
 pytest.importorskip("aiohttp")
 pytest.importorskip("lm_eval.models.openai_completions")
 
+from _support import toy
 from _support.openai_models import chat, completions, edit_every, requests_of
 from _support.scripted_server import Act, serving, vllm_pages
 
 from lm_eval_bayes.errors import TaskConfigError
 from lm_eval_bayes.harness.models.openai.responses import read_prompt_bits, read_trial
+from lm_eval_bayes.harness.models.trials import TrialsLM
+from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
 
 pytestmark = pytest.mark.filterwarnings("default:.*:DeprecationWarning")
 
@@ -78,6 +81,22 @@ def test_llamacpp_is_told_its_own_names_and_its_context_is_known(caplog):
             model.sample(requests_of(1, 1, max_gen_toks=2000))
     for body in server.requests:
         assert (body["repeat_penalty"], body["top_k"], body["min_p"]) == (1.0, -1, 0.0)
+
+
+def test_a_context_that_the_server_reports_is_not_said_to_be_unknown(tmp_path, caplog):
+    for pages, known in ((llamacpp_pages(), True), (None, False)):
+        caplog.clear()
+        with serving(pages=pages) as server:
+            arguments = {"backend": "local-completions", "model": "hash", "base_url": server.url()}
+            model = TrialsLM(
+                store=str(tmp_path / f"{known}.sqlite"), tokenizer_backend=None, **arguments
+            )
+            assert model.checks_context is known
+            # the harness merges the model's arguments into the metadata
+            config = toy.toy_config(repeats=2, metadata={"version": 1.0, **arguments})
+            toy.evaluate(model, RepeatedSamplingTask(config=config))
+            model.trial_store.close()
+        assert ("context length is unknown" in caplog.text) is not known
 
 
 def test_vllm_is_not_sent_names_of_llamacpp():
