@@ -362,12 +362,13 @@ def _prepared(
             not had_log
             and journal == "wal"
             and file.schema >= SOURCES_SCHEMA
-            and connection.execute("SELECT EXISTS (SELECT 1 FROM trials)").fetchone()[0]
             and _end_log(connection)
         ):
             file.lacks_log = True
             connection.execute("PRAGMA journal_mode = WAL")
-            log.info("%s", lacks_log(path))
+            # Processes that close a new store at one moment may leave it so, with nothing in it.
+            if connection.execute("SELECT EXISTS (SELECT 1 FROM trials)").fetchone()[0]:
+                log.info("%s", lacks_log(path))
         connection.execute(f"PRAGMA busy_timeout = {int(wait_s * 1000)}")
         yield file, connection
     except BaseException:

@@ -79,6 +79,16 @@ def test_what_is_not_copied(path, filled, tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["text", path.name]
 
 
+def test_a_copy_of_a_new_store_without_its_log_is_noted(path, store, key, make_trial):
+    store.add([make_trial(key, i) for i in range(3)])
+    copy = path.with_name("copy.sqlite")
+    shutil.copy(path, copy)
+    for _ in range(2):
+        report = verify(copy)
+        assert (report.ok, report.trials) == (True, 0)
+        assert "copied while it was in use" in report.notes[0]
+
+
 def test_a_copy_without_its_log_is_told_from_a_whole_one(path, store, key, make_trial, caplog):
     store.add([make_trial(key, i) for i in range(3)])
     store.file.compact()  # which empties the log
