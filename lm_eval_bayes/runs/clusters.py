@@ -21,7 +21,7 @@ def share_clusters(runs: Sequence[TaskRun], required: str | None = None) -> list
 
     A cluster is recorded with the logged samples and in the trial store, and a matrix or a store of
     an earlier release holds none: the questions of these get the clusters that another run of the
-    task recorded, matched by id.
+    task recorded, matched by id. Scores have no clusters.
 
     Parameters
     ----------
@@ -39,7 +39,8 @@ def share_clusters(runs: Sequence[TaskRun], required: str | None = None) -> list
     Raises
     ------
     InvalidInputError
-        If runs of one task put a question into different clusters, or `required` cannot be met.
+        If runs of one task put a question into different clusters, or `required` cannot be met, as
+        for scores.
 
     Examples
     --------
@@ -66,6 +67,15 @@ def share_clusters(runs: Sequence[TaskRun], required: str | None = None) -> list
 def _with_clusters(
     run: TaskRun, by_question: dict[str, tuple[str, TaskRun]], required: str | None
 ) -> TaskRun:
+    if run.scored:
+        if required is not None:
+            rule = (
+                "be left out for scores, whose questions are taken as independent: clusters are "
+                "used where trials are right or wrong, or in categories"
+            )
+            got = f"{required}, and {run.model} has scores on {run.task}"
+            raise InvalidInputError.of("cluster", rule, got)
+        return run
     if not all(question in by_question for question in run.question_ids) or not run.question_ids:
         if required is not None:
             rule = f"name what all runs have: {_SOURCES}"

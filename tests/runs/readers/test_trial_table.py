@@ -15,7 +15,9 @@ import pytest
 from _support.command_line import called
 
 from lm_eval_bayes import InvalidInputError
+from lm_eval_bayes.runs.clusters import share_clusters
 from lm_eval_bayes.runs.reader import read_runs
+from lm_eval_bayes.runs.task_run import TaskRun
 
 MODELS, QUESTIONS, N = ("x-1", "y-2", "z-3"), tuple(f"q{i}" for i in range(12)), 5
 
@@ -357,6 +359,20 @@ def test_clusters_answers_and_leading_zeros(tmp_path):
     path.write_text("question,score,cluster\na,1,I\na,0,II\n")
     with pytest.raises(InvalidInputError, match="question a into one cluster"):
         read_runs([path])
+
+
+def test_clusters_of_scores_are_refused_for_what_they_are(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("question,score,topic,cluster\na,0.5,I,I\nb,0.25,II,II\n")
+    with pytest.raises(InvalidInputError, match=r"left out for scores.* a has scores on outcomes"):
+        read_runs([path], cluster="topic")
+    (run,) = read_runs([path]).runs
+    assert run.clusters is None
+    (note,) = run.notes
+    assert "clusters are not used for scores" in note
+    # runs of one task of which only one has scores
+    other = TaskRun.from_trials("B", run.task, [[1], [0]], ["a", "b"], clusters=["I", "II"])
+    assert [run.clusters for run in share_clusters([run, other])] == [None, ("I", "II")]
 
 
 @pytest.mark.parametrize(
