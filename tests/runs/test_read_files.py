@@ -123,6 +123,10 @@ def test_names_with_dots_that_are_no_repeated_labels(tmp_path, ids):
         ("1,0\n1\n0,1\n", "all rows of one length; got '?1 cells in line 2, 2 in the first"),
         ("1,0\n1,2\n", "0 or 1 in every cell of mine.csv; more .* NPZ .*line 2, column 2"),
         ("q,A,B\na,1,x\n", "0 or 1 in every cell"),
+        (
+            "wonder,ok\nq0,1\nq1,0\n",
+            r"question,trial,score / q1,0,1 / .*--columns question=NAME,score=NAME .* wonder, ok\)",
+        ),
         ("1,0,inf\n0,1,1\n", "0 or 1 in every cell .*'inf' in line 1, column 3"),
         ("0,1,x\n0,1,1\n", "0 or 1 in every cell .*'x' in line 1, column 3"),
         ("id,A\nq,1\nq,0\n", "name every question once .*q in line 3"),

@@ -46,6 +46,9 @@ _WORDS = {
 #: Names of the array of outcomes, if it is not the only one of its shape.
 _OUTCOMES = ("R", "outcomes", "r")
 
+#: Columns that an error names.
+_MOST_NAMES = 8
+
 #: By model and task, the trials of every question, NaN where one is missing.
 Rows = dict[tuple[str, str], dict[str, Any]]
 
@@ -158,7 +161,7 @@ def matrices_of_csv(table: CsvTable, argument: str, task: str) -> list[PartialRu
                 rule = (
                     f"hold 0 or 1 in every cell of {table.path.name}; more categories need an NPZ "
                     "file with an array `weights`, and scores such as 0.85 or 85% a table with one "
-                    f"row per trial, as in {EXAMPLE}"
+                    f"row per trial, as in {EXAMPLE}{_choice(table, layout)}"
                 )
                 got = f"{row.cells[column]!r} in line {row.line}, column {column + 1}"
                 raise InvalidInputError.of(argument, rule, got)
@@ -227,6 +230,15 @@ def _layout(table: CsvTable) -> _Layout:
     if columns_are_models and any(names[i] in ("0", "1") for i in values):
         return without_header  # outcomes beside a cell that is none, not names of models
     return _Layout(names, table.rows[1:], special, values, columns_are_models)
+
+
+def _choice(table: CsvTable, layout: _Layout) -> str:
+    """Return how the columns of a table of trials are chosen, if this one names its columns."""
+    if len(layout.body) == len(table.rows):
+        return ""
+    names = [name or "(no name)" for name in layout.names]
+    listed = ", ".join(names[:_MOST_NAMES]) + (", …" if len(names) > _MOST_NAMES else "")
+    return f" (--columns question=NAME,score=NAME chooses other columns, here of {listed})"
 
 
 def _repeated_labels(layout: _Layout) -> dict[str, str]:
