@@ -10,7 +10,7 @@ from typing import Literal
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.clusters import share_clusters
 from lm_eval_bayes.runs.merging import merge_runs
-from lm_eval_bayes.runs.model_names import differing_keys
+from lm_eval_bayes.runs.model_names import differing_keys, similar_names
 from lm_eval_bayes.runs.partial_run import PartialRun, with_scores
 from lm_eval_bayes.runs.provenance import generation
 from lm_eval_bayes.runs.readers.formats import RunFile, files_at
@@ -288,11 +288,12 @@ def _tasks_of_groups(
 
 
 def consistency_warnings(runs: Sequence[TaskRun]) -> list[str]:
-    """Return what the runs of a task lack, and what differs between them though it should not."""
+    """Return what runs lack, what differs between them but should not, and similar names."""
     by_task: dict[str, list[TaskRun]] = {}
     for run in runs:
         by_task.setdefault(run.task, []).append(run)
-    return [warning for task, group in by_task.items() for warning in _warnings_of(task, group)]
+    warnings = similar_names(run.model for run in runs)
+    return warnings + [w for task, group in by_task.items() for w in _warnings_of(task, group)]
 
 
 def _warnings_of(task: str, runs: Sequence[TaskRun]) -> Iterator[str]:

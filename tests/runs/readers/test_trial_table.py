@@ -568,3 +568,26 @@ def test_tokens_that_are_no_count_are_not_known(tmp_path):
     path.write_text("model,question,trial,score,tokens\nm,q,0,1,1e308\nm,q,1,0,1e308\n")
     (run,) = read_runs([path]).runs
     assert run.tokens is None
+
+
+@pytest.mark.parametrize(
+    ("models", "shown"),
+    [
+        (("Model", "model"), "'Model' and 'model'"),
+        (("caf\u00e9", "cafe\u0301"), r"'caf\xe9' and 'cafe\u0301'"),
+        (("CAF\u00c9", "cafe\u0301"), r"'CAF\xc9' and 'cafe\u0301'"),
+        (("model", "model-2"), None),
+    ],
+)
+def test_names_of_models_that_look_alike_are_warned_of(models, shown, tmp_path):
+    path = tmp_path / "a.csv"
+    lines = [f"{m},{q},{s}\n" for m in models for q, s in (("a", 0), ("b", 1))]
+    path.write_text("model,question,score\n" + "".join(lines), encoding="utf-8")
+    saved = read_runs([path])
+    assert [run.model for run in saved.runs] == list(models)
+    if shown is None:
+        assert saved.warnings == ()
+    else:
+        (warning,) = saved.warnings
+        assert warning.startswith(f"the names {shown} differ only in case")
+        assert warning.endswith("counted as 2 models")
