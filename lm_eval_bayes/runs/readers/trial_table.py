@@ -189,6 +189,8 @@ def table_contents(
     if "question" not in query.columns:
         for other in other_columns("question", names, columns):
             warnings += _repeats(by_name, columns, other, file)
+        if not warnings and "trial" in by_kind:
+            warnings = _one_trial_each(by_kind, columns, file)
     if "trial" not in by_kind:
         warnings += _uneven(runs, file)
     return FileContents(
@@ -344,6 +346,24 @@ def _repeats(
     return (
         f"{file.name}: every row is another question by its column {question}, and by {other} "
         f"there are {n_other:,}: --columns question={other} reads repeated trials",
+    )
+
+
+def _one_trial_each(
+    by_kind: Mapping[str, list[Any]], columns: Mapping[str, str], file: Path
+) -> tuple[str, ...]:
+    """Return a warning if questions have one trial each, though numbers of trials repeat."""
+    keys = [list(map(str, by_kind[kind])) for kind in ("model", "task") if kind in by_kind]
+    labels, ids = (list(map(str, by_kind[kind])) for kind in ("trial", "question"))
+    n_trials, n_rows = len(set(labels)), len(labels)
+    repeated = len(set(zip(labels, *keys, strict=True))) < n_rows
+    if n_trials == 1 or not repeated or len(set(zip(ids, *keys, strict=True))) < n_rows:
+        return ()
+    question = columns["question"]
+    return (
+        f"{file.name}: every question has one trial although column {columns['trial']} has "
+        f"{n_trials:,} values; is {question} the number of the row? --columns question=NAME names "
+        "the question's column",
     )
 
 

@@ -591,3 +591,27 @@ def test_names_of_models_that_look_alike_are_warned_of(models, shown, tmp_path):
         (warning,) = saved.warnings
         assert warning.startswith(f"the names {shown} differ only in case")
         assert warning.endswith("counted as 2 models")
+
+
+def test_numbers_of_rows_taken_for_questions_are_warned_of(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("id,trial,correct,prompt\n0,0,1,p\n1,1,0,p\n2,0,1,q\n3,1,1,q\n")
+    (warning,) = read_runs([path]).warnings
+    assert warning == (
+        "a.csv: every question has one trial although column trial has 2 values; is id the number "
+        "of the row? --columns question=NAME names the question's column"
+    )
+    saved = read_runs([path], columns={"question": "prompt"})
+    assert saved.warnings == ()
+    assert saved.runs[0].outcomes.counts.tolist() == [[1, 1], [0, 2]]
+
+
+@pytest.mark.parametrize(
+    "rows",
+    ["0,0,1\n1,0,0\n", "0,7,1\n1,8,0\n", "0,0,1\n0,1,0\n1,0,1\n"],
+    ids=["one trial of all", "labels of rows", "a question of two trials"],
+)
+def test_questions_of_one_trial_are_no_fault(rows, tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("id,trial,correct\n" + rows)
+    assert read_runs([path]).warnings == ()
