@@ -10,6 +10,7 @@ trials through logs (:mod:`~lm_eval_bayes.store.trial_log`).
 from __future__ import annotations
 
 import math
+import os
 import time
 from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -120,6 +121,10 @@ class Sharing:
                 f"`claims` must be a folder that can be written; got {str(folder)!r} "
                 f"({error.strerror})"
             ) from error
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise ModelConfigError(
+                f"`claims` must be a folder that can be written; got {str(folder)!r}"
+            )
         return cls(folder, lease_s, claims is not None, stalled_s)
 
     @staticmethod

@@ -327,6 +327,14 @@ def test_arguments(tmp_path, arguments, sentence):
         TrialsLM(**{**settings, "store": str(tmp_path / "a.sqlite"), **arguments})
 
 
+def test_a_folder_that_cannot_be_written_is_refused_before_the_model_is_loaded(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(shared_trials.os, "access", lambda path, mode: False)
+    with pytest.raises(ModelConfigError, match=r"`claims` must be a folder that can be written; g"):
+        coin(tmp_path)
+
+
 def test_a_store_on_a_network_file_system_needs_a_folder(tmp_path, monkeypatch):
     monkeypatch.setattr(shared_trials, "network_file_system", lambda path: "nfs4")
     with pytest.raises(ModelConfigError, match=r"needs `claims` here: .* \(nfs4\), where one"):

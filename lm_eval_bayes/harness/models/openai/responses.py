@@ -43,17 +43,23 @@ class TrialsFailedError(ServerError):
         self, failed: Sequence[tuple[TrialRequest, str]], answered: int, requested: int, server: str
     ) -> None:
         self.failed = tuple(failed)
+        by_reason: dict[str, list[str]] = {}
+        for request, reason in failed:
+            name = f"trial {request.trial} of {_shown(request.prompt)}"
+            by_reason.setdefault(reason, []).append(name)
         named = [
-            f"trial {request.trial} of {_shown(request.prompt)}: {reason}"
-            for request, reason in failed[:_MAX_NAMED]
+            f"{names[0]}{f' and {len(names) - 1} more' if len(names) > 1 else ''}: {reason}"
+            for reason, names in list(by_reason.items())[:_MAX_NAMED]
         ]
-        if len(failed) > _MAX_NAMED:
-            named.append(f"and {len(failed) - _MAX_NAMED} more")
+        if len(by_reason) > _MAX_NAMED:
+            others = sum(map(len, list(by_reason.values())[_MAX_NAMED:]))
+            named.append(f"and {others} more for other reasons")
         left = requested - answered - len(failed)
         skipped = f"; {left} were not requested any more" if left else ""
         super().__init__(
             f"{server} did not answer {len(failed)} of {requested} requests ({'; '.join(named)}); "
-            f"{answered} answers came and were yielded{skipped}"
+            f"{answered} answers came before{skipped}; with a store, the same command goes on from "
+            "what is stored"
         )
 
 
