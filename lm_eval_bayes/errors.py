@@ -44,7 +44,7 @@ class InvalidInputError(LmEvalBayesError, ValueError):
 
 def _shown(got: object) -> str:
     """Return a value as text; its kind where it cannot be shown."""
-    if isinstance(got, str) and " " in got:
+    if isinstance(got, str) and (" " in got or got == "none"):  # words about what came
         return got
     try:
         return repr(got)

@@ -321,7 +321,7 @@ def test_tasks_that_are_all_right_or_all_wrong(right):
         (
             {},
             {},
-            r"`tasks` must be a mapping of at least one task's name to its Outcomes; got 'none'",
+            r"`tasks` must be a mapping of at least one task's name to its Outcomes; got none",
         ),
         ([Outcomes.from_counts(SMALL)], {}, r"`tasks` must be a mapping"),
         ({"a": [[1, 0]]}, {}, r"`tasks\['a'\]` must be an Outcomes"),

@@ -241,7 +241,7 @@ def test_the_search_finds_whole_numbers():
     [
         ({}, "`width` must be given, or else `z`, but not both"),
         ({"width": 0.1, "z": 2.0, "other": MANY}, "`width` must be given, or else `z`"),
-        ({"z": 2.0}, "`other` must be given with `z` and only with it; got 'none'"),
+        ({"z": 2.0}, "`other` must be given with `z` and only with it; got none"),
         ({"width": 0.1, "other": MANY}, "`other` must be given with `z` and only with it"),
         ({"width": 0.0}, "`width` must be a finite number above 0; got 0.0"),
         ({"width": float("nan")}, "`width` must be a finite number above 0"),

@@ -153,6 +153,9 @@ FORMATS: tuple[Format, ...] = (
     Format("trial store", ".sqlite, or its folder", _OWN, trial_store),
 )
 
+#: Files of a folder that an error names.
+_MOST_NAMED = 3
+
 _RULE = (
     "be a run: a folder that the harness wrote into, a results_*.json or samples_*.jsonl file of "
     "it, a trial store, a table (.csv, .jsonl, .parquet, .npz) or a log of another tool "
@@ -303,10 +306,7 @@ def _unrecognised(expanded: Path, argument: str) -> InvalidInputError:
             "lists them)"
         )
     elif expanded.is_dir():
-        rule = (
-            "be a run's output folder, or one of its results_*.json or samples_*.jsonl files, "
-            "with logged samples (--log_samples)"
-        )
+        rule = _rule_of_folder(expanded)
     elif names := trial_table.header(expanded):
         rule = (
             f"have columns of questions and scores in {expanded.name}, as in "
@@ -318,6 +318,35 @@ def _unrecognised(expanded: Path, argument: str) -> InvalidInputError:
         next(iter(JsonLines(expanded, argument)), None)
         rule, got = f"hold samples of the harness, or trials, in {expanded.name}", "nothing"
     return InvalidInputError.of(argument, rule, got)
+
+
+def _rule_of_folder(folder: Path) -> str:
+    """Return what is wrong with a folder that no format recognises."""
+    try:
+        names = sorted(path.name for path in folder.iterdir())
+    except OSError as error:
+        return f"be a folder that can be read ({error.strerror or error})"
+    if not names:
+        return "hold a run, and this folder is empty"
+    tables = [name for name in names if _is_table(folder / name)]
+    if tables:
+        listed = ", ".join(tables[:_MOST_NAMED])
+        more = f" and {len(tables) - _MOST_NAMED:,} more" if len(tables) > _MOST_NAMED else ""
+        return (
+            f"be tables named one by one, as in {folder / tables[0]}, not their folder (it holds "
+            f"{listed}{more})"
+        )
+    return (
+        "be a folder of a run: the output folder of the harness with logged samples "
+        "(--log_samples), the logs of another tool (lm-eval-bayes formats lists them), or the "
+        "folder of a trial store; tables are named one by one"
+    )
+
+
+def _is_table(file: Path) -> bool:
+    """Return whether a file is read as a table, or as an outcome matrix, when it is named."""
+    tables = (counts, trial_table, zero_one_matrix)
+    return file.is_file() and any(reader.sniff(file) is not None for reader in tables)
 
 
 def _unread(folder: Path, found: Format, sniffed: Sniffed) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from lm_eval_bayes._util.compressed import plain_name
 from lm_eval_bayes._util.hashing import hash_text
-from lm_eval_bayes._util.text import plural
+from lm_eval_bayes._util.text import one_line, plural
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.attempt_numbers import PER_RUN, UNNUMBERED
 from lm_eval_bayes.runs.logged_texts import LoggedTexts, TextLog, ToolTrials
@@ -182,7 +182,7 @@ def partial_runs(
             metric=metric,
             arguments=file_argument(file, model),
             provenance=(provenance or {}).get(model, Provenance()),
-            notes=(*notes, *_notes_on_ungraded(questions, "in all " if notes else "")),
+            notes=(*notes, *_notes_on_ungraded(questions, bool(notes))),
             **more,
         )
         runs.append(run)
@@ -260,7 +260,10 @@ def _scores(values: Sequence[Any], file: Path, query: Query) -> FloatArray:
         rule = f"be scores from {low:g} to {high:g} in {file}, or words such as true and false"
         if query.bounds is None:
             rule += " (other scales: --bounds LOW:HIGH)"
-        got = f"{scores[beyond[0]]:g} in row {beyond[0] + 1}"
+        first = int(beyond[0])
+        value = values[first]  # as it is written, where that is more than a float holds
+        shown = one_line(value, 40) if isinstance(value, str) else f"{scores[first]:g}"
+        got = f"{shown} in row {first + 1}"
         raise InvalidInputError.of(query.argument, rule, got)
     return np.clip(scores, low, high)
 
@@ -436,6 +439,8 @@ def _cluster(
     return next(iter(labels), None)
 
 
-def _notes_on_ungraded(questions: Mapping[str, QuestionTrials], all: str) -> tuple[str, ...]:
+def _notes_on_ungraded(questions: Mapping[str, QuestionTrials], others: bool) -> tuple[str, ...]:
+    """Return a note on trials without a score; several are a total where other notes count some."""
     n = sum(int((question.trials < 0).sum()) for question in questions.values())
-    return (f"{all}{plural(n, 'trial')} without a score left out",) if n else ()
+    total = "in all " if others and n > 1 else ""
+    return (f"{total}{plural(n, 'trial')} without a score left out",) if n else ()

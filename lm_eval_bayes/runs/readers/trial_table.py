@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -432,7 +433,8 @@ def _csv_rows(file: Path, names: Sequence[str], argument: str) -> Iterator[Mappi
 def _numbers(texts: list[Any]) -> list[Any]:
     """Return numbers, None for an empty text, where all other texts of a column are numbers.
 
-    Numbers with leading zeros stay texts, as names of questions may be such.
+    Numbers with leading zeros stay texts, as names of questions may be such, and so do numbers that
+    are larger than floats.
     """
     if not all(text[0] in "-.0123456789" and text[-1].isdigit() for text in texts if text):
         return texts
@@ -441,9 +443,10 @@ def _numbers(texts: list[Any]) -> list[Any]:
     try:
         if all(text.isdigit() for text in texts):
             return [int(text) for text in texts]
-        return [float(text) if text else None for text in texts]
+        numbers = [float(text) if text else None for text in texts]
     except ValueError:
         return texts
+    return texts if any(number and math.isinf(number) for number in numbers) else numbers
 
 
 # -- Parquet and Arrow -----------------------------------------------------------------------------

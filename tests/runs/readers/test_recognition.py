@@ -101,6 +101,22 @@ def test_what_is_wrong_with_a_file_of_no_tool_is_said(tmp_path):
             read_runs([tmp_path / name])
 
 
+def test_what_is_wrong_with_a_folder_of_no_tool_is_said(tmp_path):
+    folder = tmp_path / "x.json"
+    folder.mkdir()
+    with pytest.raises(InvalidInputError, match="this folder is empty"):
+        read_runs([folder])
+    (folder / "notes.txt").write_text("notes")
+    with pytest.raises(InvalidInputError, match=r"logs of another tool .* tables are named one by"):
+        read_runs([folder])
+    for name in ("d.csv", "a.csv", "b.csv", "c.csv"):
+        (folder / name).write_text("question,score\nq,1\n")
+    with pytest.raises(InvalidInputError) as raised:
+        read_runs([folder])
+    assert f"as in {folder / 'a.csv'}" in str(raised.value)
+    assert "it holds a.csv, b.csv, c.csv and 1 more" in str(raised.value)
+
+
 COMPANIONS = [
     "x.sqlite-wal",
     "x.sqlite-shm",

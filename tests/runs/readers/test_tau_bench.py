@@ -106,6 +106,15 @@ def test_errors_and_early_ends_are_told():
     assert "1 trial ended early (max_steps 1), and counted by the reward" in said
 
 
+def test_a_trial_without_a_reward_is_one_trial(content, tmp_path):
+    for simulation in content["simulations"]:
+        if simulation["termination_reason"] == "infrastructure_error":
+            simulation["termination_reason"] = "user_stop"
+            simulation["reward_info"] = None
+    (run,) = read_runs([written(tmp_path, content)]).runs
+    assert "1 trial without a score left out" in run.notes
+
+
 def test_text_settings_tokens_and_time_are_read():
     (run,) = read_runs([WEAK]).runs
     assert run.task == "mock"

@@ -615,3 +615,19 @@ def test_questions_of_one_trial_are_no_fault(rows, tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("id,trial,correct\n" + rows)
     assert read_runs([path]).warnings == ()
+
+
+def test_a_score_larger_than_a_float_is_shown_as_written(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("question,score\na,1\nb,1e400\n")
+    with pytest.raises(InvalidInputError, match="got 1e400 in row 2"):
+        read_runs([path])
+    path.write_text("question,score\n1e400,1\n1e401,0\n")
+    assert read_runs([path]).runs[0].question_ids == ("1e400", "1e401")
+
+
+def test_a_table_without_rows_holds_none(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("question,score\n")
+    with pytest.raises(InvalidInputError, match=r"got none$"):
+        read_runs([path])
