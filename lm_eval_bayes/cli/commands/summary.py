@@ -183,6 +183,10 @@ def _show(
         title = f"Means over the tasks of groups, {intervals}s"
         say_table(title, head, rows, optional=("size", *_OPTIONAL))
     _show_pass_family(summaries)
+    for summary in summaries:
+        reason = _lacking(summary)
+        if reason:
+            say(reason)
     _show_cost(summaries)
 
 
@@ -234,6 +238,20 @@ def _show_pass_family(summaries: Sequence[TaskSummary]) -> None:
     say_table(title, head, rows, optional=[f"k={k}" for k in _inner_first(ks)])
     for run in (summary.run for summary in summaries if summary.rows and summary.run.scored):
         say(f"{run.task}, {run.model}: a trial passes from a score of {run.threshold:g} on")
+
+
+def _lacking(summary: TaskSummary) -> str:
+    """Return why there is no avg@N and no pass family; "" where there are, or cannot be."""
+    run = summary.run
+    n_without = int((run.outcomes.n_trials == 0).sum())
+    if not n_without:
+        return ""
+    missing = "avg@N" if run.right_or_wrong is None else "avg@N and no Pass@k family"
+    have = "has" if n_without == 1 else "have"
+    return (
+        f"{run.task}, {run.model}: no {missing}, because {n_without:,} of "
+        f"{plural(run.n_questions, 'question')} {have} no trial that counts"
+    )
 
 
 def _inner_first(ks: Sequence[int]) -> list[int]:

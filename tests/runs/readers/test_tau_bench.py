@@ -115,6 +115,22 @@ def test_a_trial_without_a_reward_is_one_trial(content, tmp_path):
     assert "1 trial without a score left out" in run.notes
 
 
+def test_why_there_is_no_pass_at_k_is_said(content, tmp_path):
+    reason = "mock, openai/strong: no avg@N and no Pass@k family, because 1 of 4 questions has no"
+    _, table, _ = called("summary", written(tmp_path, content))
+    assert "no avg@N" not in table
+    for simulation in content["simulations"]:
+        if simulation["task_id"] == "create_task_1":
+            simulation["termination_reason"] = "infrastructure_error"
+    _, table, _ = called("summary", written(tmp_path, content))
+    assert f"{reason} trial that counts\n" in table
+    assert "pass@k" not in table
+    scores = tmp_path / "scores.csv"
+    scores.write_text("question,score\na,0.5\nb,\nc,\n")
+    _, table, _ = called("summary", scores)
+    assert "no avg@N, because 2 of 3 questions have no trial that counts\n" in table
+
+
 def test_text_settings_tokens_and_time_are_read():
     (run,) = read_runs([WEAK]).runs
     assert run.task == "mock"
