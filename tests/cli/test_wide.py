@@ -50,6 +50,7 @@ def test_tables_fit_and_say_what_is_left_out(board, name):
         assert len(lines) < len(printed.splitlines())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", COMMANDS)
 def test_wide_shows_all_columns_and_complete_names(board, name):
     command, *options = COMMANDS[name]

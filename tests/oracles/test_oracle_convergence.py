@@ -13,6 +13,8 @@ from lm_eval_bayes.stats.convergence.convergence import convergence_at_n
 from lm_eval_bayes.stats.convergence.kendall import kendall_curve, kendall_tau_b
 from lm_eval_bayes.stats.convergence.prefix_scores import draw_blocks, prefix_scores
 
+pytestmark = pytest.mark.slow
+
 scorio = pytest.importorskip("scorio.rank", reason="scorio is not installed")
 scorio_eval = pytest.importorskip("scorio.eval", reason="scorio is not installed")
 compare_rankings = pytest.importorskip("scorio.utils").compare_rankings

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from lm_eval_bayes import Outcomes
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import category_posterior
 from lm_eval_bayes.stats.intervals import IntervalSpec
+
+pytestmark = pytest.mark.slow
 
 SCOPES = st.sampled_from(["benchmark", "population"])
 FEW = settings(max_examples=15, deadline=None)

@@ -11,6 +11,8 @@ from lm_eval_bayes.stats.comparison.pass_curves import compare_pass_curves, firs
 from lm_eval_bayes.stats.comparison.single_trial import compare_unpaired
 from lm_eval_bayes.stats.outcomes import Outcomes
 
+pytestmark = pytest.mark.slow
+
 CELL = st.integers(0, 12)
 
 

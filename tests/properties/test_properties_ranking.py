@@ -10,6 +10,8 @@ from lm_eval_bayes.stats.outcomes import Outcomes
 from lm_eval_bayes.stats.ranking.rank import rank
 from lm_eval_bayes.stats.tie_rules import NUMBERINGS, TIE_RULES
 
+pytestmark = pytest.mark.slow
+
 # a small fixed set of sizes keeps the laws cheap; the counts are what varies
 COUNTS = st.lists(
     st.lists(st.integers(0, 9), min_size=3, max_size=3), min_size=1, max_size=6
