@@ -272,7 +272,7 @@ def test_runs_that_are_none(tmp_path, judges, monkeypatch):
     write(tmp_path / "gold", [row(0, ["x"], target="")])
     for name, sentence in (
         ("absent", "`RUN` must be a run, and this path does not exist"),
-        ("empty", "with logged samples"),
+        ("empty", "hold a run, and this folder is empty"),
         ("samples_bad_x.jsonl", "`RUN` must have a complete samples_bad_x.jsonl"),
         ("gold", "hold the standard answer of every question"),
     ):

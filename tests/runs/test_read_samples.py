@@ -304,7 +304,7 @@ def test_what_is_no_run(tmp_path):
     for path, message in (("nowhere", "this path does not exist"), ("a\0b", "a folder that")):
         with pytest.raises(InvalidInputError, match=f"`RUN` must be a run.*{message}"):
             read_runs([path])
-    with pytest.raises(InvalidInputError, match="with logged samples"):
+    with pytest.raises(InvalidInputError, match="this folder is empty"):
         read_runs([tmp_path])
     with pytest.raises(InvalidInputError, match="name at least one run"):
         read_runs([])
