@@ -325,14 +325,16 @@ def add_counts(first: str, second: str) -> str | None:
     --------
     >>> add_counts("1 trial ended in an error", "1,200 trials ended in an error")
     '1,201 trials ended in an error'
+    >>> add_counts("1 trial left out", "in all 2 trials left out")
+    'in all 3 trials left out'
     >>> add_counts("1 trial ended in an error", "1 trial ended early") is None
     True
     """
-    parts = [re.fullmatch(r"(\D*)(\d[\d,]*) trials?\b(.*)", text) for text in (first, second)]
-    if parts[0] is None or parts[1] is None or parts[0].group(1, 3) != parts[1].group(1, 3):
+    parts = [re.fullmatch(r"(in all )?(\d[\d,]*) trials?\b(.*)", text) for text in (first, second)]
+    if parts[0] is None or parts[1] is None or parts[0][3] != parts[1][3]:
         return None
     n = sum(int(part[2].replace(",", "")) for part in parts if part is not None)
-    return f"{parts[0][1]}{plural(n, 'trial')}{parts[0][3]}"
+    return f"{parts[0][1] or parts[1][1] or ''}{plural(n, 'trial')}{parts[0][3]}"
 
 
 def shorten_middle(text: str, longest: int) -> str:
