@@ -238,6 +238,20 @@ def test_annotations_summary_and_junit(tmp_path, monkeypatch):
     assert all(case.find("failure") is not None for case in suite)
 
 
+def test_questions_that_are_left_out_are_named_in_the_files(tmp_path):
+    rows = [f"{m},q{q},{t},{(q + t) % 2}" for m in "AB" for q in range(6) for t in range(4)]
+    rows = [row for row in rows if not row.startswith(("A,q5", "A,q4"))]
+    table = tmp_path / "two.csv"
+    table.write_text("model,question,trial,score\n" + "\n".join(rows), encoding="utf-8")
+    files = ("--junit", tmp_path / "gate.xml", "--markdown", tmp_path / "gate.md")
+    options = ("--align", "intersection", "--fail-if-worse", ".95")
+    assert called("compare", table, *options, *files)[0] == 0
+    sentence = "left out: outcomes: 2 questions that only B has"
+    suite = ElementTree.parse(tmp_path / "gate.xml").getroot()
+    assert suite.find("testcase/system-out").text == sentence
+    assert (tmp_path / "gate.md").read_text().splitlines()[-2:] == [sentence, ""]
+
+
 @pytest.mark.parametrize("option", ["--junit", "--markdown"])
 def test_only_files_of_earlier_checks_are_replaced(tmp_path, option):
     runs = tmp_path / "two.csv"

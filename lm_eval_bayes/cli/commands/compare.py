@@ -269,6 +269,11 @@ def command(
             show_checks(
                 checks,
                 (sides["A"], sides["B"]),
+                [
+                    f"{task.task}: {sentence}"
+                    for task in comparison.tasks
+                    for sentence in _left_out(task.comparison)
+                ],
                 unknown_fails=fail_if_unknown,
                 junit=junit,
                 markdown=markdown,
@@ -406,6 +411,12 @@ def _more_trials_may_decide(comparison: RunComparison) -> bool:
     )
 
 
+def _left_out(c: Comparison) -> list[str]:
+    """Return how many questions only one side has."""
+    sides = (("A", c.left_out_a), ("B", c.left_out_b))
+    return [f"{plural(n, 'question')} that only {side} has" for side, n in sides if n]
+
+
 def _show_task(task: TaskComparison, spec: IntervalSpec) -> None:
     c = task.comparison
     n_a, n_b = (format_range(run.outcomes.trials_range) for run in (task.a, task.b))
@@ -423,9 +434,8 @@ def _show_task(task: TaskComparison, spec: IntervalSpec) -> None:
     say_table(title, ("hbayes@N", "mean ± sd", interval_label(spec.level, spec.method)), rows)
     if paired:
         say("paired: the mean of the questions' observed differences, without a prior on them")
-    for side, n_left_out in (("A", c.left_out_a), ("B", c.left_out_b)):
-        if n_left_out:
-            say(f"left out: {plural(n_left_out, 'question')} that only {side} has")
+    for sentence in _left_out(c):
+        say(f"left out: {sentence}")
     _show_verdict(c)
     if task.paired is not None:
         _show_single_trial_model(task.paired, spec)

@@ -191,6 +191,7 @@ def _add_to_summary(text: str, environ: Mapping[str, str]) -> None:
 def show_checks(
     checks: Sequence[GateCheck],
     names: tuple[str, str],
+    left_out: Sequence[str] = (),
     *,
     unknown_fails: bool = False,
     junit: Path | None = None,
@@ -207,6 +208,8 @@ def show_checks(
         The checks.
     names : tuple of str
         The models A and B.
+    left_out : sequence of str
+        What did not count.
     unknown_fails : bool
         Whether an outcome that is not known yet is a failure in the XML, as in the exit code.
     junit, markdown : Path, optional
@@ -222,12 +225,12 @@ def show_checks(
     for check in checks:
         warn(check.sentence)
         message = f"{_sided(names[0], 'A')} and {_sided(names[1], 'B')}: {check.sentence}"
-        _annotate(_LEVELS[check.outcome], message, environ)
-    text = markdown_table(checks, names)
+        _annotate(_LEVELS[check.outcome], "; left out: ".join([message, *left_out]), environ)
+    text = markdown_table(checks, names, left_out)
     if markdown is not None:
         _write_outcome("--markdown", markdown, text.encode())
     if junit is not None:
-        _write_outcome("--junit", junit, junit_xml(checks, names, unknown_fails))
+        _write_outcome("--junit", junit, junit_xml(checks, names, unknown_fails, left_out))
     _add_to_summary(text, environ)
 
 
@@ -241,8 +244,10 @@ def _escaped(text: str) -> str:
     return one_line(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
-def markdown_table(checks: Sequence[GateCheck], names: tuple[str, str]) -> str:
-    """Return the checks as a table in Markdown."""
+def markdown_table(
+    checks: Sequence[GateCheck], names: tuple[str, str], left_out: Sequence[str] = ()
+) -> str:
+    """Return the checks as a table in Markdown, and below it what did not count."""
     a, b = (
         _sided(f"**{_plain(name.removesuffix(f' ({side})'))}**", side)
         for name, side in zip(names, "AB", strict=True)
@@ -253,6 +258,7 @@ def markdown_table(checks: Sequence[GateCheck], names: tuple[str, str]) -> str:
         event = "A worse than B" if check.check == "worse" else f"A below {check.limit:g}"
         estimate = format_mean_sd(check.estimate, check.sd)
         lines.append(f"| {event}, {check.quantity} | {check.sentence} | {estimate} |")
+    lines += [f"\nleft out: {_plain(sentence)}" for sentence in left_out]
     return "\n".join(lines) + "\n\n"
 
 
@@ -262,7 +268,10 @@ def _plain(name: str) -> str:
 
 
 def junit_xml(
-    checks: Sequence[GateCheck], names: tuple[str, str], unknown_fails: bool = False
+    checks: Sequence[GateCheck],
+    names: tuple[str, str],
+    unknown_fails: bool = False,
+    left_out: Sequence[str] = (),
 ) -> bytes:
     """Return the checks as a test suite; one that is not known yet is skipped, or a failure."""
     failed, unknown = (
@@ -279,6 +288,9 @@ def junit_xml(
         if check.outcome != "passed":
             kind = "failure" if check.outcome == "failed" or unknown_fails else "skipped"
             ElementTree.SubElement(case, kind, {"message": check.sentence})
+        if left_out:
+            output = ElementTree.SubElement(case, "system-out")
+            output.text = "\n".join(f"left out: {one_line(sentence)}" for sentence in left_out)
     return _xml(suite)
 
 
