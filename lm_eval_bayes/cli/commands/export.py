@@ -285,7 +285,7 @@ def every_eval_ever(
     saved = reading.read(runs)
     if len(saved.models) > 1 and (model_id or sender.developer):
         option = "--model-id" if model_id else "--developer"
-        rule = "be of one model; export the runs of each model separately"
+        rule = "be of one model; name several as org/model in the runs, or export each separately"
         raise InvalidInputError.of(option, rule, ", ".join(saved.models))
     if to_stdout and len(saved.runs) > 1:
         rule = "be one run if the record goes to standard output (--output names a folder)"
