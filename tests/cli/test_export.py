@@ -332,7 +332,7 @@ def test_counts_have_no_texts_to_give(lmeb, tmp_path):
         (["good", "--instances"], "`--instances` must be given with a folder"),
         (
             ["good", "poor", "--model-id=a/b"],
-            "`--model-id` must be of one model; export the runs of each",
+            "`--model-id` must be of one model; name several as org",
         ),
         (["good", "--model-id=b"], "`--model-id` must be the model's id, as org/name"),
         (["good", "--metric=nothing", "--task=nothing"], "`RUN` must hold task nothing"),
