@@ -36,6 +36,7 @@ LEFT_OUT = {
     "python -m venv": "makes an environment, which the tests run in",
     "pre-commit install": "changes the repository",
     "pytest -n": "is these tests",
+    "pytest -m": "is these tests",
     "bash .ci/run": "runs these tests",
     "gsm8k_cot_bayes,minerva_math_bayes": "needs a network, for two data sets of the hub",
     "export MODEL=": "is a part of the Slurm recipes, which test_slurm.py runs",
