@@ -292,7 +292,7 @@ def test_an_interrupted_run_ends_the_workers_and_is_resumed(cluster, tmp_path):
 
 def test_closing_the_iterator_cancels_the_session_and_keeps_the_workers(cluster, tmp_path):
     clusters = cluster()
-    lm = coin(tmp_path, seconds=0.02)
+    lm = coin(tmp_path, seconds=0.2)
     with contextlib.closing(lm.sampled(lm.trial_requests(instances(8)), True)) as sampled:
         next(sampled)
     alive = list(clusters[0].alive)
