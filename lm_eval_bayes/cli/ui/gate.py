@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -71,8 +71,8 @@ def gate_files(
         if junit is not None and markdown is not None and junit.resolve() == markdown.resolve():
             got, markdown = str(markdown), None
             raise InvalidInputError.of("--markdown", "be another file than that of --junit", got)
-        for write in _error_files(junit, markdown, "the command did not finish"):
-            write()
+        for file in _error_files(junit, markdown, "the command did not finish"):
+            _write_outcome(*file)
         yield
     except LmEvalBayesError as error:
         _report_error(junit, markdown, str(error), environ)
@@ -114,9 +114,9 @@ def _report_error(
     junit: Path | None, markdown: Path | None, message: str, environ: Mapping[str, str]
 ) -> None:
     """Write an error to the files, and to the log and the summary of GitHub Actions."""
-    for write in _error_files(junit, markdown, message):
+    for file in _error_files(junit, markdown, message):
         try:
-            write()
+            _write_outcome(*file)
         except InvalidInputError as error:
             if str(error) != message:
                 warn(f"warning: {error}")
@@ -126,25 +126,18 @@ def _report_error(
 
 def _error_files(
     junit: Path | None, markdown: Path | None, message: str
-) -> Iterator[Callable[[], None]]:
-    """Yield what writes an error to each of the files."""
-
-    def write_markdown() -> None:
-        if markdown is not None:
-            _write_outcome("--markdown", markdown, _markdown_error(message).encode())
-
-    def write_junit() -> None:
-        if junit is None:
-            return
-        suite = ElementTree.Element(
-            "testsuite", {"name": "lm-eval-bayes", "tests": "1", "failures": "0", "errors": "1"}
-        )
-        case = ElementTree.SubElement(suite, "testcase", {"classname": "gate", "name": "compare"})
-        ElementTree.SubElement(case, "error", {"message": one_line(message)})
-        _write_outcome("--junit", junit, _xml(suite))
-
-    yield write_markdown
-    yield write_junit
+) -> list[tuple[str, Path, bytes]]:
+    """Return the option, path and content of each file that names an error."""
+    suite = ElementTree.Element(
+        "testsuite", {"name": "lm-eval-bayes", "tests": "1", "failures": "0", "errors": "1"}
+    )
+    case = ElementTree.SubElement(suite, "testcase", {"classname": "gate", "name": "compare"})
+    ElementTree.SubElement(case, "error", {"message": one_line(message)})
+    contents = (
+        ("--markdown", markdown, _markdown_error(message).encode()),
+        ("--junit", junit, _xml(suite)),
+    )
+    return [(option, path, content) for option, path, content in contents if path is not None]
 
 
 def _write_outcome(option: str, path: Path, content: bytes) -> None:

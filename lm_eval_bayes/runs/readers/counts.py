@@ -83,8 +83,8 @@ def read(file: Path, query: Query) -> FileContents:
 
 def _is_read(name: str, query: Query) -> bool:
     """Return whether a column of this name, in lower case, is read."""
-    known = name in ("c", "n") or name.startswith(("c_", "n_"))
-    return known or name in {*IDS, *MODELS, *TASKS, (query.cluster or "cluster").lower()}
+    is_count = name in ("c", "n") or name.startswith(("c_", "n_"))
+    return is_count or name in {*IDS, *MODELS, *TASKS, (query.cluster or "cluster").lower()}
 
 
 def _integer(cell: str) -> int | str:
