@@ -222,7 +222,7 @@ def files_at(
             key = (0 if merge else number, file.resolve())
             files.setdefault(key, RunFile(file, format.reader, str(path), number))
     if companions and not files:
-        rule = f"name the store itself, {companions[0]}; what was named is a part of it"
+        rule = _rule_of_companion(companions[0])
         raise InvalidInputError.of(argument, rule, str(paths[0]))
     if not files:
         raise InvalidInputError.of(argument, "name at least one run", "none")
@@ -292,7 +292,7 @@ def _unrecognised(expanded: Path, argument: str) -> InvalidInputError:
     compressed = expanded.suffix in (".gz", ".zst")
     store = store_of(expanded)
     if store is not None:
-        rule = f"name the store itself, {store}; what was named is a part of it"
+        rule = _rule_of_companion(store)
     elif expanded.is_file() and expanded.stat().st_size == 0:
         rule = "hold a run, and this file is empty"
     elif expanded.is_file() and compressed and plain_name(expanded).suffix in (".eval", ".json"):
@@ -318,6 +318,11 @@ def _unrecognised(expanded: Path, argument: str) -> InvalidInputError:
         next(iter(JsonLines(expanded, argument)), None)
         rule, got = f"hold samples of the harness, or trials, in {expanded.name}", "nothing"
     return InvalidInputError.of(argument, rule, got)
+
+
+def _rule_of_companion(store: Path) -> str:
+    """Return what is wrong with a path that is a part of a store."""
+    return f"name the store itself, {store}; what was named is a part of it"
 
 
 def _rule_of_folder(folder: Path) -> str:
