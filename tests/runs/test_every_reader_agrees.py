@@ -31,14 +31,18 @@ IMPOSSIBLE = {
 }
 
 
-#: Commands that take long, or read in the same way as `summary`, `rubric` and `export csv`.
+#: Commands that take long, or read in the same way as `summary`, `rank` and `rubric`.
 SLOW = {
     "report",
     "report, rubrics",
     "verify",
+    "run --decide",
+    "export csv",
     "export json",
     "export markdown",
     "export latex",
+    "export hub",
+    "export every-eval-ever",
 }
 
 

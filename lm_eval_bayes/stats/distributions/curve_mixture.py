@@ -68,7 +68,7 @@ _SHARPEST = float(1 << 14)
 _BLOCK = 200_000
 _STORED = 6_000_000
 #: Nodes of one level that are worked on at a time.
-_NODES = 48
+_NODES = 192
 #: Standard deviations of the score about its mean that the window of a transform covers.
 _REACH = 16.0
 #: The sd of the normal kernel that smooths a transformed distribution, relative to the score's.

@@ -7,6 +7,7 @@ import json
 import logging
 import pickle
 import time
+from dataclasses import replace
 
 import datasets
 import pytest
@@ -18,7 +19,7 @@ from lm_eval_bayes.harness.models.trials import TrialsLM
 from lm_eval_bayes.harness.task import repeated_sampling
 from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
 from lm_eval_bayes.harness.task.requests import Responses, store_outcomes
-from lm_eval_bayes.harness.task.result_rows import GradedResponses, question_rows
+from lm_eval_bayes.harness.task.result_rows import GradedResponses, TrialTable, question_rows
 from lm_eval_bayes.harness.task.settings import Settings
 from lm_eval_bayes.store.errors import StoreFullError
 from lm_eval_bayes.store.trial import Trial, TrialKey
@@ -256,3 +257,20 @@ def test_notes_of_the_pass_family_are_logged_for_all_questions_together(caplog):
     caplog.clear()
     assert question_rows(questions[0])["pass@2_stderr"] > 0.0
     assert "Most questions" not in caplog.text
+
+
+@pytest.mark.parametrize("weights", [(0.0, 1.0), (0.0, 0.5, 1.0)])
+def test_rows_of_a_question_depend_on_how_often_each_answer_was_given(weights):
+    settings = replace(Settings.from_metadata({}, 6), weights=weights)
+    trials = [(0, "4", None), (1, "5", None), (0, None, "error"), (0, "7", None), (0, "4", None)]
+    trials.append((len(weights) - 1, None, None))
+    question = GradedResponses.of(trials, settings, cluster="c", origin="a task")
+    expected = TrialTable([question], quick=True)
+    expected = {name: expected.row(name) for name in expected.rows}
+    assert expected["grading_errors"] == 1.0
+    renamed = {"4": "9", "7": "x", "5": "1/2"}
+    reordered = [(c, renamed.get(a, a), error) for c, a, error in reversed(trials)]
+    for alike in (question, GradedResponses.of(reordered, settings)):
+        rows = question_rows(alike)
+        assert {name: float(value) for name, value in rows.items()} == pytest.approx(expected)
+        assert all(value.question is alike for value in rows.values())

@@ -17,22 +17,18 @@ LINE = '{"question": "q%d", "trial": 1, "score": %d, "response": "%s"}\n'
 
 
 @pytest.mark.parametrize("text", ["short", "long " * 200, '\\"score\\": 1, ' * 40])
-@pytest.mark.parametrize("number", [1, 2, 1000, 3000])
+@pytest.mark.parametrize("number", [0, 1, 1000, 3000])
 @pytest.mark.parametrize("ending", ["", "cut off", "array"])
 def test_a_key_that_occurs_twice_is_refused(tmp_path, text, number, ending):
     lines = [LINE % (i, i % 2, text) for i in range(3000)]
+    if number:
+        lines[number - 1] = lines[number - 1].replace('"score"', '"score" : 0.5, "score"', 1)
+    content = f"[{','.join(lines)}]" if ending == "array" else "".join(lines)
     path = tmp_path / "t.jsonl"
-
-    def write():
-        content = "".join(lines)
-        if ending == "array":
-            content = f"[{','.join(lines)}]"
-        path.write_text(content + ('{"question": ' if ending == "cut off" else ""))
-
-    write()
-    assert read_runs([path]).runs[0].n_trials == 3000
-    lines[number - 1] = lines[number - 1].replace('"score"', '"score" : 0.5, "score"', 1)
-    write()
+    path.write_text(content + ('{"question": ' if ending == "cut off" else ""))
+    if not number:
+        assert read_runs([path]).runs[0].n_trials == 3000
+        return
     where = f"one of them twice in object {number}"
     if ending != "array":
         where = f'"score" 2 times in line {number}'
