@@ -11,7 +11,7 @@ import json
 import math
 import operator
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -199,3 +199,19 @@ def weight_hash_folder() -> Path:
     """Return the folder of the hashes of weights, in ``$XDG_CACHE_HOME`` or ``~/.cache``."""
     home = os.environ.get("XDG_CACHE_HOME")
     return (Path(home) if home else Path.home() / ".cache") / "lm-eval-bayes" / "weights"
+
+
+def distinct_ids(hashes: Sequence[str]) -> tuple[str, ...]:
+    """Return an identifier per question; a document that occurs again gets a number.
+
+    Examples
+    --------
+    >>> distinct_ids(["a", "b", "a"])
+    ('a', 'b', 'a#2')
+    """
+    times: dict[str, int] = {}
+    ids = []
+    for digest in hashes:
+        times[digest] = times.get(digest, 0) + 1
+        ids.append(digest if times[digest] == 1 else f"{digest}#{times[digest]}")
+    return tuple(ids)

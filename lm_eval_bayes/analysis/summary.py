@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
@@ -21,6 +22,7 @@ from lm_eval_bayes.stats.bayes_at_n import avg_at_n, bayes_at_n
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.hierarchical.mean_over_tasks import TaskMeans
 from lm_eval_bayes.stats.intervals import DEFAULT_INTERVAL, SCOPES, Interval, IntervalSpec, Scope
+from lm_eval_bayes.stats.outcomes import Outcomes
 from lm_eval_bayes.stats.pass_family.posteriors import family_notes
 from lm_eval_bayes.stats.results import Estimate, Posterior
 
@@ -65,6 +67,40 @@ class ScorePosteriors:
         return {
             "hbayes": learned,
             "bayes": None if paper is None else posterior_to_dict(paper, self.intervals["paper"]),
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class CategoryScore(ScorePosteriors):
+    """A model's score on the questions of one category of a task, from their trials alone.
+
+    Attributes
+    ----------
+    category : str
+        The category.
+    n_questions, n_trials : int
+        Its questions and their trials.
+    average : float or None
+        avg@N; None if a question has no trial.
+    notes : tuple of str
+        Distinct notes of the posteriors, and one where clusters could not be used.
+    """
+
+    category: str
+    n_questions: int
+    n_trials: int
+    average: float | None
+    notes: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON types."""
+        return {
+            "category": self.category,
+            "questions": self.n_questions,
+            "trials": self.n_trials,
+            **self.posteriors_to_dict(),
+            "avg": self.average,
+            "notes": list(self.notes),
         }
 
 
@@ -116,6 +152,20 @@ class TaskSummary(ScorePosteriors):
         clusters = self.learned["population"].clusters
         return None if clusters is None else clusters.n_clusters
 
+    @cached_property
+    def category_scores(self) -> tuple[CategoryScore, ...]:
+        """The scores of the categories of the questions, in their order; empty without categories.
+
+        Each has a prior that is learned of its own questions. Questions without a category are in
+        none.
+        """
+        labels = self.run.categories or ()
+        return tuple(
+            _category_score(self.run, label, self.spec)
+            for label in dict.fromkeys(labels)
+            if label is not None
+        )
+
     @property
     def notes(self) -> tuple[str, ...]:
         """Distinct notes of the run and of its posteriors."""
@@ -124,9 +174,7 @@ class TaskSummary(ScorePosteriors):
     @property
     def posterior_notes(self) -> tuple[str, ...]:
         """Distinct notes of the posteriors, those of the rows with their names."""
-        posteriors = (self.learned["benchmark"], self.learned["population"], self.paper)
-        notes = dict.fromkeys(post.note for post in posteriors if post is not None and post.note)
-        return tuple(notes) + family_notes(self.family)
+        return _distinct_notes(*self.learned.values(), self.paper) + family_notes(self.family)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""
@@ -147,6 +195,7 @@ class TaskSummary(ScorePosteriors):
             "avg": None if average is None else {"value": average.value, "sd": average.sigma},
             "rows": dict(self.rows),
             "rows_uncertainty": uncertainty_to_dict(self.family, self.family_intervals),
+            "categories": [score.to_dict() for score in self.category_scores],
             "tokens": self.tokens,
             "seconds": self.seconds,
             "sources": list(run.sources),
@@ -202,17 +251,13 @@ def summarise(
     True
     """
     outcomes = run.outcomes
-    population = hbayes_at_n(outcomes, "population", spec.level, spec.method, seed=spec.seed)
-    benchmark = population.benchmark
-    if benchmark is None:
-        benchmark = hbayes_at_n(outcomes, "benchmark", spec.level, spec.method, seed=spec.seed)
     rows = pass_rows(run, ks, spec.seed)
     family = row_posteriors(run, rows, "benchmark", spec.seed)
     intervals = row_intervals(rows, family, spec) if family_intervals else {}
     return TaskSummary(
         run=run,
         spec=spec,
-        learned=MappingProxyType({"benchmark": benchmark, "population": population}),
+        learned=_learned(outcomes, spec),
         paper=None if run.scored else bayes_at_n(outcomes),
         average=avg_at_n(outcomes) if run.n_common else None,
         rows=MappingProxyType(rows.estimates),
@@ -221,6 +266,43 @@ def summarise(
         n_range=outcomes.trials_range,
         tokens=run.tokens,
         seconds=run.busy_seconds,
+    )
+
+
+def _learned(outcomes: Outcomes, spec: IntervalSpec) -> Mapping[Scope, Posterior]:
+    """Return hbayes@N in both scopes."""
+    population = hbayes_at_n(outcomes, "population", spec.level, spec.method, seed=spec.seed)
+    benchmark = population.benchmark
+    if benchmark is None:
+        benchmark = hbayes_at_n(outcomes, "benchmark", spec.level, spec.method, seed=spec.seed)
+    return MappingProxyType({"benchmark": benchmark, "population": population})
+
+
+def _distinct_notes(*posteriors: Posterior | None) -> tuple[str, ...]:
+    """Return the notes of posteriors, each once."""
+    notes = (posterior.note for posterior in posteriors if posterior is not None)
+    return tuple(dict.fromkeys(note for note in notes if note))
+
+
+def _category_score(run: TaskRun, category: str, spec: IntervalSpec) -> CategoryScore:
+    """Return the score of the questions of one category."""
+    rows = [row for row, label in enumerate(run.categories or ()) if label == category]
+    outcomes = run.outcomes.take(rows)
+    notes: tuple[str, ...] = ()
+    if len(rows) > 1 and len(set(outcomes.clusters or ())) == 1:
+        outcomes = replace(outcomes, clusters=None)
+        notes = ("all questions are of one cluster: they were taken as independent",)
+    learned = _learned(outcomes, spec)
+    paper = None if run.scored else bayes_at_n(outcomes)
+    return CategoryScore(
+        learned=learned,
+        paper=paper,
+        spec=spec,
+        category=category,
+        n_questions=len(rows),
+        n_trials=int(outcomes.n_trials.sum()),
+        average=avg_at_n(outcomes).value if outcomes.trials_range[0] else None,
+        notes=(*notes, *_distinct_notes(*learned.values(), paper)),
     )
 
 

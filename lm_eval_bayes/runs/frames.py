@@ -42,10 +42,10 @@ def read_frame(
     Parameters
     ----------
     frame : pandas.DataFrame, polars.DataFrame, pyarrow.Table, or mapping of columns
-        Columns of questions and scores; optionally of models, tasks, trials, clusters, answers,
-        tokens, costs and times, by the names that `lm-eval-bayes formats` lists. A score is a
-        number between the bounds, a bool, or a word such as "pass"; a missing one is a trial
-        without a grade, which is left out.
+        Columns of questions and scores; optionally of models, tasks, trials, clusters,
+        categories, answers, tokens, costs and times, by the names that `lm-eval-bayes formats`
+        lists. A score is a number between the bounds, a bool, or a word such as "pass"; a missing
+        one is a trial without a grade, which is left out.
     model : str
         The model, where no column names one.
     task : str, optional
@@ -149,6 +149,8 @@ def to_frame(run: TaskRun) -> pandas.DataFrame:
         columns["answer"] = [answer for row in run.answers for answer in row]
     if run.clusters is not None:
         columns["cluster"] = np.repeat(np.array(run.clusters, dtype=object), sizes)
+    if run.categories is not None:
+        columns["category"] = np.repeat(np.array(run.categories, dtype=object), sizes)
     columns |= {name: np.concatenate(arrays) for name, arrays in run.measured.items()}
     return pandas.DataFrame(columns)
 

@@ -500,13 +500,14 @@ def merge_trials(id: str, questions: Sequence[QuestionTrials], by_number: bool) 
         rule = "put a question into the same cluster in all files of a run"
         got = f"question {id} in {' and in '.join(sorted(labels))}"
         raise InvalidInputError.of("RUN", rule, got)
+    categories = dict.fromkeys(label for question in questions for label in question.categories)
     for question in questions[1:]:
         if (merged.trials < 0).any():
             graded_elsewhere = (merged.trials < 0) & duplicates(question, merged, by_number)
             merged = merged.select(np.flatnonzero(~graded_elsewhere))
         new = np.flatnonzero(~duplicates(merged, question, by_number))
         merged = _concatenate(merged, question.select(new))
-    return replace(merged, id=id)
+    return replace(merged, id=id, categories=tuple(categories))
 
 
 def _concatenate(first: QuestionTrials, second: QuestionTrials) -> QuestionTrials:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from lm_eval_bayes._util.text import join_words
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.rubric.signals import numbers
 from lm_eval_bayes.runs.attempt_numbers import AttemptNumbers
@@ -58,6 +59,9 @@ class QuestionTrials:
         Where the texts of the trials are logged.
     cluster : str or None
         The cluster of the question, such as its contest; None where none is known.
+    categories : tuple of str
+        The distinct categories of the question in the files, such as its subject: more than one
+        where they contradict each other.
     scores : array of float, shape (N,), or None
         The score of every trial, where trials have scores between two bounds; their categories are
         then 0.
@@ -77,6 +81,7 @@ class QuestionTrials:
     signals: Mapping[str, FloatArray] = field(default_factory=dict)
     logged: LoggedTexts | None = None
     cluster: str | None = None
+    categories: tuple[str, ...] = ()
     scores: FloatArray | None = None
 
     @property
@@ -234,12 +239,13 @@ def task_run_of(partial: PartialRun, name: str) -> TaskRun:
         attributes["doc_ids"] = doc_ids
     if any(question.logged is not None for question in responses):
         attributes["texts"] = tuple(q.logged or LoggedTexts.none(q.trials.size) for q in responses)
+    attributes |= _with_categories(partial)
     weights = partial.weights
     clusters = tuple(question.cluster for question in questions if question.cluster is not None)
     if len(clusters) < len(questions):
         if clusters:
             note = f"only {len(clusters)} of {len(questions)} questions have a cluster: they were "
-            attributes["notes"] = (*partial.notes, f"{note}taken as independent")
+            attributes["notes"] = (*attributes["notes"], f"{note}taken as independent")
         clusters = ()
     if partial.only_counts:
         counts = np.array([_counts(question, len(weights)) for question in questions])
@@ -271,6 +277,26 @@ def task_run_of(partial: PartialRun, name: str) -> TaskRun:
     trials = [question.trials for question in questions]
     attributes["clusters"] = clusters or None
     return TaskRun.from_trials(name, partial.task, trials, ids, weights=weights, **attributes)
+
+
+def _with_categories(partial: PartialRun) -> dict[str, Any]:
+    """Return the categories of the questions, and the notes with one on categories left out."""
+    categories = [question.categories for question in partial.questions.values()]
+    labels = {label for of_question in categories for label in of_question}
+    note = ""
+    for id, of_question in zip(partial.questions, categories, strict=True):
+        if len(of_question) > 1:
+            several = join_words([f"{label!r}" for label in of_question[:3]])
+            note = f"the categories of the questions are left out: {id} is in {several}"
+            break
+    else:
+        if len(labels) == len(categories) > 1:
+            note = "the categories of the questions are left out: each has one of its own"
+    if note:
+        return {"notes": (*partial.notes, note)}
+    if not labels:
+        return {}
+    return {"categories": tuple(next(iter(labels), None) for labels in categories)}
 
 
 def _counts(question: QuestionTrials, n_categories: int) -> Sequence[int]:

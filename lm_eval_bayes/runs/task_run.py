@@ -142,6 +142,9 @@ class TaskRun:
         on demand, not held in memory.
     attempts : tuple of AttemptNumbers, length M, or None
         What the log calls the trials of every question; None where only counts are known.
+    categories : tuple of str or None, length M, or None
+        What the questions are grouped by, such as their subject, for scores of every group; None
+        where none is known. No category of outcomes, and not used for the score of all questions.
     signals : mapping
         By name, the signals of every trial: M arrays of one float per trial, NaN where a trial
         lacks one. A trial that was not graded is among them, without a grade: rubrics that need
@@ -175,6 +178,7 @@ class TaskRun:
     doc_ids: tuple[int, ...] | None = None
     texts: tuple[LoggedTexts, ...] | None = None
     attempts: tuple[AttemptNumbers, ...] | None = None
+    categories: tuple[str | None, ...] | None = None
     signals: Mapping[str, tuple[FloatArray, ...]] = field(default_factory=_nothing)
     signals_error: InvalidInputError | None = None
     verifiers: tuple[Mapping[str, Any], ...] = ()
@@ -305,7 +309,7 @@ class TaskRun:
         -------
         pandas.DataFrame
             Columns model, task, question, trial (from 0), score, and where they are known answer,
-            cluster and every measurement of the trials.
+            cluster, category and every measurement of the trials.
 
         Raises
         ------
@@ -581,19 +585,3 @@ class SavedRuns:
     def of_model(self, model: str) -> tuple[TaskRun, ...]:
         """Return the runs of a model, one per task."""
         return tuple(run for run in self.runs if run.model == model)
-
-
-def distinct_ids(hashes: Sequence[str]) -> tuple[str, ...]:
-    """Return an identifier per question; a document that occurs again gets a number.
-
-    Examples
-    --------
-    >>> distinct_ids(["a", "b", "a"])
-    ('a', 'b', 'a#2')
-    """
-    times: dict[str, int] = {}
-    ids = []
-    for digest in hashes:
-        times[digest] = times.get(digest, 0) + 1
-        ids.append(digest if times[digest] == 1 else f"{digest}#{times[digest]}")
-    return tuple(ids)

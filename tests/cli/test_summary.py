@@ -14,6 +14,10 @@ from _support.harness_command import lm_eval_command
 from _support.paths import REPOSITORY
 from _support.saved_matrices import HOSTILE, outcomes, saved
 
+from lm_eval_bayes.analysis.summary import summarise
+from lm_eval_bayes.runs.reader import read_runs
+from lm_eval_bayes.runs.task_run import TaskRun
+
 GROUP = """\
 group: demo_both
 task: [demo_arithmetic_bayes, demo_few]
@@ -210,3 +214,90 @@ def test_help():
     code, printed, _ = lmeb("summary", "--help")
     assert code == 0
     assert printed.count("\n    lm-eval-bayes summary ") == 2
+
+
+CATEGORIES = {"q1": "algebra", "q2": "algebra", "q3": "algebra", "q4": "geometry", "q5": "geometry"}
+
+
+def category_table(folder, name, categories, questions=CATEGORIES, scores=None):
+    """Write four trials of each of the questions, of which q1 has one right, q2 two, and so on."""
+    lines = ["question,score" + (",category" if categories else "")]
+    for number, question in enumerate(questions, 1):
+        for trial in range(4):
+            score = int(trial < number % 5) if scores is None else scores[(number + trial) % 5]
+            category = f",{categories[question]}" if categories else ""
+            lines.append(f"{question.removesuffix('x')},{score}{category}")
+    (folder / name).write_text("\n".join(lines) + "\n")
+    return folder / name
+
+
+def of_categories(file, **options):
+    """Return the summary of the only run of a file as JSON."""
+    (run,) = read_runs([file], **options).runs
+    return summarise(run, family_intervals=False).to_dict()
+
+
+@pytest.mark.parametrize("scores", [None, [0.25, 0.5, 1, 0, 0.75]])
+def test_a_category_has_the_score_of_a_table_of_its_questions(scores, tmp_path):
+    whole = of_categories(category_table(tmp_path, "m.csv", CATEGORIES, scores=scores))
+    plain = of_categories(category_table(tmp_path, "n.csv", None, scores=scores))
+    assert plain["categories"] == []
+    assert [score["category"] for score in whole["categories"]] == ["algebra", "geometry"]
+    ignored = {"categories", "model", "notes", "sources"}
+    assert {k: v for k, v in whole.items() if k not in ignored} == {
+        k: v for k, v in plain.items() if k not in ignored
+    }
+    rows = (tmp_path / "m.csv").read_text().splitlines()
+    for score, first, last in zip(whole["categories"], (1, 13), (13, 21), strict=True):
+        (tmp_path / "m.csv").write_text("\n".join([rows[0], *rows[first:last]]) + "\n")
+        alone = of_categories(tmp_path / "m.csv")
+        assert (score["questions"], score["trials"]) == (alone["questions"], alone["trials"])
+        assert score["hbayes"] == alone["hbayes"]
+        assert score["bayes"] == alone["bayes"]
+        assert score["avg"] == alone["avg"]["value"]
+
+
+def test_scores_of_categories_are_printed(tmp_path):
+    file = category_table(tmp_path, "m.csv", {**CATEGORIES, "q5": ""})
+    code, printed, said = lmeb("summary", file)
+    assert code == 0, said
+    lines = [line.split() for line in printed.splitlines()]
+    assert ["m", "algebra", "3", "12", "0.500"] in [line[1:6] for line in lines]
+    assert ["m", "geometry", "1", "4", "1.000"] in [line[1:6] for line in lines]
+    assert "outcomes, m: 1 question without a category in none of these" in printed
+    assert "The interval of 1 question" in said
+    assert "geometry" not in lmeb("summary", file, "--no-categories")[1]
+    plain = category_table(tmp_path, "m.csv", None)
+    assert "no run has categories of questions" in lmeb("summary", plain, "--categories")[1]
+    assert "categor" not in lmeb("summary", plain)[1]
+
+
+@pytest.mark.parametrize(
+    ("categories", "questions", "note"),
+    [
+        ({"q1": "a", "q2": "a", "q1x": "b"}, ["q1", "q2", "q1x"], "q1 is in 'a' and 'b'"),
+        ({"q1": "a", "q2": "b", "q3": "c"}, ["q1", "q2", "q3"], "each has one of its own"),
+    ],
+)
+def test_categories_that_group_nothing_are_left_out(categories, questions, note, tmp_path):
+    task = of_categories(category_table(tmp_path, "m.csv", categories, questions))
+    assert task["categories"] == []
+    assert any(note in line for line in task["notes"])
+
+
+def test_the_categories_of_one_cluster_are_scored_as_independent(tmp_path):
+    file = category_table(tmp_path, "m.csv", CATEGORIES)
+    task = of_categories(file, columns={"cluster": "category", "category": "category"})
+    plain = of_categories(file)
+    assert task["clusters"] == 2
+    for clustered, alone in zip(task["categories"], plain["categories"], strict=True):
+        assert clustered["hbayes"] == alone["hbayes"]
+        assert "one cluster" in clustered["notes"][0]
+
+
+def test_a_frame_keeps_categories():
+    frame = {"question": ["a", "b", "c"], "score": [1, 0, 1], "category": ["x", "x", None]}
+    run = TaskRun.from_frame(frame)
+    assert run.categories == ("x", "x", None)
+    again = TaskRun.from_frame(run.to_frame())
+    assert again.categories == run.categories

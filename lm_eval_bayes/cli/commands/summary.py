@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 #: Name of the group of all tasks.
 ALL_TASKS = "all tasks"
+#: Lines of scores of categories that are shown unasked.
+_MOST_CATEGORIES = 40
 #: Columns of scores that may be left out, the least important first.
 _OPTIONAL = ("its interval", "bayes@N, uniform prior", "clusters", "avg@N", "questions")
 
@@ -59,6 +61,14 @@ def command(
     all_tasks: Annotated[
         bool, typer.Option("--all-tasks", help="Add the means over all tasks, as for a group.")
     ] = False,
+    by_category: Annotated[
+        bool | None,
+        typer.Option(
+            "--categories/--no-categories",
+            help="Show the score of every category of questions, where a table of trials has "
+            f"them in a column. By default where they are at most {_MOST_CATEGORIES} lines.",
+        ),
+    ] = None,
     priors: MeanPriorOptions,
     reading: ReadingOptions,
     intervals: BothScopesOptions,
@@ -125,6 +135,8 @@ def command(
         return
     scopes = SCOPES if intervals.scope is None else (intervals.scope,)
     _show(summaries, group_summaries, scopes, spec)
+    _show_categories(summaries, scopes, spec, by_category)
+    _show_cost(summaries)
     say_effects(effects, spec)
     say_mean_effects(mean_effects, spec)
     warn_notes(
@@ -187,7 +199,6 @@ def _show(
         reason = _lacking(summary)
         if reason:
             say(reason)
-    _show_cost(summaries)
 
 
 def _posterior_cells(scores: ScorePosteriors, scopes: Sequence[Scope]) -> list[str]:
@@ -206,6 +217,51 @@ def _paper_cells(scores: ScorePosteriors) -> list[str]:
         return [NO_VALUE, NO_VALUE]
     mean_sd = format_mean_sd(scores.paper.mu, scores.paper.sigma)
     return [mean_sd, format_interval(scores.intervals["paper"])]
+
+
+def _show_categories(
+    summaries: Sequence[TaskSummary],
+    scopes: Sequence[Scope],
+    spec: IntervalSpec,
+    asked: bool | None,
+) -> None:
+    """Show a line for every run and category of questions, or how many there are."""
+    counts = [len(set(summary.run.categories or ()) - {None}) for summary in summaries]
+    if not any(counts):
+        if asked:
+            say("no run has categories of questions: tables of trials have them, in a column")
+        return
+    say()
+    if asked is False or (asked is None and sum(counts) > _MOST_CATEGORIES):
+        say(f"{plural(max(counts), 'category', 'categories')}: --categories shows their scores")
+        return
+    lines = [(summary, score) for summary in summaries for score in summary.category_scores]
+    posteriors = ["hbayes@N", *map(scope_label, scopes), "bayes@N, uniform prior", "its interval"]
+    head = ["task", "model", "category", "questions", "trials", "avg@N", *posteriors]
+    rows = [
+        [
+            summary.run.task,
+            summary.run.model,
+            score.category,
+            f"{score.n_questions:,}",
+            f"{score.n_trials:,}",
+            format_score(score.average),
+            *_posterior_cells(score, scopes),
+        ]
+        for summary, score in lines
+    ]
+    title = f"Scores of categories of questions, {interval_label(spec.level, spec.method)}s"
+    say_table(title, head, rows, optional=("trials", *_OPTIONAL))
+    for summary, n_shown in zip(summaries, counts, strict=True):
+        n_without = (summary.run.categories or ()).count(None)
+        if n_shown and n_without:
+            run, questions = summary.run, plural(n_without, "question")
+            say(f"{run.task}, {run.model}: {questions} without a category in none of these")
+    warn_notes(
+        (f"category {score.category} of {summary.run.task}", [summary.run.model], note)
+        for summary, score in lines
+        for note in score.notes
+    )
 
 
 def _show_pass_family(summaries: Sequence[TaskSummary]) -> None:

@@ -104,7 +104,7 @@ class ReadingOptions:
             "KIND=COLUMN,…",
             "The columns of tables with one row per trial, where their names are not known: "
             "question=item,score=pass. Kinds: question, score, model, task, trial, answer, "
-            "response, target, tokens, cost, time, cluster.",
+            "response, target, tokens, cost, time, cluster, category.",
         ),
     ] = None
 

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lm_eval_bayes._util.hashing import distinct_ids
 from lm_eval_bayes._util.text import plural
 from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
-from lm_eval_bayes.runs.task_run import GRADED, TaskRun, distinct_ids
+from lm_eval_bayes.runs.task_run import GRADED, TaskRun
 
 if TYPE_CHECKING:
     from lm_eval_bayes.harness.task.prior_run import PriorTrials

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lm_eval_bayes.runs.task_run import TOKENS, TaskRun, distinct_ids
+from lm_eval_bayes._util.hashing import distinct_ids
+from lm_eval_bayes.runs.task_run import TOKENS, TaskRun
 
 if TYPE_CHECKING:
     from lm_eval_bayes.harness.task.prior_run import PriorTrials

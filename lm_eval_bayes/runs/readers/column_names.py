@@ -39,6 +39,7 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
     "cost": ("cost", "cost_usd", "total_cost"),
     "time": ("time", "seconds", "duration", "latency"),
     "cluster": ("cluster",),
+    "category": ("category",),
 }
 
 #: Names of a column or an array of question ids, of models, of tasks and of trial numbers.

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from lm_eval_bayes._util.compressed import UNREADABLE, open_bytes, plain_name
+from lm_eval_bayes._util.hashing import distinct_ids
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.log_fields import cluster_label, field_names, fields_in_words
 from lm_eval_bayes.runs.logged_texts import LoggedLine
@@ -40,7 +41,6 @@ from lm_eval_bayes.runs.readers.protocol import (
     Sniffed,
 )
 from lm_eval_bayes.runs.readers.text_files import JsonLines, files_below, first_line
-from lm_eval_bayes.runs.task_run import distinct_ids
 
 #: The name of a task and the time of a run, in the name of a samples file.
 _NAME = re.compile(r"(.+)_(\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d(?:\.\d+)?)")

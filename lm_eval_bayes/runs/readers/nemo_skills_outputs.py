@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from lm_eval_bayes._util.hashing import hash_text
+from lm_eval_bayes._util.hashing import distinct_ids, hash_text
 from lm_eval_bayes._util.text import plural
 from lm_eval_bayes.runs.log_fields import field_names
 from lm_eval_bayes.runs.logged_texts import TrialText
@@ -29,7 +29,6 @@ from lm_eval_bayes.runs.readers.protocol import FileContents, Query, Sniffed, ch
 from lm_eval_bayes.runs.readers.text_files import JsonLines, files_below, first_line
 from lm_eval_bayes.runs.readers.trial_columns import TrialColumns, partial_runs
 from lm_eval_bayes.runs.readers.trial_texts import lines_log, one_text
-from lm_eval_bayes.runs.task_run import distinct_ids
 
 _NAME = re.compile(r"output(?:-rs(\d{1,15}))?\.jsonl")
 

@@ -61,8 +61,8 @@ class TrialColumns:
         One name per row, or that of all rows; "" for the name of the file, or of the query.
     trial : list or None
         What identifies the trial within its question; None if rows are numbered as they come.
-    cluster, text, answer : list or None
-        The cluster and the text of the question, and the answer that was extracted.
+    cluster, category, text, answer : list or None
+        The cluster, the category and the text of the question, and the answer that was extracted.
     measured : mapping of str to list
         By kind, "tokens", "time" in seconds or "cost", one number per row.
     texts : TextLog or None
@@ -77,6 +77,7 @@ class TrialColumns:
     task: list[Any] | str = ""
     trial: list[Any] | None = None
     cluster: list[Any] | None = None
+    category: list[Any] | None = None
     text: list[Any] | None = None
     answer: list[Any] | None = None
     measured: Mapping[str, list[Any]] = field(default_factory=dict)
@@ -380,6 +381,7 @@ def _questions(
             answers=None if answers is None else tuple([answers[row] or None for row in listed]),
             measured={name: column[chosen] for name, column in arrays.measured.items()},
             cluster=_cluster(columns.cluster, listed, id, file, query),
+            categories=_distinct(columns.category, listed),
             scores=arrays.scores[chosen] if scored else None,
             logged=_logged(columns, chosen, is_graded[chosen]),
         )
@@ -432,11 +434,17 @@ def _cluster(
 ) -> str | None:
     if clusters is None:
         return None
-    labels = {_text(clusters[row]) for row in rows} - {""}
+    labels = _distinct(clusters, rows)
     if len(labels) > 1:
         rule = f"put question {id} into one cluster ({file})"
         raise InvalidInputError.of(query.argument, rule, " and ".join(sorted(labels)))
     return next(iter(labels), None)
+
+
+def _distinct(labels: Sequence[Any] | None, rows: Sequence[int]) -> tuple[str, ...]:
+    """Return the distinct labels of rows, without empty ones."""
+    texts = () if labels is None else dict.fromkeys(_text(labels[row]) for row in rows)
+    return tuple(text for text in texts if text)
 
 
 def _notes_on_ungraded(questions: Mapping[str, QuestionTrials], others: bool) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from lm_eval_bayes._util.hashing import model_hash, sha256_text
+from lm_eval_bayes._util.hashing import distinct_ids, model_hash, sha256_text
 from lm_eval_bayes._util.text import plural
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.rubric.signals import completion_limit, numbers, trial_signals
@@ -19,7 +19,7 @@ from lm_eval_bayes.runs.partial_run import PartialRun, QuestionTrials, floats
 from lm_eval_bayes.runs.provenance import generation, greedy
 from lm_eval_bayes.runs.readers.log_line import is_right_or_wrong
 from lm_eval_bayes.runs.readers.protocol import FileContents, Query, Sniffed, check_no_regrade
-from lm_eval_bayes.runs.task_run import Provenance, distinct_ids
+from lm_eval_bayes.runs.task_run import Provenance
 from lm_eval_bayes.stats.validation import FloatArray
 from lm_eval_bayes.store.errors import NotAStoreError
 from lm_eval_bayes.store.locations import is_store

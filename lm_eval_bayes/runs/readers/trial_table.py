@@ -380,6 +380,7 @@ def _trial_columns(by_kind: Mapping[str, list[Any]], model: str) -> TrialColumns
         task=by_kind.get("task", ""),
         trial=by_kind.get("trial"),
         cluster=by_kind.get("cluster"),
+        category=by_kind.get("category"),
         text=by_kind.get("text"),
         answer=by_kind.get("answer"),
         measured=measured,
