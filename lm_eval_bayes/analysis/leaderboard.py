@@ -87,6 +87,8 @@ class LeaderboardRow(Record):
         Completion tokens, if recorded.
     seconds : float or None
         Model time, if recorded.
+    cost : float or None
+        Cost of all trials in the unit of the log, if recorded.
     counted : str
         Metric and filter, such as "exact_match, filter strict-match"; "" for several tasks.
     outcomes : Outcomes or None
@@ -108,6 +110,7 @@ class LeaderboardRow(Record):
     n_range: tuple[int, int] | None = None
     tokens: int | None = None
     seconds: float | None = None
+    cost: float | None = None
     counted: str = ""
     outcomes: Outcomes | None = field(default=None, repr=False, metadata=NOT_IN_JSON)
 
@@ -338,6 +341,7 @@ def _rows(
                 n_range=None if run is None else run.outcomes.trials_range,
                 tokens=None if run is None else run.tokens,
                 seconds=None if run is None else run.busy_seconds,
+                cost=None if run is None else run.cost,
                 counted="" if run is None else run.counted,
                 outcomes=None if run is None else run.outcomes,
             )

@@ -129,6 +129,8 @@ class TaskSummary(ScorePosteriors):
         Completion tokens of all trials, if recorded.
     seconds : float or None
         Model time of all trials, if recorded.
+    cost : float or None
+        The cost of all trials in the unit of the log, if recorded.
     """
 
     run: TaskRun
@@ -139,6 +141,7 @@ class TaskSummary(ScorePosteriors):
     n_range: tuple[int, int]
     tokens: int | None
     seconds: float | None
+    cost: float | None
 
     @property
     def n(self) -> str:
@@ -198,6 +201,7 @@ class TaskSummary(ScorePosteriors):
             "categories": [score.to_dict() for score in self.category_scores],
             "tokens": self.tokens,
             "seconds": self.seconds,
+            "cost": self.cost,
             "sources": list(run.sources),
             "notes": list(self.notes),
         }
@@ -266,6 +270,7 @@ def summarise(
         n_range=outcomes.trials_range,
         tokens=run.tokens,
         seconds=run.busy_seconds,
+        cost=run.cost,
     )
 
 

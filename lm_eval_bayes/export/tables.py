@@ -148,6 +148,7 @@ def _csv_row(board: Leaderboard, row: LeaderboardRow) -> dict[str, object]:
         "questions": board.n_questions,
         "tokens": row.tokens,
         "seconds": row.seconds,
+        "cost": row.cost,
         "counted": csv_cell(row.counted),
     }
     return cells if board.compares else {**cells, **dict.fromkeys(COMPARISONS)}

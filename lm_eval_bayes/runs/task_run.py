@@ -27,6 +27,7 @@ GRADED, REGRADED = "graded trials", "graded again"
 
 #: Names of measurements of trials.
 TOKENS, SECONDS, CONCURRENCY = "completion_tokens", "generated_s", "concurrency"
+COST = "cost"
 
 #: No trial has more tokens.
 _MOST_TOKENS = 1e12
@@ -518,6 +519,14 @@ class TaskRun:
         if tokens is None or not all((column <= _MOST_TOKENS).all() for column in tokens):
             return None
         return int(sum(float(column.sum()) for column in tokens))
+
+    @cached_property
+    def cost(self) -> float | None:
+        """The cost of all trials, in the unit of the log; None where not known for every trial."""
+        costs = self.measured.get(COST)
+        if costs is None or any(np.isnan(column).any() for column in costs):
+            return None
+        return float(sum(float(column.sum()) for column in costs))
 
     @cached_property
     def busy_seconds(self) -> float | None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import glob
+import io
 import json
 import math
 from pathlib import Path
@@ -301,3 +303,20 @@ def test_a_frame_keeps_categories():
     assert run.categories == ("x", "x", None)
     again = TaskRun.from_frame(run.to_frame())
     assert again.categories == run.categories
+
+
+def test_costs_of_a_table_are_summed_as_they_are_given(tmp_path):
+    rows = [("a", 1, 0.25), ("a", 0, 0.5), ("b", 1, 0.25), ("b", 1, 3)]
+    lines = ["question,score,cost", *(",".join(map(str, row)) for row in rows)]
+    (tmp_path / "m.csv").write_text("\n".join(lines) + "\n")
+    assert of_categories(tmp_path / "m.csv")["cost"] == 4.0
+    (tmp_path / "n.csv").write_text("\n".join([*lines, "b,0,"]) + "\n")
+    runs = (tmp_path / "m.csv", tmp_path / "n.csv")
+    _, printed, _ = lmeb("summary", *runs)
+    (head,) = [line for line in printed.splitlines() if "cost, as logged" in line]
+    assert [line.split()[-1] for line in printed.split(head)[1].splitlines()[1:3]] == ["4", "-"]
+    assert "outcomes, n: no cost, recorded of 4 of 5 trials" in printed
+    _, printed, _ = lmeb("export", "csv", *runs)
+    assert [row["cost"] for row in csv.DictReader(io.StringIO(printed))] == ["4.0", ""]
+    lmeb("report", *runs, "-o", tmp_path / "page.html")
+    assert '<td class="soft" data-v="1.0">1</td>' in (tmp_path / "page.html").read_text()

@@ -325,7 +325,11 @@ def _show(board: Leaderboard, pairs: bool, shared: bool) -> None:
             "tokens": lambda row: format_large(row.tokens),
             "time": lambda row: format_duration(row.seconds),
         }
-    say_records(title, board.rows, columns, optional=("time", "tokens", "alone", "N", P_BEST))
+        if any(row.cost is not None for row in board.rows):
+            columns["cost"] = lambda row: format_large(row.cost)
+    say_records(
+        title, board.rows, columns, optional=("cost", "time", "tokens", "alone", "N", P_BEST)
+    )
     if board.winner is not None:
         winner = board.winner
         leads = "it leads" if board.ranking.quantile is None else "its mean is the largest"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated
 
+import numpy as np
 import typer
 
 from lm_eval_bayes._util.text import (
@@ -35,6 +36,7 @@ from lm_eval_bayes.cli.ui.reading import ReadingOptions, Runs
 
 if TYPE_CHECKING:
     from lm_eval_bayes.analysis.summary import GroupSummary, ScorePosteriors, TaskSummary
+    from lm_eval_bayes.runs.task_run import TaskRun
     from lm_eval_bayes.stats.intervals import IntervalSpec, Scope
 
 #: Name of the group of all tasks.
@@ -336,10 +338,16 @@ def _split_row_name(row: str) -> tuple[str, int]:
 
 
 def _show_cost(summaries: Sequence[TaskSummary]) -> None:
-    if all(summary.tokens is None and summary.seconds is None for summary in summaries):
-        say("tokens and time were not recorded")
+    measured = [(summary.tokens, summary.seconds, summary.cost) for summary in summaries]
+    if all(amounts == (None, None, None) for amounts in measured):
+        partly = [reason for summary in summaries for reason in _partly_recorded(summary.run)]
+        for line in partly or ["tokens and time were not recorded"]:
+            say(line)
         return
     say()
+    costs: dict[str, Callable[[TaskSummary], str]] = {}
+    if any(cost is not None for _, _, cost in measured):
+        costs["cost, as logged"] = lambda summary: format_large(summary.cost)
     say_records(
         "Cost",
         summaries,
@@ -352,6 +360,27 @@ def _show_cost(summaries: Sequence[TaskSummary]) -> None:
                 None if summary.tokens is None else summary.tokens / max(summary.run.n_trials, 1)
             ),
             "model time": lambda summary: format_duration(summary.seconds),
+            **costs,
         },
         optional=("trials",),
     )
+    for summary in summaries:
+        for line in _partly_recorded(summary.run):
+            say(line)
+
+
+def _partly_recorded(run: TaskRun) -> Iterator[str]:
+    """Yield what was recorded of some trials only, so that there is no total."""
+    from lm_eval_bayes.runs.task_run import COST, SECONDS, TOKENS
+
+    for name, words, total in (
+        (TOKENS, "tokens", run.tokens),
+        (SECONDS, "model time", run.busy_seconds),
+        (COST, "cost", run.cost),
+    ):
+        n = sum(int(np.isfinite(column).sum()) for column in run.measured.get(name, ()))
+        if total is None and n:
+            yield (
+                f"{run.task}, {run.model}: no {words}, recorded of {n:,} of "
+                f"{plural(run.n_trials, 'trial')}"
+            )

@@ -13,6 +13,7 @@ from lm_eval_bayes._util.text import (
     format_date,
     format_duration,
     format_integer,
+    format_large,
     format_range,
     plural,
 )
@@ -100,6 +101,7 @@ def _settings(run: TaskRun) -> dict[str, TruncatedText]:
         ("question ids", _fingerprint(sorted(run.question_ids), "id")),
         ("tokens", None if run.tokens is None else format_integer(run.tokens)),
         ("model time", None if run.busy_seconds is None else format_duration(run.busy_seconds)),
+        ("cost, as logged", None if run.cost is None else format_large(run.cost)),
         ("evaluation time", None if record.seconds is None else format_duration(record.seconds)),
         ("date", format_date(record.date)),
         ("files", ", ".join(short_path(source) for source in run.sources)),

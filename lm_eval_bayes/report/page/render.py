@@ -149,10 +149,12 @@ def _panel_context(panel: TaskPanel, data: ReportData) -> dict[str, Any]:
                     summary.intervals["population"],
                 ),
                 "tokens": row.tokens / summary.run.n_trials if row.tokens else None,
+                "cost": row.cost / summary.run.n_trials if row.cost else row.cost,
             }
             for row, summary in zip(panel.board.rows, panel.summaries, strict=True)
         ],
         "has_tokens": any(row.tokens for row in panel.board.rows),
+        "has_cost": any(row.cost is not None for row in panel.board.rows),
         "pairs": tables.pair_table(panel),
         "questions": tables.question_table(panel, data),
         "background_curves": figures.background_curves(panel),

@@ -29,7 +29,7 @@ from lm_eval_bayes.runs.readers.protocol import Query
 from lm_eval_bayes.runs.readers.text_files import file_argument
 from lm_eval_bayes.runs.readers.trial_texts import PER_RECORD
 from lm_eval_bayes.runs.readers.written_numbers import MISSING
-from lm_eval_bayes.runs.task_run import SECONDS, TOKENS, Provenance
+from lm_eval_bayes.runs.task_run import COST, SECONDS, TOKENS, Provenance
 from lm_eval_bayes.stats.validation import FloatArray, IntArray
 
 #: Words for right and wrong in lower case, and for a trial without a grade.
@@ -44,7 +44,7 @@ _Key = TypeVar("_Key", bound=Hashable)
 #: The rounding beyond a bound that is cut off.
 _SLACK = 1e-9
 #: Names of the measurements of a trial by the kinds of columns.
-_MEASURED = {"tokens": TOKENS, "time": SECONDS, "cost": "cost"}
+_MEASURED = {"tokens": TOKENS, "time": SECONDS, "cost": COST}
 
 
 @dataclass
