@@ -196,8 +196,6 @@ def plan_width(
     ('tokens were not recorded for A', 'time was not recorded for A')
     """
     max_trials = check_count("max_trials", max_trials, 1)
-    for run in runs:
-        run.require_graded()
     level, method, seed = spec.level, spec.method, spec.seed
     lines = []
     for run in runs:
@@ -266,21 +264,23 @@ def plan_separation(
     Raises
     ------
     InvalidInputError
-        If there are fewer than two models, they answered different questions, or another
-        argument breaks its rule.
+        If there are fewer than two models, they answered different questions, a correction is
+        given for scores, or another argument breaks its rule.
     """
     max_trials = check_count("max_trials", max_trials, 1)
     threshold = z_threshold(confidence)
     if threshold <= 0.0:
         raise InvalidInputError.of("confidence", "be above 0.5 to separate", confidence)
     check_comparable(runs, argument)
-    runs[0].require_graded(argument)
     if len(runs) < 2:
         rule = f"be of at least two models on {runs[0].task} to be separated"
         raise InvalidInputError.of(argument, rule, runs[0].model)
     posteriors = {run.model: hbayes_at_n(run.outcomes, spec.scope, seed=spec.seed) for run in runs}
     best_first = sorted(runs, key=lambda run: -posteriors[run.model].mu)
     if correction != "none":
+        if runs[0].scored:
+            rule = "be none where trials have scores, whose further trials are not drawn one by one"
+            raise InvalidInputError.of("correction", rule, f"{correction} for {runs[0].task}")
         return _plan_decisions(
             best_first, posteriors, confidence, max_trials, correction, batch_trials, spec.seed
         )

@@ -157,7 +157,9 @@ class Posterior(Record):
     clusters : LearnedClusters or None
         In scope "population" the clusters of the questions, where they have some.
     scored : bool
-        Whether trials have scores between two bounds, whose further trials cannot be forecast.
+        Whether trials have scores between two bounds.
+    dispersion : float
+        Of scores their dispersion φ, see `ScoreOutcomes`: n trials have the weight n/φ. Else 1.
     """
 
     quantity: str
@@ -185,6 +187,7 @@ class Posterior(Record):
     trials_range: tuple[int, int] | None = field(default=None, repr=False)
     clusters: LearnedClusters | None = None
     scored: bool = field(default=False, repr=False, metadata=NOT_IN_JSON)
+    dispersion: float = field(default=1.0, repr=False, metadata=NOT_IN_JSON)
 
     def interval(
         self,

@@ -11,6 +11,7 @@ from _support.run_files import LATER, SENT, row, write_run
 from scipy.special import comb
 
 from lm_eval_bayes import ScoreOutcomes, hbayes_at_n
+from lm_eval_bayes.stats.sequential.trials_needed import trials_needed
 
 TASK = "summaries_bayes"
 M, N = 12, 8
@@ -154,8 +155,6 @@ def test_exports_and_report(runs, tmp_path):
 @pytest.mark.parametrize(
     "command",
     [
-        ("plan", "--width", "0.1"),
-        ("plan", "--separate"),
         ("convergence",),
         ("rank", "--paper"),
         ("anchors",),
@@ -166,6 +165,21 @@ def test_what_is_about_right_and_wrong_refuses_scores(runs, command):
     code, printed, error = called(command[0], *runs.values(), *command[1:])
     assert (code, printed) == (2, "")
     assert "must have right and wrong trials, or categories, of summaries_bayes" in error
+
+
+def test_plan_forecasts_the_trials_of_scores(runs):
+    code, printed, error = called("plan", *runs.values(), "--width", ".05", "--separate", "--json")
+    assert code == 0, error
+    plan = json.loads(printed)
+    assert plan["separation"][0]["separated"] == 1
+    for line in plan["runs"]:
+        posterior = hbayes_at_n(ScoreOutcomes.from_scores(SCORES[line["models"][0][4:]], (1, 5)))
+        forecast = trials_needed(posterior, width=0.05)
+        assert line["forecast"]["additional"] == forecast.additional
+        assert "takes the dispersion of the scores" in line["notes"][0]
+    code, printed, error = called("plan", *runs.values(), "--separate", "--correction", "pocock")
+    assert (code, printed) == (2, "")
+    assert "`--correction` must be none where trials have scores" in error
 
 
 def test_prior_evidence_refuses_scores(runs):

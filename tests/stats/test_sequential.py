@@ -9,7 +9,9 @@ from scipy import integrate, stats
 
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
+from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.outcomes import Outcomes
+from lm_eval_bayes.stats.score_outcomes import ScoreOutcomes
 from lm_eval_bayes.stats.sequential.decision import (
     MIXTURE_TRIALS,
     DecisionReached,
@@ -19,7 +21,9 @@ from lm_eval_bayes.stats.sequential.decision import (
     mixture_boundary,
     separation_if_equal,
 )
+from lm_eval_bayes.stats.sequential.predictive_draws import PredictiveTrials
 from lm_eval_bayes.stats.sequential.stopping_rules import AnyOf, BudgetSpent, WidthReached
+from lm_eval_bayes.stats.sequential.trials_needed import trials_needed
 
 
 def binary(successes, trials):
@@ -319,3 +323,45 @@ def test_a_uniform_prior_and_different_numbers_of_trials_are_warned_of():
         assert note.startswith("bayes@N moves the scores of models with different numbers of")
     equal_trials = DecisionReached(0.95, correction="anytime").evaluate(8, SAME)
     assert equal_trials.note is None
+
+
+@pytest.mark.parametrize("scope", ["benchmark", "population"])
+def test_scores_of_0_and_1_need_the_trials_of_right_and_wrong(scope):
+    matrix = np.random.default_rng(3).integers(0, 2, (12, 5))
+    of_scores = hbayes_at_n(ScoreOutcomes.from_scores(matrix), scope)
+    of_trials = hbayes_at_n(Outcomes.from_matrix(matrix), scope)
+    width = 0.9 * of_trials.interval().width
+    a, b = (trials_needed(posterior, width=width) for posterior in (of_scores, of_trials))
+    assert a.current == pytest.approx(b.current, rel=1e-4)
+    assert a.additional == pytest.approx(b.additional, rel=0.1, abs=1)
+
+
+def test_the_forecast_of_scores_is_what_their_trials_need():
+    rng = np.random.default_rng(5)
+    p = rng.beta(2, 2, 40)[:, None]
+    scores = rng.beta(10 * p, 10 * (1 - p), (40, 30))
+    posterior = hbayes_at_n(ScoreOutcomes.from_scores(scores[:, :6]))
+    target = 0.6 * posterior.interval().width
+    forecast = trials_needed(posterior, width=target)
+    widths = {
+        n: hbayes_at_n(ScoreOutcomes.from_scores(scores[:, : 6 + n])).interval().width
+        for n in (forecast.additional // 2, 2 * forecast.additional)
+    }
+    assert min(widths.values()) < target < max(widths.values())
+    assert "dispersion of the scores" in forecast.note
+
+
+@pytest.mark.parametrize("extra", [1, 4, 100])
+def test_predictive_means_of_scores_have_their_variance(extra):
+    rng = np.random.default_rng(7)
+    p = rng.uniform(0.2, 0.8, (6, 1))
+    scores = ScoreOutcomes.from_scores(rng.beta(8 * p, 8 * (1 - p), (6, 50)))
+    predictive = PredictiveTrials.of(hbayes_at_n(scores), 20_000, rng)
+    assert predictive.dispersion == scores.dispersion < 0.2
+    drawn = predictive.draw_trials(extra, rng)
+    assert drawn.sum(axis=2) == pytest.approx(extra / scores.dispersion)
+    mean = drawn[:, :, 1] * scores.dispersion / extra
+    truth = predictive.truth[:, :, 1]
+    variance = scores.dispersion * (truth * (1 - truth)).mean(axis=0) / extra
+    assert (mean - truth).mean(axis=0) == pytest.approx(0, abs=0.01)
+    assert (mean - truth).var(axis=0) == pytest.approx(variance, rel=0.06)

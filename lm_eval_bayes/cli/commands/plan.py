@@ -88,7 +88,8 @@ def command(
     trials of the same questions took; they are missing if the runs did not record them.
 
     With --correction the forecast of --separate is that of a run that is analysed after every
-    batch and stops at the first decision, as run --decide does.
+    batch and stops at the first decision, as run --decide does. It is for right and wrong trials or
+    categories; the other forecasts also read scores between two bounds.
 
     In scope benchmark every goal can be reached with enough trials. In scope population the
     differences between questions remain: only more questions help, and a note says so.
@@ -115,7 +116,7 @@ def command(
         raise InvalidInputError.of("RUN", rule, ", ".join(saved.models))
     lines: tuple[PlanLine, ...] = ()
     plans: list[SeparationPlan] = []
-    with named_as_options("width", "confidence", "max_trials", "batch_trials"):
+    with named_as_options("width", "confidence", "max_trials", "batch_trials", "correction"):
         if width is not None:
             lines = plan_width(saved.runs, width, spec, max_trials=max_trials)
         if separate:

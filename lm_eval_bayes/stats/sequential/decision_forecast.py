@@ -18,7 +18,7 @@ from lm_eval_bayes.stats.ranking.rank import check_leaderboard
 from lm_eval_bayes.stats.results import Posterior, joined_notes
 from lm_eval_bayes.stats.sequential.decision import DecisionReached, z_if_equal
 from lm_eval_bayes.stats.sequential.predictive_draws import PredictiveTrials
-from lm_eval_bayes.stats.sequential.trials_needed import TrialsForecast, check_not_scored
+from lm_eval_bayes.stats.sequential.trials_needed import TrialsForecast
 from lm_eval_bayes.stats.validation import FloatArray, IntArray, check_fraction, check_size
 
 #: The most analyses of a forecast.
@@ -80,7 +80,9 @@ def trials_to_decision(
     True
     """
     check_leaderboard({"posterior 1": posterior, "posterior 2": other})
-    check_not_scored([posterior, other])
+    if posterior.scored or other.scored:
+        rule_text = "be of right and wrong trials or of categories, which are forecast one by one"
+        raise InvalidInputError.of("posterior", rule_text, "one of scores")
     if posterior.scope != "benchmark":
         rule_text = (
             'be of scope "benchmark" (a rule with analyses is for trials of fixed questions)'

@@ -36,6 +36,8 @@ class PredictiveTrials:
         The score of each category, scaled to [0, 1].
     low, span : float
         The score of 0 on that scale, and the range of scores.
+    dispersion : float
+        Of scores between two bounds their φ, see `ScoreOutcomes`: n trials count n/φ.
     """
 
     known_counts: FloatArray
@@ -44,6 +46,7 @@ class PredictiveTrials:
     unit: FloatArray
     low: float
     span: float
+    dispersion: float = 1.0
 
     @classmethod
     def of(cls, posterior: Posterior, draws: int, rng: np.random.Generator) -> PredictiveTrials:
@@ -65,7 +68,7 @@ class PredictiveTrials:
         gammas = np.maximum(gammas, np.finfo(np.float64).tiny)
         truth = gammas / gammas.sum(axis=2, keepdims=True)
         low, span, unit = scaled_weights(weights)
-        return cls(known_counts, strength, truth, unit, low, span)
+        return cls(known_counts, strength, truth, unit, low, span, posterior.dispersion)
 
     def moments(self, extra: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
         """Return the posterior mean and sd of each draw after `extra` more trials.
@@ -134,7 +137,16 @@ class PredictiveTrials:
         return average, np.maximum(one_trial, 0.0) / trials
 
     def draw_trials(self, extra: int, rng: np.random.Generator) -> FloatArray:
-        """Draw `extra` trials of every question in every draw, shape (D, M, K)."""
+        """Draw `extra` trials of every question in every draw, shape (D, M, K).
+
+        The mean of scores between two bounds is from the Beta distribution with mean p and
+        variance φ p(1 − p)/extra; it has the weight extra/φ.
+        """
+        if self.dispersion < 1.0 and extra > 0:
+            weight, smallest = extra / self.dispersion, np.finfo(np.float64).tiny
+            wrong, right = np.maximum((weight - 1.0) * np.moveaxis(self.truth, 2, 0), smallest)
+            mean = rng.beta(right, wrong)
+            return weight * np.stack([1.0 - mean, mean], axis=2)
         if self.truth.shape[2] > 2:
             return np.asarray(rng.multinomial(extra, self.truth), dtype=np.float64)
         top = rng.binomial(extra, self.truth[:, :, 1])
@@ -148,6 +160,7 @@ class PredictivePopulation:
     M questions with N trials each have the information of E = M(s + 1)N/(N + s) trials of as many
     different questions about a population's mean, so that its variance is proportional to
     1/(E + 1.4 + 1), 1.4 being the sum of its prior's parameters. For any N, E is below M(s + 1).
+    N scores between two bounds count N/φ trials, φ being their dispersion.
     With clusters E is the sum of E_t (d + 1)/(E_t + d), E_t being the information of the questions
     of a cluster about its mean.
 
@@ -236,7 +249,7 @@ class PredictivePopulation:
     def _information(self, per_trial: float) -> FloatArray:
         """Return E of each draw at 1/N = `per_trial`, shape (D,)."""
         s = self.strength
-        of_question = (s + 1.0) / (1.0 + s * per_trial)
+        of_question = (s + 1.0) / (1.0 + s * self.posterior.dispersion * per_trial)
         if self.cluster_sizes is None or self.cluster_strength is None:
             return self.posterior.per_question.mu.size * of_question
         d, total = self.cluster_strength, np.zeros_like(s)

@@ -36,6 +36,11 @@ from lm_eval_bayes.stats.validation import (
     read_only,
 )
 
+#: The note on forecasts of scores between two bounds.
+SCORES_DISPERSION = (
+    "The forecast takes the dispersion of the scores, estimated from the trials so far, as known: "
+    "its range is too narrow where these are few."
+)
 #: More trials than this are not given one by one.
 _MOST_TRIALS = 1_000_000
 
@@ -148,6 +153,9 @@ def trials_needed(
     differences differ. Posteriors of different questions are treated as independent, and
     the `note` says so.
 
+    Scores between two bounds count as 1/φ trials each, φ being their dispersion, which is taken as
+    known: the mean of t further scores has variance φ p(1 − p)/t.
+
     Parameters
     ----------
     posterior : Posterior
@@ -205,7 +213,6 @@ def trials_needed(
     True
     """
     posteriors = _check_goal(posterior, width, z, other)
-    check_not_scored(posteriors)
     spec = IntervalSpec(
         posterior.level if level is None else level,
         posterior.scope,
@@ -221,6 +228,8 @@ def trials_needed(
     trials = _trials_so_far(posteriors) if trials is None else check_positive("trials", trials)
     rng = np.random.default_rng(spec.seed)
     notes = [posterior.note for posterior in posteriors]
+    if any(side.scored for side in posteriors):
+        notes.append(SCORES_DISPERSION)
     limit: float | None = None
     beyond_reach: str | None = None
     if other is None:
@@ -309,19 +318,6 @@ def _predictive(
     if posterior.scope == "population":
         return PredictivePopulation.of(posterior, trials, draws, rng)
     return PredictiveTrials.of(posterior, draws, rng)
-
-
-def check_not_scored(posteriors: Sequence[Posterior]) -> None:
-    """Refuse posteriors of scores between two bounds, whose further trials have no distribution.
-
-    Raises
-    ------
-    InvalidInputError
-        If one is of scores.
-    """
-    if any(posterior.scored for posterior in posteriors):
-        rule = "be of right and wrong trials or of categories, whose further trials can be forecast"
-        raise InvalidInputError.of("posterior", rule, "one of scores")
 
 
 def _trials_so_far(posteriors: Sequence[Posterior]) -> float:
