@@ -186,11 +186,6 @@ def read(file: Path, query: Query) -> FileContents:
     where = f"the samples' metadata in {file.name}"
     documents = (mapping(sample.get("metadata")) for sample in log.samples)
     check_clusters(columns.cluster or (), query, where, field_names(documents))
-    warnings: tuple[str, ...] = ()
-    status = name_of(log.header.get("status"))
-    if status != "success":
-        ended = f"has the status {one_line(status, 20)}" if status else "does not say how it ended"
-        warnings = (f"{file} {ended}: the samples that it holds count",)
     provenance = _provenance(log)
     settings = generation({k: v for k, v in provenance.generation_kwargs.items() if k in _SETTINGS})
     settings |= provenance.setup or {}
@@ -204,7 +199,30 @@ def read(file: Path, query: Query) -> FileContents:
         settings=settings,
         version=name_of(evaluation.get("task_version")),
     )
-    return FileContents(runs, (task,), warnings=warnings)
+    return FileContents(runs, (task,), warnings=_incomplete(log, file))
+
+
+def _incomplete(log: _Log, file: Path) -> tuple[str, ...]:
+    """Return a warning where a log did not end well, or holds fewer samples than its header says.
+
+    Both numbers count every epoch of a sample. Where the evaluation did not end, the header lists
+    the ids of the samples and the number of epochs.
+    """
+    planned = mapping(log.header.get("results")).get("total_samples")
+    if type(planned) is not int:
+        config = mapping(log.evaluation.get("config"))
+        epochs = config.get("epochs")
+        ids = _list(mapping(log.evaluation.get("dataset")).get("sample_ids"))
+        planned = len(ids) * (epochs if type(epochs) is int else 1)
+    held = ""
+    if len(log.samples) < planned:
+        held = f"holds {len(log.samples):,} of {planned:,} samples of its header, epochs counted"
+    status = name_of(log.header.get("status"))
+    ended = ""
+    if status != "success":
+        ended = f"has the status {one_line(status, 20)}" if status else "does not say how it ended"
+    said = " and ".join(part for part in (ended, held) if part)
+    return (f"{file} {said}: the samples that it holds count",) if said else ()
 
 
 def _json_log(file: Path, query: Query) -> _Log:

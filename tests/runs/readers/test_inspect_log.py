@@ -220,8 +220,20 @@ def test_the_newest_log_of_a_retried_task_counts(tmp_path, content):
     saved = read_runs([tmp_path / "a.json"])
     assert saved.runs[0].n_trials == 4
     assert saved.warnings == (
-        f"{tmp_path / 'a.json'} has the status error: the samples that it holds count",
+        f"{tmp_path / 'a.json'} has the status error and holds 4 of 15 samples of its header, "
+        "epochs counted: the samples that it holds count",
     )
+
+
+def test_a_log_with_fewer_samples_than_its_header_is_warned_of(tmp_path, content):
+    file = tmp_path / "a.json"
+    file.write_text(json.dumps(content))
+    assert read_runs([file]).warnings == ()
+    content["samples"] = content["samples"][:-2]
+    warning = f"{file} holds 13 of 15 samples of its header, epochs counted: the samples that it"
+    for results in (content["results"], None):  # by its total, or by its ids and epochs
+        file.write_text(json.dumps({**content, "results": results}))
+        assert read_runs([file]).warnings == (f"{warning} holds count",)
 
 
 def test_a_log_that_did_not_end_is_read_from_its_journal(tmp_path):
