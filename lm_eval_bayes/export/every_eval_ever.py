@@ -227,6 +227,7 @@ def _model(run: TaskRun, model_id: str | None, developer: str) -> tuple[str, str
         return name, developer or name.partition("/")[0]
     if not developer:
         rule = f"name the developer of {run.model}, as org/name, since the run does not"
+        rule += f" (of several models: {run.model}=org/name)"
         raise InvalidInputError.of("--model-id", rule, "no name")
     return f"{slug(developer)}/{slug(run.model)}", developer
 

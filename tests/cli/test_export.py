@@ -19,6 +19,7 @@ from _support.paths import REPOSITORY
 from _support.saved_runs import question, write_run
 
 from lm_eval_bayes.export.hub import NEEDED
+from lm_eval_bayes.runs.reader import read_runs
 
 REVISION = "c94da77eb22bbd6439e62a323bec18493a421302"
 AIME = {"dataset_path": "MathArena/aime_2025", "dataset_kwargs": {"revision": REVISION}}
@@ -332,8 +333,9 @@ def test_counts_have_no_texts_to_give(lmeb, tmp_path):
         (["good", "--instances"], "`--instances` must be given with a folder"),
         (
             ["good", "poor", "--model-id=a/b"],
-            "`--model-id` must be of one model; name several as org",
+            "`--model-id` must be org/good=org/name, for each of several models once",
         ),
+        (["good", "poor", "--developer=a"], "`--developer` must be of one model; --model-id MODEL"),
         (["good", "--model-id=b"], "`--model-id` must be the model's id, as org/name"),
         (["good", "--metric=nothing", "--task=nothing"], "`RUN` must hold task nothing"),
     ],
@@ -343,6 +345,24 @@ def test_every_eval_ever_ends_in_one_sentence(lmeb, runs, arguments, message):
     code, printed, error = lmeb("every-eval-ever", *given)
     assert (code, printed) == (2, "")
     assert error.splitlines()[-1].startswith(f"error: {message}")
+
+
+def test_models_of_several_developers_are_exported_and_read_again(lmeb, tmp_path):
+    rows = [("A", "q", 1), ("A", "q", 0), ("A", "r", 1), ("b=c", "q", 0), ("b=c", "r", 1)]
+    lines = ["model,question,score", *(",".join(map(str, row)) for row in rows)]
+    table, folder = tmp_path / "board.csv", tmp_path / "records"
+    table.write_text("\n".join(lines) + "\n")
+    given = ("every-eval-ever", table, "-o", folder, "--instances")
+    code, _, error = lmeb(*given, "--model-id", "A=org/a", "--model-id", "A=org/b")
+    assert (code, "A=org/name, for each of several models once" in error) == (2, True)
+    code, _, error = lmeb(*given, "--model-id", "A=org/a")
+    assert (code, "of several models: b=c=org/name" in error) == (2, True)
+    code, _, error = lmeb(*given, "--model-id", "A=org/a", "--model-id", "b=c=lab/b")
+    assert code == 0, error
+    saved = read_runs([folder])
+    assert {run.model: run.n_trials for run in saved.runs} == {"org/a": 3, "lab/b": 2}
+    assert {run.metric for run in saved.runs} == {"avg@N"}  # of N = 1 and of 1 to 2
+    assert not any("different metrics" in warning for warning in saved.warnings)
 
 
 def test_a_submission_says_that_its_log_is_cut_off(lmeb, runs, tmp_path):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -232,7 +232,12 @@ def every_eval_ever(
         ),
     ] = None,
     model_id: Annotated[
-        str | None, option("ORG/NAME", "The model. By default from the run's model arguments.")
+        list[str] | None,
+        option(
+            "ORG/NAME",
+            "The model. By default from the run's model arguments. Of several models "
+            "MODEL=ORG/NAME for each that the runs do not name so; can be repeated.",
+        ),
     ] = None,
     instances: Annotated[
         bool,
@@ -270,6 +275,7 @@ def every_eval_ever(
     Examples:
       lm-eval-bayes export every-eval-ever results/ --model-id org/model | less
       lm-eval-bayes export every-eval-ever runs/* -o submission/ --instances --no-texts
+      lm-eval-bayes export every-eval-ever board.csv -o new/ --model-id A=org/a --model-id B=lab/b
     """
     from lm_eval_bayes.analysis.summary import summarise
     from lm_eval_bayes.export.every_eval_ever import Sender, submission
@@ -283,10 +289,10 @@ def every_eval_ever(
         rule = "be given with a folder: name one with --output"
         raise InvalidInputError.of("--instances", rule, "standard output")
     saved = reading.read(runs)
-    if len(saved.models) > 1 and (model_id or sender.developer):
-        option = "--model-id" if model_id else "--developer"
-        rule = "be of one model; name several as org/model in the runs, or export each separately"
-        raise InvalidInputError.of(option, rule, ", ".join(saved.models))
+    if len(saved.models) > 1 and sender.developer:
+        rule = "be of one model; --model-id MODEL=ORG/NAME, repeated, names several"
+        raise InvalidInputError.of("--developer", rule, ", ".join(saved.models))
+    model_ids = _model_ids(model_id or (), saved.models)
     if to_stdout and len(saved.runs) > 1:
         rule = "be one run if the record goes to standard output (--output names a folder)"
         runs_of_models = f"{len(saved.runs)} of {', '.join(saved.models)}"
@@ -300,7 +306,7 @@ def every_eval_ever(
         summary = summarise(run, spec)
         record = submission(
             summary,
-            model_id=model_id,
+            model_id=model_ids.get(run.model),
             collection=collection,
             sender=Sender(**{**vars(sender), "deployment": sender.deployment or ""}),
             scope=intervals.scope,
@@ -330,6 +336,26 @@ def every_eval_ever(
                 f"warning: {without} of {record.model_id} without the completion, which the "
                 "samples files lack"
             )
+
+
+def _model_ids(given: Sequence[str], models: Sequence[str]) -> dict[str, str]:
+    """Return the ids of models by their names in the runs.
+
+    Raises
+    ------
+    InvalidInputError
+        If an id does not say of which of several models it is, or two are of one.
+    """
+    ids: dict[str, str] = {}
+    for text in given:
+        model, _, id = text.rpartition("=")
+        if model not in models and len(models) == 1:
+            model, id = models[0], text
+        if model not in models or model in ids:
+            rule = f"be {models[0]}=org/name, for each of several models once"
+            raise InvalidInputError.of("--model-id", rule, f"{text}, for {', '.join(models)}")
+        ids[model] = id
+    return ids
 
 
 def _write_record(record: Submission, rows: InstancesFile | None, output: BinaryIO) -> None:

@@ -48,8 +48,8 @@ _TRIALS = ("trial", "epoch", "repeat", "repetition", "attempt")
 #: A name of a file that identifies a run.
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.I)
 
-#: The name of a mean over N trials, in the records that this package exports.
-_MEAN = re.compile(r"(avg|hbayes)@\d+")
+#: The name of a mean over N trials, or N to N, in the records that this package exports.
+_MEAN = re.compile(r"(avg|hbayes)@\d+(?: to \d+)?")
 
 #: Generation settings that distinguish runs of a model.
 _SETTINGS = (
