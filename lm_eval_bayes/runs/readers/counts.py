@@ -63,7 +63,7 @@ def read(file: Path, query: Query) -> FileContents:
     check_no_regrade(file, query)
     if plain_name(file).suffix == ".jsonl":
         names = list(first_line(file) or ())
-        lines = JsonLines(file, query.argument, query.advance, unique_keys=True)
+        lines = JsonLines(file, query.argument, query.advance)
         runs = _partial_runs(enumerate(lines, 1), file, query)
         warnings = lines.warnings
     else:

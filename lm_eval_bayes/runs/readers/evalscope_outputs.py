@@ -37,8 +37,14 @@ from lm_eval_bayes.runs.readers.protocol import (
 )
 from lm_eval_bayes.runs.readers.text_files import JsonLines, files_below, first_line
 from lm_eval_bayes.runs.readers.trial_columns import TrialColumns, numbers_in_run, partial_runs
-from lm_eval_bayes.runs.readers.trial_texts import lines_log, one_text, place
+from lm_eval_bayes.runs.readers.trial_texts import PER_RECORD, lines_log, one_text, place
 from lm_eval_bayes.runs.task_run import Provenance
+
+#: The most generations of a sample among which one without a review is looked for.
+_MOST_GENERATIONS = 2**16
+
+#: The place of a text that is not logged.
+_NO_TEXT = place(0, PER_RECORD - 1)
 
 #: The folders of an evaluation.
 _REVIEWS, _PREDICTIONS, _REPORTS = "reviews", "predictions", "reports"
@@ -100,6 +106,11 @@ def read(file: Path, query: Query) -> FileContents:
     for number, row in enumerate(lines):
         if _place(row)[0]:  # of one sample the last counts
             rows[_place(row)], records[_place(row)] = row, number
+    subsets = mapping(mapping(report.get("execution_summary")).get("subsets"))
+    n_errors = mapping(subsets.get(task.removeprefix(f"{dataset}_"))).get("errored")
+    failed = _failed(list(rows.values()), n_errors)
+    for row in failed:
+        rows[_place(row)], records[_place(row)] = row, -1
     scores = [mapping(mapping(row.get("sample_score")).get("score")) for row in rows.values()]
     metrics = _metrics(scores)
     if not metrics:
@@ -108,12 +119,14 @@ def read(file: Path, query: Query) -> FileContents:
     metric, notes = chosen_metric(metrics, query, file, "metric")
     columns = _columns(list(rows.values()), scores, metric, file, query)
     columns.model, columns.task = model, task
-    columns.texts, columns.places = lines_log(lines, _texts), list(map(place, records.values()))
-    subsets = mapping(mapping(report.get("execution_summary")).get("subsets"))
-    n_errors = mapping(subsets.get(task.removeprefix(f"{dataset}_"))).get("errored")
-    if type(n_errors) is int and n_errors > 0:
+    columns.texts = lines_log(lines, _texts)
+    columns.places = [place(n) if n >= 0 else _NO_TEXT for n in records.values()]
+    if type(n_errors) is int and n_errors > 0 and (query.unscored == "left-out" or not failed):
+        reason = "as in evalscope's own means"
+        if query.unscored == "wrong":
+            reason = "because the reviews do not tell of which questions"
         ended = f"{plural(n_errors, 'trial')} ended in an error"
-        notes = (*notes, f"{ended}, and did not count, as in evalscope's own means")
+        notes = (*notes, f"{ended}, and did not count, {reason}")
     runs = partial_runs(
         columns,
         file,
@@ -123,6 +136,32 @@ def read(file: Path, query: Query) -> FileContents:
         provenance={model: Provenance(dataset=dataset)},
     )
     return FileContents(runs, (task,), groups, warnings=lines.warnings)
+
+
+def _failed(rows: Sequence[Mapping[str, Any]], n_errors: object) -> list[Mapping[str, Any]]:
+    """Return rows for the generations without a review, where they are all that had an error."""
+    generations: dict[str, set[int]] = {}
+    for about in (mapping(row.get("sample_score")) for row in rows):
+        number = about.get("generation_index")
+        if type(number) is not int or not 0 <= number < _MOST_GENERATIONS:
+            return []
+        generations.setdefault(name_of(about.get("group_id")), set()).add(number)
+    n_generations = max(map(len, generations.values()), default=0)
+    missing = [
+        (question, number)
+        for question, reviewed in generations.items()
+        for number in range(n_generations)
+        if number not in reviewed
+    ]
+    if len(missing) != n_errors or "" in generations:
+        return []
+    return [
+        {
+            "index": f"{question}, generation {number}",
+            "sample_score": {"group_id": question, "generation_index": number},
+        }
+        for question, number in missing
+    ]
 
 
 def _place(row: Mapping[str, Any]) -> tuple[str, str]:

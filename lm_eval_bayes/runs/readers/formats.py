@@ -315,7 +315,7 @@ def _unrecognised(expanded: Path, argument: str) -> InvalidInputError:
         )
         got = ", ".join(names)
     elif plain_name(expanded).suffix == ".jsonl":
-        next(iter(JsonLines(expanded, argument)), None)
+        next(iter(JsonLines(expanded, argument, unique_keys=False)), None)
         rule, got = f"hold samples of the harness, or trials, in {expanded.name}", "nothing"
     return InvalidInputError.of(argument, rule, got)
 

@@ -194,7 +194,7 @@ def _model_name(results: Mapping[str, Any], file: Path) -> str:
 
 def _partial_run(task: LoggedTask, query: Query, warnings: list[str]) -> PartialRun:
     """Read the trials of a samples file; warnings of what was left out are added to a list."""
-    rows = JsonLines(task.samples, query.argument, query.advance)
+    rows = JsonLines(task.samples, query.argument, query.advance, unique_keys=False)
     filters: dict[str, None] = {}
     lines = _lines_of_filter(task, rows, query, filters)
     first = next(lines, None)

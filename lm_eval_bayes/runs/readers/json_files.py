@@ -16,6 +16,7 @@ from lm_eval_bayes.runs.log_fields import fields_in_words
 from lm_eval_bayes.runs.provenance import number
 from lm_eval_bayes.runs.readers.logged_metrics import alternatives
 from lm_eval_bayes.runs.readers.protocol import Query
+from lm_eval_bayes.runs.readers.text_files import RepeatedKeyError, unique
 
 #: Content of more bytes than this is refused.
 LARGEST = 2 * 10**9
@@ -57,12 +58,15 @@ def parse_json(raw: bytes, file: Path, query: Query, part: str = "") -> Any:
     Raises
     ------
     InvalidInputError
-        If it is too large, or no JSON.
+        If it is too large, no JSON, or an object has a key twice.
     """
     if len(raw) > LARGEST:
         raise broken(file, query, f"more than {LARGEST:,} bytes{part}")
     try:
-        return json.loads(raw.decode("utf-8-sig"))
+        return json.loads(raw.decode("utf-8-sig"), object_pairs_hook=unique)
+    except RepeatedKeyError as error:
+        rule = f"have every key of an object once in {file.name}"
+        raise InvalidInputError.of(query.argument, rule, f"{error}{part}") from None
     except RecursionError:
         raise broken(file, query, f"values nested hundreds deep{part}") from None
     except ValueError as error:

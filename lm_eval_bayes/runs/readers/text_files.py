@@ -65,7 +65,7 @@ class JsonLines:
         argument: str,
         advance: Advance | None = None,
         *,
-        unique_keys: bool = False,
+        unique_keys: bool = True,
     ) -> None:
         self.file, self.argument, self.advance = file, argument, advance
         self.unique_keys = unique_keys
@@ -170,7 +170,11 @@ class JsonLines:
             return None
         try:
             text = line.decode("utf-8-sig" if self._n_lines == 1 else "utf-8")
-            row = _parsed(text)
+            n_pairs = None
+            if self.unique_keys:
+                row, n_pairs = _counted(text)
+            else:
+                row = _parsed(text)
         except (ValueError, RecursionError) as error:
             cut_off = f"line {self._n_lines}: {_reason(error, line)}"
             if line.endswith(b"\n") or not self.offsets:
@@ -180,23 +184,22 @@ class JsonLines:
             return None
         if not isinstance(row, dict):
             raise self._broken(f"line {self._n_lines} is not an object")
-        if self.unique_keys:
-            self._check_keys(text)
+        if n_pairs not in (None, len(row)):
+            raise self._key_twice(text)
         self.offsets.append(self.offset)
         return row
 
-    def _check_keys(self, text: str) -> None:
-        """Refuse an object that has a key twice: which of them counts?"""
+    def _key_twice(self, text: str) -> InvalidInputError:
+        """Return the error of an object that has a key twice: which of them counts?"""
         keys: list[str] = []
 
         def keep(pairs: list[tuple[str, Any]]) -> None:
             keys[:] = [key for key, _ in pairs]  # the outermost object comes last
 
         json.loads(text, object_pairs_hook=keep)
-        repeated = next((key for key in keys if keys.count(key) > 1), None)
-        if repeated is not None:
-            n = keys.count(repeated)
-            raise self._repeated(f"{json.dumps(repeated)} {n} times in line {self._n_lines}")
+        repeated = next(key for key in keys if keys.count(key) > 1)
+        n = keys.count(repeated)
+        return self._repeated(f"{json.dumps(repeated)} {n} times in line {self._n_lines}")
 
     def _array(self, content: bytes) -> list[dict[str, Any]]:
         """Return the objects of a file that is one array."""
@@ -243,12 +246,37 @@ def _reason(error: Exception, content: bytes) -> str:
 _decode_from_start = json.JSONDecoder().raw_decode
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> Row:
-    """Return an object whose keys are distinct."""
+class RepeatedKeyError(ValueError):
+    """An object of a JSON text has a key twice."""
+
+
+def unique(pairs: list[tuple[str, Any]]) -> Row:
+    """Return an object whose keys are distinct, as an `object_pairs_hook`.
+
+    Raises
+    ------
+    RepeatedKeyError
+        If a key occurs twice; the message names it.
+    """
     row = dict(pairs)
     if len(row) != len(pairs):
-        raise ValueError("a key occurs twice")
+        keys = [key for key, _ in pairs]
+        repeated = next(key for key in keys if keys.count(key) > 1)
+        raise RepeatedKeyError(f"{json.dumps(repeated)} {keys.count(repeated)} times")
     return row
+
+
+def _counted(line: str) -> tuple[Any, int]:
+    """Return the value of a line, and how many keys the outermost object has."""
+    n_pairs = 0
+
+    def count(pairs: list[tuple[str, Any]]) -> Row:
+        nonlocal n_pairs
+        n_pairs = len(pairs)  # the outermost object comes last
+        return dict(pairs)
+
+    value = json.loads(line, object_pairs_hook=count)
+    return value, n_pairs
 
 
 def _are_keys(content: bytes, n_keys: int) -> bool:
@@ -263,7 +291,7 @@ def _are_keys(content: bytes, n_keys: int) -> bool:
 
 def _array_of(text: str, unique_keys: bool) -> list[Any]:
     """Return the values of a JSON array, whose brackets are missing."""
-    values: list[Any] = json.loads(f"[{text}]", object_pairs_hook=_unique if unique_keys else None)
+    values: list[Any] = json.loads(f"[{text}]", object_pairs_hook=unique if unique_keys else None)
     return values
 
 
@@ -295,7 +323,7 @@ def sniff_files(path: Path, is_log: Callable[[Path], bool], in_folder: str = "*"
 def first_line(file: Path) -> dict[str, Any] | None:
     """Return the first object of a file; None where there is none, or it cannot be read."""
     try:
-        return next(iter(JsonLines(file, "RUN")), None)
+        return next(iter(JsonLines(file, "RUN", unique_keys=False)), None)
     except InvalidInputError:
         return None
 

@@ -216,7 +216,7 @@ def _columns(
     suffix = plain_name(file).suffix
     response, target = (columns.get(kind) for kind in _ON_DEMAND)
     if suffix in JSON_LINES:
-        lines = JsonLines(file, query.argument, query.advance, unique_keys=True)
+        lines = JsonLines(file, query.argument, query.advance)
         by_name = _columns_of(lines.blocks(), wanted)
         texts = None
         if response is not None:

@@ -216,7 +216,7 @@ def lines_log(lines: JsonLines, texts_of: TextsOf) -> TextLog:
     file, argument = lines.file, lines.argument
     if lines.random_access:
         return LineRecords(file, lines.offsets, texts_of)
-    return SpooledRecords(file, lambda: map(texts_of, JsonLines(file, argument)))
+    return SpooledRecords(file, lambda: map(texts_of, JsonLines(file, argument, unique_keys=False)))
 
 
 def one_text(text: object, *right_answers: object) -> list[TrialText]:

@@ -19,6 +19,7 @@ from _support.tool_logs import (
 )
 
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.runs.question_texts import question_texts
 from lm_eval_bayes.runs.reader import read_runs
 from lm_eval_bayes.runs.readers.formats import recognise
 
@@ -94,6 +95,24 @@ def test_errors_and_metrics_are_told():
         InvalidInputError, match=r"a metric of general_mcq_letters\.jsonl, accuracy"
     ):
         read_runs([REVIEWS["strong", MCQ]], metric="speed")
+
+
+def test_a_generation_without_a_review_is_named_at_its_question(tmp_path):
+    (run,) = read_runs([STRONG], task=MCQ).runs
+    assert [numbers.attempts().without_grade for numbers in run.attempts] == [[], [], [], [2]]
+    assert run.n_trials == 11
+    (run,) = read_runs([STRONG], task=MCQ, unscored="wrong").runs
+    assert run.outcomes.n_trials.tolist() == [3, 3, 3, 3]
+    assert run.trials[3][2] == 0
+    assert question_texts(run, 3).responses[2] is None
+    shutil.copytree(STRONG, tmp_path / "out")
+    report = tmp_path / "out" / "reports" / "strong" / "general_mcq.json"
+    content = json.loads(report.read_text())
+    content["execution_summary"]["subsets"]["letters"]["errored"] = 4  # of questions in no review
+    report.write_text(json.dumps(content))
+    (run,) = read_runs([tmp_path / "out"], task=MCQ, unscored="wrong").runs
+    assert run.outcomes.n_trials.tolist() == [3, 3, 3, 2]
+    assert any("do not tell of which questions" in note for note in run.notes)
 
 
 def test_answers_texts_tokens_and_time_are_read(outputs):

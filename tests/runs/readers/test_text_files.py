@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import shutil
+from pathlib import Path
 
 import pytest
+from _support.tool_logs import DATA
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -93,3 +96,26 @@ def test_blocks_of_lines_are_the_lines(tmp_path_factory, lines, ends, unique_key
         starts = [path.read_bytes()[offset:].split(b"\n")[0] for offset in offsets]
         parsed = [repr(json.loads(line.decode("utf-8-sig"))) for line in starts]
         assert parsed == (rows if offsets else [])
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("inspect_ai/weak.json", "tau2/weak.json", "tau_bench/gpt-4o-airline.json"),
+        *("promptfoo/sums.json", "promptfoo/prompts.jsonl", "swe_bench/org__strong.run_1.json"),
+        *("verifiers/sums--org--weak", "verifiers_traces/weak"),
+        *("nemo_skills/published", "harbor/letters", "terminal_bench/ob1_1"),
+        "evalscope/strong/reviews/strong/general_qa_words.jsonl",
+        "every_eval_ever/03997dfb-54d9-4fd1-bde5-3e2e1230740d_samples.jsonl",
+    ],
+)
+def test_a_key_that_a_log_has_twice_is_refused(tmp_path, name):
+    copy, source = tmp_path / Path(name).name, DATA / name
+    (shutil.copytree if source.is_dir() else shutil.copy)(source, copy)
+    assert read_runs([copy]).runs
+    for file in [copy] if copy.is_file() else list(copy.rglob("*.json*")):
+        before, _, after = file.read_text(encoding="utf-8").rpartition("}")
+        file.write_text(f'{before}, "twice": 0, "twice": 1}}{after}', encoding="utf-8")
+    rule = 'have every key of an object once in .*"twice" 2 times'
+    with pytest.raises(InvalidInputError, match=rule):
+        read_runs([copy])
