@@ -109,8 +109,9 @@ def read(file: Path, query: Query) -> FileContents:
     subsets = mapping(mapping(report.get("execution_summary")).get("subsets"))
     n_errors = mapping(subsets.get(task.removeprefix(f"{dataset}_"))).get("errored")
     failed = _failed(list(rows.values()), n_errors)
-    for row in failed:
-        rows[_place(row)], records[_place(row)] = row, -1
+    for without_review in failed:
+        rows[_place(without_review)] = without_review
+        records[_place(without_review)] = -1
     scores = [mapping(mapping(row.get("sample_score")).get("score")) for row in rows.values()]
     metrics = _metrics(scores)
     if not metrics:

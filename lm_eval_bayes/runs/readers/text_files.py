@@ -7,6 +7,7 @@ import io
 import json
 import os
 from array import array
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -197,9 +198,7 @@ class JsonLines:
             keys[:] = [key for key, _ in pairs]  # the outermost object comes last
 
         json.loads(text, object_pairs_hook=keep)
-        repeated = next(key for key in keys if keys.count(key) > 1)
-        n = keys.count(repeated)
-        return self._repeated(f"{json.dumps(repeated)} {n} times in line {self._n_lines}")
+        return self._repeated(f"{_repeated_key(keys)} in line {self._n_lines}")
 
     def _array(self, content: bytes) -> list[dict[str, Any]]:
         """Return the objects of a file that is one array."""
@@ -250,6 +249,12 @@ class RepeatedKeyError(ValueError):
     """An object of a JSON text has a key twice."""
 
 
+def _repeated_key(keys: Sequence[str]) -> str:
+    """Return in words which key occurs most often, and how often."""
+    key, n = Counter(keys).most_common(1)[0]
+    return f"{json.dumps(key)} {n} times"
+
+
 def unique(pairs: list[tuple[str, Any]]) -> Row:
     """Return an object whose keys are distinct, as an `object_pairs_hook`.
 
@@ -260,9 +265,7 @@ def unique(pairs: list[tuple[str, Any]]) -> Row:
     """
     row = dict(pairs)
     if len(row) != len(pairs):
-        keys = [key for key, _ in pairs]
-        repeated = next(key for key in keys if keys.count(key) > 1)
-        raise RepeatedKeyError(f"{json.dumps(repeated)} {keys.count(repeated)} times")
+        raise RepeatedKeyError(_repeated_key([key for key, _ in pairs]))
     return row
 
 
