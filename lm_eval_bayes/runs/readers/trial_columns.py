@@ -264,6 +264,8 @@ def _scores(values: Sequence[Any], file: Path, query: Query) -> FloatArray:
         first = int(beyond[0])
         value = values[first]  # as it is written, where that is more than a float holds
         shown = one_line(value, 40) if isinstance(value, str) else f"{scores[first]:g}"
+        if math.isinf(scores[first]) and not isinstance(value, str):
+            shown = f"{shown} (infinite, or beyond the largest float, 1.8e308)"
         got = f"{shown} in row {first + 1}"
         raise InvalidInputError.of(query.argument, rule, got)
     return np.clip(scores, low, high)

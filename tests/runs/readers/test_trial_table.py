@@ -622,6 +622,13 @@ def test_a_score_larger_than_a_float_is_shown_as_written(tmp_path):
     path.write_text("question,score\na,1\nb,1e400\n")
     with pytest.raises(InvalidInputError, match="got 1e400 in row 2"):
         read_runs([path])
+    for score, shown in (("1e400", "inf"), ("-1e999", "-inf"), ("1" + "0" * 400, "inf")):
+        lines = tmp_path / "a.jsonl"
+        lines.write_text(
+            f'{{"question": "a", "score": 1}}\n{{"question": "b", "score": {score}}}\n'
+        )
+        with pytest.raises(InvalidInputError, match=rf"got {shown} \(infinite, or beyond the larg"):
+            read_runs([lines])
     path.write_text("question,score\n1e400,1\n1e401,0\n")
     assert read_runs([path]).runs[0].question_ids == ("1e400", "1e401")
 
