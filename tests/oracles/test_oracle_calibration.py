@@ -14,6 +14,8 @@ import pytest
 from _support.paths import REPOSITORY
 from scipy import stats
 
+import lm_eval_bayes as leb
+
 PATH = REPOSITORY / "examples" / "calibration.py"
 RUNS = 100
 
@@ -66,6 +68,56 @@ def test_the_learned_prior_holds_the_truth_near_0_and_1(calibration, shape, targ
     cell = calibration.binary_cell((shape, 30, n, runs, 19), ("hbayes", "population"))
     for method in ("hbayes", "population"):
         assert cell[method]["coverage"] > target - spread(target, runs), cell
+
+
+#: Of one p for all questions: the mean coverage over p ~ U(0,.1), and the least of .01, .02, .03
+#: and .05.
+EQUAL_QUESTIONS = [
+    (15, 2, 0.945, 0.939),
+    *(
+        pytest.param(*cell, marks=pytest.mark.slow)
+        for cell in [
+            (15, 4, 0.940, 0.924),
+            (15, 8, 0.939, 0.939),
+            (15, 16, 0.941, 0.875),
+            (30, 2, 0.941, 0.924),
+            (30, 4, 0.939, 0.946),
+            (30, 8, 0.941, 0.940),
+            (30, 16, 0.943, 0.942),
+            (100, 2, 0.940, 0.929),
+            (100, 4, 0.942, 0.932),
+        ]
+    ),
+]
+
+
+@pytest.mark.parametrize(("m", "n", "mean", "least"), EQUAL_QUESTIONS)
+def test_equal_questions_that_are_nearly_never_solved(m, n, mean, least):
+    """Of S right answers, those of each question do not depend on p: sum over S, not over runs."""
+    rng = np.random.default_rng([5, m, n])
+    grid, single = (np.arange(400) + 0.5) / 4000, np.array([0.01, 0.02, 0.03, 0.05])
+    p = np.append(grid, single)
+    coverage, draws = np.zeros(p.size), 1 if n == 2 else 4
+    for total in range(int(stats.binom.ppf(1 - 1e-5, m * n, 0.1)) + 1):
+        chance = stats.binom.pmf(total, m * n, p) / draws
+        for _ in range(draws):
+            right = np.bincount(rng.permutation(m * n)[:total] // n, minlength=m)
+            outcomes = leb.Outcomes.from_counts(np.stack([n - right, right], axis=1))
+            interval = leb.hbayes_at_n(outcomes).interval()
+            coverage += chance * ((interval.low <= p) & (p <= interval.high))
+    assert coverage[:400].mean() == pytest.approx(mean, abs=0.003)
+    assert coverage[400:].min() == pytest.approx(least, abs=0.012)
+    assert coverage[:400].mean() > 0.935
+    # what p = .99 does at 15 questions stands in the docs
+    assert m < 30 or n < 4 or coverage[400:].min() > 0.885
+
+
+def test_questions_that_are_nearly_always_solved_mirror_those():
+    outcomes = leb.Outcomes.from_counts([[4, 0]] * 12 + [[3, 1]] * 2 + [[2, 2]])
+    mirrored = leb.Outcomes.from_counts(outcomes.counts[:, ::-1])
+    for scope in ("benchmark", "population"):
+        few, many = (leb.hbayes_at_n(each, scope).interval() for each in (outcomes, mirrored))
+        assert (few.low, few.high) == pytest.approx((1 - many.high, 1 - many.low), abs=1e-12)
 
 
 @pytest.mark.slow

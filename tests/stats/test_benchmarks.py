@@ -96,3 +96,12 @@ def test_majority_vote_of_thirty_questions(benchmark):
     correct = [[a == 1 for a in row] for row in answers]
     estimate = benchmark(maj_at_k, answers, correct, 8)
     assert 0 < estimate.value < 1
+
+
+def test_a_rubric_of_thirty_questions_takes_less_than_200_ms(benchmark):
+    benchmark.group = "rubric"
+    rng = np.random.default_rng(6)
+    outcomes = Outcomes.from_counts(rng.multinomial(4, (0.9, 0.02, 0.02, 0.02, 0.04), 30))
+    interval = benchmark(lambda: hbayes_at_n(outcomes).interval())
+    assert interval.low < interval.high
+    assert benchmark.stats.stats.min < 0.2
