@@ -1,6 +1,8 @@
-"""Timings beside scorio, in one run: pytest -m benchmarks tests/core/test_core_benchmarks.py"""
+"""Timings beside scorio, in one run: pytest -m benchmarks tests/stats/test_benchmarks.py"""
 
 from __future__ import annotations
+
+import time
 
 import numpy as np
 import pytest
@@ -98,10 +100,12 @@ def test_majority_vote_of_thirty_questions(benchmark):
     assert 0 < estimate.value < 1
 
 
-def test_a_rubric_of_thirty_questions_takes_less_than_200_ms(benchmark):
-    benchmark.group = "rubric"
+def test_a_rubric_of_thirty_questions_takes_less_than_200_ms():
     rng = np.random.default_rng(6)
     outcomes = Outcomes.from_counts(rng.multinomial(4, (0.9, 0.02, 0.02, 0.02, 0.04), 30))
-    interval = benchmark(lambda: hbayes_at_n(outcomes).interval())
-    assert interval.low < interval.high
-    assert benchmark.stats.stats.min < 0.2
+    seconds = []
+    for _ in range(5):
+        start = time.process_time()
+        hbayes_at_n(outcomes).interval()
+        seconds.append(time.process_time() - start)
+    assert min(seconds) < 0.2, seconds
