@@ -15,7 +15,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
-from lm_eval_bayes._util.files import publish, resolve_path, temporary_name
+from lm_eval_bayes._util.files import publish, resolve_path, temporaries_of, temporary_name
+from lm_eval_bayes._util.processes import process
 from lm_eval_bayes._util.sqlite import TRIAL_STORE_ID, connect, connect_unlocked
 from lm_eval_bayes.stats.validation import check_option
 from lm_eval_bayes.store.errors import (
@@ -234,6 +235,8 @@ def open_file(
 def create_file(path: Path, fill: Callable[[sqlite3.Connection], None] | None = None) -> bool:
     """Create a store atomically.
 
+    What a killed process left of an attempt to create this file is removed.
+
     Parameters
     ----------
     path : Path
@@ -246,7 +249,9 @@ def create_file(path: Path, fill: Callable[[sqlite3.Connection], None] | None = 
     bool
         False if another process created a file of this name meanwhile.
     """
-
+    for abandoned, pid in temporaries_of(path):
+        if process(pid) is None and _is_unlocked(abandoned):
+            _remove(abandoned)
     temporary = temporary_name(path)
     try:
         with translate_errors(path, "created"):
@@ -264,9 +269,27 @@ def create_file(path: Path, fill: Callable[[sqlite3.Connection], None] | None = 
     except OSError as error:
         raise StoreFileError(f"{path} cannot be created: {error.strerror}") from error
     finally:
-        for suffix in ("", "-journal", "-wal", "-shm"):
-            with suppress(OSError):
-                os.unlink(f"{temporary}{suffix}")
+        _remove(temporary)
+
+
+def _is_unlocked(path: Path) -> bool:
+    """Return whether nobody fills a store, as a process of another container or computer may."""
+    try:
+        with closing(connect(path, "mode=rw")) as connection:
+            connection.execute("PRAGMA busy_timeout = 0")
+            connection.execute("BEGIN EXCLUSIVE")
+    except sqlite3.OperationalError:
+        return False
+    except sqlite3.DatabaseError:
+        pass  # it was cut before it was a store
+    return True
+
+
+def _remove(path: Path) -> None:
+    """Remove an unfinished store and the files that SQLite keeps beside it."""
+    for suffix in ("", "-journal", "-wal", "-shm"):
+        with suppress(OSError):
+            os.unlink(f"{path}{suffix}")
 
 
 def _open_to_write(path: Path, synchronous: Synchronous, wait_s: float) -> StoreFile:

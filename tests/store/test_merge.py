@@ -3,6 +3,8 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
 
 import pytest
@@ -218,3 +220,22 @@ def test_a_target_that_appears_meanwhile_is_not_replaced(
     with pytest.raises(StoreFileError, match="was created by another process meanwhile"):
         merge(shards, path)
     assert len(plainly(path)) == 2
+
+
+def test_what_a_killed_merge_left_is_removed(shards, path):
+    """It is of a process that has ended, unless somebody, maybe of a container, writes to it."""
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    left = [
+        path.with_name(f".{path.name}.{pid}-0123456{i}.tmp")
+        for i, pid in enumerate((ended.pid, ended.pid, os.getpid()))
+    ]
+    for file in left:
+        with closing(sqlite3.connect(file)) as connection:
+            connection.execute("CREATE TABLE t (a)")
+    journal = left[0].with_name(f"{left[0].name}-journal")
+    journal.touch()
+    with closing(sqlite3.connect(left[1], isolation_level=None)) as writer:
+        writer.execute("BEGIN IMMEDIATE")
+        merge(shards, path)
+    assert [file.exists() for file in (*left, journal)] == [False, True, True, False]
