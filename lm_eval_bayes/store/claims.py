@@ -46,6 +46,8 @@ _BEATS = 6
 #: not look, or could not because the file system hung, has not seen that nothing changed.
 _LONGEST_GAP = 0.25
 
+_GOES_ON = "the trials sampled so far are stored, and the same command goes on from them"
+
 _UNKNOWN = "unknown-"
 _CLAIM = re.compile(r"(\d+)\.(\d+)")
 _WORKER = re.compile(r"([\w-]+)-(\d+)-[0-9a-f]{8}", re.ASCII)
@@ -166,7 +168,7 @@ class Claims:
             if path.name not in present and not path.exists():
                 raise StoreFileError(
                     f"the folder of claims {self._claims.parent} cannot be used: {path.name} was "
-                    "removed while this process uses it"
+                    f"removed while this process uses it; {_GOES_ON}"
                 )
 
     def owner(self, block: int) -> str | None:
@@ -356,7 +358,7 @@ def _in_sentence(folder: Path) -> Iterator[None]:
         raise
     except OSError as error:
         raise StoreFileError(
-            f"the folder of claims {folder} cannot be used: {error.strerror}"
+            f"the folder of claims {folder} cannot be used: {error.strerror}; {_GOES_ON}"
         ) from error
 
 

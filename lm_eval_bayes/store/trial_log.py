@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -36,11 +37,14 @@ class Received:
         Signals of prompts: the hashes of model and prompt, and the signals.
     damaged : list of str
         File and position of complete lines that are no such record.
+    damaged_lines : list of (str, int, int)
+        The same lines: file, first byte, and the byte after the last one.
     """
 
     trials: list[Trial] = field(default_factory=list)
     prompt_signals: list[tuple[str, str, Mapping[str, Any]]] = field(default_factory=list)
     damaged: list[str] = field(default_factory=list)
+    damaged_lines: list[tuple[str, int, int]] = field(default_factory=list)
 
 
 class TrialLog:
@@ -65,6 +69,8 @@ class TrialLog:
         self._file: BinaryIO | None = None
         self._written = 0
         self._read: dict[str, int] = {}
+        # by where each line of this process begins: its end, and what appends its record again
+        self._lines: dict[int, tuple[int, Callable[[], None]]] = {}
 
     def __enter__(self) -> TrialLog:
         return self
@@ -82,7 +88,9 @@ class TrialLog:
             If it cannot be written.
         """
         record = {f.name: getattr(trial, f.name) for f in fields(Trial) if f.name != "key"}
-        self._append({"kind": "trial", "key": trial.key.to_dict(), **record})
+        self._append(
+            {"kind": "trial", "key": trial.key.to_dict(), **record}, partial(self.add, trial)
+        )
 
     def add_prompt_signals(self, model: str, prompt: str, signals: Mapping[str, Any]) -> None:
         """Append the signals of a prompt.
@@ -93,9 +101,23 @@ class TrialLog:
             If they cannot be written.
         """
         record = {"kind": "prompt_signals", "model": model, "prompt": prompt}
-        self._append({**record, "signals": dict(signals)})
+        self._append(
+            {**record, "signals": dict(signals)},
+            partial(self.add_prompt_signals, model, prompt, signals),
+        )
 
-    def _append(self, record: Mapping[str, Any]) -> None:
+    def ask_again(self, received: Received) -> None:
+        """Ask the writers of damaged lines, as far as they run, to append their records again.
+
+        Raises
+        ------
+        StoreFileError
+            If the log of this process cannot be written.
+        """
+        for name, start, end in received.damaged_lines:
+            self._append({"kind": "damaged", "log": name, "start": start, "end": end})
+
+    def _append(self, record: Mapping[str, Any], again: Callable[[], None] | None = None) -> None:
         # ASCII escapes preserve lone surrogates; Python's JSON preserves NaN.
         text = compact_json(record).encode("ascii")
         try:
@@ -105,6 +127,8 @@ class TrialLog:
             if self._file.write(line) != len(line):
                 raise OSError("the disk is full")
             os.fsync(self._file.fileno())
+            if again is not None:
+                self._lines[self._written] = self._written + len(line), again
             self._written += len(line)
         except OSError as error:
             reason = error.strerror or str(error)
@@ -151,9 +175,10 @@ class TrialLog:
                     continue
                 for start, line in self._new_lines(name):
                     try:
-                        _add_record(received, line)
+                        self._add_record(received, line)
                     except (ValueError, TypeError, LookupError, RecursionError):
                         received.damaged.append(f"{name} at byte {start}")
+                        received.damaged_lines.append((name, start, start + len(line)))
 
     def _new_lines(self, name: str) -> Iterator[tuple[int, bytes]]:
         """Yield the complete lines that are new, each with its position."""
@@ -167,32 +192,40 @@ class TrialLog:
                     start += len(line) + 1
                     self._read[name] = start
 
+    def _add_record(self, received: Received, line: bytes) -> None:
+        """Parse a line of another process.
 
-def _add_record(received: Received, line: bytes) -> None:
-    """Parse a line.
+        Raises
+        ------
+        ValueError, TypeError, LookupError, RecursionError
+            If it is not what was written.
+        """
+        digest, _, text = line.partition(b" ")
+        if hash_bytes(text).encode("ascii") != digest:
+            raise ValueError("the line does not match its hash")
+        record = json.loads(text)
+        kind = record.pop("kind") if isinstance(record, dict) else None
+        if kind == "trial":
+            trial = Trial(**{**record, "key": TrialKey(**record["key"])})
+            _check_strings(*trial.key.to_dict().values())
+            encode(trial)  # a trial that no store takes is a damaged line
+            received.trials.append(trial)
+        elif kind == "prompt_signals":
+            model, prompt, signals = record["model"], record["prompt"], record["signals"]
+            _check_strings(model, prompt)
+            prompt_signals_row(model, prompt, signals, now=0.0)
+            received.prompt_signals.append((model, prompt, signals))
+        elif kind == "damaged":
+            if record["log"] == self._path.name:
+                self._append_again(int(record["start"]), int(record["end"]))
+        else:
+            raise ValueError(f"unknown kind {kind!r}")
 
-    Raises
-    ------
-    ValueError, TypeError, LookupError, RecursionError
-        If it is not what was written.
-    """
-    digest, _, text = line.partition(b" ")
-    if hash_bytes(text).encode("ascii") != digest:
-        raise ValueError("the line does not match its hash")
-    record = json.loads(text)
-    kind = record.pop("kind") if isinstance(record, dict) else None
-    if kind == "trial":
-        trial = Trial(**{**record, "key": TrialKey(**record["key"])})
-        _check_strings(*trial.key.to_dict().values())
-        encode(trial)  # a trial that no store takes is a damaged line
-        received.trials.append(trial)
-    elif kind == "prompt_signals":
-        model, prompt, signals = record["model"], record["prompt"], record["signals"]
-        _check_strings(model, prompt)
-        prompt_signals_row(model, prompt, signals, now=0.0)
-        received.prompt_signals.append((model, prompt, signals))
-    else:
-        raise ValueError(f"unknown kind {kind!r}")
+    def _append_again(self, start: int, end: int) -> None:
+        """Append the records again whose lines lie between two positions, in full or in part."""
+        damaged = [b for b, (own_end, _) in self._lines.items() if b <= end and own_end > start]
+        for begin in damaged:
+            self._lines.pop(begin)[1]()
 
 
 def _check_strings(*hashes: object) -> None:

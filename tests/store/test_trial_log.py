@@ -71,6 +71,29 @@ def test_every_flipped_bit_is_seen(tmp_path):
         assert received.damaged == ["a.jsonl at byte 0"]
 
 
+@pytest.mark.parametrize("replaced", [b"\0", b"\n"])
+def test_the_writer_of_a_damaged_line_appends_the_record_again(tmp_path, replaced):
+    trials = [Trial(KEY, number, f"text {number}", created=1.0) for number in range(4)]
+    with TrialLog(tmp_path, "a") as writer, TrialLog(tmp_path, "b") as reader:
+        for trial in trials:
+            writer.add(trial)
+        path = tmp_path / "a.jsonl"
+        content = path.read_bytes()
+        at = content.index(b"text 1")
+        with path.open("r+b") as file:
+            file.seek(at)
+            file.write(replaced)
+        received = reader.receive()
+        assert [t.trial for t in received.trials] == [0, 2, 3]
+        reader.ask_again(received)
+        writer.receive()
+        again = reader.receive()
+        assert (again.trials, again.damaged) == ([trials[1]], [])
+        size = path.stat().st_size
+        writer.receive()  # once
+        assert path.stat().st_size == size
+
+
 def test_texts_longer_than_a_chunk(tmp_path):
     long = Trial(KEY, 0, "x" * 3_000_000, created=1.0)
     with TrialLog(tmp_path, "a") as writer, TrialLog(tmp_path, "b") as reader:

@@ -489,6 +489,7 @@ class SharedTrials:
                 plural(len(received.damaged), "damaged line is", "damaged lines are"),
                 list_first(received.damaged),
             )
+            trial_log.ask_again(received)
         new: dict[TrialId, Trial] = {}
         for trial in received.trials:
             name = TrialId(trial.key, trial.trial)
