@@ -150,6 +150,8 @@ async def post(
         raise ExchangeFailed("the answer is incomplete", retry=True) from error
     except (aiohttp.ClientError, OSError) as error:
         raise _no_connection(error) from error
+    if 200 < status < 300 or (status == 200 and not raw.strip()):
+        raise ExchangeFailed(f"HTTP {status} without an answer", retry=True)
     if status != 200:
         raise refusal(status, raw, wait_s)
     try:

@@ -283,6 +283,8 @@ def read_trial(
             signals["refusal"] = message["refusal"]
     else:
         content = _joined(choice.get("text"))
+        if content is None and finish_reason != "content_filter":
+            raise ExchangeFailed("the answer contains no text", retry=True)
     if content is None:
         signals["content_missing"] = True
     text = content or ""

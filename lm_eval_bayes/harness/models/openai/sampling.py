@@ -12,6 +12,7 @@ are the untempered model's unless it was started with another ``--logprobs-mode`
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
@@ -44,7 +45,12 @@ from lm_eval_bayes.harness.models.openai.responses import (
     TrialsFailedError,
     read_trial,
 )
-from lm_eval_bayes.harness.models.openai.seed_check import TOKENS, Verdict, check_seeds
+from lm_eval_bayes.harness.models.openai.seed_check import (
+    TOKENS,
+    AnswersByServer,
+    Verdict,
+    check_seeds,
+)
 from lm_eval_bayes.harness.models.openai.served_models import (
     Servers,
     reachable_first,
@@ -113,6 +119,7 @@ class OpenAISampling(SamplingMixin):
             urls = reachable_first(server_urls(kwargs["base_url"]))
             kwargs["base_url"], *self._further_urls = urls
         self._seeds_checked = False
+        self._answers_by_server = AnswersByServer()
         self._expected: Mapping[str, Any] | None = None
         super().__init__(*args, **kwargs)
 
@@ -443,6 +450,13 @@ class OpenAISampling(SamplingMixin):
         signals = answer.signals or {}
         return str(signals.get("reasoning_content", "")) + answer.text
 
+    def _note_text(self, request: TrialRequest, trial: Trial) -> None:
+        """Note the answer of a server, to find one that repeats itself."""
+        signals = trial.signals or {}
+        if request.kwargs.get("temperature") and signals.get("server"):
+            text = str(signals.get("reasoning_content", "")) + trial.text
+            self._answers_by_server.add(str(signals["server"]), request.prompt, text)
+
     def _concurrency(self) -> int:
         wanted = int(getattr(self, "_concurrent", 1))
         if wanted <= 1:
@@ -459,6 +473,7 @@ class OpenAISampling(SamplingMixin):
         failed: list[tuple[TrialRequest, str]] = []
         answered = 0
         outcomes = client.outcomes(requests)
+        without_content: Counter[str] = Counter()
         try:
             for request, outcome in outcomes:
                 if isinstance(outcome, ExchangeFailed):
@@ -467,9 +482,26 @@ class OpenAISampling(SamplingMixin):
                         requests.end_after(request.trial)
                 else:
                     answered += 1
+                    self._note_text(request, outcome)
+                    if (outcome.signals or {}).get("content_missing"):
+                        without_content[outcome.finish_reason or "no finish reason"] += 1
                     yield request, outcome
         finally:
             outcomes.close()  # type: ignore[attr-defined]
+            if without_content:
+                log.warning(
+                    "%d of %d answers came without content and count as empty responses (%s)",
+                    *(without_content.total(), answered),
+                    ", ".join(f"{reason}: {n}" for reason, n in without_content.most_common()),
+                )
+            for server, n in self._answers_by_server.repeating().items():
+                self.warn_once(
+                    f"repeats {server}",
+                    "%s repeats itself and other servers do not: %d further trials of its "
+                    "questions have the text of the first one, so they are not independent (does "
+                    "it cache answers, or ignore the temperature?)",
+                    *(server, n),
+                )
         if failed:
             server = self._endpoint or ", ".join(map(server_address, self._urls))
             raise TrialsFailedError(failed, answered, len(requests), server)

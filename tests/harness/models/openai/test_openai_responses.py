@@ -164,6 +164,19 @@ def test_content_may_be_missing(caplog):
     assert got[0].signals["think_closed"] is False
     assert model.finished_text("", KWARGS, got[0].signals) == ""
     assert caplog.text.count("an answer without content") == 1
+    assert "3 of 3 answers came without content and count as empty responses (length: 3)" in (
+        caplog.text
+    )
+
+
+def test_a_filtered_text_may_be_missing():
+    def edit(answer):
+        answer["choices"][0].update(text=None, finish_reason="content_filter")
+
+    with serving(edit_every(edit)) as server:
+        ((_, trial),) = completions(server).sample(requests_of(1, 1))
+    assert (trial.text, trial.finish_reason) == ("", "content_filter")
+    assert trial.signals["content_missing"] is True
 
 
 def test_thoughts_are_cut_on_reading():

@@ -282,3 +282,19 @@ def test_the_key_of_the_second_address_is_not_logged(caplog):
             list(model.sample(requests_of(2, 1)))
     ours = [r.getMessage() for r in caplog.records if r.name.startswith("lm_eval.bayes")]
     assert "sk-hidden" not in " ".join([*ours, str(caught.value), json.dumps(model._fingerprint())])
+
+
+@pytest.mark.parametrize("repeats", [True, False])
+def test_a_server_that_repeats_itself_is_named(repeats, caplog):
+    def same(answer):
+        answer["choices"][0]["text"] = "it is 2"
+
+    def other(number, body):
+        return Act(edit=lambda a: a["choices"][0].update(text=f"it is {number}"))
+
+    stack, servers = two((lambda n, b: Act(edit=same) if repeats else other(n, b), other))
+    with stack:
+        list(completions(servers, 4, seeds="ignored").sample(requests_of(2, 16)))
+    named = f"{host(servers[0])} repeats itself and other servers do not" in caplog.text
+    assert named == repeats
+    assert f"{host(servers[1])} repeats" not in caplog.text
