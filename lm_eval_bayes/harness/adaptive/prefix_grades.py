@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,8 @@ from lm_eval_bayes.runs.task_run import TOKENS, TaskRun
 if TYPE_CHECKING:
     from lm_eval_bayes.harness.models.trial_stream import StreamedTrials
     from lm_eval_bayes.harness.task.prior_run import PriorTrials
+
+_UNKNOWN, _MISSING = -1, -2
 
 
 class PrefixGrades:
@@ -41,14 +44,17 @@ class PrefixGrades:
         owner = {id(i): name for name, task in tasks.items() for i in task.instances}
         self.task_of = [owner[id(instance)] for instance in instances]
         self._hashes = [doc_hash(instance.doc) for instance in instances]
-        self._tokens: list[dict[int, int | None]] = [{} for _ in instances]
+        # the tokens of each trial's completion: _UNKNOWN if not counted, _MISSING without the trial
+        self._tokens = [array("q") for _ in instances]
         self._outcomes: list[list[int]] = [[] for _ in instances]
 
     def add(self, position: int, trial: int, response: Any) -> None:
         """Take a response to a question, and grade it unless its task grades several at once."""
-        if trial in self._tokens[position]:
+        tokens, count = self._tokens[position], response.trial.completion_tokens
+        tokens.extend([_MISSING] * (trial + 1 - len(tokens)))
+        if tokens[trial] != _MISSING:
             return
-        self._tokens[position][trial] = response.trial.completion_tokens
+        tokens[trial] = _UNKNOWN if count is None else count
         self._tasks[self.task_of[position]].grade_early(self._instances[position], trial, response)
 
     def graded(self, counts: Sequence[int]) -> dict[str, TaskRun]:
@@ -66,7 +72,7 @@ class PrefixGrades:
                     "doc_id": instance.doc_id,
                     "doc_hash": self._hashes[position],
                     "outcomes": outcomes[:count],
-                    "signals": {TOKENS: [tokens[trial] for trial in range(count)]},
+                    "signals": {TOKENS: [None if n < 0 else n for n in tokens[:count]]},
                 }
             )
         return {

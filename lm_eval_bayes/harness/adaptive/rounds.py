@@ -166,7 +166,7 @@ class Rounds:
             )
         generate = model.generate_until
 
-        def generate_until(requests: Sequence[Any], disable_tqdm: bool = False) -> list[str]:
+        def generate_until(requests: Sequence[Any], disable_tqdm: bool = False) -> Any:
             self.stage = "trials"
             if self.counted is not None:
                 return generate(requests, disable_tqdm)

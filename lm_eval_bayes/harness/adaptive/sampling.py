@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.adaptive.prefix_grades import PrefixGrades
 from lm_eval_bayes.harness.evaluation import current_evaluation
+from lm_eval_bayes.harness.models.stored_texts import ResponsesInTurn
 from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.stats.sequential.trials_needed import allocate_trials
 
@@ -56,7 +57,7 @@ class Sampling:
         self._graded: dict[str, TaskRun] = {}
         self._began = time.monotonic()
 
-    def responses(self) -> list[Any]:
+    def responses(self) -> Sequence[Any]:
         """Sample; return a response for each request, "" for those that do not count.
 
         Raises
@@ -77,12 +78,8 @@ class Sampling:
         }
         self._run.counted = base, extra
         self._evaluation.count_trials(self._run.metadata(base, extra))
-        found = self._trials.responses(self._counts)
-        by_request = {
-            id(instance): iter(responses)
-            for instance, responses in zip(self._instances, found, strict=True)
-        }
-        return [next(by_request[id(request)], "") for request in self._clones]
+        found = map(id, self._instances), self._trials.responses(self._counts)
+        return ResponsesInTurn(self._clones, dict(zip(*found, strict=True)))
 
     # -- looks -------------------------------------------------------------------------------
 

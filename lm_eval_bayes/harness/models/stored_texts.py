@@ -7,26 +7,53 @@ to a string reads it alone.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from array import array
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 from lm_eval_bayes.harness.evaluation import RepeatedInstance, current_evaluation
-from lm_eval_bayes.harness.models.interface import Completion, signals_of
+from lm_eval_bayes.harness.models.interface import Completion, signal_columns, signals_of
 from lm_eval_bayes.harness.models.trial_sink import StoreSink
 from lm_eval_bayes.store.errors import StoreError
 from lm_eval_bayes.store.trial import Trial, TrialId, TrialKey, list_first
 
-#: Which part of the stored text a response is: from where to where, or its text if it is no part.
-Part: TypeAlias = "tuple[int, int] | str"
+#: Filtered responses with more characters are logged as parts of the stored text, if they are.
+LONG = 64
 
 #: Trials whose texts are in memory at a time while they are looked through.
 BATCH = 500
 
 
+class TextPart(NamedTuple):
+    """A part of a response, from one character up to another."""
+
+    start: int
+    end: int
+
+
+#: Which part of the stored text a response is, its text if it is no part, None for all of it.
+Part: TypeAlias = "TextPart | str | None"
+
+
+def part_of(text: str, whole: str) -> Part:
+    """Return which part of another text a text is.
+
+    Examples
+    --------
+    >>> part_of("is 2", "it is 2"), part_of("it is 2", "it is 2"), part_of("2.0", "it is 2")
+    (TextPart(start=3, end=7), None, '2.0')
+    """
+    if text == whole:
+        return None
+    start = whole.rfind(text)
+    return TextPart(start, start + len(text)) if start >= 0 else str(text)
+
+
 class QuestionTexts:
     """The texts of the trials of one question, which are read when they are needed.
 
-    The texts that were read last stay in memory until those of another question are read.
+    The texts that were read last stay in memory until those of another question are read. Of every
+    trial it holds a byte, and 16 more where responses are parts of the stored texts.
 
     Parameters
     ----------
@@ -36,30 +63,53 @@ class QuestionTexts:
         The key of the trials.
     signals : mapping
         The signals of the prompt, which may be filled later.
+    first : int
+        The lowest number of a trial.
     """
 
     _latest: QuestionTexts | None = None
 
-    def __init__(self, sink: StoreSink, key: TrialKey, signals: Mapping[str, Any]) -> None:
+    def __init__(
+        self, sink: StoreSink, key: TrialKey, signals: Mapping[str, Any], first: int = 0
+    ) -> None:
         self._sink, self._key, self._signals = sink, key, signals
+        self._first = first
         self._texts: dict[int, Trial] = {}
-        self._numbers: list[int] = []
-        self._first: int | None = None
+        self._here = bytearray()  # 1 for each trial that is here, by its number less the first
+        # start and end of each trial's part, (-1, -1) for all of the text; empty while all are
+        self._parts = array("q")
+        self._others: dict[int, str] = {}  # responses that are no parts
+        self._digest: int | None = None
         self._recorded: set[str] = set()
         self.identical = True
 
-    def stored(self, trial: Trial, finished: Completion) -> StoredText:
-        """Return the response to a trial that was just read or stored, without its text."""
+    def add(self, trial: Trial, finished: Completion) -> None:
+        """Take note of a trial that was just read or stored, and of the response that it gives."""
         digest = hash(finished)
-        self._first = digest if self._first is None else self._first
-        self.identical = self.identical and digest == self._first
+        self._digest = digest if self._digest is None else self._digest
+        self.identical = self.identical and digest == self._digest
         self._recorded |= _not_none(finished.signals)
-        self._numbers.append(trial.trial)
-        if finished == trial.text:
-            return StoredText(self, trial.trial, None)
-        start = trial.text.find(finished)
-        part: Part = (start, start + len(finished)) if start >= 0 else str(finished)
-        return StoredText(self, trial.trial, part)
+        index = trial.trial - self._first
+        self._here.extend(bytes(max(0, index + 1 - len(self._here))))
+        self._here[index] = 1
+        part = part_of(finished, trial.text)
+        if isinstance(part, str):
+            self._others[trial.trial] = part
+        elif part is not None:
+            self._parts.extend([-1] * (2 * len(self._here) - len(self._parts)))
+            self._parts[2 * index : 2 * index + 2] = array("q", part)
+
+    def __contains__(self, number: int) -> bool:
+        """Return whether a trial is here."""
+        index = number - self._first
+        return 0 <= index < len(self._here) and bool(self._here[index])
+
+    def part(self, number: int) -> Part:
+        """Return which part of the text of a trial its response is."""
+        index = 2 * (number - self._first)
+        if number in self._others or index >= len(self._parts) or self._parts[index] < 0:
+            return self._others.get(number)
+        return TextPart(*self._parts[index : index + 2])
 
     @property
     def recorded(self) -> set[str]:
@@ -90,14 +140,16 @@ class QuestionTexts:
         if QuestionTexts._latest is not self or number not in self._texts:
             if QuestionTexts._latest is not None:
                 QuestionTexts._latest._texts = {}
-            self._texts = self.read(self._numbers)
+            numbers = [self._first + index for index, here in enumerate(self._here) if here]
+            self._texts = self.read(numbers)
             QuestionTexts._latest = self
         return self._texts[number]
 
-    def completion(self, trial: Trial, part: Part | None) -> Completion:
+    def completion(self, trial: Trial) -> Completion:
         """Return the response of a trial."""
+        part = self.part(trial.trial)
         text = part if isinstance(part, str) else trial.text
-        if isinstance(part, tuple):
+        if isinstance(part, TextPart):
             text = text[slice(*part)]
         return Completion(text, self._signals, trial, self._sink)
 
@@ -113,24 +165,106 @@ class StoredText:
         The texts of its question.
     number : int
         The number of the trial.
-    part : tuple, str or None
-        The part of the stored text; None for all of it.
     """
 
-    __slots__ = ("number", "part", "question")
+    __slots__ = ("number", "question")
 
-    def __init__(self, question: QuestionTexts, number: int, part: Part | None) -> None:
-        self.question, self.number, self.part = question, number, part
+    def __init__(self, question: QuestionTexts, number: int) -> None:
+        self.question, self.number = question, number
+
+    @property
+    def completion(self) -> Completion:
+        """The response with its trial."""
+        return self.question.completion(self.question.trial(self.number))
 
     def __str__(self) -> str:
-        text = self.question.completion(self.question.trial(self.number), self.part)
-        return text.encode("utf-8", "replace").decode("utf-8")
+        return self.completion.encode("utf-8", "replace").decode("utf-8")
 
     def __repr__(self) -> str:
         return repr(str(self))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return str, (str(self),)
+
+
+class StoredTexts(Sequence[StoredText]):
+    """The responses to the trials of one question, which holds no object of any of them.
+
+    Parameters
+    ----------
+    question : QuestionTexts
+        The texts of the question.
+    numbers : range
+        The numbers of the trials.
+    """
+
+    def __init__(self, question: QuestionTexts, numbers: range) -> None:
+        self.question, self.numbers = question, numbers
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def __getitem__(self, index: Any) -> Any:
+        found = self.numbers[index]
+        kind = StoredTexts if isinstance(index, slice) else StoredText
+        return kind(self.question, found)
+
+    def __iter__(self) -> Iterator[StoredText]:
+        return (StoredText(self.question, number) for number in self.numbers)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return list, ([str(text) for text in self],)
+
+
+class ResponsesInTurn(Sequence[Any]):
+    """The responses to all requests of the harness, made one after another.
+
+    Parameters
+    ----------
+    requests : sequence of Instance
+        The requests; clones of one are its trials.
+    responses : mapping of int to sequence
+        The responses to each, by the `id` of the request; "" stands for further ones.
+    """
+
+    def __init__(self, requests: Sequence[Any], responses: Mapping[int, Sequence[Any]]) -> None:
+        self._requests, self._responses = requests, responses
+
+    def __len__(self) -> int:
+        return len(self._requests)
+
+    def __getitem__(self, index: Any) -> Any:
+        return list(self)[index]
+
+    def __iter__(self) -> Iterator[Any]:
+        iterators = {key: iter(responses) for key, responses in self._responses.items()}
+        return (next(iterators[id(request)], "") for request in self._requests)
+
+
+class StoredSignals:
+    """The signals of the responses to a question, which are read when its sample is written.
+
+    Parameters
+    ----------
+    responses : StoredTexts
+        The responses.
+    further : mapping of str to list
+        Signals beside the recorded ones, with a value for each trial.
+    """
+
+    def __init__(
+        self, responses: Sequence[StoredText], further: Mapping[str, list[Any]] | None = None
+    ) -> None:
+        self.responses, self.further = responses, further or {}
+
+    def read(self) -> dict[str, list[Any]]:
+        """Return the signals as columns."""
+        columns = signal_columns([response.completion for response in self.responses])
+        return {**columns.get("signals", {}), **self.further}
+
+
+#: Stands for a filtered response that is the response before the filter.
+UNCHANGED = TextPart(0, -1)
 
 
 def _not_none(signals: Mapping[str, Any]) -> set[str]:
@@ -153,7 +287,7 @@ def completions(responses: Sequence[StoredText]) -> list[Completion]:
         return []
     question = responses[0].question
     trials = question.read([response.number for response in responses])
-    return [question.completion(trials[r.number], r.part) for r in responses]
+    return [question.completion(trials[response.number]) for response in responses]
 
 
 def stay_in_store(model: Any, instances: Iterable[Any]) -> bool:
@@ -183,6 +317,8 @@ def stay_in_store(model: Any, instances: Iterable[Any]) -> bool:
 
 def are_stored(responses: Sequence[object]) -> bool:
     """Return whether the texts of responses are in a store."""
+    if isinstance(responses, StoredTexts):
+        return len(responses) > 0
     return bool(responses) and all(isinstance(response, StoredText) for response in responses)
 
 
@@ -229,12 +365,33 @@ def read_later(samples: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
 
 
 def with_texts(sample: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a logged sample with the texts of its responses."""
-    texts = {name: sample[name] for name in ("resps", "filtered_resps") if name in sample}
-    return {**sample, **{name: _with_texts(value) for name, value in texts.items()}}
+    """Return a logged sample with the texts and signals of its responses."""
+    changed: dict[str, Any] = {}
+    if "resps" in sample:
+        changed["resps"] = [_texts(responses) for responses in sample["resps"]]
+    if "resps" in sample and "filtered_resps" in sample:
+        pairs = zip(sample["filtered_resps"], changed["resps"], strict=True)
+        changed["filtered_resps"] = [_filtered_texts(*pair) for pair in pairs]
+    signals = sample.get("signals")
+    if isinstance(signals, StoredSignals):
+        changed["signals"] = signals.read()
+    if isinstance(sample.get("lengths"), array):
+        changed["lengths"] = sample["lengths"].tolist()
+    return {**sample, **changed}
 
 
-def _with_texts(value: Any) -> Any:
+def _texts(value: Any) -> Any:
     if isinstance(value, StoredText):
         return str(value)
-    return [_with_texts(part) for part in value] if isinstance(value, list) else value
+    return [_texts(part) for part in value] if isinstance(value, (list, StoredTexts)) else value
+
+
+def _filtered_texts(filtered: Any, responses: Sequence[Any]) -> Any:
+    if not isinstance(filtered, (list, StoredTexts)):
+        return _texts(filtered)
+    return [
+        (responses[i] if value is UNCHANGED else responses[i][slice(*value)])
+        if isinstance(value, TextPart)
+        else _texts(value)
+        for i, value in enumerate(filtered)
+    ]

@@ -7,7 +7,9 @@ in the store, it holds none of them.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Iterator, Sequence
+from array import array
+from bisect import bisect_left
+from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -17,6 +19,7 @@ from lm_eval_bayes.harness.models.stored_texts import (
     BATCH,
     QuestionTexts,
     StoredText,
+    StoredTexts,
     completions,
     stay_in_store,
 )
@@ -25,6 +28,37 @@ from lm_eval_bayes.store.trial import Trial, TrialKey
 
 if TYPE_CHECKING:
     from lm_eval_bayes.harness.models.trials import RecordingMixin
+
+#: Questions whose trials are looked up at a time.
+KEYS = 20
+
+
+class SortedNumbers:
+    """A set of numbers of trials, 8 bytes each.
+
+    Examples
+    --------
+    >>> numbers = SortedNumbers([2, 0, 1])
+    >>> numbers.discard(1)
+    >>> [number in numbers for number in range(4)], len(numbers)
+    ([True, False, True, False], 2)
+    """
+
+    def __init__(self, numbers: Iterable[int]) -> None:
+        self._numbers = array("q", sorted(numbers))
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def __contains__(self, number: int) -> bool:
+        at = bisect_left(self._numbers, number)
+        return at < len(self._numbers) and self._numbers[at] == number
+
+    def discard(self, number: int) -> None:
+        """Remove a number, if it is there."""
+        if number in self:
+            del self._numbers[bisect_left(self._numbers, number)]
+
 
 #: A response that a question has now: the question's position, the trial's index, the response.
 Arrival: TypeAlias = tuple[int, int, Completion]
@@ -51,16 +85,24 @@ class StreamedTrials:
         self._positions: dict[TrialKey, list[int]] = {}
         for position, request in enumerate(self._requests):
             self._positions.setdefault(request.key, []).append(position)
-        self._in_store = model.sink.numbers_of(self._positions)
+        self._in_store: dict[TrialKey, SortedNumbers] = {}
+        keys = iter(self._positions)
+        while some := list(islice(keys, KEYS)):
+            for key, numbers in model.sink.numbers_of(some).items():
+                self._in_store[key] = SortedNumbers(numbers)
         if not any(self._in_store.values()):
             model.log_other_trials(self._positions)
-        self._responses: list[dict[int, Completion | StoredText]] = [{} for _ in self._requests]
+        # the responses with their texts, where these are not in the store
+        self._responses: list[dict[int, Completion]] = [{} for _ in self._requests]
         # shared by the responses to a prompt, and filled at the end
         self._prompt_signals: dict[str, dict[str, Any]] = {}
         self._texts: list[QuestionTexts] = []
         if isinstance(model.sink, StoreSink) and stay_in_store(model, instances):
             self._texts = [
-                QuestionTexts(model.sink, r.key, self._prompt_signals.setdefault(r.key.prompt, {}))
+                QuestionTexts(
+                    *(model.sink, r.key, self._prompt_signals.setdefault(r.key.prompt, {})),
+                    self._first,
+                )
                 for r in self._requests
             ]
         self._stream: RequestStream | None = None
@@ -139,19 +181,24 @@ class StreamedTrials:
 
     def completions(self, position: int, trials: Sequence[int]) -> dict[int, Completion]:
         """Return responses to a question with their texts, by the index of the trial."""
-        responses = [self._responses[position][self._first + trial] for trial in trials]
-        stored = [response for response in responses if isinstance(response, StoredText)]
-        found = completions(stored) if stored else responses
-        return dict(zip(trials, found, strict=True))  # type: ignore[arg-type]
+        numbers = [self._first + trial for trial in trials]
+        if self._texts:
+            found = completions([StoredText(self._texts[position], n) for n in numbers])
+        else:
+            found = [self._responses[position][number] for number in numbers]
+        return dict(zip(trials, found, strict=True))
 
-    def responses(self, counts: Sequence[int]) -> list[list[Completion | StoredText]]:
+    def responses(self, counts: Sequence[int]) -> list[Sequence[Completion | StoredText]]:
         """Return the responses to every question, in the order of its trials."""
         signals = self._model.prompt_signals_of(self._requests)
         for prompt, of_prompt in signals.items():
             self._prompt_signals.setdefault(prompt, {}).update(of_prompt)
+        numbers = [range(self._first, self._first + count) for count in counts]
+        if self._texts:
+            return [StoredTexts(*pair) for pair in zip(self._texts, numbers, strict=True)]
         return [
-            [responses[self._first + trial] for trial in range(count)]
-            for responses, count in zip(self._responses, counts, strict=True)
+            [responses[number] for number in of_question]
+            for responses, of_question in zip(self._responses, numbers, strict=True)
         ]
 
     # -- internals ---------------------------------------------------------------------------
@@ -171,14 +218,15 @@ class StreamedTrials:
                     yield positions[0], trial
 
     def _is_here(self, position: int, number: int) -> bool:
-        return number in self._responses[position]
+        return number in (self._texts or self._responses)[position]
 
     def _received(self, trial: Trial) -> Iterator[Arrival]:
         signals = self._prompt_signals.setdefault(trial.key.prompt, {})
         # of questions that share the trial, the one by which it is missing has it last
         for position in reversed(self._positions[trial.key]):
             response = self._model.completion(self._requests[position], trial, signals)
-            self._responses[position][trial.trial] = (
-                self._texts[position].stored(trial, response) if self._texts else response
-            )
+            if self._texts:
+                self._texts[position].add(trial, response)
+            else:
+                self._responses[position][trial.trial] = response
             yield position, trial.trial - self._first, response

@@ -36,7 +36,7 @@ from lm_eval_bayes.harness.models.interface import (
 )
 from lm_eval_bayes.harness.models.shared_trials import SharedSink, SharedTrials, Sharing
 from lm_eval_bayes.harness.models.stored_models import what_is_stored
-from lm_eval_bayes.harness.models.stored_texts import stay_in_store
+from lm_eval_bayes.harness.models.stored_texts import ResponsesInTurn, stay_in_store
 from lm_eval_bayes.harness.models.trial_sink import StoreSink, TrialSink
 from lm_eval_bayes.harness.models.trial_stream import StreamedTrials
 from lm_eval_bayes.runs.model_arguments import redacted
@@ -297,7 +297,7 @@ class RecordingMixin(SamplingMixin):
             for request in wanted
         ]
 
-    def _responses_in_store(self, requests: Sequence[Any], disable_tqdm: bool) -> list[Any]:
+    def _responses_in_store(self, requests: Sequence[Any], disable_tqdm: bool) -> Any:
         """Return the responses to requests, whose texts stay in the store."""
         instances = list({id(request): request for request in requests}.values())
         trials = self.streamed_trials(instances)
@@ -306,11 +306,8 @@ class RecordingMixin(SamplingMixin):
             pass
         for _ in trials.sample(counts, as_list=True, disable_tqdm=disable_tqdm):
             pass
-        found = {
-            id(instance): iter(responses)
-            for instance, responses in zip(instances, trials.responses(counts), strict=True)
-        }
-        return [next(found[id(request)]) for request in requests]
+        found = map(id, instances), trials.responses(counts)
+        return ResponsesInTurn(requests, dict(zip(*found, strict=True)))
 
     def streamed_trials(self, instances: Sequence[Any]) -> StreamedTrials:
         """Return the trials of questions, to be sampled without barriers.

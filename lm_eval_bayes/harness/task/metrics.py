@@ -6,12 +6,14 @@ row's, as in ``hbayes@8(math_verify)``. All are read from one grading of each re
 
 from __future__ import annotations
 
+import hashlib
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+from lm_eval_bayes._util.hashing import text_bytes
 from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
 from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.grading.task_metric import category_of, is_list_of_grades, score_of
@@ -26,6 +28,9 @@ _BINARY = frozenset({"exact_match", "acc"})
 
 #: Scores whose bounds need not be given.
 _BOUNDS = {"f1": (0.0, 1.0)}
+
+#: Responses with more characters are compared by their hashes.
+_LONG = 64
 
 #: Settings of the first metric alone.
 _OF_THE_FIRST = ("bayes_weights", "bayes_categories", "bayes_prior")
@@ -55,6 +60,52 @@ class GradedTrial(NamedTuple):
     def failed(self) -> bool:
         """Whether grading raised an error; the response counts as wrong then."""
         return self.values is None and self.error is not None
+
+
+class GradesOfQuestion:
+    """The grades of trials of a question that were graded early, under one filter.
+
+    Equal grades and short responses are one object; of a long response there is a hash.
+    """
+
+    def __init__(self) -> None:
+        self._entries: list[tuple[Any, GradedTrial] | None] = []
+        self._shared: dict[Any, tuple[Any, GradedTrial]] = {}
+
+    def add(self, trial: int, response: object, grade: GradedTrial) -> None:
+        """Add the grade of a trial's filtered response."""
+        self._entries.extend([None] * (trial + 1 - len(self._entries)))
+        self._entries[trial] = self._entry(_key_of(response), grade)
+
+    def _entry(self, key: Any, grade: GradedTrial) -> tuple[Any, GradedTrial]:
+        """Return response and grade, in objects of earlier trials where they are equal."""
+        values = grade.values
+        if values is not None and type(values) is not dict:
+            return key, grade
+        # 1, 1.0 and True are equal, and a metric may tell them apart
+        typed = () if values is None else tuple((n, type(v), v) for n, v in values.items())
+        content = values is None, typed, grade.answer, grade.error
+        try:
+            _, grade = self._shared.setdefault(content, (None, grade))
+            if isinstance(key, str):
+                return self._shared.setdefault((key, content), (key, grade))
+        except TypeError:  # a value that cannot be hashed
+            pass
+        return key, grade
+
+    def get(self, trial: int, response: object) -> GradedTrial | None:
+        """Return the grade of a trial, None if it was not graded or had another response."""
+        entry = self._entries[trial] if trial < len(self._entries) else None
+        return entry[1] if entry is not None and entry[0] == _key_of(response) else None
+
+
+def _key_of(response: Any) -> Any:
+    """Return a response, of a long one its hash."""
+    if not isinstance(response, str):
+        return response
+    if len(response) <= _LONG:
+        return str(response)
+    return hashlib.blake2b(text_bytes(response), digest_size=16).digest()
 
 
 @dataclass

@@ -10,12 +10,12 @@ Use it in a YAML that includes the task's own::
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from lm_eval_bayes._util.hashing import hash_bytes, text_bytes
 from lm_eval_bayes._util.text import one_line
 from lm_eval_bayes.errors import InvalidInputError, LmEvalBayesError, TaskConfigError
 from lm_eval_bayes.harness import get_logger
@@ -29,7 +29,7 @@ from lm_eval_bayes.harness.grading.task_metric import (
     takes_list,
 )
 from lm_eval_bayes.harness.models.interface import signal_columns
-from lm_eval_bayes.harness.models.stored_texts import are_stored, completions
+from lm_eval_bayes.harness.models.stored_texts import StoredSignals, are_stored, completions
 from lm_eval_bayes.harness.task import answers, metrics, pipelines, questions
 from lm_eval_bayes.harness.task import result_rows as rows
 from lm_eval_bayes.harness.task.prior_run import PriorTrials
@@ -51,9 +51,6 @@ __all__ = ["RepeatedSamplingTask"]
 log = get_logger(__name__)
 
 _MOST_LOGGED_ERRORS = 10
-
-#: Responses with more characters are compared by their hashes.
-_LONG = 64
 
 
 class LoggedResult(dict[str, Any]):
@@ -132,9 +129,8 @@ class RepeatedSamplingTask(ConfigurableTask):
         self._n_failures: Counter[str] = Counter()
         self._chosen: list[int] | None = None
         self._answer_sources: dict[str, answers.AnswerSource] = {}
-        # of trials that were graded early: the filtered response, or the hash of a long one, and
-        # its grade, by filter, question and trial
-        self._grades: dict[tuple[str, int, int], tuple[Any, metrics.GradedTrial]] = {}
+        # of trials that were graded early, by filter and question
+        self._grades: dict[tuple[str, int], metrics.GradesOfQuestion] = {}
         check_rows(self.settings, self.aggregation())
         if self.settings.cluster is not None:
             questions.check_clusters(self.task_docs, self.settings.cluster, str(name))
@@ -369,8 +365,11 @@ class RepeatedSamplingTask(ConfigurableTask):
             grades = self._graded_once(
                 instance.doc, filtered, pipeline.name, numbers, instance.doc_id
             )
+            known = self._grades.setdefault(
+                (pipeline.name, instance.doc_id), metrics.GradesOfQuestion()
+            )
             for number, response, grade in zip(numbers, filtered, grades, strict=True):
-                self._grades[pipeline.name, instance.doc_id, number] = _key_of(response), grade
+                known.add(number, response, grade)
             found.append((filtered, grades))
         return found
 
@@ -384,10 +383,11 @@ class RepeatedSamplingTask(ConfigurableTask):
     ) -> list[metrics.GradedTrial]:
         """Grade those filtered responses to a question that were not graded early."""
         grades: dict[int, metrics.GradedTrial] = {}
+        early = None if doc_id is None else self._grades.get((pipeline, doc_id))
         for number, response in zip(numbers, filtered, strict=True):
-            known = None if doc_id is None else self._grades.get((pipeline, doc_id, number))
-            if known is not None and known[0] == _key_of(response):
-                grades[number] = known[1]
+            known = None if early is None else early.get(number, response)
+            if known is not None:
+                grades[number] = known
         new = {n: r for n, r in zip(numbers, filtered, strict=True) if n not in grades}
         grade = partial(self._graded, doc)
         graders: list[Callable[[], Any]] = [partial(grade, response) for response in new.values()]
@@ -421,11 +421,19 @@ class RepeatedSamplingTask(ConfigurableTask):
         instance = getattr(responses, "instance", None)
         raw = responses if instance is None else instance.resps
         doc_id = None if instance is None else instance.doc_id
-        measured = {"lengths": [len(str(r)) for r in raw], **signal_columns(raw)}
+        logged_later = getattr(results[0], "raw", ())
+        measured: dict[str, Any]
+        if responses is not results[0] and are_stored(logged_later):
+            measured = {"lengths": array("q", [len(str(r)) for r in raw])}
+            measured["signals"] = StoredSignals(logged_later)
+        else:
+            measured = {"lengths": [len(str(r)) for r in raw], **signal_columns(raw)}
         if "bypass" in self._metric_fn_list:  # --predict_only: nothing is graded
             return LoggedResult({"bypass": None}, measured)
         pipeline = str(getattr(responses, "pipeline", self._filters[0].name))
         trials = self._graded_once(doc, responses, pipeline, range(len(responses)), doc_id)
+        if doc_id is not None:
+            self._grades.pop((pipeline, doc_id), None)
         context = self._context(doc, pipeline)
         records = [outcome.record_or_leave_out(trials, **context) for outcome in self.outcomes]
         self.metric_errors = {o.name: str(o.error) for o in self.outcomes if o.error is not None}
@@ -595,12 +603,6 @@ class RepeatedSamplingTask(ConfigurableTask):
     def _votes(self) -> bool:
         """Whether some pipeline's responses have answers, so that there is maj@k."""
         return not self._answer_sources or set(self._answer_sources.values()) != {"none"}
-
-
-def _key_of(response: Any) -> Any:
-    """Return a response, of a long one its hash."""
-    long = isinstance(response, str) and len(response) > _LONG
-    return hash_bytes(text_bytes(response)) if long else response
 
 
 def _grades_alone(config: Mapping[str, Any]) -> bool:

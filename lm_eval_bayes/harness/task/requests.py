@@ -20,7 +20,14 @@ from lm_eval_bayes.harness.models.generation_settings import (
     one_length_key,
 )
 from lm_eval_bayes.harness.models.interface import Completion, prompt_text, stored_trial
-from lm_eval_bayes.harness.models.stored_texts import are_stored
+from lm_eval_bayes.harness.models.stored_texts import (
+    LONG,
+    UNCHANGED,
+    Part,
+    StoredTexts,
+    are_stored,
+    part_of,
+)
 from lm_eval_bayes.harness.task.result_rows import GradedResponses
 from lm_eval_bayes.harness.task.settings import Settings
 from lm_eval_bayes.store.outcomes import GradedQuestion, GradedTask, GradedTrial
@@ -114,12 +121,16 @@ def receive_stored(
 
     They are not filtered: each question's are when it is graded.
     """
-    if not all(are_stored(instance.resps) for instance in instances):
+    counts = [settings.trials_of(instance.doc_id) for instance in instances]
+    answered = [i.resps[:count] for i, count in zip(instances, counts, strict=True)]
+    if not all(map(are_stored, answered)):
         return False
-    for instance in instances:
-        instance.resps = instance.resps[: settings.trials_of(instance.doc_id)]
+    for instance, responses in zip(instances, answered, strict=True):
+        first = responses[0]
+        numbers = range(first.number, first.number + len(responses))
+        instance.resps = StoredTexts(first.question, numbers)
         for name in pipelines:
-            instance.filtered_resps[name] = Responses(instance.resps, instance, name)
+            instance.filtered_resps[name] = Responses((), instance, name)
     if settings.n > 1 and all(i.resps[0].question.identical for i in instances):
         _warn_of_identical(settings.n, task)
     return True
@@ -187,19 +198,27 @@ class Responses(list[Any]):
         responses: Sequence[Any] = self.instance.resps
         return responses
 
-    def set_filtered(self, filtered: Sequence[Any], texts: Sequence[Any]) -> None:
-        """Put filtered responses in the place of stored ones; equal texts stay in the store.
+    def set_filtered(self, filtered: Sequence[Any], texts: Sequence[str]) -> None:
+        """Put filtered responses here for the log: short texts, and parts of those in the store.
 
         Parameters
         ----------
         filtered, texts : sequence
             The responses after and before the filter.
         """
-        pairs = zip_longest(filtered, zip(self.raw, texts, strict=True), fillvalue=(None, None))
+        shared: dict[str, str] = {}  # most trials of a question have one of a few answers
         self[:] = [
-            stored if value == text else str(value) if isinstance(value, str) else value
-            for value, (stored, text) in islice(pairs, len(filtered))
+            value if not isinstance(value, str) else _to_log(value, text, shared)
+            for value, text in islice(zip_longest(filtered, texts), len(filtered))
         ]
+
+
+def _to_log(value: str, text: str | None, shared: dict[str, str]) -> Part:
+    if value == text:
+        return UNCHANGED
+    if text is not None and len(value) > LONG and (part := part_of(value, text)) is not None:
+        return part
+    return shared.setdefault(str(value), str(value))
 
 
 def mark_pipelines(instances: Sequence[Any]) -> None:

@@ -81,6 +81,9 @@ class GradedResponses:
     ) -> GradedResponses:
         """Return the record of a question's graded responses."""
         outcomes, answers, errors = zip(*graded, strict=True) if graded else ((), (), ())
+        # one string for equal answers, of which most trials of a question have one of a few
+        shared: dict[str | None, str | None] = {}
+        answers = tuple(shared.setdefault(answer, answer) for answer in answers)
         if answer_source == "none":
             answers = (None,) * len(outcomes)
         return cls(
@@ -106,6 +109,8 @@ class Question(Protocol):
 
 class RowValue(float):
     """One row's number for one question, with the record of its trials."""
+
+    __slots__ = ("question", "row")  # a run has dozens for every question
 
     row: str
     question: Question

@@ -2,7 +2,9 @@
 
 import io
 import json
+import tracemalloc
 import weakref
+from dataclasses import replace
 
 import pytest
 from _support import toy
@@ -11,13 +13,21 @@ from lm_eval.loggers import EvaluationTracker
 from lm_eval_bayes.harness.compat import METRIC_FORM
 from lm_eval_bayes.harness.models import stored_texts, trial_stream, trials
 from lm_eval_bayes.harness.models.interface import Completion
-from lm_eval_bayes.harness.models.stored_texts import StoredText, completions
+from lm_eval_bayes.harness.models.stored_texts import (
+    QuestionTexts,
+    StoredText,
+    StoredTexts,
+    completions,
+)
 from lm_eval_bayes.harness.models.trials import RecordingMixin, TrialsLM
 from lm_eval_bayes.harness.rubrics.rubric_task import RubricTask
 from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
 from lm_eval_bayes.store.errors import StoreError
+from lm_eval_bayes.store.trial import Trial, TrialKey
 
 pytestmark = pytest.mark.skipif(not METRIC_FORM, reason="texts stay in the store with 0.4 alone")
+
+KEY = TrialKey("m", "p", "s")
 
 LAST = {"function": "regex", "regex_pattern": r"(\d+)", "group_select": -1}
 PIPELINES = [
@@ -186,3 +196,58 @@ def test_a_trial_that_is_gone_is_an_error_that_names_it(tmp_path):
         connection.execute("DELETE FROM trials WHERE trial = 1")
     with pytest.raises(StoreError, match=r"trial 1 of .* can no longer be read"):
         completions([response])
+
+
+class Sink:
+    """Trials whose texts a store would have."""
+
+    def __init__(self, texts):
+        self.name = "a store"
+        self.trials = [Trial(KEY, number, text) for number, text in enumerate(texts)]
+
+    def trials_of(self, wanted):
+        return {key: {n: self.trials[n] for n in numbers} for key, numbers in wanted.items()}
+
+
+def test_parts_of_texts_are_read_as_they_were():
+    texts = ["  it is 2 ", "it is 4", "", "IT IS 6"]
+    responses = ["it is 2", "it is 4", "", "it is 6"]
+    sink = Sink(texts)
+    question = QuestionTexts(sink, KEY, {})
+    for number in (3, 1, 0):
+        question.add(sink.trials[number], Completion(responses[number]))
+    assert [number in question for number in range(-1, 5)] == [
+        False,
+        True,
+        True,
+        False,
+        True,
+        False,
+    ]
+    question.add(sink.trials[2], Completion(responses[2]))
+    stored = StoredTexts(question, range(4))
+    assert [str(text) for text in stored] == responses
+    assert [str(text) for text in stored[1:3]] == responses[1:3]
+    assert str(stored[-1]) == responses[-1]
+    assert [str(text) for text in completions(list(stored))] == responses
+
+
+@pytest.mark.parametrize(("stripped", "most"), [(False, 3), (True, 24)])
+def test_a_trial_in_the_store_takes_few_bytes(stripped, most):
+    n = 20_000
+    text = " " * stripped + "it is 2"
+    trial = Trial(KEY, 0, text)
+    question = QuestionTexts(Sink([]), KEY, {})
+    response = Completion(text.strip(), trial=trial)
+    question.add(trial, response)
+    trials = [replace(trial, trial=number) for number in range(0, n, 1000)]
+    tracemalloc.start()
+    try:
+        for first in trials:  # any order, with holes
+            question.add(first, response)
+        responses = StoredTexts(question, range(n))
+        size = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert len(responses) == n
+    assert size / n < most
