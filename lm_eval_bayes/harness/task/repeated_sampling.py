@@ -10,7 +10,6 @@ Use it in a YAML that includes the task's own::
 
 from __future__ import annotations
 
-from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -28,8 +27,7 @@ from lm_eval_bayes.harness.grading.task_metric import (
     single_result,
     takes_list,
 )
-from lm_eval_bayes.harness.models.interface import signal_columns
-from lm_eval_bayes.harness.models.stored_texts import StoredSignals, are_stored, completions
+from lm_eval_bayes.harness.models.stored_texts import are_stored, completions
 from lm_eval_bayes.harness.task import answers, metrics, pipelines, questions
 from lm_eval_bayes.harness.task import result_rows as rows
 from lm_eval_bayes.harness.task.prior_run import PriorTrials
@@ -38,6 +36,7 @@ from lm_eval_bayes.harness.task.requests import (
     check_request_cache,
     loggable,
     mark_pipelines,
+    measured_columns,
     receive_responses,
     receive_stored,
     repeat_requests,
@@ -421,13 +420,7 @@ class RepeatedSamplingTask(ConfigurableTask):
         instance = getattr(responses, "instance", None)
         raw = responses if instance is None else instance.resps
         doc_id = None if instance is None else instance.doc_id
-        logged_later = getattr(results[0], "raw", ())
-        measured: dict[str, Any]
-        if responses is not results[0] and are_stored(logged_later):
-            measured = {"lengths": array("q", [len(str(r)) for r in raw])}
-            measured["signals"] = StoredSignals(logged_later)
-        else:
-            measured = {"lengths": [len(str(r)) for r in raw], **signal_columns(raw)}
+        measured = measured_columns(raw, getattr(results[0], "raw", ()))
         if "bypass" in self._metric_fn_list:  # --predict_only: nothing is graded
             return LoggedResult({"bypass": None}, measured)
         pipeline = str(getattr(responses, "pipeline", self._filters[0].name))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice, zip_longest
 from typing import Any
@@ -19,11 +20,17 @@ from lm_eval_bayes.harness.models.generation_settings import (
     fit_generation,
     one_length_key,
 )
-from lm_eval_bayes.harness.models.interface import Completion, prompt_text, stored_trial
+from lm_eval_bayes.harness.models.interface import (
+    Completion,
+    prompt_text,
+    signal_columns,
+    stored_trial,
+)
 from lm_eval_bayes.harness.models.stored_texts import (
     LONG,
     UNCHANGED,
     Part,
+    StoredSignals,
     StoredTexts,
     are_stored,
     part_of,
@@ -219,6 +226,22 @@ def _to_log(value: str, text: str | None, shared: dict[str, str]) -> Part:
     if text is not None and len(value) > LONG and (part := part_of(value, text)) is not None:
         return part
     return shared.setdefault(str(value), str(value))
+
+
+def measured_columns(texts: Sequence[Any], responses: Sequence[Any]) -> dict[str, Any]:
+    """Return the lengths of the responses to a question and their signals, for the log.
+
+    Parameters
+    ----------
+    texts : sequence of str
+        The responses before the filter.
+    responses : sequence
+        The same as the run holds them: signals of those in a store are read when they are written.
+    """
+    lengths = [len(str(text)) for text in texts]
+    if are_stored(responses):
+        return {"lengths": array("q", lengths), "signals": StoredSignals(responses)}
+    return {"lengths": lengths, **signal_columns(texts)}
 
 
 def mark_pipelines(instances: Sequence[Any]) -> None:
