@@ -12,13 +12,12 @@ from lm_eval_bayes.errors import ModelConfigError
 from lm_eval_bayes.harness.compat import new_instance
 from lm_eval_bayes.harness.models.generation_settings import explicit_kwargs, sampling_key
 from lm_eval_bayes.harness.models.interface import Completion, SamplingMixin, signals_of
+from lm_eval_bayes.harness.models.trial_range import TrialRange, trial_numbers
 from lm_eval_bayes.harness.models.trial_sink import rank_path, rank_paths
 from lm_eval_bayes.harness.models.trials import (
     RecordingMixin,
-    TrialRange,
     TrialsLM,
     recording_class,
-    trial_numbers,
 )
 from lm_eval_bayes.store.errors import NotAStoreError, OtherWeightsError
 from lm_eval_bayes.store.trial_store import TrialStore

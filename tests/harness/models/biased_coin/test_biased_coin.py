@@ -24,7 +24,8 @@ from scipy import stats
 import lm_eval_bayes as lb
 from lm_eval_bayes.errors import ModelConfigError
 from lm_eval_bayes.harness.compat import new_instance
-from lm_eval_bayes.harness.models.biased_coin.model import BiasedCoinLM, Question, uniforms
+from lm_eval_bayes.harness.models.biased_coin.model import BiasedCoinLM
+from lm_eval_bayes.harness.models.biased_coin.probabilities import Question, uniforms
 from lm_eval_bayes.harness.models.biased_coin.responses import SHARES, pick, wrong_answers
 from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
 
@@ -166,7 +167,7 @@ def test_neither_order_nor_limit_changes_a_question(rnd: random.Random, limit: i
 
 def test_draws_are_the_same_in_another_process() -> None:
     code = (
-        "from lm_eval_bayes.harness.models.biased_coin.model import uniforms\n"
+        "from lm_eval_bayes.harness.models.biased_coin.probabilities import uniforms\n"
         "print(repr(uniforms('trial', 7, 'quiz', 'Wie viel ist 3\\u00b2?', 4)))"
     )
     env = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "99"}

@@ -1,0 +1,102 @@
+"""The numbers of a run's trials: the argument ``trials=a:b``, and the harness's clones."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lm_eval_bayes.errors import ModelConfigError
+
+_RANGE = re.compile(r"(\d{1,9}):(\d{1,9})")
+
+
+@dataclass(frozen=True)
+class TrialRange:
+    """The numbers of the trials of a run: first, first + 1, …, last - 1.
+
+    Attributes
+    ----------
+    first : int
+        The first trial's number.
+    last : int or None
+        One more than the last trial's number; None for as many trials as the task has.
+    """
+
+    first: int = 0
+    last: int | None = None
+
+    @classmethod
+    def parse(cls, text: object) -> TrialRange:
+        """Parse "a:b", the model argument `trials`.
+
+        Raises
+        ------
+        ModelConfigError
+            If it has another form.
+
+        Examples
+        --------
+        >>> TrialRange.parse("8:16")
+        TrialRange(first=8, last=16)
+        """
+        if text is None:
+            return cls()
+        match = _RANGE.fullmatch(text) if isinstance(text, str) else None
+        if match is None or int(match[1]) >= int(match[2]):
+            raise ModelConfigError(
+                "`trials` must be auto, or a:b with whole numbers a < b, such as trials=8:16; got "
+                f"{text!r}"
+            )
+        return cls(int(match[1]), int(match[2]))
+
+    def check(self, n: int, task: object) -> None:
+        """Check that a task's N is the length of the range.
+
+        Raises
+        ------
+        ModelConfigError
+            If it is not.
+        """
+        if self.last is not None and n != self.last - self.first:
+            length = self.last - self.first
+            raise ModelConfigError(
+                f"`trials={self.first}:{self.last}` is {length} trials per question, but task "
+                f"{task} has N = {n}; pass --metadata '{{\"bayes_n\": {length}}}' as well"
+            )
+
+
+def trial_numbers(instances: Sequence[Any], first: int = 0) -> list[int]:
+    """Number the clones of every request of the harness.
+
+    The harness lists one request object `repeats` times. With several ranks it may list some
+    requests more often, so that all ranks have equally many; such a further clone gets the
+    number of the clone that it repeats.
+
+    Parameters
+    ----------
+    instances : sequence of Instance
+        The harness's requests.
+    first : int
+        The number of a request's first clone.
+
+    Returns
+    -------
+    list of int
+        A trial number for each request.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> a, b = SimpleNamespace(repeats=2), SimpleNamespace(repeats=2)
+    >>> trial_numbers([a, a, b, b, b, b])
+    [0, 1, 0, 1, 0, 1]
+    """
+    clones: Counter[int] = Counter()
+    numbers = []
+    for instance in instances:
+        numbers.append(first + clones[id(instance)] % max(int(instance.repeats or 1), 1))
+        clones[id(instance)] += 1
+    return numbers
