@@ -45,6 +45,8 @@ def test_tables_fit_and_say_what_is_left_out(board, name):
     rows = [line for line in lines if line.startswith("  ") and " because " not in line]
     assert rows
     assert max(map(len, rows)) <= 80
+    for line in printed.splitlines():  # sentences too, but for paths and a command to copy
+        assert len(line) <= 80 or max(map(len, line.split())) > 40 or "plan A B" in line
     assert LONG not in printed
     if name in ("summary", "rank", "plan"):
         assert len(lines) < len(printed.splitlines())

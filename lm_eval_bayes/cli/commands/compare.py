@@ -36,6 +36,7 @@ from lm_eval_bayes.cli.ui.options import (
 from lm_eval_bayes.cli.ui.output import (
     say,
     say_json,
+    say_prose,
     say_records,
     say_table,
     sentence_name,
@@ -264,7 +265,7 @@ def command(
                     probability_statement("P(A > B)", result.p_a_greater)
                     for result in (comparison, without)
                 )
-                say(f"{with_prior} with the prior trials, {alone} without")
+                say_prose(f"{with_prior} with the prior trials, {alone} without")
         if checks:
             show_checks(
                 checks,
@@ -378,7 +379,7 @@ def _show(
         origin = f", from {sources[0]}" if sources else ""
         if len(sources) > 1:
             origin += f" and {plural(len(sources) - 1, 'more source')}"
-        say(f"{side} is {sentence_name(runs[0].model)}{origin}")
+        say_prose(f"{side} is {sentence_name(runs[0].model)}{origin}")
     for task in comparison.tasks:
         say()
         _show_task(task, spec)
@@ -387,7 +388,7 @@ def _show(
         _show_overall(comparison.overall, spec)
     for side, tasks in (("A", comparison.only_a), ("B", comparison.only_b)):
         if tasks:
-            say(f"left out: {', '.join(tasks)}, which only {side} has")
+            say_prose(f"left out: {', '.join(tasks)}, which only {side} has")
     if _more_trials_may_decide(comparison):
         scope = " --scope population" if spec.scope == "population" else ""
         say(f"for the number of trials that may decide: lm-eval-bayes plan A B --separate{scope}")
@@ -433,9 +434,11 @@ def _show_task(task: TaskComparison, spec: IntervalSpec) -> None:
     ]
     say_table(title, ("hbayes@N", "mean ± sd", interval_label(spec.level, spec.method)), rows)
     if paired:
-        say("paired: the mean of the questions' observed differences, without a prior on them")
+        say_prose(
+            "paired: the mean of the questions' observed differences, without a prior on them"
+        )
     for sentence in _left_out(c):
-        say(f"left out: {sentence}")
+        say_prose(f"left out: {sentence}")
     _show_verdict(c)
     if task.paired is not None:
         _show_single_trial_model(task.paired, spec)
@@ -448,7 +451,7 @@ def _show_task(task: TaskComparison, spec: IntervalSpec) -> None:
 
 
 def _show_single_trial_model(paired: SingleTrialComparison, spec: IntervalSpec) -> None:
-    say(
+    say_prose(
         f"one trial per question, paired (Bowyer et al. 2025): A - B = "
         f"{format_mean_sd(paired.difference, paired.sd)}, "
         f"{interval_label(spec.level, 'exact')} {format_interval(paired.interval)}, "
@@ -458,7 +461,9 @@ def _show_single_trial_model(paired: SingleTrialComparison, spec: IntervalSpec) 
     )
     if paired.table is not None:
         both, only_a, only_b, neither = paired.table
-        say(f"right: both {both:,}, only A {only_a:,}, only B {only_b:,}, neither {neither:,}")
+        say_prose(
+            f"right: both {both:,}, only A {only_a:,}, only B {only_b:,}, neither {neither:,}"
+        )
 
 
 def _show_verdict(result: Comparison | MeanDifference) -> None:
@@ -472,15 +477,15 @@ def _show_verdict(result: Comparison | MeanDifference) -> None:
     if result.rope is not None and result.p_rope is not None:
         event = f"P({result.rope[0]:g} <= A - B <= {result.rope[1]:g})"
         statements.append(probability_statement(event, result.p_rope))
-    say(", ".join(statements))
+    say_prose(", ".join(statements))
     verdict = verdict_sentence(result.p_a_greater, result.confidence, result.rope, result.p_rope)
-    say(f"verdict, {FLAT_PRIOR}: {verdict}")
+    say_prose(f"verdict, {FLAT_PRIOR}: {verdict}")
     relation = "below" if result.rule_z == "undecided" else "at least"
     rules = f"z = {result.z:.2f} is {relation} {z_threshold(result.confidence):.3f}"
     if not isinstance(result, MeanDifference):
         overlap = "overlap" if result.rule_intervals == "undecided" else "do not overlap"
         rules += f"; the intervals {overlap}"
-    say(f"rules of Hariri et al. (2026): {rules}")
+    say_prose(f"rules of Hariri et al. (2026): {rules}")
 
 
 def _show_questions(task: TaskComparison) -> None:
@@ -524,7 +529,7 @@ def _show_curves(task: str, curves: PassCurveComparison) -> None:
         at_k = f"at k = {turn.low}"
         if turn.low < turn.high:
             at_k = f"between k = {turn.low} and {turn.high}"
-        say(f"the better model changes {models} {at_k}")
+        say_prose(f"the better model changes {models} {at_k}")
     if curves.note is not None:
         warn(f"note: {task}, Pass@k: {curves.note}")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,15 +16,20 @@ from lm_eval_bayes.cli.ui.options import (
     option,
     prints_tables,
 )
-from lm_eval_bayes.cli.ui.output import say, say_each, say_json, say_table, warn, warn_notes
+from lm_eval_bayes.cli.ui.output import (
+    say,
+    say_each,
+    say_json,
+    say_prose,
+    say_table,
+    warn,
+    warn_notes,
+)
 from lm_eval_bayes.cli.ui.reading import ReadingOptions, Runs
 from lm_eval_bayes.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from lm_eval_bayes.analysis.noise import TaskNoise
-
-#: Columns of a sentence.
-_WIDTH = 80
 
 
 @prints_tables
@@ -146,5 +150,4 @@ def _show(noise: TaskNoise) -> None:
     for table, sentences in page.parts:
         say_table(*table)
         for sentence in sentences:
-            for line in textwrap.wrap(one_line(sentence), _WIDTH, subsequent_indent="  "):
-                say(line)
+            say_prose(sentence)

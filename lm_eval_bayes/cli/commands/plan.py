@@ -24,7 +24,14 @@ from lm_eval_bayes.cli.ui.options import (
     option,
     prints_tables,
 )
-from lm_eval_bayes.cli.ui.output import say, say_json, say_records, sentence_name, warn_notes
+from lm_eval_bayes.cli.ui.output import (
+    say,
+    say_json,
+    say_prose,
+    say_records,
+    sentence_name,
+    warn_notes,
+)
 from lm_eval_bayes.cli.ui.reading import ReadingOptions, Runs
 from lm_eval_bayes.errors import InvalidInputError
 
@@ -163,7 +170,7 @@ def command(
         _show_separation(plan, rule, spec.scope)
     all_lines = [*lines, *(line for plan in plans for line in plan.lines)]
     for message in _unrecorded(all_lines):
-        say(message)
+        say_prose(message)
     warn_notes((line.task, line.models, note) for line in all_lines for note in line.notes)
 
 
@@ -220,7 +227,9 @@ def _show_separation(plan: SeparationPlan, rule: str, scope: str) -> None:
     n_clusters = next((line.n_clusters for line in plan.lines), None)
     scope_text = f"for {scope_label(scope, n_clusters)}"
     if not plan.lines:
-        say(f"{plan.task}: all models are already distinguishable ({separated}), {scope_text}")
+        say_prose(
+            f"{plan.task}: all models are already distinguishable ({separated}), {scope_text}"
+        )
         return
     title = (
         f"{plan.task}: until two models are distinguishable at {rule}, {scope_text}; "

@@ -37,6 +37,7 @@ from lm_eval_bayes.cli.ui.output import (
     say,
     say_each,
     say_json,
+    say_prose,
     say_records,
     say_table,
     sentence_name,
@@ -220,11 +221,11 @@ def command(
         _show_scorio(other)
     say()
     counted = dict.fromkeys(kind for board in boards for kind in board.counted)
-    say(f"counted: {'; '.join(counted)}")
+    say_prose(f"counted: {'; '.join(counted)}")
     if len(saved.models) > 1:
-        say(_tie_rule(all_boards[0]))
+        say_prose(_tie_rule(all_boards[0]))
     if overall_note:
-        say(overall_note)
+        say_prose(overall_note)
     notes = [(board.task, board.notes) for board in all_boards]
     notes += [(other.task, other.notes) for other in others]
     warn_notes((task, (), note) for task, of_board in notes for note in of_board)
@@ -257,7 +258,7 @@ def _show_scorio(other: ScorioRanking) -> None:
     named = (("tau_b", agreement.tau_b), ("spearman", agreement.spearman))
     values = [f"{name} {NO_VALUE if value is None else f'{value:.3f}'}" for name, value in named]
     far = f"largest displacement {agreement.largest_displacement:g}"
-    say(f"  with the order by mean: {', '.join([*values, far])}")
+    say_prose(f"  with the order by mean: {', '.join([*values, far])}")
 
 
 def _show_paper_table(saved: SavedRuns, confidence: float, as_json: bool) -> None:
@@ -276,7 +277,7 @@ def _show_paper_table(saved: SavedRuns, confidence: float, as_json: bool) -> Non
     title = f"ranks by bayes@N: with ties at {100 * confidence:g}% | without"
     say_table(title, ["model", *table.tasks], rows)
     say()
-    say(
+    say_prose(
         f"ranks: a model ties with the next better model if z is below {table.threshold:.3f} "
         f"({100 * confidence:g}%, one-sided); dense numbering"
     )
@@ -333,7 +334,7 @@ def _show(board: Leaderboard, pairs: bool, shared: bool) -> None:
     if board.winner is not None:
         winner = board.winner
         leads = "it leads" if board.ranking.quantile is None else "its mean is the largest"
-        say(
+        say_prose(
             f"  {sentence_name(winner.model)}, chosen because {leads}: "
             f"{format_mean_sd(winner.mu, winner.sigma)}, {format_interval(winner.interval)}"
         )
@@ -376,7 +377,7 @@ def _show_shared(board: Leaderboard, shared: SharedScores) -> None:
     head = ("model", "mean ± sd", interval_label(shared.level, "exact"))
     say_table(f"{board.task}: scores under a prior shared by the models", head, rows)
     if shared.tau is not None:
-        say(
+        say_prose(
             f"  scale of the models' logits: {shared.tau:.2f} ({shared.tau_low:.2f} to "
             f"{shared.tau_high:.2f})"
         )

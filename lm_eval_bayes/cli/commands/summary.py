@@ -30,7 +30,14 @@ from lm_eval_bayes.cli.ui.options import (
     parse_integers,
     prints_tables,
 )
-from lm_eval_bayes.cli.ui.output import say, say_json, say_records, say_table, warn_notes
+from lm_eval_bayes.cli.ui.output import (
+    say,
+    say_json,
+    say_prose,
+    say_records,
+    say_table,
+    warn_notes,
+)
 from lm_eval_bayes.cli.ui.prior import MeanPriorOptions, say_effects, say_mean_effects
 from lm_eval_bayes.cli.ui.reading import ReadingOptions, Runs
 
@@ -176,9 +183,9 @@ def _show(
     ]
     say_table(f"Scores, {intervals}s", head, rows, optional=_OPTIONAL)
     counted = sorted({summary.run.counted for summary in summaries})
-    say(f"counted: {'; '.join(counted)}")
+    say_prose(f"counted: {'; '.join(counted)}")
     if clustered and "population" in scopes:
-        say(f"{scope_label('population')}: the questions of a cluster are taken as dependent")
+        say_prose(f"{scope_label('population')}: the questions of a cluster are taken as dependent")
     if groups:
         say()
         head = ["group", "model", "size", "weights", "avg@N", *posteriors]
@@ -200,7 +207,7 @@ def _show(
     for summary in summaries:
         reason = _lacking(summary)
         if reason:
-            say(reason)
+            say_prose(reason)
 
 
 def _posterior_cells(scores: ScorePosteriors, scopes: Sequence[Scope]) -> list[str]:
@@ -231,11 +238,13 @@ def _show_categories(
     counts = [len(set(summary.run.categories or ()) - {None}) for summary in summaries]
     if not any(counts):
         if asked:
-            say("no run has categories of questions: tables of trials have them, in a column")
+            say_prose("no run has categories of questions: tables of trials have them, in a column")
         return
     say()
     if asked is False or (asked is None and sum(counts) > _MOST_CATEGORIES):
-        say(f"{plural(max(counts), 'category', 'categories')}: --categories shows their scores")
+        say_prose(
+            f"{plural(max(counts), 'category', 'categories')}: --categories shows their scores"
+        )
         return
     lines = [(summary, score) for summary in summaries for score in summary.category_scores]
     posteriors = ["hbayes@N", *map(scope_label, scopes), "bayes@N, uniform prior", "its interval"]
@@ -258,7 +267,7 @@ def _show_categories(
         n_without = (summary.run.categories or ()).count(None)
         if n_shown and n_without:
             run, questions = summary.run, plural(n_without, "question")
-            say(f"{run.task}, {run.model}: {questions} without a category in none of these")
+            say_prose(f"{run.task}, {run.model}: {questions} without a category in none of these")
     warn_notes(
         (f"category {score.category} of {summary.run.task}", [summary.run.model], note)
         for summary, score in lines
@@ -295,7 +304,7 @@ def _show_pass_family(summaries: Sequence[TaskSummary]) -> None:
     title = "Pass@k family, estimates from the saved trials ± posterior sd"
     say_table(title, head, rows, optional=[f"k={k}" for k in _inner_first(ks)])
     for run in (summary.run for summary in summaries if summary.rows and summary.run.scored):
-        say(f"{run.task}, {run.model}: a trial passes from a score of {run.threshold:g} on")
+        say_prose(f"{run.task}, {run.model}: a trial passes from a score of {run.threshold:g} on")
 
 
 def _lacking(summary: TaskSummary) -> str:
@@ -342,7 +351,7 @@ def _show_cost(summaries: Sequence[TaskSummary]) -> None:
     if all(amounts == (None, None, None) for amounts in measured):
         partly = [reason for summary in summaries for reason in _partly_recorded(summary.run)]
         for line in partly or ["tokens and time were not recorded"]:
-            say(line)
+            say_prose(line)
         return
     say()
     costs: dict[str, Callable[[TaskSummary], str]] = {}
@@ -366,7 +375,7 @@ def _show_cost(summaries: Sequence[TaskSummary]) -> None:
     )
     for summary in summaries:
         for line in _partly_recorded(summary.run):
-            say(line)
+            say_prose(line)
 
 
 def _partly_recorded(run: TaskRun) -> Iterator[str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 import textwrap
 import time
@@ -41,6 +42,21 @@ _WIDE = ContextVar("wide", default=True)
 def say(text: object = "") -> None:
     """Print one line."""
     typer.echo(_encodable(one_line(text), sys.stdout))
+
+
+def say_prose(text: object) -> None:
+    """Print a sentence, on several lines where it is too long for one; --wide prints it on one.
+
+    A line is as long as the terminal, or 80 columns in a pipe; lines after the first are indented
+    by two more columns.
+    """
+    line = one_line(text)
+    if _WIDE.get():
+        say(line)
+        return
+    indent = len(line) - len(line.lstrip()) + _INDENT
+    for part in _wrapped(line, _n_columns(), subsequent_indent=" " * indent):
+        say(part)
 
 
 def warn(text: object) -> None:
@@ -136,15 +152,14 @@ def say_table(
 
         draw(title, head, lines, optional, wide)
         return
-    say(title)
+    say_prose(title)
     if wide:
         widths = [max(map(len, column)) for column in zip(head, *lines, strict=True)]
         _say_lines([head, *lines], widths)
         return
     from lm_eval_bayes.cli.ui.table_layout import fit_one_block, fold, table_columns
 
-    columns = os.environ.get("COLUMNS", "")
-    width = int(columns) if columns.isdecimal() and int(columns) else _PIPE_COLUMNS
+    width = _n_columns()
     layout = fit_one_block(table_columns(head, lines), width - _INDENT, optional)
     _say_wrapped(layout.constants, width)
     (block,) = layout.blocks
@@ -165,9 +180,27 @@ def sentence_name(name: object) -> str:
 def _say_wrapped(text: str, width: int) -> None:
     """Print a line of a table that is no row, on several lines if it is longer than the table."""
     indent = " " * _INDENT
-    lines = textwrap.wrap(text, width - _INDENT, break_long_words=False, break_on_hyphens=False)
-    for line in lines:
+    for line in _wrapped(text, width - _INDENT):
         say(indent + line)
+
+
+def _wrapped(text: str, width: int, subsequent_indent: str = "") -> list[str]:
+    """Return the lines of a text; words longer than a line stay whole."""
+    return textwrap.wrap(
+        text,
+        width,
+        subsequent_indent=subsequent_indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def _n_columns() -> int:
+    """Return the columns of the terminal, or of a pipe: those of COLUMNS, else 80."""
+    if sys.stdout is not None and sys.stdout.isatty():
+        return shutil.get_terminal_size((_PIPE_COLUMNS, 24)).columns
+    columns = os.environ.get("COLUMNS", "")
+    return int(columns) if columns.isdecimal() and int(columns) else _PIPE_COLUMNS
 
 
 def _say_lines(lines: Sequence[Sequence[str]], widths: Sequence[int]) -> None:
