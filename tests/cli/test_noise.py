@@ -42,7 +42,7 @@ def test_one_model(two):
 
 
 def test_what_is_printed_of_one_model(two):
-    code, printed, error = lmeb("noise", two[0], "--difference", ".05", "--audit", ".1")
+    code, printed, error = lmeb("noise", two[0], "--difference", ".05", "--audit", ".1", width="80")
     assert (code, "few repeated trials" in error) == (0, False)
     lines = printed.splitlines()
     assert lines[0].startswith("contest_bayes, a: 12 questions, N = 8, score 0.")
@@ -76,7 +76,7 @@ def test_a_published_error_is_recognized(two):
 
 
 def test_a_board(two):
-    code, printed, _ = lmeb("noise", *two, "--difference", ".05", "--audit", ".03")
+    code, printed, _ = lmeb("noise", *two, "--difference", ".05", "--audit", ".03", width="80")
     assert code == 0
     lines = printed.splitlines()
     assert max(map(len, lines)) <= 80
@@ -94,7 +94,7 @@ def test_a_board(two):
 
 def test_the_published_board_is_one_screen(shared):
     path = shared / "data/outcomes/matharena_aime_2025_II.csv"
-    code, printed, _ = lmeb("noise", path, "--difference", ".02")
+    code, printed, _ = lmeb("noise", path, "--difference", ".02", width="80")
     assert code == 0
     lines = printed.splitlines()
     assert max(map(len, lines)) <= 80
