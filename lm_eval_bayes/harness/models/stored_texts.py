@@ -390,7 +390,7 @@ def _filtered_texts(filtered: Any, responses: Sequence[Any]) -> Any:
     if not isinstance(filtered, (list, StoredTexts)):
         return _texts(filtered)
     return [
-        (responses[i] if value is UNCHANGED else responses[i][slice(*value)])
+        (responses[i] if value == UNCHANGED else responses[i][slice(*value)])
         if isinstance(value, TextPart)
         else _texts(value)
         for i, value in enumerate(filtered)
