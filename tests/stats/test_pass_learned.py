@@ -482,3 +482,17 @@ def test_an_interval_of_few_questions_next_to_certain(right):
     ends = np.quantile(draws, [0.025, 0.975])
     assert [interval.low, interval.high] == pytest.approx(ends, abs=1e-5)
     assert interval.low < interval.high <= 1.0
+
+
+def test_of_single_trials_the_score_of_one_trial_is_that_of_hbayes():
+    matrix = (np.random.default_rng(4).random((40, 1)) < 0.7).astype(int)
+    for clusters in (None, [i % 8 for i in range(40)]):
+        outcomes = Outcomes.from_matrix(matrix, weights=[0, 2], clusters=clusters)
+        score = hbayes_at_n(Outcomes.from_matrix(matrix))
+        one, two = pass_posteriors(outcomes, [PassQuantity("pass@k", k) for k in (1, 2)])
+        (alone,) = pass_posteriors(outcomes, [PassQuantity("pass@k", 1)])
+        assert (alone.quantity, alone.k, alone.note) == (one.quantity, 1, one.note)
+        assert (alone.mu, alone.sigma) == (score.mu, score.sigma)
+        assert (alone.mu, alone.sigma) == pytest.approx((one.mu, one.sigma), rel=1e-4)
+        assert alone.interval().low == pytest.approx(one.interval().low, abs=2e-3)
+        assert alone.bounds == one.bounds == two.bounds

@@ -38,6 +38,7 @@ from lm_eval_bayes.stats.hierarchical.clusters import clustered_curves, few_clus
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import (
     NO_TRIALS,
     PRIOR_ALONE,
+    hbayes_at_n,
     learned_from_grid,
 )
 from lm_eval_bayes.stats.hierarchical.hyperprior import MEAN_SHAPE
@@ -324,6 +325,17 @@ def pass_posteriors(
     if not curves:
         return []
     if isinstance(prior, str) and prior == "learned":
+        if scope == "benchmark" and _are_scores_of_single_trials(outcomes, curves):
+            score = hbayes_at_n(replace(outcomes, weights=np.array([0.0, 1.0])))
+            return [
+                replace(
+                    score,
+                    quantity=f"{name} posterior",
+                    k=k,
+                    tau=None if tau is None else float(tau),
+                )
+                for name, k, tau in quantities
+            ]
         return _learned(outcomes, quantities, curves, scope)
     pseudo = _pseudo_counts(prior)
     if scope == "population":
@@ -334,6 +346,15 @@ def pass_posteriors(
         _under_fixed_prior(outcomes, nu, pseudo, quantity, curve)
         for quantity, curve in zip(quantities, curves, strict=True)
     ]
+
+
+def _are_scores_of_single_trials(outcomes: Outcomes, curves: Sequence[Curve]) -> bool:
+    """Return whether no question has two trials, and every member is the mean score itself.
+
+    Their posterior is that of hbayes@N, and boards of many such models need no other.
+    """
+    is_score = all(curve.degree == 1 and curve.top == 1.0 for curve in curves)
+    return is_score and outcomes.most_trials <= 1 and not outcomes.prior_counts.any()
 
 
 def _pseudo_counts(prior: object) -> tuple[float, float]:
