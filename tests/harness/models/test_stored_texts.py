@@ -4,7 +4,9 @@ import io
 import json
 import tracemalloc
 import weakref
+from array import array
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from _support import toy
@@ -22,6 +24,7 @@ from lm_eval_bayes.harness.models.stored_texts import (
 from lm_eval_bayes.harness.models.trials import RecordingMixin, TrialsLM
 from lm_eval_bayes.harness.rubrics.rubric_task import RubricTask
 from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
+from lm_eval_bayes.harness.task.requests import Responses
 from lm_eval_bayes.store.errors import StoreError
 from lm_eval_bayes.store.trial import Trial, TrialKey
 
@@ -230,6 +233,23 @@ def test_parts_of_texts_are_read_as_they_were():
     assert [str(text) for text in stored[1:3]] == responses[1:3]
     assert str(stored[-1]) == responses[-1]
     assert [str(text) for text in completions(list(stored))] == responses
+
+
+def test_filtered_texts_are_logged_as_they_were():
+    texts = [f"Let me see. {'so ' * 40}it is {n} " for n in range(4)]
+    sink = Sink(texts)
+    question = QuestionTexts(sink, KEY, {})
+    for trial in sink.trials:
+        question.add(trial, Completion(trial.text))
+    stored = StoredTexts(question, range(4))
+    instance = SimpleNamespace(resps=stored)
+    filtered = [texts[0], texts[1][12:], texts[2].upper(), "3", None, ["a", "b"]]
+    logged = Responses((), instance, "all")
+    logged.set_filtered(filtered, texts)
+    assert [type(value) is str for value in logged] == [False, False, True, True, False, False]
+    sample = {"resps": [stored], "filtered_resps": [logged], "lengths": array("q", [1, 2])}
+    written = stored_texts.with_texts(sample)
+    assert written == {"resps": [texts], "filtered_resps": [filtered], "lengths": [1, 2]}
 
 
 @pytest.mark.parametrize(("stripped", "most"), [(False, 3), (True, 24)])
