@@ -1,5 +1,7 @@
 """hbayes@N for two categories, against quadrature, draws and closed forms of its own model."""
 
+import re
+
 import numpy as np
 import pytest
 from scipy import special, stats
@@ -326,3 +328,28 @@ def test_few_questions_carry_the_coverage_of_simulations():
         posterior = hbayes_at_n(Outcomes.from_counts([[3, 1]] * m))
         assert f"as few as {held}%" in posterior.note
     assert hbayes_at_n(Outcomes.from_counts([[3, 1]] * 10)).note is None
+
+
+@pytest.mark.parametrize(
+    ("right", "rare"),
+    [
+        ([0] * 24 + [1, 1, 4, 4, 3, 4], True),
+        ([0] * 20 + [1, 1, 4, 4, 3, 4], True),
+        ([0] * 13 + [1, 1, 4, 4, 3, 4], False),  # too many are solved at times
+        ([0] * 24 + [1, 1, 1, 1, 1, 3], False),  # the often solved one holds less than half
+        ([0] * 30, False),
+        ([2] * 30, False),
+    ],
+)
+def test_a_population_that_rests_on_few_questions_has_a_note(right, rare):
+    right = np.array(right)
+    for answers, shape, counts in (
+        ("right", r"Beta\(.05,.5\)", np.stack([4 - right, right], 1)),
+        ("wrong", r"Beta\(.5,.05\)", np.stack([right, 4 - right], 1)),
+    ):
+        outcomes = Outcomes.from_counts(counts)
+        note = hbayes_at_n(outcomes, "population").note
+        assert (note is not None) == rare
+        if rare:
+            assert re.search(f"most of the {answers} answers: .*{shape}.* in 90 to 92% of", note)
+        assert hbayes_at_n(outcomes).note is None
