@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.adaptive.prefix_grades import PrefixGrades
+from lm_eval_bayes.harness.compat import METRIC_FORM
 from lm_eval_bayes.harness.evaluation import current_evaluation
 from lm_eval_bayes.harness.models.stored_texts import ResponsesInTurn
 from lm_eval_bayes.runs.task_run import TaskRun
@@ -79,7 +80,8 @@ class Sampling:
         self._run.counted = base, extra
         self._evaluation.count_trials(self._run.metadata(base, extra))
         found = map(id, self._instances), self._trials.responses(self._counts)
-        return ResponsesInTurn(self._clones, dict(zip(*found, strict=True)))
+        responses = ResponsesInTurn(self._clones, dict(zip(*found, strict=True)))
+        return responses if METRIC_FORM else list(responses)  # 0.5 holds their texts anyway
 
     # -- looks -------------------------------------------------------------------------------
 
