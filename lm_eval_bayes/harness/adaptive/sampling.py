@@ -79,8 +79,9 @@ class Sampling:
         }
         self._run.counted = base, extra
         self._evaluation.count_trials(self._run.metadata(base, extra))
-        found = map(id, self._instances), self._trials.responses(self._counts)
-        responses = ResponsesInTurn(self._clones, dict(zip(*found, strict=True)))
+        by_question = zip(self._instances, self._trials.responses(self._counts), strict=True)
+        by_id = {id(instance): responses for instance, responses in by_question}
+        responses = ResponsesInTurn(self._clones, by_id)
         return responses if METRIC_FORM else list(responses)  # 0.5 holds their texts anyway
 
     # -- looks -------------------------------------------------------------------------------

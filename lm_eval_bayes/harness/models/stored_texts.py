@@ -35,7 +35,7 @@ class TextPart(NamedTuple):
 Part: TypeAlias = "TextPart | str | None"
 
 
-def part_of(text: str, whole: str) -> Part:
+def part_of(text: str, response: str) -> Part:
     """Return which part of another text a text is.
 
     Examples
@@ -43,9 +43,9 @@ def part_of(text: str, whole: str) -> Part:
     >>> part_of("is 2", "it is 2"), part_of("it is 2", "it is 2"), part_of("2.0", "it is 2")
     (TextPart(start=3, end=7), None, '2.0')
     """
-    if text == whole:
+    if text == response:
         return None
-    start = whole.rfind(text)
+    start = response.rfind(text)
     return TextPart(start, start + len(text)) if start >= 0 else str(text)
 
 
@@ -205,9 +205,8 @@ class StoredTexts(Sequence[StoredText]):
         return len(self.numbers)
 
     def __getitem__(self, index: Any) -> Any:
-        found = self.numbers[index]
         kind = StoredTexts if isinstance(index, slice) else StoredText
-        return kind(self.question, found)
+        return kind(self.question, self.numbers[index])
 
     def __iter__(self) -> Iterator[StoredText]:
         return (StoredText(self.question, number) for number in self.numbers)

@@ -183,10 +183,10 @@ class StreamedTrials:
         """Return responses to a question with their texts, by the index of the trial."""
         numbers = [self._first + trial for trial in trials]
         if self._texts:
-            found = completions([StoredText(self._texts[position], n) for n in numbers])
+            responses = completions([StoredText(self._texts[position], n) for n in numbers])
         else:
-            found = [self._responses[position][number] for number in numbers]
-        return dict(zip(trials, found, strict=True))
+            responses = [self._responses[position][number] for number in numbers]
+        return dict(zip(trials, responses, strict=True))
 
     def responses(self, counts: Sequence[int]) -> list[Sequence[Completion | StoredText]]:
         """Return the responses to every question, in the order of its trials."""

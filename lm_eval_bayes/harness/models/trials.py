@@ -214,8 +214,8 @@ class RecordingMixin(SamplingMixin):
             pass
         for _ in trials.sample(counts, as_list=True, disable_tqdm=disable_tqdm):
             pass
-        found = map(id, instances), trials.responses(counts)
-        return ResponsesInTurn(requests, dict(zip(*found, strict=True)))
+        by_question = zip(instances, trials.responses(counts), strict=True)
+        return ResponsesInTurn(requests, {id(i): responses for i, responses in by_question})
 
     def streamed_trials(self, instances: Sequence[Any]) -> StreamedTrials:
         """Return the trials of questions, to be sampled without barriers.

@@ -364,11 +364,11 @@ class RepeatedSamplingTask(ConfigurableTask):
             grades = self._graded_once(
                 instance.doc, filtered, pipeline.name, numbers, instance.doc_id
             )
-            known = self._grades.setdefault(
+            early = self._grades.setdefault(
                 (pipeline.name, instance.doc_id), metrics.GradesOfQuestion()
             )
             for number, response, grade in zip(numbers, filtered, grades, strict=True):
-                known.add(number, response, grade)
+                early.add(number, response, grade)
             found.append((filtered, grades))
         return found
 
@@ -384,9 +384,9 @@ class RepeatedSamplingTask(ConfigurableTask):
         grades: dict[int, metrics.GradedTrial] = {}
         early = None if doc_id is None else self._grades.get((pipeline, doc_id))
         for number, response in zip(numbers, filtered, strict=True):
-            known = None if early is None else early.get(number, response)
-            if known is not None:
-                grades[number] = known
+            graded = None if early is None else early.get(number, response)
+            if graded is not None:
+                grades[number] = graded
         new = {n: r for n, r in zip(numbers, filtered, strict=True) if n not in grades}
         grade = partial(self._graded, doc)
         graders: list[Callable[[], Any]] = [partial(grade, response) for response in new.values()]
