@@ -274,7 +274,6 @@ def every_eval_ever(
     \b
     Examples:
       lm-eval-bayes export every-eval-ever results/ --model-id org/model | less
-      lm-eval-bayes export every-eval-ever runs/* -o submission/ --instances --no-texts
       lm-eval-bayes export every-eval-ever board.csv -o new/ --model-id A=org/a --model-id B=lab/b
     """
     from lm_eval_bayes.analysis.summary import summarise

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated
 
-import numpy as np
 import typer
 
 from lm_eval_bayes._util.text import (
@@ -387,7 +387,7 @@ def _partly_recorded(run: TaskRun) -> Iterator[str]:
         (SECONDS, "model time", run.busy_seconds),
         (COST, "cost", run.cost),
     ):
-        n = sum(int(np.isfinite(column).sum()) for column in run.measured.get(name, ()))
+        n = sum(sum(map(math.isfinite, column)) for column in run.measured.get(name, ()))
         if total is None and n:
             yield (
                 f"{run.task}, {run.model}: no {words}, recorded of {n:,} of "
