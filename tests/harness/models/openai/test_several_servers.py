@@ -105,7 +105,8 @@ def test_a_server_that_is_killed(expected, caplog):
         texts, trials = texts_of(completions([server, other], 8), requests_of(6, 8))
     assert texts == expected
     assert 4 <= Counter(t.signals["server"] for t in trials)[host(other)] <= 10
-    assert caplog.text.count(f"{host(other)} is left out until it answers again") == 1
+    # twice where an answer that was under way came after the first failure
+    assert caplog.text.count(f"{host(other)} is left out until it answers again") in (1, 2)
 
 
 def test_a_server_that_comes_back(expected, caplog):
