@@ -12,7 +12,7 @@ import numpy as np
 from lm_eval_bayes._util.plain import Record, json_name
 from lm_eval_bayes.analysis.comparability import check_comparable, repeat_note
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.runs.task_run import CONCURRENCY, SECONDS, TOKENS, TaskRun
+from lm_eval_bayes.runs.task_run import CONCURRENCY, MOST_OF_TRIAL, SECONDS, TOKENS, TaskRun
 from lm_eval_bayes.stats.comparison.compare import z_threshold
 from lm_eval_bayes.stats.comparison.shared_questions import separation
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
@@ -76,7 +76,7 @@ def round_cost(run: TaskRun) -> RoundCost:
 
 def _sum_of_means(measured: Sequence[FloatArray] | None) -> tuple[float | None, int]:
     """Return the sum over questions of their means, and the number of measured trials."""
-    values = [trials[~np.isnan(trials)] for trials in measured or ()]
+    values = [trials[trials <= MOST_OF_TRIAL] for trials in measured or ()]
     means = [float(trials.mean()) for trials in values if trials.size]
     if not means:
         return None, 0

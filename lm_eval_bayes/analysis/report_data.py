@@ -280,7 +280,7 @@ class ReportData:
             "interval": self.spec.method,
             "seed": self.spec.seed,
             "leaderboards": [panel.board.to_dict() for panel in self.panels],
-            "summaries": [summary.to_dict() for summary in self.summaries],
+            "summaries": [summary.to_dict(categories=False) for summary in self.summaries],
             "groups": [group.to_dict() for group in self.groups],
             "rubrics": [p.rubrics.to_dict() for p in self.panels if p.rubrics is not None],
             "warnings": list(self.warnings),

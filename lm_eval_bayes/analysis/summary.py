@@ -179,8 +179,8 @@ class TaskSummary(ScorePosteriors):
         """Distinct notes of the posteriors, those of the rows with their names."""
         return _distinct_notes(*self.learned.values(), self.paper) + family_notes(self.family)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON types."""
+    def to_dict(self, categories: bool = True) -> dict[str, Any]:
+        """Return plain JSON types, with or without the scores of categories of questions."""
         run = self.run
         average = self.average
         return {
@@ -198,7 +198,11 @@ class TaskSummary(ScorePosteriors):
             "avg": None if average is None else {"value": average.value, "sd": average.sigma},
             "rows": dict(self.rows),
             "rows_uncertainty": uncertainty_to_dict(self.family, self.family_intervals),
-            "categories": [score.to_dict() for score in self.category_scores],
+            **(
+                {"categories": [score.to_dict() for score in self.category_scores]}
+                if categories
+                else {}
+            ),
             "tokens": self.tokens,
             "seconds": self.seconds,
             "cost": self.cost,

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lm_eval_bayes._util.text import join_words
+from lm_eval_bayes._util.text import join_words, one_line
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.rubric.signals import numbers
 from lm_eval_bayes.runs.attempt_numbers import AttemptNumbers
@@ -286,8 +286,10 @@ def _with_categories(partial: PartialRun) -> dict[str, Any]:
     note = ""
     for id, of_question in zip(partial.questions, categories, strict=True):
         if len(of_question) > 1:
-            several = join_words([f"{label!r}" for label in of_question[:3]])
-            note = f"the categories of the questions are left out: {id} is in {several}"
+            several = join_words([repr(one_line(label, 40)) for label in of_question[:3]])
+            note = (
+                f"the categories of the questions are left out: {one_line(id, 40)} is in {several}"
+            )
             break
     else:
         if len(labels) == len(categories) > 1:

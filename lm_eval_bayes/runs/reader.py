@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
+from lm_eval_bayes._util.text import one_line, plural
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.clusters import share_clusters
 from lm_eval_bayes.runs.merging import merge_runs
@@ -296,6 +297,25 @@ def consistency_warnings(runs: Sequence[TaskRun]) -> list[str]:
     return warnings + [w for task, group in by_task.items() for w in _warnings_of(task, group)]
 
 
+def _differing_categories(task: str, runs: Sequence[TaskRun]) -> Iterator[str]:
+    """Return a warning where runs have a question in different categories."""
+    seen: dict[str, tuple[str, str]] = {}
+    differing: dict[str, str] = {}
+    for run in runs:
+        for id, label in zip(run.question_ids, run.categories or (), strict=False):
+            if label is None:
+                continue
+            earlier, model = seen.setdefault(id, (label, run.model))
+            if label != earlier and id not in differing:
+                first, second = (repr(one_line(text, 40)) for text in (earlier, label))
+                both = f"{first} ({model}) and {second} ({run.model})"
+                differing[id] = f"{one_line(id, 40)} in {both}"
+    if differing:
+        listed = plural(len(differing), "question")
+        example = next(iter(differing.values()))
+        yield f"task {task}: the runs have {listed} in different categories, as {example}"
+
+
 def _warnings_of(task: str, runs: Sequence[TaskRun]) -> Iterator[str]:
     for run in runs:
         n_without = int((run.outcomes.n_trials == 0).sum())
@@ -338,6 +358,7 @@ def _warnings_of(task: str, runs: Sequence[TaskRun]) -> Iterator[str]:
             for key in differing
         )
         yield f"task {task}: the runs were generated with different settings ({listed})"
+    yield from _differing_categories(task, runs)
     prompts: dict[str, set[str]] = {}
     for run in runs:
         for id, prompt in zip(run.question_ids, run.prompt_hashes or (), strict=False):

@@ -29,8 +29,8 @@ GRADED, REGRADED = "graded trials", "graded again"
 TOKENS, SECONDS, CONCURRENCY = "completion_tokens", "generated_s", "concurrency"
 COST = "cost"
 
-#: No trial has more tokens.
-_MOST_TOKENS = 1e12
+#: No trial has more tokens, seconds or cost.
+MOST_OF_TRIAL = 1e12
 
 
 def _nothing() -> Mapping[str, Any]:
@@ -515,18 +515,13 @@ class TaskRun:
     @cached_property
     def tokens(self) -> int | None:
         """Tokens of all completions; None where they are not known for every trial."""
-        tokens = self.measured.get(TOKENS)
-        if tokens is None or not all((column <= _MOST_TOKENS).all() for column in tokens):
-            return None
-        return int(sum(float(column.sum()) for column in tokens))
+        tokens = self._total(self.measured.get(TOKENS))
+        return None if tokens is None else int(tokens)
 
     @cached_property
     def cost(self) -> float | None:
         """The cost of all trials, in the unit of the log; None where not known for every trial."""
-        costs = self.measured.get(COST)
-        if costs is None or any(np.isnan(column).any() for column in costs):
-            return None
-        return float(sum(float(column.sum()) for column in costs))
+        return self._total(self.measured.get(COST))
 
     @cached_property
     def busy_seconds(self) -> float | None:
@@ -536,12 +531,17 @@ class TaskRun:
         trials; None where it was not measured for every trial.
         """
         seconds, concurrency = self.measured.get(SECONDS), self.measured.get(CONCURRENCY)
-        if seconds is None or any(np.isnan(column).any() for column in seconds):
+        if seconds is None or concurrency is None:
+            return self._total(seconds)
+        shares = [s / np.fmax(c, 1.0) for s, c in zip(seconds, concurrency, strict=True)]
+        return self._total(shares)
+
+    @staticmethod
+    def _total(columns: Sequence[FloatArray] | None) -> float | None:
+        """Return the sum over all trials; None where it is missing or impossible for one."""
+        if columns is None or not all((column <= MOST_OF_TRIAL).all() for column in columns):
             return None
-        if concurrency is None:
-            return float(sum(float(column.sum()) for column in seconds))
-        shares = (s / np.fmax(c, 1.0) for s, c in zip(seconds, concurrency, strict=True))
-        return float(sum(float(column.sum()) for column in shares))
+        return float(sum(float(column.sum()) for column in columns))
 
 
 @dataclass(frozen=True, eq=False)

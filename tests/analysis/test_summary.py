@@ -112,7 +112,8 @@ def test_the_pass_family_counts_subsets():
 def test_rows_of_the_pass_family_of_mostly_extreme_questions_have_a_note():
     trials = [[1, 1, 1, 1]] * 25 + [[0, 0, 1, 0]] * 5
     run = TaskRun.from_trials("A", "aime", trials, [f"q{i}" for i in range(30)])
-    (note,) = summarise(run).posterior_notes
+    population, note = summarise(run).posterior_notes
+    assert population.startswith("A few questions carry most of the wrong answers")
     assert note.startswith("pass@2, pass@4, pass^2, pass^4, g-pass@2_0.5, g-pass@4_0.5, mg-pass@2")
     assert note in summarise(run).to_dict()["notes"]
 

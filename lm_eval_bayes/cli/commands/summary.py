@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated
 
@@ -380,14 +379,15 @@ def _show_cost(summaries: Sequence[TaskSummary]) -> None:
 
 def _partly_recorded(run: TaskRun) -> Iterator[str]:
     """Yield what was recorded of some trials only, so that there is no total."""
-    from lm_eval_bayes.runs.task_run import COST, SECONDS, TOKENS
+    from lm_eval_bayes.runs.task_run import COST, MOST_OF_TRIAL, SECONDS, TOKENS
 
     for name, words, total in (
         (TOKENS, "tokens", run.tokens),
         (SECONDS, "model time", run.busy_seconds),
         (COST, "cost", run.cost),
     ):
-        n = sum(sum(map(math.isfinite, column)) for column in run.measured.get(name, ()))
+        columns = run.measured.get(name, ())
+        n = sum(value <= MOST_OF_TRIAL for column in columns for value in column.tolist())
         if total is None and n:
             yield (
                 f"{run.task}, {run.model}: no {words}, recorded of {n:,} of "

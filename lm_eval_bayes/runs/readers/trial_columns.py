@@ -142,11 +142,8 @@ def partial_runs(
     if not len(columns):
         raise InvalidInputError.of(query.argument, f"hold trials ({file})", "none")
     scores = _scores(columns.score, file, query)
-    n_unscored = int(np.isnan(scores).sum())
-    if query.unscored == "wrong" and n_unscored:
-        scores = np.where(np.isnan(scores), (query.bounds or (0.0, 1.0))[0], scores)
-        counted = f"{plural(n_unscored, 'trial')} without a score counted as wrong"
-        notes = (*notes, f"{counted} (--unscored wrong)")
+    counted_wrong = np.isnan(scores) & (query.unscored == "wrong")
+    scores = np.where(counted_wrong, (query.bounds or (0.0, 1.0))[0], scores)
     arrays = _Columns(
         scores=scores,
         numbers=None if columns.trial is None else trial_numbers(columns.trial),
@@ -174,6 +171,10 @@ def partial_runs(
     runs = []
     for (model, task), rows in rows_of.items():
         questions = _questions(arrays, rows, first, task in scored, file, query)
+        of_run = tuple(notes)
+        if n_wrong := int(counted_wrong[rows].sum()):
+            trials = f"{plural(n_wrong, 'trial')} without a score"
+            of_run += (f"{trials} counted as wrong (--unscored wrong)",)
         run = PartialRun(
             model=model,
             task=task,
@@ -183,7 +184,7 @@ def partial_runs(
             metric=metric,
             arguments=file_argument(file, model),
             provenance=(provenance or {}).get(model, Provenance()),
-            notes=(*notes, *_notes_on_ungraded(questions, bool(notes))),
+            notes=(*of_run, *_notes_on_ungraded(questions, bool(of_run))),
             **more,
         )
         runs.append(run)
@@ -445,7 +446,9 @@ def _cluster(
 
 def _distinct(labels: Sequence[Any] | None, rows: Sequence[int]) -> tuple[str, ...]:
     """Return the distinct labels of rows, without empty ones."""
-    texts = () if labels is None else dict.fromkeys(_text(labels[row]) for row in rows)
+    values = [] if labels is None else [labels[row] for row in rows]
+    lists = (value if isinstance(value, (list, tuple)) else [value] for value in values)
+    texts = dict.fromkeys(_text(label) for listed in lists for label in listed)
     return tuple(text for text in texts if text)
 
 
