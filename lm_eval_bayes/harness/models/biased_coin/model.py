@@ -74,7 +74,9 @@ class BiasedCoinLM(LM):
         p, beta and file must be given.
     seed : int, default 1234
         Seeds everything. Trial i of a question draws from a digest of seed, task,
-        prompt and i.
+        prompt and i. The key of a stored trial has no task, as that of a language model: another
+        task with the same prompts takes the trials of the first one from a store, and their true
+        score is that of the first task.
     boxed : float, default 1.0
         The share of responses, in [0, 1], that state the answer in ``\boxed{}``; the
         others state it in prose. This package's graders read both; a grader that reads only
