@@ -33,6 +33,12 @@ SLOW = {
     "task_means.py",
     "trials_saved.py",
 }
+#: Smaller than by default, where that takes minutes.
+ARGUMENTS = {
+    "calibration.py": ("--runs", "5"),
+    "noise.py": ("--short", "--runs", "5"),
+    "sampling_slots.py": ("--trials", "8", "--median", "0.1"),
+}
 #: It starts a Ray cluster.
 RAY = {"ray_workers.py"}
 
@@ -50,7 +56,7 @@ SCRIPTS = [
 
 def run(*command, **kwargs):
     done = subprocess.run(
-        [sys.executable, *map(str, command)], capture_output=True, text=True, timeout=300, **kwargs
+        [sys.executable, *map(str, command)], capture_output=True, text=True, timeout=900, **kwargs
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -58,7 +64,7 @@ def run(*command, **kwargs):
 
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_script(script, tmp_path):
-    assert run(script, cwd=tmp_path).strip()
+    assert run(script, *ARGUMENTS.get(script.name, ()), cwd=tmp_path).strip()
 
 
 @pytest.mark.slow

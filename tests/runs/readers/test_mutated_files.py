@@ -32,7 +32,7 @@ from lm_eval_bayes.runs.readers.formats import FORMATS, recognise
 #: Seconds in which a case must end on a busy computer too; alone none takes a tenth of it.
 LONGEST = 60
 #: All cases, and those in which a command writes a file as well.
-CASES, EVERY = 8_000, 20
+CASES, EVERY = 5_000, 20
 
 ROWS = [
     {"model": model, "question_id": f"q{i}", "epoch": j, "correct": (i * j + shift) % 3 > 0}
