@@ -78,6 +78,7 @@ PACKAGES = (
     Package("math-verify", "0.8", "grading of mathematical answers"),
     Package("typer", "0.15.4", "the command line"),
     Package("rich", "13", "tables on a terminal"),
+    Package("pytablewriter", "1", "tables of the harness"),
     Package("jinja2", "3.1", "reports"),
     Package("psutil", "5.9.5", "trials shared by processes, engines"),
     Package("datasets", None, "loading questions"),

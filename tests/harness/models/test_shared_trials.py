@@ -169,13 +169,13 @@ class Time:
 
 
 def test_the_log_says_who_is_waited_for_at_growing_intervals(tmp_path, monkeypatch, caplog):
-    held = _hold_everything(coin(tmp_path, "a"))
+    held = _hold_everything(coin(tmp_path, "a", lease=60))
     theirs = coin(tmp_path, "b", trials=None, claims=None, lease=None)
     clock = Time({250: lambda: ask(theirs, n=1), 1800: lambda: ask(theirs)})
     monkeypatch.setattr(shared_trials, "time", clock)
     (tmp_path / "claims").rename(tmp_path / "b.sqlite.claims")
     caplog.set_level("INFO", "lm_eval")
-    waiting = coin(tmp_path, "b", exchanges=False)
+    waiting = coin(tmp_path, "b", exchanges=False, lease=60)
     assert ask(waiting) == plain(tmp_path)
     held.close()
     host, pid, _ = held.worker.rsplit("-", 2)
@@ -193,12 +193,12 @@ def test_the_log_says_who_is_waited_for_at_growing_intervals(tmp_path, monkeypat
 def test_the_work_of_a_process_that_has_stalled_is_done_by_others(
     tmp_path, monkeypatch, caplog, exchanges
 ):
-    held = _hold_everything(coin(tmp_path, "a"))
+    held = _hold_everything(coin(tmp_path, "a", lease=60))
     clock = Time()
     monkeypatch.setattr(shared_trials, "time", clock)
     if not exchanges:
         (tmp_path / "claims").rename(tmp_path / "b.sqlite.claims")
-    waiting = coin(tmp_path, "b", exchanges=exchanges, stalled_after=900)
+    waiting = coin(tmp_path, "b", exchanges=exchanges, stalled_after=900, lease=60)
     assert ask(waiting) == plain(tmp_path)
     assert counts(waiting) == (18, 0)
     assert 1900.0 <= clock.now < 1920.0
