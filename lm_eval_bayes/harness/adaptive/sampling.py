@@ -81,7 +81,7 @@ class Sampling:
         self._evaluation.count_trials(self._run.metadata(base, extra))
         by_question = zip(self._instances, self._trials.responses(self._counts), strict=True)
         by_id = {id(instance): responses for instance, responses in by_question}
-        responses = ResponsesInTurn(self._clones, by_id)
+        responses = ResponsesInTurn(self._clones, by_id, further="")
         return responses if METRIC_FORM else list(responses)  # 0.5 holds their texts anyway
 
     # -- looks -------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, repeat
 from typing import Any, NamedTuple, TypeAlias
 
 from lm_eval_bayes.harness.evaluation import RepeatedInstance, current_evaluation
@@ -223,11 +224,18 @@ class ResponsesInTurn(Sequence[Any]):
     requests : sequence of Instance
         The requests; clones of one are its trials.
     responses : mapping of int to sequence
-        The responses to each, by the `id` of the request; "" stands for further ones.
+        The responses to each, by the `id` of the request.
+    further : str, optional
+        Stands for further ones; without it there must be one for every request.
     """
 
-    def __init__(self, requests: Sequence[Any], responses: Mapping[int, Sequence[Any]]) -> None:
-        self._requests, self._responses = requests, responses
+    def __init__(
+        self,
+        requests: Sequence[Any],
+        responses: Mapping[int, Sequence[Any]],
+        further: str | None = None,
+    ) -> None:
+        self._requests, self._responses, self._further = requests, responses, further
 
     def __len__(self) -> int:
         return len(self._requests)
@@ -236,8 +244,9 @@ class ResponsesInTurn(Sequence[Any]):
         return list(self)[index]
 
     def __iter__(self) -> Iterator[Any]:
-        iterators = {key: iter(responses) for key, responses in self._responses.items()}
-        return (next(iterators[id(request)], "") for request in self._requests)
+        ends = () if self._further is None else repeat(self._further)
+        iterators = {key: chain(responses, ends) for key, responses in self._responses.items()}
+        return (next(iterators[id(request)]) for request in self._requests)
 
 
 class StoredSignals:
@@ -247,19 +256,16 @@ class StoredSignals:
     ----------
     responses : StoredTexts
         The responses.
-    further : mapping of str to list
-        Signals beside the recorded ones, with a value for each trial.
     """
 
-    def __init__(
-        self, responses: Sequence[StoredText], further: Mapping[str, list[Any]] | None = None
-    ) -> None:
-        self.responses, self.further = responses, further or {}
+    def __init__(self, responses: Sequence[StoredText]) -> None:
+        self.responses = responses
 
     def read(self) -> dict[str, list[Any]]:
         """Return the signals as columns."""
         columns = signal_columns([response.completion for response in self.responses])
-        return {**columns.get("signals", {}), **self.further}
+        signals: dict[str, list[Any]] = columns.get("signals", {})
+        return signals
 
 
 #: Stands for a filtered response that is the response before the filter.

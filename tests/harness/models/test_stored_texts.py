@@ -17,6 +17,7 @@ from lm_eval_bayes.harness.models import stored_texts, trial_stream, trials
 from lm_eval_bayes.harness.models.interface import Completion
 from lm_eval_bayes.harness.models.stored_texts import (
     QuestionTexts,
+    ResponsesInTurn,
     StoredText,
     StoredTexts,
     completions,
@@ -233,6 +234,16 @@ def test_parts_of_texts_are_read_as_they_were():
     assert [str(text) for text in stored[1:3]] == responses[1:3]
     assert str(stored[-1]) == responses[-1]
     assert [str(text) for text in completions(list(stored))] == responses
+
+
+def test_every_request_has_a_response_unless_further_ones_do_not_count():
+    first, second = SimpleNamespace(), SimpleNamespace()
+    by_id = {id(first): ["a", "b"], id(second): ["c"]}
+    assert list(ResponsesInTurn([first, second, first], by_id)) == ["a", "c", "b"]
+    requests = [first, second, second]
+    assert list(ResponsesInTurn(requests, by_id, further="")) == ["a", "c", ""]
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        list(ResponsesInTurn(requests, by_id))
 
 
 def test_filtered_texts_are_logged_as_they_were():
