@@ -25,7 +25,7 @@ SHA256 = "sha256"
 
 #: Every algorithm that a hash may name, from bytes to hex digits.
 ALGORITHMS: dict[str, Callable[[bytes], str]] = {
-    "blake2b-128": lambda data: hashlib.blake2b(data, digest_size=16).hexdigest()
+    "blake2b-128": lambda data: digest_of(data).hex(),
 }
 
 #: Made once: `json.dumps` makes an encoder on every call with these options.
@@ -41,6 +41,11 @@ def text_bytes(text: str) -> bytes:
     True
     """
     return text.encode("utf-8", "surrogatepass")
+
+
+def digest_of(data: bytes) -> bytes:
+    """Return the 16 bytes of a hash, for what is compared in memory and not recorded."""
+    return hashlib.blake2b(data, digest_size=16).digest()
 
 
 def hash_bytes(data: bytes) -> str:

@@ -6,14 +6,13 @@ row's, as in ``hbayes@8(math_verify)``. All are read from one grading of each re
 
 from __future__ import annotations
 
-import hashlib
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from lm_eval_bayes._util.hashing import text_bytes
+from lm_eval_bayes._util.hashing import digest_of, text_bytes
 from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
 from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.grading.task_metric import category_of, is_list_of_grades, score_of
@@ -105,7 +104,7 @@ def _key_of(response: Any) -> Any:
         return response
     if len(response) <= _LONG:
         return str(response)
-    return hashlib.blake2b(text_bytes(response), digest_size=16).digest()
+    return digest_of(text_bytes(response))
 
 
 @dataclass

@@ -447,15 +447,13 @@ class OpenAISampling(SamplingMixin):
         (answer,) = concurrently([asked], opened, 1)
         if isinstance(answer, ExchangeFailed):
             raise answer
-        signals = answer.signals or {}
-        return str(signals.get("reasoning_content", "")) + answer.text
+        return _generated_text(answer)
 
     def _note_text(self, request: TrialRequest, trial: Trial) -> None:
         """Note the answer of a server, to find one that repeats itself."""
-        signals = trial.signals or {}
-        if request.kwargs.get("temperature") and signals.get("server"):
-            text = str(signals.get("reasoning_content", "")) + trial.text
-            self._answers_by_server.add(str(signals["server"]), request.prompt, text)
+        server = (trial.signals or {}).get("server")
+        if request.kwargs.get("temperature") and server:
+            self._answers_by_server.add(str(server), request.prompt, _generated_text(trial))
 
     def _concurrency(self) -> int:
         wanted = int(getattr(self, "_concurrent", 1))
@@ -505,3 +503,8 @@ class OpenAISampling(SamplingMixin):
         if failed:
             server = self._endpoint or ", ".join(map(server_address, self._urls))
             raise TrialsFailedError(failed, answered, len(requests), server)
+
+
+def _generated_text(trial: Trial) -> str:
+    """Return all that a server wrote in a trial, reasoning and answer."""
+    return str((trial.signals or {}).get("reasoning_content", "")) + trial.text
