@@ -224,6 +224,11 @@ class Outcomes:
         return int(self.counts.shape[1])
 
     @property
+    def dispersion(self) -> float:
+        """1: only scores between two bounds have another one, see `ScoreOutcomes.dispersion`."""
+        return 1.0
+
+    @property
     def n_trials(self) -> IntArray:
         """N_α, shape (M,): the trials of each question, without the prior ones."""
         return np.asarray(self.counts.sum(axis=1))

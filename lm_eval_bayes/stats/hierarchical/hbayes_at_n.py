@@ -44,7 +44,6 @@ from lm_eval_bayes.stats.results import (
     Posterior,
     joined_notes,
 )
-from lm_eval_bayes.stats.score_outcomes import ScoreOutcomes
 from lm_eval_bayes.stats.strength_average import average_over_strength
 from lm_eval_bayes.stats.validation import FloatArray, numeric, read_only
 
@@ -291,7 +290,7 @@ def _posterior(
         note_on_data=_note_on_data(outcomes, ess),
         question_ids=outcomes.question_ids,
         scored=outcomes.scored,
-        dispersion=outcomes.dispersion if isinstance(outcomes, ScoreOutcomes) else 1.0,
+        dispersion=outcomes.dispersion,
     )
     if spec.scope == "benchmark":
         return benchmark
