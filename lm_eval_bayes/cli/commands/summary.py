@@ -231,16 +231,16 @@ def _show_categories(
     summaries: Sequence[TaskSummary],
     scopes: Sequence[Scope],
     spec: IntervalSpec,
-    asked: bool | None,
+    by_category: bool | None,
 ) -> None:
     """Show a line for every run and category of questions, or how many there are."""
     counts = [len(set(summary.run.categories or ()) - {None}) for summary in summaries]
     if not any(counts):
-        if asked:
+        if by_category:
             say_prose("no run has categories of questions: tables of trials have them, in a column")
         return
     say()
-    if asked is False or (asked is None and sum(counts) > _MOST_CATEGORIES):
+    if by_category is False or (by_category is None and sum(counts) > _MOST_CATEGORIES):
         say_prose(
             f"{plural(max(counts), 'category', 'categories')}: --categories shows their scores"
         )
@@ -386,9 +386,10 @@ def _partly_recorded(run: TaskRun) -> Iterator[str]:
         (SECONDS, "model time", run.busy_seconds),
         (COST, "cost", run.cost),
     ):
-        columns = run.measured.get(name, ())
-        n = sum(value <= MOST_OF_TRIAL for column in columns for value in column.tolist())
-        if total is None and n:
+        if total is not None:
+            continue
+        n = sum(int((column <= MOST_OF_TRIAL).sum()) for column in run.measured.get(name, ()))
+        if n:
             yield (
                 f"{run.task}, {run.model}: no {words}, recorded of {n:,} of "
                 f"{plural(run.n_trials, 'trial')}"

@@ -221,8 +221,8 @@ def _incomplete(log: _Log, file: Path) -> tuple[str, ...]:
     ended = ""
     if status != "success":
         ended = f"has the status {one_line(status, 20)}" if status else "does not say how it ended"
-    said = " and ".join(part for part in (ended, held) if part)
-    return (f"{file} {said}: the samples that it holds count",) if said else ()
+    reasons = " and ".join(part for part in (ended, held) if part)
+    return (f"{file} {reasons}: the samples that it holds count",) if reasons else ()
 
 
 def _json_log(file: Path, query: Query) -> _Log:

@@ -173,8 +173,8 @@ def partial_runs(
         questions = _questions(arrays, rows, first, task in scored, file, query)
         of_run = tuple(notes)
         if n_wrong := int(counted_wrong[rows].sum()):
-            trials = f"{plural(n_wrong, 'trial')} without a score"
-            of_run += (f"{trials} counted as wrong (--unscored wrong)",)
+            counted = f"{plural(n_wrong, 'trial')} without a score counted as wrong"
+            of_run += (f"{counted} (--unscored wrong)",)
         run = PartialRun(
             model=model,
             task=task,
