@@ -229,6 +229,11 @@ class Outcomes:
         return 1.0
 
     @property
+    def dispersion_df(self) -> float:
+        """The degrees of freedom of `dispersion`: infinite, as it is known."""
+        return float("inf")
+
+    @property
     def n_trials(self) -> IntArray:
         """N_α, shape (M,): the trials of each question, without the prior ones."""
         return np.asarray(self.counts.sum(axis=1))

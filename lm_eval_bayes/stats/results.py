@@ -160,6 +160,8 @@ class Posterior(Record):
         Whether trials have scores between two bounds.
     dispersion : float
         Of scores their dispersion φ, see `ScoreOutcomes`: n trials have the weight n/φ. Else 1.
+    dispersion_df : float
+        The degrees of freedom of φ, see `ScoreOutcomes`; inf where it is known.
     """
 
     quantity: str
@@ -188,6 +190,7 @@ class Posterior(Record):
     clusters: LearnedClusters | None = None
     scored: bool = field(default=False, repr=False, metadata=NOT_IN_JSON)
     dispersion: float = field(default=1.0, repr=False, metadata=NOT_IN_JSON)
+    dispersion_df: float = field(default=np.inf, repr=False, metadata=NOT_IN_JSON)
 
     def interval(
         self,

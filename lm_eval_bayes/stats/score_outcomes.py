@@ -14,7 +14,7 @@ from lm_eval_bayes.stats.outcomes import Outcomes
 from lm_eval_bayes.stats.validation import FloatArray, IntArray, as_ids, read_only
 
 #: Degrees of freedom, at a dispersion of 1, that the estimate of the dispersion starts from.
-_PRIOR_DF = 0.5
+PRIOR_DF = 0.5
 
 #: Scores are rounded to one part in this number of the distance of the bounds.
 _RESOLUTION = 1_000_000
@@ -146,6 +146,24 @@ class ScoreOutcomes(Outcomes):
         """
         return 1.0 / (self.prior_strength * _RESOLUTION)
 
+    @property
+    def dispersion_df(self) -> float:
+        """The degrees of freedom ν of φ, whose estimate has about the variance 2 φ²/ν.
+
+        Without kurtosis they are Σ_α (N_α − 1); the excess kurtosis κ of scores around their
+        question's mean, pooled over questions, changes them: the variance of the variance of
+        N normal scores, 2/(N − 1) in units of its square, becomes 2/(N − 1) + κ/N.
+        """
+        rows = [row for row in self.scores if row.size > 1]
+        n = np.array([row.size for row in rows], dtype=np.float64)
+        deviations = [np.square(row - row.mean()) * (row.size / (row.size - 1)) for row in rows]
+        squares = np.concatenate([np.zeros(1), *deviations])
+        if not squares.any():
+            return PRIOR_DF + float((n - 1.0).sum())
+        kurtosis = np.square(squares[1:]).mean() / squares[1:].mean() ** 2 - 3.0
+        spread = np.square(n - 1.0) * (2.0 / (n - 1.0) + kurtosis / n)
+        return PRIOR_DF + 2.0 * float((n - 1.0).sum() ** 2 / max(spread.sum(), 1e-9))
+
     def mean_score(self, row: int) -> float:
         """Return the mean of a question's scores; NaN without trials."""
         return float(self.means[row])
@@ -194,4 +212,4 @@ def _dispersion(fractions: Sequence[FloatArray]) -> float:
     largest = float((p * (1.0 - p) + within / n).mean())
     if largest <= 0.0:
         return 1.0
-    return float(min(1.0, (free * within / largest + _PRIOR_DF) / (free + _PRIOR_DF)))
+    return float(min(1.0, (free * within / largest + PRIOR_DF) / (free + PRIOR_DF)))

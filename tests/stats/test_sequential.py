@@ -348,7 +348,11 @@ def test_the_forecast_of_scores_is_what_their_trials_need():
         for n in (forecast.additional // 2, 2 * forecast.additional)
     }
     assert min(widths.values()) < target < max(widths.values())
-    assert "dispersion of the scores" in forecast.note
+    assert forecast.note is None
+    assert (
+        "No question has two trials"
+        in trials_needed(hbayes_at_n(ScoreOutcomes.from_scores(scores[:, :1])), width=target).note
+    )
 
 
 @pytest.mark.parametrize("extra", [1, 4, 100])
@@ -357,11 +361,39 @@ def test_predictive_means_of_scores_have_their_variance(extra):
     p = rng.uniform(0.2, 0.8, (6, 1))
     scores = ScoreOutcomes.from_scores(rng.beta(8 * p, 8 * (1 - p), (6, 50)))
     predictive = PredictiveTrials.of(hbayes_at_n(scores), 20_000, rng)
-    assert predictive.dispersion == scores.dispersion < 0.2
-    drawn = predictive.draw_trials(extra, rng)
-    assert drawn.sum(axis=2) == pytest.approx(extra / scores.dispersion)
-    mean = drawn[:, :, 1] * scores.dispersion / extra
+    dispersion = predictive.dispersion
+    assert dispersion.estimate == scores.dispersion < 0.2
+    assert dispersion.draws.mean() == pytest.approx(scores.dispersion, rel=0.02)
+    assert (dispersion.draws.var() / dispersion.draws.mean() ** 2) == pytest.approx(
+        2 / scores.dispersion_df, rel=0.15
+    )
+    counts = predictive.counts_after(extra, rng)
+    phi = (50 + extra) / counts.sum(axis=2)  # as it is estimated then
+    assert phi.mean() == pytest.approx(scores.dispersion, rel=0.02)
+    known = predictive.known_counts * dispersion.estimate
+    mean = ((counts * phi[:, :, None] - known) / extra)[:, :, 1]
     truth = predictive.truth[:, :, 1]
     variance = scores.dispersion * (truth * (1 - truth)).mean(axis=0) / extra
     assert (mean - truth).mean(axis=0) == pytest.approx(0, abs=0.01)
     assert (mean - truth).var(axis=0) == pytest.approx(variance, rel=0.06)
+
+
+def test_the_range_of_scores_holds_what_their_trials_need():
+    held = []
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        p = rng.beta(2, 2, 30)[:, None]
+        scores = rng.beta(10 * p, 10 * (1 - p), (30, 80))
+
+        def width(n, scores=scores):
+            return hbayes_at_n(ScoreOutcomes.from_scores(scores[:, :n])).interval().width
+
+        target = 0.5 * width(6)
+        posterior = hbayes_at_n(ScoreOutcomes.from_scores(scores[:, :6]))
+        forecast = trials_needed(posterior, width=target, draws=200)
+        low, high = 0, 74  # bisection: the width falls with the trials
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if width(6 + middle) <= target else (middle, high)
+        held.append(forecast.additional_low <= high <= forecast.additional_high)
+    assert sum(held) >= 8

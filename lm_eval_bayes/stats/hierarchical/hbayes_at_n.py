@@ -291,6 +291,7 @@ def _posterior(
         question_ids=outcomes.question_ids,
         scored=outcomes.scored,
         dispersion=outcomes.dispersion,
+        dispersion_df=outcomes.dispersion_df,
     )
     if spec.scope == "benchmark":
         return benchmark

@@ -147,7 +147,7 @@ def _shares_decided(
     rng: np.random.Generator,
 ) -> FloatArray:
     """Return the share of the predictive draws that are decided by each analysis."""
-    counts = [np.zeros_like(side.truth) for side in sides]
+    counts = [side.known_counts + np.zeros_like(side.truth) for side in sides]
     decided = np.zeros(sides[0].truth.shape[0], dtype=np.bool_)
     shares = np.ones(len(analyses))
     for i, (n, step) in enumerate(zip(analyses, steps.tolist(), strict=True)):

@@ -17,7 +17,47 @@ from lm_eval_bayes.stats.hierarchical.hyperprior import mean_concentration
 from lm_eval_bayes.stats.intervals import IntervalSpec
 from lm_eval_bayes.stats.outcomes import scaled_weights
 from lm_eval_bayes.stats.results import Posterior
+from lm_eval_bayes.stats.score_outcomes import PRIOR_DF
 from lm_eval_bayes.stats.validation import FloatArray, IntArray, cluster_index
+
+
+@dataclass(frozen=True, eq=False)
+class DispersionDraws:
+    """Draws of the dispersion φ of scores between two bounds, see `ScoreOutcomes`.
+
+    The estimate φ̂ has ν degrees of freedom, so that φ is from ν φ̂/χ²_ν, at most 1.
+
+    Parameters
+    ----------
+    estimate : float
+        φ̂ from the trials so far.
+    df : float
+        Its degrees of freedom ν.
+    df_per_trial : float
+        How many one further trial of every question adds.
+    draws : array, shape (D,)
+        Draws of φ.
+    """
+
+    estimate: float
+    df: float
+    df_per_trial: float
+    draws: FloatArray
+
+    @classmethod
+    def of(cls, posterior: Posterior, draws: int, rng: np.random.Generator) -> DispersionDraws:
+        """Draw φ `draws` times."""
+        phi, df = posterior.dispersion, posterior.dispersion_df
+        n_questions = posterior.per_question.mu.size
+        free = max(n_questions * ((posterior.n_trials or 1.0) - 1.0), 0.0) + PRIOR_DF
+        phis = np.minimum(df * phi / rng.chisquare(df, draws), 1.0)
+        return cls(phi, df, n_questions * df / free, phis)
+
+    def after(self, extra: int, rng: np.random.Generator) -> FloatArray:
+        """Draw the estimate of φ after `extra` more trials of every question, shape (D,)."""
+        more = self.df_per_trial * extra
+        further = self.draws * rng.chisquare(more, self.draws.size)
+        return np.minimum((self.df * self.estimate + further) / (self.df + more), 1.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,8 +76,8 @@ class PredictiveTrials:
         The score of each category, scaled to [0, 1].
     low, span : float
         The score of 0 on that scale, and the range of scores.
-    dispersion : float
-        Of scores between two bounds their φ, see `ScoreOutcomes`: n trials count n/φ.
+    dispersion : DispersionDraws or None
+        Of scores between two bounds: n trials count n/φ.
     """
 
     known_counts: FloatArray
@@ -46,7 +86,7 @@ class PredictiveTrials:
     unit: FloatArray
     low: float
     span: float
-    dispersion: float = 1.0
+    dispersion: DispersionDraws | None = None
 
     @classmethod
     def of(cls, posterior: Posterior, draws: int, rng: np.random.Generator) -> PredictiveTrials:
@@ -68,7 +108,8 @@ class PredictiveTrials:
         gammas = np.maximum(gammas, np.finfo(np.float64).tiny)
         truth = gammas / gammas.sum(axis=2, keepdims=True)
         low, span, unit = scaled_weights(weights)
-        return cls(known_counts, strength, truth, unit, low, span, posterior.dispersion)
+        dispersion = DispersionDraws.of(posterior, draws, rng) if posterior.scored else None
+        return cls(known_counts, strength, truth, unit, low, span, dispersion)
 
     def moments(self, extra: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
         """Return the posterior mean and sd of each draw after `extra` more trials.
@@ -90,11 +131,10 @@ class PredictiveTrials:
         mu, sigma : array, shape (D,)
             On the scale of the score.
         """
-        return self.moments_given(self.draw_trials(extra, rng))
+        return self.moments_given(self.counts_after(extra, rng))
 
-    def moments_given(self, drawn: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the posterior mean and sd of each draw given its further trials, (D, M, K)."""
-        counts = self.known_counts + drawn
+    def moments_given(self, counts: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the posterior mean and sd of each draw given all its counts, (D, M, K)."""
         n_categories = self.known_counts.shape[1]
         mean_sd = np.zeros(counts.shape[:2])
         if self.strength is not None:
@@ -129,24 +169,31 @@ class PredictiveTrials:
             A question's average score, scaled to [0, 1], and the variance that chance gives
             it, as :func:`lm_eval_bayes.stats.comparison.difference.question_means` has it.
         """
-        counts = self.known_counts + self.draw_trials(extra, rng)
+        counts = self.counts_after(extra, rng)
         trials = np.maximum(counts.sum(axis=2), 1e-9)
         average = counts @ self.unit / trials
         # the draw's own probabilities approximate the posterior expectation for one trial
         one_trial = self.truth @ self.unit**2 - (self.truth @ self.unit) ** 2
         return average, np.maximum(one_trial, 0.0) / trials
 
-    def draw_trials(self, extra: int, rng: np.random.Generator) -> FloatArray:
-        """Draw `extra` trials of every question in every draw, shape (D, M, K).
+    def counts_after(self, extra: int, rng: np.random.Generator) -> FloatArray:
+        """Return all counts of each draw after `extra` more trials, shape (D, M, K).
 
-        The mean of scores between two bounds is from the Beta distribution with mean p and
-        variance φ p(1 − p)/extra; it has the weight extra/φ.
+        Of scores between two bounds the mean of the further ones is from the Beta distribution
+        with mean p and variance φ p(1 − p)/extra; all trials count by φ as it is estimated then.
         """
-        if self.dispersion < 1.0 and extra > 0:
-            weight, smallest = extra / self.dispersion, np.finfo(np.float64).tiny
-            wrong, right = np.maximum((weight - 1.0) * np.moveaxis(self.truth, 2, 0), smallest)
-            mean = rng.beta(right, wrong)
-            return weight * np.stack([1.0 - mean, mean], axis=2)
+        if self.dispersion is None or extra == 0:
+            return self.known_counts + self.draw_trials(extra, rng)
+        phi, smallest = self.dispersion.draws[:, None], np.finfo(np.float64).tiny
+        weight = np.maximum(extra / phi - 1.0, smallest)
+        wrong, right = np.maximum(weight * np.moveaxis(self.truth, 2, 0), smallest)
+        mean = rng.beta(right, wrong)
+        known = self.known_counts * self.dispersion.estimate
+        counts = known + extra * np.stack([1.0 - mean, mean], axis=2)
+        return np.asarray(counts / self.dispersion.after(extra, rng)[:, None, None])
+
+    def draw_trials(self, extra: int, rng: np.random.Generator) -> FloatArray:
+        """Draw `extra` trials of categories of every question in every draw, shape (D, M, K)."""
         if self.truth.shape[2] > 2:
             return np.asarray(rng.multinomial(extra, self.truth), dtype=np.float64)
         top = rng.binomial(extra, self.truth[:, :, 1])
@@ -160,7 +207,7 @@ class PredictivePopulation:
     M questions with N trials each have the information of E = M(s + 1)N/(N + s) trials of as many
     different questions about a population's mean, so that its variance is proportional to
     1/(E + 1.4 + 1), 1.4 being the sum of its prior's parameters. For any N, E is below M(s + 1).
-    N scores between two bounds count N/φ trials, φ being their dispersion.
+    N scores between two bounds count N/φ trials, φ being their dispersion as it is estimated then.
     With clusters E is the sum of E_t (d + 1)/(E_t + d), E_t being the information of the questions
     of a cluster about its mean.
 
@@ -178,6 +225,8 @@ class PredictivePopulation:
         Draws of d.
     step : array, shape (D,)
         Standard normal draws: the further change of each draw's mean, in sd.
+    dispersion : DispersionDraws or None
+        Of scores between two bounds.
     """
 
     posterior: Posterior
@@ -186,6 +235,7 @@ class PredictivePopulation:
     step: FloatArray
     cluster_sizes: FloatArray | None = None
     cluster_strength: FloatArray | None = None
+    dispersion: DispersionDraws | None = None
 
     @classmethod
     def of(
@@ -204,9 +254,10 @@ class PredictivePopulation:
             raise InvalidInputError.of("posterior", rule, f"one of {posterior.quantity}")
         bounds = (learned.strength, learned.strength_low, learned.strength_high)
         strength, step = _draw_strength(*bounds, draws, rng), rng.standard_normal(draws)
+        dispersion = DispersionDraws.of(posterior, draws, rng) if posterior.scored else None
         clusters = posterior.clusters
         if clusters is None:
-            return cls(posterior, trials, strength, step)
+            return cls(posterior, trials, strength, step, dispersion=dispersion)
         index = cluster_index(clusters.labels, len(clusters.labels), "question")
         bounds = (clusters.strength, clusters.strength_low, clusters.strength_high)
         alike = _draw_strength(*bounds, draws, rng)
@@ -224,32 +275,34 @@ class PredictivePopulation:
         extra : int
             Further trials per question.
         rng : Generator
-            Not used: each draw has its own step.
+            The source of the estimate of φ; of right and wrong answers each draw has its own step.
 
         Returns
         -------
         mu, sigma : array, shape (D,)
             On the scale of the score.
         """
-        return self._moments(1.0 / (self.trials + extra))
+        phi = 1.0 if self.dispersion is None else self.dispersion.after(extra, rng)
+        return self._moments(phi / (self.trials + extra))
 
     def at_last(self) -> tuple[FloatArray, FloatArray]:
         """Return the limits of mean and sd for many trials, each (D,)."""
         return self._moments(0.0)
 
-    def _moments(self, per_trial: float) -> tuple[FloatArray, FloatArray]:
-        """Return mean and sd of each draw at 1/N = `per_trial`."""
+    def _moments(self, per_trial: FloatArray | float) -> tuple[FloatArray, FloatArray]:
+        """Return mean and sd of each draw at φ/N = `per_trial`."""
         mu_now, sigma_now = self.posterior.mu, self.posterior.sigma
         # with any number of categories the prior's parameters have the sum of those for two
-        prior = 2.0 * mean_concentration(2) + 1.0
-        now, then = (prior + self._information(x) for x in (1.0 / self.trials, per_trial))
+        prior, dispersion = 2.0 * mean_concentration(2) + 1.0, self.posterior.dispersion
+        now, then = (prior + self._information(x) for x in (dispersion / self.trials, per_trial))
         sigma = sigma_now * np.sqrt(now / then)
-        return mu_now + self.step * np.sqrt(sigma_now**2 - sigma**2), sigma
+        gained = np.maximum(sigma_now**2 - sigma**2, 0.0)
+        return mu_now + self.step * np.sqrt(gained), sigma
 
-    def _information(self, per_trial: float) -> FloatArray:
-        """Return E of each draw at 1/N = `per_trial`, shape (D,)."""
+    def _information(self, per_trial: FloatArray | float) -> FloatArray:
+        """Return E of each draw at φ/N = `per_trial`, shape (D,)."""
         s = self.strength
-        of_question = (s + 1.0) / (1.0 + s * self.posterior.dispersion * per_trial)
+        of_question = (s + 1.0) / (1.0 + s * per_trial)
         if self.cluster_sizes is None or self.cluster_strength is None:
             return self.posterior.per_question.mu.size * of_question
         d, total = self.cluster_strength, np.zeros_like(s)

@@ -36,10 +36,10 @@ from lm_eval_bayes.stats.validation import (
     read_only,
 )
 
-#: The note on forecasts of scores between two bounds.
-SCORES_DISPERSION = (
-    "The forecast takes the dispersion of the scores, estimated from the trials so far, as known: "
-    "its range is too narrow where these are few."
+#: The note on forecasts of scores between two bounds with one trial of each question.
+NO_DISPERSION = (
+    "No question has two trials, so that the dispersion of the scores is not known: the forecast "
+    "is that of right and wrong answers, and scores need fewer trials."
 )
 #: More trials than this are not given one by one.
 _MOST_TRIALS = 1_000_000
@@ -153,8 +153,10 @@ def trials_needed(
     differences differ. Posteriors of different questions are treated as independent, and
     the `note` says so.
 
-    Scores between two bounds count as 1/φ trials each, φ being their dispersion, which is taken as
-    known: the mean of t further scores has variance φ p(1 − p)/t.
+    Scores between two bounds count as 1/φ trials each, φ being their dispersion: the mean of t
+    further scores has variance φ p(1 − p)/t. Each draw has a φ of its own, and t trials later the
+    estimate of it, by which all trials count then. Where a question's scores have a dispersion of
+    their own, as in ``examples/scores.py``, the range is that of the pooled one.
 
     Parameters
     ----------
@@ -228,8 +230,8 @@ def trials_needed(
     trials = _trials_so_far(posteriors) if trials is None else check_positive("trials", trials)
     rng = np.random.default_rng(spec.seed)
     notes = [posterior.note for posterior in posteriors]
-    if any(side.scored for side in posteriors):
-        notes.append(SCORES_DISPERSION)
+    if any(side.scored and (side.trials_range or (1, 1))[1] < 2 for side in posteriors):
+        notes.append(NO_DISPERSION)
     limit: float | None = None
     beyond_reach: str | None = None
     if other is None:
