@@ -459,6 +459,17 @@ def _arrow_errors() -> tuple[type[Exception], ...]:
     return (OSError, ValueError, EOFError, pyarrow.ArrowException)
 
 
+def schema_error(path: Path) -> str | None:
+    """Return why a Parquet or Arrow file has no columns, such as that it is cut off; else None."""
+    if plain_name(path).suffix not in (*PARQUET, *ARROW):
+        return None
+    try:
+        _schema_names(path)
+    except _arrow_errors() as error:
+        return error_line(error)
+    return None
+
+
 def _schema_names(path: Path) -> list[str]:
     if plain_name(path).suffix in PARQUET:
         import pyarrow.parquet

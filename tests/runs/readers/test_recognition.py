@@ -84,6 +84,8 @@ def test_what_is_wrong_with_a_file_of_no_tool_is_said(tmp_path):
     log = (DATA / "inspect_ai" / "strong.eval").read_bytes()
     contents = {
         "empty.json": (b"", "this file is empty"),
+        "cut.parquet": (b"PAR1" + 60 * b"\x15", "have a complete table in cut.parquet"),
+        "cut.arrow": (b"ARROW1\0\0" + 60 * b"\xff", "have a complete table in cut.arrow"),
         "empty.eval": (b"", "this file is empty"),
         "strong.zip": (log, "be unpacked first, or be named .eval"),
         "strong": (log, "be unpacked first, or be named .eval"),
