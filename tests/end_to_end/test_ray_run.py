@@ -16,7 +16,7 @@ import pytest
 from _support.stored_trials import stored_trials
 
 TASK = "demo_arithmetic_bayes"
-QUESTIONS, TRIALS = 12, 4
+QUESTIONS, TRIALS = 6, 4
 
 
 def needs(*names: str) -> list[pytest.MarkDecorator]:
