@@ -3,6 +3,7 @@
 import contextlib
 import itertools
 import threading
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -297,7 +298,11 @@ def test_closing_the_iterator_cancels_the_session_and_keeps_the_workers(cluster,
         next(sampled)
     alive = list(clusters[0].alive)
     assert len(alive) == 3
-    assert all(worker._session.is_over for worker in alive if worker._session is not None)
+    sessions = [worker._session for worker in alive if worker._session is not None]
+    deadline = time.monotonic() + 30.0  # nobody waits for what a worker is told at the end
+    while not all(session.is_over for session in sessions) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert all(session.is_over for session in sessions)
     assert not [t for t in threading.enumerate() if t.name == "ray-session"]
     assert len(stored_trials(tmp_path / "ray.sqlite")) < 8 * QUESTIONS
 
