@@ -155,14 +155,18 @@ class ScoreOutcomes(Outcomes):
         N normal scores, 2/(N − 1) in units of its square, becomes 2/(N − 1) + κ/N.
         """
         rows = [row for row in self.scores if row.size > 1]
+        if not rows:
+            return PRIOR_DF
         n = np.array([row.size for row in rows], dtype=np.float64)
-        deviations = [np.square(row - row.mean()) * (row.size / (row.size - 1)) for row in rows]
-        squares = np.concatenate([np.zeros(1), *deviations])
+        free = float((n - 1.0).sum())
+        squares = np.concatenate(
+            [np.square(row - row.mean()) * (row.size / (row.size - 1)) for row in rows]
+        )
         if not squares.any():
-            return PRIOR_DF + float((n - 1.0).sum())
-        kurtosis = np.square(squares[1:]).mean() / squares[1:].mean() ** 2 - 3.0
-        spread = np.square(n - 1.0) * (2.0 / (n - 1.0) + kurtosis / n)
-        return PRIOR_DF + 2.0 * float((n - 1.0).sum() ** 2 / max(spread.sum(), 1e-9))
+            return PRIOR_DF + free
+        kurtosis = np.square(squares).mean() / squares.mean() ** 2 - 3.0
+        variance = float((np.square(n - 1.0) * (2.0 / (n - 1.0) + kurtosis / n)).sum())
+        return PRIOR_DF + 2.0 * free**2 / max(variance, 1e-9)
 
     def mean_score(self, row: int) -> float:
         """Return the mean of a question's scores; NaN without trials."""

@@ -370,8 +370,8 @@ def test_predictive_means_of_scores_have_their_variance(extra):
     counts = predictive.counts_after(extra, rng)
     phi = (50 + extra) / counts.sum(axis=2)  # as it is estimated then
     assert phi.mean() == pytest.approx(scores.dispersion, rel=0.02)
-    known = predictive.known_counts * dispersion.estimate
-    mean = ((counts * phi[:, :, None] - known) / extra)[:, :, 1]
+    score_sums = predictive.known_counts * dispersion.estimate
+    mean = ((counts * phi[:, :, None] - score_sums) / extra)[:, :, 1]
     truth = predictive.truth[:, :, 1]
     variance = scores.dispersion * (truth * (1 - truth)).mean(axis=0) / extra
     assert (mean - truth).mean(axis=0) == pytest.approx(0, abs=0.01)

@@ -307,8 +307,8 @@ def _unrecognised(expanded: Path, argument: str) -> InvalidInputError:
         )
     elif expanded.is_dir():
         rule = _rule_of_folder(expanded)
-    elif broken := trial_table.schema_error(expanded):
-        rule, got = f"have a complete table in {expanded.name}", broken
+    elif reason := trial_table.schema_error(expanded):
+        rule, got = f"have a complete table in {expanded.name}", reason
     elif names := trial_table.header(expanded):
         rule = (
             f"have columns of questions and scores in {expanded.name}, as in "

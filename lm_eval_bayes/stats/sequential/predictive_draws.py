@@ -188,8 +188,8 @@ class PredictiveTrials:
         weight = np.maximum(extra / phi - 1.0, smallest)
         wrong, right = np.maximum(weight * np.moveaxis(self.truth, 2, 0), smallest)
         mean = rng.beta(right, wrong)
-        known = self.known_counts * self.dispersion.estimate
-        counts = known + extra * np.stack([1.0 - mean, mean], axis=2)
+        score_sums = self.known_counts * self.dispersion.estimate
+        counts = score_sums + extra * np.stack([1.0 - mean, mean], axis=2)
         return np.asarray(counts / self.dispersion.after(extra, rng)[:, None, None])
 
     def draw_trials(self, extra: int, rng: np.random.Generator) -> FloatArray:
