@@ -620,4 +620,5 @@ def test_long_names_stay_distinct():
     ends = [f"{'x' * 500}{i}" for i in range(3)]
     assert [name[-1] for name in short_names(ends)] == ["0", "1", "2"]
     middles = [f"{'x' * 500}{i}{'y' * 500}" for i in range(3)]
-    assert [name[-5:] for name in short_names(middles)] == [" (#1)", " (#2)", " (#3)"]
+    ends = [name.rpartition("y ")[2] for name in short_names([*middles, "z"])]
+    assert ends == ["(1 of 3 like it)", "(2 of 3 like it)", "(3 of 3 like it)", "z"]

@@ -245,7 +245,16 @@ def _show_categories(
             f"{plural(max(counts), 'category', 'categories')}: --categories shows their scores"
         )
         return
-    lines = [(summary, score) for summary in summaries for score in summary.category_scores]
+    # the order of the first model of a task, so that the same lines stand side by side
+    labels = [(s.run.task, category) for s in summaries for category in s.run.categories or ()]
+    order = {label: i for i, label in enumerate(dict.fromkeys(labels))}
+    lines = [
+        (summary, score)
+        for summary in summaries
+        for score in sorted(
+            summary.category_scores, key=lambda score: order[summary.run.task, score.category]
+        )
+    ]
     posteriors = ["hbayes@N", *map(scope_label, scopes), "bayes@N, uniform prior", "its interval"]
     head = ["task", "model", "category", "questions", "trials", "avg@N", *posteriors]
     rows = [

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -47,8 +48,8 @@ def name(text: object) -> str:
 def short_names(names: Sequence[str]) -> tuple[str, ...]:
     """Return names without the part before the last slash, if they stay distinct.
 
-    If all are settings of one model, only the settings are returned. Long names that look alike
-    without their middle are numbered.
+    If all are settings of one model, only the settings are returned. Long names that are the same
+    without their middle get a number each, of how many such names there are.
 
     Examples
     --------
@@ -60,6 +61,8 @@ def short_names(names: Sequence[str]) -> tuple[str, ...]:
     ('one (user=x/y)', 'two (user=x/z)')
     >>> short_names(["phi (temperature=0.3)", "phi (temperature=1.2)"])
     ('temperature=0.3', 'temperature=1.2')
+    >>> [text[-22:] for text in short_names(["x" * 100 + end + "y" * 100 for end in "ab"])]
+    ['yyyyy (1 of 2 like it)', 'yyyyy (2 of 2 like it)']
     """
     matches = [_NAME_WITH_SETTINGS.fullmatch(full) for full in names]
     if len(names) > 1 and len({match and match["model"] for match in matches}) == 1:
@@ -70,7 +73,14 @@ def short_names(names: Sequence[str]) -> tuple[str, ...]:
     for shown in (tuple(map(name, short)), tuple(map(name, names))):
         if len(set(shown)) == len(set(names)) and all(shown):
             return shown
-    return tuple(f"{text} (#{number})" for number, text in enumerate(shown, 1))
+    alike, seen = Counter(shown), Counter[str]()
+    numbered = []
+    for text in shown:
+        seen[text] += 1
+        numbered.append(
+            f"{text} ({seen[text]} of {alike[text]} like it)" if alike[text] > 1 else text
+        )
+    return tuple(numbered)
 
 
 def _without_folder(full: str) -> str:
