@@ -16,6 +16,7 @@ from lm_eval_bayes.analysis.subset_convergence import SubsetSize, subset_converg
 from lm_eval_bayes.analysis.summary import TaskSummary
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.task_run import TaskRun
+from lm_eval_bayes.stats.arrays import FloatArray, IntArray
 from lm_eval_bayes.stats.convergence.convergence import Convergence, Gold, convergence_at_n
 from lm_eval_bayes.stats.convergence.kendall import KendallCurve, kendall_curve
 from lm_eval_bayes.stats.convergence.prefix_scores import LINEAR, Metric, Scheme, prefix_scores
@@ -24,7 +25,6 @@ from lm_eval_bayes.stats.intervals import DEFAULT_INTERVAL, Interval, IntervalMe
 from lm_eval_bayes.stats.outcomes import BINARY_WEIGHTS, Outcomes
 from lm_eval_bayes.stats.prior_evidence import learn_prior_strength
 from lm_eval_bayes.stats.prior_strength import LearnedStrength
-from lm_eval_bayes.stats.validation import FloatArray, IntArray
 
 #: Points of all curves of a report together, and the fewest and the most of a single curve.
 _MAX_TOTAL_POINTS, _MIN_POINTS, _MAX_POINTS = 720, 6, 24

@@ -13,6 +13,7 @@ from lm_eval_bayes._util.text import join_words
 from lm_eval_bayes.analysis.comparability import check_comparable, identical_runs
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.task_run import TaskRun
+from lm_eval_bayes.stats.arrays import FloatArray
 from lm_eval_bayes.stats.comparison.shared_questions import UNPAIRED, SharedQuestions
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.hierarchical.mean_over_tasks import TaskMeans
@@ -41,7 +42,7 @@ from lm_eval_bayes.stats.tie_rules import (
     distance_in_sd,
     separations,
 )
-from lm_eval_bayes.stats.validation import FloatArray, check_confidence, check_option
+from lm_eval_bayes.stats.validation import check_confidence, check_option
 
 #: Draws of single questions' scores in all, and the fewest and the most joint draws.
 _MAX_QUESTION_DRAWS, _MIN_DRAWS, _MAX_DRAWS = 20_000_000, 4_000, 20_000

@@ -16,6 +16,7 @@ from lm_eval_bayes._util.text import plural
 from lm_eval_bayes.analysis.comparability import aligned_rows, check_comparable, repeat_note
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.task_run import TaskRun
+from lm_eval_bayes.stats.arrays import FloatArray
 from lm_eval_bayes.stats.detectable_difference import (
     ASSUMED_CORRELATION,
     DESIGNS,
@@ -33,13 +34,7 @@ from lm_eval_bayes.stats.published_error import (
     standard_errors,
 )
 from lm_eval_bayes.stats.score_outcomes import ScoreOutcomes
-from lm_eval_bayes.stats.validation import (
-    FloatArray,
-    check_fraction,
-    check_level,
-    check_positive,
-    check_seed,
-)
+from lm_eval_bayes.stats.validation import check_fraction, check_level, check_positive, check_seed
 from lm_eval_bayes.stats.variance_components import (
     VarianceComponents,
     correlation_interval,

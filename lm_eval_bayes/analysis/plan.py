@@ -13,6 +13,7 @@ from lm_eval_bayes._util.plain import Record, json_name
 from lm_eval_bayes.analysis.comparability import check_comparable, repeat_note
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.task_run import CONCURRENCY, MOST_OF_TRIAL, SECONDS, TOKENS, TaskRun
+from lm_eval_bayes.stats.arrays import FloatArray
 from lm_eval_bayes.stats.comparison.compare import z_threshold
 from lm_eval_bayes.stats.comparison.shared_questions import separation
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
@@ -22,7 +23,7 @@ from lm_eval_bayes.stats.sequential.decision import Correction, DecisionReached
 from lm_eval_bayes.stats.sequential.decision_forecast import trials_to_decision
 from lm_eval_bayes.stats.sequential.stopping_rules import batches
 from lm_eval_bayes.stats.sequential.trials_needed import TrialsForecast, trials_needed
-from lm_eval_bayes.stats.validation import FloatArray, check_count
+from lm_eval_bayes.stats.validation import check_count
 
 
 @dataclass(frozen=True)

@@ -25,8 +25,8 @@ from lm_eval_bayes.analysis.rubric_table import RubricTable, rubric_table
 from lm_eval_bayes.analysis.summary import GroupSummary, TaskSummary, summarise, summarise_groups
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.task_run import SavedRuns, TaskRun
+from lm_eval_bayes.stats.arrays import FloatArray, IntArray
 from lm_eval_bayes.stats.intervals import DEFAULT_INTERVAL, SCOPES, IntervalSpec
-from lm_eval_bayes.stats.validation import FloatArray, IntArray
 
 #: Runs summarised at a time: numpy releases the interpreter lock.
 _THREADS = min(4, os.cpu_count() or 1)

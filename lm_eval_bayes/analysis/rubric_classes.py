@@ -25,7 +25,7 @@ from lm_eval_bayes.rubric.thresholds import (
     task_thresholds,
 )
 from lm_eval_bayes.runs.task_run import TaskRun
-from lm_eval_bayes.stats.validation import IntArray
+from lm_eval_bayes.stats.arrays import IntArray
 
 
 def pooled_thresholds(runs: Iterable[TaskRun]) -> Thresholds:

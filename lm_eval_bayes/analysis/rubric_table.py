@@ -19,19 +19,13 @@ from lm_eval_bayes.analysis.rubric_classes import ClassifiedRuns
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.rubric.schemata import Schema
 from lm_eval_bayes.rubric.scoring import Prior, RubricScore
+from lm_eval_bayes.stats.arrays import FloatArray, IntArray
 from lm_eval_bayes.stats.comparison.shared_questions import UNPAIRED
 from lm_eval_bayes.stats.intervals import METHODS, SCOPES, Interval, IntervalMethod, Scope
 from lm_eval_bayes.stats.outcomes import Outcomes
 from lm_eval_bayes.stats.ranking.rank import simultaneous_ranks
 from lm_eval_bayes.stats.results import Posterior
-from lm_eval_bayes.stats.validation import (
-    FloatArray,
-    IntArray,
-    check_confidence,
-    check_level,
-    check_option,
-    check_seed,
-)
+from lm_eval_bayes.stats.validation import check_confidence, check_level, check_option, check_seed
 
 #: The confidence of all comparisons of models under a schema together.
 CONFIDENCE = 0.95

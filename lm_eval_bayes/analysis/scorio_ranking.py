@@ -23,9 +23,10 @@ from lm_eval_bayes._util.text import join_words
 from lm_eval_bayes.analysis.comparability import aligned_rows, check_comparable
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.task_run import TaskRun
+from lm_eval_bayes.stats.arrays import IntArray
 from lm_eval_bayes.stats.ranking.agreement import RankingAgreement, compare_rankings
 from lm_eval_bayes.stats.ranking.rank import Ranking
-from lm_eval_bayes.stats.validation import IntArray, check_seed
+from lm_eval_bayes.stats.validation import check_seed
 
 #: Arguments of scorio's functions that are given here.
 _OWN_ARGUMENTS = ("R", "method", "return_scores")

@@ -15,6 +15,7 @@ from scipy import special
 
 from lm_eval_bayes._util.plain import Record, json_name
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.stats.arrays import FloatArray, IntArray
 from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
 from lm_eval_bayes.stats.convergence.kendall import kendall_tau_b
 from lm_eval_bayes.stats.frequentist.means import clt_interval, within_question_clt
@@ -28,8 +29,6 @@ from lm_eval_bayes.stats.simulation import (
     trials_until_z,
 )
 from lm_eval_bayes.stats.validation import (
-    FloatArray,
-    IntArray,
     as_real,
     check_confidence,
     check_integer,

@@ -13,9 +13,9 @@ import numpy as np
 
 from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.stats.arrays import FloatArray, IntArray
 from lm_eval_bayes.stats.convergence.convergence import Gold, convergence_at_n
 from lm_eval_bayes.stats.convergence.prefix_scores import Scheme
-from lm_eval_bayes.stats.validation import FloatArray, IntArray
 
 #: Subsets of a size, where their number is not given, and the most that may be asked for.
 DEFAULT_COUNT, _MOST = 20, 10_000

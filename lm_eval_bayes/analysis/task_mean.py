@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.stats.arrays import FloatArray, read_only
 from lm_eval_bayes.stats.comparison.difference import (
     MASSES,
     Quantile,
@@ -25,7 +26,7 @@ from lm_eval_bayes.stats.distributions.base import (
     TabulatedDistribution,
 )
 from lm_eval_bayes.stats.results import PerQuestion, Posterior, joined_notes
-from lm_eval_bayes.stats.validation import FloatArray, as_real, read_only
+from lm_eval_bayes.stats.validation import as_real
 
 #: Probabilities from 0 to 1 at which quantiles are tabulated.
 _MASSES = np.concatenate([[0.0], MASSES, [1.0]])

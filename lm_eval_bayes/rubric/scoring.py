@@ -13,12 +13,12 @@ from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.rubric.schemata import Schema
 from lm_eval_bayes.rubric.signals import SignalTable, source_of
 from lm_eval_bayes.rubric.thresholds import TaskThresholds
+from lm_eval_bayes.stats.arrays import IntArray
 from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.intervals import Scope
 from lm_eval_bayes.stats.outcomes import Outcomes
 from lm_eval_bayes.stats.results import Posterior
-from lm_eval_bayes.stats.validation import IntArray
 
 Prior = Literal["hbayes", "bayes"]
 

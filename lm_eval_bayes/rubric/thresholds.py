@@ -20,7 +20,7 @@ import numpy as np
 
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.rubric.signals import SignalTable
-from lm_eval_bayes.stats.validation import FloatArray
+from lm_eval_bayes.stats.arrays import FloatArray
 
 FORMAT, VERSION = "lm-eval-bayes-thresholds", 1
 

@@ -17,7 +17,8 @@ import numpy.typing as npt
 from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.rubric.answers import THINK_END
-from lm_eval_bayes.stats.validation import FloatArray, as_real, read_only
+from lm_eval_bayes.stats.arrays import FloatArray, read_only
+from lm_eval_bayes.stats.validation import as_real
 
 #: The labels, in the order of all scores and probabilities in this module.
 LABELS = ("A", "B", "C")

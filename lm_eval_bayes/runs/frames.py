@@ -19,9 +19,9 @@ from lm_eval_bayes.runs.readers.trial_table import (
     table_columns,
     table_contents,
 )
+from lm_eval_bayes.stats.arrays import FloatArray
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.score_outcomes import ScoreOutcomes
-from lm_eval_bayes.stats.validation import FloatArray
 
 if TYPE_CHECKING:
     import pandas

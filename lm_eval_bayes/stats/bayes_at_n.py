@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from lm_eval_bayes._util.plain import Record
+from lm_eval_bayes.stats.arrays import FloatArray, read_only
 from lm_eval_bayes.stats.distributions.base import Distribution
 from lm_eval_bayes.stats.distributions.independent import IndependentBetas, IndependentDirichlets
 from lm_eval_bayes.stats.distributions.success_curves import Identity
@@ -23,12 +24,7 @@ from lm_eval_bayes.stats.prior_strength import LearnedStrength
 from lm_eval_bayes.stats.results import Estimate, PerQuestion, Posterior
 from lm_eval_bayes.stats.score_outcomes import ScoreOutcomes
 from lm_eval_bayes.stats.strength_average import average_over_strength
-from lm_eval_bayes.stats.validation import (
-    FloatArray,
-    check_positive,
-    check_prior,
-    read_only,
-)
+from lm_eval_bayes.stats.validation import check_positive, check_prior
 
 
 def bayes_at_n(outcomes: Outcomes, prior: str | float = "uniform") -> Posterior:

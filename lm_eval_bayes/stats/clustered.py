@@ -9,6 +9,7 @@ import numpy as np
 from scipy import special
 
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.stats.arrays import FloatArray, check_clusters, cluster_index
 from lm_eval_bayes.stats.distributions.base import CdfTable, TabulatedDistribution
 from lm_eval_bayes.stats.hierarchical.clusters import (
     cluster_mean,
@@ -23,12 +24,7 @@ from lm_eval_bayes.stats.hierarchical.nested_beta import (
 )
 from lm_eval_bayes.stats.outcomes import Outcomes, check_outcomes, distinct_pairs, scaled_weights
 from lm_eval_bayes.stats.results import STRENGTH_MASSES, LearnedPrior, PerQuestion, Posterior
-from lm_eval_bayes.stats.validation import (
-    FloatArray,
-    check_clusters,
-    check_option,
-    cluster_index,
-)
+from lm_eval_bayes.stats.validation import check_option
 
 ClusterPrior: TypeAlias = Literal["learned", "gamma"]
 CLUSTER_PRIORS: tuple[ClusterPrior, ...] = ("learned", "gamma")

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from lm_eval_bayes._util.plain import NOT_IN_JSON, Record
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.stats.arrays import FloatArray, blocks, read_only
 from lm_eval_bayes.stats.confusion_scores import (
     ConfusionScore,
     apply_score,
@@ -25,15 +26,12 @@ from lm_eval_bayes.stats.frequentist.interval import (
 )
 from lm_eval_bayes.stats.intervals import Interval, drawn_ends, sample_tails
 from lm_eval_bayes.stats.validation import (
-    FloatArray,
-    blocks,
     check_level,
     check_option,
     check_prior,
     check_real,
     check_seed,
     check_size,
-    read_only,
 )
 
 #: Step of the central differences, as a share of all cases.

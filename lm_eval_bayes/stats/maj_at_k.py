@@ -10,16 +10,9 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.stats.arrays import FloatArray, blocks, read_only
 from lm_eval_bayes.stats.results import Estimate
-from lm_eval_bayes.stats.validation import (
-    FloatArray,
-    blocks,
-    check_k,
-    check_seed,
-    check_sequence,
-    check_size,
-    read_only,
-)
+from lm_eval_bayes.stats.validation import check_k, check_seed, check_sequence, check_size
 
 
 class Tallies(NamedTuple):

@@ -10,6 +10,7 @@ import numpy as np
 from scipy import special
 
 from lm_eval_bayes._util.text import plural
+from lm_eval_bayes.stats.arrays import FloatArray, IntArray
 from lm_eval_bayes.stats.distributions.base import TabulatedDistribution, beta_quantile
 from lm_eval_bayes.stats.distributions.beta_mixture import beta_with_moments
 from lm_eval_bayes.stats.distributions.widened import AllowingForAnother
@@ -26,14 +27,7 @@ from lm_eval_bayes.stats.intervals import SCOPES, Scope
 from lm_eval_bayes.stats.maj_at_k import tabulated_answers
 from lm_eval_bayes.stats.outcomes import Outcomes, Pairs, distinct_pairs
 from lm_eval_bayes.stats.results import PerQuestion, Posterior, joined_notes
-from lm_eval_bayes.stats.validation import (
-    FloatArray,
-    IntArray,
-    check_integer,
-    check_option,
-    check_seed,
-    check_size,
-)
+from lm_eval_bayes.stats.validation import check_integer, check_option, check_seed, check_size
 from lm_eval_bayes.stats.wrong_answers import (
     VoteCredits,
     WrongPrior,

@@ -24,6 +24,7 @@ from scipy import special
 
 from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.stats.arrays import FloatArray
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import distinct_weights, hbayes_at_n
 from lm_eval_bayes.stats.hierarchical.hyperprior import mean_concentration
 from lm_eval_bayes.stats.intervals import IntervalMethod, Scope
@@ -39,7 +40,7 @@ from lm_eval_bayes.stats.prior_evidence import (
 from lm_eval_bayes.stats.prior_strength import LearnedStrength
 from lm_eval_bayes.stats.results import Posterior
 from lm_eval_bayes.stats.strength_average import average_over_strength
-from lm_eval_bayes.stats.validation import FloatArray, check_seed
+from lm_eval_bayes.stats.validation import check_seed
 
 #: Prior probability that another benchmark is unrelated, λ = 0.
 P_UNRELATED = 0.5

@@ -10,8 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.stats.prior_strength import LearnedStrength
-from lm_eval_bayes.stats.validation import (
+from lm_eval_bayes.stats.arrays import (
     FloatArray,
     IntArray,
     as_ids,
@@ -19,13 +18,14 @@ from lm_eval_bayes.stats.validation import (
     check_counts,
     check_ids,
     check_matrix,
-    check_real,
     check_weights,
     cluster_index,
     numeric,
     protect,
     read_only,
 )
+from lm_eval_bayes.stats.prior_strength import LearnedStrength
+from lm_eval_bayes.stats.validation import check_real
 
 BINARY_WEIGHTS = (0.0, 1.0)
 #: The largest weight of a prior trial.

@@ -27,6 +27,7 @@ from scipy import special
 
 from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.stats.arrays import FloatArray
 from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
 from lm_eval_bayes.stats.hierarchical.beta_binomial import log_evidence
 from lm_eval_bayes.stats.hierarchical.dirichlet_multinomial import learn_particles
@@ -39,7 +40,7 @@ from lm_eval_bayes.stats.intervals import IntervalMethod, Scope
 from lm_eval_bayes.stats.outcomes import Outcomes, check_outcomes
 from lm_eval_bayes.stats.prior_strength import LearnedStrength
 from lm_eval_bayes.stats.results import Posterior
-from lm_eval_bayes.stats.validation import FloatArray, check_prior, check_real, check_seed
+from lm_eval_bayes.stats.validation import check_prior, check_real, check_seed
 
 #: A weight of prior trials, or "auto" to learn it.
 Strength: TypeAlias = float | Literal["auto"]

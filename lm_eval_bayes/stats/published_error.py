@@ -9,8 +9,9 @@ from scipy import special
 
 from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.stats.arrays import FloatArray
 from lm_eval_bayes.stats.outcomes import Outcomes, check_outcomes
-from lm_eval_bayes.stats.validation import FloatArray, check_positive
+from lm_eval_bayes.stats.validation import check_positive
 from lm_eval_bayes.stats.variance_components import moment_estimates, question_moments
 
 #: A published number matches a candidate up to this share.

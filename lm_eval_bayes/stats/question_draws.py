@@ -21,6 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import special
 
+from lm_eval_bayes.stats.arrays import FloatArray, IntArray
 from lm_eval_bayes.stats.distributions.mixtures import draw_particles
 from lm_eval_bayes.stats.hierarchical.beta_binomial import hyper_posterior
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n, trials_by_weight
@@ -29,7 +30,6 @@ from lm_eval_bayes.stats.hierarchical.two_kinds import EqualKinds, TwoKinds, equ
 from lm_eval_bayes.stats.outcomes import Outcomes, distinct_pairs, scaled_weights
 from lm_eval_bayes.stats.pass_family.several_kinds import is_known, probable_kinds
 from lm_eval_bayes.stats.sequential.predictive_draws import PredictiveTrials
-from lm_eval_bayes.stats.validation import FloatArray, IntArray
 
 #: Log prior odds of the same p for all questions against one Beta distribution.
 _EQUAL = float(np.log(0.1))

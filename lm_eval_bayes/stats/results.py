@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from lm_eval_bayes._util.plain import NOT_IN_JSON, Record
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.stats.arrays import FloatArray, protect, read_only
 from lm_eval_bayes.stats.distributions.base import Distribution
 from lm_eval_bayes.stats.intervals import (
     Interval,
@@ -20,14 +21,7 @@ from lm_eval_bayes.stats.intervals import (
     normal_ends,
     score_interval,
 )
-from lm_eval_bayes.stats.validation import (
-    FloatArray,
-    check_level,
-    check_option,
-    check_size,
-    protect,
-    read_only,
-)
+from lm_eval_bayes.stats.validation import check_level, check_option, check_size
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,8 +10,8 @@ from typing import ClassVar
 import numpy as np
 
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.stats.arrays import FloatArray, IntArray, as_ids, read_only
 from lm_eval_bayes.stats.outcomes import Outcomes
-from lm_eval_bayes.stats.validation import FloatArray, IntArray, as_ids, read_only
 
 #: Degrees of freedom, at a dispersion of 1, that the estimate of the dispersion starts from.
 PRIOR_DF = 0.5

@@ -14,19 +14,15 @@ import numpy.typing as npt
 
 from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.stats.arrays import FloatArray, IntArray, blocks, numeric, read_only
 from lm_eval_bayes.stats.convergence.kendall import kendall_tau_b
 from lm_eval_bayes.stats.distributions.base import beta_quantile
 from lm_eval_bayes.stats.validation import (
-    FloatArray,
-    IntArray,
-    blocks,
     check_non_negative,
     check_real,
     check_rising,
     check_seed,
     check_size,
-    numeric,
-    read_only,
 )
 
 #: Random numbers held at a time by `simulate_outcomes`.

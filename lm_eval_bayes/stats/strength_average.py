@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from lm_eval_bayes.stats.arrays import FloatArray
 from lm_eval_bayes.stats.distributions.weighted import weighted_distribution
 from lm_eval_bayes.stats.prior_strength import LearnedStrength
 from lm_eval_bayes.stats.results import PerQuestion, Posterior
-from lm_eval_bayes.stats.validation import FloatArray
 
 #: Posterior probability below which a value of λ is left out.
 _NEGLIGIBLE = 1e-3

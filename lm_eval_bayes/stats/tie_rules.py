@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from lm_eval_bayes.stats.validation import FloatArray, IntArray
+from lm_eval_bayes.stats.arrays import FloatArray, IntArray
 
 ZRule: TypeAlias = Literal["adjacent", "leader", "pairwise", "none"]
 TieRule: TypeAlias = Literal["simultaneous", "adjacent", "leader", "pairwise", "intervals", "none"]

@@ -18,8 +18,8 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from scipy import special
 
+from lm_eval_bayes.stats.arrays import FloatArray, IntArray, blocks
 from lm_eval_bayes.stats.hierarchical.beta_binomial import ROUGH, hyper_posterior
-from lm_eval_bayes.stats.validation import FloatArray, IntArray, blocks
 
 #: The cells of (log c, d) at first: from, to and how many. The prior is c/(1 + c) ~ U(0, 1) and
 #: d uniform.

@@ -51,9 +51,9 @@ if TYPE_CHECKING:
     from lm_eval_bayes.analysis.leaderboard import Leaderboard, LeaderboardRow
     from lm_eval_bayes.analysis.scorio_ranking import ScorioRanking, ScorioRow
     from lm_eval_bayes.runs.task_run import SavedRuns
+    from lm_eval_bayes.stats.arrays import FloatArray
     from lm_eval_bayes.stats.ranking.rank import Ranking
     from lm_eval_bayes.stats.ranking.shared_scores import SharedScores
-    from lm_eval_bayes.stats.validation import FloatArray
 
 
 #: How ranks are numbered after a tie.

@@ -11,10 +11,10 @@ import numpy as np
 
 from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
+from lm_eval_bayes.stats.arrays import FloatArray
 from lm_eval_bayes.stats.intervals import METHODS, IntervalMethod
 from lm_eval_bayes.stats.prior_evidence import Strength, check_strength
 from lm_eval_bayes.stats.validation import (
-    FloatArray,
     as_real,
     check_flag,
     check_fraction,

@@ -21,7 +21,7 @@ from lm_eval_bayes.report.plots.drawing import (
     draw_file,
     short_name,
 )
-from lm_eval_bayes.stats.validation import FloatArray, IntArray
+from lm_eval_bayes.stats.arrays import FloatArray, IntArray
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -16,7 +16,8 @@ from lm_eval_bayes.runs.provenance import LoggedTask, mapping
 from lm_eval_bayes.runs.readers.log_line import LoggedTrials, LogLine, is_right_or_wrong
 from lm_eval_bayes.runs.readers.protocol import NothingToCountError, Query
 from lm_eval_bayes.runs.task_run import GRADED
-from lm_eval_bayes.stats.validation import MOST_TRIALS, check_weights
+from lm_eval_bayes.stats.arrays import check_weights
+from lm_eval_bayes.stats.validation import MOST_TRIALS
 
 #: The row of the average score of a question over N trials.
 _AVERAGE = re.compile(r"avg@([1-9]\d{0,11})")

@@ -24,7 +24,8 @@ from lm_eval_bayes.runs.readers.logged_metrics import (
 from lm_eval_bayes.runs.readers.logged_signals import SignalReader
 from lm_eval_bayes.runs.readers.protocol import NothingToCountError, Query, Regrade
 from lm_eval_bayes.runs.task_run import GRADED, REGRADED
-from lm_eval_bayes.stats.validation import FloatArray, as_real, check_weights
+from lm_eval_bayes.stats.arrays import FloatArray, check_weights
+from lm_eval_bayes.stats.validation import as_real
 
 #: Recorded of every trial, but not measurements of it.
 _NO_MEASUREMENTS = frozenset({"trial", "seed"})

@@ -36,7 +36,8 @@ from lm_eval_bayes.runs.readers.text_files import (
 )
 from lm_eval_bayes.runs.readers.trial_table import EXAMPLE
 from lm_eval_bayes.runs.readers.written_numbers import MISSING
-from lm_eval_bayes.stats.validation import MOST_HELD, check_weights
+from lm_eval_bayes.stats.arrays import check_weights
+from lm_eval_bayes.stats.validation import MOST_HELD
 
 _WORDS = {
     "true": 1,

@@ -14,11 +14,10 @@ from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.anchors.matrix import AnchorMatrix, check_anchors
 from lm_eval_bayes.stats.anchors.shared_position import shared_position_log
+from lm_eval_bayes.stats.arrays import FloatArray, IntArray, read_only
 from lm_eval_bayes.stats.intervals import SCOPES, Scope
 from lm_eval_bayes.stats.outcomes import Outcomes, check_outcomes
 from lm_eval_bayes.stats.validation import (
-    FloatArray,
-    IntArray,
     check_integer,
     check_level,
     check_option,
@@ -26,7 +25,6 @@ from lm_eval_bayes.stats.validation import (
     check_seed,
     check_sequence,
     check_size,
-    read_only,
 )
 
 #: How a model that lies between two anchors relates to them; see `capability_intervals`.

@@ -10,16 +10,8 @@ import numpy.typing as npt
 from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.anchors.matrix import AnchorMatrix, check_anchors
-from lm_eval_bayes.stats.validation import (
-    FloatArray,
-    IntArray,
-    check_pair,
-    check_real,
-    check_seed,
-    check_size,
-    numeric,
-    read_only,
-)
+from lm_eval_bayes.stats.arrays import FloatArray, IntArray, numeric, read_only
+from lm_eval_bayes.stats.validation import check_pair, check_real, check_seed, check_size
 
 
 @dataclass(frozen=True)

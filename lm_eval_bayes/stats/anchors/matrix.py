@@ -11,18 +11,9 @@ import numpy.typing as npt
 
 from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.stats.arrays import FloatArray, IntArray, as_ids, check_ids, numeric, read_only
 from lm_eval_bayes.stats.outcomes import Outcomes, check_outcomes
-from lm_eval_bayes.stats.validation import (
-    FloatArray,
-    IntArray,
-    as_ids,
-    check_ids,
-    check_non_negative,
-    check_option,
-    check_sequence,
-    numeric,
-    read_only,
-)
+from lm_eval_bayes.stats.validation import check_non_negative, check_option, check_sequence
 
 #: "ability": sorted by the mean of its row; "given": as it came, which has to be that order.
 Order: TypeAlias = Literal["ability", "given"]

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import special
 
-from lm_eval_bayes.stats.validation import FloatArray, blocks, read_only
+from lm_eval_bayes.stats.arrays import FloatArray, blocks, read_only
 
 #: Nodes in a panel, and how far the log likelihood may fall in it, as the tangents have it:
 #: the panel at the top of a normal hill is then at most 7 sd wide.

@@ -12,6 +12,7 @@ from scipy import special
 from lm_eval_bayes._util.plain import NOT_IN_JSON, Record
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.aligned_questions import Align, align_questions, common_clusters
+from lm_eval_bayes.stats.arrays import FloatArray
 from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
 from lm_eval_bayes.stats.comparison.difference import (
     difference_posterior,
@@ -26,7 +27,6 @@ from lm_eval_bayes.stats.intervals import Interval, IntervalMethod, IntervalSpec
 from lm_eval_bayes.stats.outcomes import Outcomes
 from lm_eval_bayes.stats.results import Posterior
 from lm_eval_bayes.stats.validation import (
-    FloatArray,
     as_real,
     check_confidence,
     check_option,

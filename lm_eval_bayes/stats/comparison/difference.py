@@ -15,6 +15,7 @@ import numpy as np
 from scipy import fft, special
 
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.stats.arrays import FloatArray, IntArray, blocks, read_only
 from lm_eval_bayes.stats.distributions.base import (
     CdfTable,
     Distribution,
@@ -24,7 +25,6 @@ from lm_eval_bayes.stats.distributions.base import (
 )
 from lm_eval_bayes.stats.distributions.independent import tabulate
 from lm_eval_bayes.stats.results import PerQuestion, Posterior, joined_notes
-from lm_eval_bayes.stats.validation import FloatArray, IntArray, blocks, read_only
 
 Quantile = Callable[[FloatArray], FloatArray]
 

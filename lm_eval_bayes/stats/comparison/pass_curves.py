@@ -15,22 +15,19 @@ import numpy as np
 from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.aligned_questions import Align, Aligned, align_questions, common_clusters
+from lm_eval_bayes.stats.arrays import FloatArray, IntArray, blocks, read_only
 from lm_eval_bayes.stats.comparison.compare import ESTIMATORS, FITS, Estimator
 from lm_eval_bayes.stats.comparison.difference import cluster_values, paired_spread
 from lm_eval_bayes.stats.intervals import SCOPES, Scope
 from lm_eval_bayes.stats.outcomes import Outcomes, distinct_pairs, require_binary, require_trials
 from lm_eval_bayes.stats.results import joined_notes
 from lm_eval_bayes.stats.validation import (
-    FloatArray,
-    IntArray,
-    blocks,
     check_count,
     check_level,
     check_option,
     check_rising,
     check_seed,
     check_size,
-    read_only,
 )
 
 Direction: TypeAlias = Literal["gain to loss", "loss to gain"]

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lm_eval_bayes.stats.aligned_questions import common_clusters
+from lm_eval_bayes.stats.arrays import FloatArray, IntArray, blocks, cluster_index
 from lm_eval_bayes.stats.comparison.difference import (
     PairedSpread,
     bootstrap_weight,
@@ -25,7 +26,6 @@ from lm_eval_bayes.stats.comparison.difference import (
 )
 from lm_eval_bayes.stats.results import Posterior, joined_notes
 from lm_eval_bayes.stats.tie_rules import distance_in_sd
-from lm_eval_bayes.stats.validation import FloatArray, IntArray, blocks, cluster_index
 
 #: The warning where the questions of populations could not be paired.
 UNPAIRED = (

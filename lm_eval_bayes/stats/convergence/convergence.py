@@ -11,6 +11,7 @@ from scipy import special
 
 from lm_eval_bayes._util.plain import NOT_IN_JSON, Record
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.stats.arrays import FloatArray, IntArray, read_only
 from lm_eval_bayes.stats.convergence.prefix_scores import (
     LINEAR,
     BootstrapRanking,
@@ -24,14 +25,7 @@ from lm_eval_bayes.stats.convergence.prefix_scores import (
     signs,
 )
 from lm_eval_bayes.stats.tie_rules import NEIGHBOUR_RULES
-from lm_eval_bayes.stats.validation import (
-    FloatArray,
-    IntArray,
-    Tau,
-    check_confidence,
-    check_option,
-    read_only,
-)
+from lm_eval_bayes.stats.validation import Tau, check_confidence, check_option
 
 #: The ranking that a replicate has to arrive at.
 Gold: TypeAlias = Literal["all", "replicate"]

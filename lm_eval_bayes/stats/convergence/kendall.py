@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.stats.arrays import FloatArray, blocks, numeric, read_only
 from lm_eval_bayes.stats.convergence.prefix_scores import (
     BootstrapRanking,
     Metric,
@@ -17,13 +18,7 @@ from lm_eval_bayes.stats.convergence.prefix_scores import (
     draw_blocks,
     signs,
 )
-from lm_eval_bayes.stats.validation import (
-    FloatArray,
-    Tau,
-    blocks,
-    numeric,
-    read_only,
-)
+from lm_eval_bayes.stats.validation import Tau
 
 #: Comparisons held at a time by `kendall_tau_b`.
 _BLOCK = 4_000_000

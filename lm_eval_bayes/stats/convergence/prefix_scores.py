@@ -23,18 +23,14 @@ import numpy.typing as npt
 
 from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.stats.arrays import FloatArray, IntArray, check_matrix, check_weights, numeric
 from lm_eval_bayes.stats.outcomes import BINARY_WEIGHTS, scaled_weights
 from lm_eval_bayes.stats.validation import (
-    FloatArray,
-    IntArray,
     Tau,
     check_k,
-    check_matrix,
     check_option,
     check_seed,
     check_size,
-    check_weights,
-    numeric,
     successes_needed,
 )
 

@@ -18,8 +18,8 @@ import numpy as np
 from scipy import special
 
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.stats.arrays import FloatArray, blocks, protect
 from lm_eval_bayes.stats.outcomes import scaled_weights
-from lm_eval_bayes.stats.validation import FloatArray, blocks, protect
 
 
 class Moments(NamedTuple):

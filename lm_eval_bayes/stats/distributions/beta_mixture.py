@@ -19,10 +19,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy import fft, special
 
+from lm_eval_bayes.stats.arrays import FloatArray, IntArray, blocks, protect
 from lm_eval_bayes.stats.distributions.base import CdfTable, beta_cdf, beta_quantile
 from lm_eval_bayes.stats.distributions.independent import lattice_masses, raised, tabulate
 from lm_eval_bayes.stats.distributions.success_curves import Identity
-from lm_eval_bayes.stats.validation import FloatArray, IntArray, blocks, protect
 
 
 class Cumulants(NamedTuple):

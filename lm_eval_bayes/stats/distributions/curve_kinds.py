@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 
+from lm_eval_bayes.stats.arrays import FloatArray, IntArray, blocks, protect
 from lm_eval_bayes.stats.distributions.base import CdfTable, draw_beta
 from lm_eval_bayes.stats.distributions.beta_mixture import (
     Cumulants,
@@ -44,7 +45,6 @@ from lm_eval_bayes.stats.distributions.curve_waves import CurveWaves, Window
 from lm_eval_bayes.stats.distributions.independent import raised
 from lm_eval_bayes.stats.distributions.success_curves import Curve
 from lm_eval_bayes.stats.outcomes import Pairs
-from lm_eval_bayes.stats.validation import FloatArray, IntArray, blocks, protect
 
 #: Numbers worked on at a time.
 _BLOCK = 4_000_000

@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
+from lm_eval_bayes.stats.arrays import FloatArray, IntArray, protect
 from lm_eval_bayes.stats.distributions.base import (
     CdfTable,
     Distribution,
@@ -54,7 +55,6 @@ from lm_eval_bayes.stats.distributions.curve_waves import (
 from lm_eval_bayes.stats.distributions.independent import raised
 from lm_eval_bayes.stats.distributions.success_curves import CommonProbability, Curve
 from lm_eval_bayes.stats.outcomes import Pairs
-from lm_eval_bayes.stats.validation import FloatArray, IntArray, protect
 
 #: Posterior mass in the least likely nodes, which are left out.
 _LEFT_OUT = 1e-5

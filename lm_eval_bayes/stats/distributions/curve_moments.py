@@ -8,10 +8,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from lm_eval_bayes.stats.arrays import FloatArray
 from lm_eval_bayes.stats.distributions.base import FromTable
 from lm_eval_bayes.stats.distributions.beta_mixture import Cumulants
 from lm_eval_bayes.stats.distributions.success_curves import Curve
-from lm_eval_bayes.stats.validation import FloatArray
 
 #: Curves worked on at a time.
 _CURVES = 64

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lm_eval_bayes.stats.arrays import FloatArray
 from lm_eval_bayes.stats.distributions.base import CdfTable, TabulatedDistribution
 from lm_eval_bayes.stats.distributions.curve_mixture import AllowsForEqualQuestions, CurveMixture
 from lm_eval_bayes.stats.distributions.success_curves import CommonProbability, Curve
 from lm_eval_bayes.stats.outcomes import Pairs
-from lm_eval_bayes.stats.validation import FloatArray
 
 #: Points between two nodes of the grid of (m, s) at which a population's score is interpolated.
 _FINER = 8

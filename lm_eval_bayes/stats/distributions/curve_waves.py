@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy import fft
 
+from lm_eval_bayes.stats.arrays import FloatArray
 from lm_eval_bayes.stats.distributions.base import CdfTable
 from lm_eval_bayes.stats.distributions.beta_mixture import Cumulants
 from lm_eval_bayes.stats.distributions.independent import tabulate
-from lm_eval_bayes.stats.validation import FloatArray
 
 ComplexArray: TypeAlias = npt.NDArray[np.complex128]
 SingleArray: TypeAlias = npt.NDArray[np.float32]

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special
 
+from lm_eval_bayes.stats.arrays import FloatArray, protect
 from lm_eval_bayes.stats.distributions.base import TabulatedDistribution
 from lm_eval_bayes.stats.distributions.beta_mixture import Cumulants, edgeworth_table
 from lm_eval_bayes.stats.distributions.curve_kinds import systematic_points
 from lm_eval_bayes.stats.distributions.curve_mixture import ROUNDING, spike_table
 from lm_eval_bayes.stats.distributions.curve_population import distribution_over_nodes
 from lm_eval_bayes.stats.distributions.success_curves import Curve
-from lm_eval_bayes.stats.validation import FloatArray, protect
 
 #: The most points of a table, and the smallest sd of the score at a point, relative to its own.
 _TABULATED, _LEAST_SPREAD = 400, 0.05

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import fft, special
 
+from lm_eval_bayes.stats.arrays import FloatArray, IntArray, protect
 from lm_eval_bayes.stats.distributions.base import (
     CategoryPosterior,
     CdfTable,
@@ -30,7 +31,6 @@ from lm_eval_bayes.stats.distributions.base import (
 )
 from lm_eval_bayes.stats.distributions.success_curves import Curve, Identity
 from lm_eval_bayes.stats.outcomes import distinct_pairs
-from lm_eval_bayes.stats.validation import FloatArray, IntArray, protect
 
 
 @dataclass(frozen=True, eq=False)

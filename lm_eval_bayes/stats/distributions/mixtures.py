@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from lm_eval_bayes.stats.arrays import FloatArray, IntArray, blocks
 from lm_eval_bayes.stats.distributions.base import (
     CategoryPosterior,
     CdfTable,
@@ -21,7 +22,6 @@ from lm_eval_bayes.stats.distributions.base import (
 )
 from lm_eval_bayes.stats.distributions.beta_mixture import BetaMixture, Cumulants, mixture_table
 from lm_eval_bayes.stats.outcomes import scaled_weights
-from lm_eval_bayes.stats.validation import FloatArray, IntArray, blocks
 
 #: Floats per block, few enough for the processor's cache.
 _BLOCK = 100_000

@@ -15,8 +15,8 @@ from typing import Protocol
 import numpy as np
 from scipy import special
 
+from lm_eval_bayes.stats.arrays import FloatArray
 from lm_eval_bayes.stats.distributions.base import beta_quantile
-from lm_eval_bayes.stats.validation import FloatArray
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 #: Mass beyond the panels, unless p or q is below e^-45 there.

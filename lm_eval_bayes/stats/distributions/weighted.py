@@ -9,8 +9,8 @@ from functools import cached_property
 import numpy as np
 from scipy import special
 
+from lm_eval_bayes.stats.arrays import FloatArray, IntArray
 from lm_eval_bayes.stats.distributions.base import CdfTable, Distribution, FromTable, QuestionMeans
-from lm_eval_bayes.stats.validation import FloatArray, IntArray
 
 #: Masses at which every component gives a point of the table.
 _MASSES = special.ndtr(np.linspace(-6.5, 6.5, 521))

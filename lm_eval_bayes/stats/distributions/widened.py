@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lm_eval_bayes.stats.arrays import FloatArray
 from lm_eval_bayes.stats.distributions.base import (
     CdfTable,
     Distribution,
@@ -13,7 +14,6 @@ from lm_eval_bayes.stats.distributions.base import (
     QuestionMeans,
 )
 from lm_eval_bayes.stats.distributions.success_curves import farther
-from lm_eval_bayes.stats.validation import FloatArray
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,10 +15,11 @@ from scipy import special
 
 from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.stats.arrays import FloatArray, numeric
 from lm_eval_bayes.stats.bayes_at_n import avg_at_n
 from lm_eval_bayes.stats.intervals import Scope
 from lm_eval_bayes.stats.outcomes import Outcomes
-from lm_eval_bayes.stats.validation import FloatArray, check_pair, numeric
+from lm_eval_bayes.stats.validation import check_pair
 
 #: The smallest and the largest score that are possible; None where nothing bounds them.
 Bounds: TypeAlias = tuple[float, float] | None

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.aligned_questions import align_questions
+from lm_eval_bayes.stats.arrays import FloatArray, IntArray, blocks, cluster_index
 from lm_eval_bayes.stats.bayes_at_n import avg_at_n
 from lm_eval_bayes.stats.frequentist.interval import (
     NO_SPREAD,
@@ -27,15 +28,11 @@ from lm_eval_bayes.stats.frequentist.interval import (
 from lm_eval_bayes.stats.intervals import SCOPES, Scope, sample_tails
 from lm_eval_bayes.stats.outcomes import Outcomes, check_outcomes, distinct_pairs, require_trials
 from lm_eval_bayes.stats.validation import (
-    FloatArray,
-    IntArray,
-    blocks,
     check_flag,
     check_level,
     check_option,
     check_seed,
     check_size,
-    cluster_index,
 )
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special
 
+from lm_eval_bayes.stats.arrays import FloatArray, blocks
 from lm_eval_bayes.stats.distributions.beta_mixture import BetaMixture
 from lm_eval_bayes.stats.hierarchical.hyperprior import (
     LOG_PRIOR_MASS,
@@ -21,7 +22,6 @@ from lm_eval_bayes.stats.hierarchical.hyperprior import (
 )
 from lm_eval_bayes.stats.hierarchical.row_grid import DEPTH, LogDensity, NodeCount, fit_grid
 from lm_eval_bayes.stats.outcomes import Pairs, distinct_pairs
-from lm_eval_bayes.stats.validation import FloatArray, blocks
 
 #: Nodes whose posterior probability is below this share of the largest are left out.
 _NEGLIGIBLE = 1e-8

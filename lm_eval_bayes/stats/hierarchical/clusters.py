@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from lm_eval_bayes.stats.arrays import FloatArray, IntArray
 from lm_eval_bayes.stats.distributions.base import CdfTable, TabulatedDistribution, logit_table
 from lm_eval_bayes.stats.distributions.curve_population import distribution_over_nodes
 from lm_eval_bayes.stats.distributions.success_curves import Curve
@@ -21,7 +22,6 @@ from lm_eval_bayes.stats.hierarchical.nested_beta import (
 )
 from lm_eval_bayes.stats.outcomes import Outcomes, scaled_weights
 from lm_eval_bayes.stats.results import STRENGTH_MASSES, LearnedClusters, Posterior
-from lm_eval_bayes.stats.validation import FloatArray, IntArray
 
 #: The note on a rubric's clusters.
 SCORES_AS_SHARES = (

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special
 
+from lm_eval_bayes.stats.arrays import FloatArray, IntArray, blocks, protect
 from lm_eval_bayes.stats.distributions.weighted import weighted_quantiles
 from lm_eval_bayes.stats.hierarchical.hyperprior import (
     log_prior_of_log_strength,
     mean_concentration,
 )
-from lm_eval_bayes.stats.validation import FloatArray, IntArray, blocks, protect
 
 #: The number of particles.
 PARTICLES = 16_384

@@ -12,6 +12,7 @@ from scipy import special
 
 from lm_eval_bayes._util.text import plural
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.stats.arrays import FloatArray, numeric, read_only
 from lm_eval_bayes.stats.distributions.base import (
     Distribution,
     Moments,
@@ -45,7 +46,6 @@ from lm_eval_bayes.stats.results import (
     joined_notes,
 )
 from lm_eval_bayes.stats.strength_average import average_over_strength
-from lm_eval_bayes.stats.validation import FloatArray, numeric, read_only
 
 #: The warning of a benchmark's posterior where no question has two trials.
 PRIOR_ALONE = (

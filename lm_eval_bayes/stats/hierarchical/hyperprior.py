@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lm_eval_bayes.stats.validation import FloatArray
+from lm_eval_bayes.stats.arrays import FloatArray
 
 #: Both parameters of the Beta prior of the mean m.
 MEAN_SHAPE = 0.7

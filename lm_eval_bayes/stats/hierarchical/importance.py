@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from lm_eval_bayes.stats.validation import FloatArray
+from lm_eval_bayes.stats.arrays import FloatArray
 
 #: Degrees of freedom of the t distributions.
 _FREEDOM = 5.0

@@ -25,6 +25,7 @@ import numpy as np
 from scipy import fft, special
 
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.stats.arrays import FloatArray, blocks, read_only
 from lm_eval_bayes.stats.distributions.base import CdfTable, FromTable
 from lm_eval_bayes.stats.distributions.beta_mixture import (
     Cumulants,
@@ -50,7 +51,7 @@ from lm_eval_bayes.stats.hierarchical.task_table import (
 from lm_eval_bayes.stats.intervals import IntervalMethod, IntervalSpec, Scope
 from lm_eval_bayes.stats.outcomes import Outcomes, check_outcomes
 from lm_eval_bayes.stats.results import PerQuestion, Posterior, joined_notes
-from lm_eval_bayes.stats.validation import FloatArray, as_real, blocks, check_option, read_only
+from lm_eval_bayes.stats.validation import as_real, check_option
 
 TaskWeights: TypeAlias = Literal["equal", "size"]
 #: The note that names the tasks of more than two distinct weights.

@@ -19,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import special
 
+from lm_eval_bayes.stats.arrays import FloatArray, IntArray, blocks
 from lm_eval_bayes.stats.distributions.curve_population import curve_means
 from lm_eval_bayes.stats.distributions.success_curves import Curve
 from lm_eval_bayes.stats.hierarchical.beta_binomial import log_rising
@@ -28,7 +29,6 @@ from lm_eval_bayes.stats.hierarchical.hyperprior import (
     STRENGTH_SHAPE,
 )
 from lm_eval_bayes.stats.outcomes import distinct_pairs
-from lm_eval_bayes.stats.validation import FloatArray, IntArray, blocks
 
 #: Distance of the nodes of p_t, in standard deviations of the narrowest factor of an integrand.
 _STEP = 0.8

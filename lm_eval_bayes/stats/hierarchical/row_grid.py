@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import special
 
-from lm_eval_bayes.stats.validation import FloatArray
+from lm_eval_bayes.stats.arrays import FloatArray
 
 #: Depth below the peak of a log density at which it is cut off, e^-18 of the peak.
 DEPTH = 18.0

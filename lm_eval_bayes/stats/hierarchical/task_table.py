@@ -14,6 +14,7 @@ import numpy.typing as npt
 from scipy import special
 
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.stats.arrays import FloatArray, protect
 from lm_eval_bayes.stats.distributions.beta_mixture import BetaMixture, Cumulants
 from lm_eval_bayes.stats.distributions.mixtures import (
     DirichletMixtureDistribution,
@@ -34,7 +35,6 @@ from lm_eval_bayes.stats.hierarchical.row_grid import DEPTH
 from lm_eval_bayes.stats.intervals import Scope
 from lm_eval_bayes.stats.outcomes import Outcomes, distinct_pairs, scaled_weights
 from lm_eval_bayes.stats.results import Posterior
-from lm_eval_bayes.stats.validation import FloatArray, protect
 
 ComplexArray: TypeAlias = npt.NDArray[np.complex128]
 

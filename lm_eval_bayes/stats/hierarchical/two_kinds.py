@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import special
 
+from lm_eval_bayes.stats.arrays import FloatArray, blocks
 from lm_eval_bayes.stats.hierarchical.beta_binomial import HyperGrid, log_rising
 from lm_eval_bayes.stats.hierarchical.hyperprior import (
     LOG_PRIOR_MASS,
@@ -25,7 +26,6 @@ from lm_eval_bayes.stats.hierarchical.hyperprior import (
 )
 from lm_eval_bayes.stats.hierarchical.importance import find_modes, sample
 from lm_eval_bayes.stats.outcomes import Pairs
-from lm_eval_bayes.stats.validation import FloatArray, blocks
 
 #: Rising factorials of up to so many factors are computed factor by factor, and so many factors,
 #: each at most the exponential of the largest log s, are multiplied without overflow.

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from lm_eval_bayes.stats.arrays import FloatArray, IntArray, read_only
 from lm_eval_bayes.stats.distributions.success_curves import Curve, MeanExcess, at_least
 from lm_eval_bayes.stats.outcomes import (
     Outcomes,
@@ -22,14 +23,7 @@ from lm_eval_bayes.stats.outcomes import (
 )
 from lm_eval_bayes.stats.pass_family.docstrings import ESTIMATOR, ESTIMATOR_WITH_TAU, documented
 from lm_eval_bayes.stats.results import Estimate
-from lm_eval_bayes.stats.validation import (
-    FloatArray,
-    IntArray,
-    Tau,
-    check_k,
-    read_only,
-    successes_needed,
-)
+from lm_eval_bayes.stats.validation import Tau, check_k, successes_needed
 
 #: The most numbers of successes that are all listed; of more, only the likely ones are.
 _MOST_SUCCESSES = 1_000_000

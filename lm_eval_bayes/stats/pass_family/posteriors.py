@@ -13,6 +13,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.stats.arrays import FloatArray
 from lm_eval_bayes.stats.distributions.base import TabulatedDistribution
 from lm_eval_bayes.stats.distributions.curve_mixture import (
     CurveMixture,
@@ -54,7 +55,7 @@ from lm_eval_bayes.stats.pass_family.several_kinds import (
 )
 from lm_eval_bayes.stats.pass_family.wider_spread import allowing_for_spread
 from lm_eval_bayes.stats.results import LearnedClusters, PerQuestion, Posterior, joined_notes
-from lm_eval_bayes.stats.validation import FloatArray, Tau, check_k, check_option, check_prior
+from lm_eval_bayes.stats.validation import Tau, check_k, check_option, check_prior
 
 #: Pseudo-counts of correct and of wrong trials, or how they are found.
 Prior: TypeAlias = Literal["learned", "uniform", "jeffreys"] | float | tuple[float, float]

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from lm_eval_bayes.stats.arrays import FloatArray
 from lm_eval_bayes.stats.distributions.curve_kinds import CurveKinds, CurveKindsDistribution
 from lm_eval_bayes.stats.distributions.curve_moments import CurveMoments
 from lm_eval_bayes.stats.distributions.curve_population import distribution_over_nodes
@@ -23,7 +24,6 @@ from lm_eval_bayes.stats.hierarchical.two_kinds import TwoKinds, equal_kinds, tw
 from lm_eval_bayes.stats.outcomes import Pairs
 from lm_eval_bayes.stats.results import PerQuestion, Posterior
 from lm_eval_bayes.stats.strength_average import average_posteriors
-from lm_eval_bayes.stats.validation import FloatArray
 
 #: Two kinds of questions enter from this posterior probability on, of prior 1/2.
 LEAST_PROBABLE = 0.6

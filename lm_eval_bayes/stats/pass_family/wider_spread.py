@@ -21,6 +21,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from lm_eval_bayes.stats.arrays import FloatArray, IntArray
 from lm_eval_bayes.stats.distributions.base import Distribution
 from lm_eval_bayes.stats.distributions.curve_mixture import CurveMixture, CurveMixtureDistribution
 from lm_eval_bayes.stats.distributions.curve_population import PopulationOfCurve
@@ -28,7 +29,6 @@ from lm_eval_bayes.stats.distributions.success_curves import Curve
 from lm_eval_bayes.stats.distributions.widened import AllowingForAnother
 from lm_eval_bayes.stats.hierarchical.hyperprior import STRENGTH_SCALE, STRENGTH_SHAPE
 from lm_eval_bayes.stats.results import Posterior
-from lm_eval_bayes.stats.validation import FloatArray, IntArray
 
 #: The scale of the second prior of s, in trials.
 _SCALE = 2.0

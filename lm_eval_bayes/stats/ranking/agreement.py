@@ -10,8 +10,9 @@ import numpy as np
 
 from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.stats.arrays import FloatArray
 from lm_eval_bayes.stats.ranking.rank import Ranking
-from lm_eval_bayes.stats.validation import FloatArray, as_real
+from lm_eval_bayes.stats.validation import as_real
 
 #: A ranking, or the rank of every model by name, 1 the best.
 Ranks: TypeAlias = "Ranking | Mapping[str, float]"

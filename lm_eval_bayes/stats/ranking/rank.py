@@ -11,6 +11,7 @@ from scipy import special
 
 from lm_eval_bayes._util.plain import NOT_IN_JSON, Record
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.stats.arrays import FloatArray, read_only
 from lm_eval_bayes.stats.comparison.difference import draw_variance
 from lm_eval_bayes.stats.comparison.shared_questions import UNPAIRED, SharedQuestions
 from lm_eval_bayes.stats.intervals import Scope
@@ -36,13 +37,11 @@ from lm_eval_bayes.stats.tie_rules import (
     tie_groups,
 )
 from lm_eval_bayes.stats.validation import (
-    FloatArray,
     check_confidence,
     check_option,
     check_real,
     check_seed,
     check_size,
-    read_only,
 )
 
 #: The prior behind the probabilities of a ranking.

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from lm_eval_bayes.stats.arrays import FloatArray, IntArray
 from lm_eval_bayes.stats.results import Posterior
-from lm_eval_bayes.stats.validation import FloatArray, IntArray
 
 
 def draw_scores(posteriors: Sequence[Posterior], draws: int, seed: int) -> FloatArray:

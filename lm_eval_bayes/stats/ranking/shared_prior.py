@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import optimize, special
 
+from lm_eval_bayes.stats.arrays import FloatArray, IntArray, blocks
 from lm_eval_bayes.stats.distributions.weighted import weighted_quantiles
 from lm_eval_bayes.stats.results import Posterior
-from lm_eval_bayes.stats.validation import FloatArray, IntArray, blocks
 
 #: Scores are at least this far from the ends of their range before a logit is taken.
 _EDGE = 1e-9

@@ -17,12 +17,13 @@ from scipy import special
 
 from lm_eval_bayes._util.plain import NOT_IN_JSON, Record
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.stats.arrays import FloatArray, numeric, protect
 from lm_eval_bayes.stats.intervals import Scope
 from lm_eval_bayes.stats.ranking.rank import check_leaderboard
 from lm_eval_bayes.stats.ranking.shared_prior import board_logits
 from lm_eval_bayes.stats.ranking.simultaneous import PairErrors, pair_errors
 from lm_eval_bayes.stats.results import Posterior
-from lm_eval_bayes.stats.validation import FloatArray, check_level, numeric, protect
+from lm_eval_bayes.stats.validation import check_level
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lm_eval_bayes._util.plain import Record
+from lm_eval_bayes.stats.arrays import FloatArray, IntArray, blocks, protect
 from lm_eval_bayes.stats.comparison.difference import (
     bootstrap_weight,
     few_clusters_factor,
@@ -25,7 +26,6 @@ from lm_eval_bayes.stats.comparison.difference import (
 from lm_eval_bayes.stats.comparison.shared_questions import SharedQuestions
 from lm_eval_bayes.stats.results import Posterior
 from lm_eval_bayes.stats.tie_rules import distance_in_sd
-from lm_eval_bayes.stats.validation import FloatArray, IntArray, blocks, protect
 
 BoolArray = npt.NDArray[np.bool_]
 

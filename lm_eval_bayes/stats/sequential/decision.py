@@ -34,6 +34,7 @@ import numpy as np
 from scipy import optimize, special
 
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.stats.arrays import FloatArray
 from lm_eval_bayes.stats.comparison.shared_questions import separation
 from lm_eval_bayes.stats.intervals import Scope
 from lm_eval_bayes.stats.ranking.rank import check_leaderboard
@@ -43,7 +44,7 @@ from lm_eval_bayes.stats.sequential.stopping_rules import (
     check_analyses,
     check_analysis,
 )
-from lm_eval_bayes.stats.validation import FloatArray, check_confidence, check_count, check_option
+from lm_eval_bayes.stats.validation import check_confidence, check_count, check_option
 
 Spending: TypeAlias = Literal["obrien-fleming", "pocock"]
 

@@ -13,13 +13,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.stats.arrays import FloatArray, IntArray
 from lm_eval_bayes.stats.comparison.shared_questions import separation
 from lm_eval_bayes.stats.ranking.rank import check_leaderboard
 from lm_eval_bayes.stats.results import Posterior, joined_notes
 from lm_eval_bayes.stats.sequential.decision import DecisionReached, z_if_equal
 from lm_eval_bayes.stats.sequential.predictive_draws import PredictiveTrials
 from lm_eval_bayes.stats.sequential.trials_needed import TrialsForecast
-from lm_eval_bayes.stats.validation import FloatArray, IntArray, check_fraction, check_size
+from lm_eval_bayes.stats.validation import check_fraction, check_size
 
 #: The most analyses of a forecast.
 MAX_ANALYSES = 2_000

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from scipy import special
 
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.stats.arrays import FloatArray, IntArray, cluster_index
 from lm_eval_bayes.stats.comparison.difference import cluster_values, paired_spread
 from lm_eval_bayes.stats.distributions.base import beta_quantile
 from lm_eval_bayes.stats.hierarchical.hyperprior import mean_concentration
@@ -18,7 +19,6 @@ from lm_eval_bayes.stats.intervals import IntervalSpec
 from lm_eval_bayes.stats.outcomes import scaled_weights
 from lm_eval_bayes.stats.results import Posterior
 from lm_eval_bayes.stats.score_outcomes import PRIOR_DF
-from lm_eval_bayes.stats.validation import FloatArray, IntArray, cluster_index
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,6 +11,7 @@ import numpy as np
 
 from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.stats.arrays import IntArray, read_only
 from lm_eval_bayes.stats.comparison.shared_questions import separation
 from lm_eval_bayes.stats.intervals import IntervalMethod, IntervalSpec, Scope
 from lm_eval_bayes.stats.outcomes import Outcomes, check_outcomes
@@ -27,13 +28,11 @@ from lm_eval_bayes.stats.sequential.predictive_draws import (
     width_goal,
 )
 from lm_eval_bayes.stats.validation import (
-    IntArray,
     check_count,
     check_fraction,
     check_integer,
     check_positive,
     check_size,
-    read_only,
 )
 
 #: The note on forecasts of scores between two bounds with one trial of each question.

@@ -1,0 +1,225 @@
+"""Array types, blocks of arrays, and the checks of arrays and of what stands beside their rows."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.stats.validation import MOST_TRIALS, check_sequence
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+FloatArray: TypeAlias = npt.NDArray[np.float64]
+IntArray: TypeAlias = npt.NDArray[np.int64]
+
+#: The number of floats that loops work on at a time, 16 MB.
+BLOCK = 2_000_000
+
+
+def read_only(values: npt.ArrayLike, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """Copy `values` into a read-only array."""
+    array = np.array(values, dtype=dtype, order="C", copy=True)
+    array.setflags(write=False)
+    return array
+
+
+def protect(record: DataclassInstance) -> None:
+    """Put read-only views in place of all arrays of a frozen dataclass.
+
+    Unlike `read_only` it does not copy: it is for arrays made by this package.
+    """
+    for field in fields(record):
+        value = getattr(record, field.name)
+        if isinstance(value, np.ndarray) and value.flags.writeable:
+            view = value.view()
+            view.setflags(write=False)
+            object.__setattr__(record, field.name, view)
+
+
+def blocks(size: int, per_item: int, most: int = BLOCK) -> Iterator[slice]:
+    """Cut `size` items of `per_item` numbers each into slices of at most `most` numbers.
+
+    Examples
+    --------
+    >>> list(blocks(5, per_item=10, most=20))
+    [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
+    """
+    step = max(1, most // max(per_item, 1))
+    for start in range(0, size, step):
+        yield slice(start, min(start + step, size))
+
+
+def numeric(name: str, values: npt.ArrayLike) -> npt.NDArray[Any]:
+    """Return a bool, integer or real array; anything else is refused."""
+    rule = "be a rectangular array of numbers"
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        raise InvalidInputError.of(name, f"{rule} without masked entries", "a masked array")
+    try:
+        array = np.asarray(values)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InvalidInputError.of(name, rule, str(error)) from None
+    if array.dtype.kind not in "biuf":
+        raise InvalidInputError.of(name, rule, f"dtype {array.dtype}")
+    return array
+
+
+def _first_bad(array: npt.NDArray[Any], bad: npt.NDArray[np.bool_], unit: str) -> str:
+    """Say where the first bad entry stands and what it is."""
+    row, column = (int(i) for i in np.argwhere(bad)[0])
+    return f"{array[row, column].item()!r} (question {row}, {unit} {column})"
+
+
+def _check_whole(name: str, array: npt.NDArray[Any], what: str, unit: str) -> IntArray:
+    """Refuse NaN, infinite, fractional and negative entries of a 2-D array."""
+    if array.dtype.kind == "f":
+        bad = ~np.isfinite(array)
+        bad |= np.where(bad, 0, array) != np.trunc(np.where(bad, 0, array))
+        bad |= np.abs(array) > 2.0**53
+        if bad.any():
+            raise InvalidInputError.of(name, f"hold {what}", _first_bad(array, bad, unit))
+    bad = array < 0
+    if array.dtype.kind == "u":
+        bad = array > np.iinfo(np.int64).max
+    if bad.any():
+        raise InvalidInputError.of(name, f"hold {what}", _first_bad(array, bad, unit))
+    return array.astype(np.int64)
+
+
+def check_matrix(
+    name: str, values: npt.ArrayLike, n_categories: int, guessed: bool, allow_no_trials: bool
+) -> IntArray:
+    """Return R or R0 as an (M, N) array of categories."""
+    array = numeric(name, values)
+    if array.ndim != 2:
+        rule = "be 2-D, one row per question and one column per trial"
+        raise InvalidInputError.of(name, rule, f"shape {array.shape}")
+    if array.shape[0] == 0 or (array.shape[1] == 0 and not allow_no_trials):
+        rule = "not be empty (M >= 1 questions, N >= 1 trials)"
+        raise InvalidInputError.of(name, rule, f"shape {array.shape}")
+    if array.dtype.kind == "b" and n_categories > 2:
+        rule = f"hold the categories 0..{n_categories - 1}, not booleans, with these weights"
+        raise InvalidInputError.of(name, rule, "dtype bool")
+    top = n_categories - 1
+    matrix = _check_whole(name, array, f"whole categories in 0..{top}", "trial")
+    bad = matrix > top
+    if bad.any():
+        rule = f"hold categories in 0..{top}, one for each of the {n_categories} weights"
+        if guessed:
+            rule = "hold only 0 and 1 when `weights` is left out; give `weights`, one per category"
+        raise InvalidInputError.of(name, rule, _first_bad(matrix, bad, "trial"))
+    return matrix
+
+
+def check_counts(name: str, values: npt.ArrayLike, n_categories: int) -> IntArray:
+    """Return an (M, C+1) array of counts."""
+    array = numeric(name, values)
+    if array.ndim != 2 or array.shape[0] == 0:
+        rule = "be 2-D with at least one question, (M, C+1)"
+        raise InvalidInputError.of(name, rule, f"shape {array.shape}")
+    if array.dtype.kind == "b":
+        raise InvalidInputError.of(name, "hold counts, not booleans", "dtype bool")
+    if array.shape[1] != n_categories:
+        rule = f"have one column for each of the {n_categories} weights"
+        raise InvalidInputError.of(name, rule, f"{array.shape[1]} columns")
+    counts = _check_whole(name, array, "whole counts of at least 0", "category")
+    most = counts.sum(axis=1, dtype=np.float64).max()
+    if most > MOST_TRIALS:
+        rule = f"hold at most {MOST_TRIALS:g} trials per question"
+        raise InvalidInputError.of(name, rule, f"{most:g}")
+    return counts
+
+
+def check_weights(values: npt.ArrayLike) -> FloatArray:
+    """Return the rubric weights as finite floats, at least two of them."""
+    array = numeric("weights", values)
+    if array.ndim != 1 or array.size < 2:
+        rule = "be 1-D with at least two entries, one per category"
+        raise InvalidInputError.of("weights", rule, f"shape {array.shape}")
+    if array.dtype.kind == "b":
+        raise InvalidInputError.of("weights", "be numbers, not booleans", "dtype bool")
+    weights = array.astype(np.float64)
+    if not np.isfinite(weights).all():
+        raise InvalidInputError.of("weights", "be finite", weights.tolist())
+    if np.abs(weights).max() > 1e150:
+        # beyond this the squares that a variance needs leave the range of a float
+        raise InvalidInputError.of("weights", "lie within ±1e150", weights.tolist())
+    return weights
+
+
+def as_ids(values: object) -> tuple[Hashable, ...]:
+    """Return the ids as a tuple; a bare string is one id, not many, and a set has no order."""
+    if isinstance(values, (str, bytes, set, frozenset)):
+        raise InvalidInputError.of("question_ids", "be a sequence of ids, one per question", values)
+    try:
+        return tuple(values)  # type: ignore[arg-type]
+    except TypeError:
+        rule = "be a sequence of ids, one per question"
+        raise InvalidInputError.of("question_ids", rule, values) from None
+
+
+def check_ids(values: object, n_questions: int) -> tuple[Hashable, ...] | None:
+    """Return M distinct ids, or None."""
+    if values is None:
+        return None
+    ids = as_ids(values)
+    if len(ids) != n_questions:
+        rule = f"have one entry per question ({n_questions})"
+        raise InvalidInputError.of("question_ids", rule, f"{len(ids)} entries")
+    seen: set[Hashable] = set()
+    for position, name in enumerate(ids):
+        try:
+            repeated = name in seen
+            seen.add(name)
+        except TypeError:
+            raise InvalidInputError.of("question_ids", "be hashable", name) from None
+        if repeated:
+            got = f"{name!r} again (question {position})"
+            raise InvalidInputError.of("question_ids", "be distinct", got)
+    return ids
+
+
+def check_clusters(values: object, n_questions: int) -> tuple[Hashable, ...] | None:
+    """Return the cluster of each of M questions, or None."""
+    if values is None:
+        return None
+    rule = f"have one entry per question ({n_questions})"
+    labels = check_sequence("clusters", values, rule)
+    cluster_index(labels, n_questions, "question")
+    return tuple(labels)
+
+
+def cluster_index(
+    clusters: Sequence[Hashable] | npt.NDArray[np.generic], size: int, of_what: str
+) -> IntArray:
+    """Number the clusters in the order of their first entries.
+
+    Raises
+    ------
+    InvalidInputError
+        If there is not one hashable entry for each of the `size` things, or one is None or NaN.
+
+    Examples
+    --------
+    >>> cluster_index(["b", "a", "b"], 3, "score").tolist()
+    [0, 1, 0]
+    """
+    rule = f"have one entry per {of_what} ({size})"
+    entries = check_sequence("clusters", clusters, rule)
+    if len(entries) != size:
+        raise InvalidInputError.of("clusters", rule, f"{len(entries)} entries")
+    numbers: dict[Hashable, int] = {}
+    try:
+        indices = [numbers.setdefault(entry, len(numbers)) for entry in entries]
+    except TypeError:
+        raise InvalidInputError.of("clusters", "hold hashable entries", clusters) from None
+    missing = next((i for i, entry in enumerate(entries) if entry is None or entry != entry), None)
+    if missing is not None:
+        rule = f"name the cluster of every {of_what}"
+        raise InvalidInputError.of("clusters", rule, f"{entries[missing]} for number {missing}")
+    return np.asarray(indices, dtype=np.int64)
