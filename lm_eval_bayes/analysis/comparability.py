@@ -11,8 +11,8 @@ from scipy import special
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.provenance import greedy
 from lm_eval_bayes.runs.task_run import GRADED, REGRADED, TaskRun
+from lm_eval_bayes.stats.arrays import IntArray
 from lm_eval_bayes.stats.score_outcomes import ScoreOutcomes
-from lm_eval_bayes.stats.validation import IntArray
 
 #: Characters of a question's id, and of its text, in one line of output.
 _MAX_ID_LENGTH, _MAX_TEXT_LENGTH = 20, 60
@@ -249,13 +249,17 @@ def short_text(text: str) -> str:
 
 
 def repeat_note(run: TaskRun) -> str | None:
-    """Return a warning if further trials would repeat the present ones, else None."""
+    """Return a warning if further trials would repeat the present ones, else None.
+
+    An agent's trials differ also where the agent decodes greedily, since those of its simulated
+    user and its tools do.
+    """
     output_type, kwargs = run.provenance.config.get("output_type"), run.provenance.generation_kwargs
     likelihoods = output_type is not None and output_type != "generate_until"
     if not likelihoods and not (kwargs and greedy(kwargs)):
         return None
-    if _trials_differ(run):
-        return None  # as where a simulated user answers, or the engine is not deterministic
+    if run.provenance.setup is not None or _trials_differ(run):
+        return None
     reason = "compares likelihoods" if likelihoods else "decodes greedily"
     return (
         f"{run.model} {reason} on {run.task}: a further trial would repeat the first. More "

@@ -281,12 +281,12 @@ def _fill(
         reasons[reason] += 1
     if reasons[_NEVER_RAN] and query.unscored == "left-out":
         ended = f"{plural(reasons[_NEVER_RAN], 'trial')} ended in an infrastructure error"
-        results.notes.append(f"{ended}, and did not count, as in tau2's own metrics")
+        results.notes.append(f"{ended}, and did not count, as in the metrics of tau2 1.0.1")
     others = {r: n for r, n in reasons.items() if r and r not in (*_SAID, _NEVER_RAN)}
     if others:
         listed = ", ".join(f"{one_line(r, 30)} {n:,}" for r, n in sorted(others.items()))
         ended = f"{plural(sum(others.values()), 'trial')} ended early ({listed})"
-        results.notes.append(f"{ended}, and counted by the reward, as in tau2's own metrics")
+        results.notes.append(f"{ended}, and counted by the reward, as in the metrics of tau2 1.0.1")
 
 
 def _text(task: Mapping[str, Any]) -> str:

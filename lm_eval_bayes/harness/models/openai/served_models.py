@@ -16,6 +16,7 @@ from lm_eval_bayes.errors import InvalidInputError, ModelConfigError
 from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.models.openai.responses import ServerError
 from lm_eval_bayes.runs.model_arguments import secret_texts, without_secrets
+from lm_eval_bayes.runs.provenance import mapping
 
 log = get_logger(__name__)
 
@@ -172,10 +173,10 @@ def _entry(body: Any, name: str | None) -> Mapping[str, Any] | None:
 
 
 def _context(entry: Mapping[str, Any]) -> int | None:
-    meta = entry.get("meta")
-    slot = meta.get("n_ctx") if isinstance(meta, Mapping) else None
-    length = entry.get("max_model_len", slot)
-    return length if isinstance(length, int) and length > 0 else None
+    slot = mapping(entry.get("meta")).get("n_ctx")
+    of_ray = mapping(entry.get("metadata")).get("max_request_context_length")
+    lengths = (entry.get("max_model_len"), slot, of_ray)
+    return next((n for n in lengths if isinstance(n, int) and n > 0), None)
 
 
 class Server:
@@ -279,7 +280,8 @@ class Servers:
     def context_length(self, name: str | None) -> int | None:
         """Return the shortest context in tokens of those that the servers report.
 
-        vLLM and SGLang report it as ``max_model_len``, llama.cpp as that of a slot.
+        vLLM and SGLang report it as ``max_model_len``, llama.cpp as that of a slot, Ray Serve LLM
+        as ``max_request_context_length`` where the deployment sets ``max_model_len``.
 
         Raises
         ------

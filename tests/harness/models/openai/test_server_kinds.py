@@ -39,7 +39,19 @@ def token(text, logprob):
     return {"id": 1, "token": text, "bytes": [1], "logprob": logprob, "top_logprobs": []}
 
 
-#: Its answer to a request with `echo`, which it does not know: the logprobs are of "," alone.
+def ray_serve_pages():
+    """Return what Ray Serve LLM 2.60 says of a deployment with max_model_len=2048."""
+    card = {
+        "id": "smollm2",
+        "object": "model",
+        "created": 1795531704,
+        "owned_by": "organization-owner",
+    }
+    card["metadata"] = {"model_id": "smollm2", "max_request_context_length": 2048}
+    return {"/v1/models": {"object": "list", "data": [card]}}
+
+
+#: llama.cpp's answer to a request with `echo`, which it does not know: logprobs of "," alone.
 ECHO_OF_LLAMACPP = {
     "choices": [
         {
@@ -84,12 +96,15 @@ def test_llamacpp_is_told_its_own_names_and_its_context_is_known(caplog):
 
 
 def test_a_context_that_the_server_reports_is_not_said_to_be_unknown(tmp_path, caplog):
-    for pages, known in ((llamacpp_pages(), True), (None, False)):
+    kinds = ((llamacpp_pages(), True), (ray_serve_pages(), True), (None, False))
+    for number, (pages, known) in enumerate(kinds):
         caplog.clear()
         with serving(pages=pages) as server:
             arguments = {"backend": "local-completions", "model": "hash", "base_url": server.url()}
             model = TrialsLM(
-                store=str(tmp_path / f"{known}.sqlite"), tokenizer_backend=None, **arguments
+                store=str(tmp_path / f"{len(str(pages))}.sqlite"),
+                tokenizer_backend=None,
+                **arguments,
             )
             assert model.checks_context is known
             # the harness merges the model's arguments into the metadata
