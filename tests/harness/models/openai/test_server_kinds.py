@@ -102,7 +102,7 @@ def test_a_context_that_the_server_reports_is_not_said_to_be_unknown(tmp_path, c
         with serving(pages=pages) as server:
             arguments = {"backend": "local-completions", "model": "hash", "base_url": server.url()}
             model = TrialsLM(
-                store=str(tmp_path / f"{len(str(pages))}.sqlite"),
+                store=str(tmp_path / f"{number}.sqlite"),
                 tokenizer_backend=None,
                 **arguments,
             )
