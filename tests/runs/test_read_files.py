@@ -1,5 +1,6 @@
 """Matrices, counts and trial stores as runs, against numpy, passk-inference and what was stored."""
 
+import csv
 import io
 import json
 import zipfile
@@ -134,7 +135,9 @@ def test_names_with_dots_that_are_no_repeated_labels(tmp_path, ids):
         ("id\nq\n", "hold outcomes"),
         ("id,t1\n", "hold outcomes"),
         (",\n,\n", "an empty file"),
-        ('"' + "a" * 200_000 + '"\n', "field larger than field limit"),
+        ('id,A\nq,1\nr,"1\ns,0\n', "quotes that do not match in lines 3 to 4"),
+        ('id,A\n"q"r,1\n', "quotes that do not match in line 2"),
+        ('"id,A\n', "quotes that do not match in line 1"),
     ],
 )
 def test_tables_that_are_no_matrix(tmp_path, text, message):
@@ -148,6 +151,34 @@ def test_a_table_whose_last_row_is_cut_off(tmp_path):
     assert found.warnings == (
         f"{tmp_path / 'mine.csv'} ends in the middle of line 3; it was left out",
     )
+
+
+def test_a_quote_that_is_not_closed_takes_no_rows(tmp_path):
+    lines = ["question,trial,score,response"]
+    lines += [f'q{q},{t},{(q + t) % 2},"said ""{q}"""' for q in range(4) for t in range(3)]
+    whole = read_text(tmp_path, "\n".join(lines) + "\n").runs[0]
+    assert whole.n_trials == 12
+    cut = read_text(tmp_path, "\n".join(lines)[:-1])
+    assert (cut.runs[0].n_trials, cut.warnings[0][-39:]) == (
+        11,
+        " the middle of line 13; it was left out",
+    )
+    lines[4] = 'q1,0,1,"said'
+    with pytest.raises(InvalidInputError, match="quotes that do not match in lines 5 to 6"):
+        read_text(tmp_path, "\n".join(lines) + "\n")
+    bare = [line.partition(',"')[0] + ",yes" for line in lines]
+    bare[4] = 'q1,0,1,"said'
+    with pytest.raises(InvalidInputError, match="quotes that do not match in lines 5 to 13"):
+        read_text(tmp_path, "\n".join(bare) + "\n")
+
+
+def test_long_cells_and_line_separators_within_cells(tmp_path):
+    limit = csv.field_size_limit()
+    text = "question,score,response\n" + "".join(
+        f"q{i},{i % 2},a\x0cb\u2028c" + "x" * 200_000 + "\n" for i in range(4)
+    )
+    assert read_text(tmp_path, text).runs[0].n_questions == 4
+    assert csv.field_size_limit() == limit
 
 
 def test_files_of_one_name_are_two_models(tmp_path):

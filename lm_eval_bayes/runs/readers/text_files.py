@@ -407,8 +407,7 @@ def read_csv(path: Path, argument: str) -> CsvTable:
             raise csv.Error("line contains NUL")
         first = text.partition("\n")[0]
         delimiter = max(_DELIMITERS, key=first.count)
-        reader = csv.reader(text.splitlines(keepends=True), delimiter=delimiter)
-        rows = [CsvRow(reader.line_num, cells) for cells in reader if any(c.strip() for c in cells)]
+        rows, cut_off = _csv_rows(text, delimiter)
     except UNREADABLE as error:
         got = getattr(error, "strerror", None) or str(error)
         raise InvalidInputError.of(argument, rule, got) from None
@@ -418,7 +417,9 @@ def read_csv(path: Path, argument: str) -> CsvTable:
         raise InvalidInputError.of(argument, rule, "an empty file")
     width = len(rows[0].cells)
     uneven = next((row for row in rows if len(row.cells) != width), None)
-    if uneven is rows[-1] and len(uneven.cells) < width and not text.endswith("\n") and rows[1:]:
+    if cut_off is not None and rows[1:] and uneven is None:
+        warnings = (f"{path} ends in the middle of line {cut_off}; it was left out",)
+    elif uneven is rows[-1] and len(uneven.cells) < width and not text.endswith("\n") and rows[1:]:
         warnings = (f"{path} ends in the middle of line {uneven.line}; it was left out",)
         rows.pop()
     elif uneven is not None:
@@ -431,6 +432,35 @@ def read_csv(path: Path, argument: str) -> CsvTable:
             "trials of that line are wrong",
         )
     return CsvTable(path, rows, warnings)
+
+
+def _csv_rows(text: str, delimiter: str) -> tuple[list[CsvRow], int | None]:
+    """Return the rows that are not blank, and the last line if it ends within a quoted cell.
+
+    Raises
+    ------
+    csv.Error
+        If a quote closes within a cell, or a cell that a quote opens goes on over several lines to
+        the end of the file: those lines, which may be rows, would be taken for its text.
+    """
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    rows: list[CsvRow] = []
+    n_lines = 0
+    longest = csv.field_size_limit(max(1, len(text)))
+    try:
+        for cells in reader:
+            n_lines = reader.line_num
+            if any(cell.strip() for cell in cells):
+                rows.append(CsvRow(n_lines, cells))
+    except csv.Error as error:
+        first, last = n_lines + 1, reader.line_num
+        if "unexpected end" in str(error) and last == first and rows:
+            return rows, last
+        lines = f"line {first}" if last <= first else f"lines {first} to {last}"
+        raise csv.Error(f"quotes that do not match in {lines}") from None
+    finally:
+        csv.field_size_limit(longest)
+    return rows, None
 
 
 def file_argument(path: Path, model: str) -> dict[str, str]:
