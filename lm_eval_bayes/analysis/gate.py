@@ -142,7 +142,8 @@ def gate_checks(
     Raises
     ------
     InvalidInputError
-        If Pass^k is asked of several tasks, of scores, or in scope "population".
+        If Pass^k is asked of several tasks, of scores, or in scope "population", or if no score of
+        a task can be below `below`, or none can reach it.
 
     Examples
     --------
@@ -168,6 +169,7 @@ def gate_checks(
     if worse is not None:
         checks.append(_checked("worse", quantity, difference, -margin, margin, worse, runs))
     if below is not None:
+        _check_reachable(below, comparison)
         checks += [
             _checked("below", quantity, score, below, below, confidence, runs) for score in scores
         ]
@@ -175,6 +177,15 @@ def gate_checks(
     if without:
         checks = [replace(c, outcome="failed", without_trials=without) for c in checks]
     return tuple(checks)
+
+
+def _check_reachable(below: float, comparison: RunComparison) -> None:
+    """Raise if `below` is outside the scores that a task allows: the check would say nothing."""
+    for task in comparison.tasks:
+        low, high = task.a.outcomes.bounds
+        if not low < below <= high:
+            rule = f"be above {low:g} and at most {high:g}, as the scores of {task.task}"
+            raise InvalidInputError.of("fail_if_below", rule, below)
 
 
 def gate_outcome(checks: Sequence[GateCheck]) -> GateOutcome:

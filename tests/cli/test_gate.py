@@ -283,6 +283,8 @@ def test_only_files_of_earlier_checks_are_replaced(tmp_path, option):
         (("--fail-if-worse", ".9", "--gate-on", "pass^0"), "score, or pass^K"),
         (("--fail-if-worse", ".9", "--margin", "-1"), "margin"),
         (("--fail-if-below", "nan"), "finite"),
+        (("--fail-if-below", "1.2"), "be above 0 and at most 1"),
+        (("--fail-if-below", "0"), "be above 0 and at most 1"),
         (("--fail-if-worse", ".9", "--gate-on", "pass^2", "--scope", "population"), "gate-on"),
     ],
 )

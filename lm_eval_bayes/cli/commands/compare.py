@@ -230,7 +230,7 @@ def command(
             without = compared(runs_a, runs_b) if informed.informed else None
         effects = informed.effects(spec)
         p_a_less = 1.0 - comparison.p_a_greater
-        with named_as_options("gate_on"):
+        with named_as_options("gate_on", "fail_if_below"):
             checks = gate_checks(
                 comparison,
                 worse=fail_if_worse,
