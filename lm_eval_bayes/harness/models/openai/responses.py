@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lm_eval_bayes._util.retry import is_retried
+from lm_eval_bayes._util.text import one_line
 from lm_eval_bayes.errors import LmEvalBayesError
 from lm_eval_bayes.harness.models.interface import TrialRequest, bits_per_token
 from lm_eval_bayes.stats.validation import as_real
@@ -15,6 +17,8 @@ from lm_eval_bayes.store.trial import Trial
 
 _MAX_NAMED = 5
 _MAX_QUOTED = 300
+#: Colours of a terminal, which Ray has in its messages.
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 #: Statuses with which every request of this run would fail.
 _FATAL = {
@@ -103,13 +107,15 @@ class ExchangeFailed(Exception):
 
 
 def refusal(status: int, raw: bytes, wait_s: float | None) -> ExchangeFailed:
-    """Return the failure of an answer with an HTTP error status.
+    r"""Return the failure of an answer with an HTTP error status.
 
     Examples
     --------
     >>> refused = refusal(400, b'{"error": {"message": "logprobs are off"}}', None)
     >>> str(refused), refused.retry
     ('HTTP 400: logprobs are off', False)
+    >>> str(refusal(500, b'{"error": "\\u001b[36mray::replica\\u001b[39m died"}', None))
+    'HTTP 500: ray::replica died'
     >>> str(refusal(502, b"<html><title>Bad Gateway</title></html>", None))
     'HTTP 502 with a web page instead of an answer: Bad Gateway'
     """
@@ -212,8 +218,7 @@ def _title(raw: bytes) -> str:
 
 
 def _quoted(text: str) -> str:
-    flat = " ".join(text.split())
-    return flat if len(flat) <= _MAX_QUOTED else flat[: _MAX_QUOTED - 1] + "…"
+    return one_line(" ".join(_COLOURS.sub("", text).split()), _MAX_QUOTED)
 
 
 def _shown(prompt: str) -> str:

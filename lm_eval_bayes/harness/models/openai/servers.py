@@ -49,6 +49,11 @@ LONGEST_LEFT_OUT_S = 30.0
 _FIRST_AGAIN_S = 0.05
 LONGEST_AGAIN_S = 1.0
 
+#: Seconds for which an attempt does not count that failed as many of other requests did: longer
+#: than a proxy takes to notice that one of its servers ended; and how many are many.
+_PATIENCE_S = 60.0
+_MANY_FAILURES = 3
+
 #: So often in a row a server is left out, at least, before it is given up.
 _FEWEST_TIMES = 3
 
@@ -181,6 +186,7 @@ class ServerPool:
         ]
         self._again = Backoff(endpoint.seed, _FIRST_AGAIN_S, LONGEST_AGAIN_S)
         self._changed = asyncio.Event()
+        self._failed = 0
         self._dead: ExchangeFailed | None = None
 
     @classmethod
@@ -202,7 +208,9 @@ class ServerPool:
         """Send a request until it is answered or refused.
 
         An attempt that a busy server (HTTP 429 or a Retry-After) refuses does not count if
-        other requests have been answered since the attempt before.
+        other requests have been answered since the attempt before; nor does, for a minute, one that
+        failed while some other requests were answered and at least as many failed, three or more:
+        the server is at fault then, and not the request.
 
         Parameters
         ----------
@@ -223,6 +231,7 @@ class ServerPool:
         """
         started, tries, failures, answered = time.monotonic(), 0, 0, self._answered()
         most = min(attempts or self._endpoint.attempts, self._endpoint.attempts)
+        failed, first_failed = self._failed, 0.0
         failed_at: ServerState | None = None
         while True:
             server = await self._next(failed_at)
@@ -248,8 +257,13 @@ class ServerPool:
                     self._note_answer(server)
                     continue
                 tries += 1
-                failures += not (failure.busy and self._answered() > answered)
-                answered, failed_at = self._answered(), server
+                self._failed += 1
+                first_failed = first_failed or time.monotonic()
+                n_answered, n_failed = self._answered() - answered, self._failed - failed - 1
+                many = max(n_answered, _MANY_FAILURES)
+                at_fault = n_failed >= many and time.monotonic() - first_failed < _PATIENCE_S
+                failures += not (n_answered and (failure.busy or at_fault))
+                answered, failed, failed_at = self._answered(), self._failed, server
                 self._note_failure(server, failure, sent)
             finally:
                 server.running -= 1

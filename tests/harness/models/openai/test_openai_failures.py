@@ -224,3 +224,18 @@ def test_no_server(caplog):
         list(model.sample(gone))
     with pytest.raises(ServerError, match="does not answer"):
         model.fingerprint()
+
+
+def test_a_proxy_with_one_server_that_ended_costs_no_trial():
+    """Three of four requests fail at once for two seconds, longer than ten attempts take."""
+    began = time.monotonic()
+
+    def script(number, body):
+        if time.monotonic() - began < 2.0 and number % 4:
+            return Act(500, {"error": {"message": "engine dead"}})
+        return Act(delay_s=0.05)
+
+    with serving(script) as server:
+        requests = requests_of(prompts=30, trials=3)
+        answers = list(completions(server, 12, max_retries=10).sample(requests))
+    assert len(answers) == 90
