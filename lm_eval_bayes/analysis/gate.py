@@ -101,9 +101,11 @@ class GateCheck(Record):
         if self.outcome == "not known yet":
             text += f", between {1.0 - self.confidence:.3g} and {self.confidence:g}"
         if self.further_trials is not None:
-            text += f"; about {self.further_trials:,} further trials per question would tell"
+            text += (
+                f"; about {plural(self.further_trials, 'further trial')} per question would tell"
+            )
         if self.further_questions is not None:
-            text += f"; about {self.further_questions:,} further questions would tell"
+            text += f"; about {plural(self.further_questions, 'further question')} would tell"
         return text
 
 

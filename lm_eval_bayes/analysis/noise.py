@@ -352,6 +352,7 @@ def _model_noise(
                 settings.difference,
                 design,
                 correlation=correlation,
+                covariance=covariance,
                 level=settings.level,
                 power=settings.power,
             )

@@ -227,7 +227,8 @@ def _audit_part(audit: PublishedError, full: RunNoise) -> Part:
         sentences.append(f"That is the error {nearest.meaning}.")
     bound = "at most " if full.is_bound else ""
     sentences.append(
-        f"With N = {format_trials(full.trials)} the SE about these questions is {bound}"
+        f"By the posterior, with N = {format_trials(full.trials)}, the SE about these questions "
+        f"is {bound}"
         f"{format_score(full.standard_error)}, about the population "
         f"{format_score(full.population_standard_error)}."
     )
@@ -355,6 +356,7 @@ def _spread_table(noise: TaskNoise, n: str) -> Table:
 def _board_needed(noise: TaskNoise, n: str) -> Part:
     """Return the trials and questions that the median and the most demanding model need."""
     rows = []
+    known = all(model.components.within is not None for model in noise.models)
     for number, (_, about) in enumerate(DESIGN_WORDS.items()):
         needed = [model.needed[number] for model in noise.models]
         enough = [size for size in needed if size.enough_questions]
@@ -365,14 +367,15 @@ def _board_needed(noise: TaskNoise, n: str) -> Part:
         rows.append(
             (
                 about,
-                f"{len(enough)} of {len(needed)}",
+                f"{len(enough)} of {len(needed)}" if known else NO_VALUE,
                 NO_VALUE if trials is None else _counts(trials.low, trials.high),
                 NO_VALUE if questions is None else _counts(questions.low, questions.high),
             )
         )
     head = ("", "possible for", f"N on {noise.n_questions:,} questions", f"questions, N = {n}")
     title = f"to show a difference of {noise.settings.difference:g}, lowest to highest model"
-    return Table(title, head, tuple(rows)), ()
+    unknown = "-: not known, since a model has one trial per question"
+    return Table(title, head, tuple(rows)), () if known else (unknown,)
 
 
 # -- cells ---------------------------------------------------------------------------------------

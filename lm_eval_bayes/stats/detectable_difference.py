@@ -139,6 +139,7 @@ def size_for_difference(
     design: Design = "benchmark",
     *,
     correlation: float = ASSUMED_CORRELATION,
+    covariance: float | None = None,
     level: float = LEVEL,
     power: float = POWER,
 ) -> NeededSize:
@@ -146,7 +147,7 @@ def size_for_difference(
 
     Parameters
     ----------
-    components, design, correlation, level, power
+    components, design, correlation, covariance, level, power
         As in `detectable_difference`.
     difference : float
         Above 0.
@@ -170,7 +171,7 @@ def size_for_difference(
     """
     difference = check_positive("difference", difference)
     factor = _factor(level, power)
-    at_n = _variance(components, components.trials, design, correlation)
+    at_n = _variance(components, components.trials, design, correlation, covariance)
     # the part that more trials do not reduce
     limit = _variance(components, np.inf, design, correlation)
     # the largest V that shows the difference on these questions

@@ -99,7 +99,8 @@ def test_models_that_are_already_distinguishable(tmp_path):
     code, printed, _ = lmeb("plan", path, "--separate")
     assert code == 0
     assert printed.splitlines() == [
-        "outcomes: all models are already distinguishable (1 pair), for these questions"
+        "outcomes: all models are already distinguishable at 95% (1 pair, each by itself), "
+        "for these questions"
     ]
 
 

@@ -348,17 +348,23 @@ def board_of_means(*means, n=40, m=10):
 @pytest.mark.parametrize(
     ("means", "sentence"),
     [
-        ((30, 10), "All 2 models are distinguishable from each other with 95% confidence."),
-        ((20, 20, 21), "None of the 3 models is distinguishable from another with 95% confidence."),
+        ((30, 10), "m0 and m1 are distinguishable with 95% confidence (two-sided)."),
+        ((20, 21), "m1 and m0 are not distinguishable with 95% confidence (two-sided)."),
+        (
+            (20, 20, 21),
+            "None of the 3 models is distinguishable from another with 95% confidence for all "
+            "pairs at once.",
+        ),
         (
             (36, 22, 21, 4),
-            "All pairs of models are distinguishable with 95% confidence, except m1 and m2.",
+            "All pairs of models are distinguishable with 95% confidence for all pairs at once, "
+            "except m1 and m2.",
         ),
         (
             (38, 25, 25, 24, 24, 24, 4, 4, 4),
             "m0 is better than all others; 23 of 36 pairs of models are distinguishable with 95% "
-            "confidence, and not distinguishable from each other are the 5 models from m1 to m5; "
-            "m6, m7 and m8.",
+            "confidence for all pairs at once, and not distinguishable from each other are the 5 "
+            "models from m1 to m5; m6, m7 and m8.",
         ),
     ],
 )
@@ -375,8 +381,8 @@ def test_one_sentence_says_which_models_are_distinguishable(means, sentence):
 def test_further_groups_are_counted():
     means = (95, 94, 75, 74, 55, 54, 35, 34, 10, 10)
     assert answers(board_of_means(*means, n=100)[0]) == [
-        "40 of 45 pairs of models are distinguishable with 95% confidence, and not distinguishable "
-        "from each other are m0 and m1; m2 and m3; 3 further groups."
+        "40 of 45 pairs of models are distinguishable with 95% confidence for all pairs at once, "
+        "and not distinguishable from each other are m0 and m1; m2 and m3; 3 further groups."
     ]
 
 

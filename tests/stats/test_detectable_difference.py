@@ -96,6 +96,8 @@ def test_single_trials():
     assert paired == pytest.approx(np.sqrt(factor * (total - 0.1) / 50))
     needed = size_for_difference(single, 0.05)
     assert (needed.trials, needed.questions) == (None, None)
+    needed = size_for_difference(single, 0.05, "paired", covariance=0.1)
+    assert (needed.trials, needed.questions) == (None, int(np.ceil(50 * (paired / 0.05) ** 2)))
 
 
 def test_arguments(components):

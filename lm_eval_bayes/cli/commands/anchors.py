@@ -28,7 +28,15 @@ from lm_eval_bayes.cli.ui.options import (
     parse_pair,
     prints_tables,
 )
-from lm_eval_bayes.cli.ui.output import say, say_each, say_json, say_records, sentence_name, warn
+from lm_eval_bayes.cli.ui.output import (
+    say,
+    say_each,
+    say_json,
+    say_prose,
+    say_records,
+    sentence_name,
+    warn,
+)
 from lm_eval_bayes.cli.ui.reading import ReadingOptions, Runs
 from lm_eval_bayes.errors import InvalidInputError
 
@@ -215,21 +223,21 @@ def _show_assumptions(study: AnchorStudy) -> None:
     ordering, independence = study.ordering, study.independence
     if ordering.n_comparisons:
         comparisons = f"{ordering.n_comparisons:,} comparisons"
-        say(f"a weaker anchor does better in {ordering.share:.1%} of {comparisons}")
+        say_prose(f"a weaker anchor does better in {ordering.share:.1%} of {comparisons}")
     for pair in ordering.tied:
-        say(f"equal on every question, so without an order: {join_words(pair)}")
+        say_prose(f"equal on every question, so without an order: {join_words(pair)}")
     if independence is None:
-        say("independence of the questions: not tested; it needs two trials in a known order")
+        say_prose("independence of the questions: not tested; it needs two trials in a known order")
     elif independence.variance_ratio is None:
-        say("independence of the questions: not tested; no question varies")
+        say_prose("independence of the questions: not tested; no question varies")
     else:
         p_value = probability_statement("p", independence.p_value)
-        say(
+        say_prose(
             f"the variance of trial totals is {independence.variance_ratio:.2f} times that of "
             f"independent questions ({p_value})"
         )
     if study.doubtful:
-        say(
+        say_prose(
             "the method's assumptions are violated: the probabilities are overconfident "
             "(--scope population is less sensitive to this)"
         )

@@ -94,6 +94,9 @@ def command(
     reached the goal, with a central 90% range. Tokens and model time follow from what the saved
     trials of the same questions took; they are missing if the runs did not record them.
 
+    --separate compares each pair by itself. `rank` and `report` compare all pairs at once, which
+    takes more trials.
+
     With --correction the forecast of --separate is that of a run that is analysed after every
     batch and stops at the first decision, as run --decide does. It is for right and wrong trials or
     categories; the other forecasts also read scores between two bounds.
@@ -223,12 +226,13 @@ def _model_columns(heading: str, lines: Sequence[PlanLine]) -> dict[str, Callabl
 
 
 def _show_separation(plan: SeparationPlan, rule: str, scope: str) -> None:
-    separated = plural(plan.separated, "pair")
+    separated = f"{plural(plan.separated, 'pair')}, each by itself"
     n_clusters = next((line.n_clusters for line in plan.lines), None)
     scope_text = f"for {scope_label(scope, n_clusters)}"
     if not plan.lines:
         say_prose(
-            f"{plan.task}: all models are already distinguishable ({separated}), {scope_text}"
+            f"{plan.task}: all models are already distinguishable at {rule} ({separated}), "
+            f"{scope_text}"
         )
         return
     title = (

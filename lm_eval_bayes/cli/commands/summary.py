@@ -310,7 +310,10 @@ def _show_pass_family(summaries: Sequence[TaskSummary]) -> None:
     say()
     head = ["task", "model", "", *(f"k={k}" for k in ks)]
     title = "Pass@k family, estimates from the saved trials ± posterior sd"
-    say_table(title, head, rows, optional=[f"k={k}" for k in _inner_first(ks)])
+    n_values = {k: sum(k in values for values in lines.values()) for k in ks}
+    sparse = [k for k in ks if 2 * n_values[k] < max(n_values.values())]
+    dropped_first = sparse + _inner_first([k for k in ks if k not in sparse])
+    say_table(title, head, rows, optional=[f"k={k}" for k in dropped_first])
     for run in (summary.run for summary in summaries if summary.rows and summary.run.scored):
         say_prose(f"{run.task}, {run.model}: a trial passes from a score of {run.threshold:g} on")
 

@@ -32,6 +32,11 @@ def comparison_sentence(board: Leaderboard) -> Markup | None:
     separated = comparisons.separated | comparisons.separated.T
     names = [_model_markup(shorten_middle(n, _MAX_NAME)) for n in short_names(board.models)]
     confidence = f"with {100.0 * comparisons.confidence:g}% confidence"
+    if n_models == 2:
+        are = "are" if separated.any() else "are not"
+        text = "{} and {} {} distinguishable {} (two-sided)."
+        return Markup(text).format(*names, are, confidence)
+    confidence += " for all pairs at once"
     pairs = [(i, j) for i in range(n_models) for j in range(i + 1, n_models)]
     tied = [pair for pair in pairs if not separated[pair]]
     if not tied:

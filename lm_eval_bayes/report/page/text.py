@@ -24,6 +24,9 @@ MAX_NAME, MAX_SETTING = 160, 2000
 #: A model's name with settings that distinguish it from other runs of the model.
 _NAME_WITH_SETTINGS = re.compile(r"(?P<model>.+) \((?P<settings>[^()]+)\)", re.DOTALL)
 
+#: A model's name with an organisation or folders before it.
+_FOLDERS = re.compile(r"[\w.~:@+-]*(/+[\w.~:@+ -]*)+")
+
 
 class TruncatedText(NamedTuple):
     """The beginning of a text, and the number of characters left out."""
@@ -55,6 +58,8 @@ def short_names(names: Sequence[str]) -> tuple[str, ...]:
     --------
     >>> short_names(["Qwen/Qwen3-8B", "google/gemma-3-4b-it"])
     ('Qwen3-8B', 'gemma-3-4b-it')
+    >>> short_names(["<b>bold</b>", "a/model"])
+    ('<b>bold</b>', 'model')
     >>> short_names(["a/model", "b/model"])
     ('a/model', 'b/model')
     >>> short_names(["a/one (user=x/y)", "b/two (user=x/z)"])
@@ -86,6 +91,8 @@ def short_names(names: Sequence[str]) -> tuple[str, ...]:
 def _without_folder(full: str) -> str:
     """Return a name without the part before the last slash, but with its settings."""
     model, bracket, settings = full.partition(" (")
+    if _FOLDERS.fullmatch(model) is None:
+        return full
     return model.rstrip("/").rpartition("/")[2].strip() + bracket + settings
 
 

@@ -65,6 +65,8 @@ _SLACK = 1e-6
 _SAID = ("user_stop", "agent_stop")
 #: The end of a simulation that never ran.
 _NEVER_RAN = "infrastructure_error"
+#: The end of one whose texts were longer than the model's context.
+_TOO_LONG = "context_window_exceeded"
 
 #: Both tools report pass^k for every k up to the number of trials; of more, powers of two.
 _MOST_KS = 8
@@ -286,7 +288,10 @@ def _fill(
     if others:
         listed = ", ".join(f"{one_line(r, 30)} {n:,}" for r, n in sorted(others.items()))
         ended = f"{plural(sum(others.values()), 'trial')} ended early ({listed})"
-        results.notes.append(f"{ended}, and counted by the reward, as in the metrics of tau2 1.0.1")
+        note = f"{ended}, and counted by the reward, as in the metrics of tau2 1.0.1"
+        if _TOO_LONG in others:
+            note += f"; later versions of tau2 leave out {_TOO_LONG}"
+        results.notes.append(note)
 
 
 def _text(task: Mapping[str, Any]) -> str:
