@@ -65,6 +65,8 @@ class GateCheck(Record):
     without_trials : int
         Questions of A without a trial that counts, as where an agent ended in an error. A check
         with such questions fails: what is missing may be what A cannot do.
+    extrapolated_from : int or None
+        The smallest number of trials of a question where k of "pass^k" exceeds it.
     """
 
     check: Literal["worse", "below"]
@@ -78,6 +80,7 @@ class GateCheck(Record):
     further_trials: int | None = None
     further_questions: int | None = None
     without_trials: int = 0
+    extrapolated_from: int | None = None
 
     @property
     def sentence(self) -> str:
@@ -86,6 +89,8 @@ class GateCheck(Record):
         if self.check == "worse" and self.limit:
             event += f" - {self.limit:g}"
         quantity = "" if self.quantity == "score" else f" ({self.quantity})"
+        if self.extrapolated_from is not None:
+            quantity = f" ({self.quantity}, extrapolated from N = {self.extrapolated_from})"
         outcome = {
             "worse": {"failed": "worse", "passed": "not worse"},
             "below": {"failed": "below", "passed": "not below"},
@@ -175,6 +180,9 @@ def gate_checks(
         checks += [
             _checked("below", quantity, score, below, below, confidence, runs) for score in scores
         ]
+    fewest = min(int(run.outcomes.n_trials.min()) for run in runs)
+    if pass_hat_k is not None and pass_hat_k > fewest:
+        checks = [replace(check, extrapolated_from=fewest) for check in checks]
     without = sum(int((task.a.outcomes.n_trials == 0).sum()) for task in comparison.tasks)
     if without:
         checks = [replace(c, outcome="failed", without_trials=without) for c in checks]

@@ -212,6 +212,12 @@ def test_pass_hat_k(tmp_path):
     assert check["quantity"] == "pass^4"
     assert check["estimate"] == pytest.approx(a.mu - b.mu, abs=1e-9)
     assert check["sd"] == pytest.approx(np.hypot(a.sigma, b.sigma), rel=1e-6)
+    assert check["extrapolated_from"] is None
+    fewest = int(outcomes(counts["new"]).n_trials.min())
+    k = f"pass^{fewest + 1}"
+    _, report, said = gate(tmp_path / "two.csv", "--fail-if-worse", "0.95", "--gate-on", k)
+    assert report["checks"][0]["extrapolated_from"] == fewest
+    assert f"({k}, extrapolated from N = {fewest})" in said
 
 
 def test_annotations_summary_and_junit(tmp_path, monkeypatch):

@@ -205,6 +205,8 @@ def _tau2(content: Mapping[str, Any], file: Path, query: Query) -> _Results:
     )
     tasks = _tasks(content)
     results.warnings = _missing(simulations, tasks, info.get("num_trials"), file)
+    if not results.model:
+        results.notes.append(f"{file.name} does not name its agent: the model has the file's name")
     _fill(results, simulations, tasks, file, query)
     return results
 

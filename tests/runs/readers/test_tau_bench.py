@@ -282,6 +282,12 @@ def test_compare_tells_which_simulated_users_differ(tmp_path, content):
     assert "different settings (user: openai/user, openai/other)" in error
 
 
+def test_an_agent_without_a_name_is_said(tmp_path, content):
+    content["info"]["agent_info"] = None
+    (run,) = read_runs([written(tmp_path, content)]).runs
+    assert any("does not name its agent" in note for note in run.notes)
+
+
 def test_trials_of_an_agent_at_temperature_zero_are_no_repeats(tmp_path, content):
     content["info"]["agent_info"]["llm_args"] = {"temperature": 0.0}
     for simulation in content["simulations"]:
