@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any
@@ -236,6 +236,7 @@ def plan_separation(
     correction: Correction = "none",
     batch_trials: int = 4,
     argument: str = "RUN",
+    progress: Callable[[int], None] | None = None,
 ) -> SeparationPlan:
     """Forecast for every pair of a task's models the trials until they are separated.
 
@@ -261,6 +262,8 @@ def plan_separation(
         Trials per question between two analyses, with a correction.
     argument : str
         Name of the runs in error messages.
+    progress : callable, optional
+        Called with the number of pairs that were done since the last call.
 
     Raises
     ------
@@ -273,6 +276,7 @@ def plan_separation(
     if threshold <= 0.0:
         raise InvalidInputError.of("confidence", "be above 0.5 to separate", confidence)
     check_comparable(runs, argument)
+    report = progress or (lambda n_pairs: None)
     if len(runs) < 2:
         rule = f"be of at least two models on {runs[0].task} to be separated"
         raise InvalidInputError.of(argument, rule, runs[0].model)
@@ -283,10 +287,18 @@ def plan_separation(
             rule = "be none where trials have scores, whose further trials are not drawn one by one"
             raise InvalidInputError.of("correction", rule, f"{correction} for {runs[0].task}")
         return _plan_decisions(
-            best_first, posteriors, confidence, max_trials, correction, batch_trials, spec.seed
+            best_first,
+            posteriors,
+            confidence,
+            max_trials,
+            correction,
+            batch_trials,
+            spec.seed,
+            report,
         )
     pairs = [(a, b, _z(posteriors, a, b)) for a, b in combinations(best_first, 2)]
     undecided = sorted((pair for pair in pairs if pair[2] < threshold), key=lambda pair: -pair[2])
+    report(len(pairs) - len(undecided))
     lines = []
     for a, b, _ in undecided:
         better, other = posteriors[a.model], posteriors[b.model]
@@ -294,6 +306,7 @@ def plan_separation(
             better, z=threshold, other=other, max_trials=max_trials, seed=spec.seed
         )
         lines.append(_plan_line([a, b], forecast, better))
+        report(1)
     return SeparationPlan(runs[0].task, tuple(lines), len(pairs) - len(undecided))
 
 
@@ -305,6 +318,7 @@ def _plan_decisions(
     correction: Correction,
     batch_trials: int,
     seed: int,
+    report: Callable[[int], None],
 ) -> SeparationPlan:
     """Forecast for every pair the trials until a rule with analyses after every batch decides."""
     lines, n_pairs = [], 0
@@ -316,6 +330,7 @@ def _plan_decisions(
         forecast = trials_to_decision(posteriors[a.model], posteriors[b.model], rule, seed=seed)
         if forecast.additional != 0:
             lines.append(_plan_line([a, b], forecast, posteriors[a.model]))
+        report(1)
     lines.sort(key=lambda line: -line.forecast.current)
     return SeparationPlan(best_first[0].task, tuple(lines), n_pairs - len(lines))
 

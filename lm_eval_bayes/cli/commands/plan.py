@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import comb
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import typer
@@ -25,6 +26,7 @@ from lm_eval_bayes.cli.ui.options import (
     prints_tables,
 )
 from lm_eval_bayes.cli.ui.output import (
+    Progress,
     say,
     say_json,
     say_prose,
@@ -40,6 +42,8 @@ if TYPE_CHECKING:
 
 #: The largest numbers of further trials, without and with interim analyses.
 MAX_TRIALS, PLANNED_TRIALS = 100_000, 80
+#: More pairs than this take so long that their progress is shown.
+_MANY_PAIRS = 50
 
 Correction: TypeAlias = Literal["none", "pocock", "obrien-fleming", "anytime"]
 NumberFormat: TypeAlias = Callable[[float | None], str]
@@ -130,18 +134,21 @@ def command(
         if width is not None:
             lines = plan_width(saved.runs, width, spec, max_trials=max_trials)
         if separate:
-            plans = [
-                plan_separation(
-                    of_task,
-                    spec,
-                    confidence=confidence,
-                    max_trials=max_trials,
-                    correction=correction,
-                    batch_trials=batch_trials,
-                )
-                for of_task in by_task.values()
-                if len(of_task) > 1
-            ]
+            boards = [of_task for of_task in by_task.values() if len(of_task) > 1]
+            n_pairs = sum(comb(len(board), 2) for board in boards)
+            with Progress("pairs", n_pairs if n_pairs > _MANY_PAIRS else 0) as progress:
+                plans = [
+                    plan_separation(
+                        board,
+                        spec,
+                        confidence=confidence,
+                        max_trials=max_trials,
+                        correction=correction,
+                        batch_trials=batch_trials,
+                        progress=progress.advance if n_pairs > _MANY_PAIRS else None,
+                    )
+                    for board in boards
+                ]
     if as_json:
         say_json(
             {
