@@ -25,7 +25,7 @@ MAX_NAME, MAX_SETTING = 160, 2000
 _NAME_WITH_SETTINGS = re.compile(r"(?P<model>.+) \((?P<settings>[^()]+)\)", re.DOTALL)
 
 #: A model's name with an organisation or folders before it.
-_FOLDERS = re.compile(r"[\w.~:@+-]*(/+[\w.~:@+ -]*)+")
+_FOLDERS = re.compile(r"[\w.~:@+-]*(/[\w.~:@+ -]*)+")
 
 
 class TruncatedText(NamedTuple):

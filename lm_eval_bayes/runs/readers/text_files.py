@@ -446,7 +446,7 @@ def _csv_rows(text: str, delimiter: str) -> tuple[list[CsvRow], int | None]:
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     rows: list[CsvRow] = []
     n_lines = 0
-    longest = csv.field_size_limit(max(1, len(text)))
+    longest = csv.field_size_limit(max(csv.field_size_limit(), len(text)))
     try:
         for cells in reader:
             n_lines = reader.line_num
