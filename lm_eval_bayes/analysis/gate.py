@@ -66,7 +66,7 @@ class GateCheck(Record):
         Questions of A without a trial that counts, as where an agent ended in an error. A check
         with such questions fails: what is missing may be what A cannot do.
     extrapolated_from : int or None
-        The smallest number of trials of a question where k of "pass^k" exceeds it.
+        The smallest number of trials of a question with trials where k of "pass^k" exceeds it.
     """
 
     check: Literal["worse", "below"]
@@ -163,39 +163,34 @@ def gate_checks(
     ('failed', True)
     """
     quantity = "score" if pass_hat_k is None else f"pass^{pass_hat_k}"
+    extrapolated_from = None
     if pass_hat_k is None:
         scores = [task.comparison.a for task in comparison.tasks]
+        bounds = [task.a.outcomes.bounds for task in comparison.tasks]
         difference = comparison.tasks[0].comparison.posterior
         if comparison.overall is not None:
             difference = comparison.overall.posterior
     else:
-        score, difference = _pass_hat_k(comparison, pass_hat_k)
-        scores = [score]
+        score, difference, fewest = _pass_hat_k(comparison, pass_hat_k)
+        scores, bounds = [score], [(0.0, 1.0)]
+        extrapolated_from = fewest if pass_hat_k > fewest else None
     runs = [run for task in comparison.tasks for run in (task.a, task.b)]
     checks = []
     if worse is not None:
         checks.append(_checked("worse", quantity, difference, -margin, margin, worse, runs))
     if below is not None:
-        _check_reachable(below, comparison)
+        for low, high in bounds:
+            if not low < below <= high:
+                rule = f"be above {low:g} and at most {high:g}, the bounds of the {quantity}"
+                raise InvalidInputError.of("fail_if_below", rule, below)
         checks += [
             _checked("below", quantity, score, below, below, confidence, runs) for score in scores
         ]
-    fewest = min(int(run.outcomes.n_trials.min()) for run in runs)
-    if pass_hat_k is not None and pass_hat_k > fewest:
-        checks = [replace(check, extrapolated_from=fewest) for check in checks]
+    checks = [replace(check, extrapolated_from=extrapolated_from) for check in checks]
     without = sum(int((task.a.outcomes.n_trials == 0).sum()) for task in comparison.tasks)
     if without:
         checks = [replace(c, outcome="failed", without_trials=without) for c in checks]
     return tuple(checks)
-
-
-def _check_reachable(below: float, comparison: RunComparison) -> None:
-    """Raise if `below` is outside the scores that a task allows: the check would say nothing."""
-    for task in comparison.tasks:
-        low, high = task.a.outcomes.bounds
-        if not low < below <= high:
-            rule = f"be above {low:g} and at most {high:g}, as the scores of {task.task}"
-            raise InvalidInputError.of("fail_if_below", rule, below)
 
 
 def gate_outcome(checks: Sequence[GateCheck]) -> GateOutcome:
@@ -204,8 +199,11 @@ def gate_outcome(checks: Sequence[GateCheck]) -> GateOutcome:
     return next(outcome for outcome in _WORST_FIRST if outcome in outcomes)
 
 
-def _pass_hat_k(comparison: RunComparison, k: int) -> tuple[Posterior, Posterior]:
-    """Return the posteriors of Pass^k of A, and of its difference from that of B."""
+def _pass_hat_k(comparison: RunComparison, k: int) -> tuple[Posterior, Posterior, int]:
+    """Return the posteriors of Pass^k of A and of A − B, and the fewest trials of a question.
+
+    Questions without trials are left out of the fewest.
+    """
     if comparison.spec.scope != "benchmark" or len(comparison.tasks) > 1:
         rule = 'be of one task, in scope "benchmark"'
         got = f"{len(comparison.tasks)} tasks, scope {comparison.spec.scope}"
@@ -217,7 +215,8 @@ def _pass_hat_k(comparison: RunComparison, k: int) -> tuple[Posterior, Posterior
         raise InvalidInputError.of("gate_on", rule, f"pass^{k}")
     aligned = align_questions(sides[0], sides[1], "intersection")
     a, b = (pass_hat_k_posterior(side, k) for side in (aligned.a, aligned.b))
-    return a, difference_posterior(a, b)
+    n_trials = np.concatenate([aligned.a.n_trials, aligned.b.n_trials])
+    return a, difference_posterior(a, b), int(n_trials[n_trials > 0].min())
 
 
 def _checked(

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -17,6 +18,10 @@ from _support.paths import REPOSITORY
 from scipy import stats
 
 from lm_eval_bayes import Outcomes, hbayes_at_n, pass_hat_k_posterior
+from lm_eval_bayes.analysis.comparison import compare_runs
+from lm_eval_bayes.analysis.gate import gate_checks
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.runs.reader import read_runs
 
 #: Files of an earlier check, by their suffix.
 EARLIER = {
@@ -215,9 +220,29 @@ def test_pass_hat_k(tmp_path):
     assert check["extrapolated_from"] is None
     fewest = int(outcomes(counts["new"]).n_trials.min())
     k = f"pass^{fewest + 1}"
-    _, report, said = gate(tmp_path / "two.csv", "--fail-if-worse", "0.95", "--gate-on", k)
+    _, report, error = gate(tmp_path / "two.csv", "--fail-if-worse", "0.95", "--gate-on", k)
     assert report["checks"][0]["extrapolated_from"] == fewest
-    assert f"({k}, extrapolated from N = {fewest})" in said
+    assert f"({k}, extrapolated from N = {fewest})" in error
+
+
+def test_pass_hat_k_of_scores_is_between_0_and_1(tmp_path):
+    lines = ["model,question,trial,score"]
+    lines += [
+        f"{name},q{q},{t},{1 + (q + t + i) % 5}"
+        for i, name in enumerate(("new", "old"))
+        for q in range(20)
+        for t in range(4)
+    ]
+    (tmp_path / "grades.csv").write_text("\n".join(lines) + "\n")
+    runs = read_runs([tmp_path / "grades.csv"], bounds=(1.0, 5.0)).runs
+    new, old = (replace(run, threshold=4.0) for run in runs)
+    comparison = compare_runs([new], [old])
+    (check,) = gate_checks(comparison, below=0.9, pass_hat_k=2)
+    assert (check.outcome, check.limit, check.extrapolated_from) == ("failed", 0.9, None)
+    with pytest.raises(InvalidInputError, match="above 0 and at most 1, the bounds of the pass"):
+        gate_checks(comparison, below=3.0, pass_hat_k=2)
+    with pytest.raises(InvalidInputError, match="above 1 and at most 5, the bounds of the score"):
+        gate_checks(comparison, below=0.9)
 
 
 def test_annotations_summary_and_junit(tmp_path, monkeypatch):
