@@ -156,13 +156,16 @@ def test_a_table_whose_last_row_is_cut_off(tmp_path):
 def test_a_quote_that_is_not_closed_takes_no_rows(tmp_path):
     lines = ["question,trial,score,response"]
     lines += [f'q{q},{t},{(q + t) % 2},"said ""{q}"""' for q in range(4) for t in range(3)]
-    whole = read_text(tmp_path, "\n".join(lines) + "\n").runs[0]
-    assert whole.n_trials == 12
+    (run,) = read_text(tmp_path, "\n".join(lines) + "\n").runs
+    assert run.n_trials == 12
     cut = read_text(tmp_path, "\n".join(lines)[:-1])
     assert (cut.runs[0].n_trials, cut.warnings[0][-39:]) == (
         11,
         " the middle of line 13; it was left out",
     )
+    short = [*lines[:-2], "q3,1,0", lines[-1][:-1]]
+    with pytest.raises(InvalidInputError, match="3 cells in line 12, 4 in the first"):
+        read_text(tmp_path, "\n".join(short))
     lines[4] = 'q1,0,1,"said'
     with pytest.raises(InvalidInputError, match="quotes that do not match in lines 5 to 6"):
         read_text(tmp_path, "\n".join(lines) + "\n")

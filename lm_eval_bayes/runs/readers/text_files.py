@@ -398,7 +398,6 @@ def read_csv(path: Path, argument: str) -> CsvTable:
         If the file is not a table.
     """
     rule = f"have a complete CSV file in {path.name}"
-    warnings: tuple[str, ...] = ()
     try:
         with open_bytes(path) as file:
             content = file.read()
@@ -407,7 +406,7 @@ def read_csv(path: Path, argument: str) -> CsvTable:
             raise csv.Error("line contains NUL")
         first = text.partition("\n")[0]
         delimiter = max(_DELIMITERS, key=first.count)
-        rows, cut_off = _csv_rows(text, delimiter)
+        rows, cut_line = _csv_rows(text, delimiter)
     except UNREADABLE as error:
         got = getattr(error, "strerror", None) or str(error)
         raise InvalidInputError.of(argument, rule, got) from None
@@ -417,16 +416,18 @@ def read_csv(path: Path, argument: str) -> CsvTable:
         raise InvalidInputError.of(argument, rule, "an empty file")
     width = len(rows[0].cells)
     uneven = next((row for row in rows if len(row.cells) != width), None)
-    if cut_off is not None and rows[1:] and uneven is None:
-        warnings = (f"{path} ends in the middle of line {cut_off}; it was left out",)
-    elif uneven is rows[-1] and len(uneven.cells) < width and not text.endswith("\n") and rows[1:]:
-        warnings = (f"{path} ends in the middle of line {uneven.line}; it was left out",)
+    is_last = cut_line is None and uneven is rows[-1] and not text.endswith("\n")
+    if uneven is not None and is_last and len(uneven.cells) < width and rows[1:]:
+        cut_line = uneven.line
         rows.pop()
     elif uneven is not None:
         got = f"{len(uneven.cells)} cells in line {uneven.line}, {width} in the first"
         raise InvalidInputError.of(argument, f"{rule}, all rows of one length", got)
+    warnings: tuple[str, ...] = ()
     last = rows[-1].cells[-1].strip()
-    if not warnings and rows[1:] and not text.endswith(("\n", "\r")) and last[-1:] in ("", "."):
+    if cut_line is not None:
+        warnings = (f"{path} ends in the middle of line {cut_line}; it was left out",)
+    elif rows[1:] and not text.endswith(("\n", "\r")) and last[-1:] in ("", "."):
         warnings = (
             f"{path} has no line end after its last cell, {last!r}: if the file was cut off, the "
             "trials of that line are wrong",
