@@ -356,7 +356,7 @@ def _spread_table(noise: TaskNoise, n: str) -> Table:
 def _board_needed(noise: TaskNoise, n: str) -> Part:
     """Return the trials and questions that the median and the most demanding model need."""
     rows = []
-    known = all(model.components.within is not None for model in noise.models)
+    repeated = all(model.components.within is not None for model in noise.models)
     for number, (_, about) in enumerate(DESIGN_WORDS.items()):
         needed = [model.needed[number] for model in noise.models]
         enough = [size for size in needed if size.enough_questions]
@@ -367,7 +367,7 @@ def _board_needed(noise: TaskNoise, n: str) -> Part:
         rows.append(
             (
                 about,
-                f"{len(enough)} of {len(needed)}" if known else NO_VALUE,
+                f"{len(enough)} of {len(needed)}" if repeated else NO_VALUE,
                 NO_VALUE if trials is None else _counts(trials.low, trials.high),
                 NO_VALUE if questions is None else _counts(questions.low, questions.high),
             )
@@ -375,7 +375,7 @@ def _board_needed(noise: TaskNoise, n: str) -> Part:
     head = ("", "possible for", f"N on {noise.n_questions:,} questions", f"questions, N = {n}")
     title = f"to show a difference of {noise.settings.difference:g}, lowest to highest model"
     unknown = "-: not known, since a model has one trial per question"
-    return Table(title, head, tuple(rows)), () if known else (unknown,)
+    return Table(title, head, tuple(rows)), () if repeated else (unknown,)
 
 
 # -- cells ---------------------------------------------------------------------------------------

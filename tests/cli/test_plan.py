@@ -96,9 +96,9 @@ def test_greedy_answers_get_no_forecast(tmp_path):
 def test_the_progress_of_many_pairs_is_shown(tmp_path):
     path = tmp_path / "m.npz"
     np.savez(path, R=np.stack([outcomes(i, 0.4 - 0.15 * i)[:, :2] for i in range(11)]))
-    code, _, said = lmeb("plan", path, "--separate")
+    code, _, error = lmeb("plan", path, "--separate")
     assert code == 0
-    assert "pairs: 55 of 55 (100%" in said
+    assert "pairs: 55 of 55 (100%" in error
 
 
 def test_models_that_are_already_distinguishable(tmp_path):

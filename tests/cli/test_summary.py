@@ -277,8 +277,8 @@ def test_scores_of_categories_are_printed(tmp_path):
 def test_models_have_their_categories_in_one_order(tmp_path):
     first = category_table(tmp_path, "a.csv", CATEGORIES)
     second = category_table(tmp_path, "b.csv", CATEGORIES, questions=sorted(CATEGORIES)[::-1])
-    code, printed, said = lmeb("summary", first, second, "--categories")
-    assert code == 0, said
+    code, printed, error = lmeb("summary", first, second, "--categories")
+    assert code == 0, error
     lines = [line.split() for line in printed.splitlines()]
     shown = [line[1:3] for line in lines if set(line) & {"algebra", "geometry"}]
     assert shown == [[model, label] for model in "ab" for label in ("algebra", "geometry")]

@@ -145,7 +145,7 @@ def command(
                         max_trials=max_trials,
                         correction=correction,
                         batch_trials=batch_trials,
-                        progress=progress.advance if n_pairs > _MANY_PAIRS else None,
+                        progress=progress.advance,
                     )
                     for board in boards
                 ]

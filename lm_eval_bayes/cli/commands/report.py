@@ -100,9 +100,7 @@ def command(
 
     many = len(saved.runs) >= _MANY_RUNS
     with Progress("runs summarized", len(saved.runs) if many else 0) as progress:
-        data = report_data(
-            saved, spec, progress=(lambda n: progress.advance(n - progress.done)) if many else None
-        )
+        data = report_data(saved, spec, progress=lambda n: progress.advance(n - progress.done))
     n_bytes = 0 if no_texts else text_bytes
     page = render(data, title=title or "", now=time.time(), text_bytes=n_bytes).encode("utf-8")
     figures: list[tuple[Path, str]] = []

@@ -244,7 +244,7 @@ class Progress(ExitStack):
     what : str
         The label, such as "answers judged".
     total : int
-        The number of steps.
+        The number of steps; 0 shows nothing.
 
     Attributes
     ----------
@@ -280,6 +280,7 @@ class Progress(ExitStack):
         self.done += n
         if self._bar is not None:
             self._bar.advance(self._task, n)
+        if self._bar is not None or not self.total:
             return
         now = time.monotonic()
         if now - self._last_line >= EVERY_S or self.done >= self.total:
