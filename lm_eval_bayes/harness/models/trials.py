@@ -469,9 +469,11 @@ class TrialsLM(LM):
         Raises
         ------
         ModelConfigError
-            If `backend` or `store` is missing, or given although the model's name excludes it.
+            If `backend` or `store` is missing, or given although the model's name excludes it;
+            or if an argument is a setting of tasks.
         """
         arguments = dict(arg_dict)
+        _check_no_settings(arguments)
         if cls.fixed_backend is None:
             if "backend" not in arguments:
                 raise ModelConfigError(
@@ -505,6 +507,16 @@ class TrialsLM(LM):
             key: value for key, value in (additional_config or {}).items() if value is not None
         }
         return kind.create_from_arg_obj(extra | arguments)
+
+
+def _check_no_settings(arguments: Mapping[str, Any]) -> None:
+    """Raise an error for a setting of tasks, which would end in one of the backend's."""
+    for name, value in arguments.items():
+        if name.startswith("bayes_"):
+            raise ModelConfigError(
+                f"`{name}` is a setting of the tasks, not of the model: give it as "
+                f"--metadata {name}={value}"
+            )
 
 
 class VLLMSignalsLM(TrialsLM):

@@ -286,6 +286,11 @@ def test_use_cache_is_refused(store):
         lm.set_cache_hook(hook)
 
 
+def test_a_setting_of_tasks_among_the_arguments_of_the_model_is_refused(store):
+    with pytest.raises(ModelConfigError, match="not of the model.*--metadata bayes_n=4"):
+        TrialsLM.create_from_arg_string(f"backend=biased_coin,store={store},bayes_n=4")
+
+
 def test_trials_needs_a_backend_and_a_store(store):
     with pytest.raises(ModelConfigError, match="needs a backend"):
         TrialsLM.create_from_arg_string(f"store={store}")
