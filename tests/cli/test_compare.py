@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 
 import numpy as np
 import pytest
@@ -48,6 +49,18 @@ def test_numbers_of_a_comparison(two, tmp_path):
     normal = stats.norm(task["difference"], task["sd"])
     assert task["p_rope"] == pytest.approx(normal.cdf(0.1) - normal.cdf(-0.1), abs=0.01)
     assert task["interval"]["low"] < task["difference"] < task["interval"]["high"]
+
+
+def test_an_undecided_comparison_names_the_command_that_plans_further_trials(two, tmp_path):
+    alike = saved(tmp_path / "a folder" / "alike", "alike", outcomes(5, 0.24))
+    code, printed, error = lmeb("compare", two[0], alike)
+    assert code == 0, error
+    (command,) = [line for line in printed.splitlines() if "lm-eval-bayes plan" in line]
+    program, name, *arguments = shlex.split(command.partition(": ")[2])
+    assert (program, name, *arguments[:2]) == ("lm-eval-bayes", "plan", str(two[0]), str(alike))
+    code, printed, error = lmeb(name, *arguments)
+    assert code == 0, error
+    assert "good" in printed
 
 
 def test_what_is_printed(two):

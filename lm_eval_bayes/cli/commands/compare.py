@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -258,7 +259,7 @@ def command(
                 }
             )
         else:
-            _show(comparison, runs_a, runs_b, spec)
+            _show(comparison, runs_a, runs_b, spec, [a] if b is None else [a, b])
             say_effects(effects, spec)
             if without is not None:
                 with_prior, alone = (
@@ -373,6 +374,7 @@ def _show(
     runs_a: Sequence[TaskRun],
     runs_b: Sequence[TaskRun],
     spec: IntervalSpec,
+    paths: Sequence[Path],
 ) -> None:
     for side, runs in (("A", runs_a), ("B", runs_b)):
         sources = _describe(runs)["sources"]
@@ -390,8 +392,9 @@ def _show(
         if tasks:
             say_prose(f"left out: {', '.join(tasks)}, which only {side} has")
     if _more_trials_may_decide(comparison):
-        scope = " --scope population" if spec.scope == "population" else ""
-        say(f"for the number of trials that may decide: lm-eval-bayes plan A B --separate{scope}")
+        scope = ["--scope", "population"] if spec.scope == "population" else []
+        plan = ["lm-eval-bayes", "plan", *map(str, paths), "--separate", *scope]
+        say(f"for the number of trials that may decide: {shlex.join(plan)}")
     posteriors = [(task.task, task.comparison.posterior.note) for task in comparison.tasks]
     warn_notes((task, (), note) for task, note in posteriors if note is not None)
     for task in comparison.tasks:

@@ -23,7 +23,8 @@ from lm_eval_bayes.harness.models.stored_texts import recorded_signals
 from lm_eval_bayes.harness.rubrics import result_rows as rows
 from lm_eval_bayes.harness.rubrics.custom_rubric import CustomRubric
 from lm_eval_bayes.harness.rubrics.settings import RubricSettings
-from lm_eval_bayes.harness.task.repeated_sampling import LoggedResult, RepeatedSamplingTask
+from lm_eval_bayes.harness.task.logged_fields import LoggedResult
+from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
 from lm_eval_bayes.harness.task.result_rows import RowValue, aggregate
 from lm_eval_bayes.rubric.signals import (
     RECORDED,

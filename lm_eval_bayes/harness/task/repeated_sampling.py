@@ -30,13 +30,16 @@ from lm_eval_bayes.harness.grading.task_metric import (
 from lm_eval_bayes.harness.models.stored_texts import are_stored, completions
 from lm_eval_bayes.harness.task import answers, metrics, pipelines, questions
 from lm_eval_bayes.harness.task import result_rows as rows
+from lm_eval_bayes.harness.task.logged_fields import (
+    LoggedResult,
+    Responses,
+    loggable,
+    measured_columns,
+)
 from lm_eval_bayes.harness.task.prior_run import PriorTrials
 from lm_eval_bayes.harness.task.requests import (
-    Responses,
     check_request_cache,
-    loggable,
     mark_pipelines,
-    measured_columns,
     receive_responses,
     receive_stored,
     repeat_requests,
@@ -50,32 +53,6 @@ __all__ = ["RepeatedSamplingTask"]
 log = get_logger(__name__)
 
 _MOST_LOGGED_ERRORS = 10
-
-
-class LoggedResult(dict[str, Any]):
-    """One question's metric rows, with further fields that are logged but not aggregated.
-
-    The harness writes a result into samples_*.jsonl with ``dict.update``, which copies
-    everything, and aggregates what ``items()`` and ``keys()`` show: only the rows.
-    """
-
-    def __init__(self, metrics: Mapping[str, Any], logged: Mapping[str, Any]) -> None:
-        super().__init__(metrics)
-        self._rows = dict(metrics)
-        for key, value in logged.items():
-            self.setdefault(key, value)
-
-    def add_rows(self, rows: Mapping[str, Any]) -> None:
-        """Add rows that are aggregated but not logged."""
-        self._rows.update(rows)
-
-    def items(self) -> Any:
-        """Return the rows."""
-        return self._rows.items()
-
-    def keys(self) -> Any:
-        """Return the rows' names."""
-        return self._rows.keys()
 
 
 class RepeatedSamplingTask(ConfigurableTask):

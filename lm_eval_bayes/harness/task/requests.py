@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
-from array import array
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import islice, zip_longest
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lm_eval.utils import handle_non_serializable, hash_string
@@ -21,20 +19,14 @@ from lm_eval_bayes.harness.models.generation_settings import (
     one_length_key,
 )
 from lm_eval_bayes.harness.models.interface import (
-    Completion,
     prompt_text,
-    signal_columns,
     stored_trial,
 )
 from lm_eval_bayes.harness.models.stored_texts import (
-    LONG,
-    UNCHANGED,
-    Part,
-    StoredSignals,
     StoredTexts,
     are_stored,
-    part_of,
 )
+from lm_eval_bayes.harness.task.logged_fields import Responses, loggable
 from lm_eval_bayes.harness.task.result_rows import GradedResponses
 from lm_eval_bayes.harness.task.settings import Settings
 from lm_eval_bayes.store.outcomes import GradedQuestion, GradedTask, GradedTrial
@@ -155,20 +147,6 @@ def _trim(instances: Sequence[Any], settings: Settings) -> None:
         instance.resps = loggable(instance.resps[:n])
 
 
-def loggable(responses: Iterable[Any]) -> list[Any]:
-    """Return responses without lone surrogates, which a file cannot hold."""
-    return [_loggable(response) for response in responses]
-
-
-def _loggable(response: Any) -> Any:
-    if not isinstance(response, str):
-        return response
-    text = response.encode("utf-8", "replace").decode("utf-8")
-    if text == response:
-        return response
-    return response.with_text(text) if isinstance(response, Completion) else text
-
-
 def _warn_if_identical(instances: Sequence[Any], n: int, task: str) -> None:
     """Warn if every question got the same answer N times: then N is 1 in truth."""
     if n < 2 or not instances:
@@ -189,59 +167,6 @@ def _warn_of_identical(n: int, task: str) -> None:
 
 
 # -- after the filters ---------------------------------------------------------------------------
-
-
-class Responses(list[Any]):
-    """A question's filtered responses, with its request and the name of the filter."""
-
-    def __init__(self, filtered: Iterable[Any], instance: Any, pipeline: str) -> None:
-        super().__init__([filtered] if isinstance(filtered, str) else filtered)
-        self.instance = instance
-        self.pipeline = pipeline
-
-    @property
-    def raw(self) -> Sequence[Any]:
-        """The responses before the filter."""
-        responses: Sequence[Any] = self.instance.resps
-        return responses
-
-    def set_filtered(self, filtered: Sequence[Any], texts: Sequence[str]) -> None:
-        """Put filtered responses here for the log: short texts, and parts of those in the store.
-
-        Parameters
-        ----------
-        filtered, texts : sequence
-            The responses after and before the filter.
-        """
-        shared: dict[str, str] = {}  # most trials of a question have one of a few answers
-        self[:] = [
-            value if not isinstance(value, str) else _to_log(value, text, shared)
-            for value, text in islice(zip_longest(filtered, texts), len(filtered))
-        ]
-
-
-def _to_log(value: str, text: str | None, shared: dict[str, str]) -> Part:
-    if value == text:
-        return UNCHANGED
-    if text is not None and len(value) > LONG and (part := part_of(value, text)) is not None:
-        return part
-    return shared.setdefault(str(value), str(value))
-
-
-def measured_columns(texts: Sequence[Any], responses: Sequence[Any]) -> dict[str, Any]:
-    """Return the lengths of the responses to a question and their signals, for the log.
-
-    Parameters
-    ----------
-    texts : sequence of str
-        The responses before the filter.
-    responses : sequence
-        The same as the run holds them: signals of those in a store are read when they are written.
-    """
-    lengths = [len(str(text)) for text in texts]
-    if are_stored(responses):
-        return {"lengths": array("q", lengths), "signals": StoredSignals(responses)}
-    return {"lengths": lengths, **signal_columns(texts)}
 
 
 def mark_pipelines(instances: Sequence[Any]) -> None:

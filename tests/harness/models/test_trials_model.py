@@ -287,7 +287,7 @@ def test_use_cache_is_refused(store):
 
 
 def test_a_setting_of_tasks_among_the_arguments_of_the_model_is_refused(store):
-    with pytest.raises(ModelConfigError, match="not of the model.*--metadata bayes_n=4"):
+    with pytest.raises(ModelConfigError, match=r"not of the model.*--metadata bayes_n=4"):
         TrialsLM.create_from_arg_string(f"backend=biased_coin,store={store},bayes_n=4")
 
 

@@ -17,8 +17,9 @@ from lm_eval.utils import hash_string
 from lm_eval_bayes.harness.models.interface import Completion, signals_of, stored_trial
 from lm_eval_bayes.harness.models.trials import TrialsLM
 from lm_eval_bayes.harness.task import repeated_sampling
+from lm_eval_bayes.harness.task.logged_fields import Responses
 from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
-from lm_eval_bayes.harness.task.requests import Responses, store_outcomes
+from lm_eval_bayes.harness.task.requests import store_outcomes
 from lm_eval_bayes.harness.task.result_rows import GradedResponses, TrialTable, question_rows
 from lm_eval_bayes.harness.task.settings import Settings
 from lm_eval_bayes.store.errors import StoreFullError
@@ -199,7 +200,7 @@ def test_a_trial_goes_where_the_text_goes_and_its_sink_into_no_pickle():
 
 
 def test_a_lone_surrogate_does_not_cost_the_trial():
-    from lm_eval_bayes.harness.task.requests import _loggable
+    from lm_eval_bayes.harness.task.logged_fields import _loggable
 
     odd = Completion("a\ud800", {}, Trial(KEY, 3, "a\ud800"), FakeSink())
     assert _loggable(odd) == "a?"
