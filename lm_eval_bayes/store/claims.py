@@ -197,13 +197,22 @@ class Claims:
         _, worker = self._latest.get(block, (0, ""))
         return block in self._latest and worker in self._gone
 
-    def claim(self, block: int) -> bool:
+    def claim(self, block: int, only_new: bool = False) -> bool:
         """Claim a block that is new or whose claim has expired.
+
+        Parameters
+        ----------
+        block : int
+            The number of the block.
+        only_new : bool
+            Claim it only if nobody has claimed it yet. What a process whose claim has expired did
+            in a block must be read after the claim: a caller that does not read it needs this,
+            for a look in another thread may come between :meth:`is_new` and the claim.
 
         Returns
         -------
         bool
-            Whether this process holds it now; also where it did before.
+            Whether this process holds it now; also where it did before, but with `only_new`.
 
         Raises
         ------
@@ -212,6 +221,8 @@ class Claims:
         """
         with self._lock, _in_sentence(self._claims.parent):
             generation, worker = self._latest.get(block, (-1, ""))
+            if only_new and generation >= 0:
+                return False
             if worker == self.worker:
                 return True
             if generation >= 0 and worker not in self._gone:

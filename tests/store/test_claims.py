@@ -86,6 +86,17 @@ def test_an_expired_claim_is_taken_over_once(tmp_path, opened, elsewhere):
     assert not dead.holds(0)
 
 
+def test_a_claim_of_a_new_block_takes_over_none_that_expired(tmp_path, opened, elsewhere):
+    first, second = opened(tmp_path), opened(tmp_path)
+    assert first.claim(0, only_new=True)
+    assert not first.claim(0, only_new=True)
+    first.close()
+    assert second.is_new(0)
+    second.refresh()
+    assert not second.claim(0, only_new=True)
+    assert second.claim(0)
+
+
 def test_a_heartbeat_keeps_the_claims(tmp_path, opened, elsewhere):
     living, watcher = opened(tmp_path), opened(tmp_path)
     assert living.claim(0)

@@ -420,7 +420,7 @@ class SharedTrials:
         if self._model.streams:
             for block in range(len(self._blocks)):
                 is_open = self._claims.is_new(block) and bool(self._missing_of(block))
-                if is_open and self._claims.claim(block):
+                if is_open and self._claims.claim(block, only_new=True):
                     yield from self._missing_of(block)
 
     def _missing_of(self, block: int) -> list[TrialRequest]:
@@ -461,7 +461,7 @@ class SharedTrials:
         self._claims.refresh()
         for block, names in enumerate(self._blocks):
             own = [name for name in names if name in self._stored and name not in self._published]
-            if own and self._claims.is_new(block) and self._claims.claim(block):
+            if own and self._claims.claim(block, only_new=True):
                 for name in own:
                     self._log.add(self._stored[name])
 

@@ -96,6 +96,24 @@ def test_another_store_gets_the_trials_without_sampling(tmp_path):
         assert sum(store.trial_counts().values()) == 18
 
 
+def test_what_ended_between_a_look_and_a_claim_is_not_sampled_again(tmp_path, monkeypatch):
+    """A look in another thread may come between the question whether a block is new and its claim."""
+    other = coin(tmp_path, "b")
+    monkeypatch.setattr(type(other), "streams", True)  # it claims as slots fall free
+    claim = Claims.claim
+
+    def after_a_look(claims, block, **options):
+        monkeypatch.setattr(Claims, "claim", claim)
+        ask(coin(tmp_path, "a"))  # all trials, in the log of a process that has ended
+        claims.refresh()
+        return claims.claim(block, **options)
+
+    monkeypatch.setattr(Claims, "claim", after_a_look)
+    assert ask(other) == plain(tmp_path)
+    assert Claims.claim is claim
+    assert counts(other) == (0, 18)
+
+
 def test_trials_that_were_stored_before_are_given_to_others(tmp_path):
     ask(coin(tmp_path, "a", exchanges=False))
     again = coin(tmp_path, "a")
