@@ -97,7 +97,7 @@ def test_another_store_gets_the_trials_without_sampling(tmp_path):
 
 
 def test_what_ended_between_a_look_and_a_claim_is_not_sampled_again(tmp_path, monkeypatch):
-    """A look in another thread may come between the question whether a block is new and its claim."""
+    """Another thread may look between the question whether a block is new and its claim."""
     other = coin(tmp_path, "b")
     monkeypatch.setattr(type(other), "streams", True)  # it claims as slots fall free
     claim = Claims.claim
