@@ -391,14 +391,17 @@ class OpenAISampling(SamplingMixin):
         if verdict is Verdict.UNKNOWN:
             log.warning("whether %s honours seeds is not known: it sent empty texts", host)
         elif verdict is Verdict.ONE_TEXT:
-            problem = (
-                f"{host} gave the same text for different seeds at temperature 1, so all trials of "
-                "a question would be one text (as SGLang with --enable-deterministic-inference "
-                "gives, whose older releases do not read the seed of an OpenAI request)"
+            requests = "different seeds" if self.seeded else "requests without seeds"
+            raise ModelConfigError(
+                f"{host} gave the same text for {requests} at temperature 1, so all trials of a "
+                "question would be one text"
+                + (
+                    "; does it cache answers, or use a fixed seed?"
+                    if self.seeded
+                    else " (SGLang with --enable-deterministic-inference does so); leave out "
+                    "seeds=ignored, if the server reads seeds"
+                )
             )
-            if self.seeded:
-                raise ModelConfigError(f"{problem}; {_IGNORED}")
-            log.warning("%s", problem)
         elif verdict is Verdict.IGNORED and self.seeded:
             raise ModelConfigError(
                 f"{host} ignores the seeds of requests: it gave different texts for one seed; "

@@ -1,12 +1,12 @@
 """Whether a server honours the seeds of requests, asked before anything is sampled.
 
 Per round a server is asked for three short texts at temperature 1: two with one seed, and one with
-another. Equal texts for the one seed and another text for the other show that seeds are honoured,
-and end the check; that is the rule. Numerical noise between batches may change a text in spite of
-its seed, so a server is not said to ignore seeds for one difference: of three rounds, with other
-prompts and seeds, none may show equal texts, and the texts of one seed must part about as early as
-those of two seeds do. All texts equal, in all rounds, is what a server with one fixed seed gives,
-for which all trials of a question would be one text.
+another. A round speaks for seeds where the texts of one seed are equal and the other is not.
+Numerical noise between batches may change a text in spite of its seed, so it also does where the
+texts of one seed part much later than those of two seeds. Three rounds that speak for seeds show
+that they are honoured, as a chance agreement does not; four that do not, that they are ignored.
+All texts equal, in three rounds, is what a server with one fixed seed gives, for which all trials
+of a question would be one text.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from itertools import takewhile
 
 #: The maximal number of tokens of each text.
 TOKENS = 16
-ROUNDS = 3
+#: The most rounds, those that must speak for seeds, and those after which equal or empty texts are
+#: a verdict.
+ROUNDS, _SPEAK, _EQUAL = 6, 3, 3
 
 #: Continued or answered in many ways, so that texts of different draws rarely agree.
 PROMPTS = (
@@ -30,9 +32,10 @@ PROMPTS = (
 #: The probability of equal answers below which a server is said to repeat itself.
 _RARE = 0.001
 
-#: The texts of one seed must agree this many times as long as those of two seeds, where none are
-#: equal, if seeds are honoured.
-_TIMES_AS_LONG = 3
+#: In a round without equal texts those of one seed must agree for more than this many times the
+#: characters that those of two seeds share, and so many of them more: texts often begin alike, with
+#: a line break or a quote.
+_TIMES_AS_LONG, _LIKE_BEGINNING = 3, 2
 
 
 class Verdict(Enum):
@@ -67,18 +70,19 @@ def check_seeds(text_of: Callable[[str, int], str], seed: int) -> Verdict:
     >>> check_seeds(lambda prompt, seed: str(Random().random()), 1).value
     'ignored'
     """
-    rounds = []
-    for number, prompt in enumerate(PROMPTS[:ROUNDS]):
-        own = seed + 2 * number
+    rounds: list[tuple[str, str, str]] = []
+    for number in range(ROUNDS):
+        prompt, own = PROMPTS[number % len(PROMPTS)], seed + 2 * number
         first, again, other = (text_of(prompt, s) for s in (own, own, own + 1))
-        if first and first == again != other:
-            return Verdict.HONOURED
         rounds.append((first, again, other))
-    return verdict_of(rounds)
+        verdict = verdict_of(rounds)
+        if verdict is not None:
+            return verdict
+    return Verdict.UNKNOWN
 
 
-def verdict_of(rounds: Sequence[tuple[str, str, str]]) -> Verdict:
-    """Judge rounds none of which shows that seeds are honoured.
+def verdict_of(rounds: Sequence[tuple[str, str, str]]) -> Verdict | None:
+    """Judge the rounds so far; None if they do not suffice.
 
     Parameters
     ----------
@@ -87,23 +91,33 @@ def verdict_of(rounds: Sequence[tuple[str, str, str]]) -> Verdict:
 
     Examples
     --------
-    >>> verdict_of([("oak, red", "ash, sky", "oak, sea")] * 3).value
+    >>> verdict_of([("oak, red", "ash, sky", "oak, sea")] * 4).value
     'ignored'
     >>> verdict_of([("oak, red, sky", "oak, red, sea", "ash, tin, fog")] * 3).value
     'honoured'
+    >>> verdict_of([('"Oak, red', '"Oak, sky', '"ash, tin')] * 4).value
+    'ignored'
     >>> verdict_of([("oak", "oak", "oak")] * 3).value
     'one text'
     """
     texts = [round_ for round_ in rounds if any(round_)]
-    if not texts:
-        return Verdict.UNKNOWN
-    if all(first == again == other for first, again, other in texts):
-        return Verdict.ONE_TEXT
-    same = sum(_common(first, again) for first, again, _ in texts)
-    different = sum(_common(first, other) for first, _, other in texts)
-    if all(first == again for first, again, _ in texts) or same > _TIMES_AS_LONG * different:
+    differing = [round_ for round_ in texts if len(set(round_)) > 1]
+    honoured = sum(_speaks_for_seeds(*round_) for round_ in differing)
+    if honoured == _SPEAK:
         return Verdict.HONOURED
-    return Verdict.IGNORED
+    if len(differing) - honoured > ROUNDS - _SPEAK:
+        return Verdict.IGNORED
+    if not differing and len(rounds) >= _EQUAL:
+        return Verdict.ONE_TEXT if texts else Verdict.UNKNOWN
+    if len(rounds) < ROUNDS:
+        return None
+    return Verdict.HONOURED if honoured == len(differing) else Verdict.IGNORED
+
+
+def _speaks_for_seeds(first: str, again: str, other: str) -> bool:
+    """Return whether the texts of one seed agree, or part much later than those of two seeds."""
+    by_chance = _TIMES_AS_LONG * (_common(first, other) + _LIKE_BEGINNING)
+    return first == again != other or _common(first, again) > by_chance
 
 
 class AnswersByServer:

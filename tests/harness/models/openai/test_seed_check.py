@@ -31,7 +31,7 @@ def seeded(prompt, seed):
     return model_text(random.Random(f"{prompt} {seed}"))
 
 
-def test_seeds_that_are_honoured_take_three_texts():
+def test_seeds_that_are_honoured_take_nine_texts():
     asked = []
 
     def text_of(prompt, seed):
@@ -39,7 +39,7 @@ def test_seeds_that_are_honoured_take_three_texts():
         return seeded(prompt, seed)
 
     assert check_seeds(text_of, 7) is Verdict.HONOURED
-    assert asked == [7, 7, 8]
+    assert asked == [7, 7, 8, 9, 9, 10, 11, 11, 12]
 
 
 @pytest.mark.parametrize("peak", [0.0, 0.3, 0.6])
@@ -50,7 +50,28 @@ def test_seeds_that_are_ignored_are_found(peak):
     assert verdicts.count(Verdict.IGNORED) >= 294
 
 
-@pytest.mark.parametrize(("noise", "most"), [(0.001, 0), (0.01, 0), (0.05, 9)])
+def test_texts_that_begin_alike_are_no_honoured_seeds():
+    """Those of a small instruct model begin with a line break, a quote or the same word."""
+    rng = random.Random(3)
+    beginnings = ["\n\n", '\n\n"', ' "', ' "I ', "\n\nThe ", "\n\nHere's a ", " I'll ", ""]
+
+    def text_of(prompt, seed):
+        letters = "".join(rng.choice("etaoinshrdlu ") for _ in range(40))
+        return rng.choice(beginnings) + letters
+
+    verdicts = [check_seeds(text_of, 7) for _ in range(2000)]
+    assert verdicts.count(Verdict.IGNORED) >= 1998
+
+
+def test_an_equal_draw_is_no_honoured_seed():
+    """A model that gives one of ten texts draws equal ones in a tenth of all rounds."""
+    rng = random.Random(4)
+    texts = [model_text(random.Random(number)) for number in range(10)]
+    verdicts = [check_seeds(lambda prompt, seed: rng.choice(texts), 7) for _ in range(2000)]
+    assert verdicts.count(Verdict.HONOURED) <= 60  # 1.6% in theory
+
+
+@pytest.mark.parametrize(("noise", "most"), [(0.001, 0), (0.01, 0), (0.03, 9)])
 def test_numerical_noise_is_no_ignored_seed(noise, most):
     """Each word changes, and with it all that follow, with this probability; of 300 checks."""
     rng = random.Random(2)
@@ -96,7 +117,7 @@ def test_a_server_that_ignores_seeds_is_an_error(kind):
         requests = requests_of(2, 2, model if kind is chat else None)
         with pytest.raises(ModelConfigError, match=r"ignores the seeds.*give seeds=ignored"):
             model.prepare(requests)
-        assert len(server.requests) == 9
+        assert len(server.requests) == 12
         assert {body["temperature"] for body in server.requests} == {1.0}
 
 
@@ -120,13 +141,13 @@ def test_one_text_for_all_seeds_is_an_error():
         completions(server).prepare(requests_of(1, 1))
 
 
-def test_one_text_without_seeds_is_a_warning(caplog):
+def test_one_text_without_seeds_is_an_error_too():
     def script(number, body):
         return Act(edit=lambda answer: answer["choices"][0].update(text="always this"))
 
-    with serving(script) as server:
+    match = "same text for requests without seeds.*leave out seeds=ignored"
+    with serving(script) as server, pytest.raises(ModelConfigError, match=match):
         completions(server, seeds="ignored").prepare(requests_of(1, 1))
-    assert "all trials of a question would be one text" in caplog.text
 
 
 def test_a_server_that_refuses_seeds_is_an_error():
