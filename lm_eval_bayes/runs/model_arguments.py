@@ -132,6 +132,11 @@ _SPEED = (
     *("trust_remote_code", "use_fast_tokenizer", "download_dir", "cache_dir", "force_download"),
     *("local_files_only", "use_safetensors", "safetensors_load_strategy", "ignore_patterns"),
     *("safetensors_prefetch_num_threads", "max_parallel_loading_workers", "use_tqdm_on_load"),
+    # SGLang's batches, graphs and kernels
+    *("max_running_requests", "max_total_tokens", "max_prefill_tokens", "schedule_policy"),
+    *("schedule_conservativeness", "disable_cuda_graph", "cuda_graph_max_bs"),
+    *("disable_radix_cache", "disable_overlap_schedule", "sampling_backend"),
+    *("skip_server_warmup", "sleep_on_idle", "log_level"),
     # connections, logs and profiles
     *("verify_certificate", "ca_cert_path", "eos_string", "served_model_name"),
     *("disable_log_stats", "enable_log_requests", "aggregate_engine_logging"),

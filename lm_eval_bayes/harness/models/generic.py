@@ -9,6 +9,7 @@ from typing import Any
 
 from lm_eval.api.instance import Instance
 
+from lm_eval_bayes.errors import ModelConfigError
 from lm_eval_bayes.harness.compat import new_instance
 from lm_eval_bayes.harness.models.interface import (
     SamplingMixin,
@@ -94,12 +95,32 @@ class SGLangSampling(GenericSampling):
 
     The harness's class passes on the texts alone, so what its engine returns is kept until the
     call is over, and found by the prompt's tokens and the text. SGLang reads a seed per request
-    only with ``enable_deterministic_inference``, so none is recorded.
+    only with ``enable_deterministic_inference``, and the harness's class sends none.
+
+    Raises
+    ------
+    ModelConfigError
+        If its random numbers would be the same for all trials of a question, or after a resume.
     """
 
     cannot_record = ("seed", "completion_bpt", "prompt_bpt")
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
+        if str(kwargs.get("enable_deterministic_inference", False)).lower() not in (
+            "false",
+            "none",
+        ):
+            raise ModelConfigError(
+                "`enable_deterministic_inference` must be left out with backend=sglang: the "
+                "harness sends SGLang no seeds, so all trials of a question would be one text; "
+                "a server of SGLang with --enable-deterministic-inference reads the seeds that "
+                "backend=local-completions sends"
+            )
+        if kwargs.get("random_seed") is not None:
+            raise ModelConfigError(
+                "`random_seed` must be left out with backend=sglang: a run that is resumed would "
+                "draw the random numbers of its first trials again"
+            )
         self._outputs: list[tuple[tuple[int, ...], Mapping[str, Any]]] = []
         super().__init__(*args, **kwargs)
 

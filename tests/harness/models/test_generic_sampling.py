@@ -10,6 +10,7 @@ import pytest
 from _support.trial_requests import trial_request
 from lm_eval.api.model import LM
 
+from lm_eval_bayes.errors import ModelConfigError
 from lm_eval_bayes.harness.compat import new_instance
 from lm_eval_bayes.harness.models.generic import GenericSampling, SGLangSampling
 from lm_eval_bayes.harness.models.interface import RequestStream
@@ -97,7 +98,7 @@ def test_a_stream_is_taken_call_by_call_and_may_end():
     assert stream.given == 6
 
 
-# -- SGLang, whose engine needs a GPU: the harness's class around an engine of the same shape -----
+# -- SGLang: the harness's class, which needs a GPU, around an engine of the real one's shape -----
 
 
 class Tokenizer:
@@ -115,7 +116,7 @@ class Tokenizer:
 
 
 class Engine:
-    """Answers as `sglang.Engine.generate` documents: a text and `meta_info` for each prompt."""
+    """Answers as the Engine of SGLang 0.5.23 does: a text and `meta_info` for each prompt."""
 
     def __init__(self, **arguments):
         self.arguments, self.calls = arguments, []
@@ -166,6 +167,21 @@ def test_sglang_reports_tokens_and_finish_reasons(sglang, tmp_path, batch_size):
         assert text.signals["stop_reason"] == (None if len(text) > 10 else 7)
     assert len(set(texts)) > 9
     assert lm._outputs == []
+
+
+@pytest.mark.parametrize(
+    ("argument", "match"),
+    [
+        ({"enable_deterministic_inference": True}, "all trials of a question would be one text"),
+        ({"enable_deterministic_inference": "True"}, "all trials of a question would be one text"),
+        ({"random_seed": 7}, "random numbers of its first trials again"),
+    ],
+)
+def test_sglang_with_fixed_random_numbers_is_refused(sglang, tmp_path, argument, match):
+    with pytest.raises(ModelConfigError, match=match):
+        recording_class("sglang")(
+            store=str(tmp_path / "s.sqlite"), pretrained="org/model", **argument
+        )
 
 
 def test_an_answer_that_sglang_aborted_is_not_stored(sglang, tmp_path, monkeypatch):

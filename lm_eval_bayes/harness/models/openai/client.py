@@ -267,7 +267,15 @@ class TrialClient:
         signals = {**(answer.signals or {}), "server": exchange.server, **measured}
         missing = [name for name in _COUNTED if getattr(answer, name) is None]
         if self.payloads.measures and "completion_bpt" not in signals and answer.text:
-            missing.append("completion_bpt")
+            if self.payloads.tempers(request):
+                self.warn_once(
+                    "tempered",
+                    "completion_bpt is not recorded: SGLang's log-probabilities are those of the "
+                    "request's temperature, %s, and the signal is of temperature 1",
+                    request.kwargs.get("temperature"),
+                )
+            else:
+                missing.append("completion_bpt")
         if missing:
             self.warn_once(
                 "missing signals",

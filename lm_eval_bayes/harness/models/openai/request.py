@@ -79,7 +79,7 @@ class Payloads:
         self.chat = "chat" in self.backend
         self.official = self.backend.startswith("openai")
         self.left_out: set[str] = set()
-        self.llamacpp = False
+        self.llamacpp = self.sglang = False
         self._off = dict(_OFF)
         self._logprobs: list[Any] = [True] if self.chat else [1, 0]
 
@@ -131,7 +131,7 @@ class Payloads:
                 payload[name] = self._off[name] if value == _OFF[name] else value
                 if self.llamacpp and name in _LLAMACPP:
                     payload[_LLAMACPP[name]] = payload[name]
-        if self._logprobs:
+        if self.measures and not self.tempers(request):
             payload["logprobs"] = self._logprobs[0]
         return payload
 
@@ -144,6 +144,14 @@ class Payloads:
         messages = self._model.create_message([message], generate=True)
         # A field of vLLM only.
         return {**self.body(messages, kwargs, request.seed), "prompt_logprobs": 0}
+
+    def tempers(self, request: TrialRequest) -> bool:
+        """Return whether the log-probabilities of an answer would be those of its temperature.
+
+        SGLang's are, unless its environment has ``SGLANG_RETURN_ORIGINAL_LOGPROB``, which it does
+        not report. ``completion_bpt`` is of temperature 1.
+        """
+        return self.sglang and request.kwargs.get("temperature") != 1.0
 
     def may_leave_out(self, name: str, value: object) -> bool:
         """Return whether a token filter is off."""

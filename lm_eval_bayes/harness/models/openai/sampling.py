@@ -6,8 +6,8 @@ them concurrently, each with the seed of its trial, and every answer is yielded 
 
 `base_url` names one server or several, which have to serve one model. The fingerprint holds what
 they report of it; another model under the same name and address is not noticed if they report
-nothing. Log-probabilities are the server's: vLLM's
-are the untempered model's unless it was started with another ``--logprobs-mode``.
+nothing. Log-probabilities are the server's: vLLM's are the untempered model's unless it was started
+with another ``--logprobs-mode``, and SGLang's only at temperature 1, where they are recorded.
 """
 
 from __future__ import annotations
@@ -360,7 +360,8 @@ class OpenAISampling(SamplingMixin):
             served = self._servers.served(self.model)
         except ServerError:
             return None
-        self._payloads.llamacpp = served is not None and served.get("owned_by") == "llamacpp"
+        owner = served.get("owned_by") if served is not None else None
+        self._payloads.llamacpp, self._payloads.sglang = owner == "llamacpp", owner == "sglang"
         return served
 
     def _check_seeds(self, url: str, request: TrialRequest) -> None:

@@ -223,16 +223,22 @@ class Server:
 
     @cached_property
     def version(self) -> str | None:
-        """The server's version, if it has one (vLLM does).
+        """The server's version, if it reports it, as vLLM and SGLang do.
 
         Raises
         ------
         ServerError
             If the server cannot be reached or is not ready.
         """
-        body = self._get(f"{_api(self.url).removesuffix('/v1')}/version")
-        version = body.get("version") if isinstance(body, Mapping) else None
-        return version if isinstance(version, str) and version else None
+        pages = ["version"]
+        if mapping(_entry(self.models, None)).get("owned_by") == "sglang":
+            pages = ["server_info", "get_server_info"]  # the second up to 0.5.4
+        for page in pages:
+            body = self._get(f"{_api(self.url).removesuffix('/v1')}/{page}")
+            version = mapping(body).get("version")
+            if isinstance(version, str) and version:
+                return version
+        return None
 
     def _get(self, url: str) -> Any:
         import requests

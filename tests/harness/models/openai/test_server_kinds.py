@@ -184,6 +184,30 @@ def test_sglang_says_what_ended_an_answer():
     assert of_chat.signals["reasoning_content"] == "1 + 1"
 
 
+SGLANG_PAGES = {
+    "/v1/models": {
+        "object": "list",
+        "data": [
+            {"id": "smollm2", "object": "model", "created": 1795718305, "owned_by": "sglang"}
+            | {"root": "smollm2", "parent": None, "max_model_len": 8192}
+        ],
+    },
+    "/server_info": {"version": "0.5.23", "dtype": "bfloat16", "random_seed": 42},
+}
+
+
+@pytest.mark.parametrize(("temperature", "is_recorded"), [(1.0, True), (0.6, False)])
+def test_log_probabilities_of_sglang_are_those_of_temperature_1(temperature, is_recorded, caplog):
+    """SGLang 0.5.23 gave -0.017 at temperature 0.5 for a token of -0.443 at 1."""
+    with serving(pages=SGLANG_PAGES) as server:
+        model = completions(server)
+        assert model.versions()["server"] == "0.5.23"
+        trials = [t for _, t in model.sample(requests_of(1, 2, temperature=temperature))]
+    assert [("completion_bpt" in trial.signals) for trial in trials] == [is_recorded] * 2
+    assert [("logprobs" in body) for body in server.requests] == [is_recorded] * 2
+    assert ("SGLang's log-probabilities are those of the" in caplog.text) is not is_recorded
+
+
 def test_a_chat_of_llamacpp_is_recorded():
     def edit(answer):
         choice = answer["choices"][0]
