@@ -270,7 +270,12 @@ class BiasedCoinLM(LM):
             if not self._is_confirmed(request, prepared[question_of(request)])
         }
         for task, score in self._true_scores().items():
-            log.info("%s: the true score, which the interval should contain, is %.4f", task, score)
+            log.info(
+                "%s: the true score of trials that are sampled for this task, which their interval "
+                "should contain, is %.4f",
+                task,
+                score,
+            )
         for task in sorted(self._unconfirmed):
             log.warning(
                 "%s: the true score is not known: the task's grader does not give 1 to a right "
