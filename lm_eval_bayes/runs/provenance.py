@@ -58,6 +58,8 @@ class LoggedTask:
         The time in the names of the files.
     results : mapping
         The content of the results file; empty where there is none.
+    names_model : bool
+        Whether the lines name the model, as those that a store exported do.
     """
 
     model: str
@@ -66,6 +68,7 @@ class LoggedTask:
     config: Mapping[str, Any]
     stamp: str = ""
     results: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    names_model: bool = False
 
     @property
     def model_args(self) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import sqlite3
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -80,6 +80,7 @@ def export_samples(
     folder: str | PathLike[str],
     overwrite: bool = False,
     redact: Redact = dict,
+    name_model: Callable[[Mapping[str, Any]], str] | None = None,
 ) -> SamplesReport:
     """Write the trials of a store in the format of the harness's ``samples_*.jsonl``.
 
@@ -89,6 +90,8 @@ def export_samples(
     graded, it has the doc_id, doc_hash, filter, outcomes, answers and cluster of its run, with null
     for each trial that was not graded. A store contains prompts and raw texts only, so ``doc`` has
     the prompt alone, ``target`` and ``metrics`` are empty, and a text is not cut at stop strings.
+    There is no results file beside, so a line also has its task and its model as ``task_name`` and
+    ``model_name``, which this package reads.
 
     Parameters
     ----------
@@ -101,6 +104,8 @@ def export_samples(
         Whether existing files are replaced.
     redact : callable
         As for :func:`~lm_eval_bayes.store.export.export_jsonl`, of samplings.
+    name_model : callable, optional
+        Returns the name of a model with some fingerprint; without it lines have no ``model_name``.
 
     Raises
     ------
@@ -119,7 +124,7 @@ def export_samples(
         def contents() -> Generator[tuple[Path, Content], None, None]:
             # The transaction ends, and is checked, before the first file gets its name.
             with file.reading() as connection:
-                for series in _all_series(connection, file, damaged, redact):
+                for series in _all_series(connection, file, damaged, redact, name_model):
                     path = target / _file_name(series)
                     check_regular(path)
                     if path.exists() and not overwrite:
@@ -140,13 +145,15 @@ def export_samples(
 class _Series:
     """The content of one file: trials of one model and sampling, graded by one task or by none.
 
-    `last` is the time of the last trial of this model and sampling, in seconds since 1970 UTC.
+    `last` is the time of the last trial of this model and sampling, in seconds since 1970 UTC;
+    `names` has the task and the model of every line.
     """
 
     model: str
     sampling: str
     task: tuple[str, str] | None
     last: float
+    names: Mapping[str, str]
     lines: Iterator[dict[str, Any]]
 
 
@@ -156,7 +163,7 @@ def _write_series(series: _Series, path: Path, files: list[SamplesFile], output:
     for line in series.lines:
         lines += 1
         trials += len(line["resps"][0])
-        output.write(json_line(line).encode("ascii"))
+        output.write(json_line({**line, **series.names}).encode("ascii"))
     task, version = series.task or (None, None)
     files.append(
         SamplesFile(str(path), series.model, series.sampling, task, version, lines, trials)
@@ -183,6 +190,7 @@ def _all_series(
     file: StoreFile,
     damaged: set[tuple[object, ...]],
     redact: Redact,
+    name_model: Callable[[Mapping[str, Any]], str] | None,
 ) -> Iterator[_Series]:
     """Split a store into the contents of its files of samples.
 
@@ -196,6 +204,8 @@ def _all_series(
         As lines are read, an entry is added for every record that does not match its hash.
     redact : callable
         Takes a sampling and returns what is written of it.
+    name_model : callable or None
+        Returns the name of a model with some fingerprint.
 
     Raises
     ------
@@ -203,23 +213,25 @@ def _all_series(
         If a row is damaged.
     """
     pairs = connection.execute(
-        "SELECT m.hash, s.hash, model, sampling, max(created), s.description FROM trials "
-        "JOIN models AS m ON m.id = model JOIN samplings AS s ON s.id = sampling "
+        "SELECT m.hash, s.hash, model, sampling, max(created), m.description, s.description "
+        "FROM trials JOIN models AS m ON m.id = model JOIN samplings AS s ON s.id = sampling "
         "GROUP BY model, sampling ORDER BY 1, 2"
     ).fetchall()
-    for model, sampling, *ids, last, description in pairs:
+    for model, sampling, *ids, last, fingerprint, description in pairs:
         if not DescriptionRow("samplings", ids[1], sampling, description).is_intact():
             damaged.add(("sampling", sampling))
         kwargs = generation_kwargs(redact(json.loads(description)))
         reader = _LineReader(connection, file, (model, sampling), ids, kwargs, damaged)
         graded = reader.graded_prompts()
+        names = {} if name_model is None else {"model_name": name_model(json.loads(fingerprint))}
         for task, prompts in sorted(graded.items()):
-            yield _Series(model, sampling, task, last, starmap(reader.line, prompts))
+            lines = starmap(reader.line, prompts)
+            yield _Series(model, sampling, task, last, {"task_name": task[0], **names}, lines)
         with_outcomes = {digest for prompts in graded.values() for _, digest, _ in prompts}
         ungraded = [digest for digest in reader.prompt_ids if digest not in with_outcomes]
         if ungraded:
             lines = starmap(reader.line, enumerate(ungraded))
-            yield _Series(model, sampling, None, last, lines)
+            yield _Series(model, sampling, None, last, names, lines)
 
 
 @dataclass

@@ -337,6 +337,19 @@ def test_export_samples(lmeb, make, tmp_path):
     assert "csv" in error
 
 
+def test_exported_samples_are_the_same_run(lmeb, make, tmp_path):
+    path = make(task="aime")
+    assert lmeb("store", "export", path, "--format", "samples", "-o", tmp_path / "out")[0] == 0
+    shown = []
+    for source in (path, tmp_path / "out"):
+        code, printed, error = lmeb("summary", source, "--json")
+        assert (code, "missing" in error) == (0, False)
+        (task,) = json.loads(printed)["tasks"]
+        shown.append([task["model"], task["task"], task["trials"], task["hbayes"]])
+    assert shown[0] == shown[1]
+    assert shown[0][1] == "aime"
+
+
 def test_export_to_standard_output(lmeb, make, tmp_path):
     path, target = make(task="aime"), tmp_path / "a.jsonl"
     assert lmeb("store", "export", path, "-o", target)[0] == 0

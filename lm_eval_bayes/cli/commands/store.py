@@ -290,9 +290,11 @@ def export(
             raise InvalidInputError("standard output is closed: name a file with --output")
         report = export_lines(store, sys.stdout, printable)
     else:
-        export = export_samples if form is Format.samples else export_jsonl
         with folder_for(output, "--output"):
-            report = export(store, output, overwrite, printable)
+            if form is Format.samples:
+                report = export_samples(store, output, overwrite, printable, _stored_name)
+            else:
+                report = export_jsonl(store, output, overwrite, printable)
         if as_json:
             say_json(report)
         else:
@@ -305,6 +307,13 @@ def export(
             "see `lm-eval-bayes store verify`"
         )
         raise typer.Exit(CHECK_FAILED)
+
+
+def _stored_name(fingerprint: Mapping[str, Any]) -> str:
+    """Return the name that runs give a stored model."""
+    from lm_eval_bayes.runs.model_arguments import model_name, normalised
+
+    return model_name(normalised(fingerprint), str(fingerprint.get("backend") or ""))
 
 
 def _print_export(report: ExportReport | SamplesReport) -> None:
@@ -506,12 +515,11 @@ def alias(
 
 def _model_named(name: str, models: Mapping[str, Mapping[str, Any]], path: Path) -> str:
     """Return the hash of the only model that a name or a hash stands for."""
-    from lm_eval_bayes.runs.model_arguments import NAMES, flat, model_name
+    from lm_eval_bayes.runs.model_arguments import NAMES, flat
 
     def names(digest: str, fingerprint: Mapping[str, Any]) -> list[Any]:
         given = [flat(fingerprint).get(argument) for argument in NAMES]
-        shown = model_name(fingerprint, str(fingerprint.get("backend") or ""))
-        return [digest, digest.rpartition(":")[2], shown, *given]
+        return [digest, digest.rpartition(":")[2], _stored_name(fingerprint), *given]
 
     found = [digest for digest, of_model in models.items() if name in names(digest, of_model)]
     if len(found) == 1:

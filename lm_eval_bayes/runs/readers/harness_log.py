@@ -137,7 +137,17 @@ def logged_task(file: Path, argument: str) -> LoggedTask:
         ends = [t for t in configs if stem.endswith("_" + t.replace("/", "__"))]
         task = max(ends, key=len, default=task)
     config = mapping(configs.get(task))
-    return LoggedTask(_model_name(results, file), task, file, config, stamp, results)
+    own = {} if results else first_line(file) or {}  # of samples that a store exported
+    model = own.get("model_name")
+    return LoggedTask(
+        model=model if isinstance(model, str) and model else _model_name(results, file),
+        task=str(own.get("task_name") or task),
+        samples=file,
+        config=config,
+        stamp=stamp,
+        results=results,
+        names_model=isinstance(model, str) and bool(model),
+    )
 
 
 def _task_and_stamp(stem: str) -> tuple[str, str]:
@@ -220,7 +230,7 @@ def _partial_run(task: LoggedTask, query: Query, warnings: list[str]) -> Partial
         warnings.append(f"{task.samples} is cut off: it has {n} of {n_answered} questions")
     elif task.n_questions is not None and n < task.n_questions:
         notes.append(f"{n} of the task's {task.n_questions} questions were asked")
-    if not task.results:
+    if not task.results and not task.names_model:
         warnings.append(
             f"{task.samples}: the name of the model, {task.model}, is a guess, that of the "
             f"folder, because results_{task.stamp}.json is missing; keep it beside the samples"
