@@ -1,4 +1,4 @@
-"""Whether runs can be compared, question by question, and whether more trials would say more."""
+"""Whether runs can be compared, question by question."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import numpy as np
 from scipy import special
 
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.runs.provenance import greedy
 from lm_eval_bayes.runs.task_run import GRADED, REGRADED, TaskRun
 from lm_eval_bayes.stats.arrays import IntArray
 from lm_eval_bayes.stats.score_outcomes import ScoreOutcomes
@@ -246,29 +245,3 @@ def short_text(text: str) -> str:
     """
     line = " ".join(text[: 8 * _MAX_TEXT_LENGTH].split())
     return line if len(line) <= _MAX_TEXT_LENGTH else line[: _MAX_TEXT_LENGTH - 1] + "…"
-
-
-def repeat_note(run: TaskRun) -> str | None:
-    """Return a warning if further trials would repeat the present ones, else None.
-
-    An agent's trials differ also where the agent decodes greedily, since those of its simulated
-    user and its tools do.
-    """
-    output_type, kwargs = run.provenance.config.get("output_type"), run.provenance.generation_kwargs
-    likelihoods = output_type is not None and output_type != "generate_until"
-    if not likelihoods and not (kwargs and greedy(kwargs)):
-        return None
-    if run.provenance.setup is not None or _trials_differ(run):
-        return None
-    reason = "compares likelihoods" if likelihoods else "decodes greedily"
-    return (
-        f"{run.model} {reason} on {run.task}: a further trial would repeat the first. More "
-        "questions would help, or sampling at a temperature."
-    )
-
-
-def _trials_differ(run: TaskRun) -> bool:
-    """Return whether a question has trials with different outcomes."""
-    if isinstance(run.outcomes, ScoreOutcomes):
-        return any(np.unique(scores).size > 1 for scores in run.outcomes.scores)
-    return bool(((run.outcomes.counts > 0).sum(axis=1) > 1).any())

@@ -9,14 +9,13 @@ from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
-from scipy import special
 
 from lm_eval_bayes._util.plain import NOT_IN_JSON, Record, json_name
 from lm_eval_bayes._util.text import plural
-from lm_eval_bayes.analysis.comparability import aligned_rows, check_comparable, repeat_note
+from lm_eval_bayes.analysis.comparability import aligned_rows, check_comparable
+from lm_eval_bayes.analysis.independence import dependence_note, repeat_note, run_scores
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.task_run import TaskRun
-from lm_eval_bayes.stats.arrays import FloatArray
 from lm_eval_bayes.stats.detectable_difference import (
     ASSUMED_CORRELATION,
     DESIGNS,
@@ -33,13 +32,11 @@ from lm_eval_bayes.stats.published_error import (
     audit_standard_error,
     standard_errors,
 )
-from lm_eval_bayes.stats.score_outcomes import ScoreOutcomes
 from lm_eval_bayes.stats.validation import check_fraction, check_level, check_positive, check_seed
 from lm_eval_bayes.stats.variance_components import (
     VarianceComponents,
     correlation_interval,
     covariance_of_questions,
-    moment_estimates,
     variance_components,
 )
 
@@ -99,8 +96,6 @@ DESIGN_WORDS: Mapping[Design, str] = {
     "paired": "the population, paired",
     "unpaired": "the population, unpaired",
 }
-#: The probability of independent trials below which a note says that they are dependent.
-_DEPENDENT = 1e-4
 
 
 @dataclass(frozen=True, eq=False)
@@ -439,66 +434,6 @@ def format_trials(n: float) -> str:
     ('8', '6.67')
     """
     return f"{n:.3g}" if n != int(n) else f"{n:.0f}"
-
-
-def run_scores(run: TaskRun) -> FloatArray | None:
-    """Return the score of every run of the model: run i is the i-th trial of all questions.
-
-    Returns
-    -------
-    array, shape (N,), or None
-        None where questions have different numbers of trials, or the order is not known.
-
-    Examples
-    --------
-    >>> run = TaskRun.from_trials("A", "aime", [[0, 1, 1], [0, 0, 1]], ["q1", "q2"])
-    >>> run_scores(run).tolist()
-    [0.0, 0.5, 1.0]
-    """
-    fewest, most = run.outcomes.trials_range
-    if fewest != most or not fewest:
-        return None
-    if isinstance(run.outcomes, ScoreOutcomes):
-        return np.asarray(np.stack(run.outcomes.scores).mean(axis=0))
-    if run.trials is None:
-        return None
-    return np.asarray(run.outcomes.weights[np.stack(run.trials)].mean(axis=0))
-
-
-def dependence_note(run: TaskRun) -> str | None:
-    """Return a warning if the runs of a model differ more than independent trials would.
-
-    An analysis of variance of trials by questions and runs: F = MS_runs/MS_residual, with N − 1 and
-    (M − 1)(N − 1) degrees of freedom. The note appears from a probability below 1e-4 on.
-
-    Examples
-    --------
-    >>> ids = [f"q{i}" for i in range(30)]
-    >>> trials = [[0, 1, 0, 1]] * 20 + [[0, 1, 1, 0]] * 10
-    >>> note = dependence_note(TaskRun.from_trials("A", "aime", trials, ids))
-    >>> note[:53]
-    'The scores of the 4 runs differ more (sd 0.430) than '
-    """
-    scores, estimates = run_scores(run), moment_estimates(run.outcomes)
-    m, n = run.n_questions, 0 if scores is None else scores.size
-    if scores is None or estimates is None or n < 2:
-        return None
-    of_runs = m * float(scores.var(ddof=1))
-    residual = (m * estimates[0] - of_runs) / (m - 1)
-    if of_runs == 0.0:
-        return None
-    p = 0.0
-    if residual > 0.0:
-        p = float(special.fdtrc(n - 1, (m - 1) * (n - 1), of_runs / residual))
-    if p >= _DEPENDENT:
-        return None
-    expected = math.sqrt(estimates[0] / m)
-    return (
-        f"The scores of the {n} runs differ more (sd {scores.std(ddof=1):.3f}) than those of "
-        f"independent trials would ({expected:.3f}): the trials of different questions seem to "
-        "depend on each other, as with one seed for all questions of a run. Runs then lie farther "
-        "apart than these numbers say."
-    )
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from lm_eval_bayes._util.plain import Record, json_name
-from lm_eval_bayes.analysis.comparability import check_comparable, repeat_note
+from lm_eval_bayes.analysis.comparability import check_comparable
+from lm_eval_bayes.analysis.independence import repeat_note
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.task_run import CONCURRENCY, MOST_OF_TRIAL, SECONDS, TOKENS, TaskRun
 from lm_eval_bayes.stats.arrays import FloatArray

@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 from lm_eval_bayes import InvalidInputError
+from lm_eval_bayes.analysis.independence import dependence_note, run_scores
 from lm_eval_bayes.analysis.noise import (
     NoiseSettings,
-    dependence_note,
-    run_scores,
     spread,
     task_noise,
 )

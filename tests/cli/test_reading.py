@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 from _support.command_line import called
 from _support.paths import REPOSITORY
@@ -49,3 +50,25 @@ def test_a_count_of_several_models_is_of_each(tmp_path):
     assert "note: openai/strong, mock: 1 trial ended in an infrastructure error" in notes
     assert called("report", *logs, "-o", tmp_path / "r.html", "--no-texts")[0] == 0
     assert "each model: 1 trial ended early" in (tmp_path / "r.html").read_text()
+
+
+def test_dependent_trials_get_a_warning_in_every_command(tmp_path):
+    """Each run of all questions has a shift of its own, as of a server that changed."""
+    rng = np.random.default_rng(3)
+    shifts = rng.choice([0.1, 0.9], size=6)
+    matrix = (rng.random((40, 6)) < shifts).astype(int)
+    dependent, plain = tmp_path / "shifted.csv", tmp_path / "plain.csv"
+    np.savetxt(dependent, matrix, fmt="%d", delimiter=",")
+    np.savetxt(plain, rng.permuted(matrix, axis=1), fmt="%d", delimiter=",")
+    said = "depend on each other"
+    for command in ("summary", "compare", "rank"):
+        code, _, error = called(command, dependent, plain)
+        assert code == 0
+        assert [line[:25] for line in error.splitlines() if said in line] == [
+            "warning: shifted, outcome"
+        ]
+    code, printed, error = called("noise", dependent)
+    assert (said in " ".join((printed + error).split())) is True
+    assert "warning: " not in error
+    code, printed, _ = called("summary", dependent, plain, "--json")
+    assert [said in warning for warning in json.loads(printed)["warnings"]] == [True]

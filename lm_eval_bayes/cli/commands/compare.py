@@ -404,7 +404,7 @@ def _show(
 
 def _more_trials_may_decide(comparison: RunComparison) -> bool:
     """Whether the comparison is undecided, and further trials would not repeat the saved ones."""
-    from lm_eval_bayes.analysis.comparability import repeat_note
+    from lm_eval_bayes.analysis.independence import repeat_note
 
     if any(repeat_note(run) for task in comparison.tasks for run in (task.a, task.b)):
         return False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -125,9 +125,12 @@ class ReadingOptions:
         ),
     ] = "left-out"
 
-    def read(self, paths: Sequence[Path], **arguments: Any) -> SavedRuns:
+    def read(
+        self, paths: Sequence[Path], check_independence: bool = True, **arguments: Any
+    ) -> SavedRuns:
         """Read runs; warnings, notes and the progress of long reads go to standard error.
 
+        Runs whose trials seem to depend on each other get a warning with `check_independence`.
         Further arguments are those of :func:`lm_eval_bayes.runs.reader.read_runs`.
 
         Raises
@@ -135,6 +138,7 @@ class ReadingOptions:
         InvalidInputError
             If a path holds no run, or the runs contradict each other.
         """
+        from lm_eval_bayes.analysis.independence import dependence_note
         from lm_eval_bayes.runs.reader import read_runs
         from lm_eval_bayes.runs.readers.column_names import parse_bounds, parse_columns
 
@@ -157,6 +161,13 @@ class ReadingOptions:
                 progress=bar.show,
                 **arguments,
             )
+        if check_independence:
+            dependent = [
+                f"{run.model}, {run.task}: {note}"
+                for run in saved.runs
+                if (note := dependence_note(run)) is not None
+            ]
+            saved = replace(saved, warnings=(*saved.warnings, *dependent))
         for warning in saved.warnings:
             warn(f"warning: {warning}")
         for note in saved.notes:

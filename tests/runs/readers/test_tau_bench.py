@@ -20,7 +20,7 @@ from _support.tool_logs import (
     summary,
 )
 
-from lm_eval_bayes.analysis.comparability import repeat_note
+from lm_eval_bayes.analysis.independence import repeat_note
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.reader import read_runs
 from lm_eval_bayes.runs.readers.formats import recognise

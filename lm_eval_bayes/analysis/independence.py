@@ -1,0 +1,104 @@
+"""Whether the trials of a run are independent of each other."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy import special
+
+from lm_eval_bayes.runs.provenance import greedy
+from lm_eval_bayes.runs.task_run import TaskRun
+from lm_eval_bayes.stats.arrays import FloatArray
+from lm_eval_bayes.stats.score_outcomes import ScoreOutcomes
+from lm_eval_bayes.stats.variance_components import moment_estimates
+
+#: The probability of independent trials below which a note says that they are dependent.
+_DEPENDENT = 1e-4
+
+
+def run_scores(run: TaskRun) -> FloatArray | None:
+    """Return the score of every run of the model: run i is the i-th trial of all questions.
+
+    Returns
+    -------
+    array, shape (N,), or None
+        None where questions have different numbers of trials, or the order is not known.
+
+    Examples
+    --------
+    >>> run = TaskRun.from_trials("A", "aime", [[0, 1, 1], [0, 0, 1]], ["q1", "q2"])
+    >>> run_scores(run).tolist()
+    [0.0, 0.5, 1.0]
+    """
+    fewest, most = run.outcomes.trials_range
+    if fewest != most or not fewest:
+        return None
+    if isinstance(run.outcomes, ScoreOutcomes):
+        return np.asarray(np.stack(run.outcomes.scores).mean(axis=0))
+    if run.trials is None:
+        return None
+    return np.asarray(run.outcomes.weights[np.stack(run.trials)].mean(axis=0))
+
+
+def dependence_note(run: TaskRun) -> str | None:
+    """Return a warning if the runs of a model differ more than independent trials would.
+
+    An analysis of variance of trials by questions and runs: F = MS_runs/MS_residual, with N − 1 and
+    (M − 1)(N − 1) degrees of freedom. The note appears from a probability below 1e-4 on.
+
+    Examples
+    --------
+    >>> ids = [f"q{i}" for i in range(30)]
+    >>> trials = [[0, 1, 0, 1]] * 20 + [[0, 1, 1, 0]] * 10
+    >>> note = dependence_note(TaskRun.from_trials("A", "aime", trials, ids))
+    >>> note[:53]
+    'The scores of the 4 runs differ more (sd 0.430) than '
+    """
+    scores, estimates = run_scores(run), moment_estimates(run.outcomes)
+    m, n = run.n_questions, 0 if scores is None else scores.size
+    if scores is None or estimates is None or n < 2 or m < 2:
+        return None
+    of_runs = m * float(scores.var(ddof=1))
+    residual = (m * estimates[0] - of_runs) / (m - 1)
+    if of_runs == 0.0:
+        return None
+    p = 0.0
+    if residual > 0.0:
+        p = float(special.fdtrc(n - 1, (m - 1) * (n - 1), of_runs / residual))
+    if p >= _DEPENDENT:
+        return None
+    expected = math.sqrt(estimates[0] / m)
+    return (
+        f"The scores of the {n} runs differ more (sd {scores.std(ddof=1):.3f}) than those of "
+        f"independent trials would ({expected:.3f}): the trials of different questions seem to "
+        "depend on each other, as with one seed for all questions of a run, or with something that "
+        "changed from run to run. Runs then lie farther apart than independent ones, and intervals "
+        "about these questions are too narrow."
+    )
+
+
+def repeat_note(run: TaskRun) -> str | None:
+    """Return a warning if further trials would repeat the present ones, else None.
+
+    An agent's trials differ also where the agent decodes greedily, since those of its simulated
+    user and its tools do.
+    """
+    output_type, kwargs = run.provenance.config.get("output_type"), run.provenance.generation_kwargs
+    likelihoods = output_type is not None and output_type != "generate_until"
+    if not likelihoods and not (kwargs and greedy(kwargs)):
+        return None
+    if run.provenance.setup is not None or _trials_differ(run):
+        return None
+    reason = "compares likelihoods" if likelihoods else "decodes greedily"
+    return (
+        f"{run.model} {reason} on {run.task}: a further trial would repeat the first. More "
+        "questions would help, or sampling at a temperature."
+    )
+
+
+def _trials_differ(run: TaskRun) -> bool:
+    """Return whether a question has trials with different outcomes."""
+    if isinstance(run.outcomes, ScoreOutcomes):
+        return any(np.unique(scores).size > 1 for scores in run.outcomes.scores)
+    return bool(((run.outcomes.counts > 0).sum(axis=1) > 1).any())
