@@ -15,6 +15,10 @@ from lm_eval_bayes.stats.variance_components import moment_estimates
 
 #: The probability of independent trials below which a note says that they are dependent.
 _DEPENDENT = 1e-4
+#: Random orders of the trials that are compared with theirs, and fewer where there are many trials:
+#: at most so many numbers in all, and in a block.
+_ORDERS, _LEAST_ORDERS = 2_000, 100
+_MOST_NUMBERS, _BLOCK = 50_000_000, 1_000_000
 
 
 def run_scores(run: TaskRun) -> FloatArray | None:
@@ -31,21 +35,27 @@ def run_scores(run: TaskRun) -> FloatArray | None:
     >>> run_scores(run).tolist()
     [0.0, 0.5, 1.0]
     """
+    scores = _scores_of_trials(run)
+    return None if scores is None else np.asarray(scores.mean(axis=0))
+
+
+def _scores_of_trials(run: TaskRun) -> FloatArray | None:
+    """Return the score of every trial, shape (M, N); None as for :func:`run_scores`."""
     fewest, most = run.outcomes.trials_range
     if fewest != most or not fewest:
         return None
     if isinstance(run.outcomes, ScoreOutcomes):
-        return np.asarray(np.stack(run.outcomes.scores).mean(axis=0))
-    if run.trials is None:
-        return None
-    return np.asarray(run.outcomes.weights[np.stack(run.trials)].mean(axis=0))
+        return np.stack(run.outcomes.scores)
+    return None if run.trials is None else run.outcomes.weights[np.stack(run.trials)]
 
 
 def dependence_note(run: TaskRun) -> str | None:
     """Return a warning if the runs of a model differ more than independent trials would.
 
     An analysis of variance of trials by questions and runs: F = MS_runs/MS_residual, with N − 1 and
-    (M − 1)(N − 1) degrees of freedom. The note appears from a probability below 1e-4 on.
+    (M − 1)(N − 1) degrees of freedom. The note appears from a probability below 1e-4 on, if also
+    none of up to 2,000 random orders of the trials of each question lets the runs differ as much:
+    with few questions or rare errors F alone is too small.
 
     Examples
     --------
@@ -66,7 +76,7 @@ def dependence_note(run: TaskRun) -> str | None:
     p = 0.0
     if residual > 0.0:
         p = float(special.fdtrc(n - 1, (m - 1) * (n - 1), of_runs / residual))
-    if p >= _DEPENDENT:
+    if p >= _DEPENDENT or _may_be_chance(run):
         return None
     expected = math.sqrt(estimates[0] / m)
     return (
@@ -76,6 +86,21 @@ def dependence_note(run: TaskRun) -> str | None:
         "changed from run to run. Runs then lie farther apart than independent ones, and intervals "
         "about these questions are too narrow."
     )
+
+
+def _may_be_chance(run: TaskRun) -> bool:
+    """Return whether runs differ as much after the trials of each question are put in any order."""
+    scores = _scores_of_trials(run)
+    assert scores is not None
+    rng = np.random.default_rng(0)
+    observed = float(scores.mean(axis=0).var()) * (1.0 - 1e-9)
+    n_orders = int(np.clip(_MOST_NUMBERS / scores.size, _LEAST_ORDERS, _ORDERS))
+    block = max(1, min(n_orders, _BLOCK // scores.size))
+    for _ in range(0, n_orders, block):
+        orders = rng.permuted(np.broadcast_to(scores, (block, *scores.shape)), axis=2)
+        if (orders.mean(axis=1).var(axis=1) >= observed).any():
+            return True
+    return False
 
 
 def repeat_note(run: TaskRun) -> str | None:

@@ -145,6 +145,18 @@ def test_runs_that_differ_more_than_independent_trials_have_a_note():
     assert dependence_note(run) is not None
 
 
+def test_few_trials_that_differ_by_chance_have_no_note():
+    """Two of two are alike in an eighth of all runs, where F is infinite."""
+    rng = np.random.default_rng(1)
+    for m, n, p in ((2, 2, 0.5), (3, 4, 0.5), (30, 16, 0.99)):
+        ids = [f"q{i}" for i in range(m)]
+        alarms = [
+            dependence_note(TaskRun.from_trials("A", "t", (rng.random((m, n)) < p) * 1, ids))
+            for _ in range(400)
+        ]
+        assert alarms == [None] * 400
+
+
 def test_settings():
     (run,) = simulated(1, models=1)
     noise = task_noise([run], NoiseSettings(difference=0.05, correlation=0.9, power=0.9))
