@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -20,6 +21,8 @@ from scipy import stats
 from lm_eval_bayes import Outcomes, hbayes_at_n, pass_hat_k_posterior
 from lm_eval_bayes.analysis.comparison import compare_runs
 from lm_eval_bayes.analysis.gate import gate_checks
+from lm_eval_bayes.cli.ui.errors import TerminatedError
+from lm_eval_bayes.cli.ui.gate import gate_files
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.reader import read_runs
 
@@ -188,7 +191,8 @@ def test_an_error_leaves_no_earlier_outcome(tmp_path, monkeypatch):
     monkeypatch.setattr("lm_eval_bayes.cli.commands.compare._read_sides", interrupted)
     assert called("compare", tmp_path / "two.csv", *options)[0] == 130
     suite = ElementTree.parse(files["--junit"]).getroot()
-    assert "KeyboardInterrupt" in suite.find("testcase/error").get("message")
+    message = suite.find("testcase/error").get("message")
+    assert message == "the command was interrupted by Ctrl-C"
 
 
 def test_a_margin_makes_equal_models_not_worse(tmp_path):
@@ -304,12 +308,132 @@ def test_only_files_of_earlier_checks_are_replaced(tmp_path, option):
         assert other.read_bytes() != outcome
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes with a name")
+@pytest.mark.parametrize("option", ["--junit", "--markdown"])
+def test_a_pipe_is_not_replaced(tmp_path, monkeypatch, option):
+    board(tmp_path / "two.csv", 0.2, 0.6)
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    monkeypatch.delattr("lm_eval_bayes.cli.commands.compare._read_sides")
+    for threshold in (".95", "nothing"):
+        options = ("--fail-if-worse", threshold, option, pipe)
+        code, _, error = called("compare", tmp_path / "two.csv", *options)
+        assert (code, pipe.is_fifo()) == (2, True)
+        assert f"`{option}` must be a regular file; it is a device, pipe or socket" in error
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs POSIX pipes")
+@pytest.mark.parametrize(("target", "exit_code"), [("closed", 141), ("/dev/full", 2)])
+def test_an_error_of_standard_output_is_no_outcome(tmp_path, target, exit_code):
+    board(tmp_path / "two.csv", 0.2, 0.6)
+    if target == "closed":
+        reader, output = os.pipe()
+        os.close(reader)
+    elif os.path.exists(target):
+        output = os.open(target, os.O_WRONLY)
+    else:
+        pytest.skip(f"needs {target}")
+    command = [sys.executable, "-m", "lm_eval_bayes.cli.main", "compare", "two.csv"]
+    result = subprocess.run(
+        [*command, "--fail-if-worse", ".95", "--junit", "gate.xml", "--markdown", "gate.md"],
+        cwd=tmp_path,
+        stdout=output,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY), "PYTHONUNBUFFERED": "1"},
+        text=True,
+        timeout=120,
+    )
+    os.close(output)
+    assert result.returncode == exit_code
+    assert "worse: P" in result.stderr
+    suite = ElementTree.parse(tmp_path / "gate.xml").getroot()
+    assert [suite.get(name) for name in ("failures", "errors")] == ["1", "0"]
+    assert "| worse: P" in (tmp_path / "gate.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (TerminatedError(signal.SIGTERM), "the command was terminated by SIGTERM"),
+        (OSError(5, "Input/output error", "a.csv"), "system of a.csv: Input/output error"),
+        (ZeroDivisionError("x"), "the command ended with an unexpected error"),
+    ],
+)
+def test_no_class_of_an_exception_is_an_outcome(tmp_path, error, message):
+    with pytest.raises(type(error)), gate_files(tmp_path / "gate.xml", None, is_gate=True):
+        raise error
+    assert message in error_of(tmp_path / "gate.xml")
+    assert type(error).__name__ not in error_of(tmp_path / "gate.xml")
+
+
+def tasks_of(path, tasks, p, seed):
+    """A table of one model with a chance on these tasks."""
+    rng = np.random.default_rng(seed)
+    lines = [
+        f"m,{task},q{q},{t},{int(rng.random() < p)}"
+        for task in tasks
+        for q in range(20)
+        for t in range(4)
+    ]
+    path.write_text("model,task,question,trial,score\n" + "\n".join(lines) + "\n")
+
+
+def gate_on_tasks(folder, of_a, of_b, *options):
+    """Compare models, A far better; return the code, output, error, JUnit and Markdown."""
+    tasks_of(folder / "a.csv", of_a, 0.9, 1)
+    tasks_of(folder / "b.csv", of_b, 0.3, 2)
+    files = ("--junit", folder / "gate.xml", "--markdown", folder / "gate.md")
+    result = called("compare", folder / "a.csv", folder / "b.csv", *options, *files)
+    suite = ElementTree.parse(folder / "gate.xml").getroot()
+    return *result, suite, (folder / "gate.md").read_text()
+
+
+@pytest.mark.parametrize("more", [(), ("--fail-if-below", ".5"), ("--json",)])
+def test_a_task_that_only_b_has_fails(tmp_path, monkeypatch, more):
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    options = ("--fail-if-worse", ".95", *more)
+    code, out, error, suite, table = gate_on_tasks(tmp_path, ["x"], ["x", "y", "z"], *options)
+    assert code == 1
+    sentence = "failed: 2 tasks of B without a trial of A: y, z"
+    annotations = [line for line in error.splitlines() if line.startswith("::error")]
+    assert len(annotations) == 1
+    assert sentence in annotations[0]
+    (failure,) = suite.findall("testcase/failure")
+    assert failure.get("message").startswith(sentence)
+    n_checks = 3 if "--fail-if-below" in more else 2
+    assert [suite.get(n) for n in ("tests", "failures", "skipped")] == [str(n_checks), "1", "0"]
+    assert f"| A lacks tasks of B | {sentence}" in table
+    if more == ("--json",):
+        report = json.loads(out)
+        assert (report["outcome"], report["failed"]) == ("failed", True)
+        assert (report["missing_tasks"], report["checks"][0]["outcome"]) == (["y", "z"], "passed")
+
+
+@pytest.mark.parametrize(
+    ("of_a", "of_b", "options", "side"),
+    [
+        ("x", "xy", ("--fail-if-worse", ".95", "--align", "intersection"), "B"),
+        ("x", "xy", ("--fail-if-below", ".5"), "B"),
+        ("xy", "x", ("--fail-if-worse", ".95"), "A"),
+    ],
+)
+def test_tasks_that_are_left_out_are_named(tmp_path, of_a, of_b, options, side):
+    code, out, _, suite, table = gate_on_tasks(tmp_path, of_a, of_b, *options)
+    assert code == 0
+    sentence = f"left out: y, which only {side} has"
+    assert sentence in out.splitlines()
+    assert suite.find("testcase/system-out").text == sentence
+    assert sentence in table.splitlines()
+    assert "without a trial of A" not in table
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         (("--margin", ".1"), "--fail-if-worse"),
         (("--junit", "x.xml"), "--fail-if-worse or --fail-if-below"),
-        (("--fail-if-unknown",), "--fail-if-worse or --fail-if-below"),
+        (("--fail-if-unknown",), "--fail-if-worse or --fail-if-below; got neither of them"),
+        (("--gate-on", "pass^4"), "--fail-if-worse or --fail-if-below; got neither of them"),
         (("--fail-if-worse", ".9", "--gate-on", "pass@4"), "score, or pass^K"),
         (("--fail-if-worse", ".9", "--gate-on", "pass^0"), "score, or pass^K"),
         (("--fail-if-worse", ".9", "--margin", "-1"), "margin"),

@@ -25,7 +25,7 @@ from lm_eval_bayes._util.text import (
     scope_label,
 )
 from lm_eval_bayes.cli.ui.errors import CHECK_FAILED, named_as_options
-from lm_eval_bayes.cli.ui.gate import gate_files, show_checks
+from lm_eval_bayes.cli.ui.gate import GateReport, gate_files
 from lm_eval_bayes.cli.ui.options import (
     IntervalOptions,
     Json,
@@ -136,8 +136,8 @@ def command(
     align: Annotated[
         Alignment,
         typer.Option(
-            help="strict: a question that one model lacks is an error. intersection: such "
-            "questions are left out, and their number is shown."
+            help="strict: a question that one model lacks is an error, and a task that A lacks "
+            "fails --fail-if-worse. intersection: both are left out, and this is shown."
         ),
     ] = "strict",
     priors: PriorOptions,
@@ -165,9 +165,10 @@ def command(
     with --fail-if-worse .95 the exit code is 1 if the new one is worse with a probability of at
     least 95%. A check has three outcomes: worse, not worse, or not known yet, with the number of
     trials that would tell. It fails where questions of A have no trial that counts, as of an agent
-    that ended in an error; --unscored wrong counts these trials as wrong. Exit code 0 does not mean
-    that A is better; 2 means that nothing was compared. In GitHub Actions the outcomes are
-    annotations and part of the job's summary.
+    that ended in an error; --unscored wrong counts these trials as wrong. With --fail-if-worse it
+    also fails where A lacks a task of B; --align intersection leaves such tasks out, and says so.
+    Exit code 0 does not mean that A is better; 2 means that nothing was compared. In GitHub Actions
+    the outcomes are annotations and part of the job's summary.
 
     \b
     Examples:
@@ -177,7 +178,7 @@ def command(
       lm-eval-bayes compare runs/rl runs/base --rope .02 --pass-at-k --scope population
     """
     from lm_eval_bayes.analysis.comparison import compare_runs
-    from lm_eval_bayes.analysis.gate import gate_checks, gate_outcome
+    from lm_eval_bayes.analysis.gate import gate_checks
     from lm_eval_bayes.stats.validation import (
         check_confidence,
         check_count,
@@ -186,12 +187,17 @@ def command(
     )
 
     checked = fail_if_worse is not None or fail_if_below is not None
-    outputs = {"--junit": junit, "--markdown": markdown, "--fail-if-unknown": fail_if_unknown}
-    with gate_files(junit, markdown, is_gate=checked or any(outputs.values())):
-        for name, value in outputs.items():
-            if value and not checked:
+    only_of_gates = {
+        "--junit": junit,
+        "--markdown": markdown,
+        "--fail-if-unknown": fail_if_unknown,
+        "--gate-on": gate_on != "score",
+    }
+    with gate_files(junit, markdown, is_gate=checked or any(only_of_gates.values())):
+        for name, is_given in only_of_gates.items():
+            if is_given and not checked:
                 rule = "be given with --fail-if-worse or --fail-if-below"
-                raise InvalidInputError.of(name, rule, str(value))
+                raise InvalidInputError.of(name, rule, "neither of them")
         spec = intervals.spec()
         named = ("confidence", "rope", "fail_if_worse", "questions", "margin", "fail_if_below")
         with named_as_options(*named):
@@ -230,7 +236,6 @@ def command(
             comparison = compared(informed.runs[: len(runs_a)], informed.runs[len(runs_a) :])
             without = compared(runs_a, runs_b) if informed.informed else None
         effects = informed.effects(spec)
-        p_a_less = 1.0 - comparison.p_a_greater
         with named_as_options("gate_on", "fail_if_below"):
             checks = gate_checks(
                 comparison,
@@ -240,8 +245,19 @@ def command(
                 confidence=confidence,
                 pass_hat_k=pass_hat_k,
             )
-        outcome = gate_outcome(checks) if checks else None
-        failed = outcome == "failed" or (fail_if_unknown and outcome == "not known yet")
+        report = None
+        if checks:
+            missing = comparison.only_b if fail_if_worse is not None and align == "strict" else ()
+            report = GateReport(
+                checks=checks,
+                names=(sides["A"], sides["B"]),
+                missing_tasks=missing,
+                left_out=_left_out_of_gate(comparison, missing),
+                unknown_fails=fail_if_unknown,
+            )
+            report.write(junit, markdown)
+    # The outcomes are written: an error of standard output does not replace them.
+    try:
         if as_json:
             say_json(
                 {
@@ -249,10 +265,11 @@ def command(
                     "b": _describe(runs_b),
                     "align": align,
                     "fail_if_worse": fail_if_worse,
-                    "p_a_less": p_a_less,
+                    "p_a_less": 1.0 - comparison.p_a_greater,
                     "checks": checks,
-                    "outcome": outcome,
-                    "failed": failed,
+                    "missing_tasks": [] if report is None else report.missing_tasks,
+                    "outcome": None if report is None else report.outcome,
+                    "failed": report is not None and report.failed,
                     **comparison.to_dict(),
                     "priors": effects,
                     "without_priors": without,
@@ -267,20 +284,10 @@ def command(
                     for result in (comparison, without)
                 )
                 say_prose(f"{with_prior} with the prior trials, {alone} without")
-        if checks:
-            show_checks(
-                checks,
-                (sides["A"], sides["B"]),
-                [
-                    f"{task.task}: {sentence}"
-                    for task in comparison.tasks
-                    for sentence in _left_out(task.comparison)
-                ],
-                unknown_fails=fail_if_unknown,
-                junit=junit,
-                markdown=markdown,
-            )
-    if failed:
+    finally:
+        if report is not None:
+            report.show()
+    if report is not None and report.failed:
         raise typer.Exit(CHECK_FAILED)
 
 
@@ -419,6 +426,18 @@ def _left_out(c: Comparison) -> list[str]:
     """Return how many questions only one side has."""
     sides = (("A", c.left_out_a), ("B", c.left_out_b))
     return [f"{plural(n, 'question')} that only {side} has" for side, n in sides if n]
+
+
+def _left_out_of_gate(comparison: RunComparison, missing: Sequence[str]) -> tuple[str, ...]:
+    """Return what the checks leave out: tasks that are not missing, and questions."""
+    sides = (("A", comparison.only_a), ("B", comparison.only_b))
+    tasks = [f"{task}, which only {side} has" for side, names in sides for task in names]
+    questions = [
+        f"{task.task}: {sentence}"
+        for task in comparison.tasks
+        for sentence in _left_out(task.comparison)
+    ]
+    return (*tasks, *questions)
 
 
 def _show_task(task: TaskComparison, spec: IntervalSpec) -> None:
