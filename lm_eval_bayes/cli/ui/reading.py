@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -130,6 +130,16 @@ class ReadingOptions:
             "after an error of an agent: wrong gives them the lowest score."
         ),
     ] = "left-out"
+
+    def words(self) -> list[str]:
+        """Return the options that were given, as words of a command line."""
+        words = []
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if value != field.default:
+                words.append(f"--{field.name}")
+                words += [] if value is True else [value]
+        return words
 
     def read(self, paths: Sequence[Path], **arguments: Any) -> SavedRuns:
         """Read runs; warnings, notes and the progress of long reads go to standard error.
