@@ -230,6 +230,14 @@ def resolve_path(path: str | os.PathLike[str]) -> Path:
         raise InvalidInputError.of("path", rule, name) from error
 
 
+def is_same_file(a: str | os.PathLike[str], b: str | os.PathLike[str]) -> bool:
+    """Return whether two paths lead to the same existing file."""
+    try:
+        return os.path.samefile(a, b)
+    except OSError:
+        return False
+
+
 def irregular_kind(path: str | os.PathLike[str]) -> str | None:
     """Return "a folder" or "a device, pipe or socket" if `path` is one, else None."""
     # The path as given: what /dev/fd/3 leads to has no other name if it is a pipe.

@@ -63,6 +63,28 @@ def test_an_undecided_comparison_names_the_command_that_plans_further_trials(two
     assert "good" in printed
 
 
+def test_the_command_that_plans_further_trials_reads_the_same_trials(tmp_path):
+    rng = np.random.default_rng(1)
+    rows = [
+        f"{model},q {q},{rng.choice(['', '-1', '1'])}"
+        for model in ("a", "b")
+        for q in range(12)
+        for _ in range(6)
+    ]
+    table = tmp_path / "two.csv"
+    table.write_text("who,item,won\n" + "\n".join(rows) + "\n", encoding="utf-8")
+    columns = "question=item,score=won,model=who"
+    reading = ["--task", "a task", "--columns", columns, "--bounds", "-1:1"]
+    reading += ["--unscored", "wrong"]
+    code, printed, error = lmeb("compare", table, *reading)
+    assert code == 0, error
+    (command,) = [line for line in printed.splitlines() if "lm-eval-bayes plan" in line]
+    _, *arguments = shlex.split(command.partition(": ")[2])
+    assert arguments == ["plan", str(table), "--separate", *reading]
+    code, printed, error = lmeb(*arguments)
+    assert (code, "a task" in printed) == (0, True), error
+
+
 def test_what_is_printed(two):
     code, printed, error = lmeb("compare", *two, "--pass-at-k", "--rope", ".02")
     assert (code, error) == (0, "")

@@ -111,6 +111,29 @@ def test_a_file_that_is_there_stays_unless_told(lmeb, runs, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["board.md"]
 
 
+@pytest.mark.parametrize("form", ["csv", "json", "markdown", "latex"])
+def test_what_is_read_is_not_replaced(lmeb, runs, form):
+    for target in [file for file in (runs / "good").iterdir() if file.is_file()]:
+        before = target.read_bytes()
+        code, _, error = lmeb(form, runs / "good", "-o", target, "--overwrite")
+        assert code == 2
+        assert "`--output` must be another file than those that the runs are read from" in error
+        assert target.read_bytes() == before
+
+
+def test_records_of_every_eval_ever_that_are_read_are_not_replaced(lmeb, runs, tmp_path):
+    arguments = ("-o", tmp_path, "--instances", "--collection", "one")
+    assert lmeb("every-eval-ever", runs / "good", *arguments)[0] == 0
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*.json*")}
+    assert len(before) == 2
+    (rows,) = (path for path in before if path.suffix == ".jsonl")
+    (record,) = (path for path in before if path.suffix == ".json")
+    for path in (rows, record):
+        code, _, error = lmeb("csv", path, "-o", path, "--overwrite")
+        assert (code, "must be another file than those that" in error) == (2, True)
+        assert path.read_bytes() == before[path]
+
+
 def test_a_trial_store_is_never_replaced(lmeb, runs, tmp_path):
     from lm_eval_bayes.store.trial_store import TrialStore
 
@@ -336,6 +359,10 @@ def test_counts_have_no_texts_to_give(lmeb, tmp_path):
             "`--model-id` must be org/good=org/name, for each of several models once",
         ),
         (["good", "poor", "--developer=a"], "`--developer` must be of one model; --model-id MODEL"),
+        (
+            ["good", "--model-id=a/b c"],
+            "`--model-id` must be the id of a model, as org/name, without",
+        ),
         (["good", "--model-id=b"], "`--model-id` must be the model's id, as org/name"),
         (["good", "--metric=nothing", "--task=nothing"], "`RUN` must hold task nothing"),
     ],

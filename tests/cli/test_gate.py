@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -20,6 +21,8 @@ from scipy import stats
 from lm_eval_bayes import Outcomes, hbayes_at_n, pass_hat_k_posterior
 from lm_eval_bayes.analysis.comparison import compare_runs
 from lm_eval_bayes.analysis.gate import gate_checks
+from lm_eval_bayes.cli.ui.errors import TerminatedError
+from lm_eval_bayes.cli.ui.gate import gate_files
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.reader import read_runs
 
@@ -188,7 +191,8 @@ def test_an_error_leaves_no_earlier_outcome(tmp_path, monkeypatch):
     monkeypatch.setattr("lm_eval_bayes.cli.commands.compare._read_sides", interrupted)
     assert called("compare", tmp_path / "two.csv", *options)[0] == 130
     suite = ElementTree.parse(files["--junit"]).getroot()
-    assert "KeyboardInterrupt" in suite.find("testcase/error").get("message")
+    message = suite.find("testcase/error").get("message")
+    assert message == "the command was interrupted by Ctrl-C"
 
 
 def test_a_margin_makes_equal_models_not_worse(tmp_path):
@@ -304,12 +308,71 @@ def test_only_files_of_earlier_checks_are_replaced(tmp_path, option):
         assert other.read_bytes() != outcome
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes with a name")
+@pytest.mark.parametrize("option", ["--junit", "--markdown"])
+def test_a_pipe_is_not_replaced(tmp_path, monkeypatch, option):
+    board(tmp_path / "two.csv", 0.2, 0.6)
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    monkeypatch.delattr("lm_eval_bayes.cli.commands.compare._read_sides")
+    for threshold in (".95", "nothing"):
+        options = ("--fail-if-worse", threshold, option, pipe)
+        code, _, error = called("compare", tmp_path / "two.csv", *options)
+        assert (code, pipe.is_fifo()) == (2, True)
+        assert f"`{option}` must be a regular file; it is a device, pipe or socket" in error
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs POSIX pipes")
+@pytest.mark.parametrize(("target", "exit_code"), [("closed", 141), ("/dev/full", 2)])
+def test_an_error_of_standard_output_is_no_outcome(tmp_path, target, exit_code):
+    board(tmp_path / "two.csv", 0.2, 0.6)
+    if target == "closed":
+        reader, output = os.pipe()
+        os.close(reader)
+    elif os.path.exists(target):
+        output = os.open(target, os.O_WRONLY)
+    else:
+        pytest.skip(f"needs {target}")
+    command = [sys.executable, "-m", "lm_eval_bayes.cli.main", "compare", "two.csv"]
+    result = subprocess.run(
+        [*command, "--fail-if-worse", ".95", "--junit", "gate.xml", "--markdown", "gate.md"],
+        cwd=tmp_path,
+        stdout=output,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY), "PYTHONUNBUFFERED": "1"},
+        text=True,
+        timeout=120,
+    )
+    os.close(output)
+    assert result.returncode == exit_code
+    assert "worse: P" in result.stderr
+    suite = ElementTree.parse(tmp_path / "gate.xml").getroot()
+    assert [suite.get(name) for name in ("failures", "errors")] == ["1", "0"]
+    assert "| worse: P" in (tmp_path / "gate.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (TerminatedError(signal.SIGTERM), "the command was terminated by SIGTERM"),
+        (OSError(5, "Input/output error", "a.csv"), "system of a.csv: Input/output error"),
+        (ZeroDivisionError("x"), "the command ended with an unexpected error"),
+    ],
+)
+def test_no_class_of_an_exception_is_an_outcome(tmp_path, error, message):
+    with pytest.raises(type(error)), gate_files(tmp_path / "gate.xml", None, is_gate=True):
+        raise error
+    assert message in error_of(tmp_path / "gate.xml")
+    assert type(error).__name__ not in error_of(tmp_path / "gate.xml")
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         (("--margin", ".1"), "--fail-if-worse"),
         (("--junit", "x.xml"), "--fail-if-worse or --fail-if-below"),
-        (("--fail-if-unknown",), "--fail-if-worse or --fail-if-below"),
+        (("--fail-if-unknown",), "--fail-if-worse or --fail-if-below; got neither of them"),
+        (("--gate-on", "pass^4"), "--fail-if-worse or --fail-if-below; got neither of them"),
         (("--fail-if-worse", ".9", "--gate-on", "pass@4"), "score, or pass^K"),
         (("--fail-if-worse", ".9", "--gate-on", "pass^0"), "score, or pass^K"),
         (("--fail-if-worse", ".9", "--margin", "-1"), "margin"),

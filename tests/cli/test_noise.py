@@ -128,6 +128,11 @@ def test_the_card(two, tmp_path):
     code, _, error = lmeb("noise", *two, "--card", card)
     assert (code, "`--card` must be a new file, unless --overwrite is given" in error) == (2, True)
     assert lmeb("noise", *two, "--card", card, "--overwrite")[0] == 0
+    samples = next(two[0].rglob("samples_*"))
+    before = samples.read_bytes()
+    code, _, error = lmeb("noise", *two, "--card", samples, "--overwrite")
+    assert (code, "`--card` must be another file than those that" in error) == (2, True)
+    assert samples.read_bytes() == before
     assert card.read_text(encoding="utf-8") == text
 
 
@@ -201,6 +206,8 @@ def test_the_figure(two, tmp_path):
         (("--correlation", "2"), "`--correlation` must be a number from -1 to 1"),
         (("--power", "1"), "`--power` must be a number strictly between 0 and 1"),
         (("--level", "0"), "`--level` must be"),
+        (("--audit", "abc"), "'abc'"),
+        (("--seed", "1.5"), "'1.5'"),
         (("--plot", "noise.gif"), "`--plot` must end with .svg or .png"),
     ],
 )

@@ -134,6 +134,35 @@ def test_somebody_elses_file_stays(two, tmp_path):
         assert "be a regular file" in err
 
 
+def test_what_is_read_is_not_replaced(two, tmp_path, monkeypatch):
+    folder = two[0]
+    (samples,) = folder.glob("samples_*")
+    (results,) = folder.glob("results_*")
+    other = folder / "samples_other_task.jsonl"
+    link = tmp_path / "link.html"
+    link.symlink_to(samples)
+    matrix = tmp_path / "board.npz"
+    np.savez(matrix, R=np.array([[[1, 0], [1, 1], [0, 0]]]))
+    monkeypatch.chdir(folder)
+    cases = [(folder, samples), (folder, samples.name), (folder, results), (samples, samples)]
+    cases += [(samples, results), (folder, link), (matrix, matrix), (folder.parent, results)]
+    other.write_bytes(samples.read_bytes())
+    try:
+        for path, target in [*cases, (folder, other)]:
+            before = (folder / target).read_bytes()
+            code, _, err = lmeb(path, "-o", target, "--overwrite", "--task", TASK)
+            assert code == 2
+            rule = "`--output` must be another file than those that the runs are read from"
+            assert rule in err
+            assert (folder / target).read_bytes() == before
+    finally:
+        other.unlink()
+    for name in ("results_page.json", "board.html"):
+        page = tmp_path / name
+        page.write_text("mine")
+        assert lmeb(matrix, "-o", page, "--overwrite")[0] == 0
+
+
 def test_a_link_stays_a_link(two, tmp_path):
     existing = tmp_path / "there.html"
     (tmp_path / "link.html").symlink_to(existing)

@@ -188,11 +188,13 @@ def test_a_bug_while_sampling_keeps_its_traceback(lmeb, monkeypatch):
             f"`--width` must be below 1, since the score of task {TASK} goes from 0",
         ),
         (("--width", "1"), "`--width` must be below 1"),
-        (("--width", ".1", "--correction", "foo"), "`correction` must be one of"),
-        (("--width", ".1", "--confidence", "2"), r"`confidence` must be a number in \[0\.5, 1\)"),
+        (("--width", ".1", "--correction", "foo"), "`--correction` must be one of"),
+        (("--width", ".1", "--confidence", "2"), r"`--confidence` must be a number in \[0\.5, 1\)"),
         (("--width", ".1", "--correction", "none"), "`--correction` must be given with --decide"),
         (("--budget", "8", "--confidence", ".9"), "`--confidence` must be given with --decide"),
-        (("--budget", "0.5"), "`budget` must be at least one trial per question"),
+        (("--budget", "8", "--batch-trials", "0"), "`--batch-trials` must be an integer"),
+        (("--budget", "8x"), "`--budget` must be a number of trials"),
+        (("--budget", "0.5"), "`--budget` must be at least one trial per question"),
         (
             ("--width", ".1", "--metadata", '{"bayes_n": 4}'),
             "`--metadata` must leave out bayes_n: .*--batch-trials up to --max-trials; got 4",
@@ -205,6 +207,13 @@ def test_a_bug_while_sampling_keeps_its_traceback(lmeb, monkeypatch):
 )
 def test_goals_that_cannot_be_meant_are_refused(refused, arguments, message):
     assert re.match(f"error: {message}", refused(*arguments, *COIN))
+
+
+def test_a_run_without_a_store_is_refused(lmeb):
+    code, _, error = lmeb("--budget", "2", *COIN, store=None)
+    assert code == 2
+    assert "`--store` must name the file of the trials" in error
+    assert error.rstrip().endswith("; got neither of them")
 
 
 def test_the_metadata_of_a_config_file_count(refused, lmeb, tmp_path):

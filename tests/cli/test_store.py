@@ -534,6 +534,9 @@ def test_alias(lmeb, make):
     assert (code, error) == (0, "")
     assert printed.startswith(f"{path}: gpt-x-2026-05 is gpt-x, blake2b-128:")
     digest = printed.split()[-1]
+    for name in (digest, digest.partition(":")[2]):
+        printed = lmeb("store", "alias", path, name, "gpt-y")[1]
+        assert printed == f"{path}: gpt-y is {digest}\n"
     code, printed, _ = lmeb("store", "alias", path, digest, "gpt-y", "--json")
     assert json.loads(printed) == {"gpt-x-2026-05": digest, "gpt-y": digest}
     assert lmeb("store", "alias", path, "gpt-x", "gpt-y", "--remove")[0] == 0

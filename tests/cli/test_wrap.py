@@ -45,6 +45,13 @@ def test_the_written_task_is_the_task_sampled(folder):
     assert task.config.generation_kwargs["until"] == ["Q:"]
     assert called("wrap", folder / "greedy.yaml", "-o", output)[0] == 2
     assert called("wrap", folder / "greedy.yaml", "-o", output, "--overwrite")[0] == 0
+    for task in (folder / "greedy.yaml", "greedy"):
+        code, _, error = called(
+            *("wrap", task, "--include_path", folder, "--overwrite"),
+            *("-o", folder / "more" / ".." / "greedy.yaml"),
+        )
+        assert (code, "`--output` must be another file than that of TASK" in error) == (2, True)
+        assert (folder / "greedy.yaml").read_text(encoding="utf-8") == GREEDY
 
 
 def test_a_task_of_the_harness_is_included_by_its_name():

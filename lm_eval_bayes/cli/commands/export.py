@@ -26,7 +26,7 @@ from lm_eval_bayes.cli.ui.options import (
     parse_integers,
 )
 from lm_eval_bayes.cli.ui.output import say, say_json, warn
-from lm_eval_bayes.cli.ui.reading import ReadingOptions, Runs
+from lm_eval_bayes.cli.ui.reading import ReadingOptions, Runs, check_not_read
 from lm_eval_bayes.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -137,6 +137,7 @@ def hub(
     from lm_eval_bayes.export.hub import check_model_id, hub_result, library
     from lm_eval_bayes.export.hub_pull_request import open_pull_request
 
+    _check_no_blank(model_id)
     check_model_id(model_id)
     library()
     spec = intervals.spec()
@@ -352,9 +353,17 @@ def _model_ids(given: Sequence[str], models: Sequence[str]) -> dict[str, str]:
             model, id = models[0], text
         if model not in models or model in ids:
             rule = f"be {models[0]}=org/name, for each of several models once"
-            raise InvalidInputError.of("--model-id", rule, f"{text}, for {', '.join(models)}")
+            raise InvalidInputError.of("--model-id", rule, f"{text!r}, for {', '.join(models)}")
+        _check_no_blank(id)
         ids[model] = id
     return ids
+
+
+def _check_no_blank(model_id: str) -> None:
+    """Refuse an id with a blank, which a message shows in quotes."""
+    if " " in model_id:
+        rule = "be the id of a model, as org/name, without blanks"
+        raise InvalidInputError.of("--model-id", rule, repr(model_id))
 
 
 def _write_record(record: Submission, rows: InstancesFile | None, output: BinaryIO) -> None:
@@ -432,6 +441,8 @@ def _table_command(
         if target is not None:
             check_targets([target], overwrite)
         saved = reading.read(runs)
+        if target is not None:
+            check_not_read([target], runs, saved)
         boards = [leaderboard(saved.of_task(name), spec, ties=ties) for name in saved.tasks]
         families = {}
         if ks is not None or form in ("csv", "json"):

@@ -25,7 +25,7 @@ from lm_eval_bayes.cli.ui.output import (
     warn,
     warn_notes,
 )
-from lm_eval_bayes.cli.ui.reading import ReadingOptions, Runs
+from lm_eval_bayes.cli.ui.reading import ReadingOptions, Runs, check_not_read
 from lm_eval_bayes.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -117,6 +117,8 @@ def command(
 
         check_figure_path(plot, "--plot")
     saved = reading.read(runs, check_independence=False)  # its own notes say it
+    if card is not None:
+        check_not_read([card], runs, saved, "--card")
     if plot is not None and len(saved.tasks) > 1:
         rule = f"be of one task; choose one with --task ({', '.join(saved.tasks)})"
         raise InvalidInputError.of("--plot", rule, plot.name)

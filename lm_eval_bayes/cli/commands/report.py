@@ -20,7 +20,7 @@ from lm_eval_bayes.cli.ui.options import (
     option,
 )
 from lm_eval_bayes.cli.ui.output import say, say_json, say_table
-from lm_eval_bayes.cli.ui.reading import ReadingOptions, Runs
+from lm_eval_bayes.cli.ui.reading import ReadingOptions, Runs, check_not_read
 from lm_eval_bayes.errors import InvalidInputError
 
 #: Number of runs from which the progress is shown.
@@ -93,6 +93,8 @@ def command(
 
         check_folder(plots, overwrite)
     saved = reading.read(runs, signals="recorded")
+    if not to_stdout:
+        check_not_read([output], runs, saved)
 
     from lm_eval_bayes.analysis.report_data import report_data
     from lm_eval_bayes.cli.ui.output import Progress

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,7 +14,7 @@ import typer
 
 from lm_eval_bayes._util.packages import pip_install_extra
 from lm_eval_bayes._util.text import error_line, format_duration, format_range, plural
-from lm_eval_bayes.cli.ui.errors import exit_code
+from lm_eval_bayes.cli.ui.errors import exit_code, named_as_options
 from lm_eval_bayes.cli.ui.options import Level, expand_options, option
 from lm_eval_bayes.cli.ui.output import warn
 from lm_eval_bayes.cli.ui.reading import ReadingOptions
@@ -125,21 +125,23 @@ def run(harness_arguments: Sequence[str], options: StoppingOptions) -> int:
         saved = ReadingOptions().read([Path(options.decide)], argument="--decide", dedupe=None)
         baseline = baseline_runs(saved.runs, options.decide)
     if options.allocate not in (None, "questions"):
-        raise InvalidInputError.of("allocate", "be questions", options.allocate)
+        raise InvalidInputError.of("--allocate", "be questions", options.allocate)
     correction: Any = options.correction or CORRECTION
-    goal = Goal(
-        width=options.width,
-        baseline=baseline,
-        baseline_name=str(options.decide),
-        budget=None if options.budget is None else Budget.parse(options.budget),
-        batch_trials=options.batch_trials,
-        max_trials=options.max_trials,
-        level=options.level,
-        estimator=options.estimator,
-        confidence=CONFIDENCE if options.confidence is None else options.confidence,
-        correction=correction,
-        allocate=options.allocate is not None,
-    )
+    names = [field.name for field in fields(options)]
+    with named_as_options(*names):
+        goal = Goal(
+            width=options.width,
+            baseline=baseline,
+            baseline_name=str(options.decide),
+            budget=None if options.budget is None else Budget.parse(options.budget),
+            batch_trials=options.batch_trials,
+            max_trials=options.max_trials,
+            level=options.level,
+            estimator=options.estimator,
+            confidence=CONFIDENCE if options.confidence is None else options.confidence,
+            correction=correction,
+            allocate=options.allocate is not None,
+        )
     for name in ("confidence", "correction"):
         value = getattr(options, name)
         if value is not None and options.decide is None:
@@ -243,7 +245,7 @@ def _store_path(store: str | None, output_path: str | None) -> str:
         return store
     if output_path is None:
         rule = "name the file of the trials, unless --output_path names a folder for it"
-        raise InvalidInputError.of("--store", rule, None)
+        raise InvalidInputError.of("--store", rule, "neither of them")
     folder = Path(output_path)
     folder = folder.parent if folder.suffix == ".json" else folder
     folder.mkdir(parents=True, exist_ok=True)

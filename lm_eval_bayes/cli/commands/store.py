@@ -510,7 +510,8 @@ def alias(
     elif remove:
         say(f"{store}: {new} is no alias any more")
     else:
-        say(f"{store}: {new} is {old}, {model}")
+        is_hash = old in (model, model.rpartition(":")[2])
+        say(f"{store}: {new} is {model if is_hash else f'{old}, {model}'}")
 
 
 def _model_named(name: str, models: Mapping[str, Mapping[str, Any]], path: Path) -> str:

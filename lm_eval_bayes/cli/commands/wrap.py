@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from lm_eval_bayes._util.files import is_same_file
 from lm_eval_bayes.cli.ui.options import Overwrite, option
 from lm_eval_bayes.cli.ui.output import say
 from lm_eval_bayes.errors import InvalidInputError
@@ -47,13 +48,19 @@ def command(
       lm-eval-bayes wrap my_task --include_path tasks --name my_task_sampled
     """
     from lm_eval_bayes.export.files import check_targets, write_files
-    from lm_eval_bayes.harness.plugin.sampled_tasks import wrapper_yaml
+    from lm_eval_bayes.harness.plugin.sampled_tasks import task_file, wrapper_yaml
 
     if output is not None:
         check_targets([output], overwrite)
     if n is not None and n < 1:
         raise InvalidInputError.of("-n", "be at least 1", n)
     text = wrapper_yaml(task, n, name, include_path or ())
+    if output is not None and output.exists():
+        is_path = task.endswith((".yaml", ".yml"))
+        included = Path(task).expanduser() if is_path else task_file(task, include_path or ())
+        if included is not None and is_same_file(output, included):
+            rule = "be another file than that of TASK, which the new one includes"
+            raise InvalidInputError.of("--output", rule, str(output))
     if output is None:
         for line in text.splitlines():
             say(line)

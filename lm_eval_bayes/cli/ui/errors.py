@@ -40,6 +40,9 @@ Exit codes:
 #: The error of wrong arguments: from click, or from the copy of click that typer carries.
 UsageError: Any = typer.BadParameter.__base__
 
+#: How pydantic's rules begin.
+_RULE_OF_PYDANTIC = "Input should be "
+
 
 class PlainErrorsGroup(TyperGroup):
     """A group of commands that reports every deliberate error in one sentence."""
@@ -68,6 +71,14 @@ def exit_code(interruption: KeyboardInterrupt) -> int:
 
 def usage_sentence(error: Any) -> str:
     """Return the sentence of an error of wrong arguments, without its stop."""
+    rule = str(error.message).partition(",")[0]
+    invalid: list[Any] = getattr(
+        error.__cause__, "errors", list
+    )()  # of pydantic, which newer typer uses
+    if invalid and rule.startswith(_RULE_OF_PYDANTIC):
+        option = max(error.param.opts, key=len)
+        rule = f"be {rule.removeprefix(_RULE_OF_PYDANTIC)}"
+        return str(InvalidInputError.of(option, rule, invalid[0]["input"]))
     sentence: str = error.format_message()
     return sentence.replace("Value error, ", "").rstrip(".")
 

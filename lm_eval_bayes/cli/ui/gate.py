@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
 from typer.core import TyperCommand
 
-from lm_eval_bayes._util.files import write_atomic, write_errors
-from lm_eval_bayes._util.text import format_mean_sd, one_line
-from lm_eval_bayes.cli.ui.errors import UsageError, usage_sentence
+from lm_eval_bayes._util.files import irregular_kind, write_atomic, write_errors
+from lm_eval_bayes._util.text import NO_VALUE, format_mean_sd, one_line, plural
+from lm_eval_bayes.cli.ui.errors import TerminatedError, UsageError, usage_sentence
 from lm_eval_bayes.cli.ui.output import warn
 from lm_eval_bayes.errors import InvalidInputError, LmEvalBayesError
 
 if TYPE_CHECKING:
-    from lm_eval_bayes.analysis.gate import GateCheck
+    from lm_eval_bayes.analysis.gate import GateCheck, GateOutcome
 
 #: The level of an annotation of GitHub Actions by the outcome of a check.
 _LEVELS = {"failed": "error", "not known yet": "warning", "passed": "notice"}
@@ -53,7 +55,7 @@ def gate_files(
     Parameters
     ----------
     junit, markdown : Path, optional
-        The files that `show_checks` writes.
+        The files of the outcomes.
     is_gate : bool
         Whether the command checks something; otherwise nothing is written.
     environ : mapping
@@ -78,8 +80,20 @@ def gate_files(
         _report_error(junit, markdown, str(error), environ)
         raise
     except (Exception, KeyboardInterrupt) as error:
-        _report_error(junit, markdown, f"the command ended with {type(error).__name__}", environ)
+        _report_error(junit, markdown, _end_of_command(error), environ)
         raise
+
+
+def _end_of_command(error: BaseException) -> str:
+    """Return in words how a command ended with an exception that is no error of its arguments."""
+    if isinstance(error, TerminatedError):
+        return f"the command was terminated by {signal.Signals(error.args[0]).name}"
+    if isinstance(error, KeyboardInterrupt):
+        return "the command was interrupted by Ctrl-C"
+    if isinstance(error, OSError) and error.strerror:
+        file = f" of {error.filename}" if error.filename else ""
+        return f"the command ended with an error of the system{file}: {error.strerror}"
+    return "the command ended with an unexpected error, which its standard error shows"
 
 
 class GateCommand(TyperCommand):
@@ -146,8 +160,12 @@ def _write_outcome(option: str, path: Path, content: bytes) -> None:
     Raises
     ------
     InvalidInputError
-        If there is a file that holds no outcomes of an earlier check, or it cannot be written.
+        If there is a file that holds no outcomes of an earlier check, a folder, a device or a pipe,
+        or it cannot be written.
     """
+    kind = irregular_kind(path)
+    if kind is not None:
+        raise InvalidInputError.of(option, f"be a regular file; it is {kind}", str(path))
     with write_errors(option):
         if path.is_file():
             with path.open("rb") as file:
@@ -181,50 +199,83 @@ def _add_to_summary(text: str, environ: Mapping[str, str]) -> None:
         warn(f"warning: the summary of the job cannot be written to {summary}: {reason}")
 
 
-def show_checks(
-    checks: Sequence[GateCheck],
-    names: tuple[str, str],
-    left_out: Sequence[str] = (),
-    *,
-    unknown_fails: bool = False,
-    junit: Path | None = None,
-    markdown: Path | None = None,
-    environ: Mapping[str, str] = os.environ,
-) -> None:
-    """Write the outcomes to standard error, and to the files that were asked for.
+@dataclass(frozen=True)
+class GateReport:
+    """The outcomes of the checks of two models, and what is said of them.
 
-    In GitHub Actions they are also annotations, and are added to the summary of the job.
-
-    Parameters
+    Attributes
     ----------
-    checks : sequence of GateCheck
+    checks : tuple of GateCheck
         The checks.
     names : tuple of str
         The models A and B.
-    left_out : sequence of str
+    missing_tasks : tuple of str
+        Tasks that only B has, where this fails: A may have failed in them.
+    left_out : tuple of str
         What did not count.
     unknown_fails : bool
-        Whether an outcome that is not known yet is a failure in the XML, as in the exit code.
-    junit, markdown : Path, optional
-        Files to write.
-    environ : mapping
-        The environment variables.
-
-    Raises
-    ------
-    InvalidInputError
-        If a file cannot be written.
+        Whether an outcome that is not known yet is a failure.
     """
-    for check in checks:
-        warn(check.sentence)
-        message = f"{_sided(names[0], 'A')} and {_sided(names[1], 'B')}: {check.sentence}"
-        _annotate(_LEVELS[check.outcome], "; left out: ".join([message, *left_out]), environ)
-    text = markdown_table(checks, names, left_out)
-    if markdown is not None:
-        _write_outcome("--markdown", markdown, text.encode())
-    if junit is not None:
-        _write_outcome("--junit", junit, junit_xml(checks, names, unknown_fails, left_out))
-    _add_to_summary(text, environ)
+
+    checks: tuple[GateCheck, ...]
+    names: tuple[str, str]
+    missing_tasks: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+    unknown_fails: bool = False
+
+    @property
+    def missing_sentence(self) -> str | None:
+        """The failure of a check that A has the tasks of B, in words; None where A has them."""
+        if not self.missing_tasks:
+            return None
+        tasks = plural(len(self.missing_tasks), "task")
+        return (
+            f"failed: {tasks} of B without a trial of A: {', '.join(self.missing_tasks)} "
+            "(--align intersection compares the tasks of both)"
+        )
+
+    @property
+    def outcome(self) -> GateOutcome:
+        """The outcome of all checks."""
+        from lm_eval_bayes.analysis.gate import gate_outcome
+
+        return "failed" if self.missing_tasks else gate_outcome(self.checks)
+
+    @property
+    def failed(self) -> bool:
+        """Whether the command ends with the exit code of a failed check."""
+        return self.outcome == "failed" or (self.unknown_fails and self.outcome == "not known yet")
+
+    def write(
+        self,
+        junit: Path | None = None,
+        markdown: Path | None = None,
+        environ: Mapping[str, str] = os.environ,
+    ) -> None:
+        """Write the outcomes to files, and add them to the summary of a job of GitHub Actions.
+
+        Raises
+        ------
+        InvalidInputError
+            If a file cannot be written.
+        """
+        text = markdown_table(self)
+        if markdown is not None:
+            _write_outcome("--markdown", markdown, text.encode())
+        if junit is not None:
+            _write_outcome("--junit", junit, junit_xml(self))
+        _add_to_summary(text, environ)
+
+    def show(self, environ: Mapping[str, str] = os.environ) -> None:
+        """Write the outcomes to standard error, in GitHub Actions also as annotations."""
+        a, b = (_sided(name, side) for name, side in zip(self.names, "AB", strict=True))
+        lines = [(_LEVELS[check.outcome], check.sentence) for check in self.checks]
+        if self.missing_sentence is not None:
+            lines.append((_LEVELS["failed"], self.missing_sentence))
+        for level, sentence in lines:
+            warn(sentence)
+            message = "; left out: ".join([f"{a} and {b}: {sentence}", *self.left_out])
+            _annotate(level, message, environ)
 
 
 def _sided(name: str, side: str) -> str:
@@ -237,21 +288,21 @@ def _escaped(text: str) -> str:
     return one_line(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
-def markdown_table(
-    checks: Sequence[GateCheck], names: tuple[str, str], left_out: Sequence[str] = ()
-) -> str:
+def markdown_table(report: GateReport) -> str:
     """Return the checks as a table in Markdown, and below it what did not count."""
     a, b = (
         _sided(f"**{_plain(name.removesuffix(f' ({side})'))}**", side)
-        for name, side in zip(names, "AB", strict=True)
+        for name, side in zip(report.names, "AB", strict=True)
     )
     lines = [f"{a} and {b}", "", "| check | outcome | estimate ± sd |"]
     lines.append("| --- | --- | --- |")
-    for check in checks:
+    for check in report.checks:
         event = "A worse than B" if check.check == "worse" else f"A below {check.limit:g}"
         estimate = format_mean_sd(check.estimate, check.sd)
         lines.append(f"| {event}, {check.quantity} | {check.sentence} | {estimate} |")
-    lines += [f"\nleft out: {_plain(sentence)}" for sentence in left_out]
+    if report.missing_sentence is not None:
+        lines.append(f"| A lacks tasks of B | {_plain(report.missing_sentence)} | {NO_VALUE} |")
+    lines += [f"\nleft out: {_plain(sentence)}" for sentence in report.left_out]
     return "\n".join(lines) + "\n\n"
 
 
@@ -260,30 +311,28 @@ def _plain(name: str) -> str:
     return "".join(f"&#{ord(c)};" if c in "|*_`<>&[]!\\" else c for c in one_line(name))
 
 
-def junit_xml(
-    checks: Sequence[GateCheck],
-    names: tuple[str, str],
-    unknown_fails: bool = False,
-    left_out: Sequence[str] = (),
-) -> bytes:
+def junit_xml(report: GateReport) -> bytes:
     """Return the checks as a test suite; one that is not known yet is skipped, or a failure."""
-    failed, unknown = (
-        sum(check.outcome == outcome for check in checks) for outcome in ("failed", "not known yet")
-    )
-    if unknown_fails:
-        failed, unknown = failed + unknown, 0
-    counts = {"tests": str(len(checks)), "failures": str(failed), "skipped": str(unknown)}
-    counts["errors"] = "0"
-    suite = ElementTree.Element("testsuite", {"name": "lm-eval-bayes", **counts})
-    for number, check in enumerate(checks, 1):
-        name = f"{check.check} ({check.quantity}) {number}: {one_line(' and '.join(names))}"
+    models = one_line(" and ".join(report.names))
+    suite = ElementTree.Element("testsuite", {"name": "lm-eval-bayes"})
+    for number, check in enumerate(report.checks, 1):
+        name = f"{check.check} ({check.quantity}) {number}: {models}"
         case = ElementTree.SubElement(suite, "testcase", {"classname": "gate", "name": name})
         if check.outcome != "passed":
-            kind = "failure" if check.outcome == "failed" or unknown_fails else "skipped"
+            fails = check.outcome == "failed" or report.unknown_fails
+            kind = "failure" if fails else "skipped"
             ElementTree.SubElement(case, kind, {"message": check.sentence})
-        if left_out:
-            output = ElementTree.SubElement(case, "system-out")
-            output.text = "\n".join(f"left out: {one_line(sentence)}" for sentence in left_out)
+    if report.missing_sentence is not None:
+        name = f"A lacks tasks of B: {models}"
+        case = ElementTree.SubElement(suite, "testcase", {"classname": "gate", "name": name})
+        ElementTree.SubElement(case, "failure", {"message": one_line(report.missing_sentence)})
+    for case in suite if report.left_out else ():
+        output = ElementTree.SubElement(case, "system-out")
+        output.text = "\n".join(f"left out: {one_line(text)}" for text in report.left_out)
+    for attribute, path in (("failures", "failure"), ("skipped", "skipped")):
+        suite.set(attribute, str(len(suite.findall(f"testcase/{path}"))))
+    suite.set("tests", str(len(suite)))
+    suite.set("errors", "0")
     return _xml(suite)
 
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+import re
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from lm_eval_bayes._util.files import is_same_file
 from lm_eval_bayes.cli.ui.errors import named_as_options
 from lm_eval_bayes.cli.ui.options import option
 from lm_eval_bayes.cli.ui.output import Progress, warn, warn_notes
+from lm_eval_bayes.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from lm_eval_bayes.runs.task_run import SavedRuns
@@ -21,6 +25,8 @@ if TYPE_CHECKING:
 _LONG = 50_000_000
 #: Bytes of one step of the bar.
 _UNIT = 1_000_000
+#: Names of files of the harness, and of verdicts on its samples.
+_OF_HARNESS = re.compile(r"results(_.*)?\.json|(samples|verdicts)_.*\.jsonl")
 
 
 def _path(text: str) -> Path:
@@ -125,6 +131,16 @@ class ReadingOptions:
         ),
     ] = "left-out"
 
+    def words(self) -> list[str]:
+        """Return the options that were given, as words of a command line."""
+        words = []
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if value != field.default:
+                words.append(f"--{field.name}")
+                words += [] if value is True else [value]
+        return words
+
     def read(
         self, paths: Sequence[Path], check_independence: bool = True, **arguments: Any
     ) -> SavedRuns:
@@ -174,6 +190,45 @@ class ReadingOptions:
             warn(f"note: {note}")
         warn_notes((run.task, [run.model], note) for run in saved.runs for note in run.notes)
         return saved
+
+
+def check_not_read(
+    outputs: Iterable[Path], paths: Sequence[Path], saved: SavedRuns, argument: str = "--output"
+) -> None:
+    """Refuse to replace a file that runs are read from, whether its task was chosen or not.
+
+    Parameters
+    ----------
+    outputs : iterable of Path
+        The files to be written.
+    paths : sequence of Path
+        The paths that were read.
+    saved : SavedRuns
+        The runs in them.
+    argument : str
+        Name of the argument of the outputs in the error.
+
+    Raises
+    ------
+    InvalidInputError
+        If an output is one of the paths, a file that a run is from, or a file of the harness beside
+        it or below one of the paths.
+    """
+    sources = [*paths, *(Path(source) for run in saved.runs for source in run.sources)]
+    read_folders = [os.path.realpath(path) for path in paths if path.is_dir()]
+    samples = [path for path in sources if _OF_HARNESS.match(path.name)]
+    beside = {os.path.realpath(path.parent) for path in samples}
+    for output in outputs:
+        if not output.exists():
+            continue
+        is_read = any(is_same_file(output, source) for source in sources)
+        if not is_read and _OF_HARNESS.match(output.name):
+            real = Path(os.path.realpath(output))
+            is_below = any(real.is_relative_to(folder) for folder in read_folders)
+            is_read = is_below or str(real.parent) in beside
+        if is_read:
+            rule = "be another file than those that the runs are read from"
+            raise InvalidInputError.of(argument, rule, str(output))
 
 
 class _Bar(ExitStack):

@@ -129,7 +129,9 @@ def _with_chosen_rows(original: Callable[..., str]) -> Callable[..., str]:
             }
             n_hidden = sum(_n_rows(given[column][name]) - _n_rows(chosen[name]) for name in chosen)
             if n_hidden:
-                log.info("%d more rows are in the results; bayes_rows=all prints them", n_hidden)
+                rows, pronoun = ("row is", "it") if n_hidden == 1 else ("rows are", "them")
+                sentence = "%d more %s in the results; bayes_rows=all prints %s"
+                log.info(sentence, n_hidden, rows, pronoun)
             bound.arguments["result_dict"] = {**given, column: chosen}
         table = original(*bound.args, **bound.kwargs)
         errors = error_of_run(given)
@@ -143,7 +145,14 @@ def _with_chosen_rows(original: Callable[..., str]) -> Callable[..., str]:
 
 
 def _n_rows(results: Mapping[str, Any]) -> int:
-    return sum("," in key and not key.partition(",")[0].endswith("_stderr") for key in results)
+    """Return the number of rows; text of this package, such as a hash, is no row."""
+    rows = [(key.partition(","), value) for key, value in results.items()]
+    return sum(
+        bool(comma)
+        and not row.endswith("_stderr")
+        and not (isinstance(value, str) and _OURS.fullmatch(row))
+        for (row, comma, _), value in rows
+    )
 
 
 def rows_setting(name: str, results: Mapping[str, Any]) -> str | Sequence[str]:

@@ -65,6 +65,25 @@ def test_all_rows_come_in_the_order_of_the_results():
     assert list(printed(results)) == [key for key in keys if not key.endswith("_stderr")]
 
 
+def test_the_number_of_rows_that_are_not_printed(caplog):
+    caplog.set_level("INFO")
+    results = run(bayes_rows="all")
+    # a hash, as a task with rubrics records it
+    results["results"]["toy"]["rubric_thresholds,none"] = "0123456789abcdef"
+    printed(results)
+    assert "more row" not in caplog.text
+    n_rows = len(printed(run(bayes_rows="all")))
+    results = run()
+    n_hidden = n_rows - len(printed(results))
+    assert f"{n_hidden} more rows are in the results; bayes_rows=all prints them" in caplog.text
+    values = results["results"]["toy"]
+    shown = [f"{row},none" for row in printed(results)]
+    results["results"]["toy"] = {k: values[k] for k in [*shown, "pass^2,none"]}
+    caplog.clear()
+    printed(results)
+    assert "1 more row is in the results; bayes_rows=all prints it" in caplog.text
+
+
 def test_rows_are_chosen_by_pattern():
     assert list(printed(run(bayes_rows="maj@*"))) == ["maj@4", "maj@4_low", "maj@4_high"]
     assert list(printed(run(bayes_rows=["pass@?", "hbayes@4"]))) == [
