@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime, timezone
 from typing import Protocol
@@ -349,6 +350,28 @@ def shorten_middle(text: str, longest: int) -> str:
         return text
     end = max(0, longest - 1) // 2
     return f"{text[: max(0, longest - 1 - end)]}…{text[len(text) - end :]}"
+
+
+def shorten_names(names: Sequence[str], longest: int) -> tuple[str, ...]:
+    """Return names without their middles where they are long; different names stay different.
+
+    Names that are the same without their middle get a number each, of how many there are.
+
+    Examples
+    --------
+    >>> shorten_names(["phi", "a-long-name-v1", "a-long-name-v2"], 9)
+    ('phi', 'a-lo…e-v1', 'a-lo…e-v2')
+    >>> shorten_names(["model-1-chat", "model-2-chat"], 9)
+    ('mode…chat (1 of 2 like it)', 'mode…chat (2 of 2 like it)')
+    """
+    shown = [shorten_middle(one_line(text), longest) for text in names]
+    alike, seen = Counter(shown), Counter[str]()
+    numbered = []
+    for text in shown:
+        seen[text] += 1
+        number = f" ({seen[text]} of {alike[text]} like it)" if alike[text] > 1 else ""
+        numbered.append(text + number)
+    return tuple(numbered)
 
 
 def printable_lines(text: str) -> str:

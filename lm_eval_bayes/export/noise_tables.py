@@ -175,7 +175,7 @@ def _test_sentence(noise: TaskNoise) -> str:
     settings = noise.settings
     alpha = f"{100 * (1 - settings.level):.3g}%"
     source = {
-        "models": "estimated from these models",
+        "models": "from these models",
         "single trials": "of their single trials, estimated from these models",
         "given": "given",
         "assumed": "assumed",
@@ -186,7 +186,7 @@ def _test_sentence(noise: TaskNoise) -> str:
             low, high = noise.correlation_interval
             source += f" ({100 * settings.level:g}% interval {low:.2f} to {high:.2f})"
     return (
-        f"shown: by a two-sided test at {alpha}, with power {_percent(settings.power)}; paired: "
+        f"shown: two-sided test at {alpha}, power {_percent(settings.power)}; paired: "
         f"correlation of two models over questions {noise.correlation:.2f}, {source}"
     )
 
@@ -272,7 +272,14 @@ def _board_parts(noise: TaskNoise) -> list[Part]:
             )
         )
     ns = ("1",) if single else ("1", n)
-    head = ("model", "score", "ICC", "flips", *(f"apart {size}" for size in ns), f"shown {n}")
+    head = (
+        "model",
+        "score",
+        "ICC",
+        "flips",
+        *(f"apart {size}" for size in ns),
+        f"shown {n}, paired",
+    )
     title = f"apart N: {level} of two runs with N trials per question are at most so far apart"
     parts: list[Part] = [(Table(title, head, tuple(rows)), (_test_sentence(noise),))]
     parts.append((_spread_table(noise, n), ()))

@@ -20,6 +20,7 @@ from lm_eval_bayes._util.text import (
     format_probability,
     one_line,
     scope_label,
+    shorten_names,
 )
 from lm_eval_bayes.analysis.leaderboard import COMPARISONS, Leaderboard, LeaderboardRow
 from lm_eval_bayes.analysis.pass_rows import PassRow, row_notes, uncertainty_to_dict
@@ -190,12 +191,15 @@ def _json(boards: Sequence[Leaderboard], families: Families) -> str:
 
 
 def _cells(
-    board: Leaderboard, escape: Callable[[object], str], families: Families
+    board: Leaderboard,
+    escape: Callable[[object], str],
+    families: Families,
+    models: Sequence[str] | None = None,
 ) -> list[list[str]]:
-    """Return the heading and the rows of a table as escaped text."""
+    """Return the heading and the rows of a table as escaped text; `models` are shorter names."""
     columns = {
         "Rank": [f"{row.rank:g}" for row in board.rows],
-        "Model": [escape(row.model) for row in board.rows],
+        "Model": [escape(model) for model in models or board.models],
         "Mean": [f"{row.posterior.mu:.3f}" for row in board.rows],
         "sd": [f"{row.posterior.sigma:.3f}" for row in board.rows],
         f"{escape(f'{100 * board.level:g}%')} interval": [
@@ -329,6 +333,10 @@ def _markdown_table(board: Leaderboard, families: Families) -> str:
 # -- LaTeX ---------------------------------------------------------------------------------------
 
 
+#: Characters of a name: a longer one would make the table, as wide as the text, very small.
+_LATEX_NAME = 60
+
+
 def _latex(boards: Sequence[Leaderboard], families: Families) -> str:
     tables = "\n".join(_latex_table(board, families) for board in boards)
     return latex_head(tables) + tables
@@ -337,7 +345,7 @@ def _latex(boards: Sequence[Leaderboard], families: Families) -> str:
 def _latex_table(board: Leaderboard, families: Families) -> str:
     cells = [
         [cell.replace(" ± ", r" $\pm$ ") for cell in line]
-        for line in _cells(board, latex_cell, families)
+        for line in _cells(board, latex_cell, families, shorten_names(board.models, _LATEX_NAME))
     ]
     caption = latex_cell(_caption(board, families)).replace("±", r"$\pm$") + _metrics(
         board, latex_paragraph

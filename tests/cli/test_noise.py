@@ -99,6 +99,8 @@ def test_the_published_board_is_one_screen(shared):
     lines = printed.splitlines()
     assert max(map(len, lines)) <= 80
     assert len(lines) <= 40
+    # the heading says which of the three rows of the table below it is
+    assert [lines[2].split()[-2:], lines[3].split()[-1]] == [["shown", "4,"], "paired"]
     assert sum(line.split()[-1].startswith("0.") for line in lines if line.startswith("  ")) >= 19
 
 
@@ -109,7 +111,7 @@ def test_single_trials_are_bounds(tmp_path):
     assert code == 0
     assert "<=0." in printed
     assert "cannot be distinguished" in error
-    assert "apart 1  shown 1" in printed
+    assert "apart 1  shown 1, paired" in printed
     code, printed, _ = lmeb("noise", path, "--json")
     (task,) = json.loads(printed)["tasks"]
     assert task["models"][0]["components"]["within"] is None

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from lm_eval_bayes.cli.ui import terminal_table
+from lm_eval_bayes.cli.ui.output import say_table, tables_with_all_columns
 from lm_eval_bayes.cli.ui.table_layout import fit_one_block, fold, table_columns
 from lm_eval_bayes.cli.ui.terminal_table import draw
 
@@ -105,11 +106,13 @@ def test_every_number_stands_on_one_line_and_no_name_loses_a_letter(data, width,
     assert all(cell_len(line) <= width for line in lines[2:])
     for row in rows:
         for cell in row[n_names:]:
-            assert cell in complete
+            assert cell in complete or cell == "-"
         for name in row[:n_names]:
             letters = iter(complete)
             assert all(c in letters for c in name if c != " ")
-    for word in {word for name in head for word in name.split()}:
+    # a column without a value may be left out
+    valued = [name for name, *cells in zip(head, *rows, strict=True) if set(cells) != {"-"}]
+    for word in {word for name in valued for word in name.split()}:
         assert word in complete
 
 
@@ -185,3 +188,22 @@ def test_one_block_fits_and_every_column_is_shown_or_named(data, width, n_rows):
         before = [row[head.index(column.head)] for row in rows]
         pairs = set(zip(before, column.cells, strict=True))
         assert len(pairs) == len(set(before)) == len(set(column.cells))
+
+
+def test_a_heading_is_folded_before_a_name_is_shortened():
+    rows = [("a-model-of-twenty-two", "0.133", "12%"), ("phi", "0.095", "5%")]
+    layout = fit_one_block(table_columns(("model", "shown 4, paired", "flips"), rows), 38)
+    (block,) = layout.blocks
+    assert layout.note == ""
+    assert block.columns[0].cells == ("a-model-of-twenty-two", "phi")
+    assert block.widths == (21, 8, 5)
+
+
+@pytest.mark.parametrize("wide", [True, False])
+def test_wide_characters_are_padded_by_their_width_in_a_pipe(capsys, wide):
+    rows = [("模型_🙂", "0.5"), ("model-b", "0.75")]
+    with tables_with_all_columns(wide):
+        say_table("Scores", ("model", "mean"), rows)
+    lines = capsys.readouterr().out.splitlines()[1:]
+    cells = zip(lines, ("mean", "0.5", "0.75"), strict=True)
+    assert {cell_len(line[: line.index(cell)]) for line, cell in cells} == {2 + 7 + 2}

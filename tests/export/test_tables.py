@@ -377,3 +377,16 @@ def test_no_name_leads_out_of_its_folder():
         assert len(result) <= 80
         assert result.split(".")[0] not in ("con", "nul")
         assert result != "data"
+
+
+def test_latex_shortens_long_names_and_keeps_them_distinct():
+    names = ("x" * 240 + "1" + "x" * 240, "x" * 240 + "2" + "x" * 240, "short")
+    board = leaderboard([run(name, (i, i + 1, i)) for i, name in enumerate(names)])
+    body = table_text([board], "latex").split("\\midrule\n")[1].split("    \\bottomrule")[0]
+    shown = [printed(line.split("&")[1].strip()) for line in body.splitlines()]
+    assert max(map(len, shown)) <= 60 + len(" (1 of 2 like it)")
+    assert [name.partition(" ")[2] for name in shown] == [
+        "",
+        "(1 of 2 like it)",
+        "(2 of 2 like it)",
+    ]

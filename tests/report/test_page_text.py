@@ -1,8 +1,16 @@
 """Names of models on the page."""
 
+import re
+
+import numpy as np
 import pytest
 
+from lm_eval_bayes.analysis.report_data import report_data
+from lm_eval_bayes.report.page.render import render
 from lm_eval_bayes.report.page.text import short_names
+from lm_eval_bayes.runs.reader import SavedRuns
+from lm_eval_bayes.runs.task_run import TaskRun
+from lm_eval_bayes.stats.intervals import IntervalSpec
 
 
 @pytest.mark.parametrize(
@@ -24,3 +32,44 @@ def test_long_names_stay_distinct():
     middles = [f"{'x' * 500}{i}{'y' * 500}" for i in range(3)]
     ends = [name.rpartition("y ")[2] for name in short_names([*middles, "z"])]
     assert ends == ["(1 of 3 like it)", "(2 of 3 like it)", "(3 of 3 like it)", "z"]
+
+
+def page_of_models(names, scores, tokens):
+    """Return the page of models with these trials and tokens per trial."""
+    runs = [
+        TaskRun.from_trials(
+            model,
+            "aime",
+            trials,
+            ["p", "q"],
+            measured={"completion_tokens": (np.full(2, n_tokens),) * 2},
+        )
+        for model, trials, n_tokens in zip(names, scores, tokens, strict=True)
+    ]
+    return render(report_data(SavedRuns(tuple(runs)), IntervalSpec()))
+
+
+def test_names_in_heat_maps_are_not_cut_twice():
+    names = ["x" * 240 + i + "x" * 240 for i in "12"]
+    page = page_of_models(names, [[[1, 1], [1, 0]], [[0, 0], [1, 0]]], (100.0, 200.0))
+    shown = re.findall(r'<bdi class="up">([^<]*)', page)
+    shown += re.findall(r'<bdi class="line" title="[^"]*">([^<]*)', page)
+    assert len(shown) == 6
+    assert max(map(len, shown)) <= 36
+    assert len(set(shown)) == 2
+
+
+@pytest.mark.parametrize(
+    ("second", "dashed"), [([[0, 0], [0, 0]], False), ([[1, 1], [1, 1]], True)]
+)
+def test_the_dashed_line_is_explained_where_it_is_drawn(second, dashed):
+    page = page_of_models(("a", "b"), [[[1, 0], [1, 0]], second], (100.0, 200.0))
+    assert "Pareto frontier" in page
+    assert ('class="frontier"' in page) is dashed
+    assert ("Pareto frontier (dashed)" in page) is dashed
+
+
+def test_the_hint_of_more_columns_stands_below_the_table_of_costs():
+    """The script puts it behind the box that scrolls, which is no cell of the grid itself."""
+    page = page_of_models(("a", "b"), [[[1, 0], [1, 0]], [[0, 0], [1, 0]]], (100.0, 200.0))
+    assert re.search(r'</figure>\s*<div>\s*<div class="scroll"[^>]*"Tokens and score', page)

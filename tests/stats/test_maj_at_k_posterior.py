@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from importlib import import_module
 from itertools import product
 
 import numpy as np
@@ -372,3 +373,11 @@ def test_bad_arguments(change, match):
     arguments = {"answers": ANSWERS, "correct": CORRECT, "k": 2, **change}
     with pytest.raises(leb.InvalidInputError, match=match):
         maj_at_k_posterior(**arguments)
+
+
+@pytest.mark.parametrize("of_notes", ["maj_at_k_posterior", "pass_family.posteriors"])
+def test_the_notes_name_the_estimator_of_each_coverage(of_notes):
+    names = vars(import_module(f"lm_eval_bayes.stats.{of_notes}"))
+    notes = [text for name, text in names.items() if name.isupper() and isinstance(text, str)]
+    assert sum("In simulations with" in note for note in notes) >= 3
+    assert not [note for note in notes if " | " in note]

@@ -345,7 +345,7 @@ def test_mostly_extreme_questions_have_a_note():
     for scope in ("benchmark", "population"):
         note = pass_hat_k_posterior(mostly_never, 2, scope=scope).note
         assert "Most questions have no right answer" in note
-        assert "Pass^2 | G-Pass@4 in 93 | 92% of runs" in note
+        assert "Pass^2 in 93% of runs and G-Pass@4 in 92%" in note
         assert pass_at_k_posterior(mostly_never, 1, scope=scope).note is None
     mostly_always = outcomes_of([4] * 24 + [3, 2, 0, 0, 1, 2], 4)
     assert "most have no wrong one" in pass_at_k_posterior(mostly_always, 4).note
@@ -445,7 +445,7 @@ def test_the_discrepancy_of_a_histogram_against_one_strength():
 def test_beyond_the_trials_the_note_has_the_measured_coverage():
     note = pass_at_k_posterior(outcomes_of(*MIXED), 32).note
     assert note.startswith("k = 32 exceeds the trials of some question (N = 4)")
-    assert "Pass@8 | Pass@32" in note
+    assert "Pass@8 in 96% of runs and Pass@32 in 98% where p = .5 for all questions" in note
     assert pass_at_k_posterior(outcomes_of(*MIXED), 4).note is None
 
 

@@ -152,12 +152,13 @@ def say_table(
 
         draw(title, head, lines, optional, wide)
         return
+    from lm_eval_bayes.cli.ui.table_layout import fit_one_block, fold, table_columns
+
     say_prose(title)
     if wide:
-        widths = [max(map(len, column)) for column in zip(head, *lines, strict=True)]
-        _say_lines([head, *lines], widths)
+        columns = table_columns(head, lines)
+        _say_lines([head, *lines], [column.widest for column in columns])
         return
-    from lm_eval_bayes.cli.ui.table_layout import fit_one_block, fold, table_columns
 
     width = _n_columns()
     layout = fit_one_block(table_columns(head, lines), width - _INDENT, optional)
@@ -205,8 +206,10 @@ def _n_columns() -> int:
 
 def _say_lines(lines: Sequence[Sequence[str]], widths: Sequence[int]) -> None:
     """Print cells in columns of these widths."""
+    from lm_eval_bayes.cli.ui.table_layout import pad
+
     for line in lines:
-        cells = [cell.ljust(width) for cell, width in zip(line, widths, strict=True)]
+        cells = [pad(cell, width) for cell, width in zip(line, widths, strict=True)]
         say(" " * _INDENT + "  ".join(cells).rstrip())
 
 

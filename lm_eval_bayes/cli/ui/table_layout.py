@@ -17,7 +17,7 @@ from lm_eval_bayes._util.text import NO_VALUE, plural, shorten_middle
 
 #: Width that a name keeps where columns may be left out, smallest width of a folded name, of a
 #: shortened name, and of either on a very narrow terminal.
-_USUAL, _NARROWEST, _SHORTEST, _LEAST = 20, 16, 12, 6
+_USUAL, _NARROWEST, _SHORTEST, _LEAST = 18, 16, 12, 6
 #: Blanks between two columns.
 GAP = 2
 #: Headings of columns left out that are listed.
@@ -41,15 +41,20 @@ class Column:
         return any(sum(map(str.isalpha, _WORDS.sub("", cell))) > 2 for cell in self.cells)
 
     @property
+    def widest_cell(self) -> int:
+        """The width of the cells on one line."""
+        return max(map(cell_len, self.cells), default=0)
+
+    @property
     def widest(self) -> int:
         """The width of the column on one line."""
-        return max(map(cell_len, (self.head, *self.cells)))
+        return max(cell_len(self.head), self.widest_cell)
 
     def narrowest(self, name: int = _NARROWEST) -> int:
         """Return the smallest width, with so many columns for a name."""
         words = max(map(cell_len, self.head.split()), default=0)
-        cells = max(map(cell_len, self.cells), default=0)
-        return max(words, min(cells, name) if self.is_name else cells)
+        cells = min(self.widest_cell, name) if self.is_name else self.widest_cell
+        return max(words, cells)
 
     @property
     def is_constant(self) -> bool:
@@ -227,19 +232,21 @@ def _parts(columns: list[Column], width: int) -> list[list[Column]]:
 
 
 def _widths(columns: Sequence[Column], width: int) -> list[int]:
-    """Return the widths: what every column needs, and the rest evenly to those that need more."""
+    """Return the widths: what every column needs, and the rest evenly, first to long cells."""
     widths = [column.narrowest() for column in columns]
     left = width - _width(widths)
     names = [i for i, column in enumerate(columns) if column.is_name]
     while left < 0 and names and max(widths[i] for i in names) > _LEAST:
         widths[max(names, key=lambda i: widths[i])] -= 1
         left += 1
-    wanting = [i for i, column in enumerate(columns) if column.widest > widths[i]]
-    while wanting and left > 0:
-        i = min(wanting, key=lambda i: widths[i])
-        widths[i] += 1
-        left -= 1
-        wanting = [i for i in wanting if columns[i].widest > widths[i]]
+    # cells before headings: a heading is folded and stays complete
+    for limits in ([column.widest_cell for column in columns], [c.widest for c in columns]):
+        wanting = [i for i, limit in enumerate(limits) if limit > widths[i]]
+        while wanting and left > 0:
+            i = min(wanting, key=lambda i: widths[i])
+            widths[i] += 1
+            left -= 1
+            wanting = [i for i in wanting if limits[i] > widths[i]]
     return widths
 
 
@@ -292,6 +299,17 @@ def _start_of_part(text: str, end: int) -> int:
     """Return the start of the part of a name in which a character is: that after a slash."""
     start = max(text.rfind(separator, 0, end) for separator in "/ ") + 1
     return start if end - start <= _LEAST else end
+
+
+def pad(text: str, width: int) -> str:
+    """Return a text with blanks up to a width; wide characters, as of Chinese, count as two.
+
+    Examples
+    --------
+    >>> pad("phi", 5), pad("模型", 5)
+    ('phi  ', '模型 ')
+    """
+    return text + " " * (width - cell_len(text))
 
 
 def fold(text: str, width: int) -> str:

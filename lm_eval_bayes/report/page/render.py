@@ -128,6 +128,7 @@ def _panel_context(panel: TaskPanel, data: ReportData) -> dict[str, Any]:
     return {
         "panel": panel,
         "short": short,
+        "headings": tables.heading_names(panel),
         "scale": scale,
         "answer": comparison_sentence(panel.board),
         "leader": leader_sentence(panel, data.spec.level),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lm_eval_bayes._util.text import plural
+from lm_eval_bayes._util.text import plural, shorten_names
 from lm_eval_bayes.analysis.report_data import ALL_TASKS, ReportData, Selection, TaskPanel
 from lm_eval_bayes.report.page.text import Scale, TruncatedText, name, short_names, truncate
 from lm_eval_bayes.runs.task_run import TaskRun
@@ -24,6 +24,8 @@ _MAX_CHARACTERS, _MIN_TEXT, _MAX_TEXT = 1_200_000, 300, 4000
 _LABEL_LENGTH = 90
 #: Models of the table of pairs.
 _MAX_PAIRED = 40
+#: Characters of a name in a heat map; the style sheet would cut a longer one again.
+_MAX_HEADING = 36
 
 
 # -- models by tasks -----------------------------------------------------------------------------
@@ -243,11 +245,16 @@ def _trial_counts(run: TaskRun, position: int) -> str:
 # -- pairs of models -----------------------------------------------------------------------------
 
 
+def heading_names(panel: TaskPanel) -> tuple[str, ...]:
+    """Return short names of the models that fit into the headings of heat maps."""
+    return shorten_names(short_names(panel.models), _MAX_HEADING)
+
+
 def pair_table(panel: TaskPanel) -> list[tuple[str, list[float | None]]]:
     """Return P(A > B) of the first models, with their names; None where A is B."""
     n = min(_MAX_PAIRED, len(panel.models))
     if n < 2:
         return []
     p = panel.board.p_greater
-    names = short_names(panel.models)
+    names = heading_names(panel)
     return [(names[i], [None if i == j else float(p[i, j]) for j in range(n)]) for i in range(n)]

@@ -9,14 +9,13 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
-from lm_eval_bayes._util.text import one_line, printable_lines, shorten_middle
+from lm_eval_bayes._util.text import one_line, printable_lines, shorten_middle, shorten_names
 
 #: Characters of a name, and of a setting.
 MAX_NAME, MAX_SETTING = 160, 2000
@@ -78,14 +77,7 @@ def short_names(names: Sequence[str]) -> tuple[str, ...]:
     for shown in (tuple(map(name, short)), tuple(map(name, names))):
         if len(set(shown)) == len(set(names)) and all(shown):
             return shown
-    alike, seen = Counter(shown), Counter[str]()
-    numbered = []
-    for text in shown:
-        seen[text] += 1
-        numbered.append(
-            f"{text} ({seen[text]} of {alike[text]} like it)" if alike[text] > 1 else text
-        )
-    return tuple(numbered)
+    return shorten_names(shown, MAX_NAME)
 
 
 def _without_folder(full: str) -> str:

@@ -72,18 +72,20 @@ SINGLE_TRIALS = (
 BEYOND_TRIALS = (
     "k = {k} exceeds the trials of some question (N = {n}): beyond N the answer "
     "rests on the Beta shape of the questions' common prior, and the interval does not include the "
-    "doubt about that shape. Simulated 95% intervals at N = 4 with 30 questions held the true "
-    "Pass@8 | Pass@32 in 96 | 98% of runs (p = .5 for all), 98 | 95% (p ~ Beta(.3,.3)), "
-    "92 | 82% (U(0,1)) and 89 | 69% (Beta(2,2))."
+    "doubt about that shape. In simulations with 30 questions and N = 4, 95% intervals held the "
+    "true Pass@8 in 96% of runs and Pass@32 in 98% where p = .5 for all questions, in 98% and 95% "
+    "where p ~ Beta(.3,.3), in 92% and 82% where p ~ U(0,1), and in 89% and 69% where "
+    "p ~ Beta(2,2)."
 )
 #: Most questions are extreme if this share has no right answer, or no wrong one.
 _MOSTLY = 2.0 / 3.0
 #: The warning at k > 1 of questions that mostly are extreme, while the others differ.
 MOSTLY_EXTREME = (
     "Most questions have no right answer, or most have no wrong one, and the others differ: the "
-    "score rests on few questions. Simulated 95% intervals at N = 4 with 30 questions held the "
-    "true Pass^2 | G-Pass@4 in 93 | 92% of runs where four fifths of the questions are never "
-    "solved, and of the population Pass@2 | G-Pass@4 in 93 | 93% where p ~ Beta(.05,.5)."
+    "score rests on few questions. In simulations with 30 questions and N = 4, 95% intervals "
+    "held the true Pass^2 in 93% of runs and G-Pass@4 in 92%, where four fifths of the questions "
+    "are never solved. Those of the population held Pass@2 in 93% and G-Pass@4 in 93%, where "
+    "p ~ Beta(.05,.5)."
 )
 #: The most trials per question at which intervals allow for a wider spread.
 _FEW_TRIALS = 10.0
@@ -93,8 +95,9 @@ _CONTRADICTED = 7.5
 SEVERAL_KINDS = (
     "The counts of right answers are unlike those of questions from one Beta distribution, as the "
     "learned prior assumes: there may be several kinds of questions, and the interval can miss. "
-    "Where half of 30 questions are from Beta(.3,3) and half from Beta(8,2), simulated 95% "
-    "intervals at N = 16 held Pass@16 | Pass^16 in 94 | 70% (of the population 93 | 85%)."
+    "In simulations with N = 16, where half of 30 questions are from Beta(.3,3) and half from "
+    "Beta(8,2), 95% intervals held the true Pass@16 in 94% of runs and Pass^16 in 70%, and those "
+    "of the population in 93% and 85%."
 )
 
 
