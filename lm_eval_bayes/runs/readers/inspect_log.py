@@ -26,6 +26,7 @@ from lm_eval_bayes.runs.logged_texts import TextLog, TrialText
 from lm_eval_bayes.runs.model_arguments import names_a_secret, redacted
 from lm_eval_bayes.runs.provenance import generation, mapping, number
 from lm_eval_bayes.runs.readers.conversations import written
+from lm_eval_bayes.runs.readers.file_access import files_below
 from lm_eval_bayes.runs.readers.json_files import (
     LARGEST,
     beginning,
@@ -47,7 +48,6 @@ from lm_eval_bayes.runs.readers.protocol import (
     Sniffed,
     check_no_regrade,
 )
-from lm_eval_bayes.runs.readers.text_files import files_below
 from lm_eval_bayes.runs.readers.trial_columns import TrialColumns, first_number, partial_runs
 from lm_eval_bayes.runs.readers.trial_texts import Records, SpooledRecords, one_text
 from lm_eval_bayes.runs.task_run import Provenance

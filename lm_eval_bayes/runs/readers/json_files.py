@@ -14,6 +14,7 @@ from lm_eval_bayes._util.text import replace_surrogates
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.log_fields import fields_in_words
 from lm_eval_bayes.runs.provenance import number
+from lm_eval_bayes.runs.readers.file_access import PermissionDeniedError, unreadable
 from lm_eval_bayes.runs.readers.logged_metrics import alternatives
 from lm_eval_bayes.runs.readers.protocol import Query
 from lm_eval_bayes.runs.readers.text_files import RepeatedKeyError, unique
@@ -26,10 +27,18 @@ _FRACTION = re.compile(r"\.(\d{1,6})\d*")
 
 
 def beginning(file: Path, n_bytes: int = 4096) -> bytes:
-    """Return the first bytes of a file; none where it cannot be read."""
+    """Return the first bytes of a file; none where it is broken.
+
+    Raises
+    ------
+    PermissionDeniedError
+        If the user may not read the file.
+    """
     try:
         with open_bytes(file) as opened:
             return opened.read(n_bytes)
+    except PermissionError:
+        raise PermissionDeniedError.of_path("RUN", file) from None
     except UNREADABLE:
         return b""
 
@@ -47,8 +56,7 @@ def load_json(file: Path, query: Query) -> Any:
             raw = opened.read(LARGEST + 1)
         query.advance(file.stat().st_size)
     except UNREADABLE as error:
-        got = getattr(error, "strerror", None) or str(error)
-        raise broken(file, query, got) from None
+        raise unreadable(error, file, query.argument) from None
     return parse_json(raw, file, query)
 
 

@@ -22,6 +22,7 @@ from lm_eval_bayes.runs.log_fields import field_names
 from lm_eval_bayes.runs.logged_texts import TrialText
 from lm_eval_bayes.runs.provenance import generation, mapping
 from lm_eval_bayes.runs.readers.conversations import written
+from lm_eval_bayes.runs.readers.file_access import files_beside, sniff_files
 from lm_eval_bayes.runs.readers.json_files import (
     beginning,
     broken,
@@ -41,7 +42,6 @@ from lm_eval_bayes.runs.readers.protocol import (
     Sniffed,
     check_no_regrade,
 )
-from lm_eval_bayes.runs.readers.text_files import sniff_files
 from lm_eval_bayes.runs.readers.tool_settings import call_settings
 from lm_eval_bayes.runs.readers.trial_columns import TrialColumns, numbers_in_run, partial_runs
 from lm_eval_bayes.runs.readers.trial_texts import SpooledRecords, one_text
@@ -216,7 +216,7 @@ def _simulations(content: Mapping[str, Any], file: Path, query: Query) -> list[M
     listed = content.get("simulations")
     folder = file.parent / "simulations"
     if not listed and folder.is_dir():
-        listed = [load_json(path, query) for path in sorted(folder.glob("*.json"))]
+        listed = [load_json(path, query) for path in files_beside(folder / "any", "*.json")]
     listed = listed or content.get("simulation_index") or listed
     if listed == []:
         rule = f"hold simulations ({file.name})"

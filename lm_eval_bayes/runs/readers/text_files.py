@@ -8,7 +8,7 @@ import json
 import os
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,8 @@ import numpy as np
 
 from lm_eval_bayes._util.compressed import COMPRESSED, UNREADABLE, open_bytes, plain_name
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.runs.readers.protocol import Advance, Sniffed
+from lm_eval_bayes.runs.readers.file_access import PermissionDeniedError, unreadable
+from lm_eval_bayes.runs.readers.protocol import Advance
 
 #: Bytes of lines that are parsed together.
 _BLOCK = 2**16
@@ -119,7 +120,7 @@ class JsonLines:
                         rows = [row for row in parsed if row is not None]
                     yield rows
         except UNREADABLE as error:
-            raise self._broken(getattr(error, "strerror", None) or str(error)) from None
+            raise unreadable(error, self.file, self.argument) from None
 
     def place(self, row: int) -> str:
         """Return where an object is that was read, by its number from 1: its line, if it has one.
@@ -307,26 +308,18 @@ def _parsed(line: str) -> Any:
     return json.loads(line)
 
 
-def files_below(folder: Path) -> Iterator[Path]:
-    """Yield the files in a folder and in those below it, but for what cannot be read."""
-    for parent, _, names in os.walk(folder):
-        yield from (file for name in names if os.path.isfile(file := Path(parent, name)))
-
-
-def sniff_files(path: Path, is_log: Callable[[Path], bool], in_folder: str = "*") -> Sniffed | None:
-    """Return a file of a format, or those in a folder whose names match a pattern."""
-    if path.is_dir():
-        files = sorted(file for file in files_below(path) if file.match(in_folder))
-    else:
-        files = [path]
-    logs = list(filter(is_log, files))
-    return Sniffed(logs) if logs else None
-
-
 def first_line(file: Path) -> dict[str, Any] | None:
-    """Return the first object of a file; None where there is none, or it cannot be read."""
+    """Return the first object of a file; None where there is none, or it is broken.
+
+    Raises
+    ------
+    PermissionDeniedError
+        If the user may not read the file.
+    """
     try:
         return next(iter(JsonLines(file, "RUN", unique_keys=False)), None)
+    except PermissionDeniedError:
+        raise
     except InvalidInputError:
         return None
 
@@ -372,12 +365,20 @@ class CsvTable:
 
 
 def csv_header(path: Path) -> list[str]:
-    """Return the cells of the first line of a CSV file that has one; empty for any other file."""
+    """Return the cells of the first line of a CSV file that has one; empty for any other file.
+
+    Raises
+    ------
+    PermissionDeniedError
+        If the user may not read the file.
+    """
     try:
         with io.TextIOWrapper(open_bytes(path), encoding="utf-8-sig", newline="") as lines:
             first = next((line for line in lines if line.strip()), "")
         delimiter = max(_DELIMITERS, key=first.count)
         return next(csv.reader([first], delimiter=delimiter), [])
+    except PermissionError:
+        raise PermissionDeniedError.of_path("RUN", path) from None
     except (*UNREADABLE, UnicodeDecodeError, csv.Error):
         return []
 
@@ -408,8 +409,7 @@ def read_csv(path: Path, argument: str) -> CsvTable:
         delimiter = max(_DELIMITERS, key=first.count)
         rows, cut_line = _csv_rows(text, delimiter)
     except UNREADABLE as error:
-        got = getattr(error, "strerror", None) or str(error)
-        raise InvalidInputError.of(argument, rule, got) from None
+        raise unreadable(error, path, argument, f"CSV file in {path.name}") from None
     except (UnicodeDecodeError, csv.Error) as error:
         raise InvalidInputError.of(argument, rule, _reason(error, content)) from None
     if not rows:

@@ -25,6 +25,7 @@ from lm_eval_bayes.runs.readers.column_names import (
     other_columns,
 )
 from lm_eval_bayes.runs.readers.conversations import written
+from lm_eval_bayes.runs.readers.file_access import PermissionDeniedError
 from lm_eval_bayes.runs.readers.protocol import FileContents, Query, Sniffed, check_no_regrade
 from lm_eval_bayes.runs.readers.text_files import (
     JsonLines,
@@ -65,7 +66,13 @@ def sniff(path: Path) -> Sniffed | None:
 
 
 def header(path: Path) -> Sequence[str]:
-    """Return the names of the columns of a table; empty for any other file."""
+    """Return the names of the columns of a table; empty for any other file.
+
+    Raises
+    ------
+    PermissionDeniedError
+        If the user may not read the file.
+    """
     if not path.is_file():
         return ()
     suffix = plain_name(path).suffix
@@ -76,6 +83,8 @@ def header(path: Path) -> Sequence[str]:
     if suffix in PARQUET or suffix in ARROW:
         try:
             return _schema_names(path)
+        except PermissionError:
+            raise PermissionDeniedError.of_path("RUN", path) from None
         except _arrow_errors():
             return ()
     return ()
