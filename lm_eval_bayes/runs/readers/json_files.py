@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timezone
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from lm_eval_bayes._util.compressed import UNREADABLE, open_bytes
-from lm_eval_bayes._util.text import replace_surrogates
+from lm_eval_bayes._util.text import one_line, replace_surrogates
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.log_fields import fields_in_words
 from lm_eval_bayes.runs.provenance import number
@@ -127,6 +128,40 @@ def score_of(value: object) -> float | None:
     [1.0, 0.5, 1.0, None, None]
     """
     return float(value) if isinstance(value, bool) else number(value)
+
+
+def given_score(value: object, what: str, file: Path, query: Query) -> float | None:
+    """Return a score, which may be written as true or false; None where none is given.
+
+    Parameters
+    ----------
+    value : object
+        The value in the file.
+    what : str
+        What it is the score of, as in "reward of task 3".
+    file : Path
+        The file.
+    query : Query
+        What is read.
+
+    Raises
+    ------
+    InvalidInputError
+        If something else is given than a finite number.
+    """
+    score = score_of(value)
+    if score is None and value is not None:
+        raise unusable_score(value, what, file, query)
+    return score
+
+
+def unusable_score(value: object, what: str, file: Path, query: Query) -> InvalidInputError:
+    """Return the error of a score that is no finite number, see :func:`given_score`."""
+    shown = one_line(json_text(value), 40)
+    if isinstance(value, float) and math.isinf(value):
+        shown = f"{value} (infinite, or beyond the largest float, 1.8e308)"
+    rule = f"have finite numbers as scores ({file})"
+    return InvalidInputError.of(query.argument, rule, f"{shown} as {what}")
 
 
 def total(values: Iterable[object]) -> float | None:
