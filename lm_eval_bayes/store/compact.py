@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from lm_eval_bayes._util.plain import Record
+from lm_eval_bayes.store.errors import FREE_BYTES, StoreFileError, StoreFullError
 from lm_eval_bayes.store.file import StoreFile
 from lm_eval_bayes.store.texts import (
     MARK,
@@ -55,7 +57,29 @@ def compact_store(file: StoreFile) -> CompactReport:
 
     The texts change in one transaction, so a kill leaves the store as it was. Texts are read in
     batches; the disk needs room for the store twice.
+
+    Raises
+    ------
+    StoreFullError
+        If the disk has no room for that.
+    StoreFileError
+        If SQLite reports a full disk that has room, as it may for a damaged store.
     """
+    try:
+        return _compacted(file)
+    except StoreFullError as error:
+        folder = file.path.parent
+        free = shutil.disk_usage(folder).free
+        if free < 2 * file.path.stat().st_size + FREE_BYTES:
+            raise
+        raise StoreFileError(
+            f"{file.path} cannot be compacted: SQLite reports a full disk, but {free:,} bytes are "
+            f"free in {folder}; the store may be damaged, which `lm-eval-bayes store verify` "
+            "tells, or a quota or the folder of temporary files be full; what was committed is safe"
+        ) from error
+
+
+def _compacted(file: StoreFile) -> CompactReport:
     before = file.path.stat().st_size
     counts = {"trials": 0, "text_bytes": 0, "stored_bytes": 0, "damaged": 0}
     with file.writing() as connection:
@@ -102,7 +126,10 @@ def _samples(connection: sqlite3.Connection, texts: TextCodec) -> list[bytes]:
     found = []
     for row_id in range(first, last + 1, step):
         statement = "SELECT text FROM trials WHERE rowid >= ? ORDER BY rowid LIMIT 1"
-        text = texts.unpack(connection.execute(statement, (row_id,)).fetchone()[0])
+        row = connection.execute(statement, (row_id,)).fetchone()
+        if row is None:  # of a damaged store
+            break
+        text = texts.unpack(row[0])
         if isinstance(text, bytes) and text:
             found.append(text)
     return found[:: max(1, len(found) // SAMPLES)]

@@ -11,7 +11,12 @@ from os import PathLike
 from lm_eval_bayes._util.files import publish, resolve_path, temporary_name
 from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes._util.sqlite import connect
-from lm_eval_bayes.store.errors import StoreFileError, translate_errors
+from lm_eval_bayes.store.errors import (
+    StoreFileError,
+    StoreFullError,
+    translate_error,
+    translate_errors,
+)
 from lm_eval_bayes.store.file import open_file
 from lm_eval_bayes.store.locations import is_store
 
@@ -68,7 +73,7 @@ def snapshot(
         try:
             with translate_errors(path, "written"), closing(_empty(temporary)) as copy:
                 with file.reading() as connection:
-                    connection.backup(copy)
+                    _back_up(connection, copy, path)
                 copy.execute("PRAGMA journal_mode = DELETE")
                 trials = int(copy.execute("SELECT count(*) FROM trials").fetchone()[0])
             with open(temporary, "rb") as written:
@@ -86,6 +91,19 @@ def snapshot(
                 with suppress(OSError):
                     os.unlink(f"{temporary}{suffix}")
         return SnapshotReport(str(file.path), str(path), trials, path.stat().st_size)
+
+
+def _back_up(
+    connection: sqlite3.Connection, copy: sqlite3.Connection, target: PathLike[str]
+) -> None:
+    """Copy the content of a store; a full disk is that of the target."""
+    try:
+        connection.backup(copy)
+    except sqlite3.Error as error:
+        translated = translate_error(error, target, "written")
+        if isinstance(translated, StoreFullError):
+            raise translated from error
+        raise
 
 
 def _remove_log(path: PathLike[str]) -> None:

@@ -119,8 +119,7 @@ def _problems(file: StoreFile, counts: dict[str, int]) -> Iterator[str]:
     try:
         with file.reading() as connection:
             for (line,) in connection.execute(f"PRAGMA integrity_check({MAX_PROBLEMS})"):
-                if line != "ok":
-                    yield f"SQLite: {line}"
+                yield from (f"SQLite: {problem}" for problem in _lines(line))
             if _tables(connection) != _expected_tables(file.schema):
                 yield f"the tables are not those of schema {file.schema}"
             yield from broken_references(connection)
@@ -149,6 +148,22 @@ def _problems(file: StoreFile, counts: dict[str, int]) -> Iterator[str]:
                         yield f"{row} does not match its hash"
     except StoreError as error:
         yield str(error)
+
+
+def _lines(text: str) -> list[str]:
+    r"""Return the problems in a text of SQLite's integrity check, which has one per line.
+
+    Examples
+    --------
+    >>> _lines("*** in database main ***\nTree 5 page 5: btreeInitPage() returns error code 11")
+    ['Tree 5 page 5: btreeInitPage() returns error code 11']
+    >>> _lines("ok")
+    []
+    """
+    if text == "ok":
+        return []
+    lines = text.splitlines()
+    return [line for line in lines if not line.startswith("***")] or lines
 
 
 def _tables(connection: sqlite3.Connection) -> list[Any]:
