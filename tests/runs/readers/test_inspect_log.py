@@ -210,6 +210,20 @@ def test_several_runs_of_a_folder_are_merged_with_a_note(tmp_path, content):
     assert "the trials of 2 files were merged: a.json, b.json" in run.notes
 
 
+def test_runs_of_several_folders_are_merged_with_the_same_note(tmp_path, content):
+    for name in ("a", "b"):
+        content["eval"]["task_id"] = name
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "log.json").write_text(json.dumps(content))
+    first, second = tmp_path / "a", tmp_path / "b"
+    (run,) = read_runs([first, second]).runs
+    assert run.n_trials == 28
+    files = f"{first / 'log.json'}, {second / 'log.json'}"
+    assert f"the trials of 2 files were merged: {files}" in run.notes
+    for run in read_runs([first, second], merge=False).runs:
+        assert not [note for note in run.notes if "were merged" in note]
+
+
 def test_the_newest_log_of_a_retried_task_counts(tmp_path, content):
     (tmp_path / "b.json").write_text(json.dumps(content))
     content["eval"]["created"] = "2020-01-01T00:00:00+00:00"
