@@ -41,7 +41,7 @@ from lm_eval_bayes.runs.readers.protocol import (
     Query,
     Sniffed,
 )
-from lm_eval_bayes.runs.readers.text_files import JsonLines, first_line
+from lm_eval_bayes.runs.readers.text_files import JsonLines, damage, first_line
 
 #: The name of a task and the time of a run, in the name of a samples file.
 _NAME = re.compile(r"(.+)_(\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d(?:\.\d+)?)")
@@ -172,11 +172,13 @@ def _results(file: Path, modified: int, size: int, argument: str) -> Mapping[str
     """Read a results file, which several samples files may share."""
     try:
         with open_bytes(file) as opened:
-            content = json.loads(opened.read())
+            raw = opened.read()
+        content = json.loads(raw)
     except UNREADABLE as error:
         raise unreadable(error, file, argument, str(file)) from None
     except (ValueError, RecursionError) as error:
-        raise InvalidInputError.of(argument, f"have a complete {file}", str(error)) from None
+        reason = damage(error, raw)
+        raise InvalidInputError.of(argument, f"have a complete {file}", reason) from None
     return with_plain_names(content) if isinstance(content, dict) else {}
 
 

@@ -380,7 +380,8 @@ def _decompressed(file: Path, info: zipfile.ZipInfo) -> bytes:
         with pyarrow.CompressedInputStream(source, "zstd") as stream:
             return bytes(stream.read(info.file_size + 1))
     except pyarrow.ArrowException as error:
-        raise zipfile.BadZipFile(error_line(error)) from None
+        reason = f"an incomplete or damaged zstd entry {info.filename} ({error_line(error)})"
+        raise zipfile.BadZipFile(reason) from None
 
 
 # -- scores --------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from lm_eval_bayes.runs.provenance import number
 from lm_eval_bayes.runs.readers.file_access import PermissionDeniedError, unreadable
 from lm_eval_bayes.runs.readers.logged_metrics import alternatives
 from lm_eval_bayes.runs.readers.protocol import Query
-from lm_eval_bayes.runs.readers.text_files import RepeatedKeyError, unique
+from lm_eval_bayes.runs.readers.text_files import RepeatedKeyError, damage, unique
 
 #: Content of more bytes than this is refused.
 LARGEST = 2 * 10**9
@@ -79,10 +79,7 @@ def parse_json(raw: bytes, file: Path, query: Query, part: str = "") -> Any:
     except RecursionError:
         raise broken(file, query, f"values nested hundreds deep{part}") from None
     except ValueError as error:
-        message = getattr(error, "msg", None) or str(error)
-        line = getattr(error, "lineno", None)
-        at = f" in line {line}" if line else ""
-        raise broken(file, query, f"{message}{at}{part}") from None
+        raise broken(file, query, f"{damage(error, raw)}{part}") from None
 
 
 def broken(file: Path, query: Query, got: str) -> InvalidInputError:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from lm_eval_bayes._util.compressed import COMPRESSED, UNREADABLE, open_bytes, plain_name
+from lm_eval_bayes._util.text import one_line
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.readers.file_access import PermissionDeniedError, unreadable
 from lm_eval_bayes.runs.readers.protocol import Advance
@@ -29,6 +30,9 @@ _BETWEEN = os.urandom(8).hex()
 
 #: A byte order mark and blanks.
 _BEFORE_JSON = b"\xef\xbb\xbf \t\r\n\f\v"
+
+#: What `json` says of a text that goes on after its first value.
+_SEVERAL_VALUES = "Extra data"
 
 Row = dict[str, Any]
 
@@ -178,14 +182,19 @@ class JsonLines:
             else:
                 row = _parsed(text)
         except (ValueError, RecursionError) as error:
-            cut_off = f"line {self._n_lines}: {_reason(error, line)}"
             if line.endswith(b"\n") or not self.offsets:
+                if getattr(error, "msg", "") == _SEVERAL_VALUES:
+                    got = f"line {self._n_lines}, which holds several values"
+                    raise self._not_objects(got) from None
+                cut_off = f"line {self._n_lines}: {damage(error, line)}"
                 raise self._broken(cut_off) from None
             warning = f"{self.file} ends in the middle of line {self._n_lines}"
             self.warnings = (f"{warning}; that line was left out",)
             return None
         if not isinstance(row, dict):
-            raise self._broken(f"line {self._n_lines} is not an object")
+            raise self._not_objects(
+                f"line {self._n_lines}, which holds {one_line(text.strip(), 40)}"
+            )
         if n_pairs not in (None, len(row)):
             raise self._key_twice(text)
         self.offsets.append(self.offset)
@@ -215,9 +224,13 @@ class JsonLines:
         try:
             rows = json.loads(content.decode("utf-8-sig"), object_pairs_hook=hook)
         except (ValueError, RecursionError) as error:
-            raise self._broken(_reason(error, content)) from None
+            if getattr(error, "msg", "") == _SEVERAL_VALUES:
+                line = getattr(error, "lineno", 1)
+                got = f"an array, and more after it in line {line}"
+                raise self._not_objects(got) from None
+            raise self._broken(damage(error, content)) from None
         if not all(isinstance(row, dict) for row in rows):
-            raise self._broken("an array of other values than objects")
+            raise self._not_objects("an array of other values than objects")
         for number, row in enumerate(rows, 1) if repeating else ():
             if any(row is other for other in repeating):
                 raise self._repeated(f"one of them twice in object {number}")
@@ -227,11 +240,15 @@ class JsonLines:
         rule = f"have every key of an object once in {self.file.name}"
         return InvalidInputError.of(self.argument, rule, got)
 
+    def _not_objects(self, got: str) -> InvalidInputError:
+        rule = f"have one JSON object per line, or one array of objects, in {self.file.name}"
+        return InvalidInputError.of(self.argument, rule, got)
+
     def _broken(self, reason: str) -> InvalidInputError:
         return InvalidInputError.of(self.argument, f"have a complete {self.file.name}", reason)
 
 
-def _reason(error: Exception, content: bytes) -> str:
+def damage(error: Exception, content: bytes) -> str:
     """Return why a text cannot be read, with what to do about its encoding."""
     if b"\x00" in content:
         return "NUL bytes, as in UTF-16; convert it to UTF-8, as by iconv -f UTF-16LE -t UTF-8"
@@ -239,7 +256,11 @@ def _reason(error: Exception, content: bytes) -> str:
         return "bytes that are not UTF-8; convert it, as by iconv -f WINDOWS-1252 -t UTF-8"
     if isinstance(error, RecursionError):
         return "values nested hundreds deep"
-    reason = getattr(error, "msg", None) or str(error)
+    if isinstance(error, json.JSONDecodeError):
+        several_lines = b"\n" in content.strip()
+        place = f"line {error.lineno}, " if several_lines else ""
+        return f"incomplete or damaged JSON, {place}character {error.colno:,} ({error.msg})"
+    reason = str(error)
     return "a whole number of thousands of digits" if "set_int_max_str_digits" in reason else reason
 
 
@@ -411,7 +432,7 @@ def read_csv(path: Path, argument: str) -> CsvTable:
     except UNREADABLE as error:
         raise unreadable(error, path, argument, f"CSV file in {path.name}") from None
     except (UnicodeDecodeError, csv.Error) as error:
-        raise InvalidInputError.of(argument, rule, _reason(error, content)) from None
+        raise InvalidInputError.of(argument, rule, damage(error, content)) from None
     if not rows:
         raise InvalidInputError.of(argument, rule, "an empty file")
     width = len(rows[0].cells)
