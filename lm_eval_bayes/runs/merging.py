@@ -282,13 +282,14 @@ class _Merger:
 
 
 def _notes_on_merged(partials: Sequence[PartialRun]) -> list[str]:
-    """Return notes on runs of one folder that were merged, and on versions that differ."""
+    """Return notes on files of runs that were merged, and on versions that differ."""
     notes = []
-    runs = [p for p in partials if p.folder is None and p.path == partials[0].path]
+    runs = [p for p in partials if p.folder is None]
     if len(runs) > 1 and not any(p.only_counts for p in runs):
-        listed = ", ".join(map(_file, runs[:3])) + (
-            f" and {len(runs) - 3:,} more" if len(runs) > 3 else ""
-        )
+        names = [_file(run) for run in runs]
+        if len(set(names)) < len(names):  # as in folders of one tool
+            names = [run.source for run in runs]
+        listed = ", ".join(names[:3]) + (f" and {len(runs) - 3:,} more" if len(runs) > 3 else "")
         notes.append(f"the trials of {len(runs):,} files were merged: {listed}")
     recorded: dict[str, dict[str, int]] = {}
     for partial in partials:

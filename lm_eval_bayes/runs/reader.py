@@ -14,13 +14,9 @@ from lm_eval_bayes.runs.merging import merge_runs
 from lm_eval_bayes.runs.model_names import differing_keys, similar_names
 from lm_eval_bayes.runs.partial_run import PartialRun, with_scores
 from lm_eval_bayes.runs.provenance import generation
+from lm_eval_bayes.runs.readers.file_access import permissions_checked
 from lm_eval_bayes.runs.readers.formats import RunFile, files_at
-from lm_eval_bayes.runs.readers.protocol import (
-    FileContents,
-    NothingToCountError,
-    Query,
-    Regrade,
-)
+from lm_eval_bayes.runs.readers.protocol import FileContents, NothingToCountError, Query, Regrade
 from lm_eval_bayes.runs.task_run import SavedRuns, TaskRun
 
 #: Called with the bytes that were read, and with those of all files.
@@ -204,7 +200,8 @@ def _read_files(files: Sequence[RunFile], query: Query) -> tuple[list[FileConten
     tasks: dict[str, set[str]] = {}
     for file in files:
         try:
-            contents = file.reader.read(file.file, query)
+            with permissions_checked(query.argument, file.file):
+                contents = file.reader.read(file.file, query)
         except NothingToCountError as error:
             skipped.append(error)
             matched.add(file.path)

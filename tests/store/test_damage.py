@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import random
+import shutil
 import sqlite3
 from collections import Counter
 from contextlib import closing
 
 import pytest
 
-from lm_eval_bayes.store.errors import StoreDamagedError, StoreError
+from lm_eval_bayes.store import compact
+from lm_eval_bayes.store.errors import StoreDamagedError, StoreError, StoreFileError, StoreFullError
 from lm_eval_bayes.store.outcomes import GradedQuestion, GradedTask, GradedTrial
 from lm_eval_bayes.store.trial_store import TrialStore
 from lm_eval_bayes.store.verify import verify
@@ -134,3 +136,45 @@ def test_signals_of_a_prompt_that_changed_are_refused(path, large):
         change(path, "UPDATE prompt_signals SET signals = '{\"bits\":0.6}'")
         with pytest.raises(StoreDamagedError, match="the row of signals of prompt"):
             store.prompt_signals(key.model, [key.prompt])
+
+
+@pytest.mark.parametrize("free", [10**9, 0])
+def test_a_full_disk_is_reported_only_of_a_disk_without_room(path, large, monkeypatch, free):
+    """SQLite reports a full disk for some damaged stores, as it does beyond a number of pages."""
+    usage = shutil.disk_usage(path.parent)
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: usage._replace(free=free))
+    with TrialStore.open(path) as store:
+        with store.file.reading() as connection:
+            connection.execute("PRAGMA max_page_count = 1")  # of the pages that there are
+        monkeypatch.setattr(store.file, "compact", lambda: filled_up(store))
+        with pytest.raises(StoreFileError) as raised:
+            store.compact()
+    if free:
+        assert not isinstance(raised.value, StoreFullError)
+        assert "1,000,000,000 bytes are free" in str(raised.value)
+        assert "may be damaged, which `lm-eval-bayes store verify` tells" in str(raised.value)
+    else:
+        assert "cannot be written: the disk is full" in str(raised.value)
+    assert verify(path).ok
+
+
+def filled_up(store):
+    """Write until SQLite may add no more pages."""
+    with store.file.writing() as connection:
+        connection.execute("CREATE TABLE more (x)")
+        connection.execute("INSERT INTO more VALUES (zeroblob(1000000))")
+
+
+def test_a_last_rowid_that_no_text_follows_is_no_text_more(store):
+    """Of a damaged table SQLite may give a last rowid that it does not find again."""
+
+    class Damaged:
+        def execute(self, statement, parameters=()):
+            row = (1, 9) if "min(rowid)" in statement else (b"a text",)
+            self.row = None if parameters > (4,) else row
+            return self
+
+        def fetchone(self):
+            return self.row
+
+    assert compact._samples(Damaged(), store.file.texts) == [b"a text"] * 4

@@ -14,6 +14,7 @@ import pytest
 from _support.paths import REPOSITORY
 
 from lm_eval_bayes.store import locations
+from lm_eval_bayes.store import snapshot as snapshots
 from lm_eval_bayes.store.errors import StoreBusyError, StoreFileError
 from lm_eval_bayes.store.merge import merge
 from lm_eval_bayes.store.snapshot import snapshot
@@ -40,6 +41,23 @@ def test_a_store_in_use_is_copied_whole(path, store, key, make_trial, tmp_path):
     with TrialStore.open(tmp_path / "copy.sqlite") as copy:
         assert copy.add([make_trial(key, 6)]) == 1
     store.add([make_trial(key, 7)])
+
+
+def test_a_full_disk_is_that_of_the_copy(path, filled, tmp_path, monkeypatch):
+    filled(trials=range(100))
+    target = tmp_path / "copy.sqlite"
+    empty = snapshots._empty
+
+    def full(temporary):
+        connection = empty(temporary)
+        connection.execute("PRAGMA max_page_count = 2")
+        return connection
+
+    monkeypatch.setattr(snapshots, "_empty", full)
+    with pytest.raises(StoreFileError) as raised:
+        snapshot(path, target)
+    assert str(raised.value).startswith(f"{target} cannot be written: the disk is full")
+    assert not list(tmp_path.glob("*copy*"))
 
 
 def test_the_log_of_a_replaced_store_is_not_applied_to_its_copy(path, filled, tmp_path):

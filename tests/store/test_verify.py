@@ -117,6 +117,19 @@ def test_statistics_of_sqlite_are_no_damage(path, filled):
     assert verify(path).ok
 
 
+def test_a_problem_of_sqlite_is_one_line(path, filled):
+    """Two pages that nothing refers to, as SQLite's check gives them below a heading."""
+    filled()
+    data = bytearray(path.read_bytes())
+    n_pages = len(data) // 4096
+    data[28:32] = (n_pages + 2).to_bytes(4, "big")  # the number of pages in the header
+    path.write_bytes(data + bytes(8192))
+    problems = verify(path).problems
+    assert len(problems) == 2
+    assert all(text.startswith("SQLite: Page ") for text in problems)
+    assert not any("\n" in text or "***" in text for text in problems)
+
+
 def test_nothing_to_verify(path):
     with pytest.raises(StoreFileError, match="there is no such file"):
         verify(path)

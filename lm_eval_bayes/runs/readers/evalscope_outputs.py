@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from glob import escape
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from lm_eval_bayes.runs.log_fields import field_names
 from lm_eval_bayes.runs.logged_texts import TrialText
 from lm_eval_bayes.runs.provenance import mapping
 from lm_eval_bayes.runs.readers.conversations import written
+from lm_eval_bayes.runs.readers.file_access import PermissionDeniedError, files_below, files_beside
 from lm_eval_bayes.runs.readers.json_files import (
     after_last,
     check_clusters,
@@ -35,7 +37,7 @@ from lm_eval_bayes.runs.readers.protocol import (
     Sniffed,
     check_no_regrade,
 )
-from lm_eval_bayes.runs.readers.text_files import JsonLines, files_below, first_line
+from lm_eval_bayes.runs.readers.text_files import JsonLines, first_line
 from lm_eval_bayes.runs.readers.trial_columns import TrialColumns, numbers_in_run, partial_runs
 from lm_eval_bayes.runs.readers.trial_texts import PER_RECORD, lines_log, one_text, place
 from lm_eval_bayes.runs.task_run import Provenance
@@ -235,6 +237,8 @@ def _usage(file: Path, query: Query) -> tuple[dict[str, Any], dict[str, Any]]:
             sample, output = name_of(row.get("index")), mapping(row.get("model_output"))
             tokens[sample] = mapping(output.get("usage")).get("output_tokens")
             seconds[sample] = output.get("time")
+    except PermissionDeniedError:
+        raise
     except InvalidInputError:
         return {}, {}
     return tokens, seconds
@@ -244,17 +248,18 @@ def _report(file: Path, query: Query) -> tuple[str, Mapping[str, Any]]:
     """Return the dataset of reviews and its report; "" and none where there is no report."""
     if _REVIEWS not in file.absolute().parts:
         return "", {}
-    folder = _beside(file, _REVIEWS, _REPORTS).parent
-    reports = sorted(folder.glob("*.json")) if folder.is_dir() else []
+    reports = files_beside(_beside(file, _REVIEWS, _REPORTS), "*.json")
     of_dataset = [report for report in reports if file.stem.startswith(f"{report.stem}_")]
     if not of_dataset:
         return "", {}
     report = max(of_dataset, key=lambda report: len(report.stem))
     try:
         return report.stem, mapping(load_json(report, query))
+    except PermissionDeniedError:
+        raise
     except InvalidInputError:
         return report.stem, {}
 
 
 def _has_siblings(file: Path, dataset: str) -> bool:
-    return sum(beside.stem.startswith(f"{dataset}_") for beside in file.parent.glob("*.jsonl")) > 1
+    return len(files_beside(file, f"{escape(dataset)}_*.jsonl")) > 1

@@ -22,6 +22,7 @@ from lm_eval_bayes.runs.logged_texts import TextLog, TrialText
 from lm_eval_bayes.runs.partial_run import PartialRun
 from lm_eval_bayes.runs.provenance import generation, mapping, number
 from lm_eval_bayes.runs.readers.conversations import written
+from lm_eval_bayes.runs.readers.file_access import files_below
 from lm_eval_bayes.runs.readers.json_files import (
     check_clusters,
     chosen_metric,
@@ -33,7 +34,7 @@ from lm_eval_bayes.runs.readers.json_files import (
 )
 from lm_eval_bayes.runs.readers.logged_metrics import alternatives
 from lm_eval_bayes.runs.readers.protocol import FileContents, Query, Sniffed, check_no_regrade
-from lm_eval_bayes.runs.readers.text_files import JsonLines, files_below, first_line
+from lm_eval_bayes.runs.readers.text_files import JsonLines, first_line
 from lm_eval_bayes.runs.readers.trial_columns import TrialColumns, first_number, partial_runs
 from lm_eval_bayes.runs.readers.trial_texts import lines_log, one_text, place
 from lm_eval_bayes.runs.task_run import Provenance

@@ -30,6 +30,12 @@ from lm_eval_bayes.runs.readers import (
     verifiers_traces,
     zero_one_matrix,
 )
+from lm_eval_bayes.runs.readers.file_access import (
+    PermissionDeniedError,
+    check_permission,
+    files_below,
+    permissions_checked,
+)
 from lm_eval_bayes.runs.readers.json_files import beginning
 from lm_eval_bayes.runs.readers.protocol import Reader, Sniffed
 from lm_eval_bayes.runs.readers.text_files import JsonLines
@@ -253,26 +259,48 @@ def recognise(
 
     Raises
     ------
+    PermissionDeniedError
+        If the user may not read it, or a file or a folder in it that a format would read.
     InvalidInputError
         If it is of none.
     """
-    try:
-        expanded = Path(path).expanduser()
-        exists = expanded.is_file() or expanded.is_dir()
-    except (OSError, ValueError, RuntimeError):
-        exists = False
-    if not exists:
-        rule = _RULE if _is_something(path) else "be a run, and this path does not exist"
-        raise InvalidInputError.of(argument, rule, str(path))
+    with permissions_checked(argument, path):
+        try:
+            expanded = Path(path).expanduser()
+            exists = expanded.is_file() or expanded.is_dir()
+        except PermissionError:
+            raise
+        except (OSError, ValueError, RuntimeError):
+            exists = False
+        if not exists:
+            rule = _RULE if _is_something(path) else "be a run, and this path does not exist"
+            raise InvalidInputError.of(argument, rule, str(path))
+        check_permission(expanded)
+        return _recognised(expanded, argument, columns)
+
+
+def _recognised(
+    path: Path, argument: str, columns: Mapping[str, str] | None
+) -> tuple[Format, Sniffed]:
+    """Return the format of a path that exists, with its files.
+
+    A file that may not be read is refused where the format that reads the others of a folder would
+    read it too. Where another format reads them, a warning names it.
+    """
+    denied: PermissionDeniedError | PermissionError | None = None
     for format in FORMATS:
-        if columns and trial_table.header(expanded):
-            sniffed = Sniffed([expanded]) if format.reader is trial_table else None
-        else:
-            sniffed = format.reader.sniff(expanded)
+        try:
+            if columns and trial_table.header(path):
+                sniffed = Sniffed([path]) if format.reader is trial_table else None
+            else:
+                sniffed = format.reader.sniff(path)
+        except (PermissionDeniedError, PermissionError) as error:
+            denied = denied or error
+            continue
         if sniffed is not None:
-            warnings = (*sniffed.warnings, *_unread(expanded, format, sniffed))
+            warnings = (*sniffed.warnings, *_unread(path, format, sniffed))
             return format, replace(sniffed, warnings=warnings)
-    raise _unrecognised(expanded, argument)
+    raise denied or _unrecognised(path, argument)
 
 
 def _is_something(path: str | Path) -> bool:
@@ -306,6 +334,8 @@ def _unrecognised(expanded: Path, argument: str) -> InvalidInputError:
             "lists them)"
         )
     elif expanded.is_dir():
+        for file in files_below(expanded):
+            check_permission(file)
         rule = _rule_of_folder(expanded)
     elif reason := trial_table.schema_error(expanded):
         rule, got = f"have a complete table in {expanded.name}", reason
@@ -329,10 +359,7 @@ def _rule_of_companion(store: Path) -> str:
 
 def _rule_of_folder(folder: Path) -> str:
     """Return what is wrong with a folder that no format recognises."""
-    try:
-        names = sorted(path.name for path in folder.iterdir())
-    except OSError as error:
-        return f"be a folder that can be read ({error.strerror or error})"
+    names = sorted(path.name for path in folder.iterdir())
     if not names:
         return "hold a run, and this folder is empty"
     tables = [name for name in names if _is_table(folder / name)]
@@ -357,24 +384,34 @@ def _is_table(file: Path) -> bool:
 
 
 def _unread(folder: Path, found: Format, sniffed: Sniffed) -> tuple[str, ...]:
-    """Return a warning that names files of other tools in a folder that is read as of one."""
+    """Return warnings that name files of other tools in a folder that is read as of one."""
     if not folder.is_dir():
         return ()
     read = {file.resolve() for file in sniffed.files}
     unread: dict[Path, str] = {}
+    denied: dict[str, None] = {}
     for format in FORMATS:
-        other = format.reader.sniff(folder) if format.checked_on != _OWN else None
+        try:
+            with permissions_checked("RUN", folder):
+                other = format.reader.sniff(folder) if format.checked_on != _OWN else None
+        except PermissionDeniedError as error:
+            denied[error.path] = None
+            continue
         if format is found or other is None:
             continue
         for file in other.files:
             if read.isdisjoint((file.resolve(), *file.resolve().parents)):
                 unread.setdefault(file, format.name)
+    warnings = tuple(
+        f"{path} was not read: permission denied (it is no file of {found.name})" for path in denied
+    )
     if not unread:
-        return ()
+        return warnings
     named = [f"{file.relative_to(folder)} ({name})" for file, name in list(unread.items())[:3]]
     more = f" and {len(unread) - 3:,} more" if len(unread) > 3 else ""
     were = "1 file was" if len(unread) == 1 else f"{len(unread):,} files were"
     return (
+        *warnings,
         f"{were} not read in {folder}: {', '.join(named)}{more}; of a folder only the files of one "
         f"tool are read, here {found.name} (name the others by their own paths)",
     )

@@ -17,6 +17,7 @@ from typing import Any
 from lm_eval_bayes._util.text import error_line, one_line, plural
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.provenance import mapping, number
+from lm_eval_bayes.runs.readers.file_access import files_below
 from lm_eval_bayes.runs.readers.json_files import (
     beginning,
     broken,
@@ -29,7 +30,6 @@ from lm_eval_bayes.runs.readers.json_files import (
     total,
 )
 from lm_eval_bayes.runs.readers.protocol import FileContents, Query, Sniffed, check_no_regrade
-from lm_eval_bayes.runs.readers.text_files import files_below
 from lm_eval_bayes.runs.readers.trial_columns import TrialColumns, first_number, partial_runs
 from lm_eval_bayes.runs.task_run import Provenance
 

@@ -31,6 +31,7 @@ from lm_eval_bayes.runs.provenance import (
     provenance_of,
     with_plain_names,
 )
+from lm_eval_bayes.runs.readers.file_access import files_below, files_beside, unreadable
 from lm_eval_bayes.runs.readers.log_line import LogLine
 from lm_eval_bayes.runs.readers.logged_metrics import alternatives
 from lm_eval_bayes.runs.readers.logged_trials import logged_trials
@@ -40,7 +41,7 @@ from lm_eval_bayes.runs.readers.protocol import (
     Query,
     Sniffed,
 )
-from lm_eval_bayes.runs.readers.text_files import JsonLines, files_below, first_line
+from lm_eval_bayes.runs.readers.text_files import JsonLines, damage, first_line
 
 #: The name of a task and the time of a run, in the name of a samples file.
 _NAME = re.compile(r"(.+)_(\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d(?:\.\d+)?)")
@@ -65,8 +66,8 @@ def sniff(path: Path) -> Sniffed | None:
     plain = plain_name(path)
     if plain.suffix == ".json":
         stamp = plain.stem.rpartition("_")[2]
-        named = path.parent.glob(f"samples_*_{escape(stamp)}.jsonl*")
-        files = sorted(file for file in named if plain_name(file).suffix == ".jsonl")
+        named = files_beside(path, f"samples_*_{escape(stamp)}.jsonl*")
+        files = [file for file in named if plain_name(file).suffix == ".jsonl"]
         return Sniffed(files) if files else None
     return Sniffed([path]) if plain.suffix == ".jsonl" and _is_samples_file(path) else None
 
@@ -172,7 +173,7 @@ def _results_file(samples: Path, stamp: str) -> Path:
     usual = samples.with_name(f"results_{stamp}.json")
     if usual.is_file() or not stamp:
         return usual
-    named = samples.parent.glob(f"*_{escape(stamp)}.json*")
+    named = files_beside(samples, f"*_{escape(stamp)}.json*")
     return min((file for file in named if plain_name(file).suffix == ".json"), default=usual)
 
 
@@ -181,9 +182,13 @@ def _results(file: Path, modified: int, size: int, argument: str) -> Mapping[str
     """Read a results file, which several samples files may share."""
     try:
         with open_bytes(file) as opened:
-            content = json.loads(opened.read())
-    except (*UNREADABLE, ValueError, RecursionError) as error:
-        raise InvalidInputError.of(argument, f"have a complete {file}", str(error)) from None
+            raw = opened.read()
+        content = json.loads(raw)
+    except UNREADABLE as error:
+        raise unreadable(error, file, argument, str(file)) from None
+    except (ValueError, RecursionError) as error:
+        reason = damage(error, raw)
+        raise InvalidInputError.of(argument, f"have a complete {file}", reason) from None
     return with_plain_names(content) if isinstance(content, dict) else {}
 
 

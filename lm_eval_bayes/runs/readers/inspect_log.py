@@ -26,6 +26,7 @@ from lm_eval_bayes.runs.logged_texts import TextLog, TrialText
 from lm_eval_bayes.runs.model_arguments import names_a_secret, redacted
 from lm_eval_bayes.runs.provenance import generation, mapping, number
 from lm_eval_bayes.runs.readers.conversations import written
+from lm_eval_bayes.runs.readers.file_access import files_below
 from lm_eval_bayes.runs.readers.json_files import (
     LARGEST,
     beginning,
@@ -39,6 +40,7 @@ from lm_eval_bayes.runs.readers.json_files import (
     parse_json,
     score_of,
     timestamp,
+    unusable_score,
 )
 from lm_eval_bayes.runs.readers.protocol import (
     FileContents,
@@ -47,7 +49,6 @@ from lm_eval_bayes.runs.readers.protocol import (
     Sniffed,
     check_no_regrade,
 )
-from lm_eval_bayes.runs.readers.text_files import files_below
 from lm_eval_bayes.runs.readers.trial_columns import TrialColumns, first_number, partial_runs
 from lm_eval_bayes.runs.readers.trial_texts import Records, SpooledRecords, one_text
 from lm_eval_bayes.runs.task_run import Provenance
@@ -181,7 +182,8 @@ def read(file: Path, query: Query) -> FileContents:
         rule = f"have scores of samples ({file.name})"
         raise NothingToCountError.of_task(query.argument, rule, got, f"{file}, without scores")
     metric, notes = chosen_metric(names, query, file)
-    columns, more = _columns(log, [of_sample.get(metric) for of_sample in values], metric, query)
+    scored = [of_sample.get(metric) for of_sample in values]
+    columns, more, n_errors = _columns(log, scored, metric, file, query)
     columns.texts = log.texts
     where = f"the samples' metadata in {file.name}"
     documents = (mapping(sample.get("metadata")) for sample in log.samples)
@@ -198,6 +200,7 @@ def read(file: Path, query: Query) -> FileContents:
         provenance={str(columns.model): provenance},
         settings=settings,
         version=name_of(evaluation.get("task_version")),
+        n_in_notes=n_errors,
     )
     return FileContents(runs, (task,), warnings=_incomplete(log, file))
 
@@ -377,7 +380,8 @@ def _decompressed(file: Path, info: zipfile.ZipInfo) -> bytes:
         with pyarrow.CompressedInputStream(source, "zstd") as stream:
             return bytes(stream.read(info.file_size + 1))
     except pyarrow.ArrowException as error:
-        raise zipfile.BadZipFile(error_line(error)) from None
+        reason = f"an incomplete or damaged zstd entry {info.filename} ({error_line(error)})"
+        raise zipfile.BadZipFile(reason) from None
 
 
 # -- scores --------------------------------------------------------------------------------------
@@ -426,10 +430,46 @@ def _score(value: object) -> float:
     return number(text) or 0.0
 
 
+def _usable_score(
+    sample: Mapping[str, Any],
+    scored: tuple[Any, Any] | None,
+    metric: str,
+    file: Path,
+    query: Query,
+) -> float:
+    """Return the score of a sample; NaN where it has none, as inspect_ai itself writes it.
+
+    Raises
+    ------
+    InvalidInputError
+        If the score is infinite, or a list or an object where others are single values, or the
+        other way round.
+    """
+    what = f"{metric} of sample {one_line(name_of(sample.get('id')), 40)}"
+    if scored is None:
+        for scorer, score in mapping(sample.get("scores")).items():
+            value = mapping(score).get("value")
+            if scorer != metric and not metric.startswith(f"{scorer}/"):
+                continue
+            is_unscored = value is None or (isinstance(value, float) and math.isnan(value))
+            if not is_unscored and isinstance(value, (list, Mapping)) == (scorer == metric):
+                raise unusable_score(value, what, file, query)
+        return math.nan
+    value = scored[0]
+    is_too_large = isinstance(value, (int, float)) and score_of(value) is None and value == value
+    if is_too_large or isinstance(value, (list, Mapping)):
+        raise unusable_score(value, what, file, query)
+    return _score(value)
+
+
 def _columns(
-    log: _Log, values: Sequence[tuple[Any, Any] | None], metric: str, query: Query
-) -> tuple[TrialColumns, list[str]]:
-    """Return the trials of one scorer, and notes on errors, limits and words."""
+    log: _Log,
+    values: Sequence[tuple[Any, Any] | None],
+    metric: str,
+    file: Path,
+    query: Query,
+) -> tuple[TrialColumns, list[str], int]:
+    """Return the trials of one scorer, notes, and how many errors without a score they count."""
     evaluation = log.evaluation
     model = name_of(evaluation.get("model"))
     run = name_of(evaluation.get("task_id")) or name_of(evaluation.get("eval_id"))
@@ -439,7 +479,7 @@ def _columns(
     n_errors = n_limits = n_words = 0
     for sample, scored in zip(log.samples, values, strict=True):
         value, answer = scored or (None, None)
-        score = _score(value)
+        score = _usable_score(sample, scored, metric, file, query)
         id, epoch = name_of(sample.get("id")), sample.get("epoch")
         epochs[id] = epochs.get(id, 0) + 1
         if type(epoch) is not int or not 0 <= epoch < 2**20:
@@ -482,13 +522,14 @@ def _columns(
         notes.append(f"{ended}, and counted by the score, as in inspect_ai's own metrics")
     if n_words:
         notes.append(
-            f"{plural(n_words, 'score')} of {metric} are words that inspect_ai counts as 0"
+            f"{plural(n_words, 'word')} in place of a score of {metric} counted as 0, as in "
+            "inspect_ai"
         )
     reducers = _list(mapping(evaluation.get("config")).get("epochs_reducer"))
     if reducers and reducers != ["mean"]:
         names = one_line(", ".join(map(name_of, reducers)), 60)
         notes.append(f"every epoch is a trial; inspect_ai's own metrics reduce epochs by {names}")
-    return columns, notes
+    return columns, notes, n_errors
 
 
 def _is_word(value: str) -> bool:

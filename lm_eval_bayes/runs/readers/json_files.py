@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timezone
@@ -10,13 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from lm_eval_bayes._util.compressed import UNREADABLE, open_bytes
-from lm_eval_bayes._util.text import replace_surrogates
+from lm_eval_bayes._util.text import one_line, replace_surrogates
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.log_fields import fields_in_words
 from lm_eval_bayes.runs.provenance import number
+from lm_eval_bayes.runs.readers.file_access import PermissionDeniedError, unreadable
 from lm_eval_bayes.runs.readers.logged_metrics import alternatives
 from lm_eval_bayes.runs.readers.protocol import Query
-from lm_eval_bayes.runs.readers.text_files import RepeatedKeyError, unique
+from lm_eval_bayes.runs.readers.text_files import RepeatedKeyError, damage, unique
 
 #: Content of more bytes than this is refused.
 LARGEST = 2 * 10**9
@@ -26,10 +28,18 @@ _FRACTION = re.compile(r"\.(\d{1,6})\d*")
 
 
 def beginning(file: Path, n_bytes: int = 4096) -> bytes:
-    """Return the first bytes of a file; none where it cannot be read."""
+    """Return the first bytes of a file; none where it is broken.
+
+    Raises
+    ------
+    PermissionDeniedError
+        If the user may not read the file.
+    """
     try:
         with open_bytes(file) as opened:
             return opened.read(n_bytes)
+    except PermissionError:
+        raise PermissionDeniedError.of_path("RUN", file) from None
     except UNREADABLE:
         return b""
 
@@ -47,8 +57,7 @@ def load_json(file: Path, query: Query) -> Any:
             raw = opened.read(LARGEST + 1)
         query.advance(file.stat().st_size)
     except UNREADABLE as error:
-        got = getattr(error, "strerror", None) or str(error)
-        raise broken(file, query, got) from None
+        raise unreadable(error, file, query.argument) from None
     return parse_json(raw, file, query)
 
 
@@ -70,10 +79,7 @@ def parse_json(raw: bytes, file: Path, query: Query, part: str = "") -> Any:
     except RecursionError:
         raise broken(file, query, f"values nested hundreds deep{part}") from None
     except ValueError as error:
-        message = getattr(error, "msg", None) or str(error)
-        line = getattr(error, "lineno", None)
-        at = f" in line {line}" if line else ""
-        raise broken(file, query, f"{message}{at}{part}") from None
+        raise broken(file, query, f"{damage(error, raw)}{part}") from None
 
 
 def broken(file: Path, query: Query, got: str) -> InvalidInputError:
@@ -119,6 +125,40 @@ def score_of(value: object) -> float | None:
     [1.0, 0.5, 1.0, None, None]
     """
     return float(value) if isinstance(value, bool) else number(value)
+
+
+def given_score(value: object, what: str, file: Path, query: Query) -> float | None:
+    """Return a score, which may be written as true or false; None where none is given.
+
+    Parameters
+    ----------
+    value : object
+        The value in the file.
+    what : str
+        What it is the score of, as in "reward of task 3".
+    file : Path
+        The file.
+    query : Query
+        What is read.
+
+    Raises
+    ------
+    InvalidInputError
+        If something else is given than a finite number.
+    """
+    score = score_of(value)
+    if score is None and value is not None:
+        raise unusable_score(value, what, file, query)
+    return score
+
+
+def unusable_score(value: object, what: str, file: Path, query: Query) -> InvalidInputError:
+    """Return the error of a score that is no finite number, see :func:`given_score`."""
+    shown = one_line(json_text(value), 40)
+    if isinstance(value, float) and math.isinf(value):
+        shown = f"{value} (infinite, or beyond the largest float, 1.8e308)"
+    rule = f"have finite numbers as scores ({file})"
+    return InvalidInputError.of(query.argument, rule, f"{shown} as {what}")
 
 
 def total(values: Iterable[object]) -> float | None:

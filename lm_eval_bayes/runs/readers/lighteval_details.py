@@ -24,6 +24,7 @@ from lm_eval_bayes.runs.logged_texts import LoggedTexts, TextLog, ToolTrials, Tr
 from lm_eval_bayes.runs.partial_run import PartialRun, QuestionTrials
 from lm_eval_bayes.runs.provenance import generation, mapping
 from lm_eval_bayes.runs.readers import trial_table
+from lm_eval_bayes.runs.readers.file_access import sniff_files
 from lm_eval_bayes.runs.readers.json_files import (
     after_last,
     broken,
@@ -41,7 +42,6 @@ from lm_eval_bayes.runs.readers.protocol import (
     Sniffed,
     check_no_regrade,
 )
-from lm_eval_bayes.runs.readers.text_files import sniff_files
 from lm_eval_bayes.runs.readers.tool_settings import call_settings
 from lm_eval_bayes.runs.readers.trial_columns import TrialColumns, first_number, partial_runs
 from lm_eval_bayes.runs.readers.trial_texts import PER_RECORD, SpooledRecords, one_text, place

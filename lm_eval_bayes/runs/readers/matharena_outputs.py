@@ -18,6 +18,7 @@ from lm_eval_bayes.runs.log_fields import field_names
 from lm_eval_bayes.runs.logged_texts import TrialText
 from lm_eval_bayes.runs.provenance import mapping
 from lm_eval_bayes.runs.readers.conversations import written
+from lm_eval_bayes.runs.readers.file_access import files_below
 from lm_eval_bayes.runs.readers.json_files import (
     after_last,
     beginning,
@@ -36,7 +37,6 @@ from lm_eval_bayes.runs.readers.protocol import (
     Sniffed,
     check_no_regrade,
 )
-from lm_eval_bayes.runs.readers.text_files import files_below
 from lm_eval_bayes.runs.readers.trial_columns import TrialColumns, partial_runs
 from lm_eval_bayes.runs.readers.trial_texts import FileRecords, one_text, place
 

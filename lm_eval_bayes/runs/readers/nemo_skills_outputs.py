@@ -17,6 +17,7 @@ from lm_eval_bayes.runs.log_fields import field_names
 from lm_eval_bayes.runs.logged_texts import TrialText
 from lm_eval_bayes.runs.provenance import mapping
 from lm_eval_bayes.runs.readers.conversations import written
+from lm_eval_bayes.runs.readers.file_access import files_below
 from lm_eval_bayes.runs.readers.json_files import (
     broken,
     check_clusters,
@@ -26,7 +27,7 @@ from lm_eval_bayes.runs.readers.json_files import (
     text_of,
 )
 from lm_eval_bayes.runs.readers.protocol import FileContents, Query, Sniffed, check_no_regrade
-from lm_eval_bayes.runs.readers.text_files import JsonLines, files_below, first_line
+from lm_eval_bayes.runs.readers.text_files import JsonLines, first_line
 from lm_eval_bayes.runs.readers.trial_columns import TrialColumns, partial_runs
 from lm_eval_bayes.runs.readers.trial_texts import lines_log, one_text
 

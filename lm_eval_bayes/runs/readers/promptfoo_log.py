@@ -19,6 +19,7 @@ from lm_eval_bayes._util.text import one_line, plural
 from lm_eval_bayes.runs.log_fields import cluster_label, field_names
 from lm_eval_bayes.runs.logged_texts import TextLog, TrialText
 from lm_eval_bayes.runs.provenance import mapping, number
+from lm_eval_bayes.runs.readers.file_access import sniff_files
 from lm_eval_bayes.runs.readers.json_files import (
     beginning,
     broken,
@@ -32,7 +33,7 @@ from lm_eval_bayes.runs.readers.json_files import (
     timestamp,
 )
 from lm_eval_bayes.runs.readers.protocol import FileContents, Query, Sniffed, check_no_regrade
-from lm_eval_bayes.runs.readers.text_files import JsonLines, first_line, sniff_files
+from lm_eval_bayes.runs.readers.text_files import JsonLines, first_line
 from lm_eval_bayes.runs.readers.trial_columns import TrialColumns, partial_runs
 from lm_eval_bayes.runs.readers.trial_texts import (
     SpooledRecords,

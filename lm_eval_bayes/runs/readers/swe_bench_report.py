@@ -15,9 +15,9 @@ from typing import Any
 from lm_eval_bayes._util.text import error_line, plural
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.provenance import mapping
+from lm_eval_bayes.runs.readers.file_access import files_below
 from lm_eval_bayes.runs.readers.json_files import beginning, broken, load_json, name_of
 from lm_eval_bayes.runs.readers.protocol import FileContents, Query, Sniffed, check_no_regrade
-from lm_eval_bayes.runs.readers.text_files import files_below
 from lm_eval_bayes.runs.readers.trial_columns import TrialColumns, first_number, partial_runs
 
 #: The task of the reports, which name none, unless the query does.

@@ -22,14 +22,16 @@ from lm_eval_bayes.runs.log_fields import field_names
 from lm_eval_bayes.runs.logged_texts import TrialText
 from lm_eval_bayes.runs.provenance import generation, mapping
 from lm_eval_bayes.runs.readers.conversations import written
+from lm_eval_bayes.runs.readers.file_access import files_beside, sniff_files
 from lm_eval_bayes.runs.readers.json_files import (
     beginning,
     broken,
     check_clusters,
     chosen_metric,
+    given_score,
+    json_text,
     load_json,
     name_of,
-    score_of,
     text_of,
     timestamp,
     total,
@@ -41,7 +43,6 @@ from lm_eval_bayes.runs.readers.protocol import (
     Sniffed,
     check_no_regrade,
 )
-from lm_eval_bayes.runs.readers.text_files import sniff_files
 from lm_eval_bayes.runs.readers.tool_settings import call_settings
 from lm_eval_bayes.runs.readers.trial_columns import TrialColumns, numbers_in_run, partial_runs
 from lm_eval_bayes.runs.readers.trial_texts import SpooledRecords, one_text
@@ -100,6 +101,7 @@ class _Results:
     rewards: list[float | None] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     warnings: tuple[str, ...] = ()
+    n_in_notes: int = 0
 
 
 def read(file: Path, query: Query) -> FileContents:
@@ -158,6 +160,7 @@ def read(file: Path, query: Query) -> FileContents:
         notes=notes,
         provenance={results.model: provenance},
         settings=results.settings,
+        n_in_notes=results.n_in_notes,
     )
     return FileContents(runs, (task,), warnings=results.warnings)
 
@@ -216,7 +219,7 @@ def _simulations(content: Mapping[str, Any], file: Path, query: Query) -> list[M
     listed = content.get("simulations")
     folder = file.parent / "simulations"
     if not listed and folder.is_dir():
-        listed = [load_json(path, query) for path in sorted(folder.glob("*.json"))]
+        listed = [load_json(path, query) for path in files_beside(folder / "any", "*.json")]
     listed = listed or content.get("simulation_index") or listed
     if listed == []:
         rule = f"hold simulations ({file.name})"
@@ -224,10 +227,39 @@ def _simulations(content: Mapping[str, Any], file: Path, query: Query) -> list[M
         raise NothingToCountError.of_task(query.argument, rule, got, f"{file}, without simulations")
     if not isinstance(listed, list):
         raise broken(file, query, "no list of simulations")
-    simulations = [s for s in listed if isinstance(s, Mapping) and name_of(s.get("task_id"))]
-    if not simulations:
+    return _checked(listed, file, query)
+
+
+def _checked(listed: Sequence[Any], file: Path, query: Query) -> list[Mapping[str, Any]]:
+    """Return the simulations in a list, each of which must be an object that names its task.
+
+    Raises
+    ------
+    InvalidInputError
+        If there is none, or one names no task, or numbers its trial by anything but a number from
+        0 on.
+    """
+    for number, simulation in enumerate(listed, 1):
+        if not isinstance(simulation, Mapping):
+            got = one_line(json_text(simulation), 40)
+            raise _wrong_entry("are objects", number, got, file, query)
+        task, trial = simulation.get("task_id"), simulation.get("trial")
+        if not name_of(task):
+            got = f"the task_id {one_line(json_text(task), 40)}"
+            raise _wrong_entry("have a text or a number as task_id", number, got, file, query)
+        if trial is not None and (type(trial) is not int or trial < 0):
+            got = f"the trial {one_line(json_text(trial), 40)}"
+            rule = "have a whole number of at least 0 as trial"
+            raise _wrong_entry(rule, number, got, file, query)
+    if not listed:
         raise broken(file, query, "no simulation")
-    return simulations
+    return list(listed)
+
+
+def _wrong_entry(rule: str, number: int, got: str, file: Path, query: Query) -> InvalidInputError:
+    """Return the error of a simulation, by its number among those of the file from 1."""
+    rule = f"hold simulations that {rule} ({file})"
+    return InvalidInputError.of(query.argument, rule, f"{got} in simulation {number:,}")
 
 
 def _tasks(content: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
@@ -281,11 +313,14 @@ def _fill(
     for simulation in simulations:
         info, reason = simulation.get("reward_info"), name_of(simulation.get("termination_reason"))
         given = info.get("reward") if isinstance(info, Mapping) else simulation.get("reward")
-        results.rewards.append(None if reason == _NEVER_RAN else score_of(given))
+        what = f"reward of task {one_line(name_of(simulation.get('task_id')), 40)}"
+        reward = None if reason == _NEVER_RAN else given_score(given, what, file, query)
+        results.rewards.append(reward)
         reasons[reason] += 1
     if reasons[_NEVER_RAN] and query.unscored == "left-out":
         ended = f"{plural(reasons[_NEVER_RAN], 'trial')} ended in an infrastructure error"
         results.notes.append(f"{ended}, and did not count, as in the metrics of tau2 1.0.1")
+        results.n_in_notes = reasons[_NEVER_RAN]
     others = {r: n for r, n in reasons.items() if r and r not in (*_SAID, _NEVER_RAN)}
     if others:
         listed = ", ".join(f"{one_line(r, 30)} {n:,}" for r, n in sorted(others.items()))
@@ -344,7 +379,10 @@ def _tau1(content: Sequence[Any], file: Path, query: Query) -> _Results:
     labels = [row.get("trial") for row in rows]
     columns.trial = numbers_in_run(results.run, labels, columns.question)
     columns.text = [""] * len(rows)
-    results.rewards = [score_of(row.get("reward")) for row in rows]
+    results.rewards = [
+        given_score(row.get("reward"), f"reward of task {name_of(row['task_id'])}", file, query)
+        for row in rows
+    ]
     n_errors = sum(bool(mapping(row.get("info")).get("error")) for row in rows)
     if n_errors:
         ended = f"{plural(n_errors, 'trial')} ended in an error"
@@ -353,10 +391,7 @@ def _tau1(content: Sequence[Any], file: Path, query: Query) -> _Results:
 
 
 def _rows(content: Sequence[Any], file: Path, query: Query) -> list[Mapping[str, Any]]:
-    rows = [row for row in content if isinstance(row, Mapping) and name_of(row.get("task_id"))]
-    if not rows:
-        raise broken(file, query, "no simulation")
-    return rows
+    return _checked(content, file, query)
 
 
 def _domain(rows: Sequence[Mapping[str, Any]], file: Path) -> str:

@@ -8,7 +8,7 @@ import json
 import os
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,10 @@ from typing import Any
 import numpy as np
 
 from lm_eval_bayes._util.compressed import COMPRESSED, UNREADABLE, open_bytes, plain_name
+from lm_eval_bayes._util.text import one_line
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.runs.readers.protocol import Advance, Sniffed
+from lm_eval_bayes.runs.readers.file_access import PermissionDeniedError, unreadable
+from lm_eval_bayes.runs.readers.protocol import Advance
 
 #: Bytes of lines that are parsed together.
 _BLOCK = 2**16
@@ -28,6 +30,9 @@ _BETWEEN = os.urandom(8).hex()
 
 #: A byte order mark and blanks.
 _BEFORE_JSON = b"\xef\xbb\xbf \t\r\n\f\v"
+
+#: What `json` says of a text that goes on after its first value.
+_SEVERAL_VALUES = "Extra data"
 
 Row = dict[str, Any]
 
@@ -119,7 +124,7 @@ class JsonLines:
                         rows = [row for row in parsed if row is not None]
                     yield rows
         except UNREADABLE as error:
-            raise self._broken(getattr(error, "strerror", None) or str(error)) from None
+            raise unreadable(error, self.file, self.argument) from None
 
     def place(self, row: int) -> str:
         """Return where an object is that was read, by its number from 1: its line, if it has one.
@@ -177,14 +182,19 @@ class JsonLines:
             else:
                 row = _parsed(text)
         except (ValueError, RecursionError) as error:
-            cut_off = f"line {self._n_lines}: {_reason(error, line)}"
             if line.endswith(b"\n") or not self.offsets:
+                if getattr(error, "msg", "") == _SEVERAL_VALUES:
+                    got = f"line {self._n_lines}, which holds several values"
+                    raise self._not_objects(got) from None
+                cut_off = f"line {self._n_lines}: {damage(error, line)}"
                 raise self._broken(cut_off) from None
             warning = f"{self.file} ends in the middle of line {self._n_lines}"
             self.warnings = (f"{warning}; that line was left out",)
             return None
         if not isinstance(row, dict):
-            raise self._broken(f"line {self._n_lines} is not an object")
+            raise self._not_objects(
+                f"line {self._n_lines}, which holds {one_line(text.strip(), 40)}"
+            )
         if n_pairs not in (None, len(row)):
             raise self._key_twice(text)
         self.offsets.append(self.offset)
@@ -214,9 +224,13 @@ class JsonLines:
         try:
             rows = json.loads(content.decode("utf-8-sig"), object_pairs_hook=hook)
         except (ValueError, RecursionError) as error:
-            raise self._broken(_reason(error, content)) from None
+            if getattr(error, "msg", "") == _SEVERAL_VALUES:
+                line = getattr(error, "lineno", 1)
+                got = f"an array, and more after it in line {line}"
+                raise self._not_objects(got) from None
+            raise self._broken(damage(error, content)) from None
         if not all(isinstance(row, dict) for row in rows):
-            raise self._broken("an array of other values than objects")
+            raise self._not_objects("an array of other values than objects")
         for number, row in enumerate(rows, 1) if repeating else ():
             if any(row is other for other in repeating):
                 raise self._repeated(f"one of them twice in object {number}")
@@ -226,11 +240,15 @@ class JsonLines:
         rule = f"have every key of an object once in {self.file.name}"
         return InvalidInputError.of(self.argument, rule, got)
 
+    def _not_objects(self, got: str) -> InvalidInputError:
+        rule = f"have one JSON object per line, or one array of objects, in {self.file.name}"
+        return InvalidInputError.of(self.argument, rule, got)
+
     def _broken(self, reason: str) -> InvalidInputError:
         return InvalidInputError.of(self.argument, f"have a complete {self.file.name}", reason)
 
 
-def _reason(error: Exception, content: bytes) -> str:
+def damage(error: Exception, content: bytes) -> str:
     """Return why a text cannot be read, with what to do about its encoding."""
     if b"\x00" in content:
         return "NUL bytes, as in UTF-16; convert it to UTF-8, as by iconv -f UTF-16LE -t UTF-8"
@@ -238,7 +256,11 @@ def _reason(error: Exception, content: bytes) -> str:
         return "bytes that are not UTF-8; convert it, as by iconv -f WINDOWS-1252 -t UTF-8"
     if isinstance(error, RecursionError):
         return "values nested hundreds deep"
-    reason = getattr(error, "msg", None) or str(error)
+    if isinstance(error, json.JSONDecodeError):
+        several_lines = b"\n" in content.strip()
+        place = f"line {error.lineno}, " if several_lines else ""
+        return f"incomplete or damaged JSON, {place}character {error.colno:,} ({error.msg})"
+    reason = str(error)
     return "a whole number of thousands of digits" if "set_int_max_str_digits" in reason else reason
 
 
@@ -307,26 +329,18 @@ def _parsed(line: str) -> Any:
     return json.loads(line)
 
 
-def files_below(folder: Path) -> Iterator[Path]:
-    """Yield the files in a folder and in those below it, but for what cannot be read."""
-    for parent, _, names in os.walk(folder):
-        yield from (file for name in names if os.path.isfile(file := Path(parent, name)))
-
-
-def sniff_files(path: Path, is_log: Callable[[Path], bool], in_folder: str = "*") -> Sniffed | None:
-    """Return a file of a format, or those in a folder whose names match a pattern."""
-    if path.is_dir():
-        files = sorted(file for file in files_below(path) if file.match(in_folder))
-    else:
-        files = [path]
-    logs = list(filter(is_log, files))
-    return Sniffed(logs) if logs else None
-
-
 def first_line(file: Path) -> dict[str, Any] | None:
-    """Return the first object of a file; None where there is none, or it cannot be read."""
+    """Return the first object of a file; None where there is none, or it is broken.
+
+    Raises
+    ------
+    PermissionDeniedError
+        If the user may not read the file.
+    """
     try:
         return next(iter(JsonLines(file, "RUN", unique_keys=False)), None)
+    except PermissionDeniedError:
+        raise
     except InvalidInputError:
         return None
 
@@ -372,12 +386,20 @@ class CsvTable:
 
 
 def csv_header(path: Path) -> list[str]:
-    """Return the cells of the first line of a CSV file that has one; empty for any other file."""
+    """Return the cells of the first line of a CSV file that has one; empty for any other file.
+
+    Raises
+    ------
+    PermissionDeniedError
+        If the user may not read the file.
+    """
     try:
         with io.TextIOWrapper(open_bytes(path), encoding="utf-8-sig", newline="") as lines:
             first = next((line for line in lines if line.strip()), "")
         delimiter = max(_DELIMITERS, key=first.count)
         return next(csv.reader([first], delimiter=delimiter), [])
+    except PermissionError:
+        raise PermissionDeniedError.of_path("RUN", path) from None
     except (*UNREADABLE, UnicodeDecodeError, csv.Error):
         return []
 
@@ -408,10 +430,9 @@ def read_csv(path: Path, argument: str) -> CsvTable:
         delimiter = max(_DELIMITERS, key=first.count)
         rows, cut_line = _csv_rows(text, delimiter)
     except UNREADABLE as error:
-        got = getattr(error, "strerror", None) or str(error)
-        raise InvalidInputError.of(argument, rule, got) from None
+        raise unreadable(error, path, argument, f"CSV file in {path.name}") from None
     except (UnicodeDecodeError, csv.Error) as error:
-        raise InvalidInputError.of(argument, rule, _reason(error, content)) from None
+        raise InvalidInputError.of(argument, rule, damage(error, content)) from None
     if not rows:
         raise InvalidInputError.of(argument, rule, "an empty file")
     width = len(rows[0].cells)

@@ -110,6 +110,7 @@ def partial_runs(
     source: str = "",
     notes: Sequence[str] = (),
     provenance: Mapping[str, Provenance] | None = None,
+    n_in_notes: int = 0,
     **more: Any,
 ) -> list[PartialRun]:
     """Return a run per model and task.
@@ -131,6 +132,8 @@ def partial_runs(
         Notes of every run.
     provenance : mapping, optional
         How the trials of each model were made.
+    n_in_notes : int
+        How many of the trials without a score `notes` count, which may be of one model then.
     **more
         Further attributes of every :class:`PartialRun`.
 
@@ -184,7 +187,7 @@ def partial_runs(
             metric=metric,
             arguments=file_argument(file, model),
             provenance=(provenance or {}).get(model, Provenance()),
-            notes=(*of_run, *_notes_on_ungraded(questions, bool(of_run))),
+            notes=(*of_run, *_notes_on_ungraded(questions, bool(of_run), n_in_notes)),
             **more,
         )
         runs.append(run)
@@ -452,8 +455,17 @@ def _distinct(labels: Sequence[Any] | None, rows: Sequence[int]) -> tuple[str, .
     return tuple(text for text in texts if text)
 
 
-def _notes_on_ungraded(questions: Mapping[str, QuestionTrials], others: bool) -> tuple[str, ...]:
-    """Return a note on trials without a score; several are a total where other notes count some."""
+def _notes_on_ungraded(
+    questions: Mapping[str, QuestionTrials], others: bool, n_in_notes: int
+) -> tuple[str, ...]:
+    """Return a note on trials without a score, but for those that other notes count.
+
+    Where it is not known how many these are, several are a total.
+    """
     n = sum(int((question.trials < 0).sum()) for question in questions.values())
+    if n_in_notes:
+        n_others = n - n_in_notes
+        left_out = f"{plural(n_others, 'other trial')} without a score left out"
+        return (left_out,) if n_others > 0 else ()
     total = "in all " if others and n > 1 else ""
     return (f"{total}{plural(n, 'trial')} without a score left out",) if n else ()

@@ -25,6 +25,7 @@ from lm_eval_bayes.runs.readers.column_names import (
     other_columns,
 )
 from lm_eval_bayes.runs.readers.conversations import written
+from lm_eval_bayes.runs.readers.file_access import PermissionDeniedError
 from lm_eval_bayes.runs.readers.protocol import FileContents, Query, Sniffed, check_no_regrade
 from lm_eval_bayes.runs.readers.text_files import (
     JsonLines,
@@ -65,7 +66,13 @@ def sniff(path: Path) -> Sniffed | None:
 
 
 def header(path: Path) -> Sequence[str]:
-    """Return the names of the columns of a table; empty for any other file."""
+    """Return the names of the columns of a table; empty for any other file.
+
+    Raises
+    ------
+    PermissionDeniedError
+        If the user may not read the file.
+    """
     if not path.is_file():
         return ()
     suffix = plain_name(path).suffix
@@ -76,6 +83,8 @@ def header(path: Path) -> Sequence[str]:
     if suffix in PARQUET or suffix in ARROW:
         try:
             return _schema_names(path)
+        except PermissionError:
+            raise PermissionDeniedError.of_path("RUN", path) from None
         except _arrow_errors():
             return ()
     return ()
@@ -466,8 +475,14 @@ def schema_error(path: Path) -> str | None:
     try:
         _schema_names(path)
     except _arrow_errors() as error:
-        return error_line(error)
+        return _arrow_damage(path, error)
     return None
+
+
+def _arrow_damage(file: Path, error: Exception) -> str:
+    """Return what is wrong with a Parquet or Arrow file that pyarrow cannot read."""
+    kind = "Parquet" if plain_name(file).suffix in PARQUET else "Arrow"
+    return f"an incomplete or damaged {kind} file ({error_line(error)})"
 
 
 def _schema_names(path: Path) -> list[str]:
@@ -513,7 +528,7 @@ def arrow_columns(file: Path, wanted: Sequence[str], query: Query) -> dict[str, 
         columns = {name: table.column(name).to_pylist() for name in wanted}
     except _arrow_errors() as error:
         rule = f"have a complete table in {file.name}"
-        raise InvalidInputError.of(query.argument, rule, error_line(error)) from None
+        raise InvalidInputError.of(query.argument, rule, _arrow_damage(file, error)) from None
     query.advance(file.stat().st_size)
     return columns
 
@@ -535,4 +550,4 @@ def arrow_rows(file: Path, names: Sequence[str], argument: str) -> Iterator[Mapp
                 yield from batch.to_pylist()
     except _arrow_errors() as error:
         rule = f"have a complete table in {file.name}"
-        raise InvalidInputError.of(argument, rule, error_line(error)) from None
+        raise InvalidInputError.of(argument, rule, _arrow_damage(file, error)) from None

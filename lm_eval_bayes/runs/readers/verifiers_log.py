@@ -6,7 +6,6 @@ The rollouts of an example are the trials of a question. Releases 0.1 and 0.2 wr
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,18 +18,19 @@ from lm_eval_bayes.runs.log_fields import field_names
 from lm_eval_bayes.runs.logged_texts import TrialText
 from lm_eval_bayes.runs.provenance import generation, mapping, number
 from lm_eval_bayes.runs.readers.conversations import written
+from lm_eval_bayes.runs.readers.file_access import sniff_files
 from lm_eval_bayes.runs.readers.json_files import (
     check_clusters,
     chosen_metric,
+    given_score,
     json_text,
     last_message,
     load_json,
     name_of,
-    score_of,
     timestamp,
 )
 from lm_eval_bayes.runs.readers.protocol import FileContents, Query, Sniffed, check_no_regrade
-from lm_eval_bayes.runs.readers.text_files import JsonLines, first_line, sniff_files
+from lm_eval_bayes.runs.readers.text_files import JsonLines, first_line
 from lm_eval_bayes.runs.readers.trial_columns import TrialColumns, partial_runs
 from lm_eval_bayes.runs.readers.trial_texts import lines_log, one_text
 from lm_eval_bayes.runs.task_run import Provenance
@@ -80,7 +80,7 @@ def read(file: Path, query: Query) -> FileContents:
     rollouts = [_kept(row) for row in lines]
     names = [_REWARD, *_metrics(rollouts)]
     metric, notes = chosen_metric(names, query, file, "metric")
-    columns = _columns(rollouts, metric, query)
+    columns = _columns(rollouts, metric, file, query)
     columns.model, columns.task = model, environment
     columns.texts = lines_log(lines, _texts)
     n_errors = sum(bool(row["error"]) for row in rollouts)
@@ -155,10 +155,16 @@ def _metrics(rollouts: Iterable[Mapping[str, Any]]) -> list[str]:
     return [name for name in names if name not in ("", _REWARD)]
 
 
-def _columns(rollouts: Sequence[Mapping[str, Any]], metric: str, query: Query) -> TrialColumns:
+def _columns(
+    rollouts: Sequence[Mapping[str, Any]], metric: str, file: Path, query: Query
+) -> TrialColumns:
+    questions = [name_of(row["example_id"]) for row in rollouts]
     columns = TrialColumns(
-        question=[name_of(row["example_id"]) for row in rollouts],
-        score=[_score(row["metrics"].get(metric)) for row in rollouts],
+        question=questions,
+        score=[
+            given_score(row["metrics"].get(metric), f"{metric} of example {id}", file, query)
+            for id, row in zip(questions, rollouts, strict=True)
+        ],
         text=[row["prompt"] for row in rollouts],
         measured={
             "tokens": [row["tokens"] for row in rollouts],
@@ -170,11 +176,6 @@ def _columns(rollouts: Sequence[Mapping[str, Any]], metric: str, query: Query) -
         columns.cluster = [name_of(document.get(query.cluster)) for document in documents]
         check_clusters(columns.cluster, query, "`info` of the examples", field_names(documents))
     return columns
-
-
-def _score(value: object) -> float:
-    real = score_of(value)
-    return math.nan if real is None else real
 
 
 def _info(info: object) -> Mapping[str, Any]:

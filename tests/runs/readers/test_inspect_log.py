@@ -109,6 +109,7 @@ def test_errors_limits_and_scorers_are_told():
     _, said = summary(WEAK)
     assert "scorer match was counted; --metric chooses among match, closeness, style/short" in said
     assert "1 trial ended in an error, without a score, and did not count" in said
+    assert "without a score left out" not in said  # it is the same trial
     assert "1 trial ended by a limit, and counted by the score" in said
 
 
@@ -209,6 +210,20 @@ def test_several_runs_of_a_folder_are_merged_with_a_note(tmp_path, content):
     assert "the trials of 2 files were merged: a.json, b.json" in run.notes
 
 
+def test_runs_of_several_folders_are_merged_with_the_same_note(tmp_path, content):
+    for name in ("a", "b"):
+        content["eval"]["task_id"] = name
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "log.json").write_text(json.dumps(content))
+    first, second = tmp_path / "a", tmp_path / "b"
+    (run,) = read_runs([first, second]).runs
+    assert run.n_trials == 28
+    files = f"{first / 'log.json'}, {second / 'log.json'}"
+    assert f"the trials of 2 files were merged: {files}" in run.notes
+    for run in read_runs([first, second], merge=False).runs:
+        assert not [note for note in run.notes if "were merged" in note]
+
+
 def test_the_newest_log_of_a_retried_task_counts(tmp_path, content):
     (tmp_path / "b.json").write_text(json.dumps(content))
     content["eval"]["created"] = "2020-01-01T00:00:00+00:00"
@@ -269,7 +284,43 @@ def test_words_that_are_no_scores_count_as_by_the_tool(tmp_path, content):
     log.write_text(json.dumps(content))
     ((_, of_model),) = outcomes_of(log).items()
     assert of_model == {"a": [1.0], "b": [0.0], "c": [0.25], "d": [0.0], "e": [0.0]}
-    assert "1 score of match are words" in "".join(read_runs([log]).runs[0].notes)
+    (run,) = read_runs([log]).runs
+    assert "1 word in place of a score of match counted as 0, as in inspect_ai" in run.notes
+
+
+@pytest.mark.parametrize(
+    ("metric", "value", "shown"),
+    [
+        ("match", [1], "[1]"),
+        ("match", {"a": 1}, '{"a": 1}'),
+        ("match", float("inf"), "inf (infinite, or beyond the largest float, 1.8e308)"),
+        ("match", 10**400, "1000"),
+        ("style/short", 1, "1"),
+        ("style/short", {"short": [1]}, "[1]"),
+    ],
+)
+def test_a_score_that_is_no_number_is_refused(tmp_path, content, metric, value, shown):
+    sample = content["samples"][1]
+    sample["scores"][metric.partition("/")[0]]["value"] = value
+    log = tmp_path / "log.json"
+    log.write_text(json.dumps(content))
+    with pytest.raises(InvalidInputError) as raised:
+        read_runs([log], metric=metric)
+    message = str(raised.value)
+    assert message.startswith(f"`RUN` must have finite numbers as scores ({log}); got {shown}")
+    assert f"as {metric} of sample {sample['id']}" in message
+
+
+@pytest.mark.parametrize("metric", ["match", "style/short"])
+def test_nan_is_no_score_as_in_unscored_samples_of_the_tool(tmp_path, content, metric):
+    """`Score.unscored()` writes NaN, also where other samples have scores of several parts."""
+    content["samples"][1]["scores"][metric.partition("/")[0]]["value"] = float("nan")
+    log = tmp_path / "log.json"
+    log.write_text(json.dumps(content))
+    (run,) = read_runs([log], metric=metric).runs
+    assert run.n_trials == 13
+    assert "1 trial ended in an error, without a score" in "".join(run.notes)
+    assert "1 other trial without a score left out" in run.notes
 
 
 def test_true_and_false_are_scores(tmp_path, content):

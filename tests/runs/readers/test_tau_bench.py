@@ -104,6 +104,7 @@ def test_errors_and_early_ends_are_told():
     _, said = summary(STRONG)
     assert "1 trial ended in an infrastructure error, and did not count" in said
     assert "1 trial ended early (max_steps 1), and counted by the reward" in said
+    assert "without a score left out" not in said  # it is the trial with the infrastructure error
 
 
 def test_a_trial_without_a_reward_is_one_trial(content, tmp_path):
@@ -113,6 +114,55 @@ def test_a_trial_without_a_reward_is_one_trial(content, tmp_path):
             simulation["reward_info"] = None
     (run,) = read_runs([written(tmp_path, content)]).runs
     assert "1 trial without a score left out" in run.notes
+
+
+@pytest.mark.parametrize(
+    ("reward", "shown"),
+    [
+        ("NaN", "NaN as"),
+        ("1e400", "inf (infinite, or beyond the largest float, 1.8e308) as"),
+        ("-1e400", "-inf (infinite, or beyond the largest float, 1.8e308) as"),
+        ('"high"', '"high" as'),
+        ('""', '"" as'),
+        ("[1]", "[1] as"),
+        ("{}", "{} as"),
+    ],
+)
+def test_a_reward_that_is_no_number_is_refused(content, tmp_path, reward, shown):
+    content["simulations"][2]["reward_info"]["reward"] = "REWARD"
+    file = written(tmp_path, content)
+    file.write_text(file.read_text().replace('"REWARD"', reward))
+    rule = f"`RUN` must have finite numbers as scores ({file}); got {shown} reward of task "
+    with pytest.raises(InvalidInputError) as raised:
+        read_runs([file])
+    assert str(raised.value) == rule + content["simulations"][2]["task_id"]
+
+
+def test_a_reward_of_the_first_release_that_is_no_number_is_refused(results, tmp_path):
+    results[1]["reward"] = float("nan")
+    with pytest.raises(InvalidInputError, match="got NaN as reward of task"):
+        read_runs([written(tmp_path, results)])
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        (None, "got null in simulation 3"),
+        ({"task_id": {"a": 1}}, 'got the task_id {"a": 1} in simulation 3'),
+        ({"task_id": None}, "got the task_id null in simulation 3"),
+        ({"trial": -7}, "got the trial -7 in simulation 3"),
+        ({"trial": 1.5}, "got the trial 1.5 in simulation 3"),
+        ({"trial": "1"}, 'got the trial "1" in simulation 3'),
+        ({"trial": True}, "got the trial true in simulation 3"),
+    ],
+)
+@pytest.mark.parametrize("tool", ["tau2", "tau-bench"])
+def test_a_broken_simulation_is_named(content, results, tmp_path, tool, changed, message):
+    listed = content["simulations"] if tool == "tau2" else results
+    listed[2] = None if changed is None else listed[2] | changed
+    with pytest.raises(InvalidInputError) as raised:
+        read_runs([written(tmp_path, content if tool == "tau2" else results)])
+    assert message in str(raised.value)
 
 
 def test_why_there_is_no_pass_at_k_is_said(content, tmp_path):

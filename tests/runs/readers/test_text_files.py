@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import shutil
 from pathlib import Path
 
+import pyarrow
 import pytest
 from _support.tool_logs import DATA
 from hypothesis import example, given
@@ -119,3 +121,46 @@ def test_a_key_that_a_log_has_twice_is_refused(tmp_path, name):
     rule = 'have every key of an object once in .*"twice" 2 times'
     with pytest.raises(InvalidInputError, match=rule):
         read_runs([copy])
+
+
+ROW = '{"question":"a","score":1}'
+PER_LINE = "one JSON object per line, or one array of objects, in "
+ZSTD = pyarrow.compress(LINE.encode() * 5000, codec="zstd", asbytes=True)
+GZIP = gzip.compress(LINE.encode() * 5000)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.jsonl", f"[{ROW}]\n[{ROW}]\n", f"{PER_LINE}a.jsonl; got an array, and more .* line 2"),
+        ("a.jsonl", f"{ROW}\n[1]\n", f"{PER_LINE}a.jsonl; got line 2, which holds .1.$"),
+        ("a.jsonl", f"{ROW} {ROW}\n", f"{PER_LINE}a.jsonl; got line 1, which holds several"),
+        ("a.jsonl", f"{ROW}\n{{a: 1}}\n{ROW}\n", "got line 2: incomplete or damaged JSON, char"),
+        ("a.csv.zst", ZSTD[: len(ZSTD) // 2], "got an incomplete or damaged zstd file .Truncated"),
+        ("a.jsonl.zst", b"no zstd", "got an incomplete or damaged zstd file"),
+        ("a.csv.gz", GZIP[:50], "got an incomplete or damaged gzip file .Compressed file ended"),
+        ("a.csv.gz", "question,score\n", "got an incomplete or damaged gzip file .Not a gzipped"),
+        ("a.arrow", b"ARROW1\0\0GIANT", "got an incomplete or damaged Arrow file .Expected to"),
+        ("a.parquet", b"PAR1" + 60 * b"\x15", "got an incomplete or damaged Parquet file .Parquet"),
+    ],
+)
+def test_what_is_wrong_with_a_broken_file_is_said_before_the_words_of_a_library(
+    tmp_path, name, content, message
+):
+    path = tmp_path / name
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    with pytest.raises(InvalidInputError, match=message):
+        read_runs([path])
+
+
+@pytest.mark.parametrize("indent", [None, 1])
+def test_where_a_json_file_is_damaged_is_said(tmp_path, indent):
+    content = json.loads((DATA / "tau2" / "weak.json").read_text(encoding="utf-8"))
+    text = json.dumps(content, indent=indent).replace('"task_id"', "task_id", 1)
+    path = tmp_path / "a.json"
+    path.write_text(text)
+    before = text[: text.index("task_id")]
+    n_lines, column = before.count("\n") + 1, len(before) - before.rfind("\n")
+    place = f"character {column:,}" if indent is None else f"line {n_lines}, character {column:,}"
+    with pytest.raises(InvalidInputError, match=f"got incomplete or damaged JSON, {place} .Expect"):
+        read_runs([path])

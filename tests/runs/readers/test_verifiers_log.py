@@ -168,6 +168,14 @@ def test_true_and_false_are_rewards(rows, write):
     assert sum(scores) == sum(row["reward"] for row in rows)
 
 
+@pytest.mark.parametrize("reward", [float("nan"), float("inf"), "high", [1]])
+def test_a_reward_that_is_no_number_is_refused(rows, write, reward):
+    rows[1]["reward"] = reward
+    named = f"as reward of example {rows[1]['example_id']}"
+    with pytest.raises(InvalidInputError, match=rf"have finite numbers as scores .*{named}"):
+        read_runs([write(rows)])
+
+
 def test_rewards_beyond_one_need_bounds(rows, write):
     for row in rows:
         row["reward"] *= 5

@@ -1,0 +1,127 @@
+"""Files and folders of runs: which there are, and whether the user may read them."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from lm_eval_bayes._util.text import error_line
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.runs.readers.protocol import Sniffed
+
+
+class PermissionDeniedError(InvalidInputError):
+    """A file or a folder may not be read by this user.
+
+    Attributes
+    ----------
+    path : str
+        The file or the folder.
+    """
+
+    path = ""
+
+    @classmethod
+    def of_path(cls, argument: str, path: object) -> PermissionDeniedError:
+        """Return the error of a path."""
+        rule = f"be readable ({path})"
+        error = cls(str(InvalidInputError.of(argument, rule, "permission denied")))
+        error.path = str(path)
+        return error
+
+
+@contextmanager
+def permissions_checked(argument: str, path: object) -> Iterator[None]:
+    """Raise every denied permission as that of an argument, and of a path if it names none."""
+    try:
+        yield
+    except PermissionDeniedError as error:
+        raise PermissionDeniedError.of_path(argument, error.path) from None
+    except PermissionError as error:
+        raise PermissionDeniedError.of_path(argument, error.filename or path) from None
+
+
+def check_permission(path: Path) -> None:
+    """Raise a PermissionError unless the user may read a file, or list a folder."""
+    if path.is_dir():
+        with os.scandir(path):
+            return
+    with path.open("rb"):
+        return
+
+
+def unreadable(error: Exception, file: Path, argument: str, content: str = "") -> InvalidInputError:
+    """Return the error of a file whose bytes cannot be read, or not be decompressed.
+
+    Parameters
+    ----------
+    error : Exception
+        One of :data:`lm_eval_bayes._util.compressed.UNREADABLE`.
+    file : Path
+        The file.
+    argument : str
+        The name of the argument.
+    content : str
+        What the file should have, by default that it is complete.
+    """
+    if isinstance(error, PermissionError):
+        return PermissionDeniedError.of_path(argument, file)
+    rule = f"have a complete {content or file.name}"
+    reason = getattr(error, "strerror", None) or error_line(error)
+    kind = {".gz": "gzip", ".zst": "zstd"}.get(file.suffix)
+    if kind is not None and getattr(error, "errno", None) is None:
+        reason = f"an incomplete or damaged {kind} file ({reason})"
+    return InvalidInputError.of(argument, rule, reason)
+
+
+def files_below(folder: Path) -> Iterator[Path]:
+    """Yield the files in a folder and in those below it.
+
+    Raises
+    ------
+    PermissionError
+        If the user may not list a folder, or not look at a file in it.
+    """
+    for parent, _, names in os.walk(folder, onerror=_raise_denied):
+        yield from filter(_is_file, (Path(parent, name) for name in names))
+
+
+def files_beside(file: Path, pattern: str) -> list[Path]:
+    """Return the files in the folder of a file whose names match a pattern, in their order.
+
+    Raises
+    ------
+    PermissionError
+        If the user may not list the folder.
+    """
+    try:
+        return sorted(path for path in file.parent.iterdir() if path.match(pattern))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _raise_denied(error: OSError) -> None:
+    if isinstance(error, PermissionError):
+        raise error
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return stat.S_ISREG(path.stat().st_mode)
+    except PermissionError:
+        raise
+    except (OSError, ValueError):
+        return False
+
+
+def sniff_files(path: Path, is_log: Callable[[Path], bool], in_folder: str = "*") -> Sniffed | None:
+    """Return a file of a format, or those in a folder whose names match a pattern."""
+    if path.is_dir():
+        files = sorted(file for file in files_below(path) if file.match(in_folder))
+    else:
+        files = [path]
+    logs = list(filter(is_log, files))
+    return Sniffed(logs) if logs else None
