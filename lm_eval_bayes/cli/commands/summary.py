@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -312,8 +312,7 @@ def _show_pass_family(summaries: Sequence[TaskSummary]) -> None:
     title = "Pass@k family, estimates from the saved trials ± posterior sd"
     n_values = {k: sum(k in values for values in lines.values()) for k in ks}
     sparse = [k for k in ks if 2 * n_values[k] < max(n_values.values())]
-    dropped_first = sparse + _inner_first([k for k in ks if k not in sparse])
-    say_table(title, head, rows, optional=[f"k={k}" for k in dropped_first])
+    say_table(title, head, rows, optional=[f"k={k}" for k in _least_important_first(ks, sparse)])
     for run in (summary.run for summary in summaries if summary.rows and summary.run.scored):
         say_prose(f"{run.task}, {run.model}: a trial passes from a score of {run.threshold:g} on")
 
@@ -332,16 +331,23 @@ def _lacking(summary: TaskSummary) -> str:
     )
 
 
-def _inner_first(ks: Sequence[int]) -> list[int]:
-    """Return the k between the first and the last, every second one first.
+def _least_important_first(ks: Sequence[int], sparse: Collection[int]) -> list[int]:
+    """Return the k between the first and the last in the order in which they are left out.
+
+    Those that few estimators have are left out first, powers of two last, and of each kind every
+    second one first.
 
     Examples
     --------
-    >>> _inner_first([1, 2, 4, 8, 16, 32])
+    >>> _least_important_first([1, 2, 4, 8, 16, 32], [])
     [2, 8, 4, 16]
+    >>> _least_important_first([1, 2, 3, 4, 5, 6, 8, 16], [6, 16])
+    [6, 3, 5, 2, 8, 4]
     """
-    inner = list(ks[1:-1])
-    return inner[::2] + inner[1::2]
+    kinds: dict[tuple[bool, bool], list[int]] = {}
+    for k in ks[1:-1]:
+        kinds.setdefault((k not in sparse, k.bit_count() == 1), []).append(k)
+    return [k for _, kind in sorted(kinds.items()) for k in kind[::2] + kind[1::2]]
 
 
 def _split_row_name(row: str) -> tuple[str, int]:
