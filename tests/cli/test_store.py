@@ -492,7 +492,7 @@ def test_errors_and_output_in_a_pipe(make, tmp_path):
     assert not set("─━│┃") & set(done.stdout), "no boxes are drawn in a pipe"
     assert max(map(len, done.stdout.splitlines()[1:])) <= 80
     trials = done.stdout.split("\ntrials\n")[1].splitlines()
-    assert "…" in trials[1] + trials[2], "hashes are shortened in the middle"
+    assert any("…" in line for line in trials[:6]), "hashes are shortened in the middle"
     complete = process("store", "info", "--wide", path)
     assert json.loads(process("store", "info", "--json", path).stdout)[0]["models"].keys() <= set(
         complete.stdout.split()

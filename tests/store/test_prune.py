@@ -3,7 +3,9 @@ from __future__ import annotations
 import json
 import logging
 import random
+import shutil
 from string import ascii_letters
+from types import SimpleNamespace
 
 import pytest
 
@@ -117,6 +119,7 @@ def test_no_room_to_make_it_smaller(store, series, caplog, monkeypatch):
         raise StoreFullError("no room")
 
     monkeypatch.setattr(store.file, "compact", full)
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=0))
     with caplog.at_level(logging.WARNING, "lm_eval.bayes.store"):
         assert store.prune(trials_from=1, dry_run=False).trials == 24
     assert "deleted, but the file keeps its size: no room" in caplog.text

@@ -68,7 +68,7 @@ def test_least_outstanding_requests_first(expected):
     done, waiting = threading.Event(), []
 
     def fast_script(number, body):
-        if number == 33:  # three of them check the seeds
+        if number == 39:  # nine of them check the seeds
             waiting.append(len(sampled(slow)))
             done.set()
 
@@ -84,10 +84,10 @@ def test_least_outstanding_requests_first(expected):
 
 
 def reviving(other):
-    """Return a script of a server that lets another one come back at its fifteenth request."""
+    """Return a script of a server that lets another one come back at its twenty-first request."""
 
     def script(number, body):
-        if number == 15:
+        if number == 21:
             other().down.clear()
         return Act(delay_s=0.05)
 
@@ -96,7 +96,7 @@ def reviving(other):
 
 def test_a_server_that_is_killed(expected, caplog):
     def script(number, body):
-        if number >= 13:  # three of them check the seeds
+        if number >= 19:  # nine of them check the seeds
             other.down.set()
         return Act(delay_s=0.02)
 
