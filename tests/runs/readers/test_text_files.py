@@ -143,6 +143,10 @@ GZIP = gzip.compress(LINE.encode() * 5000)
         ("a.arrow", b"ARROW1\0\0GIANT", "got an incomplete or damaged Arrow file .Expected to"),
         ("a.parquet", b"PAR1" + 60 * b"\x15", "got an incomplete or damaged Parquet file .Parquet"),
     ],
+    ids=[
+        *("arrays on lines", "an array on a line", "objects on a line", "broken JSON"),
+        *("cut zstd", "no zstd", "cut gzip", "no gzip", "broken Arrow", "broken Parquet"),
+    ],
 )
 def test_what_is_wrong_with_a_broken_file_is_said_before_the_words_of_a_library(
     tmp_path, name, content, message
