@@ -132,18 +132,18 @@ def test_what_came_before_a_failure_is_not_asked_again(tmp_path):
     store = tmp_path / "trials.sqlite"
     with serving() as server:
         complete = recorded(server, tmp_path / "complete.sqlite")
-        # three ask whether seeds are honoured, and the three prompts are measured
-        assert len(server.requests) == 3 + 12 + 3
-        assert len({b["seed"] for b in server.requests[3:] if not b.get("echo")}) == 12
-        server.script = lambda number, body: error(500, "full") if number >= 26 else None
+        # nine ask whether seeds are honoured, and the three prompts are measured
+        assert len(server.requests) == 9 + 12 + 3
+        assert len({b["seed"] for b in server.requests[9:] if not b.get("echo")}) == 12
+        server.script = lambda number, body: error(500, "full") if number >= 38 else None
         with pytest.raises(TrialsFailedError, match="12 requests"):
             recorded(server, store, max_retries=1)
         server.script = lambda number, body: None
         before = len(server.requests)
         texts = recorded(server, store)
-        assert 3 < len(server.requests) - before < 18
+        assert 9 < len(server.requests) - before < 24
         before = len(server.requests)
         assert recorded(server, store) == texts == complete
         more = recorded(server, store, {"repeats": 6})
-        assert len(server.requests) == before + 3 + 6
+        assert len(server.requests) == before + 9 + 6
         assert [some[:4] for some in more] == texts
