@@ -65,10 +65,10 @@ def dependence_note(run: TaskRun) -> str | None:
     >>> note[:53]
     'The scores of the 4 runs differ more (sd 0.430) than '
     """
-    scores, estimates = run_scores(run), moment_estimates(run.outcomes)
-    m, n = run.n_questions, 0 if scores is None else scores.size
-    if scores is None or estimates is None or n < 2 or m < 2:
+    of_trials, estimates = _scores_of_trials(run), moment_estimates(run.outcomes)
+    if of_trials is None or estimates is None or min(of_trials.shape) < 2:
         return None
+    (m, n), scores = of_trials.shape, of_trials.mean(axis=0)
     of_runs = m * float(scores.var(ddof=1))
     residual = (m * estimates[0] - of_runs) / (m - 1)
     if of_runs == 0.0:
@@ -76,7 +76,7 @@ def dependence_note(run: TaskRun) -> str | None:
     p = 0.0
     if residual > 0.0:
         p = float(special.fdtrc(n - 1, (m - 1) * (n - 1), of_runs / residual))
-    if p >= _DEPENDENT or _may_be_chance(run):
+    if p >= _DEPENDENT or _may_be_chance(of_trials):
         return None
     expected = math.sqrt(estimates[0] / m)
     return (
@@ -88,10 +88,14 @@ def dependence_note(run: TaskRun) -> str | None:
     )
 
 
-def _may_be_chance(run: TaskRun) -> bool:
-    """Return whether runs differ as much after the trials of each question are put in any order."""
-    scores = _scores_of_trials(run)
-    assert scores is not None
+def _may_be_chance(scores: FloatArray) -> bool:
+    """Return whether runs differ as much after the trials of each question are put in any order.
+
+    Parameters
+    ----------
+    scores : array, shape (M, N)
+        The score of every trial.
+    """
     rng = np.random.default_rng(0)
     observed = float(scores.mean(axis=0).var()) * (1.0 - 1e-9)
     n_orders = int(np.clip(_MOST_NUMBERS / scores.size, _LEAST_ORDERS, _ORDERS))

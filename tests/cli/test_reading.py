@@ -60,15 +60,15 @@ def test_dependent_trials_get_a_warning_in_every_command(tmp_path):
     dependent, plain = tmp_path / "shifted.csv", tmp_path / "plain.csv"
     np.savetxt(dependent, matrix, fmt="%d", delimiter=",")
     np.savetxt(plain, rng.permuted(matrix, axis=1), fmt="%d", delimiter=",")
-    said = "depend on each other"
+    sentence = "depend on each other"
     for command in ("summary", "compare", "rank"):
         code, _, error = called(command, dependent, plain)
         assert code == 0
-        assert [line[:25] for line in error.splitlines() if said in line] == [
+        assert [line[:25] for line in error.splitlines() if sentence in line] == [
             "warning: shifted, outcome"
         ]
     code, printed, error = called("noise", dependent)
-    assert (said in " ".join((printed + error).split())) is True
+    assert (sentence in " ".join((printed + error).split())) is True
     assert "warning: " not in error
     code, printed, _ = called("summary", dependent, plain, "--json")
-    assert [said in warning for warning in json.loads(printed)["warnings"]] == [True]
+    assert [sentence in warning for warning in json.loads(printed)["warnings"]] == [True]

@@ -139,15 +139,15 @@ def logged_task(file: Path, argument: str) -> LoggedTask:
         task = max(ends, key=len, default=task)
     config = mapping(configs.get(task))
     own = {} if results else first_line(file) or {}  # of samples that a store exported
-    model = own.get("model_name")
+    model = own["model_name"] if isinstance(own.get("model_name"), str) else ""
     return LoggedTask(
-        model=model if isinstance(model, str) and model else _model_name(results, file),
+        model=model or _model_name(results, file),
         task=str(own.get("task_name") or task),
         samples=file,
         config=config,
         stamp=stamp,
         results=results,
-        names_model=isinstance(model, str) and bool(model),
+        names_model=bool(model),
     )
 
 
