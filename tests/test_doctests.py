@@ -9,15 +9,12 @@ import pkgutil
 import pytest
 
 import lm_eval_bayes
-from lm_eval_bayes.harness.compat import METRIC_FORM
 
 # Models of optional backends and the worker and command modules are imported by other tests.
-OF_0_5 = ("lm_eval_bayes.harness.compat.release_0_5",) if METRIC_FORM else ()
-SKIPPED = ("lm_eval_bayes.__main__", *OF_0_5)
 MODULES = sorted(
     module.name
     for module in pkgutil.walk_packages(lm_eval_bayes.__path__, "lm_eval_bayes.")
-    if module.name not in SKIPPED and "._boot" not in module.name
+    if module.name != "lm_eval_bayes.__main__" and "._boot" not in module.name
 )
 
 

@@ -59,8 +59,7 @@ class SupportedReleases:
     below : str or None
         The first release that does not work, None if no such release is known.
     tested : tuple of str
-        The releases that every change of this package is tested with. A preview among them works
-        although it is not below `below`.
+        The releases that every change of this package is tested with.
     """
 
     distribution: str
@@ -83,12 +82,12 @@ class SupportedReleases:
 
         Examples
         --------
-        >>> HARNESS.problem("0.4.13") is HARNESS.problem("0.5.0.dev1") is None
+        >>> HARNESS.problem("0.4.13") is None
         True
         >>> HARNESS.problem("0.5.0")
         'lm-eval 0.5.0 is not supported; needed is lm-eval>=0.4.12,<0.5'
         """
-        if version is None or version in self.tested:
+        if version is None:
             return None
         too_new = self.below is not None and not is_older(version, self.below)
         if not too_new and not is_older(version, self.oldest):
@@ -96,8 +95,8 @@ class SupportedReleases:
         return f"{self.distribution} {version} is not supported; needed is {self}"
 
 
-#: The lm-evaluation-harness. 0.5 has other classes of tasks, see `lm_eval_bayes.harness.compat`.
-HARNESS = SupportedReleases("lm-eval", "0.4.12", "0.5", ("0.4.12", "0.4.13", "0.5.0.dev1"))
+#: The lm-evaluation-harness. 0.5 has other classes of tasks.
+HARNESS = SupportedReleases("lm-eval", "0.4.12", "0.5", ("0.4.12", "0.4.13"))
 
 #: vLLM, for the backends that record trials; any release for the harness's own `--model vllm`.
 VLLM = SupportedReleases("vllm", "0.27", None, ("0.27.0", "0.32.0"))

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from lm_eval.api.instance import Instance
 
-from lm_eval_bayes.harness.compat import new_instance
+from lm_eval_bayes.harness.instances import new_instance
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 

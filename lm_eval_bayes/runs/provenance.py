@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -255,41 +254,6 @@ def greedy(kwargs: Mapping[str, Any]) -> bool:
     (True, False, True)
     """
     return not kwargs.get("do_sample", bool(kwargs.get("temperature")))
-
-
-def with_plain_names(results: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a results file in which no task has the name of its group before its own.
-
-    Harness 0.5 names a task of a group ``group::task``, so the same task would have another name
-    when it is evaluated by itself. A task that is in two groups of the run keeps both names.
-
-    Examples
-    --------
-    >>> results = {"configs": {"all::sums": {"task": "sums"}}, "versions": {"all::sums": 1}}
-    >>> with_plain_names({**results, "group_subtasks": {"all": ["all::sums"]}})["group_subtasks"]
-    {'all': ['sums']}
-    >>> with_plain_names(results)["versions"]
-    {'sums': 1}
-    """
-    configs = mapping(results.get("configs"))
-    own = {name: str(mapping(config).get("task")) for name, config in configs.items()}
-    times = Counter(own.values())
-    plain = {
-        name: task for name, task in own.items() if name.endswith(f"::{task}") and times[task] == 1
-    }
-    if not plain:
-        return results
-    tables = ("results", "configs", "versions", "n-shot", "n-samples", "higher_is_better")
-    renamed = {
-        key: {plain.get(name, name): value for name, value in mapping(results.get(key)).items()}
-        for key in tables
-        if key in results
-    }
-    groups = {
-        group: [plain.get(str(task), task) for task in tasks] if isinstance(tasks, list) else tasks
-        for group, tasks in mapping(results.get("group_subtasks")).items()
-    }
-    return {**results, **renamed, "group_subtasks": groups}
 
 
 def groups_of(results: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:

@@ -16,7 +16,7 @@ from typing import Any
 
 from _support.harness_command import gateway
 from _support.scripted_server import serving, vllm_pages
-from lm_eval_bayes.harness.compat import new_instance
+from lm_eval_bayes.harness.instances import new_instance
 from lm_eval_bayes.harness.models.trials import TrialsLM
 
 PROMPTS = ("What is 7 + 5?", "What is 9 - 3?")

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from _support.forked_processes import fork, wait_for
 from _support.scripted_server import Act, serving
-from lm_eval_bayes.harness.compat import new_instance
+from lm_eval_bayes.harness.instances import new_instance
 from lm_eval_bayes.harness.models.openai.seed_check import PROMPTS
 from lm_eval_bayes.harness.models.trials import TrialsLM
 from lm_eval_bayes.store import claims as claims_module

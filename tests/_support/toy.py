@@ -6,15 +6,9 @@ from collections import defaultdict
 
 import datasets
 import lm_eval
-import pytest
 from lm_eval.api.model import LM
 from lm_eval.api.task import ConfigurableTask
 from lm_eval.tasks import TaskManager
-
-from lm_eval_bayes.harness.compat import METRIC_FORM
-
-#: `metric: bayes` is for 0.4 alone.
-needs_metric_form = pytest.mark.skipif(not METRIC_FORM, reason="the harness is 0.5")
 
 QUESTIONS = [
     {"question": "1 + 1 =", "answer": "2"},
@@ -50,12 +44,11 @@ def toy_config(**changes):
 
 def plain_task(**changes):
     """Return a task of the harness's own class."""
-    config = toy_config(**changes)
-    return ConfigurableTask(config=config) if METRIC_FORM else ConfigurableTask.from_config(config)
+    return ConfigurableTask(config=toy_config(**changes))
 
 
 class OneTask(TaskManager):
-    """Loads one task object, which 0.5 takes nowhere else."""
+    """Loads one task object."""
 
     def __init__(self, task):
         super().__init__(include_defaults=False)

@@ -230,7 +230,7 @@ def test_what_lm_eval_does_not_find_is_named(monkeypatch):
         ("0.4.14", "note", "tested with"),
         ("0.4.9", "wrong", "needed is lm-eval>=0.4.12,<0.5"),
         ("0.5.0", "wrong", "needed is lm-eval>=0.4.12,<0.5"),
-        ("0.5.0.dev1", "ok", "supported"),
+        ("0.5.0.dev1", "wrong", "needed is lm-eval>=0.4.12,<0.5"),
         (None, "note", "of unknown version"),
     ],
 )

@@ -22,7 +22,7 @@ from _support.paths import REPOSITORY
 
 pytestmark = pytest.mark.slow
 
-HARNESSES = ("0.4.12", "0.4.13", "0.5.0.dev1")
+HARNESSES = ("0.4.12", "0.4.13")
 PYTHONS = ("3.10", "3.11", "3.12", "3.13")
 CELLS = [
     ("0.4.12", "3.10"),
@@ -31,7 +31,6 @@ CELLS = [
     ("0.4.13", "3.12"),
     ("0.4.12", "3.13"),
     ("0.4.13", "3.13"),
-    ("0.5.0.dev1", "3.12"),
 ]
 if os.environ.get("LM_EVAL_BAYES_MATRIX") == "full":
     CELLS = list(itertools.product(HARNESSES, PYTHONS))
@@ -208,8 +207,7 @@ def workshop(tmp_path_factory, wheel):
             folder = tmp_path_factory.mktemp("cell") / "venv"
             python = interpreter(cell[1])
             # The wheel brings its requirements; the tests install it again and again.
-            # 0.5.0.dev1 imports requests and does not require it.
-            requirements = (f"lm-eval=={cell[0]}", f"{wheel}", "setuptools", "requests")
+            requirements = (f"lm-eval=={cell[0]}", f"{wheel}", "setuptools")
             started[cell] = pool.submit(create, folder, python, *requirements)
         return started[cell]
 

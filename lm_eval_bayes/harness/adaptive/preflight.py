@@ -120,7 +120,8 @@ def preflight(arguments: Mapping[str, Any], *, hashed: bool) -> dict[str, TaskPr
     TaskConfigError
         If a task was not sampled repeatedly by this package, has scores, or has no question.
     """
-    from lm_eval_bayes.harness.compat import sample_size
+    from lm_eval.evaluator_utils import get_sample_size  # it imports the tasks
+
     from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
     from lm_eval_bayes.harness.task.requests import doc_hash
 
@@ -147,7 +148,7 @@ def preflight(arguments: Mapping[str, Any], *, hashed: bool) -> dict[str, TaskPr
                 "sample it with lm_eval"
             )
         chosen = (arguments.get("samples") or {}).get(name)
-        questions = list(task.doc_iterator(limit=sample_size(task, limit), samples=chosen))
+        questions = list(task.doc_iterator(limit=get_sample_size(task, limit), samples=chosen))
         if not questions:
             raise TaskConfigError(f"task {name}: there is no question")
         ids = distinct_ids([doc_hash(doc) for _, doc in questions]) if hashed else ()

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.adaptive.prefix_grades import PrefixGrades
-from lm_eval_bayes.harness.compat import METRIC_FORM
 from lm_eval_bayes.harness.evaluation import current_evaluation
 from lm_eval_bayes.harness.models.stored_texts import ResponsesInTurn
 from lm_eval_bayes.runs.task_run import TaskRun
@@ -81,8 +80,7 @@ class Sampling:
         self._evaluation.count_trials(self._run.metadata(base, extra))
         by_question = zip(self._instances, self._trials.responses(self._counts), strict=True)
         by_id = {id(instance): responses for instance, responses in by_question}
-        responses = ResponsesInTurn(self._clones, by_id, further="")
-        return responses if METRIC_FORM else list(responses)  # 0.5 holds their texts anyway
+        return ResponsesInTurn(self._clones, by_id, further="")
 
     # -- looks -------------------------------------------------------------------------------
 

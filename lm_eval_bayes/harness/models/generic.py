@@ -10,7 +10,7 @@ from typing import Any
 from lm_eval.api.instance import Instance
 
 from lm_eval_bayes.errors import ModelConfigError
-from lm_eval_bayes.harness.compat import new_instance
+from lm_eval_bayes.harness.instances import new_instance
 from lm_eval_bayes.harness.models.interface import (
     SamplingMixin,
     TrialRequest,

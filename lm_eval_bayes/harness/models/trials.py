@@ -430,7 +430,7 @@ class TrialsLM(LM):
     Examples
     --------
     >>> import tempfile
-    >>> from lm_eval_bayes.harness.compat import new_instance
+    >>> from lm_eval_bayes.harness.instances import new_instance
     >>> folder = tempfile.TemporaryDirectory()
     >>> def ask(n):
     ...     lm = TrialsLM(backend="biased_coin", store=folder.name + "/coin.sqlite", p=0.5)

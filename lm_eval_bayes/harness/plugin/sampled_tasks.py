@@ -17,7 +17,6 @@ from typing import Any
 from lm_eval_bayes._util.text import plural
 from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
 from lm_eval_bayes.harness import get_logger
-from lm_eval_bayes.harness.compat import task_index
 from lm_eval_bayes.harness.plugin import patches
 
 log = get_logger(__name__)
@@ -48,7 +47,7 @@ def install() -> None:
 def _matching_sampled(original: Callable[..., list[str]]) -> Callable[..., list[str]]:
     @functools.wraps(original)
     def match_tasks(self: Any, task_list: list[str]) -> list[str]:
-        index = task_index(self)
+        index = self.task_index
         sampled = [name for name in task_list if name not in index and add_sampled(name, index)]
         matches = original(self, task_list)
         return [*matches, *(name for name in sampled if name not in matches)]
@@ -60,7 +59,7 @@ def _entry_or_sampled(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def _entry(self: Any, name: str) -> Any:
         entry = original(self, name)
-        if entry is None and add_sampled(name, task_index(self)):
+        if entry is None and add_sampled(name, self.task_index):
             entry = original(self, name)
         return entry
 

@@ -23,7 +23,6 @@ from lm_eval_bayes._util.addresses import plain_address
 from lm_eval_bayes._util.packages import pip_install_extra
 from lm_eval_bayes.errors import InvalidInputError, LmEvalBayesError, TaskConfigError
 from lm_eval_bayes.harness import get_logger
-from lm_eval_bayes.harness.compat import METRIC_FORM, ConfigurableTask, lists_bayes
 from lm_eval_bayes.harness.evaluation import evaluating
 from lm_eval_bayes.harness.models.api_seeds import seeded_trials
 from lm_eval_bayes.harness.models.stored_texts import read_later
@@ -80,7 +79,7 @@ def _checked(original: Callable[..., None]) -> Callable[..., None]:
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         original(self, *args, **kwargs)
         repeated = _has_our_class(self)
-        if repeated or lists_bayes(self):
+        if repeated or _lists_bayes(self):
             install_evaluate()
             if not repeated:
                 _prepare(self)
@@ -94,7 +93,13 @@ def _has_our_class(task: Any) -> bool:
     return isinstance(task, RepeatedSamplingTask)
 
 
+def _lists_bayes(task: Any) -> bool:
+    return "bayes" in getattr(task, "_metric_fn_list", ())
+
+
 def _prepare(task: Any) -> None:
+    from lm_eval.api.task import ConfigurableTask
+
     from lm_eval_bayes.harness.plugin.bayes_metric import (
         USE_THE_CLASS,
         aggregate_bayes,
@@ -102,10 +107,6 @@ def _prepare(task: Any) -> None:
     )
 
     name, config = str(task.config.task), task.config
-    if not METRIC_FORM:
-        raise TaskConfigError(
-            f"task {name}: metric bayes needs lm-eval 0.4; with this release {USE_THE_CLASS}"
-        )
 
     def check(holds: bool, rule: str) -> None:
         if not holds:
@@ -359,7 +360,7 @@ def _add_provenance(results: Mapping[str, Any], tasks: Mapping[str, Any]) -> Non
 
 
 def _own_name(task: Any, name: str) -> str:
-    """Return the name in a task's requests, to which 0.5 adds that of a group elsewhere."""
+    """Return the name in a task's requests, which `task_dict` may call otherwise."""
     return str(getattr(getattr(task, "config", None), "task", None) or name)
 
 
@@ -450,7 +451,7 @@ def _groups(task_dict: Mapping[str, Any]) -> list[Any]:
 
 
 def _samples_repeatedly(task: Any) -> bool:
-    return _has_our_class(task) or lists_bayes(task)
+    return _has_our_class(task) or _lists_bayes(task)
 
 
 def _with_means(group: Any, original: Callable[..., Any]) -> Callable[..., Any]:

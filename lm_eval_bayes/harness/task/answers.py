@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any, Literal, TypeAlias
 
 from lm_eval_bayes._util.text import one_line
-from lm_eval_bayes.harness.compat import new_instance
+from lm_eval_bayes.harness.instances import new_instance
 
 #: What gives the answer: the task's grader, the filter, the response itself, or nothing.
 AnswerSource: TypeAlias = Literal["grader", "filter", "response", "none"]

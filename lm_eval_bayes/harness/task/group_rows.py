@@ -14,7 +14,6 @@ from typing import Any
 
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.harness import get_logger
-from lm_eval_bayes.harness.compat import name_in_results
 from lm_eval_bayes.harness.evaluation import current_evaluation
 from lm_eval_bayes.stats.hierarchical.mean_over_tasks import TaskWeights, mean_over_tasks
 from lm_eval_bayes.stats.intervals import Scope
@@ -39,7 +38,7 @@ def replace_group_rows(
     task_metrics : mapping
         The rows of every task, by its name.
     """
-    tasks = [name_in_results(task) for task in group.get_all_tasks()]
+    tasks = [task.task_name for task in group.get_all_tasks()]
     for entry in group.aggregate_metric_list or ():
         if entry.aggregation != "mean":
             continue

@@ -15,7 +15,7 @@ from lm_eval.filters import build_filter_ensemble
 
 from lm_eval_bayes.errors import TaskConfigError
 from lm_eval_bayes.harness import get_logger
-from lm_eval_bayes.harness.compat import new_instance
+from lm_eval_bayes.harness.instances import new_instance
 
 log = get_logger(__name__)
 

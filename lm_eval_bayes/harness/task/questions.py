@@ -334,10 +334,8 @@ def explained(task: str, config: Mapping[str, Any]) -> Iterator[None]:
         yield
     except LmEvalBayesError:
         raise
-    except Exception as raised:
-        cause = raised.__cause__  # 0.5 raises a ValueError from the error of a template
-        error = cause if isinstance(cause, jinja2.TemplateError) else raised
-        functions = _harness_functions(raised)
+    except Exception as error:
+        functions = _harness_functions(error)
         in_questions = not _OF_QUESTIONS.isdisjoint(functions)
         if isinstance(error, (jinja2.UndefinedError, KeyError)) and in_questions:
             fields = ", ".join(f"`{k}`" for k in ("doc_to_text", "doc_to_target") if k in config)
@@ -360,14 +358,10 @@ def explained(task: str, config: Mapping[str, Any]) -> Iterator[None]:
 _OF_QUESTIONS = frozenset({"doc_to_text", "doc_to_target", "doc_to_choice"})
 
 
-#: Where the harness's tasks are: a module in 0.4, a package and what we put over it in 0.5.
-_TASK = ("lm_eval.api.task", "lm_eval_bayes.harness.compat")
-
-
 def _harness_functions(error: BaseException) -> list[str]:
     """Return the functions of the harness's task through which an error came, outermost first."""
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-    return [f.f_code.co_name for f in frames if str(f.f_globals.get("__name__")).startswith(_TASK)]
+    return [f.f_code.co_name for f in frames if f.f_globals.get("__name__") == "lm_eval.api.task"]
 
 
 def _first_line(error: BaseException) -> str:

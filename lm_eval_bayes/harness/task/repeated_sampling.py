@@ -15,10 +15,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from lm_eval.api.task import ConfigurableTask
+
 from lm_eval_bayes._util.text import one_line
 from lm_eval_bayes.errors import InvalidInputError, LmEvalBayesError, TaskConfigError
 from lm_eval_bayes.harness import get_logger
-from lm_eval_bayes.harness.compat import METRIC_FORM, ConfigurableTask, new_instance
 from lm_eval_bayes.harness.evaluation import current_evaluation
 from lm_eval_bayes.harness.grading import programs
 from lm_eval_bayes.harness.grading.grade import final_part, process_results_math
@@ -27,6 +28,7 @@ from lm_eval_bayes.harness.grading.task_metric import (
     single_result,
     takes_list,
 )
+from lm_eval_bayes.harness.instances import new_instance
 from lm_eval_bayes.harness.models.stored_texts import are_stored, completions
 from lm_eval_bayes.harness.task import answers, metrics, pipelines, questions
 from lm_eval_bayes.harness.task import result_rows as rows
@@ -242,7 +244,7 @@ class RepeatedSamplingTask(ConfigurableTask):
 
         Classes of users may read them elsewhere.
         """
-        return METRIC_FORM and type(self).__module__.startswith("lm_eval_bayes.")
+        return type(self).__module__.startswith("lm_eval_bayes.")
 
     def with_texts(self, results: Any) -> Any:
         """Return the filtered responses to a question, read from the store if they are there."""

@@ -11,8 +11,8 @@ from lm_eval.utils import handle_non_serializable, hash_string
 
 from lm_eval_bayes.errors import TaskConfigError
 from lm_eval_bayes.harness import get_logger
-from lm_eval_bayes.harness.compat import new_instance
 from lm_eval_bayes.harness.evaluation import RepeatedInstance, current_evaluation
+from lm_eval_bayes.harness.instances import new_instance
 from lm_eval_bayes.harness.models.generation_settings import (
     checked_generation_kwargs,
     fit_generation,

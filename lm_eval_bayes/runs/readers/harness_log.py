@@ -29,7 +29,6 @@ from lm_eval_bayes.runs.provenance import (
     identifying_arguments,
     mapping,
     provenance_of,
-    with_plain_names,
 )
 from lm_eval_bayes.runs.readers.file_access import files_below, files_beside, unreadable
 from lm_eval_bayes.runs.readers.log_line import LogLine
@@ -131,8 +130,7 @@ def logged_task(file: Path, argument: str) -> LoggedTask:
         results = _results(results_file, status.st_mtime_ns, status.st_size, argument)
     configs = mapping(results.get("configs"))
     # the harness writes the slashes of a task as two underscores
-    names = (name, name.rpartition("::")[2])
-    task = next((t for own in names for t in configs if t.replace("/", "__") == own), name)
+    task = next((t for t in configs if t.replace("/", "__") == name), name)
     if task not in configs:  # up to 0.4.2 the arguments of the model stand before the task
         stem = plain_name(file).stem
         ends = [t for t in configs if stem.endswith("_" + t.replace("/", "__"))]
@@ -189,7 +187,7 @@ def _results(file: Path, modified: int, size: int, argument: str) -> Mapping[str
     except (ValueError, RecursionError) as error:
         reason = damage(error, raw)
         raise InvalidInputError.of(argument, f"have a complete {file}", reason) from None
-    return with_plain_names(content) if isinstance(content, dict) else {}
+    return content if isinstance(content, dict) else {}
 
 
 def _model_name(results: Mapping[str, Any], file: Path) -> str:

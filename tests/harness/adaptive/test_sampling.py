@@ -14,7 +14,7 @@ from _support.harness_command import few_tasks
 from lm_eval_bayes.cli.commands.run import StoppingOptions, run
 from lm_eval_bayes.harness.adaptive import sampling
 from lm_eval_bayes.harness.adaptive.rounds import Rounds
-from lm_eval_bayes.harness.compat import new_instance
+from lm_eval_bayes.harness.instances import new_instance
 from lm_eval_bayes.harness.models.biased_coin.model import CoinSampling
 from lm_eval_bayes.harness.models.interface import RequestStream
 from lm_eval_bayes.harness.models.trials import TrialsLM

@@ -10,13 +10,13 @@ pytest.importorskip("lm_eval", reason="the harness is not installed")
 
 import lm_eval
 import numpy as np
-from _support.toy import SCRIPT, ScriptedLM, evaluate, needs_metric_form, toy_config
+from _support.toy import SCRIPT, ScriptedLM, evaluate, toy_config
 from lm_eval.api.model import LM
+from lm_eval.api.task import ConfigurableTask
 from lm_eval.loggers import EvaluationTracker
 from lm_eval.tasks import TaskManager
 
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.harness.compat import ConfigurableTask
 from lm_eval_bayes.harness.grading.grade import gold_answer, regraded
 from lm_eval_bayes.harness.plugin import bayes_metric as metrics
 from lm_eval_bayes.harness.plugin import wrappers
@@ -122,8 +122,7 @@ def saved(tmp_path_factory):
     )
     results["config"]["model_args"] = "pretrained=org/plain,dtype=float16"
     save(tracker, results)
-    # 0.5 has the name of the group before that of a task
-    return folder / "out", {k.rpartition("::")[2]: v for k, v in results["results"].items()}
+    return folder / "out", results["results"]
 
 
 def save(tracker, results):
@@ -203,7 +202,6 @@ def test_our_own_trials_are_graded_again_as_the_task_graded_them(tmp_path):
     assert run.notes == ("graded again: 3 trials got another grade than before",)
 
 
-@needs_metric_form
 @pytest.mark.filterwarnings("default")
 @pytest.mark.parametrize("weights", [None, [-1, 2]])
 def test_the_metric_bayes_in_a_task_of_another_class_gives_counts(tmp_path, weights):

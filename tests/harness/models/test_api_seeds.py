@@ -8,7 +8,7 @@ from collections import defaultdict
 import pytest
 
 from lm_eval_bayes.errors import TaskConfigError
-from lm_eval_bayes.harness.compat import new_instance
+from lm_eval_bayes.harness.instances import new_instance
 from lm_eval_bayes.harness.models import api_seeds
 from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
 

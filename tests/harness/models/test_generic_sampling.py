@@ -11,7 +11,7 @@ from _support.trial_requests import trial_request
 from lm_eval.api.model import LM
 
 from lm_eval_bayes.errors import ModelConfigError
-from lm_eval_bayes.harness.compat import new_instance
+from lm_eval_bayes.harness.instances import new_instance
 from lm_eval_bayes.harness.models.generic import GenericSampling, SGLangSampling
 from lm_eval_bayes.harness.models.interface import RequestStream
 from lm_eval_bayes.harness.models.trials import RecordingMixin, recording_class

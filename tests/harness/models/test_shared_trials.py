@@ -16,7 +16,7 @@ from _support import toy
 from _support.paths import REPOSITORY, SUPPORT
 
 from lm_eval_bayes.errors import ModelConfigError
-from lm_eval_bayes.harness.compat import new_instance
+from lm_eval_bayes.harness.instances import new_instance
 from lm_eval_bayes.harness.models import shared_trials
 from lm_eval_bayes.harness.models.trials import TrialsLM
 from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask

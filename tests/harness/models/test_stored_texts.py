@@ -12,7 +12,6 @@ import pytest
 from _support import toy
 from lm_eval.loggers import EvaluationTracker
 
-from lm_eval_bayes.harness.compat import METRIC_FORM
 from lm_eval_bayes.harness.models import stored_texts, trial_stream, trials
 from lm_eval_bayes.harness.models.interface import Completion
 from lm_eval_bayes.harness.models.stored_texts import (
@@ -28,8 +27,6 @@ from lm_eval_bayes.harness.task.logged_fields import Responses
 from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
 from lm_eval_bayes.store.errors import StoreError
 from lm_eval_bayes.store.trial import Trial, TrialKey
-
-pytestmark = pytest.mark.skipif(not METRIC_FORM, reason="texts stay in the store with 0.4 alone")
 
 KEY = TrialKey("m", "p", "s")
 

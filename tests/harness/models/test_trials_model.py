@@ -9,7 +9,7 @@ import pytest
 from lm_eval.api.model import LM, CacheHook
 
 from lm_eval_bayes.errors import ModelConfigError
-from lm_eval_bayes.harness.compat import new_instance
+from lm_eval_bayes.harness.instances import new_instance
 from lm_eval_bayes.harness.models.generation_settings import explicit_kwargs, sampling_key
 from lm_eval_bayes.harness.models.interface import Completion, SamplingMixin, signals_of
 from lm_eval_bayes.harness.models.trial_range import TrialRange, trial_numbers

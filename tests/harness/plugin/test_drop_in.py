@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import pytest
-from _support.toy import SCRIPT, ScriptedLM, evaluate, needs_metric_form, toy_config
+from _support.toy import SCRIPT, ScriptedLM, evaluate, toy_config
+from lm_eval.api.task import ConfigurableTask
 
 from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
-from lm_eval_bayes.harness.compat import ConfigurableTask
 from lm_eval_bayes.harness.grading import grade as grading
 from lm_eval_bayes.harness.plugin import bayes_metric as metrics
 from lm_eval_bayes.harness.plugin import wrappers
 from lm_eval_bayes.harness.task import pipelines
 
-pytestmark = [pytest.mark.filterwarnings("default"), needs_metric_form]
+pytestmark = pytest.mark.filterwarnings("default")
 
 KEEP = [{"name": "none", "filter": [{"function": "keep_all"}]}]
 

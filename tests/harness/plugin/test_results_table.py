@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 
 import pytest
-from _support.toy import SCRIPT, ScriptedLM, evaluate, needs_metric_form, toy_config
+from _support.toy import SCRIPT, ScriptedLM, evaluate, toy_config
+from lm_eval.api.task import ConfigurableTask
 from lm_eval.utils import make_table
 
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.harness.compat import ConfigurableTask
 from lm_eval_bayes.harness.plugin import patches, wrappers
 from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
 
@@ -104,7 +104,6 @@ def test_grading_errors_are_shown_where_there_are_any():
     assert printed(results)["grading_errors"] == ("2.0000", "")
 
 
-@needs_metric_form
 def test_the_metric_form_has_its_own_rows_beside_the_others():
     metric = {"metric": "bayes", "aggregation": "bayes", "higher_is_better": True}
     keep = [{"name": "none", "filter": [{"function": "keep_all"}]}]

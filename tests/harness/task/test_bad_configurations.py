@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import datasets
 import pytest
-from _support.toy import needs_metric_form, toy_config
+from _support.toy import toy_config
 
 from lm_eval_bayes.errors import DatasetUnavailableError, InvalidInputError, TaskConfigError
-from lm_eval_bayes.harness.compat import METRIC_FORM
 from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
 
 pytestmark = pytest.mark.filterwarnings("default")
@@ -67,12 +66,7 @@ def filters(*steps, name="f"):
             DatasetUnavailableError,
             r"its `custom_dataset` function fails \(ZeroDivisionError",
         ),
-        pytest.param(
-            {"metric_list": []},
-            TaskConfigError,
-            r"one of the task's metrics \(there is none\)",
-            marks=needs_metric_form,  # 0.5 has a default
-        ),
+        ({"metric_list": []}, TaskConfigError, r"one of the task's metrics \(there is none\)"),
         (
             {"metric_list": [{"metric": "exact_mach", "aggregation": "mean"}]},
             TaskConfigError,
@@ -81,9 +75,7 @@ def filters(*steps, name="f"):
         (
             {"metric_list": [{"metric": "exact_mach"}]},
             TaskConfigError,
-            r"cannot build it from its YAML \(KeyError"
-            if METRIC_FORM
-            else "has no metric `exact_mach`",
+            r"cannot build it from its YAML \(KeyError",
         ),
         (
             {"metadata": {"bayes_metric": ["exact_match", "exact_match"]}},

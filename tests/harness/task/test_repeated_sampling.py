@@ -17,7 +17,6 @@ from lm_eval.utils import handle_non_serializable, make_table
 import lm_eval_bayes
 from lm_eval_bayes import Outcomes, hbayes_at_n, pass_at_k_posterior, pass_hat_k_posterior
 from lm_eval_bayes.errors import TaskConfigError
-from lm_eval_bayes.harness.compat import METRIC_FORM
 from lm_eval_bayes.harness.evaluation import error_of_run
 from lm_eval_bayes.harness.task.repeated_sampling import LoggedResult, RepeatedSamplingTask
 from lm_eval_bayes.stats.score_outcomes import ScoreOutcomes
@@ -479,17 +478,13 @@ def test_the_results_identify_the_package_and_the_questions(results):
     assert digest(custom_dataset=lambda **_: dataset) != recorded["questions_hash"]
 
 
-#: A metric that `process_results` gives; the f1 of 0.5 is for multiple choice alone.
-F1_NAME = "f1" if METRIC_FORM else "share_of_gold"
-
-
 def share_of_gold(doc, results):
     """A score: the share of words that are the right answer."""
     words = results[0].split()
-    return {F1_NAME: sum(word == doc["answer"] for word in words) / len(words)}
+    return {"f1": sum(word == doc["answer"] for word in words) / len(words)}
 
 
-F1 = [{"metric": F1_NAME, "aggregation": "mean", "higher_is_better": True}]
+F1 = [{"metric": "f1", "aggregation": "mean", "higher_is_better": True}]
 SCORED = {
     "1 + 1 =": ["2", "2 x", "x", "2"],
     "2 + 2 =": ["4 x x x", "x", "4 x", "x x"],
@@ -513,8 +508,8 @@ def test_scores_have_the_posterior_of_their_mean():
 
 def test_a_score_beyond_a_bound_by_rounding_is_the_bound():
     def rounded(doc, results):
-        share = share_of_gold(doc, results)[F1_NAME]
-        return {F1_NAME: {0: -1e-17, 1: 1.0000000000000002}.get(share, share)}
+        share = share_of_gold(doc, results)["f1"]
+        return {"f1": {0: -1e-17, 1: 1.0000000000000002}.get(share, share)}
 
     task = graded_by(rounded, metric_list=F1, metadata={"bayes_bounds": [0, 1]})
     results = evaluate(task, SCORED)

@@ -246,14 +246,13 @@ for boxed in (1.0, 0.0):
     lm = BiasedCoinLM(p=0.5, boxed=boxed)
     run = evaluate(lm, manager.load(["contest_math_bayes"]), bootstrap_iters=0)
     results[boxed] = {
-        "results": {name.rpartition("::")[2]: row for name, row in run["results"].items()},
+        "results": run["results"],
         "groups": run["groups"],
         "samples": {
             task: [
                 {k: s[k] for k in ("doc", "target", "resps", "outcomes")} for s in samples
             ]
-            for name, samples in run["samples"].items()
-            for task in [name.rpartition("::")[2]]
+            for task, samples in run["samples"].items()
         },
     }
 with open(out, "w") as handle:

@@ -102,7 +102,7 @@ class BiasedCoinLM(LM):
 
     Examples
     --------
-    >>> from lm_eval_bayes.harness.compat import new_instance
+    >>> from lm_eval_bayes.harness.instances import new_instance
     >>> lm = BiasedCoinLM(p=0.6)
     >>> doc = {"problem": "What is 7 + 5?", "answer": "12"}
     >>> request = new_instance(doc, ("What is 7 + 5?", {}), task="demo", repeats=8)

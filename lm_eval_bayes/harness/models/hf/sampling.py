@@ -11,7 +11,6 @@ from typing import Any
 from lm_eval_bayes._util.hashing import canonical_json
 from lm_eval_bayes.errors import ModelConfigError
 from lm_eval_bayes.harness import get_logger
-from lm_eval_bayes.harness.compat import postprocessed_text
 from lm_eval_bayes.harness.models.hf.generation import (
     NotLoopableError,
     Settings,
@@ -212,12 +211,13 @@ class HFSampling(LazyWeights):
 
     def finished_text(self, raw: str, kwargs: Mapping[str, Any], signals: Mapping[str, Any]) -> str:
         """Return the response that the harness's own backend would return for a raw text."""
+        from lm_eval.models.utils import postprocess_generated_text
+
         think = self._think
         if isinstance(think, int):
             raw = raw[int(signals.get("answer_at") or 0) :].lstrip()
-        return postprocessed_text(
-            raw, self._until(kwargs), think if isinstance(think, str) else None
-        )
+        think = think if isinstance(think, str) else None
+        return str(postprocess_generated_text(raw, self._until(kwargs), think))
 
     def stops_sent(self, kwargs: Mapping[str, Any]) -> list[str]:
         """Return the strings that end a trial: of a thinking model, only the sequence's end.

@@ -9,7 +9,7 @@ from typing import Any
 
 from lm_eval_bayes import errors
 from lm_eval_bayes.errors import LmEvalBayesError
-from lm_eval_bayes.harness.compat import new_instance
+from lm_eval_bayes.harness.instances import new_instance
 from lm_eval_bayes.harness.models.interface import TrialRequest
 from lm_eval_bayes.store.trial import Trial, TrialKey
 

@@ -12,7 +12,6 @@ from lm_eval_bayes._util.hashing import hash_text
 from lm_eval_bayes._util.packages import VLLM, version_of
 from lm_eval_bayes.errors import ModelConfigError, TaskConfigError
 from lm_eval_bayes.harness import get_logger
-from lm_eval_bayes.harness.compat import postprocessed_text
 from lm_eval_bayes.harness.models.interface import (
     RequestStream,
     SamplingMixin,
@@ -184,8 +183,10 @@ class VLLMSampling(SamplingMixin):
 
     def finished_text(self, raw: str, kwargs: Mapping[str, Any], signals: Mapping[str, Any]) -> str:
         """Return the response that the harness's own backend would return for a raw text."""
+        from lm_eval.models.utils import postprocess_generated_text
+
         _, until, _ = self._split(kwargs)
-        return postprocessed_text(raw, until, self.think_end_token)
+        return str(postprocess_generated_text(raw, until, self.think_end_token))
 
     def stops_sent(self, kwargs: Mapping[str, Any]) -> list[str]:
         """Return the stop strings that the engine gets: of a thinking model, only its end.

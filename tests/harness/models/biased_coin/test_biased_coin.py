@@ -23,7 +23,7 @@ from scipy import stats
 
 import lm_eval_bayes as lb
 from lm_eval_bayes.errors import ModelConfigError
-from lm_eval_bayes.harness.compat import new_instance
+from lm_eval_bayes.harness.instances import new_instance
 from lm_eval_bayes.harness.models.biased_coin.model import BiasedCoinLM
 from lm_eval_bayes.harness.models.biased_coin.probabilities import Question, uniforms
 from lm_eval_bayes.harness.models.biased_coin.responses import SHARES, pick, wrong_answers

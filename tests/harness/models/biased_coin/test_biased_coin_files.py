@@ -12,7 +12,7 @@ from lm_eval.api.instance import Instance
 from lm_eval.utils import hash_string
 
 from lm_eval_bayes.errors import ModelConfigError
-from lm_eval_bayes.harness.compat import new_instance
+from lm_eval_bayes.harness.instances import new_instance
 from lm_eval_bayes.harness.models.biased_coin.model import BiasedCoinLM
 
 

@@ -25,7 +25,7 @@ from _support.tiny_hf import (
 from lm_eval.models.huggingface import HFLM
 
 from lm_eval_bayes.errors import TaskConfigError
-from lm_eval_bayes.harness.compat import new_instance
+from lm_eval_bayes.harness.instances import new_instance
 from lm_eval_bayes.harness.models.hf import generation as hf_loop
 
 # transformers and torch warn of their own affairs

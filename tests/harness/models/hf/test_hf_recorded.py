@@ -8,7 +8,7 @@ pytest.importorskip("accelerate", reason="needs accelerate, as the harness's hf 
 
 from _support.tiny_hf import PROMPTS, save_llama
 
-from lm_eval_bayes.harness.compat import new_instance
+from lm_eval_bayes.harness.instances import new_instance
 from lm_eval_bayes.harness.models.trials import HFSignalsLM, TrialsLM
 from lm_eval_bayes.store.errors import OtherWeightsError
 

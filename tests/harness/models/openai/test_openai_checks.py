@@ -22,7 +22,7 @@ from _support.scripted_server import serving, vllm_pages
 from _support.trial_requests import trial_request
 
 from lm_eval_bayes.errors import ModelConfigError, TaskConfigError
-from lm_eval_bayes.harness.compat import new_instance
+from lm_eval_bayes.harness.instances import new_instance
 from lm_eval_bayes.harness.models.openai import servers
 
 pytestmark = pytest.mark.filterwarnings("default:.*:DeprecationWarning")

@@ -11,7 +11,7 @@ from _support.stored_trials import stored_trials
 from _support.thread_cluster import ThreadCluster
 
 from lm_eval_bayes.errors import ModelConfigError, TaskConfigError
-from lm_eval_bayes.harness.compat import new_instance
+from lm_eval_bayes.harness.instances import new_instance
 from lm_eval_bayes.harness.models.ray import sampling
 from lm_eval_bayes.harness.models.ray.messages import Failure, WorkerFailedError
 from lm_eval_bayes.harness.models.ray.schedule import DeadlyRequestError

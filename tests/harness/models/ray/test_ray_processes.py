@@ -14,7 +14,7 @@ from _support.stored_trials import stored_trials
 
 from lm_eval_bayes.cli.commands.run import StoppingOptions, run
 from lm_eval_bayes.errors import ModelConfigError
-from lm_eval_bayes.harness.compat import new_instance
+from lm_eval_bayes.harness.instances import new_instance
 from lm_eval_bayes.harness.models.ray.cluster import import_ray
 from lm_eval_bayes.harness.models.trials import TrialsLM
 

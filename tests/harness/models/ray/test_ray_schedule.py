@@ -10,7 +10,7 @@ from _support.trial_requests import trial_request
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lm_eval_bayes.harness.compat import new_instance
+from lm_eval_bayes.harness.instances import new_instance
 from lm_eval_bayes.harness.models.interface import RequestStream
 from lm_eval_bayes.harness.models.ray.schedule import (
     DeadlyRequestError,
