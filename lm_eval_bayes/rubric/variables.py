@@ -4,9 +4,9 @@
 variable         holds where
 ===============  ==================================================================================
 invalid          repeated_pattern, or C >= .50 where a verifier has judged
-correct          is_correct
+correct          is_correct >= .5
 wrong            not correct
-boxed            has_box
+boxed            has_box >= .5
 unboxed          not boxed
 high_conf        completion_bpt <= tau_high, the 40th percentile
 low_conf         not high_conf
@@ -141,7 +141,7 @@ def _both(first: _Rule, second: _Rule) -> _Rule:
 def _invalid(table: SignalTable, _: TaskThresholds) -> Truth:
     repeated, c = table.column("repeated_pattern"), table.column("verifier_c")
     # without a verdict only the end of generation counts; a comparison with NaN is false
-    return disjunction(compared(repeated, repeated > 0.5), (c >= C_INVALID).astype(np.int8))
+    return disjunction(compared(repeated, repeated == 1), (c >= C_INVALID).astype(np.int8))
 
 
 def _b_leads(table: SignalTable, _: TaskThresholds) -> Truth:
@@ -149,8 +149,8 @@ def _b_leads(table: SignalTable, _: TaskThresholds) -> Truth:
     return compared(b + c, b >= c)
 
 
-_CORRECT = _signal("is_correct", operator.gt, 0.5)
-_BOXED = _signal("has_box", operator.gt, 0.5)
+_CORRECT = _signal("is_correct", operator.ge, 0.5)
+_BOXED = _signal("has_box", operator.ge, 0.5)
 _HIGH_CONF = _signal("completion_bpt", operator.le, "tau_high")
 _OOD = _signal("prompt_bpt", operator.ge, "tau_prompt")
 _ECONOMICAL = _signal("token_ratio", operator.le, "ratio_p33")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.rubric.schemata import SCHEMATA, Category, Schema, schema_named
 from lm_eval_bayes.rubric.signals import SignalTable
 from lm_eval_bayes.rubric.thresholds import TaskThresholds, task_thresholds
+from lm_eval_bayes.rubric.variables import variable
 
 SIZES = {
     "exact_match": 3,
@@ -357,3 +359,9 @@ def test_a_category_that_no_trial_can_have_is_refused(rules, never):
     )
     with pytest.raises(InvalidInputError, match=rf"a case to every category .*; got '{never}'"):
         Schema("mine", categories)
+
+
+@pytest.mark.parametrize("name, signal", [("correct", "is_correct"), ("boxed", "has_box")])
+def test_one_half_is_correct_and_boxed_as_in_table_4(name, signal):
+    table = SimpleNamespace(column={signal: np.array([0.49, 0.5, np.nan])}.__getitem__)
+    assert variable(name, table, TaskThresholds()).tolist() == [0, 1, -1]
