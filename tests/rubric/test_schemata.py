@@ -361,7 +361,7 @@ def test_a_category_that_no_trial_can_have_is_refused(rules, never):
         Schema("mine", categories)
 
 
-@pytest.mark.parametrize("name, signal", [("correct", "is_correct"), ("boxed", "has_box")])
+@pytest.mark.parametrize(("name", "signal"), [("correct", "is_correct"), ("boxed", "has_box")])
 def test_one_half_is_correct_and_boxed_as_in_table_4(name, signal):
     table = SimpleNamespace(column={signal: np.array([0.49, 0.5, np.nan])}.__getitem__)
     assert variable(name, table, TaskThresholds()).tolist() == [0, 1, -1]

@@ -15,9 +15,9 @@ waits until the harness is imported and calls `harness_imported` here whenever o
   ``--include_path`` still wins; and tasks that list ``metric: bayes`` are checked when built.
 - ``lm_eval.evaluator``: its `evaluate` is wrapped, so that tasks see the model that answers.
 
-**A harness that discovers plugins**, as its main branch does by its plugin guide, finds COMPONENTS by
-the entry points in pyproject.toml and is left alone with them. It finds no tasks, so the folder is
-added as above. This was tried on a release with such a discovery put in.
+**A harness that discovers plugins**, as its main branch does by its plugin guide, finds COMPONENTS
+by the entry points in pyproject.toml and is left alone with them. It finds no tasks, so the folder
+is added as above. This was tried on a release with such a discovery put in.
 
 **A release outside the supported range** (`_util/packages.py`) gets one warning and is left alone.
 
