@@ -25,6 +25,10 @@ from typing import Any
 MAX_PARTS = 40
 #: The most memory a worker may map, in bytes: 9^{9^{9^9}} would take all memory.
 MEMORY_LIMIT = 2 << 30
+#: Relative distances up to which two numbers are equal: exact ones, and with a decimal.
+EXACT_TOLERANCE, DECIMAL_TOLERANCE = 1e-30, 1e-10
+#: Rational numbers up to this natural logarithm, of some 10,000 digits, are compared exactly.
+MAX_LOG_OF_EXACT = 23_000
 
 _AND = re.compile(
     r"\\(?:text|mathrm|textrm)\s*\{\s*,?\s*(?:and|or)\s*\}|(?<![\\A-Za-z])(?:and|or)(?![A-Za-z])"
@@ -154,24 +158,41 @@ def _imaginary(expression: Any) -> Any:
     return expression
 
 
-def _far_apart(gold: Any, answer: Any) -> bool:
-    """Tell quickly that two numbers differ by far more than math-verify's tolerance of 1e-6."""
+def _equal_numbers(gold: Any, answer: Any) -> bool | None:
+    """Compare two numbers by their relative distance, rational ones exactly.
+
+    None, which leaves the verdict to math-verify, where one is no number or has no 60 digits.
+    """
     import sympy
 
+    if isinstance(answer, sympy.Eq) and answer.lhs.is_Symbol:
+        answer = answer.rhs  # x = 5
     if not (isinstance(gold, sympy.Expr) and isinstance(answer, sympy.Expr)):
-        return False
+        return None
+    pair = sympy.Tuple(gold, answer)
     # 9 and 9% are one answer to math-verify, which marks the percentage as unevaluated
-    if gold.free_symbols or answer.free_symbols or answer.has(sympy.UnevaluatedExpr):
-        return False
+    if pair.free_symbols or pair.has(sympy.UnevaluatedExpr):
+        return None
     try:
-        a, b = (complex(e.evalf(20)) for e in (gold, answer))
-    except (TypeError, ValueError, OverflowError, AttributeError):
-        return False
-    return abs(a - b) > 1e-5 * max(1.0, abs(a), abs(b))
+        x, y = (number.evalf(60, strict=True) for number in pair)
+        if not (x.is_finite and y.is_finite):
+            return None
+        is_rounded = any(decimal % 1 for decimal in pair.atoms(sympy.Float))
+        bound = DECIMAL_TOLERANCE if is_rounded else EXACT_TOLERANCE
+        if abs(x - y) > bound * max(abs(x), abs(y)):
+            return False
+        size = abs(sympy.log(x))
+    except (ArithmeticError, TypeError, ValueError, AttributeError):
+        return None
+    # 60 digits do not tell 2^{2025} from 2^{2025} + 1
+    if gold.is_rational and answer.is_rational and size < MAX_LOG_OF_EXACT:
+        gold, answer = pair.doit()
+        return gold == answer or not (gold.is_Rational and answer.is_Rational)
+    return True
 
 
 def _same(gold: str, answer: str) -> bool:
-    """Compare two single formulas by math-verify."""
+    """Compare two single formulas: numbers by their digits, others by math-verify."""
     from math_verify import verify
 
     # its list of units holds single letters (m, c, t): a gold with letters must keep them
@@ -182,8 +203,9 @@ def _same(gold: str, answer: str) -> bool:
     if a is None:
         return False
     g, a = _imaginary(g), _imaginary(a)
-    if _far_apart(g, a):
-        return False
+    are_equal = _equal_numbers(g, a)
+    if are_equal is not None:
+        return are_equal
     return bool(verify([g], [a], timeout_seconds=None, raise_on_error=True))
 
 

@@ -165,8 +165,9 @@ def grade(
         LaTeX, several answers separated by commas.
     kind : {"math", "aime"}
         "aime" compares integers (see `answers.aime_integer` for what counts as
-        one); "math" compares formulas by math-verify. Of several answers all
-        must be present, in any order, and no other.
+        one); "math" compares numbers by their relative distance (up to 1e-30, with
+        a decimal 1e-10), other formulas by math-verify. Of several answers all must
+        be present, in any order, and no other.
     think_end_token : str, int or None
         See `final_part`.
     timeout : float

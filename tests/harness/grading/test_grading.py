@@ -38,6 +38,19 @@ def questions(name: str) -> list[dict]:
     return docs
 
 
+def graded_cases(name: str) -> list[dict]:
+    path = SHARED / "cases" / f"{name}.jsonl"
+    if not path.exists():
+        pytest.skip(f"the graded cases are not there: {path.name}")
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def misgraded(cases: list[dict]) -> list[dict]:
+    return [
+        c for c in cases if grade(c["response"], c["gold"], kind=c["kind"]).correct != c["right"]
+    ]
+
+
 def boxed(answer: object) -> str:
     return f"We find that the answer is\n\\[\\boxed{{{answer}}}\\]"
 
@@ -91,6 +104,26 @@ def test_the_forms_of_the_later_contests(gold, right, wrong):
     """Fractions with a slash, decimals, mixed numbers and factorials."""
     assert [answer for answer in right if not grade(boxed(answer), gold).correct] == []
     assert [answer for answer in wrong if grade(boxed(answer), gold).correct] == []
+
+
+def test_the_494_graded_answers_that_hold():
+    cases = graded_cases("grading_holds")
+    assert len(cases) == 494
+    assert misgraded(cases) == []
+
+
+@pytest.mark.parametrize(
+    ("group", "size"),
+    [
+        ("overflow: numbers above 1.8e308", 8),
+        ("tiny numbers: absolute tolerance makes different numbers equal", 6),
+        ("rounded decimals counted as the exact value", 7),
+    ],
+)
+def test_graded_answers_that_were_wrong(group, size):
+    cases = [case for case in graded_cases("grading") if case["group"] == group]
+    assert len(cases) == size
+    assert misgraded(cases) == []
 
 
 def test_math_verify_itself_agrees_about_pairs_of_real_answers():
@@ -148,6 +181,19 @@ def test_several_answers_come_in_any_order_and_dress():
         (r"\frac{737}{39}", r"18\frac{35}{39}"),
         (r"\sqrt{\frac{95}{24}}", r"\frac{\sqrt{570}}{12}"),
         (5, "x = 5"),
+        ("0", r"\sqrt{8}-2\sqrt{2}"),
+        ("0", "0.0"),
+        (r"\pi", "3.1415926536"),
+        (r"\frac{1}{3}", "0.333333333333"),
+        (r"\sqrt{6}", "6^{0.5}"),
+        ("12345678901", "12345678901.0"),
+        ("110000000000000000000", r"1.1 \cdot 10^{20}"),
+        (r"\frac{\sqrt{3}}{2}i", r"e^{2\pi i/3} + \frac{1}{2}"),
+        ("4^{1012}", "2^{2024}"),
+        (r"2^{1100}\sqrt{3}", r"2^{1099}\sqrt{12}"),
+        ("1", "2^{2025}+1-2^{2025}"),
+        ("2^{2^{2025}}", "4^{2^{2024}}"),
+        (r"\infty", r"+\infty"),
     ],
 )
 def test_equivalent_answers(gold, answer):
@@ -174,6 +220,21 @@ def test_equivalent_answers(gold, answer):
         ("20", "twenty"),
         ("20", r"\text{the answer}"),
         ("1", r"\frac{1}{0}"),
+        ("5", r"\infty"),
+        (r"\infty", "5"),
+        ("0", "10^{-40}"),
+        ("10^{-40}", "0"),
+        (r"\pi", "3.14159265"),
+        (r"\frac{1}{3}", "0.33333333"),
+        ("12345678901", "12345678902.0"),
+        (r"\frac{1}{576}", "x = 0.001736"),
+        ("2^{2024}", "2^{2024}+1"),
+        ("2025!", "2025!+1"),
+        ("2^{-99}", "2^{-98}"),
+        (r"\frac{\sqrt{3}}{2^{1100}}", r"\frac{\sqrt{5}}{2^{1100}}"),
+        ("1+i", "1-i"),
+        ("7", "9^{9^9}"),
+        ("2", "2^{2025}+1-2^{2025}"),
     ],
 )
 def test_answers_that_are_close_but_wrong(gold, answer):
