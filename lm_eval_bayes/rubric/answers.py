@@ -82,9 +82,13 @@ def clean(text: str) -> str:
 def _boxes(text: str) -> list[tuple[int, int, str]]:
     """Return every closed, non-empty innermost box as (start, end, content), in order."""
     boxes: list[tuple[int, int, str]] = []
+    starts = [start for start in map(text.find, ("boxed", "fbox")) if start >= 0]
+    if not starts:
+        return boxes
     open_braces: list[tuple[int, int] | None] = []  # (start of command, start of content) of a box
-    skip_to = 0
-    for token in _TOKEN.finditer(text):
+    # a brace opened before the first box ends none; backslashes are read in pairs from the left
+    skip_to = len(text[: min(starts)].rstrip("\\"))
+    for token in _TOKEN.finditer(text, skip_to):
         start, end = token.span()
         if start < skip_to:
             continue
@@ -119,8 +123,6 @@ def boxed_answer(text: str) -> str | None:
     >>> boxed_answer(r"So $\boxed{2}$ and $\boxed{-2}$.")
     '2, -2'
     """
-    if "boxed" not in text and "fbox" not in text:
-        return None
     boxes = _boxes(text)
     if not boxes:
         return None

@@ -91,6 +91,12 @@ def test_any_balanced_content_is_found_in_any_surroundings(before, content, afte
     assert boxed_answer(f"{before}\\boxed{{{content}}}{after}") == " ".join(content.split())
 
 
+@given(st.text(alphabet="\\{}x\n", max_size=40), st.integers(1, 9))
+def test_braces_and_backslashes_before_the_first_box_do_not_matter(before, backslashes):
+    text = before + "x" + "\\" * backslashes + "boxed{\\{5\\}}} {\\fbox{"
+    assert boxed_answer(text) == r"\{5\}"
+
+
 @given(st.text(alphabet=st.sampled_from("\\{}[]()boxedf$^_,;.± \n\0019a=\u202e"), max_size=80))
 def test_no_text_breaks_the_readers(text):
     for found in (boxed_answer(text + "\\boxed{" + text), boxed_answer(text)):
