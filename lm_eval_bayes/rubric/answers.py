@@ -110,18 +110,25 @@ def _boxes(text: str) -> list[tuple[int, int, str]]:
     return boxes
 
 
-def boxed_answer(text: str) -> str | None:
+def boxed_answer(text: str, several: bool = False) -> str | None:
     r"""Return the content of the last ``\boxed{…}`` or ``\fbox{…}``, or None.
 
     Braces are balanced, escaped braces left alone, unclosed and empty boxes
-    ignored. Several boxes on the last line that has one are one answer in
-    several parts, joined by ", " (equal ones once), unless more than
-    ``BOX_GAP`` characters stand between them.
+    ignored. Boxes with nothing but spaces between them are joined by ", " (equal
+    ones once).
+
+    Parameters
+    ----------
+    text : str
+        A response after its thinking.
+    several : bool
+        Whether the answer has several values: all boxes on the last line that has one
+        are then joined, unless more than ``BOX_GAP`` characters stand between them.
 
     Examples
     --------
-    >>> boxed_answer(r"So $\boxed{2}$ and $\boxed{-2}$.")
-    '2, -2'
+    >>> [boxed_answer(r"So $\boxed{2}$ and $\boxed{-2}$.", several) for several in (False, True)]
+    ['-2', '2, -2']
     """
     boxes = _boxes(text)
     if not boxes:
@@ -129,7 +136,7 @@ def boxed_answer(text: str) -> str | None:
     last_boxes = [boxes[-1]]
     for box in reversed(boxes[:-1]):
         between = text[box[1] : last_boxes[-1][0]]
-        if len(between) > BOX_GAP or "\n" in between:
+        if len(between) > BOX_GAP or "\n" in between or (between.strip() and not several):
             break
         last_boxes.append(box)
     parts = [" ".join(clean(content).split()) for _, _, content in reversed(last_boxes)]

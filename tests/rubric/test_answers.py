@@ -6,7 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lm_eval_bayes.harness.grading.equivalence import has_letters, split_answers
+from lm_eval_bayes.harness.grading.equivalence import (
+    has_letters,
+    has_several_values,
+    split_answers,
+)
 from lm_eval_bayes.rubric.answers import (
     aime_integer,
     boxed_answer,
@@ -58,10 +62,9 @@ def test_the_final_part_follows_the_last_marker(text, own, expected):
         (r"\boxed{\boxed{5}}", "5"),
         (r"\boxed{\text{so } \boxed{5}}", "5"),
         (r"\\[ \\boxed{5} \\]", "5"),
-        (r"\boxed{2} and \boxed{-2}", "2, -2"),
-        (r"$x=\boxed{2}$, $y=\boxed{3}$ or $\boxed{4}$", "2, 3, 4"),
-        (r"\boxed{5}, that is \boxed{5}", "5"),
-        (r"\boxed{4} no: " + "wait " * 40 + r"\boxed{5}", "5"),
+        (r"\boxed{2} and \boxed{-2}", "-2"),
+        (r"It is \boxed{69}. No wait, \boxed{70}.", "70"),
+        (r"\boxed{2} \boxed{3}", "2, 3"),
         (r"\boxed{5", None),
         (r"\boxed{}", None),
         (r"\boxed", None),
@@ -72,6 +75,20 @@ def test_the_final_part_follows_the_last_marker(text, own, expected):
 )
 def test_the_last_box(text, expected):
     assert boxed_answer(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (r"\boxed{2} and \boxed{-2}", "2, -2"),
+        (r"$x=\boxed{2}$, $y=\boxed{3}$ or $\boxed{4}$", "2, 3, 4"),
+        (r"\boxed{5}, that is \boxed{5}", "5"),
+        (r"\boxed{4} no: " + "wait " * 40 + r"\boxed{5}", "5"),
+        ("\\boxed{4}\n\\boxed{5}", "5"),
+    ],
+)
+def test_the_boxes_of_several_values(text, expected):
+    assert boxed_answer(text, several=True) == expected
 
 
 balanced = st.recursive(
@@ -120,7 +137,7 @@ def test_no_text_breaks_the_readers(text):
     ],
 )
 def test_hostile_texts_are_read_too(text, answer):
-    found = boxed_answer(text)
+    found = boxed_answer(text, several=True)
     assert found == answer
     assert squeeze(found or "") == (answer or "").replace(" ", "")
 
@@ -185,6 +202,12 @@ def test_plain_integers(answer, digits):
 )
 def test_answers_in_several_parts(text, parts):
     assert split_answers(text) == parts
+
+
+def test_lists_and_tuples_have_several_values():
+    several = ["2, 3", r"\pm 1", r"x \in \{2, 3\}", "(1, 2)", "(1,2),(3,4)"]
+    single = ["33", "1,024", "[0, 1)", r"\frac{4}{9}", "(n-1)(n+1)", r"\binom{3}{2}"]
+    assert [answer for answer in several + single if has_several_values(answer)] == several
 
 
 def test_letters_of_a_formula_are_not_those_of_its_commands():

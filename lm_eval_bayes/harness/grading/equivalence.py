@@ -96,6 +96,11 @@ def split_answers(text: str) -> list[str]:
     return parts
 
 
+def has_several_values(answer: str) -> bool:
+    """Return whether an answer is a list or a tuple."""
+    return len(split_answers(_unwrapped(answer, _PAIRS) or answer)) > 1
+
+
 def has_letters(latex: str) -> bool:
     r"""Return whether a formula has letters of its own, commands and ``\text{…}`` apart."""
     latex = re.sub(r"\\(?:text\w*|mbox|mathrm)\s*\{[^{}]*\}", "", latex)

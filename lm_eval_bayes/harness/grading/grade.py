@@ -8,6 +8,7 @@ answer goes there once.
 
 from __future__ import annotations
 
+import re
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
@@ -18,6 +19,7 @@ from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes._util.text import error_line
 from lm_eval_bayes.errors import DatasetUnavailableError, InvalidInputError
 from lm_eval_bayes.harness import get_logger
+from lm_eval_bayes.harness.grading.equivalence import has_several_values
 from lm_eval_bayes.harness.grading.worker_pool import POOL, WorkerError, WorkerUnavailable
 from lm_eval_bayes.rubric.answers import (
     aime_integer,
@@ -51,6 +53,8 @@ TAIL = 1500
 LONGEST = 1000
 #: What stands before the answer in a worked solution of GSM8K and of tasks made like it.
 _SOLUTION_MARK = "####"
+# A box that is not empty, in a text without a closed one.
+_UNCLOSED_BOX = re.compile(r"\\(?:boxed|fbox)\s*\{(?!\s*\})")
 #: The number of cached comparisons.
 CACHE_SIZE = 20_000
 
@@ -86,10 +90,11 @@ def _from_worker(job: dict[str, Any], limit: float) -> tuple[Any, str | None, bo
     return reply.get("value"), reply.get("error"), True
 
 
-def _extract(text: str, limit: float) -> tuple[str | None, str | None]:
-    boxed = boxed_answer(text)
+def _extract(text: str, limit: float, several: bool = False) -> tuple[str | None, str | None]:
+    boxed = boxed_answer(text, several)
     if boxed is not None:
         return boxed, None
+    text = _UNCLOSED_BOX.split(text, maxsplit=1)[0]
     tail = "\n".join(clean(line) for line in text[-TAIL:].splitlines())
     if not any(c.isdigit() or c in "$\\" for c in tail):
         return None, None  # math-verify finds formulas and numbers only
@@ -101,10 +106,9 @@ def extract_answer(text: str) -> str | None:
     r"""Return the answer that a text gives, or None.
 
     The last ``\boxed{…}`` (or ``\fbox{…}``, ``\boxed 5``) with balanced braces;
-    unclosed and empty boxes do not count. Several boxes on the last line that
-    has one are joined by ", ". Without any box: what math-verify's own patterns
-    find in the last 1,500 characters ("the final answer is", else the last
-    formula or number).
+    unclosed and empty boxes do not count. Without any box: what math-verify's
+    own patterns find in the last 1,500 characters, or those before an unclosed
+    box ("the final answer is", else the last formula or number).
 
     Examples
     --------
@@ -162,7 +166,8 @@ def grade(
         The complete response.
     gold : int or str
         The right answer: for "aime" an integer in 0..999, "033" too; for "math"
-        LaTeX, several answers separated by commas.
+        LaTeX, several answers separated by commas. Several boxes on the last line
+        that has one are one answer if the gold has several values; else the last counts.
     kind : {"math", "aime"}
         "aime" compares integers (see `answers.aime_integer` for what counts as
         one); "math" compares numbers by their relative distance (up to 1e-30, with
@@ -198,7 +203,8 @@ def grade(
     right = aime_integer(str(gold)) if kind == "aime" else None
     if kind == "aime" and right is None:
         raise InvalidInputError.of("gold", "be an integer in 0..999", gold)
-    answer, error = _extract(final_part(response, think_end_token), timeout)
+    several = has_several_values(tidy(str(gold)))
+    answer, error = _extract(final_part(response, think_end_token), timeout, several)
     if answer is None:
         return Grade(False, None, error)
     if kind == "aime":
@@ -310,8 +316,8 @@ def regraded(
 def gold_answer(target: str) -> str:
     r"""Return the answer in a target.
 
-    Of a worked solution that is what is in its last box, or what follows its last ``####``;
-    otherwise it is the target itself.
+    Of a worked solution that is what is in the boxes of the last line that has one, or what
+    follows its last ``####``; otherwise it is the target itself.
 
     Raises
     ------
@@ -324,7 +330,7 @@ def gold_answer(target: str) -> str:
     >>> [gold_answer(target) for target in targets]
     ['\\frac{1}{2}', '10', '033']
     """
-    answer = boxed_answer(target)
+    answer = boxed_answer(target, several=True)
     if answer is None:
         answer = target.rpartition(_SOLUTION_MARK)[2].strip()
     if not answer:

@@ -118,6 +118,8 @@ def test_the_494_graded_answers_that_hold():
         ("overflow: numbers above 1.8e308", 8),
         ("tiny numbers: absolute tolerance makes different numbers equal", 6),
         ("rounded decimals counted as the exact value", 7),
+        ("self-correction on one line: the last box is the answer (one-valued gold)", 4),
+        ("unclosed box: math finds the formula, aime does not", 1),
     ],
 )
 def test_graded_answers_that_were_wrong(group, size):
@@ -253,12 +255,25 @@ def test_answers_that_are_close_but_wrong(gold, answer):
         ("We start from 7 and reach -12", "-12"),
         ("no number at all", None),
         ("", None),
+        (r"so \boxed{\frac{4}{9}", None),
+        (r"so \[\boxed{\text{the sum is } 12", None),
+        (r"The answer is 12, so \boxed{13", "12"),
+        (r"As in \boxed{}: the answer is 12", "12"),
         ("x" * 40_000 + " The answer is 7.", "7"),
         ("The answer is 7. " + "x" * 40_000, None),
     ],
 )
 def test_without_a_box_math_verify_finds_the_answer(text, answer):
     assert extract_answer(text) == answer
+
+
+def test_the_last_box_counts_unless_the_gold_has_several_values():
+    text = r"Hence $\boxed{2}$, or rather $\boxed{3}$."
+    assert grade(text, "3") == Grade(True, "3")
+    assert grade(text, 3, kind="aime") == Grade(True, "3")
+    assert grade(text, "2") == Grade(False, "3")
+    assert grade(text, "2,3") == grade(text, "(2,3)") == Grade(True, "2, 3")
+    assert grade(r"[THINK]\boxed{12}[/THINK]\boxed{70}", 70, kind="aime") == Grade(True, "70")
 
 
 def test_a_superscript_sign_is_a_power():

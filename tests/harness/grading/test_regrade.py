@@ -231,6 +231,7 @@ def test_the_metric_bayes_in_a_task_of_another_class_gives_counts(tmp_path, weig
         ("18", "18"),
         ("a\n#### 1,024 ", "1,024"),
         (r"so $\boxed{x+1}$, as \boxed{} says", "x+1"),
+        (r"so $\boxed{2}$ and $\boxed{-2}$", "2, -2"),
         (r"\frac{1}{2}", r"\frac{1}{2}"),
     ],
 )
