@@ -237,15 +237,15 @@ class JsonLines:
         return list(rows)
 
     def _repeated(self, got: str) -> InvalidInputError:
-        rule = f"have every key of an object once in {self.file.name}"
+        rule = f"have every key of an object once in {self.file}"
         return InvalidInputError.of(self.argument, rule, got)
 
     def _not_objects(self, got: str) -> InvalidInputError:
-        rule = f"have one JSON object per line, or one array of objects, in {self.file.name}"
+        rule = f"have one JSON object per line, or one array of objects, in {self.file}"
         return InvalidInputError.of(self.argument, rule, got)
 
     def _broken(self, reason: str) -> InvalidInputError:
-        return InvalidInputError.of(self.argument, f"have a complete {self.file.name}", reason)
+        return InvalidInputError.of(self.argument, f"have a complete {self.file}", reason)
 
 
 def damage(error: Exception, content: bytes) -> str:
