@@ -2,12 +2,14 @@
 
 import codecs
 import shutil
+import tracemalloc
 
 import pytest
-from _support.tool_logs import DATA
+from _support.tool_logs import DATA, nested
 
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.reader import read_runs
+from lm_eval_bayes.runs.readers import text_files
 from lm_eval_bayes.runs.readers.formats import FORMATS
 
 #: By format its folders; the formats that are not here are read as single files.
@@ -125,3 +127,58 @@ def test_broken_files_of_no_tool_are_no_error(source, tmp_path):
     assert all(f"{folder}/tsconfig" in w or f"{folder}/empty" in w for w in more)
     named_by_their_folder = ("inspect_ai", "swe_bench", "promptfoo", "tau2", "tau2/folder")
     assert len(more) == (2 if source in named_by_their_folder else 0)
+
+
+# -- long lines and deep values ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name", ["board.jsonl", "samples_t_2026-01-31T10-00-00.jsonl", "board.csv"]
+)
+def test_a_line_of_more_than_64_mib_is_refused_before_it_is_in_memory(name, tmp_path):
+    file = tmp_path / name
+    row, header = b'{"doc_id": 0, "question": "q", "score": 1}\n', b"question,score\n"
+    with file.open("wb") as opened:
+        opened.write(header if name.endswith(".csv") else row)
+        opened.truncate(2**30)
+    tracemalloc.start()
+    try:
+        with pytest.raises(InvalidInputError) as raised:
+            read_runs([file])
+        assert tracemalloc.get_traced_memory()[1] < 3 * 2**26
+    finally:
+        tracemalloc.stop()
+    assert str(file) in str(raised.value)
+    assert "67,108,864 bytes" in str(raised.value)
+    assert "line 2" in str(raised.value)
+
+
+@pytest.mark.parametrize("name", ["board.jsonl", "board.csv"])
+@pytest.mark.parametrize("place", ["first", "last"])
+def test_the_longest_line(name, place, tmp_path, monkeypatch):
+    rows = [b'{"question": "q%d", "score": 1}' % i for i in range(4)]
+    if name == "board.csv":
+        rows = [b"question,score", *(b"q%d,1" % i for i in range(4))]
+    monkeypatch.setattr(text_files, "_LONGEST_LINE", 100)
+    at = 0 if place == "first" else -1
+    file = tmp_path / name
+    for n_bytes, refused in ((100, False), (101, True)):
+        padded = [*rows]
+        padded[at] += b" " * (n_bytes - 1 - len(rows[at]))
+        file.write_bytes(b"\n".join([*padded, b""]))
+        counted, named = read_or_named(file)
+        assert (counted is None) == refused
+        assert (str(file) in named and "at most 100 bytes" in named) == refused
+
+
+@pytest.mark.parametrize("depth", [600, 9_000, 100_000])
+def test_values_nested_deeply_are_refused_by_the_name_of_the_file(depth, tmp_path):
+    folder = copied("verifiers/sums--org--weak/run1", tmp_path)
+    file = folder / "metadata.json"
+    text = file.read_text(encoding="utf-8").replace(
+        '"max_tokens": 16', f'"max_tokens": {nested(depth)}'
+    )
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(InvalidInputError) as raised:
+        read_runs([folder])
+    assert str(folder) in str(raised.value)
