@@ -28,7 +28,7 @@ FOLDERS = {
     "NeMo-Skills": ("nemo_skills",),
     "MathArena": ("matharena/outputs",),
 }
-CASES = [(name, folder) for name, folders in FOLDERS.items() for folder in folders]
+SOURCES = [source for sources in FOLDERS.values() for source in sources]
 SINGLE = {"counts", "table of trials", "matrix of outcomes", "trial store"}
 
 
@@ -79,8 +79,8 @@ def test_every_format_is_here():
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-@pytest.mark.parametrize(("name", "source"), CASES, ids=[source for _, source in CASES])
-def test_a_damaged_file_does_not_vanish(name, source, damage, tmp_path):
+@pytest.mark.parametrize("source", SOURCES)
+def test_a_damaged_file_does_not_vanish(source, damage, tmp_path):
     folder = copied(source, tmp_path)
     expected = trials(read_runs([folder], dedupe=True))
     for file in files_of(folder):
@@ -111,7 +111,18 @@ def test_a_damaged_file_of_any_name_is_named(source, pattern, n_trials, n_others
     assert any(f"{folder / pattern} was left out" in warning for warning in saved.warnings)
 
 
-@pytest.mark.parametrize("source", [source for _, source in CASES])
+def test_a_damaged_report_is_refused(tmp_path):
+    """The report has the number of failed trials: without it 41 of the 42 trials counted."""
+    folder = copied("evalscope", tmp_path)
+    assert sum(trials(read_runs([folder], unscored="wrong")).values()) == 42
+    report = folder / "strong" / "reports" / "strong" / "general_mcq.json"
+    report.write_bytes(b"")
+    with pytest.raises(InvalidInputError) as raised:
+        read_runs([folder], unscored="wrong")
+    assert str(report) in str(raised.value)
+
+
+@pytest.mark.parametrize("source", SOURCES)
 def test_broken_files_of_no_tool_are_no_error(source, tmp_path):
     folder = copied(source, tmp_path)
     saved = read_runs([folder], dedupe=True)
