@@ -173,7 +173,7 @@ def read_line(line: LoggedLine | StoredTrials) -> Mapping[str, Any]:
                 rows = json.loads((raw + file.read()).decode("utf-8-sig"))
                 raw = json.dumps(next(r for r in rows if r["doc_id"] == line.doc_id)).encode()
         row = json.loads(raw.decode("utf-8" if line.offset else "utf-8-sig"))
-    except (*UNREADABLE, ValueError, KeyError, StopIteration, TypeError) as error:
+    except (*UNREADABLE, ValueError, KeyError, StopIteration, TypeError, RecursionError) as error:
         rule = f"be unchanged while it is read ({line.file})"
         raise InvalidInputError.of("RUN", rule, str(error)) from None
     if not isinstance(row, dict) or row.get("doc_id") != line.doc_id:

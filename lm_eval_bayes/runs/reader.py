@@ -206,6 +206,10 @@ def _read_files(files: Sequence[RunFile], query: Query) -> tuple[list[FileConten
             skipped.append(error)
             matched.add(file.path)
             continue
+        except RecursionError:
+            rule = f"hold no values nested hundreds deep ({file.file})"
+            got = "one, in it or in a file beside it"
+            raise InvalidInputError.of(query.argument, rule, got) from None
         wanted = {query.task, *contents.groups.get(query.task or "", ())}
         runs = [run for run in contents.runs if query.task is None or run.task in wanted]
         tasks.setdefault(file.path, set()).update(contents.tasks)

@@ -181,7 +181,7 @@ def test_the_last_line_may_be_cut_off_unless_it_is_the_only_one(tmp_path):
     assert found.runs[0].n_questions == 1
     assert found.warnings == (f"{samples} ends in the middle of line 2; that line was left out",)
     samples.write_text(whole[:40])
-    with pytest.raises(InvalidInputError, match=r"have a complete samples_.*line 1"):
+    with pytest.raises(InvalidInputError, match=r"have a complete .*samples_.*line 1"):
         read_runs([tmp_path])
 
 
@@ -192,10 +192,10 @@ ROW = row(0, outcomes=[1, 0])
     ("text", "message"),
     [
         ("", "hold a line per question"),
-        ("{broken}\n" + json.dumps(ROW), "have a complete samples_.*line 1"),
+        ("{broken}\n" + json.dumps(ROW), "have a complete .*samples_.*line 1"),
         ("[1]\n", "an array of other values than objects"),
-        ("\udcff\n", "have a complete samples_"),
-        ("[" * 100_000 + "\n", "have a complete samples_"),
+        ("\udcff\n", "have a complete .*samples_"),
+        ("[" * 100_000 + "\n", "have a complete .*samples_"),
         ('{"doc_id": 0, "doc": ' + '{"a":' * 900 + "1" + "}" * 900 + "}\n", "log graded|nested"),
         (json.dumps({**ROW, "doc_id": "zero"}) + "\n", "number its questions"),
         (json.dumps({**ROW, "outcomes": [1, 2]}) + "\n", "outcome 2 is no category of 0..1"),

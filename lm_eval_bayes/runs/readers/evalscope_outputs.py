@@ -15,12 +15,11 @@ from typing import Any
 
 from lm_eval_bayes._util.hashing import hash_text
 from lm_eval_bayes._util.text import plural
-from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.log_fields import field_names
 from lm_eval_bayes.runs.logged_texts import TrialText
 from lm_eval_bayes.runs.provenance import mapping
 from lm_eval_bayes.runs.readers.conversations import written
-from lm_eval_bayes.runs.readers.file_access import PermissionDeniedError, files_below, files_beside
+from lm_eval_bayes.runs.readers.file_access import files_below, files_beside
 from lm_eval_bayes.runs.readers.json_files import (
     after_last,
     check_clusters,
@@ -232,15 +231,10 @@ def _usage(file: Path, query: Query) -> tuple[dict[str, Any], dict[str, Any]]:
     if _REVIEWS not in file.absolute().parts:
         return tokens, seconds
     predictions = _beside(file, _REVIEWS, _PREDICTIONS)
-    try:
-        for row in JsonLines(predictions, query.argument) if predictions.is_file() else ():
-            sample, output = name_of(row.get("index")), mapping(row.get("model_output"))
-            tokens[sample] = mapping(output.get("usage")).get("output_tokens")
-            seconds[sample] = output.get("time")
-    except PermissionDeniedError:
-        raise
-    except InvalidInputError:
-        return {}, {}
+    for row in JsonLines(predictions, query.argument) if predictions.is_file() else ():
+        sample, output = name_of(row.get("index")), mapping(row.get("model_output"))
+        tokens[sample] = mapping(output.get("usage")).get("output_tokens")
+        seconds[sample] = output.get("time")
     return tokens, seconds
 
 
@@ -253,12 +247,7 @@ def _report(file: Path, query: Query) -> tuple[str, Mapping[str, Any]]:
     if not of_dataset:
         return "", {}
     report = max(of_dataset, key=lambda report: len(report.stem))
-    try:
-        return report.stem, mapping(load_json(report, query))
-    except PermissionDeniedError:
-        raise
-    except InvalidInputError:
-        return report.stem, {}
+    return report.stem, mapping(load_json(report, query))
 
 
 def _has_siblings(file: Path, dataset: str) -> bool:

@@ -69,7 +69,7 @@ def unreadable(error: Exception, file: Path, argument: str, content: str = "") -
     """
     if isinstance(error, PermissionError):
         return PermissionDeniedError.of_path(argument, file)
-    rule = f"have a complete {content or file.name}"
+    rule = f"have a complete {content or file}"
     reason = getattr(error, "strerror", None) or error_line(error)
     kind = {".gz": "gzip", ".zst": "zstd"}.get(file.suffix)
     if kind is not None and getattr(error, "errno", None) is None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lm_eval_bayes._util.compressed import plain_name
+from lm_eval_bayes._util.text import error_line
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.readers import (
     counts,
@@ -36,8 +37,8 @@ from lm_eval_bayes.runs.readers.file_access import (
     files_below,
     permissions_checked,
 )
-from lm_eval_bayes.runs.readers.json_files import beginning
-from lm_eval_bayes.runs.readers.protocol import Reader, Sniffed
+from lm_eval_bayes.runs.readers.json_files import beginning, broken, load_json
+from lm_eval_bayes.runs.readers.protocol import Query, Reader, Sniffed
 from lm_eval_bayes.runs.readers.text_files import JsonLines
 from lm_eval_bayes.store.locations import store_of
 
@@ -56,12 +57,19 @@ class Format:
         What its tests read: files of the real tool, or files made by its documented schema.
     reader : Reader
         Reads it.
+    names : tuple of str
+        Patterns of names that only its files have: a damaged one in its folder is an error.
+    beside : str
+        A pattern of names that files of others have too: a damaged one beside a file that is read,
+        or of the same name, is left out with a warning.
     """
 
     name: str
     files: str
     checked_on: str
     reader: Reader
+    names: tuple[str, ...] = ()
+    beside: str = ""
 
 
 _OWN = "this package's own files"
@@ -75,78 +83,95 @@ FORMATS: tuple[Format, ...] = (
         "output folder, results_*.json, samples_*.jsonl",
         _REAL,
         harness_log,
+        ("*__*.jsonl",),  # of releases up to 0.4.2
     ),
     Format(
         "inspect_ai",
         "log folder, .eval, .json",
         f"{_REAL} (inspect_ai 0.3.285)",
         inspect_log,
+        ("*.eval",),
+        "*.json",
     ),
     Format(
         "verifiers",
         "results.jsonl, or its folder",
         f"{_REAL} (verifiers 0.1.14)",
         verifiers_log,
+        ("results.jsonl",),
     ),
     Format(
         "verifiers, traces",
         "traces.jsonl, or its folder",
         f"{_REAL} (verifiers 0.4.0)",
         verifiers_traces,
+        ("traces.jsonl",),
     ),
     Format(
         "Every Eval Ever",
         "*_samples.jsonl of one record per trial, the record beside, or their folder",
         f"{_REAL} (this package; every-eval-ever 0.3.0)",
         every_eval_log,
+        ("*_samples.jsonl",),
     ),
     Format(
         "SWE-bench",
         "MODEL.RUN.json, report.json of an instance, or a folder of them",
         f"{_REAL} (swebench 5.0.2; the tests of instances did not run)",
         swe_bench_report,
+        ("report.json",),
+        "*.json",
     ),
     Format(
         "promptfoo",
         "results in .json or .jsonl, or a folder of .json",
         f"{_REAL} (promptfoo 0.121.20)",
         promptfoo_log,
+        beside="*.json",
     ),
     Format(
         "tau2-bench, tau-bench",
         "results .json, folders of them",
         f"{_REAL} (tau2 1.0.1, tau-bench's published trajectories)",
         tau_bench,
+        ("results.json",),
+        "*.json",
     ),
     Format(
         "Harbor, terminal-bench",
         "job or run folder, result.json, results.json",
         f"{_REAL} (terminal-bench's published runs), {_SCHEMA} (Harbor 0.25.0)",
         harbor_jobs,
+        ("result.json", "results.json"),
+        "*results.json",
     ),
     Format(
         "evalscope",
         "output folder, reviews/*/*.jsonl",
         f"{_REAL} (evalscope 1.14.1)",
         evalscope_outputs,
+        ("reviews/*.jsonl", "reviews/*/*.jsonl", "reviews/*/*/*.jsonl"),
     ),
     Format(
         "lighteval",
         "output folder, details_*.parquet",
         f"{_REAL} (lighteval 0.13.0)",
         lighteval_details,
+        ("details_*.parquet",),
     ),
     Format(
         "NeMo-Skills",
         "folder of output-rs*.jsonl, one of them",
         f"{_REAL} (those of NeMo-Skills' own tests, without texts)",
         nemo_skills_outputs,
+        ("output.jsonl", "output-rs*.jsonl"),
     ),
     Format(
         "MathArena",
         "outputs folder, .json, .json.zst; its published table",
         f"{_REAL} (its code of May 2026), {_SCHEMA} (the table)",
         matharena_outputs,
+        ("[0-9]*.json", "[0-9]*.json.*"),
     ),
     Format("counts", ".csv, .tsv, .jsonl with columns id, c and n", _OWN, counts),
     Format(
@@ -298,7 +323,8 @@ def _recognised(
             denied = denied or error
             continue
         if sniffed is not None:
-            warnings = (*sniffed.warnings, *_unread(path, format, sniffed))
+            damaged = _damaged(path, format, sniffed.files, argument)
+            warnings = (*sniffed.warnings, *damaged, *_unread(path, format, sniffed))
             return format, replace(sniffed, warnings=warnings)
     raise denied or _unrecognised(path, argument)
 
@@ -336,6 +362,8 @@ def _unrecognised(expanded: Path, argument: str) -> InvalidInputError:
     elif expanded.is_dir():
         for file in files_below(expanded):
             check_permission(file)
+        for format in FORMATS:
+            _damaged(expanded, format, (), argument)
         rule = _rule_of_folder(expanded)
     elif reason := trial_table.schema_error(expanded):
         rule, got = f"have a complete table in {expanded.name}", reason
@@ -381,6 +409,48 @@ def _is_table(file: Path) -> bool:
     """Return whether a file is read as a table, or as an outcome matrix, when it is named."""
     tables = (counts, trial_table, zero_one_matrix)
     return file.is_file() and any(reader.sniff(file) is not None for reader in tables)
+
+
+def _damaged(folder: Path, format: Format, files: Sequence[Path], argument: str) -> tuple[str, ...]:
+    """Return warnings of the damaged files of a folder that may be of its format.
+
+    Raises
+    ------
+    InvalidInputError
+        If a file that has a name of the format is damaged.
+    """
+    read = {file.resolve() for file in files}
+    folders = {file if file.is_dir() else file.parent for file in read}
+    names = {file.name for file in read}
+    warnings = []
+    for file in sorted(files_below(folder)):
+        path = file.resolve()
+        own = any(file.absolute().match(pattern) for pattern in format.names)
+        near = path.parent in folders or file.name in names
+        if path in read or not (own or (near and format.beside and file.match(format.beside))):
+            continue
+        try:
+            if format.reader.sniff(file) is None:
+                _check_complete(file, argument)
+        except InvalidInputError as error:
+            if own:
+                raise
+            warnings.append(f"{file} was left out: {error_line(error)}")
+    return tuple(warnings)
+
+
+def _check_complete(file: Path, argument: str) -> None:
+    """Raise unless a file is what the ending of its name says, as far as its beginning tells."""
+    query, suffix = Query(argument=argument), plain_name(file).suffix
+    if suffix == ".json":
+        load_json(file, query)
+    elif suffix == ".jsonl":
+        if next(iter(JsonLines(file, argument, unique_keys=False)), None) is None:
+            raise broken(file, query, "no line")
+    elif suffix == ".eval":
+        raise broken(file, query, "no log of inspect_ai")
+    elif reason := trial_table.schema_error(file):
+        raise broken(file, query, reason)
 
 
 def _unread(folder: Path, found: Format, sniffed: Sniffed) -> tuple[str, ...]:

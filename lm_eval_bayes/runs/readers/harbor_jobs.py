@@ -303,11 +303,9 @@ def _seconds(span: Mapping[str, Any], start: str, end: str) -> float | None:
 
 
 def _metadata(folder: Path, query: Query) -> Mapping[str, Any]:
-    """Return what terminal-bench says of a run; empty where it does not."""
-    try:
-        return mapping(load_json(folder / "run_metadata.json", query))
-    except InvalidInputError:
-        return {}
+    """Return what terminal-bench says of a run; empty where there is no such file."""
+    file = folder / "run_metadata.json"
+    return mapping(load_json(file, query)) if file.is_file() else {}
 
 
 def _run_trials(

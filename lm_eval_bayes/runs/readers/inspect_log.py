@@ -84,8 +84,7 @@ def sniff(path: Path) -> Sniffed | None:
     """Return a log, or the logs in a folder: of those of one task and model the newest."""
     if not path.is_dir():
         return Sniffed([path]) if _is_log(path) else None
-    files = sorted(files_below(path))
-    logs = [file for file in files if _is_log(file)]
+    logs = [file for file in sorted(files_below(path)) if _is_log(file)]
     if not logs:
         return None
     identities = {file: _identity(file) for file in logs}
@@ -97,10 +96,6 @@ def sniff(path: Path) -> Sniffed | None:
         f"{file} was left out: {newest[task].name} is a copy, or a retry, which holds its samples"
         for file, (task, _) in identities.items()
         if newest[task] != file
-    ) + tuple(
-        f"{file} was left out: it is broken, or no log of inspect_ai"
-        for file in files
-        if file.suffix == ".eval" and file not in identities
     )
     return Sniffed([file for file in logs if file in newest.values()], warnings)
 

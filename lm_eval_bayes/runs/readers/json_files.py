@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import math
 import re
@@ -28,7 +29,7 @@ _FRACTION = re.compile(r"\.(\d{1,6})\d*")
 
 
 def beginning(file: Path, n_bytes: int = 4096) -> bytes:
-    """Return the first bytes of a file; none where it is broken.
+    """Return the first bytes of a file without a byte order mark; none where it is broken.
 
     Raises
     ------
@@ -37,7 +38,7 @@ def beginning(file: Path, n_bytes: int = 4096) -> bytes:
     """
     try:
         with open_bytes(file) as opened:
-            return opened.read(n_bytes)
+            return opened.read(n_bytes + 3).removeprefix(codecs.BOM_UTF8)[:n_bytes]
     except PermissionError:
         raise PermissionDeniedError.of_path("RUN", file) from None
     except UNREADABLE:
@@ -74,7 +75,7 @@ def parse_json(raw: bytes, file: Path, query: Query, part: str = "") -> Any:
     try:
         return json.loads(raw.decode("utf-8-sig"), object_pairs_hook=unique)
     except RepeatedKeyError as error:
-        rule = f"have every key of an object once in {file.name}"
+        rule = f"have every key of an object once in {file}"
         raise InvalidInputError.of(query.argument, rule, f"{error}{part}") from None
     except RecursionError:
         raise broken(file, query, f"values nested hundreds deep{part}") from None
@@ -84,7 +85,7 @@ def parse_json(raw: bytes, file: Path, query: Query, part: str = "") -> Any:
 
 def broken(file: Path, query: Query, got: str) -> InvalidInputError:
     """Return the error of a file that is cut off or broken."""
-    return InvalidInputError.of(query.argument, f"have a complete {file.name}", got)
+    return InvalidInputError.of(query.argument, f"have a complete {file}", got)
 
 
 def name_of(value: object) -> str:

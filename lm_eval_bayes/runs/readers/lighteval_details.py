@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 
 from lm_eval_bayes._util.text import plural
-from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.log_fields import field_names
 from lm_eval_bayes.runs.logged_texts import LoggedTexts, TextLog, ToolTrials, TrialText
 from lm_eval_bayes.runs.partial_run import PartialRun, QuestionTrials
@@ -280,11 +279,8 @@ def _provenance(file: Path, query: Query) -> tuple[str, Provenance]:
     if split is None:
         return model, Provenance()
     folder, of_run = split
-    try:
-        results = folder / _RESULTS / of_run.parent / f"results_{parts[-2]}.json"
-        content = mapping(load_json(results, query))
-    except InvalidInputError:
-        content = {}
+    results = folder / _RESULTS / of_run.parent / f"results_{parts[-2]}.json"
+    content = mapping(load_json(results, query)) if results.is_file() else {}
     config = mapping(mapping(content.get("config_general")).get("model_config"))
     sent = call_settings(config.get("generation_parameters"))
     named = name_of(config.get("model_name")) or "/".join(of_run.parent.parts)

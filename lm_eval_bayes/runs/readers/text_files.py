@@ -10,8 +10,9 @@ from array import array
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -23,6 +24,8 @@ from lm_eval_bayes.runs.readers.protocol import Advance
 
 #: Bytes of lines that are parsed together.
 _BLOCK = 2**16
+#: A line of more bytes, its end included, is refused.
+_LONGEST_LINE = 2**26
 #: Bytes of a line from which on a hook per object costs less than counting the keys in its text.
 _LONG_LINE = 400
 #: Stands between two lines that are parsed together; no file has it.
@@ -111,7 +114,11 @@ class JsonLines:
             with open_bytes(self.file) as lines:
                 # a text in UTF-16 is converted as a whole
                 self.random_access = self.random_access and not isinstance(lines, io.BytesIO)
-                while block := lines.read(n_bytes - 1) + lines.readline():
+                while block := lines.read(n_bytes - 1) + lines.readline(_LONGEST_LINE + 1):
+                    start = block.rfind(b"\n", 0, -1) + 1
+                    if len(block) - start > _LONGEST_LINE:
+                        number = self._n_lines + block.count(b"\n", 0, start) + 1
+                        raise _line_too_long(self.file, number, self.argument)
                     if not self.offsets and block.lstrip(_BEFORE_JSON).startswith(b"["):
                         self.offset, self.random_access = 0, False
                         block += lines.read()
@@ -237,15 +244,20 @@ class JsonLines:
         return list(rows)
 
     def _repeated(self, got: str) -> InvalidInputError:
-        rule = f"have every key of an object once in {self.file.name}"
+        rule = f"have every key of an object once in {self.file}"
         return InvalidInputError.of(self.argument, rule, got)
 
     def _not_objects(self, got: str) -> InvalidInputError:
-        rule = f"have one JSON object per line, or one array of objects, in {self.file.name}"
+        rule = f"have one JSON object per line, or one array of objects, in {self.file}"
         return InvalidInputError.of(self.argument, rule, got)
 
     def _broken(self, reason: str) -> InvalidInputError:
-        return InvalidInputError.of(self.argument, f"have a complete {self.file.name}", reason)
+        return InvalidInputError.of(self.argument, f"have a complete {self.file}", reason)
+
+
+def _line_too_long(file: Path, number: int, argument: str) -> InvalidInputError:
+    rule = f"have lines of at most {_LONGEST_LINE:,} bytes in {file}"
+    return InvalidInputError.of(argument, rule, f"line {number}, which is longer")
 
 
 def damage(error: Exception, content: bytes) -> str:
@@ -395,7 +407,8 @@ def csv_header(path: Path) -> list[str]:
     """
     try:
         with io.TextIOWrapper(open_bytes(path), encoding="utf-8-sig", newline="") as lines:
-            first = next((line for line in lines if line.strip()), "")
+            read_line = partial(lines.readline, _LONGEST_LINE)
+            first = next((line for line in iter(read_line, "") if line.strip()), "")
         delimiter = max(_DELIMITERS, key=first.count)
         return next(csv.reader([first], delimiter=delimiter), [])
     except PermissionError:
@@ -422,7 +435,7 @@ def read_csv(path: Path, argument: str) -> CsvTable:
     rule = f"have a complete CSV file in {path.name}"
     try:
         with open_bytes(path) as file:
-            content = file.read()
+            content = b"".join(_lines(file, path, argument))
         text = content.decode("utf-8-sig")
         if "\0" in text:
             raise csv.Error("line contains NUL")
@@ -454,6 +467,14 @@ def read_csv(path: Path, argument: str) -> CsvTable:
             "trials of that line are wrong",
         )
     return CsvTable(path, rows, warnings)
+
+
+def _lines(opened: BinaryIO, file: Path, argument: str) -> Iterator[bytes]:
+    """Yield the lines of a file; raise before one that is too long is in memory."""
+    for number, line in enumerate(iter(partial(opened.readline, _LONGEST_LINE + 1), b""), 1):
+        if len(line) > _LONGEST_LINE:
+            raise _line_too_long(file, number, argument)
+        yield line
 
 
 def _csv_rows(text: str, delimiter: str) -> tuple[list[CsvRow], int | None]:

@@ -527,7 +527,7 @@ def arrow_columns(file: Path, wanted: Sequence[str], query: Query) -> dict[str, 
         table.validate(full=True)  # a broken buffer is an error, not a crash
         columns = {name: table.column(name).to_pylist() for name in wanted}
     except _arrow_errors() as error:
-        rule = f"have a complete table in {file.name}"
+        rule = f"have a complete table in {file}"
         raise InvalidInputError.of(query.argument, rule, _arrow_damage(file, error)) from None
     query.advance(file.stat().st_size)
     return columns
@@ -549,5 +549,5 @@ def arrow_rows(file: Path, names: Sequence[str], argument: str) -> Iterator[Mapp
             for batch in rows.to_batches(1000):
                 yield from batch.to_pylist()
     except _arrow_errors() as error:
-        rule = f"have a complete table in {file.name}"
+        rule = f"have a complete table in {file}"
         raise InvalidInputError.of(argument, rule, _arrow_damage(file, error)) from None

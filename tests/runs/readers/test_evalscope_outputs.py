@@ -195,5 +195,5 @@ def test_relative_paths_are_read(monkeypatch, outputs):
 def test_deep_nesting_is_refused(outputs):
     file = outputs / "reviews" / "weak" / f"{MCQ}.jsonl"
     file.write_text('{"index": 0, "sample_score": 1}\n{"index": ' + nested() + "}\n")
-    with pytest.raises(InvalidInputError, match=r"have a complete general_mcq_letters\.jsonl"):
+    with pytest.raises(InvalidInputError, match=r"have a complete .*general_mcq_letters\.jsonl"):
         read_runs([file])

@@ -37,7 +37,7 @@ def test_a_key_that_occurs_twice_is_refused(tmp_path, text, number, ending):
     where = f"one of them twice in object {number}"
     if ending != "array":
         where = f'"score" 2 times in line {number}'
-    rule = r"have every key of an object once in t\.jsonl; got "
+    rule = r"have every key of an object once in .*t\.jsonl; got "
     with pytest.raises(InvalidInputError, match=f"{rule}{where}$"):
         read_runs([path])
 
@@ -124,7 +124,7 @@ def test_a_key_that_a_log_has_twice_is_refused(tmp_path, name):
 
 
 ROW = '{"question":"a","score":1}'
-PER_LINE = "one JSON object per line, or one array of objects, in "
+PER_LINE = "one JSON object per line, or one array of objects, in .*"
 ZSTD = pyarrow.compress(LINE.encode() * 5000, codec="zstd", asbytes=True)
 GZIP = gzip.compress(LINE.encode() * 5000)
 

@@ -168,8 +168,9 @@ def _jsonl_rows(name: str, text: str) -> _Rows:
             continue
         try:
             row = json.loads(raw)
-        except json.JSONDecodeError as error:
-            raise ModelConfigError(f"`file` {name}, line {line}: not JSON: {error.msg}") from error
+        except (ValueError, RecursionError) as error:
+            reason = getattr(error, "msg", error)
+            raise ModelConfigError(f"`file` {name}, line {line}: not JSON: {reason}") from error
         if not isinstance(row, dict):
             raise ModelConfigError(f"`file` {name}, line {line}: a row must be a JSON object")
         yield line, row

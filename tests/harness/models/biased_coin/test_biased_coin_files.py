@@ -65,6 +65,7 @@ def test_a_question_that_is_not_in_the_file_is_refused_before_sampling(tmp_path:
         ("p.txt", "0.5\n\n0.5\n", r"p.txt, line 2: p must be a number in \[0, 1\]; got ''"),
         ("p.txt", " \n", "p.txt contains no probability"),
         ("p.jsonl", '{"id": 0, "p": 0.5}\n{"id": 1\n', "p.jsonl, line 2: not JSON"),
+        ("p.jsonl", "[" * 100_000 + "\n", "p.jsonl, line 1: not JSON"),
         ("p.jsonl", "[0, 0.5]\n", "p.jsonl, line 1: a row must be a JSON object"),
         ("p.jsonl", '\n{"id": 0, "q": 0.5}\n', "p.jsonl, line 2: .* fields id and p.*; got id, q"),
         ("p.jsonl", '{"id": -1, "p": 0.5}\n', "line 1: id must be a question's position .*got -1"),

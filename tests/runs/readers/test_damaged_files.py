@@ -1,0 +1,195 @@
+"""A damaged file of a folder is an error that names it, or named as left out; it never vanishes."""
+
+import codecs
+import shutil
+import tracemalloc
+
+import pytest
+from _support.tool_logs import DATA, nested
+
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.runs.reader import read_runs
+from lm_eval_bayes.runs.readers import text_files
+from lm_eval_bayes.runs.readers.formats import FORMATS
+
+#: By format its folders; the formats that are not here are read as single files.
+FOLDERS = {
+    "lm-evaluation-harness": ("lm_eval_0.4.9", "lm_eval_0.4.2"),
+    "inspect_ai": ("inspect_ai",),
+    "verifiers": ("verifiers",),
+    "verifiers, traces": ("verifiers_traces",),
+    "Every Eval Ever": ("every_eval_ever",),
+    "SWE-bench": ("swe_bench", "swe_bench/logs"),
+    "promptfoo": ("promptfoo",),
+    "tau2-bench, tau-bench": ("tau2", "tau2/folder"),
+    "Harbor, terminal-bench": ("harbor/letters", "terminal_bench"),
+    "evalscope": ("evalscope",),
+    "lighteval": ("lighteval",),
+    "NeMo-Skills": ("nemo_skills",),
+    "MathArena": ("matharena/outputs",),
+}
+SOURCES = [source for sources in FOLDERS.values() for source in sources]
+SINGLE = {"counts", "table of trials", "matrix of outcomes", "trial store"}
+
+
+def _broken_first_line(content):
+    first, end, rest = content.partition(b"\n")
+    return first[: len(first) // 2] + end + rest
+
+
+DAMAGES = {
+    "empty": lambda content: b"",
+    "8 bytes": lambda content: content[:8],
+    "NUL": lambda content: bytes(len(content)),
+    # one byte more than half, as a file that is cut off at the end of a line is no damaged file
+    "half": lambda content: content[: len(content) // 2 + 1],
+    "NUL tail": lambda content: content + bytes(64),
+    "broken first line": _broken_first_line,
+    "first line of another kind": lambda content: b"[1]\n" + content,
+    "byte order mark": lambda content: codecs.BOM_UTF8 + content,
+}
+
+
+def copied(source, tmp_path):
+    """Return a copy of a folder of logs."""
+    return shutil.copytree(DATA / source, tmp_path / "runs", ignore=shutil.ignore_patterns("make*"))
+
+
+def trials(saved):
+    return {(run.model, run.task): int(run.outcomes.n_trials.sum()) for run in saved.runs}
+
+
+def read_or_named(folder):
+    """Return the trials of a folder, none where it is refused, and what was said."""
+    try:
+        saved = read_runs([folder], dedupe=True)
+    except InvalidInputError as error:
+        return None, str(error)
+    return trials(saved), "\n".join(saved.warnings)
+
+
+def files_of(folder):
+    """Return one file of every name and depth below a folder."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {(file.name, len(file.parts)): file for file in files}.values()
+
+
+def test_every_format_is_here():
+    assert FOLDERS.keys() | SINGLE == {format.name for format in FORMATS}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("source", SOURCES)
+def test_a_damaged_file_does_not_vanish(source, damage, tmp_path):
+    folder = copied(source, tmp_path)
+    expected = trials(read_runs([folder], dedupe=True))
+    for file in files_of(folder):
+        content = file.read_bytes()
+        file.write_bytes(DAMAGES[damage](content))
+        counted, named = read_or_named(folder)
+        assert counted == expected or str(file) in named
+        if damage == "byte order mark" and file.suffix not in (".parquet", ".zst"):
+            assert counted == expected
+        file.write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    ("source", "pattern", "n_trials", "n_others"),
+    [
+        ("promptfoo", "prompts.json", 56, 24),
+        ("tau2", "weak.json", 31, 19),
+        ("swe_bench", "org__weak-1.5.run_2.json", 24, 20),
+    ],
+)
+def test_a_damaged_file_of_any_name_is_named(source, pattern, n_trials, n_others, tmp_path):
+    """These tools' files have any name: a damaged one beside them may be of another tool."""
+    folder = copied(source, tmp_path)
+    assert sum(trials(read_runs([folder], dedupe=True)).values()) == n_trials
+    (folder / pattern).write_bytes(b"")
+    saved = read_runs([folder], dedupe=True)
+    assert sum(trials(saved).values()) == n_others
+    assert any(f"{folder / pattern} was left out" in warning for warning in saved.warnings)
+
+
+def test_a_damaged_report_is_refused(tmp_path):
+    """The report has the number of failed trials: without it 41 of the 42 trials counted."""
+    folder = copied("evalscope", tmp_path)
+    assert sum(trials(read_runs([folder], unscored="wrong")).values()) == 42
+    report = folder / "strong" / "reports" / "strong" / "general_mcq.json"
+    report.write_bytes(b"")
+    with pytest.raises(InvalidInputError) as raised:
+        read_runs([folder], unscored="wrong")
+    assert str(report) in str(raised.value)
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_broken_files_of_no_tool_are_no_error(source, tmp_path):
+    folder = copied(source, tmp_path)
+    saved = read_runs([folder], dedupe=True)
+    for parent in (folder, folder / ".vscode"):
+        parent.mkdir(exist_ok=True)
+        parent.joinpath("tsconfig.json").write_text('{\n  // strict\n  "strict": true,\n}\n')
+        parent.joinpath("events.jsonl").write_text("started\n")
+        for name in ("README.md", "run.log", "plot.png", "empty.json", "table.parquet"):
+            parent.joinpath(name).write_bytes(b"")
+    again = read_runs([folder], dedupe=True)
+    assert trials(again) == trials(saved)
+    more = [warning for warning in again.warnings if warning not in saved.warnings]
+    assert all(f"{folder}/tsconfig" in w or f"{folder}/empty" in w for w in more)
+    named_by_their_folder = ("inspect_ai", "swe_bench", "promptfoo", "tau2", "tau2/folder")
+    assert len(more) == (2 if source in named_by_their_folder else 0)
+
+
+# -- long lines and deep values ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name", ["board.jsonl", "samples_t_2026-01-31T10-00-00.jsonl", "board.csv"]
+)
+def test_a_line_of_more_than_64_mib_is_refused_before_it_is_in_memory(name, tmp_path):
+    file = tmp_path / name
+    row, header = b'{"doc_id": 0, "question": "q", "score": 1}\n', b"question,score\n"
+    with file.open("wb") as opened:
+        opened.write(header if name.endswith(".csv") else row)
+        opened.truncate(2**30)
+    tracemalloc.start()
+    try:
+        with pytest.raises(InvalidInputError) as raised:
+            read_runs([file])
+        assert tracemalloc.get_traced_memory()[1] < 3 * 2**26
+    finally:
+        tracemalloc.stop()
+    assert str(file) in str(raised.value)
+    assert "67,108,864 bytes" in str(raised.value)
+    assert "line 2" in str(raised.value)
+
+
+@pytest.mark.parametrize("name", ["board.jsonl", "board.csv"])
+@pytest.mark.parametrize("place", ["first", "last"])
+def test_the_longest_line(name, place, tmp_path, monkeypatch):
+    rows = [b'{"question": "q%d", "score": 1}' % i for i in range(4)]
+    if name == "board.csv":
+        rows = [b"question,score", *(b"q%d,1" % i for i in range(4))]
+    monkeypatch.setattr(text_files, "_LONGEST_LINE", 100)
+    at = 0 if place == "first" else -1
+    file = tmp_path / name
+    for n_bytes, refused in ((100, False), (101, True)):
+        padded = [*rows]
+        padded[at] += b" " * (n_bytes - 1 - len(rows[at]))
+        file.write_bytes(b"\n".join([*padded, b""]))
+        counted, named = read_or_named(file)
+        assert (counted is None) == refused
+        assert (str(file) in named and "at most 100 bytes" in named) == refused
+
+
+@pytest.mark.parametrize("depth", [600, 9_000, 100_000])
+def test_values_nested_deeply_are_refused_by_the_name_of_the_file(depth, tmp_path):
+    folder = copied("verifiers/sums--org--weak/run1", tmp_path)
+    file = folder / "metadata.json"
+    text = file.read_text(encoding="utf-8").replace(
+        '"max_tokens": 16', f'"max_tokens": {nested(depth)}'
+    )
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(InvalidInputError) as raised:
+        read_runs([folder])
+    assert str(folder) in str(raised.value)
