@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lm_eval_bayes._util.compressed import plain_name
-from lm_eval_bayes._util.text import error_line
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.readers import (
     counts,
@@ -60,8 +59,8 @@ class Format:
     names : tuple of str
         Patterns of names that only its files have: a damaged one in its folder is an error.
     beside : str
-        A pattern of names that files of others have too: a damaged one beside a file that is read,
-        or of the same name, is left out with a warning.
+        A pattern of names that files of others have too: a damaged one is an error beside a file
+        that is read, or where it has the name of one.
     """
 
     name: str
@@ -323,8 +322,8 @@ def _recognised(
             denied = denied or error
             continue
         if sniffed is not None:
-            damaged = _damaged(path, format, sniffed.files, argument)
-            warnings = (*sniffed.warnings, *damaged, *_unread(path, format, sniffed))
+            _check_damage(path, format, sniffed.files, argument)
+            warnings = (*sniffed.warnings, *_unread(path, format, sniffed))
             return format, replace(sniffed, warnings=warnings)
     raise denied or _unrecognised(path, argument)
 
@@ -363,7 +362,7 @@ def _unrecognised(expanded: Path, argument: str) -> InvalidInputError:
         for file in files_below(expanded):
             check_permission(file)
         for format in FORMATS:
-            _damaged(expanded, format, (), argument)
+            _check_damage(expanded, format, (), argument)
         rule = _rule_of_folder(expanded)
     elif reason := trial_table.schema_error(expanded):
         rule, got = f"have a complete table in {expanded.name}", reason
@@ -411,32 +410,19 @@ def _is_table(file: Path) -> bool:
     return file.is_file() and any(reader.sniff(file) is not None for reader in tables)
 
 
-def _damaged(folder: Path, format: Format, files: Sequence[Path], argument: str) -> tuple[str, ...]:
-    """Return warnings of the damaged files of a folder that may be of its format.
-
-    Raises
-    ------
-    InvalidInputError
-        If a file that has a name of the format is damaged.
-    """
+def _check_damage(folder: Path, format: Format, files: Sequence[Path], argument: str) -> None:
+    """Raise if a file of a folder is damaged that has a name of its format, or stands for one."""
     read = {file.resolve() for file in files}
     folders = {file if file.is_dir() else file.parent for file in read}
     names = {file.name for file in read}
-    warnings = []
     for file in sorted(files_below(folder)):
         path = file.resolve()
         own = any(file.absolute().match(pattern) for pattern in format.names)
         near = path.parent in folders or file.name in names
         if path in read or not (own or (near and format.beside and file.match(format.beside))):
             continue
-        try:
-            if format.reader.sniff(file) is None:
-                _check_complete(file, argument)
-        except InvalidInputError as error:
-            if own:
-                raise
-            warnings.append(f"{file} was left out: {error_line(error)}")
-    return tuple(warnings)
+        if format.reader.sniff(file) is None:
+            _check_complete(file, argument)
 
 
 def _check_complete(file: Path, argument: str) -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lm_eval_bayes._util.text import error_line, one_line, plural
+from lm_eval_bayes._util.text import one_line, plural
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.provenance import mapping, number
 from lm_eval_bayes.runs.readers.file_access import files_below
@@ -233,12 +233,7 @@ def _trials(
         if isinstance(content.get("results"), list):
             return _run_trials(content, file, query)
         return _trial(content, file, _above(file, 1), query), _identity([content], file), None
-    contents = []
-    for path in _trial_files(file):
-        try:
-            contents.append((mapping(load_json(path, query)), path))
-        except InvalidInputError as error:
-            warnings.append(f"{path} was left out: {error_line(error)}")
+    contents = [(mapping(load_json(path, query)), path) for path in _trial_files(file)]
     about = file / "result.json"
     job = mapping(load_json(about, query)) if _JOB.match(beginning(about)) else {}
     trials = [trial for content, path in contents for trial in _trial(content, path, file, query)]

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from lm_eval_bayes._util.compressed import plain_name
-from lm_eval_bayes._util.text import error_line, plural
-from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes._util.text import plural
 from lm_eval_bayes.runs.log_fields import field_names
 from lm_eval_bayes.runs.logged_texts import TrialText
 from lm_eval_bayes.runs.provenance import mapping
@@ -66,26 +65,20 @@ def read(file: Path, query: Query) -> FileContents:
     NothingToCountError
         If no run was graded.
     InvalidInputError
-        If a single file is broken, or the query names a field that no problem has.
+        If a file is broken, or the query names a field that no problem has.
     """
     check_no_regrade(file, query)
     folder = file if file.is_dir() else file.parent
     model, task = _names(folder)
     if query.task not in (None, task):
         return FileContents((), (task,))
-    warnings: list[str] = []
     problems: dict[str, Mapping[str, Any]] = {}
     files: dict[str, Path] = {}
     for path in filter(_is_problem, sorted(folder.iterdir()) if file.is_dir() else [file]):
-        try:
-            problems[plain_name(path).stem] = _problem(path, query)
-            files[plain_name(path).stem] = path
-        except InvalidInputError as error:
-            if not file.is_dir():
-                raise
-            warnings.append(f"{path} was left out: {error_line(error)}")
+        problems[plain_name(path).stem] = _problem(path, query)
+        files[plain_name(path).stem] = path
     if not problems:
-        raise broken(file, query, "; ".join(warnings) or "no problem")
+        raise broken(file, query, "no problem")
     metric, notes = chosen_metric(["correct"], query, file, "metric")
     columns = _columns(problems, file, query)
     columns.model, columns.task = model, task
@@ -97,7 +90,7 @@ def read(file: Path, query: Query) -> FileContents:
         rule, got = f"have graded runs ({file})", plural(len(columns), "run") + " without a grade"
         raise NothingToCountError.of_task(query.argument, rule, got, f"{file}, without grades")
     runs = partial_runs(columns, file, query, metric=metric, notes=notes, first_label=1)
-    return FileContents(runs, (task,), warnings=tuple(warnings))
+    return FileContents(runs, (task,))
 
 
 def _names(folder: Path) -> tuple[str, str]:

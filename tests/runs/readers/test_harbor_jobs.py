@@ -198,14 +198,13 @@ def test_two_agents_of_one_model_are_told_apart(tmp_path, job):
     assert models == ("strong (agent=terminus-2)", "strong (agent=codex)")
 
 
-def test_a_trial_that_is_cut_off_is_left_out_of_its_job(job):
+def test_a_trial_that_is_cut_off_is_refused_with_its_job(job):
     file = min(job.glob("*/result.json"))
     file.write_text(file.read_text()[:500])
-    saved = read_runs([job])
-    assert saved.runs[0].n_trials == 3
-    assert f"{file} was left out" in saved.warnings[0]
-    with pytest.raises(InvalidInputError, match=r"have a complete .*result\.json"):
-        read_runs([file])
+    for path in (job, file):
+        with pytest.raises(InvalidInputError, match=r"have a complete .*result\.json") as raised:
+            read_runs([path])
+        assert str(file) in str(raised.value)
 
 
 def test_a_trial_alone_is_read():
