@@ -191,7 +191,14 @@ def table_contents(
         _check_filled(by_kind.get(kind, ()), kind, file, query.argument)
     trials = _trial_columns(by_kind, model)
     trials.texts = texts
-    runs = partial_runs(trials, file, query, metric=columns["score"], source=source)
+    for answer in (columns.get("answer"), *other_columns("answer", names, columns), None):
+        trials.answer = None if answer is None else by_name[answer]
+        runs = partial_runs(trials, file, query, metric=columns["score"], source=source)
+        mixed = next(filter(None, map(_right_and_wrong, runs)), "")
+        if not mixed:
+            break
+        notes.append(f"{file.name}: {answer} does not hold the answers of the trials: {mixed}")
+    columns = {kind: name for kind, name in {**columns, "answer": answer}.items() if name}
     if trials.trial is not None:
         runs = [replace(run, first_label=_first_label(run)) for run in runs]
     on_demand = dict.fromkeys(() if texts is None else _ON_DEMAND)
@@ -219,7 +226,7 @@ def _columns(
 
     Also the log of the texts, warnings, and where a row is.
     """
-    further = (other_columns(kind, names, columns) for kind in ("question", "model"))
+    further = (other_columns(kind, names, columns) for kind in ("question", "model", "answer"))
     at_once = [name for kind, name in columns.items() if kind not in _ON_DEMAND]
     wanted = list(dict.fromkeys([*at_once, *chain.from_iterable(further)]))
     suffix = plain_name(file).suffix
@@ -312,6 +319,20 @@ def _check_filled(names: Sequence[Any], kind: str, file: Path, argument: str) ->
     if any(empty) and not all(empty):
         rule = f"name the {kind} in every row of {file.name}, or in none"
         raise InvalidInputError.of(argument, rule, f"an empty cell in row {empty.index(True) + 1}")
+
+
+def _right_and_wrong(run: PartialRun) -> str:
+    """Return in words that one text is right and wrong as an answer to a question; "" if none is.
+
+    A column of such texts holds the right answer of every question, which tells no vote.
+    """
+    for question in run.questions.values():
+        pairs = zip(question.answers or (), question.trials.tolist(), strict=False)
+        grades = dict[str, int]()
+        for text, grade in pairs:
+            if text is not None and grade >= 0 and grades.setdefault(text, grade) != grade:
+                return f"{one_line(text, 40)} is right and wrong in question {question.id}"
+    return ""
 
 
 def _first_label(run: PartialRun) -> int | None:
