@@ -143,6 +143,8 @@ class PartialRun:
     first_label : int or None
         What the log calls the trial of the number 0 of a question; None where it does not number
         the trials of a question.
+    by_line : bool
+        Whether questions are identified by the numbers of their lines, for want of ids and texts.
     unnamed : bool
         Whether the name of the model is that of the folder, because a results file is missing.
     path : int
@@ -166,6 +168,7 @@ class PartialRun:
     folder: Path | None = None
     stamp: str = ""
     first_label: int | None = 1
+    by_line: bool = False
     unnamed: bool = False
     path: int = 0
     signals_error: InvalidInputError | None = None

@@ -1,7 +1,8 @@
 """Outputs of NeMo-Skills: `output-rs*.jsonl`, one file per random seed, and folders of them.
 
 A file is one trial of every question, and its seed the number of the trial. As NeMo-Skills does,
-questions without an id or a text are matched by their lines.
+questions without an id or a text are matched by their lines; files of other numbers of lines are
+then refused.
 """
 
 from __future__ import annotations
@@ -170,8 +171,9 @@ def read(file: Path, query: Query) -> FileContents:
             notes = (*notes, f"{unclear} counted as no, as in NeMo-Skills' own metrics")
     named = _NAME.fullmatch(file.name)
     texts = [_text(row) for row in rows]
+    question_ids, by_line = _question_ids(rows, texts)
     columns = TrialColumns(
-        question=_question_ids(rows, texts),
+        question=question_ids,
         score=[value(row) for row in rows],
         model=model,
         task=task,
@@ -183,7 +185,15 @@ def read(file: Path, query: Query) -> FileContents:
         texts=lines_log(lines, _generation),
     )
     first_label = 0 if named and named[1] else 1
-    runs = partial_runs(columns, file, query, metric=metric, notes=notes, first_label=first_label)
+    runs = partial_runs(
+        columns,
+        file,
+        query,
+        metric=metric,
+        notes=notes,
+        first_label=first_label,
+        by_line=by_line,
+    )
     return FileContents(runs, (task,), warnings=lines.warnings)
 
 
@@ -219,12 +229,12 @@ def _text(row: Row) -> str:
     return text_of(next((row[name] for name in _TEXTS if isinstance(row.get(name), str)), ""))
 
 
-def _question_ids(rows: Sequence[Row], texts: Sequence[str]) -> list[str]:
-    """Return the ids of the questions, else hashes of their texts, else the numbers of lines."""
+def _question_ids(rows: Sequence[Row], texts: Sequence[str]) -> tuple[list[str], bool]:
+    """Return ids, else hashes of texts, else the numbers of lines, and whether they are these."""
     for field in _IDS:
         ids = [name_of(row.get(field)) for row in rows]
         if all(ids) and len(set(ids)) == len(ids):
-            return ids
+            return ids, False
     if all(texts):
-        return list(distinct_ids([hash_text(text) for text in texts]))
-    return [str(number) for number in range(len(rows))]
+        return list(distinct_ids([hash_text(text) for text in texts])), False
+    return [str(number) for number in range(len(rows))], True
