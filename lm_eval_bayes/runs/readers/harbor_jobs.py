@@ -185,6 +185,7 @@ def _columns(trials: Sequence[_Trial], metric: str, run: str, n_metrics: int) ->
         model=trials[0].system.model,
         task=[trial.task for trial in trials],
         trial=numbers,
+        records=[trial.order[1] or n for n, trial in enumerate(trials)],
         text=[trial.text for trial in trials],
         measured={
             "tokens": [trial.tokens for trial in trials],
