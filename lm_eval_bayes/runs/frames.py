@@ -15,6 +15,7 @@ from lm_eval_bayes.runs.merging import merge_runs
 from lm_eval_bayes.runs.readers.protocol import Query
 from lm_eval_bayes.runs.readers.trial_table import (
     EXAMPLE,
+    TableRows,
     lacking,
     table_columns,
     table_contents,
@@ -81,7 +82,14 @@ def read_frame(
         rule = f"have a column of {kind}s, as in {EXAMPLE} (or `columns={{'{kind}': NAME}}`)"
         raise InvalidInputError.of("frame", rule, ", ".join(names))
     contents = table_contents(
-        by_name, names, kinds, Path("frame"), query, model=model, source="frame"
+        by_name,
+        names,
+        kinds,
+        Path("frame"),
+        query,
+        TableRows(lambda: zip(*by_name.values(), strict=True)),
+        model=model,
+        source="frame",
     )
     of_columns = f"columns of {': '.join(contents.columns)}"
     notes = (of_columns, *contents.notes, *contents.warnings)

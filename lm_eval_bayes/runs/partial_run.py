@@ -143,6 +143,8 @@ class PartialRun:
     first_label : int or None
         What the log calls the trial of the number 0 of a question; None where it does not number
         the trials of a question.
+    by_line : bool
+        Whether questions are identified by the numbers of their lines, for want of ids and texts.
     unnamed : bool
         Whether the name of the model is that of the folder, because a results file is missing.
     path : int
@@ -166,6 +168,7 @@ class PartialRun:
     folder: Path | None = None
     stamp: str = ""
     first_label: int | None = 1
+    by_line: bool = False
     unnamed: bool = False
     path: int = 0
     signals_error: InvalidInputError | None = None
@@ -259,7 +262,11 @@ def task_run_of(partial: PartialRun, name: str) -> TaskRun:
     )
     answers = [question.answers for question in questions if question.answers is not None]
     # no answer of any trial: the task extracts none, and maj@k has no vote to count
-    if len(answers) == len(questions) and any(a is not None for row in answers for a in row):
+    has_answers = len(answers) == len(questions) and any(a is not None for r in answers for a in r)
+    if has_answers and _are_right_answers(questions):
+        note = "the answers are left out: right and wrong trials of a question have the same one"
+        attributes["notes"] = (*attributes["notes"], note)
+    elif has_answers:
         attributes["answers"] = tuple(answers)
     seeds = tuple(question.seeds or (None,) * question.n_trials for question in questions)
     if any(seed is not None for of_question in seeds for seed in of_question):
@@ -277,6 +284,12 @@ def task_run_of(partial: PartialRun, name: str) -> TaskRun:
     trials = [question.trials for question in questions]
     attributes["clusters"] = clusters or None
     return TaskRun.from_trials(name, partial.task, trials, ids, weights=weights, **attributes)
+
+
+def _are_right_answers(questions: Sequence[QuestionTrials]) -> bool:
+    """Return whether the answers are those to the questions: alike in right and wrong trials."""
+    constant = all(len(set(question.answers or ())) < 2 for question in questions)
+    return constant and any(np.unique(question.trials).size > 1 for question in questions)
 
 
 def _with_categories(partial: PartialRun) -> dict[str, Any]:

@@ -126,6 +126,7 @@ def read_runs(
     contents, read_warnings = _read_files(files, query)
     partials = _of_one_kind([run for content in contents for run in content.runs])
     _check_names(partials, query)
+    _check_lines(partials, query)
     runs, run_paths, merge_warnings = merge_runs(
         partials, dedupe=dedupe, by_path=not merge, argument=argument
     )
@@ -264,6 +265,18 @@ def _check_names(partials: Sequence[PartialRun], query: Query) -> None:
     if query.filter is not None and all(run.filter != query.filter for run in partials):
         rule = "be left out: what was read holds nothing that was filtered"
         raise InvalidInputError.of("filter", rule, query.filter)
+
+
+def _check_lines(partials: Sequence[PartialRun], query: Query) -> None:
+    """Refuse runs of other questions than one whose questions are the lines of its file."""
+    by_line = {run.task: run for run in reversed(partials) if run.by_line}
+    for run in partials:
+        first = by_line.get(run.task, run)
+        if run.questions.keys() != first.questions.keys():
+            lines = f"the {plural(len(first.questions), 'question')} of {first.source}"
+            rule = f"have {lines}, where lines are questions, for want of ids and texts"
+            got = f"{plural(len(run.questions), 'question')} in {run.source}"
+            raise InvalidInputError.of(query.argument, rule, got)
 
 
 def _tasks_of_groups(

@@ -57,8 +57,10 @@ Dedupe = Annotated[
     bool,
     typer.Option(
         "--dedupe",
-        help="Count a trial that was saved twice once, instead of refusing it. Trials are "
-        "identified by their seeds, else by their numbers and texts.",
+        help="Count a trial that was saved twice once, instead of refusing it. A trial is "
+        "identified by its seed, number or id in the log, in several files by its text too; "
+        "without these, records with a text that are equal in every field are one trial. Trials "
+        "that both sides of `compare` hold count on both.",
     ),
 ]
 

@@ -7,7 +7,7 @@ missing. Both schemas are of version 0.3.0.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -35,7 +35,12 @@ from lm_eval_bayes.runs.readers.json_files import (
 from lm_eval_bayes.runs.readers.logged_metrics import alternatives
 from lm_eval_bayes.runs.readers.protocol import FileContents, Query, Sniffed, check_no_regrade
 from lm_eval_bayes.runs.readers.text_files import JsonLines, first_line
-from lm_eval_bayes.runs.readers.trial_columns import TrialColumns, first_number, partial_runs
+from lm_eval_bayes.runs.readers.trial_columns import (
+    TrialColumns,
+    first_number,
+    partial_runs,
+    record_key,
+)
 from lm_eval_bayes.runs.readers.trial_texts import lines_log, one_text, place
 from lm_eval_bayes.runs.task_run import Provenance
 
@@ -77,6 +82,7 @@ class _Row(NamedTuple):
     seconds: float | None
     failed: bool
     record: int
+    key: Hashable
 
 
 def sniff(path: Path) -> Sniffed | None:
@@ -171,6 +177,7 @@ def _row(record: Mapping[str, Any], place_of: int, query: Query) -> _Row:
         seconds=None if milliseconds is None else milliseconds / 1000,
         failed=bool(record.get("error")),
         record=place_of,
+        key=place_of if _texts(record)[0].text is None else record_key(record),
     )
 
 
@@ -217,6 +224,7 @@ def _runs(
         model=[row.model for row in chosen],
         task=[row.task for row in chosen],
         trial=_trials(chosen, file),
+        records=[row.key for row in chosen],
         cluster=[row.cluster for row in chosen] if query.cluster else None,
         text=[row.text for row in chosen],
         answer=[row.answer for row in chosen] if any(row.answer for row in chosen) else None,

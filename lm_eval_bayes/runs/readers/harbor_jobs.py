@@ -144,6 +144,10 @@ def read(file: Path, query: Query) -> FileContents:
     trials, run, date = _trials(file, query, warnings)
     if not trials:
         raise broken(file, query, "; ".join(warnings) or "no results of trials")
+    for trial in trials:
+        if not trial.question:
+            rule = f"name the task of every trial ({file})"
+            raise InvalidInputError.of(query.argument, rule, f"none of trial {trial.order[1]!r}")
     tasks = tuple(dict.fromkeys(trial.task for trial in trials))
     metrics = sorted({key for trial in trials for key in trial.rewards or ()}) or [_REWARD]
     metrics.sort(key=lambda name: name != _REWARD)
@@ -181,6 +185,7 @@ def _columns(trials: Sequence[_Trial], metric: str, run: str, n_metrics: int) ->
         model=trials[0].system.model,
         task=[trial.task for trial in trials],
         trial=numbers,
+        records=[trial.order[1] or n for n, trial in enumerate(trials)],
         text=[trial.text for trial in trials],
         measured={
             "tokens": [trial.tokens for trial in trials],
@@ -232,11 +237,11 @@ def _trials(
         content = mapping(load_json(file, query))
         if isinstance(content.get("results"), list):
             return _run_trials(content, file, query)
-        return _trial(content, file, _above(file, 1), query), _identity([content], file), None
+        return [_trial(content, file, _above(file, 1), query)], _identity([content], file), None
     contents = [(mapping(load_json(path, query)), path) for path in _trial_files(file)]
     about = file / "result.json"
     job = mapping(load_json(about, query)) if _JOB.match(beginning(about)) else {}
-    trials = [trial for content, path in contents for trial in _trial(content, path, file, query)]
+    trials = [_trial(content, path, file, query) for content, path in contents]
     n_total = job.get("n_total_trials")
     if type(n_total) is int and n_total > len(trials):
         warnings.append(f"{file}: {n_total - len(trials):,} of {n_total:,} trials have no result")
@@ -253,13 +258,11 @@ def _identity(contents: Sequence[Mapping[str, Any]], file: Path) -> str:
     return file.name
 
 
-def _trial(content: Mapping[str, Any], path: Path, folder: Path, query: Query) -> list[_Trial]:
-    """Return the trial of a file; none where it does not name its task."""
+def _trial(content: Mapping[str, Any], path: Path, folder: Path, query: Query) -> _Trial:
+    """Return the trial of a file."""
     if "task_name" in content:
-        trial = _harbor_trial(content)
-    else:
-        trial = _terminal_trial(content, _metadata(_above(path, 2), query), folder)
-    return [trial] if trial.question else []
+        return _harbor_trial(content)
+    return _terminal_trial(content, _metadata(_above(path, 2), query), folder)
 
 
 def _harbor_trial(content: Mapping[str, Any]) -> _Trial:
@@ -316,7 +319,7 @@ def _run_trials(
     trials = [_terminal_trial(result, about, file.parent) for result in listed]
     run = name_of(content.get("id")) or name_of(about.get("uuid")) or file.absolute().parent.name
     ended = timestamp(about.get("end_time"))
-    return [trial for trial in trials if trial.question], run, ended
+    return trials, run, ended
 
 
 def _terminal_trial(content: Mapping[str, Any], about: Mapping[str, Any], folder: Path) -> _Trial:

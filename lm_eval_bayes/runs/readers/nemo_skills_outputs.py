@@ -1,13 +1,15 @@
 """Outputs of NeMo-Skills: `output-rs*.jsonl`, one file per random seed, and folders of them.
 
 A file is one trial of every question, and its seed the number of the trial. As NeMo-Skills does,
-questions without an id or a text are matched by their lines.
+questions without an id or a text are matched by their lines; files of other numbers of lines are
+then refused.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +30,7 @@ from lm_eval_bayes.runs.readers.json_files import (
 )
 from lm_eval_bayes.runs.readers.protocol import FileContents, Query, Sniffed, check_no_regrade
 from lm_eval_bayes.runs.readers.text_files import JsonLines, first_line
-from lm_eval_bayes.runs.readers.trial_columns import TrialColumns, partial_runs
+from lm_eval_bayes.runs.readers.trial_columns import TrialColumns, partial_runs, record_key
 from lm_eval_bayes.runs.readers.trial_texts import lines_log, one_text
 
 _NAME = re.compile(r"output(?:-rs(\d{1,15}))?\.jsonl")
@@ -36,6 +38,9 @@ _NAME = re.compile(r"output(?:-rs(\d{1,15}))?\.jsonl")
 #: Fields that identify a question, and fields that hold its text.
 _IDS = ("id", "problem_id", "question_id", "task_id", "instance_id")
 _TEXTS = ("problem", "question", "prompt")
+
+#: What tells lines apart that have neither.
+_TOKENS = "num_generated_tokens"
 
 #: Folders of results, which are not called after a model.
 _RESULTS = ("eval-results", "tmp-eval-results")
@@ -170,8 +175,9 @@ def read(file: Path, query: Query) -> FileContents:
             notes = (*notes, f"{unclear} counted as no, as in NeMo-Skills' own metrics")
     named = _NAME.fullmatch(file.name)
     texts = [_text(row) for row in rows]
+    question_ids, by_line = _question_ids(rows, texts)
     columns = TrialColumns(
-        question=_question_ids(rows, texts),
+        question=question_ids,
         score=[value(row) for row in rows],
         model=model,
         task=task,
@@ -179,11 +185,19 @@ def read(file: Path, query: Query) -> FileContents:
         cluster=clusters,
         text=texts,
         answer=[name_of(row.get("predicted_answer")) for row in rows],
-        measured={"tokens": [row.get("num_generated_tokens") for row in rows]},
+        measured={"tokens": [row.get(_TOKENS) for row in rows]},
         texts=lines_log(lines, _generation),
     )
     first_label = 0 if named and named[1] else 1
-    runs = partial_runs(columns, file, query, metric=metric, notes=notes, first_label=first_label)
+    runs = partial_runs(
+        columns,
+        file,
+        query,
+        metric=metric,
+        notes=notes,
+        first_label=first_label,
+        by_line=by_line,
+    )
     return FileContents(runs, (task,), warnings=lines.warnings)
 
 
@@ -219,12 +233,21 @@ def _text(row: Row) -> str:
     return text_of(next((row[name] for name in _TEXTS if isinstance(row.get(name), str)), ""))
 
 
-def _question_ids(rows: Sequence[Row], texts: Sequence[str]) -> list[str]:
-    """Return the ids of the questions, else hashes of their texts, else the numbers of lines."""
+def _question_ids(rows: Sequence[Row], texts: Sequence[str]) -> tuple[list[str], bool]:
+    """Return ids, else hashes of texts, else the numbers of lines, and whether they are these."""
+    records = [record_key(row) for row in rows]
+    contents = texts if all(texts) else records
     for field in _IDS:
         ids = [name_of(row.get(field)) for row in rows]
-        if all(ids) and len(set(ids)) == len(ids):
-            return ids
+        if all(ids) and len(set(ids)) == len(set(zip(ids, contents, strict=True))):
+            return ids, False
     if all(texts):
-        return list(distinct_ids([hash_text(text) for text in texts]))
-    return [str(number) for number in range(len(rows))]
+        text_of_record = dict(zip(records, texts, strict=True))
+        hashes = distinct_ids([hash_text(text) for text in text_of_record.values()])
+        id_of_record = dict(zip(text_of_record, hashes, strict=True))
+        return [id_of_record[record] for record in records], False
+    numbers: Iterable[int] = range(len(rows))
+    if min(Counter(records).values()) > 1 and any(_TOKENS in row for row in rows):
+        codes = {record: number for number, record in enumerate(dict.fromkeys(records))}
+        numbers = map(codes.__getitem__, records)  # the file holds all of its lines again
+    return list(map(str, numbers)), True

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -34,7 +34,7 @@ from lm_eval_bayes.runs.readers.json_files import (
 )
 from lm_eval_bayes.runs.readers.protocol import FileContents, Query, Sniffed, check_no_regrade
 from lm_eval_bayes.runs.readers.text_files import JsonLines, first_line
-from lm_eval_bayes.runs.readers.trial_columns import TrialColumns, partial_runs
+from lm_eval_bayes.runs.readers.trial_columns import TrialColumns, partial_runs, record_key
 from lm_eval_bayes.runs.readers.trial_texts import (
     SpooledRecords,
     lines_log,
@@ -83,6 +83,7 @@ class _Row(NamedTuple):
     seconds: float | None
     cost: Any
     record: int
+    key: Hashable
 
 
 def sniff(path: Path) -> Sniffed | None:
@@ -147,6 +148,7 @@ def read(file: Path, query: Query) -> FileContents:
         model=models,
         task=task,
         cluster=[row.cluster for row in rows] if query.cluster is not None else None,
+        records=[row.key for row in rows],
         text=[row.text for row in rows],
         measured={
             "tokens": [row.tokens for row in rows],
@@ -230,6 +232,7 @@ def _row(row: Mapping[str, Any], record: int, query: Query) -> _Row:
         seconds=None if milliseconds is None else milliseconds / 1000,
         cost=row.get("cost"),
         record=record,
+        key=name_of(row.get("id")) or record_key(row),
     )
 
 

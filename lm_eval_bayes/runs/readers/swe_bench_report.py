@@ -147,10 +147,26 @@ def _of_run(file: Path, query: Query) -> tuple[dict[str, bool], tuple[str, ...]]
             if id not in resolved:
                 failed.setdefault(id, kind)
     outcomes = {**dict.fromkeys(resolved, True), **dict.fromkeys(failed, False)}
+    _check_submitted(content, outcomes, file, query)
     left_out = _ids(content, "incomplete_ids", file, query).keys() - outcomes.keys()
     if not outcomes:
         raise InvalidInputError.of(query.argument, f"hold instances ({file.name})", "none")
     return dict(sorted(outcomes.items())), _notes(failed, len(left_out))
+
+
+def _check_submitted(
+    content: Mapping[str, Any], outcomes: Mapping[str, bool], file: Path, query: Query
+) -> None:
+    """Refuse a report whose lists hold other instances than those that the run submitted."""
+    if content.get("submitted_ids") is not None:
+        beyond = outcomes.keys() - _ids(content, "submitted_ids", file, query).keys()
+        if beyond:
+            rule = f"list instances of submitted_ids alone ({file.name})"
+            raise InvalidInputError.of(query.argument, rule, min(beyond))
+    n_submitted = content.get("submitted_instances")
+    if type(n_submitted) is int and n_submitted != len(outcomes):
+        rule = f"list the {plural(n_submitted, 'instance')} of submitted_instances ({file.name})"
+        raise InvalidInputError.of(query.argument, rule, len(outcomes))
 
 
 def _notes(failed: Mapping[str, str], n_left_out: int = 0) -> tuple[str, ...]:

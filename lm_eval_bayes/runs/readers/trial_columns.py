@@ -61,6 +61,9 @@ class TrialColumns:
         One name per row, or that of all rows; "" for the name of the file, or of the query.
     trial : list or None
         What identifies the trial within its question; None if rows are numbered as they come.
+    records : list or None
+        What identifies the record of the trial: the tool's own id of it, else a `record_key`. None
+        where records that are equal may be of several trials.
     cluster, category, text, answer : list or None
         The cluster, the category and the text of the question, and the answer that was extracted.
     measured : mapping of str to list
@@ -76,6 +79,7 @@ class TrialColumns:
     model: list[Any] | str = ""
     task: list[Any] | str = ""
     trial: list[Any] | None = None
+    records: Sequence[Hashable] | None = None
     cluster: list[Any] | None = None
     category: list[Any] | None = None
     text: list[Any] | None = None
@@ -95,6 +99,7 @@ class _Columns:
 
     scores: FloatArray
     numbers: IntArray | None
+    records: IntArray | None
     question_ids: list[str]
     answers: list[str] | None
     measured: Mapping[str, FloatArray]
@@ -150,6 +155,7 @@ def partial_runs(
     arrays = _Columns(
         scores=scores,
         numbers=None if columns.trial is None else trial_numbers(columns.trial),
+        records=None if columns.records is None else _coded(columns.records)[1],
         question_ids=_names(columns.question, "question", file, query.argument),
         answers=None if columns.answer is None else _texts(columns.answer),
         measured={
@@ -323,6 +329,20 @@ def trial_numbers(labels: Sequence[Any]) -> IntArray:
     return np.array([of_text[text] for text in texts], dtype=np.int64)
 
 
+def record_key(record: object) -> Hashable:
+    """Return what is the same, within this process, for records that are equal in every field.
+
+    Examples
+    --------
+    >>> record_key({"q": 1, "text": "7"}) == record_key({"q": 1, "text": "7"})
+    True
+    """
+    try:
+        return hash(repr(record))
+    except RecursionError:  # values nested hundreds deep, which are taken for no other record's
+        return object()
+
+
 def first_number(run: str) -> int:
     """Return the number before that of the first trial of a run, by the id of the run.
 
@@ -364,20 +384,21 @@ def _questions(
     numbers = None if arrays.numbers is None else arrays.numbers[rows]
     order = np.argsort(code, kind="stable") if numbers is None else np.lexsort((numbers, code))
     ends = np.flatnonzero(np.diff(code[order])) + 1
-    # rows of equal numbers in a question are neighbours
-    repeated = numbers is not None and bool(
-        ((np.diff(code[order]) == 0) & (np.diff(numbers[order]) == 0)).any()
-    )
+    repeated = [
+        identity
+        for identity in (arrays.numbers, arrays.records)
+        if identity is not None and _has_repeats(code, identity[rows])
+    ]
     is_graded = ~np.isnan(arrays.scores)
     categories = np.where(is_graded, 0.0 if scored else arrays.scores, -1.0).astype(np.int64)
     questions = {}
     for id, of_question in zip(codes, np.split(order, ends), strict=True):
         chosen = rows[of_question]
+        for identity in repeated:
+            chosen = _without_repeated(arrays, identity, chosen, id, file, query)
         own = np.arange(first, first + chosen.size, dtype=np.int64)
-        if numbers is not None:
-            own = numbers[of_question]
-            if repeated and (own[1:] == own[:-1]).any():
-                chosen, own = _without_repeated(arrays, chosen, own, id, file, query)
+        if arrays.numbers is not None:
+            own = arrays.numbers[chosen]
         listed = chosen.tolist()
         questions[id] = QuestionTrials(
             id=id,
@@ -408,25 +429,38 @@ def _logged(
     return logged
 
 
+def _has_repeats(code: IntArray, identity: IntArray) -> bool:
+    """Return whether rows of one question have one identity."""
+    order = np.lexsort((identity, code))
+    return bool(((np.diff(code[order]) == 0) & (np.diff(identity[order]) == 0)).any())
+
+
 def _without_repeated(
-    arrays: _Columns, chosen: IntArray, numbers: IntArray, id: str, file: Path, query: Query
-) -> tuple[IntArray, IntArray]:
+    arrays: _Columns, identity: IntArray, chosen: IntArray, id: str, file: Path, query: Query
+) -> IntArray:
     """Leave out rows of trials that occurred before, if the query allows that."""
-    _, first = np.unique(numbers, return_index=True)
+    _, first, number = np.unique(identity[chosen], return_index=True, return_inverse=True)
+    if first.size == chosen.size:
+        return chosen
     scores = arrays.scores[chosen]
-    same = np.array_equal(scores, scores[first][np.searchsorted(numbers[first], numbers)], True)
+    same = np.array_equal(scores, scores[first][number], True)
     if not query.dedupe or not same:
-        again = int(np.setdiff1d(np.arange(numbers.size), first)[0])
-        row, before = int(chosen[again]), int(chosen[first[numbers[first] == numbers[again]][0]])
+        again = int(np.setdiff1d(np.arange(chosen.size), first)[0])
+        row, before = int(chosen[again]), int(chosen[first[number[again]]])
         rule = f"hold every trial of a model and a question once ({file}"
         rule += "; --dedupe counts it once)" if same and query.dedupe is False else ")"
-        got = f"one trial of question {id} in rows {before + 1} and {row + 1}"
-        label = (arrays.rows.trial or [None])[row]
-        if not isinstance(label, int) or label < PER_RECORD:  # else a number that a reader made
-            got = f"trial {label} of question {id} in rows {before + 1} and {row + 1}"
+        label = None if arrays.rows.trial is None else arrays.rows.trial[row]
+        # a reader makes numbers where the log has none
+        is_label = label is not None and not (isinstance(label, int) and label >= PER_RECORD)
+        trial = f"trial {label}" if is_label else "one trial"
+        places = arrays.rows.places or range(0, len(arrays.rows) * PER_RECORD, PER_RECORD)
+        rows = " and ".join(str(places[at] // PER_RECORD + 1) for at in (before, row))
+        got = f"{trial} of question {id} in rows {rows}"
+        if identity is arrays.records:
+            got += " (of one id, or alike in every field and without a number)"
         got += "" if same else ", with another score"
         raise InvalidInputError.of(query.argument, rule, got)
-    return chosen[first], numbers[first]
+    return chosen[np.sort(first)]
 
 
 def _first(texts: Sequence[Any] | None, rows: Sequence[int]) -> str:

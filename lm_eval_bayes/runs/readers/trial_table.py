@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, islice
 from operator import itemgetter
@@ -33,7 +33,7 @@ from lm_eval_bayes.runs.readers.text_files import (
     first_line,
     read_csv,
 )
-from lm_eval_bayes.runs.readers.trial_columns import TrialColumns, partial_runs
+from lm_eval_bayes.runs.readers.trial_columns import TrialColumns, partial_runs, record_key
 from lm_eval_bayes.runs.readers.trial_texts import SpooledRecords, lines_log, one_text
 from lm_eval_bayes.runs.readers.written_numbers import measurements, plain_numbers
 
@@ -58,6 +58,25 @@ Place = Callable[[int], str]
 
 #: Columns of the texts of questions, where others identify the questions.
 _TEXTS = ("question", "problem", "question_text")
+
+
+@dataclass(frozen=True)
+class TableRows:
+    """How the rows of a table are found again.
+
+    Attributes
+    ----------
+    again : callable
+        Returns the rows with all of their fields.
+    texts : TextLog or None
+        The texts that the models wrote, of which every row is a record.
+    place : callable
+        Returns where a row is, by its number from 1.
+    """
+
+    again: Callable[[], Iterable[object]]
+    texts: TextLog | None = None
+    place: Place = "row {}".format
 
 
 def sniff(path: Path) -> Sniffed | None:
@@ -110,8 +129,8 @@ def read(file: Path, query: Query) -> FileContents:
     if repeated:
         rule = f"have one column {repeated[0]} in {file.name}"
         raise InvalidInputError.of(query.argument, rule, list(names).count(repeated[0]))
-    by_name, texts, warnings, place = _columns(file, names, columns, query)
-    contents = table_contents(by_name, names, columns, file, query, texts=texts, place=place)
+    by_name, rows, warnings = _columns(file, names, columns, query)
+    contents = table_contents(by_name, names, columns, file, query, rows)
     return replace(contents, warnings=(*warnings, *contents.warnings))
 
 
@@ -137,11 +156,10 @@ def table_contents(
     columns: Mapping[str, str],
     file: Path,
     query: Query,
+    rows: TableRows,
     *,
     model: str = "",
     source: str = "",
-    texts: TextLog | None = None,
-    place: Place = "row {}".format,
 ) -> FileContents:
     """Return the runs of a table, with notes on how its columns were read.
 
@@ -157,14 +175,12 @@ def table_contents(
         The file, or what the table is called.
     query : Query
         What is read.
+    rows : TableRows
+        How its rows are found again.
     model : str
         The model where no column names one; by default it is named after the file.
     source : str
         As for `partial_runs`.
-    texts : TextLog, optional
-        The texts that the models wrote, of which every row is a record.
-    place : callable
-        Returns where a row is, by its number from 1.
 
     Raises
     ------
@@ -178,7 +194,7 @@ def table_contents(
             for other in other_columns("score", names, columns)
         ]
     by_kind = {k: by_name[name] for k, name in columns.items() if k not in _ON_DEMAND}
-    notes += _plain_columns(by_kind, columns, file, query, place)
+    notes += _plain_columns(by_kind, columns, file, query, rows.place)
     if "model" not in query.columns:
         notes += _join_models(by_kind, by_name, columns, file)
     if "trial" not in query.columns and columns.get("trial") in _RUNS and _is_constant(by_kind):
@@ -190,11 +206,20 @@ def table_contents(
     for kind in ("model", "task"):
         _check_filled(by_kind.get(kind, ()), kind, file, query.argument)
     trials = _trial_columns(by_kind, model)
-    trials.texts = texts
-    runs = partial_runs(trials, file, query, metric=columns["score"], source=source)
+    trials.texts = rows.texts
+    if trials.trial is None and "response" in columns:  # without texts, equal rows tell nothing
+        trials.records = list(map(record_key, rows.again()))
+    for answer in (columns.get("answer"), *other_columns("answer", names, columns), None):
+        trials.answer = None if answer is None else by_name[answer]
+        runs = partial_runs(trials, file, query, metric=columns["score"], source=source)
+        mixed = next(filter(None, map(_right_and_wrong, runs)), "")
+        if not mixed:
+            break
+        notes.append(f"{file.name}: {answer} does not hold the answers of the trials: {mixed}")
+    columns = {kind: name for kind, name in {**columns, "answer": answer}.items() if name}
     if trials.trial is not None:
         runs = [replace(run, first_label=_first_label(run)) for run in runs]
-    on_demand = dict.fromkeys(() if texts is None else _ON_DEMAND)
+    on_demand = dict.fromkeys(() if rows.texts is None else _ON_DEMAND)
     warnings: tuple[str, ...] = ()
     if "question" not in query.columns:
         for other in other_columns("question", names, columns):
@@ -214,12 +239,9 @@ def table_contents(
 
 def _columns(
     file: Path, names: Sequence[str], columns: Mapping[str, str], query: Query
-) -> tuple[dict[str, list[Any]], TextLog | None, tuple[str, ...], Place]:
-    """Return the columns by name, with those that may be models or questions too.
-
-    Also the log of the texts, warnings, and where a row is.
-    """
-    further = (other_columns(kind, names, columns) for kind in ("question", "model"))
+) -> tuple[dict[str, list[Any]], TableRows, tuple[str, ...]]:
+    """Return the columns by name, those too that may take another's place, rows, and warnings."""
+    further = (other_columns(kind, names, columns) for kind in ("question", "model", "answer"))
     at_once = [name for kind, name in columns.items() if kind not in _ON_DEMAND]
     wanted = list(dict.fromkeys([*at_once, *chain.from_iterable(further)]))
     suffix = plain_name(file).suffix
@@ -230,21 +252,24 @@ def _columns(
         texts = None
         if response is not None:
             texts = lines_log(lines, partial(_texts, response=response, target=target))
-        return by_name, texts, lines.warnings, lines.place
+        again = partial(JsonLines, file, query.argument, unique_keys=False)
+        return by_name, TableRows(again, texts, lines.place), lines.warnings
     spooled = None
+    rows_again = _csv_rows if suffix in CSV else arrow_rows
     if response is not None:
-        rows_again = _csv_rows if suffix in CSV else arrow_rows
         names_again = [response] if target is None else [response, target]
 
-        def again() -> Iterator[Sequence[TrialText]]:
+        def texts_again() -> Iterator[Sequence[TrialText]]:
             again = rows_again(file, names_again, query.argument)
             return (_texts(row, response=response, target=target) for row in again)
 
-        spooled = SpooledRecords(file, again)
+        spooled = SpooledRecords(file, texts_again)
+    distinct = [name for name in names if list(names).count(name) == 1]
+    rows = TableRows(partial(rows_again, file, distinct, query.argument), spooled)
     if suffix in CSV:
         by_name, warnings = _csv_columns(file, wanted, query)
-        return by_name, spooled, warnings, partial(_csv_place, file)
-    return arrow_columns(file, wanted, query), spooled, (), "row {}".format
+        return by_name, replace(rows, place=partial(_csv_place, file)), warnings
+    return arrow_columns(file, wanted, query), rows, ()
 
 
 def _csv_place(file: Path, row: int) -> str:
@@ -312,6 +337,20 @@ def _check_filled(names: Sequence[Any], kind: str, file: Path, argument: str) ->
     if any(empty) and not all(empty):
         rule = f"name the {kind} in every row of {file.name}, or in none"
         raise InvalidInputError.of(argument, rule, f"an empty cell in row {empty.index(True) + 1}")
+
+
+def _right_and_wrong(run: PartialRun) -> str:
+    """Return in words that one text is right and wrong as an answer to a question; "" if none is.
+
+    A column of such texts holds the right answer of every question, which tells no vote.
+    """
+    for question in run.questions.values():
+        pairs = zip(question.answers or (), question.trials.tolist(), strict=False)
+        grades = dict[str, int]()
+        for text, grade in pairs:
+            if text is not None and grade >= 0 and grades.setdefault(text, grade) != grade:
+                return f"{one_line(text, 40)} is right and wrong in question {question.id}"
+    return ""
 
 
 def _first_label(run: PartialRun) -> int | None:

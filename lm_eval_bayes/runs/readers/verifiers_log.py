@@ -31,7 +31,7 @@ from lm_eval_bayes.runs.readers.json_files import (
 )
 from lm_eval_bayes.runs.readers.protocol import FileContents, Query, Sniffed, check_no_regrade
 from lm_eval_bayes.runs.readers.text_files import JsonLines, first_line
-from lm_eval_bayes.runs.readers.trial_columns import TrialColumns, partial_runs
+from lm_eval_bayes.runs.readers.trial_columns import TrialColumns, partial_runs, record_key
 from lm_eval_bayes.runs.readers.trial_texts import lines_log, one_text
 from lm_eval_bayes.runs.task_run import Provenance
 
@@ -139,6 +139,7 @@ def _kept(row: Mapping[str, Any]) -> dict[str, Any]:
     return {
         **{key: row.get(key) for key in ("example_id", "timing", "error", "info")},
         "metrics": {**numeric, _REWARD: row.get(_REWARD, 0.0)},
+        "record": record_key(row),
         "prompt": last_message(row.get("prompt")),
         "tokens": mapping(row.get("token_usage")).get("output_tokens"),
     }
@@ -165,6 +166,7 @@ def _columns(
             given_score(row["metrics"].get(metric), f"{metric} of example {id}", file, query)
             for id, row in zip(questions, rollouts, strict=True)
         ],
+        records=[row["record"] for row in rollouts],
         text=[row["prompt"] for row in rollouts],
         measured={
             "tokens": [row["tokens"] for row in rollouts],

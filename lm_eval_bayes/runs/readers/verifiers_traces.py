@@ -7,7 +7,7 @@ some agents are trained, only theirs.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,7 +28,7 @@ from lm_eval_bayes.runs.readers.json_files import (
 )
 from lm_eval_bayes.runs.readers.protocol import FileContents, Query, Sniffed, check_no_regrade
 from lm_eval_bayes.runs.readers.text_files import JsonLines, first_line
-from lm_eval_bayes.runs.readers.trial_columns import TrialColumns, partial_runs
+from lm_eval_bayes.runs.readers.trial_columns import TrialColumns, partial_runs, record_key
 from lm_eval_bayes.runs.readers.trial_texts import lines_log, one_text, place
 from lm_eval_bayes.runs.task_run import Provenance
 
@@ -57,6 +57,7 @@ class _Trace(NamedTuple):
     version: str
     ended: float | None
     place: int
+    record: Hashable
 
 
 def sniff(path: Path) -> Sniffed | None:
@@ -173,6 +174,7 @@ def _traces(episode: Mapping[str, Any], record: int, query: Query) -> Iterator[_
             version=name_of(mapping(trace.get("verifiers")).get("version")),
             ended=number(mapping(timing.get("scoring")).get("end")),
             place=place(record, number_of),
+            record=name_of(trace.get("id")) or record_key((number_of, episode)),
         )
 
 
@@ -214,6 +216,7 @@ def _runs(
         model=[trace.model for trace in traces],
         task=[trace.task for trace in traces],
         cluster=[trace.cluster for trace in traces] if query.cluster else None,
+        records=[trace.record for trace in traces],
         text=[trace.text for trace in traces],
         measured={
             "tokens": [trace.tokens for trace in traces],

@@ -126,6 +126,19 @@ def test_trials_of_one_run_keep_their_numbers(tmp_path, run):
     assert list(of_model.values()) == [[0, 0, 1]]
 
 
+@pytest.mark.parametrize("id", [None, "", []])
+def test_a_trial_without_its_task_is_refused(run, id):
+    def drop(content):
+        content["results"][5]["task_id"] = id
+
+    name = content_of(run / "results.json")["results"][5]["trial_name"]
+    rewrite(run / "results.json", drop)
+    with pytest.raises(InvalidInputError) as refused:
+        read_runs([run])
+    assert str(refused.value).startswith("`RUN` must")
+    assert repr(name) in str(refused.value)
+
+
 def test_a_copy_of_a_run_is_no_further_trials(run):
     with pytest.raises(InvalidInputError, match="80 of 80 trials"):
         read_runs([RUNS / "ob1_1", run])

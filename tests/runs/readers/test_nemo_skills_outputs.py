@@ -154,6 +154,27 @@ def test_a_named_task_is_one_of_the_results():
         read_runs([PUBLISHED], task="aime")
 
 
+@pytest.mark.parametrize("name", ["answer-judge", "gpqa"])
+def test_lines_are_no_questions_where_files_have_other_numbers_of_them(tmp_path, name):
+    """Without its first line the other answers of a seed are those to the questions before."""
+    other = shutil.copytree(RESULTS / name, tmp_path / "llama" / name)
+    folder = shutil.copytree(RESULTS / name, tmp_path / "qwen" / name)
+    first, file = folder / "output-rs0.jsonl", folder / "output-rs1.jsonl"
+    rows = rows_of(file)
+    write(file, rows[1:])
+    for paths, merge in (([folder], True), ([first, file], True), ([other, file], False)):
+        with pytest.raises(InvalidInputError) as refused:
+            read_runs(paths, merge=merge)
+        assert str(refused.value).startswith("`RUN` must")
+        assert str(refused.value).endswith(f"got {len(rows) - 1} questions in {file}")
+    # a line is found by its id
+    for path, skipped in ((first, 0), (file, 1)):
+        numbered = [row | {"id": n} for n, row in enumerate(rows_of(path), skipped)]
+        write(path, numbered)
+    (run,) = read_runs([first, file]).runs
+    assert run.outcomes.n_trials.tolist() == [1] + [2] * (len(rows) - 1)
+
+
 def test_a_copy_is_no_further_trials(tmp_path, outputs):
     copy = shutil.copytree(outputs.parents[1], tmp_path / "copy" / "qwen")
     with pytest.raises(InvalidInputError, match="3 of 3 trials"):

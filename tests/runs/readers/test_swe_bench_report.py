@@ -116,6 +116,33 @@ def test_an_instance_is_listed_once(tmp_path, content):
         read_runs([report])
 
 
+@pytest.mark.parametrize("key", ["resolved_ids", "unresolved_ids", "error_ids"])
+@pytest.mark.parametrize(
+    ("without", "got"),
+    [("submitted_instances", "'flask__flask-9'"), ("submitted_ids", "5")],
+)
+def test_instances_that_were_not_submitted_are_refused(tmp_path, content, key, without, got):
+    content[key].append("flask__flask-9")
+    del content[without]
+    report = tmp_path / "a.run.json"
+    report.write_text(json.dumps(content))
+    with pytest.raises(InvalidInputError) as refused:
+        read_runs([report])
+    assert str(refused.value).startswith("`RUN` must")
+    assert str(refused.value).endswith(f"got {got}")
+
+
+def test_submitted_instances_that_are_not_listed_are_refused(tmp_path, content):
+    """Only the resolved ones would count: the rate would be 1."""
+    n_resolved = len(content["resolved_ids"])
+    kept = {key: content[key] for key in ("submitted_instances", "resolved_ids")}
+    report = tmp_path / "a.run.json"
+    report.write_text(json.dumps(kept))
+    with pytest.raises(InvalidInputError) as refused:
+        read_runs([report])
+    assert str(refused.value).endswith(f"got {n_resolved}")
+
+
 def test_deep_nesting_is_refused(tmp_path):
     report = tmp_path / "a.run.json"
     report.write_text('{"total_instances": 1, "resolved_ids": ' + nested() + "}")

@@ -13,6 +13,7 @@ import pyarrow.feather
 import pyarrow.parquet
 import pytest
 from _support.command_line import called
+from _support.paths import SHARED
 
 from lm_eval_bayes import InvalidInputError
 from lm_eval_bayes.runs.clusters import share_clusters
@@ -638,3 +639,67 @@ def test_a_table_without_rows_holds_none(tmp_path):
     path.write_text("question,score\n")
     with pytest.raises(InvalidInputError, match=r"got none$"):
         read_runs([path])
+
+
+def rows_with_gold(*more):
+    """Four questions with five trials each: two right, three with wrong answers of their own."""
+    names = ("question", "trial", "answer", *more, "correct")
+    texts = [("7", 1), ("7", 1), ("8", 0), ("9", 0), ("10", 0)]
+    return [
+        dict(zip(names, (f"q{q}", i, 7, *(text for _ in more), right), strict=True))
+        for q in range(4)
+        for i, (text, right) in enumerate(texts)
+    ]
+
+
+@pytest.mark.parametrize("ending", [".csv", ".jsonl", ".parquet"])
+def test_a_column_of_right_answers_holds_no_votes(tmp_path, ending):
+    """The right answer has two of five votes, and every other one has one."""
+    path = written(tmp_path, ending, rows_with_gold("prediction"))
+    (task,) = json_of("summary", path)["tasks"]
+    assert task["rows"]["maj@5"] == 1.0
+    assert task["avg"]["value"] == pytest.approx(0.4)
+    assert "answer=prediction" in read_runs([path]).notes[0]
+    path = written(tmp_path, ending, rows_with_gold())
+    (task,) = json_of("summary", path)["tasks"]
+    assert [name for name in task["rows"] if name.startswith("maj")] == []
+    assert task["avg"]["value"] == pytest.approx(0.4)
+    # a single text that is right and wrong is enough
+    rows = rows_with_gold("prediction")
+    for row in rows[:10]:
+        row["answer"] = row["trial"]
+    assert read_runs([written(tmp_path, ending, rows)]).runs[0].answers[0][0] == "7"
+
+
+def test_a_column_of_right_answers_in_a_file_per_trial_holds_no_votes(tmp_path):
+    for trial in range(5):
+        rows = [row for row in rows_with_gold() if row["trial"] == trial]
+        text = "".join(f"m,{row['question']},7,{row['correct']}\n" for row in rows)
+        (tmp_path / f"run{trial}.csv").write_text("model,question,answer,correct\n" + text)
+    (run,) = read_runs(sorted(tmp_path.glob("run*.csv"))).runs
+    assert (run.n_trials, run.answers) == (20, None)
+
+
+@pytest.mark.parametrize(
+    ("rows", "maj"),
+    [
+        ("a,7,1\na,7,1\nb,9,0\nb,9,0\n", 0.5),  # of a model that always says the same
+        ("a,7,1\na,7,1\nb,8,0\nb,9,0\n", 0.5),
+        ("a,7,1\na,,0\nb,9,0\nb,,0\n", 0.5),  # a trial without an answer does not vote
+    ],
+)
+def test_answers_of_trials_vote(tmp_path, rows, maj):
+    path = tmp_path / "a.csv"
+    path.write_text("question,answer,correct\n" + rows)
+    (task,) = json_of("summary", path)["tasks"]
+    assert task["rows"]["maj@2"] == maj
+
+
+@pytest.mark.parametrize("name", ["table_answer_is_gold", "table_question_answer_prediction"])
+def test_the_vote_of_a_table_whose_answer_is_the_right_one(name):
+    path = SHARED / "cases" / f"{name}.csv"
+    if not path.exists():
+        pytest.skip("no ../shared/cases")
+    (task,) = json_of("summary", path)["tasks"]
+    assert task["avg"]["value"] == pytest.approx(0.4)
+    assert task["rows"].get("maj@5", 1.0) == 1.0

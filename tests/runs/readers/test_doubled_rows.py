@@ -1,0 +1,193 @@
+"""Rows that a log holds twice: they are refused, or count once with `--dedupe`."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+from _support.command_line import called
+from _support.tool_logs import DATA, outcomes_of
+
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.runs.frames import read_frame
+from lm_eval_bayes.runs.reader import read_runs
+
+NEMO = "nemo_skills/published/eval-results"
+
+#: Logs of which every trial is a row: the folder, the file, and where in JSON the rows are.
+LOGS = [
+    ("verifiers/sums--org--weak/run1", "results.jsonl", ()),
+    ("verifiers_traces/weak", "traces.jsonl", ()),
+    ("promptfoo", "prompts.jsonl", ()),
+    ("promptfoo", "sums.json", ("results", "results")),
+    (f"{NEMO}/answer-judge", "output-rs0.jsonl", ()),
+    (f"{NEMO}/gpqa", "output-rs0.jsonl", ()),
+    (f"{NEMO}/hendrycks_math", "output-rs2.jsonl", ()),
+    (f"{NEMO}/human-eval", "output-rs1.jsonl", ()),
+    ("tau2", "weak.json", ("simulations",)),
+    ("terminal_bench/ob1_1", "results.json", ("results",)),
+]
+
+#: Three trials of two questions, of which two of the first have one text.
+ROWS = [
+    {"question": question, "response": text, "seconds": seconds, "correct": right}
+    for question, text, seconds, right in (
+        *(("a", "it is 7", 1.5, 1), ("a", "it is 7", 2.25, 1), ("a", "it is 8", 1.25, 0)),
+        *(("b", "it is 9", 0.5, 0), ("b", "it is 6", 3.5, 1), ("b", "it is 5", 2.5, 0)),
+    )
+]
+
+
+def twice(rows, order):
+    """Return rows twice: all of them behind each other, or every one behind itself."""
+    return rows * 2 if order == "file" else [row for row in rows for _ in range(2)]
+
+
+def repeat_rows(file, keys, order):
+    if not keys:
+        lines = file.read_text(encoding="utf-8").splitlines(keepends=True)
+        file.write_text("".join(twice(lines, order)), encoding="utf-8")
+        return
+    content = holder = json.loads(file.read_text(encoding="utf-8"))
+    for key in keys[:-1]:
+        holder = holder[key]
+    holder[keys[-1]] = twice(holder[keys[-1]], order)
+    file.write_text(json.dumps(content), encoding="utf-8")
+
+
+def check_refused(path, advice=True):
+    with pytest.raises(InvalidInputError) as refused:
+        read_runs([path])
+    assert str(refused.value).startswith("`RUN` must")
+    assert ("--dedupe" in str(refused.value)) == advice
+
+
+@pytest.mark.parametrize("order", ["file", "row"])
+@pytest.mark.parametrize(("folder", "name", "keys"), LOGS)
+def test_rows_of_a_log_that_are_there_twice(tmp_path, folder, name, keys, order):
+    copy = shutil.copytree(DATA / folder, tmp_path / folder)
+    read = copy if folder.startswith(NEMO) else copy / name
+    expected = outcomes_of(read)
+    repeat_rows(copy / name, keys, order)
+    check_refused(read)
+    assert outcomes_of(read, dedupe=True) == expected
+
+
+def test_a_gate_does_not_fail_because_rows_are_there_twice(tmp_path):
+    """A is worse than B with a probability of .949, and of .966 if every row counted twice."""
+    folder = "verifiers/sums--org--weak/run1"
+    copy = shutil.copytree(DATA / folder, tmp_path / folder)
+    repeat_rows(copy / "results.jsonl", (), "row")
+    other = DATA / "verifiers/sums--org--strong/run1"
+    options = ("--metric", "right", "--fail-if-worse", ".95")
+    assert called("compare", DATA / folder, other, *options)[0] == 0
+    assert called("compare", copy, other, *options)[0] == 2
+    assert called("compare", copy, other, *options, "--dedupe")[0] == 0
+
+
+def write(folder, name, rows):
+    path = folder / name
+    if path.suffix == ".parquet":
+        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path)
+    elif path.suffix == ".jsonl":
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    else:
+        lines = [",".join(map(str, row.values())) for row in rows]
+        path.write_text("\n".join([",".join(rows[0]), *lines]) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("order", ["file", "row"])
+@pytest.mark.parametrize("name", ["t.csv", "t.jsonl", "t.parquet"])
+def test_rows_of_a_table_with_responses_that_are_there_twice(tmp_path, name, order):
+    path = write(tmp_path, name, ROWS)
+    (run,) = read_runs([path]).runs
+    assert run.outcomes.counts.tolist() == [[1, 2], [2, 1]]
+    write(tmp_path, name, twice(ROWS, order))
+    check_refused(path)
+    (run,) = read_runs([path], dedupe=True).runs
+    assert run.outcomes.counts.tolist() == [[1, 2], [2, 1]]
+
+
+def test_rows_of_a_frame_that_are_there_twice():
+    columns = {name: [row[name] for row in ROWS * 2] for name in ROWS[0]}
+    with pytest.raises(InvalidInputError) as refused:
+        read_frame(columns)
+    assert str(refused.value).startswith("`frame` must")
+
+
+def test_rows_without_texts_are_trials(tmp_path):
+    rows = [{"question": row["question"], "correct": row["correct"]} for row in ROWS]
+    (run,) = read_runs([write(tmp_path, "t.csv", rows)]).runs
+    assert run.outcomes.counts.tolist() == [[1, 2], [2, 1]]
+
+
+def test_equal_texts_are_trials_of_their_own_where_another_field_differs(tmp_path):
+    """As of a model that answers with a number alone."""
+    file = DATA / "verifiers/sums--org--weak/run1/results.jsonl"
+    row = json.loads(file.read_text(encoding="utf-8").splitlines()[0])
+    rows = [row | {"timing": {"generation_ms": n}} for n in range(3)]
+    path = write(tmp_path, "results.jsonl", rows)
+    assert read_runs([path]).runs[0].n_trials == 3
+    write(tmp_path, "results.jsonl", [*rows, rows[1]])
+    check_refused(path)
+
+
+def test_a_trial_is_known_by_its_id(tmp_path):
+    """Two trials with one id, of which one has another field."""
+    file = DATA / "promptfoo" / "prompts.jsonl"
+    rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    path = write(tmp_path, "prompts.jsonl", [*rows, rows[0] | {"latencyMs": 99}])
+    check_refused(path)
+    write(tmp_path, "prompts.jsonl", [*rows, rows[0] | {"id": "another"}])
+    assert sum(run.n_trials for run in read_runs([path]).runs) == len(rows) + 1
+    # and two of one id contradict each other
+    contradicting = rows[0] | {"success": not rows[0]["success"]}
+    write(tmp_path, "prompts.jsonl", [*rows, contradicting])
+    check_refused(path, advice=False)
+    with pytest.raises(InvalidInputError):
+        read_runs([path], dedupe=True)
+
+
+def test_a_copied_trial_of_harbor_is_the_same_trial(tmp_path):
+    job = shutil.copytree(DATA / "harbor" / "letters", tmp_path / "letters")
+    expected = outcomes_of(job)
+    shutil.copytree(job / "chess__s1abcde", job / "chess__s1abcde (copy)")
+    check_refused(job)
+    assert outcomes_of(job, dedupe=True) == expected
+
+
+def test_records_of_every_eval_ever_without_numbers_of_trials(tmp_path):
+    (file,) = (DATA / "every_eval_ever").glob("*_samples.jsonl")
+    rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    for n, row in enumerate(rows):
+        del row["metadata"]
+        row["performance"]["generation_time_ms"] = 400.0 + n
+    path = write(tmp_path, "records.jsonl", rows)
+    expected = outcomes_of(path)
+    write(tmp_path, "records.jsonl", rows * 2)
+    check_refused(path)
+    assert outcomes_of(path, dedupe=True) == expected
+
+
+@pytest.mark.parametrize("named", [{"id": "q"}, {}])
+def test_a_line_of_nemo_skills_that_was_generated_again(tmp_path, named):
+    """A question of one seed that is there again, with another text, is the same trial."""
+    rows = [
+        {"problem": f"{n}+{n}?", "generation": str(n), "symbolic_correct": n < 2}
+        | {key: f"{value}{n}" for key, value in named.items()}
+        for n in range(3)
+    ]
+    path = write(tmp_path, "output-rs0.jsonl", [*rows, rows[2]])
+    check_refused(path)
+    assert read_runs([path], dedupe=True).runs[0].question_ids == (
+        read_runs([write(tmp_path, "output-rs0.jsonl", rows)]).runs[0].question_ids
+    )
+    write(tmp_path, "output-rs0.jsonl", [*rows, rows[2] | {"generation": "4"}])
+    if named:
+        check_refused(path)
+    else:  # two questions of one text, as some benchmarks have them
+        assert read_runs([path]).runs[0].n_questions == 4
