@@ -273,10 +273,9 @@ def _check_lines(partials: Sequence[PartialRun], query: Query) -> None:
     for run in partials:
         first = by_line.get(run.task, run)
         if run.questions.keys() != first.questions.keys():
-            lines = f"the {plural(len(first.questions), 'question')} of {first.source}"
-            rule = f"have {lines}, where lines are questions, for want of ids and texts"
-            got = f"{plural(len(run.questions), 'question')} in {run.source}"
-            raise InvalidInputError.of(query.argument, rule, got)
+            rule = f"have the questions of {first.source} in {run.source}, where lines are questions"
+            got = f"{len(run.questions)} in place of {plural(len(first.questions), 'question')}"
+            raise InvalidInputError.of(query.argument, f"{rule}, for want of ids and texts", got)
 
 
 def _tasks_of_groups(

@@ -165,8 +165,8 @@ def test_lines_are_no_questions_where_files_have_other_numbers_of_them(tmp_path,
     for paths, merge in (([folder], True), ([first, file], True), ([other, file], False)):
         with pytest.raises(InvalidInputError) as refused:
             read_runs(paths, merge=merge)
-        assert str(refused.value).startswith("`RUN` must")
-        assert str(refused.value).endswith(f"got {len(rows) - 1} questions in {file}")
+        assert f"in {file}, where lines are questions" in str(refused.value)
+        assert f"got {len(rows) - 1} in place of {len(rows)} questions" in str(refused.value)
     # a line is found by its id
     for path, skipped in ((first, 0), (file, 1)):
         numbered = [row | {"id": n} for n, row in enumerate(rows_of(path), skipped)]
