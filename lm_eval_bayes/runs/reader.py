@@ -273,9 +273,10 @@ def _check_lines(partials: Sequence[PartialRun], query: Query) -> None:
     for run in partials:
         first = by_line.get(run.task, run)
         if run.questions.keys() != first.questions.keys():
-            rule = f"have the questions of {first.source} in {run.source}, where lines are questions"
+            rule = f"have the questions of {first.source} in {run.source}, "
+            rule += "where lines are questions, for want of ids and texts"
             got = f"{len(run.questions)} in place of {plural(len(first.questions), 'question')}"
-            raise InvalidInputError.of(query.argument, f"{rule}, for want of ids and texts", got)
+            raise InvalidInputError.of(query.argument, rule, got)
 
 
 def _tasks_of_groups(
