@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -113,9 +114,7 @@ def _weight(centre: FloatArray, trials: Sequence[WrongTrials], times: IntArray) 
     log_c, discount = centre.T
     c = np.exp(log_c)
     # the density of log c where c/(1 + c) is uniform
-    log_weight = log_c - 2.0 * np.log1p(c)
-    for wrong, n_questions in zip(trials, times.tolist(), strict=True):
-        log_weight = log_weight + n_questions * _log_probability(wrong.sizes, c, discount)
+    log_weight = log_c - 2.0 * np.log1p(c) + _log_probability(trials, times, c, discount)
     weight = np.exp(log_weight - log_weight.max())
     return np.asarray(weight / weight.sum())
 
@@ -138,15 +137,26 @@ def _abstention_nodes(
     return strength * special.expit(logit), strength * special.expit(-logit)
 
 
-def _log_probability(sizes: tuple[int, ...], c: FloatArray, d: FloatArray) -> FloatArray:
-    """Return the log probability of a partition of trials into answers of these sizes, (G,)."""
+def _log_probability(
+    trials: Sequence[WrongTrials], times: IntArray, c: FloatArray, d: FloatArray
+) -> FloatArray:
+    """Return the log probability of the partitions of all questions' trials into answers, (G,).
+
+    It depends on the numbers of questions with n answered trials and with more than j answers,
+    and of answers that were given s times.
+    """
+    n_answers = np.array([len(wrong.sizes) for wrong in trials])
+    sizes = np.fromiter(chain.from_iterable(wrong.sizes for wrong in trials), dtype=np.int64)
+    with_answered = np.bincount([sum(wrong.sizes) for wrong in trials], times)
+    with_more = times.sum() - np.bincount(n_answers, times).cumsum()
+    of_size = np.bincount(sizes, np.repeat(times, n_answers))
     total = np.zeros_like(c)
-    if not sizes:
-        return total
-    total -= special.gammaln(c + sum(sizes)) - special.gammaln(c + 1.0)
-    total += np.log(c[:, None] + d[:, None] * np.arange(1, len(sizes))).sum(axis=1)
-    for size, times in zip(*np.unique(sizes, return_counts=True), strict=True):
-        total += times * (special.gammaln(size - d) - special.gammaln(1.0 - d))
+    for n in np.flatnonzero(with_answered[1:]) + 1:
+        total -= with_answered[n] * (special.gammaln(c + n) - special.gammaln(c + 1.0))
+    for j in np.flatnonzero(with_more[1:]) + 1:
+        total += with_more[j] * np.log(c + d * j)
+    for size in np.flatnonzero(of_size):
+        total += of_size[size] * (special.gammaln(size - d) - special.gammaln(1.0 - d))
     return total
 
 

@@ -20,7 +20,7 @@ from lm_eval_bayes.store.errors import (
     StoreFileError,
     readable,
 )
-from lm_eval_bayes.store.file import StoreFile, open_file
+from lm_eval_bayes.store.file import StoreFile, check_structure, open_file
 from lm_eval_bayes.store.locations import is_store
 from lm_eval_bayes.store.outcomes import outcome_rows
 from lm_eval_bayes.store.questions import QUESTION, cluster_rows
@@ -184,6 +184,7 @@ def _write_lines(
 ) -> ExportReport:
     trials = lines = size = damaged = 0
     with file.reading() as connection:
+        check_structure(connection, file.path)
         for line, intact in _lines(connection, file, redact):
             text = json_line(line)
             write(text)

@@ -10,7 +10,7 @@ from typing import Any
 
 from lm_eval_bayes._util.plain import NOT_IN_JSON, Record
 from lm_eval_bayes.store.errors import readable
-from lm_eval_bayes.store.file import StoreFile
+from lm_eval_bayes.store.file import StoreFile, check_structure
 from lm_eval_bayes.store.locations import log_bytes
 from lm_eval_bayes.store.migrations import OUTCOMES_SCHEMA, PROMPT_SIGNALS_SCHEMA
 from lm_eval_bayes.store.sources import first_sources
@@ -117,6 +117,7 @@ class StoreInfo(Record):
 def store_info(file: StoreFile) -> StoreInfo:
     """Count the contents of a store by model, sampling and prompt."""
     with file.reading() as connection, readable(file.path, "a description"):
+        check_structure(connection, file.path)
 
         def rows(statement: str, schema: int = 1) -> list[Any]:
             return connection.execute(statement).fetchall() if file.schema >= schema else []

@@ -23,7 +23,7 @@ from lm_eval_bayes.store.errors import (
     StoreFileError,
     TrialConflictError,
 )
-from lm_eval_bayes.store.file import WAIT_S, StoreFile, create_file, open_file
+from lm_eval_bayes.store.file import WAIT_S, StoreFile, check_structure, create_file, open_file
 from lm_eval_bayes.store.locations import is_store
 from lm_eval_bayes.store.outcomes import OutcomeRow, insert_outcome, outcome_rows
 from lm_eval_bayes.store.questions import ClusterRow, cluster_rows, insert_cluster
@@ -174,6 +174,7 @@ class _Merger:
         self.texts = TextCodec(target, self.target)
         for index, source in enumerate(self.sources):
             with source.reading() as connection:
+                check_structure(connection, source.path)
                 for problem in broken_references(connection):
                     raise _damaged(source.path, problem)
                 for table in TABLES:

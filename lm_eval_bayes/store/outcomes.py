@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import groupby
+from itertools import chain, groupby
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from lm_eval_bayes._util.plain import NOT_IN_JSON, Record
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.validation import check_integer
 from lm_eval_bayes.store.errors import StoreDamagedError, readable
-from lm_eval_bayes.store.file import StoreFile
+from lm_eval_bayes.store.file import StoreFile, check_structure
 from lm_eval_bayes.store.migrations import OUTCOMES_SCHEMA
 from lm_eval_bayes.store.questions import (
     QUESTION,
@@ -397,14 +397,15 @@ def read_outcomes(file: StoreFile, task: str | None = None) -> tuple[GradedTask,
         return ()
     where, values = ("", ()) if task is None else ("WHERE q.task = ?", (_required("task", task),))
     with file.reading() as connection, readable(file.path, "an outcome"):
+        check_structure(connection, file.path)
         rows = connection.execute(f"{_SELECT} {where} {_ORDER}", values).fetchall()
-        for row in map(_outcome_row, rows):
+        stored = list(cluster_rows(connection, file.schema, where, values))
+        for row in chain[OutcomeRow | ClusterRow](map(_outcome_row, rows), stored):
             if not row.is_intact():
                 raise StoreDamagedError(
                     f"{file.path} is damaged: {row} does not match its hash; the command that "
                     "sampled the trials grades them again"
                 )
-        stored = cluster_rows(connection, file.schema, where, values)
         clusters = {row.question: row.cluster() for row in stored}
         graded = tuple(_group_by_task(rows, clusters))
         # filters in the order in which the harness applied them

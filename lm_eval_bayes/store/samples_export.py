@@ -19,7 +19,7 @@ from lm_eval_bayes._util.hashing import sha256_text
 from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.store.errors import StoreFileError, readable, translate_errors
 from lm_eval_bayes.store.export import Redact, check_regular, export_errors, file_exists, json_line
-from lm_eval_bayes.store.file import StoreFile, open_file
+from lm_eval_bayes.store.file import StoreFile, check_structure, open_file
 from lm_eval_bayes.store.migrations import OUTCOMES_SCHEMA
 from lm_eval_bayes.store.outcomes import OutcomeRow, outcome_rows
 from lm_eval_bayes.store.questions import ClusterRow, Question, cluster_rows
@@ -124,6 +124,7 @@ def export_samples(
         def contents() -> Generator[tuple[Path, Content], None, None]:
             # The transaction ends, and is checked, before the first file gets its name.
             with file.reading() as connection:
+                check_structure(connection, file.path)
                 for series in _all_series(connection, file, damaged, redact, name_model):
                     path = target / _file_name(series)
                     check_regular(path)

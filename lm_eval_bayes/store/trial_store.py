@@ -414,7 +414,7 @@ class TrialStore:
     ) -> dict[TrialKey, set[int]]:
         """Return which of the trials 0..n-1 are stored, without reading their texts."""
         numbers: dict[TrialKey, set[int]] = {key: set() for key in keys}
-        with self.file.reading() as connection:
+        with self.file.reading() as connection, readable(self.path, "a trial"):
             for key, row in find_rows(connection, list(numbers), "prompt, trial", *_span(0, n)):
                 numbers[key].add(row[1])
         return numbers

@@ -8,10 +8,14 @@ from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain
 from os import PathLike
+from pathlib import Path
+from struct import unpack
 from typing import Any
 
+from lm_eval_bayes._util.files import resolve_path
 from lm_eval_bayes._util.plain import Record
-from lm_eval_bayes.store.errors import StoreDamagedError, StoreError
+from lm_eval_bayes._util.text import plural
+from lm_eval_bayes.store.errors import StoreDamagedError, StoreError, StoreFileError
 from lm_eval_bayes.store.file import StoreFile, lacks_log, open_file
 from lm_eval_bayes.store.migrations import COMPRESSED_SCHEMA, MIGRATIONS
 from lm_eval_bayes.store.outcomes import outcome_rows
@@ -39,7 +43,7 @@ class Verification(Record):
     path : str
         The file.
     schema : int
-        Its schema; 0 if it could not be opened.
+        Its schema; 0 if it was not opened.
     trials, descriptions, prompt_signals, outcomes, clusters : int
         Number of records that were checked.
     problems : tuple of str
@@ -85,7 +89,7 @@ def verify(path: str | PathLike[str]) -> Verification:
     Returns
     -------
     Verification
-        Also for a store that is too damaged to be opened.
+        Also for a store that is too damaged to be opened, or whose write-ahead log is.
 
     Raises
     ------
@@ -93,6 +97,8 @@ def verify(path: str | PathLike[str]) -> Verification:
         If there is no store at the path, or one of a later release.
     """
     try:
+        # before SQLite opens the store, which removes the log when it is closed
+        _check_log(resolve_path(path))
         file = open_file(path, "read")
     except StoreDamagedError as error:
         return Verification(str(path), 0, 0, 0, 0, 0, 0, (str(error),), 1)
@@ -112,6 +118,70 @@ def verify(path: str | PathLike[str]) -> Verification:
         n_problems=n_problems,
         notes=(lacks_log(file.path),) if file.lacks_log else (),
     )
+
+
+def _check_log(path: Path) -> None:
+    """Refuse a store that loses commits of its write-ahead log when SQLite recovers it.
+
+    Raises
+    ------
+    StoreDamagedError
+        If the log is damaged and commits stand behind the damage.
+    StoreFileError
+        If the log cannot be read.
+    """
+    log = path.with_name(f"{path.name}-wal")
+    try:
+        n_intact, n_lost = _read_log(log)
+        if not n_lost:
+            return
+        # again, as another process may have been writing it: then more frames are intact now
+        n_intact_again, n_lost = _read_log(log)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise StoreFileError(f"{log} cannot be read: {error.strerror}") from error
+    if n_lost and n_intact_again == n_intact:
+        raise StoreDamagedError(
+            f"{log} is damaged: SQLite would ignore at least {plural(n_lost, 'commit')} behind the "
+            "damage and remove the log, so the store was not opened; copy both files first"
+        )
+
+
+def _read_log(log: Path) -> tuple[int, int]:
+    """Return how many frames of a write-ahead log are intact, and how many commits lie behind them.
+
+    The log is a header of 32 bytes and frames of 24 bytes and a page, with cumulative checksums
+    (https://www.sqlite.org/fileformat2.html#walformat). Frames with other salts than the header's
+    are left from an earlier use of the file. Behind a frame that a kill cut off there is no commit.
+    """
+    n_intact = n_lost = 0
+    with open(log, "rb") as file:
+        header = file.read(32)
+        if len(header) < 32:
+            return 0, 0
+        order = ">" if header[3] & 1 else "<"
+        checksum = _checksum(header[:24], order)
+        if checksum != unpack(">2I", header[24:]):
+            return 0, len(file.read(1))  # its salts do not tell which frames are of its last use
+        size, salts, intact = 24 + int.from_bytes(header[8:12], "big"), header[16:24], True
+        while len(frame := file.read(size)) == size:
+            if intact:
+                checksum = _checksum(frame[:8] + frame[24:], order, checksum)
+                intact = (frame[8:16], checksum) == (salts, unpack(">2I", frame[16:24]))
+                n_intact += intact
+            elif frame[8:16] == salts and any(frame[4:8]):  # the last frame of a commit
+                n_lost += 1
+    return n_intact, n_lost
+
+
+def _checksum(data: bytes, order: str, start: tuple[int, int] = (0, 0)) -> tuple[int, int]:
+    first, second = start
+    words = unpack(f"{order}{len(data) // 4}I", data)
+    for even, odd in zip(words[::2], words[1::2], strict=True):
+        first = (first + even + second) & 0xFFFFFFFF
+        second = (second + odd + first) & 0xFFFFFFFF
+    return first, second
 
 
 def _problems(file: StoreFile, counts: dict[str, int]) -> Iterator[str]:

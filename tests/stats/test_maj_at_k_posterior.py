@@ -112,8 +112,8 @@ def test_the_partitions_of_five_trials_have_probability_one():
     for labels in product(range(5), repeat=5):
         first = list(dict.fromkeys(labels))
         if first == sorted(first) and first == list(range(len(first))):
-            sizes = tuple(Counter(labels).values())
-            total += np.exp(wrong_answers._log_probability(sizes, c, d))
+            wrong = [WrongTrials(tuple(Counter(labels).values()), 0)]
+            total += np.exp(wrong_answers._log_probability(wrong, np.ones(1, dtype=int), c, d))
     assert total == pytest.approx([1.0, 1.0], abs=1e-12)
 
 
@@ -133,7 +133,9 @@ def test_the_posterior_of_the_wrong_answers_is_that_of_a_fine_grid(n_times):
         log_weight += n * (special.gammaln(c + 1) - special.gammaln(c + 5))
     weight = np.exp(log_weight - log_weight.max())
     weight /= weight.sum()
-    prior = wrong_answers.learn_wrong_prior([WrongTrials(own, 0) for own in sizes], times)
+    # questions without a wrong trial say nothing
+    trials = [WrongTrials(own, 0) for own in (*sizes, ())]
+    prior = wrong_answers.learn_wrong_prior(trials, np.append(times, 9))
     assert prior.weight.sum() == pytest.approx(1)
     # the share of a pair of trials that agree, and the discount
     for own, fine in (

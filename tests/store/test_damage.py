@@ -7,12 +7,17 @@ import shutil
 import sqlite3
 from collections import Counter
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
 
 from lm_eval_bayes.store import compact
 from lm_eval_bayes.store.errors import StoreDamagedError, StoreError, StoreFileError, StoreFullError
+from lm_eval_bayes.store.export import export_jsonl
+from lm_eval_bayes.store.merge import merge
 from lm_eval_bayes.store.outcomes import GradedQuestion, GradedTask, GradedTrial
+from lm_eval_bayes.store.questions import Cluster
+from lm_eval_bayes.store.samples_export import export_samples
 from lm_eval_bayes.store.trial_store import TrialStore
 from lm_eval_bayes.store.verify import verify
 
@@ -83,11 +88,103 @@ def test_of_flipped_bits_none_gives_a_wrong_grade(path, large):
         except StoreError:
             seen["refused"] += 1
             continue
-        expected = {g for q in graded(keys).questions for g in q.trials}
-        read = {g for task in tasks for q in task.questions for g in q.trials}
-        assert read <= expected
+        assert tasks == (graded(keys),)
         seen["read"] += 1
     assert seen["refused"] > 2
+
+
+def index_page(path, table):
+    """Return the offset of the only page of the index of a table."""
+    with closing(sqlite3.connect(path)) as connection:
+        statement = "SELECT rootpage FROM sqlite_master WHERE type = 'index' AND tbl_name = ?"
+        (root,) = connection.execute(statement, (table,)).fetchone()
+    return (root - 1) * 4096
+
+
+def read_with(method, *arguments):
+    """Return a function that calls a method of the store of a path, opened for reading."""
+
+    def read(path):
+        with TrialStore.open(path, mode="read") as store:
+            getattr(store, method)(*arguments)
+
+    return read
+
+
+READS = {
+    "outcomes": read_with("outcomes_of"),
+    "one task": read_with("outcomes_of", "aime"),
+    "info": read_with("info"),
+    "export": lambda path: export_jsonl(path, path.with_name("a.jsonl")),
+    "samples": lambda path: export_samples(path, path.with_name("samples")),
+    "merge": lambda path: merge([path], path.with_name("merged.sqlite")),
+    "merge into it": lambda path: merge([path.with_name("other.sqlite")], path),
+    "a run": TrialStore.open,
+}
+
+
+@pytest.mark.parametrize("table", ["trials", "outcomes"])
+@pytest.mark.parametrize("read", READS.values(), ids=READS)
+def test_rows_that_an_index_hides_are_an_error(path, large, table, read):
+    """The number of entries in the header of the index's page, 40, becomes 32."""
+    shutil.copy(path, path.with_name("other.sqlite"))
+    data = bytearray(path.read_bytes())
+    page = index_page(path, table)
+    assert data[page : page + 5] == bytes([10, 0, 0, 0, 40])
+    data[page + 4] ^= 8
+    path.write_bytes(data)
+    with pytest.raises(StoreDamagedError) as raised:
+        read(path)
+    assert str(path) in str(raised.value)
+    assert "lm-eval-bayes store verify" in str(raised.value)
+
+
+def test_of_flipped_bits_of_an_index_none_hides_a_grade(path, large):
+    keys, _ = large
+    content, rng, n_refused = path.read_bytes(), random.Random(7), 0
+    page = index_page(path, "outcomes")
+    used = [page + i for i in range(4096) if content[page + i]]
+    for position in rng.choices(used, k=100):
+        data = bytearray(content)
+        data[position] ^= 1 << rng.randrange(8)
+        path.write_bytes(data)
+        try:
+            with TrialStore.open(path, mode="read") as store:
+                assert store.outcomes_of() == (graded(keys),)
+                assert store.info().outcomes == 40
+        except StoreDamagedError:
+            n_refused += 1
+    assert n_refused > 50
+
+
+def test_a_prompt_that_only_an_index_has_is_an_error_of_the_store(path, large):
+    """Prompt 4 of an entry becomes prompt -124."""
+    keys, _ = large
+    content, page, n_refused = path.read_bytes(), index_page(path, "trials"), 0
+    for position in (page + i for i in range(4096) if content[page + i] == 4):
+        data = bytearray(content)
+        data[position] ^= 128
+        path.write_bytes(data)
+        with TrialStore.open(path, mode="read") as store:
+            try:
+                store.numbers_of(keys)
+            except StoreDamagedError:
+                n_refused += 1
+    assert n_refused > 5
+
+
+def test_a_damaged_cluster_is_named_and_stored_again(path, large):
+    keys, _ = large
+    task = graded(keys)
+    clustered = tuple(replace(q, cluster=Cluster("contest", "AIME I")) for q in task.questions)
+    with TrialStore.open(path) as store:
+        store.add_outcomes([replace(task, questions=clustered)])
+        change(path, "UPDATE clusters SET label = x'41494d45204b' WHERE question = 2")
+        with pytest.raises(StoreDamagedError, match="the cluster of question 1 in task aime"):
+            store.outcomes_of()
+        store.add_outcomes([replace(task, questions=clustered)])
+        (read,) = store.outcomes_of()
+    assert {q.cluster.label for q in read.questions} == {"AIME I"}
 
 
 def change(path, statement):

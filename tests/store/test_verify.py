@@ -1,13 +1,16 @@
 from __future__ import annotations
 
 import json
+import os
 import random
+import shutil
 import sqlite3
 from contextlib import closing
 
 import pytest
 
 from lm_eval_bayes.errors import LmEvalBayesError
+from lm_eval_bayes.store import verify as verify_module
 from lm_eval_bayes.store.errors import StoreFileError
 from lm_eval_bayes.store.export import export_jsonl
 from lm_eval_bayes.store.migrations import SCHEMA
@@ -128,6 +131,92 @@ def test_a_problem_of_sqlite_is_one_line(path, filled):
     assert len(problems) == 2
     assert all(text.startswith("SQLite: Page ") for text in problems)
     assert not any("\n" in text or "***" in text for text in problems)
+
+
+@pytest.fixture
+def left_log(path, store, key, make_trial, tmp_path):
+    """Return a copy of a store with its log, and the log's size after each of twelve commits."""
+    copy, sizes = tmp_path / "killed" / path.name, []
+    copy.parent.mkdir()
+    for i in range(12):
+        store.add([make_trial(key, i)])
+        sizes.append(path.with_name(f"{path.name}-wal").stat().st_size)
+    for suffix in ("", "-wal"):
+        shutil.copy(f"{path}{suffix}", f"{copy}{suffix}")
+    return copy, sizes
+
+
+def flip(log, position):
+    data = bytearray(log.read_bytes())
+    data[position] ^= 1
+    log.write_bytes(data)
+
+
+@pytest.mark.parametrize("offset", [0, 5, 8, 12, 16, 20, 24, 2_000, 24 + 4095])
+def test_commits_behind_a_damaged_frame_of_the_log_are_counted(left_log, offset):
+    """The frame is the first of the fifth commit, of two pages: it and seven more are lost."""
+    path, sizes = left_log
+    log = path.with_name(f"{path.name}-wal")
+    assert sizes[4] - sizes[3] == 2 * (24 + 4096)
+    flip(log, sizes[3] + offset)
+    damaged = log.read_bytes()
+    report = verify(path)
+    assert (report.ok, report.n_problems) == (False, 1)
+    assert str(log) in report.problems[0]
+    assert "8 commits" in report.problems[0]
+    assert log.read_bytes() == damaged
+
+
+@pytest.mark.parametrize("position", range(0, 32, 3))
+def test_a_damaged_header_of_the_log_is_a_problem(left_log, position):
+    path, _ = left_log
+    flip(path.with_name(f"{path.name}-wal"), position)
+    assert verify(path).n_problems == 1
+
+
+@pytest.mark.parametrize("cut", [1, 4096, 4096 + 23, 4096 + 24])
+def test_a_frame_that_a_kill_cut_off_is_no_damage(left_log, cut):
+    path, sizes = left_log
+    os.truncate(f"{path}-wal", sizes[-1] - cut)
+    report = verify(path)
+    assert (report.ok, report.trials) == (True, 11)
+
+
+def test_frames_of_an_earlier_use_of_the_log_are_no_damage(path, store, key, make_trial, tmp_path):
+    copy = tmp_path / "killed" / path.name
+    copy.parent.mkdir()
+    store.add([make_trial(key, i, random_text(4_000)) for i in range(60)])
+    connection = store.file.connection()
+    assert connection.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()[0] == 0
+    # the pages of a transaction that is rolled back go to the log if the cache is full
+    connection.execute("PRAGMA cache_size = 5")
+    with store.file.writing(commit=False):
+        connection.execute("UPDATE trials SET seed = 1")
+    store.add([make_trial(key, 60)])
+    for suffix in ("", "-wal"):
+        shutil.copy(f"{path}{suffix}", f"{copy}{suffix}")
+    log = copy.with_name(f"{path.name}-wal").read_bytes()
+    headers = [log[i : i + 24] for i in range(32, len(log), 24 + 4096)]
+    assert len({header[8:16] for header in headers}) == 2
+    assert sum(header[8:16] == log[16:24] for header in headers) > 10
+    report = verify(copy)
+    assert (report.ok, report.trials) == (True, 61)
+
+
+def test_a_log_that_is_being_written_is_no_damage(path, filled, monkeypatch):
+    """The second time that it is read, more frames are intact."""
+    reads = iter([(3, 2), (9, 1)])
+    monkeypatch.setattr(verify_module, "_read_log", lambda log: next(reads))
+    filled()
+    assert verify(path).ok
+    assert not list(reads)
+
+
+def test_a_log_that_cannot_be_read_is_an_error(path, filled):
+    filled()
+    path.with_name(f"{path.name}-wal").mkdir()
+    with pytest.raises(StoreFileError, match="-wal cannot be read"):
+        verify(path)
 
 
 def test_nothing_to_verify(path):
