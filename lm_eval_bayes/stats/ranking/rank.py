@@ -16,7 +16,7 @@ from lm_eval_bayes.stats.comparison.difference import draw_variance
 from lm_eval_bayes.stats.comparison.shared_questions import UNPAIRED, SharedQuestions
 from lm_eval_bayes.stats.intervals import Scope
 from lm_eval_bayes.stats.ranking.rank_draws import count_ranks, draw_scores
-from lm_eval_bayes.stats.ranking.shared_prior import board_logits
+from lm_eval_bayes.stats.ranking.shared_prior import FAILS_NEAR_ENDS, board_logits
 from lm_eval_bayes.stats.ranking.simultaneous import (
     PairErrors,
     SimultaneousComparisons,
@@ -252,7 +252,8 @@ def rank(
         Of the probabilities of ranks and of every A > B: "flat" has each model's own posterior,
         under which large differences are as plausible as small ones, so that between close models
         P(A > B) is too certain; "shared" learns from all models how far they are apart, see
-        `shared_scores`. μ, σ, ranks and their sets are the same with both.
+        `shared_scores`, and fails near the ends of the range of scores, as the `note` says. μ, σ,
+        ranks and their sets are the same with both.
     seed : int
         Seed of the draws.
     draws : int, optional
@@ -339,7 +340,7 @@ def rank(
         seed=seed,
         paired=shared is not None,
         n_clusters=None if shared is None else shared.n_clusters,
-        note=_note(best, shared),
+        note=joined_notes([_note(best, shared), None if logits is None else FAILS_NEAR_ENDS]),
         prior=prior,
     )
 
