@@ -11,6 +11,7 @@ import numpy as np
 from lm_eval_bayes._util.plain import NOT_IN_JSON, Record, json_name
 from lm_eval_bayes._util.text import join_words
 from lm_eval_bayes.analysis.comparability import check_comparable, identical_runs
+from lm_eval_bayes.analysis.task_mean import WeightedSum
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.stats.arrays import FloatArray
@@ -439,6 +440,7 @@ def _mean_ranking(boards: Sequence[Leaderboard], posteriors: Mapping[str, Poster
     ordered, levelled = sort_best_first(posteriors, rules.quantile)
     by_task = _by_task(boards, ordered)
     shared = _shared_by_task(by_task) if rules.scope == "population" else None
+    difference = None
     if shared is None:
         best = list(ordered.values())
         z = separations(levelled, np.array([posterior.sigma for posterior in best]))
@@ -456,6 +458,9 @@ def _mean_ranking(boards: Sequence[Leaderboard], posteriors: Mapping[str, Poster
         )
         z = _separations(shared, levelled)
         notes = [task.note for task in shared]
+        if len(ordered) == 2:
+            terms = tuple(task.first_difference() for task in shared)
+            difference = WeightedSum(terms, (1.0 / len(terms),) * len(terms))
     return ranking_of_draws(
         ordered,
         z,
@@ -468,6 +473,7 @@ def _mean_ranking(boards: Sequence[Leaderboard], posteriors: Mapping[str, Poster
         seed=rules.seed,
         paired=shared is not None,
         note=joined_notes(notes),
+        difference=difference,
     )
 
 

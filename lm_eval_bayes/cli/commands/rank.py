@@ -77,8 +77,8 @@ def command(
         option(
             "P",
             "Confidence (at least 0.5) of the sets of ranks and of all separations together. With "
-            "other rules than simultaneous two models are distinguishable if one is better with at "
-            "least this probability, one-sided.",
+            "other rules than simultaneous two models tie unless one is better with at least this "
+            "probability, one-sided.",
         ),
     ] = 0.95,
     quantile: Annotated[
