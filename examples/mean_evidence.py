@@ -49,7 +49,7 @@ def study(mean, other_mean, categories, runs, seed):
     for _ in range(runs):
         outcomes, of_questions = simulate(mean, N_QUESTIONS, categories, rng)
         other, _ = simulate(other_mean, N_OTHER, categories, rng)
-        learned = leb.mean_evidence(outcomes, other, scope="population")
+        learned = leb.mean_evidence(outcomes, other, "auto", scope="population")
         full = learned.pseudo_trials
         posteriors = {
             "alone": learned.without,

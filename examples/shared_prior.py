@@ -5,10 +5,8 @@ the same M questions, N times each; a question's difficulty adds to the logits o
 first 18 models make three boards of 6. Over all pairs of a board whose larger probability lies in
 .85–.99 the mean of that probability is compared with the share of pairs in which that model is
 truly better: under a flat prior on the difference (the ρ of `compare`), and under the prior that is
-learned from the board (`shared_scores`). On the same boards: how often does the interval of
-`winners_score` contain the leader's score? And where one model is some standard errors above all
-others, which are equal? And the same claims with normal errors of known sd 1, for models of several
-spreads. Then equal models at N = 1: how often does `compare` call one better?
+learned from the board (`shared_scores`). Then the same claims with normal errors of known sd 1, for
+models of several spreads, and equal models at N = 1: how often does `compare` call one better?
 
     python examples/shared_prior.py                  # a short version, some seconds
     python examples/shared_prior.py --runs 100       # the tables of the docs, a quarter of an hour
@@ -26,12 +24,10 @@ from lm_eval_bayes.stats.ranking.shared_prior import board_logits, shared_logits
 from lm_eval_bayes.stats.ranking.simultaneous import pair_errors
 
 M, MODELS = 30, 20
-TRIALS, SPREADS, DIFFICULTY = (4, 16), (0.0, 0.1, 0.3, 0.6, 1.0), (0.5, 1.5, 3.0)
+TRIALS, SPREADS, DIFFICULTY = (4, 16), (0.1, 0.3, 0.6, 1.0), (0.5, 1.5, 3.0)
 SCOPES, PRIORS = ("benchmark", "population"), ("flat", "shared")
 #: Boards by their size, as models of a board of 20.
 BOARDS = {6: (slice(0, 6), slice(6, 12), slice(12, 18)), 20: (slice(0, 20),)}
-#: How far one model is above equal ones, in standard errors.
-LEADS = (0, 2, 3, 4, 5, 6, 8)
 #: Sds of the models in standard errors, where the errors are normal and known.
 RATIOS = (0.3, 0.4, 0.6, 1.0, 2.0, 4.0)
 #: Claimed probabilities.
@@ -45,30 +41,20 @@ def learned_from(right, n):
 
 
 def simulate_models(n, spread, difficulty, rng):
-    """Draw abilities, in logits, the scores in both scopes, and posteriors of "population"."""
+    """Draw abilities, in logits, and posteriors of "population"."""
     ability = rng.normal(0.0, spread, MODELS)
     p = special.expit(rng.normal(0.0, difficulty, M) + ability[:, None])
-    node, weight = np.polynomial.hermite_e.hermegauss(80)
-    of_population = special.expit(difficulty * node + ability[:, None]) @ (weight / weight.sum())
-    truth = {"benchmark": p.mean(axis=1), "population": of_population}
-    return ability, truth, [learned_from(row, n) for row in rng.binomial(n, p)]
+    return ability, [learned_from(row, n) for row in rng.binomial(n, p)]
 
 
 def claims(posteriors):
-    """Return P(i > j) for all pairs i < j by prior, and the numbers of the leader's score.
-
-    The latter are its number on the board, mean and ends: those of `winners_score`.
-    """
+    """Return P(i > j) for all pairs i < j by prior."""
     errors = pair_errors(posteriors)
     logits = board_logits({str(i): p for i, p in enumerate(posteriors)}, errors.own_variance)
-    probabilities = {
+    return {
         "flat": special.ndtr(errors.difference / np.sqrt(errors.variance)),
         "shared": logits.p_greater()[np.triu_indices(len(posteriors), 1)],
     }
-    leader = int(np.argmax([posterior.mu for posterior in posteriors]))
-    score = logits.marginal(leader)
-    low, high = (special.expit(score.quantile(mass)) for mass in (0.025, 0.975))
-    return probabilities, (leader, score.moments_of_expit()[0], low, high)
 
 
 def calibration(boards):
@@ -91,44 +77,34 @@ def calibration(boards):
 
 
 def study(n, spread, difficulty, runs, seed):
-    """Return by size and scope the calibration under each prior, and the winner's coverage."""
+    """Return by size and scope the calibration under each prior."""
     rng = np.random.default_rng([seed, n, round(10 * spread), round(10 * difficulty)])
     pairs = {(size, scope, prior): [] for size in BOARDS for scope in SCOPES for prior in PRIORS}
-    winners = {(size, scope): [] for size in BOARDS for scope in SCOPES}
     for _ in range(runs):
-        ability, truth, posteriors = simulate_models(n, spread, difficulty, rng)
+        ability, posteriors = simulate_models(n, spread, difficulty, rng)
         for size, parts in BOARDS.items():
             first, second = np.triu_indices(size, 1)
             for part in parts:
                 better = ability[part][first] > ability[part][second]
                 for scope in SCOPES:
                     of_scope = [p if scope == "population" else p.benchmark for p in posteriors]
-                    claimed, (leader, mean, low, high) = claims(of_scope[part])
+                    claimed = claims(of_scope[part])
                     for prior in PRIORS:
                         pairs[size, scope, prior].append((claimed[prior], better))
-                    score, unadjusted = truth[scope][part][leader], of_scope[part][leader]
-                    own = unadjusted.interval(method="normal")
-                    winners[size, scope].append(
-                        (
-                            low <= score <= high,
-                            own.low <= score <= own.high,
-                            mean - score,
-                            unadjusted.mu - score,
-                        )
-                    )
-    names = ("coverage", "unadjusted", "bias", "bias, unadjusted")
-    cells = {}
-    for (size, scope), rows in winners.items():
-        cells[size, scope] = {
-            prior: calibration(pairs[size, scope, prior]) for prior in PRIORS
-        } | dict(zip(names, np.mean(rows, axis=0).tolist(), strict=True))
-    return cells
+    return {
+        (size, scope): {prior: calibration(pairs[size, scope, prior]) for prior in PRIORS}
+        for size in BOARDS
+        for scope in SCOPES
+    }
 
 
-def board_rows(cells, key):
+def board_rows(cells):
     """Yield a row per setting, with a column per size and scope."""
     for setting, cell in cells.items():
-        yield [*(f"{value:g}" for value in setting), *(key(each) for each in cell.values())]
+        yield [
+            *(f"{value:g}" for value in setting),
+            *(claims_in_words(each) for each in cell.values()),
+        ]
 
 
 def claims_in_words(cell):
@@ -138,35 +114,6 @@ def claims_in_words(cell):
         return "no pair"
     off = [100 * (each["right"] - each["claimed"]) for each in (flat, shared)]
     return f"{off[0]:+.1f}, {off[1]:+.1f} ± {100 * shared['se']:.1f} ({100 * shared['pairs']:.0f}%)"
-
-
-def coverage_in_words(cell):
-    """Return "coverage (unadjusted), bias (unadjusted)"."""
-    shares = f"{100 * cell['coverage']:.1f} ({100 * cell['unadjusted']:.1f})"
-    return f"{shares}, {cell['bias']:+.3f} ({cell['bias, unadjusted']:+.3f})"
-
-
-def lead_rows(runs, seed, numbers):
-    """Yield the rows of the table of one model above equal ones, with normal errors of sd 1."""
-    for lead in LEADS:
-        cells = []
-        for size in BOARDS:
-            rng = np.random.default_rng([seed, 2, size, lead])
-            rows = []
-            for _ in range(runs):
-                estimate = rng.standard_normal(size)
-                estimate[0] += lead
-                leader = int(estimate.argmax())
-                score = shared_logits(estimate, np.ones(size)).marginal(leader)
-                truth = lead if leader == 0 else 0
-                mean = score.weight @ score.mean
-                low, high = (score.quantile(mass) for mass in (0.025, 0.975))
-                unadjusted = abs(estimate[leader] - truth) < 1.96
-                rows.append((low <= truth <= high, unadjusted, mean - truth))
-            numbers[f"lead {lead} {size}"] = np.mean(rows, axis=0).tolist()
-            held, own, bias = numbers[f"lead {lead} {size}"]
-            cells.append(f"{100 * held:.1f} ({100 * own:.1f}), {bias:+.2f}")
-        yield [str(lead), *cells]
 
 
 def normal_error_rows(runs, seed, numbers):
@@ -222,9 +169,7 @@ def main():
     parser.add_argument("--runs", type=int, default=2, help="boards of 20 models per cell")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--trials", type=int, nargs="+", default=None, help="values of N")
-    parser.add_argument(
-        "--only", choices=["boards", "lead", "normal", "equal"], help="one study only"
-    )
+    parser.add_argument("--only", choices=["boards", "normal", "equal"], help="one study only")
     parser.add_argument("--out", type=Path, help="a JSON file for the numbers")
     args = parser.parse_args()
     is_short = args.runs < 20
@@ -235,7 +180,7 @@ def main():
             (n, difficulty, spread)
             for n in trials
             for difficulty in (DIFFICULTY[1:2] if is_short else DIFFICULTY)
-            for spread in (SPREADS[2:3] if is_short else SPREADS)
+            for spread in (SPREADS[1:2] if is_short else SPREADS)
         ]
         cells = {}
         for n, difficulty, spread in settings:
@@ -249,15 +194,7 @@ def main():
         columns = [f"L = {size}, {scope}" for size in BOARDS for scope in SCOPES]
         boards = f"{args.runs} boards of 20 and {3 * args.runs} of 6 models per cell, M = {M}"
         print(f"Right minus claimed, points: flat, shared ± se (pairs with a claim), {boards}\n")
-        graded = {setting: cell for setting, cell in cells.items() if setting[2] > 0.0}
-        table([*header, *columns], board_rows(graded, claims_in_words))
-        print(f"The winner's score: coverage of 95% intervals and bias (unadjusted), {boards}\n")
-        table([*header, *columns], board_rows(cells, coverage_in_words))
-    if args.only in (None, "lead"):
-        runs = 10 * args.runs
-        print(f"One model above equal ones: coverage (unadjusted), bias in se, {runs} boards\n")
-        columns = [f"L = {size}" for size in BOARDS]
-        table(["lead, standard errors", *columns], lead_rows(runs, args.seed, numbers))
+        table([*header, *columns], board_rows(cells))
     if args.only in (None, "normal"):
         boards = f"{args.runs} boards of 20 and {3 * args.runs} of 6 models"
         print(f"Right minus claimed with normal errors of sd 1 (pairs with a claim), {boards}\n")

@@ -4,8 +4,7 @@ Boards of L models are simulated. All answer the same M questions, N times each;
 question's success probability is normal with some sd, and equal models share it. Printed for the
 rules of ties of `rank`: the share of boards on which some pair of equal models is separated, and
 on boards whose models are equally spaced the share of truly different pairs that are
-separated, beside Bonferroni's. Then the coverage of the confidence sets for ranks, and of the
-winner's score, on boards whose models' logits are drawn from a normal distribution.
+separated, beside Bonferroni's, and the coverage of the confidence sets for ranks.
 
     python examples/simultaneous_ranking.py                  # a taste, some seconds
     python examples/simultaneous_ranking.py --runs 500       # the tables of the docs, half an hour
@@ -122,31 +121,6 @@ def study_ladder(size, n, sd, scope, runs, seed):
     return dict(zip(names, np.mean(rows, axis=0).tolist(), strict=True))
 
 
-def study_winner(size, n, sd, spread, scope, runs, seed):
-    """Return coverage and bias of the leader's score, with the selection and without."""
-    rng = np.random.default_rng([seed, 2, size, n, round(10 * sd), round(10 * spread)])
-    rows = []
-    for _ in range(runs):
-        lifts = rng.normal(0.0, spread, size)
-        right, p = simulate_board(lifts, n, sd, 0.0, rng)
-        posteriors = posteriors_of(right, n, scope)
-        winner = leb.winners_score(posteriors)
-        truth = true_scores(lifts, p, sd, 0.0, scope)[int(winner.model[1:])]
-        own = posteriors[winner.model].interval()
-        ends = winner.interval
-        rows.append(
-            (
-                ends.low <= truth <= ends.high,
-                own.low <= truth <= own.high,
-                winner.mu - truth,
-                posteriors[winner.model].mu - truth,
-                (ends.high - ends.low) / (own.high - own.low),
-            )
-        )
-    names = ("coverage", "coverage, unadjusted", "bias", "bias, unadjusted", "width ratio")
-    return dict(zip(names, np.mean(rows, axis=0).tolist(), strict=True))
-
-
 def table(header, rows):
     """Print a Markdown table, row by row as they come."""
     print("| " + " | ".join(header) + " |")
@@ -183,27 +157,13 @@ def ladder_rows(trials, sizes, runs, seed, numbers):
                 yield [str(n), str(size), scope, *percent(shares), *in_words]
 
 
-def winner_rows(trials, sizes, runs, seed, numbers):
-    """Yield the rows of the third table."""
-    for n in trials:
-        for size in sizes:
-            for spread in (0.0, 0.2, 0.6):
-                for scope in SCOPES:
-                    cell = study_winner(size, n, 1.5, spread, scope, runs, seed)
-                    numbers[f"winner {size} {n} {spread} {scope}"] = cell
-                    held, unadjusted, bias, own_bias, ratio = cell.values()
-                    in_words = [f"{bias:+.3f}", f"{own_bias:+.3f}", f"{ratio:.2f}"]
-                    setting = [str(n), str(size), f"{spread:g}", scope]
-                    yield [*setting, *percent((held, unadjusted)), *in_words]
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--runs", type=int, default=4, help="boards per cell")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--trials", type=int, nargs="+", default=None, help="values of N")
     parser.add_argument("--mean", type=float, default=0.0, help="mean logit of equal boards")
-    parser.add_argument("--only", choices=["equal", "ladder", "winner"], help="one study only")
+    parser.add_argument("--only", choices=["equal", "ladder"], help="one study only")
     parser.add_argument("--out", type=Path, help="a JSON file for the numbers")
     args = parser.parse_args()
     trials = args.trials or (TRIALS if args.runs >= 100 else (1, 4))
@@ -220,11 +180,6 @@ def main():
         columns = ("separated", "Bonferroni", "joint sets hold", "own sets hold")
         header = ["N", "L", "scope", *columns, "joint size", "own size"]
         table(header, ladder_rows(trials, sizes, runs, seed, numbers))
-    if args.only in (None, "winner"):
-        print(f"The winner's score: coverage of 95% intervals, bias, {runs} boards\n")
-        columns = ("coverage", "unadjusted", "bias", "bias, unadjusted", "width ratio")
-        header = ["N", "L", "sd of logits", "scope", *columns]
-        table(header, winner_rows(trials, sizes, runs, seed, numbers))
     if args.out is not None:
         args.out.write_text(json.dumps(numbers, indent=1), encoding="utf-8")
 

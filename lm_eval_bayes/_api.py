@@ -106,8 +106,6 @@ from lm_eval_bayes.stats.ranking.shared_scores import shared_scores as shared_sc
 from lm_eval_bayes.stats.ranking.simultaneous import (
     SimultaneousComparisons as SimultaneousComparisons,
 )
-from lm_eval_bayes.stats.ranking.winner import WinnersScore as WinnersScore
-from lm_eval_bayes.stats.ranking.winner import winners_score as winners_score
 from lm_eval_bayes.stats.results import Estimate as Estimate
 from lm_eval_bayes.stats.results import LearnedPrior as LearnedPrior
 from lm_eval_bayes.stats.results import PerQuestion as PerQuestion

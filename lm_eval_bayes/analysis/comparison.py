@@ -32,6 +32,8 @@ from lm_eval_bayes.stats.comparison.pass_curves import PassCurveComparison, comp
 from lm_eval_bayes.stats.comparison.single_trial import SingleTrialComparison, compare_paired
 from lm_eval_bayes.stats.hierarchical.mean_over_tasks import TaskMeans
 from lm_eval_bayes.stats.intervals import DEFAULT_INTERVAL, IntervalSpec, Scope
+from lm_eval_bayes.stats.ranking.rank import compare_in_order
+from lm_eval_bayes.stats.ranking.simultaneous import pair_errors
 from lm_eval_bayes.stats.results import Posterior
 
 #: What the verdict of a comparison depends on.
@@ -81,6 +83,8 @@ class TaskComparison(Record):
         The runs.
     comparison : Comparison
         Posterior of A − B.
+    distinguishable : bool
+        Whether `rank` separates the two models, and the interval of A − B excludes 0.
     questions : tuple of QuestionDifference
         The questions with the largest differences, largest first.
     paired : SingleTrialComparison or None
@@ -96,6 +100,7 @@ class TaskComparison(Record):
     a: TaskRun = field(metadata=NOT_IN_JSON)
     b: TaskRun = field(metadata=NOT_IN_JSON)
     comparison: Comparison = field(metadata=NOT_IN_JSON)
+    distinguishable: bool
     questions: tuple[QuestionDifference, ...]
     paired: SingleTrialComparison | None
     curves: PassCurveComparison | None = field(metadata=json_name("pass_at_k"))
@@ -104,8 +109,7 @@ class TaskComparison(Record):
     @property
     def verdict(self) -> str:
         """The verdict as a sentence."""
-        c = self.comparison
-        return verdict_sentence(c.p_a_greater, c.confidence, c.rope, c.p_rope)
+        return verdict_sentence(self.comparison, self.distinguishable)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""
@@ -129,15 +133,18 @@ class MeanDifference(DifferenceSummary):
         Posterior of the mean difference.
     interval, z, rho, p_a_greater, mc_error, rope, p_rope, confidence, rule_z
         As in `lm_eval_bayes.Comparison`.
+    distinguishable : bool
+        As in `TaskComparison`.
     """
 
     tasks: tuple[str, ...]
+    distinguishable: bool
     posterior: Posterior = field(metadata=NOT_IN_JSON)
 
     @property
     def verdict(self) -> str:
         """The verdict as a sentence."""
-        return verdict_sentence(self.p_a_greater, self.confidence, self.rope, self.p_rope)
+        return verdict_sentence(self, self.distinguishable)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types; an infinite z becomes None."""
@@ -204,7 +211,8 @@ def compare_runs(
     rope : float, optional
         Half-width of the region of practical equivalence around 0.
     confidence : float
-        In [0.5, 1): the posterior probability from which on the verdict calls a model better.
+        In [0.5, 1): the confidence of the verdict, as of `rank`, two-sided; also the probability
+        from which on the models are practically equal.
     align : {"strict", "intersection"}
         Whether a question that one side lacks is an error, or left out.
     ks : sequence of int, optional
@@ -228,7 +236,7 @@ def compare_runs(
     --------
     >>> ids = ["p", "q"]
     >>> a = TaskRun.from_trials("a", "aime", [[1] * 8, [1, 1, 1, 1, 1, 1, 0, 0]], ids)
-    >>> b = TaskRun.from_trials("b", "aime", [[1] * 8, [0, 0, 0, 0, 0, 0, 1, 1]], ids)
+    >>> b = TaskRun.from_trials("b", "aime", [[1] * 8, [0] * 8], ids)
     >>> result = compare_runs([a], [b])
     >>> result.tasks[0].questions[0].question_id, result.tasks[0].verdict[:15]
     ('q', 'A is better tha')
@@ -259,6 +267,7 @@ def compare_runs(
                 a=run_a,
                 b=run_b,
                 comparison=comparison,
+                distinguishable=_distinguishable([comparison], comparison, spec.seed),
                 questions=_largest_differences(run_a, run_b, comparison, n_questions),
                 paired=_paired(run_a, run_b, spec, align),
                 curves=_pass_curves(run_a, run_b, ks, spec, align) if pass_curves else None,
@@ -424,45 +433,68 @@ def mean_difference(
         posterior = difference_posterior(*means)
     sides = [side for comparison in comparisons.values() for side in (comparison.a, comparison.b)]
     summary = summarise_difference(posterior, sides, spec, first.rope, first.confidence, _DRAWS)
-    return MeanDifference(tasks=tuple(comparisons), posterior=posterior, **vars(summary))
+    return MeanDifference(
+        tasks=tuple(comparisons),
+        posterior=posterior,
+        distinguishable=_distinguishable([*comparisons.values()], summary, spec.seed, posterior),
+        **vars(summary),
+    )
 
 
-def verdict_sentence(
-    p_a_greater: float,
-    confidence: float,
-    rope: tuple[float, float] | None = None,
-    p_rope: float | None = None,
-) -> str:
-    """Return the verdict of a comparison as a sentence, under a flat prior on the difference.
+def _distinguishable(
+    comparisons: Sequence[Comparison],
+    summary: DifferenceSummary,
+    seed: int,
+    mean: Posterior | None = None,
+) -> bool:
+    """Return whether `rank` separates two models, and the interval of A − B excludes 0.
 
-    Examples
-    --------
-    >>> verdict_sentence(0.987, 0.95)
-    'A is better than B, with probability 0.987.'
-    >>> verdict_sentence(0.7, 0.95)
-    'Undecided: A is better than B with probability 0.700, which is below 0.95.'
-    >>> verdict_sentence(0.7, 0.95, (-0.02, 0.02), 0.971)
-    'A and B are practically equal: they differ by -0.02 to 0.02 with probability 0.971.'
+    `comparisons` has one entry per task, `summary` is that of A − B, and `mean` the posterior of
+    the mean difference of several tasks.
     """
+    pairs = [(task.a, task.b) for task in comparisons]
+    if sum(a.mu - b.mu for a, b in pairs) < 0.0:
+        pairs = [(b, a) for a, b in pairs]
+    result = compare_in_order(
+        pairs[0],
+        summary.confidence,
+        seed,
+        [pair_errors(pair) for pair in pairs],
+        None if mean is None else mean.distribution,
+    )
+    low, high = summary.interval.low, summary.interval.high
+    return bool(result.separated.any()) and not low <= 0.0 <= high
+
+
+def verdict_sentence(summary: DifferenceSummary, distinguishable: bool) -> str:
+    """Return the verdict of a comparison as a sentence.
+
+    Parameters
+    ----------
+    summary : DifferenceSummary
+        Of A − B.
+    distinguishable : bool
+        Whether the two models are, with the confidence of `summary`.
+    """
+    p_a_greater, confidence, rope = summary.p_a_greater, summary.confidence, summary.rope
     better, worse, p = (
         ("A", "B", p_a_greater) if p_a_greater >= 0.5 else ("B", "A", 1 - p_a_greater)
     )
-    p_text = format_probability(p)
+    level = f"{100 * confidence:g}% confidence"
+    p_rope = summary.p_rope
     if rope is not None and p_rope is not None and p_rope >= confidence:
         verdict = (
             f"A and B are practically equal: they differ by {rope[0]:g} to {rope[1]:g} with "
             f"probability {format_probability(p_rope)}"
         )
-        if p >= confidence:
-            verdict += (
-                f", though {better} is better than {worse} with probability {format_probability(p)}"
-            )
+        if distinguishable:
+            verdict += f", though {better} is better than {worse}, distinguishable with {level}"
         return f"{verdict}."
-    if p >= confidence:
-        return f"{better} is better than {worse}, with probability {p_text}."
+    if distinguishable:
+        return f"{better} is better than {worse}: they are distinguishable with {level}."
     if p < 0.5005:  # would be written as 0.500
         return "Undecided: either is better with the same probability."
     return (
-        f"Undecided: {better} is better than {worse} with probability {p_text}, which is below "
-        f"{confidence:g}."
+        f"Undecided: the models are not distinguishable with {level}; {better} is better with "
+        f"probability {format_probability(p)}."
     )

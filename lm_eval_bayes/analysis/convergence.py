@@ -112,7 +112,7 @@ class RankingConvergence(Record):
     convergence : Convergence
         Of rankings in which only equal scores tie.
     tied : Convergence or None
-        Of rankings in which neighbours tie unless they are distinguishable; None for the pass
+        Of rankings in which neighbours tie unless z reaches a threshold; None for the pass
         family.
     kendall : KendallCurve or None
         Agreement with the ranking by bayes@N on all trials; None if all models tie there.

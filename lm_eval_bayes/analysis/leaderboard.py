@@ -11,6 +11,7 @@ import numpy as np
 from lm_eval_bayes._util.plain import NOT_IN_JSON, Record, json_name
 from lm_eval_bayes._util.text import join_words
 from lm_eval_bayes.analysis.comparability import check_comparable, identical_runs
+from lm_eval_bayes.analysis.task_mean import WeightedSum
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.stats.arrays import FloatArray
@@ -32,7 +33,6 @@ from lm_eval_bayes.stats.ranking.shared_scores import (
     shared_scores,
 )
 from lm_eval_bayes.stats.ranking.simultaneous import pair_errors
-from lm_eval_bayes.stats.ranking.winner import WinnersScore, winner_under
 from lm_eval_bayes.stats.results import Posterior, joined_notes
 from lm_eval_bayes.stats.tie_rules import (
     NUMBERINGS,
@@ -138,9 +138,6 @@ class Leaderboard(Record):
         The ranking with its rules, its pairwise z and P(A > B).
     rows : tuple of LeaderboardRow
         One per model, best first, in the order of `ranking.models`.
-    winner : WinnersScore or None
-        The score of the model with the largest posterior mean, with the selection accounted for;
-        None for a single model.
     shared : SharedScores or None
         Scores and P(A > B) under a prior that learns from all models how far they are apart;
         None for a single model.
@@ -155,7 +152,6 @@ class Leaderboard(Record):
     spec: IntervalSpec = field(metadata=NOT_IN_JSON)
     ranking: Ranking = field(metadata=NOT_IN_JSON)
     rows: tuple[LeaderboardRow, ...] = field(metadata=json_name("places"))
-    winner: WinnersScore | None = None
     shared: SharedScores | None = None
     identical: tuple[tuple[str, ...], ...] = ()
 
@@ -310,7 +306,6 @@ def leaderboard_of(
         seed=spec.seed,
     )
     first = runs[0]
-    shared = _shared_scores(ranking, posteriors, spec)
     return Leaderboard(
         task=first.task,
         tasks=(first.task,),
@@ -318,8 +313,7 @@ def leaderboard_of(
         spec=spec,
         ranking=ranking,
         rows=_rows(ranking, posteriors, {run.model: run for run in runs}, spec),
-        winner=None if shared is None else winner_under(shared, posteriors),
-        shared=shared,
+        shared=_shared_scores(ranking, posteriors, spec),
         identical=identical_runs(runs),
     )
 
@@ -401,7 +395,6 @@ def overall_leaderboard(boards: Sequence[Leaderboard]) -> Leaderboard:
         for model in first.models
     }
     ranking = _mean_ranking(boards, posteriors)
-    shared = _shared_scores(ranking, posteriors, first.spec, _by_task(boards, ranking.models))
     return Leaderboard(
         task=f"mean of {len(boards)} tasks",
         tasks=tuple(board.task for board in boards),
@@ -409,8 +402,7 @@ def overall_leaderboard(boards: Sequence[Leaderboard]) -> Leaderboard:
         spec=first.spec,
         ranking=ranking,
         rows=_rows(ranking, posteriors, {}, first.spec),
-        winner=None if shared is None else winner_under(shared, posteriors),
-        shared=shared,
+        shared=_shared_scores(ranking, posteriors, first.spec, _by_task(boards, ranking.models)),
     )
 
 
@@ -448,6 +440,7 @@ def _mean_ranking(boards: Sequence[Leaderboard], posteriors: Mapping[str, Poster
     ordered, levelled = sort_best_first(posteriors, rules.quantile)
     by_task = _by_task(boards, ordered)
     shared = _shared_by_task(by_task) if rules.scope == "population" else None
+    difference = None
     if shared is None:
         best = list(ordered.values())
         z = separations(levelled, np.array([posterior.sigma for posterior in best]))
@@ -465,6 +458,9 @@ def _mean_ranking(boards: Sequence[Leaderboard], posteriors: Mapping[str, Poster
         )
         z = _separations(shared, levelled)
         notes = [task.note for task in shared]
+        if len(ordered) == 2:
+            terms = tuple(task.first_difference() for task in shared)
+            difference = WeightedSum(terms, (1.0 / len(terms),) * len(terms))
     return ranking_of_draws(
         ordered,
         z,
@@ -477,6 +473,7 @@ def _mean_ranking(boards: Sequence[Leaderboard], posteriors: Mapping[str, Poster
         seed=rules.seed,
         paired=shared is not None,
         note=joined_notes(notes),
+        difference=difference,
     )
 
 

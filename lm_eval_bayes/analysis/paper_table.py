@@ -20,7 +20,7 @@ class PaperRanks(Record):
     Attributes
     ----------
     with_ties : int
-        Dense rank; neighbours that are not distinguishable share one.
+        Dense rank; neighbours whose z is below the threshold share one.
     without_ties : int
         Dense rank by the posterior mean.
     """

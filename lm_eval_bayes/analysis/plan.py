@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Any
 
@@ -16,9 +16,9 @@ from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.task_run import CONCURRENCY, MOST_OF_TRIAL, SECONDS, TOKENS, TaskRun
 from lm_eval_bayes.stats.arrays import FloatArray
 from lm_eval_bayes.stats.comparison.compare import z_threshold
-from lm_eval_bayes.stats.comparison.shared_questions import separation
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.intervals import DEFAULT_INTERVAL, IntervalSpec
+from lm_eval_bayes.stats.ranking.rank import compare_in_order, sort_best_first
 from lm_eval_bayes.stats.results import Posterior
 from lm_eval_bayes.stats.sequential.decision import Correction, DecisionReached
 from lm_eval_bayes.stats.sequential.decision_forecast import trials_to_decision
@@ -218,9 +218,9 @@ class SeparationPlan(Record):
     task : str
         The task.
     lines : tuple of PlanLine
-        One per pair that is not separated yet, those with the largest z first.
+        One per further pair, those with the largest z first.
     separated : int
-        Number of pairs that are separated already.
+        Number of pairs that are distinguishable already; with a correction, that are decided.
     """
 
     task: str
@@ -239,11 +239,12 @@ def plan_separation(
     argument: str = "RUN",
     progress: Callable[[int], None] | None = None,
 ) -> SeparationPlan:
-    """Forecast for every pair of a task's models the trials until they are separated.
+    """Forecast for every pair of a task's models the trials until they are distinguishable.
 
-    Two models are separated if z = |μ − μ'| / sqrt(σ² + σ'²) is at least Φ⁻¹(confidence),
-    one-sided [Hariri 2026, §2.9]; in scope "population" z is that of the paired difference. With a
-    correction they are separated at the first analysis at which `DecisionReached` decides.
+    Two models are distinguishable as in `rank`, all pairs compared at once. The others need
+    z = |μ − μ'| / sqrt(σ² + σ'²) of at least the critical value of that comparison; in scope
+    "population" z is that of the paired difference. With a correction the goal is the first
+    analysis at which `DecisionReached` decides, each pair by itself.
 
     Parameters
     ----------
@@ -253,7 +254,7 @@ def plan_separation(
         Scope of the posteriors, and seed of the posterior predictive draws; level and method do
         not matter here.
     confidence : float
-        In (0.5, 1): 0.95 requires z >= 1.645.
+        In (0.5, 1), as of `rank`; with a correction as of `DecisionReached`.
     max_trials : int
         The largest number of further trials per question to consider.
     correction : {"none", "obrien-fleming", "pocock", "anytime"}
@@ -282,7 +283,9 @@ def plan_separation(
         rule = f"be of at least two models on {runs[0].task} to be separated"
         raise InvalidInputError.of(argument, rule, runs[0].model)
     posteriors = {run.model: hbayes_at_n(run.outcomes, spec.scope, seed=spec.seed) for run in runs}
-    best_first = sorted(runs, key=lambda run: -posteriors[run.model].mu)
+    ordered, _ = sort_best_first(posteriors)
+    by_model = {run.model: run for run in runs}
+    best_first = [by_model[model] for model in ordered]
     if correction != "none":
         if runs[0].scored:
             rule = "be none where trials have scores, whose further trials are not drawn one by one"
@@ -297,18 +300,23 @@ def plan_separation(
             spec.seed,
             report,
         )
-    pairs = [(a, b, _z(posteriors, a, b)) for a, b in combinations(best_first, 2)]
-    undecided = sorted((pair for pair in pairs if pair[2] < threshold), key=lambda pair: -pair[2])
-    report(len(pairs) - len(undecided))
-    lines = []
-    for a, b, _ in undecided:
-        better, other = posteriors[a.model], posteriors[b.model]
-        forecast = trials_needed(
-            better, z=threshold, other=other, max_trials=max_trials, seed=spec.seed
-        )
-        lines.append(_plan_line([a, b], forecast, better))
+    comparisons = compare_in_order([*ordered.values()], confidence, spec.seed)
+    target = max(comparisons.critical_value, threshold)  # 0 where all scores are certain
+    lines, n_separated = [], 0
+    for (i, a), (j, b) in combinations(enumerate(best_first), 2):
+        if comparisons.separated[i, j]:
+            n_separated += 1
+        else:
+            better, other = posteriors[a.model], posteriors[b.model]
+            forecast = trials_needed(
+                better, z=target, other=other, max_trials=max_trials, seed=spec.seed
+            )
+            if forecast.additional == 0:  # by z alone
+                forecast = replace(forecast, additional=1, additional_low=1, additional_high=1)
+            lines.append(_plan_line([a, b], forecast, better))
         report(1)
-    return SeparationPlan(runs[0].task, tuple(lines), len(pairs) - len(undecided))
+    lines.sort(key=lambda line: -line.forecast.current)
+    return SeparationPlan(runs[0].task, tuple(lines), n_separated)
 
 
 def _plan_decisions(
@@ -334,10 +342,6 @@ def _plan_decisions(
         report(1)
     lines.sort(key=lambda line: -line.forecast.current)
     return SeparationPlan(best_first[0].task, tuple(lines), n_pairs - len(lines))
-
-
-def _z(posteriors: Mapping[str, Posterior], a: TaskRun, b: TaskRun) -> float:
-    return separation(posteriors[a.model], posteriors[b.model]).z
 
 
 def _plan_line(runs: Sequence[TaskRun], forecast: TrialsForecast, posterior: Posterior) -> PlanLine:

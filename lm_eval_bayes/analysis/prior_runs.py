@@ -6,16 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
-from lm_eval_bayes._util.plain import NOT_IN_JSON, Record, json_name
+from lm_eval_bayes._util.plain import Record, json_name
 from lm_eval_bayes.analysis.comparability import check_same_metric
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.prior_trials import check_other_trials, prior_counts
 from lm_eval_bayes.runs.task_run import SavedRuns, TaskRun
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.intervals import Interval, IntervalSpec
-from lm_eval_bayes.stats.mean_evidence import mean_evidence
+from lm_eval_bayes.stats.mean_evidence import SAME_POPULATION, mean_evidence
 from lm_eval_bayes.stats.outcomes import Outcomes
 from lm_eval_bayes.stats.prior_evidence import (
+    SAME_CHANCES,
     Strength,
     check_strength,
     learn_prior_strength,
@@ -89,6 +90,8 @@ class PriorEffect(Record):
         Whether the prior trials have no weight.
     informed, without : ScoreEstimate
         With the prior trials, and without.
+    note : str
+        What the numbers with the prior trials assume.
     """
 
     task: str
@@ -102,6 +105,7 @@ class PriorEffect(Record):
     left_out: bool
     informed: ScoreEstimate = field(metadata=json_name("with"))
     without: ScoreEstimate
+    note: str = SAME_CHANCES
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,6 +132,8 @@ class MeanPriorEffect(Record):
         Whether it has no weight.
     informed, without : ScoreEstimate
         With the other benchmark, and without.
+    note : str
+        What the numbers with the other benchmark assume.
     """
 
     task: str
@@ -142,6 +148,7 @@ class MeanPriorEffect(Record):
     left_out: bool
     informed: ScoreEstimate = field(metadata=json_name("with"))
     without: ScoreEstimate
+    note: str = SAME_POPULATION
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,13 +161,10 @@ class PriorRuns:
         All runs, in their order.
     informed : tuple of InformedRun
         Those with prior trials.
-    strength : "auto" or float
-        The weight of a prior trial, as it was given.
     """
 
     runs: tuple[TaskRun, ...]
     informed: tuple[InformedRun, ...] = ()
-    strength: Strength = field(default="auto", metadata=NOT_IN_JSON)
 
     def effects(
         self,
@@ -213,7 +217,7 @@ def _estimate_of(posterior: Posterior, spec: IntervalSpec) -> ScoreEstimate:
 def assign_priors(
     runs: Sequence[TaskRun],
     priors: Sequence[GivenPrior],
-    strength: Strength = "auto",
+    strength: Strength,
     *,
     seed: int = 0,
     argument: str = "prior",
@@ -292,7 +296,6 @@ def assign_priors(
     return PriorRuns(
         tuple(informed.get(i, run) for i, run in enumerate(runs)),
         tuple(InformedRun(informed[i], prior_by_run[i]) for i in sorted(prior_by_run)),
-        strength,
     )
 
 

@@ -42,6 +42,11 @@ from lm_eval_bayes.stats.results import Posterior
 from lm_eval_bayes.stats.strength_average import average_over_strength
 from lm_eval_bayes.stats.validation import check_seed
 
+#: What a posterior with another benchmark assumes.
+SAME_POPULATION = (
+    "Assumes that the questions of both benchmarks are a sample of one population, up to the "
+    "weight: where one of them is somewhat harder, intervals miss the score."
+)
 #: Prior probability that another benchmark is unrelated, λ = 0.
 P_UNRELATED = 0.5
 
@@ -128,7 +133,7 @@ def mean_pseudo_trials(other: Outcomes, *, seed: int = 0) -> FloatArray:
 def mean_evidence(
     outcomes: Outcomes,
     other: Outcomes,
-    prior_strength: Strength = "auto",
+    prior_strength: Strength,
     scope: Scope = "benchmark",
     level: float = 0.95,
     interval: IntervalMethod = "exact",
@@ -176,11 +181,11 @@ def mean_evidence(
 
     >>> outcomes = Outcomes.from_counts([[3, 1]] * 5 + [[1, 3]] * 5)
     >>> other = Outcomes.from_counts([[3, 1]] * 55 + [[1, 3]] * 45)
-    >>> evidence = mean_evidence(outcomes, other, scope="population")
+    >>> evidence = mean_evidence(outcomes, other, "auto", scope="population")
     >>> round(evidence.without.sigma, 3), round(evidence.posterior.sigma, 3)
     (0.083, 0.072)
     >>> hard = Outcomes.from_counts([[4, 0]] * 90 + [[2, 2]] * 10)
-    >>> mean_evidence(outcomes, hard).left_out
+    >>> mean_evidence(outcomes, hard, "auto").left_out
     True
     """
     check_outcomes("outcomes", outcomes)

@@ -44,6 +44,15 @@ from lm_eval_bayes.stats.validation import check_prior, check_real, check_seed
 
 #: A weight of prior trials, or "auto" to learn it.
 Strength: TypeAlias = float | Literal["auto"]
+#: What the weights assume.
+STRENGTHS = (
+    "1 assumes that the other run had the same chances, auto the same up to a weight that it learns"
+)
+#: What a posterior with prior trials assumes.
+SAME_CHANCES = (
+    "Assumes that every question had the same chance of success in the earlier run, up to the "
+    "weight: where all chances differ alike, as by half a logit, intervals miss the score."
+)
 #: Posterior probability of λ = 0 from which a prior is left out.
 LEFT_OUT = 0.8
 #: Nodes and weights on (0, 1): of λ, and of ω.
@@ -227,7 +236,7 @@ class PriorEvidence(Record):
 
 def prior_evidence(
     outcomes: Outcomes,
-    prior_strength: Strength | LearnedStrength | None = "auto",
+    prior_strength: Strength | LearnedStrength | None = None,
     prior: str | float = "learned",
     scope: Scope = "benchmark",
     level: float = 0.95,
@@ -242,7 +251,8 @@ def prior_evidence(
     outcomes : Outcomes
         With prior trials.
     prior_strength : "auto", float or None
-        λ in [0, 1]; "auto": learned, and integrated out; None: that of the outcomes.
+        λ in [0, 1]; "auto": learned, and integrated out; None: that of the outcomes, which is 1
+        [Hariri 2026] unless they were given another.
     prior : "learned", "uniform", "jeffreys" or float
         "learned": `hbayes_at_n`; else the prior of `bayes_at_n`.
     scope, level, interval
@@ -259,10 +269,15 @@ def prior_evidence(
     InvalidInputError
         If an argument breaks its rule.
 
+    Notes
+    -----
+    Every λ > 0 assumes that the questions had the same chances in the earlier run. λ is learned
+    from the agreement of single questions, which shows a shift of all of them too little.
+
     Examples
     --------
     >>> counts, older = [[3, 1]] * 10 + [[1, 3]] * 10, [[6, 2]] * 10 + [[2, 6]] * 10
-    >>> evidence = prior_evidence(Outcomes.from_counts(counts, prior_counts=older))
+    >>> evidence = prior_evidence(Outcomes.from_counts(counts, prior_counts=older), "auto")
     >>> round(evidence.strength, 2), round(evidence.p_unrelated, 4)
     (0.85, 0.0025)
     >>> round(evidence.without.sigma, 3), round(evidence.posterior.sigma, 3)

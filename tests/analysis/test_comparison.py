@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -265,22 +266,31 @@ def test_what_differs_beside_the_model(pair):
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("p", "distinguishable", "p_rope", "message"),
     [
-        ((0.95, 0.95), "A is better than B, with probability 0.950."),
-        ((0.004, 0.95), "B is better than A, with probability 0.996."),
-        ((0.2, 0.95), "Undecided: B is better than A with probability 0.800, which is below 0.95."),
-        ((0.5, 0.95), "Undecided: either is better with the same probability."),
+        (0.99, True, None, "A is better than B: they are distinguishable with 95% confidence."),
+        (0.004, True, 0.2, "B is better than A: they are distinguishable with 95% confidence."),
         (
-            (0.999999, 0.95, (-0.1, 0.1), 0.97),
-            "A and B are practically equal: they differ by -0.1 to 0.1 with probability 0.970, "
-            "though A is better than B with probability >0.999.",
+            0.04,
+            False,
+            None,
+            "Undecided: the models are not distinguishable with 95% confidence; B is better with "
+            "probability 0.960.",
         ),
-        ((0.99, 0.95, (-0.1, 0.1), 0.2), "A is better than B, with probability 0.990."),
+        (0.5, False, None, "Undecided: either is better with the same probability."),
+        (
+            0.999999,
+            True,
+            0.97,
+            "A and B are practically equal: they differ by -0.1 to 0.1 with probability 0.970, "
+            "though A is better than B, distinguishable with 95% confidence.",
+        ),
     ],
 )
-def test_verdicts(given, message):
-    assert verdict_sentence(*given) == message
+def test_verdicts(pair, p, distinguishable, p_rope, message):
+    (task,) = compare_runs([pair[0]], [pair[1]], rope=0.1).tasks
+    summary = replace(task.comparison, p_a_greater=p, p_rope=p_rope)
+    assert verdict_sentence(summary, distinguishable) == message
 
 
 def test_probabilities_are_never_rounded_to_certainty():

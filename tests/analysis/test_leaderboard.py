@@ -19,7 +19,6 @@ from lm_eval_bayes.stats.comparison.compare import compare
 from lm_eval_bayes.stats.intervals import IntervalSpec
 from lm_eval_bayes.stats.outcomes import Outcomes
 from lm_eval_bayes.stats.ranking.shared_scores import shared_scores
-from lm_eval_bayes.stats.ranking.winner import winners_score
 
 M, N = 20, 8
 
@@ -161,23 +160,6 @@ def test_copies_of_counts_are_found_without_trials():
         ),
     )
     assert identical_runs([of_counts, replace(of_counts, model="b")]) == (("a", "b"),)
-
-
-@pytest.mark.parametrize("scope", ["benchmark", "population"])
-def test_the_winners_score(four, scope):
-    board = leaderboard(four, IntervalSpec(level=0.9, scope=scope))
-    posteriors = {row.model: row.posterior for row in board.rows}
-    expected = winners_score(posteriors, 0.9)
-    assert board.winner.model == expected.model
-    assert board.winner.mu == pytest.approx(expected.mu, abs=1e-12)
-    assert board.to_dict()["winner"]["interval"]["level"] == 0.9
-    assert board.winner.model == board.models[0]
-    assert board.winner.interval.low == pytest.approx(expected.interval.low, abs=1e-9)
-    assert board.winner.mu < board.rows[0].mu
-    _, result = boards(scope)
-    overall = overall_leaderboard(result)
-    assert overall.winner.unadjusted_mu == overall.rows[0].mu
-    assert overall.rows[-1].mu < overall.winner.mu < overall.rows[0].mu
 
 
 @pytest.mark.parametrize("scope", ["benchmark", "population"])

@@ -71,7 +71,7 @@ def test_half_of_simulated_futures_tell_two_models_apart():
     needed = line.forecast.additional
     pairs = zip(futures(a, needed, 60, 5), futures(b, needed, 60, 55), strict=True)
     z = [abs(x.mu - y.mu) / np.hypot(x.sigma, y.sigma) for x, y in pairs]
-    assert 0.3 < np.mean(np.array(z) >= stats.norm.ppf(0.95)) < 0.7
+    assert 0.3 < np.mean(np.array(z) >= stats.norm.ppf(0.975)) < 0.7
 
 
 def test_only_pairs_that_are_close_are_planned_for():

@@ -91,8 +91,8 @@ def test_what_is_printed(two):
     lines = printed.splitlines()
     assert lines[0].startswith(f"A is good, from {two[0]}")
     assert lines[1].startswith(f"B is poor, from {two[1]}")
-    verdict = "A is better than B, with probability >0.999."
-    assert f"verdict, under a flat prior on the difference: {verdict}" in lines
+    verdict = "A is better than B: they are distinguishable with 95% confidence."
+    assert f"verdict, under a flat prior on the difference: {verdict}" in " ".join(printed.split())
     message = "P(A > B) > 0.999, P(A < B) < 0.001, P(-0.02 <= A - B <= 0.02) < 0.001"
     assert message in lines
     assert "contest_bayes: 12 questions, N = 8, " in printed

@@ -38,7 +38,11 @@ def test_what_is_printed(two):
     code, printed, error = lmeb("plan", *two, "--width", ".1", "--separate")
     assert (code, error) == (0, "")
     assert "until 95% intervals are at most 0.1 wide" in printed
-    assert "at 95% (z = 1.645)" in printed
+    # two models: the two-sided quantile, a little above 1.96 for variances that are estimated
+    (target,) = re.findall(
+        r"distinguishable\s+with\s+95%\s+confidence\s+\(z\s+=\s+([\d.]+)\)", printed
+    )
+    assert 1.94 < float(target) < 2.02
     assert "time was not recorded for a, b\n" in printed
     assert "tokens were not recorded" not in printed
     (pair,) = [line for line in printed.splitlines() if re.search(r"\ba  +b\b", line)]
@@ -107,7 +111,7 @@ def test_models_that_are_already_distinguishable(tmp_path):
     code, printed, _ = lmeb("plan", path, "--separate")
     assert code == 0
     assert printed.splitlines() == [
-        "outcomes: all models are already distinguishable at 95% (1 pair, each by itself), "
+        "outcomes: all pairs of models are already distinguishable with 95% confidence: 1 pair, "
         "for these questions"
     ]
 

@@ -22,6 +22,8 @@ from lm_eval_bayes.analysis.prior_runs import GivenPrior, assign_priors, mean_pr
 from lm_eval_bayes.runs.task_run import SavedRuns, TaskRun
 from lm_eval_bayes.stats.intervals import IntervalSpec
 
+#: The weight of prior trials is learned.
+AUTO = ("--prior-strength", "auto")
 NEW, OLD, RIVAL = outcomes(1), outcomes(2, n=6), outcomes(3, lift=0.2)
 
 
@@ -66,8 +68,8 @@ def test_summary_shows_the_score_with_the_prior_and_without(runs):
     assert task["rows"] == without["rows"]
 
 
-def test_the_strength_is_learned_by_default(runs):
-    (effect,) = answer("summary", runs / "new", "--prior", runs / "old")["priors"]
+def test_the_strength_is_learned(runs):
+    (effect,) = answer("summary", runs / "new", "--prior", runs / "old", *AUTO)["priors"]
     (strength,) = learn_prior_strength([Outcomes.from_matrix(NEW, R0=OLD)])
     assert effect["strength"] == pytest.approx(float(strength), rel=1e-12)
     assert effect["p_unrelated"] == pytest.approx(strength.p_unrelated, rel=1e-12)
@@ -75,10 +77,11 @@ def test_the_strength_is_learned_by_default(runs):
 
 
 def test_the_table_stands_below_the_scores(runs):
-    code, output, _ = lmeb("summary", runs / "new", "--prior", runs / "old")
+    code, output, _ = lmeb("summary", runs / "new", "--prior", runs / "old", *AUTO)
     assert code == 0
     head, row = output.split("Prior evidence")[1].splitlines()[1:3]
     assert "P(unrelated)" in head
+    assert "same chance of success in the earlier run" in " ".join(output.split())
     assert "model-0" in row
 
 
@@ -98,12 +101,12 @@ def test_questions_that_the_earlier_run_lacks_have_no_prior(runs):
 
 
 def test_a_task_of_another_name_on_the_same_documents_is_a_prior(runs):
-    (effect,) = answer("summary", runs / "new", "--prior", runs / "greedy")["priors"]
+    (effect,) = answer("summary", runs / "new", "--prior", runs / "greedy", *AUTO)["priors"]
     assert (effect["questions"], effect["trials"]) == (12, 12)
 
 
 def test_models_that_are_ranked_share_the_strength(runs):
-    arguments = ("--prior", f"model={runs / 'old'}", "--prior", f"rival={runs / 'inverted'}")
+    arguments = ("--prior", f"model={runs / 'old'}", "--prior", f"rival={runs / 'inverted'}", *AUTO)
     content = answer("rank", runs / "new", runs / "rival", *arguments)
     models = [Outcomes.from_matrix(NEW, R0=OLD), Outcomes.from_matrix(RIVAL, R0=1 - RIVAL)]
     strengths = learn_prior_strength(models)
@@ -133,13 +136,13 @@ def test_compare_gives_a_prior_to_a_side(runs, scope):
 def test_one_trial_per_question_is_compared_with_a_prior_in_scope_population(tmp_path, runs):
     single = saved(tmp_path / "single", "a", NEW[:, :1])
     other = saved(tmp_path / "other", "b", RIVAL[:, :1])
-    arguments = ("--scope", "population", "--prior", f"A={runs / 'old'}")
+    arguments = ("--scope", "population", "--prior", f"A={runs / 'old'}", *AUTO)
     assert answer("compare", single, other, *arguments)["tasks"][0]["paired"] is None
 
 
 @pytest.mark.slow
 def test_convergence_learns_the_strength_at_every_n(runs):
-    content = answer("convergence", runs / "new", "--prior", runs / "old")
+    content = answer("convergence", runs / "new", "--prior", runs / "old", *AUTO)
     along = content["tasks"][0]["along"]["model"]
     for prefix in along:
         first = Outcomes.from_matrix(NEW[:, : prefix["n"]], R0=OLD)
@@ -152,10 +155,10 @@ def test_convergence_learns_the_strength_at_every_n(runs):
 @pytest.mark.slow
 def test_summary_shows_another_benchmark_as_prior_of_the_mean(runs):
     arguments = ("summary", runs / "new", "--prior-mean", runs / "elsewhere")
-    content = answer(*arguments, "--scope", "population")
+    content = answer(*arguments, "--scope", "population", *AUTO)
     (effect,) = content["mean_priors"]
     expected = mean_evidence(
-        Outcomes.from_matrix(NEW), Outcomes.from_matrix(OLD), scope="population"
+        Outcomes.from_matrix(NEW), Outcomes.from_matrix(OLD), "auto", "population"
     )
     assert effect["with"]["mu"] == pytest.approx(expected.posterior.mu, rel=1e-12)
     assert effect["p_unrelated"] == pytest.approx(expected.p_unrelated, rel=1e-12)
@@ -188,16 +191,19 @@ def test_a_prior_of_the_mean_is_of_one_other_benchmark():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--prior", "missing"], "`--prior` must be a run"),
-        (["--prior", "elsewhere"], "`--prior` must have questions of contest_bayes"),
-        (["--prior", "new"], "`--prior` must hold other trials than those of model"),
-        (["--prior", "rival=old"], "`--prior` must be given to one of model"),
-        (["--prior", "old", "--prior", "old"], "`--prior` must be one run for model"),
+        (["--prior", "missing", *AUTO], "`--prior` must be a run"),
+        (["--prior", "elsewhere", *AUTO], "`--prior` must have questions of contest_bayes"),
+        (["--prior", "new", *AUTO], "`--prior` must hold other trials than those of model"),
+        (["--prior", "rival=old", *AUTO], "`--prior` must be given to one of model"),
+        (["--prior", "old", "--prior", "old", *AUTO], "`--prior` must be one run for model"),
         (["--prior", "old", "--prior-strength", "1.5"], '`--prior-strength` must be "auto"'),
         (["--prior", "old", "--prior-strength", "nan"], "`--prior-strength` must be"),
         (["--prior", "old", "--prior-strength", "-1"], "`--prior-strength` must be"),
         (["--prior", "old", "--prior-strength", "some"], "got 'some'"),
-        (["--prior-strength", "0.5"], "`--prior-strength` must be given with --prior"),
+        (["--prior-strength", "0.5"], "`--prior-strength` must be given where an earlier run is"),
+        (["--prior-strength", "auto"], "got 'auto'"),
+        (["--prior", "old"], "`--prior-strength` must be given where an earlier run is"),
+        (["--prior-mean", "elsewhere"], "1 assumes that the other run had the same chances"),
         (["--prior", "old", "--prior-mean", "elsewhere"], "must be given without --prior"),
     ],
 )
@@ -215,13 +221,13 @@ def test_the_strength_is_checked_before_a_run_is_read():
 
 
 def test_among_several_models_the_earlier_run_needs_a_name(runs):
-    code, _, errors = lmeb("rank", runs / "new", runs / "rival", "--prior", runs / "old")
+    code, _, errors = lmeb("rank", runs / "new", runs / "rival", "--prior", runs / "old", *AUTO)
     assert code == 2
     assert "MODEL=RUN" in errors
 
 
 def test_trials_of_another_model_that_is_compared_are_no_prior(runs):
-    arguments = ("--prior", f"model={runs / 'rival'}")
+    arguments = ("--prior", f"model={runs / 'rival'}", *AUTO)
     code, _, errors = lmeb("rank", runs / "new", runs / "rival", *arguments)
     assert code == 2
     assert "other trials than those of rival" in errors
@@ -237,14 +243,14 @@ def run(model, trials, ids=("p", "q"), task="aime", **more):
 def test_other_categories_are_refused():
     rubric = run("old", [[0, 2], [1, 1]], weights=(0.0, 0.5, 1.0))
     with pytest.raises(InvalidInputError, match=r"have the category weights of aime, \[0.0, 1.0\]"):
-        assign_priors([run("new", [[0], [1]])], [GivenPrior(SavedRuns((rubric,)))])
+        assign_priors([run("new", [[0], [1]])], [GivenPrior(SavedRuns((rubric,)))], 1)
 
 
 def test_a_copy_of_the_run_is_refused():
     seeds = ((1, 2), (3, 4))
     new, old = (run("m", [[0, 1], [1, 1]], seeds=seeds) for _ in range(2))
     with pytest.raises(InvalidInputError, match="hold other trials than those of m"):
-        assign_priors([new], [GivenPrior(SavedRuns((old,)))])
+        assign_priors([new], [GivenPrior(SavedRuns((old,)))], 1)
     other = run("m", [[0, 1], [1, 0]], seeds=seeds)
     assert assign_priors([new], [GivenPrior(SavedRuns((other,)))], 1.0).informed
 
@@ -252,7 +258,7 @@ def test_a_copy_of_the_run_is_refused():
 def test_positions_in_matrices_of_different_tasks_are_not_the_same_questions():
     new, old = run("m", [[0], [1]], ids="01"), run("m", [[1], [1]], ids="01", task="math")
     with pytest.raises(InvalidInputError, match="have questions of aime; got a run of math"):
-        assign_priors([new], [GivenPrior(SavedRuns((old,)))])
+        assign_priors([new], [GivenPrior(SavedRuns((old,)))], 1)
 
 
 def test_questions_are_matched_by_their_ids():

@@ -183,7 +183,9 @@ def test_plan_forecasts_the_trials_of_scores(runs):
 
 
 def test_prior_evidence_refuses_scores(runs):
-    code, _, error = called("summary", runs["good"], "--prior", runs["poor"])
+    code, _, error = called(
+        "summary", runs["good"], "--prior", runs["poor"], "--prior-strength", "1"
+    )
     assert (code, "must have right and wrong trials" in error) == (2, True)
 
 

@@ -97,7 +97,7 @@ def test_a_rubric_has_the_posterior_of_prior_draws():
 @pytest.mark.parametrize("other", [ALIKE, EASY], ids=["alike", "easy"])
 def test_the_weight_is_that_of_quadrature(other):
     outcomes, other = Outcomes.from_counts(COUNTS), Outcomes.from_counts(other)
-    evidence = mean_evidence(outcomes, other)
+    evidence = mean_evidence(outcomes, other, "auto")
     wrong, right = evidence.pseudo_trials
     largest = min(1.0, mean_pseudo_trials(outcomes).sum() / (wrong + right))
     strengths = largest * (np.arange(10) + 0.5) / 10
@@ -116,7 +116,7 @@ def test_the_weight_is_that_of_quadrature(other):
 
 def test_the_posterior_is_the_average_over_the_weight():
     outcomes, other = Outcomes.from_counts(COUNTS), Outcomes.from_counts(ALIKE)
-    evidence = mean_evidence(outcomes, other, scope="population")
+    evidence = mean_evidence(outcomes, other, "auto", scope="population")
     strength = evidence.strength
     assert isinstance(strength, LearnedStrength)
     parts = [
@@ -131,7 +131,7 @@ def test_the_posterior_is_the_average_over_the_weight():
 
 
 def test_one_that_disagrees_changes_nothing():
-    evidence = mean_evidence(Outcomes.from_counts(COUNTS), Outcomes.from_counts(EASY))
+    evidence = mean_evidence(Outcomes.from_counts(COUNTS), Outcomes.from_counts(EASY), "auto")
     assert evidence.left_out
     assert evidence.posterior.interval() == evidence.without.interval()
 
@@ -162,3 +162,5 @@ def test_bad_pseudo_trials_are_refused(arguments, message):
 def test_bad_arguments_are_refused(other, strength, message):
     with pytest.raises(InvalidInputError, match=message):
         mean_evidence(Outcomes.from_counts(COUNTS), other, strength)
+    with pytest.raises(TypeError, match="prior_strength"):
+        mean_evidence(Outcomes.from_counts(COUNTS), other)

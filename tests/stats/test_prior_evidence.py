@@ -144,7 +144,7 @@ def test_the_marginal_likelihood_of_categories_is_that_of_prior_draws():
 @pytest.mark.parametrize("scope", ["benchmark", "population"])
 def test_the_posterior_is_the_average_over_the_strength(scope):
     outcomes = Outcomes.from_counts(COUNTS, prior_counts=OLDER)
-    evidence = prior_evidence(outcomes, scope=scope)
+    evidence = prior_evidence(outcomes, "auto", scope=scope)
     strength = evidence.strength
     parts = [
         hbayes_at_n(replace(outcomes, prior_strength=value), scope) for value in strength.values
@@ -168,7 +168,7 @@ def test_the_posterior_is_the_average_over_the_strength(scope):
 
 def test_questions_drawn_jointly_have_the_mean_of_the_posterior():
     outcomes = Outcomes.from_counts(COUNTS, prior_counts=OLDER)
-    posterior = prior_evidence(outcomes).posterior
+    posterior = prior_evidence(outcomes, "auto").posterior
     drawn = posterior.distribution.draw_questions(20_000, np.random.default_rng(1))
     assert drawn.shape == (20_000, 6)
     assert drawn.mean(axis=0) == pytest.approx(posterior.per_question.mu, abs=6e-3)
@@ -178,7 +178,7 @@ def test_questions_drawn_jointly_have_the_mean_of_the_posterior():
 def test_a_rubric_has_its_posterior_too():
     counts, older = (rows * 6 for rows in RUBRIC)
     outcomes = Outcomes.from_counts(counts, prior_counts=older)
-    evidence = prior_evidence(outcomes)
+    evidence = prior_evidence(outcomes, "auto")
     assert evidence.p_unrelated < 0.1
     assert evidence.posterior.sigma < 0.9 * evidence.without.sigma
     interval = evidence.posterior.interval()
@@ -187,7 +187,7 @@ def test_a_rubric_has_its_posterior_too():
 
 def test_bayes_at_n_integrates_the_strength_out():
     outcomes = Outcomes.from_counts(COUNTS, prior_counts=OLDER)
-    evidence = prior_evidence(outcomes, prior="uniform")
+    evidence = prior_evidence(outcomes, "auto", "uniform")
     parts = [
         bayes_at_n(replace(outcomes, prior_strength=value)).mu for value in evidence.strength.values
     ]
@@ -197,7 +197,7 @@ def test_bayes_at_n_integrates_the_strength_out():
 
 def test_a_prior_that_disagrees_changes_nothing():
     outcomes = Outcomes.from_counts(COUNTS * 3, prior_counts=WRONG * 3)
-    evidence = prior_evidence(outcomes)
+    evidence = prior_evidence(outcomes, "auto")
     assert evidence.left_out
     assert evidence.p_unrelated > 0.9
     assert evidence.posterior.mu == evidence.without.mu
@@ -224,7 +224,9 @@ def test_priors_that_agree_support_each_other_and_one_that_does_not_is_left_out(
 
 def test_a_strength_that_is_given_stays():
     outcomes = Outcomes.from_counts(COUNTS, prior_counts=OLDER, prior_strength=0.25)
-    assert prior_evidence(outcomes, None).posterior.mu == hbayes_at_n(outcomes).mu
+    for unlearned in (prior_evidence(outcomes), prior_evidence(outcomes, None)):
+        assert unlearned.posterior.mu == hbayes_at_n(outcomes).mu
+    assert prior_evidence(replace(outcomes, prior_strength=1.0)).strength == 1.0
     evidence = prior_evidence(outcomes, 0.5)
     assert evidence.posterior.mu == hbayes_at_n(replace(outcomes, prior_strength=0.5)).mu
     assert evidence.p_unrelated is None

@@ -15,6 +15,7 @@ from lm_eval_bayes.stats.comparison.compare import compare
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.outcomes import Outcomes
 from lm_eval_bayes.stats.ranking.rank import rank
+from lm_eval_bayes.stats.ranking.shared_prior import FAILS_NEAR_ENDS
 from lm_eval_bayes.stats.ranking.shared_scores import shared_scores
 from lm_eval_bayes.stats.ranking.simultaneous import PairedErrors
 
@@ -243,11 +244,14 @@ def test_ranks_under_the_shared_prior(scope):
     posteriors = {m: hbayes_at_n(Outcomes.from_counts(c), scope) for m, c in counts.items()}
     flat, shared = (rank(posteriors, prior=prior) for prior in ("flat", "shared"))
     assert (flat.prior, shared.prior, shared.to_dict()["prior"]) == ("flat", "shared", "shared")
+    assert FAILS_NEAR_ENDS in shared.note
+    assert FAILS_NEAR_ENDS not in (flat.note or "")
     expected = shared_scores({model: posteriors[model] for model in shared.models}).p_greater
     assert shared.p_greater == pytest.approx(expected, abs=0.015)
     assert np.abs(flat.p_greater - expected).max() > 0.03
     for name in ("models", "ranks", "mu", "sigma", "rank_low", "rank_high"):
         assert np.array_equal(getattr(flat, name), getattr(shared, name))
+    assert shared_scores(posteriors).note == FAILS_NEAR_ENDS
     assert rank({"only": BASE}, prior="shared").p_best.tolist() == [1.0]
     with pytest.raises(InvalidInputError, match="`prior` must be"):
         rank(posteriors, prior="learned")

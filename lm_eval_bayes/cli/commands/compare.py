@@ -63,7 +63,13 @@ def command(
         option("R", "Region of practical equivalence, from -R to R: show its probability."),
     ] = None,
     confidence: Annotated[
-        float, option("P", "The probability from which a model is called better; at least 0.5.")
+        float,
+        option(
+            "P",
+            "Confidence (at least 0.5) of the verdict: the models are distinguishable as in rank "
+            "and the interval of A - B excludes 0. Also the probability from which on A and B are "
+            "practically equal (--rope), or A is below a score (--fail-if-below).",
+        ),
     ] = 0.95,
     fail_if_worse: Annotated[
         float | None,
@@ -124,9 +130,11 @@ def command(
 ) -> None:
     """Compare two models on the same questions.
 
-    Shows the posterior of the difference A - B (above 0, A is better) and a verdict, under a flat
-    prior on the difference: between close models it is too certain. `rank --shared` learns from
-    all models of a board how far they are apart.
+    Shows the posterior of the difference A - B (above 0, A is better), P(A > B) and a verdict,
+    under a flat prior on the difference: between close models P(A > B) is too certain. The
+    verdict names a better model where `rank` separates the two and the interval of A - B
+    excludes 0. The probabilities of --fail-if-worse and --fail-if-below are yours to choose, and
+    do not depend on the verdict.
 
     In scope benchmark the difference is that of hbayes@N, with independent posteriors. In scope
     population the models are paired by question and the observed differences are used, so that

@@ -93,8 +93,8 @@ def command(
         float,
         option(
             "P",
-            "One-sided confidence of the ranking with ties: neighbours that are not "
-            "distinguishable share a rank.",
+            "One-sided confidence of the ranking with ties: neighbours share a rank unless one is "
+            "better with this probability.",
         ),
     ] = 0.95,
     subsets: Annotated[
@@ -124,8 +124,8 @@ def command(
     an order that ends with another ranking has not converged. With --gold replicate it is the
     order's own last ranking; an order whose last trial changes the ranking has not converged.
     Kendall's tau measures the agreement of the ranking by n resampled trials with the ranking by
-    all N (1: the same order). With ties, models that are not distinguishable share a rank, and
-    the ties have to stay the same as well.
+    all N (1: the same order). With ties, neighbours share a rank unless one is better with the
+    probability of --confidence, and the ties have to stay the same as well.
 
     \b
     Examples:

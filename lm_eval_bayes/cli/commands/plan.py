@@ -65,8 +65,8 @@ def command(
         float,
         option(
             "P",
-            "With --separate: the one-sided confidence from which two models are "
-            "distinguishable; above 0.5.",
+            "With --separate: the confidence of the comparison of all pairs at once, as in rank; "
+            "with a correction that of a decision, one-sided. Above 0.5.",
         ),
     ] = 0.95,
     max_trials: Annotated[
@@ -98,12 +98,12 @@ def command(
     reached the goal, with a central 90% range. Tokens and model time follow from what the saved
     trials of the same questions took; they are missing if the runs did not record them.
 
-    --separate compares each pair by itself. `rank` and `report` compare all pairs at once, which
-    takes more trials.
+    --separate asks whether two models are distinguishable as `rank`, `compare` and `report` do, all
+    given models compared at once.
 
     With --correction the forecast of --separate is that of a run that is analysed after every
-    batch and stops at the first decision, as run --decide does. It is for right and wrong trials or
-    categories; the other forecasts also read scores between two bounds.
+    batch and stops at the first decision between two models, as run --decide does. It is for
+    right and wrong trials or categories; the other forecasts also read scores between two bounds.
 
     In scope benchmark every goal can be reached with enough trials. In scope population the
     differences between questions remain: only more questions help, and a note says so.
@@ -174,9 +174,12 @@ def command(
             say()
         rule = f"{100 * confidence:g}%"
         if correction != "none":
-            rule += f" (correction {correction}, analyses every {batch_trials} trials)"
-        elif plan.lines:
-            rule += f" (z = {plan.lines[0].forecast.target:.3f})"
+            rule = (
+                f"decided at {rule} (correction {correction}, analyses every {batch_trials} trials)"
+            )
+        else:
+            rule = f"distinguishable with {rule} confidence"
+            rule += f" (z = {plan.lines[0].forecast.target:.3f})" if plan.lines else ""
         _show_separation(plan, rule, spec.scope)
     all_lines = [*lines, *(line for plan in plans for line in plan.lines)]
     for message in _unrecorded(all_lines):
@@ -233,19 +236,13 @@ def _model_columns(heading: str, lines: Sequence[PlanLine]) -> dict[str, Callabl
 
 
 def _show_separation(plan: SeparationPlan, rule: str, scope: str) -> None:
-    separated = f"{plural(plan.separated, 'pair')}, each by itself"
+    separated = plural(plan.separated, "pair")
     n_clusters = next((line.n_clusters for line in plan.lines), None)
     scope_text = f"for {scope_label(scope, n_clusters)}"
     if not plan.lines:
-        say_prose(
-            f"{plan.task}: all models are already distinguishable at {rule} ({separated}), "
-            f"{scope_text}"
-        )
+        say_prose(f"{plan.task}: all pairs of models are already {rule}: {separated}, {scope_text}")
         return
-    title = (
-        f"{plan.task}: until two models are distinguishable at {rule}, {scope_text}; "
-        f"already distinguishable: {separated}"
-    )
+    title = f"{plan.task}: until a pair of models is {rule}, {scope_text}; already: {separated}"
     _show(title, plan.lines, "z")
 
 

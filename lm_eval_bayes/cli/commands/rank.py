@@ -40,7 +40,6 @@ from lm_eval_bayes.cli.ui.output import (
     say_prose,
     say_records,
     say_table,
-    sentence_name,
     warn_notes,
 )
 from lm_eval_bayes.cli.ui.prior import PriorOptions, say_effects
@@ -78,8 +77,8 @@ def command(
         option(
             "P",
             "Confidence (at least 0.5) of the sets of ranks and of all separations together. With "
-            "other rules than simultaneous two models are distinguishable if one is better with at "
-            "least this probability, one-sided.",
+            "other rules than simultaneous two models tie unless one is better with at least this "
+            "probability, one-sided.",
         ),
     ] = 0.95,
     quantile: Annotated[
@@ -106,7 +105,7 @@ def command(
         typer.Option(
             "--shared",
             help="Also show scores and P(row > column) under a prior that the models share, which "
-            "learns from all of them how far they are apart.",
+            "learns from all of them how far they are apart. It fails near 0 and 1.",
         ),
     ] = False,
     paper: Annotated[
@@ -132,9 +131,6 @@ def command(
     worse than at least r − 1 others. The other rules have no such guarantee: with twenty equal
     models they nearly always show a winner. The paper's rule compares neighbours (--ties
     adjacent); it chains, so that the first and the last model of a long group may differ.
-
-    The best of many noisy scores is too high on average. The line below a table has the leader's
-    score with that selection accounted for, under a prior that the models share.
 
     P(row > column) of --pairs has a flat prior on the difference and is too certain between close
     models. With --shared the logits of the scores have a prior that is common to the models, and
@@ -227,6 +223,8 @@ def command(
     if overall_note:
         say_prose(overall_note)
     notes = [(board.task, board.notes) for board in all_boards]
+    if shared:
+        notes += [(b.task, (b.shared.note,)) for b in all_boards if b.shared and b.shared.note]
     notes += [(other.task, other.notes) for other in others]
     warn_notes((task, (), note) for task, of_board in notes for note in of_board)
 
@@ -331,13 +329,6 @@ def _show(board: Leaderboard, pairs: bool, shared: bool) -> None:
     say_records(
         title, board.rows, columns, optional=("cost", "time", "tokens", "alone", "N", P_BEST)
     )
-    if board.winner is not None:
-        winner = board.winner
-        leads = "it leads" if board.ranking.quantile is None else "its mean is the largest"
-        say_prose(
-            f"  {sentence_name(winner.model)}, chosen because {leads}: "
-            f"{format_mean_sd(winner.mu, winner.sigma)}, {format_interval(winner.interval)}"
-        )
     if pairs:
         say()
         _show_pairs(f"{board.task}: P(row > column)", board.models, board.p_greater)

@@ -71,7 +71,7 @@ def command(
         ),
     ] = None,
     confidence: Annotated[
-        float, option("P", "One-sided confidence from which two models are distinguishable.")
+        float, option("P", "One-sided confidence from which one neighbour is better.")
     ] = 0.95,
     output: Annotated[
         Path | None,

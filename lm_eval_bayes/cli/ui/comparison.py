@@ -92,11 +92,10 @@ def _more_trials_may_decide(comparison: RunComparison) -> bool:
 
     if any(repeat_note(run) for task in comparison.tasks for run in (task.a, task.b)):
         return False
+    if (comparison.overall or comparison.tasks[0]).distinguishable:
+        return False
     result = comparison.overall or comparison.tasks[0].comparison
-    p_better = max(comparison.p_a_greater, 1.0 - comparison.p_a_greater)
-    return p_better < result.confidence and (
-        result.p_rope is None or result.p_rope < result.confidence
-    )
+    return result.p_rope is None or result.p_rope < result.confidence
 
 
 def questions_left_out(c: Comparison) -> list[str]:
@@ -126,7 +125,7 @@ def _show_task(task: TaskComparison, spec: IntervalSpec) -> None:
         )
     for sentence in questions_left_out(c):
         say_prose(f"left out: {sentence}")
-    _show_verdict(c)
+    _show_verdict(c, task.verdict)
     if task.paired is not None:
         _show_single_trial_model(task.paired, spec)
     if task.questions:
@@ -153,8 +152,8 @@ def _show_single_trial_model(paired: SingleTrialComparison, spec: IntervalSpec) 
         )
 
 
-def _show_verdict(result: Comparison | MeanDifference) -> None:
-    from lm_eval_bayes.analysis.comparison import FLAT_PRIOR, MeanDifference, verdict_sentence
+def _show_verdict(result: Comparison | MeanDifference, verdict: str) -> None:
+    from lm_eval_bayes.analysis.comparison import FLAT_PRIOR, MeanDifference
     from lm_eval_bayes.stats.comparison.compare import z_threshold
 
     statements = [
@@ -165,7 +164,6 @@ def _show_verdict(result: Comparison | MeanDifference) -> None:
         event = f"P({result.rope[0]:g} <= A - B <= {result.rope[1]:g})"
         statements.append(probability_statement(event, result.p_rope))
     say_prose(", ".join(statements))
-    verdict = verdict_sentence(result.p_a_greater, result.confidence, result.rope, result.p_rope)
     say_prose(f"verdict, {FLAT_PRIOR}: {verdict}")
     relation = "below" if result.rule_z == "undecided" else "at least"
     rules = f"z = {result.z:.2f} is {relation} {z_threshold(result.confidence):.3f}"
@@ -228,4 +226,4 @@ def _show_overall(overall: MeanDifference, spec: IntervalSpec) -> None:
     mean_sd = format_mean_sd(posterior.mu, posterior.sigma)
     head = ("hbayes@N", "mean ± sd", interval_label(spec.level, spec.method))
     say_table(title, head, [("A - B", mean_sd, format_interval(overall.interval))])
-    _show_verdict(overall)
+    _show_verdict(overall, overall.verdict)

@@ -69,7 +69,7 @@ Ties = Annotated[
     typer.Option(
         help="simultaneous: all pairs are compared at once; a model ranks one below the "
         "lowest-ranked model that is better. Without a correction for many pairs, models share a "
-        "rank if they are not distinguishable from the best of the group (leader), the next better "
+        "rank if z is small between them and the best of the group (leader), the next better "
         "model (adjacent, the paper's rule) or every model of the group (pairwise), or if their "
         "interval overlaps that of the best of the group (intervals). none: no ties."
     ),

@@ -18,7 +18,7 @@ from lm_eval_bayes._util.text import (
 )
 from lm_eval_bayes.cli.ui.errors import named_as_options
 from lm_eval_bayes.cli.ui.options import option
-from lm_eval_bayes.cli.ui.output import say, say_records
+from lm_eval_bayes.cli.ui.output import say, say_prose, say_records
 from lm_eval_bayes.cli.ui.reading import ReadingOptions
 from lm_eval_bayes.errors import InvalidInputError
 
@@ -49,13 +49,14 @@ class PriorOptions:
         ),
     ] = None
     prior_strength: Annotated[
-        str,
+        str | None,
         option(
             "P|auto",
-            "The weight of a prior trial, from 0 to 1. auto: learned from the agreement of the "
-            "prior trials with the new ones, so that a prior that disagrees loses its weight.",
+            "The weight of a prior trial, from 0 to 1, to be given with a prior: 1, the paper's, "
+            "assumes that every question had the same chance in the earlier run, auto the same up "
+            "to a weight that is learned from the agreement with the new trials.",
         ),
-    ] = "auto"
+    ] = None
 
     def _given(self) -> bool:
         """Return whether there is a prior."""
@@ -67,18 +68,20 @@ class PriorOptions:
         Raises
         ------
         InvalidInputError
-            If the weight breaks its rule, or is given without a prior.
+            If the weight breaks its rule, is given without a prior, or left out with one.
         """
-        from lm_eval_bayes.stats.prior_evidence import check_strength
+        from lm_eval_bayes.stats.prior_evidence import STRENGTHS, check_strength
 
-        strength: str | float = self.prior_strength
+        strength: str | float | None = self.prior_strength
+        if strength is None and not self._given():
+            return 1.0  # of no trial
+        if strength is None or not self._given():
+            rule = f"be given where an earlier run is, and only there: {STRENGTHS}"
+            raise InvalidInputError.of("--prior-strength", rule, strength or "none")
         with suppress(ValueError):
             strength = float(strength)
         with named_as_options("prior_strength"):
-            checked = check_strength(strength)
-        if checked != "auto" and not self._given():
-            raise InvalidInputError.of("--prior-strength", "be given with --prior", strength)
-        return checked
+            return check_strength(strength)
 
     def apply(
         self,
@@ -221,6 +224,7 @@ def say_effects(effects: Sequence[PriorEffect], spec: IntervalSpec) -> None:
         },
         optional=_OPTIONAL,
     )
+    say_prose(effects[0].note)
 
 
 def say_mean_effects(effects: Sequence[MeanPriorEffect], spec: IntervalSpec) -> None:
@@ -242,6 +246,7 @@ def say_mean_effects(effects: Sequence[MeanPriorEffect], spec: IntervalSpec) -> 
         },
         optional=_OPTIONAL,
     )
+    say_prose(effects[0].note)
 
 
 def _weight(effect: PriorEffect | MeanPriorEffect) -> str:

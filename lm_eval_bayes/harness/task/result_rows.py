@@ -26,6 +26,7 @@ from lm_eval_bayes.stats.intervals import IntervalMethod, Scope
 from lm_eval_bayes.stats.maj_at_k import vote_candidates
 from lm_eval_bayes.stats.pass_family.estimators import PassQuantity, estimate, quantities_by_row
 from lm_eval_bayes.stats.pass_family.posteriors import family_notes, pass_posteriors, table_method
+from lm_eval_bayes.stats.prior_evidence import SAME_CHANCES
 
 log = get_logger(__name__)
 
@@ -236,8 +237,9 @@ class TrialTable(Table):
             warning = zero_score(outcomes, answers, first.answer_source, first.origin)
             if warning is not None:
                 log.warning("%s", warning)
-        if posterior.note is not None and not self.quick:
-            warn_once(f"hbayes@{self.settings.n}: {posterior.note}")
+        notes = [posterior.note, None if self.informed is self.outcomes else SAME_CHANCES]
+        for note in filter(None, () if self.quick else notes):
+            warn_once(f"hbayes@{self.settings.n}: {note}")
         return float(posterior.mu)
 
     @cached_property

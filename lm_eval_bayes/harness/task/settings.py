@@ -13,7 +13,7 @@ from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
 from lm_eval_bayes.stats.arrays import FloatArray
 from lm_eval_bayes.stats.intervals import METHODS, IntervalMethod
-from lm_eval_bayes.stats.prior_evidence import Strength, check_strength
+from lm_eval_bayes.stats.prior_evidence import STRENGTHS, Strength, check_strength
 from lm_eval_bayes.stats.validation import (
     as_real,
     check_flag,
@@ -47,8 +47,8 @@ KEYS = {
     "bayes_check": "test filters and grader on the first question's own answer (default true)",
     "bayes_seed": "the seed of Monte-Carlo intervals and votes (default 0)",
     "bayes_extra_trials": "further trials of single questions: number of the question -> how many",
-    "bayes_prior": "an earlier run of the same questions as prior evidence for hbayes@N: its path, "
-    "or `{run: PATH, strength: S}` with S from 0 to 1 or auto (the default: learned)",
+    "bayes_prior": "an earlier run of the same questions as prior evidence for hbayes@N: "
+    f"`{{run: PATH, strength: S}}` with S from 0 to 1, or auto; {STRENGTHS}",
     "bayes_rows": "the rows of the printed table: short (the default), all, or one or a list of "
     "names in which * stands for anything, such as pass@*; results and samples hold every row",
     "cluster": "the field of a question that names its cluster: a contest, a topic, a passage",
@@ -111,7 +111,7 @@ class Settings(Record):
     extra_trials: tuple[tuple[int, int], ...] = ()
     cluster: str | None = None
     prior: str | None = None
-    prior_strength: Strength = "auto"
+    prior_strength: Strength = 1.0
     bounds: tuple[float, float] | None = None
     threshold: float | None = None
     rows: str | tuple[str, ...] = "short"
@@ -284,12 +284,12 @@ def _rows(value: object) -> str | tuple[str, ...]:
 def _prior(value: object) -> dict[str, Any]:
     if value is None:
         return {}
-    given = value if isinstance(value, Mapping) else {"run": value}
+    given = value if isinstance(value, Mapping) else {}
     path = given.get("run")
-    if not isinstance(path, str) or not path.strip() or not set(given) <= {"run", "strength"}:
-        rule = "be the path of a run, or a mapping of `run` to it and, if given, `strength`"
+    if not isinstance(path, str) or not path.strip() or set(given) != {"run", "strength"}:
+        rule = f"be {{run: PATH, strength: S}} ({STRENGTHS})"
         raise InvalidInputError.of("bayes_prior", rule, value)
-    strength = check_strength(given.get("strength", "auto"), "strength of bayes_prior")
+    strength = check_strength(given["strength"], "strength of bayes_prior")
     return {"prior": path, "prior_strength": strength}
 
 

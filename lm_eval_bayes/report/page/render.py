@@ -33,7 +33,6 @@ from lm_eval_bayes.report.page.provenance import panel_provenance, short_path
 from lm_eval_bayes.report.page.sentences import (
     comparison_sentence,
     leader_sentence,
-    winners_sentence,
 )
 from lm_eval_bayes.report.page.text import Scale, json_island, name, short_names, truncate
 
@@ -132,7 +131,6 @@ def _panel_context(panel: TaskPanel, data: ReportData) -> dict[str, Any]:
         "scale": scale,
         "answer": comparison_sentence(panel.board),
         "leader": leader_sentence(panel, data.spec.level),
-        "winner": winners_sentence(panel),
         "size": _panel_size(panel),
         "n_clusters": panel.summaries[0].n_clusters,
         "axis": figures.axis_above(axis),

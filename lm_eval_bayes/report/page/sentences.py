@@ -112,22 +112,6 @@ def leader_sentence(panel: TaskPanel, level: float) -> Markup:
     )
 
 
-def winners_sentence(panel: TaskPanel) -> Markup | None:
-    """Return the leader's score with its selection accounted for; None for one model."""
-    winner, scale = panel.board.winner, Scale(*panel.bounds)
-    if winner is None:
-        return None
-    return Markup(
-        "As the best of {} its score is likely to be overstated; with that accounted for it is "
-        "{} ({} to {})."
-    ).format(
-        plural(winner.n_models, "model"),
-        scale.with_unit(winner.mu),
-        scale.short(winner.interval.low),
-        scale.with_unit(winner.interval.high),
-    )
-
-
 def _model_markup(model: str) -> Markup:
     """Return a model's name, isolated from the direction of the text around it."""
     return Markup('<bdi class="model">{}</bdi>').format(name(model))

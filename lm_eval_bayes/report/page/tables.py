@@ -250,11 +250,22 @@ def heading_names(panel: TaskPanel) -> tuple[str, ...]:
     return shorten_names(short_names(panel.models), _MAX_HEADING)
 
 
-def pair_table(panel: TaskPanel) -> list[tuple[str, list[float | None]]]:
-    """Return P(A > B) of the first models, with their names; None where A is B."""
+def pair_table(panel: TaskPanel) -> list[tuple[str, list[tuple[float, bool] | None]]]:
+    """Return P(A > B) of the first models and whether they are distinguishable; None for A and A.
+
+    With the models' names.
+    """
     n = min(_MAX_PAIRED, len(panel.models))
     if n < 2:
         return []
     p = panel.board.p_greater
     names = heading_names(panel)
-    return [(names[i], [None if i == j else float(p[i, j]) for j in range(n)]) for i in range(n)]
+    better = panel.board.ranking.simultaneous.separated
+    distinguishable = better | better.T
+    return [
+        (
+            names[i],
+            [None if i == j else (float(p[i, j]), bool(distinguishable[i, j])) for j in range(n)],
+        )
+        for i in range(n)
+    ]

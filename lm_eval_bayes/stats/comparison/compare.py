@@ -15,6 +15,7 @@ from lm_eval_bayes.stats.aligned_questions import Align, align_questions, common
 from lm_eval_bayes.stats.arrays import FloatArray
 from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
 from lm_eval_bayes.stats.comparison.difference import (
+    default_draws,
     difference_posterior,
     draw_variance,
     p_above,
@@ -230,7 +231,7 @@ def compare(
         raise InvalidInputError.of("estimator", rule, estimator)
     pair = align_questions(a, b, align)
     if draws is None:
-        draws = int(np.clip(1_000_000 // pair.a.n_questions, 4_000, 20_000))
+        draws = default_draws(pair.a.n_questions)
     draws = check_size("draws", draws, 1000)
     if spec.scope == "benchmark":
         first, second = (FITS[estimator](side, spec.seed) for side in (pair.a, pair.b))

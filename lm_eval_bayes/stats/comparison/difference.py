@@ -92,8 +92,9 @@ class PairedBootstrap(Distribution):
 
     def draw(self, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw the population's difference `n_draws` times, shape (n_draws,)."""
-        drawn = self.spread.chance * rng.standard_normal(n_draws)
         mean, size = self.difference.mean(), self.difference.size
+        # of the mean's sign, so that A − B and B − A have the same draws but for their sign
+        drawn = float(np.copysign(self.spread.chance, mean)) * rng.standard_normal(n_draws)
         for part in blocks(n_draws, 2 * size):
             share = rng.standard_gamma(bootstrap_weight(size), (part.stop - part.start, size))
             off = share @ (self.difference - mean) / share.sum(axis=1)
@@ -337,6 +338,11 @@ def bootstrap_weight(n_questions: int) -> float:
     (0.96, 0.5)
     """
     return max(1.0 - 4.0 / n_questions, 0.5)
+
+
+def default_draws(n_questions: int) -> int:
+    """Return how often a difference of so many questions is drawn where no number is given."""
+    return int(np.clip(1_000_000 // n_questions, 4_000, 20_000))
 
 
 def p_above(difference: Posterior, threshold: float, sample: FloatArray | None = None) -> float:

@@ -17,13 +17,16 @@ import numpy as np
 from lm_eval_bayes.stats.aligned_questions import common_clusters
 from lm_eval_bayes.stats.arrays import FloatArray, IntArray, blocks, cluster_index
 from lm_eval_bayes.stats.comparison.difference import (
+    PairedBootstrap,
     PairedSpread,
     bootstrap_weight,
     cluster_values,
+    difference_posterior,
     paired_spread,
     question_means,
     separation_in_sd,
 )
+from lm_eval_bayes.stats.distributions.base import Distribution
 from lm_eval_bayes.stats.results import Posterior, joined_notes
 from lm_eval_bayes.stats.tie_rules import distance_in_sd
 
@@ -159,6 +162,12 @@ class SharedQuestions:
     def _spread(self, difference: FloatArray, noise: FloatArray) -> PairedSpread:
         return paired_spread(difference, noise, clustered=self.cluster_index is not None)
 
+    def first_difference(self) -> Distribution:
+        """Return the distribution of the first model's score less the second's, paired."""
+        average, noise = self.question_means()
+        difference = average[0] - average[1]
+        return PairedBootstrap(difference, self._spread(difference, noise[0] + noise[1]))
+
     def separations(self, mu: FloatArray) -> FloatArray:
         """Return z = |mean| / sd of the paired difference of every two models, (L, L).
 
@@ -209,6 +218,17 @@ class SharedQuestions:
             share /= share.sum(axis=1, keepdims=True)
             scores[:, part] += kappa * ((average - mean) @ share.T)
         return scores
+
+
+def pair_difference(a: Posterior, b: Posterior) -> Distribution | None:
+    """Return the distribution of A − B for two posteriors of one scope, that of `compare`.
+
+    None in scope "population" where the questions cannot be paired.
+    """
+    if a.scope == "benchmark":
+        return difference_posterior(a, b).distribution
+    shared = SharedQuestions.of([a, b])
+    return None if shared is None else shared.first_difference()
 
 
 class Separation(NamedTuple):

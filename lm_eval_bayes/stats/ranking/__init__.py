@@ -2,6 +2,6 @@
 
 `rank` makes the ranking; `rank_draws` counts ranks in joint draws; `simultaneous` compares all
 pairs of models with a familywise guarantee; `shared_scores` has the scores and P(A > B) under a
-prior that is learned from all models; `winner` is about the score of a model that is chosen
-because it leads; `agreement` compares two rankings. What reads saved runs belongs in `analysis`.
+prior that is learned from all models; `agreement` compares two rankings. What reads saved runs
+belongs in `analysis`.
 """

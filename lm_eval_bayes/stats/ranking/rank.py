@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -12,11 +12,16 @@ from scipy import special
 from lm_eval_bayes._util.plain import NOT_IN_JSON, Record
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.arrays import FloatArray, read_only
-from lm_eval_bayes.stats.comparison.difference import draw_variance
-from lm_eval_bayes.stats.comparison.shared_questions import UNPAIRED, SharedQuestions
-from lm_eval_bayes.stats.intervals import Scope
+from lm_eval_bayes.stats.comparison.difference import default_draws, draw_variance
+from lm_eval_bayes.stats.comparison.shared_questions import (
+    UNPAIRED,
+    SharedQuestions,
+    pair_difference,
+)
+from lm_eval_bayes.stats.distributions.base import Distribution
+from lm_eval_bayes.stats.intervals import IntervalSpec, Scope, score_interval
 from lm_eval_bayes.stats.ranking.rank_draws import count_ranks, draw_scores
-from lm_eval_bayes.stats.ranking.shared_prior import board_logits
+from lm_eval_bayes.stats.ranking.shared_prior import FAILS_NEAR_ENDS, board_logits
 from lm_eval_bayes.stats.ranking.simultaneous import (
     PairErrors,
     SimultaneousComparisons,
@@ -209,7 +214,8 @@ def rank(
     |z| under errors drawn jointly for all pairs, step by step [Romano & Wolf 2005], and a model
     ranks one below the lowest-ranked model that is better than it. With probability `confidence`
     no pair is separated the wrong way, and at least r − 1 models are truly better than every
-    model of (dense) rank r. Two models of different rank need not be separated from each other:
+    model of (dense) rank r. Of two models, the interval of their difference with that level must
+    exclude 0 too. Two models of different rank need not be separated from each other:
     the confidence sets for the ranks say what is certain [Mogstad et al. 2024]. They are given
     for all models jointly and for one model alone, with every rule.
 
@@ -252,7 +258,8 @@ def rank(
         Of the probabilities of ranks and of every A > B: "flat" has each model's own posterior,
         under which large differences are as plausible as small ones, so that between close models
         P(A > B) is too certain; "shared" learns from all models how far they are apart, see
-        `shared_scores`. μ, σ, ranks and their sets are the same with both.
+        `shared_scores`, and fails near the ends of the range of scores, as the `note` says. μ, σ,
+        ranks and their sets are the same with both.
     seed : int
         Seed of the draws.
     draws : int, optional
@@ -339,7 +346,7 @@ def rank(
         seed=seed,
         paired=shared is not None,
         n_clusters=None if shared is None else shared.n_clusters,
-        note=_note(best, shared),
+        note=joined_notes([_note(best, shared), None if logits is None else FAILS_NEAR_ENDS]),
         prior=prior,
     )
 
@@ -360,24 +367,63 @@ def simultaneous_ranks(
         In the order of the input, from 1.
     """
     ordered, _ = sort_best_first(posteriors)
-    result = _compare_in_order(list(ordered.values()), confidence, seed)
+    result = compare_in_order(list(ordered.values()), confidence, seed)
     ranks = numbered(separation_levels(result.separated), "dense")
     of_model = dict(zip(ordered, map(int, ranks), strict=True))
     return {name: of_model[name] for name in posteriors}
 
 
-def _compare_in_order(
-    posteriors: list[Posterior],
+def compare_in_order(
+    posteriors: Sequence[Posterior],
     confidence: float,
     seed: int,
     errors: Sequence[PairErrors] | None = None,
+    difference: Distribution | None = None,
 ) -> SimultaneousComparisons:
-    """Compare models, best first; `errors` has one entry per task, left out that of one task."""
+    """Return which models are distinguishable: the one rule of `rank`, `compare` and `plan`.
+
+    All pairs are compared at once, see `compare_simultaneously`. Two models are distinguishable
+    only if the credible interval of their difference excludes 0 too.
+
+    Parameters
+    ----------
+    posteriors : sequence of Posterior
+        One per model, best first.
+    confidence, seed
+        As for `rank`; `confidence` is also the level of that interval.
+    errors : sequence of PairErrors, optional
+        One per task; left out, that of one task.
+    difference : Distribution, optional
+        Of two models, of the difference of their scores; left out, `pair_difference`.
+    """
     low, high = posteriors[0].bounds
     if errors is None:
         errors = [pair_errors(posteriors)]
-    return compare_simultaneously(
+    result = compare_simultaneously(
         errors, len(posteriors), confidence, seed, _ROUNDING * (high - low), in_order=True
+    )
+    if len(posteriors) > 2 or not result.separated.any():
+        return result
+    difference = difference or pair_difference(*posteriors)
+    if difference is None:
+        return result
+    interval = score_interval(
+        difference,
+        difference.moments(),
+        (low - high, high - low),
+        IntervalSpec(confidence, posteriors[0].scope, "exact", seed),
+        default_draws(posteriors[0].per_question.mu.size),
+    )
+    if not interval.low <= 0.0 <= interval.high:
+        return result
+    first, last = np.ones(2), np.full(2, 2.0)
+    return replace(
+        result,
+        separated=np.zeros((2, 2), dtype=np.bool_),
+        rank_low=first,
+        rank_high=last,
+        rank_low_marginal=first,
+        rank_high_marginal=last,
     )
 
 
@@ -427,6 +473,7 @@ def ranking_of_draws(
     note: str | None,
     n_clusters: int | None = None,
     prior: RankPrior = "flat",
+    difference: Distribution | None = None,
 ) -> Ranking:
     """Return the ranking of models whose z and joint draws are computed.
 
@@ -440,12 +487,14 @@ def ranking_of_draws(
         Joint draws of the models' scores.
     errors : sequence of PairErrors
         One per task, for the simultaneous comparisons.
+    difference : Distribution, optional
+        As for `compare_in_order`.
     ties, numbering, confidence, quantile, seed, paired, note, n_clusters, prior
         As in `Ranking`.
     """
     best = list(posteriors.values())
     draws = scores.shape[1]
-    simultaneous = _compare_in_order(best, confidence, seed, errors)
+    simultaneous = compare_in_order(best, confidence, seed, errors, difference)
     threshold = float(special.ndtri(confidence))
     if ties == "simultaneous":
         groups, threshold = separation_levels(simultaneous.separated), simultaneous.critical_value

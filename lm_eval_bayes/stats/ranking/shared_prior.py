@@ -18,6 +18,11 @@ from lm_eval_bayes.stats.arrays import FloatArray, IntArray, blocks
 from lm_eval_bayes.stats.distributions.weighted import weighted_quantiles
 from lm_eval_bayes.stats.results import Posterior
 
+#: What a user of this prior must know.
+FAILS_NEAR_ENDS = (
+    "The shared prior fails where a score is near an end of its range, such as 0 or 1: it pulls "
+    "such a score far towards the others and makes its interval too wide."
+)
 #: Scores are at least this far from the ends of their range before a logit is taken.
 _EDGE = 1e-9
 #: First and last τ / √v of the first grid, the last one at least; steps of log τ; values of m.

@@ -20,7 +20,7 @@ from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.arrays import FloatArray, numeric, protect
 from lm_eval_bayes.stats.intervals import Scope
 from lm_eval_bayes.stats.ranking.rank import check_leaderboard
-from lm_eval_bayes.stats.ranking.shared_prior import board_logits
+from lm_eval_bayes.stats.ranking.shared_prior import FAILS_NEAR_ENDS, board_logits
 from lm_eval_bayes.stats.ranking.simultaneous import PairErrors, pair_errors
 from lm_eval_bayes.stats.results import Posterior
 from lm_eval_bayes.stats.validation import check_level
@@ -50,6 +50,8 @@ class SharedScores(Record):
         Level of the intervals.
     scope : str
         What the scores are about.
+    note : str or None
+        That the prior fails near the ends of the range of scores; None where `tau` is.
     """
 
     models: tuple[str, ...]
@@ -64,6 +66,7 @@ class SharedScores(Record):
     tau_high: float | None
     level: float
     scope: Scope
+    note: str | None = None
 
     def __post_init__(self) -> None:
         protect(self)
@@ -102,8 +105,8 @@ def shared_scores(
     common cancels in every difference and adds to the scores' own sd. The rest is each
     model's own, and is estimated from all models together.
 
-    `rank` with ``prior="shared"`` has the probabilities of ranks under this prior, and
-    `winners_score` the score of the model that leads.
+    `rank` with ``prior="shared"`` has the probabilities of ranks under this prior. It fails near
+    the ends of the range of scores, where the logits of posterior means are far from normal.
 
     Parameters
     ----------
@@ -192,6 +195,7 @@ def shared_scores(
         tau_high=tau_high,
         level=level,
         scope=in_order[0].scope,
+        note=FAILS_NEAR_ENDS,
     )
 
 

@@ -7,14 +7,14 @@ import pytest
 from _support.run_files import row, write_run
 from _support.toy import QUESTIONS, SCRIPT, ScriptedLM, evaluate, toy_config
 
-from lm_eval_bayes.errors import TaskConfigError
+from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
 from lm_eval_bayes.harness.models.trials import TrialsLM
 from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
 from lm_eval_bayes.harness.task.requests import doc_hash
 from lm_eval_bayes.runs.reader import read_runs
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.outcomes import Outcomes
-from lm_eval_bayes.stats.prior_evidence import prior_evidence
+from lm_eval_bayes.stats.prior_evidence import SAME_CHANCES, prior_evidence
 
 pytestmark = pytest.mark.filterwarnings("default")
 
@@ -34,7 +34,8 @@ def earlier(tmp_path):
     return write_run(tmp_path / "earlier", rows, model="old")
 
 
-def task(prior, **metadata):
+def task(path, strength="auto", **metadata):
+    prior = None if path is None else {"run": path, "strength": strength}
     return RepeatedSamplingTask(config=toy_config(metadata={"bayes_prior": prior, **metadata}))
 
 
@@ -45,9 +46,9 @@ def outcomes():
 
 
 @pytest.mark.parametrize("strength", ["auto", 0.5])
-def test_the_row_uses_the_prior_trials_and_stands_beside_the_one_without(earlier, strength):
-    prior = str(earlier) if strength == "auto" else {"run": str(earlier), "strength": strength}
-    result = evaluate(ScriptedLM(SCRIPT), task(prior))["results"]["toy"]
+def test_the_row_uses_the_prior_trials_and_stands_beside_the_one_without(earlier, strength, caplog):
+    result = evaluate(ScriptedLM(SCRIPT), task(str(earlier), strength))["results"]["toy"]
+    assert f"hbayes@4: {SAME_CHANCES}" in caplog.messages
     for scope, name in (("benchmark", "hbayes@4"), ("population", "hbayes@4_population")):
         expected = prior_evidence(outcomes(), strength, scope=scope)
         interval = expected.posterior.interval(0.95, "exact")
@@ -70,11 +71,11 @@ def test_a_wrong_prior_is_an_error_before_sampling(earlier, tmp_path):
         task(str(others))
     with pytest.raises(TaskConfigError, match="`bayes_prior` must have the category weights"):
         task(str(earlier), bayes_weights=[0, 2])
-    for wrong in (3, {"path": "x"}, {"run": "x", "weight": 1}):
-        with pytest.raises(Exception, match="`bayes_prior` must be the path of a run"):
-            task(wrong)
-    with pytest.raises(Exception, match="`strength of bayes_prior` must be"):
-        task({"run": str(earlier), "strength": 2})
+    for wrong in (3, str(earlier), {"run": str(earlier)}, {"run": "x", "weight": 1}):
+        with pytest.raises(InvalidInputError, match=r"`bayes_prior` must be \{run: PATH, strength"):
+            RepeatedSamplingTask(config=toy_config(metadata={"bayes_prior": wrong}))
+    with pytest.raises(InvalidInputError, match="`strength of bayes_prior` must be"):
+        task(str(earlier), 2)
 
 
 def test_the_store_of_the_run_itself_is_refused(tmp_path):
