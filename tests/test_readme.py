@@ -116,6 +116,7 @@ def test_the_printed_table_is_what_the_first_command_prints(capsys, caplog):
     caplog.set_level(logging.INFO)
     lm_eval_command(*shlex.split(FIRST_COMMAND)[1:])
     check_first_output(capsys.readouterr().out, caplog.text)
+    assert not [r.message for r in caplog.records if r.levelno >= logging.WARNING]
 
 
 @pytest.mark.slow

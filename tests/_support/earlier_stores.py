@@ -24,7 +24,7 @@ TRIALS = 2
 
 #: Arguments by name; of the last, `base_url` is added. None holds a secret.
 MODELS: dict[str, dict[str, Any]] = {
-    "coin": {"backend": "biased_coin", "beta": "2:3"},
+    "coin": {"backend": "biased_coin", "beta": "2:3", "seed": 1234},
     "coin with arguments": {"backend": "biased_coin", "p": 0.25, "seed": 7, "boxed": 0.5},
     "named": {"backend": "gateway", "pretrained": "org/named"},
     "named with arguments": {

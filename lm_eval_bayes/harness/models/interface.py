@@ -157,6 +157,8 @@ class SamplingMixin:
         Whether each trial has a seed of its own.
     takes_seed : bool
         Whether the backend's class takes the argument `seed` too.
+    default_seed : int
+        The seed of a run that gives none; 1234 is that of the harness's own models.
     streams : bool
         Whether `sample` takes a :class:`RequestStream` too; other backends get lists.
     takes_pauses : bool
@@ -169,6 +171,7 @@ class SamplingMixin:
     given_arguments: Mapping[str, Any]
     seeded = True
     takes_seed = False
+    default_seed = 1234
     streams: bool = False
     takes_pauses = False
     samples_elsewhere = False

@@ -45,7 +45,6 @@ from lm_eval_bayes.store.trial_store import TrialStore
 log = get_logger(__name__)
 
 SEED_SCHEMES = ("hash", "plain")
-DEFAULT_SEED = 1234
 
 #: Signals of the prompt, which a backend measures with one trial of each prompt. The store
 #: keeps them with the prompt, not with that trial.
@@ -78,8 +77,9 @@ class RecordingMixin(SamplingMixin):
         For ``trials=auto``: seconds without a trial of a process that lives, until others that wait
         for it do its work. It must be longer than the loading of the model and the longest trial.
         By default they wait.
-    seed : int
-        Trial i of a question has the seed hash(seed + i, prompt), or seed + i.
+    seed : int or None
+        Trial i of a question has the seed hash(seed + i, prompt), or seed + i. By default it is
+        the backend's `default_seed`.
     seed_scheme : str
         "hash" or "plain". With "plain", as in the paper, all questions of a trial share a seed
         and so their noise: per-trial means varied 3.8 times as much as those of independent
@@ -96,7 +96,7 @@ class RecordingMixin(SamplingMixin):
         claims: str | None = None,
         lease: float | None = None,
         stalled_after: float | None = None,
-        seed: int = DEFAULT_SEED,
+        seed: int | None = None,
         seed_scheme: str = "hash",
         synchronous: str = "NORMAL",
         **kwargs: Any,
@@ -108,6 +108,7 @@ class RecordingMixin(SamplingMixin):
                 f"`seed_scheme` must be hash or plain; got {seed_scheme!r} (plain gives all "
                 "questions of a trial one seed)"
             )
+        seed = self.default_seed if seed is None else seed
         if isinstance(seed, bool) or not isinstance(seed, int) or not -(2**31) <= seed < 2**31:
             raise ModelConfigError(f"`seed` must be a whole number of 32 bits; got {seed!r}")
         self.seed0, self.seed_scheme = seed, seed_scheme

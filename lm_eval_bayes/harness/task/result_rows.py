@@ -266,10 +266,11 @@ class TrialTable(Table):
 
     @cached_property
     def vote(self) -> api.Posterior:
-        """The posterior of maj@k; its note is logged for all questions together."""
+        """The posterior of maj@k; its note is logged where `bayes_rows` may show its interval."""
         s = self.settings
         posterior = _vote(*self.candidates, s.maj_k, s.seed, 100 if self.quick else 1000)
-        if posterior.note is not None and posterior.k != 1 and not self.quick:
+        shown = s.rows != "short" and posterior.k != 1 and not self.quick
+        if posterior.note is not None and shown:
             warn_once(f"maj@{s.maj_k}: {posterior.note}")
         return posterior
 

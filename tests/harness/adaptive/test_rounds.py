@@ -105,7 +105,7 @@ def test_a_decision_against_a_finished_run(tmp_path, capsys):
 
 
 def test_the_interval_uses_the_prior_trials_of_the_task_as_its_row_does(tmp_path):
-    started(tmp_path, "old", budget="4")
+    started(tmp_path, "old", model_args="beta=2:3,seed=1234", budget="4")
     prior = json.dumps({"bayes_prior": {"run": str(tmp_path / "old"), "strength": "auto"}})
     _, results = started(
         tmp_path, "new", "--metadata", prior, model_args="beta=2:3,seed=9", width=0.2, max_trials=8

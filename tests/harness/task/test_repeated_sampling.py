@@ -415,6 +415,15 @@ def test_maj_needs_an_extracted_answer(caplog):
     assert evaluate(task, script)["results"]["toy"]["maj@8,f"] == 0.0
 
 
+@pytest.mark.parametrize(("rows", "n_notes"), [("short", 0), ("all", 1), (["maj@*"], 1)])
+def test_the_note_on_close_votes_comes_with_the_rows_of_the_interval(rows, n_notes, caplog):
+    script = {q["question"]: [q["answer"], "-1"] * 4 for q in QUESTIONS}
+    task = RepeatedSamplingTask(config=toy_config(repeats=8, metadata={"bayes_rows": rows}))
+    results = evaluate(task, script)
+    assert results["results"]["toy"]["maj@8,none"] == 0.5
+    assert caplog.text.count("maj@8: ") == n_notes
+
+
 def test_a_response_without_a_match_abstains():
     digit = [{"function": "regex", "regex_pattern": r"(\d)", "fallback": "nothing"}]
     filters = [{"name": "f", "filter": digit}]

@@ -56,6 +56,8 @@ _IGNORED = frozenset({"batch_size", "max_batch_size", "device", "trust_remote_co
 #: Longer than any final answer: the field holds a whole solution.
 _LONGEST_ANSWER = 200
 
+DEFAULT_SEED = 1
+
 
 @register_model("biased_coin")
 class BiasedCoinLM(LM):
@@ -72,7 +74,7 @@ class BiasedCoinLM(LM):
         A .jsonl, .csv or .txt file of probabilities, in one of the forms of
         `file_probabilities` of :mod:`.probabilities`. Exactly one of
         p, beta and file must be given.
-    seed : int, default 1234
+    seed : int, default 1
         Seeds everything. Trial i of a question draws from a digest of seed, task,
         prompt and i. The key of a stored trial has no task, as that of a language model: another
         task with the same prompts takes the trials of the first one from a store, and their true
@@ -107,8 +109,8 @@ class BiasedCoinLM(LM):
     >>> doc = {"problem": "What is 7 + 5?", "answer": "12"}
     >>> request = new_instance(doc, ("What is 7 + 5?", {}), task="demo", repeats=8)
     >>> answers = lm.generate_until([request] * 8)
-    >>> [answer.split("answer is ")[1] for answer in answers[2:5]]
-    ['$\\boxed{7}$.', '$\\boxed{12}$.', '$\\boxed{17}$.']
+    >>> [answer.split("answer is ")[1] for answer in answers[4:7]]
+    ['$\\boxed{12}$.', '$\\boxed{2}$.', '$\\boxed{12}$.']
     >>> lm.get_model_info()["biased_coin"]["true_score"]
     {'demo': 0.6}
     """
@@ -120,7 +122,7 @@ class BiasedCoinLM(LM):
         p: float | None = None,
         beta: str | None = None,
         file: str | None = None,
-        seed: int = 1234,
+        seed: int = DEFAULT_SEED,
         boxed: float = 1.0,
         answer_field: str = "answer",
         seconds: float = 0.0,
@@ -363,6 +365,7 @@ class CoinSampling(SamplingMixin):
     """How `--model trials` samples from `biased_coin`."""
 
     takes_seed = True
+    default_seed = DEFAULT_SEED
     cannot_record = BiasedCoinLM.cannot_record
 
     def notice(self, requests: Sequence[Any]) -> None:

@@ -13,6 +13,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from _support import toy
 from _support.paths import REPOSITORY
@@ -27,7 +28,9 @@ from lm_eval_bayes.harness.instances import new_instance
 from lm_eval_bayes.harness.models.biased_coin.model import BiasedCoinLM
 from lm_eval_bayes.harness.models.biased_coin.probabilities import Question, uniforms
 from lm_eval_bayes.harness.models.biased_coin.responses import SHARES, pick, wrong_answers
+from lm_eval_bayes.harness.models.trials import TrialsLM
 from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
+from lm_eval_bayes.tasks import demo_questions
 
 ROOT = REPOSITORY
 
@@ -36,7 +39,7 @@ def request(
     doc_id: int, n: int = 1, task: str = "quiz", answer: Any = "12", prompt: str | None = None
 ) -> Instance:
     prompt = f"question {doc_id}" if prompt is None else prompt
-    arguments = (prompt, {"until": []})
+    arguments = (prompt, {"until": [], "temperature": 1.0})
     return new_instance({"answer": answer}, arguments, task=task, doc_id=doc_id, repeats=n)
 
 
@@ -118,6 +121,26 @@ def test_draws_are_right_with_the_asked_probability() -> None:
     # 4,000 seeded draws; the bounds hold 99.99% of Binomial(4000, 0.3)
     low, high = stats.binom.ppf([5e-5, 1 - 5e-5], 4000, 0.3)
     assert low <= sum(a == "12" for a in got) <= high
+
+
+@pytest.mark.parametrize("p", [0.4, 0.5, 0.6, 0.7])
+def test_trials_of_the_demo_under_the_default_seed_vary_as_independent_ones(p: float) -> None:
+    task, ask = "demo_arithmetic_bayes", "Solve the problem and put the final answer in \\boxed{}."
+    prompts = [f"{ask}\n\nProblem: {q['problem']}\nSolution:" for q in demo_questions()["test"]]
+    requests = [request(i, 8, task, prompt=prompt) for i, prompt in enumerate(prompts)]
+    got = answers(BiasedCoinLM(p=p).generate_until(clones(requests)))
+    right = np.reshape([a == "12" for a in got], (-1, 8))
+    # the seven degrees of freedom of eight means of M Bernoulli trials
+    ratio = right.mean(axis=0).var(ddof=1) * len(right) / (p * (1 - p))
+    assert stats.chi2.sf(7 * ratio, 7) > 0.05
+
+
+def test_the_default_seed_is_that_of_model_trials_too(tmp_path: Path) -> None:
+    requests = clones([request(i, 4) for i in range(10)])
+    lm = TrialsLM(backend="biased_coin", store=str(tmp_path / "c.sqlite"), p=0.5)
+    stored = lm.generate_until(requests)
+    assert stored == BiasedCoinLM(p=0.5, seed=1).generate_until(requests)
+    assert lm.get_model_info()["trials"]["seed"] == 1
 
 
 def test_p_zero_and_one_are_certain() -> None:
