@@ -7,6 +7,9 @@ standard library has a fitting base class, the error derives from that too.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 
 class LmEvalBayesError(Exception):
     """Base class of every deliberate error of this package."""
@@ -54,7 +57,17 @@ def _shown(got: object) -> str:
 
 
 class TaskConfigError(LmEvalBayesError, ValueError):
-    """A task's YAML, metadata or generation settings cannot give honest repeated trials."""
+    """A task's YAML, metadata or generation settings cannot give honest repeated trials.
+
+    Attributes
+    ----------
+    results : mapping or None
+        What `simple_evaluate` would have returned, with the samples, if the error came after them.
+    """
+
+    def __init__(self, message: str, results: Mapping[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.results = results
 
 
 class DatasetUnavailableError(LmEvalBayesError, RuntimeError):

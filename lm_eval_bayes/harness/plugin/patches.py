@@ -184,10 +184,10 @@ PATCHES: dict[str, Patch] = {
     ),
     METADATA: Patch(
         "lm_eval.evaluator:simple_evaluate",
-        "Warns that settings in `metadata=` do not count where a `task_manager=` is given; the "
-        "harness drops them without a word.",
+        "Warns that settings in `metadata=` do not count where a `task_manager=` is given, which "
+        "the harness drops without a word; raises where the first metric has no number.",
         _takes("metadata", "task_manager"),
-        "never: nothing but the warning is added",
+        "never: nothing but the warning and the error is added",
         "tests/harness/task/test_ways_to_set.py::test_metadata_beside_a_task_manager_is_warned_of",
     ),
     INITIALIZING: Patch(

@@ -23,7 +23,7 @@ from lm_eval_bayes._util.addresses import plain_address
 from lm_eval_bayes._util.packages import pip_install_extra
 from lm_eval_bayes.errors import InvalidInputError, LmEvalBayesError, TaskConfigError
 from lm_eval_bayes.harness import get_logger
-from lm_eval_bayes.harness.evaluation import evaluating
+from lm_eval_bayes.harness.evaluation import error_of_run, evaluating
 from lm_eval_bayes.harness.models.api_seeds import seeded_trials
 from lm_eval_bayes.harness.models.stored_texts import read_later
 from lm_eval_bayes.harness.plugin import patches, results_table, sample_loggers
@@ -83,8 +83,21 @@ def _checked(original: Callable[..., None]) -> Callable[..., None]:
             install_evaluate()
             if not repeated:
                 _prepare(self)
+        else:
+            _check_aggregations(self)
 
     return __init__
+
+
+def _check_aggregations(task: Any) -> None:
+    """Raise an error for `aggregation: bayes` under a metric that gives no rows to it."""
+    for entry in task.config.metric_list or ():
+        if isinstance(entry, Mapping) and entry.get("aggregation") == "bayes":
+            raise TaskConfigError(
+                f"task {task.config.task}: `aggregation: bayes` must stand under `metric: bayes`; "
+                f"got `metric: {entry.get('metric')}` (write `aggregation: mean` there, and behind "
+                "it an entry `metric: bayes`, `aggregation: bayes`, which takes its grades)"
+            )
 
 
 def _has_our_class(task: Any) -> bool:
@@ -226,7 +239,7 @@ def install_evaluate() -> None:
     """Wrap the harness's `evaluate`; warn if it has another signature."""
     results_table.install()
     sample_loggers.install()
-    patches.install(patches.METADATA, _warned_of_metadata)
+    patches.install(patches.METADATA, _with_warning_and_error)
     patches.install(patches.INITIALIZING, _without_secrets)
     problem = patches.install(patches.EVALUATE, _in_context)
     if problem is not None:
@@ -284,7 +297,8 @@ def _printable_argument(name: object, value: Any) -> Any:
     return redacted(value)
 
 
-def _warned_of_metadata(original: Callable[..., Any]) -> Callable[..., Any]:
+def _with_warning_and_error(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap `simple_evaluate`, see the table of patches."""
     signature = inspect.signature(original)
 
     @functools.wraps(original)
@@ -304,7 +318,11 @@ def _warned_of_metadata(original: Callable[..., Any]) -> Callable[..., Any]:
                     "`metadata=` is not used: pass it to TaskManager(metadata=…)",
                     ", ".join(unused),
                 )
-        return original(*args, **kwargs)
+        results = original(*args, **kwargs)
+        # with a tracker, as on the command line, the caller saves them first
+        if arguments.get("evaluation_tracker") is None and (error := error_of_run(results or {})):
+            raise TaskConfigError(error, results)
+        return results
 
     return simple_evaluate
 

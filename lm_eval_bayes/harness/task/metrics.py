@@ -260,6 +260,11 @@ class MetricOutcome:
             return {self.labelled("scores"): list(record.scores)}
         return {self.labelled("outcomes"): list(record.outcomes)}
 
+    def raw_values(self, trials: Sequence[GradedTrial]) -> list[Any]:
+        """Return what the metric gave the trials of a question; None where it gave nothing."""
+        values = [trial.values for trial in trials]
+        return [v.get(self.name) if isinstance(v, Mapping) else None for v in values]
+
     def _row_names(self, *, votes: bool) -> list[str]:
         if self.settings.bounds is not None:
             return [*score_rows.score_row_functions(self.settings)]

@@ -415,6 +415,7 @@ class RepeatedSamplingTask(ConfigurableTask):
         for outcome, record in zip(self.outcomes, records, strict=True):
             if record is None:
                 rows_of_all |= outcome.rows_without_number(votes=self._votes)
+                logged[outcome.labelled("scores")] = outcome.raw_values(trials)
                 continue
             of_question, of_all = outcome.rows_of_question(record)
             result_rows |= of_question

@@ -154,6 +154,17 @@ def test_a_class_of_the_user_s_own_is_looked_over_whatever_its_attributes():
         Theirs(config=bayes_config())
 
 
+def test_the_aggregation_without_the_metric_is_refused_before_sampling():
+    metric = {"metric": "exact_match", "aggregation": "bayes", "higher_is_better": True}
+    with pytest.raises(TaskConfigError, match=r"must stand under .* got `metric: exact_match`"):
+        ConfigurableTask(config=toy_config(metric_list=[metric]))
+    # what the message says to write
+    metrics = [{**metric, "aggregation": "mean"}, {**metric, "metric": "bayes"}]
+    task = ConfigurableTask(config=toy_config(metric_list=metrics))
+    row = evaluate(ScriptedLM(SCRIPT), task)["results"]["toy"]
+    assert row["bayes@4,none"] == pytest.approx((4 / 6 + 2 / 6 + 1 / 6) / 3)
+
+
 def test_tasks_without_the_metric_are_untouched():
     task = ConfigurableTask(config=toy_config(repeats=1))
     assert "build_all_requests" not in vars(task)

@@ -5,19 +5,18 @@ from __future__ import annotations
 import json
 import logging
 import math
-import re
 
 import datasets
 import lm_eval
 import pytest
 from _support import toy
 from _support.toy import QUESTIONS, SCRIPT, ScriptedLM, toy_config
+from lm_eval.loggers import EvaluationTracker
 from lm_eval.utils import handle_non_serializable, make_table
 
 import lm_eval_bayes
 from lm_eval_bayes import Outcomes, hbayes_at_n, pass_at_k_posterior, pass_hat_k_posterior
 from lm_eval_bayes.errors import TaskConfigError
-from lm_eval_bayes.harness.evaluation import error_of_run
 from lm_eval_bayes.harness.task.repeated_sampling import LoggedResult, RepeatedSamplingTask
 from lm_eval_bayes.stats.score_outcomes import ScoreOutcomes
 
@@ -439,9 +438,9 @@ def test_a_value_that_is_no_category_has_no_number():
         return {"exact_match": 0.9 if "well" in results[0] else 1}
 
     script = {**SCRIPT, "1 + 1 =": ["2", "well", "2", "2"]}
-    error = error_of_run(evaluate(graded_by(f1), script))
-    assert re.search(r"a category 0\.\.1; got 0\.9", error)
-    assert "\n" not in error
+    with pytest.raises(TaskConfigError, match=r"a category 0\.\.1; got 0\.9") as raised:
+        evaluate(graded_by(f1), script)
+    assert "\n" not in str(raised.value)
 
 
 def test_all_zero_and_empty_answers_are_warned_of(caplog):
@@ -538,18 +537,42 @@ def test_a_threshold_says_which_scores_pass():
 
 
 def test_a_score_without_bounds_or_beyond_them_has_no_number():
-    results = evaluate(graded_by(share_of_gold, metric_list=F1), SCORED)
+    message = r"category 0\.\.1; got 0\.5 .*bayes_bounds as in"
+    with pytest.raises(TaskConfigError, match=message) as raised:
+        evaluate(graded_by(share_of_gold, metric_list=F1), SCORED)
+    results = raised.value.results
     row = results["results"]["toy"]
     assert all(math.isnan(row[name]) for name in ("hbayes@4,none", "avg@4,none", "pass@2,none"))
-    # the responses are there, with the grades until the value was found
+    # the responses are there, with what the metric gave them
     assert [sample["resps"] for sample in results["samples"]["toy"]] == [
         [list(texts)] for texts in SCORED.values()
     ]
+    assert [sample["scores"] for sample in results["samples"]["toy"]] == [
+        [1, 0.5, 0, 1], [0.25, 0, 0.5, 0], [1, 1, 1, 0.5]
+    ]  # fmt: skip
     assert not any("outcomes" in sample for sample in results["samples"]["toy"])
-    message = r"category 0\.\.1; got 0\.5 .*bayes_bounds as in"
-    assert re.search(message, error_of_run(results))
     with pytest.raises(TaskConfigError, match=message):
         lm_eval.utils.make_table(results)
     metadata = {"bayes_bounds": [0, 0.9]}
     with pytest.raises(TaskConfigError, match=r"a score from 0 to 0\.9, its bayes_bounds; got 1"):
         graded_by(share_of_gold, metric_list=F1, metadata=metadata)
+
+
+def test_scores_beyond_their_bounds_are_logged_as_the_metric_gave_them(tmp_path):
+    def doubled(doc, results):
+        score = share_of_gold(doc, results)["f1"]
+        return {"f1": 2 * score if doc["answer"] == "4" else score}
+
+    metadata = {"bayes_bounds": [0, 0.9], "bayes_check": False}
+    task = graded_by(doubled, metric_list=F1, metadata=metadata)
+    with pytest.raises(TaskConfigError, match="bayes_bounds; got 1") as raised:
+        evaluate(task, SCORED)
+    samples = raised.value.results["samples"]["toy"]
+    scores = [[1, 0.5, 0, 1], [0.5, 0, 1, 0], [1, 1, 1, 0.5]]
+    assert [sample["scores"] for sample in samples] == scores
+    # the command line saves the results first, and ends with the error behind the table
+    tracker = EvaluationTracker(output_path=str(tmp_path))
+    task = graded_by(doubled, metric_list=F1, metadata=metadata)
+    results = evaluate(task, SCORED, evaluation_tracker=tracker)
+    with pytest.raises(TaskConfigError, match="bayes_bounds; got 1"):
+        lm_eval.utils.make_table(results)
