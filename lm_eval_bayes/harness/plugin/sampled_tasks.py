@@ -222,7 +222,10 @@ def group_config(
     """
     from lm_eval_bayes.tasks import AVG_AT_N, BAYES_AT_N, HBAYES_AT_N
 
-    members = [_sampled_member(member, index, greedy) for member in config.get("task") or ()]
+    members = [
+        _sampled_member(member, str(config["group"]), index, greedy)
+        for member in config.get("task") or ()
+    ]
     listed = config.get("aggregate_metric_list") or [{}]
     first = listed[0] if isinstance(listed, Sequence) else listed
     weight_by_size = first.get("weight_by_size", True)
@@ -242,7 +245,9 @@ def group_config(
     }
 
 
-def _sampled_member(member: Any, index: MutableMapping[str, Any], greedy: list[str]) -> Any:
+def _sampled_member(
+    member: Any, group: str, index: MutableMapping[str, Any], greedy: list[str]
+) -> Any:
     if isinstance(member, str):
         return _sampled_name(member, index, greedy) if member in index else member
     if not isinstance(member, Mapping):
@@ -250,6 +255,11 @@ def _sampled_member(member: Any, index: MutableMapping[str, Any], greedy: list[s
     if "group" in member and member["group"] not in index:
         return group_config(member, index, greedy)
     key = "group" if "group" in member else "task"
+    if member.get(key) not in index:
+        raise TaskConfigError(
+            f"group {group}{SUFFIX}: {group} has the {key} {member.get(key, 'without a name')} "
+            "inside the YAML of a group; only tasks that are a YAML file can be sampled repeatedly"
+        )
     overrides = dict(member)
     if "generation_kwargs" in overrides:
         overrides["generation_kwargs"] = _sampled_generation(overrides["generation_kwargs"])

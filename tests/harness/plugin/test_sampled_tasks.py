@@ -151,6 +151,16 @@ def test_a_group_of_sampled_tasks_has_the_mean_over_them(manager, caplog):
     assert row["avg@4,last"] == pytest.approx(4 / 12)
 
 
+@pytest.mark.parametrize("name", [{"task": "inner"}, {}])
+def test_a_group_with_a_task_inside_its_yaml_is_refused(manager, name):
+    inner = {**{k: v for k, v in manager.toy.items() if k not in ("task", "tag")}, **name}
+    nested = {"group": "part", "task": [inner]}
+    for group in ({"group": "both", "task": ["toy", inner]}, {"group": "both", "task": [nested]}):
+        message = f"the task {name.get('task', 'without a name')} inside the YAML of a group"
+        with pytest.raises(TaskConfigError, match=message):
+            run(manager(group), "both_bayes")
+
+
 def test_a_tag_of_sampled_tasks(manager):
     results, _ = run(manager({**manager.toy, "task": "second"}, bayes_n=2), "toys_bayes")
     assert set(results["results"]) == {"toy_bayes", "second_bayes"}
