@@ -171,7 +171,7 @@ class Transport:
             raise _Failed(f"{failure} ({message})") from error
         try:
             return json.loads(raw)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise _Failed(f"the answer is not JSON: {self._clean(_text(raw))}") from error
 
     def _read(self, answer: Any, ends: float) -> bytes:
@@ -224,7 +224,7 @@ def _reason(raw: bytes) -> str:
     """Return the reason in an error response, if it has one of the usual forms."""
     try:
         body = json.loads(raw)
-    except ValueError:
+    except (ValueError, RecursionError):
         return _text(raw)
     error = body.get("error", body) if isinstance(body, dict) else body
     if isinstance(error, dict):

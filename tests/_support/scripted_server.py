@@ -48,7 +48,8 @@ class Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             return
         page = self.server.pages.get(self.path)
-        self.send(200 if page is not None else 404, json.dumps(page or {}).encode())
+        content = page if isinstance(page, bytes) else json.dumps(page or {}).encode()
+        self.send(200 if page is not None else 404, content)
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))

@@ -231,6 +231,8 @@ def test_a_server_may_say_how_long_to_wait():
         (complaint(500, "oops"), "did not answer, asked 3 times: HTTP 500: oops"),
         (Act(drop=True), "did not answer, asked 3 times: the connection broke"),
         (Act(200, b"<html>"), "asked 3 times: the answer is not JSON: <html>"),
+        (Act(200, b"[" * 100_000), r"asked 3 times: the answer is not JSON: \[\["),
+        (Act(500, b"[" * 100_000), r"asked 3 times: HTTP 500: \[\["),
         (
             Act(200, {"choices": []}, short=3),
             "asked 3 times: the (answer is incomplete|connection broke)",

@@ -29,6 +29,9 @@ _KEEP_ALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
 
 _CONNECT_S = 30.0
 
+#: Bytes of the body of an answer at most.
+MAX_BODY = 64 * 2**20
+
 #: Seconds for the answer of a server to whether it is up.
 _IS_UP_S = 10.0
 
@@ -141,7 +144,7 @@ async def post(
 
     try:
         async with session.post(url, json=payload) as response:
-            status, raw = response.status, await response.read()
+            status, raw = response.status, await _body(response)
             wait_s = retry_after(response.headers.get("Retry-After"))
     except asyncio.TimeoutError as error:
         seconds = f"{timeout_s:.0f} s"
@@ -158,6 +161,8 @@ async def post(
         body = json.loads(raw)
     except ValueError as error:
         raise unreadable(raw) from error
+    except RecursionError as error:
+        raise ExchangeFailed("the answer's JSON is nested too deeply", retry=True) from error
     if isinstance(body, dict) and body.get("error"):
         raise error_object(body["error"])
     return body
@@ -176,16 +181,32 @@ async def get(session: aiohttp.ClientSession, url: str) -> Any:
     try:
         timeout = aiohttp.ClientTimeout(total=_IS_UP_S)
         async with session.get(url, timeout=timeout) as response:
-            status, raw = response.status, await response.read()
+            status, raw = response.status, await _body(response)
     except asyncio.TimeoutError as error:
         raise ExchangeFailed(f"no answer within {_IS_UP_S:.0f} s", retry=True) from error
     except (aiohttp.ClientError, OSError) as error:
         raise _no_connection(error) from error
     if is_retried(status):
         raise ExchangeFailed(f"HTTP {status}", retry=True)
-    with contextlib.suppress(ValueError):
+    with contextlib.suppress(ValueError, RecursionError):
         return json.loads(raw) if status == 200 else None
     return None
+
+
+async def _body(response: aiohttp.ClientResponse) -> bytes:
+    """Return the body of an answer.
+
+    Raises
+    ------
+    ExchangeFailed
+        If it has too many bytes; the rest is not read.
+    """
+    body = bytearray()
+    async for part in response.content.iter_any():
+        body += part
+        if len(body) > MAX_BODY:
+            raise ExchangeFailed(f"the answer has more than {MAX_BODY:,} bytes", retry=True)
+    return bytes(body)
 
 
 def _no_connection(error: Exception) -> ExchangeFailed:

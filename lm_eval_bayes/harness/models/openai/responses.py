@@ -178,7 +178,7 @@ def _reason(raw: bytes) -> tuple[str, str, bool]:
         return _title(raw), "", True
     try:
         body = json.loads(raw)
-    except ValueError:
+    except (ValueError, RecursionError):
         text = raw.decode("utf-8", "replace")
         return _quoted(text), text, False
     if not isinstance(body, Mapping):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import time
 from collections.abc import Mapping, Sequence
@@ -14,6 +15,7 @@ from lm_eval_bayes._util.retry import Backoff, is_retried
 from lm_eval_bayes._util.threads import map_in_threads
 from lm_eval_bayes.errors import InvalidInputError, ModelConfigError
 from lm_eval_bayes.harness import get_logger
+from lm_eval_bayes.harness.models.openai.connection import MAX_BODY
 from lm_eval_bayes.harness.models.openai.responses import ServerError
 from lm_eval_bayes.runs.model_arguments import secret_texts, without_secrets
 from lm_eval_bayes.runs.provenance import mapping
@@ -246,14 +248,16 @@ class Server:
         backoff = Backoff(seed=0)
         for attempt in range(1, _ATTEMPTS + 1):
             try:
-                answer = requests.get(
-                    url, headers=dict(self._headers), verify=self._verify, timeout=_TIMEOUT_S
-                )
+                headers = dict(self._headers)
+                with requests.get(
+                    url, headers=headers, verify=self._verify, timeout=_TIMEOUT_S, stream=True
+                ) as answer:
+                    body = _json(answer)
             except requests.RequestException as error:
                 problem = type(error).__name__
             else:
                 if not is_retried(answer.status_code):
-                    return _json(answer) if answer.status_code == 200 else None
+                    return body if answer.status_code == 200 else None
                 problem = f"HTTP {answer.status_code}"
             if attempt < _ATTEMPTS:
                 time.sleep(backoff.pause_s(attempt))
@@ -373,7 +377,13 @@ def _models_or_error(server: Server) -> Any:
 
 
 def _json(answer: Any) -> Any:
+    """Return the JSON of an answer; None where there is none, or too many bytes."""
+    raw = bytearray()
+    for part in answer.iter_content(1 << 16):
+        raw += part
+        if len(raw) > MAX_BODY:
+            return None
     try:
-        return answer.json()
-    except ValueError:
+        return json.loads(raw)
+    except (ValueError, RecursionError):
         return None

@@ -18,6 +18,7 @@ from _support.scripted_server import Act, serving, vllm_pages
 
 from lm_eval_bayes.errors import TaskConfigError
 from lm_eval_bayes.harness.models.openai.responses import read_prompt_bits, read_trial
+from lm_eval_bayes.harness.models.openai.served_models import Server
 from lm_eval_bayes.harness.models.trials import TrialsLM
 from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
 
@@ -49,6 +50,15 @@ def ray_serve_pages():
     }
     card["metadata"] = {"model_id": "smollm2", "max_request_context_length": 2048}
     return {"/v1/models": {"object": "list", "data": [card]}}
+
+
+@pytest.mark.parametrize(
+    "page", [b"[" * 100_000, b'{"data": []}' + b" " * 64 * 2**20], ids=["nested", "large"]
+)
+def test_a_list_of_models_that_cannot_be_read_is_none(page):
+    with serving(pages={"/v1/models": page}) as server:
+        list(completions(server).sample(requests_of(1, 1)))
+        assert Server(server.url(), {}, verify=True).models is None
 
 
 #: llama.cpp's answer to a request with `echo`, which it does not know: logprobs of "," alone.
