@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import signal
 import subprocess
 import sys
 
 import pytest
+from _support.command_line import called
 from _support.paths import REPOSITORY
 
 from lm_eval_bayes.cli.ui.output import warn_notes
@@ -50,6 +53,30 @@ def environment(unbuffered):
 def started(name, store, **more):
     arguments = [str(store) if word == "STORE" else word for word in COMMANDS[name]]
     return subprocess.Popen([*COMMAND, *arguments], stderr=subprocess.PIPE, text=True, **more)
+
+
+@pytest.mark.parametrize("variable", ["GITHUB_ACTIONS", "TF_BUILD"])
+def test_text_of_a_file_is_no_command_to_a_runner_of_jobs(tmp_path, monkeypatch, variable):
+    # GitHub's runner reads "::" behind blanks, and "##[" anywhere; that of Azure "##vso[" anywhere
+    names = ["::error::x", "a ##[add-mask]b", "##vso[task.setvariable variable=c]d"]
+    rows = [f"{name},q{i},{i % 2}" for name in names for i in range(6)]
+    file = tmp_path / "trials.csv"
+    file.write_text("\n".join(["model,question,correct", *rows]))
+    for name in ("GITHUB_ACTIONS", "TF_BUILD"):
+        monkeypatch.delenv(name, raising=False)
+    as_json = ("summary", file, "--json")
+    _, elsewhere, _ = called("summary", file, width="80")
+    assert all(name in elsewhere for name in names[:2])
+    values = json.loads(called(*as_json)[1])
+    monkeypatch.setenv(variable, "true")
+    printed = "".join(called("summary", file, width="80")[1:])
+    assert ": :error::x" in printed
+    assert "a ## [add-mask]b" in printed
+    _, text, _ = called(*as_json)
+    assert json.loads(text) == values
+    for line in (printed + text).splitlines():
+        assert not line.lstrip().startswith("::")
+        assert not re.search(r"##(vso)?\[", line)
 
 
 @needs_full

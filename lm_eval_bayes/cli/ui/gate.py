@@ -183,7 +183,7 @@ def _markdown_error(message: str) -> str:
 def _annotate(level: str, message: str, environ: Mapping[str, str]) -> None:
     """Write an annotation where GitHub Actions reads one."""
     if environ.get("GITHUB_ACTIONS") == "true":
-        warn(f"::{level} title=lm-eval-bayes::{_escaped(message)}")
+        warn(f"::{level} title=lm-eval-bayes::{_escaped(message)}", is_command=True)
 
 
 def _add_to_summary(text: str, environ: Mapping[str, str]) -> None:

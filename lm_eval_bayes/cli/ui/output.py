@@ -3,13 +3,15 @@
 On a terminal tables and progress are drawn by rich; in a pipe they are plain text.
 
 File names, model names and other untrusted text are never interpreted as markup, and control
-characters in them are escaped.
+characters in them are escaped. In jobs of GitHub Actions and Azure Pipelines, whose runners obey
+commands in the output, those in such text are broken up by a blank.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import sys
 import textwrap
@@ -37,11 +39,13 @@ _NAME_LENGTH = 60
 _INDENT = 2
 #: Whether tables have all columns; they have unless a command has the option --wide.
 _WIDE = ContextVar("wide", default=True)
+#: Commands to a runner: "::" at the beginning of a line, also behind blanks; the others anywhere.
+_COMMAND = re.compile(r"^\s*:(?=:)|##(vso)?(?=\[)", re.IGNORECASE)
 
 
 def say(text: object = "") -> None:
     """Print one line."""
-    typer.echo(_encodable(one_line(text), sys.stdout))
+    typer.echo(_encodable(_line(text), sys.stdout))
 
 
 def say_prose(text: object) -> None:
@@ -59,10 +63,18 @@ def say_prose(text: object) -> None:
         say(part)
 
 
-def warn(text: object) -> None:
-    """Print one line to standard error; ignored if standard error cannot be written."""
+def warn(text: object, *, is_command: bool = False) -> None:
+    """Print one line to standard error; ignored if standard error cannot be written.
+
+    Parameters
+    ----------
+    text : object
+        The line.
+    is_command : bool
+        Whether it is a command to a runner of CI jobs, and stays one.
+    """
     try:
-        typer.echo(_encodable(one_line(text), sys.stderr), err=True)
+        typer.echo(_encodable(_line(text, is_command), sys.stderr), err=True)
     except OSError:
         discard(sys.stderr)
 
@@ -111,7 +123,7 @@ def discard(stream: Any) -> None:
 def say_json(value: Any) -> None:
     """Print a JSON value, in ASCII; records in it by their `to_dict`."""
     text = json.dumps(value, indent=2, allow_nan=False, default=lambda record: record.to_dict())
-    typer.echo(text)
+    typer.echo(text.replace("##", "#\\u0023") if _in_ci() else text)  # it stands in strings alone
 
 
 @contextmanager
@@ -231,6 +243,17 @@ def say_each(items: Iterable[T], show: Callable[[T], None]) -> None:
         if number:
             say()
         show(item)
+
+
+def _in_ci() -> bool:
+    """Return whether a runner of GitHub Actions or Azure Pipelines reads the output."""
+    return any(map(os.environ.get, ("GITHUB_ACTIONS", "TF_BUILD")))
+
+
+def _line(text: object, is_command: bool = False) -> str:
+    """Return a text on one line that is no command to a runner unless it is to be one."""
+    line = one_line(text)
+    return line if is_command or not _in_ci() else _COMMAND.sub(r"\g<0> ", line)
 
 
 def _encodable(text: str, stream: Any) -> str:
