@@ -83,12 +83,14 @@ class QuestionTexts:
         self._digest: int | None = None
         self._recorded: set[str] = set()
         self.identical = True
+        self.n_empty = 0
 
     def add(self, trial: Trial, finished: Completion) -> None:
         """Take note of a trial that was just read or stored, and of the response that it gives."""
         digest = hash(finished)
         self._digest = digest if self._digest is None else self._digest
         self.identical = self.identical and digest == self._digest
+        self.n_empty += not finished.strip()
         self._recorded |= _not_none(finished.signals)
         index = trial.trial - self._first
         self._here.extend(bytes(max(0, index + 1 - len(self._here))))

@@ -347,6 +347,8 @@ def _in_context(original: Callable[..., Any]) -> Callable[..., Any]:
             ) as evaluation,
             seeded_trials(evaluation.model),
         ):
+            if not arguments.get("apply_chat_template"):
+                _warn_of_chat_template(evaluation.model, tasks)
             results = original(*args, **kwargs)
         if results is not None:  # None on all ranks but the first
             if results.get("samples"):
@@ -397,6 +399,16 @@ def _warn_of_unused_settings(tasks: Mapping[str, Any]) -> None:
         log.warning(
             "bayes_n has no effect on %s, which %s not sampled repeatedly; %s_bayes is",
             *(", ".join(unused), "is" if len(unused) == 1 else "are", unused[0]),
+        )
+
+
+def _warn_of_chat_template(model: Any, tasks: Mapping[str, Any]) -> None:
+    """Warn where a model with a chat template gets the prompts of this package's tasks without."""
+    template = getattr(getattr(model, "tokenizer", None), "chat_template", None)
+    if template and not getattr(model, "rank", 0) and any(map(_samples_repeatedly, tasks.values())):
+        log.warning(
+            "the model's tokenizer has a chat template, and the prompts are sent without it: a "
+            "chat model needs --apply_chat_template, with which [Hariri 2026, F.2] runs every model"
         )
 
 

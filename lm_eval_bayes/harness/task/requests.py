@@ -111,6 +111,8 @@ def receive_responses(instances: Sequence[Any], settings: Settings, task: str) -
     """
     _trim(instances, settings)
     _warn_if_identical(instances, settings.n, task)
+    responses = [response for instance in instances for response in instance.resps]
+    _warn_of_empty(sum(not str(r).strip() for r in responses), len(responses), task)
 
 
 def receive_stored(
@@ -132,6 +134,7 @@ def receive_stored(
             instance.filtered_resps[name] = Responses((), instance, name)
     if settings.n > 1 and all(i.resps[0].question.identical for i in instances):
         _warn_of_identical(settings.n, task)
+    _warn_of_empty(sum(r.question.n_empty for r, *_ in answered), sum(map(len, answered)), task)
     return True
 
 
@@ -164,6 +167,11 @@ def _warn_of_identical(n: int, task: str) -> None:
         n,
         n,
     )
+
+
+def _warn_of_empty(n_empty: int, n: int, task: str) -> None:
+    if n_empty:
+        log.warning("%s: %d of %d responses are empty", task, n_empty, n)
 
 
 # -- after the filters ---------------------------------------------------------------------------

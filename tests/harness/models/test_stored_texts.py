@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 from _support import toy
+from _support.harness_command import gateway
 from lm_eval.loggers import EvaluationTracker
 
 from lm_eval_bayes.harness.models import stored_texts, trial_stream, trials
@@ -53,6 +54,15 @@ def task(kind=RepeatedSamplingTask, **changes):
 def in_memory(monkeypatch):
     for module in (trials, trial_stream):
         monkeypatch.setattr(module, "stay_in_store", lambda model, instances: False)
+
+
+def test_empty_responses_of_a_store_are_counted(tmp_path, caplog):
+    for _ in ("sampled", "read"):
+        caplog.clear()
+        with gateway(lambda prompt, trial: "" if trial % 4 == 1 else "2"):
+            lm = TrialsLM(backend="gateway", pretrained="m", store=str(tmp_path / "g.sqlite"))
+            toy.evaluate(lm, task())
+        assert caplog.text.count("toy: 3 of 12 responses are empty") == 1
 
 
 @pytest.mark.parametrize(

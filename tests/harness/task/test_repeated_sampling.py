@@ -443,6 +443,16 @@ def test_a_value_that_is_no_category_has_no_number():
     assert "\n" not in str(raised.value)
 
 
+def test_empty_responses_are_counted(caplog):
+    script = {**SCRIPT, "1 + 1 =": ["2", "", "2", " \n"], "3 + 3 =": ["", "6", "6", "6"]}
+    results = evaluate(RepeatedSamplingTask(config=toy_config()), script)
+    assert results["results"]["toy"]["avg@4,none"] == (2 + 1 + 3) / 12
+    assert caplog.text.count("toy: 3 of 12 responses are empty") == 1
+    caplog.clear()
+    evaluate(RepeatedSamplingTask(config=toy_config()))
+    assert "empty" not in caplog.text
+
+
 def test_all_zero_and_empty_answers_are_warned_of(caplog):
     script = {prompt: [""] for prompt in SCRIPT}
     evaluate(RepeatedSamplingTask(config=toy_config()), script)

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import lm_eval
 import pytest
 import yaml
-from _support.toy import SCRIPT, ScriptedLM, evaluate, toy_config
+from _support.toy import SCRIPT, ScriptedLM, evaluate, plain_task, toy_config
 from lm_eval.tasks import TaskManager
 
 from lm_eval_bayes._util.files import task_configs_dir
@@ -131,6 +131,24 @@ def test_a_chat_template_reaches_every_trial():
     model = ChattingLM({f"<user>{q}": a for q, a in SCRIPT.items()})
     results = evaluate(model, RepeatedSamplingTask(config=toy_config()), apply_chat_template=True)
     assert results["results"]["toy"]["avg@4,none"] == pytest.approx(4 / 12)
+
+
+@pytest.mark.parametrize(
+    ("template", "options", "task", "n_warnings"),
+    [
+        ("<user>", {}, RepeatedSamplingTask, 1),
+        ("<user>", {"apply_chat_template": True}, RepeatedSamplingTask, 0),
+        (None, {}, RepeatedSamplingTask, 0),
+        ("<user>", {}, lambda config: plain_task(), 0),
+    ],
+)
+def test_a_chat_template_that_is_not_applied_is_warned_of(
+    template, options, task, n_warnings, caplog
+):
+    model = ChattingLM(AnyPrompt())
+    model.tokenizer = SimpleNamespace(chat_template=template)
+    evaluate(model, task(config=toy_config()), **options)
+    assert caplog.text.count("--apply_chat_template") == n_warnings
 
 
 def test_metadata_beside_a_task_manager_is_warned_of(caplog, demo_only):
