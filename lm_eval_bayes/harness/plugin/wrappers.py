@@ -404,8 +404,10 @@ def _warn_of_unused_settings(tasks: Mapping[str, Any]) -> None:
 
 def _warn_of_chat_template(model: Any, tasks: Mapping[str, Any]) -> None:
     """Warn where a model with a chat template gets the prompts of this package's tasks without."""
-    template = getattr(getattr(model, "tokenizer", None), "chat_template", None)
-    if template and not getattr(model, "rank", 0) and any(map(_samples_repeatedly, tasks.values())):
+    if model.rank or not any(map(_samples_repeatedly, tasks.values())):
+        return
+    # not the attribute: a tokenizer that is a property may be loaded, or fail, when it is looked at
+    if getattr(vars(model).get("tokenizer"), "chat_template", None):
         log.warning(
             "the model's tokenizer has a chat template, and the prompts are sent without it: a "
             "chat model needs --apply_chat_template, with which [Hariri 2026, F.2] runs every model"
