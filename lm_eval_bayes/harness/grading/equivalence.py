@@ -27,8 +27,9 @@ MAX_PARTS = 40
 MEMORY_LIMIT = 2 << 30
 #: Relative distances up to which two numbers are equal: exact ones, and with a decimal.
 EXACT_TOLERANCE, DECIMAL_TOLERANCE = 1e-30, 1e-10
-#: Rational numbers up to this natural logarithm, of some 10,000 digits, are compared exactly.
-MAX_LOG_OF_EXACT = 23_000
+#: Exact numbers within the tolerance are equal if so many digits do not tell them apart, or if the
+#: logarithm of their size is larger than this, which is that of 100,000 digits.
+MAX_DIGITS, MAX_LOG_OF_EXACT = 400, 230_000
 
 _AND = re.compile(
     r"\\(?:text|mathrm|textrm)\s*\{\s*,?\s*(?:and|or)\s*\}|(?<![\\A-Za-z])(?:and|or)(?![A-Za-z])"
@@ -164,7 +165,7 @@ def _imaginary(expression: Any) -> Any:
 
 
 def _equal_numbers(gold: Any, answer: Any) -> bool | None:
-    """Compare two numbers by their relative distance, rational ones exactly.
+    """Compare two numbers by their relative distance, and exact ones by their difference too.
 
     None, which leaves the verdict to math-verify, where one is no number or has no 60 digits.
     """
@@ -189,11 +190,22 @@ def _equal_numbers(gold: Any, answer: Any) -> bool | None:
         size = abs(sympy.log(x))
     except (ArithmeticError, TypeError, ValueError, AttributeError):
         return None
+    if is_rounded or gold == answer or size > MAX_LOG_OF_EXACT:
+        return True
     # 60 digits do not tell 2^{2025} from 2^{2025} + 1
-    if gold.is_rational and answer.is_rational and size < MAX_LOG_OF_EXACT:
+    if gold.is_rational and answer.is_rational:
         gold, answer = pair.doit()
-        return gold == answer or not (gold.is_Rational and answer.is_Rational)
-    return True
+    return not _differ(gold, answer)
+
+
+def _differ(gold: Any, answer: Any) -> bool:
+    """Return whether the difference of two exact numbers has a digit that is not zero."""
+    from sympy.core.evalf import PrecisionExhausted
+
+    try:
+        return bool((gold - answer).evalf(2, maxn=MAX_DIGITS, strict=True) != 0)
+    except PrecisionExhausted:
+        return False
 
 
 def _same(gold: str, answer: str) -> bool:

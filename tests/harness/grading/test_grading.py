@@ -232,6 +232,13 @@ def test_equivalent_answers(gold, answer):
         (r"\frac{1}{576}", "x = 0.001736"),
         ("2^{2024}", "2^{2024}+1"),
         ("2025!", "2025!+1"),
+        ("10^{10000}", "10^{10000}+1"),
+        (r"2^{1100}\sqrt{3}", r"2^{1100}\sqrt{3}+1"),
+        # the 100th Fibonacci number, without the second term of Binet's formula
+        ("354224848179261915075", r"\frac{1}{\sqrt5}\left(\frac{1+\sqrt5}{2}\right)^{100}"),
+        ("1", "1-e^{-100}"),
+        (r"\cosh(50)", r"\sinh(50)"),
+        (r"\sqrt{2}", r"\frac{6882627592338442563}{4866752642924153522}"),
         ("2^{-99}", "2^{-98}"),
         (r"\frac{\sqrt{3}}{2^{1100}}", r"\frac{\sqrt{5}}{2^{1100}}"),
         ("1+i", "1-i"),
