@@ -9,7 +9,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
-from lm_eval_bayes._util.plain import Record, json_name
+from lm_eval_bayes._util.plain import Record, json_name, to_plain
 from lm_eval_bayes.analysis.pass_rows import (
     pass_rows,
     row_intervals,
@@ -195,7 +195,8 @@ class TaskSummary(ScorePosteriors):
             "trials": run.n_trials,
             "n_range": list(self.n_range),
             **self.posteriors_to_dict(),
-            "avg": None if average is None else {"value": average.value, "sd": average.sigma},
+            # one trial of each question has no sd where scores are no 0 and 1
+            "avg": average and to_plain({"value": average.value, "sd": average.sigma}),
             "rows": dict(self.rows),
             "rows_uncertainty": uncertainty_to_dict(self.family, self.family_intervals),
             **(

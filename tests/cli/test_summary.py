@@ -179,6 +179,14 @@ def test_one_trial_a_question_is_said_to_say_little(tmp_path):
     assert "mg-pass" not in printed
 
 
+def test_one_score_of_each_question_has_no_sd_in_json(tmp_path):
+    path = tmp_path / "scores.csv"
+    path.write_text("question,score\na,0.5\nb,0.2\nc,0.7\nd,1\n")
+    code, out, _ = lmeb("summary", path, "--json")
+    assert code == 0
+    assert json.loads(out)["tasks"][0]["avg"] == {"value": pytest.approx(0.6), "sd": None}
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -15,6 +15,7 @@ from typing import Any
 
 from lm_eval_bayes._util.hashing import hash_text
 from lm_eval_bayes._util.text import plural
+from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.log_fields import field_names
 from lm_eval_bayes.runs.logged_texts import TrialText
 from lm_eval_bayes.runs.provenance import mapping
@@ -105,8 +106,13 @@ def read(file: Path, query: Query) -> FileContents:
     rows: dict[tuple[str, str], Mapping[str, Any]] = {}
     records: dict[tuple[str, str], int] = {}
     for number, row in enumerate(lines):
-        if _place(row)[0]:  # of one sample the last counts
-            rows[_place(row)], records[_place(row)] = row, number
+        if not _place(row)[0]:
+            continue
+        first, line = rows.setdefault(_place(row), row), records.setdefault(_place(row), number)
+        if mapping(first.get("sample_score")) != mapping(row.get("sample_score")):
+            rule = f"hold every sample once ({file})"
+            got = f"sample {_place(row)[1]} in rows {line + 1} and {number + 1}, with another score"
+            raise InvalidInputError.of(query.argument, rule, got)
     subsets = mapping(mapping(report.get("execution_summary")).get("subsets"))
     n_errors = mapping(subsets.get(task.removeprefix(f"{dataset}_"))).get("errored")
     failed = _failed(list(rows.values()), n_errors)

@@ -86,7 +86,8 @@ def files_below(folder: Path) -> Iterator[Path]:
         If the user may not list a folder, or not look at a file in it.
     """
     for parent, _, names in os.walk(folder, onerror=_raise_denied):
-        yield from filter(_is_file, (Path(parent, name) for name in names))
+        visible = (Path(parent, name) for name in names if not name.startswith("."))
+        yield from filter(_is_file, visible)
 
 
 def files_beside(file: Path, pattern: str) -> list[Path]:
@@ -98,7 +99,8 @@ def files_beside(file: Path, pattern: str) -> list[Path]:
         If the user may not list the folder.
     """
     try:
-        return sorted(path for path in file.parent.iterdir() if path.match(pattern))
+        paths = (path for path in file.parent.iterdir() if not path.name.startswith("."))
+        return sorted(path for path in paths if path.match(pattern))
     except (FileNotFoundError, NotADirectoryError):
         return []
 

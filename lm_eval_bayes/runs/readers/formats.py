@@ -423,6 +423,9 @@ def _check_damage(folder: Path, format: Format, files: Sequence[Path], argument:
             continue
         if format.reader.sniff(file) is None:
             _check_complete(file, argument)
+            if own and files and not any(f.reader.sniff(file) for f in FORMATS):
+                rule = f"hold logs of {format.name} in files of its names alone"
+                raise InvalidInputError.of(argument, f"{rule} ({file})", "another beginning")
 
 
 def _check_complete(file: Path, argument: str) -> None:

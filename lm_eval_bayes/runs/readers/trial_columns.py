@@ -457,7 +457,7 @@ def _without_repeated(
         rows = " and ".join(str(places[at] // PER_RECORD + 1) for at in (before, row))
         got = f"{trial} of question {id} in rows {rows}"
         if identity is arrays.records:
-            got += " (of one id, or alike in every field and without a number)"
+            got += " (of one id, or alike in every field; number trials that are not one)"
         got += "" if same else ", with another score"
         raise InvalidInputError.of(query.argument, rule, got)
     return chosen[np.sort(first)]

@@ -131,11 +131,31 @@ def test_broken_files_of_no_tool_are_no_error(source, tmp_path):
     settings.joinpath("tsconfig.json").write_text('{\n  // strict\n  "strict": true,\n}\n')
     for parent in (folder, settings):
         parent.joinpath("events.jsonl").write_text("started\n")
-        for name in ("README.md", "run.log", "plot.png", "table.parquet"):
+        for name in ("README.md", "run.log", "plot.png", "table.parquet", "._results.json"):
             parent.joinpath(name).write_bytes(b"")
     again = read_runs([folder], dedupe=True)
     assert trials(again) == trials(saved)
     assert again.warnings == saved.warnings
+
+
+@pytest.mark.parametrize(
+    ("source", "name", "first"),
+    [
+        ("nemo_skills/published/eval-results/gpqa", "output-rs0.jsonl", b"{}\n"),
+        ("verifiers", "near-sums--org--weak/run1/results.jsonl", b'{"level": "INFO"}\n'),
+        ("verifiers_traces", "weak/traces.jsonl", b"{}\n"),
+        ("evalscope", "weak/reviews/weak/general_mcq_letters.jsonl", b"{}\n"),
+    ],
+)
+def test_a_file_of_a_name_of_the_format_that_begins_otherwise_is_refused(
+    source, name, first, tmp_path
+):
+    folder = copied(source, tmp_path)
+    file = folder / name
+    file.write_bytes(first + file.read_bytes())
+    counted, named = read_or_named(folder)
+    assert counted is None
+    assert str(file) in named
 
 
 # -- long lines and deep values ------------------------------------------------------------------

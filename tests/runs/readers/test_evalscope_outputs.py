@@ -197,3 +197,20 @@ def test_deep_nesting_is_refused(outputs):
     file.write_text('{"index": 0, "sample_score": 1}\n{"index": ' + nested() + "}\n")
     with pytest.raises(InvalidInputError, match=r"have a complete .*general_mcq_letters\.jsonl"):
         read_runs([file])
+
+
+def test_a_sample_with_two_scores_is_refused(tmp_path):
+    """Appended rows with the other accuracy gave .75 in place of .25 without a word."""
+    file = tmp_path / "weak" / "reviews" / "weak" / f"{MCQ}.jsonl"
+    shutil.copytree(WEAK, tmp_path / "weak")
+    content = file.read_text(encoding="utf-8")
+    file.write_text(content + content, encoding="utf-8")
+    saved = read_runs([tmp_path / "weak"], task=MCQ)
+    assert saved.runs[0].outcomes.n_trials.sum() == 12
+    row = json.loads(content.splitlines()[0])
+    value = row["sample_score"]["score"]["value"]
+    row["sample_score"]["score"]["value"] = {key: 1 - number for key, number in value.items()}
+    file.write_text(content + json.dumps(row) + "\n", encoding="utf-8")
+    with pytest.raises(InvalidInputError) as raised:
+        read_runs([tmp_path / "weak"], task=MCQ)
+    assert str(file) in str(raised.value)

@@ -168,3 +168,12 @@ def test_where_a_json_file_is_damaged_is_said(tmp_path, indent):
     place = f"character {column:,}" if indent is None else f"line {n_lines}, character {column:,}"
     with pytest.raises(InvalidInputError, match=f"got incomplete or damaged JSON, {place} .Expect"):
         read_runs([path])
+
+
+def test_a_header_in_the_middle_is_no_trial(tmp_path):
+    """Of `cat a.csv b.csv` the second header counted as a right trial: "correct" means right."""
+    path = tmp_path / "both.csv"
+    path.write_text("question,correct\na,1\nb,0\nquestion,correct\na,1\n")
+    with pytest.raises(InvalidInputError) as raised:
+        read_runs([path])
+    assert str(raised.value).endswith("got line 4")
