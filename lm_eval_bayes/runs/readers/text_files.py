@@ -448,9 +448,6 @@ def read_csv(path: Path, argument: str) -> CsvTable:
         raise InvalidInputError.of(argument, rule, damage(error, content)) from None
     if not rows:
         raise InvalidInputError.of(argument, rule, "an empty file")
-    again = next((row.line for row in rows[1:] if row.cells == rows[0].cells), None)
-    if again is not None:
-        raise InvalidInputError.of(argument, f"{rule}, its first line once", f"line {again}")
     width = len(rows[0].cells)
     uneven = next((row for row in rows if len(row.cells) != width), None)
     is_last = cut_line is None and uneven is rows[-1] and not text.endswith("\n")

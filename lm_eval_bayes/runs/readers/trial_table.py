@@ -462,7 +462,12 @@ def _csv_columns(
 ) -> tuple[dict[str, list[Any]], tuple[str, ...]]:
     table = read_csv(file, query.argument)
     query.advance(file.stat().st_size)
-    names = [cell.strip() for cell in table.rows[0].cells]
+    header = table.rows[0].cells
+    again = next((row.line for row in table.rows[1:] if row.cells == header), None)
+    if again is not None:
+        rule = f"have the names of the columns in its first line alone ({file})"
+        raise InvalidInputError.of(query.argument, rule, f"line {again}")
+    names = [cell.strip() for cell in header]
     indices = [names.index(name) for name in wanted]
     body = islice(table.rows, 1, None)
     rows = [tuple(row.cells[i].strip() for i in indices) for row in body]
