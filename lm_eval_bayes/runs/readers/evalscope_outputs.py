@@ -106,12 +106,14 @@ def read(file: Path, query: Query) -> FileContents:
     rows: dict[tuple[str, str], Mapping[str, Any]] = {}
     records: dict[tuple[str, str], int] = {}
     for number, row in enumerate(lines):
-        if not _place(row)[0]:
+        question, sample = _place(row)
+        if not question:
             continue
-        first, line = rows.setdefault(_place(row), row), records.setdefault(_place(row), number)
+        first = rows.setdefault((question, sample), row)
+        line = records.setdefault((question, sample), number)
         if mapping(first.get("sample_score")) != mapping(row.get("sample_score")):
             rule = f"hold every sample once ({file})"
-            got = f"sample {_place(row)[1]} in rows {line + 1} and {number + 1}, with another score"
+            got = f"sample {sample} in rows {line + 1} and {number + 1}, with another score"
             raise InvalidInputError.of(query.argument, rule, got)
     subsets = mapping(mapping(report.get("execution_summary")).get("subsets"))
     n_errors = mapping(subsets.get(task.removeprefix(f"{dataset}_"))).get("errored")
