@@ -188,7 +188,7 @@ def read_or_refuse(path):
 def write_or_refuse(path, folder):
     """Export a file's runs: a whole file, or none and one sentence."""
     target = folder / "board.json"
-    code, _, error = called("export", "json", path, "-o", target)
+    code, _, error = called("export", "table", path, "-o", target)
     assert code in (0, 2), error
     assert (code == 0) == target.exists()
     if code == 0:
