@@ -17,7 +17,7 @@ from typing import Any
 from scipy.special import betaincinv
 
 from lm_eval_bayes._util.hashing import sha256_text
-from lm_eval_bayes.errors import InvalidInputError, ModelConfigError
+from lm_eval_bayes.errors import ModelConfigError
 
 _PROMPT_HASH = re.compile(r"[0-9a-f]{64}")
 
