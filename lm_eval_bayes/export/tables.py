@@ -51,7 +51,9 @@ def check_suffix(suffix: str, argument: str = "suffix") -> Suffix:
     for known in SUFFIXES:
         if suffix == known:
             return known
-    raise InvalidInputError.of(argument, "end with .csv, .json, .md or .tex", suffix or "no suffix")
+    raise InvalidInputError.of(
+        argument, "choice", "end with .csv, .json, .md or .tex", suffix or "no suffix"
+    )
 
 
 def table_text(

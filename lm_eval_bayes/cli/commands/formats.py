@@ -15,8 +15,9 @@ def command() -> None:
     `lm-eval-bayes doctor FILE` shows which of them a file is.
 
     \b
-    Example:
+    Examples:
       lm-eval-bayes formats
+      lm-eval-bayes formats | less
     """
     from lm_eval_bayes.runs.readers.column_names import ALIASES
     from lm_eval_bayes.runs.readers.formats import FORMATS

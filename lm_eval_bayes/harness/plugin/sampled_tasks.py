@@ -362,11 +362,11 @@ def wrapper_yaml(task: str) -> str:
     file = Path(task).expanduser() if is_path else task_file(task)
     if file is None or not file.is_file():
         rule = "be one task (no group) that is a YAML of the harness, or its path"
-        raise InvalidInputError.of("TASK", rule, task)
+        raise InvalidInputError.of("TASK", "mismatch", rule, task)
     config = load_yaml(file, resolve_func=True)
     base = str(config.get("task", file.stem))
     if isinstance(config.get("task"), list):
-        raise InvalidInputError.of("TASK", "be one task, not a group", task)
+        raise InvalidInputError.of("TASK", "mismatch", "be one task, not a group", task)
     sampled = task_config(config, base)
     fields = {
         "include": str(file.resolve()) if is_path else task,
