@@ -28,10 +28,9 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("version", ["4.9.3", "4.13.2"])
-@pytest.mark.parametrize("name", ["grading_holds", "grading"])
-def test_grades_do_not_depend_on_the_parser_runtime(tmp_path: Path, version: str, name: str) -> None:
-    cases = SHARED / "cases" / f"{name}.jsonl"
+@pytest.mark.parametrize("version", ["4.9.3", "4.11.1"])
+def test_grades_do_not_depend_on_the_parser_runtime(tmp_path: Path, version: str) -> None:
+    cases = SHARED / "cases" / "grading_holds.jsonl"
     if not cases.exists():
         pytest.skip(f"the graded cases are not there: {cases.name}")
     environment = tmp_path / "environment"
