@@ -134,7 +134,7 @@ def merge(
         If stores have different trials of one number and `conflicts` is "refuse". Its
         ``conflicts`` list them, up to 1,000.
     StoreError
-        If one of the files is not a store, damaged, of a later release, or cannot be written.
+        If one of the files is not a store, damaged, of another schema, or cannot be written.
     """
     conflicts = check_option("conflicts", conflicts, ON_CONFLICT)
     if isinstance(sources, (str, bytes, PathLike)):
@@ -180,12 +180,12 @@ class _Merger:
                 for table in TABLES:
                     for row in _intact(description_rows(connection, table), source.path):
                         put_description(target, table, row.digest, row.description)
-                for source_of in _intact(source_rows(connection, source.schema), source.path):
+                for source_of in _intact(source_rows(connection), source.path):
                     put_source(target, source_of)
-                for alias in _intact(alias_rows(connection, source.schema), source.path):
+                for alias in _intact(alias_rows(connection), source.path):
                     put_alias(target, alias, replace=False)
                 differing = self._copy_trials(connection, target, index)
-                signals = prompt_signals_rows(connection, source.schema)
+                signals = prompt_signals_rows(connection)
                 for signals_row in _intact(signals, source.path):
                     insert_prompt_signals(target, signals_row, self.target)
                 self._copy_outcomes(connection, target, source, differing)
@@ -244,7 +244,7 @@ class _Merger:
         """Copy the outcomes that the target has no grading of, and note the others."""
         n_refused, n_different = 0, Counter[str]()
         ids = KeyIds(target, self.target)
-        for row in _intact(outcome_rows(connection, source.schema), source.path):
+        for row in _intact(outcome_rows(connection), source.path):
             if (row.key, row.trial) in differing:
                 n_refused += 1
                 continue
@@ -269,7 +269,7 @@ class _Merger:
     ) -> None:
         """Copy the clusters of questions that have none in the target, and note the others."""
         n_different = Counter[str]()
-        for row in _intact(cluster_rows(connection, source.schema), source.path):
+        for row in _intact(cluster_rows(connection), source.path):
             stored = insert_cluster(target, row)
             if stored is not None and stored != row.cluster():
                 n_different[row.question[0]] += 1

@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from lm_eval_bayes._util.hashing import agrees, hash_bytes
+from lm_eval_bayes._util.hashing import hash_bytes
 from lm_eval_bayes.store.errors import StoreDamagedError
 
 #: The first byte of a compressed text.
@@ -57,11 +57,11 @@ class DictionaryRow(NamedTuple):
         return next((copy for copy in copies if isinstance(copy, bytes)), None)
 
     def _agrees(self, copy: object) -> bool:
-        return isinstance(copy, bytes) and agrees(self.digest, copy)
+        return isinstance(copy, bytes) and self.digest == hash_bytes(copy)
 
 
 def dictionary_rows(connection: sqlite3.Connection) -> Iterator[DictionaryRow]:
-    """Read the dictionaries of a store whose schema has them."""
+    """Read the dictionaries of a store."""
     statement = "SELECT id, hash, first, second FROM dictionaries ORDER BY id"
     yield from map(DictionaryRow._make, connection.execute(statement))
 
@@ -162,10 +162,7 @@ class TextCodec:
 
     def _dictionary(self, number: int) -> bytes:
         statement = "SELECT id, hash, first, second FROM dictionaries WHERE id = ?"
-        try:
-            row = self._connection.execute(statement, (number,)).fetchone()
-        except sqlite3.OperationalError as error:  # an older schema
-            raise LookupError("no dictionaries") from error
+        row = self._connection.execute(statement, (number,)).fetchone()
         if row is None:
             raise LookupError(f"no dictionary {number}")
         content = DictionaryRow._make(row).content()

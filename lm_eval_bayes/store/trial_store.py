@@ -105,7 +105,7 @@ class TrialStore:
         synchronous: Synchronous = "NORMAL",
         wait_s: float = WAIT_S,
     ) -> TrialStore:
-        """Open a store; for writing, create it or upgrade an older one.
+        """Open a store; for writing, create it if it is missing.
 
         Parameters
         ----------
@@ -123,7 +123,7 @@ class TrialStore:
         Raises
         ------
         StoreError
-            If the file is not a store, missing (for reading), damaged, of a later release, or
+            If the file is not a store, missing (for reading), damaged, of another schema, or
             cannot be written.
         """
         return cls(open_file(path, mode, synchronous, wait_s))
@@ -145,11 +145,6 @@ class TrialStore:
     def path(self) -> Path:
         """The file, absolute."""
         return self.file.path
-
-    @property
-    def schema(self) -> int:
-        """The schema of the file."""
-        return self.file.schema
 
     # Descriptions: what the hashes of a key stand for.
 
@@ -177,10 +172,7 @@ class TrialStore:
         """Record where a model was read from, unless that is known; `model` is its hash."""
         row = source_row(model, source, time.time())
         with self.file.reading() as connection:
-            known = any(
-                (old.model, old.description) == row[:2]
-                for old in source_rows(connection, self.schema)
-            )
+            known = any((old.model, old.description) == row[:2] for old in source_rows(connection))
         if not known:
             with self.file.writing() as connection:
                 require_id(connection, "models", model, self.path)
@@ -190,7 +182,7 @@ class TrialStore:
         """Return the places that each model was read from, by the model's hash, oldest first."""
         found: dict[str, list[dict[str, Any]]] = {}
         with self.file.reading() as connection:
-            for row in source_rows(connection, self.schema):
+            for row in source_rows(connection):
                 if row.is_intact():
                     found.setdefault(row.model, []).append(json.loads(row.description))
         return found
@@ -216,16 +208,10 @@ class TrialStore:
             require_id(connection, "models", model, self.path)
             put_alias(connection, alias_row(name, model), replace=True)
 
-    def remove_alias(self, name: str) -> bool:
-        """Remove a further name of a model; return whether there was one."""
-        with self.file.writing() as connection:
-            found = connection.execute("DELETE FROM aliases WHERE name = ?", (name,))
-        return found.rowcount > 0
-
     def aliases(self) -> dict[str, str]:
         """Return the hash of the model that each further name stands for."""
         with self.file.reading() as connection:
-            rows = list(alias_rows(connection, self.schema))
+            rows = list(alias_rows(connection))
         for row in rows:
             self._check(row)
         return {row.name: row.model for row in rows}
@@ -259,7 +245,7 @@ class TrialStore:
         """Return the fingerprint with this hash, with its first source."""
         fingerprint = json.loads(self._described("models", digest))
         with self.file.reading() as connection:
-            sources = first_sources(connection, self.schema)
+            sources = first_sources(connection)
         return {**sources.get(digest, {}), **fingerprint}
 
     def sampling(self, digest: str) -> dict[str, Any]:
@@ -299,7 +285,7 @@ class TrialStore:
         """
         with self.file.reading() as connection:
             rows = list(description_rows(connection, "models"))
-            first = first_sources(connection, self.schema) if sources else {}
+            first = first_sources(connection) if sources else {}
         for row in rows:
             self._check(row)
         return {
@@ -495,7 +481,7 @@ class TrialStore:
         with self.file.reading() as connection:
             for chunk in chunks(list(prompts)):
                 where = f"WHERE m.hash = ? AND p.hash IN ({marks(chunk)})"
-                rows = prompt_signals_rows(connection, self.schema, where, (model, *chunk))
+                rows = prompt_signals_rows(connection, where, (model, *chunk))
                 for row in rows:
                     self._check(row)
                     signals[row.prompt] = dict(json.loads(row.signals))

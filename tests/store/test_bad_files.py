@@ -20,6 +20,7 @@ from lm_eval_bayes.store import locations
 from lm_eval_bayes.store.errors import (
     CORRUPT,
     NotAStoreError,
+    OtherSchemaError,
     StoreBusyError,
     StoreDamagedError,
     StoreError,
@@ -29,6 +30,7 @@ from lm_eval_bayes.store.errors import (
 )
 from lm_eval_bayes.store.export import export_jsonl
 from lm_eval_bayes.store.merge import merge
+from lm_eval_bayes.store.schema import SCHEMA
 from lm_eval_bayes.store.trial_store import TrialStore
 from lm_eval_bayes.store.verify import verify
 
@@ -97,6 +99,26 @@ def test_foreign_files(what, path, filled):
             way()
         assert str(path) in str(caught.value)
         assert "\n" not in str(caught.value)
+        assert contents(path.parent) == before
+
+
+@pytest.mark.parametrize("schema", [0, SCHEMA + 1])
+def test_a_store_of_another_schema_is_refused_and_left_alone(path, filled, schema):
+    filled()
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(f"PRAGMA user_version = {schema}")
+        connection.execute("PRAGMA journal_mode = WAL")
+    before = contents(path.parent)
+    sentence = f"{path} has schema {schema}, and this release of lm-eval-bayes reads schema 1"
+    for way in (
+        lambda: TrialStore.open(path),
+        lambda: TrialStore.open(path, mode="read"),
+        lambda: verify(path),
+        lambda: merge([path], path.with_name("b.sqlite")),
+    ):
+        with pytest.raises(OtherSchemaError) as refused:
+            way()
+        assert str(refused.value) == sentence
         assert contents(path.parent) == before
 
 
@@ -434,45 +456,11 @@ def test_a_full_disk_is_known_by_the_words_where_there_is_no_code(path, monkeypa
     assert isinstance(error, StoreFullError)
 
 
-FILE_LIMIT = """
-import resource, sys
-from lm_eval_bayes.store.trial import Trial, TrialKey
-from lm_eval_bayes.store.trial_store import TrialStore
-with TrialStore.open(sys.argv[1]) as store:
-    key = TrialKey(
-        store.describe_model({}), store.describe_prompt("q"), store.describe_sampling({})
-    )
-    resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))
-    for i in range(10_000):
-        try:
-            store.add([Trial(key, i, f"{i} " + "x" * 3000)])
-        except OSError as error:
-            print(i, type(error).__mro__[-4].__name__, error)
-            break
-"""
-
-
-@posix
-def test_a_file_that_may_not_grow(path, plainly):
-    repository = REPOSITORY
-    done = subprocess.run(
-        [sys.executable, "-c", FILE_LIMIT, str(path)],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(repository)},
-    )
-    assert done.returncode == 0, done.stderr
-    stored = int(done.stdout.split()[0])
-    assert "cannot be written" in done.stdout
-    assert stored > 10
-    check_all_there(path, None, stored, plainly)
-
-
 def test_creation_that_fails_leaves_nothing(tmp_path, monkeypatch):
     def fail(*args):
         raise sqlite3.OperationalError("no")
 
-    monkeypatch.setattr("lm_eval_bayes.store.file.upgrade", fail)
+    monkeypatch.setattr("lm_eval_bayes.store.file.create_tables", fail)
     with pytest.raises(StoreFileError, match=r"a\.sqlite cannot be created: no"):
         TrialStore.open(tmp_path / "a.sqlite")
     assert os.listdir(tmp_path) == []

@@ -22,11 +22,8 @@ from contextlib import closing
 import pytest
 from _support.paths import REPOSITORY
 
-from lm_eval_bayes.store.export import export_jsonl
-from lm_eval_bayes.store.merge import merge
 from lm_eval_bayes.store.trial import Trial, TrialKey
 from lm_eval_bayes.store.trial_store import TrialStore
-from lm_eval_bayes.store.verify import verify
 
 pytest.importorskip("pytest_benchmark", reason="pytest-benchmark is not installed")
 pytestmark = pytest.mark.benchmarks
@@ -71,11 +68,6 @@ def make_store(folder, length):
     return path, keys, trials
 
 
-@pytest.fixture(scope="module")
-def large(tmp_path_factory):
-    return make_store(tmp_path_factory.mktemp("large"), 1_000)
-
-
 @pytest.mark.parametrize("batch", [1, 64])
 def test_storing_a_hundred_thousand_trials(benchmark, path, batch):
     benchmark.group = "store 100,000 trials"
@@ -89,24 +81,6 @@ def test_storing_a_hundred_thousand_trials(benchmark, path, batch):
         benchmark.pedantic(add_all, rounds=1)
         assert store.info().trials == len(trials)
     assert benchmark.stats.stats.max < 30
-
-
-def test_storing_as_fast_as_sqlite_can(benchmark, path):
-    benchmark.group = "store 100,000 trials"
-    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = NORMAL")
-        connection.execute(
-            "CREATE TABLE trials (question, trial, text, PRIMARY KEY (question, trial))"
-        )
-
-        def add_all():
-            for i in range(TRIALS):
-                for q in range(QUESTIONS):
-                    values = (q, i, TEXTS[(i * 7 + q) % 100])
-                    connection.execute("INSERT INTO trials VALUES (?, ?, ?)", values)
-
-        benchmark.pedantic(add_all, rounds=1)
 
 
 def least_time(path):
@@ -128,40 +102,6 @@ def test_looking_up_a_hundred_thousand_trials(benchmark, tmp_path, length):
     assert sum(map(len, trials_by_key.values())) == len(trials)
     assert trials_by_key[keys[3]][5] == trials[5 * QUESTIONS + 3]
     assert benchmark.stats.stats.min < max(1.0, 8 * least_time(path))
-
-
-def test_asking_which_of_them_are_there(benchmark, large):
-    benchmark.group = "look up 100,000 trials"
-    path, keys, _ = large
-    with TrialStore.open(path, mode="read") as store:
-        numbers_by_key = benchmark.pedantic(store.numbers_of, args=(keys, TRIALS), rounds=3)
-    assert all(numbers == set(range(TRIALS)) for numbers in numbers_by_key.values())
-
-
-def test_looking_them_up_as_fast_as_sqlite_can(benchmark, large):
-    benchmark.group = "look up 100,000 trials"
-    path, _, trials = large
-    with closing(sqlite3.connect(path)) as connection:
-        rows = benchmark.pedantic(lambda: connection.execute(READ_ALL).fetchall(), rounds=3)
-    assert len(rows) == len(trials)
-
-
-@pytest.mark.parametrize("work", ["verify", "export", "merge", "info"])
-def test_the_rest(benchmark, large, tmp_path, work):
-    benchmark.group = "the whole store"
-    path, _, trials = large
-
-    def info():
-        with TrialStore.open(path, mode="read") as store:
-            return store.info().trials
-
-    does = {
-        "verify": lambda: verify(path).trials,
-        "export": lambda: export_jsonl(path, tmp_path / "a.jsonl").trials,
-        "merge": lambda: merge([path], tmp_path / "b.sqlite").added,
-        "info": info,
-    }
-    assert benchmark.pedantic(does[work], rounds=1) == len(trials)
 
 
 # -- from 10,000 to 1,000,000 trials, by examples/store_sizes.py -----------------------------------

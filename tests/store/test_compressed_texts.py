@@ -1,4 +1,4 @@
-"""Compressed texts: their size, their format, their dictionary, and stores of earlier releases."""
+"""Compressed texts: their size, their format, their dictionary."""
 
 from __future__ import annotations
 
@@ -53,21 +53,6 @@ def rows(path, statement):
         return connection.execute(statement).fetchall()
 
 
-def make_plain(path):
-    """Store all texts as earlier releases did."""
-    with closing(sqlite3.connect(path)) as connection:
-        codec = TextCodec(connection, path)
-        for row_id, text in connection.execute("SELECT rowid, text FROM trials").fetchall():
-            statement = "UPDATE trials SET text = ? WHERE rowid = ?"
-            connection.execute(statement, (codec.unpack(text), row_id))
-        connection.execute("PRAGMA user_version = 4")
-        for table in ("dictionaries", "sources", "aliases"):
-            connection.execute(f"DROP TABLE {table}")
-        connection.execute("DELETE FROM migrations WHERE number > 4")
-        connection.commit()
-        connection.execute("VACUUM")
-
-
 def test_texts_take_a_third_and_are_the_same(path, store, many):
     check(store, many)
     stored = sum(len(text) for (text,) in rows(path, "SELECT text FROM trials"))
@@ -77,34 +62,21 @@ def test_texts_take_a_third_and_are_the_same(path, store, many):
     assert verify(path).ok
 
 
-def test_an_earlier_store_is_read_added_to_and_compacted(path, store, many, make_trial):
-    store.close()
-    make_plain(path)
-    before = path.stat().st_size
-    with TrialStore.open(path, mode="read") as old:
-        assert old.schema == 4
-        check(old, many)
-    with TrialStore.open(path) as upgraded:
-        # nothing but empty tables is written
-        assert path.stat().st_size < before + 40_000
-        more = [make_trial(many[0].key, 10 + i, reasoning(random.Random(i))) for i in range(3)]
-        assert upgraded.add(more) == 3
-        check(upgraded, [*many, *more])
-        report = upgraded.compact()
-        check(upgraded, [*many, *more])
-        assert (report.trials, report.damaged) == (203, 0)
-        assert report.text_bytes == sum(len(trial.text) for trial in [*many, *more])
-        assert report.stored_bytes < 0.35 * report.text_bytes
-        assert (report.before >= before, report.after == path.stat().st_size) == (True, True)
-        assert report.after < 0.5 * before
-        again = upgraded.compact()
-        assert again.stored_bytes == pytest.approx(report.stored_bytes, rel=0.05)
+def test_compacting_makes_another_dictionary_and_changes_no_text(path, store, many):
+    report = store.compact()
+    check(store, many)
+    assert (report.trials, report.damaged) == (200, 0)
+    assert report.text_bytes == sum(len(trial.text) for trial in many)
+    assert report.stored_bytes < 0.35 * report.text_bytes
+    assert report.after == path.stat().st_size
+    again = store.compact()
+    assert again.stored_bytes == pytest.approx(report.stored_bytes, rel=0.05)
     assert len(rows(path, "SELECT id FROM dictionaries")) == 1
     assert verify(path).ok
 
 
 def test_the_format_stays_readable(path, store):
-    """Bytes that a release wrote: never changed, as stores hold them."""
+    """Bytes as stores hold them."""
     with store.file.writing():
         codec = store.file.texts
         assert (

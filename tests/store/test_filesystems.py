@@ -1,10 +1,8 @@
 from __future__ import annotations
 
-import sqlite3
-
 import pytest
 
-from lm_eval_bayes.store.locations import network_file_system, network_warning
+from lm_eval_bayes.store.locations import network_file_system
 
 TABLE = """\
 /dev/sda1 / ext4 rw,relatime 0 0
@@ -58,13 +56,6 @@ def test_the_innermost_mount_decides(table, path):
     assert network_file_system(path, table) == PLACES[path]
 
 
-def test_the_sentence_names_path_and_kind(table):
-    sentence = network_warning("/scratch/a.sqlite", table)
-    assert "/scratch/a.sqlite is on a network file system (lustre)" in sentence
-    assert "merge" in sentence
-    assert network_warning("/root/a.sqlite", table) is None
-
-
 def test_a_link_is_followed(table, tmp_path):
     link = tmp_path / "link.sqlite"
     link.symlink_to("/scratch/a.sqlite")
@@ -73,9 +64,3 @@ def test_a_link_is_followed(table, tmp_path):
 
 def test_without_a_table_nothing_is_claimed(tmp_path):
     assert network_file_system("/home/a", str(tmp_path / "absent")) is None
-
-
-def test_this_machine_has_a_table_that_can_be_read_or_none(tmp_path):
-    kind = network_file_system(tmp_path)
-    assert kind is None or isinstance(kind, str)
-    assert sqlite3.sqlite_version_info >= (3, 24)

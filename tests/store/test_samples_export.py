@@ -236,19 +236,6 @@ def test_what_is_damaged_is_counted_once(store, key, make_trial, path, tmp_path,
     assert report.damaged == report.to_dict()["damaged"] == damaged
 
 
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
-def test_only_regular_files_are_replaced(filled, tmp_path):
-    store = filled()
-    (entry,) = export_samples(store, tmp_path / "out").files
-    os.remove(entry.path)
-    os.mkfifo(entry.path)
-    for overwrite in (False, True):
-        with pytest.raises(StoreFileError, match="is a device, pipe or socket, so it is not"):
-            export_samples(store, tmp_path / "out", overwrite)
-    assert Path(entry.path).is_fifo()
-    assert os.listdir(tmp_path / "out") == [os.path.basename(entry.path)]
-
-
 def test_an_empty_store_gives_no_file(store, tmp_path):
     assert export_samples(store, tmp_path / "out").files == ()
 
@@ -257,14 +244,3 @@ def test_a_date_that_no_calendar_has(store, key, make_trial, tmp_path):
     store.add([make_trial(key, created=1e300)])
     (entry,) = export_samples(store, tmp_path / "out").files
     assert "_1970-01-01T00-00-00.000000.jsonl" in entry.path
-
-
-@pytest.mark.parametrize("schema", [1, 2, 3])
-def test_stores_of_older_schemas(tmp_path, schema):
-    script = Path(__file__).parent / "old_schemas" / f"schema_{schema}.sql"
-    with closing(sqlite3.connect(tmp_path / "old.sqlite")) as connection:
-        connection.executescript(script.read_text(encoding="utf-8"))
-    with TrialStore.open(tmp_path / "old.sqlite", mode="read") as store:
-        report = export_samples(store, tmp_path / "out")
-    assert sum(entry.trials for entry in report.files) == 8
-    assert {entry.task for entry in report.files} == {None if schema < 3 else "aime"}

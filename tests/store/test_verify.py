@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import os
 import random
 import shutil
@@ -13,8 +12,6 @@ from lm_eval_bayes.errors import LmEvalBayesError
 from lm_eval_bayes.store import verify as verify_module
 from lm_eval_bayes.store.errors import StoreFileError
 from lm_eval_bayes.store.export import export_jsonl
-from lm_eval_bayes.store.migrations import SCHEMA
-from lm_eval_bayes.store.trial_store import TrialStore
 from lm_eval_bayes.store.verify import MAX_PROBLEMS, verify
 
 
@@ -33,16 +30,9 @@ def test_a_sound_store(path, filled):
     filled()
     report = verify(path)
     assert report.ok
-    assert (report.trials, report.prompt_signals, report.schema) == (6, 2, SCHEMA)
+    assert (report.trials, report.prompt_signals, report.problems) == (6, 2, ())
     # one model, one sampling, two prompts, one set of versions
     assert report.descriptions == 5
-    assert json.loads(json.dumps(report.to_dict()))["problems"] == []
-
-
-def test_a_store_in_use(store, key, make_trial, path):
-    store.add([make_trial(key, i) for i in range(50)])
-    assert verify(path).ok
-    assert verify(path).trials == 50
 
 
 @pytest.mark.parametrize(
@@ -83,7 +73,7 @@ def test_a_store_in_use(store, key, make_trial, path):
             "UPDATE prompt_signals SET created = x'00'",
             "the row of signals of prompt blake2b.* does not",
         ),
-        ("CREATE INDEX i ON trials (seed)", f"the tables are not those of schema {SCHEMA}"),
+        ("CREATE INDEX i ON trials (seed)", "the tables are not those of a trial store"),
         ("CREATE TRIGGER t AFTER INSERT ON trials BEGIN DELETE FROM trials; END", "the tables are"),
     ],
 )
@@ -219,24 +209,6 @@ def test_a_log_that_cannot_be_read_is_an_error(path, filled):
         verify(path)
 
 
-def test_nothing_to_verify(path):
-    with pytest.raises(StoreFileError, match="there is no such file"):
-        verify(path)
-
-
-def test_a_flipped_byte_in_a_text_names_the_trial(path, filled):
-    filled(text="{q} {i} unmistakable " + random_text(9_000), prompts=("one",))
-    with closing(sqlite3.connect(path)) as connection:
-        (stored,) = connection.execute("SELECT text FROM trials WHERE trial = 2").fetchone()
-    data = bytearray(path.read_bytes())
-    position = data.index(stored[:60]) + 50
-    data[position] ^= 0x20
-    path.write_bytes(data)
-    report = verify(path)
-    assert report.n_problems == 1
-    assert report.problems[0].startswith("trial 2 of prompt ")
-
-
 def test_random_flips_are_found_or_change_nothing(path, filled, tmp_path):
     """Whatever byte flips: the store is refused, or a problem named, or the content the same."""
     filled(trials=range(16), text="{q} {i} " + random_text(6_000))
@@ -259,11 +231,3 @@ def test_random_flips_are_found_or_change_nothing(path, filled, tmp_path):
         export_jsonl(path, target, overwrite=True)
         assert target.read_bytes() == exported
     assert n_detected > 40
-
-
-def test_damage_does_not_stop_the_rest_from_being_read(path, filled):
-    filled(prompts=("one", "two"))
-    change(path, "UPDATE trials SET text = x'ff' WHERE prompt = 1")
-    with TrialStore.open(path, mode="read") as store:
-        other = [key for key in store.info().counts if store.prompt(key.prompt) == "two"]
-        assert list(store.trials_of(other)[other[0]]) == [0, 1, 2]

@@ -1,4 +1,4 @@
-"""Copies of stores in use, copies that lack their log, and file systems without one."""
+"""The write-ahead log: copies of stores in use, copies that lack it, file systems without one."""
 
 from __future__ import annotations
 
@@ -14,10 +14,8 @@ import pytest
 from _support.paths import REPOSITORY
 
 from lm_eval_bayes.store import locations
-from lm_eval_bayes.store import snapshot as snapshots
-from lm_eval_bayes.store.errors import StoreBusyError, StoreFileError
+from lm_eval_bayes.store.errors import StoreBusyError
 from lm_eval_bayes.store.merge import merge
-from lm_eval_bayes.store.snapshot import snapshot
 from lm_eval_bayes.store.trial_store import TrialStore
 from lm_eval_bayes.store.verify import verify
 
@@ -29,82 +27,11 @@ def journal(path):
 
 def test_a_store_in_use_is_copied_whole(path, store, key, make_trial, tmp_path):
     store.add([make_trial(key, i) for i in range(5)])
-    report = snapshot(path, tmp_path / "copy.sqlite")
-    assert (report.trials, report.target) == (5, str(tmp_path / "copy.sqlite"))
+    assert merge([path], tmp_path / "copy.sqlite").added == 5
     assert journal(tmp_path / "copy.sqlite") == 1
     assert sorted(p.name for p in tmp_path.glob("*copy*")) == ["copy.sqlite"]
     assert verify(tmp_path / "copy.sqlite").ok
-    store.add([make_trial(key, 5)])
-    with pytest.raises(StoreFileError, match="exists already; nothing was copied"):
-        snapshot(path, tmp_path / "copy.sqlite")
-    assert snapshot(store, tmp_path / "copy.sqlite", overwrite=True).trials == 6
-    with TrialStore.open(tmp_path / "copy.sqlite") as copy:
-        assert copy.add([make_trial(key, 6)]) == 1
-    store.add([make_trial(key, 7)])
-
-
-def test_a_full_disk_is_that_of_the_copy(path, filled, tmp_path, monkeypatch):
-    filled(trials=range(100))
-    target = tmp_path / "copy.sqlite"
-    empty = snapshots._empty
-
-    def full(temporary):
-        connection = empty(temporary)
-        connection.execute("PRAGMA max_page_count = 2")
-        return connection
-
-    monkeypatch.setattr(snapshots, "_empty", full)
-    with pytest.raises(StoreFileError) as raised:
-        snapshot(path, target)
-    assert str(raised.value).startswith(f"{target} cannot be written: the disk is full")
-    assert not list(tmp_path.glob("*copy*"))
-
-
-def test_the_log_of_a_replaced_store_is_not_applied_to_its_copy(path, filled, tmp_path):
-    """A store whose writer was killed still has its log, with other trials under the same pages."""
-    target = tmp_path / "target.sqlite"
-    code = (
-        "import os, sys; from lm_eval_bayes.store.trial_store import TrialStore\n"
-        "from lm_eval_bayes.store.trial import Trial, TrialKey\n"
-        "store = TrialStore.open(sys.argv[1])\n"
-        "key = TrialKey(store.describe_model({'m': 1}), store.describe_prompt('p'), "
-        "store.describe_sampling({}))\n"
-        "store.add([Trial(key, i, 'other' * 500) for i in range(9)]); os._exit(9)"
-    )
-    assert subprocess.run([sys.executable, "-c", code, str(target)], check=False).returncode == 9
-    assert target.with_name("target.sqlite-wal").stat().st_size > 10_000
-    filled()
-    trials = snapshot(path, target, overwrite=True).trials
-    assert sorted(p.name for p in tmp_path.glob("target*")) == ["target.sqlite"]
-    assert verify(target).ok
-    with TrialStore.open(target, mode="read") as copy, TrialStore.open(path, mode="read") as store:
-        assert copy.trial_counts() == store.trial_counts()
-        assert sum(copy.trial_counts().values()) == trials > 0
-
-
-def test_what_is_not_copied(path, filled, tmp_path):
-    filled()
-    (tmp_path / "text").write_text("not a store")
-    for target, sentence in (
-        (path, "is the store itself"),
-        (tmp_path / "text", "is not a trial store"),
-        (tmp_path / "absent" / "a.sqlite", "there is no folder"),
-    ):
-        with pytest.raises((StoreFileError, ValueError), match=sentence):
-            snapshot(path, target, overwrite=True)
-    with pytest.raises(StoreFileError, match="there is no such file"):
-        snapshot(tmp_path / "absent.sqlite", tmp_path / "b.sqlite")
-    assert sorted(os.listdir(tmp_path)) == ["text", path.name]
-
-
-def test_a_copy_of_a_new_store_without_its_log_is_noted(path, store, key, make_trial):
-    store.add([make_trial(key, i) for i in range(3)])
-    copy = path.with_name("copy.sqlite")
-    shutil.copy(path, copy)
-    for _ in range(2):
-        report = verify(copy)
-        assert (report.ok, report.trials) == (True, 0)
-        assert "copied while it was in use" in report.notes[0]
+    assert store.add([make_trial(key, 5)]) == 1
 
 
 def test_a_copy_without_its_log_is_told_from_a_whole_one(path, store, key, make_trial, caplog):
@@ -139,8 +66,6 @@ def test_a_store_at_rest_has_no_log_by_its_header(path, filled, make_trial, capl
         store.add([make_trial(key, 9)])
         assert journal(path) == 2
     assert journal(path) == 1
-    merge([path], path.with_name("merged.sqlite"))
-    assert journal(path.with_name("merged.sqlite")) == 1
     assert caplog.text == ""
 
 
