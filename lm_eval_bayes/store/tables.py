@@ -79,7 +79,7 @@ def require_id(connection: sqlite3.Connection, table: str, digest: str, path: Pa
     if row_id is None:
         name = TABLES[table]
         rule = f"be a hash that describe_{name} gave for {path}"
-        raise InvalidInputError.of(name, rule, digest)
+        raise InvalidInputError.of(name, "choice", rule, digest)
     return row_id
 
 

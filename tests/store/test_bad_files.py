@@ -119,6 +119,7 @@ def test_a_store_of_another_schema_is_refused_and_left_alone(path, filled, schem
         with pytest.raises(OtherSchemaError) as refused:
             way()
         assert str(refused.value) == sentence
+        assert (refused.value.rule, refused.value.value) == ("schema", schema)
         assert contents(path.parent) == before
 
 

@@ -274,7 +274,7 @@ def export(
             raise InvalidInputError("samples are several files: name a folder with --output")
         if as_json:
             rule = "be left out if --output is standard output, where the lines are written"
-            raise InvalidInputError.of("--json", rule, str(output))
+            raise InvalidInputError.of("--json", "conflict", rule, str(output))
         if sys.stdout is None:
             raise InvalidInputError("standard output is closed: name a file with --output")
         report = export_lines(store, sys.stdout)
@@ -472,4 +472,4 @@ def _model_named(name: str, models: Mapping[str, Mapping[str, Any]], path: Path)
     else:
         known = dict.fromkeys(names(digest, of_model)[2] for digest, of_model in models.items())
         rule = f"be a model of {path} ({', '.join(known) or 'it has none'})"
-    raise InvalidInputError.of("OLD", rule, name)
+    raise InvalidInputError.of("OLD", "type", rule, name)
