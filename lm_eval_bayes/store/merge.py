@@ -10,7 +10,7 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar, get_args
 
 from lm_eval_bayes._util.files import resolve_path
 from lm_eval_bayes._util.plain import Record
@@ -23,7 +23,7 @@ from lm_eval_bayes.store.errors import (
     StoreFileError,
     TrialConflictError,
 )
-from lm_eval_bayes.store.file import WAIT_S, StoreFile, check_structure, create_file, open_file
+from lm_eval_bayes.store.file import StoreFile, check_structure, create_file, open_file
 from lm_eval_bayes.store.locations import is_store
 from lm_eval_bayes.store.outcomes import OutcomeRow, insert_outcome, outcome_rows
 from lm_eval_bayes.store.questions import ClusterRow, cluster_rows, insert_cluster
@@ -52,7 +52,6 @@ from lm_eval_bayes.store.tables import (
 )
 from lm_eval_bayes.store.texts import TextCodec
 from lm_eval_bayes.store.trial import ID, Conflict, TrialKey, TrialRow
-from lm_eval_bayes.store.trial_store import ON_CONFLICT, OnConflict
 
 _Row = TypeVar(
     "_Row",
@@ -64,6 +63,8 @@ _Row = TypeVar(
     OutcomeRow,
     ClusterRow,
 )
+
+OnConflict: TypeAlias = Literal["refuse", "keep-first"]
 
 #: The most conflicts that a report lists; all are counted.
 MAX_CONFLICTS = 1_000
@@ -108,7 +109,6 @@ def merge(
     sources: Sequence[str | PathLike[str]],
     target: str | PathLike[str],
     conflicts: OnConflict = "refuse",
-    wait_s: float = WAIT_S,
 ) -> MergeReport:
     """Copy all trials of the sources into the target, all of them or none.
 
@@ -125,8 +125,6 @@ def merge(
     conflicts : str
         What to do about trials with another text or seed: "refuse" to merge anything, or
         "keep-first".
-    wait_s : float
-        Seconds to wait while another process is writing the target.
 
     Raises
     ------
@@ -136,7 +134,7 @@ def merge(
     StoreError
         If one of the files is not a store, damaged, of another schema, or cannot be written.
     """
-    conflicts = check_option("conflicts", conflicts, ON_CONFLICT)
+    conflicts = check_option("conflicts", conflicts, get_args(OnConflict))
     if isinstance(sources, (str, bytes, PathLike)):
         raise InvalidInputError.of("sources", "type", "be a list of paths", sources)
     target_path = resolve_path(target)
@@ -149,7 +147,7 @@ def merge(
         files = [stack.enter_context(closing(open_file(path, "read"))) for path in paths]
         merger = _Merger(target_path, files, conflicts)
         if is_store(target_path):
-            file = stack.enter_context(closing(open_file(target_path, "write", wait_s=wait_s)))
+            file = stack.enter_context(closing(open_file(target_path, "write")))
             with file.writing() as connection:
                 merger.run(connection)
         elif not create_file(target_path, merger.run):

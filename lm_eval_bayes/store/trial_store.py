@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 from lm_eval_bayes._util.hashing import (
     canonical_json,
@@ -18,9 +18,8 @@ from lm_eval_bayes._util.hashing import (
     text_bytes,
 )
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.stats.validation import check_option
 from lm_eval_bayes.store.compact import CompactReport, compact_store
-from lm_eval_bayes.store.errors import StoreDamagedError, TrialConflictError, readable
+from lm_eval_bayes.store.errors import StoreDamagedError, readable
 from lm_eval_bayes.store.file import WAIT_S, Mode, StoreFile, Synchronous, chunks, marks, open_file
 from lm_eval_bayes.store.info import StoreInfo, store_info
 from lm_eval_bayes.store.outcomes import GradedTask, check_outcomes, put_outcomes, read_outcomes
@@ -53,7 +52,6 @@ from lm_eval_bayes.store.tables import (
 )
 from lm_eval_bayes.store.trial import (
     CHECKED,
-    Conflict,
     Trial,
     TrialId,
     TrialKey,
@@ -62,11 +60,7 @@ from lm_eval_bayes.store.trial import (
     check_text,
     decode,
     encode,
-    list_first,
 )
-
-OnConflict: TypeAlias = Literal["refuse", "keep-first"]
-ON_CONFLICT: tuple[OnConflict, ...] = ("refuse", "keep-first")
 
 
 class TrialStore:
@@ -177,15 +171,6 @@ class TrialStore:
             with self.file.writing() as connection:
                 require_id(connection, "models", model, self.path)
                 put_source(connection, row)
-
-    def sources(self) -> dict[str, list[dict[str, Any]]]:
-        """Return the places that each model was read from, by the model's hash, oldest first."""
-        found: dict[str, list[dict[str, Any]]] = {}
-        with self.file.reading() as connection:
-            for row in source_rows(connection):
-                if row.is_intact():
-                    found.setdefault(row.model, []).append(json.loads(row.description))
-        return found
 
     def add_alias(self, name: str, model: str) -> None:
         """Give a model a further name, in place of another model of that name.
@@ -304,19 +289,16 @@ class TrialStore:
 
     # Trials.
 
-    def add(self, trials: Iterable[Trial], conflicts: OnConflict = "refuse") -> int:
+    def add(self, trials: Iterable[Trial]) -> int:
         """Store trials in one transaction, which is committed when this returns.
 
-        A trial that is stored already, with the same text and seed, is not changed; one that is
+        A trial that is stored already is not changed, whatever its text and seed; one that is
         damaged is replaced.
 
         Parameters
         ----------
         trials : iterable of Trial
             The hashes of their keys must have a description in this store.
-        conflicts : str
-            What to do about a trial that is stored with another text or seed: "refuse" to store
-            anything, or "keep-first".
 
         Returns
         -------
@@ -325,30 +307,17 @@ class TrialStore:
 
         Raises
         ------
-        TrialConflictError
-            If a trial is stored with another text or seed and `conflicts` is "refuse".
         InvalidInputError
             If a record breaks a rule; nothing was stored.
         StoreError
             If the file cannot be written; what was committed before is safe.
         """
-        conflicts = check_option("conflicts", conflicts, ON_CONFLICT)
         rows = [encode(trial) for trial in trials]
         if not rows:
             return 0
-        n_inserted, differing = 0, []
         with self.file.writing() as connection:
-            for row, difference in insert_trials(connection, rows, self.path, self.file.texts):
-                if difference is None:
-                    n_inserted += 1
-                elif difference:
-                    names = (str(self.path), "the trials to be added")
-                    differing.append(Conflict(row.key, row.trial, difference, *names))
-            if differing and conflicts == "refuse":
-                raise TrialConflictError(
-                    f"nothing was stored: {list_first(differing)}", tuple(differing)
-                )
-        return n_inserted
+            inserted = insert_trials(connection, rows, self.path, self.file.texts)
+            return sum(difference is None for _, difference in inserted)
 
     def trials(self, key: TrialKey, first: int = 0, last: int | None = None) -> dict[int, Trial]:
         """Return the trials of a key with first <= number < last, by number.

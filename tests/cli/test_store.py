@@ -211,8 +211,6 @@ def test_conflicts_are_named_and_nothing_is_merged(lmeb, make, tmp_path):
     assert report["conflicts"][0]["key"]["prompt"].startswith("blake2b-128:")
 
 
-
-
 def test_a_target_that_is_the_only_store(lmeb, make, tmp_path, monkeypatch):
     path = make()
     monkeypatch.chdir(tmp_path)
@@ -222,8 +220,6 @@ def test_a_target_that_is_the_only_store(lmeb, make, tmp_path, monkeypatch):
         f"error: {path} is the target of --output and the only store that was given: there is "
         "nothing to merge\n"
     )
-
-
 
 
 # -- compact --------------------------------------------------------------------------------------
@@ -310,8 +306,6 @@ def test_export_samples(lmeb, make, tmp_path):
     code, _, error = lmeb("store", "export", path, "--format", "csv", "-o", tmp_path / "x")
     assert code == 2
     assert "csv" in error
-
-
 
 
 def test_export_to_standard_output(lmeb, make, tmp_path):
@@ -403,8 +397,6 @@ def test_prune_wants_to_know_what(lmeb, make):
         "error: no criterion: give --model, --sampling, --prompt or --trials-from\n",
     )
     assert path.read_bytes() == before
-
-
 
 
 # -- as a process ----------------------------------------------------------------------------
@@ -505,7 +497,3 @@ def test_an_alias_of_a_name_that_two_models_have(lmeb, make, tmp_path):
     absent = tmp_path / "absent.sqlite"
     assert lmeb("store", "alias", absent, "gpt-x", "gpt-y")[0] == 2
     assert not absent.exists()
-
-
-
-

@@ -5,10 +5,11 @@ from __future__ import annotations
 import random
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
 
-from lm_eval_bayes.errors import LmEvalBayesError
+from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.store import compact, texts
 from lm_eval_bayes.store.errors import StoreDamagedError
 from lm_eval_bayes.store.merge import merge
@@ -153,8 +154,8 @@ def test_two_damaged_copies_are_named(path, store, many, make_trial):
 def test_a_dictionary_that_is_rolled_back_is_forgotten(path, store, key, make_trial):
     rng = random.Random(2)
     trials = [make_trial(key, i, reasoning(rng)) for i in range(SAMPLES + 5)]
-    with pytest.raises(LmEvalBayesError):
-        store.add([*trials, make_trial(key, 0, "another text")])
+    with pytest.raises(InvalidInputError, match="`prompt` must be a hash"):
+        store.add([*trials, make_trial(replace(key, prompt="blake2b-128:00"))])
     assert rows(path, "SELECT id FROM dictionaries") == []
     with TrialStore.open(path) as other:
         other.add([make_trial(key, 200 + i, reasoning(rng, 800)) for i in range(SAMPLES)])

@@ -212,7 +212,7 @@ class StoreSink(TrialSink):
 
     def add(self, trial: Trial) -> Trial:
         """Store a trial; return it, or the one that another process stored first."""
-        if self.store.add([trial], conflicts="keep-first"):
+        if self.store.add([trial]):
             return trial
         return self.store.trials(trial.key, trial.trial, trial.trial + 1)[trial.trial]
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import socket
+import sqlite3
+from contextlib import closing
 
 import pytest
 
@@ -37,6 +39,16 @@ COPY = {**MODEL, "pretrained": "/mnt/scratch/copy", "revision": None, "commit": 
 COPY |= {"tokenizer": "/mnt/scratch/tokenizer"}
 
 
+def sources_in(path):
+    """Return the recorded sources of all models, with the hash of each."""
+    with closing(sqlite3.connect(path)) as connection:
+        rows = connection.execute(
+            "SELECT models.hash, s.description FROM sources AS s JOIN models ON id = model "
+            "ORDER BY s.created"
+        )
+        return [(digest, json.loads(source)) for digest, source in rows]
+
+
 def describe(path, fingerprint, n=0, temperature=0.6):
     """Describe a model as a run does, add trials, and return its hash."""
     sink = StoreSink.open(str(path), 0, "NORMAL", fingerprint)
@@ -54,18 +66,15 @@ def test_a_copy_in_another_folder_is_the_same_model(path):
     digest = describe(path, MODEL)
     assert describe(path, COPY) == digest == model_hash(keyed(MODEL)[0])
     host = socket.gethostname()
+    assert sources_in(path) == [
+        (digest, {k: MODEL[k] for k in ("pretrained", "revision", "commit")} | {"host": host}),
+        (digest, {k: COPY[k] for k in ("pretrained", "tokenizer")} | {"host": host}),
+    ]
     with TrialStore.open(path, mode="read") as store:
-        assert store.sources() == {
-            digest: [
-                {k: MODEL[k] for k in ("pretrained", "revision", "commit")} | {"host": host},
-                {k: COPY[k] for k in ("pretrained", "tokenizer")} | {"host": host},
-            ]
-        }
         assert store.model(digest)["pretrained"] == "org/model"
         assert store.info().models[digest]["pretrained"] == "org/model"
     assert describe(path, COPY) == digest
-    with TrialStore.open(path, mode="read") as store:
-        assert len(store.sources()[digest]) == 2
+    assert len(sources_in(path)) == 2
     assert verify(path).ok
 
 
@@ -121,11 +130,9 @@ def test_merged_exported_and_pruned_with_the_model(path, tmp_path):
     with TrialStore.open(second) as store:
         store.add_alias("model-x", digest)
     assert merge([first, second], path).added == 4
+    names = [(model, source["pretrained"]) for model, source in sources_in(path)]
+    assert names == [(digest, "org/model"), (digest, COPY["pretrained"])]
     with TrialStore.open(path, mode="read") as store:
-        assert [s["pretrained"] for s in store.sources()[digest]] == [
-            "org/model",
-            COPY["pretrained"],
-        ]
         assert store.aliases() == {"model-x": digest}
         assert [series.trials for series in store.info().series] == [4]
     assert export_jsonl(path, tmp_path / "a.jsonl").damaged == 0
@@ -133,7 +140,8 @@ def test_merged_exported_and_pruned_with_the_model(path, tmp_path):
     assert [line["model"] for line in lines if line["kind"] in ("source", "alias")] == [digest] * 3
     with TrialStore.open(path) as store:
         store.prune(model=digest, dry_run=False)
-        assert (store.models(), store.sources(), store.aliases()) == ({}, {}, {})
+        assert (store.models(), store.aliases()) == ({}, {})
+    assert sources_in(path) == []
     assert verify(path).ok
 
 
