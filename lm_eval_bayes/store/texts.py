@@ -29,9 +29,6 @@ MAX_BYTES = 2**30
 DICTIONARY_BYTES, SAMPLES = 2**14, 64
 _PIECE = DICTIONARY_BYTES // SAMPLES
 
-#: The largest number of a dictionary.
-_LARGEST = 2**16 - 1
-
 _LEVEL, _MEMORY = 6, 9
 _NONE = b""
 
@@ -125,20 +122,17 @@ class TextCodec:
                 self._pieces.clear()
         return compress(text, self._newest, self._content)
 
-    def add_dictionary(self, content: bytes) -> int:
-        """Store a dictionary for all further texts, and return its number; 0 if there is no more.
+    def add_dictionary(self, content: bytes) -> None:
+        """Store a dictionary for all further texts.
 
         The numbers of deleted dictionaries are not used again while a newer one is stored.
         """
         newest = self._connection.execute("SELECT max(id) FROM dictionaries").fetchone()[0] or 0
-        if newest >= _LARGEST:
-            return 0
         self._connection.execute(
             "INSERT INTO dictionaries (id, hash, first, second) VALUES (?, ?, ?, ?)",
             (newest + 1, hash_bytes(content), content, content),
         )
         self._newest, self._content = newest + 1, content
-        return self._newest
 
     def unpack(self, stored: Any) -> Any:
         """Return a text as it was; None if it is damaged, and what is not bytes as it is.

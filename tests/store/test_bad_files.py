@@ -380,21 +380,6 @@ def check_all_there(path, key, stored, plainly):
     assert verify(path).ok
 
 
-def test_a_full_file(store, key, make_trial, path, plainly):
-    with store.file.reading() as connection:
-        connection.execute("PRAGMA max_page_count = 60")
-    stored, error = add_until_full(store, key, make_trial)
-    assert "cannot be written" in str(error)
-    assert "full" in str(error)
-    assert not REASONS or isinstance(error, StoreFullError)
-    assert stored > 10
-    with store.file.reading() as connection:
-        connection.execute("PRAGMA max_page_count = 1000000")
-    assert store.add([make_trial(key, stored, f"{stored} more")]) == 1
-    store.close()
-    check_all_there(path, key, stored + 1, plainly)
-
-
 @contextmanager
 def small_disk(folder, size):
     folder.mkdir()
@@ -441,12 +426,6 @@ def test_a_disk_without_room_for_the_log_of_a_store(tmp_path, filled, free):
         (disk / "filler").unlink()
         with TrialStore.open(path) as store:
             assert store.info().trials == 6
-
-
-def test_an_error_of_a_disk_with_room_is_told_as_such(path):
-    error = translate_error(sqlite3.OperationalError("disk I/O error"), path, "read")
-    assert not isinstance(error, StoreFullError)
-    assert str(error) == f"{path} cannot be read: disk I/O error"
 
 
 @pytest.mark.parametrize("message", ["disk I/O error", "database or disk is full"])

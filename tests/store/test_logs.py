@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import shutil
 import sqlite3
 import subprocess
 import sys
-from contextlib import closing
 
 import pytest
 from _support.paths import REPOSITORY
 
-from lm_eval_bayes.store import locations
-from lm_eval_bayes.store.errors import StoreBusyError
+from lm_eval_bayes.store import file, locations
+from lm_eval_bayes.store.errors import StoreBusyError, StoreFileError, translate_error
 from lm_eval_bayes.store.merge import merge
 from lm_eval_bayes.store.trial_store import TrialStore
 from lm_eval_bayes.store.verify import verify
@@ -135,93 +135,34 @@ def test_a_store_with_a_log_is_taken_to_a_network(path, store, key, make_trial, 
     assert verify(f"{path}2").trials == 2
 
 
-SHIM = r"""
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-static int refused(const char *path) {
-    size_t n = strlen(path);
-    return n > 4 && !strcmp(path + n - 4, "-shm");
-}
-#define OPEN(NAME) \
-int NAME(const char *path, int flags, ...) { \
-    va_list more; va_start(more, flags); int mode = va_arg(more, int); va_end(more); \
-    if (refused(path)) { errno = ENOTSUP; return -1; } \
-    int (*next)(const char *, int, ...) = dlsym(RTLD_NEXT, #NAME); \
-    return next(path, flags, mode); \
-}
-OPEN(open)
-OPEN(open64)
-#define LOCK(NAME) \
-int NAME(int file, int command, ...) { \
-    va_list more; va_start(more, command); void *argument = va_arg(more, void *); va_end(more); \
-    if (getenv("NO_LOCKS") && (command == F_SETLK || command == F_SETLKW)) { \
-        errno = ENOLCK; return -1; \
-    } \
-    int (*next)(int, int, ...) = dlsym(RTLD_NEXT, #NAME); \
-    return next(file, command, argument); \
-}
-LOCK(fcntl)
-LOCK(fcntl64)
-"""
+def test_a_file_system_without_shared_memory(path, key, store, make_trial, monkeypatch):
+    """Whatever the table of mounts says, one process uses the store alone there."""
+    store.add([make_trial(key, 0)])
+    store.close()
+    open_with = file._open_with
 
-USE = """
-import sqlite3, sys
-from lm_eval_bayes.store.trial import Trial, TrialKey
-from lm_eval_bayes.store.trial_store import TrialStore
-with TrialStore.open(sys.argv[1], wait_s=0.1) as store:
-    key = TrialKey(
-        store.describe_model({}), store.describe_prompt("q"), store.describe_sampling({})
-    )
-    store.add([Trial(key, i, str(i)) for i in range(4)])
-    print(store.file.connection().execute("PRAGMA journal_mode").fetchone()[0])
-with TrialStore.open(sys.argv[1]) as store:
-    print(len(store.trials(key)))
-"""
+    def without_memory(path, synchronous, wait_s, *, exclusive):
+        if not exclusive:
+            raise StoreFileError("disk I/O error")
+        return open_with(path, synchronous, wait_s, exclusive=True)
+
+    monkeypatch.setattr(file, "_open_with", without_memory)
+    with TrialStore.open(path) as alone:
+        assert alone.add([make_trial(key, 1)]) == 1
+        assert journal(path) == 1
+    assert verify(path).trials == 2
 
 
-def used(path, tmp_path, **environment):
-    """Use a store in a process whose calls fail as on NFS."""
-    (tmp_path / "shim.c").write_text(SHIM)
-    library = tmp_path / "shim.so"
-    command = ["cc", "-shared", "-fPIC", "-o", str(library), str(tmp_path / "shim.c"), "-ldl"]
-    subprocess.run(command, check=True, capture_output=True)
-    preloaded = {"LD_PRELOAD": str(library), "PYTHONPATH": str(REPOSITORY), **environment}
-    return subprocess.run(
-        [sys.executable, "-c", USE, str(path)],
-        env={**os.environ, **preloaded},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+@pytest.mark.skipif(os.name != "posix", reason="needs fcntl")
+def test_a_file_system_without_locks(path, monkeypatch):
+    """SQLite does not tell it from a lock of another process."""
 
+    def no_locks(*arguments):
+        raise OSError(errno.ENOLCK, "No locks available")
 
-needs_a_compiler = pytest.mark.skipif(
-    sys.platform != "linux" or shutil.which("cc") is None, reason="needs Linux and a C compiler"
-)
-
-
-@needs_a_compiler
-def test_a_file_system_without_shared_memory(path, tmp_path):
-    """Whatever the table of mounts says."""
-    done = used(path, tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == ["delete", "4"]
-    assert verify(path).trials == 4
-    with closing(sqlite3.connect(path)) as connection:
-        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
-
-
-@needs_a_compiler
-def test_a_file_system_without_locks(path, tmp_path, filled):
-    filled()
-    before = path.read_bytes()
-    done = used(path, tmp_path, NO_LOCKS="1")
-    assert done.returncode == 1
-    assert "StoreFileError" in done.stderr
-    assert "its file system has no locks, as NFS without a lock service" in done.stderr
-    assert path.read_bytes() == before
+    monkeypatch.setattr("lm_eval_bayes.store.errors.fcntl.lockf", no_locks)
+    locked = sqlite3.OperationalError("database is locked")
+    locked.sqlite_errorcode = 5
+    error = translate_error(locked, path, "written")
+    assert not isinstance(error, StoreBusyError)
+    assert "its file system has no locks, as NFS without a lock service" in str(error)

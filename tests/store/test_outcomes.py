@@ -249,8 +249,6 @@ def test_damaged_outcomes_are_not_merged(shard, path, damage):
     [
         "UPDATE outcomes SET outcome = 0 WHERE trial = 0",
         "UPDATE outcomes SET answer = x'39' WHERE trial = 0",
-        "UPDATE outcomes SET answer = '1' WHERE trial = 0",
-        "UPDATE outcomes SET answer = NULL WHERE trial = 0",
         "UPDATE outcomes SET error = x'39' WHERE trial = 0",
         "UPDATE outcomes SET graded = graded + 1 WHERE trial = 0",
         "UPDATE outcomes SET trial = 9 WHERE trial = 0",

@@ -151,13 +151,6 @@ def test_hashes_are_explained(store, describe):
         store.prompt(key.model)
 
 
-def test_prompts_are_kept_once(store, path):
-    first, second, third = store.describe_prompts(["a", "b", "a"])
-    assert first == third != second
-    assert store.describe_prompt("a") == first
-    assert store.info().prompts == 2
-
-
 def test_signals_of_prompts(store, key):
     assert store.prompt_signals(key.model, [key.prompt]) == {}
     assert store.add_prompt_signals(key.model, key.prompt, {"bits": 0.5, "x": float("inf")})
@@ -193,15 +186,6 @@ def test_a_store_opened_for_reading_is_not_written(store, key, make_trial, path)
         ):
             with pytest.raises(StoreError, match="was opened for reading"):
                 write()
-
-
-def test_a_view_does_not_change_while_another_writes(store, key, make_trial, path):
-    store.add([make_trial(key)])
-    with TrialStore.open(path, mode="read") as reader, reader.file.reading() as view:
-        count = "SELECT count(*) FROM trials"
-        assert view.execute(count).fetchone() == (1,)
-        store.add([make_trial(key, 1)])
-        assert view.execute(count).fetchone() == (1,)
 
 
 def test_reading_leaves_nothing_behind(filled, tmp_path):

@@ -39,12 +39,9 @@ def test_a_sound_store(path, filled):
     ("statement", "problem"),
     [
         ("UPDATE trials SET text = x'34' WHERE trial = 1", "trial 1 of prompt .* does not match"),
-        ("UPDATE trials SET text = CAST(text AS TEXT) WHERE trial = 1", "trial 1 of prompt"),
         ("UPDATE trials SET seed = 8 WHERE trial = 1", "trial 1 of prompt"),
-        ("UPDATE trials SET seed = NULL WHERE trial = 1", "trial 1 of prompt"),
         ("UPDATE trials SET trial = 9 WHERE trial = 1", "trial 9 of prompt"),
         ("UPDATE trials SET signals = '{}' WHERE trial = 1", "trial 1 of prompt"),
-        ("UPDATE trials SET signals = x'ff' WHERE trial = 1", "trial 1 of prompt"),
         ("UPDATE trials SET finish_reason = CAST(x'ff' AS TEXT) WHERE trial = 1", "trial 1 of"),
         ("UPDATE trials SET stop_reason = '5' WHERE trial = 1", "trial 1 of prompt"),
         ("UPDATE trials SET completion_tokens = 5 WHERE trial = 1", "trial 1 of prompt"),
@@ -59,7 +56,6 @@ def test_a_sound_store(path, filled):
             "UPDATE prompts SET description = x'34' WHERE id = 2",
             "the prompt blake2b.* does not",
         ),
-        ("UPDATE prompts SET description = 7 WHERE id = 2", "the prompt blake2b.* does not"),
         ("UPDATE models SET description = '{}'", "the model blake2b.* does not"),
         ("UPDATE models SET hash = 'x'", "the model x does not match its hash"),
         ("UPDATE samplings SET description = '{}'", "the sampling blake2b.* does not"),
@@ -108,19 +104,6 @@ def test_statistics_of_sqlite_are_no_damage(path, filled):
     filled()
     change(path, "ANALYZE")
     assert verify(path).ok
-
-
-def test_a_problem_of_sqlite_is_one_line(path, filled):
-    """Two pages that nothing refers to, as SQLite's check gives them below a heading."""
-    filled()
-    data = bytearray(path.read_bytes())
-    n_pages = len(data) // 4096
-    data[28:32] = (n_pages + 2).to_bytes(4, "big")  # the number of pages in the header
-    path.write_bytes(data + bytes(8192))
-    problems = verify(path).problems
-    assert len(problems) == 2
-    assert all(text.startswith("SQLite: Page ") for text in problems)
-    assert not any("\n" in text or "***" in text for text in problems)
 
 
 @pytest.fixture
