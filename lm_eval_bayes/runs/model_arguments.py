@@ -98,8 +98,7 @@ _IDENTITY = (
 
 _SPEED = (
     # which trials, and the file that stores them
-    *("store", "trials", "claims", "lease", "stalled_after"),
-    *("seed", "seed_scheme", "seeds", "synchronous"),
+    *("store", "trials", "seed", "seed_scheme", "seeds", "synchronous"),
     *("write_out", "logits_cache", "executor", "workers", "gpus_per_worker", "seconds"),
     # batches, concurrency, patience
     *("batch_size", "max_batch_size", "micro_batch_size", "num_concurrent", "concurrency"),

@@ -231,7 +231,7 @@ def test_a_slice_must_be_as_long_as_n(store):
 
 @pytest.mark.parametrize("text", ["8", "8-16", "16:8", "3:3", 8, "-1:2", "a:b"])
 def test_a_slice_is_two_numbers(text):
-    with pytest.raises(ModelConfigError, match=r"`trials` must be auto, or a:b"):
+    with pytest.raises(ModelConfigError, match=r"`trials` must be a:b"):
         TrialRange.parse(text)
 
 
