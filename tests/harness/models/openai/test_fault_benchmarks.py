@@ -13,7 +13,7 @@ pytest.importorskip("lm_eval.models.openai_completions")
 from _support.openai_models import completions, requests_of
 from _support.scripted_server import Act, serving
 
-from lm_eval_bayes.harness.models.openai import servers
+from lm_eval_bayes.harness.models.openai import retrying
 
 LATENCY_S, SLOTS, TRIALS = 0.1, 16, 480
 
@@ -25,9 +25,9 @@ def test_half_of_all_answers_are_faulty(monkeypatch):
 
     With a back-off per request, 800 trials of .2 s took 271 s, and 20 s at best.
     """
-    monkeypatch.setattr(servers, "FIRST_LEFT_OUT_S", 0.5)
-    monkeypatch.setattr(servers, "LONGEST_LEFT_OUT_S", 30.0)
-    monkeypatch.setattr(servers, "LONGEST_AGAIN_S", 1.0)
+    monkeypatch.setattr(retrying, "FIRST_PAUSE_S", 0.5)
+    monkeypatch.setattr(retrying, "LONGEST_PAUSE_S", 30.0)
+    monkeypatch.setattr(retrying, "LONGEST_AGAIN_S", 1.0)
 
     def script(number, body):
         fault = Act(500, {"error": "fault"}, delay_s=LATENCY_S)
