@@ -276,12 +276,12 @@ def plan_separation(
     max_trials = check_count("max_trials", max_trials, 1)
     threshold = z_threshold(confidence)
     if threshold <= 0.0:
-        raise InvalidInputError.of("confidence", "be above 0.5 to separate", confidence)
+        raise InvalidInputError.of("confidence", "range", "be above 0.5 to separate", confidence)
     check_comparable(runs, argument)
     report = progress or (lambda n_pairs: None)
     if len(runs) < 2:
         rule = f"be of at least two models on {runs[0].task} to be separated"
-        raise InvalidInputError.of(argument, rule, runs[0].model)
+        raise InvalidInputError.of(argument, "empty", rule, runs[0].model)
     posteriors = {run.model: hbayes_at_n(run.outcomes, spec.scope, seed=spec.seed) for run in runs}
     ordered, _ = sort_best_first(posteriors)
     by_model = {run.model: run for run in runs}
@@ -289,7 +289,9 @@ def plan_separation(
     if correction != "none":
         if runs[0].scored:
             rule = "be none where trials have scores, whose further trials are not drawn one by one"
-            raise InvalidInputError.of("correction", rule, f"{correction} for {runs[0].task}")
+            raise InvalidInputError.of(
+                "correction", "unsupported", rule, f"{correction} for {runs[0].task}"
+            )
         return _plan_decisions(
             best_first,
             posteriors,

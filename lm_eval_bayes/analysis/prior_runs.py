@@ -270,12 +270,12 @@ def assign_priors(
             tasks = ", ".join(dict.fromkeys(run.task for run in runs))
             got = ", ".join(dict.fromkeys(run.task for run in given.saved.runs))
             rule = f"have questions of {tasks}"
-            raise InvalidInputError.of(argument, rule, f"a run of {got}")
+            raise InvalidInputError.of(argument, "mismatch", rule, f"a run of {got}")
         for i, prior in matches:
             if i in prior_by_run:
                 rule = f"be one run for {runs[i].model} on {runs[i].task}"
                 raise InvalidInputError.of(
-                    argument, rule, f"{prior_by_run[i].label}, {prior.label}"
+                    argument, "mismatch", rule, f"{prior_by_run[i].label}, {prior.label}"
                 )
             check_other_trials(runs, prior, argument)
             check_same_metric(runs[i], prior, argument)
@@ -338,17 +338,17 @@ def _runs_of_model(
     if given.model is not None or len(models) == 1:
         if len(earlier) != 1:
             rule = "hold one model"
-            raise InvalidInputError.of(argument, rule, ", ".join(earlier) or "none")
+            raise InvalidInputError.of(argument, "mismatch", rule, ", ".join(earlier) or "none")
         if given.model not in (None, *models):
             rule = f"be given to one of {', '.join(models)}, as MODEL=RUN"
-            raise InvalidInputError.of(argument, rule, given.model)
+            raise InvalidInputError.of(argument, "conflict", rule, given.model)
         if given.model not in (None, run.model):
             return ()
         return tuple(given.saved.runs)
     unknown = [model for model in earlier if model not in models]
     if unknown:
         rule = f"hold models named as those of the runs ({', '.join(models)}), or be MODEL=RUN"
-        raise InvalidInputError.of(argument, rule, ", ".join(unknown))
+        raise InvalidInputError.of(argument, "format", rule, ", ".join(unknown))
     return tuple(given.saved.of_model(run.model))
 
 
@@ -397,26 +397,28 @@ def mean_prior_effects(
                 continue
             if len(candidates) > 1:
                 tasks = ", ".join(dict.fromkeys(prior.task for prior in candidates))
-                raise InvalidInputError.of(argument, "hold one task", tasks)
+                raise InvalidInputError.of(argument, "mismatch", "hold one task", tasks)
             (prior,) = candidates
             if i in prior_by_run:
                 rule = f"be one run for {run.model} on {run.task}"
                 raise InvalidInputError.of(
-                    argument, rule, f"{prior_by_run[i].label}, {prior.label}"
+                    argument, "mismatch", rule, f"{prior_by_run[i].label}, {prior.label}"
                 )
             if _n_common(run, prior):
                 rule = f"hold other questions than those of {run.task}, whose earlier runs are"
-                raise InvalidInputError.of(argument, f"{rule} given by --prior", prior.label)
+                raise InvalidInputError.of(
+                    argument, "duplicate", f"{rule} given by --prior", prior.label
+                )
             if spec.scope == "population" and run.outcomes.cluster_index is not None:
                 rule = "be left out for scope population of questions in clusters"
-                raise InvalidInputError.of(argument, rule, prior.label)
+                raise InvalidInputError.of(argument, "conflict", rule, prior.label)
             run.require_graded()
             prior.require_graded(argument)
             weights = run.outcomes.weights.tolist()
             if prior.outcomes.weights.tolist() != weights:
                 rule = f"have the category weights of {run.task}, {weights}"
                 got = f"{prior.outcomes.weights.tolist()} in {prior.label}"
-                raise InvalidInputError.of(argument, rule, got)
+                raise InvalidInputError.of(argument, "mismatch", rule, got)
             prior_by_run[i] = prior
     effects = []
     for i, prior in sorted(prior_by_run.items()):

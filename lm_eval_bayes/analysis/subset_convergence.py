@@ -100,7 +100,7 @@ def subset_sizes(text: str) -> dict[int, int]:
                 "be sizes of at least 2, such as 5,10,15, each with the number of subsets if it "
                 f"is not {DEFAULT_COUNT}: 5x50,10,15"
             )
-            raise InvalidInputError.of("subsets", rule, text)
+            raise InvalidInputError.of("subsets", "format", rule, text)
         sizes[size] = count
     return sizes
 
@@ -151,7 +151,7 @@ def subset_convergence(
     for size, count in sizes.items():
         if size > len(models):
             rule = f"be sizes of at most {len(models)}, the number of models"
-            raise InvalidInputError.of("subsets", rule, size)
+            raise InvalidInputError.of("subsets", "range", rule, size)
         subsets = []
         for chosen in _draw_subsets(len(models), size, count, seed):
             convergence = convergence_at_n(

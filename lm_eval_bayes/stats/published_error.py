@@ -159,7 +159,7 @@ def standard_errors(
     n, mean, variance = n[tried], mean[tried], variance[tried]
     m, total = n.size, float(n.sum())
     if m < 2:
-        raise InvalidInputError.of("outcomes", "hold trials of at least two questions", m)
+        raise InvalidInputError.of("outcomes", "empty", "hold trials of at least two questions", m)
     # of a trial of a question drawn at random, and of a trial drawn at random
     squares = np.where(n > 1, variance, 0.0) * (n - 1.0)
     single = float((squares / n).mean() + mean.var())

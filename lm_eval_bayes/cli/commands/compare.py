@@ -182,7 +182,7 @@ def command(
         for name, is_given in only_of_gates.items():
             if is_given and not checked:
                 rule = "be given with --fail-if-worse or --fail-if-below"
-                raise InvalidInputError.of(name, rule, "neither of them")
+                raise InvalidInputError.of(name, "conflict", rule, "neither of them")
         spec = intervals.spec()
         named = ("confidence", "rope", "fail_if_worse", "questions", "margin", "fail_if_below")
         with named_as_options(*named):
@@ -199,10 +199,12 @@ def command(
                 check_real("fail_if_below", fail_if_below, "be a finite score", math.isfinite)
         pass_hat_k = _pass_hat_k(gate_on)
         if fail_if_worse is None and margin is not None:
-            raise InvalidInputError.of("--margin", "be given with --fail-if-worse", margin)
+            raise InvalidInputError.of(
+                "--margin", "conflict", "be given with --fail-if-worse", margin
+            )
         ks = None if k is None else parse_integers("--k", k)
         if ks is not None and not pass_at_k:
-            raise InvalidInputError.of("--k", "be given with --pass-at-k", k or "")
+            raise InvalidInputError.of("--k", "conflict", "be given with --pass-at-k", k or "")
         priors.strength()
         runs_a, runs_b = _read_sides(a, b, model_a, model_b, reading)
         sides = {"A": runs_a[0].model, "B": runs_b[0].model}
@@ -300,7 +302,9 @@ def _pass_hat_k(gate_on: str) -> int | None:
     if gate_on == "score":
         return None
     if k == gate_on or not (k.isascii() and k.isdigit()) or not 1 <= int(k) <= 1_000_000:
-        raise InvalidInputError.of("--gate-on", "be score, or pass^K such as pass^4", gate_on)
+        raise InvalidInputError.of(
+            "--gate-on", "choice", "be score, or pass^K such as pass^4", gate_on
+        )
     return int(k)
 
 
@@ -320,9 +324,9 @@ def _read_sides(
         others = [model for model in saved_a.models if model not in (model_a, model_b)]
         if None in named.values() and len(others) != [model_a, model_b].count(None):
             rule = "hold two models if B is left out, or --model-a and --model-b must name them"
-            raise InvalidInputError.of("A", rule, ", ".join(saved_a.models))
+            raise InvalidInputError.of("A", "empty", rule, ", ".join(saved_a.models))
         if model_a is not None and model_a == model_b:
-            raise InvalidInputError.of("--model-b", "be another model than A", model_b)
+            raise InvalidInputError.of("--model-b", "duplicate", "be another model than A", model_b)
         runs_a = saved_a.of_model(model_a or others.pop(0))
         return runs_a, saved_a.of_model(model_b or others.pop(0))
     saved = reading.read([a, b], merge=False)
@@ -356,17 +360,17 @@ def _runs_of_one_model(
 ) -> tuple[TaskRun, ...]:
     """Return the runs of the only model, or of the named one."""
     if not saved.models:
-        raise InvalidInputError.of(side, "hold trials that can be counted", "none")
+        raise InvalidInputError.of(side, "empty", "hold trials that can be counted", "none")
     if name is None and len(saved.models) > 1:
         rule = f"hold one model, or {option} must name one of {', '.join(saved.models)}"
-        raise InvalidInputError.of(side, rule, plural(len(saved.models), "model"))
+        raise InvalidInputError.of(side, "choice", rule, plural(len(saved.models), "model"))
     return _runs_of_model(saved, name or saved.models[0], option)
 
 
 def _runs_of_model(saved: SavedRuns, name: str, option: str) -> tuple[TaskRun, ...]:
     runs = saved.of_model(name)
     if not runs:
-        raise InvalidInputError.of(option, f"be one of {', '.join(saved.models)}", name)
+        raise InvalidInputError.of(option, "choice", f"be one of {', '.join(saved.models)}", name)
     return runs
 
 

@@ -121,7 +121,7 @@ def command(
         check_not_read([card], runs, saved, "--card")
     if plot is not None and len(saved.tasks) > 1:
         rule = f"be of one task; choose one with --task ({', '.join(saved.tasks)})"
-        raise InvalidInputError.of("--plot", rule, plot.name)
+        raise InvalidInputError.of("--plot", "mismatch", rule, plot.name)
     with named_as_options("difference", "correlation", "power", "level", **renamed):
         tasks = [task_noise(saved.of_task(name), settings) for name in saved.tasks]
     if as_json:

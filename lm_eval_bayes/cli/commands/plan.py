@@ -122,12 +122,12 @@ def command(
     _check(width, separate, confidence, max_trials)
     if correction != "none" and (not separate or spec.scope == "population"):
         rule = "be left out without --separate, and in scope population, where none holds"
-        raise InvalidInputError.of("--correction", rule, correction)
+        raise InvalidInputError.of("--correction", "conflict", rule, correction)
     saved = reading.read(runs)
     by_task = {name: saved.of_task(name) for name in saved.tasks}
     if separate and all(len(of_task) < 2 for of_task in by_task.values()):
         rule = "hold at least two models of one task for --separate"
-        raise InvalidInputError.of("RUN", rule, ", ".join(saved.models))
+        raise InvalidInputError.of("RUN", "empty", rule, ", ".join(saved.models))
     lines: tuple[PlanLine, ...] = ()
     plans: list[SeparationPlan] = []
     with named_as_options("width", "confidence", "max_trials", "batch_trials", "correction"):
@@ -194,13 +194,13 @@ def _check(width: float | None, separate: bool, confidence: float, max_trials: i
 
     if width is None and not separate:
         rule = "be given a goal: --width .05, or --separate, or both"
-        raise InvalidInputError.of("plan", rule, "neither")
+        raise InvalidInputError.of("plan", "conflict", rule, "neither")
     with named_as_options("width", "confidence", "max_trials"):
         if width is not None:
             check_positive("width", width)
         check_count("max_trials", max_trials, 1)
         if z_threshold(confidence) <= 0.0:
-            raise InvalidInputError.of("confidence", "be above 0.5", confidence)
+            raise InvalidInputError.of("confidence", "range", "be above 0.5", confidence)
 
 
 # -- tables --------------------------------------------------------------------------------------

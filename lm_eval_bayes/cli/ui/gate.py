@@ -72,7 +72,9 @@ def gate_files(
     try:
         if junit is not None and markdown is not None and junit.resolve() == markdown.resolve():
             got, markdown = str(markdown), None
-            raise InvalidInputError.of("--markdown", "be another file than that of --junit", got)
+            raise InvalidInputError.of(
+                "--markdown", "conflict", "be another file than that of --junit", got
+            )
         for file in _error_files(junit, markdown, "the command did not finish"):
             _write_outcome(*file)
         yield
@@ -165,14 +167,14 @@ def _write_outcome(option: str, path: Path, content: bytes) -> None:
     """
     kind = irregular_kind(path)
     if kind is not None:
-        raise InvalidInputError.of(option, f"be a regular file; it is {kind}", str(path))
+        raise InvalidInputError.of(option, "path", f"be a regular file; it is {kind}", str(path))
     with write_errors(option):
         if path.is_file():
             with path.open("rb") as file:
                 beginning = file.read(_LONGEST_BEGINNING)
             if beginning and not _EARLIER[option].match(beginning):
                 rule = "name a new file, or one that an earlier check wrote"
-                raise InvalidInputError.of(option, rule, str(path))
+                raise InvalidInputError.of(option, "path", rule, str(path))
         write_atomic(path, content)
 
 

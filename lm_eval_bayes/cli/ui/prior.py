@@ -77,7 +77,7 @@ class PriorOptions:
             return 1.0  # of no trial
         if strength is None or not self._given():
             rule = f"be given where an earlier run is, and only there: {STRENGTHS}"
-            raise InvalidInputError.of("--prior-strength", rule, strength or "none")
+            raise InvalidInputError.of("--prior-strength", "conflict", rule, strength or "none")
         with suppress(ValueError):
             strength = float(strength)
         with named_as_options("prior_strength"):
@@ -145,7 +145,9 @@ class MeanPriorOptions(PriorOptions):
             kinds of prior.
         """
         if self.prior and self.prior_mean:
-            raise InvalidInputError.of("--prior-mean", "be given without --prior", self.prior_mean)
+            raise InvalidInputError.of(
+                "--prior-mean", "conflict", "be given without --prior", self.prior_mean
+            )
         return super().strength()
 
     def mean_effects(

@@ -228,7 +228,7 @@ def compare(
     z_threshold(confidence)  # checked before anything is computed
     if spec.scope == "population" and estimator == "bayes":
         rule = 'be "hbayes" for scope "population"; Bayes@N is about these questions only'
-        raise InvalidInputError.of("estimator", rule, estimator)
+        raise InvalidInputError.of("estimator", "unsupported", rule, estimator)
     pair = align_questions(a, b, align)
     if draws is None:
         draws = default_draws(pair.a.n_questions)

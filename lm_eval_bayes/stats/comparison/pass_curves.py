@@ -188,13 +188,15 @@ def compare_pass_curves(
     if scope == "population":
         if estimator is not None:
             rule = 'be left out in scope "population", whose estimators have no prior'
-            raise InvalidInputError.of("estimator", rule, estimator)
+            raise InvalidInputError.of("estimator", "conflict", rule, estimator)
         if budgets[-1] > smallest:
             rule = f'stay within the trials in scope "population" (the smallest N is {smallest})'
-            raise InvalidInputError.of("k_max" if ks is None else "ks", rule, int(budgets[-1]))
+            raise InvalidInputError.of(
+                "k_max" if ks is None else "ks", "unsupported", rule, int(budgets[-1])
+            )
         if pair.a.n_questions < 2:
             rule = 'have at least two questions for scope "population"'
-            raise InvalidInputError.of("a", rule, "one question")
+            raise InvalidInputError.of("a", "empty", rule, "one question")
         curves = _estimated(pair, budgets, draws, rng)
     else:
         estimator = "hbayes" if estimator is None else estimator
@@ -338,10 +340,10 @@ def _budgets(ks: Iterable[int] | None, k_max: int | None, smallest: int) -> IntA
         top = smallest if k_max is None else check_count("k_max", k_max, 1)
         if top > _MOST_BUDGETS:
             rule = f"be at most {_MOST_BUDGETS:,}; for more, give some budgets as `ks`"
-            raise InvalidInputError.of("k_max", rule, top)
+            raise InvalidInputError.of("k_max", "range", rule, top)
         return np.arange(1, top + 1)
     if k_max is not None:
-        raise InvalidInputError.of("k_max", "be left out where `ks` is given", k_max)
+        raise InvalidInputError.of("k_max", "conflict", "be left out where `ks` is given", k_max)
     rule = f"be rising integers of at least 1, between one and {_MOST_BUDGETS:,} of them"
     return np.array(check_rising("ks", ks, rule, 1, _MOST_BUDGETS), dtype=np.int64)
 

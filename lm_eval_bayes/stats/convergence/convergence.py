@@ -262,7 +262,7 @@ def _threshold(ties: ConvergenceTies, confidence: object, metric: Metric) -> flo
         return None
     if metric not in LINEAR:
         rule = 'be "none" for the pass family, whose estimators have no posterior'
-        raise InvalidInputError.of("ties", rule, ties)
+        raise InvalidInputError.of("ties", "unsupported", rule, ties)
     return float(special.ndtri(level))
 
 

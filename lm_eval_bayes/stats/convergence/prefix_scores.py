@@ -220,14 +220,16 @@ def check_prefixes(
     n_models, n_questions, n_trials = trials.shape
     if n_models < smallest[0] or n_trials < smallest[1]:
         rule = f"hold at least {smallest[0]} models and {smallest[1]} trials, (L, M, N)"
-        raise InvalidInputError.of("R", rule, f"shape {trials.shape}")
+        raise InvalidInputError.of("R", "empty", rule, f"shape {trials.shape}")
     name, number, needed = check_metric(metric, k, tau, n_trials)
     # trials first, models last: what a trial adds lies together in memory
     trials = trials.transpose(2, 1, 0)
     if name not in LINEAR and not guessed:
-        raise InvalidInputError.of("weights", "be left out for the pass family", weights)
+        raise InvalidInputError.of(
+            "weights", "conflict", "be left out for the pass family", weights
+        )
     if name != "bayes" and R0 is not None:
-        raise InvalidInputError.of("R0", 'be left out unless metric is "bayes"', name)
+        raise InvalidInputError.of("R0", "conflict", 'be left out unless metric is "bayes"', name)
     if name not in LINEAR:
         table = pass_table(name, number, needed, n_trials, n_questions)
         counts = np.ascontiguousarray(trials, dtype=np.min_scalar_type(n_trials))
@@ -239,7 +241,7 @@ def check_prefixes(
         prior = _check_tensor("R0", R0, checked.size, guessed, allow_no_trials=True)
         if prior.shape[:2] != (n_models, n_questions):
             rule = f"have the models and questions of R, ({n_models}, {n_questions}, D)"
-            raise InvalidInputError.of("R0", rule, f"shape {prior.shape}")
+            raise InvalidInputError.of("R0", "mismatch", rule, f"shape {prior.shape}")
         n_prior = prior.shape[2]
     n_terms = n_questions * (n_trials + n_prior)
     units = rubric_units(checked, n_terms)
@@ -256,7 +258,7 @@ def _check_tensor(
     array = numeric(name, values)
     if array.ndim != 3 or 0 in array.shape[:2]:
         rule = "be 3-D, (L, M, N): models, questions, trials"
-        raise InvalidInputError.of(name, rule, f"shape {array.shape}")
+        raise InvalidInputError.of(name, "shape", rule, f"shape {array.shape}")
     flat = array.reshape(-1, array.shape[2])
     return check_matrix(name, flat, n_categories, guessed, allow_no_trials).reshape(array.shape)
 
@@ -433,12 +435,12 @@ def check_metric(metric: object, k: object, tau: object, n_trials: int) -> tuple
     """
     name = check_option("metric", metric, METRICS)
     if name in LINEAR and k is not None:
-        raise InvalidInputError.of("k", f'be left out for metric "{name}"', k)
+        raise InvalidInputError.of("k", "conflict", f'be left out for metric "{name}"', k)
     number = 1 if name in LINEAR else check_k(k, np.array([n_trials]))
     if name == "g-pass":
         return name, number, successes_needed(cast(Tau, tau), number)
     if tau is not None:
-        raise InvalidInputError.of("tau", 'be left out unless metric is "g-pass"', tau)
+        raise InvalidInputError.of("tau", "conflict", 'be left out unless metric is "g-pass"', tau)
     return name, number, 1
 
 
