@@ -218,7 +218,6 @@ class TrialClient:
                     request,
                     body,
                     self.payloads.chat,
-                    sent.get("model"),
                     sent_tokens=token_count(self.messages[request.prompt]),
                     think_end_token=self.think_end_token,
                 ),
