@@ -13,7 +13,6 @@ openai_completions = pytest.importorskip("lm_eval.models.openai_completions")
 
 from _support.openai_models import (
     completions,
-    edit_every,
     requests_of,
 )
 from _support.scripted_server import Act, error, serving, vllm_pages
@@ -55,16 +54,6 @@ def test_with_no_logprobs_beside_the_token():
     with serving(script) as server:
         got = list(completions(server).sample(requests_of(2, 2)))
     assert all("completion_bpt" in s.signals for _, s in got)
-
-
-def test_silence_about_logprobs_is_said_once(caplog):
-    def edit(answer):
-        answer["choices"][0].pop("logprobs")
-
-    with serving(edit_every(edit)) as server:
-        assert len(list(completions(server).sample(requests_of(4, 2)))) == 8
-    messages = [r for r in caplog.records if "completion_bpt is not recorded" in r.getMessage()]
-    assert len(messages) == 1
 
 
 def test_a_filter_that_is_off_may_be_left_out(caplog):
