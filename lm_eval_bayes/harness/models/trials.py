@@ -6,7 +6,6 @@ backend's :class:`~lm_eval_bayes.harness.models.interface.SamplingMixin`.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -354,11 +353,8 @@ class RecordingMixin(SamplingMixin):
         return {**info, "trials": recorded}
 
 
-#: The sampling mixin of each executor, which stands before that of the backend.
-EXECUTORS = {"ray": ("lm_eval_bayes.harness.models.ray.sampling", "RaySampling")}
-
-#: Arguments of executors.
-_OF_EXECUTORS = ("workers", "gpus_per_worker")
+#: Arguments of executor=ray.
+_OF_RAY = ("workers", "gpus_per_worker")
 
 
 def recording_class(backend: object, executor: object = None) -> type[LM]:
@@ -386,14 +382,14 @@ def recording_class(backend: object, executor: object = None) -> type[LM]:
     sampling = sampling_mixin(name) or GenericSampling
     bases: tuple[type, ...] = (RecordingMixin, sampling, stock)
     if executor is not None:
-        if executor not in EXECUTORS:
+        if executor != "ray":
             raise ModelConfigError(
                 f"`executor` must be ray, or left out to sample in this process; got {executor!r}"
             )
-        module, attribute = EXECUTORS[str(executor)]
-        kind = getattr(importlib.import_module(module), attribute)
-        kind.check_backend(name)
-        bases = (RecordingMixin, kind, sampling, stock)
+        from lm_eval_bayes.harness.models.ray.sampling import RaySampling
+
+        RaySampling.check_backend(name)
+        bases = (RecordingMixin, RaySampling, sampling, stock)
     members = {"backend_name": name, "__module__": __name__, "__doc__": RecordingMixin.__doc__}
     return type(f"Recording{stock.__name__}", bases, members)
 
@@ -473,7 +469,7 @@ class TrialsLM(LM):
             backend = cls.fixed_backend
         executor = arguments.pop("executor", None)
         if executor is None:
-            for name in _OF_EXECUTORS:
+            for name in _OF_RAY:
                 if name in arguments:
                     raise ModelConfigError(
                         f"`{name}` is an argument of executor=ray, which is not given"
