@@ -22,15 +22,18 @@ echo "$*" >> "$RUNS/arguments"; echo trials >> "$store"; touch "$store-wal" "$st
 if [ -n "${SAMPLE_ON:-}" ]; then trap 'echo last >> "$store"; exit 143' TERM; sleep 30 & wait; fi
 """
 
-#: `store merge` joins files; it makes no copy of a store if FAIL is set or FAIL_ONCE exists.
+#: `store merge STORES -o TARGET` joins files; without `--keep-first` it fails if FAIL is set or
+#: FAIL_ONCE exists.
 COMMAND = r"""#!/bin/bash
 [ "$2" = merge ] || exit 0
-inputs=("${@:3:$#-4}"); [ "$3" != --keep-first ] || inputs=("${@:4:$#-5}")
-if [[ "${@: -1}" = *.copy ]]; then
+if [ "$3" = --keep-first ]; then
+  inputs=("${@:4:$#-5}")
+else
+  inputs=("${@:3:$#-4}")
   [ -z "${FAIL:-}" ] || exit 2
   if [ -e "${FAIL_ONCE:-}" ]; then rm "$FAIL_ONCE"; exit 2; fi
 fi
-cat "${inputs[@]}" > "${@: -1}.new" && mv "${@: -1}.new" "${@: -1}"
+cat "${inputs[@]}" > "${@: -1}.part" && mv "${@: -1}.part" "${@: -1}"
 """
 
 #: The store of a job on its node and in RUNS, without what follows the number of the job.

@@ -108,7 +108,7 @@ class RecordingMixin(SamplingMixin):
         if store is not None:
             rank = int(getattr(self, "rank", 0) or 0)
             self.sink = StoreSink.open(store, rank, synchronous, fingerprint)
-        self.model_key = self.sink.describe_model(fingerprint, self.fingerprint)
+        self.model_key = self.sink.describe_model(fingerprint)
         self._generated = self._from_store = 0
         if seed_scheme == "plain":
             log.warning(
