@@ -121,7 +121,6 @@ def anchor_study(
     anchors: Sequence[str] = (),
     keep: tuple[float, float] | None = None,
     pseudo_count: float = 0.0,
-    argument: str = "RUN",
 ) -> AnchorStudy:
     """Place models among anchor models that answered the same questions of a task.
 
@@ -143,8 +142,6 @@ def anchor_study(
         [Xiao 2025] take .01 to .5.
     pseudo_count : float
         As in `AnchorMatrix.from_outcomes`.
-    argument : str
-        Name of the runs in error messages.
 
     Returns
     -------
@@ -168,8 +165,8 @@ def anchor_study(
     >>> study.anchors.names, posterior.labels[posterior.peak]
     (('S', 'M', 'L'), 'S to M')
     """
-    check_comparable(runs, argument)
-    runs[0].require_graded(argument)
+    check_comparable(runs)
+    runs[0].require_graded()
     outcomes = {run.model: take_queries(run.outcomes, aligned_rows(run, runs[0])) for run in runs}
     for option, names in (("target", targets), ("anchors", anchors)):
         for name in names:
@@ -188,7 +185,7 @@ def anchor_study(
         raise InvalidInputError.of("anchors", "leave a model to place", ", ".join(anchor_names))
     if len(anchor_names) < (2 if leave_one_out else 1):
         rule = f"be a model to place and at least one anchor ({runs[0].task})"
-        raise InvalidInputError.of(argument, rule, ", ".join(outcomes))
+        raise InvalidInputError.of("RUN", rule, ", ".join(outcomes))
     all_anchors = AnchorMatrix.from_outcomes(
         {name: outcomes[name] for name in anchor_names}, pseudo_count=pseudo_count
     )

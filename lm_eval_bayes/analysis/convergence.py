@@ -177,7 +177,6 @@ def task_convergence(
     *,
     scores: Sequence[Score] | None = None,
     replicates: int = 2000,
-    argument: str = "RUN",
 ) -> TaskConvergence:
     """Return how the scores of a task's models, and their ranking, converge.
 
@@ -192,8 +191,6 @@ def task_convergence(
         8 up to N/2.
     replicates : int
         As in `lm_eval_bayes.convergence_at_n`.
-    argument : str
-        Name of the runs in error messages.
 
     Returns
     -------
@@ -219,8 +216,8 @@ def task_convergence(
     >>> [prefix.n for prefix in result.prefixes["large"]]
     [1, 2, 4, 8, 16]
     """
-    check_comparable(runs, argument)
-    matrices = [run.matrix(argument) for run in runs]
+    check_comparable(runs)
+    matrices = [run.matrix() for run in runs]
     prefixes = {
         run.model: prefix_posteriors(run, matrix, spec, strengths)
         for run, matrix, strengths in zip(
@@ -246,7 +243,7 @@ def task_convergence(
         notes.append("there is one trial per question, so rankings have no convergence")
     elif scores:
         rule = f"be of two models or more for --score ({runs[0].task})"
-        raise InvalidInputError.of(argument, rule, runs[0].model)
+        raise InvalidInputError.of("RUN", rule, runs[0].model)
     return TaskConvergence(
         task=runs[0].task,
         models=tuple(run.model for run in runs),

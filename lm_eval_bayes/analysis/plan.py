@@ -236,7 +236,6 @@ def plan_separation(
     max_trials: int = 100_000,
     correction: Correction = "none",
     batch_trials: int = 4,
-    argument: str = "RUN",
     progress: Callable[[int], None] | None = None,
 ) -> SeparationPlan:
     """Forecast for every pair of a task's models the trials until they are distinguishable.
@@ -262,8 +261,6 @@ def plan_separation(
         planned analyses end `max_trials` beyond the present trials.
     batch_trials : int
         Trials per question between two analyses, with a correction.
-    argument : str
-        Name of the runs in error messages.
     progress : callable, optional
         Called with the number of pairs that were done since the last call.
 
@@ -277,11 +274,11 @@ def plan_separation(
     threshold = z_threshold(confidence)
     if threshold <= 0.0:
         raise InvalidInputError.of("confidence", "be above 0.5 to separate", confidence)
-    check_comparable(runs, argument)
+    check_comparable(runs)
     report = progress or (lambda n_pairs: None)
     if len(runs) < 2:
         rule = f"be of at least two models on {runs[0].task} to be separated"
-        raise InvalidInputError.of(argument, rule, runs[0].model)
+        raise InvalidInputError.of("RUN", rule, runs[0].model)
     posteriors = {run.model: hbayes_at_n(run.outcomes, spec.scope, seed=spec.seed) for run in runs}
     ordered, _ = sort_best_first(posteriors)
     by_model = {run.model: run for run in runs}
