@@ -26,6 +26,9 @@ from lm_eval_bayes.stats.sequential.stopping_rules import batches
 from lm_eval_bayes.stats.sequential.trials_needed import TrialsForecast, trials_needed
 from lm_eval_bayes.stats.validation import check_count
 
+#: Of the comparison of all pairs at once, as of `rank`; with a correction of a decision.
+_CONFIDENCE = 0.95
+
 
 @dataclass(frozen=True)
 class RoundCost:
@@ -232,7 +235,6 @@ def plan_separation(
     runs: Sequence[TaskRun],
     spec: IntervalSpec = DEFAULT_INTERVAL,
     *,
-    confidence: float = 0.95,
     max_trials: int = 100_000,
     correction: Correction = "none",
     batch_trials: int = 4,
@@ -252,8 +254,6 @@ def plan_separation(
     spec : IntervalSpec
         Scope of the posteriors, and seed of the posterior predictive draws; level and method do
         not matter here.
-    confidence : float
-        In (0.5, 1), as of `rank`; with a correction as of `DecisionReached`.
     max_trials : int
         The largest number of further trials per question to consider.
     correction : {"none", "obrien-fleming", "pocock", "anytime"}
@@ -271,9 +271,6 @@ def plan_separation(
         given for scores, or another argument breaks its rule.
     """
     max_trials = check_count("max_trials", max_trials, 1)
-    threshold = z_threshold(confidence)
-    if threshold <= 0.0:
-        raise InvalidInputError.of("confidence", "be above 0.5 to separate", confidence)
     check_comparable(runs)
     report = progress or (lambda n_pairs: None)
     if len(runs) < 2:
@@ -290,15 +287,15 @@ def plan_separation(
         return _plan_decisions(
             best_first,
             posteriors,
-            confidence,
             max_trials,
             correction,
             batch_trials,
             spec.seed,
             report,
         )
-    comparisons = compare_in_order([*ordered.values()], confidence, spec.seed)
-    target = max(comparisons.critical_value, threshold)  # 0 where all scores are certain
+    comparisons = compare_in_order([*ordered.values()], _CONFIDENCE, spec.seed)
+    # the critical value is 0 where all scores are certain
+    target = max(comparisons.critical_value, z_threshold(_CONFIDENCE))
     lines, n_separated = [], 0
     for (i, a), (j, b) in combinations(enumerate(best_first), 2):
         if comparisons.separated[i, j]:
@@ -319,7 +316,6 @@ def plan_separation(
 def _plan_decisions(
     best_first: Sequence[TaskRun],
     posteriors: Mapping[str, Posterior],
-    confidence: float,
     max_trials: int,
     correction: Correction,
     batch_trials: int,
@@ -332,7 +328,7 @@ def _plan_decisions(
         n_pairs += 1
         n_trials = max(run.outcomes.trials_range[1] for run in (a, b))
         rounds = batches(check_count("batch_trials", batch_trials, 1), n_trials + max_trials)
-        rule = DecisionReached(confidence, correction=correction, analyses=tuple(rounds))
+        rule = DecisionReached(_CONFIDENCE, correction=correction, analyses=tuple(rounds))
         forecast = trials_to_decision(posteriors[a.model], posteriors[b.model], rule, seed=seed)
         if forecast.additional != 0:
             lines.append(_plan_line([a, b], forecast, posteriors[a.model]))
