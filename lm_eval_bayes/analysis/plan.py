@@ -15,7 +15,7 @@ from lm_eval_bayes.analysis.independence import repeat_note
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.task_run import CONCURRENCY, MOST_OF_TRIAL, SECONDS, TOKENS, TaskRun
 from lm_eval_bayes.stats.arrays import FloatArray
-from lm_eval_bayes.stats.comparison.compare import z_threshold
+from lm_eval_bayes.stats.comparison.compare import CONFIDENCE, z_threshold
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.intervals import DEFAULT_INTERVAL, IntervalSpec
 from lm_eval_bayes.stats.ranking.rank import compare_in_order, sort_best_first
@@ -25,9 +25,6 @@ from lm_eval_bayes.stats.sequential.decision_forecast import trials_to_decision
 from lm_eval_bayes.stats.sequential.stopping_rules import batches
 from lm_eval_bayes.stats.sequential.trials_needed import TrialsForecast, trials_needed
 from lm_eval_bayes.stats.validation import check_count
-
-#: Of the comparison of all pairs at once, as of `rank`; with a correction of a decision.
-_CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True)
@@ -293,9 +290,9 @@ def plan_separation(
             spec.seed,
             report,
         )
-    comparisons = compare_in_order([*ordered.values()], _CONFIDENCE, spec.seed)
+    comparisons = compare_in_order([*ordered.values()], CONFIDENCE, spec.seed)
     # the critical value is 0 where all scores are certain
-    target = max(comparisons.critical_value, z_threshold(_CONFIDENCE))
+    target = max(comparisons.critical_value, z_threshold(CONFIDENCE))
     lines, n_separated = [], 0
     for (i, a), (j, b) in combinations(enumerate(best_first), 2):
         if comparisons.separated[i, j]:
@@ -328,7 +325,7 @@ def _plan_decisions(
         n_pairs += 1
         n_trials = max(run.outcomes.trials_range[1] for run in (a, b))
         rounds = batches(check_count("batch_trials", batch_trials, 1), n_trials + max_trials)
-        rule = DecisionReached(_CONFIDENCE, correction=correction, analyses=tuple(rounds))
+        rule = DecisionReached(CONFIDENCE, correction=correction, analyses=tuple(rounds))
         forecast = trials_to_decision(posteriors[a.model], posteriors[b.model], rule, seed=seed)
         if forecast.additional != 0:
             lines.append(_plan_line([a, b], forecast, posteriors[a.model]))

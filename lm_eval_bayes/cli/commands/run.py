@@ -273,8 +273,7 @@ def _reporter(level: float) -> Callable[[Round | str], None]:
 
 def _distance_in_population(analysis: InterimAnalysis) -> str:
     """Return how far a decision about the population of questions is away."""
-    from lm_eval_bayes.harness.adaptive.stopping import CONFIDENCE
-    from lm_eval_bayes.stats.comparison.compare import z_threshold
+    from lm_eval_bayes.stats.comparison.compare import CONFIDENCE, z_threshold
 
     limit = analysis.population_z_limit
     needed = f"z = {analysis.population_z:.3g}; one analysis needs {z_threshold(CONFIDENCE):.3g}"

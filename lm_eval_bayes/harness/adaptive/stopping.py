@@ -17,6 +17,7 @@ from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
 from lm_eval_bayes.harness.adaptive.preflight import TaskPreflight
 from lm_eval_bayes.runs.task_run import TaskRun
+from lm_eval_bayes.stats.comparison.compare import CONFIDENCE
 from lm_eval_bayes.stats.comparison.difference import separation_in_sd
 from lm_eval_bayes.stats.comparison.shared_questions import SharedQuestions, separation
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
@@ -35,8 +36,6 @@ from lm_eval_bayes.stats.validation import check_count, check_level, check_optio
 
 #: The most questions of a forecast, which then takes about a second.
 _FORECAST_QUESTIONS = 2000
-#: A decision declares one of two equal models better with the probability of the rest.
-CONFIDENCE = 0.95
 
 _FORM = re.compile(r"(\d+(?:\.\d+)?(?:e\d+)?)\s*([a-z]*)", re.IGNORECASE)
 _UNITS = {
