@@ -198,13 +198,10 @@ def plan_width(
     ('tokens were not recorded for A', 'time was not recorded for A')
     """
     max_trials = check_count("max_trials", max_trials, 1)
-    level, method, seed = spec.level, spec.method, spec.seed
     lines = []
     for run in runs:
-        posterior = hbayes_at_n(run.outcomes, spec.scope, level, method, seed=seed)
-        forecast = trials_needed(
-            posterior, width=width, level=level, method=method, max_trials=max_trials, seed=seed
-        )
+        posterior = hbayes_at_n(run.outcomes, spec.scope, spec.level, spec.method, seed=spec.seed)
+        forecast = trials_needed(posterior, width=width, max_trials=max_trials, seed=spec.seed)
         lines.append(_plan_line([run], forecast, posterior))
     return tuple(lines)
 

@@ -501,7 +501,6 @@ AS_NUMPY = {
     "forecast": lambda: leb.trials_needed(
         POSTERIOR,
         width=np.float32(0.2),
-        trials=np.int64(8),
         max_trials=np.int64(100),
         draws=np.int64(100),
         seed=SEED,

@@ -203,7 +203,7 @@ def _show(title: str, lines: Sequence[PlanLine], goal: str) -> None:
             f"{goal} now": lambda line: f"{line.forecast.current:.{digits}f}",
             **({"clusters": lambda line: format_integer(line.n_clusters)} if clustered else {}),
             "N": lambda line: _of_each(line.n_now),
-            f"further N ({100 * lines[0].forecast.band:g}%)": _further_trials,
+            "further N (90%)": _further_trials,
             "total N": _total_trials,
             "trials": lambda line: _cost(line, line.trials, format_integer),
             "tokens": lambda line: _cost(line, line.tokens, format_large),

@@ -331,7 +331,6 @@ class Goal:
             forecast = trials_needed(
                 posterior,
                 width=relative_width * width,
-                level=self.level,
                 max_trials=4096,
                 draws=200,
             )
