@@ -9,7 +9,7 @@ from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.analysis.comparability import check_comparable
 from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
-from lm_eval_bayes.stats.comparison.compare import z_threshold
+from lm_eval_bayes.stats.comparison.compare import CONFIDENCE, z_threshold
 from lm_eval_bayes.stats.ranking.rank import rank
 
 
@@ -109,4 +109,4 @@ def paper_table(runs_by_task: Mapping[str, Sequence[TaskRun]]) -> PaperTable:
         PaperRow(model, {task: ranks.get(model) for task, ranks in ranks_by_task.items()})
         for model in models
     )
-    return PaperTable(tuple(runs_by_task), rows, z_threshold(0.95))
+    return PaperTable(tuple(runs_by_task), rows, z_threshold(CONFIDENCE))

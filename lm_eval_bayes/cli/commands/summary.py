@@ -128,7 +128,9 @@ def command(
     }
     effects = informed.effects(spec, scores)
     groups = {name: tuple(tasks) for name, tasks in saved.groups.items()}
-    if len(saved.tasks) > 1 and not any(set(saved.tasks) <= set(g) for g in groups.values()):
+    if len(saved.tasks) > 1 and not any(
+        set(saved.tasks) <= set(tasks) for tasks in groups.values()
+    ):
         groups[ALL_TASKS] = saved.tasks
     group_summaries = summarise_groups(summaries, groups)
     if as_json:
