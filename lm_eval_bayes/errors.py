@@ -8,41 +8,99 @@ standard library has a fitting base class, the error derives from that too.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal, TypeAlias, TypeVar
+
+#: The rules that an argument, an option, a key or a file can break.
+Rule: TypeAlias = Literal[
+    "type",  # another type, or another kind of record
+    "range",  # a number or a size outside its bounds
+    "shape",  # another number of dimensions or of entries
+    "format",  # a text that is not of the form
+    "choice",  # not one of the names that can be chosen
+    "empty",  # nothing, or less than is needed
+    "missing",  # a value that is needed
+    "missing-key",
+    "missing-column",
+    "unknown-key",
+    "duplicate",  # the same thing twice
+    "conflict",  # two arguments that exclude each other, or one that needs another
+    "mismatch",  # things that must agree and differ
+    "unsupported",  # a quantity or a setting that these outcomes, this model or server do not have
+    "path",  # a file or folder that does not exist, exists already, or is of another kind
+    "permission",
+    "damaged",  # a file that is cut, changed or broken
+    "schema",  # a store or a file of another version
+    "not-installed",
+    "secret",  # a key or a password where it would be logged
+    "failed",  # an engine, a server, a process or a disk that failed
+]
+
+
+_Error = TypeVar("_Error", bound="LmEvalBayesError")
 
 
 class LmEvalBayesError(Exception):
-    """Base class of every deliberate error of this package."""
+    """Base class of every deliberate error of this package.
 
-
-class InvalidInputError(LmEvalBayesError, ValueError):
-    """An argument breaks a rule.
-
-    The message names the argument, the rule and the value that came.
+    Parameters
+    ----------
+    message : str
+        The sentence.
+    rule : str, optional
+        The id of the broken rule, which stays the same where the sentence changes.
+    argument : str, optional
+        The argument, option, key or file that breaks it.
+    value : object, optional
+        What came.
     """
 
+    rule: Rule | None = None
+    argument: str | None = None
+    value: object = None
+
+    def __init__(
+        self,
+        message: str,
+        rule: Rule | None = None,
+        argument: str | None = None,
+        value: object = None,
+    ) -> None:
+        super().__init__(message)
+        self.rule = rule or self.rule
+        self.argument = argument
+        self.value = value
+
     @classmethod
-    def of(cls, argument: str, rule: str, got: object) -> InvalidInputError:
-        """Build the standard sentence.
+    def of(cls: type[_Error], argument: str, rule: Rule, requirement: str, got: object) -> _Error:
+        """Return the error with the standard sentence: the argument, the rule and what came.
 
         Parameters
         ----------
         argument : str
             The name of the argument, as the caller wrote it.
         rule : str
+            The id of the rule.
+        requirement : str
             What the argument must satisfy, as the words after "must".
         got : object
             The offending value; long values are shortened.
 
         Examples
         --------
-        >>> str(InvalidInputError.of("k", "satisfy 1 <= k <= N (N=5)", 9))
+        >>> error = InvalidInputError.of("k", "range", "satisfy 1 <= k <= N (N=5)", 9)
+        >>> str(error)
         '`k` must satisfy 1 <= k <= N (N=5); got 9'
+        >>> error.argument, error.rule, error.value
+        ('k', 'range', 9)
         """
         shown = " ".join(_shown(got).split())
         if len(shown) > 120:
             shown = shown[:117] + "..."
-        return cls(f"`{argument}` must {rule}; got {shown}")
+        return cls(f"`{argument}` must {requirement}; got {shown}", rule, argument, got)
+
+
+class InvalidInputError(LmEvalBayesError, ValueError):
+    """An argument breaks a rule."""
 
 
 def _shown(got: object) -> str:
@@ -65,9 +123,7 @@ class TaskConfigError(LmEvalBayesError, ValueError):
         What `simple_evaluate` would have returned, with the samples, if the error came after them.
     """
 
-    def __init__(self, message: str, results: Mapping[str, Any] | None = None) -> None:
-        super().__init__(message)
-        self.results = results
+    results: Mapping[str, Any] | None = None
 
 
 class DatasetUnavailableError(LmEvalBayesError, RuntimeError):

@@ -39,14 +39,14 @@ def check_address(address: object, example: str = "http://127.0.0.1:8000/v1") ->
         parts = urlsplit(address if isinstance(address, str) else "")
         host, port = parts.hostname, parts.port
     except ValueError:
-        raise InvalidInputError.of("base_url", rule, "something else") from None
+        raise InvalidInputError.of("base_url", "format", rule, "something else") from None
     if parts.username is not None or parts.password is not None:
         rule = "contain no user name or password, which would end in logs (set OPENAI_API_KEY)"
-        raise InvalidInputError.of("base_url", rule, "some")
+        raise InvalidInputError.of("base_url", "secret", rule, "some")
     if parts.scheme not in ("http", "https") or not host:
         # An address without a scheme may still hold a key.
         came = "something else" if address else address
-        raise InvalidInputError.of("base_url", rule, came)
+        raise InvalidInputError.of("base_url", "secret", rule, came)
     shown = f"[{host}]" if ":" in host else host
     return f"{shown}:{port}{parts.path}" if port else f"{shown}{parts.path}"
 

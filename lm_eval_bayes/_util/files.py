@@ -220,14 +220,14 @@ def resolve_path(path: str | os.PathLike[str]) -> Path:
     try:
         name = os.fsdecode(path)
     except TypeError:
-        raise InvalidInputError.of("path", "be a path", path) from None
+        raise InvalidInputError.of("path", "path", "be a path", path) from None
     if not name or "\0" in name:
-        raise InvalidInputError.of("path", "be a path", name)
+        raise InvalidInputError.of("path", "path", "be a path", name)
     try:
         return Path(os.path.realpath(name))
     except OSError as error:
         rule = f"be a path that can be resolved: {error.strerror}"
-        raise InvalidInputError.of("path", rule, name) from error
+        raise InvalidInputError.of("path", "path", rule, name) from error
 
 
 def is_same_file(a: str | os.PathLike[str], b: str | os.PathLike[str]) -> bool:
@@ -261,10 +261,10 @@ def check_writable(path: Path, argument: str) -> None:
     parent = next((path for path in path.absolute().parents if os.path.lexists(path)), None)
     if parent is None or not parent.is_dir():
         rule = f"lie in a folder; {parent} is not a folder"
-        raise InvalidInputError.of(argument, rule, str(path))
+        raise InvalidInputError.of(argument, "path", rule, str(path))
     if not os.access(parent, os.W_OK | os.X_OK):
         rule = f"lie in a folder that can be written; {parent} cannot be written"
-        raise InvalidInputError.of(argument, rule, str(path))
+        raise InvalidInputError.of(argument, "permission", rule, str(path))
 
 
 @contextmanager

@@ -62,7 +62,7 @@ def hash_bytes(data: bytes) -> str:
 def hash_text(text: str, argument: str = "text") -> str:
     """Hash a text by its UTF-8; `argument` is its name in errors."""
     if not isinstance(text, str):
-        raise InvalidInputError.of(argument, "be a string", text)
+        raise InvalidInputError.of(argument, "type", "be a string", text)
     return hash_bytes(text_bytes(text))
 
 
@@ -129,7 +129,7 @@ def canonical_json(value: object, argument: str = "value") -> str:
         return _encode_json(plain)
     except RecursionError:
         rule = "not be nested too deeply"
-        raise InvalidInputError.of(argument, rule, type(value).__name__) from None
+        raise InvalidInputError.of(argument, "range", rule, type(value).__name__) from None
 
 
 def _canonical(value: Any, path: str) -> Any:
@@ -137,19 +137,19 @@ def _canonical(value: Any, path: str) -> Any:
         return value
     if isinstance(value, float):
         if not math.isfinite(value):
-            raise InvalidInputError.of(path, "be a finite number", value)
+            raise InvalidInputError.of(path, "range", "be a finite number", value)
         return int(value) if value.is_integer() else float(value)
     if isinstance(value, Mapping):
         wrong = [key for key in value if not isinstance(key, str)]
         if wrong:
-            raise InvalidInputError.of(path, "have strings as keys", wrong[0])
+            raise InvalidInputError.of(path, "type", "have strings as keys", wrong[0])
         return {key: _canonical(item, f"{path}[{json.dumps(key)}]") for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [_canonical(item, f"{path}[{i}]") for i, item in enumerate(value)]
     try:
         return operator.index(value)
     except TypeError:
-        raise InvalidInputError.of(path, "be a JSON value", value) from None
+        raise InvalidInputError.of(path, "format", "be a JSON value", value) from None
 
 
 def model_hash(fingerprint: Mapping[str, object]) -> str:
@@ -178,7 +178,7 @@ def sampling_hash(kwargs: Mapping[str, object]) -> str:
     for key in settings:
         if str(key).lower() == "seed":
             rule = "leave out the seed of each trial"
-            raise InvalidInputError.of("sampling", rule, settings[key])
+            raise InvalidInputError.of("sampling", "conflict", rule, settings[key])
     return hash_json(settings, "sampling")
 
 
@@ -196,7 +196,7 @@ def check_mapping(name: str, value: object) -> Mapping[str, Any]:
         If it is not.
     """
     if not isinstance(value, Mapping):
-        raise InvalidInputError.of(name, "be a mapping", value)
+        raise InvalidInputError.of(name, "type", "be a mapping", value)
     return value
 
 

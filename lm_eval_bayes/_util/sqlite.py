@@ -64,8 +64,8 @@ def check_not_store(path: Path, argument: str) -> None:
             is_store = connection.execute("PRAGMA application_id").fetchone()[0] == TRIAL_STORE_ID
     except sqlite3.OperationalError as error:
         rule = f"be a file that can be read: {error}"
-        raise InvalidInputError.of(argument, rule, str(path)) from error
+        raise InvalidInputError.of(argument, "damaged", rule, str(path)) from error
     except sqlite3.DatabaseError as error:
         is_store = primary_code(error) == CORRUPT
     if is_store:
-        raise InvalidInputError.of(argument, "not be a trial store", str(path))
+        raise InvalidInputError.of(argument, "type", "not be a trial store", str(path))

@@ -172,20 +172,22 @@ def anchor_study(
         for name in names:
             if name not in outcomes:
                 rule = f"be one of the models that were read ({', '.join(outcomes)})"
-                raise InvalidInputError.of(option, rule, name)
+                raise InvalidInputError.of(option, "choice", rule, name)
     if set(targets) & set(anchors):
         both = ", ".join(name for name in anchors if name in targets)
-        raise InvalidInputError.of("anchors", "leave out the models to place", both)
+        raise InvalidInputError.of("anchors", "conflict", "leave out the models to place", both)
     leave_one_out = not targets and not anchors
     to_place = list(dict.fromkeys(targets)) or [name for name in outcomes if name not in anchors]
     anchor_names = list(dict.fromkeys(anchors)) or [
         name for name in outcomes if leave_one_out or name not in to_place
     ]
     if not to_place:
-        raise InvalidInputError.of("anchors", "leave a model to place", ", ".join(anchor_names))
+        raise InvalidInputError.of(
+            "anchors", "range", "leave a model to place", ", ".join(anchor_names)
+        )
     if len(anchor_names) < (2 if leave_one_out else 1):
         rule = f"be a model to place and at least one anchor ({runs[0].task})"
-        raise InvalidInputError.of("RUN", rule, ", ".join(outcomes))
+        raise InvalidInputError.of("RUN", "empty", rule, ", ".join(outcomes))
     all_anchors = AnchorMatrix.from_outcomes(
         {name: outcomes[name] for name in anchor_names}, pseudo_count=pseudo_count
     )
@@ -195,7 +197,7 @@ def anchor_study(
         selected = question_filter.kept
         if not selected.size:
             rule = f"leave a question; {keep[0]:g} to {keep[1]:g} of the anchors solve"
-            raise InvalidInputError.of("keep", rule, f"none of {runs[0].n_questions}")
+            raise InvalidInputError.of("keep", "range", rule, f"none of {runs[0].n_questions}")
         all_anchors = all_anchors.take(selected)
         outcomes = {name: take_queries(of_model, selected) for name, of_model in outcomes.items()}
     placements = []

@@ -117,13 +117,13 @@ def check_one_task(runs: Sequence[TaskRun], argument: str = "RUN") -> None:
         If there is no run, they are of several tasks, or two models have the same name.
     """
     if not runs:
-        raise InvalidInputError.of(argument, "be at least one", "none")
+        raise InvalidInputError.of(argument, "empty", "be at least one", "none")
     tasks = list(dict.fromkeys(run.task for run in runs))
     if len(tasks) > 1:
-        raise InvalidInputError.of(argument, "be of one task", ", ".join(tasks))
+        raise InvalidInputError.of(argument, "mismatch", "be of one task", ", ".join(tasks))
     models = [run.model for run in runs]
     if len(set(models)) < len(models):
-        raise InvalidInputError.of(argument, "have different names", ", ".join(models))
+        raise InvalidInputError.of(argument, "duplicate", "have different names", ", ".join(models))
 
 
 def metric_difference(a: TaskRun, b: TaskRun) -> Literal["metric", "filter"] | None:
@@ -153,7 +153,7 @@ def check_same_metric(a: TaskRun, b: TaskRun, argument: str = "RUN") -> None:
         f"have the same {kind}; {a.model} has {of_a} on {a.task} (--{kind} selects one that all "
         "runs have)"
     )
-    raise InvalidInputError.of(argument, rule, f"{of_b} of {b.model}")
+    raise InvalidInputError.of(argument, "mismatch", rule, f"{of_b} of {b.model}")
 
 
 def check_same_weights(a: TaskRun, b: TaskRun, argument: str = "RUN") -> None:
@@ -168,13 +168,13 @@ def check_same_weights(a: TaskRun, b: TaskRun, argument: str = "RUN") -> None:
     if a.scored != b.scored:
         kinds = ["scores" if run.scored else "categories" for run in (a, b)]
         rule = f"have the same kind of outcomes on {a.task}: {a.model} has {kinds[0]}"
-        raise InvalidInputError.of(argument, rule, f"{kinds[1]} of {b.model}")
+        raise InvalidInputError.of(argument, "mismatch", rule, f"{kinds[1]} of {b.model}")
     if a.scored and of_a != of_b:
         rule = f"have the same bounds of scores on {a.task}: {a.model} has {of_a}"
-        raise InvalidInputError.of(argument, rule, f"{of_b} for {b.model}")
+        raise InvalidInputError.of(argument, "mismatch", rule, f"{of_b} for {b.model}")
     if of_a != of_b:
         rule = f"have the same category weights on {a.task}: {a.model} has {of_a}"
-        raise InvalidInputError.of(argument, rule, f"{of_b} for {b.model}")
+        raise InvalidInputError.of(argument, "mismatch", rule, f"{of_b} for {b.model}")
 
 
 def check_same_questions(a: TaskRun, b: TaskRun, argument: str = "RUN", remedy: str = "") -> None:
@@ -192,7 +192,7 @@ def check_same_questions(a: TaskRun, b: TaskRun, argument: str = "RUN", remedy: 
         rule = f"have answered the same questions of {a.task}"
         if not set(a.question_ids).isdisjoint(b.question_ids):
             rule += remedy
-        raise InvalidInputError.of(argument, rule, "; ".join(filter(None, differences)))
+        raise InvalidInputError.of(argument, "mismatch", rule, "; ".join(filter(None, differences)))
 
 
 def _only_in(run: TaskRun, other: TaskRun) -> str | None:

@@ -240,7 +240,7 @@ def compare_runs(
     common = [task for task in runs_a if task in runs_b]
     if not common:
         rule = f"have a task in common with A ({', '.join(runs_a)})"
-        raise InvalidInputError.of("B", rule, ", ".join(runs_b))
+        raise InvalidInputError.of("B", "mismatch", rule, ", ".join(runs_b))
     tasks = []
     for task in common:
         run_a, run_b = runs_a[task], runs_b[task]
@@ -290,7 +290,7 @@ def _check_pair(a: TaskRun, b: TaskRun, align: Align, scope: Scope) -> None:
     if n_common < n_min:
         rule = f"have at least {n_min} of the questions of {a.task} in common with A"
         rule += ' for scope "population"' if n_common else ""
-        raise InvalidInputError.of("B", rule, n_common)
+        raise InvalidInputError.of("B", "empty", rule, n_common)
 
 
 def _largest_differences(
@@ -357,14 +357,14 @@ def _pass_curves(
     if of_a is None or of_b is None:
         rule = f"be left out for {a.task}, whose trials are not just right or wrong"
         got = "scores" if a.scored else f"{a.outcomes.n_categories} categories"
-        raise InvalidInputError.of("k", rule, got)
+        raise InvalidInputError.of("k", "conflict", rule, got)
     n_min = min(a.n_common, b.n_common)
     if not n_min:
         rule = f"be left out for {a.task}, where a question has no trial"
-        raise InvalidInputError.of("k", rule, "0 trials")
+        raise InvalidInputError.of("k", "conflict", rule, "0 trials")
     if spec.scope == "population" and max(ks) > n_min:
         rule = f'be at most N for scope "population" (N={n_min} on {a.task})'
-        raise InvalidInputError.of("k", rule, max(ks))
+        raise InvalidInputError.of("k", "range", rule, max(ks))
     return compare_pass_curves(
         of_a,
         of_b,

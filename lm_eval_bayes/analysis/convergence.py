@@ -97,7 +97,7 @@ def score_named(text: str) -> Score:
         "be bayes, avg, pass@8, pass^8, g-pass@8_0.5 or mg-pass@8 with any k, "
         "or naive-pass@8 or naive-pass^8"
     )
-    raise InvalidInputError.of("score", rule, text)
+    raise InvalidInputError.of("score", "choice", rule, text)
 
 
 @dataclass(frozen=True, eq=False)
@@ -243,7 +243,7 @@ def task_convergence(
         notes.append("there is one trial per question, so rankings have no convergence")
     elif scores:
         rule = f"be of two models or more for --score ({runs[0].task})"
-        raise InvalidInputError.of("RUN", rule, runs[0].model)
+        raise InvalidInputError.of("RUN", "empty", rule, runs[0].model)
     return TaskConvergence(
         task=runs[0].task,
         models=tuple(run.model for run in runs),
@@ -280,10 +280,10 @@ def _ranking_scores(run: TaskRun, scores: Sequence[Score] | None, n_trials: int)
             continue
         if not _right_or_wrong(run):
             rule = f"be bayes or avg if trials are not just right or wrong ({run.task})"
-            raise InvalidInputError.of("score", rule, score.name)
+            raise InvalidInputError.of("score", "unsupported", rule, score.name)
         if not 1 <= score.k <= n_trials:
             rule = f"have 1 <= k <= N (N={n_trials} for {run.task})"
-            raise InvalidInputError.of("score", rule, score.name)
+            raise InvalidInputError.of("score", "range", rule, score.name)
     return list(dict.fromkeys(scores))
 
 

@@ -388,15 +388,17 @@ def _shared_mean(rows: Sequence[tuple[str, LeaderboardRow]], spec: IntervalSpec)
 def _check_boards(boards: Sequence[Leaderboard]) -> None:
     tasks = [board.task for board in boards]
     if len(set(tasks)) < max(2, len(tasks)):
-        raise InvalidInputError.of("boards", "be of at least two different tasks", tasks)
+        raise InvalidInputError.of("boards", "empty", "be of at least two different tasks", tasks)
     first = boards[0]
     for board in boards[1:]:
         if set(board.models) != set(first.models):
             rule = f"have the models of {first.task}"
-            raise InvalidInputError.of("boards", rule, f"{', '.join(board.models)}: {board.task}")
+            raise InvalidInputError.of(
+                "boards", "mismatch", rule, f"{', '.join(board.models)}: {board.task}"
+            )
         if _rules(board) != _rules(first):
             raise InvalidInputError.of(
-                "boards", "have the same rules", [_rules(first), _rules(board)]
+                "boards", "mismatch", "have the same rules", [_rules(first), _rules(board)]
             )
 
 

@@ -237,11 +237,11 @@ def task_noise(runs: Sequence[TaskRun], settings: NoiseSettings = DEFAULT_NOISE)
     for run in runs:
         if run.n_questions < 2 or int((run.outcomes.n_trials > 0).sum()) < 2:
             rule = f"have trials of at least two questions of {task}"
-            raise InvalidInputError.of("RUN", rule, run.model)
+            raise InvalidInputError.of("RUN", "empty", rule, run.model)
     low, high = first.outcomes.bounds
     if settings.difference is not None and settings.difference > high - low:
         rule = f"be at most the range of scores, {high - low:g}, on the scale of the score"
-        raise InvalidInputError.of("difference", rule, settings.difference)
+        raise InvalidInputError.of("difference", "range", rule, settings.difference)
     components = [
         variance_components(run.outcomes, settings.level, seed=settings.seed) for run in runs
     ]

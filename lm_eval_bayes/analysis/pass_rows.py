@@ -191,17 +191,17 @@ def _checked_ks(ks: Iterable[int], run: TaskRun) -> list[int]:
     """Return the given values of k in ascending order."""
     ascending = sorted({check_count("k", k, 1) for k in ks})
     if not ascending:
-        raise InvalidInputError.of("k", "have at least one value", "none")
+        raise InvalidInputError.of("k", "empty", "have at least one value", "none")
     if not run.binary and run.right_or_wrong is None:
         kind = "have scores and no threshold" if run.scored else "are not just right or wrong"
         rule = f"be left out for {run.task}, whose trials {kind}"
-        raise InvalidInputError.of("k", rule, ascending)
+        raise InvalidInputError.of("k", "conflict", rule, ascending)
     if ascending[-1] > run.n_common:
         rule = (
             f"be at most N, the trials that every question has (N={run.n_common} for "
             f"{run.model} on {run.task})"
         )
-        raise InvalidInputError.of("k", rule, ascending[-1])
+        raise InvalidInputError.of("k", "range", rule, ascending[-1])
     return ascending
 
 

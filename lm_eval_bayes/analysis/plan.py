@@ -269,7 +269,7 @@ def plan_separation(
     report = progress or (lambda n_pairs: None)
     if len(runs) < 2:
         rule = f"be of at least two models on {runs[0].task} to be separated"
-        raise InvalidInputError.of("RUN", rule, runs[0].model)
+        raise InvalidInputError.of("RUN", "empty", rule, runs[0].model)
     posteriors = {run.model: hbayes_at_n(run.outcomes, spec.scope, seed=spec.seed) for run in runs}
     ordered, _ = sort_best_first(posteriors)
     by_model = {run.model: run for run in runs}
@@ -277,7 +277,9 @@ def plan_separation(
     if correction != "none":
         if runs[0].scored:
             rule = "be none where trials have scores, whose further trials are not drawn one by one"
-            raise InvalidInputError.of("correction", rule, f"{correction} for {runs[0].task}")
+            raise InvalidInputError.of(
+                "correction", "unsupported", rule, f"{correction} for {runs[0].task}"
+            )
         return _plan_decisions(
             best_first,
             posteriors,

@@ -218,11 +218,13 @@ def assign_priors(
             tasks = ", ".join(dict.fromkeys(run.task for run in runs))
             got = ", ".join(dict.fromkeys(run.task for run in given.saved.runs))
             rule = f"have questions of {tasks}"
-            raise InvalidInputError.of("prior", rule, f"a run of {got}")
+            raise InvalidInputError.of("prior", "mismatch", rule, f"a run of {got}")
         for i, prior in matches:
             if i in prior_by_run:
                 rule = f"be one run for {runs[i].model} on {runs[i].task}"
-                raise InvalidInputError.of("prior", rule, f"{prior_by_run[i].label}, {prior.label}")
+                raise InvalidInputError.of(
+                    "prior", "mismatch", rule, f"{prior_by_run[i].label}, {prior.label}"
+                )
             check_other_trials(runs, prior, "prior")
             check_same_metric(runs[i], prior, "prior")
             prior_by_run[i] = prior
@@ -280,15 +282,15 @@ def _runs_of_model(run: TaskRun, runs: Sequence[TaskRun], given: GivenPrior) -> 
     if given.model is not None or len(models) == 1:
         if len(earlier) != 1:
             rule = "hold one model"
-            raise InvalidInputError.of("prior", rule, ", ".join(earlier) or "none")
+            raise InvalidInputError.of("prior", "mismatch", rule, ", ".join(earlier) or "none")
         if given.model not in (None, *models):
             rule = f"be given to one of {', '.join(models)}, as MODEL=RUN"
-            raise InvalidInputError.of("prior", rule, given.model)
+            raise InvalidInputError.of("prior", "conflict", rule, given.model)
         if given.model not in (None, run.model):
             return ()
         return tuple(given.saved.runs)
     unknown = [model for model in earlier if model not in models]
     if unknown:
         rule = f"hold models named as those of the runs ({', '.join(models)}), or be MODEL=RUN"
-        raise InvalidInputError.of("prior", rule, ", ".join(unknown))
+        raise InvalidInputError.of("prior", "format", rule, ", ".join(unknown))
     return tuple(given.saved.of_model(run.model))

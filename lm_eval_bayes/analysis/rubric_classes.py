@@ -180,7 +180,7 @@ def classify_runs(
         elif schema.name in required:
             where = ", ".join(run.label for run in runs if run.model in absent.models)
             rule = f"find what it needs in every run; there is no {absent.lacks}, in {where}"
-            raise InvalidInputError.of("schema", rule, schema.name)
+            raise InvalidInputError.of("schema", "missing", rule, schema.name)
         else:
             left_out.append(absent)
     return ClassifiedRuns(task, tuple(runs), thresholds, scores, tuple(left_out))
@@ -200,7 +200,7 @@ def custom_rubrics(runs: Iterable[TaskRun]) -> tuple[Schema, ...]:
             first = schemata.setdefault(schema.name, schema)
             if first.rules != schema.rules:
                 rule = f"have the same rules for their own rubric {schema.name}"
-                raise InvalidInputError.of("runs", rule, run.label)
+                raise InvalidInputError.of("runs", "mismatch", rule, run.label)
     return tuple(schemata.values())
 
 
@@ -209,12 +209,12 @@ def custom_rubrics(runs: Iterable[TaskRun]) -> tuple[Schema, ...]:
 
 def _check_runs(runs: Sequence[TaskRun]) -> None:
     if not runs:
-        raise InvalidInputError.of("runs", "be at least one", "none")
+        raise InvalidInputError.of("runs", "empty", "be at least one", "none")
     models, tasks = [run.model for run in runs], {run.task for run in runs}
     if len({*models}) < len(models):
-        raise InvalidInputError.of("runs", "have a name each", models)
+        raise InvalidInputError.of("runs", "duplicate", "have a name each", models)
     if len(tasks) > 1:
-        raise InvalidInputError.of("runs", "be of one task", sorted(tasks))
+        raise InvalidInputError.of("runs", "mismatch", "be of one task", sorted(tasks))
     first = runs[0]
     for run in runs[1:]:
         for left, right in ((first, run), (run, first)):
@@ -226,7 +226,7 @@ def _check_runs(runs: Sequence[TaskRun]) -> None:
                         f"have answered the same questions of {run.task} to be ranked: question "
                         f"{doc_id} of {left.label} is none of those of {right.label}"
                     )
-                    raise InvalidInputError.of("runs", rule, f"doc_hash {digest[:16]}")
+                    raise InvalidInputError.of("runs", "mismatch", rule, f"doc_hash {digest[:16]}")
 
 
 def _check_verdicts(runs: Sequence[TaskRun]) -> None:
@@ -240,7 +240,9 @@ def _check_verdicts(runs: Sequence[TaskRun]) -> None:
             f"{judged[0].label} has them, {without.label} has not (run lm-eval-bayes verify, or "
             "leave them aside with --ignore-verdicts)"
         )
-        raise InvalidInputError.of("runs", rule, f"verdicts in {len(judged)} of {len(runs)}")
+        raise InvalidInputError.of(
+            "runs", "mismatch", rule, f"verdicts in {len(judged)} of {len(runs)}"
+        )
     for run, verifier in zip(judged, verifiers, strict=True):
         if verifier != verifiers[0]:
             rule = (
@@ -248,7 +250,7 @@ def _check_verdicts(runs: Sequence[TaskRun]) -> None:
                 f"{run.label} has others than {judged[0].label}"
             )
             names = sorted(set(map(verifier_name, verifiers)))
-            raise InvalidInputError.of("runs", rule, ", ".join(names))
+            raise InvalidInputError.of("runs", "mismatch", rule, ", ".join(names))
 
 
 def verifier_name(verifier: Mapping[str, Any] | None) -> str:

@@ -250,7 +250,7 @@ def rubric_table(
     for name, given in (weights or {}).items():
         if name not in scores:
             rule = f"be of a schema of this table ({', '.join(scores)})"
-            raise InvalidInputError.of("weights", rule, name)
+            raise InvalidInputError.of("weights", "choice", rule, name)
         scores[name] = _reweighted(scores[name], given)
 
     def posterior_of(score: RubricScore) -> tuple[Posterior, Interval]:

@@ -140,14 +140,16 @@ def rank_by_scorio(
     function: Callable[..., Any] | None = getattr(module, name, None)
     if function is None or not _is_ranking(function):
         rule = f"be one of scorio's ranking functions: {', '.join(scorio_methods())}"
-        raise InvalidInputError.of("method", rule, name)
+        raise InvalidInputError.of("method", "choice", rule, name)
     accepted = [key for key in inspect.signature(function).parameters if key not in _OWN_ARGUMENTS]
     for key in arguments:
         if key not in accepted or key.startswith("return_"):
-            raise InvalidInputError.of("method", f"have arguments of {name}: {accepted}", key)
+            raise InvalidInputError.of(
+                "method", "unknown-key", f"have arguments of {name}: {accepted}", key
+            )
     check_comparable(runs)
     if len(runs) < 2:
-        raise InvalidInputError.of("RUN", "be at least two models", len(runs))
+        raise InvalidInputError.of("RUN", "empty", "be at least two models", len(runs))
     table, notes, is_drawn = _outcomes(runs, seed)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -155,7 +157,7 @@ def rank_by_scorio(
             ranks, scores = function(table, return_scores=True, **arguments)[:2]
         except (ValueError, TypeError, ArithmeticError, RuntimeError) as error:
             rule = f"be one that scorio can compute from these outcomes ({name})"
-            raise InvalidInputError.of("method", rule, str(error)) from error
+            raise InvalidInputError.of("method", "unsupported", rule, str(error)) from error
     notes += [f"scorio: {warning.message}" for warning in caught]
     models = [run.model for run in runs]
     theirs = dict(zip(models, np.asarray(ranks, dtype=np.float64).tolist(), strict=True))
@@ -185,7 +187,7 @@ def _scorio() -> ModuleType:
         return importlib.import_module("scorio.rank")
     except ImportError as error:
         rule = f"be left out, or scorio be installed: {pip_install_extra('scorio')}"
-        raise InvalidInputError.of("method", rule, str(error)) from None
+        raise InvalidInputError.of("method", "not-installed", rule, str(error)) from None
 
 
 def _is_ranking(function: object) -> bool:
@@ -203,7 +205,7 @@ def _parse(method: str) -> tuple[str, dict[str, Any]]:
     for part in filter(None, (piece.strip() for piece in rest.split(","))):
         key, equals, value = part.partition("=")
         if not equals:
-            raise InvalidInputError.of("method", "be NAME or NAME:ARG=VALUE,…", method)
+            raise InvalidInputError.of("method", "format", "be NAME or NAME:ARG=VALUE,…", method)
         try:
             arguments[key.strip()] = ast.literal_eval(value.strip())
         except (ValueError, SyntaxError):
@@ -217,7 +219,9 @@ def _outcomes(runs: Sequence[TaskRun], seed: int) -> tuple[IntArray, list[str], 
     fewest = min(run.outcomes.trials_range[0] for run in runs)
     most = max(run.outcomes.trials_range[1] for run in runs)
     if fewest == 0:
-        raise InvalidInputError.of("RUN", "have at least one trial of every question", "none")
+        raise InvalidInputError.of(
+            "RUN", "empty", "have at least one trial of every question", "none"
+        )
     of_counts = [run.model for run in runs if run.trials is None]
     table = np.stack([_right_trials(run, runs[0], rng)[:, :fewest] for run in runs])
     notes = []
@@ -235,7 +239,7 @@ def _right_trials(run: TaskRun, reference: TaskRun, rng: np.random.Generator) ->
     at_top = run.outcomes.top_categories()
     if at_top is None:
         rule = "be of right and wrong trials for scorio's functions"
-        raise InvalidInputError.of("RUN", rule, f"a rubric on {run.task}")
+        raise InvalidInputError.of("RUN", "unsupported", rule, f"a rubric on {run.task}")
     n_trials = run.outcomes.trials_range[0]
     rows = []
     for row in aligned_rows(run, reference).tolist():

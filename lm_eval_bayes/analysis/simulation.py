@@ -78,7 +78,7 @@ class SimulatedBenchmark(Record):
         numbers = [number for number in map(as_real, means) if number is not None]
         if not means or len(numbers) < len(means) or not all(0.0 < p < 1.0 for p in numbers):
             rule = "be true scores strictly between 0 and 1"
-            raise InvalidInputError.of("means", rule, list(means))
+            raise InvalidInputError.of("means", "range", rule, list(means))
         rule = "be a number from 0.001 to 1e6"
         check_real("strength", self.strength, rule, lambda s: 1e-3 <= s <= 1e6)
         check_integer("questions", self.n_questions, 1, 100_000)
@@ -109,7 +109,7 @@ class SimulatedBenchmark(Record):
                 f"leave {n_models} models around {mean:g} strictly between 0 and 1 "
                 f"({ends[0]:.3g} to {ends[1]:.3g})"
             )
-            raise InvalidInputError.of("gap", rule, gap)
+            raise InvalidInputError.of("gap", "range", rule, gap)
         means = [mean + spacing * (middle - i) for i in range(n_models)]
         return cls(tuple(means), strength, n_questions)
 
@@ -144,7 +144,7 @@ def check_trials(trials: Sequence[int]) -> list[int]:
     numbers = check_sequence("trials", trials, rule, 100)
     ascending = sorted({check_integer("trials", n, 1, 100_000) for n in numbers})
     if not ascending:
-        raise InvalidInputError.of("trials", rule, "none")
+        raise InvalidInputError.of("trials", "empty", rule, "none")
     return ascending
 
 
@@ -171,7 +171,7 @@ def matrix_file(benchmark: SimulatedBenchmark, n_trials: int, seed: int, suffix:
     simulated,B 0.300,q2,0,0,1
     """
     if suffix not in (".npz", ".csv"):
-        raise InvalidInputError.of("output", "end with .npz or .csv", suffix)
+        raise InvalidInputError.of("output", "format", "end with .npz or .csv", suffix)
     R = benchmark.outcomes(n_trials, seed)
     ids = [f"q{i + 1}" for i in range(benchmark.n_questions)]
     if suffix == ".npz":
@@ -437,7 +437,7 @@ def separation_study(
     ascending = check_trials(trials)
     replicates, seed = check_size("replicates", replicates, 1), check_seed(seed)
     if len(benchmark.means) < 2:
-        raise InvalidInputError.of("models", "be two or more to be separated", 1)
+        raise InvalidInputError.of("models", "range", "be two or more to be separated", 1)
     p = benchmark.probabilities()
     means = np.array(benchmark.means)
     surely = np.zeros((len(ascending), len(means) - 1))

@@ -93,7 +93,7 @@ def mean_posterior(
     """
     if not posteriors or len({post.scope for post in posteriors}) > 1:
         rule = "be at least one posterior, all of one scope"
-        raise InvalidInputError.of("posteriors", rule, [post.scope for post in posteriors])
+        raise InvalidInputError.of("posteriors", "empty", rule, [post.scope for post in posteriors])
     normalised = _normalised(weights, len(posteriors))
     weighted = list(zip(normalised, posteriors, strict=True))
     bounds = (
@@ -138,7 +138,9 @@ def _normalised(weights: Sequence[float] | None, n: int) -> list[float]:
     numbers = [as_real(weight) for weight in weights]
     positive = [w for w in numbers if w is not None and 0.0 < w < np.inf]
     if len(positive) < len(numbers) or len(numbers) != n:
-        raise InvalidInputError.of("weights", f"be {n} finite numbers above 0", list(weights))
+        raise InvalidInputError.of(
+            "weights", "range", f"be {n} finite numbers above 0", list(weights)
+        )
     total = sum(positive)
     return [w / total for w in positive]
 

@@ -221,14 +221,16 @@ def submission(
 def _model(run: TaskRun, model_id: str | None, developer: str) -> tuple[str, str]:
     """Return the model's id and its developer."""
     if model_id is not None and hub_id(model_id) is None:
-        raise InvalidInputError.of("--model-id", "be the model's id, as org/name", model_id)
+        raise InvalidInputError.of(
+            "--model-id", "format", "be the model's id, as org/name", model_id
+        )
     name = model_id or hub_model(run)
     if name is not None:
         return name, developer or name.partition("/")[0]
     if not developer:
         rule = f"name the developer of {run.model}, as org/name, since the run does not"
         rule += f" (of several models: {run.model}=org/name)"
-        raise InvalidInputError.of("--model-id", rule, "no name")
+        raise InvalidInputError.of("--model-id", "missing", rule, "no name")
     return f"{slug(developer)}/{slug(run.model)}", developer
 
 

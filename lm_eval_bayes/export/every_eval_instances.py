@@ -75,7 +75,7 @@ def check_instances(run: TaskRun, argument: str = "--instances") -> None:
     """
     if (run.trials is None and not run.scored) or not run.n_trials:
         rule = f"have single trials of {run.task}, not only counts"
-        raise InvalidInputError.of(argument, rule, run.model)
+        raise InvalidInputError.of(argument, "unsupported", rule, run.model)
 
 
 def instances(

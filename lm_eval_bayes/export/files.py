@@ -42,13 +42,15 @@ def check_targets(
         target = resolve_path(path)
         kind = irregular_kind(path)
         if kind is not None:
-            raise InvalidInputError.of(argument, f"be a regular file; it is {kind}", str(path))
+            raise InvalidInputError.of(
+                argument, "path", f"be a regular file; it is {kind}", str(path)
+            )
         check_writable(target, argument)
         if not target.exists():
             continue
         if not overwrite:
             rule = "be a new file, unless --overwrite is given"
-            raise InvalidInputError.of(argument, rule, str(path))
+            raise InvalidInputError.of(argument, "path", rule, str(path))
         check_not_store(target, argument)
 
 
@@ -77,7 +79,7 @@ def write_files(
             write_all_or_none(files.items(), overwrite)
         except FileExistsError as error:
             rule = "be a new file; another process created one of this name"
-            raise InvalidInputError.of(argument, rule, error.filename) from None
+            raise InvalidInputError.of(argument, "path", rule, error.filename) from None
 
 
 # -- names of files ----------------------------------------------------------------------------

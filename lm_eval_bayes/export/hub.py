@@ -106,7 +106,7 @@ def check_model_id(name: str, argument: str = "--model-id") -> str:
         If it is not ``org/name``.
     """
     if hub_id(name) is None:
-        raise InvalidInputError.of(argument, "be a model of the hub, as org/name", name)
+        raise InvalidInputError.of(argument, "format", "be a model of the hub, as org/name", name)
     return name
 
 
@@ -172,14 +172,14 @@ def hub_result(
     low, high = min(run.outcomes.weights), max(run.outcomes.weights)
     if low < 0 or high > 1:
         rule = f"have scores between 0 and 1, which a share is ({run.task} has {low:g} to {high:g})"
-        raise InvalidInputError.of("RUN", rule, run.model)
+        raise InvalidInputError.of("RUN", "range", rule, run.model)
     name, score = _named_number(summary, value)
     factor, digits = _FACTORS_AND_DIGITS[scale]
     benchmark, warnings = benchmark_of(run), list(summary.notes)
     dataset_id = dataset or benchmark.dataset
     if hub_id(dataset_id) is None:
         rule = f"name the hub's dataset of {run.task}, as org/name, which the run does not record"
-        raise InvalidInputError.of("--dataset", rule, dataset_id or "no name")
+        raise InvalidInputError.of("--dataset", "missing", rule, dataset_id or "no name")
     if dataset_id not in REGISTERED:
         warnings.append(_unregistered_warning(dataset_id))
     own_task_id = benchmark.task_id if dataset in (None, benchmark.dataset) else ""
@@ -191,7 +191,7 @@ def hub_result(
         )
     if revision is not None and _SHA.fullmatch(revision) is None:
         rule = "be the hash of a commit of the dataset, 40 hexadecimal digits"
-        raise InvalidInputError.of("--revision", rule, revision)
+        raise InvalidInputError.of("--revision", "choice", rule, revision)
     pinned = revision or _pinned_revision(summary, dataset)
     if pinned is None:
         warnings.append(_unpinned_warning(summary, dataset_id))
@@ -256,7 +256,7 @@ def _named_number(summary: TaskSummary, value: str) -> tuple[str, float]:
     name = f"{value[:-1]}{n}" if value in ("avg@N", "hbayes@N", "bayes@N") else value
     if name not in numbers or not math.isfinite(numbers[name]):
         rule = f"be a number of {summary.run.task} ({', '.join(numbers)})"
-        raise InvalidInputError.of("--value", rule, value)
+        raise InvalidInputError.of("--value", "choice", rule, value)
     return name, numbers[name]
 
 

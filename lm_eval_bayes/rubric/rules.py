@@ -103,15 +103,15 @@ class Condition:
         """
         if not isinstance(text, str) or not text.strip() or len(text) > _LONGEST:
             rule = f"be a condition of 1..{_LONGEST} characters, such as `wrong and boxed`"
-            raise InvalidInputError.of(argument, rule, text)
+            raise InvalidInputError.of(argument, "format", rule, text)
         if "#" in text:
             # a comment would hide the bracket that is put around a condition
-            raise InvalidInputError.of(argument, "be a condition without a comment", text)
+            raise InvalidInputError.of(argument, "format", "be a condition without a comment", text)
         try:
             tree = ast.parse(text.strip(), mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             rule = "join names by `and`, `or`, `not` and brackets, as in `wrong and not boxed`"
-            raise InvalidInputError.of(argument, rule, text) from None
+            raise InvalidInputError.of(argument, "format", rule, text) from None
         variables: dict[str, None] = {}
         bounds: dict[str, list[float]] = {}
         _collect(tree, variables, bounds, argument, _DEEPEST)
@@ -203,7 +203,7 @@ def distinguishable_cases(conditions: tuple[Condition, ...]) -> Iterator[Assignm
     choices += [[{name: v} for v in _representatives(values)] for name, values in bounds.items()]
     if math.prod(map(len, choices)) > _MOST_CASES:
         rule = f"distinguish at most {_MOST_CASES:,} cases"
-        raise InvalidInputError.of("rules", rule, math.prod(map(len, choices)))
+        raise InvalidInputError.of("rules", "range", rule, math.prod(map(len, choices)))
     for parts in itertools.product(*choices):
         case = {name: value for part in parts for name, value in part.items()}
         if all(case[implied] or not case[name] for name, implied in IMPLIES if name in case):
@@ -228,7 +228,7 @@ def _collect(
 ) -> None:
     if depth < 0:
         rule = f"nest brackets and `not` no deeper than {_DEEPEST}"
-        raise InvalidInputError.of(argument, rule, _source(node))
+        raise InvalidInputError.of(argument, "range", rule, _source(node))
     if isinstance(node, ast.BoolOp):
         for part in node.values:
             _collect(part, variables, bounds, argument, depth - 1)
@@ -239,14 +239,14 @@ def _collect(
             rule = (
                 f"name rubric variables ({', '.join(VARIABLES)}) or compare a signal with a number"
             )
-            raise InvalidInputError.of(argument, rule, node.id)
+            raise InvalidInputError.of(argument, "choice", rule, node.id)
         variables[node.id] = None
     elif isinstance(node, ast.Compare):
         name, _, bound = _comparison(node, argument)
         bounds.setdefault(name, []).append(bound)
     else:
         rule = "hold names, `and`, `or`, `not`, brackets and comparisons with numbers only"
-        raise InvalidInputError.of(argument, rule, _source(node))
+        raise InvalidInputError.of(argument, "format", rule, _source(node))
 
 
 def _comparison(node: ast.Compare, argument: str = "when") -> tuple[str, type[ast.cmpop], float]:
@@ -257,7 +257,7 @@ def _comparison(node: ast.Compare, argument: str = "when") -> tuple[str, type[as
     number = _number(right)
     if len(node.ops) > 1 or kind not in _COMPARISONS or number is None or not _is_signal(left):
         rule = "compare one signal with one finite number, as in `completion_tokens >= 512`"
-        raise InvalidInputError.of(argument, rule, _source(node))
+        raise InvalidInputError.of(argument, "range", rule, _source(node))
     return left.id, kind, number  # type: ignore[attr-defined]
 
 

@@ -89,25 +89,27 @@ class Schema:
     def __post_init__(self) -> None:
         if len(self.categories) < 2:
             rule = f"have at least two categories in rubric {self.name}"
-            raise InvalidInputError.of("categories", rule, len(self.categories))
+            raise InvalidInputError.of("categories", "empty", rule, len(self.categories))
         names = [category.name for category in self.categories]
         if len({*names, "missing"}) <= len(names):
             # counts are reported by name, those of trials without a category as "missing"
             rule = f"have different names in rubric {self.name}, and none `missing`"
-            raise InvalidInputError.of("categories", rule, names)
+            raise InvalidInputError.of("categories", "duplicate", rule, names)
         for category in self.categories:
             _check_weight(category.weight, self.name)
         missed = uncovered(self.rules)
         if missed is not None:
             case = ", ".join(f"{name} = {_shown(value)}" for name, value in missed.items())
             rule = f"cover every case of rubric {self.name}: no category takes a trial with {case}"
-            raise InvalidInputError.of("rules", f"{rule} (end with `otherwise: true`)", self.name)
+            raise InvalidInputError.of(
+                "rules", "format", f"{rule} (end with `otherwise: true`)", self.name
+            )
         unreached = [self.categories[index].name for index in unreachable(self.rules)]
         if unreached:
             rule = (
                 f"leave a case to every category of rubric {self.name}; earlier ones take them all"
             )
-            raise InvalidInputError.of("rules", rule, ", ".join(unreached))
+            raise InvalidInputError.of("rules", "range", rule, ", ".join(unreached))
 
     @cached_property
     def rules(self) -> tuple[Condition, ...]:
@@ -158,7 +160,7 @@ class Schema:
             rule = (
                 f"have {len(self.categories)} entries for {self.name}, one per category ({names})"
             )
-            raise InvalidInputError.of("weights", rule, list(weights))
+            raise InvalidInputError.of("weights", "shape", rule, list(weights))
         categories = tuple(
             replace(category, weight=_check_weight(weight, self.name))
             for category, weight in zip(self.categories, weights, strict=True)
@@ -196,7 +198,9 @@ class Schema:
 def _check_weight(weight: object, schema: str) -> float:
     number = isinstance(weight, (int, float, np.number)) and not isinstance(weight, bool)
     if not number or not abs(weight) <= 1e100:  # type: ignore[arg-type]
-        raise InvalidInputError.of("weights", f"be finite numbers in rubric {schema}", weight)
+        raise InvalidInputError.of(
+            "weights", "shape", f"be finite numbers in rubric {schema}", weight
+        )
     return float(weight)  # type: ignore[arg-type]
 
 
@@ -335,7 +339,7 @@ def schema_from(content: Mapping[str, Any]) -> Schema:
         return Schema(str(content["name"]), categories, str(content.get("why", "")))
     except (KeyError, TypeError, AttributeError):
         rule = "have a name and categories, each with name, when and weight"
-        raise InvalidInputError.of("rubric", rule, content) from None
+        raise InvalidInputError.of("rubric", "format", rule, content) from None
 
 
 def schema_named(name: str) -> Schema:
@@ -347,5 +351,5 @@ def schema_named(name: str) -> Schema:
         If there is none of this name.
     """
     if name not in SCHEMATA:
-        raise InvalidInputError.of("schema", f"be one of {', '.join(SCHEMATA)}", name)
+        raise InvalidInputError.of("schema", "choice", f"be one of {', '.join(SCHEMATA)}", name)
     return SCHEMATA[name]

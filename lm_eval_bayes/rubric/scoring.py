@@ -77,12 +77,12 @@ class RubricScore:
             If `prior` is another word, or the prior does not allow the scope.
         """
         if prior not in ("hbayes", "bayes"):
-            raise InvalidInputError.of("prior", "be hbayes or bayes", prior)
+            raise InvalidInputError.of("prior", "choice", "be hbayes or bayes", prior)
         if prior == "hbayes":
             return hbayes_at_n(self.outcomes, scope, seed=seed)
         if scope != "benchmark":
             rule = 'be "benchmark" for uniform priors, which say nothing about the population'
-            raise InvalidInputError.of("scope", rule, scope)
+            raise InvalidInputError.of("scope", "unsupported", rule, scope)
         return self._uniform
 
     @cached_property
@@ -141,7 +141,9 @@ def score(
     if table.n_trials and result.missing == table.n_trials:
         none = [name for name, value in thresholds.values.items() if value is None]
         rule = f"let some trial into a category of {schema.name}"
-        raise InvalidInputError.of("thresholds", rule, f"none for {', '.join(none) or 'it'}")
+        raise InvalidInputError.of(
+            "thresholds", "empty", rule, f"none for {', '.join(none) or 'it'}"
+        )
     return result
 
 
@@ -165,7 +167,7 @@ def score_categories(
     width = len(schema.categories)
     if category.shape != table.question.shape or np.any((category < -1) | (category >= width)):
         rule = f"be one category 0..{width - 1} per trial, or -1"
-        raise InvalidInputError.of("category", rule, category)
+        raise InvalidInputError.of("category", "range", rule, category)
     classified = category >= 0
     flat = table.question[classified] * width + category[classified]
     counts = np.bincount(flat, minlength=table.n_questions * width)
@@ -195,4 +197,4 @@ def check_signals(schemata: Iterable[Schema], table: SignalTable, argument: str 
         if lacking:
             sources = "; ".join(f"{name} comes from {source_of(name)}" for name in lacking)
             rule = f"find the signals of {schema.name} in the trials: {sources}"
-            raise InvalidInputError.of(argument, rule, f"no {', '.join(lacking)}")
+            raise InvalidInputError.of(argument, "missing", rule, f"no {', '.join(lacking)}")

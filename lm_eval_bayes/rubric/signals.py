@@ -120,13 +120,15 @@ class SignalTable:
         question = np.array(self.question, dtype=np.int64)
         if question.ndim != 1 or np.any((question < 0) | (question >= self.n_questions)):
             rule = f"be one list of whole numbers in 0..{self.n_questions - 1}"
-            raise InvalidInputError.of("question", rule, self.question)
+            raise InvalidInputError.of("question", "shape", rule, self.question)
         columns = {}
         for name, values in self.columns.items():
             column = np.array(values, dtype=np.float64)
             if column.shape != question.shape:
                 rule = f"have one value per trial ({question.size})"
-                raise InvalidInputError.of(f"columns[{name!r}]", rule, f"shape {column.shape}")
+                raise InvalidInputError.of(
+                    f"columns[{name!r}]", "shape", rule, f"shape {column.shape}"
+                )
             column[np.isinf(column)] = np.nan  # no percentile could be taken
             _check_values(name, column)
             columns[name] = column
@@ -145,7 +147,7 @@ class SignalTable:
             lengths = {len(values) for values in columns.values()}
             if len(lengths) > 1:
                 rule = "have columns of one length, the question's trials"
-                raise InvalidInputError.of(f"questions[{index}]", rule, sorted(lengths))
+                raise InvalidInputError.of(f"questions[{index}]", "shape", rule, sorted(lengths))
             sizes.append(lengths.pop() if lengths else 0)
         names = dict.fromkeys(name for columns in questions for name in columns)
         pairs = list(zip(questions, sizes, strict=True))
@@ -181,7 +183,7 @@ def _check_values(name: str, column: FloatArray) -> None:
     else:
         return
     if wrong.size:
-        raise InvalidInputError.of(f"columns[{name!r}]", rule, float(wrong[0]))
+        raise InvalidInputError.of(f"columns[{name!r}]", "range", rule, float(wrong[0]))
 
 
 def numbers(values: Sequence[float | bool | None]) -> FloatArray:
@@ -266,7 +268,7 @@ def trial_signals(
     for name, values in {"outcomes": outcomes, **recorded}.items():
         if len(values) != len(texts):
             rule = f"have one value per text ({len(texts)})"
-            raise InvalidInputError.of(name, rule, len(values))
+            raise InvalidInputError.of(name, "shape", rule, len(values))
     boxed = [boxed_answer(final_part(text, think_end_token)) for text in texts]
     signals: dict[str, list[float | None]] = {
         "outcome": [float(outcome) for outcome in outcomes],

@@ -187,7 +187,7 @@ class Thresholds:
                 if _questions(name) == _questions(task):
                     return thresholds
             rule = f"hold task {task}; the file has {', '.join(self.tasks) or 'none'}"
-            raise InvalidInputError.of("thresholds", rule, task)
+            raise InvalidInputError.of("thresholds", "mismatch", rule, task)
         return self.tasks[task]
 
     def to_json(self) -> str:
@@ -221,22 +221,24 @@ class Thresholds:
         try:
             content = json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise InvalidInputError.of(name, "be a JSON file of thresholds", error) from None
+            raise InvalidInputError.of(
+                name, "format", "be a JSON file of thresholds", error
+            ) from None
         if not isinstance(content, dict) or content.get("format") != FORMAT:
             rule = f'be a file of thresholds, with "format": "{FORMAT}"'
-            raise InvalidInputError.of(name, rule, str(content)[:60])
+            raise InvalidInputError.of(name, "path", rule, str(content)[:60])
         if content.get("version") != VERSION:
             rule = f"be of version {VERSION}, the newest that this release knows"
-            raise InvalidInputError.of(name, rule, content.get("version"))
+            raise InvalidInputError.of(name, "schema", rule, content.get("version"))
         listed, runs = content.get("tasks"), content.get("runs")
         if not isinstance(listed, dict) or not isinstance(runs, list):
             rule = "give `tasks` as a mapping and `runs` as a list"
-            raise InvalidInputError.of(name, rule, str(content)[:60])
+            raise InvalidInputError.of(name, "format", rule, str(content)[:60])
         tasks = {task: _task_from(task, content, name) for task, content in listed.items()}
         read = cls(tasks, tuple(map(str, runs)), str(content.get("date")))
         if content.get("hash") != read.hash:
             rule = "have the hash of its values, but they were changed (freeze the thresholds anew)"
-            raise InvalidInputError.of(name, rule, content.get("hash"))
+            raise InvalidInputError.of(name, "damaged", rule, content.get("hash"))
         return read
 
 
@@ -244,14 +246,18 @@ def _task_from(task: object, content: object, name: str) -> TaskThresholds:
     values = content.get("values") if isinstance(content, Mapping) else None
     if not isinstance(values, Mapping) or set(values) != set(PERCENTILES):
         rule = f"give task {task} the values {', '.join(PERCENTILES)}"
-        raise InvalidInputError.of(name, rule, str(content)[:60])
+        raise InvalidInputError.of(name, "missing-key", rule, str(content)[:60])
     for key, value in values.items():
         number = isinstance(value, (int, float)) and not isinstance(value, bool)
         if value is not None and not (number and abs(value) <= sys.float_info.max):
-            raise InvalidInputError.of(name, f"have a number or null for {task}: {key}", value)
+            raise InvalidInputError.of(
+                name, "missing", f"have a number or null for {task}: {key}", value
+            )
     counts = content.get("counts") if isinstance(content, Mapping) else None
     if not isinstance(counts, Mapping) or any(type(n) is not int for n in counts.values()):
-        raise InvalidInputError.of(name, f"give task {task} whole numbers as counts", counts)
+        raise InvalidInputError.of(
+            name, "range", f"give task {task} whole numbers as counts", counts
+        )
     return TaskThresholds(**values, counts=dict(counts))
 
 

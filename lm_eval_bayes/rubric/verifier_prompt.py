@@ -144,11 +144,13 @@ class Calibration:
     def __post_init__(self) -> None:
         scores = _scores("baseline", self.baseline)
         if scores.shape != (3,) or not np.isfinite(scores).all():
-            raise InvalidInputError.of("baseline", "be three finite numbers", self.baseline)
+            raise InvalidInputError.of(
+                "baseline", "shape", "be three finite numbers", self.baseline
+            )
         temperature = as_real(self.temperature)
         if temperature is None or not 0.0 < temperature < np.inf:
             rule = "be a finite number above 0"
-            raise InvalidInputError.of("temperature", rule, self.temperature)
+            raise InvalidInputError.of("temperature", "range", rule, self.temperature)
         object.__setattr__(self, "baseline", tuple(map(float, scores)))
         object.__setattr__(self, "temperature", temperature)
 
@@ -173,11 +175,11 @@ class Calibration:
         given = _scores("scores", scores)
         if given.ndim == 0 or given.shape[-1] != 3:
             rule = "have the three labels as the last axis"
-            raise InvalidInputError.of("scores", rule, f"shape {given.shape}")
+            raise InvalidInputError.of("scores", "shape", rule, f"shape {given.shape}")
         best = given.max(axis=-1) if given.size else given
         if np.isnan(given).any() or np.isposinf(given).any() or np.isneginf(best).any():
             rule = "be numbers below infinity, in every case at least one of them finite"
-            raise InvalidInputError.of("scores", rule, scores)
+            raise InvalidInputError.of("scores", "empty", rule, scores)
         gain = given - np.array(self.baseline)
         # The maximum is subtracted before the division, so that small temperatures do not overflow.
         weights = np.exp((gain - gain.max(axis=-1, keepdims=True)) / self.temperature)
@@ -187,7 +189,7 @@ class Calibration:
         """Return the verdict on one answer, see :meth:`probabilities`."""
         probabilities = self.probabilities(scores)
         if probabilities.shape != (3,):
-            raise InvalidInputError.of("scores", "be three numbers", scores)
+            raise InvalidInputError.of("scores", "shape", "be three numbers", scores)
         return Verdict(*map(float, probabilities))
 
 
@@ -195,7 +197,7 @@ def _scores(name: str, values: npt.ArrayLike) -> FloatArray:
     try:
         return np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
-        raise InvalidInputError.of(name, "be numbers", values) from None
+        raise InvalidInputError.of(name, "type", "be numbers", values) from None
 
 
 def after_reasoning(text: str, think_end: str = THINK_END) -> str:

@@ -60,7 +60,7 @@ def share_clusters(runs: Sequence[TaskRun], required: str | None = None) -> list
                     f"put a question of {run.task} into the same cluster: {other.model} has "
                     f"question {question} in {first} (--cluster names a field for all runs)"
                 )
-                raise InvalidInputError.of("RUN", rule, f"{label} for {run.model}")
+                raise InvalidInputError.of("RUN", "mismatch", rule, f"{label} for {run.model}")
     return [_with_clusters(run, by_task[run.task], required) for run in runs]
 
 
@@ -74,13 +74,13 @@ def _with_clusters(
                 "used where trials are right or wrong, or in categories"
             )
             got = f"{required}, and {run.model} has scores on {run.task}"
-            raise InvalidInputError.of("cluster", rule, got)
+            raise InvalidInputError.of("cluster", "conflict", rule, got)
         return run
     if not all(question in by_question for question in run.question_ids) or not run.question_ids:
         if required is not None:
             rule = f"name what all runs have: {_SOURCES}"
             got = f"{required}, which {run.label} lacks on {run.task}"
-            raise InvalidInputError.of("cluster", rule, got)
+            raise InvalidInputError.of("cluster", "missing", rule, got)
         return run
     labels = tuple(by_question[question][0] for question in run.question_ids)
     if required is not None and len(set(labels)) == len(labels):
@@ -91,7 +91,9 @@ def _with_clusters(
     if len(set(labels)) == 1 and len(labels) > 1:
         if required is not None:
             rule = f"name at least two clusters of the questions of {run.task}"
-            raise InvalidInputError.of("cluster", rule, f"only {labels[0]} in field {required}")
+            raise InvalidInputError.of(
+                "cluster", "empty", rule, f"only {labels[0]} in field {required}"
+            )
         note = (
             f"all questions are of one cluster ({labels[0]}), which says nothing about others: for "
             "the population of questions they were taken as independent"

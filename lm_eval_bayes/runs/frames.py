@@ -80,7 +80,7 @@ def read_frame(
     kind = lacking(kinds)
     if kind is not None:
         rule = f"have a column of {kind}s, as in {EXAMPLE} (or `columns={{'{kind}': NAME}}`)"
-        raise InvalidInputError.of("frame", rule, ", ".join(names))
+        raise InvalidInputError.of("frame", "missing-column", rule, ", ".join(names))
     contents = table_contents(
         by_name,
         names,
@@ -114,11 +114,11 @@ def _columns(frame: Any) -> dict[str, list[Any]]:
         }
     else:
         rule = "be a data frame of pandas, polars or pyarrow, or a mapping of columns"
-        raise InvalidInputError.of("frame", rule, type(frame).__name__)
+        raise InvalidInputError.of("frame", "type", rule, type(frame).__name__)
     lengths = {len(column) for column in columns.values()}
     if len(lengths) != 1:
         rule = "have columns of one length"
-        raise InvalidInputError.of("frame", rule, sorted(lengths))
+        raise InvalidInputError.of("frame", "shape", rule, sorted(lengths))
     return columns
 
 
@@ -133,7 +133,9 @@ def only_run(runs: list[TaskRun]) -> TaskRun:
     if len(runs) > 1:
         names = ", ".join(f"{run.model} on {run.task}" for run in runs[:4])
         rule = "hold one model and one task (read_frame returns several)"
-        raise InvalidInputError.of("frame", rule, names + (", …" if len(runs) > 4 else ""))
+        raise InvalidInputError.of(
+            "frame", "mismatch", rule, names + (", …" if len(runs) > 4 else "")
+        )
     return runs[0]
 
 
@@ -143,7 +145,7 @@ def to_frame(run: TaskRun) -> pandas.DataFrame:
 
     if run.trials is None and not run.scored:
         rule = "tell the trials one by one, not only their counts"
-        raise InvalidInputError.of("run", rule, f"{run.model} on {run.task}")
+        raise InvalidInputError.of("run", "missing", rule, f"{run.model} on {run.task}")
     scores = _scores(run)
     sizes = [row.size for row in scores]
     columns: dict[str, Any] = {
@@ -176,7 +178,7 @@ def to_inference_data(run: TaskRun, draws: int = 2000, seed: int = 0) -> Any:
         import arviz
     except ImportError:
         rule = f"be installed ({pip_install_extra('arviz')})"
-        raise InvalidInputError.of("arviz", rule, "no module arviz") from None
+        raise InvalidInputError.of("arviz", "not-installed", rule, "no module arviz") from None
     posterior = hbayes_at_n(run.outcomes)
     by_question = posterior.distribution.draw_questions(draws, np.random.default_rng(seed))
     groups: dict[str, Any] = {

@@ -175,10 +175,10 @@ def read_line(line: LoggedLine | StoredTrials) -> Mapping[str, Any]:
         row = json.loads(raw.decode("utf-8" if line.offset else "utf-8-sig"))
     except (*UNREADABLE, ValueError, KeyError, StopIteration, TypeError, RecursionError) as error:
         rule = f"be unchanged while it is read ({line.file})"
-        raise InvalidInputError.of("RUN", rule, str(error)) from None
+        raise InvalidInputError.of("RUN", "damaged", rule, str(error)) from None
     if not isinstance(row, dict) or row.get("doc_id") != line.doc_id:
         rule = f"be unchanged while it is read ({line.file})"
-        raise InvalidInputError.of("RUN", rule, f"no line of question {line.doc_id}")
+        raise InvalidInputError.of("RUN", "damaged", rule, f"no line of question {line.doc_id}")
     return row
 
 
@@ -192,5 +192,7 @@ def _read_stored(line: StoredTrials) -> Mapping[str, Any]:
     missing = [number for number in line.numbers if number not in trials]
     if missing:
         rule = f"be unchanged while it is read ({line.file})"
-        raise InvalidInputError.of("RUN", rule, f"no trial {missing[0]} of question {line.doc_id}")
+        raise InvalidInputError.of(
+            "RUN", "damaged", rule, f"no trial {missing[0]} of question {line.doc_id}"
+        )
     return {"doc_id": line.doc_id, "resps": [[trials[number].text for number in line.numbers]]}

@@ -211,7 +211,7 @@ class _Merger:
                 rule = f"have the same version, scores and metric of {partial.task} for "
                 rule += partial.model
                 got = f"{difference} ({partial.source}, unlike {merged.source})"
-                raise InvalidInputError.of(self.argument, rule, got)
+                raise InvalidInputError.of(self.argument, "mismatch", rule, got)
             if partial.only_counts or merged.only_counts:
                 merged = self._sum_of_counts(merged, partial)
                 continue
@@ -249,7 +249,7 @@ class _Merger:
                     f"(--dedupe treats them as independent): {n_common:,} of {second.n_trials:,} "
                     f"trials of {second.source} are also in it"
                 )
-                raise InvalidInputError.of(self.argument, rule, second.source)
+                raise InvalidInputError.of(self.argument, "duplicate", rule, second.source)
             if n_common:
                 self.warnings.append(
                     f"{n_common:,} trials of {second.source} are in {first.source} too and are "
@@ -264,7 +264,7 @@ class _Merger:
             if not same or not self.dedupe:
                 rule = f"have the counts of {first.model} on {first.task} once"
                 got = f"question {common[0]} in {first.source} and in {second.source}"
-                raise InvalidInputError.of(self.argument, rule, got)
+                raise InvalidInputError.of(self.argument, "duplicate", rule, got)
         added = {id: q for id, q in second.questions.items() if id not in first.questions}
         sources = (*first.sources, *second.sources)
         return replace(first, questions={**first.questions, **added}, sources=sources)
@@ -278,7 +278,7 @@ class _Merger:
             f"{n_common:,} of {partial.n_trials:,} trials of {partial.source} are also in "
             f"{_sources(merged)}"
         )
-        return InvalidInputError.of(self.argument, rule, partial.source)
+        return InvalidInputError.of(self.argument, "duplicate", rule, partial.source)
 
 
 def _notes_on_merged(partials: Sequence[PartialRun]) -> list[str]:
@@ -500,7 +500,7 @@ def merge_trials(id: str, questions: Sequence[QuestionTrials], by_number: bool) 
     if len(labels) > 1:
         rule = "put a question into the same cluster in all files of a run"
         got = f"question {id} in {' and in '.join(sorted(labels))}"
-        raise InvalidInputError.of("RUN", rule, got)
+        raise InvalidInputError.of("RUN", "mismatch", rule, got)
     categories = dict.fromkeys(label for question in questions for label in question.categories)
     for question in questions[1:]:
         if (merged.trials < 0).any():

@@ -49,18 +49,18 @@ def prior_counts(
     if prior.outcomes.weights.tolist() != weights.tolist():
         rule = f"have the category weights of {task}, {weights.tolist()}"
         got = f"{prior.outcomes.weights.tolist()} in {prior.label}"
-        raise InvalidInputError.of(argument, rule, got)
+        raise InvalidInputError.of(argument, "mismatch", rule, got)
     rows = {name: row for row, name in enumerate(prior.question_ids)}
     counts = np.zeros((len(question_ids), weights.size), dtype=np.int64)
     matched = [i for i, name in enumerate(question_ids) if name in rows]
     if not matched:
         rule = f"have questions of {task}, such as {_listed(question_ids)}"
         got = f"only others, such as {_listed(prior.question_ids)}, in {prior.label}"
-        raise InvalidInputError.of(argument, rule, got)
+        raise InvalidInputError.of(argument, "mismatch", rule, got)
     counts[matched] = prior.outcomes.counts[[rows[question_ids[i]] for i in matched]]
     if not counts.any():
         rule = f"have a trial of a question of {task}"
-        raise InvalidInputError.of(argument, rule, prior.label)
+        raise InvalidInputError.of(argument, "mismatch", rule, prior.label)
     return counts
 
 
@@ -77,7 +77,7 @@ def check_other_trials(runs: Sequence[TaskRun], prior: TaskRun, argument: str = 
     for run in runs:
         if files & _files(run) or _same_trials(run, prior):
             rule = f"hold other trials than those of {run.model}, or they would count twice"
-            raise InvalidInputError.of(argument, rule, prior.label)
+            raise InvalidInputError.of(argument, "duplicate", rule, prior.label)
 
 
 def _files(run: TaskRun) -> set[str]:

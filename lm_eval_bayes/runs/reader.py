@@ -102,7 +102,7 @@ def read_runs(
         If a path holds no run, a file is broken, or runs contradict each other.
     """
     if unscored not in ("left-out", "wrong"):
-        raise InvalidInputError.of("unscored", "be left-out or wrong", unscored)
+        raise InvalidInputError.of("unscored", "choice", "be left-out or wrong", unscored)
     query = Query(
         task=task,
         metric=metric,
@@ -119,7 +119,7 @@ def read_runs(
     )
     listed = [paths] if isinstance(paths, (str, Path)) else list(paths)
     if "" in listed:
-        raise InvalidInputError.of(argument, "be a path", "")
+        raise InvalidInputError.of(argument, "empty", "be a path", "")
     files, file_warnings = files_at(listed, argument, merge=merge, columns=query.columns)
     if progress is not None:
         query = replace(query, advance=_advance(files, progress))
@@ -210,7 +210,7 @@ def _read_files(files: Sequence[RunFile], query: Query) -> tuple[list[FileConten
         except RecursionError:
             rule = f"hold no values nested hundreds deep ({file.file})"
             got = "one, in it or in a file beside it"
-            raise InvalidInputError.of(query.argument, rule, got) from None
+            raise InvalidInputError.of(query.argument, "range", rule, got) from None
         wanted = {query.task, *contents.groups.get(query.task or "", ())}
         runs = [run for run in contents.runs if query.task is None or run.task in wanted]
         tasks.setdefault(file.path, set()).update(contents.tasks)
@@ -222,7 +222,7 @@ def _read_files(files: Sequence[RunFile], query: Query) -> tuple[list[FileConten
     for path, names in tasks.items():
         if path not in matched:
             rule = f"hold task {query.task}; there is {_listed(names)}"
-            raise InvalidInputError.of(query.argument, rule, path)
+            raise InvalidInputError.of(query.argument, "mismatch", rule, path)
     if skipped and not read:
         raise skipped[0]
     warnings += [f"left out: {error.lacking}" for error in skipped]
@@ -261,10 +261,10 @@ def _check_names(partials: Sequence[PartialRun], query: Query) -> None:
     """Refuse a metric or a filter that nothing could be asked for."""
     if query.metric is not None and all(run.metric != query.metric for run in partials):
         rule = f"be left out: what was read holds {_listed(run.metric for run in partials)}"
-        raise InvalidInputError.of("metric", rule, query.metric)
+        raise InvalidInputError.of("metric", "conflict", rule, query.metric)
     if query.filter is not None and all(run.filter != query.filter for run in partials):
         rule = "be left out: what was read holds nothing that was filtered"
-        raise InvalidInputError.of("filter", rule, query.filter)
+        raise InvalidInputError.of("filter", "conflict", rule, query.filter)
 
 
 def _check_lines(partials: Sequence[PartialRun], query: Query) -> None:
@@ -276,7 +276,7 @@ def _check_lines(partials: Sequence[PartialRun], query: Query) -> None:
             rule = f"have the questions of {first.source} in {run.source}, "
             rule += "where lines are questions, for want of ids and texts"
             got = f"{len(run.questions)} in place of {plural(len(first.questions), 'question')}"
-            raise InvalidInputError.of(query.argument, rule, got)
+            raise InvalidInputError.of(query.argument, "mismatch", rule, got)
 
 
 def _tasks_of_groups(

@@ -230,7 +230,7 @@ class TaskRun:
         for array in arrays:
             if array.size and not 0 <= array.min() <= array.max() < len(weights):
                 rule = f"be categories from 0 to {len(weights) - 1}"
-                raise InvalidInputError.of("trials", rule, array.tolist())
+                raise InvalidInputError.of("trials", "range", rule, array.tolist())
             array.setflags(write=False)
         counts = [np.bincount(array, minlength=len(weights)) for array in arrays]
         outcomes = Outcomes.from_counts(
@@ -417,7 +417,7 @@ class TaskRun:
         """
         if self.scored:
             rule = f"have right and wrong trials, or categories, of {self.task}"
-            raise InvalidInputError.of(argument, rule, f"scores of {self.model}")
+            raise InvalidInputError.of(argument, "unsupported", rule, f"scores of {self.model}")
 
     def matrix(self, argument: str = "RUN") -> IntArray:
         """Return the first N trials of every question, N being those that every question has.
@@ -434,10 +434,14 @@ class TaskRun:
         self.require_graded(argument)
         if self.trials is None:
             rule = f"tell the order of the trials of {self.task}, not only their counts"
-            raise InvalidInputError.of(argument, rule, ", ".join(self.sources) or self.model)
+            raise InvalidInputError.of(
+                argument, "missing", rule, ", ".join(self.sources) or self.model
+            )
         if not self.n_common:
             rule = f"have a trial of every question of {self.task}"
-            raise InvalidInputError.of(argument, rule, ", ".join(self.sources) or self.model)
+            raise InvalidInputError.of(
+                argument, "empty", rule, ", ".join(self.sources) or self.model
+            )
         return np.stack([categories[: self.n_common] for categories in self.trials])
 
     @property
@@ -465,7 +469,9 @@ class TaskRun:
             raise self.signals_error
         if not self.signals:
             rule = "hold graded trials of a task of this package (`outcomes` in every line)"
-            raise InvalidInputError.of("RUN", rule, ", ".join(self.sources) or self.model)
+            raise InvalidInputError.of(
+                "RUN", "missing", rule, ", ".join(self.sources) or self.model
+            )
         sizes = [column.size for column in next(iter(self.signals.values()))]
         question = np.repeat(np.arange(self.n_questions), sizes)
         columns = {name: np.concatenate(arrays) for name, arrays in self.signals.items()}
@@ -473,7 +479,7 @@ class TaskRun:
             return SignalTable(question, columns, self.n_questions)
         except InvalidInputError as error:
             rule = f"have signals with possible values; {', '.join(self.sources)}"
-            raise InvalidInputError.of("RUN", rule, str(error)) from None
+            raise InvalidInputError.of("RUN", "missing", rule, str(error)) from None
 
     @property
     def n_judged(self) -> int:
@@ -495,7 +501,7 @@ class TaskRun:
                 "(or leave them aside with --ignore-verdicts)"
             )
             names = ", ".join(str(verifier.get("name")) for verifier in self.verifiers)
-            raise InvalidInputError.of("RUN", rule, names)
+            raise InvalidInputError.of("RUN", "mismatch", rule, names)
         return self.verifiers[0] if self.verifiers else None
 
     @property

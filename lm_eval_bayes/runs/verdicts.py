@@ -503,15 +503,15 @@ def files_to_judge(
         by_file: dict[str, list[TrialCase]] = {}
         sources = ", ".join(run.sources) or run.model
         if run.texts is None:
-            raise InvalidInputError.of("RUN", _TEXTS, sources)
+            raise InvalidInputError.of("RUN", "missing", _TEXTS, sources)
         for number, texts in enumerate(run.texts[:limit]):
             if (texts.index < 0).any():
                 doc_id = number if run.doc_ids is None else run.doc_ids[number]
                 where = f"question {doc_id} of {run.file_names}"
-                raise InvalidInputError.of("RUN", _TEXTS, where)
+                raise InvalidInputError.of("RUN", "missing", _TEXTS, where)
             for line, chosen in texts.by_line():
                 if not isinstance(line, LoggedLine):
-                    raise InvalidInputError.of("RUN", _SAMPLES, sources)
+                    raise InvalidInputError.of("RUN", "unsupported", _SAMPLES, sources)
                 read = partial(cases_of, line)
                 by_file.setdefault(line.file, []).extend(
                     TrialCase(line.doc_id, trial, case_hash(read()[trial]), read)
@@ -546,12 +546,12 @@ def verifier_inputs(row: Mapping[str, Any], samples: str, think_end: str) -> lis
     gold = " or ".join(right_answers(row)).strip()
     texts = generated_texts(row)
     if not question:
-        raise InvalidInputError.of("RUN", "hold the text of every question", where)
+        raise InvalidInputError.of("RUN", "missing", "hold the text of every question", where)
     if not gold:
         rule = "hold the standard answer of every question, which a verifier needs"
-        raise InvalidInputError.of("RUN", rule, where)
+        raise InvalidInputError.of("RUN", "missing", rule, where)
     if texts is None:
-        raise InvalidInputError.of("RUN", _TEXTS, where)
+        raise InvalidInputError.of("RUN", "missing", _TEXTS, where)
     return [VerifierInput(question, gold, after_reasoning(text, think_end)) for text in texts]
 
 
@@ -575,16 +575,18 @@ def verdict_targets(files: Sequence[JudgedFile], out: Path | None) -> list[Path]
         return beside
     if len(files) == 1 and not out.is_dir():
         if not out.parent.is_dir():
-            raise InvalidInputError.of("--out", "lie in a folder that exists", str(out))
+            raise InvalidInputError.of("--out", "path", "lie in a folder that exists", str(out))
         if out.resolve() == files[0].samples.resolve():
-            raise InvalidInputError.of("--out", "be another file than the samples", str(out))
+            raise InvalidInputError.of(
+                "--out", "conflict", "be another file than the samples", str(out)
+            )
         return [out]
     if not out.is_dir():
         rule = f"be a folder that exists, for the {len(files)} files of verdicts"
-        raise InvalidInputError.of("--out", rule, str(out))
+        raise InvalidInputError.of("--out", "path", rule, str(out))
     inside = [out / path.name for path in beside]
     twice = [path.name for path in inside if inside.count(path) > 1]
     if twice:
         rule = "be left out, or be given for one run at a time: two would write one file"
-        raise InvalidInputError.of("--out", rule, twice[0])
+        raise InvalidInputError.of("--out", "conflict", rule, twice[0])
     return inside

@@ -73,12 +73,12 @@ def align_questions(a: Outcomes, b: Outcomes, how: Align = "strict") -> Aligned:
     if a.question_ids is None and b.question_ids is None:
         if a.n_questions != b.n_questions:
             rule = f"have as many questions as `a` (M={a.n_questions}) where no ids pair them"
-            raise InvalidInputError.of("b", rule, f"{b.n_questions} questions")
+            raise InvalidInputError.of("b", "shape", rule, f"{b.n_questions} questions")
         return Aligned(a, b, 0, 0)
     if a.question_ids is None or b.question_ids is None:
         without, other = ("a", "b") if a.question_ids is None else ("b", "a")
         rule = f"carry question_ids, as `{other}` does, so that questions can be paired"
-        raise InvalidInputError.of(without, rule, "none")
+        raise InvalidInputError.of(without, "empty", rule, "none")
     row_of_id = {name: row for row, name in enumerate(b.question_ids)}
     rows_a = [row for row, name in enumerate(a.question_ids) if name in row_of_id]
     rows_b = [row_of_id[a.question_ids[row]] for row in rows_a]
@@ -87,7 +87,9 @@ def align_questions(a: Outcomes, b: Outcomes, how: Align = "strict") -> Aligned:
         rule = "have at least one question in common with `a`"
         if how == "strict":
             rule = 'have the questions of `a`; align="intersection" compares the common ones'
-        raise InvalidInputError.of("b", rule, _difference(a.question_ids, b.question_ids))
+        raise InvalidInputError.of(
+            "b", "mismatch", rule, _difference(a.question_ids, b.question_ids)
+        )
     return Aligned(a.take(rows_a), b.take(rows_b), left_out_a, left_out_b)
 
 
@@ -118,7 +120,9 @@ def common_clusters(
         for question, (own, first) in enumerate(zip(labels, given[0], strict=True)):
             if own != first:
                 rule = f"put a question into the same cluster for all models ({first!r})"
-                raise InvalidInputError.of(argument, rule, f"{own!r} for question {question}")
+                raise InvalidInputError.of(
+                    argument, "mismatch", rule, f"{own!r} for question {question}"
+                )
     return given[0] if given else None
 
 
@@ -134,10 +138,10 @@ def check_same_weights(a: Outcomes, b: Outcomes) -> None:
         check_outcomes(name, value, scores=True)
     if a.scored != b.scored:
         kinds = ["scores" if side.scored else "categories" for side in (a, b)]
-        raise InvalidInputError.of("b", f"have {kinds[0]}, as `a` has", kinds[1])
+        raise InvalidInputError.of("b", "mismatch", f"have {kinds[0]}, as `a` has", kinds[1])
     if not np.array_equal(a.weights, b.weights):
         rule = f"have the weights of `a`, {a.weights.tolist()}"
-        raise InvalidInputError.of("b", rule, f"weights {b.weights.tolist()}")
+        raise InvalidInputError.of("b", "mismatch", rule, f"weights {b.weights.tolist()}")
 
 
 def _difference(a: tuple[Hashable, ...], b: tuple[Hashable, ...]) -> str:

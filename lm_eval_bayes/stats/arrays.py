@@ -59,13 +59,15 @@ def numeric(name: str, values: npt.ArrayLike) -> npt.NDArray[Any]:
     """Return a bool, integer or real array; anything else is refused."""
     rule = "be a rectangular array of numbers"
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
-        raise InvalidInputError.of(name, f"{rule} without masked entries", "a masked array")
+        raise InvalidInputError.of(
+            name, "shape", f"{rule} without masked entries", "a masked array"
+        )
     try:
         array = np.asarray(values)
     except (TypeError, ValueError, OverflowError) as error:
-        raise InvalidInputError.of(name, rule, str(error)) from None
+        raise InvalidInputError.of(name, "shape", rule, str(error)) from None
     if array.dtype.kind not in "biuf":
-        raise InvalidInputError.of(name, rule, f"dtype {array.dtype}")
+        raise InvalidInputError.of(name, "shape", rule, f"dtype {array.dtype}")
     return array
 
 
@@ -82,12 +84,12 @@ def _check_whole(name: str, array: npt.NDArray[Any], what: str, unit: str) -> In
         bad |= np.where(bad, 0, array) != np.trunc(np.where(bad, 0, array))
         bad |= np.abs(array) > 2.0**53
         if bad.any():
-            raise InvalidInputError.of(name, f"hold {what}", _first_bad(array, bad, unit))
+            raise InvalidInputError.of(name, "range", f"hold {what}", _first_bad(array, bad, unit))
     bad = array < 0
     if array.dtype.kind == "u":
         bad = array > np.iinfo(np.int64).max
     if bad.any():
-        raise InvalidInputError.of(name, f"hold {what}", _first_bad(array, bad, unit))
+        raise InvalidInputError.of(name, "range", f"hold {what}", _first_bad(array, bad, unit))
     return array.astype(np.int64)
 
 
@@ -98,13 +100,13 @@ def check_matrix(
     array = numeric(name, values)
     if array.ndim != 2:
         rule = "be 2-D, one row per question and one column per trial"
-        raise InvalidInputError.of(name, rule, f"shape {array.shape}")
+        raise InvalidInputError.of(name, "shape", rule, f"shape {array.shape}")
     if array.shape[0] == 0 or (array.shape[1] == 0 and not allow_no_trials):
         rule = "not be empty (M >= 1 questions, N >= 1 trials)"
-        raise InvalidInputError.of(name, rule, f"shape {array.shape}")
+        raise InvalidInputError.of(name, "empty", rule, f"shape {array.shape}")
     if array.dtype.kind == "b" and n_categories > 2:
         rule = f"hold the categories 0..{n_categories - 1}, not booleans, with these weights"
-        raise InvalidInputError.of(name, rule, "dtype bool")
+        raise InvalidInputError.of(name, "range", rule, "dtype bool")
     top = n_categories - 1
     matrix = _check_whole(name, array, f"whole categories in 0..{top}", "trial")
     bad = matrix > top
@@ -112,7 +114,7 @@ def check_matrix(
         rule = f"hold categories in 0..{top}, one for each of the {n_categories} weights"
         if guessed:
             rule = "hold only 0 and 1 when `weights` is left out; give `weights`, one per category"
-        raise InvalidInputError.of(name, rule, _first_bad(matrix, bad, "trial"))
+        raise InvalidInputError.of(name, "range", rule, _first_bad(matrix, bad, "trial"))
     return matrix
 
 
@@ -121,17 +123,17 @@ def check_counts(name: str, values: npt.ArrayLike, n_categories: int) -> IntArra
     array = numeric(name, values)
     if array.ndim != 2 or array.shape[0] == 0:
         rule = "be 2-D with at least one question, (M, C+1)"
-        raise InvalidInputError.of(name, rule, f"shape {array.shape}")
+        raise InvalidInputError.of(name, "empty", rule, f"shape {array.shape}")
     if array.dtype.kind == "b":
-        raise InvalidInputError.of(name, "hold counts, not booleans", "dtype bool")
+        raise InvalidInputError.of(name, "type", "hold counts, not booleans", "dtype bool")
     if array.shape[1] != n_categories:
         rule = f"have one column for each of the {n_categories} weights"
-        raise InvalidInputError.of(name, rule, f"{array.shape[1]} columns")
+        raise InvalidInputError.of(name, "shape", rule, f"{array.shape[1]} columns")
     counts = _check_whole(name, array, "whole counts of at least 0", "category")
     most = counts.sum(axis=1, dtype=np.float64).max()
     if most > MOST_TRIALS:
         rule = f"hold at most {MOST_TRIALS:g} trials per question"
-        raise InvalidInputError.of(name, rule, f"{most:g}")
+        raise InvalidInputError.of(name, "range", rule, f"{most:g}")
     return counts
 
 
@@ -140,27 +142,29 @@ def check_weights(values: npt.ArrayLike) -> FloatArray:
     array = numeric("weights", values)
     if array.ndim != 1 or array.size < 2:
         rule = "be 1-D with at least two entries, one per category"
-        raise InvalidInputError.of("weights", rule, f"shape {array.shape}")
+        raise InvalidInputError.of("weights", "empty", rule, f"shape {array.shape}")
     if array.dtype.kind == "b":
-        raise InvalidInputError.of("weights", "be numbers, not booleans", "dtype bool")
+        raise InvalidInputError.of("weights", "type", "be numbers, not booleans", "dtype bool")
     weights = array.astype(np.float64)
     if not np.isfinite(weights).all():
-        raise InvalidInputError.of("weights", "be finite", weights.tolist())
+        raise InvalidInputError.of("weights", "range", "be finite", weights.tolist())
     if np.abs(weights).max() > 1e150:
         # beyond this the squares that a variance needs leave the range of a float
-        raise InvalidInputError.of("weights", "lie within ±1e150", weights.tolist())
+        raise InvalidInputError.of("weights", "range", "lie within ±1e150", weights.tolist())
     return weights
 
 
 def as_ids(values: object) -> tuple[Hashable, ...]:
     """Return the ids as a tuple; a bare string is one id, not many, and a set has no order."""
     if isinstance(values, (str, bytes, set, frozenset)):
-        raise InvalidInputError.of("question_ids", "be a sequence of ids, one per question", values)
+        raise InvalidInputError.of(
+            "question_ids", "type", "be a sequence of ids, one per question", values
+        )
     try:
         return tuple(values)  # type: ignore[arg-type]
     except TypeError:
         rule = "be a sequence of ids, one per question"
-        raise InvalidInputError.of("question_ids", rule, values) from None
+        raise InvalidInputError.of("question_ids", "type", rule, values) from None
 
 
 def check_ids(values: object, n_questions: int) -> tuple[Hashable, ...] | None:
@@ -170,17 +174,17 @@ def check_ids(values: object, n_questions: int) -> tuple[Hashable, ...] | None:
     ids = as_ids(values)
     if len(ids) != n_questions:
         rule = f"have one entry per question ({n_questions})"
-        raise InvalidInputError.of("question_ids", rule, f"{len(ids)} entries")
+        raise InvalidInputError.of("question_ids", "shape", rule, f"{len(ids)} entries")
     seen: set[Hashable] = set()
     for position, name in enumerate(ids):
         try:
             repeated = name in seen
             seen.add(name)
         except TypeError:
-            raise InvalidInputError.of("question_ids", "be hashable", name) from None
+            raise InvalidInputError.of("question_ids", "type", "be hashable", name) from None
         if repeated:
             got = f"{name!r} again (question {position})"
-            raise InvalidInputError.of("question_ids", "be distinct", got)
+            raise InvalidInputError.of("question_ids", "duplicate", "be distinct", got)
     return ids
 
 
@@ -212,14 +216,16 @@ def cluster_index(
     rule = f"have one entry per {of_what} ({size})"
     entries = check_sequence("clusters", clusters, rule)
     if len(entries) != size:
-        raise InvalidInputError.of("clusters", rule, f"{len(entries)} entries")
+        raise InvalidInputError.of("clusters", "shape", rule, f"{len(entries)} entries")
     numbers: dict[Hashable, int] = {}
     try:
         indices = [numbers.setdefault(entry, len(numbers)) for entry in entries]
     except TypeError:
-        raise InvalidInputError.of("clusters", "hold hashable entries", clusters) from None
+        raise InvalidInputError.of("clusters", "shape", "hold hashable entries", clusters) from None
     missing = next((i for i, entry in enumerate(entries) if entry is None or entry != entry), None)
     if missing is not None:
         rule = f"name the cluster of every {of_what}"
-        raise InvalidInputError.of("clusters", rule, f"{entries[missing]} for number {missing}")
+        raise InvalidInputError.of(
+            "clusters", "missing", rule, f"{entries[missing]} for number {missing}"
+        )
     return np.asarray(indices, dtype=np.int64)

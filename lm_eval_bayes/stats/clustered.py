@@ -109,7 +109,7 @@ def clustered_posterior(
     labels = check_clusters(labels, n_questions) or ()
     index = cluster_index(labels, n_questions, "question")
     if not (successes.any() or failures.any()):
-        raise InvalidInputError.of("outcomes", "have at least one trial", "none")
+        raise InvalidInputError.of("outcomes", "empty", "have at least one trial", "none")
     x, y = successes.astype(np.float64), failures.astype(np.float64)
     s, f = (np.bincount(index, weights=trials).astype(np.float64) for trials in (x, y))
     if prior == "gamma":

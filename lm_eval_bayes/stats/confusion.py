@@ -194,7 +194,9 @@ def confusion_posterior(
         values[bad] = instead
     if values.size < _BATCHES:
         rule = "be defined (not 0/0) for nearly all draws, or `zero_division` be given"
-        raise InvalidInputError.of("score", rule, f"undefined in {n_undefined} of {draws} draws")
+        raise InvalidInputError.of(
+            "score", "unsupported", rule, f"undefined in {n_undefined} of {draws} draws"
+        )
     estimate = float(apply_score(function, matrix[None])[0])
     note = None
     if not np.isfinite(estimate):
@@ -268,11 +270,11 @@ def confusion_confidence(
     replicates = check_size("replicates", replicates, 100, matrix.size)
     total = float(matrix.sum())
     if total == 0.0:
-        raise InvalidInputError.of("counts", "count at least one case", "none")
+        raise InvalidInputError.of("counts", "empty", "count at least one case", "none")
     share = matrix / total
     estimate = float(apply_score(function, share[None])[0])
     if not np.isfinite(estimate):
-        raise InvalidInputError.of("counts", f'give "{name}" a value', "0/0")
+        raise InvalidInputError.of("counts", "missing", f'give "{name}" a value', "0/0")
     if method == "delta":
         gradient = _gradient(function, share)
         centre = float((share * gradient).sum())
@@ -290,7 +292,9 @@ def confusion_confidence(
     values = apply_score(function, drawn.reshape(replicates, *share.shape).astype(np.float64))
     defined = values[np.isfinite(values)]
     if defined.size < 2:
-        raise InvalidInputError.of("counts", f'give "{name}" a value in the replicates', "0/0")
+        raise InvalidInputError.of(
+            "counts", "missing", f'give "{name}" a value in the replicates', "0/0"
+        )
     note = NO_SPREAD if defined.min() == defined.max() else None
     if defined.size < replicates:
         note = f"{replicates - defined.size} of {replicates} replicates gave 0/0 and were left out"

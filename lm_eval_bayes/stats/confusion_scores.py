@@ -106,7 +106,9 @@ def f_score(beta: float = 1.0) -> ConfusionScore:
     """
     number = check_positive("beta", beta)
     if number > 1e150:
-        raise InvalidInputError.of("beta", "be at most 1e150, as its square is needed", beta)
+        raise InvalidInputError.of(
+            "beta", "range", "be at most 1e150, as its square is needed", beta
+        )
     square = number**2
 
     def score(matrix: FloatArray) -> FloatArray:
@@ -163,22 +165,24 @@ def as_matrix(counts: Mapping[str, int] | Sequence[int] | npt.ArrayLike) -> Floa
     rule = "be (tp, fp, fn, tn), a mapping of these names, or a (K, K) matrix with K >= 2"
     if isinstance(counts, Mapping):
         if set(counts) != set(CELLS):
-            raise InvalidInputError.of("counts", rule, dict(counts))
+            raise InvalidInputError.of("counts", "type", rule, dict(counts))
         counts = [counts[cell] for cell in CELLS]
     try:
         array = np.asarray(counts)
     except ValueError:
-        raise InvalidInputError.of("counts", rule, counts) from None
+        raise InvalidInputError.of("counts", "type", rule, counts) from None
     if array.dtype.kind not in "iuf":
-        raise InvalidInputError.of("counts", rule, counts)
+        raise InvalidInputError.of("counts", "type", rule, counts)
     if array.shape == (4,):
         tp, fp, fn, tn = array
         array = np.array([[tn, fp], [fn, tp]])
     if array.ndim != 2 or array.shape[0] != array.shape[1] or array.shape[0] < 2:
-        raise InvalidInputError.of("counts", rule, f"shape {array.shape}")
+        raise InvalidInputError.of("counts", "type", rule, f"shape {array.shape}")
     matrix = array.astype(np.float64)
     if not np.isfinite(matrix).all() or (matrix < 0).any() or (matrix != np.trunc(matrix)).any():
-        raise InvalidInputError.of("counts", "hold whole numbers of at least 0", matrix.tolist())
+        raise InvalidInputError.of(
+            "counts", "range", "hold whole numbers of at least 0", matrix.tolist()
+        )
     return matrix
 
 
@@ -196,10 +200,10 @@ def named_score(score: str | ConfusionScore, n_classes: int) -> tuple[str, Confu
     if isinstance(score, str):
         if score not in available:
             rule = f"be a function or one of {', '.join(available)} for {n_classes} classes"
-            raise InvalidInputError.of("score", rule, score)
+            raise InvalidInputError.of("score", "type", rule, score)
         return score, available[score]
     if not callable(score):
-        raise InvalidInputError.of("score", "be a name or a function of matrices", score)
+        raise InvalidInputError.of("score", "choice", "be a name or a function of matrices", score)
     return str(getattr(score, "__name__", "score")), score
 
 
@@ -212,12 +216,14 @@ def apply_score(score: ConfusionScore, matrices: FloatArray) -> FloatArray:
         If it gave anything but one real number per matrix.
     """
     if isinstance(score, type):
-        raise InvalidInputError.of("score", "be a name or a function of matrices", score)
+        raise InvalidInputError.of("score", "choice", "be a name or a function of matrices", score)
     with np.errstate(divide="ignore", invalid="ignore"):
         values = np.asarray(score(matrices))
     if values.shape != matrices.shape[:1] or values.dtype.kind not in "biuf":
         rule = f"give one number per matrix, shape {matrices.shape[:1]} for {matrices.shape}"
-        raise InvalidInputError.of("score", rule, f"shape {values.shape}, dtype {values.dtype}")
+        raise InvalidInputError.of(
+            "score", "shape", rule, f"shape {values.shape}, dtype {values.dtype}"
+        )
     return values.astype(np.float64)
 
 

@@ -192,7 +192,7 @@ def _factor(level: float, power: float) -> float:
     z = float(special.ndtri(0.5 + 0.5 * level) + special.ndtri(power))
     if z <= 0.0:
         rule = "be large enough, with `level`, that a difference above 0 has it"
-        raise InvalidInputError.of("power", rule, power)
+        raise InvalidInputError.of("power", "range", rule, power)
     return 2.0 * z * z
 
 

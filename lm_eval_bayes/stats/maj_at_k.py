@@ -149,7 +149,7 @@ def tabulated_answers(
     given, marks = _table("answers", answers), _table("correct", correct)
     if len(given) != len(marks):
         got = f"{len(marks)} for {len(given)}"
-        raise InvalidInputError.of("correct", "have as many questions as `answers`", got)
+        raise InvalidInputError.of("correct", "shape", "have as many questions as `answers`", got)
     return [_tallied(index, *rows) for index, rows in enumerate(zip(given, marks, strict=True))]
 
 
@@ -158,7 +158,7 @@ def _table(name: str, rows: object) -> list[list[Any]]:
     rule = "be a sequence of sequences, one per question"
     table = [check_sequence(name, row, rule) for row in check_sequence(name, rows, rule)]
     if not table:
-        raise InvalidInputError.of(name, f"{rule}, not empty", rows)
+        raise InvalidInputError.of(name, "empty", f"{rule}, not empty", rows)
     return table
 
 
@@ -167,17 +167,21 @@ def _tallied(index: int, given: Sequence[Hashable], marks: Sequence[bool]) -> Ta
     if len(given) != len(marks) or len(given) == 0:
         rule = "have one entry per answer of the question, at least one"
         got = f"{len(marks)} for {len(given)} (question {index})"
-        raise InvalidInputError.of("correct", rule, got)
+        raise InvalidInputError.of("correct", "empty", rule, got)
     votes: Counter[Hashable] = Counter()
     rights: Counter[Hashable] = Counter()
     for answer, mark in zip(given, marks, strict=True):
         if not isinstance(mark, (bool, np.bool_, int, np.integer)) or mark not in (0, 1):
-            raise InvalidInputError.of("correct", "hold booleans", f"{mark!r} (question {index})")
+            raise InvalidInputError.of(
+                "correct", "type", "hold booleans", f"{mark!r} (question {index})"
+            )
         try:
             votes[answer] += 1
         except TypeError:
             got = f"{answer!r} (question {index})"
-            raise InvalidInputError.of("answers", "hold hashable answers or None", got) from None
+            raise InvalidInputError.of(
+                "answers", "type", "hold hashable answers or None", got
+            ) from None
         rights[answer] += int(mark)
     return Tallies(votes, rights)
 

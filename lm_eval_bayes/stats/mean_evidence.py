@@ -109,7 +109,7 @@ def mean_pseudo_trials(other: Outcomes, *, seed: int = 0) -> FloatArray:
     low, high = other.bounds
     if low == high:
         rule = "have two distinct category weights"
-        raise InvalidInputError.of("other", rule, other.weights.tolist())
+        raise InvalidInputError.of("other", "duplicate", rule, other.weights.tolist())
     posterior = hbayes_at_n(other, "population", seed=seed)
     weights, belongs = distinct_weights(other)
     if weights.size == 2 or posterior.learned is None:
@@ -188,7 +188,7 @@ def mean_evidence(
     seed = check_seed(seed)
     if other.weights.tolist() != outcomes.weights.tolist():
         rule = f"have the category weights of `outcomes`, {outcomes.weights.tolist()}"
-        raise InvalidInputError.of("other", rule, other.weights.tolist())
+        raise InvalidInputError.of("other", "mismatch", rule, other.weights.tolist())
     pseudo_trials = mean_pseudo_trials(other, seed=seed)
     strength: float = 0.0
     if check_strength(prior_strength) == "auto":

@@ -87,7 +87,9 @@ class Outcomes:
         prior_counts = check_counts("prior_counts", self.prior_counts, weights.size)
         if prior_counts.shape[0] != counts.shape[0]:
             rule = f"have one row per question ({counts.shape[0]})"
-            raise InvalidInputError.of("prior_counts", rule, f"{prior_counts.shape[0]} rows")
+            raise InvalidInputError.of(
+                "prior_counts", "shape", rule, f"{prior_counts.shape[0]} rows"
+            )
         rule = f"be a number from 0 to {MOST_STRENGTH:g}"
         strength = check_real(
             "prior_strength", self.prior_strength, rule, lambda x: 0.0 <= x <= MOST_STRENGTH
@@ -156,7 +158,7 @@ class Outcomes:
             prior = check_matrix("R0", R0, checked.size, guessed, allow_no_trials=True)
             if prior.shape[0] != matrix.shape[0]:
                 rule = f"have one row per question ({matrix.shape[0]}, as in R)"
-                raise InvalidInputError.of("R0", rule, f"{prior.shape[0]} rows")
+                raise InvalidInputError.of("R0", "shape", rule, f"{prior.shape[0]} rows")
             prior_counts = _count(prior, checked.size)
         ids = None if question_ids is None else as_ids(question_ids)
         return cls(counts, checked, prior_counts, prior_strength, ids, _as_tuple(clusters))
@@ -201,11 +203,13 @@ class Outcomes:
         """
         array = numeric("counts", counts)
         if array.ndim != 2:
-            raise InvalidInputError.of("counts", "be 2-D, (M, C+1)", f"shape {array.shape}")
+            raise InvalidInputError.of(
+                "counts", "shape", "be 2-D, (M, C+1)", f"shape {array.shape}"
+            )
         if weights is None:
             if array.shape[1] < 2:
                 rule = "have at least two columns (categories)"
-                raise InvalidInputError.of("counts", rule, f"shape {array.shape}")
+                raise InvalidInputError.of("counts", "empty", rule, f"shape {array.shape}")
             weights = np.arange(array.shape[1]) / (array.shape[1] - 1)
         prior = np.zeros_like(array) if prior_counts is None else prior_counts
         ids = None if question_ids is None else as_ids(question_ids)
@@ -312,7 +316,7 @@ class Outcomes:
             return None
         if n_clusters == 1:
             rule = 'name at least two clusters for scope "population"'
-            raise InvalidInputError.of("clusters", rule, f"only {self.clusters[0]!r}")
+            raise InvalidInputError.of("clusters", "empty", rule, f"only {self.clusters[0]!r}")
         return index
 
     def top_categories(self) -> npt.NDArray[np.bool_] | None:
@@ -338,7 +342,7 @@ class Outcomes:
         at_top = self.top_categories()
         if at_top is None or self.weights.min() == self.weights.max():
             rule = "have two distinct weights, a wrong and a right one"
-            raise InvalidInputError.of(name, rule, self.weights.tolist())
+            raise InvalidInputError.of(name, "duplicate", rule, self.weights.tolist())
         return self.counts[:, at_top].sum(axis=1), self.counts[:, ~at_top].sum(axis=1)
 
 
@@ -366,11 +370,11 @@ def check_outcomes(name: str, value: object, *, scores: bool = False) -> None:
     """
     if not isinstance(value, Outcomes):
         rule = "be an Outcomes, as from Outcomes.from_matrix or Outcomes.from_counts"
-        raise InvalidInputError.of(name, rule, type(value).__name__)
+        raise InvalidInputError.of(name, "type", rule, type(value).__name__)
     if value.scored and not scores:
         rule = "have right and wrong trials or categories"
         low, high = value.bounds
-        raise InvalidInputError.of(name, rule, f"scores from {low:g} to {high:g}")
+        raise InvalidInputError.of(name, "unsupported", rule, f"scores from {low:g} to {high:g}")
 
 
 def require_trials(outcomes: Outcomes) -> FloatArray:
@@ -385,7 +389,7 @@ def require_trials(outcomes: Outcomes) -> FloatArray:
     if n_trials.min() < 1:
         rule = "have at least one trial for every question"
         got = f"none for question {int(n_trials.argmin())}"
-        raise InvalidInputError.of("outcomes", rule, got)
+        raise InvalidInputError.of("outcomes", "empty", rule, got)
     return n_trials.astype(np.float64)
 
 
@@ -403,10 +407,14 @@ def require_binary(outcomes: Outcomes) -> None:
             "be binary for the pass family; decide which categories count as correct, "
             "for example Outcomes.from_matrix(R >= 2)"
         )
-        raise InvalidInputError.of("outcomes", rule, f"{outcomes.n_categories} categories")
+        raise InvalidInputError.of(
+            "outcomes", "unsupported", rule, f"{outcomes.n_categories} categories"
+        )
     if not outcomes.weights[0] < outcomes.weights[1]:
         rule = "score category 1 (correct) above category 0 (wrong) for the pass family"
-        raise InvalidInputError.of("outcomes", rule, f"weights {outcomes.weights.tolist()}")
+        raise InvalidInputError.of(
+            "outcomes", "range", rule, f"weights {outcomes.weights.tolist()}"
+        )
 
 
 def require_single_trials(name: str, outcomes: Outcomes) -> npt.NDArray[np.bool_]:
@@ -427,14 +435,14 @@ def require_single_trials(name: str, outcomes: Outcomes) -> npt.NDArray[np.bool_
             'for more, use scope="population" of a posterior under the learned prior'
         )
         got = "prior trials" if (trials == 1).all() else f"{int(trials[trials != 1][0])} trials"
-        raise InvalidInputError.of(name, rule, got)
+        raise InvalidInputError.of(name, "unsupported", rule, got)
     index = outcomes.cluster_index
     if index is not None:
         rule = (
             "have no clusters, because this model takes the questions as independent; "
             'for clusters, use scope="population" of a posterior under the learned prior'
         )
-        raise InvalidInputError.of(name, rule, f"{int(index.max()) + 1} clusters")
+        raise InvalidInputError.of(name, "unsupported", rule, f"{int(index.max()) + 1} clusters")
     return np.asarray(outcomes.counts[:, 1] == 1)
 
 

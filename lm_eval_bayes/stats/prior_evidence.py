@@ -113,7 +113,7 @@ def learn_prior_strength(
     """
     if isinstance(models, Outcomes) or not len(models):
         rule = "be a sequence of at least one Outcomes"
-        raise InvalidInputError.of("models", rule, type(models).__name__)
+        raise InvalidInputError.of("models", "empty", rule, type(models).__name__)
     for i, outcomes in enumerate(models):
         check_outcomes(f"models[{i}]", outcomes)
     seed = check_seed(seed)
@@ -294,7 +294,7 @@ def prior_evidence(
         strength = float(prior_strength)
     if prior != "learned" and scope != "benchmark":
         rule = 'be "benchmark" where the prior is not learned'
-        raise InvalidInputError.of("scope", rule, scope)
+        raise InvalidInputError.of("scope", "unsupported", rule, scope)
 
     def posterior_of(outcomes: Outcomes) -> Posterior:
         if prior == "learned":

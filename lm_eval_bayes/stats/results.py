@@ -323,7 +323,7 @@ class Estimate(Record):
         """
         if self.sigma is None:
             rule = "be known for an interval (avg@N); take that of the quantity's posterior"
-            raise InvalidInputError.of("sigma", rule, self.sigma)
+            raise InvalidInputError.of("sigma", "unsupported", rule, self.sigma)
         level = check_level(level)
         method = check_option("method", method, ("normal",))
         low, high = normal_ends(self.value, self.sigma, self.bounds, level)
@@ -389,7 +389,7 @@ def credible_interval(
     """
     if not isinstance(posterior, Posterior):
         rule = "be a Posterior, as from bayes_at_n or hbayes_at_n"
-        raise InvalidInputError.of("posterior", rule, type(posterior).__name__)
+        raise InvalidInputError.of("posterior", "type", rule, type(posterior).__name__)
     spec = IntervalSpec(
         posterior.level if level is None else level,
         posterior.scope,

@@ -66,7 +66,9 @@ class ScoreOutcomes(Outcomes):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.clusters is not None:
-            raise InvalidInputError.of("clusters", "be left out for scores", self.clusters[0])
+            raise InvalidInputError.of(
+                "clusters", "conflict", "be left out for scores", self.clusters[0]
+            )
         object.__setattr__(self, "scores", tuple(read_only(row, np.float64) for row in self.scores))
 
     @classmethod
@@ -94,20 +96,22 @@ class ScoreOutcomes(Outcomes):
         """
         low, high = bounds
         if not np.isfinite([low, high]).all() or not low < high:
-            raise InvalidInputError.of("bounds", "be two finite numbers, low < high", bounds)
+            raise InvalidInputError.of(
+                "bounds", "shape", "be two finite numbers, low < high", bounds
+            )
         if not len(scores):
-            raise InvalidInputError.of("scores", "hold at least one question", scores)
+            raise InvalidInputError.of("scores", "empty", "hold at least one question", scores)
         try:
             given = [np.asarray(row, dtype=np.float64) for row in scores]
         except (TypeError, ValueError) as error:
             rule = f"be numbers from {low:g} to {high:g}"
-            raise InvalidInputError.of("scores", rule, str(error)) from None
+            raise InvalidInputError.of("scores", "type", rule, str(error)) from None
         for row in given:
             outside = ~((row >= low) & (row <= high))
             if row.ndim != 1 or outside.any():
                 rule = f"be numbers from {low:g} to {high:g}"
                 got = row.tolist() if row.ndim != 1 else float(row[outside.argmax()])
-                raise InvalidInputError.of("scores", rule, got)
+                raise InvalidInputError.of("scores", "type", rule, got)
         fractions = [(row - low) / (high - low) for row in given]
         trials = np.array([_RESOLUTION * row.size for row in fractions], dtype=np.int64)
         total = [np.rint(row.sum() * _RESOLUTION) for row in fractions]

@@ -141,9 +141,13 @@ def mimics_with_means(
     """
     wanted = numeric("means", means).astype(np.float64)
     if wanted.ndim != 1 or wanted.size == 0:
-        raise InvalidInputError.of("means", "be 1-D, one entry per model", f"shape {wanted.shape}")
+        raise InvalidInputError.of(
+            "means", "shape", "be 1-D, one entry per model", f"shape {wanted.shape}"
+        )
     if not ((wanted > 0.0) & (wanted < 1.0)).all():
-        raise InvalidInputError.of("means", "lie strictly between 0 and 1", wanted.tolist())
+        raise InvalidInputError.of(
+            "means", "range", "lie strictly between 0 and 1", wanted.tolist()
+        )
     n_questions = check_size("n_questions", n_questions, 1, wanted.size)
     rule = "be a finite number above 0, at most 1e9"
     s = check_real("strength", strength, rule, lambda x: 0.0 < x <= 1e9)
@@ -242,7 +246,7 @@ def expected_z(p: npt.ArrayLike, other: npt.ArrayLike, n_trials: npt.ArrayLike) 
     """
     trials = numeric("n_trials", n_trials)
     if trials.dtype.kind not in "iu" or trials.size == 0 or trials.min() < 1:
-        raise InvalidInputError.of("n_trials", "hold integers of at least 1", n_trials)
+        raise InvalidInputError.of("n_trials", "range", "hold integers of at least 1", n_trials)
     n = trials.astype(np.float64)
     (mu, variance), (other_mu, other_variance) = (
         _expected_moments(_check_one(name, v), n) for name, v in (("p", p), ("other", other))
@@ -306,10 +310,12 @@ def _check_p(name: str, values: npt.ArrayLike) -> FloatArray:
     """Return probabilities of at least one dimension."""
     p = numeric(name, values).astype(np.float64)
     if p.ndim == 0 or p.size == 0:
-        raise InvalidInputError.of(name, "hold a probability for each question", f"{p.shape}")
+        raise InvalidInputError.of(
+            name, "shape", "hold a probability for each question", f"{p.shape}"
+        )
     if not ((p >= 0.0) & (p <= 1.0)).all():
         bad = p[~((p >= 0.0) & (p <= 1.0))]
-        raise InvalidInputError.of(name, "hold probabilities in [0, 1]", bad[0].item())
+        raise InvalidInputError.of(name, "range", "hold probabilities in [0, 1]", bad[0].item())
     return p
 
 
@@ -317,13 +323,17 @@ def _check_beta(a: npt.ArrayLike, b: npt.ArrayLike, least: float) -> tuple[Float
     """Return the Beta parameters of L models, both (L,) and above `least`."""
     first, second = (numeric(name, v).astype(np.float64) for name, v in (("a", a), ("b", b)))
     if first.ndim != 1 or first.size == 0:
-        raise InvalidInputError.of("a", "be 1-D, one entry per model", f"shape {first.shape}")
+        raise InvalidInputError.of(
+            "a", "shape", "be 1-D, one entry per model", f"shape {first.shape}"
+        )
     if second.shape != first.shape:
-        raise InvalidInputError.of("b", f"have the shape of a, {first.shape}", second.shape)
+        raise InvalidInputError.of(
+            "b", "shape", f"have the shape of a, {first.shape}", second.shape
+        )
     for name, values in (("a", first), ("b", second)):
         if not (np.isfinite(values) & (values > least)).all():
             rule = f"hold finite numbers above {least:g}"
-            raise InvalidInputError.of(name, rule, values.tolist())
+            raise InvalidInputError.of(name, "range", rule, values.tolist())
     return first, second
 
 
@@ -331,7 +341,9 @@ def _check_one(name: str, values: npt.ArrayLike) -> FloatArray:
     """Return the probabilities of one model."""
     p = _check_p(name, values)
     if p.ndim != 1:
-        raise InvalidInputError.of(name, "be 1-D, one entry per question", f"shape {p.shape}")
+        raise InvalidInputError.of(
+            name, "shape", "be 1-D, one entry per question", f"shape {p.shape}"
+        )
     return p
 
 
@@ -435,13 +447,15 @@ def prior_study(
     """
     depths = check_rising("n_prior", n_prior, "be one or more ascending integers", 0)
     if depths[0] != 0:
-        raise InvalidInputError.of("n_prior", "begin with 0, to compare with", depths)
+        raise InvalidInputError.of("n_prior", "range", "begin with 0, to compare with", depths)
     lengths = check_rising("n_trials", n_trials, "be one or more ascending integers", 1)
     replicates, seed = check_size("replicates", replicates, 2), check_seed(seed)
     old = mimics_with_means(means, n_questions, strength=_ORIGINAL_STRENGTH)
     n_models = old.shape[0]
     if not 2 <= n_models <= _MOST_MODELS:
-        raise InvalidInputError.of("means", f"be those of 2 to {_MOST_MODELS:,} models", n_models)
+        raise InvalidInputError.of(
+            "means", "mismatch", f"be those of 2 to {_MOST_MODELS:,} models", n_models
+        )
     old_means = np.array(means, dtype=np.float64)
     rng = np.random.default_rng(seed)
     i = np.linspace(1.0, 8.0, n_models)

@@ -51,15 +51,15 @@ def check_integer(name: str, value: object, minimum: int, maximum: int | None = 
     """
     rule = f"be an integer of at least {minimum}"
     if isinstance(value, (bool, np.bool_)):
-        raise InvalidInputError.of(name, rule, value)
+        raise InvalidInputError.of(name, "range", rule, value)
     try:
         number = operator.index(value)  # type: ignore[arg-type]
     except TypeError:
-        raise InvalidInputError.of(name, rule, value) from None
+        raise InvalidInputError.of(name, "range", rule, value) from None
     if number < minimum:
-        raise InvalidInputError.of(name, rule, value)
+        raise InvalidInputError.of(name, "range", rule, value)
     if maximum is not None and number > maximum:
-        raise InvalidInputError.of(name, f"{rule} and at most {maximum:,}", value)
+        raise InvalidInputError.of(name, "range", f"{rule} and at most {maximum:,}", value)
     return number
 
 
@@ -117,7 +117,7 @@ def check_flag(name: str, value: object) -> bool:
     False
     """
     if not isinstance(value, (bool, np.bool_)):
-        raise InvalidInputError.of(name, "be True or False", value)
+        raise InvalidInputError.of(name, "type", "be True or False", value)
     return bool(value)
 
 
@@ -146,15 +146,15 @@ def check_sequence(name: str, value: object, rule: str, most: int = MOST_DRAWS) 
     [2, 3, 4]
     """
     if isinstance(value, (str, bytes, bytearray, set, frozenset, dict)):
-        raise InvalidInputError.of(name, rule, value)
+        raise InvalidInputError.of(name, "type", rule, value)
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
-        raise InvalidInputError.of(name, rule, "a masked array")
+        raise InvalidInputError.of(name, "type", rule, "a masked array")
     try:
         entries = list(islice(value, most + 1))  # type: ignore[call-overload]
     except TypeError:
-        raise InvalidInputError.of(name, rule, value) from None
+        raise InvalidInputError.of(name, "type", rule, value) from None
     if len(entries) > most:
-        raise InvalidInputError.of(name, f"{rule}, at most {most:,} of them", value)
+        raise InvalidInputError.of(name, "range", f"{rule}, at most {most:,} of them", value)
     return entries
 
 
@@ -175,9 +175,9 @@ def check_k(k: object, n_trials: npt.NDArray[np.int64] | None = None) -> int:
     try:
         number = check_integer("k", k, 1)
     except InvalidInputError:
-        raise InvalidInputError.of("k", rule, k) from None
+        raise InvalidInputError.of("k", "range", rule, k) from None
     if number > smallest:
-        raise InvalidInputError.of("k", rule, k)
+        raise InvalidInputError.of("k", "range", rule, k)
     return number
 
 
@@ -258,7 +258,7 @@ def check_real(name: str, value: object, rule: str, within: Callable[[float], bo
     """
     number = as_real(value)
     if number is None or not within(number):
-        raise InvalidInputError.of(name, rule, value)
+        raise InvalidInputError.of(name, "range", rule, value)
     return number
 
 
@@ -282,7 +282,7 @@ def check_pair(
     numbers = [as_real(number) for number in value] if isinstance(value, (tuple, list)) else []
     first, second = numbers if len(numbers) == 2 else (None, None)
     if first is None or second is None or not within(first, second):
-        raise InvalidInputError.of(name, rule, value)
+        raise InvalidInputError.of(name, "range", rule, value)
     return first, second
 
 
@@ -311,7 +311,7 @@ def check_rising(
     """
     numbers = [check_count(name, n, minimum) for n in check_sequence(name, values, rule, most)]
     if not numbers or any(after <= n for n, after in pairwise(numbers)):
-        raise InvalidInputError.of(name, rule, numbers)
+        raise InvalidInputError.of(name, "range", rule, numbers)
     return numbers
 
 
@@ -343,7 +343,9 @@ def check_option(name: str, value: object, options: tuple[_Option, ...]) -> _Opt
         if isinstance(value, str) and value == option:
             return option
     words = join_words([f'"{option}"' for option in options], "or")
-    raise InvalidInputError.of(name, f"be {'one of ' if len(options) > 2 else ''}{words}", value)
+    raise InvalidInputError.of(
+        name, "choice", f"be {'one of ' if len(options) > 2 else ''}{words}", value
+    )
 
 
 def check_prior(prior: object) -> float:

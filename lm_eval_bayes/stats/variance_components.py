@@ -297,9 +297,9 @@ def variance_components(
     level, seed = check_level(level), check_seed(seed)
     if outcomes.n_questions < 2:
         rule = "hold at least two questions, to have a variance between them"
-        raise InvalidInputError.of("outcomes", rule, outcomes.n_questions)
+        raise InvalidInputError.of("outcomes", "empty", rule, outcomes.n_questions)
     if not outcomes.n_trials.any():
-        raise InvalidInputError.of("outcomes", "hold at least one trial", "none")
+        raise InvalidInputError.of("outcomes", "empty", "hold at least one trial", "none")
     if not outcomes.scored:
         outcomes = outcomes.without_prior()
     n, mean, _ = question_moments(outcomes)

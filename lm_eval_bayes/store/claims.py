@@ -384,6 +384,6 @@ def check_lease(name: str, seconds: object) -> float:
     number = as_real(seconds)
     if number is None or not SHORTEST_LEASE_S <= number < float("inf"):
         raise InvalidInputError.of(
-            name, f"be a number of seconds of at least {SHORTEST_LEASE_S}", seconds
+            name, "choice", f"be a number of seconds of at least {SHORTEST_LEASE_S}", seconds
         )
     return number

@@ -138,11 +138,13 @@ def merge(
     """
     conflicts = check_option("conflicts", conflicts, ON_CONFLICT)
     if isinstance(sources, (str, bytes, PathLike)):
-        raise InvalidInputError.of("sources", "be a list of paths", sources)
+        raise InvalidInputError.of("sources", "type", "be a list of paths", sources)
     target_path = resolve_path(target)
     paths = [path for path in dict.fromkeys(map(resolve_path, sources)) if path != target_path]
     if not paths:
-        raise InvalidInputError.of("sources", "name a store other than the target", sources)
+        raise InvalidInputError.of(
+            "sources", "conflict", "name a store other than the target", sources
+        )
     with ExitStack() as stack:
         files = [stack.enter_context(closing(open_file(path, "read"))) for path in paths]
         merger = _Merger(target_path, files, conflicts)

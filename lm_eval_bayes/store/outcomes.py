@@ -174,13 +174,15 @@ def check_outcomes(tasks: Iterable[GradedTask]) -> list[CheckedQuestion]:
     checked: list[CheckedQuestion] = []
     for task in tasks:
         if not isinstance(task, GradedTask):
-            raise InvalidInputError.of("tasks", "hold GradedTask records", task)
+            raise InvalidInputError.of("tasks", "type", "hold GradedTask records", task)
         name, version = _required("task", task.task), _required("version", task.version)
         filter_name = _required("filter", task.filter)
         categories = check_int64("categories", task.categories, 2)
         for question in task.questions:
             if not isinstance(question, GradedQuestion):
-                raise InvalidInputError.of("questions", "hold GradedQuestion records", question)
+                raise InvalidInputError.of(
+                    "questions", "type", "hold GradedQuestion records", question
+                )
             doc_id = check_int64("doc_id", question.doc_id, 0)
             doc_hash = _required("doc_hash", question.doc_hash)
             trials = tuple(question.trials)
@@ -191,7 +193,7 @@ def check_outcomes(tasks: Iterable[GradedTask]) -> list[CheckedQuestion]:
                 and all(isinstance(text, str) for text in question.cluster)
             ):
                 rule = "be None or a Cluster of two strings"
-                raise InvalidInputError.of("cluster", rule, question.cluster)
+                raise InvalidInputError.of("cluster", "type", rule, question.cluster)
             if trials:
                 row: Question = (name, version, filter_name, doc_id, categories, doc_hash)
                 checked.append((row, trials, question.cluster))
@@ -200,20 +202,20 @@ def check_outcomes(tasks: Iterable[GradedTask]) -> list[CheckedQuestion]:
 
 def _check_trial(trial: GradedTrial, categories: int) -> None:
     if not isinstance(trial, GradedTrial) or not isinstance(trial.key, TrialKey):
-        raise InvalidInputError.of("trials", "hold GradedTrial records", trial)
+        raise InvalidInputError.of("trials", "type", "hold GradedTrial records", trial)
     check_int64("trial", trial.trial, 0)
     if check_integer("outcome", trial.outcome, 0) >= categories:
         rule = f"be below the {categories} categories of the task"
-        raise InvalidInputError.of("outcome", rule, trial.outcome)
+        raise InvalidInputError.of("outcome", "range", rule, trial.outcome)
     for name, text in (("answer", trial.answer), ("error", trial.error)):
         if text is not None and not isinstance(text, str):
-            raise InvalidInputError.of(name, "be a string or None", text)
+            raise InvalidInputError.of(name, "type", "be a string or None", text)
 
 
 def _required(name: str, value: object) -> str:
     text = check_text(name, value)
     if text is None:
-        raise InvalidInputError.of(name, "be a string that UTF-8 can hold", value)
+        raise InvalidInputError.of(name, "format", "be a string that UTF-8 can hold", value)
     return text
 
 

@@ -60,7 +60,7 @@ def prune_trials(
     digests = {table: digest for table, digest in hashes.items() if digest is not None}
     if not digests and trials_from is None:
         rule = "have a criterion: model, sampling, prompt or trials_from"
-        raise InvalidInputError.of("prune", rule, None)
+        raise InvalidInputError.of("prune", "missing", rule, None)
     first = 0 if trials_from is None else check_int64("trials_from", trials_from, 0)
     with file.writing(commit=not dry_run) as connection:
         where, values = ["trial >= ?"], [first]
@@ -68,7 +68,7 @@ def prune_trials(
             row_id = find_id(connection, table, digest)
             if row_id is None:
                 rule = f"be the hash of a {TABLES[table]} in {file.path}"
-                raise InvalidInputError.of(TABLES[table], rule, digest)
+                raise InvalidInputError.of(TABLES[table], "choice", rule, digest)
             where.append(f"{TABLES[table]} = ?")
             values.append(row_id)
         report = _delete(connection, " AND ".join(where), values, dry_run)

@@ -80,7 +80,7 @@ def require_id(connection: sqlite3.Connection, table: str, digest: str, path: Pa
     if row_id is None:
         name = TABLES[table]
         rule = f"be a hash that describe_{name} gave for {path}"
-        raise InvalidInputError.of(name, rule, digest)
+        raise InvalidInputError.of(name, "choice", rule, digest)
     return row_id
 
 
@@ -263,7 +263,7 @@ def trial_rows(connection: sqlite3.Connection, texts: TextCodec) -> Iterator[Tri
         for table in ("models", "samplings", "prompts")
     ]
     versions = dict(connection.execute("SELECT id, description FROM versions").fetchall())
-    latest, key = None, TrialKey("?", "?", "?")
+    latest, key = None, TrialKey("range", "range", "range")
     for row in connection.execute(f"SELECT {COLUMNS} FROM trials ORDER BY {ID}"):
         if row[:3] != latest:
             latest = row[:3]

@@ -63,7 +63,7 @@ def check_int64(name: str, value: object, minimum: int) -> int:
     """
     number = check_integer(name, value, minimum)
     if number > _LARGEST:
-        raise InvalidInputError.of(name, "be at most 2**63 - 1", value)
+        raise InvalidInputError.of(name, "range", "be at most 2**63 - 1", value)
     return number
 
 
@@ -79,11 +79,11 @@ def check_text(name: str, value: object) -> str | None:
         return None
     rule = "be a string that UTF-8 can hold, or None"
     if not isinstance(value, str):
-        raise InvalidInputError.of(name, rule, value)
+        raise InvalidInputError.of(name, "format", rule, value)
     try:
         value.encode("utf-8")
     except UnicodeEncodeError:
-        raise InvalidInputError.of(name, rule, value) from None
+        raise InvalidInputError.of(name, "format", rule, value) from None
     return str(value)
 
 
@@ -98,13 +98,13 @@ def signals_json(name: str, signals: Mapping[str, Any]) -> str:
     try:
         return compact_json(dict(check_mapping(name, signals)))
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidInputError.of(name, "hold JSON values", str(error)) from None
+        raise InvalidInputError.of(name, "format", "hold JSON values", str(error)) from None
 
 
 def _check_time(name: str, value: object) -> float:
     number = as_real(value)
     if number is None or not math.isfinite(number):
-        raise InvalidInputError.of(name, "be a finite number of seconds", value)
+        raise InvalidInputError.of(name, "range", "be a finite number of seconds", value)
     # SQLite has no negative zero, so it would not be read as it was hashed.
     return number + 0.0
 
@@ -288,11 +288,11 @@ def encode(trial: Trial) -> TrialRow:
         If one of its fields breaks its rule.
     """
     if not isinstance(trial, Trial):
-        raise InvalidInputError.of("trials", "hold Trial records", trial)
+        raise InvalidInputError.of("trials", "type", "hold Trial records", trial)
     if not isinstance(trial.key, TrialKey):
-        raise InvalidInputError.of("key", "be a TrialKey", trial.key)
+        raise InvalidInputError.of("key", "type", "be a TrialKey", trial.key)
     if not isinstance(trial.text, str):
-        raise InvalidInputError.of("text", "be a string", trial.text)
+        raise InvalidInputError.of("text", "type", "be a string", trial.text)
     number = check_int64("trial", trial.trial, 0)
     versions = canonical_json(check_mapping("versions", trial.versions), "versions")
     text = text_bytes(trial.text)

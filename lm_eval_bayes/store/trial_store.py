@@ -211,7 +211,7 @@ class TrialStore:
             If no model of this store has the hash.
         """
         if check_text("name", name) in (None, ""):
-            raise InvalidInputError.of("name", "be a name or a hash", name)
+            raise InvalidInputError.of("name", "choice", "be a name or a hash", name)
         with self.file.writing() as connection:
             require_id(connection, "models", model, self.path)
             put_alias(connection, alias_row(name, model), replace=True)
@@ -276,7 +276,7 @@ class TrialStore:
             found = connection.execute(statement, (digest,)).fetchone()
         if found is None:
             rule = f"be the hash of a {TABLES[table]} in {self.path}"
-            raise InvalidInputError.of("digest", rule, digest)
+            raise InvalidInputError.of("digest", "choice", rule, digest)
         row = DescriptionRow(table, *found)
         self._check(row)
         return row.description

@@ -86,15 +86,17 @@ class JudgeSettings:
             check_address(self.base_url)
         if self.backend == "server" or (self.backend is None and self.base_url is not None):
             if self.base_url is None:
-                raise InvalidInputError.of("--base-url", "be the address of the server", None)
+                raise InvalidInputError.of(
+                    "--base-url", "format", "be the address of the server", None
+                )
             local = {"--device": self.device, "--revision": self.revision}
             local["--dtype"] = None if self.dtype == "auto" else self.dtype
             for name, value in local.items():
                 if value is not None:
-                    raise InvalidInputError.of(name, "be left out with a server", value)
+                    raise InvalidInputError.of(name, "conflict", "be left out with a server", value)
         elif self.base_url is not None:
             rule = f"be left out with --backend {self.backend}"
-            raise InvalidInputError.of("--base-url", rule, self.base_url)
+            raise InvalidInputError.of("--base-url", "conflict", rule, self.base_url)
 
     def create(self, hash_weights: Callable[[str], str | None]) -> Judge:
         """Create the judge; the key of a server is read from OPENAI_API_KEY.

@@ -172,7 +172,7 @@ def read_pretrained(name: str, revision: str | None = None) -> Pretrained:
         If there is no such model, or its tokenizer does not fit a verifier.
     """
     if not isinstance(name, str) or not name.strip():
-        raise InvalidInputError.of("verifier", "be a folder or the name of a model", name)
+        raise InvalidInputError.of("verifier", "path", "be a folder or the name of a model", name)
     try:
         import torch  # noqa: F401
         import transformers
@@ -219,7 +219,7 @@ def longest_prompt(max_length: int | None, window: int | None) -> int | None:
     number = check_integer("max_length", max_length, 1)
     if window is not None and number > window:
         rule = f"be at most {window:,}, the tokens that this verifier reads"
-        raise InvalidInputError.of("max_length", rule, max_length)
+        raise InvalidInputError.of("max_length", "range", rule, max_length)
     return number
 
 

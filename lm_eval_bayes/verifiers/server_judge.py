@@ -286,7 +286,7 @@ class ServerJudge:
         batch_size: int = 8,
     ) -> None:
         if not isinstance(name, str) or not name.strip():
-            raise InvalidInputError.of("verifier", "be the name of a model", name)
+            raise InvalidInputError.of("verifier", "choice", "be the name of a model", name)
         self._name, self._concurrency = name, check_integer("batch_size", batch_size, 1)
         if max_length is not None:
             max_length = check_integer("max_length", max_length, 1)

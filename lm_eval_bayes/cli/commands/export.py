@@ -84,10 +84,10 @@ class HubOptions:
             value = getattr(self, name)
             if value is not None and len(saved.runs) > 1:
                 rule = f"be of one task; choose one with --task ({', '.join(saved.tasks)})"
-                raise InvalidInputError.of(f"--{name.replace('_', '-')}", rule, value)
+                raise InvalidInputError.of(f"--{name.replace('_', '-')}", "mismatch", rule, value)
         if self.source_name is not None and self.source_url is None:
             rule = "be left out without --source-url"
-            raise InvalidInputError.of("--source-name", rule, self.source_name)
+            raise InvalidInputError.of("--source-name", "conflict", rule, self.source_name)
 
 
 @app.command("hub")
@@ -144,7 +144,7 @@ def hub(
     saved = reading.read(runs)
     if len(saved.models) > 1:
         rule = "be runs of one model, since --model-id names one"
-        raise InvalidInputError.of("RUN", rule, ", ".join(saved.models))
+        raise InvalidInputError.of("RUN", "mismatch", rule, ", ".join(saved.models))
     settings.check(saved)
     results = [
         hub_result(
@@ -159,7 +159,7 @@ def hub(
     (path, n_tasks), *_ = Counter(result.path for result in results).most_common(1)
     if n_tasks > 1:
         rule = f"have one task per benchmark; choose one with --task (several are {path})"
-        raise InvalidInputError.of("RUN", rule, f"{n_tasks} tasks")
+        raise InvalidInputError.of("RUN", "mismatch", rule, f"{n_tasks} tasks")
     folder = output if output is not None or push else Path()
     contents = {result.path: result.text.encode("utf-8") for result in results}
     files = {} if folder is None else {folder / path: text for path, text in contents.items()}
@@ -287,16 +287,16 @@ def every_eval_ever(
     folder = output or Path()
     if instances and to_stdout:
         rule = "be given with a folder: name one with --output"
-        raise InvalidInputError.of("--instances", rule, "standard output")
+        raise InvalidInputError.of("--instances", "conflict", rule, "standard output")
     saved = reading.read(runs)
     if len(saved.models) > 1 and sender.developer:
         rule = "be of one model; --model-id MODEL=ORG/NAME, repeated, names several"
-        raise InvalidInputError.of("--developer", rule, ", ".join(saved.models))
+        raise InvalidInputError.of("--developer", "mismatch", rule, ", ".join(saved.models))
     model_ids = _model_ids(model_id or (), saved.models)
     if to_stdout and len(saved.runs) > 1:
         rule = "be one run if the record goes to standard output (--output names a folder)"
         runs_of_models = f"{len(saved.runs)} of {', '.join(saved.models)}"
-        raise InvalidInputError.of("RUN", rule, runs_of_models)
+        raise InvalidInputError.of("RUN", "mismatch", rule, runs_of_models)
     if instances:
         for run in saved.runs:
             check_instances(run)
@@ -317,7 +317,7 @@ def every_eval_ever(
             return
         if folder / record.path in files:
             rule = "be different runs; two of them are the same trials of one model"
-            raise InvalidInputError.of("RUN", rule, run.model)
+            raise InvalidInputError.of("RUN", "duplicate", rule, run.model)
         rows = InstancesFile(summary, record, texts) if instances else None
         if rows is not None:
             files[folder / record.instances_path] = rows.write
@@ -353,7 +353,9 @@ def _model_ids(given: Sequence[str], models: Sequence[str]) -> dict[str, str]:
             model, id = models[0], text
         if model not in models or model in ids:
             rule = f"be {models[0]}=org/name, for each of several models once"
-            raise InvalidInputError.of("--model-id", rule, f"{text!r}, for {', '.join(models)}")
+            raise InvalidInputError.of(
+                "--model-id", "duplicate", rule, f"{text!r}, for {', '.join(models)}"
+            )
         _check_no_blank(id)
         ids[model] = id
     return ids
@@ -363,7 +365,7 @@ def _check_no_blank(model_id: str) -> None:
     """Refuse an id with a blank, which a message shows in quotes."""
     if " " in model_id:
         rule = "be the id of a model, as org/name, without blanks"
-        raise InvalidInputError.of("--model-id", rule, repr(model_id))
+        raise InvalidInputError.of("--model-id", "format", rule, repr(model_id))
 
 
 def _write_record(record: Submission, rows: InstancesFile | None, output: BinaryIO) -> None:

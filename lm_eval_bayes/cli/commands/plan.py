@@ -114,12 +114,12 @@ def command(
     _check(width, separate, max_trials)
     if correction != "none" and (not separate or spec.scope == "population"):
         rule = "be left out without --separate, and in scope population, where none holds"
-        raise InvalidInputError.of("--correction", rule, correction)
+        raise InvalidInputError.of("--correction", "conflict", rule, correction)
     saved = reading.read(runs)
     by_task = {name: saved.of_task(name) for name in saved.tasks}
     if separate and all(len(of_task) < 2 for of_task in by_task.values()):
         rule = "hold at least two models of one task for --separate"
-        raise InvalidInputError.of("RUN", rule, ", ".join(saved.models))
+        raise InvalidInputError.of("RUN", "empty", rule, ", ".join(saved.models))
     lines: tuple[PlanLine, ...] = ()
     plans: list[SeparationPlan] = []
     with named_as_options("width", "max_trials", "batch_trials", "correction"):
@@ -181,7 +181,7 @@ def _check(width: float | None, separate: bool, max_trials: int) -> None:
 
     if width is None and not separate:
         rule = "be given a goal: --width .05, or --separate, or both"
-        raise InvalidInputError.of("plan", rule, "neither")
+        raise InvalidInputError.of("plan", "conflict", rule, "neither")
     with named_as_options("width", "max_trials"):
         if width is not None:
             check_positive("width", width)

@@ -137,10 +137,10 @@ def command(
         given = [name for name, is_given in other_rules.items() if is_given]
         if given:
             rule = "be given without other rules of ranking, and in scope benchmark"
-            raise InvalidInputError.of("--paper", rule, join_words(given))
+            raise InvalidInputError.of("--paper", "conflict", rule, join_words(given))
     priors.strength()
     if method is not None and priors.prior:
-        raise InvalidInputError.of("--prior", "be left out with --method", method)
+        raise InvalidInputError.of("--prior", "conflict", "be left out with --method", method)
     saved = reading.read(runs)
     informed = priors.apply(saved.runs, reading, seed=spec.seed)
     saved = replace(saved, runs=informed.runs)

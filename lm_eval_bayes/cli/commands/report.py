@@ -85,7 +85,7 @@ def command(
         raise InvalidInputError("standard output is closed: name a file with --output")
     if to_stdout and as_json:
         rule = "be left out if --output is standard output"
-        raise InvalidInputError.of("--json", rule, str(output))
+        raise InvalidInputError.of("--json", "conflict", rule, str(output))
     if not to_stdout:
         _check_output(output, overwrite)
     if plots is not None:
@@ -152,4 +152,4 @@ def _check_output(path: Path, overwrite: bool) -> None:
         if MARK.encode() in file.read(4096):
             return
     rule = "be a new file or an earlier report; --overwrite replaces any other"
-    raise InvalidInputError.of("--output", rule, str(path))
+    raise InvalidInputError.of("--output", "path", rule, str(path))

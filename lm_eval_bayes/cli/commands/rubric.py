@@ -123,7 +123,7 @@ def command(
     spec = intervals.spec("beta")  # which is quick
     if spec.scope == "population" and prior == "bayes":
         rule = "be benchmark with --prior bayes, which has no population of questions"
-        raise InvalidInputError.of("--scope", rule, spec.scope)
+        raise InvalidInputError.of("--scope", "unsupported", rule, spec.scope)
     _check_files(thresholds, freeze, plot)
     frozen = None if thresholds is None else _read_thresholds(thresholds)
     reading = ReadingOptions(task=task, dedupe=dedupe)
@@ -133,7 +133,7 @@ def command(
     by_task = {name: saved.of_task(name) for name in saved.tasks}
     if plot is not None and len(by_task) > 1:
         rule = f"be of one task; choose one with --task ({', '.join(by_task)})"
-        raise InvalidInputError.of("--plot", rule, plot.name)
+        raise InvalidInputError.of("--plot", "mismatch", rule, plot.name)
     classified_runs = [
         _classify(of_task, frozen, schemata, schema_weights) for of_task in by_task.values()
     ]
@@ -190,16 +190,16 @@ def _parse_schemata(
         name = name.strip()
         if not equals:
             rule = "name the schema, as in exact_match=0,0,1"
-            raise InvalidInputError.of("--weights", rule, text)
+            raise InvalidInputError.of("--weights", "missing", rule, text)
         if name in by_schema:
-            raise InvalidInputError.of("--weights", "be given once per schema", text)
+            raise InvalidInputError.of("--weights", "duplicate", "be given once per schema", text)
         if schemata is not None and name not in schemata:
             rule = f"be of a schema that --schema names ({', '.join(schemata)})"
-            raise InvalidInputError.of("--weights", rule, name)
+            raise InvalidInputError.of("--weights", "choice", rule, name)
         by_schema[name] = tuple(_parse_weight(part, text) for part in values.split(","))
         schema = _schema(name, custom_rubrics) if schemata is None else schemata[name]
         if len(set(schema.with_weights(by_schema[name]).weights)) == 1:
-            raise InvalidInputError.of("--weights", "differ between categories", text)
+            raise InvalidInputError.of("--weights", "duplicate", "differ between categories", text)
     return schemata, by_schema
 
 
@@ -224,7 +224,7 @@ def _parse_weight(part: str, text: str) -> float:
         return float(numerator) / (float(denominator) if slash else 1.0)
     except (ValueError, ZeroDivisionError):
         rule = "be numbers or fractions separated by commas, as in exact_match=0,0,1"
-        raise InvalidInputError.of("--weights", rule, text) from None
+        raise InvalidInputError.of("--weights", "format", rule, text) from None
 
 
 def _classify(
@@ -247,7 +247,7 @@ def _classify(
             f"have the signals of a schema in every run of {classified.task}; of all schemata the "
             f"fewest are missing of {least}"
         )
-        raise InvalidInputError.of("RUN", rule, ", ".join(classified.models))
+        raise InvalidInputError.of("RUN", "choice", rule, ", ".join(classified.models))
     return classified
 
 
@@ -261,29 +261,31 @@ def _check_files(thresholds: Path | None, freeze: Path | None, plot: Path | None
 
         check_writable(freeze, "--freeze")
         if freeze.exists() and not freeze.is_file():
-            raise InvalidInputError.of("--freeze", "be a regular file", str(freeze))
+            raise InvalidInputError.of("--freeze", "path", "be a regular file", str(freeze))
     if thresholds is not None and freeze is not None:
         rule = "be left out with --thresholds, which are frozen already"
-        raise InvalidInputError.of("--freeze", rule, str(freeze))
+        raise InvalidInputError.of("--freeze", "conflict", rule, str(freeze))
     if plot is not None:
         from lm_eval_bayes.report.plots.drawing import check_figure_path
 
         check_figure_path(plot, "--plot")
         if freeze is not None and os.path.realpath(plot) == os.path.realpath(freeze):
-            raise InvalidInputError.of("--plot", "be another file than --freeze", str(plot))
+            raise InvalidInputError.of(
+                "--plot", "conflict", "be another file than --freeze", str(plot)
+            )
 
 
 def _read_thresholds(path: Path) -> Thresholds:
     from lm_eval_bayes.rubric.thresholds import Thresholds
 
     if path.exists() and not path.is_file():
-        raise InvalidInputError.of("--thresholds", "be a regular file", str(path))
+        raise InvalidInputError.of("--thresholds", "path", "be a regular file", str(path))
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         rule = f"be a file that can be read; {path}: {reason}"
-        raise InvalidInputError.of("--thresholds", rule, path.name) from None
+        raise InvalidInputError.of("--thresholds", "damaged", rule, path.name) from None
     return Thresholds.from_json(text, path.name)
 
 
@@ -298,7 +300,7 @@ def _freeze(path: Path, runs: Sequence[TaskRun]) -> None:
             written = write_atomic(path, pooled.to_json().encode(), replace=False)
         if not written:
             rule = "be a new file; another process has created it"
-            raise InvalidInputError.of("--freeze", rule, str(path))
+            raise InvalidInputError.of("--freeze", "path", rule, str(path))
     tasks = plural(len(pooled.tasks), "task")
     warn(f"thresholds of {tasks} written to {path}; their common hash is {pooled.hash}")
 
@@ -323,7 +325,7 @@ def _holds(path: Path, pooled: Thresholds) -> bool:
     except (OSError, ValueError):
         content = "something else"
     rule = f"be a new file, or hold these thresholds already ({pooled.hash}); it holds {content}"
-    raise InvalidInputError.of("--freeze", rule, path.name)
+    raise InvalidInputError.of("--freeze", "path", rule, path.name)
 
 
 def _draw(path: Path, table: RubricTable) -> None:

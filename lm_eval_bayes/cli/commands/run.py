@@ -109,7 +109,7 @@ def run(harness_arguments: Sequence[str], options: StoppingOptions) -> int:
         saved = ReadingOptions().read([Path(options.decide)], argument="--decide", dedupe=None)
         baseline = baseline_runs(saved.runs, options.decide)
     if options.allocate not in (None, "questions"):
-        raise InvalidInputError.of("--allocate", "be questions", options.allocate)
+        raise InvalidInputError.of("--allocate", "type", "be questions", options.allocate)
     correction: Any = options.correction or CORRECTION
     names = [field.name for field in fields(options)]
     with named_as_options(*names):
@@ -125,7 +125,9 @@ def run(harness_arguments: Sequence[str], options: StoppingOptions) -> int:
             allocate=options.allocate is not None,
         )
     if options.correction is not None and options.decide is None:
-        raise InvalidInputError.of("--correction", "be given with --decide", options.correction)
+        raise InvalidInputError.of(
+            "--correction", "conflict", "be given with --decide", options.correction
+        )
     registration.register_all()
     from lm_eval._cli.harness import HarnessCLI
     from lm_eval.evaluator import simple_evaluate
@@ -135,11 +137,13 @@ def run(harness_arguments: Sequence[str], options: StoppingOptions) -> int:
         configured = {**_of_config_file(args), **{k: v for k, v in vars(args).items() if v}}
     if configured.get("use_cache"):
         rule = "be left out: the trial store keeps every response"
-        raise InvalidInputError.of("--use_cache", rule, configured["use_cache"])
+        raise InvalidInputError.of("--use_cache", "conflict", rule, configured["use_cache"])
     metadata = configured.get("metadata") or {}
     for name, instead in _OWN_METADATA.items():
         if name in metadata:
-            raise InvalidInputError.of("--metadata", f"leave out {name}: {instead}", metadata[name])
+            raise InvalidInputError.of(
+                "--metadata", "conflict", f"leave out {name}: {instead}", metadata[name]
+            )
     # The harness copies an empty mapping, so that its tasks would not see later changes.
     args.metadata = {**metadata, "bayes_n": goal.rounds[0]}
     output_path = configured.get("output_path")
@@ -225,7 +229,7 @@ def _store_path(store: str | None, output_path: str | None) -> str:
         return store
     if output_path is None:
         rule = "name the file of the trials, unless --output_path names a folder for it"
-        raise InvalidInputError.of("--store", rule, "neither of them")
+        raise InvalidInputError.of("--store", "missing", rule, "neither of them")
     folder = Path(output_path)
     folder = folder.parent if folder.suffix == ".json" else folder
     folder.mkdir(parents=True, exist_ok=True)

@@ -124,10 +124,12 @@ def command(
             files[output] = matrix_file(benchmark, lengths[-1], spec.seed, suffix)
     if html is not None:
         if html in files:
-            raise InvalidInputError.of("--html", "be another file than --output", html.name)
+            raise InvalidInputError.of(
+                "--html", "conflict", "be another file than --output", html.name
+            )
         if means is not None:
             rule = "be left out with --html, whose models have equal distances (--models, --gap)"
-            raise InvalidInputError.of("--means", rule, means)
+            raise InvalidInputError.of("--means", "conflict", rule, means)
         files[html] = _page(benchmark, lengths[0], spec, html)
     if files:
         from lm_eval_bayes.export.files import write_files
@@ -178,7 +180,7 @@ def _benchmark(
             return SimulatedBenchmark.even(n_models, a / (a + b), distance, a + b, questions)
         for option, value in (("--models", models), ("--gap", gap)):
             if value is not None:
-                raise InvalidInputError.of(option, "be left out with --means", value)
+                raise InvalidInputError.of(option, "conflict", "be left out with --means", value)
         return SimulatedBenchmark(tuple(parse_numbers("--means", means)), a + b, questions)
 
 
@@ -189,7 +191,7 @@ def _page(benchmark: SimulatedBenchmark, n_trials: int, spec: IntervalSpec, path
     from lm_eval_bayes.report.demo_page import DemoSettings, demo_page
 
     if path.suffix.lower() not in (".html", ".htm"):
-        raise InvalidInputError.of("--html", "end with .html", path.name)
+        raise InvalidInputError.of("--html", "format", "end with .html", path.name)
     means = benchmark.means
     of_beta = {"mean": "beta (A/(A + B), with --html)", "strength": "beta (A + B, with --html)"}
     with named_as_options("models", "questions", "trials", "gap", "level", "seed", **of_beta):

@@ -285,7 +285,7 @@ def export(
             raise InvalidInputError("samples are several files: name a folder with --output")
         if as_json:
             rule = "be left out if --output is standard output, where the lines are written"
-            raise InvalidInputError.of("--json", rule, str(output))
+            raise InvalidInputError.of("--json", "conflict", rule, str(output))
         if sys.stdout is None:
             raise InvalidInputError("standard output is closed: name a file with --output")
         report = export_lines(store, sys.stdout, printable)
@@ -500,7 +500,7 @@ def alias(
         if remove:
             if opened.aliases().get(new) != model:
                 rule = f"be an alias of {old} in {opened.path}"
-                raise InvalidInputError.of("NEW", rule, new)
+                raise InvalidInputError.of("NEW", "choice", rule, new)
             opened.remove_alias(new)
         else:
             opened.add_alias(new, model)
@@ -530,4 +530,4 @@ def _model_named(name: str, models: Mapping[str, Mapping[str, Any]], path: Path)
     else:
         known = dict.fromkeys(names(digest, of_model)[2] for digest, of_model in models.items())
         rule = f"be a model of {path} ({', '.join(known) or 'it has none'})"
-    raise InvalidInputError.of("OLD", rule, name)
+    raise InvalidInputError.of("OLD", "type", rule, name)

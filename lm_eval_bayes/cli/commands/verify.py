@@ -121,7 +121,9 @@ def command(
     from lm_eval_bayes.stats.validation import as_real, check_integer
 
     if not verifier.strip():
-        raise InvalidInputError.of("--verifier", "be the name or the folder of a model", verifier)
+        raise InvalidInputError.of(
+            "--verifier", "choice", "be the name or the folder of a model", verifier
+        )
     from lm_eval_bayes.rubric.verifier_prompt import Calibration
     from lm_eval_bayes.runs.verdicts import files_to_judge, verdict_targets
     from lm_eval_bayes.verifiers.backends import JudgeSettings
@@ -132,7 +134,7 @@ def command(
         if number is not None:
             check_integer(name, number, 1)
     if not 0 < (as_real(timeout) or 0) < float("inf"):
-        raise InvalidInputError.of("--timeout", "be a number of seconds above 0", timeout)
+        raise InvalidInputError.of("--timeout", "choice", "be a number of seconds above 0", timeout)
     Calibration((0.0, 0.0, 0.0), temperature)
     settings = JudgeSettings(
         verifier, backend, base_url, revision, device, dtype, max_length, batch_size, timeout

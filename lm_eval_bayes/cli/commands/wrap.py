@@ -53,14 +53,14 @@ def command(
     if output is not None:
         check_targets([output], overwrite)
     if n is not None and n < 1:
-        raise InvalidInputError.of("-n", "be at least 1", n)
+        raise InvalidInputError.of("-n", "range", "be at least 1", n)
     text = wrapper_yaml(task, n, name, include_path or ())
     if output is not None and output.exists():
         is_path = task.endswith((".yaml", ".yml"))
         included = Path(task).expanduser() if is_path else task_file(task, include_path or ())
         if included is not None and is_same_file(output, included):
             rule = "be another file than that of TASK, which the new one includes"
-            raise InvalidInputError.of("--output", rule, str(output))
+            raise InvalidInputError.of("--output", "conflict", rule, str(output))
     if output is None:
         for line in text.splitlines():
             say(line)

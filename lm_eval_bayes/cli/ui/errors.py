@@ -78,7 +78,7 @@ def usage_sentence(error: Any) -> str:
     if invalid and rule.startswith(_RULE_OF_PYDANTIC):
         option = max(error.param.opts, key=len)
         rule = f"be {rule.removeprefix(_RULE_OF_PYDANTIC)}"
-        return str(InvalidInputError.of(option, rule, invalid[0]["input"]))
+        return str(InvalidInputError.of(option, "type", rule, invalid[0]["input"]))
     sentence: str = error.format_message()
     return sentence.replace("Value error, ", "").rstrip(".")
 
@@ -183,8 +183,10 @@ def named_as_options(*arguments: str, **renamed: str) -> Iterator[None]:
     try:
         yield
     except InvalidInputError as error:
-        text = str(error)
-        for name, option in (*((name, name) for name in arguments), *renamed.items()):
-            if text.startswith(f"`{name}` "):
-                text = f"`--{option.replace('_', '-')}` {text[len(name) + 3 :]}"
-        raise InvalidInputError(text) from None
+        name = error.argument
+        option = renamed.get(name or "", name if name in arguments else None)
+        if option is None:
+            raise
+        option = f"--{option.replace('_', '-')}"
+        text = str(error).replace(f"`{name}`", f"`{option}`", 1)
+        raise InvalidInputError(text, error.rule, option, error.value) from None

@@ -82,7 +82,9 @@ def gate_files(
     try:
         if junit is not None and markdown is not None and junit.resolve() == markdown.resolve():
             got, markdown = str(markdown), None
-            raise InvalidInputError.of("--markdown", "be another file than that of --junit", got)
+            raise InvalidInputError.of(
+                "--markdown", "conflict", "be another file than that of --junit", got
+            )
         for file in _error_files(junit, markdown, "the command did not finish"):
             _write_outcome(*file)
         yield
@@ -175,14 +177,14 @@ def _write_outcome(option: str, path: Path, content: bytes) -> None:
     """
     kind = irregular_kind(path)
     if kind is not None:
-        raise InvalidInputError.of(option, f"be a regular file; it is {kind}", str(path))
+        raise InvalidInputError.of(option, "path", f"be a regular file; it is {kind}", str(path))
     with write_errors(option):
         if path.is_file():
             with path.open("rb") as file:
                 beginning = file.read(_LONGEST_BEGINNING)
             if beginning and not _EARLIER[option].match(beginning):
                 rule = "name a new file, or one that an earlier check wrote"
-                raise InvalidInputError.of(option, rule, str(path))
+                raise InvalidInputError.of(option, "path", rule, str(path))
         write_atomic(path, content)
 
 
@@ -278,7 +280,7 @@ class GateOptions:
         for name, is_given in self._given.items():
             if is_given and not self.checks:
                 rule = "be given with --margin or --fail-if-below"
-                raise InvalidInputError.of(name, rule, "neither of them")
+                raise InvalidInputError.of(name, "conflict", rule, "neither of them")
         with named_as_options("margin", "fail_if_below"):
             if self.margin is not None:
                 check_non_negative("margin", self.margin)
@@ -294,7 +296,7 @@ class GateOptions:
         is_number = k != self.gate_on and k.isascii() and k.isdigit()
         if not is_number or not 1 <= int(k) <= 1_000_000:
             rule = "be score, or pass^K such as pass^4"
-            raise InvalidInputError.of("--gate-on", rule, self.gate_on)
+            raise InvalidInputError.of("--gate-on", "choice", rule, self.gate_on)
         return int(k)
 
     def report(

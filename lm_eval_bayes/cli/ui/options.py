@@ -212,7 +212,7 @@ def parse_integers(option: str, text: str) -> list[int]:
         numbers = []
     if not numbers or numbers[0] < 1:
         rule = "be integers of at least 1, separated by commas, as in 1,2,4"
-        raise InvalidInputError.of(option, rule, text)
+        raise InvalidInputError.of(option, "range", rule, text)
     return numbers
 
 
@@ -228,7 +228,7 @@ def parse_numbers(option: str, text: str) -> list[float]:
         return [float(part) for part in text.split(",")]
     except ValueError:
         rule = "be numbers separated by commas, as in .4,.45"
-        raise InvalidInputError.of(option, rule, text) from None
+        raise InvalidInputError.of(option, "format", rule, text) from None
 
 
 def parse_pair(
@@ -245,4 +245,4 @@ def parse_pair(
     with suppress(ValueError):
         if within(float(first), float(second)):
             return float(first), float(second)
-    raise InvalidInputError.of(option, rule, text)
+    raise InvalidInputError.of(option, "format", rule, text)

@@ -71,7 +71,7 @@ class PriorOptions:
             return 1.0  # of no trial
         if strength is None or not self.prior:
             rule = f"be given where an earlier run is, and only there: {STRENGTHS}"
-            raise InvalidInputError.of("--prior-strength", rule, strength or "none")
+            raise InvalidInputError.of("--prior-strength", "conflict", rule, strength or "none")
         with suppress(ValueError):
             strength = float(strength)
         with named_as_options("prior_strength"):

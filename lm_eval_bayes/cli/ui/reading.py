@@ -230,7 +230,7 @@ def check_not_read(
             is_read = is_below or str(real.parent) in beside
         if is_read:
             rule = "be another file than those that the runs are read from"
-            raise InvalidInputError.of(argument, rule, str(output))
+            raise InvalidInputError.of(argument, "conflict", rule, str(output))
 
 
 class _Bar(ExitStack):

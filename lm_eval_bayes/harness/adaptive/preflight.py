@@ -53,7 +53,7 @@ class TaskPreflight:
                 f"be below {high - low:g}, since the score of task {self.task} goes from {low:g} "
                 f"to {high:g} and no interval is wider"
             )
-            raise InvalidInputError.of("--width", rule, width)
+            raise InvalidInputError.of("--width", "range", rule, width)
 
     def check_baseline(self, run: str, baselines: Mapping[str, TaskRun]) -> None:
         """Raise an error if a baseline run has other questions or scores.
@@ -127,12 +127,12 @@ def preflight(arguments: Mapping[str, Any], *, hashed: bool) -> dict[str, TaskPr
 
     limit = arguments.get("limit")
     if limit is not None and not limit > 0:
-        raise InvalidInputError.of("--limit", "leave at least one question", limit)
+        raise InvalidInputError.of("--limit", "empty", "leave at least one question", limit)
     if not arguments["tasks"]:
-        raise InvalidInputError.of("--tasks", "name at least one task", None)
+        raise InvalidInputError.of("--tasks", "empty", "name at least one task", None)
     if arguments.get("predict_only"):
         rule = "be left out: interim analyses need graded trials"
-        raise InvalidInputError.of("--predict_only", rule, True)
+        raise InvalidInputError.of("--predict_only", "conflict", rule, True)
     _seed_as_the_harness(arguments)
     loaded = arguments["task_manager"].load(arguments["tasks"])["tasks"]
     tasks = {}
@@ -194,11 +194,11 @@ def baseline_runs(runs: Sequence[TaskRun], path: str) -> dict[str, TaskRun]:
     graded = [run for run in runs if run.metric == GRADED and run.trials is not None]
     if not graded:
         rule = "hold graded trials of a task of this package (a run with --log_samples, or a store)"
-        raise InvalidInputError.of("--decide", rule, path)
+        raise InvalidInputError.of("--decide", "missing", rule, path)
     by_task = {run.task: run for run in graded}
     for task in by_task:
         models = [run.model for run in graded if run.task == task]
         if len(models) > 1:
             rule = f"hold one model's run of task {task}; name the folder of one of them"
-            raise InvalidInputError.of("--decide", rule, ", ".join(models))
+            raise InvalidInputError.of("--decide", "mismatch", rule, ", ".join(models))
     return by_task

@@ -86,10 +86,12 @@ class Budget:
         unit = _UNITS.get(match[2].lower()) if match else None
         if match is None or unit is None or not 0 < float(match[1]) < 1e15:
             rule = "be a number of trials, tokens or hours, such as 64, 2e6tokens, 8h or 90min"
-            raise InvalidInputError.of("budget", rule, text)
+            raise InvalidInputError.of("budget", "choice", rule, text)
         amount = float(match[1]) * unit[1]
         if unit[0] == "trials" and amount < 1.0:
-            raise InvalidInputError.of("budget", "be at least one trial per question", text)
+            raise InvalidInputError.of(
+                "budget", "empty", "be at least one trial per question", text
+            )
         return cls(amount, unit[0])
 
     def __str__(self) -> str:
@@ -184,14 +186,16 @@ class Goal:
     def __post_init__(self) -> None:
         if self.width is None and self.baseline is None and self.budget is None:
             rule = "have a goal: --width, --decide or --budget"
-            raise InvalidInputError.of("run", rule, "none of them")
+            raise InvalidInputError.of("run", "missing", rule, "none of them")
         if self.width is not None and self.baseline is not None:
-            raise InvalidInputError.of("run", "be given --width or --decide, not both", "both")
+            raise InvalidInputError.of(
+                "run", "conflict", "be given --width or --decide, not both", "both"
+            )
         check_count("batch_trials", self.batch_trials, 1)
         check_count("max_trials", self.max_trials, 1)
         if self.batch_trials > self.max_trials:
             rule = f"be at most max_trials ({self.max_trials})"
-            raise InvalidInputError.of("batch_trials", rule, self.batch_trials)
+            raise InvalidInputError.of("batch_trials", "range", rule, self.batch_trials)
         check_level(self.level)
         check_option("correction", self.correction, CORRECTIONS)
         corrected = self.baseline is not None and self.correction != "none"

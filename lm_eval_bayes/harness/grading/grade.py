@@ -195,14 +195,14 @@ def grade(
     """
     check_option("kind", kind, ("math", "aime"))
     if not timeout > 0:
-        raise InvalidInputError.of("timeout", "be a positive number of seconds", timeout)
+        raise InvalidInputError.of("timeout", "range", "be a positive number of seconds", timeout)
     if not isinstance(response, str):
-        raise InvalidInputError.of("response", "be text", response)
+        raise InvalidInputError.of("response", "format", "be text", response)
     if isinstance(gold, bool) or not str(gold).strip():
-        raise InvalidInputError.of("gold", "be an integer or LaTeX text", gold)
+        raise InvalidInputError.of("gold", "format", "be an integer or LaTeX text", gold)
     right = aime_integer(str(gold)) if kind == "aime" else None
     if kind == "aime" and right is None:
-        raise InvalidInputError.of("gold", "be an integer in 0..999", gold)
+        raise InvalidInputError.of("gold", "range", "be an integer in 0..999", gold)
     several = has_several_values(tidy(str(gold)))
     answer, error = _extract(final_part(response, think_end_token), timeout, several)
     if answer is None:
@@ -334,5 +334,5 @@ def gold_answer(target: str) -> str:
     if answer is None:
         answer = target.rpartition(_SOLUTION_MARK)[2].strip()
     if not answer:
-        raise InvalidInputError.of("target", "hold the right answer", target)
+        raise InvalidInputError.of("target", "missing", "hold the right answer", target)
     return answer

@@ -382,11 +382,11 @@ def wrapper_yaml(
     file = Path(task).expanduser() if is_path else task_file(task, folders)
     if file is None or not file.is_file():
         rule = "be one task (no group) that is a YAML of the harness or --include_path, or its path"
-        raise InvalidInputError.of("TASK", rule, task)
+        raise InvalidInputError.of("TASK", "mismatch", rule, task)
     config = load_yaml(file, resolve_func=True)
     base = str(config.get("task", file.stem))
     if isinstance(config.get("task"), list):
-        raise InvalidInputError.of("TASK", "be one task, not a group", task)
+        raise InvalidInputError.of("TASK", "mismatch", "be one task, not a group", task)
     sampled = task_config(config, base)
     own = not is_path and task_file(task) == file
     fields = {

@@ -321,7 +321,9 @@ def _with_warning_and_error(original: Callable[..., Any]) -> Callable[..., Any]:
         results = original(*args, **kwargs)
         # with a tracker, as on the command line, the caller saves them first
         if arguments.get("evaluation_tracker") is None and (error := error_of_run(results or {})):
-            raise TaskConfigError(error, results)
+            failed = TaskConfigError(error, "type")
+            failed.results = results
+            raise failed
         return results
 
     return simple_evaluate
@@ -422,7 +424,7 @@ def _check_tasks_named(tasks: Mapping[str, Any]) -> None:
             unknown = sorted(set(given) - set(tasks))
             if unknown:
                 rule = f"name tasks of the run ({', '.join(tasks)})"
-                raise InvalidInputError.of("bayes_n", rule, unknown[0])
+                raise InvalidInputError.of("bayes_n", "choice", rule, unknown[0])
 
 
 def tasks_by_name(task_dict: Mapping[Any, Any]) -> dict[str, Any]:
@@ -470,7 +472,7 @@ def name_group_rows(task_dict: Mapping[str, Any]) -> None:
         several = sorted({s.n for s in settings if s is not None})
         if len(several) > 1:
             rule = f"be the same for all tasks of the group {getattr(group, 'name', '?')}"
-            raise InvalidInputError.of("bayes_n", rule, several)
+            raise InvalidInputError.of("bayes_n", "mismatch", rule, several)
         n = several[0] if several else None
         for entry in group.aggregate_metric_list or ():
             if n is not None and isinstance(entry.metric, RowName):

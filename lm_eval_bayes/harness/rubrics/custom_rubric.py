@@ -113,7 +113,9 @@ def custom_rubrics(value: object, folder: Path) -> tuple[CustomRubric, ...]:
     rubrics = tuple(_rubric(_content(item, folder)) for item in listed)
     names = [rubric.schema.name for rubric in rubrics]
     if len(set(names)) < len(names):
-        raise InvalidInputError.of("rubric_own", "give every rubric a name of its own", names)
+        raise InvalidInputError.of(
+            "rubric_own", "duplicate", "give every rubric a name of its own", names
+        )
     return rubrics
 
 
@@ -122,31 +124,33 @@ def _content(value: object, folder: Path) -> Mapping[str, Any]:
         places = [Path(value).expanduser(), folder / value]
         file = next((path for path in places if path.is_file()), None)
         if file is None:
-            raise InvalidInputError.of("rubric_own", "be a YAML file that exists", value)
+            raise InvalidInputError.of("rubric_own", "path", "be a YAML file that exists", value)
         value = load_yaml(file)
     if not isinstance(value, Mapping):
         rule = "be a mapping with name, categories, weights, and rules or category"
-        raise InvalidInputError.of("rubric_own", rule, value)
+        raise InvalidInputError.of("rubric_own", "type", rule, value)
     return value
 
 
 def _rubric(content: Mapping[str, Any]) -> CustomRubric:
     unknown = [str(key) for key in content if key not in _KEYS]
     if unknown:
-        raise InvalidInputError.of("rubric_own", f"have no keys but {', '.join(_KEYS)}", unknown[0])
+        raise InvalidInputError.of(
+            "rubric_own", "unknown-key", f"have no keys but {', '.join(_KEYS)}", unknown[0]
+        )
     name = content.get("name")
     if not isinstance(name, str) or not _NAME.fullmatch(name) or name in SCHEMATA:
         rule = "start with a letter, then letters, digits, _ and -, and be none of the twelve"
-        raise InvalidInputError.of("name", rule, name)
+        raise InvalidInputError.of("name", "format", rule, name)
     categories = _categories(content.get("categories"), name)
     weights = _weights(content.get("weights"), categories, name)
     rules, choose = content.get("rules"), content.get("category")
     if (rules is None) == (choose is None):
         rule = f"have either `rules` or `category` (a !function) in rubric {name}"
-        raise InvalidInputError.of("rubric_own", rule, "both" if rules else "neither")
+        raise InvalidInputError.of("rubric_own", "conflict", rule, "both" if rules else "neither")
     if choose is not None and not callable(choose):
         rule = f"be a function, as in `category: !function judge.category`, in rubric {name}"
-        raise InvalidInputError.of("category", rule, choose)
+        raise InvalidInputError.of("category", "format", rule, choose)
     conditions = (
         _by_function(name, categories) if rules is None else _by_rules(rules, categories, name)
     )
@@ -160,7 +164,7 @@ def _rubric(content: Mapping[str, Any]) -> CustomRubric:
     unknown_signals = [signal for signal in schema.needs if signal not in allowed]
     if unknown_signals:
         rule = f"compare signals that exist ({', '.join([*SIGNALS, *RECORDED, 'outcome'])})"
-        raise InvalidInputError.of("rules", rule, unknown_signals[0])
+        raise InvalidInputError.of("rules", "path", rule, unknown_signals[0])
     return CustomRubric(schema, choose)
 
 
@@ -168,7 +172,7 @@ def _categories(value: object, name: str) -> list[str]:
     listed = [str(item) for item in value] if isinstance(value, (list, tuple)) else []
     if not 2 <= len(listed) <= _MOST_CATEGORIES or len(set(listed)) < len(listed):
         rule = f"be a list of 2..{_MOST_CATEGORIES} different names in rubric {name}"
-        raise InvalidInputError.of("categories", rule, value)
+        raise InvalidInputError.of("categories", "duplicate", rule, value)
     return listed
 
 
@@ -180,10 +184,10 @@ def _weights(value: object, categories: Sequence[str], name: str) -> list[float]
     weights = [w for w in map(as_real, listed) if w is not None and math.isfinite(w)]
     if not len(weights) == len(listed) == len(categories):
         rule = f"have {len(categories)} finite numbers in rubric {name}, one a category"
-        raise InvalidInputError.of("weights", rule, value)
+        raise InvalidInputError.of("weights", "shape", rule, value)
     if min(weights) == max(weights):
         raise InvalidInputError.of(
-            "weights", f"differ between the categories of rubric {name}", value
+            "weights", "duplicate", f"differ between the categories of rubric {name}", value
         )
     return weights
 
@@ -204,7 +208,7 @@ def _by_function(name: str, categories: Sequence[str]) -> dict[str, str]:
 def _by_rules(rules: object, categories: Sequence[str], name: str) -> dict[str, str]:
     """Return one condition a category: that of its rules, where no earlier rule holds."""
     if not isinstance(rules, (list, tuple)) or not rules:
-        raise InvalidInputError.of("rules", f"be a list of rules in rubric {name}", rules)
+        raise InvalidInputError.of("rules", "type", f"be a list of rules in rubric {name}", rules)
     conditions: dict[str, list[str]] = {}
     earlier: list[tuple[str, str]] = []
     for index, rule in enumerate(rules):
@@ -216,13 +220,13 @@ def _by_rules(rules: object, categories: Sequence[str], name: str) -> dict[str, 
         parts = [part for part in (when and f"({when})", before) if part]
         if not parts:
             rule = "come after a rule of another category"
-            raise InvalidInputError.of(f"rules[{index}]", rule, "otherwise")
+            raise InvalidInputError.of(f"rules[{index}]", "conflict", rule, "otherwise")
         conditions.setdefault(category, []).append(" and ".join(parts))
         earlier.append((category, when))
     unused = [category for category in categories if category not in conditions]
     if unused:
         rule = f"give every category of rubric {name} a rule"
-        raise InvalidInputError.of("rules", rule, f"none for {unused[0]}")
+        raise InvalidInputError.of("rules", "missing", rule, f"none for {unused[0]}")
     return {
         category: " or ".join(f"({item})" for item in conditions[category])
         for category in categories
@@ -238,16 +242,16 @@ def _rule(
         {"category", "when"},
         {"category", "otherwise"},
     ):
-        raise InvalidInputError.of(argument, form, rule)
+        raise InvalidInputError.of(argument, "format", form, rule)
     category = rule["category"]
     if not isinstance(category, str) and isinstance(category, int):
         category = categories[category] if 0 <= category < len(categories) else str(category)
     if category not in categories:
         allowed = f"name one of the categories of rubric {name} ({', '.join(categories)})"
-        raise InvalidInputError.of(argument, allowed, rule["category"])
+        raise InvalidInputError.of(argument, "choice", allowed, rule["category"])
     if "otherwise" in rule:
         if rule["otherwise"] is not True or not last:
-            raise InvalidInputError.of(argument, form, rule)
+            raise InvalidInputError.of(argument, "format", form, rule)
         return category, ""
     return category, Condition.read(rule["when"], f"{argument} of rubric {name}").text
 

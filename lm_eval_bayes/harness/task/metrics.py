@@ -369,7 +369,7 @@ def _chosen(metadata: Mapping[str, Any], names: Sequence[str]) -> tuple[str, ...
         for name in by_metric if isinstance(by_metric, Mapping) else ():
             if name not in names:
                 rule = f"name metrics of the task ({', '.join(names)})"
-                raise InvalidInputError.of(key, rule, name)
+                raise InvalidInputError.of(key, "choice", rule, name)
     given = metadata.get("bayes_metric")
     if given is None:
         return tuple(names[:1])
@@ -382,7 +382,7 @@ def _chosen(metadata: Mapping[str, Any], names: Sequence[str]) -> tuple[str, ...
         or len({*several}) < len(several)
     ):
         rule = "be the name of a metric, a list of different ones, or all"
-        raise InvalidInputError.of("bayes_metric", rule, given)
+        raise InvalidInputError.of("bayes_metric", "choice", rule, given)
     return tuple(several)
 
 

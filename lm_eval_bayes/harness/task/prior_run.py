@@ -105,8 +105,8 @@ def _run_of(runs: Sequence[TaskRun], ids: Sequence[str], task: str) -> TaskRun:
     if not candidates:
         rule = f"have questions of {task}"
         got = ", ".join(dict.fromkeys(run.task for run in runs)) or "no task"
-        raise InvalidInputError.of("bayes_prior", rule, f"a run of {got}")
+        raise InvalidInputError.of("bayes_prior", "mismatch", rule, f"a run of {got}")
     models = list(dict.fromkeys(run.model for run in candidates))
     if len(models) > 1:
-        raise InvalidInputError.of("bayes_prior", "hold one model", ", ".join(models))
+        raise InvalidInputError.of("bayes_prior", "mismatch", "hold one model", ", ".join(models))
     return max(candidates, key=lambda run: len(wanted & set(run.question_ids)))

@@ -115,7 +115,7 @@ class RepeatedSamplingTask(ConfigurableTask):
         n_questions, extra = len(self.task_docs), dict(self.settings.extra_trials)
         if max(extra, default=0) >= n_questions:
             rule = f"name questions of task {name}, 0 to {n_questions - 1}"
-            raise InvalidInputError.of("bayes_extra_trials", rule, max(extra))
+            raise InvalidInputError.of("bayes_extra_trials", "choice", rule, max(extra))
         self.prior: PriorTrials | None = None
         self.metric_errors: dict[str, str] = {}
         if self.settings.prior is not None:

@@ -170,7 +170,7 @@ class Settings(Record):
         )
         metric = metadata.get("bayes_metric")
         if metric is not None and not isinstance(metric, str):
-            raise InvalidInputError.of("bayes_metric", "be the name of a metric", metric)
+            raise InvalidInputError.of("bayes_metric", "choice", "be the name of a metric", metric)
         return cls(
             **_of_trials(metadata, n),
             tau=check_real(
@@ -228,16 +228,18 @@ def _scores(metadata: Mapping[str, Any]) -> dict[str, Any]:
     if value is None:
         if threshold is not None:
             rule = "come with bayes_bounds, the lowest and the highest score"
-            raise InvalidInputError.of("bayes_threshold", rule, threshold)
+            raise InvalidInputError.of("bayes_threshold", "conflict", rule, threshold)
         return {}
     numbers = value if isinstance(value, (list, tuple)) else []
     ends = [end for end in map(as_real, numbers) if end is not None and abs(end) <= _LARGEST_WEIGHT]
     if len(ends) != 2 or len(numbers) != 2 or not ends[0] < ends[1]:
         rule = "be the lowest and the highest score, as in [0, 1]"
-        raise InvalidInputError.of("bayes_bounds", rule, value)
+        raise InvalidInputError.of("bayes_bounds", "format", rule, value)
     for key in _OF_CATEGORIES:
         if metadata.get(key) is not None:
-            raise InvalidInputError.of(key, "be left out beside bayes_bounds", metadata[key])
+            raise InvalidInputError.of(
+                key, "conflict", "be left out beside bayes_bounds", metadata[key]
+            )
     if threshold is not None:
         low, high = ends
         threshold = check_real(
@@ -251,7 +253,9 @@ def _scores(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 def _cluster(value: object) -> str | None:
     if value is not None and (not isinstance(value, str) or not value.strip()):
-        raise InvalidInputError.of("cluster", "be the name of a field of a question", value)
+        raise InvalidInputError.of(
+            "cluster", "choice", "be the name of a field of a question", value
+        )
     return value
 
 
@@ -268,7 +272,7 @@ def check_rows(settings: Settings, names: Iterable[str]) -> None:
         if not any(fnmatchcase(name, pattern) for name in shown):
             scores = ", ".join(name for name in shown if not name.endswith(("_low", "_high")))
             rule = f"name rows of the task ({scores}; _low and _high are the ends of intervals)"
-            raise InvalidInputError.of("bayes_rows", rule, pattern)
+            raise InvalidInputError.of("bayes_rows", "choice", rule, pattern)
 
 
 def _rows(value: object) -> str | tuple[str, ...]:
@@ -277,7 +281,7 @@ def _rows(value: object) -> str | tuple[str, ...]:
     names = value if isinstance(value, (list, tuple)) else [value]
     if not names or not all(isinstance(name, str) and name.strip() for name in names):
         rule = "be short, all, or one or a list of names of rows, such as [hbayes@*, pass@*]"
-        raise InvalidInputError.of("bayes_rows", rule, value)
+        raise InvalidInputError.of("bayes_rows", "format", rule, value)
     return tuple(names)
 
 
@@ -288,7 +292,7 @@ def _prior(value: object) -> dict[str, Any]:
     path = given.get("run")
     if not isinstance(path, str) or not path.strip() or set(given) != {"run", "strength"}:
         rule = f"be {{run: PATH, strength: S}} ({STRENGTHS})"
-        raise InvalidInputError.of("bayes_prior", rule, value)
+        raise InvalidInputError.of("bayes_prior", "type", rule, value)
     strength = check_strength(given["strength"], "strength of bayes_prior")
     return {"prior": path, "prior_strength": strength}
 
@@ -298,13 +302,13 @@ def _extra_trials(value: object, n: int) -> tuple[tuple[int, int], ...]:
         return ()
     if not isinstance(value, Mapping):
         rule = 'be a mapping from a question\'s number to its further trials, as in {"3": 8}'
-        raise InvalidInputError.of("bayes_extra_trials", rule, value)
+        raise InvalidInputError.of("bayes_extra_trials", "format", rule, value)
     extra = {}
     for key, trials in value.items():
         digits = key if isinstance(key, int) and not isinstance(key, bool) else str(key)
         if not str(digits).isdigit():
             raise InvalidInputError.of(
-                "bayes_extra_trials", "name questions by their numbers, from 0", key
+                "bayes_extra_trials", "choice", "name questions by their numbers, from 0", key
             )
         extra[int(digits)] = _integer("bayes_extra_trials", trials, 0, MAX_TRIALS - n)
     return tuple(sorted((doc_id, trials) for doc_id, trials in extra.items() if trials))
@@ -333,7 +337,9 @@ def check_names(metadata: Mapping[str, Any], prefix: str, settings: Iterable[str
 def _integer(name: str, value: object, low: int, high: int, high_name: str = "") -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
         bound = f"{high_name} ({high_name}={high})" if high_name else f"{high:,}"
-        raise InvalidInputError.of(name, f"be an integer with {low} <= {name} <= {bound}", value)
+        raise InvalidInputError.of(
+            name, "range", f"be an integer with {low} <= {name} <= {bound}", value
+        )
     return value
 
 
@@ -342,7 +348,7 @@ def _n_trials(metadata: Mapping[str, Any], repeats: object, task: str) -> int:
     if isinstance(given, Mapping):
         if not given or not all(isinstance(name, str) for name in given):
             rule = "be an integer, or give each task its own, as in {TASK: 8, OTHER_TASK: 64}"
-            raise InvalidInputError.of("bayes_n", rule, given)
+            raise InvalidInputError.of("bayes_n", "format", rule, given)
         metadata = {"bayes_n": given[task]} if task in given else {}
     name = "bayes_n" if "bayes_n" in metadata else "repeats"
     return _integer(name, metadata.get("bayes_n", repeats), 1, MAX_TRIALS)
@@ -353,7 +359,7 @@ def _ks(value: object, n: int) -> tuple[int, ...]:
         return tuple(2**i for i in range(n.bit_length()) if 2**i <= n)
     ks: Sequence[object] = value if isinstance(value, (list, tuple)) else [value]
     if not ks:
-        raise InvalidInputError.of("bayes_k", "name at least one k", value)
+        raise InvalidInputError.of("bayes_k", "empty", "name at least one k", value)
     return tuple(sorted({_integer("bayes_k", k, 1, n, "N") for k in ks}))
 
 
@@ -367,7 +373,7 @@ def _weights(
                 f"be {n_categories} or left out, as the outcome metric has {n_categories} "
                 "categories"
             )
-            raise InvalidInputError.of("bayes_categories", rule, count)
+            raise InvalidInputError.of("bayes_categories", "conflict", rule, count)
         n_categories = count
     if value is None:
         count = n_categories or 2
@@ -376,18 +382,22 @@ def _weights(
     weights = tuple(w for w in map(as_real, numbers) if w is not None and abs(w) <= _LARGEST_WEIGHT)
     if len(weights) < 2 or len(weights) < len(numbers):
         raise InvalidInputError.of(
-            "bayes_weights", "be a list of at least two finite numbers, one a category", value
+            "bayes_weights",
+            "empty",
+            "be a list of at least two finite numbers, one a category",
+            value,
         )
     if n_categories is not None and len(weights) != n_categories:
         raise InvalidInputError.of(
             "bayes_weights",
+            "shape",
             f"have {n_categories} entries, one for each category of the outcome",
             value,
         )
     if len(weights) == 2 and not weights[0] < weights[1]:
         raise InvalidInputError.of(
-            "bayes_weights", "score a right answer above a wrong one, as in [0, 1]", value
+            "bayes_weights", "range", "score a right answer above a wrong one, as in [0, 1]", value
         )
     if min(weights) == max(weights):
-        raise InvalidInputError.of("bayes_weights", "differ between categories", value)
+        raise InvalidInputError.of("bayes_weights", "duplicate", "differ between categories", value)
     return weights

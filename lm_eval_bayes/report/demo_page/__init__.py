@@ -84,10 +84,12 @@ class DemoSettings:
             value = getattr(self, name)
             number = as_real(value)
             if number is None or not low - 1e-9 <= number <= high + 1e-9:
-                raise InvalidInputError.of(name, f"be a number from {low:g} to {high:g}", value)
+                raise InvalidInputError.of(
+                    name, "type", f"be a number from {low:g} to {high:g}", value
+                )
         if self.level not in LEVELS:
             rule = f"be one of {', '.join(map(str, LEVELS))}"
-            raise InvalidInputError.of("level", rule, self.level)
+            raise InvalidInputError.of("level", "choice", rule, self.level)
 
 
 def demo_page(settings: DemoSettings | None = None) -> str:

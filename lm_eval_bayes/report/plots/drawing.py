@@ -40,11 +40,13 @@ def check_figure_path(path: Path, argument: str = "plot") -> None:
         If matplotlib is not installed.
     """
     if path.suffix.lower() not in SUFFIXES:
-        raise InvalidInputError.of(argument, f"end with {' or '.join(SUFFIXES)}", path.name)
+        raise InvalidInputError.of(
+            argument, "format", f"end with {' or '.join(SUFFIXES)}", path.name
+        )
     check_writable(path, argument)
     if os.path.lexists(path) and not _is_figure(path):
         rule = "be a new file or a figure, which is then replaced"
-        raise InvalidInputError.of(argument, rule, str(path))
+        raise InvalidInputError.of(argument, "path", rule, str(path))
     check_matplotlib()
 
 

@@ -307,7 +307,7 @@ def check_folder(folder: Path, overwrite: bool, argument: str = "--plots") -> No
         If matplotlib is not installed.
     """
     if folder.exists() and not folder.is_dir():
-        raise InvalidInputError.of(argument, "be a folder", str(folder))
+        raise InvalidInputError.of(argument, "path", "be a folder", str(folder))
     check_writable(folder / NAMES[0], argument)
     check_matplotlib()
     for figure_name in NAMES:
@@ -315,7 +315,7 @@ def check_folder(folder: Path, overwrite: bool, argument: str = "--plots") -> No
             for path in sorted(folder.glob(f"{figure_name}-*.{kind}")):
                 if not overwrite and not _is_own_figure(path):
                     rule = "have no other files with names of figures, unless --overwrite is given"
-                    raise InvalidInputError.of(argument, rule, path.name)
+                    raise InvalidInputError.of(argument, "path", rule, path.name)
 
 
 def _is_own_figure(path: Path) -> bool:

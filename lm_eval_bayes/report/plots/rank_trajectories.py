@@ -95,7 +95,7 @@ def draw_rank_trajectories(
         If matplotlib is not installed.
     """
     if not schemata or not models:
-        raise InvalidInputError.of("plot", "have a schema and a model to show", "none")
+        raise InvalidInputError.of("plot", "empty", "have a schema and a model to show", "none")
     draw_file(path, lambda figure: draw_ranks(figure, schemata, models, ranks, mu, title))
 
 

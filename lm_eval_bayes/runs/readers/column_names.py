@@ -121,7 +121,7 @@ def find_columns(names: Sequence[str], chosen: Mapping[str, str], argument: str)
             chosen_column = name if name in names else lower.get(name.strip().lower())
             if chosen_column is None:
                 rule = f"name a column of the table ({', '.join(names)})"
-                raise InvalidInputError.of(argument, rule, f"{kind}={name}")
+                raise InvalidInputError.of(argument, "missing-column", rule, f"{kind}={name}")
             columns[kind] = chosen_column
             continue
         taken = {*chosen.values(), *columns.values()}
@@ -193,7 +193,7 @@ def parse_columns(text: str | None) -> dict[str, str]:
         kind, name = kind.strip(), name.strip()
         if not sign or kind not in ALIASES or not name or kind in chosen:
             rule = f"be KIND=COLUMN parts, each of another kind ({', '.join(ALIASES)})"
-            raise InvalidInputError.of("columns", rule, part.strip() or text)
+            raise InvalidInputError.of("columns", "format", rule, part.strip() or text)
         chosen[kind] = name
     return chosen
 
@@ -220,5 +220,5 @@ def parse_bounds(text: str | None) -> tuple[float, float] | None:
         bounds = math.nan, math.nan
     if not (math.isfinite(bounds[0]) and math.isfinite(bounds[1]) and bounds[0] < bounds[1]):
         rule = "be two numbers, the lowest and a higher one, such as 0:10"
-        raise InvalidInputError.of("bounds", rule, text)
+        raise InvalidInputError.of("bounds", "shape", rule, text)
     return bounds

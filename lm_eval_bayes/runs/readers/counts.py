@@ -101,7 +101,7 @@ def _partial_runs(
         id = _name(lower, IDS)
         if not id:
             rule = f"name the question in every row of {path} (id)"
-            raise InvalidInputError.of(query.argument, rule, f"none in line {line}")
+            raise InvalidInputError.of(query.argument, "missing", rule, f"none in line {line}")
         task = _name(lower, TASKS) or query.task or UNNAMED
         cluster = cluster_label(lower, (query.cluster or "cluster").lower())
         for model, c, n in _counts_by_model(row, _name(lower, MODELS) or plain_name(path).stem):
@@ -110,11 +110,15 @@ def _partial_runs(
             earlier = questions.get(id)
             if earlier is not None and not (query.dedupe and earlier.counts == counts):
                 rule = f"count every question of a model once ({path})"
-                raise InvalidInputError.of(query.argument, rule, f"{id} again in line {line}")
+                raise InvalidInputError.of(
+                    query.argument, "duplicate", rule, f"{id} again in line {line}"
+                )
             none = np.empty(0, dtype=np.int64)
             questions[id] = QuestionTrials(id, none, none, counts=counts, cluster=cluster)
     if not runs:
-        raise InvalidInputError.of(query.argument, f"hold rows of id, c and n ({path})", "none")
+        raise InvalidInputError.of(
+            query.argument, "empty", f"hold rows of id, c and n ({path})", "none"
+        )
     return [
         PartialRun(model, task, (str(path),), questions, arguments=file_argument(path, model))
         for (model, task), questions in runs.items()
@@ -144,5 +148,5 @@ def _check_counts(c: object, n: object, where: str, argument: str) -> tuple[int,
     """Return how many were wrong and how many right."""
     if type(c) is not int or type(n) is not int or not 0 <= c <= n <= MOST_TRIALS:
         rule = f"count c right ones of n trials, whole numbers with 0 <= c <= n ({where})"
-        raise InvalidInputError.of(argument, rule, f"c={c!r}, n={n!r}")
+        raise InvalidInputError.of(argument, "range", rule, f"c={c!r}, n={n!r}")
     return n - c, c

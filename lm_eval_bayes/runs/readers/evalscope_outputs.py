@@ -114,7 +114,7 @@ def read(file: Path, query: Query) -> FileContents:
         if mapping(first.get("sample_score")) != mapping(row.get("sample_score")):
             rule = f"hold every sample once ({file})"
             got = f"sample {sample} in rows {line + 1} and {number + 1}, with another score"
-            raise InvalidInputError.of(query.argument, rule, got)
+            raise InvalidInputError.of(query.argument, "duplicate", rule, got)
     subsets = mapping(mapping(report.get("execution_summary")).get("subsets"))
     n_errors = mapping(subsets.get(task.removeprefix(f"{dataset}_"))).get("errored")
     failed = _failed(list(rows.values()), n_errors)

@@ -131,7 +131,7 @@ def read(file: Path, query: Query) -> FileContents:
         names = dict.fromkeys(row.result for rows in wanted.values() for row in rows)
         if query.metric not in names:
             rule = f"be a result of {file.name}, {alternatives([n for n in names if n])}"
-            raise InvalidInputError.of("metric", rule, query.metric)
+            raise InvalidInputError.of("metric", "choice", rule, query.metric)
     texts = lines_log(lines, _texts)
     runs = [run for rows in wanted.values() for run in _runs(rows, file, query, aggregate, texts)]
     warnings = [

@@ -28,7 +28,7 @@ class PermissionDeniedError(InvalidInputError):
     def of_path(cls, argument: str, path: object) -> PermissionDeniedError:
         """Return the error of a path."""
         rule = f"be readable ({path})"
-        error = cls(str(InvalidInputError.of(argument, rule, "permission denied")))
+        error = cls.of(argument, "permission", rule, "permission denied")
         error.path = str(path)
         return error
 
@@ -74,7 +74,7 @@ def unreadable(error: Exception, file: Path, argument: str, content: str = "") -
     kind = {".gz": "gzip", ".zst": "zstd"}.get(file.suffix)
     if kind is not None and getattr(error, "errno", None) is None:
         reason = f"an incomplete or damaged {kind} file ({reason})"
-    return InvalidInputError.of(argument, rule, reason)
+    return InvalidInputError.of(argument, "damaged", rule, reason)
 
 
 def files_below(folder: Path) -> Iterator[Path]:

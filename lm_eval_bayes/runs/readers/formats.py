@@ -253,9 +253,9 @@ def files_at(
             files.setdefault(key, RunFile(file, format.reader, str(path), number))
     if companions and not files:
         rule = _rule_of_companion(companions[0])
-        raise InvalidInputError.of(argument, rule, str(paths[0]))
+        raise InvalidInputError.of(argument, "path", rule, str(paths[0]))
     if not files:
-        raise InvalidInputError.of(argument, "name at least one run", "none")
+        raise InvalidInputError.of(argument, "empty", "name at least one run", "none")
     return list(files.values()), warnings
 
 
@@ -298,7 +298,7 @@ def recognise(
             exists = False
         if not exists:
             rule = _RULE if _is_something(path) else "be a run, and this path does not exist"
-            raise InvalidInputError.of(argument, rule, str(path))
+            raise InvalidInputError.of(argument, "path", rule, str(path))
         check_permission(expanded)
         return _recognised(expanded, argument, columns)
 
@@ -376,7 +376,7 @@ def _unrecognised(expanded: Path, argument: str) -> InvalidInputError:
     elif plain_name(expanded).suffix == ".jsonl":
         next(iter(JsonLines(expanded, argument, unique_keys=False)), None)
         rule, got = f"hold samples of the harness, or trials, in {expanded.name}", "nothing"
-    return InvalidInputError.of(argument, rule, got)
+    return InvalidInputError.of(argument, "missing-column", rule, got)
 
 
 def _rule_of_companion(store: Path) -> str:
@@ -425,7 +425,9 @@ def _check_damage(folder: Path, format: Format, files: Sequence[Path], argument:
             _check_complete(file, argument)
             if own and files and not any(f.reader.sniff(file) for f in FORMATS):
                 rule = f"hold logs of {format.name} in files of its names alone"
-                raise InvalidInputError.of(argument, f"{rule} ({file})", "another beginning")
+                raise InvalidInputError.of(
+                    argument, "format", f"{rule} ({file})", "another beginning"
+                )
 
 
 def _check_complete(file: Path, argument: str) -> None:

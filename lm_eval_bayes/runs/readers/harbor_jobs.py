@@ -139,7 +139,7 @@ def read(file: Path, query: Query) -> FileContents:
     check_no_regrade(file, query)
     if query.cluster is not None:
         rule = "be left out: results of Harbor and terminal-bench have no fields of questions"
-        raise InvalidInputError.of("cluster", rule, query.cluster)
+        raise InvalidInputError.of("cluster", "conflict", rule, query.cluster)
     warnings: list[str] = []
     trials, run, date = _trials(file, query, warnings)
     if not trials:
@@ -147,7 +147,9 @@ def read(file: Path, query: Query) -> FileContents:
     for trial in trials:
         if not trial.question:
             rule = f"name the task of every trial ({file})"
-            raise InvalidInputError.of(query.argument, rule, f"none of trial {trial.order[1]!r}")
+            raise InvalidInputError.of(
+                query.argument, "missing", rule, f"none of trial {trial.order[1]!r}"
+            )
     tasks = tuple(dict.fromkeys(trial.task for trial in trials))
     metrics = sorted({key for trial in trials for key in trial.rewards or ()}) or [_REWARD]
     metrics.sort(key=lambda name: name != _REWARD)

@@ -182,7 +182,7 @@ def _results(file: Path, modified: int, size: int, argument: str) -> Mapping[str
         raise unreadable(error, file, argument, str(file)) from None
     except (ValueError, RecursionError) as error:
         reason = damage(error, raw)
-        raise InvalidInputError.of(argument, f"have a complete {file}", reason) from None
+        raise InvalidInputError.of(argument, "damaged", f"have a complete {file}", reason) from None
     return content if isinstance(content, dict) else {}
 
 
@@ -210,7 +210,7 @@ def _partial_run(task: LoggedTask, query: Query, warnings: list[str]) -> Partial
     if first is None:
         if not filters:
             rule = f"hold a line per question ({task.samples})"
-            raise InvalidInputError.of(query.argument, rule, "none")
+            raise InvalidInputError.of(query.argument, "empty", rule, "none")
         choice = alternatives([repr(name) for name in filters])
         rule = f"be a filter of {task.samples}: {choice}"
         lacking = f"task {task.task}, which has no filter {query.filter!r} but {choice}"
@@ -271,7 +271,7 @@ def _lines_of_filter(
         doc_id = row.get("doc_id")
         if isinstance(doc_id, bool) or not isinstance(doc_id, int):
             rule = f"number its questions (`doc_id` in every line of {rows.file})"
-            raise InvalidInputError.of(query.argument, rule, doc_id)
+            raise InvalidInputError.of(query.argument, "missing", rule, doc_id)
         position = LoggedLine(str(rows.file), rows.offset, doc_id)
         yield LogLine.of(row, position, _cluster(task, row, query))
 
@@ -303,7 +303,9 @@ def _with_clusters(
         choice = fields_in_words(fields) or "a text or a number"
         rule = f"be a field of every logged question of task {task.task}, {choice}"
         got = f"{query.cluster}, which {len(missing):,} of {len(questions):,} questions lack"
-        raise InvalidInputError.of("cluster", rule, f"{got} (the first is question {missing[0]})")
+        raise InvalidInputError.of(
+            "cluster", "choice", rule, f"{got} (the first is question {missing[0]})"
+        )
     notes = []
     if task.cluster_field is not None or len(missing) < len(questions):
         name = "cluster" if task.cluster_field is None else f"field {task.cluster_field}"
@@ -355,10 +357,10 @@ def _check_repeated(task: LoggedTask, several: Sequence[QuestionTrials], query: 
     rule, doc_id = f"log every question once ({task.samples})", several[0].doc_id
     if len({question.id for question in several}) > 1:
         got = f"two documents for question {doc_id}"
-        raise InvalidInputError.of(query.argument, rule, got)
+        raise InvalidInputError.of(query.argument, "duplicate", rule, got)
     only_counts = any(question.counts is not None for question in several)
     if not query.dedupe or only_counts:
         advice = " (--dedupe counts each of its trials once)"
         got = f"question {doc_id} twice"
         got += "" if only_counts or query.dedupe is None else advice
-        raise InvalidInputError.of(query.argument, rule, got)
+        raise InvalidInputError.of(query.argument, "duplicate", rule, got)

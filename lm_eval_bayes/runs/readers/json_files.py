@@ -76,7 +76,7 @@ def parse_json(raw: bytes, file: Path, query: Query, part: str = "") -> Any:
         return json.loads(raw.decode("utf-8-sig"), object_pairs_hook=unique)
     except RepeatedKeyError as error:
         rule = f"have every key of an object once in {file}"
-        raise InvalidInputError.of(query.argument, rule, f"{error}{part}") from None
+        raise InvalidInputError.of(query.argument, "duplicate", rule, f"{error}{part}") from None
     except RecursionError:
         raise broken(file, query, f"values nested hundreds deep{part}") from None
     except ValueError as error:
@@ -85,7 +85,7 @@ def parse_json(raw: bytes, file: Path, query: Query, part: str = "") -> Any:
 
 def broken(file: Path, query: Query, got: str) -> InvalidInputError:
     """Return the error of a file that is cut off or broken."""
-    return InvalidInputError.of(query.argument, f"have a complete {file}", got)
+    return InvalidInputError.of(query.argument, "damaged", f"have a complete {file}", got)
 
 
 def name_of(value: object) -> str:
@@ -159,7 +159,7 @@ def unusable_score(value: object, what: str, file: Path, query: Query) -> Invali
     if isinstance(value, float) and math.isinf(value):
         shown = f"{value} (infinite, or beyond the largest float, 1.8e308)"
     rule = f"have finite numbers as scores ({file})"
-    return InvalidInputError.of(query.argument, rule, f"{shown} as {what}")
+    return InvalidInputError.of(query.argument, "range", rule, f"{shown} as {what}")
 
 
 def total(values: Iterable[object]) -> float | None:
@@ -251,7 +251,7 @@ def check_clusters(labels: Iterable[str], query: Query, where: str, fields: Iter
     rule = f"be a field of {where}, {choice}"
     if not choice:
         rule = f"be left out: {where} have no field that is a text or a number"
-    raise InvalidInputError.of("cluster", rule, query.cluster)
+    raise InvalidInputError.of("cluster", "conflict", rule, query.cluster)
 
 
 def after_last(folder: str, file: Path) -> tuple[Path, Path] | None:
@@ -287,7 +287,7 @@ def chosen_metric(
     if query.metric is not None:
         if query.metric not in names:
             rule = f"be a {kind} of {file.name}, {alternatives(names)}"
-            raise InvalidInputError.of("metric", rule, query.metric)
+            raise InvalidInputError.of("metric", "choice", rule, query.metric)
         return query.metric, ()
     if len(names) == 1:
         return names[0], ()

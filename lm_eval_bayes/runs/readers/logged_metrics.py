@@ -81,7 +81,7 @@ def _choose_metric(
         if query.metric not in graded:
             choice = f", {alternatives(graded)}" if graded else "; it has none"
             rule = f"be a metric of zeros and ones that task {task.task} logs{choice}"
-            raise InvalidInputError.of("metric", rule, query.metric)
+            raise InvalidInputError.of("metric", "choice", rule, query.metric)
         return query.metric
     directions = mapping(mapping(task.results.get("higher_is_better")).get(task.task))
     candidates = [name for name in graded if directions.get(name) is not False]
@@ -141,7 +141,7 @@ def counted(task: LoggedTask, lines: Iterable[LogLine], query: Query, average: s
     weights = tuple(check_weights(entry.get("weights") or (0.0, 1.0)).tolist())
     if not is_right_or_wrong(weights):
         rule = f"score a right answer above a wrong one in task {task.task}"
-        raise InvalidInputError.of(query.argument, rule, list(weights))
+        raise InvalidInputError.of(query.argument, "range", rule, list(weights))
     low, high = weights
     n = int(average.removeprefix("avg@"))
     questions = []
@@ -153,7 +153,7 @@ def counted(task: LoggedTask, lines: Iterable[LogLine], query: Query, average: s
         if not (-0.01 < right < n + 0.01) or abs(right - round(right)) > 0.01:
             rule = f"log the average score of {n} trials ({line.file_name})"
             got = f"question {line.doc_id}: {average} = {value!r}"
-            raise InvalidInputError.of(query.argument, rule, got)
+            raise InvalidInputError.of(query.argument, "mismatch", rule, got)
         numbers = np.empty(0, dtype=np.int64)
         counts = (n - round(right), round(right))
         questions.append(line.question([], numbers=numbers, counts=counts))

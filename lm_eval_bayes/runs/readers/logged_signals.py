@@ -69,7 +69,9 @@ class SignalReader:
             judged = self.verdicts.header.samples
             if judged != task.samples.name:
                 rule = f"have verdicts on {task.samples} in {path}"
-                self.error = InvalidInputError.of(self.argument, rule, f"verdicts on {judged}")
+                self.error = InvalidInputError.of(
+                    self.argument, "missing", rule, f"verdicts on {judged}"
+                )
 
     @property
     def verifiers(self) -> tuple[Mapping[str, Any], ...]:
@@ -153,4 +155,6 @@ class SignalReader:
 
     def _broken(self, line: LogLine, reason: str) -> InvalidInputError:
         rule = f"have one text, grade and signal per trial ({self.task.samples})"
-        return InvalidInputError.of(self.argument, rule, f"question {line.doc_id}: {reason}")
+        return InvalidInputError.of(
+            self.argument, "mismatch", rule, f"question {line.doc_id}: {reason}"
+        )

@@ -107,13 +107,13 @@ class _LoggedMetric:
         field = next((field for field in fields if field in first.row), None)
         if not task.config and (f"scores({query.metric})" in first.row or fields.get(field or "")):
             rule = "lie beside its results file, which tells the bounds of the scores"
-            raise InvalidInputError.of(query.argument, rule, first.file_name)
+            raise InvalidInputError.of(query.argument, "mismatch", rule, first.file_name)
         if field is None and metric is None:
             return None
         if field is None or (len(names) > 1 and query.metric not in (None, *names)):
             logged = [name for name in names if _logs(first, name, names[0])]
             rule = f"be a metric of task {task.task} that has numbers, {alternatives(logged)}"
-            raise InvalidInputError.of("metric", rule, query.metric)
+            raise InvalidInputError.of("metric", "choice", rule, query.metric)
         if len(names) > 1 and query.metric is None:
             choice = alternatives([name for name in names if name not in errors])
             notes = (f"{names[0]} was counted; --metric chooses among {choice}",)
@@ -131,7 +131,7 @@ class _LoggedMetric:
             if outcome is not None and (type(outcome) is not int or not 0 <= outcome <= top):
                 if not task.config:
                     rule = "lie beside its results file, which tells the score of each category"
-                    raise InvalidInputError.of(query.argument, rule, line.file_name)
+                    raise InvalidInputError.of(query.argument, "missing", rule, line.file_name)
                 raise _broken(line, query, f"outcome {outcome!r} is no category of 0..{top}")
         return [-1 if outcome is None else outcome for outcome in outcomes]
 
@@ -290,7 +290,7 @@ def _task_weights(task: LoggedTask, query: Query) -> tuple[float, ...]:
     except (InvalidInputError, TypeError):
         rule = f"tell the scores of the categories of task {task.task} in its results"
         got = task.settings.get("weights")
-        raise InvalidInputError.of(query.argument, rule, got) from None
+        raise InvalidInputError.of(query.argument, "missing", rule, got) from None
 
 
 def _recorded_columns(line: LogLine, query: Query, n_trials: int) -> dict[str, list[Any]]:
@@ -337,4 +337,6 @@ def _column(line: LogLine, query: Query, name: str, values: object, n: int) -> l
 
 def _broken(line: LogLine, query: Query, reason: str) -> InvalidInputError:
     rule = f"log one outcome and signal per trial ({line.file_name})"
-    return InvalidInputError.of(query.argument, rule, f"question {line.doc_id}: {reason}")
+    return InvalidInputError.of(
+        query.argument, "missing", rule, f"question {line.doc_id}: {reason}"
+    )

@@ -147,7 +147,7 @@ class NothingToCountError(InvalidInputError):
     @classmethod
     def of_task(cls, argument: str, rule: str, got: object, lacking: str) -> NothingToCountError:
         """Return the error; `lacking` is for a warning, where other tasks can be read."""
-        error = cls(str(InvalidInputError.of(argument, rule, got)))
+        error = cls.of(argument, "missing", rule, got)
         error.lacking = lacking
         return error
 
@@ -156,4 +156,4 @@ def check_no_regrade(file: Path, query: Query) -> None:
     """Refuse to grade again what holds no texts and right answers."""
     if query.regrade is not None:
         rule = "be left out: only samples of the harness hold texts and right answers"
-        raise InvalidInputError.of("regrade", rule, file.name)
+        raise InvalidInputError.of("regrade", "conflict", rule, file.name)

@@ -101,7 +101,7 @@ def read(file: Path, query: Query) -> FileContents:
     """
     check_no_regrade(file, query)
     if query.metric not in (None, "resolved"):
-        raise InvalidInputError.of("metric", f"be resolved ({file.name})", query.metric)
+        raise InvalidInputError.of("metric", "choice", f"be resolved ({file.name})", query.metric)
     task = query.task or _TASK
     folder = file if file.is_dir() else _run_folder(file) if _is_instance_report(file) else None
     if folder is None:
@@ -143,14 +143,16 @@ def _of_run(file: Path, query: Query) -> tuple[dict[str, bool], tuple[str, ...]]
         for id in _ids(content, key, file, query):
             if id in resolved and key in ("unresolved_ids", "empty_patch_ids", "error_ids"):
                 rule = f"list every instance once ({file.name})"
-                raise InvalidInputError.of(query.argument, rule, f"{id} resolved and {kind}")
+                raise InvalidInputError.of(
+                    query.argument, "duplicate", rule, f"{id} resolved and {kind}"
+                )
             if id not in resolved:
                 failed.setdefault(id, kind)
     outcomes = {**dict.fromkeys(resolved, True), **dict.fromkeys(failed, False)}
     _check_submitted(content, outcomes, file, query)
     left_out = _ids(content, "incomplete_ids", file, query).keys() - outcomes.keys()
     if not outcomes:
-        raise InvalidInputError.of(query.argument, f"hold instances ({file.name})", "none")
+        raise InvalidInputError.of(query.argument, "empty", f"hold instances ({file.name})", "none")
     return dict(sorted(outcomes.items())), _notes(failed, len(left_out))
 
 
@@ -162,11 +164,11 @@ def _check_submitted(
         beyond = outcomes.keys() - _ids(content, "submitted_ids", file, query).keys()
         if beyond:
             rule = f"list instances of submitted_ids alone ({file.name})"
-            raise InvalidInputError.of(query.argument, rule, min(beyond))
+            raise InvalidInputError.of(query.argument, "mismatch", rule, min(beyond))
     n_submitted = content.get("submitted_instances")
     if type(n_submitted) is int and n_submitted != len(outcomes):
         rule = f"list the {plural(n_submitted, 'instance')} of submitted_instances ({file.name})"
-        raise InvalidInputError.of(query.argument, rule, len(outcomes))
+        raise InvalidInputError.of(query.argument, "mismatch", rule, len(outcomes))
 
 
 def _notes(failed: Mapping[str, str], n_left_out: int = 0) -> tuple[str, ...]:
@@ -210,5 +212,5 @@ def _of_instances(folders: list[Path], query: Query) -> tuple[dict[str, bool], t
             outcomes[name_of(id) or folder.name] = resolved
     if not outcomes:
         rule = f"hold instances ({folders[0].parent if folders else 'no folder'})"
-        raise InvalidInputError.of(query.argument, rule, "none")
+        raise InvalidInputError.of(query.argument, "empty", rule, "none")
     return outcomes, _notes(failed)

@@ -259,7 +259,7 @@ def _checked(listed: Sequence[Any], file: Path, query: Query) -> list[Mapping[st
 def _wrong_entry(rule: str, number: int, got: str, file: Path, query: Query) -> InvalidInputError:
     """Return the error of a simulation, by its number among those of the file from 1."""
     rule = f"hold simulations that {rule} ({file})"
-    return InvalidInputError.of(query.argument, rule, f"{got} in simulation {number:,}")
+    return InvalidInputError.of(query.argument, "empty", rule, f"{got} in simulation {number:,}")
 
 
 def _tasks(content: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
@@ -357,7 +357,7 @@ def _tau1(content: Sequence[Any], file: Path, query: Query) -> _Results:
     rows = _rows(content, file, query)
     if query.cluster is not None:
         rule = "be left out: results of tau-bench have no fields of tasks"
-        raise InvalidInputError.of("cluster", rule, query.cluster)
+        raise InvalidInputError.of("cluster", "conflict", rule, query.cluster)
     named = _TAU1_NAME.fullmatch(file.stem)
     outcomes = [(r.get("task_id"), r.get("trial"), r.get("reward")) for r in rows]
     costs = [mapping(row.get("info")).get("user_cost") for row in rows]

@@ -245,19 +245,21 @@ class JsonLines:
 
     def _repeated(self, got: str) -> InvalidInputError:
         rule = f"have every key of an object once in {self.file}"
-        return InvalidInputError.of(self.argument, rule, got)
+        return InvalidInputError.of(self.argument, "duplicate", rule, got)
 
     def _not_objects(self, got: str) -> InvalidInputError:
         rule = f"have one JSON object per line, or one array of objects, in {self.file}"
-        return InvalidInputError.of(self.argument, rule, got)
+        return InvalidInputError.of(self.argument, "format", rule, got)
 
     def _broken(self, reason: str) -> InvalidInputError:
-        return InvalidInputError.of(self.argument, f"have a complete {self.file}", reason)
+        return InvalidInputError.of(
+            self.argument, "damaged", f"have a complete {self.file}", reason
+        )
 
 
 def _line_too_long(file: Path, number: int, argument: str) -> InvalidInputError:
     rule = f"have lines of at most {_LONGEST_LINE:,} bytes in {file}"
-    return InvalidInputError.of(argument, rule, f"line {number}, which is longer")
+    return InvalidInputError.of(argument, "range", rule, f"line {number}, which is longer")
 
 
 def damage(error: Exception, content: bytes) -> str:
@@ -445,9 +447,9 @@ def read_csv(path: Path, argument: str) -> CsvTable:
     except UNREADABLE as error:
         raise unreadable(error, path, argument, f"CSV file in {path.name}") from None
     except (UnicodeDecodeError, csv.Error) as error:
-        raise InvalidInputError.of(argument, rule, damage(error, content)) from None
+        raise InvalidInputError.of(argument, "damaged", rule, damage(error, content)) from None
     if not rows:
-        raise InvalidInputError.of(argument, rule, "an empty file")
+        raise InvalidInputError.of(argument, "damaged", rule, "an empty file")
     width = len(rows[0].cells)
     uneven = next((row for row in rows if len(row.cells) != width), None)
     is_last = cut_line is None and uneven is rows[-1] and not text.endswith("\n")
@@ -456,7 +458,7 @@ def read_csv(path: Path, argument: str) -> CsvTable:
         rows.pop()
     elif uneven is not None:
         got = f"{len(uneven.cells)} cells in line {uneven.line}, {width} in the first"
-        raise InvalidInputError.of(argument, f"{rule}, all rows of one length", got)
+        raise InvalidInputError.of(argument, "shape", f"{rule}, all rows of one length", got)
     warnings: tuple[str, ...] = ()
     last = rows[-1].cells[-1].strip()
     if cut_line is not None:

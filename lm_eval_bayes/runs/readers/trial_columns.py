@@ -148,7 +148,7 @@ def partial_runs(
         If a row names no question or no score, or a trial occurs twice.
     """
     if not len(columns):
-        raise InvalidInputError.of(query.argument, f"hold trials ({file})", "none")
+        raise InvalidInputError.of(query.argument, "empty", f"hold trials ({file})", "none")
     scores = _scores(columns.score, file, query)
     counted_wrong = np.isnan(scores) & (query.unscored == "wrong")
     scores = np.where(counted_wrong, (query.bounds or (0.0, 1.0))[0], scores)
@@ -245,7 +245,7 @@ def _names(values: Sequence[Any], kind: str, file: Path, argument: str) -> list[
     names = _texts(values)
     if "" in names:
         rule = f"name the {kind} in every row of {file}"
-        raise InvalidInputError.of(argument, rule, f"none in row {names.index('') + 1}")
+        raise InvalidInputError.of(argument, "missing", rule, f"none in row {names.index('') + 1}")
     return names
 
 
@@ -277,7 +277,7 @@ def _scores(values: Sequence[Any], file: Path, query: Query) -> FloatArray:
         if math.isinf(scores[first]) and not isinstance(value, str):
             shown = f"{shown} (infinite, or beyond the largest float, 1.8e308)"
         got = f"{shown} in row {first + 1}"
-        raise InvalidInputError.of(query.argument, rule, got)
+        raise InvalidInputError.of(query.argument, "format", rule, got)
     return np.clip(scores, low, high)
 
 
@@ -301,7 +301,9 @@ def _score(value: Any, row: int, file: Path, query: Query) -> float:
         return float(text)
     except ValueError:
         rule = f"be numbers, or words such as true and false, in the column of scores of {file}"
-        raise InvalidInputError.of(query.argument, rule, f"{text!r} in row {row}") from None
+        raise InvalidInputError.of(
+            query.argument, "format", rule, f"{text!r} in row {row}"
+        ) from None
 
 
 def trial_numbers(labels: Sequence[Any]) -> IntArray:
@@ -459,7 +461,7 @@ def _without_repeated(
         if identity is arrays.records:
             got += " (of one id, or alike in every field; number trials that are not one)"
         got += "" if same else ", with another score"
-        raise InvalidInputError.of(query.argument, rule, got)
+        raise InvalidInputError.of(query.argument, "duplicate", rule, got)
     return chosen[np.sort(first)]
 
 
@@ -477,7 +479,7 @@ def _cluster(
     labels = _distinct(clusters, rows)
     if len(labels) > 1:
         rule = f"put question {id} into one cluster ({file})"
-        raise InvalidInputError.of(query.argument, rule, " and ".join(sorted(labels)))
+        raise InvalidInputError.of(query.argument, "mismatch", rule, " and ".join(sorted(labels)))
     return next(iter(labels), None)
 
 

@@ -124,11 +124,15 @@ def read(file: Path, query: Query) -> FileContents:
     kind = lacking(columns)
     if kind is not None:
         rule = f"have a column of {kind}s, as in {EXAMPLE}; {file.name} has {', '.join(names)}"
-        raise InvalidInputError.of(query.argument, rule, f"no --columns {kind}=NAME")
+        raise InvalidInputError.of(
+            query.argument, "missing-column", rule, f"no --columns {kind}=NAME"
+        )
     repeated = [name for name in columns.values() if list(names).count(name) > 1]
     if repeated:
         rule = f"have one column {repeated[0]} in {file.name}"
-        raise InvalidInputError.of(query.argument, rule, list(names).count(repeated[0]))
+        raise InvalidInputError.of(
+            query.argument, "duplicate", rule, list(names).count(repeated[0])
+        )
     by_name, rows, warnings = _columns(file, names, columns, query)
     contents = table_contents(by_name, names, columns, file, query, rows)
     return replace(contents, warnings=(*warnings, *contents.warnings))
@@ -336,7 +340,9 @@ def _check_filled(names: Sequence[Any], kind: str, file: Path, argument: str) ->
     empty = [name is None or not str(name).strip() for name in names]
     if any(empty) and not all(empty):
         rule = f"name the {kind} in every row of {file.name}, or in none"
-        raise InvalidInputError.of(argument, rule, f"an empty cell in row {empty.index(True) + 1}")
+        raise InvalidInputError.of(
+            argument, "missing", rule, f"an empty cell in row {empty.index(True) + 1}"
+        )
 
 
 def _right_and_wrong(run: PartialRun) -> str:
@@ -466,7 +472,7 @@ def _csv_columns(
     again = next((row.line for row in table.rows[1:] if row.cells == header), None)
     if again is not None:
         rule = f"have the names of the columns in its first line alone ({file})"
-        raise InvalidInputError.of(query.argument, rule, f"line {again}")
+        raise InvalidInputError.of(query.argument, "duplicate", rule, f"line {again}")
     names = [cell.strip() for cell in header]
     indices = [names.index(name) for name in wanted]
     body = islice(table.rows, 1, None)
@@ -572,7 +578,9 @@ def arrow_columns(file: Path, wanted: Sequence[str], query: Query) -> dict[str, 
         columns = {name: table.column(name).to_pylist() for name in wanted}
     except _arrow_errors() as error:
         rule = f"have a complete table in {file}"
-        raise InvalidInputError.of(query.argument, rule, _arrow_damage(file, error)) from None
+        raise InvalidInputError.of(
+            query.argument, "damaged", rule, _arrow_damage(file, error)
+        ) from None
     query.advance(file.stat().st_size)
     return columns
 
@@ -594,4 +602,4 @@ def arrow_rows(file: Path, names: Sequence[str], argument: str) -> Iterator[Mapp
                 yield from batch.to_pylist()
     except _arrow_errors() as error:
         rule = f"have a complete table in {file}"
-        raise InvalidInputError.of(argument, rule, _arrow_damage(file, error)) from None
+        raise InvalidInputError.of(argument, "damaged", rule, _arrow_damage(file, error)) from None

@@ -104,7 +104,7 @@ class Records:
     def changed(self, got: str, file: Path | None = None) -> InvalidInputError:
         """Return the error of a log that is no longer what was read before."""
         return InvalidInputError.of(
-            "RUN", f"be unchanged while it is read ({file or self.files[0]})", got
+            "RUN", "damaged", f"be unchanged while it is read ({file or self.files[0]})", got
         )
 
 

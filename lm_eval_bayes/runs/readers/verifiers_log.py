@@ -114,7 +114,7 @@ def _metadata(file: Path, query: Query) -> Mapping[str, Any]:
         content = load_json(beside, query)
         if not isinstance(content, dict):
             rule = f"have an object in {beside.name}"
-            raise InvalidInputError.of(query.argument, rule, f"something else ({beside})")
+            raise InvalidInputError.of(query.argument, "type", rule, f"something else ({beside})")
         return content
     return {}
 

@@ -137,12 +137,14 @@ def _percentages(
             continue
         match = _PERCENT.fullmatch(text) if isinstance(value, str) else None
         if match is None:
-            raise InvalidInputError.of(argument, rule, f"{text!r} in row {row}, beside percentages")
+            raise InvalidInputError.of(
+                argument, "format", rule, f"{text!r} in row {row}, beside percentages"
+            )
         first = first or text
         numbers.append(float(match[1].replace(",", ".")) / 100.0)
     if is_bounded:
         rule = f"have numbers without % in the column {name} of {file} where bounds are given"
-        raise InvalidInputError.of(argument, rule, repr(first))
+        raise InvalidInputError.of(argument, "format", rule, repr(first))
     example = next(number for number in numbers if number is not None)
     return numbers, f"{name} is written in percent: {first} is read as {example:g}"
 
@@ -161,12 +163,12 @@ def _decimal_commas(
         has_comma = isinstance(value, str) and _COMMA.fullmatch(text) is not None
         if not has_comma and _WHOLE.fullmatch(text) is None:
             got = f"{text!r} in row {row}, beside numbers with a comma"
-            raise InvalidInputError.of(argument, rule, got)
+            raise InvalidInputError.of(argument, "format", rule, got)
         number = float(text.replace(",", "."))
         if _THOUSANDS.fullmatch(text):
             thousands = text.replace(",", "")
             got = f"{text!r} in row {row}, which may be {number:g} or {thousands}"
-            raise InvalidInputError.of(argument, rule, got)
+            raise InvalidInputError.of(argument, "format", rule, got)
         first = first or (text if has_comma else "")
         numbers.append(number)
     example = float(first.replace(",", "."))

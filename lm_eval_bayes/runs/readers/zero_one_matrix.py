@@ -140,9 +140,11 @@ def matrices_of_csv(table: CsvTable, argument: str, task: str) -> list[PartialRu
     if layout.columns_are_models and len(trials) > 1:
         rule = f"have columns of trials or of models in {table.path.name}, not both"
         others = [layout.names[i] for i in layout.values if layout.names[i] not in trials]
-        raise InvalidInputError.of(argument, rule, f"{', '.join(trials)} and {', '.join(others)}")
+        raise InvalidInputError.of(
+            argument, "conflict", rule, f"{', '.join(trials)} and {', '.join(others)}"
+        )
     if not layout.values or not layout.body:
-        raise InvalidInputError.of(argument, f"hold outcomes ({table.path.name})", "none")
+        raise InvalidInputError.of(argument, "empty", f"hold outcomes ({table.path.name})", "none")
     rows: Rows = {}
     seen: set[tuple[str, ...]] = set()
     repeated = _repeated_labels(layout)
@@ -154,7 +156,9 @@ def matrices_of_csv(table: CsvTable, argument: str, task: str) -> list[PartialRu
         key = (id, model, of_task, layout.cell(row, "trial", ""))
         if key in seen or not id:
             rule = f"name every question once ({table.path.name})"
-            raise InvalidInputError.of(argument, rule, f"{id or 'no name'} in line {row.line}")
+            raise InvalidInputError.of(
+                argument, "duplicate", rule, f"{id or 'no name'} in line {row.line}"
+            )
         seen.add(key)
         for column in layout.values:
             value = _category(row.cells[column])
@@ -165,7 +169,7 @@ def matrices_of_csv(table: CsvTable, argument: str, task: str) -> list[PartialRu
                     f"row per trial, as in {EXAMPLE}{_choice(table, layout)}"
                 )
                 got = f"{row.cells[column]!r} in line {row.line}, column {column + 1}"
-                raise InvalidInputError.of(argument, rule, got)
+                raise InvalidInputError.of(argument, "shape", rule, got)
             name = layout.names[column] if layout.columns_are_models else model
             question = repeated.get(id, id)
             rows.setdefault((name, of_task), {}).setdefault(question, []).append(value)
@@ -317,7 +321,7 @@ def matrices_of_npz(path: Path, argument: str, task: str) -> list[PartialRun]:
         rule = f"hold categories 0..{top} in the array {name} of {path.name}"
         rule += "; more need an array `weights`, one score per category" if weights is None else ""
         first = tuple(wrong[0].tolist())
-        raise InvalidInputError.of(argument, rule, f"{stacked[first]:g} at {first}")
+        raise InvalidInputError.of(argument, "range", rule, f"{stacked[first]:g} at {first}")
     numbered = [f"{path.stem} {i + 1}" for i in range(n_models)]
     models = npz.names(MODELS, n_models) or (numbered if n_models > 1 else [path.stem])
     ids = npz.names(IDS, n_questions) or _numbers(0, n_questions)
@@ -345,14 +349,16 @@ class _Npz:
             with zipfile.ZipFile(path) as archive:
                 size = sum(entry.file_size for entry in archive.infolist())
             if size > 8 * MOST_HELD:
-                raise InvalidInputError.of(argument, rule, f"{size:,} bytes, too many to be held")
+                raise InvalidInputError.of(
+                    argument, "range", rule, f"{size:,} bytes, too many to be held"
+                )
             with np.load(path, allow_pickle=False) as archive:
                 self.arrays = {name: archive[name] for name in archive.files}
         except InvalidInputError:
             raise
         except Exception as error:
             # zipfile, zlib and numpy raise errors of many kinds on a file that only looks like one
-            raise InvalidInputError.of(argument, rule, error_line(error)) from None
+            raise InvalidInputError.of(argument, "damaged", rule, error_line(error)) from None
 
     def outcomes(self) -> tuple[str, npt.NDArray[Any]]:
         """Return the outcome matrix with its name."""
@@ -364,10 +370,12 @@ class _Npz:
         if name is None:
             rule = f"hold one outcome matrix R, (M, N) or (L, M, N), in {self.path.name}"
             shapes = [f"{n} {a.dtype} {a.shape}" for n, a in arrays.items()]
-            raise InvalidInputError.of(self.argument, rule, ", ".join(shapes) or "no array")
+            raise InvalidInputError.of(
+                self.argument, "mismatch", rule, ", ".join(shapes) or "no array"
+            )
         if 0 in fitting[name].shape:
             rule = f"not be empty in {self.path.name} (M >= 1 questions, N >= 1 trials)"
-            raise InvalidInputError.of(self.argument, rule, f"shape {fitting[name].shape}")
+            raise InvalidInputError.of(self.argument, "empty", rule, f"shape {fitting[name].shape}")
         return name, fitting[name]
 
     def names(self, aliases: frozenset[str], n: int) -> list[str] | None:
@@ -379,7 +387,7 @@ class _Npz:
         if len(names) != n or len(set(names)) != n or not all(names):
             rule = f"hold {n} different names in the array {name} of {self.path.name}"
             got = f"{len(names)} of them: {', '.join(names)}"
-            raise InvalidInputError.of(self.argument, rule, got)
+            raise InvalidInputError.of(self.argument, "duplicate", rule, got)
         return names
 
 

@@ -130,7 +130,9 @@ class CapabilityPosterior(Record):
         (0.993, 0.767)
         """
         if not isinstance(anchor, str) or anchor not in self.anchors:
-            raise InvalidInputError.of("anchor", f"be one of {list(self.anchors)}", anchor)
+            raise InvalidInputError.of(
+                "anchor", "choice", f"be one of {list(self.anchors)}", anchor
+            )
         return min(1.0, float(self.probability[self.anchors.index(anchor) + 1 :].sum()))
 
     def interval(self, level: float = 0.95, method: RangeMethod = "hdi") -> tuple[int, int]:
@@ -313,15 +315,17 @@ class _Likelihood:
         solved, failed = outcomes.right_and_wrong()
         if outcomes.n_questions != anchors.n_queries:
             rule = f"be about the {anchors.n_queries} queries of the anchors"
-            raise InvalidInputError.of("outcomes", rule, f"{outcomes.n_questions} questions")
+            raise InvalidInputError.of(
+                "outcomes", "mismatch", rule, f"{outcomes.n_questions} questions"
+            )
         if outcomes.question_ids is not None and anchors.question_ids is not None:
             pairs = zip(anchors.question_ids, outcomes.question_ids, strict=True)
             for position, (ours, came) in enumerate(pairs):
                 if ours != came:
                     rule = f"have the anchors' question ids in their order ({ours!r} at {position})"
-                    raise InvalidInputError.of("outcomes", rule, came)
+                    raise InvalidInputError.of("outcomes", "mismatch", rule, came)
         if outcomes.counts.sum() == 0:
-            raise InvalidInputError.of("outcomes", "have at least one trial", "none")
+            raise InvalidInputError.of("outcomes", "empty", "have at least one trial", "none")
         clipped = np.clip(anchors.probabilities, epsilon, 1.0 - epsilon)
         end = np.full((1, anchors.n_queries), epsilon)
         edges = np.concatenate((end, clipped, 1.0 - end))
@@ -434,7 +438,7 @@ def sample_size_sweep(
     given = check_sequence("sizes", sizes, f"be a sequence of numbers in 1..{n}")
     checked = [check_integer("sizes", size, 1) for size in given]
     if not checked or max(checked) > n:
-        raise InvalidInputError.of("sizes", f"lie in 1..{n}, at least one", checked)
+        raise InvalidInputError.of("sizes", "empty", f"lie in 1..{n}, at least one", checked)
     full_peak = int(likelihood.logs(np.ones((1, n))).argmax())
     rng = np.random.default_rng(seed)
     rows = []

@@ -237,9 +237,9 @@ def query_independence(
     if array.ndim == 2:
         array = array[None]
     if array.ndim != 3 or min(array.shape[1:]) < 2:
-        raise InvalidInputError.of("R", rule, f"shape {np.shape(R)}")
+        raise InvalidInputError.of("R", "shape", rule, f"shape {np.shape(R)}")
     if array.shape[0] == 0 or not np.isin(array, (0, 1)).all():
-        raise InvalidInputError.of("R", rule, "other entries or none")
+        raise InvalidInputError.of("R", "shape", rule, "other entries or none")
     permutations = check_size("permutations", permutations, 100)
     seed = check_seed(seed)
     trials = array.astype(np.float64)

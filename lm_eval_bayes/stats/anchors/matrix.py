@@ -59,7 +59,7 @@ class AnchorMatrix(Record):
         if bad.any():
             row, column = (int(i) for i in np.argwhere(bad)[0])
             got = f"{table[row, column].item()!r} (anchor {row}, query {column})"
-            raise InvalidInputError.of("probabilities", "lie in [0, 1]", got)
+            raise InvalidInputError.of("probabilities", "range", "lie in [0, 1]", got)
         names = _check_names(self.names, table.shape[0])
         ability = table.mean(axis=1)
         falls = np.flatnonzero(np.diff(ability) < -1e-12)
@@ -69,7 +69,7 @@ class AnchorMatrix(Record):
             got = (
                 f"{names[i]!r} at {ability[i]:.3f} before {names[i + 1]!r} at {ability[i + 1]:.3f}"
             )
-            raise InvalidInputError.of("probabilities", rule, got)
+            raise InvalidInputError.of("probabilities", "range", rule, got)
         ids = check_ids(self.question_ids, table.shape[1])
         object.__setattr__(self, "probabilities", read_only(table, np.float64))
         object.__setattr__(self, "names", names)
@@ -109,20 +109,24 @@ class AnchorMatrix(Record):
         """
         pseudo = check_non_negative("pseudo_count", pseudo_count)
         if not isinstance(models, Mapping) or not models:
-            raise InvalidInputError.of("models", "map at least one name to Outcomes", models)
+            raise InvalidInputError.of(
+                "models", "empty", "map at least one name to Outcomes", models
+            )
         rows, ids = [], None
         for name, outcomes in models.items():
             if not isinstance(outcomes, Outcomes):
-                raise InvalidInputError.of(f"models[{name!r}]", "be Outcomes", outcomes)
+                raise InvalidInputError.of(f"models[{name!r}]", "type", "be Outcomes", outcomes)
             rows.append(_share(name, outcomes, pseudo))
             if rows[-1].size != rows[0].size:
                 rule = f"have as many queries as the first anchor ({rows[0].size})"
-                raise InvalidInputError.of(f"models[{name!r}]", rule, rows[-1].size)
+                raise InvalidInputError.of(f"models[{name!r}]", "shape", rule, rows[-1].size)
             if ids is None:
                 ids = outcomes.question_ids
             elif outcomes.question_ids not in (None, ids):
                 rule = "have the question ids of the other anchors, in their order"
-                raise InvalidInputError.of(f"models[{name!r}]", rule, outcomes.question_ids)
+                raise InvalidInputError.of(
+                    f"models[{name!r}]", "mismatch", rule, outcomes.question_ids
+                )
         return cls.from_probabilities(np.array(rows), list(models), ids, order=order)
 
     @classmethod
@@ -212,7 +216,7 @@ def _as_table(probabilities: npt.ArrayLike) -> npt.NDArray[Any]:
     table = numeric("probabilities", probabilities)
     if table.ndim != 2 or 0 in table.shape:
         rule = "be 2-D, one row per anchor and one column per query, and not empty"
-        raise InvalidInputError.of("probabilities", rule, f"shape {table.shape}")
+        raise InvalidInputError.of("probabilities", "empty", rule, f"shape {table.shape}")
     return table
 
 
@@ -244,9 +248,9 @@ def check_queries(queries: Iterable[int] | IntArray, n_queries: int) -> IntArray
     rule = f"be distinct positions in 0..{n_queries - 1}, at least one"
     where = numeric("queries", check_sequence("queries", queries, rule))
     if where.ndim != 1 or where.size == 0 or where.dtype.kind not in "iu":
-        raise InvalidInputError.of("queries", rule, where.tolist())
+        raise InvalidInputError.of("queries", "empty", rule, where.tolist())
     if where.min() < 0 or where.max() >= n_queries or np.unique(where).size != where.size:
-        raise InvalidInputError.of("queries", rule, where.tolist())
+        raise InvalidInputError.of("queries", "empty", rule, where.tolist())
     return where.astype(np.int64)
 
 
@@ -260,7 +264,7 @@ def check_anchors(name: str, value: object) -> None:
     """
     if not isinstance(value, AnchorMatrix):
         rule = "be an AnchorMatrix, as from AnchorMatrix.from_outcomes or .from_probabilities"
-        raise InvalidInputError.of(name, rule, type(value).__name__)
+        raise InvalidInputError.of(name, "range", rule, type(value).__name__)
 
 
 def _share(name: str, outcomes: Outcomes, pseudo: float) -> FloatArray:
@@ -270,7 +274,7 @@ def _share(name: str, outcomes: Outcomes, pseudo: float) -> FloatArray:
     if n_trials.min() < 1 and pseudo == 0.0:
         rule = "have at least one trial on every query"
         got = f"none on query {int(n_trials.argmin())}"
-        raise InvalidInputError.of(f"models[{name!r}]", rule, got)
+        raise InvalidInputError.of(f"models[{name!r}]", "empty", rule, got)
     return np.asarray((solved + pseudo) / (n_trials + 2.0 * pseudo))
 
 
@@ -279,7 +283,7 @@ def _check_names(names: object, n_anchors: int) -> tuple[str, ...]:
     rule = f"be {n_anchors} distinct names, one per anchor"
     given = check_sequence("names", names, rule)
     if not all(isinstance(name, str) for name in given):
-        raise InvalidInputError.of("names", rule, names)
+        raise InvalidInputError.of("names", "duplicate", rule, names)
     if len(given) != n_anchors or len(set(given)) != n_anchors:
-        raise InvalidInputError.of("names", rule, given)
+        raise InvalidInputError.of("names", "duplicate", rule, given)
     return tuple(map(str, given))

@@ -223,7 +223,7 @@ def compare(
     region = _check_rope(rope)
     if spec.scope == "population" and estimator == "bayes":
         rule = 'be "hbayes" for scope "population"; Bayes@N is about these questions only'
-        raise InvalidInputError.of("estimator", rule, estimator)
+        raise InvalidInputError.of("estimator", "unsupported", rule, estimator)
     pair = align_questions(a, b, align)
     if draws is None:
         draws = default_draws(pair.a.n_questions)

@@ -136,10 +136,12 @@ def difference_posterior(a: Posterior, b: Posterior) -> Posterior:
     """
     for name, posterior in (("a", a), ("b", b)):
         if posterior.scope != "benchmark":
-            raise InvalidInputError.of(name, 'be of scope "benchmark"', posterior.scope)
+            raise InvalidInputError.of(
+                name, "unsupported", 'be of scope "benchmark"', posterior.scope
+            )
     if a.per_question.mu.size != b.per_question.mu.size:
         rule = f"be of as many questions as `a` (M={a.per_question.mu.size})"
-        raise InvalidInputError.of("b", rule, f"{b.per_question.mu.size} questions")
+        raise InvalidInputError.of("b", "shape", rule, f"{b.per_question.mu.size} questions")
     first, second = a.distribution, b.distribution
     distribution: Distribution = DrawnDifference(first, second)
     mu, sigma = a.mu - b.mu, float(np.hypot(a.sigma, b.sigma))
@@ -188,7 +190,7 @@ def paired_posterior(
     n_questions = a.per_question.mu.size
     if n_questions < 2:
         rule = 'have at least two questions for scope "population"'
-        raise InvalidInputError.of("a", rule, "one question")
+        raise InvalidInputError.of("a", "empty", rule, "one question")
     first, second = question_means(a), question_means(b)
     difference, noise = cluster_values(
         first.average - second.average, first.noise + second.noise, cluster_index
@@ -223,7 +225,9 @@ def question_means(posterior: Posterior) -> QuestionMeans:
     means = posterior.distribution.question_means(per_question.mu, per_question.sigma)
     if means is None:
         rule = 'be of hbayes@N and scope "benchmark"'
-        raise InvalidInputError.of("posterior", rule, f"{posterior.quantity}, {posterior.scope}")
+        raise InvalidInputError.of(
+            "posterior", "unsupported", rule, f"{posterior.quantity}, {posterior.scope}"
+        )
     return means
 
 
@@ -363,7 +367,7 @@ def p_above(difference: Posterior, threshold: float, sample: FloatArray | None =
         return float(0.5 + 0.5 * np.sign(difference.mu - threshold))
     if not difference.distribution.computed:
         rule = "be given where the distribution is drawn"
-        raise InvalidInputError.of("sample", rule, sample)
+        raise InvalidInputError.of("sample", "conflict", rule, sample)
     return float(1.0 - difference.distribution.cdf(np.array([threshold]))[0])
 
 

@@ -180,10 +180,10 @@ def compare_pass_curves(
     if scope == "population":
         if budgets[-1] > smallest:
             rule = f'stay within the trials in scope "population" (the smallest N is {smallest})'
-            raise InvalidInputError.of("ks", rule, int(budgets[-1]))
+            raise InvalidInputError.of("ks", "unsupported", rule, int(budgets[-1]))
         if pair.a.n_questions < 2:
             rule = 'have at least two questions for scope "population"'
-            raise InvalidInputError.of("a", rule, "one question")
+            raise InvalidInputError.of("a", "empty", rule, "one question")
         curves = _estimated(pair, budgets, draws, rng)
     else:
         curves = _latent(pair, budgets, draws, rng)
@@ -320,7 +320,7 @@ def _budgets(ks: Iterable[int] | None, smallest: int) -> IntArray:
     if ks is None:
         if smallest > _MOST_BUDGETS:
             rule = f"be given where all of the trials would be above {_MOST_BUDGETS:,} budgets"
-            raise InvalidInputError.of("ks", rule, smallest)
+            raise InvalidInputError.of("ks", "range", rule, smallest)
         return np.arange(1, smallest + 1)
     rule = f"be rising integers of at least 1, between one and {_MOST_BUDGETS:,} of them"
     return np.array(check_rising("ks", ks, rule, 1, _MOST_BUDGETS), dtype=np.int64)

@@ -256,7 +256,7 @@ def _threshold(ties: ConvergenceTies, metric: Metric) -> float | None:
         return None
     if metric not in LINEAR:
         rule = 'be "none" for the pass family, whose estimators have no posterior'
-        raise InvalidInputError.of("ties", rule, ties)
+        raise InvalidInputError.of("ties", "unsupported", rule, ties)
     return _TIE_THRESHOLD
 
 

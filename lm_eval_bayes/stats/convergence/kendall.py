@@ -75,15 +75,15 @@ def kendall_tau_b(x: npt.ArrayLike, y: npt.ArrayLike) -> FloatArray:
     first, second = (np.asarray(numeric(name, v)) for name, v in (("x", x), ("y", y)))
     if first.ndim == 0 or first.shape[-1] < 2:
         rule = "hold the scores of at least two models along the last axis"
-        raise InvalidInputError.of("x", rule, f"shape {first.shape}")
+        raise InvalidInputError.of("x", "empty", rule, f"shape {first.shape}")
     if second.ndim == 0 or second.shape[-1] != first.shape[-1]:
         rule = f"have as many models as x ({first.shape[-1]}) along the last axis"
-        raise InvalidInputError.of("y", rule, f"shape {second.shape}")
+        raise InvalidInputError.of("y", "shape", rule, f"shape {second.shape}")
     try:
         x, y = np.broadcast_arrays(first, second)
     except ValueError:
         rule = f"broadcast with x of shape {first.shape}"
-        raise InvalidInputError.of("y", rule, f"shape {second.shape}") from None
+        raise InvalidInputError.of("y", "shape", rule, f"shape {second.shape}") from None
     rows_x, rows_y = (scores.reshape(-1, scores.shape[-1]) for scores in (x, y))
     pairs = np.triu_indices(rows_x.shape[1], 1)
     tau = np.empty(len(rows_x))
@@ -155,9 +155,11 @@ def kendall_curve(
     if truth.shape != (n_models,) or not np.isfinite(truth).all():
         rule = f"be {n_models} finite scores, one per model"
         got = f"shape {truth.shape}" if truth.shape != (n_models,) else truth.tolist()
-        raise InvalidInputError.of("gold", rule, got)
+        raise InvalidInputError.of("gold", "range", rule, got)
     if np.ptp(truth) == 0.0:
-        raise InvalidInputError.of("gold", "not be the same for all models", truth.tolist())
+        raise InvalidInputError.of(
+            "gold", "mismatch", "not be the same for all models", truth.tolist()
+        )
     settings = prefixes.bootstrap(scheme, replicates, seed, tau)
     pairs = np.triu_indices(n_models, 1)
     right = _compare(truth, pairs)

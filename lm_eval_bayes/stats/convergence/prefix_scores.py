@@ -213,12 +213,14 @@ def check_prefixes(
     n_models, n_questions, n_trials = trials.shape
     if n_models < smallest[0] or n_trials < smallest[1]:
         rule = f"hold at least {smallest[0]} models and {smallest[1]} trials, (L, M, N)"
-        raise InvalidInputError.of("R", rule, f"shape {trials.shape}")
+        raise InvalidInputError.of("R", "empty", rule, f"shape {trials.shape}")
     name, number, needed = check_metric(metric, k, tau, n_trials)
     # trials first, models last: what a trial adds lies together in memory
     trials = trials.transpose(2, 1, 0)
     if name not in LINEAR and not guessed:
-        raise InvalidInputError.of("weights", "be left out for the pass family", weights)
+        raise InvalidInputError.of(
+            "weights", "conflict", "be left out for the pass family", weights
+        )
     if name not in LINEAR:
         table = pass_table(name, number, needed, n_trials, n_questions)
         counts = np.ascontiguousarray(trials, dtype=np.min_scalar_type(n_trials))
@@ -236,7 +238,7 @@ def _check_tensor(R: npt.ArrayLike, n_categories: int, guessed: bool) -> IntArra
     array = numeric("R", R)
     if array.ndim != 3 or 0 in array.shape[:2]:
         rule = "be 3-D, (L, M, N): models, questions, trials"
-        raise InvalidInputError.of("R", rule, f"shape {array.shape}")
+        raise InvalidInputError.of("R", "shape", rule, f"shape {array.shape}")
     flat = array.reshape(-1, array.shape[2])
     return check_matrix("R", flat, n_categories, guessed, allow_no_trials=False).reshape(
         array.shape
@@ -412,12 +414,12 @@ def check_metric(metric: object, k: object, tau: object, n_trials: int) -> tuple
     """
     name = check_option("metric", metric, METRICS)
     if name in LINEAR and k is not None:
-        raise InvalidInputError.of("k", f'be left out for metric "{name}"', k)
+        raise InvalidInputError.of("k", "conflict", f'be left out for metric "{name}"', k)
     number = 1 if name in LINEAR else check_k(k, np.array([n_trials]))
     if name == "g-pass":
         return name, number, successes_needed(cast(Tau, tau), number)
     if tau is not None:
-        raise InvalidInputError.of("tau", 'be left out unless metric is "g-pass"', tau)
+        raise InvalidInputError.of("tau", "conflict", 'be left out unless metric is "g-pass"', tau)
     return name, number, 1
 
 

@@ -78,7 +78,7 @@ class Distribution(ABC):
             If the distribution is of a population's mean, which has no single questions.
         """
         rule = 'be "benchmark" to draw single questions'
-        raise InvalidInputError.of("scope", rule, "population")
+        raise InvalidInputError.of("scope", "unsupported", rule, "population")
 
     def quantiles(self, masses: FloatArray) -> FloatArray:
         """Return the scores below which the masses lie, an array of any shape in [0, 1].

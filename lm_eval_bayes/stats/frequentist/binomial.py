@@ -165,7 +165,7 @@ def odds_ratio_interval(
     else:
         if n_a + n_b > _MOST_FISHER:
             rule = f'be at most {_MOST_FISHER:,} on both sides together for "fisher"; take "delta"'
-            raise InvalidInputError.of("trials_a, trials_b", rule, (n_a, n_b))
+            raise InvalidInputError.of("trials_a, trials_b", "range", rule, (n_a, n_b))
         from scipy.stats import contingency  # takes long to import
 
         result = contingency.odds_ratio(table, kind="conditional")
@@ -192,5 +192,7 @@ def _check_binomial(
     n = check_count(f"trials{of}", trials, 1)
     count = check_integer(f"successes{of}", successes, 0)
     if count > n:
-        raise InvalidInputError.of(f"successes{of}", f"be at most `trials{of}` ({n})", count)
+        raise InvalidInputError.of(
+            f"successes{of}", "range", f"be at most `trials{of}` ({n})", count
+        )
     return count, n, check_level(level)

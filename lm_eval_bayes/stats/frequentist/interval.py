@@ -142,11 +142,11 @@ def as_scores(
         array = numeric(name, scores)
         if array.ndim != 1:
             raise InvalidInputError.of(
-                name, "be 1-D, one score per question", f"shape {array.shape}"
+                name, "shape", "be 1-D, one score per question", f"shape {array.shape}"
             )
         values, bounds = array.astype(np.float64), _check_bounds(bounds)
     if values.size < least:
-        raise InvalidInputError.of(name, f"hold at least {least} scores", f"{values.size}")
+        raise InvalidInputError.of(name, "empty", f"hold at least {least} scores", f"{values.size}")
     bad = ~np.isfinite(values)
     rule = "be finite"
     if bounds is not None and not bad.any():
@@ -154,7 +154,7 @@ def as_scores(
         rule = f"lie in [{bounds[0]:g}, {bounds[1]:g}]; give `bounds` where others are possible"
     if bad.any():
         where = int(bad.argmax())
-        raise InvalidInputError.of(name, rule, f"{values[where].item()!r} (score {where})")
+        raise InvalidInputError.of(name, "range", rule, f"{values[where].item()!r} (score {where})")
     return values, bounds
 
 

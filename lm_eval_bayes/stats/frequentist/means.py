@@ -73,7 +73,7 @@ def within_question_clt(outcomes: Outcomes, level: float = 0.95) -> ConfidenceIn
     if n_trials.min() < 2:
         rule = "have at least two trials for every question, which the variance within one needs"
         few = int(n_trials.argmin())
-        raise InvalidInputError.of("outcomes", rule, f"{n_trials[few]} for question {few}")
+        raise InvalidInputError.of("outcomes", "empty", rule, f"{n_trials[few]} for question {few}")
     means = avg_at_n(outcomes)
     deviations = outcomes.weights - means.per_question[:, None]
     variances = (outcomes.counts * deviations**2).sum(axis=1) / (n_trials - 1.0)
@@ -227,7 +227,9 @@ def clustered_interval(
     where = cluster_index(clusters, values.size, "score")
     n_clusters = int(where.max()) + 1
     if n_clusters < 2:
-        raise InvalidInputError.of("clusters", "name at least two clusters", f"{n_clusters}")
+        raise InvalidInputError.of(
+            "clusters", "empty", "name at least two clusters", f"{n_clusters}"
+        )
     mean = float(values.mean())
     totals = np.bincount(where, weights=values - mean)
     error = float(np.sqrt((totals**2).sum())) / values.size
@@ -294,7 +296,9 @@ def difference_interval(
     if scope == "benchmark":
         if not isinstance(a, Outcomes) or not isinstance(b, Outcomes):
             side = ("b", b) if isinstance(a, Outcomes) else ("a", a)
-            raise InvalidInputError.of(side[0], 'be outcomes in scope "benchmark"', side[1])
+            raise InvalidInputError.of(
+                side[0], "unsupported", 'be outcomes in scope "benchmark"', side[1]
+            )
         pair = align_questions(a, b)
         first, second = within_question_clt(pair.a, level), within_question_clt(pair.b, level)
         error = math.hypot(first.standard_error or 0.0, second.standard_error or 0.0)
@@ -310,7 +314,7 @@ def difference_interval(
         if paired:
             if x.size != y.size:
                 rule = f"have as many questions as `a` ({x.size}) where `paired`"
-                raise InvalidInputError.of("b", rule, y.size)
+                raise InvalidInputError.of("b", "shape", rule, y.size)
             error = float((x - y).std(ddof=1) / np.sqrt(x.size))
         else:
             error = math.sqrt(x.var(ddof=1) / x.size + y.var(ddof=1) / y.size)
@@ -391,7 +395,7 @@ def bootstrap_interval(
     else:
         if not isinstance(scores, Outcomes) or clusters is not None:
             rule = 'be outcomes, and `clusters` None, in scope "benchmark"'
-            raise InvalidInputError.of("scores", rule, scores)
+            raise InvalidInputError.of("scores", "unsupported", rule, scores)
         require_trials(scores)
         estimate = avg_at_n(scores).value
         means = _over_trials(scores, replicates, rng)

@@ -177,7 +177,7 @@ def hbayes_at_n(
         if index is not None:
             if pseudo_trials is not None:
                 rule = 'be left out for scope "population" of outcomes with clusters'
-                raise InvalidInputError.of("mean_counts", rule, pseudo_trials.tolist())
+                raise InvalidInputError.of("mean_counts", "conflict", rule, pseudo_trials.tolist())
             benchmark = hbayes_at_n(outcomes, "benchmark", level, interval, seed=seed)
             return clustered_population(outcomes, index, benchmark)
     at_top = outcomes.top_categories()
@@ -196,10 +196,12 @@ def _check_mean_counts(mean_counts: npt.ArrayLike | None, n_categories: int) -> 
     array = numeric("mean_counts", mean_counts)
     if array.shape != (n_categories,):
         rule = f"have one entry per category ({n_categories})"
-        raise InvalidInputError.of("mean_counts", rule, f"shape {array.shape}")
+        raise InvalidInputError.of("mean_counts", "shape", rule, f"shape {array.shape}")
     pseudo_trials = array.astype(np.float64)
     if not (np.isfinite(pseudo_trials).all() and pseudo_trials.min() >= 0.0):
-        raise InvalidInputError.of("mean_counts", "be finite and at least 0", array.tolist())
+        raise InvalidInputError.of(
+            "mean_counts", "range", "be finite and at least 0", array.tolist()
+        )
     return pseudo_trials
 
 

@@ -312,7 +312,7 @@ class TaskMeans:
     ) -> None:
         if not isinstance(tasks, Mapping) or not tasks:
             rule = "be a mapping of at least one task's name to its Outcomes"
-            raise InvalidInputError.of("tasks", rule, tasks if tasks else "none")
+            raise InvalidInputError.of("tasks", "empty", rule, tasks if tasks else "none")
         for name, outcomes in tasks.items():
             check_outcomes(f"tasks[{name!r}]", outcomes, scores=True)
         self.tasks = dict(tasks)
@@ -357,7 +357,7 @@ class TaskMeans:
             positive = [w for w in numbers if w is not None and 0.0 < w < np.inf]
             if set(weights) != set(self.tasks) or len(positive) < len(numbers):
                 rule = f"have a finite number above 0 for each of {', '.join(self.tasks)}"
-                raise InvalidInputError.of("weights", rule, dict(weights))
+                raise InvalidInputError.of("weights", "range", rule, dict(weights))
         elif check_option("weights", weights, TASK_WEIGHTS) == "equal":
             positive = [1.0] * len(self.tasks)
         else:

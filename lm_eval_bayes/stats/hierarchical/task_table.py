@@ -366,7 +366,7 @@ def category_table(population: Posterior, outcomes: Outcomes) -> TaskTable:
         or not isinstance(benchmark.distribution, DirichletMixtureDistribution)
     ):
         rule = 'be of hbayes@N for more than two weights, of scope "population"'
-        raise InvalidInputError.of("population", rule, population.quantity)
+        raise InvalidInputError.of("population", "unsupported", rule, population.quantity)
     mean, sd = (population.mu - low) / span, population.sigma / span
     binomial = mean * (1.0 - mean)
     total = binomial / sd**2 - 1.0

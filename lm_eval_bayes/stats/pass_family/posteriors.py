@@ -344,7 +344,7 @@ def pass_posteriors(
     pseudo = _pseudo_counts(prior)
     if scope == "population":
         rule = 'be "benchmark" unless the prior is learned'
-        raise InvalidInputError.of("scope", rule, scope)
+        raise InvalidInputError.of("scope", "unsupported", rule, scope)
     nu = outcomes.weighted_counts + np.array(pseudo[::-1])
     return [
         _under_fixed_prior(outcomes, nu, pseudo, quantity, curve)
@@ -367,7 +367,7 @@ def _pseudo_counts(prior: object) -> tuple[float, float]:
         return check_prior(prior[0]), check_prior(prior[1])
     if isinstance(prior, (str, tuple, list)) and prior not in ("uniform", "jeffreys"):
         rule = 'be "learned", "uniform", "jeffreys", a number above 0 or a pair of them'
-        raise InvalidInputError.of("prior", rule, prior)
+        raise InvalidInputError.of("prior", "range", rule, prior)
     pseudo = check_prior(prior)
     return pseudo, pseudo
 

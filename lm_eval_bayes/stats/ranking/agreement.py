@@ -74,9 +74,11 @@ def compare_rankings(a: Ranks, b: Ranks) -> RankingAgreement:
     if set(first) != set(second):
         only = sorted(set(first) ^ set(second))
         rule = "rank the same models as `a`"
-        raise InvalidInputError.of("b", rule, f"{', '.join(only[:3])} in one of them only")
+        raise InvalidInputError.of(
+            "b", "mismatch", rule, f"{', '.join(only[:3])} in one of them only"
+        )
     if len(first) < 2:
-        raise InvalidInputError.of("a", "rank at least two models", len(first))
+        raise InvalidInputError.of("a", "empty", "rank at least two models", len(first))
     from scipy import stats  # takes long to import
 
     models = list(first)
@@ -109,11 +111,11 @@ def _ranks(name: str, ranking: Ranks) -> dict[str, float]:
         return dict(zip(ranking.models, ranks.tolist(), strict=True))
     rule = "be a Ranking or a mapping from models' names to finite ranks"
     if not isinstance(ranking, Mapping):
-        raise InvalidInputError.of(name, rule, type(ranking).__name__)
+        raise InvalidInputError.of(name, "range", rule, type(ranking).__name__)
     numbers = {model: as_real(rank) for model, rank in ranking.items()}
     result: dict[str, float] = {}
     for model, rank in numbers.items():
         if not isinstance(model, str) or rank is None or not np.isfinite(rank):
-            raise InvalidInputError.of(name, rule, {model: ranking[model]})
+            raise InvalidInputError.of(name, "range", rule, {model: ranking[model]})
         result[model] = rank
     return result

@@ -170,7 +170,9 @@ class Ranking(Record):
             If no such model was ranked.
         """
         if not isinstance(model, str) or model not in self.models:
-            raise InvalidInputError.of("model", f"be one of {', '.join(self.models)}", model)
+            raise InvalidInputError.of(
+                "model", "choice", f"be one of {', '.join(self.models)}", model
+            )
         return float(self.ranks[self.models.index(model)])
 
     def rows(self) -> list[dict[str, Any]]:
@@ -517,23 +519,23 @@ def check_leaderboard(posteriors: object) -> list[str]:
     """
     rule = "be a mapping from at least one model's name to its posterior"
     if not isinstance(posteriors, Mapping) or not posteriors:
-        raise InvalidInputError.of("posteriors", rule, posteriors)
+        raise InvalidInputError.of("posteriors", "empty", rule, posteriors)
     for name, posterior in posteriors.items():
         if not isinstance(name, str) or not isinstance(posterior, Posterior):
-            raise InvalidInputError.of("posteriors", rule, {name: posterior})
+            raise InvalidInputError.of("posteriors", "empty", rule, {name: posterior})
         if not np.isfinite(posterior.mu):
             rule = f'have a finite mean for every model ("{name}")'
-            raise InvalidInputError.of("posteriors", rule, posterior.mu)
+            raise InvalidInputError.of("posteriors", "range", rule, posterior.mu)
         if not (np.isfinite(posterior.sigma) and posterior.sigma >= 0.0):
             rule = f'have a finite sd of at least 0 for every model ("{name}")'
-            raise InvalidInputError.of("posteriors", rule, posterior.sigma)
+            raise InvalidInputError.of("posteriors", "range", rule, posterior.sigma)
     names = list(posteriors)
     expected = _subject(posteriors[names[0]])
     for name in names[1:]:
         for what, value in _subject(posteriors[name]).items():
             if value != expected[what]:
                 rule = f'have the same {what} ("{names[0]}" has {expected[what]})'
-                raise InvalidInputError.of("posteriors", rule, f'{value} for "{name}"')
+                raise InvalidInputError.of("posteriors", "mismatch", rule, f'{value} for "{name}"')
     return names
 
 

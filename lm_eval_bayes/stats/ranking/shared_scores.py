@@ -154,7 +154,7 @@ def shared_scores(
     level = check_level(level)
     names = check_leaderboard(posteriors)
     if len(names) < 2:
-        raise InvalidInputError.of("posteriors", "be of at least two models", len(names))
+        raise InvalidInputError.of("posteriors", "empty", "be of at least two models", len(names))
     in_order = [posteriors[name] for name in names]
     own = pair_errors(in_order).own_variance if own_variance is None else own_variance
     posterior = board_logits(posteriors, _check_variances(own, len(names)))
@@ -214,7 +214,7 @@ def _check_variances(variances: npt.ArrayLike, n_models: int) -> FloatArray:
     values = np.asarray(numeric("own_variance", variances), dtype=np.float64)
     rule = f"be non-negative, one per model ({n_models})"
     if values.shape != (n_models,):
-        raise InvalidInputError.of("own_variance", rule, f"shape {values.shape}")
+        raise InvalidInputError.of("own_variance", "range", rule, f"shape {values.shape}")
     if not (values >= 0.0).all():
-        raise InvalidInputError.of("own_variance", rule, float(values.min()))
+        raise InvalidInputError.of("own_variance", "range", rule, float(values.min()))
     return values

@@ -191,11 +191,11 @@ class DecisionReached:
             planned = tuple(n for n in check_analyses(self.analyses) if n >= least)
             if not planned:
                 rule = f"include an analysis at {least} trials (`min_trials`) or more"
-                raise InvalidInputError.of("analyses", rule, self.analyses)
+                raise InvalidInputError.of("analyses", "range", rule, self.analyses)
             object.__setattr__(self, "analyses", planned)
         elif self.correction in _SPENDINGS:
             rule = "name the planned analyses (trials per question) of the correction"
-            raise InvalidInputError.of("analyses", rule, self.analyses)
+            raise InvalidInputError.of("analyses", "missing", rule, self.analyses)
 
     def threshold(self, trials: int) -> float | None:
         """Return the z at which this rule stops after `trials` trials; None without an analysis.
@@ -251,12 +251,14 @@ class DecisionReached:
         """
         trials, names = check_count("trials", trials, 1), check_leaderboard(posteriors)
         if len(names) != 2:
-            raise InvalidInputError.of("posteriors", "be those of two models", len(names))
+            raise InvalidInputError.of(
+                "posteriors", "mismatch", "be those of two models", len(names)
+            )
         check_analysis(trials, posteriors)
         a, b = (posteriors[name] for name in names)
         if self.correction != "none" and a.scope != "benchmark":
             rule = 'be of scope "benchmark" (a correction holds for trials of fixed questions)'
-            raise InvalidInputError.of("posteriors", rule, a.scope)
+            raise InvalidInputError.of("posteriors", "unsupported", rule, a.scope)
         gap = separation(a, b)
         z, threshold = self.z(a, b), self.threshold(trials)
         rule = "decision reached"

@@ -80,12 +80,12 @@ def trials_to_decision(
     check_leaderboard({"posterior 1": posterior, "posterior 2": other})
     if posterior.scored or other.scored:
         rule_text = "be of right and wrong trials or of categories, which are forecast one by one"
-        raise InvalidInputError.of("posterior", rule_text, "one of scores")
+        raise InvalidInputError.of("posterior", "unsupported", rule_text, "one of scores")
     if posterior.scope != "benchmark":
         rule_text = (
             'be of scope "benchmark" (a rule with analyses is for trials of fixed questions)'
         )
-        raise InvalidInputError.of("posterior", rule_text, posterior.scope)
+        raise InvalidInputError.of("posterior", "unsupported", rule_text, posterior.scope)
     if draws is None:
         draws = int(np.clip(100_000 // posterior.per_question.mu.size, 200, 1_000))
     draws = check_size("draws", draws, 100, posterior.per_question.mu.size)
@@ -93,7 +93,7 @@ def trials_to_decision(
     analyses = [n for n in rule.analyses or () if n > present]
     if not analyses or len(analyses) > MAX_ANALYSES:
         rule_text = f"name 1 to {MAX_ANALYSES:,} analyses beyond the {present} trials there are"
-        raise InvalidInputError.of("rule", rule_text, f"{len(analyses):,} analyses")
+        raise InvalidInputError.of("rule", "range", rule_text, f"{len(analyses):,} analyses")
     z, now = rule.z(posterior, other), rule.threshold(present) if present else None
     rng = np.random.default_rng(seed)
     needed: list[int | None] = [0, 0, 0]

@@ -101,7 +101,9 @@ class PredictiveTrials:
         state = posterior.distribution.category_posterior(draws, rng)
         if state is None:
             rule = "be one of bayes@N or hbayes@N"
-            raise InvalidInputError.of("posterior", rule, f"a posterior of {posterior.quantity}")
+            raise InvalidInputError.of(
+                "posterior", "choice", rule, f"a posterior of {posterior.quantity}"
+            )
         known_counts, prior, strength, weights = state
         gammas = rng.standard_gamma(known_counts + prior[:, None, :])
         # with parameters near 0 all gammas of a question can underflow
@@ -251,7 +253,9 @@ class PredictivePopulation:
         learned = posterior.learned
         if learned is None:
             rule = "have a learned prior in scope population"
-            raise InvalidInputError.of("posterior", rule, f"one of {posterior.quantity}")
+            raise InvalidInputError.of(
+                "posterior", "unsupported", rule, f"one of {posterior.quantity}"
+            )
         bounds = (learned.strength, learned.strength_low, learned.strength_high)
         strength, step = _draw_strength(*bounds, draws, rng), rng.standard_normal(draws)
         dispersion = DispersionDraws.of(posterior, draws, rng) if posterior.scored else None

@@ -214,7 +214,7 @@ class AnyOf:
         rule = "be at least one stopping rule"
         rules = tuple(check_sequence("rules", self.rules, rule))
         if not rules or not all(hasattr(each, "evaluate") for each in rules):
-            raise InvalidInputError.of("rules", rule, self.rules)
+            raise InvalidInputError.of("rules", "empty", rule, self.rules)
         object.__setattr__(self, "rules", rules)
 
     def evaluate(self, trials: int, posteriors: Mapping[str, Posterior]) -> StopVerdict:
@@ -272,7 +272,7 @@ posteriors rest on (8 for "a"); got 16
         if not fewest <= number <= most:
             behind = f"{most}" if fewest == most else f"{fewest} to {most}"
             rule = f'be the trials per question that the posteriors rest on ({behind} for "{name}")'
-            raise InvalidInputError.of("trials", rule, number)
+            raise InvalidInputError.of("trials", "mismatch", rule, number)
     return number
 
 

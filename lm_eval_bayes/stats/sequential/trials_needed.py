@@ -276,10 +276,12 @@ def _check_goal(
 ) -> list[Posterior]:
     """Return the posteriors that the goal is about, once there is exactly one goal."""
     if (width is None) == (z is None):
-        raise InvalidInputError.of("width", "be given, or else `z`, but not both", (width, z))
+        raise InvalidInputError.of(
+            "width", "conflict", "be given, or else `z`, but not both", (width, z)
+        )
     if (z is None) != (other is None):
         rule = "be given with `z` and only with it"
-        raise InvalidInputError.of("other", rule, "none" if other is None else "one")
+        raise InvalidInputError.of("other", "conflict", rule, "none" if other is None else "one")
     posteriors = [posterior] if other is None else [posterior, other]
     check_leaderboard({f"posterior {i}": posterior for i, posterior in enumerate(posteriors, 1)})
     return posteriors
@@ -299,7 +301,7 @@ def _trials_so_far(posteriors: Sequence[Posterior]) -> float:
     n_trials = [posterior.n_trials for posterior in posteriors if posterior.n_trials is not None]
     if posteriors[0].scope == "population" and (not n_trials or min(n_trials) <= 0.0):
         rule = "have a number of trials above 0"
-        raise InvalidInputError.of("posterior", rule, n_trials or None)
+        raise InvalidInputError.of("posterior", "empty", rule, n_trials or None)
     return float(np.mean(n_trials)) if n_trials else np.nan  # the posterior will be refused
 
 
@@ -357,19 +359,25 @@ def allocate_trials(
     """
     check_outcomes("outcomes", outcomes)
     if not isinstance(posterior, Posterior):
-        raise InvalidInputError.of("posterior", "be a Posterior", posterior)
+        raise InvalidInputError.of("posterior", "type", "be a Posterior", posterior)
     sigma = posterior.per_question.sigma
     if posterior.scope != "benchmark" or sigma.size != outcomes.counts.shape[0]:
         rule = f'be of scope "benchmark" and of {outcomes.counts.shape[0]} questions'
-        raise InvalidInputError.of("posterior", rule, f"{posterior.scope}, {sigma.size} questions")
+        raise InvalidInputError.of(
+            "posterior", "shape", rule, f"{posterior.scope}, {sigma.size} questions"
+        )
     if posterior.quantity not in ("bayes@N", "hbayes@N"):
         rule = "be one of bayes@N or hbayes@N"
-        raise InvalidInputError.of("posterior", rule, f"a posterior of {posterior.quantity}")
+        raise InvalidInputError.of(
+            "posterior", "choice", rule, f"a posterior of {posterior.quantity}"
+        )
     n_trials = check_integer("n_trials", n_trials, 1, _MOST_TRIALS)
     have = outcomes.counts.sum(axis=1).astype(np.int64)
     if posterior.trials_range not in (None, (have.min(), have.max())):
         rule = "rest on the trials of `outcomes`"
-        raise InvalidInputError.of("posterior", rule, f"one of {posterior.trials_range} trials")
+        raise InvalidInputError.of(
+            "posterior", "mismatch", rule, f"one of {posterior.trials_range} trials"
+        )
     room = np.full(have.size, n_trials)
     if most is not None:
         room = np.clip(check_count("most", most, 1) - have, 0, n_trials)

@@ -17,14 +17,14 @@ from typing import Any
 from scipy.special import betaincinv
 
 from lm_eval_bayes._util.hashing import sha256_text
-from lm_eval_bayes.errors import InvalidInputError, ModelConfigError
+from lm_eval_bayes.errors import ModelConfigError
 
 _PROMPT_HASH = re.compile(r"[0-9a-f]{64}")
 
 
 def refusal(argument: str, rule: str, got: object) -> ModelConfigError:
     """Return the error for a model argument that breaks a rule."""
-    return ModelConfigError(str(InvalidInputError.of(argument, rule, got)))
+    return ModelConfigError.of(argument, "range", rule, got)
 
 
 def uniforms(*key: object) -> tuple[float, float, float, float]:
