@@ -20,7 +20,6 @@ from lm_eval_bayes.cli.ui.options import (
     IntervalOptions,
     Json,
     Overwrite,
-    check_resampling,
     expand_options,
     option,
     parse_integers,
@@ -71,9 +70,6 @@ def command(
             "is written.",
         ),
     ] = None,
-    confidence: Annotated[
-        float, option("P", "One-sided confidence from which one neighbour is better.")
-    ] = 0.95,
     output: Annotated[
         Path | None,
         option(
@@ -112,12 +108,15 @@ def command(
     )
     from lm_eval_bayes.export.files import write_files
     from lm_eval_bayes.report.tables_page import tables_page
+    from lm_eval_bayes.stats.validation import check_size
 
     with named_as_options("trials"):
         lengths = check_trials(parse_integers("--trials", trials))
     spec = intervals.spec()
     benchmark = _benchmark(models, gap, means, questions, beta)
-    check_resampling(replicates, confidence)
+    if replicates is not None:
+        with named_as_options("replicates"):
+            check_size("replicates", replicates, 1)
     argument = "--html" if output is None else "--output"
     _check_files(output, html, overwrite, argument)
     files: dict[Path, bytes] = {}
@@ -134,7 +133,7 @@ def command(
                 benchmark, lengths, spec, replicates=n, progress=progress.advance
             )
         if len(benchmark.means) > 1:
-            separation = separation_study(benchmark, lengths, confidence=confidence, seed=spec.seed)
+            separation = separation_study(benchmark, lengths, seed=spec.seed)
     if html is not None:
         page = tables_page(
             "Simulated models", _in_words(benchmark), _tables(studies, separation, spec)
@@ -260,8 +259,8 @@ def _pair_table(separation: Separation) -> PageTable:
     head = ["better", "worse", "gap", "N needed", *(f"z at {n}" for n in lengths)]
     head += [f"right, wrong at {n}" for n in lengths]
     title = (
-        f"distinguishing neighbours with one-sided confidence {separation.confidence:g}: N needed, "
-        "and how often the better model is found better (right) or worse (wrong)"
+        "distinguishing neighbours with one-sided confidence 0.95: N needed, and how often the "
+        "better model is found better (right) or worse (wrong)"
     )
     return PageTable(title, head, rows)
 
