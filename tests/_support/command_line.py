@@ -61,8 +61,9 @@ def refusal(*arguments):
     if isinstance(error, LmEvalBayesError):
         return error.argument, error.rule
     parameter = getattr(error, "param", None)
-    name = getattr(error, "option_name", None) if parameter is None else max(parameter.opts, key=len)
-    return name, "usage"
+    if parameter is None:
+        return getattr(error, "option_name", None), "usage"
+    return max(parameter.opts, key=len), "usage"
 
 
 def exported_table(suffix, *arguments):

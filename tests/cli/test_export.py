@@ -5,17 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
 import shutil
-import subprocess
-import sys
 from functools import partial
 
 import pytest
 import yaml
 from _support import fake_hub
 from _support.command_line import called, exported_table
-from _support.paths import REPOSITORY
 from _support.saved_runs import question, write_run
 
 from lm_eval_bayes.export.hub import NEEDED
@@ -146,28 +142,6 @@ def test_a_trial_store_is_never_replaced(lmeb, runs, tmp_path):
     assert target.read_bytes() == before
 
 
-@pytest.mark.parametrize(
-    ("where", "message"),
-    [("folder.csv", "is a folder"), ("a-file/board.csv", "lie in a folder")],
-)
-def test_a_place_that_cannot_be_written(lmeb, runs, tmp_path, where, message):
-    (tmp_path / "folder.csv").mkdir()
-    (tmp_path / "a-file").write_text("", encoding="utf-8")
-    code, _, error = lmeb("table", runs / "good", "-o", tmp_path / where, "--overwrite")
-    assert (code, error.count("\n")) == (2, 1)
-    assert message in error
-    assert sorted(path.name for path in tmp_path.rglob("*")) == ["a-file", "folder.csv"]
-
-
-def test_models_that_answered_different_questions(lmeb, runs, tmp_path):
-    write(tmp_path / "other", "other", [1, 2, 3])
-    target = tmp_path / "board.csv"
-    code, _, error = lmeb("table", runs / "good", tmp_path / "other", "-o", target)
-    assert code == 2
-    assert error.splitlines()[-1].startswith("error: ")
-    assert not target.exists()
-
-
 # -- the hub -------------------------------------------------------------------------------------
 
 hub_library = pytest.importorskip("huggingface_hub", minversion=NEEDED)
@@ -201,34 +175,6 @@ def test_hub_writes_the_models_results(lmeb, runs, tmp_path):
     assert "80% interval" in result["notes"]
     assert "80% credible interval" in result["details"]
     assert result["task_id"] == "II"
-
-
-def test_hub_writes_here_by_default(lmeb, runs, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert lmeb("hub", runs / "good", "--model-id", "org/good")[0] == 0
-    assert read_back(tmp_path / ".eval_results" / "aime_2025.yaml").value == 85.0
-
-
-@pytest.mark.parametrize(
-    ("names", "options", "message"),
-    [
-        ("good", "--model-id good", "`--model-id` must be a model of the hub, as org/name"),
-        ("good", "--model-id org/..", "`--model-id` must be a model of the hub, as org/name"),
-        ("good poor", "--model-id a/b", "`RUN` must be runs of one model"),
-        ("sums", "--model-id a/b", "`--dataset` must name the hub's dataset of sums"),
-        ("good sums", "--model-id a/b --dataset c/d", "`--dataset` must be of one task; choose"),
-        ("good", "--model-id a/b --value pass@99", "`--value` must be a number of"),
-        ("good", "--model-id a/b --source-name x", "`--source-name` must be left out"),
-        ("good", "--model-id a/b --level 2", "`--level` must"),
-        ("nowhere", "--model-id a/b", "`RUN` must"),
-    ],
-)
-def test_hub_ends_in_one_sentence(lmeb, runs, tmp_path, names, options, message):
-    given = [runs / name for name in names.split()]
-    code, printed, error = lmeb("hub", *given, *options.split(), "-o", tmp_path / "new")
-    assert (code, printed) == (2, "")
-    assert error.splitlines()[-1].startswith(f"error: {message}")
-    assert not (tmp_path / "new").exists()
 
 
 def test_hub_pushes_only_when_asked(lmeb, runs, tmp_path, monkeypatch):
@@ -348,32 +294,6 @@ def test_counts_have_no_texts_to_give(lmeb, tmp_path):
     assert not (tmp_path / "new").exists()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["poor"], "`--model-id` must name the developer of =poor|_model, as org/name"),
-        (["good", "sums"], "`RUN` must be one run"),
-        (["good", "--instances"], "`--instances` must be given with a folder"),
-        (
-            ["good", "poor", "--model-id=a/b"],
-            "`--model-id` must be org/good=org/name, for each of several models once",
-        ),
-        (["good", "poor", "--developer=a"], "`--developer` must be of one model; --model-id MODEL"),
-        (
-            ["good", "--model-id=a/b c"],
-            "`--model-id` must be the id of a model, as org/name, without",
-        ),
-        (["good", "--model-id=b"], "`--model-id` must be the model's id, as org/name"),
-        (["good", "--metric=nothing", "--task=nothing"], "`RUN` must hold task nothing"),
-    ],
-)
-def test_every_eval_ever_ends_in_one_sentence(lmeb, runs, arguments, message):
-    given = [argument if argument.startswith("-") else runs / argument for argument in arguments]
-    code, printed, error = lmeb("every-eval-ever", *given)
-    assert (code, printed) == (2, "")
-    assert error.splitlines()[-1].startswith(f"error: {message}")
-
-
 def test_models_of_several_developers_are_exported_and_read_again(lmeb, tmp_path):
     rows = [("A", "q", 1), ("A", "q", 0), ("A", "r", 1), ("b=c", "q", 0), ("b=c", "r", 1)]
     lines = ["model,question,score", *(",".join(map(str, row)) for row in rows)]
@@ -414,44 +334,3 @@ def test_a_submission_says_that_its_log_is_cut_off(lmeb, runs, tmp_path):
 
 
 # -- all of them ---------------------------------------------------------------------------------
-
-COMMANDS = ("hub", "every-eval-ever", "table")
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_help_has_two_examples(lmeb, command):
-    code, output, _ = lmeb(command, "--help")
-    assert code == 0
-    examples = output.split("Examples:")[1].split("Arguments:")[0].strip().splitlines()
-    assert len(examples) == 2
-    assert all(line.strip().startswith(f"lm-eval-bayes export {command} ") for line in examples)
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_what_is_no_run_ends_in_one_sentence(lmeb, tmp_path, command):
-    empty = tmp_path / "empty"
-    empty.mkdir()
-    broken = tmp_path / "samples_sums_2026-01-31T10-00-00.000000.jsonl"
-    broken.write_text('{"doc_id": 0, "doc', encoding="utf-8")
-    more = ["--model-id", "a/b"] if command == "hub" else []
-    target = tmp_path / "new" if command in ("hub", "every-eval-ever") else tmp_path / "new.md"
-    for path in (tmp_path / "missing", empty, broken):
-        code, printed, error = lmeb(command, path, *more, "-o", target)
-        assert (code, printed) == (2, "")
-        assert error.count("error: ") == 1
-        assert error.splitlines()[-1].startswith("error: `RUN` must ")
-        assert not target.exists()
-
-
-def test_the_help_imports_nothing_heavy():
-    code = (
-        "import sys\n"
-        "from lm_eval_bayes.cli.commands import export\n"
-        "heavy = ('huggingface_hub', 'lm_eval', 'torch', 'yaml', 'jinja2', 'rich.table')\n"
-        "print([name for name in heavy if name in sys.modules])\n"
-    )
-    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60
-    )
-    assert done.stdout.strip() == "[]", done.stderr

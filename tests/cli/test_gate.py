@@ -364,30 +364,6 @@ def test_no_class_of_an_exception_is_an_outcome(tmp_path, error, message):
     assert type(error).__name__ not in error_of(tmp_path / "gate.xml")
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (("--junit", "x.xml"), "--margin or --fail-if-below"),
-        (("--fail-if-unknown",), "--margin or --fail-if-below; got neither of them"),
-        (("--gate-on", "pass^4"), "--margin or --fail-if-below; got neither of them"),
-        (("--margin", "0", "--gate-on", "pass@4"), "score, or pass^K"),
-        (("--margin", "0", "--gate-on", "pass^0"), "score, or pass^K"),
-        (("--margin", "-1"), "margin"),
-        (("--fail-if-below", "nan"), "finite"),
-        (("--fail-if-below", "1.2"), "be above 0 and at most 1"),
-        (("--fail-if-below", "0"), "be above 0 and at most 1"),
-        (("--margin", "0", "--gate-on", "pass^2", "--scope", "population"), "gate-on"),
-    ],
-)
-def test_bad_options(tmp_path, monkeypatch, options, message):
-    monkeypatch.chdir(tmp_path)
-    board(tmp_path / "two.csv", 0.5, 0.6)
-    code, _, error = called("compare", tmp_path / "two.csv", *options)
-    assert code == 2
-    assert message in error
-    assert "--junit" not in options or message in error_of("x.xml")
-
-
 @pytest.mark.slow
 def test_the_action_is_a_gate(tmp_path):
     """The composite action's step, with the variables that its inputs become."""

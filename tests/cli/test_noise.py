@@ -162,30 +162,6 @@ def test_names_are_untrusted(tmp_path):
     assert max(map(len, printed.splitlines())) <= 80
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (("--difference", "1.5"), "`--difference` must be at most the range of scores, 1"),
-        (("--difference", "-1"), "`--difference` must be a finite number above 0"),
-        (("--power", "1"), "`--power` must be a number strictly between 0 and 1"),
-        (("--level", "0"), "`--level` must be"),
-        (("--power", "abc"), "'abc'"),
-        (("--seed", "1.5"), "'1.5'"),
-    ],
-)
-def test_wrong_options(two, options, message):
-    code, printed, error = lmeb("noise", two[0], *options)
-    assert (code, printed) == (2, "")
-    assert message in error
-
-
-def test_tasks_stand_one_below_the_other(two, tmp_path):
-    other = saved(tmp_path / "c", "a", outcomes(3), task="other_bayes", first=100)
-    code, printed, _ = lmeb("noise", two[0], other)
-    assert code == 0
-    assert "\n\nother_bayes, a: 12 questions" in printed
-
-
 def test_a_correlation_at_its_bound_has_a_note(tmp_path):
     # both models have the probabilities of one draw, and there are few questions and trials
     chance = random.Random(1)

@@ -149,39 +149,6 @@ def test_a_goal_beyond_the_most_trials(two):
     )
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ([], "`plan` must be given a goal: --width .05, or --separate, or both"),
-        (["--width", "0"], "`--width` must be a finite number above 0"),
-        (["--width", "nan"], "`--width` must be a finite number above 0"),
-        (["--width", ".1", "--max-trials", "0"], "`--max-trials` must be"),
-        (["--width", ".1", "--level", "2"], "`--level` must be"),
-    ],
-)
-def test_goals_that_make_no_sense(two, options, message):
-    code, printed, error = lmeb("plan", two[0], *options)
-    assert (code, printed) == (2, "")
-    assert error.startswith(f"error: {message}")
-    assert len(error.splitlines()) == 1
-
-
-def test_one_model_cannot_be_separated(two, tmp_path):
-    code, _, error = lmeb("plan", two[0], "--separate")
-    assert code == 2
-    assert "`RUN` must hold at least two models of one task for --separate" in error
-    other = saved(tmp_path / "o", "other", outcomes(3), first=5)
-    code, _, error = lmeb("plan", two[0], other, "--separate")
-    assert code == 2
-    assert "`RUN` must have answered the same questions" in error
-
-
-def test_help():
-    code, printed, _ = lmeb("plan", "--help")
-    assert code == 0
-    assert printed.count("\n    lm-eval-bayes plan ") == 3
-
-
 def test_models_of_different_n_show_their_own(tmp_path):
     rng = np.random.default_rng(4)
     for name, n in (("A", 3), ("B", 12)):

@@ -145,49 +145,6 @@ def test_convergence_learns_the_strength_at_every_n(runs):
     assert content["priors"][0]["with"]["mu"] == pytest.approx(along[-1]["mu"], rel=1e-9)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--prior", "missing", *AUTO], "`--prior` must be a run"),
-        (["--prior", "elsewhere", *AUTO], "`--prior` must have questions of contest_bayes"),
-        (["--prior", "new", *AUTO], "`--prior` must hold other trials than those of model"),
-        (["--prior", "rival=old", *AUTO], "`--prior` must be given to one of model"),
-        (["--prior", "old", "--prior", "old", *AUTO], "`--prior` must be one run for model"),
-        (["--prior", "old", "--prior-strength", "1.5"], '`--prior-strength` must be "auto"'),
-        (["--prior", "old", "--prior-strength", "nan"], "`--prior-strength` must be"),
-        (["--prior", "old", "--prior-strength", "-1"], "`--prior-strength` must be"),
-        (["--prior", "old", "--prior-strength", "some"], "got 'some'"),
-        (["--prior-strength", "0.5"], "`--prior-strength` must be given where an earlier run is"),
-        (["--prior-strength", "auto"], "got 'auto'"),
-        (["--prior", "old"], "`--prior-strength` must be given where an earlier run is"),
-    ],
-)
-def test_what_is_no_prior_is_refused_by_name(runs, monkeypatch, arguments, message):
-    monkeypatch.chdir(runs)
-    code, output, errors = lmeb("summary", "new", *arguments)
-    assert (code, output) == (2, "")
-    assert message in errors
-
-
-def test_the_strength_is_checked_before_a_run_is_read():
-    code, _, errors = lmeb("summary", "nowhere", "--prior", "nowhere", "--prior-strength", "7")
-    assert code == 2
-    assert "`--prior-strength`" in errors
-
-
-def test_among_several_models_the_earlier_run_needs_a_name(runs):
-    code, _, errors = lmeb("rank", runs / "new", runs / "rival", "--prior", runs / "old", *AUTO)
-    assert code == 2
-    assert "MODEL=RUN" in errors
-
-
-def test_trials_of_another_model_that_is_compared_are_no_prior(runs):
-    arguments = ("--prior", f"model={runs / 'rival'}", *AUTO)
-    code, _, errors = lmeb("rank", runs / "new", runs / "rival", *arguments)
-    assert code == 2
-    assert "other trials than those of rival" in errors
-
-
 # -- runs without files --------------------------------------------------------------------------
 
 

@@ -236,15 +236,6 @@ def test_tasks_that_no_two_models_share(tmp_path):
         assert comparison not in printed
 
 
-def test_other_questions_cannot_be_ranked(tmp_path):
-    a = saved(tmp_path / "a", "a", outcomes(1))
-    b = saved(tmp_path / "b", "b", outcomes(2), first=2)
-    code, printed, error = lmeb("rank", a, b)
-    assert (code, printed) == (2, "")
-    assert error.startswith("error: `RUN` must have answered the same questions of contest_bayes")
-    assert len(error.splitlines()) == 1
-
-
 def test_a_method_of_scorio_beside_ours(four):
     scorio = pytest.importorskip("scorio.rank", reason="scorio is not installed")
     code, printed, error = lmeb("rank", four, "--method", "bradley_terry", "--json")
@@ -282,9 +273,3 @@ def test_wrong_options_end_in_one_sentence(four, options, message):
     code, printed, error = lmeb("rank", four, *options)
     assert (code, printed) == (2, "")
     assert error.startswith(f"error: {message}")
-
-
-def test_help():
-    code, printed, _ = lmeb("rank", "--help")
-    assert code == 0
-    assert printed.count("\n    lm-eval-bayes rank ") == 4

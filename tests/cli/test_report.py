@@ -169,35 +169,3 @@ def test_a_link_stays_a_link(two, tmp_path):
     assert lmeb(two[0], "-o", tmp_path / "link.html")[0] == 0
     assert (tmp_path / "link.html").is_symlink()
     assert existing.is_file()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["missing"], "missing"),
-        (["empty"], "empty"),
-        (["good", "--metric", "no_such"], "no_such"),
-        (["good", "--task", "no_such"], "no_such"),
-        (["good", "--level", "2"], "level"),
-        (["good", "-o", "good/results.txt/page.html"], "--output"),
-        (["good", "--plots", "good/results.txt"], "--plots"),
-        (["good", "--plots", "good/results.txt/deep"], "--plots"),
-    ],
-)
-def test_a_slip_is_one_sentence_and_writes_nothing(arguments, message, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    saved(tmp_path / "good", "m", [0.5, 0.5])
-    (tmp_path / "good" / "results.txt").write_text("no folder")
-    (tmp_path / "empty").mkdir()
-    before = sorted(tmp_path.rglob("*"))
-    code, out, err = lmeb(*arguments)
-    assert (code, out) == (2, "")
-    assert err.startswith("error: ")
-    assert err.count("\n") == 1
-    assert message in err
-    assert sorted(tmp_path.rglob("*")) == before
-
-
-def test_help_has_two_examples():
-    _, out, _ = lmeb("--help")
-    assert out.count("  lm-eval-bayes report ") == 2

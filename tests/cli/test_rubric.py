@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from functools import partial
 
 import pytest
 from _support.command_line import called
 from _support.harness_command import lm_eval_command
-from _support.paths import REPOSITORY
 from _support.saved_runs import STAMP, TASK, VERIFIER, question, write_run
 
 import lm_eval_bayes as leb
@@ -174,19 +171,6 @@ def test_questions_like_these_and_a_seed(lmeb, good, poor):
     assert (
         lmeb(*arguments[:-1], *like)[1].splitlines()[0].endswith("for the population of questions")
     )
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (("--seed", "-1"), "`--seed` must"),
-        (("--level", "1"), "`--level` must"),
-    ],
-)
-def test_options_that_make_no_posterior(lmeb, good, poor, options, message):
-    code, printed, error = lmeb(good, poor, *options)
-    assert (code, printed) == (2, "")
-    assert message in error
 
 
 def test_a_narrow_page_gets_lists_with_intervals(lmeb, good, poor):
@@ -355,39 +339,6 @@ def test_a_picture_that_cannot_be_drawn_is_refused_at_once(lmeb, tmp_path, monke
 # -- wrong arguments -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("--schema", "mine"), "`schema` must be one of exact_match, "),
-        (("--schema", "ood_robustness"), "there is no prompt_bpt from a recording model"),
-        (("--weights", "ood_robustness=0,0,0,1,1"), "there is no prompt_bpt from a recording mo"),
-        (("--weights", "exact_match"), "name the schema, as in exact_match=0,0,1"),
-        (("--weights", "mine=0,1"), "`schema` must be one of exact_match, "),
-        (("--weights", "exact_match=0,1"), "have 3 entries for exact_match"),
-        (("--weights", "exact_match=0,1/0,1"), "`--weights` must be numbers or fractions"),
-        (("--weights", "exact_match=0,,1"), "`--weights` must be numbers or fractions"),
-        (("--weights", "exact_match=0,nan,1"), "be finite numbers in rubric exact_match"),
-        (("--weights", "exact_match=0,inf,1"), "be finite numbers in rubric exact_match"),
-        (("--weights", "exact_match=0,0,1", "--weights", "exact_match=0,0,2"), "once per schema"),
-        (
-            ("--weights", "exact_match=0,0,1", "--schema", "format_aware"),
-            "be of a schema that --schema names (format_aware)",
-        ),
-        (("--level", "1"), "be a number strictly between 0 and 1"),
-        (("--thresholds", "absent.json"), "absent.json: No such file or directory"),
-        (
-            ("--thresholds", "a.json", "--freeze", "b.json"),
-            "`--freeze` must be left out with --thresholds",
-        ),
-    ],
-)
-def test_wrong_arguments_end_in_one_sentence(lmeb, good, poor, arguments, message):
-    code, printed, error = lmeb(good, poor, *arguments)
-    assert (code, printed) == (2, "")
-    assert message in error
-    assert "Traceback" not in error
-
-
 def test_runs_that_are_none_or_lack_all_signals(lmeb, tmp_path, good):
     code, _, error = lmeb(tmp_path / "absent")
     assert code == 2
@@ -410,26 +361,6 @@ def test_models_of_different_questions(lmeb, tmp_path, good):
     assert "question 1 of good (samples_" in error
     assert "is none of those of others (samples_" in error
     assert lmeb(others)[0] == 0
-
-
-def test_help_has_two_examples_and_loads_nothing_heavy(lmeb):
-    code, printed, _ = lmeb("--help", width="100")
-    assert code == 0
-    examples = printed.partition("Examples:")[2].splitlines()
-    assert [line.split()[:2] for line in examples].count(["lm-eval-bayes", "rubric"]) == 2
-    code = (
-        "import sys, lm_eval_bayes.cli.commands.rubric"
-        "; heavy = ('lm_eval', 'numpy', 'matplotlib', 'rich')"
-        "; print([name for name in heavy if name in sys.modules])"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
-    )
-    assert done.stdout.strip() in ("[]", "['numpy']"), done.stderr
 
 
 # -- a real run ----------------------------------------------------------------------------------
@@ -503,12 +434,6 @@ def test_own_rubrics_of_one_name_must_be_the_same(lmeb, tmp_path):
     code, _, error = lmeb(*runs)
     assert code == 2
     assert "have the same rules for their own rubric terse" in error
-
-
-def test_weights_that_tell_nothing_apart_are_refused(lmeb, good):
-    code, _, error = lmeb(good, "--weights", "exact_match=1,1,1")
-    assert code == 2
-    assert "`--weights` must differ between categories" in error
 
 
 def test_what_is_no_regular_file_is_refused(lmeb, good, tmp_path):

@@ -383,14 +383,6 @@ def test_a_round_that_costs_more_than_the_budget_is_named(lmeb):
     assert re.search(rf"stopped: {message} tokens; at least one round is sampled", err)
 
 
-def test_help_says_that_one_round_is_made(lmeb):
-    _, out, _ = lmeb("--help", store=None)
-    text = " ".join(out.split())
-    assert "At least one round is sampled" in text
-    assert "[default: pocock]" in text
-    assert "[default: 0.95]" in text
-
-
 def test_the_line_of_a_round_tells_the_fewest_and_the_most_trials(lmeb):
     code, out, err = lmeb(
         "--width", ".15", "--allocate", "questions", "--max-trials", "40", *COIN, "--limit", "12"

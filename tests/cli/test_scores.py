@@ -152,21 +152,6 @@ def test_exports_and_report(runs, tmp_path):
     assert scores == SCORES["good"].ravel().tolist()
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        ("convergence",),
-        ("rank", "--paper"),
-        ("anchors",),
-        ("rubric",),
-    ],
-)
-def test_what_is_about_right_and_wrong_refuses_scores(runs, command):
-    code, printed, error = called(command[0], *runs.values(), *command[1:])
-    assert (code, printed) == (2, "")
-    assert "must have right and wrong trials, or categories, of summaries_bayes" in error
-
-
 def test_plan_forecasts_the_trials_of_scores(runs):
     code, printed, error = called("plan", *runs.values(), "--width", ".05", "--separate", "--json")
     assert code == 0, error

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from html import unescape
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -208,33 +207,3 @@ def test_files_and_tables_at_once_and_what_is_there_stays(tmp_path):
     assert code == 0
     assert json.loads(printed)["files"] == [str(matrix), str(page)]
     assert matrix.read_text(encoding="utf-8").startswith("task,model,question,trial 1")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--models", "0"], "`--models` must be an integer of at least 1"),
-        (["--models", "40"], "`--gap` must leave 40 models around 0.2 strictly between 0 and 1"),
-        (["--means", ".4,x"], "`--means` must be numbers"),
-        (["--means", ".4,1.2"], "`--means` must be true scores strictly between 0 and 1"),
-        (["--means", ".4,.5", "--models", "2"], "`--models` must be left out with --means"),
-        (["--trials", "4,"], "`--trials` must be integers of at least 1"),
-        (["--trials", "0"], "`--trials` must be integers of at least 1"),
-        (["--beta", "3"], "`--beta` must be two numbers"),
-        (["--beta", "nan:1"], "`--beta` must be two numbers"),
-        (["--questions", "0"], "`--questions` must be an integer of at least 1"),
-        (["--replicates", "0"], "`--replicates` must"),
-        (["--level", "2"], "`--level` must"),
-        (["-o", "coins.parquet"], "`--output` must end with .npz or .csv"),
-        (["--html", "demo.pdf"], "`--html` must end with .html"),
-    ],
-)
-def test_errors_are_one_sentence(arguments, message, monkeypatch, tmp_path):
-    monkeypatch.chdir(tmp_path)
-    code, printed, error = lmeb(*arguments)
-    assert code == 2
-    assert printed == ""
-    assert error.startswith("error: ")
-    assert message in error
-    assert error.count("\n") == 1
-    assert list(Path().iterdir()) == []

@@ -19,7 +19,6 @@ from lm_eval_bayes.store.outcomes import GradedQuestion, GradedTask, GradedTrial
 from lm_eval_bayes.store.trial import Trial, TrialKey
 from lm_eval_bayes.store.trial_store import TrialStore
 
-COMMANDS = ("info", "merge", "verify", "export", "prune", "compact", "alias")
 #: A name that would colour a terminal, be taken as markup, and break a line.
 HOSTILE = "model \x1b[31m[bold]x[/bold]\n\u202e:smiley:"
 
@@ -52,62 +51,7 @@ def make(tmp_path):
     return store_of
 
 
-def test_help_documents_exit_codes_and_every_command_has_two_examples(lmeb):
-    code, printed, _ = lmeb("--help")
-    assert code == 0
-    for exit_code in ("0  ", "1  ", "2  ", "130", "141", "143"):
-        assert re.search(rf"^ +{exit_code}  \w", printed, re.MULTILINE), exit_code
-    for command in COMMANDS:
-        code, printed, _ = lmeb("store", command, "--help")
-        assert code == 0
-        examples = printed.partition("Examples:")[2]
-        assert examples.count(f"\n    lm-eval-bayes store {command} ") == 2
-        assert command in lmeb("store", "-h")[1]
-
-
-def test_version(lmeb):
-    from lm_eval_bayes import __version__
-
-    assert lmeb("--version") == (0, f"lm-eval-bayes {__version__}\n", "")
-
-
 # -- errors ----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("info", "absent.sqlite"),
-        ("verify", "absent.sqlite"),
-        ("merge", "absent.sqlite", "-o", "all.sqlite"),
-        ("export", "absent.sqlite", "-o", "a.jsonl"),
-        ("prune", "absent.sqlite", "--trials-from", "1"),
-    ],
-)
-def test_a_store_that_is_missing(lmeb, tmp_path, monkeypatch, arguments):
-    monkeypatch.chdir(tmp_path)
-    code, printed, error = lmeb("store", *arguments)
-    assert (code, printed) == (2, "")
-    assert error.startswith("error: ")
-    assert "absent.sqlite cannot be opened: there is no such file" in error
-    assert len(error.splitlines()) == 1
-    assert os.listdir(tmp_path) == []
-
-
-def test_an_error_is_one_printable_sentence(lmeb, tmp_path):
-    path = tmp_path / "no\x1b[31m\nte.txt"
-    path.write_text("hello")
-    code, _, error = lmeb("store", "info", path)
-    assert code == 2
-    assert "no\\x1b[31m\\nte.txt is not a trial store" in error
-    assert len(error.splitlines()) == 1
-
-
-@pytest.mark.parametrize("arguments", [("merge", "a"), ("export",), ("info",), ("nothing",)])
-def test_wrong_arguments(lmeb, arguments):
-    code, _, error = lmeb("store", *arguments)
-    assert code == 2
-    assert "Traceback" not in error
 
 
 # -- info --------------------------------------------------------------------------------------
@@ -209,17 +153,6 @@ def test_conflicts_are_named_and_nothing_is_merged(lmeb, make, tmp_path):
     assert report["n_conflicts"] == 6
     assert [conflict["trial"] for conflict in report["conflicts"]] == list(range(2, 8))
     assert report["conflicts"][0]["key"]["prompt"].startswith("blake2b-128:")
-
-
-def test_a_target_that_is_the_only_store(lmeb, make, tmp_path, monkeypatch):
-    path = make()
-    monkeypatch.chdir(tmp_path)
-    code, printed, error = lmeb("store", "merge", path.name, path, "-o", path.name)
-    assert (code, printed) == (2, "")
-    assert error == (
-        f"error: {path} is the target of --output and the only store that was given: there is "
-        "nothing to merge\n"
-    )
 
 
 # -- compact --------------------------------------------------------------------------------------
@@ -388,17 +321,6 @@ def test_a_slip_in_the_second_store_deletes_nothing_in_the_first(lmeb, make):
         assert store.info().trials == 3
 
 
-def test_prune_wants_to_know_what(lmeb, make):
-    path = make()
-    before = path.read_bytes()
-    assert lmeb("store", "prune", path, "--yes") == (
-        2,
-        "",
-        "error: no criterion: give --model, --sampling, --prompt or --trials-from\n",
-    )
-    assert path.read_bytes() == before
-
-
 # -- as a process ----------------------------------------------------------------------------
 
 
@@ -411,23 +333,6 @@ def process(*arguments, code=None):
         timeout=120,
         env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
     )
-
-
-def test_help_loads_neither_the_harness_nor_torch():
-    code = """
-import sys
-sys.argv = ["lm-eval-bayes", "store", "--help"]
-from lm_eval_bayes.cli.main import main
-try:
-    main()
-except SystemExit as end:
-    assert not end.code, end.code
-heavy = ("lm_eval", "torch", "transformers", "datasets", "matplotlib", "sqlite3", "rich")
-print("loaded:", [name for name in heavy if name in sys.modules])
-"""
-    done = process(code=code)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[-1] == "loaded: []"
 
 
 def test_errors_and_output_in_a_pipe(make, tmp_path):

@@ -188,45 +188,6 @@ def test_one_score_of_each_question_has_no_sd_in_json(tmp_path):
     assert json.loads(out)["tasks"][0]["avg"] == {"value": pytest.approx(0.6), "sd": None}
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--k", "9"], "`--k` must be at most N, the trials that every question has (N=8 for a on"),
-        (["--k", "two"], "`--k` must be integers of at least 1"),
-        (["--k", "0,1"], "`--k` must be integers of at least 1"),
-        (["--level", "95"], "`--level` must be"),
-        (["--seed", "-3"], "`--seed` must be"),
-        (["--task", "gsm8k"], "gsm8k"),
-    ],
-)
-def test_wrong_options_end_in_one_sentence(tmp_path, options, message):
-    run = saved(tmp_path / "a", "a", outcomes(1))
-    code, printed, error = lmeb("summary", run, *options)
-    assert (code, printed) == (2, "")
-    assert error.startswith("error: ")
-    assert message in error
-    assert len(error.splitlines()) == 1
-
-
-def test_what_is_no_run_ends_in_one_sentence(tmp_path):
-    (tmp_path / "empty").mkdir()
-    broken = saved(tmp_path / "broken", "a", outcomes(1))
-    (samples,) = broken.glob("samples_*")
-    text = samples.read_text(encoding="utf-8").splitlines()
-    samples.write_text("\n".join([text[0], '{"doc_id": 1,', *text[2:]]), encoding="utf-8")
-    for path in ("missing", "empty", "broken"):
-        code, printed, error = lmeb("summary", tmp_path / path)
-        assert (code, printed) == (2, "")
-        assert error.startswith("error: ")
-        assert len(error.splitlines()) == 1
-
-
-def test_help():
-    code, printed, _ = lmeb("summary", "--help")
-    assert code == 0
-    assert printed.count("\n    lm-eval-bayes summary ") == 2
-
-
 CATEGORIES = {"q1": "algebra", "q2": "algebra", "q3": "algebra", "q4": "geometry", "q5": "geometry"}
 
 

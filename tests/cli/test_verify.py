@@ -53,19 +53,6 @@ def verdicts(folder, task="demo"):
     return read_verdicts(folder / f"verdicts_{task}_{STAMP}.jsonl")
 
 
-def test_help():
-    code, printed, _ = run("--help")
-    assert code == 0
-    assert printed.partition("Examples:")[2].count("\n    lm-eval-bayes verify ") == 2
-    for option in (
-        *("--verifier", "--backend", "--base-url", "--revision", "--device", "--dtype"),
-        *("--batch-size", "--max-length", "--task", "--limit"),
-        *("--out", "--restart", "--timeout", "--json"),
-        "|".join(backends.BACKENDS),
-    ):
-        assert option in printed
-
-
 def test_a_folder_of_runs_is_judged(runs, judges):
     code, printed, error = run(runs, "--verifier", "judge")
     assert code == 0
@@ -220,12 +207,6 @@ def test_a_server_that_breaks_down_loses_nothing_that_was_judged(runs, monkeypat
 # -- errors, all before a model is asked -------------------------------------------------------
 
 
-def test_a_verifier_has_to_be_named(runs):
-    code, _, error = run(runs)
-    assert code == 2
-    assert "--verifier" in error
-
-
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
@@ -258,24 +239,6 @@ def test_bad_options(runs, judges, options, sentence):
     assert all("was left out: its trials are all in" in note for note in notes)
     assert not list(runs.rglob("verdicts_*"))
     assert all(judge.batches == [] for judge in judges.provenance)
-
-
-def test_runs_that_are_none(tmp_path, judges, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "samples_bad_x.jsonl").write_text('{"doc_id": 0, "outcomes"\n')
-    (tmp_path / "empty").mkdir()
-    write(tmp_path / "gold", [row(0, ["x"], target="")])
-    for name, sentence in (
-        ("absent", "`RUN` must be a run, and this path does not exist"),
-        ("empty", "hold a run, and this folder is empty"),
-        ("samples_bad_x.jsonl", "`RUN` must have a complete samples_bad_x.jsonl"),
-        ("gold", "hold the standard answer of every question"),
-    ):
-        code, printed, error = run(name, "--verifier", "judge")
-        assert (code, printed) == (2, "")
-        assert sentence in error
-        assert len(error.splitlines()) == 1
-    assert judges.provenance == []
 
 
 def test_another_verifiers_file_is_refused_and_restart_replaces_it(runs, judges):

@@ -231,7 +231,7 @@ def _classify(
             f"have the signals of a schema in every run of {classified.task}; of all schemata the "
             f"fewest are missing of {least}"
         )
-        raise InvalidInputError.of("RUN", "choice", rule, ", ".join(classified.models))
+        raise InvalidInputError.of("RUN", "missing", rule, ", ".join(classified.models))
     return classified
 
 
