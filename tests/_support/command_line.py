@@ -39,10 +39,9 @@ def answer(*arguments):
     return json.loads(printed)
 
 
-def command_error(*arguments):
-    """Run a command that must end with one error and exit code 2, and print nothing; return it."""
-    result = invoked(*arguments)
-    assert (result.exit_code, result.stdout) == (2, ""), result.stdout
+def error_of(result):
+    """Return the error that a command ended with: the only one, in a sentence, exit code 2."""
+    assert result.exit_code == 2, result.stdout
     assert [line[:7] for line in result.stderr.splitlines()].count("error: ") == 1, result.stderr
     assert "\x1b" not in result.stderr
     assert "Traceback" not in result.stderr
@@ -50,6 +49,13 @@ def command_error(*arguments):
     while not isinstance(error, (LmEvalBayesError, UsageError)):
         error = error.__context__
     return error
+
+
+def command_error(*arguments):
+    """Run a command that must end with an error and print nothing; return the error."""
+    result = invoked(*arguments)
+    assert result.stdout == ""
+    return error_of(result)
 
 
 def refusal(*arguments):

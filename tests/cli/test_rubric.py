@@ -88,14 +88,11 @@ def by_category(counts):
 def test_the_table(good, poor):
     code, printed, _ = lmeb(good, poor)
     assert code == 0
-    lines = printed.splitlines()
-    rows = {line.split()[0]: " ".join(line.split()) for line in lines if " ± " in line}
+    rows = {line.split()[0]: " ".join(line.split()) for line in printed.splitlines()}
     assert [name for name in rows if name in SCHEMATA] == WITHOUT_PROMPTS
     for rank, counts in enumerate((GOOD, POOR), 1):
         mu, sigma = learned(by_category(counts), (0, 0, 1 / 3, 2 / 3, 1))
         assert f" {mu:.3f} ± {sigma:.3f} ({rank})" in rows["format_aware"]
-    left_out = [line.split()[2] for line in lines if line.startswith("left out: ")]
-    assert left_out == ["ood_robustness;", "verifier_only;"]
 
 
 def test_other_weights(good, poor):
@@ -106,6 +103,9 @@ def test_other_weights(good, poor):
     assert list(result["categories"].values()) == [1, 1, 2, 2, 10, 0]
     assert (result["missing"], result["trials"], result["rank"]) == (0, 16, 1)
     (task,) = content["tasks"]
+    assert [left["schema"] for left in task["left_out"]] == [
+        *("ood_robustness", "verifier_only", "verifier_probe")
+    ]
     assert result["thresholds"] == task["thresholds"]["hash"]
     assert len(task["thresholds"]["pooled_over"]) == 2
 
@@ -132,8 +132,7 @@ def test_missing_trials_are_shown_and_warned_of(tmp_path, good):
     content = answer("rubric", good, folder, "--schema", "exact_match")
     assert of(content, "gaps", "exact_match")["missing"] == 3
     _, _, error = lmeb(good, folder, "--schema", "exact_match")
-    (warning,) = [line for line in error.splitlines() if line.startswith("warning: ")]
-    assert "gaps missing 3 of 16" in warning
+    assert "gaps missing 3 of 16" in error
 
 
 def test_several_tasks_make_several_tables(tmp_path, good, poor):
@@ -223,9 +222,7 @@ def test_the_picture(tmp_path, good):
 
 def test_a_picture_needs_matplotlib(tmp_path, monkeypatch, good):
     monkeypatch.setattr("lm_eval_bayes.report.plots.drawing.find_spec", lambda _: None)
-    error = command_error("rubric", good, "--plot", tmp_path / "a.svg")
-    assert error.rule == "not-installed"
-    assert "pip install 'matplotlib>=3.8'" in str(error)
+    assert "matplotlib" in str(command_error("rubric", good, "--plot", tmp_path / "a.svg"))
     assert not (tmp_path / "a.svg").exists()
 
 
@@ -248,9 +245,8 @@ def test_runs_that_lack_all_signals(tmp_path, good):
     plain = [question([{"text": "\\boxed{4}", "outcome": 1}], number) for number in (0, 1)]
     folder = write_run(tmp_path / "plain", "plain", plain)
     assert refusal("rubric", folder) == ("RUN", "missing")
-    assert "plain (samples_" in str(
-        command_error("rubric", good, folder, "--schema", "exact_match")
-    )
+    error = command_error("rubric", good, folder, "--schema", "exact_match")
+    assert "plain (samples_" in str(error)
 
 
 def test_models_of_different_questions(tmp_path, good):
