@@ -88,16 +88,6 @@ def test_questions_in_another_order_are_matched_by_their_ids():
     assert a.rankings[0].convergence.to_dict() == b.rankings[0].convergence.to_dict()
 
 
-def test_a_single_model_has_its_intervals(files):
-    options = ("--level", 0.8, "--scope", "population")
-    (result,) = answer("convergence", files / "small.npz", *options)["tasks"]
-    assert result["rankings"] == []
-    (along,) = result["along"].values()
-    assert [(item["n"], item["interval"]["level"]) for item in along] == [
-        (n, 0.8) for n in (1, 2, 4, 8, 16)
-    ]
-
-
 def test_fewer_trials_of_one_model():
     R = tossed()
     ids = [f"q{i}" for i in range(12)]

@@ -23,7 +23,6 @@ from packaging.requirements import Requirement
 from lm_eval_bayes._util.hashing import weight_hash_folder
 from lm_eval_bayes._util.packages import HARNESS, pip_install_extra
 from lm_eval_bayes.cli.commands import doctor
-from lm_eval_bayes.cli.main import COMMANDS
 from lm_eval_bayes.harness.plugin import installed
 from lm_eval_bayes.harness.plugin.registration import COMPONENTS
 from lm_eval_bayes.harness.task import questions
@@ -68,13 +67,13 @@ def states(result, section):
     return {name: item["state"] for (of, name), item in result.items() if of == section}
 
 
-def cache(home, *, empty=False):
+def cache(home):
     """Lay the contests into a cache, as the datasets library does."""
     for item in questions.needed():
         folder = home / "datasets" / item.name.replace("/", "___") / "default/0.0.0" / item.revision
         folder.mkdir(parents=True)
         (folder / "dataset_info.json").write_text("{}")
-        (folder / "questions-train.arrow").write_bytes(b"" if empty else b"ARROW1")
+        (folder / "questions-train.arrow").write_bytes(b"ARROW1")
 
 
 # -- as a user starts it -------------------------------------------------------------------------
@@ -199,14 +198,7 @@ def test_what_lm_eval_does_not_find_is_named(monkeypatch):
 
 @pytest.mark.parametrize(
     ("version", "state"),
-    [
-        ("0.4.13", "ok"),
-        ("0.4.14", "note"),
-        ("0.4.9", "wrong"),
-        ("0.5.0", "wrong"),
-        ("0.5.0.dev1", "wrong"),
-        (None, "note"),
-    ],
+    [("0.4.13", "ok"), ("0.4.14", "note"), ("0.4.9", "wrong"), ("0.5.0", "wrong"), (None, "note")],
 )
 def test_the_version_of_the_harness(monkeypatch, version, state):
     monkeypatch.setattr(doctor, "version_of", lambda name: version)
@@ -221,13 +213,6 @@ def test_the_lm_eval_of_another_python_is_noted(tmp_path, monkeypatch):
     assert installed.other_command() == script
     script.write_text(f"#!{sys.executable}\n")
     assert installed.other_command() is None
-
-
-def test_a_harness_that_discovers_plugins_is_known_by_its_source(tmp_path):
-    assert not installed.discovers_plugins(tmp_path)
-    (tmp_path / "api").mkdir()
-    (tmp_path / "api" / "registry.py").write_text("def load_plugins(group, into):\n    ...\n")
-    assert installed.discovers_plugins(tmp_path)
 
 
 # -- packages and backends -----------------------------------------------------------------------
@@ -351,12 +336,6 @@ def test_the_cache_of_real_questions_is_known(lmeb, shared, monkeypatch):
     assert set(of.values()) == {"ok", "note"}
 
 
-def test_a_cache_without_questions_is_none(lmeb, home):
-    cache(home, empty=True)
-    code, result = lmeb("--offline")
-    assert (code, set(states(result, "questions").values())) == (0, {"note"})
-
-
 @pytest.mark.filterwarnings("default")
 def test_the_hub_is_asked_for_the_pinned_revisions(lmeb, monkeypatch):
     requests = []
@@ -445,15 +424,11 @@ def test_a_network_file_system_is_warned_of(lmeb, tmp_path, monkeypatch):
     assert "(nfs4)" in finding["found"]
 
 
-def test_the_table_has_a_command_for_what_is_wrong(lmeb, monkeypatch):
+def test_without_the_harness_the_exit_code_is_1(lmeb, monkeypatch):
     monkeypatch.setattr(installed, "harness_folder", lambda: None)
-    code, printed, _ = called("doctor", "--offline")
-    lines = printed.splitlines()
-    assert code == 1
-    assert "    pip install 'lm-eval>=0.4.12,<0.5'" in lines
-    assert [line for line in lines if line in doctor.SECTIONS] == list(doctor.SECTIONS[:-1])
-    _, result = lmeb("--offline")
-    assert result["harness", "lm-eval"]["state"] == "wrong"
+    code, result = lmeb("--offline")
+    assert (code, result["harness", "lm-eval"]["state"]) == (1, "wrong")
+    assert "    pip install 'lm-eval>=0.4.12,<0.5'" in called("doctor", "--offline")[1].splitlines()
 
 
 # -- completion ----------------------------------------------------------------------------------
@@ -461,17 +436,11 @@ def test_the_table_has_a_command_for_what_is_wrong(lmeb, monkeypatch):
 
 @pytest.mark.parametrize(
     ("words", "offered"),
-    [
-        ("", [*COMMANDS]),
-        ("store me", ["merge"]),
-        ("doctor --off", ["--offline"]),
-        ("summary --interval ", ["exact", "normal"]),
-    ],
+    [("store me", "merge"), ("doctor --off", "--offline"), ("summary --interval ", "normal")],
 )
 def test_commands_options_and_values_complete(words, offered, monkeypatch):
     words = f"lm-eval-bayes {words}"
     monkeypatch.setenv("COMP_WORDS", words)
     monkeypatch.setenv("COMP_CWORD", str(words.count(" ")))
     monkeypatch.setenv("_LM_EVAL_BAYES_COMPLETE", "complete_bash")
-    code, printed, _ = called()
-    assert (code, set(offered) - set(printed.split())) == (0, set())
+    assert offered in called()[1].split()

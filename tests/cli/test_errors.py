@@ -11,15 +11,10 @@ REFUSED = [
     ("sumary", None, "usage"),
     ("summary", "runs", "usage"),
     ("summary a --scop x", "--scop", "usage"),
-    ("rank a --scope x", "--scope", "usage"),
     ("noise a --seed 1.5", "--seed", "usage"),
-    ("export hub a", "--model-id", "usage"),
     ("doctor --timeout nan", "--timeout", "range"),
     # the intervals, and what is read
     ("summary a --level 95", "--level", "range"),
-    ("rank three.npz --level 0", "--level", "range"),
-    ("rubric boxed --level 1", "--level", "range"),
-    ("simulate --level 2", "--level", "range"),
     ("summary a --seed -3", "--seed", "range"),
     ("summary a --k 9", "--k", "range"),
     ("summary a --k two", "--k", "format"),
@@ -29,14 +24,11 @@ REFUSED = [
     ("summary one.npz --filter x", "--filter", "conflict"),
     ("summary one.npz --regrade", "--regrade", "conflict"),
     ("summary missing", "RUN", "path"),
-    ("export table missing -o new.md", "RUN", "path"),
-    ("verify missing --verifier judge", "RUN", "path"),
     ("summary broken", "RUN", "damaged"),
     # earlier runs as prior evidence
     ("summary a --prior missing --prior-strength auto", "--prior", "path"),
     ("summary a --prior c-elsewhere --prior-strength auto", "--prior", "mismatch"),
     ("summary a --prior a --prior-strength auto", "--prior", "duplicate"),
-    ("rank a b --prior a=b --prior-strength auto", "--prior", "duplicate"),
     ("summary a --prior x=b --prior-strength auto", "--prior", "conflict"),
     ("rank a b --prior three.npz --prior-strength auto", "--prior", "format"),
     ("summary nowhere --prior nowhere --prior-strength 7", "--prior-strength", "range"),
@@ -48,41 +40,33 @@ REFUSED = [
     ("compare a b --questions -1", "--questions", "range"),
     ("compare a b --k 9 --scope population", "--k", "range"),
     ("compare three.npz", "A", "missing"),
-    ("compare one.npz", "A", "missing"),
     ("compare three.npz --model-a x", "--model-a", "choice"),
-    ("compare two.npz --model-a=outcomes --model-b=outcomes", "--model-a", "choice"),
     ("compare a three.npz", "B", "missing"),
     ("compare a b-hmmt", "B", "mismatch"),
     ("compare a c-elsewhere", "B", "mismatch"),
     ("compare a b --fail-if-unknown", "--fail-if-unknown", "conflict"),
     ("compare a b --gate-on pass^4", "--gate-on", "conflict"),
     ("compare a b --margin 0 --gate-on pass@4", "--gate-on", "choice"),
-    ("compare a b --margin 0 --gate-on pass^0", "--gate-on", "choice"),
     ("compare a b --margin 0 --gate-on pass^2 --scope population", "--gate-on", "unsupported"),
     ("compare a b --fail-if-below nan", "--fail-if-below", "range"),
     # leaderboards
     ("rank a c-elsewhere", "RUN", "mismatch"),
     ("rank three.npz --paper --pairs", "--paper", "conflict"),
     ("rank three.npz --paper --scope population", "--paper", "conflict"),
-    ("rank three.npz --paper --shared", "--paper", "conflict"),
     ("rank three.npz --paper --ties leader", "--paper", "conflict"),
     ("rank three.npz --paper --method borda", "--paper", "conflict"),
-    ("rank scores.csv --paper", "RUN", "unsupported"),
     # plans, noise and convergence
     ("noise a --difference 1.5", "--difference", "range"),
-    ("noise a --difference -1", "--difference", "range"),
     ("noise a --power 1", "--power", "range"),
     ("plan a", "plan", "missing"),
     ("plan a --width 0", "--width", "range"),
     ("plan a --width .1 --max-trials 0", "--max-trials", "range"),
     ("plan a --separate", "RUN", "empty"),
-    ("plan a c-elsewhere --separate", "RUN", "mismatch"),
     ("plan a b --width .1 --correction pocock", "--correction", "conflict"),
     ("plan a b --separate --scope population --correction pocock", "--correction", "conflict"),
     ("plan scores.csv --separate --correction pocock", "--correction", "unsupported"),
     ("convergence three.npz --score g-pass@4", "--score", "choice"),
     ("convergence three.npz --score pass@9", "--score", "range"),
-    ("convergence three.npz --replicates 0", "--replicates", "range"),
     ("convergence three.npz --plot x.pdf", "--plot", "format"),
     ("convergence one.npz --score bayes", "RUN", "empty"),
     ("convergence counts.csv", "RUN", "missing"),
@@ -93,12 +77,9 @@ REFUSED = [
     ("anchors a b --target b", "--target", "duplicate"),
     ("anchors three.npz --keep 0.9:0.1", "--keep", "format"),
     ("anchors three.npz --pseudo-count -1", "--pseudo-count", "range"),
-    ("anchors a --target c-elsewhere", "RUN", "mismatch"),
     ("anchors one.npz", "RUN", "empty"),
-    ("anchors scores.csv", "RUN", "unsupported"),
     # pages and rubrics
     ("report a -o notes.txt", "--output", "path"),
-    ("report a -o notes.txt/page.html", "--output", "path"),
     ("report a -o empty --overwrite", "--output", "path"),
     ("report a -o /dev/null --overwrite", "--output", "path"),
     ("report a -o - --json", "--json", "conflict"),
@@ -109,15 +90,14 @@ REFUSED = [
     ("rubric boxed --weights exact_match", "--weights", "missing"),
     ("rubric boxed --weights exact_match=0,1", "weights", "shape"),
     ("rubric boxed --weights exact_match=0,1/0,1", "--weights", "format"),
-    ("rubric boxed --weights exact_match=0,,1", "--weights", "format"),
     ("rubric boxed --weights exact_match=1,1,1", "--weights", "duplicate"),
+    ("rubric boxed --weights exact_match=0,nan,1", "weights", "shape"),
     ("rubric boxed --weights exact_match=0,0,1 --schema format_aware", "--weights", "choice"),
     ("rubric boxed --thresholds absent.json", "--thresholds", "path"),
     ("rubric boxed --thresholds empty", "--thresholds", "path"),
     ("rubric boxed --thresholds a.json --freeze b.json", "--freeze", "conflict"),
     ("rubric boxed --freeze empty", "--freeze", "path"),
     ("rubric boxed --freeze notes.txt", "--freeze", "path"),
-    ("rubric boxed --freeze notes.txt/b.json", "--freeze", "path"),
     ("rubric a", "RUN", "missing"),
     ("rubric scores.csv", "RUN", "unsupported"),
     # simulations
@@ -127,14 +107,11 @@ REFUSED = [
     ("simulate --means .4,1.2", "--means", "range"),
     ("simulate --means .4,.5 --models 2", "--models", "conflict"),
     ("simulate --beta nan:1", "--beta", "format"),
-    ("simulate --questions 0", "--questions", "range"),
-    ("simulate --replicates 0", "--replicates", "range"),
     ("simulate -o coins.parquet", "--output", "format"),
     ("simulate --html demo.pdf", "--html", "format"),
     ("simulate --html x.html -o x.html", "--html", "conflict"),
     # exports
     ("export table a -o notes.txt/board.csv", "--output", "path"),
-    ("export table a c-elsewhere -o board.csv", "RUN", "mismatch"),
     ("export hub a --model-id org/..", "--model-id", "format"),
     ("export hub a b --model-id a/b", "RUN", "mismatch"),
     ("export hub a --model-id a/b", "--dataset", "missing"),
@@ -148,7 +125,6 @@ REFUSED = [
     ("export every-eval-ever b b-hmmt --model-id a/b", "RUN", "conflict"),
     ("export every-eval-ever a --instances --model-id a/b", "--instances", "conflict"),
     # judges
-    ("verify a", "--verifier", "usage"),
     ("verify a --verifier judge --backend onnx", "--backend", "choice"),
     ("verify a --verifier judge --backend vllm --base-url http://h/v1", "--base-url", "conflict"),
     ("verify a --verifier judge --base-url http://h --device cpu", "--device", "conflict"),
@@ -159,14 +135,11 @@ REFUSED = [
     ("verify a --verifier judge --timeout 0", "--timeout", "range"),
     ("verify a b --verifier judge --out absent", "--out", "path"),
     # stores
-    ("store merge a", "--output", "usage"),
     ("store merge a.sqlite ./a.sqlite -o a.sqlite", "--output", "duplicate"),
     ("store merge a.sqlite -o notes.txt/all", "--output", "path"),
     ("store prune a.sqlite --yes", "prune", "missing"),
-    ("store export a.sqlite --format csv -o x", "--format", "usage"),
     ("store export a.sqlite --format samples -o -", "--output", "conflict"),
     ("store export a.sqlite --json -o -", "--json", "conflict"),
-    ("store export a.sqlite -o notes.txt/all", "--output", "path"),
 ]
 
 
@@ -185,12 +158,8 @@ def test_what_is_refused_names_its_argument_and_writes_nothing(
 
 
 @pytest.mark.parametrize("name", ["empty", "notes.txt"])
-@pytest.mark.parametrize(
-    "command", ["summary", "rubric", "export hub --model-id a/b", "verify --verifier judge"]
-)
-def test_what_is_no_run_is_refused(files, monkeypatch, command, name):
-    monkeypatch.chdir(files)
-    assert refusal(*command.split(), name)[0] == "RUN"
+def test_what_is_no_run_is_refused(files, name):
+    assert refusal("summary", files / name)[0] == "RUN"
 
 
 @pytest.mark.parametrize(

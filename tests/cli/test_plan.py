@@ -9,14 +9,12 @@ import pytest
 from _support.command_line import answer
 from _support.command_line import called as lmeb
 from _support.run_files import row, write_run
-from _support.saved_matrices import outcomes, saved
+from _support.saved_matrices import outcomes
 
 
 @pytest.fixture(scope="module")
-def two(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("two")
-    a = saved(folder / "a", "a", outcomes(1, 0.1), completion_tokens=20)
-    return a, saved(folder / "b", "b", outcomes(2), completion_tokens=50)
+def two(files):
+    return files / "a", files / "b"
 
 
 def test_a_width(two):
@@ -63,14 +61,6 @@ def test_greedy_answers_get_no_forecast(tmp_path):
     assert (code, "greedily" in error) == (0, True)
     (cells,) = [line.split() for line in printed.splitlines() if line.strip().startswith("gsm8k ")]
     assert cells[-6:] == ["1", "-", "-", "-", "-", "-"]
-
-
-def test_the_progress_of_many_pairs_is_shown(tmp_path):
-    path = tmp_path / "m.npz"
-    np.savez(path, R=np.stack([outcomes(i, 0.4 - 0.15 * i)[:, :2] for i in range(11)]))
-    code, _, error = lmeb("plan", path, "--separate")
-    assert code == 0
-    assert "pairs: 55 of 55 (100%" in error
 
 
 def test_models_that_are_already_distinguishable(tmp_path):

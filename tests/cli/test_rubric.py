@@ -210,14 +210,10 @@ def test_verdicts_of_some_models_only(tmp_path, good):
 
 
 @pytest.mark.slow
-def test_the_picture(tmp_path, good):
+def test_the_picture(tmp_path, good, poor):
     pytest.importorskip("matplotlib", reason="matplotlib is not installed")
-    hostile = write_run(tmp_path / "x", HOSTILE, questions(POOR))
-    for name in ("a.svg", "b.svg"):
-        assert lmeb(good, hostile, "--plot", tmp_path / name)[0] == 0
-    first, second = ((tmp_path / name).read_bytes() for name in ("a.svg", "b.svg"))
-    assert first == second
-    assert first.startswith(b"<?xml")
+    assert lmeb(good, poor, "--plot", tmp_path / "a.svg")[0] == 0
+    assert (tmp_path / "a.svg").read_bytes().startswith(b"<?xml")
 
 
 def test_a_picture_needs_matplotlib(tmp_path, monkeypatch, good):
@@ -227,18 +223,6 @@ def test_a_picture_needs_matplotlib(tmp_path, monkeypatch, good):
 
 
 # -- wrong arguments -----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("arguments", "argument", "rule"),
-    [
-        ("--weights exact_match=0,nan,1", "weights", "shape"),
-        ("--weights mine=0,1", "schema", "choice"),
-        ("--weights exact_match=0,0,1 --weights exact_match=0,0,2", "--weights", "duplicate"),
-    ],
-)
-def test_weights_that_make_no_score(good, arguments, argument, rule):
-    assert refusal("rubric", good, *arguments.split()) == (argument, rule)
 
 
 def test_runs_that_lack_all_signals(tmp_path, good):

@@ -56,15 +56,6 @@ def make(tmp_path):
 # -- info --------------------------------------------------------------------------------------
 
 
-def test_info(make):
-    path = make(task="aime")
-    code, printed, error = lmeb("info", path)
-    assert (code, error) == (0, "")
-    assert '{"pretrained":"some/model"}' in printed
-    line = next(line for line in printed.splitlines() if line.strip().startswith("aime"))
-    assert line.split() == ["aime", "1.0", "none", "2", "1", "3"]
-
-
 def test_info_as_json(make):
     paths = [make("a.sqlite", task="aime"), make("b.sqlite", trials=(5,))]
     first, second = answer("store", "info", *paths)

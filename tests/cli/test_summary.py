@@ -272,18 +272,3 @@ def test_costs_of_a_table_are_summed_as_they_are_given(tmp_path):
     assert [row["cost"] for row in csv.DictReader(io.StringIO(printed))] == ["4.0", ""]
     lmeb("report", *runs, "-o", tmp_path / "page.html")
     assert '<td class="soft" data-v="1.0">1</td>' in (tmp_path / "page.html").read_text()
-
-
-def test_powers_of_two_are_left_out_after_other_k(tmp_path):
-    trials = [
-        f"org/model-{size}-instruct-2025,{question},{trial},{(question + trial) % 2}"
-        for size in ("7b", "1b")
-        for question in range(6)
-        for trial in range(4)
-    ]
-    path = tmp_path / "trials.csv"
-    path.write_text("\n".join(["model,question,trial,score", *trials]), encoding="utf-8")
-    _, printed, _ = lmeb("summary", path, "--k", "1,2,3,4", width="80")
-    (head,) = [line.split() for line in printed.splitlines() if "k=1" in line]
-    assert head[-3:] == ["k=1", "k=2", "k=4"]
-    assert "left out: k=3" in printed

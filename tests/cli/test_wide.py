@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 from _support.command_line import called as lmeb
@@ -55,11 +53,3 @@ def test_wide_shows_all_columns_and_complete_names(board, name):
     code, printed, _ = lmeb(command, board, *options, "--wide", width="80")
     assert (code, "--wide" in printed) == (0, False)
     assert all(model in printed for model in MODELS[2:])
-
-
-def test_json_is_the_same(board):
-    narrow, wide = (
-        lmeb("rank", board, "--json", *more, width=width)[1]
-        for more, width in (((), "80"), (("--wide",), "400"))
-    )
-    assert json.loads(narrow) == json.loads(wide)
