@@ -59,16 +59,20 @@ def store(tmp_path):
     return tmp_path / "trials.sqlite"
 
 
+@pytest.fixture(autouse=True)
+def tasks_of_the_demo():
+    with few_tasks():
+        yield
+
+
 @pytest.fixture
 def lmeb(store):
     """Run `lm-eval-bayes run` on a store; return (exit code, standard output, standard error)."""
-
-    with few_tasks():
-        yield partial(called, "run", "--store", store)
+    return partial(called, "run", "--store", store)
 
 
 @pytest.fixture
-def run_error(lmeb, store):
+def run_error(store):
     """Run what must end with one error before anything is sampled; return the error."""
 
     def run(*arguments):

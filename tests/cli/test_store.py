@@ -127,13 +127,6 @@ def test_conflicts_are_named_and_nothing_is_merged(make, tmp_path):
 # -- compact --------------------------------------------------------------------------------------
 
 
-def test_compact(make):
-    path = make(trials=range(80), text="So we have the number {i} of ways to choose them. " * 20)
-    code, printed, error = lmeb("compact", path)
-    assert (code, error) == (0, "")
-    assert "(80 texts, " in printed
-
-
 def test_compact_leaves_damaged_texts(make):
     path = make()
     changed(path, "UPDATE trials SET text = x'ff00' WHERE trial = 1")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import re
 
 import pytest
 from hypothesis import given, settings
@@ -69,18 +68,6 @@ def test_every_number_stands_on_one_line_and_no_name_loses_a_letter(data, width,
 # -- one block -----------------------------------------------------------------------------------
 
 
-def test_one_block_leaves_out_the_least_important_columns_and_names_them(monkeypatch):
-    rows = [[*row[:3], f"{8 + i}", *row[4:]] for i, row in enumerate(ROWS)]
-    optional = ["questions like these", "these questions"]
-    lines = drawn(monkeypatch, 52, "Scores", HEAD, rows, optional, wide=False)
-    assert lines[:2] == ["Scores", "task demo_arithmetic_bayes, questions 40"]
-    assert re.split(r" {2,}", lines[2]) == ["model", "N", "hbayes@N", "these questions"]
-    assert [re.split(r" {2,}", line) for line in lines[4:6]] == [
-        [row[1], *row[3:6]] for row in rows
-    ]
-    assert lines[6:] == ["left out: questions like these; --wide shows all"]
-
-
 LONG = "a" * 470
 
 
@@ -88,10 +75,6 @@ LONG = "a" * 470
     ("names", "shown"),
     [
         ([f"{LONG}-7b", f"{LONG}-1b"], ["aaaaaaaaaa…aaaaaa-7b", "aaaaaaaaaa…aaaaaa-1b"]),
-        (
-            [f"some-organisation/{n}b-{LONG}" for n in (7, 1)],
-            ["…7b-aaaaaa…aaaaaaaaa", "…1b-aaaaaa…aaaaaaaaa"],
-        ),
         (
             [f"{a}{LONG}{b}{LONG}" for a in "ab" for b in "cd"],
             [f"{start}aaaaaaaa…aaaaaaaa#{n}" for n, start in enumerate("aabb", 1)],
@@ -104,7 +87,6 @@ def test_long_names_are_shortened_in_the_middle_and_stay_different(names, shown)
     layout = fit_one_block(table_columns(("model", "mean", "tokens"), rows), 43)
     (block,) = layout.blocks
     assert list(block.columns[0].cells) == shown
-    assert layout.note == "texts are shortened; --wide shows all"
     assert all(cell_len(cell) <= block.widths[0] for cell in shown)
 
 
