@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from _support.errors import refused
 
-from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs import reader
 from lm_eval_bayes.runs.partial_run import PartialRun, QuestionTrials
 from lm_eval_bayes.runs.readers import formats
@@ -65,12 +65,12 @@ def test_a_further_format_is_found_in_folders(tally):
 
 
 def test_a_task_that_a_further_format_lacks_is_refused(tally):
-    with pytest.raises(InvalidInputError, match="hold task products; there is sums"):
+    with refused("RUN", "choice"):
         reader.read_runs([tally], task="products")
 
 
 def test_a_file_of_no_format_is_refused(tmp_path):
     file = tmp_path / "model.tally"
     file.write_text("{}")
-    with pytest.raises(InvalidInputError, match="`RUN` must be a run: a folder"):
+    with refused("RUN", "path"):
         reader.read_runs([file])

@@ -147,7 +147,7 @@ class NothingToCountError(InvalidInputError):
     @classmethod
     def of_task(cls, argument: str, rule: str, got: object, lacking: str) -> NothingToCountError:
         """Return the error; `lacking` is for a warning, where other tasks can be read."""
-        error = cls.of(argument, "missing", rule, got)
+        error = cls.of(argument, "choice" if argument == "filter" else "missing", rule, got)
         error.lacking = lacking
         return error
 

@@ -7,7 +7,6 @@ long, or leave a file behind.
 
 from __future__ import annotations
 
-import gzip
 import json
 import shutil
 import signal
@@ -15,13 +14,11 @@ import sqlite3
 from contextlib import contextmanager
 
 import numpy as np
-import pyarrow
-import pyarrow.feather
-import pyarrow.parquet
 import pytest
 from _support.command_line import called
 from _support.mutations import mutate
 from _support.paths import REPOSITORY
+from _support.tables import write_rows
 from _support.tool_logs import DATA
 
 from lm_eval_bayes.errors import LmEvalBayesError
@@ -44,30 +41,12 @@ ROWS = [
 
 
 def _table(file):
-    names = list(ROWS[0])
-    lines = [",".join(names), *(",".join(str(row[name]) for name in names) for row in ROWS)]
-    text = "\n".join(lines) + "\n"
-    if file.suffix == ".tsv":
-        file.write_text(text.replace(",", "\t"))
-    elif file.suffix == ".gz":
-        file.write_bytes(gzip.compress(text.encode()))
-    elif file.suffix == ".jsonl":
-        file.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
-    elif file.suffix == ".parquet":
-        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(ROWS), file)
-    elif file.suffix == ".arrow":
-        pyarrow.feather.write_feather(pyarrow.Table.from_pylist(ROWS), file)
-    else:
-        file.write_text(text)
+    write_rows(file, ROWS)
 
 
 def _counts(file):
     rows = [{"id": f"q{i}", "model": "ab"[i % 2], "c": i % 5, "n": 4} for i in range(12)]
-    if file.suffix == ".jsonl":
-        file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    else:
-        lines = [",".join(map(str, row.values())) for row in rows]
-        file.write_text("\n".join(["id,model,c,n", *lines]) + "\n")
+    write_rows(file, rows)
 
 
 def _matrix(file):
