@@ -317,30 +317,6 @@ def is_hashed(value: object) -> bool:
     )
 
 
-def same_model(fingerprint: Mapping[str, Any], recorded: Mapping[str, Any]) -> bool:
-    """Return whether a fingerprint that some release recorded is that of a model.
-
-    Earlier releases recorded arguments as they were given, those that change only the speed
-    and unknown ones among them.
-
-    Parameters
-    ----------
-    fingerprint : mapping
-        What this release makes of the model.
-    recorded : mapping
-        What is in a store.
-    """
-    model, _ = keyed(fingerprint)
-    other, source = keyed(normalised(recorded))
-    served, earlier = model.get("served"), other.get("served")
-    if isinstance(served, Mapping) and isinstance(earlier, Mapping) and "meta" not in earlier:
-        # Without the sizes of the model, its name on another server does not tell enough.
-        here = fingerprint.get("endpoint") in (recorded.get("endpoint"), source.get("endpoint"))
-        if "meta" in served and here:
-            model = {**model, "served": {k: v for k, v in served.items() if k != "meta"}}
-    return model == other
-
-
 #: The entries that say where weights and tokenizer came from.
 SOURCE_OF_WEIGHTS = ("pretrained", "revision", "subfolder", "gguf_file", "peft", "delta")
 SOURCE_OF_TOKENIZER = ("tokenizer", "tokenizer_revision")
@@ -376,31 +352,6 @@ def keyed(fingerprint: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any
 
 def _is_content(identity: object) -> bool:
     return isinstance(identity, str) and identity.startswith(f"{SHA256}:")
-
-
-def normalised(fingerprint: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a fingerprint as this release would record it; one of this release as it is."""
-    return {
-        name: identity(value) if _holds_arguments(name, value) else value
-        for name, value in fingerprint.items()
-    }
-
-
-def printable(description: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what may be printed of a stored fingerprint, or of a stored sampling.
-
-    That is all of it, unless an earlier release recorded it.
-
-    Examples
-    --------
-    >>> printable({"backend": "gguf", "arguments": {"base_url": "http://me:pw@host:1", "key": "x"}})
-    {'backend': 'gguf', 'arguments': {'base_url': 'http://host:1'}}
-    """
-    return {
-        name: _recorded(name, value, identity)
-        for name, value in description.items()
-        if not names_a_secret(name, value)
-    }
 
 
 def flat(fingerprint: Mapping[str, Any]) -> dict[str, Any]:

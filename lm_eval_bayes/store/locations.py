@@ -200,8 +200,8 @@ def network_warning(path: str | PathLike[str], mounts: str | None = None) -> str
     return (
         f"{os.fsdecode(path)} is on a network file system ({kind}), where SQLite "
         "cannot coordinate several computers: this process uses it alone, without a write-ahead "
-        "log; let each process write its own file, preferably on a local disk, copy it with "
-        "`lm-eval-bayes store snapshot`, and merge them afterwards"
+        "log; let each process write its own file, preferably on a local disk, and merge them "
+        "with `lm-eval-bayes store merge`"
     )
 
 

@@ -22,16 +22,18 @@ echo "$*" >> "$RUNS/arguments"; echo trials >> "$store"; touch "$store-wal" "$st
 if [ -n "${SAMPLE_ON:-}" ]; then trap 'echo last >> "$store"; exit 143' TERM; sleep 30 & wait; fi
 """
 
-#: `store snapshot STORE -o COPY --overwrite` copies a file, unless FAIL is set or FAIL_ONCE exists.
+#: `store merge STORES -o TARGET` joins files; without `--keep-first` it fails if FAIL is set or
+#: FAIL_ONCE exists.
 COMMAND = r"""#!/bin/bash
-if [ "$2" = merge ]; then
-  inputs=("${@:3:$#-4}"); [ "$3" != --keep-first ] || inputs=("${@:4:$#-5}")
-  cat "${inputs[@]}" > "${@: -1}.new" && mv "${@: -1}.new" "${@: -1}"; exit
+[ "$2" = merge ] || exit 0
+if [ "$3" = --keep-first ]; then
+  inputs=("${@:4:$#-5}")
+else
+  inputs=("${@:3:$#-4}")
+  [ -z "${FAIL:-}" ] || exit 2
+  if [ -e "${FAIL_ONCE:-}" ]; then rm "$FAIL_ONCE"; exit 2; fi
 fi
-[ "$2" = snapshot ] || exit 0
-[ -z "${FAIL:-}" ] || exit 2
-if [ -e "${FAIL_ONCE:-}" ]; then rm "$FAIL_ONCE"; exit 2; fi
-cp "$3" "$5.new" && mv "$5.new" "$5"
+cat "${inputs[@]}" > "${@: -1}.part" && mv "${@: -1}.part" "${@: -1}"
 """
 
 #: The stores of the recipes on a node and in RUNS, without what follows the number of the job.

@@ -499,7 +499,7 @@ class SharedTrials:
                 new.setdefault(name, trial)
         sink = self._model.sink
         assert isinstance(sink, SharedSink)
-        sink.store.add(new.values(), conflicts="keep-first")
+        sink.store.add(new.values())
         for model, prompt, signals in received.prompt_signals:
             if model == self._model.model_key and prompt in self._prompts:
                 sink.store.add_prompt_signals(model, prompt, signals)

@@ -130,7 +130,7 @@ class RecordingMixin(SamplingMixin):
             rank = int(getattr(self, "rank", 0) or 0)
             kind = StoreSink if self.sharing is None else SharedSink
             self.sink = kind.open(store, rank, synchronous, fingerprint)
-        self.model_key = self.sink.describe_model(fingerprint, self.fingerprint)
+        self.model_key = self.sink.describe_model(fingerprint)
         self._generated = self._from_store = 0
         if seed_scheme == "plain":
             log.warning(

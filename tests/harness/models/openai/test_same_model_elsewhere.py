@@ -11,8 +11,8 @@ from _support.openai_models import completions
 from _support.scripted_server import serving, vllm_pages
 
 from lm_eval_bayes._util.hashing import model_hash
-from lm_eval_bayes.harness.models.stored_models import find_model, source_of
-from lm_eval_bayes.runs.model_arguments import keyed, same_model
+from lm_eval_bayes.harness.models.stored_models import source_of
+from lm_eval_bayes.runs.model_arguments import keyed
 from lm_eval_bayes.store.trial_store import TrialStore
 
 pytestmark = pytest.mark.filterwarnings("default")
@@ -46,19 +46,6 @@ def test_what_tells_models_apart_is_keyed():
     # files of one name and other sizes
     sizes = [fingerprint("a:1", {**FILE, "meta": {"n_params": n}}) for n in (7, 8)]
     assert len(keys(*sizes)) == 2
-
-
-def test_what_an_earlier_release_stored_is_found():
-    """It keyed the endpoint, and did not read the sizes that llama.cpp reports."""
-    a, b = fingerprint("a:8000", VLLM), fingerprint("b:8000", VLLM)
-    stored = {model_hash(one): one for one in (a, b)}
-    assert find_model(a, stored, {}) == model_hash(a)
-    assert find_model(b, stored, {}) == model_hash(b)
-    assert find_model(fingerprint("c:1", VLLM), stored, {}) == model_hash(a)
-    assert find_model(fingerprint("a:8000", {**VLLM, "root": "org/x"}), stored, {}) is None
-    now = fingerprint("a:1", {**FILE, "meta": {"n_params": 7}})
-    assert same_model(now, fingerprint("a:1", FILE))
-    assert not same_model(now, fingerprint("b:1", FILE))
 
 
 def recorded(servers, store):
