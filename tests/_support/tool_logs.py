@@ -58,6 +58,29 @@ def flat(content, path=""):
     return {k: v for key, part in items for k, v in flat(part, f"{path}.{key}").items()}
 
 
+def rows_of(file):
+    """Return the rows of a file of JSON lines."""
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+
+
+def write_lines(file, rows):
+    """Write rows as JSON lines; return the file."""
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return file
+
+
+def content_of(file):
+    """Return the content of a file of JSON."""
+    return json.loads(file.read_text(encoding="utf-8"))
+
+
+def written(folder, content, name="results.json"):
+    """Write a JSON file into a folder; return the file."""
+    file = folder / name
+    file.write_text(json.dumps(content), encoding="utf-8")
+    return file
+
+
 def outcomes_of(path, **query):
     """Return by model and question the scores of the trials, in order, of one task."""
     runs = read_runs([path], **query).runs

@@ -12,11 +12,6 @@ from lm_eval_bayes.runs.merging import duplicates, merge_trials
 from lm_eval_bayes.runs.partial_run import QuestionTrials
 from lm_eval_bayes.runs.reader import join_runs, read_runs
 
-
-def graded(outcomes, **columns):
-    return [row(0, outcomes=outcomes, **columns)]
-
-
 # -- one question ----------------------------------------------------------------------------------
 
 
@@ -81,9 +76,9 @@ def test_two_jobs_of_one_model_are_brought_together(tmp_path):
     second = [row(n, outcomes=[1, 1, 1], trial=[2, 3, 4], seed=[12, 13, 14]) for n in range(3)]
     write_run(tmp_path / "b", second, args={"trials": "2:5", "gpu_memory_utilization": 0.5})
     write_run(tmp_path / "a", first, args={"trials": "0:2", "gpu_memory_utilization": 0.9})
-    found = read_runs([tmp_path / "b", tmp_path / "a"])
-    (run,) = found.runs
-    assert (run.model, len(run.sources), found.warnings) == ("org/model", 2, ())
+    saved = read_runs([tmp_path / "b", tmp_path / "a"])
+    (run,) = saved.runs
+    assert (run.model, len(run.sources), saved.warnings) == ("org/model", 2, ())
     assert [trials.tolist() for trials in run.trials] == [[1, 0, 1, 1, 1]] * 2 + [[1, 1, 1]]
     assert run.seeds[0] == (10, 11, 12, 13, 14)
     tokens = run.measured["completion_tokens"][0]
@@ -98,11 +93,11 @@ def test_a_trial_that_stands_twice_is_refused_unless_it_may_count_once(tmp_path)
     paths = [tmp_path / "a", tmp_path / "b"]
     with refused("RUN", "duplicate"):
         read_runs(paths)
-    found = read_runs(paths, dedupe=True)
-    assert [trials.tolist() for trials in found.runs[0].trials] == [[1, 1, 1, 1, 0, 0]] * 2 + [
+    saved = read_runs(paths, dedupe=True)
+    assert [trials.tolist() for trials in saved.runs[0].trials] == [[1, 1, 1, 1, 0, 0]] * 2 + [
         [1, 1, 1, 1]
     ]
-    (warning,) = found.warnings
+    (warning,) = saved.warnings
     assert warning.startswith("8 trials of ")
 
 

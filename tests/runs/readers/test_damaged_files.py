@@ -6,31 +6,15 @@ import tracemalloc
 
 import pytest
 from _support.errors import refused
+from _support.format_logs import SAVED
 from _support.tool_logs import DATA, nested
 
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.reader import read_runs
 from lm_eval_bayes.runs.readers import text_files
-from lm_eval_bayes.runs.readers.formats import FORMATS
 
-#: By format its folders; the formats that are not here are read as single files.
-FOLDERS = {
-    "lm-evaluation-harness": ("lm_eval_0.4.9", "lm_eval_0.4.2"),
-    "inspect_ai": ("inspect_ai",),
-    "verifiers": ("verifiers",),
-    "verifiers, traces": ("verifiers_traces",),
-    "Every Eval Ever": ("every_eval_ever",),
-    "SWE-bench": ("swe_bench", "swe_bench/logs"),
-    "promptfoo": ("promptfoo",),
-    "tau2-bench, tau-bench": ("tau2", "tau2/folder"),
-    "Harbor, terminal-bench": ("harbor/letters", "terminal_bench"),
-    "evalscope": ("evalscope",),
-    "lighteval": ("lighteval",),
-    "NeMo-Skills": ("nemo_skills",),
-    "MathArena": ("matharena/outputs",),
-}
-SOURCES = [source for sources in FOLDERS.values() for source in sources]
-SINGLE = {"counts", "table of trials", "matrix of outcomes", "trial store"}
+#: A folder whose only file, of any name, is damaged is refused as one of no tool.
+SOURCES = dict.fromkeys(source for source, _ in SAVED if source != "tau_bench")
 
 
 def _broken_first_line(content):
@@ -73,10 +57,6 @@ def files_of(folder):
     """Return one file of every name and depth below a folder."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     return {(file.name, len(file.parts)): file for file in files}.values()
-
-
-def test_every_format_is_here():
-    assert FOLDERS.keys() | SINGLE == {format.name for format in FORMATS}
 
 
 @pytest.mark.parametrize("damage", DAMAGES)

@@ -9,7 +9,7 @@ import pytest
 from _support.command_line import called
 from _support.errors import refused
 from _support.tables import write_rows
-from _support.tool_logs import DATA, outcomes_of
+from _support.tool_logs import DATA, outcomes_of, rows_of
 
 from lm_eval_bayes.runs.frames import read_frame
 from lm_eval_bayes.runs.reader import read_runs
@@ -112,7 +112,7 @@ def test_rows_without_texts_are_trials(tmp_path):
 def test_equal_texts_are_trials_of_their_own_where_another_field_differs(tmp_path):
     """As of a model that answers with a number alone."""
     file = DATA / "verifiers/sums--org--weak/run1/results.jsonl"
-    row = json.loads(file.read_text(encoding="utf-8").splitlines()[0])
+    row = rows_of(file)[0]
     rows = [row | {"timing": {"generation_ms": n}} for n in range(3)]
     path = write_rows(tmp_path / "results.jsonl", rows)
     assert read_runs([path]).runs[0].n_trials == 3
@@ -123,7 +123,7 @@ def test_equal_texts_are_trials_of_their_own_where_another_field_differs(tmp_pat
 def test_a_trial_is_known_by_its_id(tmp_path):
     """Two trials with one id, of which one has another field."""
     file = DATA / "promptfoo" / "prompts.jsonl"
-    rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    rows = rows_of(file)
     path = write_rows(tmp_path / "prompts.jsonl", [*rows, rows[0] | {"latencyMs": 99}])
     check_refused(path)
     write_rows(tmp_path / "prompts.jsonl", [*rows, rows[0] | {"id": "another"}])
@@ -146,7 +146,7 @@ def test_a_copied_trial_of_harbor_is_the_same_trial(tmp_path):
 
 def test_records_of_every_eval_ever_without_numbers_of_trials(tmp_path):
     (file,) = (DATA / "every_eval_ever").glob("*_samples.jsonl")
-    rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    rows = rows_of(file)
     for n, row in enumerate(rows):
         del row["metadata"]
         row["performance"]["generation_time_ms"] = 400.0 + n

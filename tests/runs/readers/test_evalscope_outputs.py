@@ -10,7 +10,7 @@ import shutil
 import numpy as np
 import pytest
 from _support.errors import refused
-from _support.tool_logs import DATA, counted_by_hand, outcomes_of
+from _support.tool_logs import DATA, counted_by_hand, outcomes_of, rows_of, write_lines
 
 from lm_eval_bayes.runs.question_texts import question_texts
 from lm_eval_bayes.runs.reader import read_runs
@@ -33,15 +33,6 @@ OUTCOMES = {
 def outputs(tmp_path):
     """The outputs of a model, in a folder that may be changed."""
     return shutil.copytree(WEAK, tmp_path / "20260105_120000")
-
-
-def rows_of(file):
-    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
-
-
-def write(file, rows):
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return file
 
 
 def test_the_outcomes_were_counted_by_hand():
@@ -98,7 +89,7 @@ def test_answers_texts_tokens_and_time_are_read(outputs):
     rows = rows_of(file)
     for row in rows:
         row["model_output"] |= {"usage": {"output_tokens": 5}, "time": 0.5}
-    write(file, rows)
+    write_lines(file, rows)
     (run,) = read_runs([outputs], task=MCQ).runs
     assert (run.tokens, run.busy_seconds) == (60, 6.0)
     file.unlink()
@@ -117,7 +108,7 @@ def test_another_run_adds_trials(outputs):
     file = outputs / "reviews" / "weak" / f"{MCQ}.jsonl"
     rows = rows_of(file)
     rows[0]["messages"][0]["id"] = "another"
-    write(file, rows)
+    write_lines(file, rows)
     (run,) = read_runs([REVIEWS["weak", MCQ], file]).runs
     assert run.n_trials == 24
 
@@ -134,12 +125,12 @@ def test_samples_without_a_score_do_not_count(outputs):
     rows = rows_of(file)
     rows[0]["sample_score"]["score"] |= {"value": {}, "status": "judge_error"}
     rows[1]["sample_score"]["generation_index"] = None
-    write(file, rows)
+    write_lines(file, rows)
     assert outcomes_of(file)["weak"]["0"] == [0, 0]
     for row in rows:
         row["sample_score"]["score"]["value"] = {}
     with refused("RUN", "missing", "12 samples without one"):
-        read_runs([write(file, rows)])
+        read_runs([write_lines(file, rows)])
 
 
 def test_a_sample_with_two_scores_is_refused(outputs):

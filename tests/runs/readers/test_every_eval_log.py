@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from _support.command_line import called
 from _support.errors import refused
-from _support.tool_logs import DATA, outcomes_of
+from _support.tool_logs import DATA, outcomes_of, rows_of, write_lines
 
 from lm_eval_bayes.runs.reader import read_runs
 
@@ -37,12 +37,7 @@ def records(tmp_path):
     """A folder of this package's records, and those records."""
     folder = exported(tmp_path / "out", write_table(tmp_path / "t.csv", OUTCOMES), "org/A")
     (file,) = folder.rglob("*_samples.jsonl")
-    return file, [json.loads(line) for line in file.read_text().splitlines()]
-
-
-def write(file, records):
-    file.write_text("".join(json.dumps(record) + "\n" for record in records))
-    return file
+    return file, rows_of(file)
 
 
 def test_what_was_exported_is_read_with_the_same_numbers(records):
@@ -70,10 +65,10 @@ def test_an_export_that_is_repeated_is_no_further_trials(tmp_path, records):
     file, rows = records
     for row in rows:
         row["evaluation_id"] = "letters/org/A/17"  # the time of another export
-    again = write(tmp_path / file.name, rows)
+    again = write_lines(tmp_path / file.name, rows)
     with refused("RUN", "duplicate"):
         read_runs([file, again])
-    other = write(tmp_path / "other_samples.jsonl", rows)
+    other = write_lines(tmp_path / "other_samples.jsonl", rows)
     assert read_runs([file, other]).runs[0].n_trials == 24
 
 
@@ -101,7 +96,7 @@ def test_records_of_others_need_neither_results_nor_trials(tmp_path, records):
     for row in rows:
         del row["metadata"], row["evaluation_result_id"]
     rows[0] |= {"error": "timeout", "evaluation": {"score": 0, "is_correct": False}}
-    other = write(tmp_path / "records.jsonl", rows)
+    other = write_lines(tmp_path / "records.jsonl", rows)
     assert outcomes_of(other) == {"org/A": OUTCOMES | {"p": [0, 0, 1]}}
     assert "1 trial with an error counted by the recorded score" in read_runs([other]).runs[0].notes
 
@@ -110,7 +105,7 @@ def test_several_tasks_and_models_may_be_in_one_file(tmp_path, records):
     _, rows = records
     more = [{**row, "evaluation_name": "sums", "evaluation_result_id": "f1"} for row in rows]
     more += [{**row, "model_id": "org/B"} for row in rows]
-    other = write(tmp_path / "records.jsonl", rows + more)
+    other = write_lines(tmp_path / "records.jsonl", rows + more)
     read = [(run.model, run.task, run.metric) for run in read_runs([other]).runs]
     expected = [("org/A", "letters"), ("org/B", "letters"), ("org/A", "sums")]
     assert [names[:2] for names in read] == expected
@@ -123,5 +118,5 @@ def test_the_metadata_name_clusters(tmp_path, records):
     _, rows = records
     for row in rows:
         row["metadata"]["contest"] = "I" if row["sample_id"] < "r" else "II"
-    other = write(tmp_path / "records.jsonl", rows)
+    other = write_lines(tmp_path / "records.jsonl", rows)
     assert read_runs([other], cluster="contest").runs[0].clusters == ("I", "I", "II", "II")

@@ -10,7 +10,7 @@ import shutil
 import numpy as np
 import pytest
 from _support.errors import refused
-from _support.tool_logs import DATA, counted_by_hand, outcomes_of, summary
+from _support.tool_logs import DATA, content_of, counted_by_hand, outcomes_of, summary
 
 from lm_eval_bayes.runs.reader import read_runs
 
@@ -32,10 +32,6 @@ OUTCOMES = {
         "chess": [0, 0, 0, 0],
     },
 }
-
-
-def content_of(file):
-    return json.loads(file.read_text(encoding="utf-8"))
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import zipfile
 import numpy as np
 import pytest
 from _support.errors import refused
-from _support.tool_logs import DATA, counted_by_hand, outcomes_of
+from _support.tool_logs import DATA, content_of, counted_by_hand, outcomes_of, written
 
 from lm_eval_bayes.runs.reader import read_runs
 from lm_eval_bayes.runs.readers import inspect_log
@@ -48,7 +48,7 @@ CLOSENESS = {
 
 @pytest.fixture
 def content():
-    return json.loads((LOGS / "weak.json").read_text(encoding="utf-8"))
+    return content_of(LOGS / "weak.json")
 
 
 def entries(file):
@@ -126,8 +126,7 @@ def test_a_copy_of_a_log_is_no_further_trials(tmp_path):
 
 def test_another_run_of_a_model_adds_trials(tmp_path, content):
     content["eval"]["task_id"] = "another"
-    other = tmp_path / "log.json"
-    other.write_text(json.dumps(content))
+    other = written(tmp_path, content)
     (run,) = read_runs([WEAK, other]).runs
     assert run.n_trials == 28
 
@@ -135,8 +134,7 @@ def test_another_run_of_a_model_adds_trials(tmp_path, content):
 def test_other_settings_are_another_model(tmp_path, content):
     content["eval"]["model_generate_config"]["temperature"] = 1.0
     content["eval"]["task_id"] = "another"
-    other = tmp_path / "log.json"
-    other.write_text(json.dumps(content))
+    other = written(tmp_path, content)
     assert read_runs([WEAK, other]).models == (
         "mockllm/weak (temperature=0.6)",
         "mockllm/weak (temperature=1.0)",
@@ -148,7 +146,7 @@ def test_runs_with_other_arguments_of_the_task_are_named_by_them(tmp_path, conte
     for number, (mode, more) in enumerate([("plain", 1), ("hinted", 2), ("hinted", long)]):
         content["eval"]["task_id"] = f"run {number}"
         content["eval"]["task_args"] = {"mode": mode, "n": more, "api_key": f"{secret}{number}"}
-        (tmp_path / f"{number}.json").write_text(json.dumps(content))
+        written(tmp_path, content, f"{number}.json")
     saved = read_runs([tmp_path])
     printed = " ".join([*saved.models, *saved.warnings])
     assert secret not in printed
@@ -161,7 +159,7 @@ def test_several_runs_are_merged_with_a_note(tmp_path, content):
     for name in ("a", "b"):
         content["eval"]["task_id"] = name
         (tmp_path / name).mkdir()
-        (tmp_path / name / "log.json").write_text(json.dumps(content))
+        written(tmp_path / name, content, "log.json")
     folders = tmp_path / "a", tmp_path / "b"
     for paths in ([tmp_path], folders):
         (run,) = read_runs(paths).runs
@@ -172,10 +170,10 @@ def test_several_runs_are_merged_with_a_note(tmp_path, content):
 
 
 def test_the_newest_log_of_a_retried_task_counts(tmp_path, content):
-    (tmp_path / "b.json").write_text(json.dumps(content))
+    written(tmp_path, content, "b.json")
     content["eval"]["created"] = "2020-01-01T00:00:00+00:00"
     content["status"], content["samples"] = "error", content["samples"][:4]
-    (tmp_path / "a.json").write_text(json.dumps(content))
+    written(tmp_path, content, "a.json")
     saved = read_runs([tmp_path])
     assert saved.runs[0].n_trials == 14
     assert saved.warnings[0].startswith(f"{tmp_path / 'a.json'} ")
@@ -215,8 +213,7 @@ def test_earlier_compressions_are_read(tmp_path, compression):
 def test_the_score_of_early_logs_is_read(tmp_path, content):
     for sample in content["samples"]:
         sample["score"] = sample.pop("scores").get("match")
-    log = tmp_path / "log.json"
-    log.write_text(json.dumps(content))
+    log = written(tmp_path, content)
     assert outcomes_of(log) == outcomes_of(WEAK)
 
 
@@ -224,8 +221,7 @@ def test_words_that_are_no_scores_count_as_by_the_tool(tmp_path, content):
     for sample, value in zip(content["samples"], ("yes", "no", "0.25", "bad", "N"), strict=False):
         sample["scores"]["match"]["value"] = value
     content["samples"] = content["samples"][:5]
-    log = tmp_path / "log.json"
-    log.write_text(json.dumps(content))
+    log = written(tmp_path, content)
     ((_, of_model),) = outcomes_of(log).items()
     assert of_model == {"a": [1.0], "b": [0.0], "c": [0.25], "d": [0.0], "e": [0.0]}
     (run,) = read_runs([log]).runs
@@ -244,8 +240,7 @@ def test_words_that_are_no_scores_count_as_by_the_tool(tmp_path, content):
 )
 def test_a_score_that_is_no_number_is_refused(tmp_path, content, metric, value):
     content["samples"][1]["scores"][metric.partition("/")[0]]["value"] = value
-    log = tmp_path / "log.json"
-    log.write_text(json.dumps(content))
+    log = written(tmp_path, content)
     with refused("RUN", "range"):
         read_runs([log], metric=metric)
 
@@ -254,8 +249,7 @@ def test_a_score_that_is_no_number_is_refused(tmp_path, content, metric, value):
 def test_nan_is_no_score_as_in_unscored_samples_of_the_tool(tmp_path, content, metric):
     """`Score.unscored()` writes NaN, also where other samples have scores of several parts."""
     content["samples"][1]["scores"][metric.partition("/")[0]]["value"] = float("nan")
-    log = tmp_path / "log.json"
-    log.write_text(json.dumps(content))
+    log = written(tmp_path, content)
     (run,) = read_runs([log], metric=metric).runs
     assert run.n_trials == 13
 
@@ -265,8 +259,7 @@ def test_true_and_false_are_scores(tmp_path, content):
     content["samples"] = content["samples"][: len(values)]
     for sample, value in zip(content["samples"], values, strict=True):
         sample["scores"] = {"match": {"value": value}, "both": {"value": {"a": value}}}
-    log = tmp_path / "log.json"
-    log.write_text(json.dumps(content))
+    log = written(tmp_path, content)
     for metric in ("match", "both/a"):
         ((_, of_model),) = outcomes_of(log, metric=metric).items()
         assert [scores[0] for scores in of_model.values()] == list(map(float, values))
@@ -275,8 +268,7 @@ def test_true_and_false_are_scores(tmp_path, content):
 def test_scores_beyond_one_need_bounds(tmp_path, content):
     for sample in content["samples"]:
         sample["scores"] = {"grade": {"value": 7}}
-    log = tmp_path / "log.json"
-    log.write_text(json.dumps(content))
+    log = written(tmp_path, content)
     with refused("RUN", "range", "7 in row 1"):
         read_runs([log])
     assert read_runs([log], bounds=(0, 10)).runs[0].outcomes.scores[0].tolist() == [7, 7, 7]
@@ -285,8 +277,7 @@ def test_scores_beyond_one_need_bounds(tmp_path, content):
 def test_a_log_without_scores_is_refused(tmp_path, content):
     for sample in content["samples"]:
         sample["scores"] = None
-    log = tmp_path / "log.json"
-    log.write_text(json.dumps(content))
+    log = written(tmp_path, content)
     with refused("RUN", "missing"):
         read_runs([log])
 

@@ -7,7 +7,7 @@ import json
 import shutil
 
 import pytest
-from _support.tool_logs import DATA, summary
+from _support.tool_logs import DATA, rows_of, summary, write_lines
 
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.reader import read_runs
@@ -35,17 +35,8 @@ def outputs(tmp_path):
             }
             for n in range(3)
         ]
-        write(folder / f"output-rs{seed}.jsonl", rows)
+        write_lines(folder / f"output-rs{seed}.jsonl", rows)
     return folder
-
-
-def write(file, rows):
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return file
-
-
-def rows_of(file):
-    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
 
 
 @pytest.mark.parametrize(
@@ -71,7 +62,7 @@ def test_the_mean_and_pass_at_k_are_those_of_nemo_skills(name, metric, n):
 def test_seeds_are_trials_in_their_order(outputs):
     rows = rows_of(outputs / "output-rs3.jsonl")
     rows[2]["symbolic_correct"] = True
-    write(outputs / "output-rs3.jsonl", rows)
+    write_lines(outputs / "output-rs3.jsonl", rows)
     (run,) = read_runs([outputs]).runs
     assert (run.model, run.task) == ("qwen", "sums")
     assert [row.tolist() for row in run.trials] == [[1, 1], [1, 1], [1, 0]]
@@ -94,18 +85,18 @@ def test_the_judge_and_the_symbols_are_metrics(outputs):
 def test_an_unclear_judgement_is_wrong(outputs):
     file = outputs / "output-rs3.jsonl"
     rows = [row | {"judgement": "I cannot tell."} for row in rows_of(file)]
-    (run,) = read_runs([write(file, rows)], metric="judge_correct").runs
+    (run,) = read_runs([write_lines(file, rows)], metric="judge_correct").runs
     assert run.outcomes.counts.tolist() == [[1, 0]] * 3
     assert any("3 judgements" in note for note in run.notes)
 
 
 def test_a_question_keeps_its_id_in_another_order(outputs):
     file = outputs / "output-rs10.jsonl"
-    write(file, rows_of(file)[::-1])
+    write_lines(file, rows_of(file)[::-1])
     (run,) = read_runs([outputs]).runs
     assert [row.tolist() for row in run.trials] == [[1, 1], [1, 1], [0, 0]]
     for path in outputs.iterdir():
-        write(path, [row | {"id": f"q{row['problem'][0]}"} for row in rows_of(path)])
+        write_lines(path, [row | {"id": f"q{row['problem'][0]}"} for row in rows_of(path)])
     assert read_runs([outputs]).runs[0].question_ids == ("q0", "q1", "q2")
 
 
@@ -129,7 +120,7 @@ def test_lines_are_no_questions_where_files_have_other_numbers_of_them(tmp_path,
     folder = shutil.copytree(RESULTS / name, tmp_path / "qwen" / name)
     first, file = folder / "output-rs0.jsonl", folder / "output-rs1.jsonl"
     rows = rows_of(file)
-    write(file, rows[1:])
+    write_lines(file, rows[1:])
     for paths, merge in (([folder], True), ([first, file], True), ([other, file], False)):
         with pytest.raises(InvalidInputError) as refused:
             read_runs(paths, merge=merge)
@@ -138,7 +129,7 @@ def test_lines_are_no_questions_where_files_have_other_numbers_of_them(tmp_path,
     # a line is found by its id
     for path, skipped in ((first, 0), (file, 1)):
         numbered = [row | {"id": n} for n, row in enumerate(rows_of(path), skipped)]
-        write(path, numbered)
+        write_lines(path, numbered)
     (run,) = read_runs([first, file]).runs
     assert run.outcomes.n_trials.tolist() == [1] + [2] * (len(rows) - 1)
 
@@ -157,6 +148,6 @@ def test_a_field_names_clusters(outputs):
 
 def test_outputs_that_were_not_graded_are_of_no_format(outputs):
     file = outputs / "output-rs3.jsonl"
-    write(file, [{"problem": "1+1?", "generation": "2"}])
+    write_lines(file, [{"problem": "1+1?", "generation": "2"}])
     with pytest.raises(InvalidInputError):
         read_runs([file])

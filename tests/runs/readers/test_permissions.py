@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from _support.command_line import called
 from _support.errors import refused
+from _support.format_logs import SAVED
 from _support.tool_logs import DATA
 
 from lm_eval_bayes.runs.reader import read_runs
@@ -20,32 +21,6 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "geteuid"), reason="permissions 
 
 #: The user that has no rights.
 NOBODY = 65534
-
-#: By format a folder of its logs, and a file in it that is read.
-FILES = {
-    "lm-evaluation-harness": ("lm_eval_0.4.9", "samples_*.jsonl"),
-    "results of the harness": ("lm_eval_0.4.9", "results_*.json"),
-    "releases up to 0.4.2": ("lm_eval_0.4.2", "*_toy_gen.jsonl"),
-    "inspect_ai": ("inspect_ai", "strong.eval"),
-    "inspect_ai, JSON": ("inspect_ai", "weak.json"),
-    "verifiers": ("verifiers", "sums--org--weak/*/results.jsonl"),
-    "metadata of verifiers": ("verifiers", "sums--org--weak/*/metadata.json"),
-    "verifiers, traces": ("verifiers_traces", "weak/**/traces.jsonl"),
-    "Every Eval Ever": ("every_eval_ever", "*_samples.jsonl"),
-    "aggregate of Every Eval Ever": ("every_eval_ever", "*[0-9a-f].json"),
-    "SWE-bench": ("swe_bench", "org__strong.run_1.json"),
-    "promptfoo": ("promptfoo", "sums.json"),
-    "tau2-bench": ("tau2", "weak.json"),
-    "simulations of tau2-bench": ("tau2/folder", "simulations/*.json"),
-    "Harbor": ("harbor/letters", "chess__w0abcde/result.json"),
-    "terminal-bench": ("terminal_bench/ob1_1", "results.json"),
-    "evalscope": ("evalscope/weak", "**/reviews/**/*.jsonl"),
-    "predictions of evalscope": ("evalscope/weak", "**/predictions/**/*.jsonl"),
-    "report of evalscope": ("evalscope/weak", "**/reports/**/*.json"),
-    "lighteval": ("lighteval/details", "weak/**/*.parquet"),
-    "NeMo-Skills": ("nemo_skills/published/eval-results/gpqa", "output-rs1.jsonl"),
-    "MathArena": ("matharena/outputs", "**/*.json.zst"),
-}
 
 
 @pytest.fixture
@@ -84,16 +59,15 @@ def check_refused(path, locked):
     assert caught.value.path == str(locked)
 
 
-def copied(name, folder):
-    """Return a copy of the logs of a format, and the file to lock."""
-    source, pattern = FILES[name]
+def copied(source, pattern, folder):
+    """Return a copy of logs, and the file to lock."""
     shutil.copytree(DATA / source, folder / "logs")
     return folder / "logs", min((folder / "logs").glob(pattern))
 
 
-@pytest.mark.parametrize("name", FILES)
-def test_a_file_that_may_not_be_read_is_named(name, folder):
-    logs, file = copied(name, folder)
+@pytest.mark.parametrize(("source", "pattern"), SAVED)
+def test_a_file_that_may_not_be_read_is_named(source, pattern, folder):
+    logs, file = copied(source, pattern, folder)
     recognise(logs)
     mode = file.stat().st_mode
     file.chmod(0)
@@ -134,7 +108,7 @@ def test_a_file_in_a_folder_that_may_not_be_searched(folder):
 
 def test_a_file_of_another_tool_is_a_warning(folder):
     """The harness reads no such file, and the runs in its own are whole."""
-    logs, _ = copied("lm-evaluation-harness", folder)
+    logs, _ = copied("lm_eval_0.4.9", "*", folder)
     (logs / "notes.json").write_text("{}")
     (logs / "notes.json").chmod(0)
     recognise(DATA / "lm_eval_0.4.9")
@@ -146,7 +120,7 @@ def test_a_file_of_another_tool_is_a_warning(folder):
 
 @pytest.mark.parametrize("function", ["scandir", "open"])
 def test_an_error_of_the_system_is_not_swallowed(function, folder, monkeypatch):
-    logs, _ = copied("tau2-bench", folder)
+    logs, _ = copied("tau2", "weak.json", folder)
     locked = logs / "folder" if function == "scandir" else logs / "weak.json"
     genuine = os.scandir if function == "scandir" else Path.open
 

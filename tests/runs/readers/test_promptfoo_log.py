@@ -7,7 +7,7 @@ in `provider.js`.
 import json
 
 import pytest
-from _support.tool_logs import DATA, outcomes_of, summary
+from _support.tool_logs import DATA, content_of, outcomes_of, summary, written
 
 from lm_eval_bayes.runs.reader import read_runs
 
@@ -24,16 +24,7 @@ RIGHT = {
 
 @pytest.fixture
 def content():
-    return json.loads(SUMS.read_text(encoding="utf-8"))
-
-
-@pytest.fixture
-def write(tmp_path):
-    def write(content, name="results.json"):
-        (tmp_path / name).write_text(json.dumps(content), encoding="utf-8")
-        return tmp_path / name
-
-    return write
+    return content_of(SUMS)
 
 
 def test_the_outcomes_were_counted_by_hand():
@@ -82,32 +73,32 @@ def test_prompts_are_models_of_their_own(name):
     assert "prompt 2: {{a}} + {{b}} =" in saved.runs[0].notes
 
 
-def test_another_evaluation_adds_trials(content, write):
-    other = write({**content, "evalId": "eval-2"})
+def test_another_evaluation_adds_trials(content, tmp_path):
+    other = written(tmp_path, {**content, "evalId": "eval-2"})
     assert [run.n_trials for run in read_runs([SUMS, other]).runs] == [24, 24]
 
 
-def test_tests_of_equal_variables_and_other_assertions_stay_apart(content, write):
+def test_tests_of_equal_variables_and_other_assertions_stay_apart(content, tmp_path):
     for row in content["results"]["results"]:
         row["testCase"]["vars"] = {"a": 1}
         row["testCase"]["assert"] = [{"type": "equals", "value": row["vars"]["a"]}]
-    ids = read_runs([write(content)]).runs[0].question_ids
+    ids = read_runs([written(tmp_path, content)]).runs[0].question_ids
     assert ids == ("a=1", "a=1#2", "a=1#3", "a=1#4")
 
 
-def test_long_variables_are_no_names(content, write):
+def test_long_variables_are_no_names(content, tmp_path):
     for row in content["results"]["results"]:
         row["testCase"]["vars"]["a"] = "x" * 500 + str(row["testIdx"] // 3)
-    ids = read_runs([write(content)]).runs[0].question_ids
+    ids = read_runs([written(tmp_path, content)]).runs[0].question_ids
     assert len(set(ids)) == 4
     assert {len(id) for id in ids} == {16}
 
 
-def test_addresses_of_providers_are_not_shown(content, write):
+def test_addresses_of_providers_are_not_shown(content, tmp_path):
     for row in content["results"]["results"]:
         row["provider"] = {"id": "https://me:hunter2@example.org/v1?key=hunter2", "label": ""}
         row["testIdx"] = 2 * row["testIdx"] + row["promptIdx"]
-    file = write(content)
+    file = written(tmp_path, content)
     assert read_runs([file]).models == ("example.org",)
     assert "hunter2" not in "".join(called_with(file))
 

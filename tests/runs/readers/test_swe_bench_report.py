@@ -7,7 +7,7 @@ import json
 
 import pytest
 from _support.errors import refused
-from _support.tool_logs import DATA, outcomes_of
+from _support.tool_logs import DATA, content_of, outcomes_of, written
 
 from lm_eval_bayes.runs.reader import read_runs
 
@@ -26,7 +26,7 @@ OUTCOMES = {model: dict(zip(IDS, rows, strict=True)) for model, rows in OUTCOMES
 
 @pytest.fixture
 def content():
-    return json.loads(WEAK[0].read_text())
+    return content_of(WEAK[0])
 
 
 def test_the_outcomes_were_counted_by_hand():
@@ -35,7 +35,7 @@ def test_the_outcomes_were_counted_by_hand():
 
 @pytest.mark.parametrize("report", [*WEAK, *STRONG], ids=lambda report: report.stem)
 def test_as_many_are_resolved_as_the_tool_says(report):
-    content = json.loads(report.read_text())
+    content = content_of(report)
     (run,) = read_runs([report]).runs
     assert run.outcomes.counts[:, 1].sum() == content["resolved_instances"]
     assert run.n_trials == content["submitted_instances"]
@@ -72,8 +72,7 @@ def test_reports_of_other_names_are_read(tmp_path, content):
 
 def test_an_instance_is_listed_once(tmp_path, content):
     content["unresolved_ids"].append("django__django-1")
-    report = tmp_path / "a.run.json"
-    report.write_text(json.dumps(content))
+    report = written(tmp_path, content, "a.run.json")
     with refused("RUN", "duplicate"):
         read_runs([report])
 
@@ -85,8 +84,7 @@ def test_an_instance_is_listed_once(tmp_path, content):
 def test_instances_that_were_not_submitted_are_refused(tmp_path, content, key, without, value):
     content[key].append("flask__flask-9")
     del content[without]
-    report = tmp_path / "a.run.json"
-    report.write_text(json.dumps(content))
+    report = written(tmp_path, content, "a.run.json")
     with refused("RUN", "mismatch", value):
         read_runs([report])
 
@@ -94,7 +92,6 @@ def test_instances_that_were_not_submitted_are_refused(tmp_path, content, key, w
 def test_submitted_instances_that_are_not_listed_are_refused(tmp_path, content):
     """Only the resolved ones would count: the rate would be 1."""
     keys = ("submitted_instances", "resolved_ids")
-    report = tmp_path / "a.run.json"
-    report.write_text(json.dumps({key: content[key] for key in keys}))
+    report = written(tmp_path, {key: content[key] for key in keys}, "a.run.json")
     with refused("RUN", "mismatch", len(content["resolved_ids"])):
         read_runs([report])

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
-
 from _support.command_line import called
+from _support.tool_logs import write_lines
 
 from lm_eval_bayes.runs.reader import read_runs
 
@@ -23,9 +22,7 @@ def rows(score=lambda model, question, trial: (question + trial) % 2, **more):
 
 
 def table(folder, lines):
-    file = folder / "t.jsonl"
-    file.write_text("".join(json.dumps(row) + "\n" for row in lines))
-    return file
+    return write_lines(folder / "t.jsonl", lines)
 
 
 def test_trials_that_count_as_wrong_are_counted_by_model(tmp_path):

@@ -4,7 +4,6 @@ The expected numbers are those that tau2 printed for its results, and those in t
 tau-bench.
 """
 
-import json
 import math
 import shutil
 
@@ -12,7 +11,7 @@ import numpy as np
 import pytest
 from _support.command_line import called
 from _support.errors import refused
-from _support.tool_logs import DATA, counted_by_hand, outcomes_of
+from _support.tool_logs import DATA, content_of, counted_by_hand, outcomes_of, written
 
 from lm_eval_bayes.analysis.independence import repeat_note
 from lm_eval_bayes.runs.reader import read_runs
@@ -39,18 +38,12 @@ OUTCOMES = {
 
 @pytest.fixture
 def content():
-    return json.loads(STRONG.read_text(encoding="utf-8"))
+    return content_of(STRONG)
 
 
 @pytest.fixture
 def results():
-    return json.loads(AIRLINE.read_text(encoding="utf-8"))
-
-
-def written(folder, content, name="results.json"):
-    file = folder / name
-    file.write_text(json.dumps(content))
-    return file
+    return content_of(AIRLINE)
 
 
 def pass_hat(outcomes, k):

@@ -17,7 +17,7 @@ import pytest
 from _support.command_line import called
 from _support.errors import refused
 from _support.tables import write_rows
-from _support.tool_logs import DATA
+from _support.tool_logs import DATA, rows_of
 
 from lm_eval_bayes.runs.question_texts import question_texts
 from lm_eval_bayes.runs.reader import read_runs
@@ -35,10 +35,6 @@ def texts_of(*paths, **query):
             texts[run.model, run.task, id] = list(read.responses)
             right[id] = read.right_answers
     return texts, right
-
-
-def lines_of(path):
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 def grouped(rows):
@@ -92,7 +88,7 @@ def test_evalscope():
     read, right = texts_of(DATA / "evalscope" / "weak")
     rows, gold = [], {}
     for file in (DATA / "evalscope" / "weak" / "reviews").rglob("*.jsonl"):
-        for row in lines_of(file):
+        for row in rows_of(file):
             about = row["sample_score"]
             key = "weak", file.stem, str(about["group_id"])
             rows.append((key, about["generation_index"], row["messages"][-1]["content"]))
@@ -105,7 +101,7 @@ def test_evalscope():
 def test_every_eval_ever():
     (file,) = (DATA / "every_eval_ever").glob("*_samples.jsonl")
     read, right = texts_of(file)
-    rows = lines_of(file)
+    rows = rows_of(file)
     result = rows[0]["evaluation_result_id"]
     chosen = [row for row in rows if row.get("evaluation_result_id") == result]
     assert read == grouped(
@@ -211,7 +207,7 @@ def test_promptfoo():
     read, _ = texts_of(DATA / "promptfoo" / "prompts.jsonl")
     written_texts = [
         row.get("response", {}).get("output")
-        for row in lines_of(DATA / "promptfoo" / "prompts.jsonl")
+        for row in rows_of(DATA / "promptfoo" / "prompts.jsonl")
     ]
     assert sorted(filter(None, (t for of in read.values() for t in of))) == sorted(
         filter(None, written_texts)
@@ -221,7 +217,7 @@ def test_promptfoo():
 def test_verifiers():
     file = DATA / "verifiers" / "sums--org--strong" / "run1" / "results.jsonl"
     read, right = texts_of(file)
-    rows = lines_of(file)
+    rows = rows_of(file)
     texts = {}
     for row in rows:
         texts.setdefault(str(row["example_id"]), []).append(row["completion"][-1]["content"])
@@ -233,7 +229,7 @@ def test_traces_of_verifiers():
     file = DATA / "verifiers_traces" / "weak" / "traces.jsonl"
     read, right = texts_of(file)
     texts, failed = {}, 0
-    for episode in lines_of(file):
+    for episode in rows_of(file):
         (trace,) = episode["traces"]
         answer = episode["task"]["data"]["answer"]
         failed += not trace["ok"]

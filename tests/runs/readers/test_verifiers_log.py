@@ -4,12 +4,19 @@ The expected numbers are those of `metadata.json`, which verifiers computed; the
 counted by hand from the answers in `make.py`.
 """
 
-import json
-
 import numpy as np
 import pytest
 from _support.errors import refused
-from _support.tool_logs import DATA, in_order, outcomes_of, summary
+from _support.tool_logs import (
+    DATA,
+    content_of,
+    in_order,
+    outcomes_of,
+    rows_of,
+    summary,
+    write_lines,
+    written,
+)
 
 from lm_eval_bayes.runs.reader import read_runs
 
@@ -33,13 +40,12 @@ PARTIAL = {
 
 
 def metadata(folder):
-    return json.loads((folder / "metadata.json").read_text(encoding="utf-8"))
+    return content_of(folder / "metadata.json")
 
 
 @pytest.fixture
 def rows():
-    lines = (WEAK / "results.jsonl").read_text(encoding="utf-8").splitlines()
-    return [json.loads(line) for line in lines]
+    return rows_of(WEAK / "results.jsonl")
 
 
 @pytest.fixture
@@ -49,11 +55,10 @@ def write(tmp_path):
     def write(rows, name="run2", **changes):
         folder = tmp_path / "sums--org--other" / name
         folder.mkdir(parents=True, exist_ok=True)
-        text = "".join(json.dumps(row) + "\n" for row in rows)
-        (folder / "results.jsonl").write_text(text, encoding="utf-8")
+        write_lines(folder / "results.jsonl", rows)
         content = {**metadata(WEAK), **changes}
         if changes.get("metadata", True):
-            (folder / "metadata.json").write_text(json.dumps(content), encoding="utf-8")
+            written(folder, content, "metadata.json")
         return folder
 
     return write

@@ -6,7 +6,7 @@ The rewards were counted by hand from the answers in `make.py`.
 import json
 
 import pytest
-from _support.tool_logs import DATA, in_order, outcomes_of
+from _support.tool_logs import DATA, in_order, outcomes_of, rows_of, write_lines
 
 from lm_eval_bayes.runs.reader import read_runs
 
@@ -24,17 +24,14 @@ REWARDS = {model: dict(zip(IDS, rows, strict=True)) for model, rows in REWARDS.i
 
 @pytest.fixture
 def episodes():
-    lines = (WEAK / "traces.jsonl").read_text(encoding="utf-8").splitlines()
-    return [json.loads(line) for line in lines]
+    return rows_of(WEAK / "traces.jsonl")
 
 
 @pytest.fixture
 def write(tmp_path):
     def write(episodes, name="run"):
         (tmp_path / name).mkdir(exist_ok=True)
-        file = tmp_path / name / "traces.jsonl"
-        file.write_text("".join(json.dumps(e) + "\n" for e in episodes), encoding="utf-8")
-        return file
+        return write_lines(tmp_path / name / "traces.jsonl", episodes)
 
     return write
 
