@@ -1,4 +1,4 @@
-"""Checks of the readers of other tools' logs: the same numbers as a table, and broken files."""
+"""Logs of other tools: their outcomes, their rows and files, and broken ones."""
 
 from __future__ import annotations
 

@@ -248,9 +248,3 @@ def test_two_verdicts_on_one_trial_are_refused(written):
     written.write_text(written.read_text() + again + "\n")
     with refused(str(written), "damaged", 5, error=VerdictsError):
         read_verdicts(written)
-
-
-def test_a_trial_that_could_not_be_judged_may_be_judged_later(written):
-    with VerdictsFile(written, HEADER) as file:
-        file.add([verdict(0, 1)])
-    assert read_verdicts(written).trials[0, 1] == verdict(0, 1)

@@ -265,15 +265,6 @@ def test_true_and_false_are_scores(tmp_path, content):
         assert [scores[0] for scores in of_model.values()] == list(map(float, values))
 
 
-def test_scores_beyond_one_need_bounds(tmp_path, content):
-    for sample in content["samples"]:
-        sample["scores"] = {"grade": {"value": 7}}
-    log = written(tmp_path, content)
-    with refused("RUN", "range", "7 in row 1"):
-        read_runs([log])
-    assert read_runs([log], bounds=(0, 10)).runs[0].outcomes.scores[0].tolist() == [7, 7, 7]
-
-
 def test_a_log_without_scores_is_refused(tmp_path, content):
     for sample in content["samples"]:
         sample["scores"] = None

@@ -108,14 +108,6 @@ def test_another_run_adds_trials(rows, write):
     assert run.n_trials == 32
 
 
-def test_other_settings_are_another_model(rows, write):
-    other = write(rows, sampling_args={"temperature": 1.0, "max_tokens": 16})
-    assert read_runs([WEAK, other]).models == (
-        "org/weak (temperature=0.7)",
-        "org/weak (temperature=1.0)",
-    )
-
-
 def test_names_are_those_of_the_folder_without_metadata(rows, write):
     (run,) = read_runs([write(rows, metadata=False)]).runs
     assert (run.model, run.task) == ("org/other", "sums")
@@ -137,12 +129,3 @@ def test_a_reward_that_is_no_number_is_refused(rows, write, reward):
     rows[1]["reward"] = reward
     with refused("RUN", "range"):
         read_runs([write(rows)])
-
-
-def test_a_line_that_is_cut_off_is_left_out(rows, write):
-    folder = write(rows)
-    file = folder / "results.jsonl"
-    file.write_bytes(file.read_bytes()[:-9])
-    saved = read_runs([folder])
-    assert saved.runs[0].n_trials == 15
-    assert "line 16" in saved.warnings[0]
