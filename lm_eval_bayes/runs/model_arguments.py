@@ -29,7 +29,6 @@ from pathlib import Path
 from typing import Any
 
 from lm_eval_bayes._util.addresses import (
-    addresses_in,
     host_of,
     plain_address,
     plain_addresses,
@@ -98,8 +97,7 @@ _IDENTITY = (
 
 _SPEED = (
     # which trials, and the file that stores them
-    *("store", "trials", "claims", "lease", "stalled_after"),
-    *("seed", "seed_scheme", "seeds", "synchronous"),
+    *("store", "trials", "seed", "seed_scheme", "seeds", "synchronous"),
     *("write_out", "logits_cache", "executor", "workers", "gpus_per_worker", "seconds"),
     # batches, concurrency, patience
     *("batch_size", "max_batch_size", "micro_batch_size", "num_concurrent", "concurrency"),
@@ -489,8 +487,7 @@ def secret_texts(*values: object) -> tuple[str, ...]:
             words = [word for item in value.values() for word in str(item).split()]
             texts.update(dict.fromkeys(word for word in words if len(word) >= 8))
         elif isinstance(value, str) and "://" in value:
-            for address in addresses_in(value):
-                texts.update(dict.fromkeys(secrets_in(address)))
+            texts.update(dict.fromkeys(secrets_in(value)))
         elif isinstance(value, str) and value:
             texts[value] = None
     return tuple(sorted(texts, key=len, reverse=True))

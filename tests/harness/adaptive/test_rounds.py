@@ -195,16 +195,13 @@ metric_list: [{metric: exact_match}]
         ({"width": 0.1, "batch_trials": 0}, "`batch_trials` must"),
         ({"width": 0.1, "batch_trials": 9, "max_trials": 8}, "at most max_trials"),
         ({"width": 0.1, "level": 1.0}, "`level` must"),
-        ({"width": 0.1, "estimator": "best"}, "`estimator` must"),
         ({"baseline": {}, "correction": "some"}, "`correction` must"),
         ({"width": 0.1, "correction": "some"}, "`correction` must"),
-        ({"width": 0.1, "confidence": 2.0}, "`confidence` must"),
         ({"baseline": {}, "max_trials": 3, "batch_trials": 3}, "at least 4 trials per question"),
         (
             {"baseline": {}, "max_trials": 1, "batch_trials": 1, "correction": "anytime"},
             "at least 2 trials per question",
         ),
-        ({"baseline": {}, "confidence": 0.2}, "`confidence` must"),
     ],
 )
 def test_a_goal_that_makes_no_sense_is_refused(goal, message):
@@ -311,11 +308,6 @@ def test_use_cache_is_refused_before_anything_is_loaded(tmp_path):
     with pytest.raises(InvalidInputError, match="--use_cache"):
         started(tmp_path, "u", "--use_cache", str(tmp_path / "x"), width=0.1)
     assert not (tmp_path / "u.sqlite").exists()
-
-
-def test_shared_trials_are_refused_before_sampling(tmp_path):
-    with pytest.raises(TaskConfigError, match="`run` decides in one process when to stop; leave o"):
-        started(tmp_path, "a", model_args="beta=2:3,trials=auto", budget="4")
 
 
 def test_a_store_must_be_named_or_follow_from_the_output(tmp_path):
