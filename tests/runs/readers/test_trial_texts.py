@@ -17,7 +17,7 @@ import pytest
 from _support.command_line import called
 from _support.errors import refused
 from _support.tables import write_rows
-from _support.tool_logs import DATA, rows_of
+from _support.tool_logs import DATA, content_of, rows_of, write_lines
 
 from lm_eval_bayes.runs.question_texts import question_texts
 from lm_eval_bayes.runs.reader import read_runs
@@ -144,7 +144,7 @@ def test_tau2_bench(name):
     file = DATA / "tau2" / f"{name}.json"
     read, _ = texts_of(file)
     n_calls = 0
-    content = json.loads(file.read_text(encoding="utf-8"))
+    content = content_of(file)
     by_task = {id: texts for (_, _, id), texts in read.items()}
     for id, texts in by_task.items():
         simulations = [s for s in content["simulations"] if s["task_id"] == id]
@@ -172,23 +172,13 @@ def test_tau_bench_and_a_folder_of_simulations():
 def test_nemo_skills(tmp_path):
     for seed in range(2):
         rows = [
-            {
-                "problem": f"{q} + 1 = ?",
-                "expected_answer": q + 1,
-                "predicted_answer": str(q + seed),
-                "generation": f"thinking {q}.{seed} \\boxed{{{q + seed}}}",
-                "symbolic_correct": seed == 1,
-                "num_generated_tokens": 5,
-            }
+            {"problem": f"{q} + 1 = ?", "expected_answer": q + 1, "symbolic_correct": seed == 1}
+            | {"generation": f"thinking {q}.{seed}"}
             for q in range(3)
         ]
-        file = tmp_path / "model" / "sums" / f"output-rs{seed}.jsonl"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    read, right = texts_of(tmp_path / "model" / "sums")
-    assert list(read.values()) == [
-        [f"thinking {q}.{seed} \\boxed{{{q + seed}}}" for seed in range(2)] for q in range(3)
-    ]
+        write_lines(tmp_path / f"output-rs{seed}.jsonl", rows)
+    read, right = texts_of(tmp_path)
+    assert list(read.values()) == [[f"thinking {q}.{seed}" for seed in range(2)] for q in range(3)]
     assert list(right.values()) == [("1",), ("2",), ("3",)]
     # the outputs of NeMo-Skills' own tests have no texts
     read, _ = texts_of(DATA / "nemo_skills" / "published" / "eval-results" / "gpqa")
@@ -197,21 +187,16 @@ def test_nemo_skills(tmp_path):
 
 def test_promptfoo():
     read, _ = texts_of(DATA / "promptfoo" / "sums.json")
-    content = json.loads((DATA / "promptfoo" / "sums.json").read_text(encoding="utf-8"))
-    rows = content["results"]["results"]
     texts = {}
-    for row in rows:
+    for row in content_of(DATA / "promptfoo" / "sums.json")["results"]["results"]:
         key = row["provider"]["label"], json.dumps(row["testCase"]["vars"], sort_keys=True)
         texts.setdefault(key, []).append(row.get("response", {}).get("output"))
     assert sorted(read.values(), key=str) == sorted(texts.values(), key=str)
-    read, _ = texts_of(DATA / "promptfoo" / "prompts.jsonl")
-    written_texts = [
-        row.get("response", {}).get("output")
-        for row in rows_of(DATA / "promptfoo" / "prompts.jsonl")
-    ]
-    assert sorted(filter(None, (t for of in read.values() for t in of))) == sorted(
-        filter(None, written_texts)
-    )
+    file = DATA / "promptfoo" / "prompts.jsonl"
+    read, _ = texts_of(file)
+    logged = (row.get("response", {}).get("output") for row in rows_of(file))
+    texts = (text for of_question in read.values() for text in of_question)
+    assert sorted(filter(None, texts)) == sorted(filter(None, logged))
 
 
 def test_verifiers():
@@ -393,7 +378,7 @@ def test_pages_hold_the_texts_of_other_tools(tmp_path):
     hostile = "</script><script>window.injected=1</script>\x00\u202e"
     rows = [{**row, "response": f"{hostile}{i}"} for i, row in enumerate(ROWS)]
     file = tmp_path / "t.jsonl"
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    write_lines(file, rows)
     page = tmp_path / "page.html"
     assert called("report", file, "-o", page)[0] == 0
     text = page.read_text(encoding="utf-8")
@@ -409,7 +394,7 @@ def test_pages_hold_the_texts_of_other_tools(tmp_path):
 
 def test_counts_with_texts_are_attempts_without_verdicts(tmp_path):
     page = tmp_path / "page.html"
-    assert called("report", DATA / "lighteval", "-o", page)[0] == 0
+    assert called("report", DATA / "lighteval" / "details" / "strong", "-o", page)[0] == 0
     text = page.read_text(encoding="utf-8")
     (data,) = re.findall(r'id="attempts-data">(.*?)</script>', text, re.DOTALL)
     models = [
