@@ -479,7 +479,7 @@ class TaskRun:
             return SignalTable(question, columns, self.n_questions)
         except InvalidInputError as error:
             rule = f"have signals with possible values; {', '.join(self.sources)}"
-            raise InvalidInputError.of("RUN", "missing", rule, str(error)) from None
+            raise InvalidInputError.of("RUN", "range", rule, str(error)) from None
 
     @property
     def n_judged(self) -> int:

@@ -85,8 +85,6 @@ class GradedResponses:
         # one string for equal answers, of which most trials of a question have one of a few
         shared: dict[str | None, str | None] = {}
         answers = tuple(shared.setdefault(answer, answer) for answer in answers)
-        if answer_source == "none":
-            answers = (None,) * len(outcomes)
         return cls(
             *(outcomes, answers, errors, settings, cluster, prior_counts, answer_source, origin)
         )
