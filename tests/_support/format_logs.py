@@ -43,7 +43,7 @@ def _store(file):
     with TrialStore.open(file) as store:
         key = TrialKey(
             model=store.describe_model({"backend": "vllm", "pretrained": "org/model"}),
-            prompt=store.describe_prompt("What is 6 times 7?"),
+            prompt=store.describe_prompts(["What is 6 times 7?"])[0],
             sampling=store.describe_sampling({"temperature": 0.6}),
         )
         store.add(Trial(key, i, f"It is {i}.", seed=i, created=1000.0) for i in range(4))
