@@ -241,7 +241,7 @@ def check_prefixes(
         prior = _check_tensor("R0", R0, checked.size, guessed, allow_no_trials=True)
         if prior.shape[:2] != (n_models, n_questions):
             rule = f"have the models and questions of R, ({n_models}, {n_questions}, D)"
-            raise InvalidInputError.of("R0", "mismatch", rule, f"shape {prior.shape}")
+            raise InvalidInputError.of("R0", "shape", rule, f"shape {prior.shape}")
         n_prior = prior.shape[2]
     n_terms = n_questions * (n_trials + n_prior)
     units = rubric_units(checked, n_terms)
