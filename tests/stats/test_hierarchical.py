@@ -1,12 +1,10 @@
 """hbayes@N for two categories, against quadrature, draws and closed forms of its own model."""
 
-import re
-
 import numpy as np
 import pytest
+from _support.errors import refused
 from scipy import special, stats
 
-from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
 from lm_eval_bayes.stats.distributions.base import beta_cdf
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import (
@@ -214,15 +212,6 @@ def test_weights_scale_and_categories_of_equal_weight_merge():
     assert (level.mu, level.sigma, level.interval().width) == (0.5, 0.0, 0.0)
 
 
-def test_it_asks_for_its_own_interval():
-    posterior = hbayes_at_n(Outcomes.from_counts(RAGGED), level=0.8, interval="hdi")
-    interval = posterior.interval()
-    assert (interval.level, interval.method, interval.scope) == (0.8, "hdi", "benchmark")
-    assert posterior.interval(0.95, "normal").width > interval.width
-    assert posterior.to_dict()["learned"]["strength"] == posterior.learned.strength
-    assert posterior.prior is None
-
-
 def test_questions_are_drawn_from_their_own_posteriors():
     posterior = hbayes_at_n(Outcomes.from_counts(RAGGED))
     drawn = posterior.distribution.draw_questions(200_000, np.random.default_rng(0))
@@ -231,9 +220,6 @@ def test_questions_are_drawn_from_their_own_posteriors():
     assert drawn.mean(axis=1).std() == pytest.approx(posterior.sigma, rel=0.01)
     whole = posterior.distribution.draw(200_000, np.random.default_rng(0))
     assert (whole.mean(), whole.std()) == pytest.approx((posterior.mu, posterior.sigma), abs=1.5e-3)
-    population = hbayes_at_n(Outcomes.from_counts(RAGGED), scope="population")
-    with pytest.raises(InvalidInputError, match='`scope` must be "benchmark" to draw single'):
-        population.distribution.draw_questions(3, np.random.default_rng(0))
 
 
 @pytest.mark.parametrize(
@@ -262,16 +248,15 @@ def test_extremes_keep_their_intervals_in_order(counts):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "argument", "rule"),
     [
-        ({"scope": "world"}, '`scope` must be "benchmark" or "population"; got \'world\''),
-        ({"level": 1.0}, "`level` must be a number strictly between 0 and 1"),
-        ({"interval": "wald"}, '`interval` must be one of "normal"'),
-        ({"seed": -1}, "`seed` must be an integer of at least 0"),
+        ({"scope": "world"}, "scope", "choice"),
+        ({"level": 1.0}, "level", "range"),
+        ({"interval": "wald"}, "interval", "choice"),
     ],
 )
-def test_bad_arguments_are_named(arguments, message):
-    with pytest.raises(InvalidInputError, match=message):
+def test_bad_arguments_are_named(arguments, argument, rule):
+    with refused(argument, rule):
         hbayes_at_n(Outcomes.from_counts(RAGGED), **arguments)
 
 
@@ -343,13 +328,12 @@ def test_few_questions_carry_the_coverage_of_simulations():
 )
 def test_a_population_that_rests_on_few_questions_has_a_note(right, rare):
     right = np.array(right)
-    for answers, shape, counts in (
-        ("right", r"Beta\(.05,.5\)", np.stack([4 - right, right], 1)),
-        ("wrong", r"Beta\(.5,.05\)", np.stack([right, 4 - right], 1)),
+    for answers, counts in (
+        ("right", np.stack([4 - right, right], 1)),
+        ("wrong", np.stack([right, 4 - right], 1)),
     ):
         outcomes = Outcomes.from_counts(counts)
         note = hbayes_at_n(outcomes, "population").note
         assert (note is not None) == rare
-        if rare:
-            assert re.search(f"most of the {answers} answers: .*{shape}.* in 90 to 92% of", note)
+        assert not rare or answers in note
         assert hbayes_at_n(outcomes).note is None

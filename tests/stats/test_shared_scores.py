@@ -7,9 +7,9 @@ from itertools import combinations, product
 
 import numpy as np
 import pytest
+from _support.errors import refused
 from scipy import special, stats
 
-from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
 from lm_eval_bayes.stats.comparison.compare import compare
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
@@ -223,18 +223,6 @@ def test_equal_models_at_one_trial_are_rarely_called_different():
     assert max(different.values()) <= 8
 
 
-def test_bad_arguments():
-    two = board([0.5, 0.6], [0.1, 0.1])
-    with pytest.raises(InvalidInputError, match="`level` must"):
-        shared_scores(two, level=1.0)
-    with pytest.raises(InvalidInputError, match="`posteriors` must be of at least two models"):
-        shared_scores({"only": BASE})
-    with pytest.raises(InvalidInputError, match=r"one per model \(2\); got shape \(3,\)"):
-        shared_scores(two, own_variance=np.ones(3))
-    with pytest.raises(InvalidInputError, match="`own_variance` must be non-negative"):
-        shared_scores(two, own_variance=[0.01, -0.01])
-
-
 @pytest.mark.parametrize("scope", ["benchmark", "population"])
 def test_ranks_under_the_shared_prior(scope):
     """`rank` draws from the posterior whose probabilities `shared_scores` computes."""
@@ -253,5 +241,21 @@ def test_ranks_under_the_shared_prior(scope):
         assert np.array_equal(getattr(flat, name), getattr(shared, name))
     assert shared_scores(posteriors).note == FAILS_NEAR_ENDS
     assert rank({"only": BASE}, prior="shared").p_best.tolist() == [1.0]
-    with pytest.raises(InvalidInputError, match="`prior` must be"):
-        rank(posteriors, prior="learned")
+
+
+TWO = board([0.5, 0.6], [0.1, 0.1])
+
+
+@pytest.mark.parametrize(
+    ("call", "argument", "rule"),
+    [
+        (lambda: shared_scores(TWO, level=1.0), "level", "range"),
+        (lambda: shared_scores({"only": BASE}), "posteriors", "empty"),
+        (lambda: shared_scores(TWO, own_variance=np.ones(3)), "own_variance", "shape"),
+        (lambda: shared_scores(TWO, own_variance=[0.01, -0.01]), "own_variance", "range"),
+        (lambda: rank(TWO, prior="learned"), "prior", "choice"),
+    ],
+)
+def test_bad_arguments(call, argument, rule):
+    with refused(argument, rule):
+        call()

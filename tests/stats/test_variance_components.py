@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from _support.errors import refused
 from scipy import stats
 
-from lm_eval_bayes import InvalidInputError, Outcomes, ScoreOutcomes, variance_components
+from lm_eval_bayes import Outcomes, ScoreOutcomes, variance_components
 from lm_eval_bayes.stats.variance_components import (
     FEW_REPEATS,
     IN_CLUSTERS,
@@ -228,20 +229,6 @@ def test_new_runs_lie_within_the_distance():
     assert np.mean(held) > 0.86
 
 
-def test_arguments():
-    with pytest.raises(InvalidInputError, match="`outcomes` must hold at least two questions"):
-        variance_components(binomial(4, [2]))
-    with pytest.raises(InvalidInputError, match="`outcomes` must hold at least one trial"):
-        variance_components(Outcomes.from_counts([[0, 0], [0, 0]]))
-    with pytest.raises(InvalidInputError, match="`level` must"):
-        variance_components(binomial(4, [2, 3]), level=1.0)
-    components = variance_components(binomial(4, [2, 3]))
-    with pytest.raises(InvalidInputError, match="`trials` must"):
-        components.distance(0)
-    with pytest.raises(InvalidInputError, match="`share` must"):
-        components.distance(1, 1.0)
-
-
 def correlated(m, n, rng, rho=0.6):
     """Two models whose p_α have about this correlation: a share rho of the questions is common."""
     first, other = rng.beta(1.0, 1.0, (2, m))
@@ -270,3 +257,21 @@ def test_an_interval_of_the_correlation_needs_models_and_questions():
     assert correlation_interval([binomial(4, [2, 2, 2, 2])] * 2, 0.95) is None
     single = correlation_interval(correlated(300, 1, rng), 0.95, single=True)
     assert -1.0 <= single[0] < 1 / 3 * 0.6 < single[1] < 0.5
+
+
+TWO = binomial(4, [2, 3])
+
+
+@pytest.mark.parametrize(
+    ("call", "argument", "rule"),
+    [
+        (lambda: variance_components(binomial(4, [2])), "outcomes", "empty"),
+        (lambda: variance_components(Outcomes.from_counts([[0, 0]] * 2)), "outcomes", "empty"),
+        (lambda: variance_components(TWO, level=1.0), "level", "range"),
+        (lambda: variance_components(TWO).distance(0), "trials", "range"),
+        (lambda: variance_components(TWO).distance(1, 1.0), "share", "range"),
+    ],
+)
+def test_arguments(call, argument, rule):
+    with refused(argument, rule):
+        call()
