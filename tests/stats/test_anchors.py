@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from _support.errors import refused
+from _support.errors import refusals
 from scipy import integrate, special, stats
 
 from lm_eval_bayes.stats.anchors.capability import (
@@ -287,49 +287,39 @@ UNEQUAL = {"a": NAMED, "b": OTHERS}
 TURNED = {"strong": Outcomes.from_counts([[0, 4]]), "weak": Outcomes.from_counts([[3, 1]])}
 
 
-@pytest.mark.parametrize(
-    ("call", "argument", "rule"),
-    [
-        (lambda: capability_intervals(ANCHORS, GOOD, 0.5), "epsilon", "range"),
-        (lambda: capability_intervals(ANCHORS, GOOD, between="x"), "between", "choice"),
-        (lambda: capability_intervals(ANCHORS, GOOD).p_above("x"), "anchor", "choice"),
-        (lambda: capability_intervals(ANCHORS, GOOD).interval(0.9, "beta"), "method", "choice"),
-        (lambda: capability_intervals(ANCHORS, GOOD, scope="x"), "scope", "choice"),
-        (lambda: capability_intervals(ANCHORS, GOOD, replicates=0), "replicates", "range"),
-        (lambda: AnchorMatrix.from_probabilities([[0.5, 1.5]]), "probabilities", "range"),
-        (lambda: AnchorMatrix.from_probabilities([0.5]), "probabilities", "shape"),
-        (lambda: AnchorMatrix.from_probabilities(TABLE, ["a", "a", "b"]), "names", "duplicate"),
-        (lambda: AnchorMatrix.from_probabilities(TABLE, "abc"), "names", "type"),
-        (lambda: AnchorMatrix.from_probabilities(TABLE, order="up"), "order", "choice"),
-        (lambda: AnchorMatrix.from_outcomes({}), "models", "empty"),
-        (lambda: AnchorMatrix.from_outcomes({"a": GOOD}, pseudo_count=-1), "pseudo_count", "range"),
-        (lambda: AnchorMatrix.from_outcomes({"a": GOOD}), "models['a']", "empty"),
-        (lambda: ANCHORS.take([]), "queries", "range"),
-        (lambda: take_queries(GOOD, 2), "queries", "type"),
-        (lambda: take_queries(GOOD, [4]), "queries", "range"),
-        (lambda: ordering_violations(ANCHORS, 1.0), "tolerance", "range"),
-        (lambda: filter_queries(ANCHORS, 0.6, 0.5), "low, high", "range"),
-        (lambda: query_independence([[1], [0]]), "R", "shape"),
-        (lambda: query_independence([[1, 0], [0, 1]], permutations=5), "permutations", "range"),
-        (lambda: sample_size_sweep(ANCHORS, GOOD, [5]), "sizes", "range"),
-        (lambda: capability_intervals(ANCHORS, SINGLE), "outcomes", "mismatch"),
-        (lambda: capability_intervals(ANCHORS, OTHERS), "outcomes", "mismatch"),
-        (lambda: capability_intervals(ANCHORS, UNTRIED), "outcomes", "empty"),
-        (lambda: AnchorMatrix.from_outcomes({"a": SINGLE, "b": TRIED}), "models['b']", "shape"),
-        (
-            lambda: AnchorMatrix.from_outcomes(UNEQUAL, pseudo_count=1),
-            "models['b']",
-            "mismatch",
-        ),
-        (lambda: AnchorMatrix.from_outcomes({"a": GRADED}), "models['a']", "unsupported"),
-        (lambda: AnchorMatrix.from_outcomes(TURNED, order="given"), "probabilities", "mismatch"),
-        (lambda: ANCHORS.take([1, 1]), "queries", "range"),
-        (lambda: query_independence([[1, 2], [0, 1]]), "R", "shape"),
-    ],
+test_bad_input_is_named = refusals(
+    (lambda: capability_intervals(ANCHORS, GOOD, 0.5), "epsilon", "range"),
+    (lambda: capability_intervals(ANCHORS, GOOD, between="x"), "between", "choice"),
+    (lambda: capability_intervals(ANCHORS, GOOD).p_above("x"), "anchor", "choice"),
+    (lambda: capability_intervals(ANCHORS, GOOD).interval(0.9, "beta"), "method", "choice"),
+    (lambda: capability_intervals(ANCHORS, GOOD, scope="x"), "scope", "choice"),
+    (lambda: capability_intervals(ANCHORS, GOOD, replicates=0), "replicates", "range"),
+    (lambda: AnchorMatrix.from_probabilities([[0.5, 1.5]]), "probabilities", "range"),
+    (lambda: AnchorMatrix.from_probabilities([0.5]), "probabilities", "shape"),
+    (lambda: AnchorMatrix.from_probabilities(TABLE, ["a", "a", "b"]), "names", "duplicate"),
+    (lambda: AnchorMatrix.from_probabilities(TABLE, "abc"), "names", "type"),
+    (lambda: AnchorMatrix.from_probabilities(TABLE, order="up"), "order", "choice"),
+    (lambda: AnchorMatrix.from_outcomes({}), "models", "empty"),
+    (lambda: AnchorMatrix.from_outcomes({"a": GOOD}, pseudo_count=-1), "pseudo_count", "range"),
+    (lambda: AnchorMatrix.from_outcomes({"a": GOOD}), "models['a']", "empty"),
+    (lambda: ANCHORS.take([]), "queries", "range"),
+    (lambda: take_queries(GOOD, 2), "queries", "type"),
+    (lambda: take_queries(GOOD, [4]), "queries", "range"),
+    (lambda: ordering_violations(ANCHORS, 1.0), "tolerance", "range"),
+    (lambda: filter_queries(ANCHORS, 0.6, 0.5), "low, high", "range"),
+    (lambda: query_independence([[1], [0]]), "R", "shape"),
+    (lambda: query_independence([[1, 0], [0, 1]], permutations=5), "permutations", "range"),
+    (lambda: sample_size_sweep(ANCHORS, GOOD, [5]), "sizes", "range"),
+    (lambda: capability_intervals(ANCHORS, SINGLE), "outcomes", "mismatch"),
+    (lambda: capability_intervals(ANCHORS, OTHERS), "outcomes", "mismatch"),
+    (lambda: capability_intervals(ANCHORS, UNTRIED), "outcomes", "empty"),
+    (lambda: AnchorMatrix.from_outcomes({"a": SINGLE, "b": TRIED}), "models['b']", "shape"),
+    (lambda: AnchorMatrix.from_outcomes(UNEQUAL, pseudo_count=1), "models['b']", "mismatch"),
+    (lambda: AnchorMatrix.from_outcomes({"a": GRADED}), "models['a']", "unsupported"),
+    (lambda: AnchorMatrix.from_outcomes(TURNED, order="given"), "probabilities", "mismatch"),
+    (lambda: ANCHORS.take([1, 1]), "queries", "range"),
+    (lambda: query_independence([[1, 2], [0, 1]]), "R", "shape"),
 )
-def test_bad_input_is_named(call, argument, rule):
-    with refused(argument, rule):
-        call()
 
 
 def fine_grid_log(weaker, stronger, solved, failed, cells=1_000_000):

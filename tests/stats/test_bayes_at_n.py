@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from _support.errors import refused
+from _support.errors import refusals, refused
 from scipy import integrate, stats
 
 from lm_eval_bayes import Outcomes, avg_at_n, bayes_at_n, pass_at_k
@@ -136,19 +136,13 @@ def test_vast_and_tiny_weights_keep_their_digits():
 ONE = Outcomes.from_matrix([[1, 1, 0, 1]])
 
 
-@pytest.mark.parametrize(
-    ("call", "argument", "rule"),
-    [
-        (lambda: bayes_at_n(ONE, 0), "prior", "range"),
-        (lambda: bayes_at_n(ONE, np.nan), "prior", "range"),
-        (lambda: bayes_at_n(ONE, True), "prior", "range"),
-        (lambda: bayes_at_n(ONE, "flat"), "prior", "range"),
-        (lambda: bayes_at_n(ONE, [1.0]), "prior", "range"),
-        (lambda: pass_at_k(ONE, 2).interval(), "sigma", "unsupported"),
-        (lambda: avg_at_n(ONE).interval(method="exact"), "method", "choice"),
-        (lambda: avg_at_n(ONE).interval(1.0), "level", "range"),
-    ],
+test_bad_arguments = refusals(
+    (lambda: bayes_at_n(ONE, 0), "prior", "range"),
+    (lambda: bayes_at_n(ONE, np.nan), "prior", "range"),
+    (lambda: bayes_at_n(ONE, True), "prior", "range"),
+    (lambda: bayes_at_n(ONE, "flat"), "prior", "range"),
+    (lambda: bayes_at_n(ONE, [1.0]), "prior", "range"),
+    (lambda: pass_at_k(ONE, 2).interval(), "sigma", "unsupported"),
+    (lambda: avg_at_n(ONE).interval(method="exact"), "method", "choice"),
+    (lambda: avg_at_n(ONE).interval(1.0), "level", "range"),
 )
-def test_bad_arguments(call, argument, rule):
-    with refused(argument, rule):
-        call()

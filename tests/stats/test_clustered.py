@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 import pytest
-from _support.errors import refused
+from _support.errors import refusals
 from scipy import special, stats
 
 from lm_eval_bayes.stats.aligned_questions import common_clusters
@@ -202,21 +202,15 @@ UNTRIED = Outcomes.from_counts([[0, 0]])
 ALIKE = Outcomes.from_counts(NESTED, clusters=["a"] * 7)
 
 
-@pytest.mark.parametrize(
-    ("call", "argument", "rule"),
-    [
-        (lambda: Outcomes.from_counts([[1, 0]] * 2, clusters="ab"), "clusters", "type"),
-        (lambda: clustered_posterior(GRADED), "outcomes", "unsupported"),
-        (lambda: clustered_posterior(UNTRIED), "outcomes", "empty"),
-        (lambda: clustered_posterior(PAIR, ["a"]), "clusters", "shape"),
-        (lambda: clustered_posterior(PAIR, ["a", None]), "clusters", "missing"),
-        (lambda: clustered_posterior(PAIR, ["a", float("nan")]), "clusters", "missing"),
-        (lambda: clustered_posterior(PAIR, [[1], [2]]), "clusters", "type"),
-        (lambda: clustered_posterior(PAIR, prior="flat"), "prior", "choice"),
-        (lambda: hbayes_at_n(ALIKE, "population"), "clusters", "empty"),
-        (lambda: common_clusters([("x", "y"), None, ("x", "x")]), "clusters", "mismatch"),
-    ],
+test_bad_input_is_named = refusals(
+    (lambda: Outcomes.from_counts([[1, 0]] * 2, clusters="ab"), "clusters", "type"),
+    (lambda: clustered_posterior(GRADED), "outcomes", "unsupported"),
+    (lambda: clustered_posterior(UNTRIED), "outcomes", "empty"),
+    (lambda: clustered_posterior(PAIR, ["a"]), "clusters", "shape"),
+    (lambda: clustered_posterior(PAIR, ["a", None]), "clusters", "missing"),
+    (lambda: clustered_posterior(PAIR, ["a", float("nan")]), "clusters", "missing"),
+    (lambda: clustered_posterior(PAIR, [[1], [2]]), "clusters", "type"),
+    (lambda: clustered_posterior(PAIR, prior="flat"), "prior", "choice"),
+    (lambda: hbayes_at_n(ALIKE, "population"), "clusters", "empty"),
+    (lambda: common_clusters([("x", "y"), None, ("x", "x")]), "clusters", "mismatch"),
 )
-def test_bad_input_is_named(call, argument, rule):
-    with refused(argument, rule):
-        call()

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from _support.errors import refused
+from _support.errors import refusals
 from scipy import stats
 
 from lm_eval_bayes.stats.confusion import confusion_confidence, confusion_posterior
@@ -182,31 +182,25 @@ def nowhere(matrices):
     return np.full(len(matrices), np.nan)
 
 
-@pytest.mark.parametrize(
-    ("call", "argument", "rule"),
-    [
-        (lambda: confusion_posterior((1, 2, 3)), "counts", "shape"),
-        (lambda: confusion_posterior({"tp": 1}), "counts", "choice"),
-        (lambda: confusion_posterior("abcd"), "counts", "type"),
-        (lambda: confusion_posterior((1, -1, 0, 2)), "counts", "range"),
-        (lambda: confusion_posterior(CELLS, "f3"), "score", "choice"),
-        (lambda: confusion_posterior(CELLS, 3), "score", "type"),
-        (lambda: confusion_posterior(CELLS, lambda m: m), "score", "shape"),
-        (lambda: confusion_posterior(CELLS, prior=0), "prior", "range"),
-        (lambda: confusion_posterior(CELLS, zero_division=np.nan), "zero_division", "range"),
-        (lambda: f_score(0), "beta", "range"),
-        (lambda: confusion_confidence((0, 0, 0, 0)), "counts", "empty"),
-        (lambda: confusion_confidence((0, 0, 1, 5), "precision"), "counts", "unsupported"),
-        (lambda: confusion_confidence(CELLS, method="x"), "method", "choice"),
-        (lambda: confusion_posterior(CELLS, nowhere), "score", "unsupported"),
-        (lambda: confusion_posterior(CELLS).interval(method="normal"), "method", "choice"),
-        (lambda: confusion_posterior((1, 0.5, 0, 2)), "counts", "range"),
-        (lambda: confusion_posterior(THREE, "f1"), "score", "choice"),
-    ],
+test_bad_input_is_named = refusals(
+    (lambda: confusion_posterior((1, 2, 3)), "counts", "shape"),
+    (lambda: confusion_posterior({"tp": 1}), "counts", "choice"),
+    (lambda: confusion_posterior("abcd"), "counts", "type"),
+    (lambda: confusion_posterior((1, -1, 0, 2)), "counts", "range"),
+    (lambda: confusion_posterior(CELLS, "f3"), "score", "choice"),
+    (lambda: confusion_posterior(CELLS, 3), "score", "type"),
+    (lambda: confusion_posterior(CELLS, lambda m: m), "score", "shape"),
+    (lambda: confusion_posterior(CELLS, prior=0), "prior", "range"),
+    (lambda: confusion_posterior(CELLS, zero_division=np.nan), "zero_division", "range"),
+    (lambda: f_score(0), "beta", "range"),
+    (lambda: confusion_confidence((0, 0, 0, 0)), "counts", "empty"),
+    (lambda: confusion_confidence((0, 0, 1, 5), "precision"), "counts", "unsupported"),
+    (lambda: confusion_confidence(CELLS, method="x"), "method", "choice"),
+    (lambda: confusion_posterior(CELLS, nowhere), "score", "unsupported"),
+    (lambda: confusion_posterior(CELLS).interval(method="normal"), "method", "choice"),
+    (lambda: confusion_posterior((1, 0.5, 0, 2)), "counts", "range"),
+    (lambda: confusion_posterior(THREE, "f1"), "score", "choice"),
 )
-def test_bad_input_is_named(call, argument, rule):
-    with refused(argument, rule):
-        call()
 
 
 def test_every_named_score_stays_in_its_range():

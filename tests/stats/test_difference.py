@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from _support.errors import refused
+from _support.errors import refusals, refused
 from scipy import integrate, optimize, stats
 
 from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
@@ -208,14 +208,8 @@ ONE, TWO = single(1, 1), bayes_at_n(Outcomes.from_counts([[1, 1], [0, 3]]))
 POPULATION = hbayes_at_n(Outcomes.from_counts([[1, 1], [0, 3]]), scope="population")
 
 
-@pytest.mark.parametrize(
-    ("call", "argument", "rule"),
-    [
-        (lambda: difference_posterior(TWO, ONE), "b", "shape"),
-        (lambda: difference_posterior(TWO, POPULATION), "b", "unsupported"),
-        (lambda: paired_posterior(ONE, ONE), "a", "empty"),
-    ],
+test_what_is_refused = refusals(
+    (lambda: difference_posterior(TWO, ONE), "b", "shape"),
+    (lambda: difference_posterior(TWO, POPULATION), "b", "unsupported"),
+    (lambda: paired_posterior(ONE, ONE), "a", "empty"),
 )
-def test_what_is_refused(call, argument, rule):
-    with refused(argument, rule):
-        call()

@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from _support.errors import refused
+from _support.errors import refusals
 from scipy import stats
 
 from lm_eval_bayes.stats.bayes_at_n import avg_at_n
@@ -198,31 +198,25 @@ def test_no_spread_has_a_note(interval):
     assert "no variation" in interval.note
 
 
-@pytest.mark.parametrize(
-    ("call", "argument", "rule"),
-    [
-        (lambda: clt_interval(SCORES, 1.0), "level", "range"),
-        (lambda: clt_interval([1]), "scores", "empty"),
-        (lambda: t_interval([[1, 0]]), "scores", "shape"),
-        (lambda: clt_interval([0.5, np.nan]), "scores", "range"),
-        (lambda: clt_interval([0, 1], bounds=(1, 0)), "bounds", "range"),
-        (lambda: within_question_clt(Outcomes.from_counts([[1, 1], [1, 0]])), "outcomes", "empty"),
-        (lambda: wilson_interval(3, 2), "successes", "range"),
-        (lambda: clustered_interval([0, 1], ["a", "a"]), "clusters", "empty"),
-        (lambda: bootstrap_interval([0, 1], scope="all"), "scope", "choice"),
-        (lambda: bootstrap_interval([0, 1], scope="benchmark"), "scores", "unsupported"),
-        (lambda: bootstrap_interval([0, 1], replicates=9), "replicates", "range"),
-        (lambda: difference_interval([0, 1], [0, 1, 1]), "b", "shape"),
-        (lambda: difference_interval([0, 1], [0, 1], scope="benchmark"), "a", "unsupported"),
-        (lambda: odds_ratio_interval(3, 2, 1, 2), "successes_a", "range"),
-        (lambda: odds_ratio_interval(1, 2, 1, 2, method="x"), "method", "choice"),
-        (lambda: clt_interval([0.5, 3.0]), "scores", "range"),
-        (lambda: clustered_interval([0, 1], ["a"]), "clusters", "shape"),
-    ],
+test_bad_input_is_named = refusals(
+    (lambda: clt_interval(SCORES, 1.0), "level", "range"),
+    (lambda: clt_interval([1]), "scores", "empty"),
+    (lambda: t_interval([[1, 0]]), "scores", "shape"),
+    (lambda: clt_interval([0.5, np.nan]), "scores", "range"),
+    (lambda: clt_interval([0, 1], bounds=(1, 0)), "bounds", "range"),
+    (lambda: within_question_clt(Outcomes.from_counts([[1, 1], [1, 0]])), "outcomes", "empty"),
+    (lambda: wilson_interval(3, 2), "successes", "range"),
+    (lambda: clustered_interval([0, 1], ["a", "a"]), "clusters", "empty"),
+    (lambda: bootstrap_interval([0, 1], scope="all"), "scope", "choice"),
+    (lambda: bootstrap_interval([0, 1], scope="benchmark"), "scores", "unsupported"),
+    (lambda: bootstrap_interval([0, 1], replicates=9), "replicates", "range"),
+    (lambda: difference_interval([0, 1], [0, 1, 1]), "b", "shape"),
+    (lambda: difference_interval([0, 1], [0, 1], scope="benchmark"), "a", "unsupported"),
+    (lambda: odds_ratio_interval(3, 2, 1, 2), "successes_a", "range"),
+    (lambda: odds_ratio_interval(1, 2, 1, 2, method="x"), "method", "choice"),
+    (lambda: clt_interval([0.5, 3.0]), "scores", "range"),
+    (lambda: clustered_interval([0, 1], ["a"]), "clusters", "shape"),
 )
-def test_bad_input_is_named(call, argument, rule):
-    with refused(argument, rule):
-        call()
 
 
 @pytest.mark.parametrize("level", [0.5, 0.95, 0.999])

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from _support.errors import refused
+from _support.errors import refusals, refused
 from scipy import integrate, optimize, special, stats
 
 from lm_eval_bayes import (
@@ -263,22 +263,16 @@ def test_an_interval_spec_names_the_argument_interval():
 FOUR = bayes_at_n(Outcomes.from_matrix([[1, 1, 1, 1]]))
 
 
-@pytest.mark.parametrize(
-    ("call", "argument", "rule"),
-    [
-        (lambda: FOUR.interval(0), "level", "range"),
-        (lambda: FOUR.interval(1), "level", "range"),
-        (lambda: FOUR.interval(np.nan), "level", "range"),
-        (lambda: FOUR.interval("0.95"), "level", "range"),
-        (lambda: FOUR.interval(method="EXACT"), "method", "choice"),
-        (lambda: FOUR.interval(seed=-2), "seed", "range"),
-        (lambda: FOUR.interval(draws=10), "draws", "range"),
-        (lambda: IntervalSpec(level=1.0), "level", "range"),
-        (lambda: IntervalSpec(scope="world"), "scope", "choice"),
-        (lambda: IntervalSpec(method="wald"), "method", "choice"),
-        (lambda: IntervalSpec(seed=-1), "seed", "range"),
-    ],
+test_bad_arguments = refusals(
+    (lambda: FOUR.interval(0), "level", "range"),
+    (lambda: FOUR.interval(1), "level", "range"),
+    (lambda: FOUR.interval(np.nan), "level", "range"),
+    (lambda: FOUR.interval("0.95"), "level", "range"),
+    (lambda: FOUR.interval(method="EXACT"), "method", "choice"),
+    (lambda: FOUR.interval(seed=-2), "seed", "range"),
+    (lambda: FOUR.interval(draws=10), "draws", "range"),
+    (lambda: IntervalSpec(level=1.0), "level", "range"),
+    (lambda: IntervalSpec(scope="world"), "scope", "choice"),
+    (lambda: IntervalSpec(method="wald"), "method", "choice"),
+    (lambda: IntervalSpec(seed=-1), "seed", "range"),
 )
-def test_bad_arguments(call, argument, rule):
-    with refused(argument, rule):
-        call()

@@ -5,7 +5,7 @@ from itertools import combinations, product
 
 import numpy as np
 import pytest
-from _support.errors import refused
+from _support.errors import refusals
 
 from lm_eval_bayes import Outcomes, maj_at_k, pass_at_k, strict_majority_at_k
 from lm_eval_bayes.stats import maj_at_k as majority
@@ -122,21 +122,15 @@ def test_a_vast_bank_is_drawn_with_its_error(monkeypatch):
     assert exact.mc_error is None
 
 
-@pytest.mark.parametrize(
-    ("answers", "correct", "k", "argument", "rule"),
-    [
-        ((["a"], ["b"]), ([True], [True, False]), 1, "correct", "shape"),
-        ((), (), 1, "answers", "empty"),
-        (([],), ([],), 1, "correct", "shape"),
-        (("abc",), ([1, 1, 1],), 1, "answers", "type"),
-        (([["a"]],), ([True],), 1, "answers", "type"),
-        ((["a"],), ([0.5],), 1, "correct", "type"),
-        ((["a"],), ([True],), 0, "k", "range"),
-        ((["a"], ["b"]), ([True],), 1, "correct", "shape"),
-        ((["a"],), ([None],), 1, "correct", "type"),
-        ((["a"],), ([True],), 2, "k", "range"),
-    ],
+test_refusals = refusals(
+    (lambda: maj_at_k((["a"], ["b"]), ([True], [True, False]), 1), "correct", "shape"),
+    (lambda: maj_at_k((), (), 1), "answers", "empty"),
+    (lambda: maj_at_k(([],), ([],), 1), "correct", "shape"),
+    (lambda: maj_at_k(("abc",), ([1, 1, 1],), 1), "answers", "type"),
+    (lambda: maj_at_k(([["a"]],), ([True],), 1), "answers", "type"),
+    (lambda: maj_at_k((["a"],), ([0.5],), 1), "correct", "type"),
+    (lambda: maj_at_k((["a"],), ([True],), 0), "k", "range"),
+    (lambda: maj_at_k((["a"], ["b"]), ([True],), 1), "correct", "shape"),
+    (lambda: maj_at_k((["a"],), ([None],), 1), "correct", "type"),
+    (lambda: maj_at_k((["a"],), ([True],), 2), "k", "range"),
 )
-def test_refusals(answers, correct, k, argument, rule):
-    with refused(argument, rule):
-        maj_at_k(answers, correct, k)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from _support.errors import refused
+from _support.errors import refusals
 from scipy import special, stats
 
 from lm_eval_bayes import (
@@ -140,22 +140,12 @@ CLUSTERED = Outcomes.from_counts(COUNTS, clusters=list("aabbccdd"))
 GRADED = Outcomes.from_counts(RUBRIC)
 
 
-@pytest.mark.parametrize(
-    ("call", "argument", "rule"),
-    [
-        (lambda: hbayes_at_n(CLUSTERED, mean_counts=[1, 2, 3]), "mean_counts", "shape"),
-        (lambda: hbayes_at_n(CLUSTERED, mean_counts=[1, -2]), "mean_counts", "range"),
-        (lambda: hbayes_at_n(CLUSTERED, mean_counts=[1, np.inf]), "mean_counts", "range"),
-        (
-            lambda: hbayes_at_n(CLUSTERED, "population", mean_counts=[1, 2]),
-            "mean_counts",
-            "conflict",
-        ),
-        (lambda: mean_evidence(CLUSTERED, COUNTS, 1.0), "other", "type"),
-        (lambda: mean_evidence(CLUSTERED, GRADED, 1.0), "other", "mismatch"),
-        (lambda: mean_evidence(CLUSTERED, CLUSTERED, 1.5), "prior_strength", "range"),
-    ],
+test_bad_arguments_are_refused = refusals(
+    (lambda: hbayes_at_n(CLUSTERED, mean_counts=[1, 2, 3]), "mean_counts", "shape"),
+    (lambda: hbayes_at_n(CLUSTERED, mean_counts=[1, -2]), "mean_counts", "range"),
+    (lambda: hbayes_at_n(CLUSTERED, mean_counts=[1, np.inf]), "mean_counts", "range"),
+    (lambda: hbayes_at_n(CLUSTERED, "population", mean_counts=[1, 2]), "mean_counts", "conflict"),
+    (lambda: mean_evidence(CLUSTERED, COUNTS, 1.0), "other", "type"),
+    (lambda: mean_evidence(CLUSTERED, GRADED, 1.0), "other", "mismatch"),
+    (lambda: mean_evidence(CLUSTERED, CLUSTERED, 1.5), "prior_strength", "range"),
 )
-def test_bad_arguments_are_refused(call, argument, rule):
-    with refused(argument, rule):
-        call()

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from _support.errors import refused
+from _support.errors import refusals
 from scipy import special, stats
 
 from lm_eval_bayes import Outcomes, hbayes_at_n, mean_over_tasks
@@ -269,19 +269,13 @@ def test_tasks_that_are_all_right_or_all_wrong(right):
         assert abs(posterior.mu - right) < 0.005
 
 
-@pytest.mark.parametrize(
-    ("tasks", "settings", "argument", "rule"),
-    [
-        ({}, {}, "tasks", "empty"),
-        ([Outcomes.from_counts(SMALL)], {}, "tasks", "empty"),
-        ({"a": [[1, 0]]}, {}, "tasks['a']", "type"),
-        (tasks_of(SMALL, HARD), {"weights": "both"}, "weights", "choice"),
-        (tasks_of(SMALL, HARD), {"weights": {"t0": 1.0}}, "weights", "range"),
-        (tasks_of(SMALL, HARD), {"scope": "all"}, "scope", "choice"),
-        (tasks_of(SMALL, HARD), {"level": 1.0}, "level", "range"),
-        (tasks_of(SMALL), {"weights": {"t0": 0.0}}, "weights", "range"),
-    ],
+test_bad_arguments = refusals(
+    (lambda: mean_over_tasks({}), "tasks", "empty"),
+    (lambda: mean_over_tasks([Outcomes.from_counts(SMALL)]), "tasks", "empty"),
+    (lambda: mean_over_tasks({"a": [[1, 0]]}), "tasks['a']", "type"),
+    (lambda: mean_over_tasks(tasks_of(SMALL, HARD), weights="both"), "weights", "choice"),
+    (lambda: mean_over_tasks(tasks_of(SMALL, HARD), weights={"t0": 1.0}), "weights", "range"),
+    (lambda: mean_over_tasks(tasks_of(SMALL, HARD), scope="all"), "scope", "choice"),
+    (lambda: mean_over_tasks(tasks_of(SMALL, HARD), level=1.0), "level", "range"),
+    (lambda: mean_over_tasks(tasks_of(SMALL), weights={"t0": 0.0}), "weights", "range"),
 )
-def test_bad_arguments(tasks, settings, argument, rule):
-    with refused(argument, rule):
-        mean_over_tasks(tasks, **settings)

@@ -5,7 +5,7 @@ import pickle
 
 import numpy as np
 import pytest
-from _support.errors import refused
+from _support.errors import refusals, refused
 
 from lm_eval_bayes import Outcomes
 
@@ -59,76 +59,66 @@ def test_an_empty_prior_matrix_is_no_prior():
     assert outcomes.prior_counts.tolist() == [[0, 0], [0, 0]]
 
 
-@pytest.mark.parametrize(
-    ("R", "argument", "rule"),
-    [
-        ([0, 1, 1], "R", "shape"),
-        (np.zeros((2, 2, 2), int), "R", "shape"),
-        (np.zeros((0, 3), int), "R", "empty"),
-        ([[0.0, np.nan]], "R", "range"),
-        ([[0, 1], [1, -1]], "R", "range"),
-        ([[0.5, 1.0]], "R", "range"),
-        (np.array([[True, None]], dtype=object), "R", "type"),
-        ([["0", "1"]], "R", "type"),
-        ([[0, 1], [1]], "R", "shape"),
-        (np.ma.array([[0, 1]], mask=[[0, 1]]), "R", "type"),
-        ([[0, 2]], "R", "range"),
-        (np.array([[2**63]], dtype=np.uint64), "R", "range"),
-    ],
+test_refused_matrices = refusals(
+    (lambda: Outcomes.from_matrix([0, 1, 1]), "R", "shape"),
+    (lambda: Outcomes.from_matrix(np.zeros((2, 2, 2), int)), "R", "shape"),
+    (lambda: Outcomes.from_matrix(np.zeros((0, 3), int)), "R", "empty"),
+    (lambda: Outcomes.from_matrix([[0.0, np.nan]]), "R", "range"),
+    (lambda: Outcomes.from_matrix([[0, 1], [1, -1]]), "R", "range"),
+    (lambda: Outcomes.from_matrix([[0.5, 1.0]]), "R", "range"),
+    (lambda: Outcomes.from_matrix(np.array([[True, None]], dtype=object)), "R", "type"),
+    (lambda: Outcomes.from_matrix([["0", "1"]]), "R", "type"),
+    (lambda: Outcomes.from_matrix([[0, 1], [1]]), "R", "shape"),
+    (lambda: Outcomes.from_matrix(np.ma.array([[0, 1]], mask=[[0, 1]])), "R", "type"),
+    (lambda: Outcomes.from_matrix([[0, 2]]), "R", "range"),
+    (lambda: Outcomes.from_matrix(np.array([[2**63]], dtype=np.uint64)), "R", "range"),
 )
-def test_refused_matrices(R, argument, rule):
-    with refused(argument, rule):
-        Outcomes.from_matrix(R)
 
 
-@pytest.mark.parametrize(
-    ("kwargs", "argument", "rule"),
-    [
-        ({"R": [[0, 3]], "weights": TERNARY}, "R", "range"),
-        ({"R": [[True]], "weights": TERNARY}, "R", "type"),
-        ({"R": [[0]], "weights": [0, np.nan]}, "weights", "range"),
-        ({"R": [[0]], "weights": [[0, 1]]}, "weights", "shape"),
-        ({"R": [[0]], "weights": [False, True]}, "weights", "type"),
-        ({"R": [[0], [1]], "R0": [[1]]}, "R0", "shape"),
-        ({"R": [[0]], "R0": [[2]]}, "R0", "range"),
-        ({"R": [[0]], "prior_strength": -0.5}, "prior_strength", "range"),
-        ({"R": [[0], [1]], "question_ids": ["a", "a"]}, "question_ids", "duplicate"),
-        ({"R": [[0], [1]], "question_ids": ["a"]}, "question_ids", "shape"),
-        ({"R": [[0], [1]], "question_ids": "ab"}, "question_ids", "type"),
-        ({"R": [[0]], "weights": [0, 1e200]}, "weights", "range"),
-        ({"R": [[0]], "weights": [1]}, "weights", "shape"),
-        ({"R": [[0]], "R0": [1]}, "R0", "shape"),
-        ({"R": [[0]], "prior_strength": np.nan}, "prior_strength", "range"),
-        ({"R": [[0]], "prior_strength": True}, "prior_strength", "range"),
-        ({"R": [[0]], "question_ids": 3}, "question_ids", "type"),
-        ({"R": [[0]], "question_ids": [[1]]}, "question_ids", "type"),
-    ],
+test_refused_arguments = refusals(
+    (lambda: Outcomes.from_matrix([[0, 3]], weights=TERNARY), "R", "range"),
+    (lambda: Outcomes.from_matrix([[True]], weights=TERNARY), "R", "type"),
+    (lambda: Outcomes.from_matrix([[0]], weights=[0, np.nan]), "weights", "range"),
+    (lambda: Outcomes.from_matrix([[0]], weights=[[0, 1]]), "weights", "shape"),
+    (lambda: Outcomes.from_matrix([[0]], weights=[False, True]), "weights", "type"),
+    (lambda: Outcomes.from_matrix([[0], [1]], R0=[[1]]), "R0", "shape"),
+    (lambda: Outcomes.from_matrix([[0]], R0=[[2]]), "R0", "range"),
+    (lambda: Outcomes.from_matrix([[0]], prior_strength=-0.5), "prior_strength", "range"),
+    (
+        lambda: Outcomes.from_matrix([[0], [1]], question_ids=["a", "a"]),
+        "question_ids",
+        "duplicate",
+    ),
+    (lambda: Outcomes.from_matrix([[0], [1]], question_ids=["a"]), "question_ids", "shape"),
+    (lambda: Outcomes.from_matrix([[0], [1]], question_ids="ab"), "question_ids", "type"),
+    (lambda: Outcomes.from_matrix([[0]], weights=[0, 1e200]), "weights", "range"),
+    (lambda: Outcomes.from_matrix([[0]], weights=[1]), "weights", "shape"),
+    (lambda: Outcomes.from_matrix([[0]], R0=[1]), "R0", "shape"),
+    (lambda: Outcomes.from_matrix([[0]], prior_strength=np.nan), "prior_strength", "range"),
+    (lambda: Outcomes.from_matrix([[0]], prior_strength=True), "prior_strength", "range"),
+    (lambda: Outcomes.from_matrix([[0]], question_ids=3), "question_ids", "type"),
+    (lambda: Outcomes.from_matrix([[0]], question_ids=[[1]]), "question_ids", "type"),
 )
-def test_refused_arguments(kwargs, argument, rule):
-    with refused(argument, rule):
-        Outcomes.from_matrix(**kwargs)
 
 
-@pytest.mark.parametrize(
-    ("kwargs", "argument", "rule"),
-    [
-        ({"counts": [1, 2]}, "counts", "shape"),
-        ({"counts": [[1, -2]]}, "counts", "range"),
-        ({"counts": [[True, False]]}, "counts", "type"),
-        ({"counts": [[1, 2]], "weights": TERNARY}, "counts", "shape"),
-        ({"counts": [[1, 2]], "prior_counts": [[1]]}, "prior_counts", "shape"),
-        ({"counts": [[1, 2]], "prior_counts": [[-1, 0]]}, "prior_counts", "range"),
-        ({"counts": [[1], [2]]}, "counts", "shape"),
-        ({"counts": np.zeros((0, 2), int)}, "counts", "shape"),
-        ({"counts": [[1.5, 2]]}, "counts", "range"),
-        ({"counts": [[10**13, 2]]}, "counts", "range"),
-        ({"counts": [[1e300, 2]]}, "counts", "range"),
-        ({"counts": [[1, 2]], "prior_counts": [[1, 0], [0, 1]]}, "prior_counts", "shape"),
-    ],
+test_refused_counts = refusals(
+    (lambda: Outcomes.from_counts([1, 2]), "counts", "shape"),
+    (lambda: Outcomes.from_counts([[1, -2]]), "counts", "range"),
+    (lambda: Outcomes.from_counts([[True, False]]), "counts", "type"),
+    (lambda: Outcomes.from_counts([[1, 2]], weights=TERNARY), "counts", "shape"),
+    (lambda: Outcomes.from_counts([[1, 2]], prior_counts=[[1]]), "prior_counts", "shape"),
+    (lambda: Outcomes.from_counts([[1, 2]], prior_counts=[[-1, 0]]), "prior_counts", "range"),
+    (lambda: Outcomes.from_counts([[1], [2]]), "counts", "shape"),
+    (lambda: Outcomes.from_counts(np.zeros((0, 2), int)), "counts", "shape"),
+    (lambda: Outcomes.from_counts([[1.5, 2]]), "counts", "range"),
+    (lambda: Outcomes.from_counts([[10**13, 2]]), "counts", "range"),
+    (lambda: Outcomes.from_counts([[1e300, 2]]), "counts", "range"),
+    (
+        lambda: Outcomes.from_counts([[1, 2]], prior_counts=[[1, 0], [0, 1]]),
+        "prior_counts",
+        "shape",
+    ),
 )
-def test_refused_counts(kwargs, argument, rule):
-    with refused(argument, rule):
-        Outcomes.from_counts(**kwargs)
 
 
 def test_the_constructor_is_the_same_door():

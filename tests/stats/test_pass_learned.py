@@ -21,9 +21,7 @@ from lm_eval_bayes import (
     strict_majority_at_k_posterior,
 )
 from lm_eval_bayes.stats.hierarchical.beta_binomial import (
-    HyperGrid,
     equal_probability,
-    histogram_discrepancy,
     hyper_posterior,
 )
 from lm_eval_bayes.stats.pass_family.estimators import PassQuantity
@@ -407,18 +405,6 @@ def test_questions_of_two_kinds_have_a_note():
     # quantiles of one Beta distribution
     p = stats.beta.ppf((np.arange(30) + 0.5) / 30, 0.5, 0.7)
     assert pass_hat_k_posterior(outcomes_of(np.rint(16 * p).astype(int), 16), 16).note is None
-
-
-def test_the_discrepancy_of_a_histogram_against_one_strength():
-    x = np.array([0, 0, 1, 3, 4, 4, 2, 1, 0, 4], dtype=float)
-    point = np.zeros((1, 1))
-    grid = HyperGrid(point, point, np.ones((2, 1, 1)), np.ones((1, 1)), 0.0)
-    # m = 1/2 and s = 1: the arcsine distribution
-    expected = 10.0 * stats.betabinom.pmf(np.arange(5), 4, 0.5, 0.5)
-    observed = np.bincount(x.astype(int), minlength=5)
-    statistic = ((observed - expected) ** 2 / np.maximum(expected, 0.5)).sum()
-    assert histogram_discrepancy(x, 4.0 - x, grid) == pytest.approx(statistic, rel=1e-9)
-    assert histogram_discrepancy(x, 5.0 - np.minimum(x, 3.0), grid) == 0.0
 
 
 def test_beyond_the_trials_the_note_has_the_measured_coverage():

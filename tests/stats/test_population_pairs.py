@@ -247,18 +247,6 @@ def test_paired_predictive_draws_are_what_compare_would_say(categories):
         assert sd.mean() == pytest.approx(np.mean([each.sd for each in predicted]), rel=0.06)
 
 
-def test_endless_trials_leave_what_the_questions_differ_by():
-    rng = np.random.default_rng(9)
-    shared = SharedQuestions.of([POPULATIONS["0"], POPULATIONS["3"]])
-    predictive = [PredictiveTrials.of(each, 400, rng) for each in shared.posteriors]
-    goal, at_last = paired_separation_goal(predictive, shared.columns, 2.0, rng)
-    truth = predictive[0].truth[:, :, 1] - predictive[1].truth[:, :, 1]
-    # s²/M · (M − 1)/(M − 3), as Student's t has it
-    z = np.abs(truth.mean(axis=1)) / np.sqrt(truth.var(axis=1, ddof=1) / 30 * 29 / 27)
-    assert at_last == pytest.approx((z > 2.0).mean(), abs=1e-12)
-    assert goal(1_000_000).mean() == pytest.approx(at_last, abs=0.01)
-
-
 def test_errors_of_rubrics_cover_their_particles():
     rng = np.random.default_rng(10)
     theta = rng.dirichlet([0.5, 0.5, 0.8], 8)

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from _support.errors import refused
+from _support.errors import refusals, refused
 from scipy import integrate, special, stats
 
 from lm_eval_bayes import (
@@ -257,10 +257,7 @@ def test_bad_arguments_are_refused(arguments, argument, rule):
         prior_evidence(outcomes, **arguments)
 
 
-@pytest.mark.parametrize(
-    ("models", "argument", "rule"),
-    [([], "models", "empty"), ([COUNTS], "models[0]", "type")],
+test_models_have_to_be_outcomes = refusals(
+    (lambda: learn_prior_strength([]), "models", "empty"),
+    (lambda: learn_prior_strength([COUNTS]), "models[0]", "type"),
 )
-def test_models_have_to_be_outcomes(models, argument, rule):
-    with refused(argument, rule):
-        learn_prior_strength(models)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from _support.errors import refused
+from _support.errors import refusals
 from scipy import stats
 from scipy.special import betaln
 
@@ -77,16 +77,10 @@ def test_equal_scores_and_single_trials():
     assert single.sigma > 5 * hbayes_at_n(equal).sigma
 
 
-@pytest.mark.parametrize(
-    ("scores", "bounds", "argument", "rule"),
-    [
-        ([[0.5, 1.2]], (0, 1), "scores", "range"),
-        ([[0.5, float("nan")]], (0, 1), "scores", "range"),
-        ([[[0.5]]], (0, 1), "scores", "range"),
-        ([], (0, 1), "scores", "empty"),
-        ([[0.5]], (1, 0), "bounds", "range"),
-    ],
+test_bad_scores_are_refused = refusals(
+    (lambda: ScoreOutcomes.from_scores([[0.5, 1.2]], (0, 1)), "scores", "range"),
+    (lambda: ScoreOutcomes.from_scores([[0.5, float("nan")]], (0, 1)), "scores", "range"),
+    (lambda: ScoreOutcomes.from_scores([[[0.5]]], (0, 1)), "scores", "range"),
+    (lambda: ScoreOutcomes.from_scores([], (0, 1)), "scores", "empty"),
+    (lambda: ScoreOutcomes.from_scores([[0.5]], (1, 0)), "bounds", "range"),
 )
-def test_bad_scores_are_refused(scores, bounds, argument, rule):
-    with refused(argument, rule):
-        ScoreOutcomes.from_scores(scores, bounds)

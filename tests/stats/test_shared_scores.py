@@ -7,7 +7,7 @@ from itertools import combinations, product
 
 import numpy as np
 import pytest
-from _support.errors import refused
+from _support.errors import refusals
 from scipy import special, stats
 
 from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
@@ -128,16 +128,6 @@ def test_questions_that_separate_all_models_alike_put_none_above_another():
         assert own == pytest.approx(np.full(4, expected), rel=1e-9)
 
 
-def test_own_variances_of_single_trials_fit_those_of_the_pairs():
-    average = np.random.default_rng(2).uniform(size=(5, 25))
-    errors = PairedErrors(average, np.zeros((5, 25)))
-    first, second = np.triu_indices(5, 1)
-    design = np.zeros((10, 5))
-    design[np.arange(10), first] = design[np.arange(10), second] = 1.0
-    fitted = np.linalg.lstsq(design, errors.variance, rcond=None)[0]
-    assert errors.own_variance == pytest.approx(fitted, rel=1e-9)
-
-
 def test_equal_models_are_shrunk_and_distant_ones_are_not():
     near = shared_scores(board([0.55, 0.50, 0.51, 0.49, 0.47, 0.50], [0.04] * 6))
     assert np.ptp(near.mu) < 0.03
@@ -246,16 +236,10 @@ def test_ranks_under_the_shared_prior(scope):
 TWO = board([0.5, 0.6], [0.1, 0.1])
 
 
-@pytest.mark.parametrize(
-    ("call", "argument", "rule"),
-    [
-        (lambda: shared_scores(TWO, level=1.0), "level", "range"),
-        (lambda: shared_scores({"only": BASE}), "posteriors", "empty"),
-        (lambda: shared_scores(TWO, own_variance=np.ones(3)), "own_variance", "shape"),
-        (lambda: shared_scores(TWO, own_variance=[0.01, -0.01]), "own_variance", "range"),
-        (lambda: rank(TWO, prior="learned"), "prior", "choice"),
-    ],
+test_bad_arguments = refusals(
+    (lambda: shared_scores(TWO, level=1.0), "level", "range"),
+    (lambda: shared_scores({"only": BASE}), "posteriors", "empty"),
+    (lambda: shared_scores(TWO, own_variance=np.ones(3)), "own_variance", "shape"),
+    (lambda: shared_scores(TWO, own_variance=[0.01, -0.01]), "own_variance", "range"),
+    (lambda: rank(TWO, prior="learned"), "prior", "choice"),
 )
-def test_bad_arguments(call, argument, rule):
-    with refused(argument, rule):
-        call()

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from _support.errors import refused
+from _support.errors import refusals, refused
 from scipy import special, stats
 
 from lm_eval_bayes.stats.bayes_at_n import single_trial_posterior
@@ -144,24 +144,18 @@ GRADED = Outcomes.from_matrix([[2], [0]], weights=[0, 1, 2])
 WITH_PRIOR = Outcomes.from_matrix([[1], [0]], R0=[[1], [1]])
 
 
-@pytest.mark.parametrize(
-    ("call", "argument", "rule"),
-    [
-        (lambda: compare_paired(ONE, TWICE), "b", "unsupported"),
-        (lambda: compare_unpaired(TWICE, ONE), "a", "unsupported"),
-        (lambda: compare_unpaired(WITH_PRIOR, ONE), "a", "unsupported"),
-        (lambda: compare_unpaired(GRADED, GRADED), "outcomes", "unsupported"),
-        (lambda: compare_unpaired(ONE, GRADED), "b", "mismatch"),
-        (lambda: compare_paired(ONE, ONE, correlation_prior=(1,)), "correlation_prior", "range"),
-        (lambda: compare_paired(ONE, ONE, correlation_prior=(1, 0)), "correlation_prior", "range"),
-        (lambda: compare_paired(ONE, ONE, draws=10), "draws", "range"),
-        (lambda: compare_unpaired(ONE, ONE, level=1), "level", "range"),
-        (lambda: single_trial_posterior(TWICE), "outcomes", "unsupported"),
-    ],
+test_what_is_refused = refusals(
+    (lambda: compare_paired(ONE, TWICE), "b", "unsupported"),
+    (lambda: compare_unpaired(TWICE, ONE), "a", "unsupported"),
+    (lambda: compare_unpaired(WITH_PRIOR, ONE), "a", "unsupported"),
+    (lambda: compare_unpaired(GRADED, GRADED), "outcomes", "unsupported"),
+    (lambda: compare_unpaired(ONE, GRADED), "b", "mismatch"),
+    (lambda: compare_paired(ONE, ONE, correlation_prior=(1,)), "correlation_prior", "range"),
+    (lambda: compare_paired(ONE, ONE, correlation_prior=(1, 0)), "correlation_prior", "range"),
+    (lambda: compare_paired(ONE, ONE, draws=10), "draws", "range"),
+    (lambda: compare_unpaired(ONE, ONE, level=1), "level", "range"),
+    (lambda: single_trial_posterior(TWICE), "outcomes", "unsupported"),
 )
-def test_what_is_refused(call, argument, rule):
-    with refused(argument, rule):
-        call()
 
 
 @pytest.mark.parametrize(("right", "n"), [(0, 1), (9, 30), (30, 30)])

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from _support.errors import refused
+from _support.errors import refusals
 from scipy import stats
 
 from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
@@ -12,7 +12,6 @@ from lm_eval_bayes.stats.outcomes import Outcomes
 from lm_eval_bayes.stats.pass_family.posteriors import pass_at_k_posterior
 from lm_eval_bayes.stats.sequential.predictive_draws import (
     PredictiveTrials,
-    further_trials,
     interval_widths,
 )
 from lm_eval_bayes.stats.sequential.trials_needed import trials_needed
@@ -204,38 +203,19 @@ def test_normal_widths():
     assert wide == pytest.approx([0.01 + 0.195996, 0.391993], abs=1e-6)
 
 
-def steps(extra):
-    """Half of the predictive draws reach this goal after 10 trials and all after 100."""
-    return np.array([extra >= 10, extra >= 100])
-
-
-def test_the_search_finds_whole_numbers():
-    needed, last = further_trials(steps, (0.25, 0.75), 1000)
-    assert last == 1.0
-    assert 5 <= needed[0] <= 10
-    assert 60 <= needed[1] <= 100
-    assert further_trials(steps, (0.25, 0.75), 50)[0][1] is None
-
-
-@pytest.mark.parametrize(
-    ("arguments", "argument", "rule"),
-    [
-        ({}, "width", "conflict"),
-        ({"width": 0.1, "z": 2.0, "other": MANY}, "width", "conflict"),
-        ({"z": 2.0}, "other", "conflict"),
-        ({"width": 0.1, "other": MANY}, "other", "conflict"),
-        ({"width": 0.0}, "width", "range"),
-        ({"z": -1.0, "other": MANY}, "z", "range"),
-        ({"z": 1.0, "other": ONE}, "posteriors", "mismatch"),
-        ({"width": 0.1, "level": 1.0}, "level", "range"),
-        ({"width": 0.1, "method": "magic"}, "method", "choice"),
-        ({"width": 0.1, "band": 0}, "band", "range"),
-        ({"width": 0.1, "trials": 0}, "trials", "range"),
-    ],
+test_bad_arguments = refusals(
+    (lambda: trials_needed(MANY), "width", "conflict"),
+    (lambda: trials_needed(MANY, width=0.1, z=2.0, other=MANY), "width", "conflict"),
+    (lambda: trials_needed(MANY, z=2.0), "other", "conflict"),
+    (lambda: trials_needed(MANY, width=0.1, other=MANY), "other", "conflict"),
+    (lambda: trials_needed(MANY, width=0.0), "width", "range"),
+    (lambda: trials_needed(MANY, z=-1.0, other=MANY), "z", "range"),
+    (lambda: trials_needed(MANY, z=1.0, other=ONE), "posteriors", "mismatch"),
+    (lambda: trials_needed(MANY, width=0.1, level=1.0), "level", "range"),
+    (lambda: trials_needed(MANY, width=0.1, method="magic"), "method", "choice"),
+    (lambda: trials_needed(MANY, width=0.1, band=0), "band", "range"),
+    (lambda: trials_needed(MANY, width=0.1, trials=0), "trials", "range"),
 )
-def test_bad_arguments(arguments, argument, rule):
-    with refused(argument, rule):
-        trials_needed(MANY, **arguments)
 
 
 def test_the_posterior_tells_how_many_trials_there_were():
@@ -251,10 +231,7 @@ PASS = pass_at_k_posterior(binary([3, 5], 8), 4)
 UNTRIED = hbayes_at_n(Outcomes.from_counts([[0, 0]] * 3), scope="population")
 
 
-@pytest.mark.parametrize(
-    ("posterior", "argument", "rule"),
-    [(PASS, "posterior", "unsupported"), (UNTRIED, "trials", "conflict")],
+test_posteriors_that_cannot_be_forecast = refusals(
+    (lambda: trials_needed(PASS, width=0.1), "posterior", "unsupported"),
+    (lambda: trials_needed(UNTRIED, width=0.1), "trials", "conflict"),
 )
-def test_posteriors_that_cannot_be_forecast(posterior, argument, rule):
-    with refused(argument, rule):
-        trials_needed(posterior, width=0.1)

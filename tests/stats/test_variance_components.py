@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from _support.errors import refused
+from _support.errors import refusals
 from scipy import stats
 
 from lm_eval_bayes import Outcomes, ScoreOutcomes, variance_components
@@ -262,16 +262,10 @@ def test_an_interval_of_the_correlation_needs_models_and_questions():
 TWO = binomial(4, [2, 3])
 
 
-@pytest.mark.parametrize(
-    ("call", "argument", "rule"),
-    [
-        (lambda: variance_components(binomial(4, [2])), "outcomes", "empty"),
-        (lambda: variance_components(Outcomes.from_counts([[0, 0]] * 2)), "outcomes", "empty"),
-        (lambda: variance_components(TWO, level=1.0), "level", "range"),
-        (lambda: variance_components(TWO).distance(0), "trials", "range"),
-        (lambda: variance_components(TWO).distance(1, 1.0), "share", "range"),
-    ],
+test_arguments = refusals(
+    (lambda: variance_components(binomial(4, [2])), "outcomes", "empty"),
+    (lambda: variance_components(Outcomes.from_counts([[0, 0]] * 2)), "outcomes", "empty"),
+    (lambda: variance_components(TWO, level=1.0), "level", "range"),
+    (lambda: variance_components(TWO).distance(0), "trials", "range"),
+    (lambda: variance_components(TWO).distance(1, 1.0), "share", "range"),
 )
-def test_arguments(call, argument, rule):
-    with refused(argument, rule):
-        call()
