@@ -131,21 +131,6 @@ def test_one_trial_a_question_comes_with_a_note():
     assert compare(A, B).to_dict()["note"] == few_questions_note(3, "benchmark")
 
 
-def test_the_population_posterior_pairs_the_questions():
-    # difficulty shared by both models: questions differ a lot, the models hardly
-    rng = np.random.default_rng(8)
-    p = rng.beta(0.5, 0.5, (40, 1))
-    a, b = (Outcomes.from_matrix(rng.binomial(1, p, (40, 64))) for _ in "ab")
-    result = compare(a, b, "population", draws=4000)
-    unpaired = np.hypot(result.a.sigma, result.b.sigma)
-    assert result.sd < 0.35 * unpaired
-    assert result.a.scope == result.b.scope == result.scope == "population"
-    # without a common difficulty nothing cancels
-    c, d = matrices(9, 40, 64, (0.5, 0.5), (0.5, 0.5))
-    apart = compare(c, d, "population", draws=4000)
-    assert apart.sd == pytest.approx(np.hypot(apart.a.sigma, apart.b.sigma), rel=0.25)
-
-
 @pytest.mark.parametrize("trials", [4, 16])
 def test_population_intervals_hold(trials):
     rng = np.random.default_rng(10)

@@ -47,15 +47,6 @@ def test_one_question_against_quadrature(counts):
     assert interval.mc_error is None
 
 
-def test_the_same_posterior_twice_is_a_coin_toss():
-    for outcomes in ([[3, 1]], [[3, 1], [0, 4], [2, 2]]):
-        posterior = bayes_at_n(Outcomes.from_counts(outcomes))
-        difference = difference_posterior(posterior, posterior)
-        assert p_above(difference, 0.0) == pytest.approx(0.5, abs=1e-6)
-        interval = difference.interval(0.9)
-        assert interval.low == pytest.approx(-interval.high, abs=1e-6)
-
-
 def test_a_table_of_two_normals():
     first, second = stats.norm(3.0, 2.0), stats.norm(-1.0, 1.5)
     table = difference_table(first.ppf, second.ppf, 4.0, 2.5)
@@ -70,16 +61,6 @@ def test_very_different_widths():
     table = difference_table(stats.norm(0, 1).ppf, stats.norm(0, 1e-5).ppf, 0.0, 1.0)
     x = np.array([-2.0, -0.5, 0.0, 1.0])
     np.testing.assert_allclose(table.cdf(x), stats.norm.cdf(x), rtol=0, atol=2e-6)
-
-
-def test_points_and_ties():
-    flat = Outcomes.from_counts([[1, 3], [0, 2]], weights=[1, 1])
-    other = Outcomes.from_counts([[4, 0], [2, 2]], weights=[1, 1])
-    tie = difference_posterior(bayes_at_n(flat), bayes_at_n(other))
-    assert (tie.mu, tie.sigma) == (0.0, 0.0)
-    assert p_above(tie, 0.0) == 0.5
-    assert (p_above(tie, -0.1), p_above(tie, 0.1)) == (1.0, 0.0)
-    assert (tie.interval().low, tie.interval().high) == (0.0, 0.0)
 
 
 def test_a_certain_score_against_an_uncertain_one():

@@ -122,16 +122,6 @@ def test_single_trials_leave_the_strength_to_its_prior(totals):
     np.testing.assert_allclose(sd, np.sqrt(exact.var()), rtol=0.04)
 
 
-def test_spread_questions_teach_their_strength():
-    rng = np.random.default_rng(8)
-    truth = np.array([0.5, 1.0, 2.5])
-    particles = learn_particles(rubric(rng.dirichlet(truth, 2_000), 40), seed=0)
-    low, high = particles.quantile(particles.strength, np.array([0.005, 0.995]))
-    assert low < 4.0 < high
-    assert high - low < 0.7
-    np.testing.assert_allclose(particles.weight @ particles.share, truth / 4.0, atol=0.02)
-
-
 def test_draws_have_the_moments_of_the_posterior():
     outcomes = Outcomes.from_counts(COUNTS["ragged"].astype(int), weights=[0, 0.1, 0.4, 0.4, 1])
     posterior = category_posterior(outcomes, IntervalSpec())

@@ -91,8 +91,8 @@ def draws_of_the_model(counts, n, seed):
     "counts",
     [
         [[1, 3]],
-        [[4, 0]],
-        [[1, 3], [3, 1]],
+        pytest.param([[4, 0]], marks=pytest.mark.slow),
+        pytest.param([[1, 3], [3, 1]], marks=pytest.mark.slow),
         [[3, 0], [2, 1], [0, 3]],
         pytest.param([[2, 0]] * 6 + [[1, 1]] * 2, marks=pytest.mark.slow),
         pytest.param([[4, 0]] * 9 + [[2, 2]], marks=pytest.mark.slow),
@@ -100,8 +100,8 @@ def draws_of_the_model(counts, n, seed):
     ],
 )
 def test_quantiles_are_those_of_draws_by_rejection(counts):
-    score, mean = draws_of_the_model(counts, 2_000_000, seed=1)
-    assert score.size > 10_000
+    score, mean = draws_of_the_model(counts, 1_000_000, seed=1)
+    assert score.size > 5_000
     outcomes = Outcomes.from_counts(counts)
     for scope, drawn in (("benchmark", score), ("population", mean)):
         posterior = hbayes_at_n(outcomes, scope=scope)
@@ -166,17 +166,6 @@ def test_many_questions_cost_as_much_as_their_distinct_counts():
     assert posterior.per_question.mu == pytest.approx(a / (a + b), abs=2e-3)
     interval = posterior.interval()
     assert interval.low < (a / (a + b)).mean() < interval.high
-
-
-def test_equal_questions_are_pooled_and_different_ones_are_not():
-    alike = hbayes_at_n(Outcomes.from_counts([[20, 44]] * 20))
-    apart = hbayes_at_n(Outcomes.from_counts([[0, 64]] * 10 + [[64, 0]] * 10))
-    assert alike.learned.strength > 100
-    assert apart.learned.strength < 1
-    # twenty equal questions are one question of 1,280 trials
-    pooled = stats.beta(0.7 + 880, 0.7 + 400)
-    assert alike.mu == pytest.approx(pooled.mean(), abs=1e-3)
-    assert alike.sigma == pytest.approx(pooled.std(), rel=0.03)
 
 
 def test_prior_trials_count_as_trials_worth_their_strength():

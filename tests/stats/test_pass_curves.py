@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from math import comb
-
 import numpy as np
 import pytest
 from _support.errors import refusals, refused
@@ -9,7 +7,6 @@ from _support.errors import refusals, refused
 from lm_eval_bayes.stats.comparison.pass_curves import (
     Turn,
     compare_pass_curves,
-    finite_bank_curves,
     first_turn,
 )
 from lm_eval_bayes.stats.outcomes import Outcomes
@@ -18,17 +15,6 @@ from lm_eval_bayes.stats.pass_family.posteriors import pass_at_k_posterior
 
 A = Outcomes.from_counts([[2, 6], [8, 0], [7, 1], [0, 8], [3, 5]])
 B = Outcomes.from_counts([[6, 4], [5, 3], [6, 2], [1, 9], [4, 4]])
-
-
-def test_finite_banks_against_whole_binomials():
-    rng = np.random.default_rng(0)
-    n = rng.integers(12, 60, 40)
-    c = rng.integers(0, n + 1)
-    ks = np.array([1, 2, 3, 7, 12])
-    rows = finite_bank_curves(Outcomes.from_counts(np.column_stack([n - c, c])), ks)
-    exact = [[1 - comb(m - s, k) / comb(m, k) for k in map(int, ks)]
-             for m, s in zip(map(int, n), map(int, c), strict=True)]  # fmt: skip
-    np.testing.assert_allclose(rows, exact, rtol=0, atol=1e-13)
 
 
 def test_the_curves_are_those_of_pass_at_k():
@@ -94,16 +80,6 @@ def test_sparse_budgets_are_columns_of_the_dense_ones():
     assert sparse.critical < dense.critical
 
 
-def test_budgets_are_sorted_into_three():
-    result = compare_pass_curves(A, B, k_max=50, draws=2000)
-    together = sorted(result.better + result.undecided + result.worse)
-    assert together == list(range(1, 51))
-    assert all(result.low[k - 1] > 0 for k in result.better)
-    assert all(result.high[k - 1] < 0 for k in result.worse)
-    flipped = compare_pass_curves(B, A, k_max=50, draws=2000)
-    np.testing.assert_allclose(flipped.difference, -result.difference, rtol=0, atol=0.05)
-
-
 @pytest.mark.parametrize(
     ("sign", "turn"),
     [
@@ -122,14 +98,6 @@ def test_where_the_sign_turns(sign, turn):
 
 def test_the_turn_speaks_of_the_budgets_compared():
     assert first_turn(np.array([1, 8, 64]), np.array([1, 0, -1])) == Turn("gain to loss", 8, 64)
-
-
-def test_a_curve_that_never_varies():
-    solved = Outcomes.from_counts([[0, 4], [0, 4], [0, 4]])
-    result = compare_pass_curves(solved, solved, scope="population")
-    assert result.no_spread == (1, 2, 3, 4)
-    assert (result.low.tolist(), result.high.tolist()) == ([-1.0] * 4, [1.0] * 4)
-    assert (result.better, result.worse, result.turn) == ((), (), None)
 
 
 def test_ids_pair_the_questions():

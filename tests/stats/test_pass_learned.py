@@ -98,7 +98,7 @@ def one_kind(monkeypatch):
 )
 def test_the_benchmark_against_draws_by_importance(data):
     correct, n = data
-    p, _, _, effective = draws_by_importance(correct, n, 400_000, np.random.default_rng(1))
+    p, _, _, effective = draws_by_importance(correct, n, 200_000, np.random.default_rng(1))
     error = 5.0 / np.sqrt(effective)
     for posterior_of, curve in CURVES.values():
         posterior = posterior_of(outcomes_of(correct, n))
@@ -134,7 +134,7 @@ def test_the_benchmark_against_draws_by_importance(data):
 )
 def test_the_population_against_draws_by_importance(data):
     correct, n = data
-    _, a, b, effective = draws_by_importance(correct, n, 400_000, np.random.default_rng(2))
+    _, a, b, effective = draws_by_importance(correct, n, 200_000, np.random.default_rng(2))
     # E q^k and E p^k of a Beta, in rising factorials
     pass_at_3 = 1.0 - special.poch(b, 3) / special.poch(a + b, 3)
     all_of_4 = special.poch(a, 4) / special.poch(a + b, 4)

@@ -74,14 +74,6 @@ def test_a_row_like_table_1_from_its_order_and_z_pattern():
     assert ranking.threshold == pytest.approx(1.6448536269514722, abs=1e-12)
 
 
-def test_a_higher_confidence_ties_more():
-    mus = ladder([1.8, 1.8])
-    models = board(mus, [0.01] * 3)
-    assert rank(models, "adjacent", confidence=0.95).ranks.tolist() == [1, 2, 3]
-    assert rank(models, "adjacent", confidence=0.975).ranks.tolist() == [1, 1, 1]
-    assert rank(models, "adjacent", confidence=0.5).ranks.tolist() == [1, 2, 3]
-
-
 @pytest.mark.parametrize(
     ("ties", "expected"),
     [

@@ -128,17 +128,6 @@ def test_questions_that_separate_all_models_alike_put_none_above_another():
         assert own == pytest.approx(np.full(4, expected), rel=1e-9)
 
 
-def test_equal_models_are_shrunk_and_distant_ones_are_not():
-    near = shared_scores(board([0.55, 0.50, 0.51, 0.49, 0.47, 0.50], [0.04] * 6))
-    assert np.ptp(near.mu) < 0.03
-    assert near.p_greater[0, 4] < 0.85 < stats.norm.cdf(0.08 / (0.04 * np.sqrt(2)))
-    far = shared_scores(board([0.9, 0.7, 0.5, 0.3, 0.15, 0.05], [0.02] * 6))
-    assert far.mu == pytest.approx([0.9, 0.7, 0.5, 0.3, 0.15, 0.05], abs=0.015)
-    assert 0.6 < far.tau < 4.0
-    assert near.tau_high < far.tau_low
-    assert near.p_greater + near.p_greater.T == pytest.approx(np.ones((6, 6)), abs=1e-12)
-
-
 @pytest.mark.parametrize("scope", ["benchmark", "population"])
 @pytest.mark.parametrize("n", [1, 4])
 def test_order_and_range_do_not_matter(scope, n):

@@ -54,17 +54,6 @@ def test_uncertain_sds_raise_the_critical_value():
     assert beyond == pytest.approx(0.05, abs=0.003)
 
 
-def test_two_paired_models_have_students_t():
-    average = np.random.default_rng(0).normal(size=(2, 12))
-    errors = PairedErrors(average, np.zeros((2, 12)))
-    result = compare_simultaneously([errors], 2, 0.95, seed=2)
-    # z is smaller than t by the root of (M c + 1)/(M − 1), c = 1 − 4/M
-    scale = np.sqrt((12 - 1) / (12 * (1 - 4 / 12) + 1))
-    assert result.critical_value * scale == pytest.approx(stats.t.ppf(0.975, 11), rel=0.03)
-    t = stats.ttest_rel(*average).statistic
-    assert result.z[0, 1] * scale == pytest.approx(t, rel=1e-9)
-
-
 def test_the_critical_value_of_paired_models_against_simulated_tables():
     """The largest |z| of tables of normal scores with the same covariance."""
     rng = np.random.default_rng(3)

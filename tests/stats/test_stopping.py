@@ -108,21 +108,6 @@ def test_what_is_out_of_reach_is_none_and_says_so():
     assert 0.0 < equal.probability < 0.5
 
 
-def test_narrower_takes_longer():
-    needed = [trials_needed(MANY, width=w).additional for w in (0.08, 0.06, 0.04, 0.02)]
-    assert needed == sorted(needed)
-    # four times the trials for half the width
-    assert (needed[3] + 8) / (needed[2] + 8) == pytest.approx(4.0, rel=0.1)
-
-
-def test_a_z_between_near_models_takes_longer_than_between_far_ones():
-    far = bayes_at_n(binary([4, 6, 8, 8, 8, 6, 8, 4, 8, 7] * 3, 8))
-    near, wide = (trials_needed(MANY, other=other, z=9.0) for other in (EASIER, far))
-    assert wide.current > near.current
-    assert 0 < wide.additional < near.additional_low
-    assert (near.goal, near.level, near.limit) == ("z", None, None)
-
-
 def test_categories_and_ragged_trials():
     counts = [[3, 2, 3], [1, 1, 2], [0, 0, 6], [4, 0, 0]] * 4
     weights = [0.0, 0.5, 1.0]
@@ -181,18 +166,6 @@ def test_in_population_scope_the_questions_set_a_limit():
         for _ in range(6)
     ]
     assert np.mean(widths) == pytest.approx(wanted, rel=0.06)
-
-
-def test_population_z_goes_by_the_limit_too():
-    rng = np.random.default_rng(5)
-    a, b = (
-        hbayes_at_n(binary(rng.binomial(4, rng.beta(*shape, 40)), 4), "population")
-        for shape in ((2, 2), (3, 2))
-    )
-    forecast = trials_needed(a, other=b, z=6.0, trials=4)
-    assert forecast.additional is None
-    assert forecast.limit is None
-    assert forecast.probability < 0.5
 
 
 def test_normal_widths():

@@ -93,15 +93,6 @@ def test_the_distance_of_other_trials_has_no_steps():
     assert components.distance(2.5, 0.5) == pytest.approx(0.6745 * np.sqrt(2) * sd, rel=0.01)
 
 
-def test_scores_scale_with_their_weights():
-    unit = variance_components(binomial(4, [0, 1, 2, 3, 4, 4, 4, 1]))
-    tens = variance_components(binomial(4, [0, 1, 2, 3, 4, 4, 4, 1], weights=[-5.0, 5.0]))
-    assert tens.within.mu == pytest.approx(100 * unit.within.mu)
-    assert tens.icc.mu == pytest.approx(unit.icc.mu)
-    assert tens.flip.mu == pytest.approx(unit.flip.mu)
-    assert tens.distance(1) == pytest.approx(10 * unit.distance(1))
-
-
 @pytest.mark.parametrize("right", [0, 4])
 @pytest.mark.parametrize("m", [2, 10, 100])
 def test_all_right_or_all_wrong(right, m):
