@@ -59,9 +59,7 @@ def numeric(name: str, values: npt.ArrayLike) -> npt.NDArray[Any]:
     """Return a bool, integer or real array; anything else is refused."""
     rule = "be a rectangular array of numbers"
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
-        raise InvalidInputError.of(
-            name, "type", f"{rule} without masked entries", "a masked array"
-        )
+        raise InvalidInputError.of(name, "type", f"{rule} without masked entries", "a masked array")
     try:
         array = np.asarray(values)
     except (TypeError, ValueError, OverflowError) as error:

@@ -224,3 +224,9 @@ test_arguments_that_are_refused = refusals(
     (lambda: compare(A, B, rope=(0.2, 0.1)), "rope", "range"),
     (lambda: compare(A, B, rope=float("nan")), "rope", "range"),
 )
+
+
+def test_an_error_of_none_and_of_all_draws_is_above_zero():
+    assert share_error(0.5, 10_000) == pytest.approx(0.005)
+    assert 0 < share_error(1.0, 10_000) < 1e-3
+    assert share_error(0.0, 10_000) == pytest.approx(share_error(1.0, 10_000))

@@ -19,7 +19,7 @@ from lm_eval_bayes import (
     pass_hat_k,
 )
 from lm_eval_bayes.stats.convergence.convergence import convergence_at_n
-from lm_eval_bayes.stats.convergence.prefix_scores import prefix_scores, rubric_units
+from lm_eval_bayes.stats.convergence.prefix_scores import pass_table, prefix_scores, rubric_units
 from lm_eval_bayes.stats.ranking.rank import rank
 
 
@@ -234,3 +234,14 @@ test_bad_input = refusals(
     (lambda: convergence_at_n(R[:1]), "R", "empty"),
     (lambda: convergence_at_n(2 * R), "R", "range"),
 )
+
+
+def test_tables_are_whole_where_they_fit_and_rounded_where_not():
+    whole = pass_table("pass^k", 8, 1, 80, 30)
+    assert whole.exact
+    assert whole.values[79, 80] == whole.parts[79]
+    rounded = pass_table("pass@k", 64, 1, 128, 30)
+    assert not rounded.exact
+    # 1 - Pass@64 with 60 of 128 correct, C(68, 64)/C(128, 64)
+    assert rounded.values[127, 60] == pytest.approx(-814385 / 2.3951146041928103e37, rel=1e-12)
+    assert rounded.offset == 1.0

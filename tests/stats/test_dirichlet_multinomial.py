@@ -16,6 +16,7 @@ from lm_eval_bayes.stats.distributions.mixtures import (
 from lm_eval_bayes.stats.distributions.success_curves import Identity
 from lm_eval_bayes.stats.hierarchical.dirichlet_multinomial import (
     Likelihood,
+    Particles,
     Proposal,
     learn_particles,
     log_posterior,
@@ -186,3 +187,13 @@ def test_draws_of_a_score_are_those_of_a_mean_of_betas(a, b, n_questions, is_nor
     masses = np.array([0.005, 0.025, 0.2, 0.5, 0.8, 0.975, 0.995])
     off = (np.quantile(drawn, masses) - 2.0 - 2.0 * exact.quantile(masses)) / (2.0 * sd)
     assert np.abs(off).max() < (0.025 if is_normal else 0.06)
+
+
+def test_effective_sample_size_and_quantiles_of_weights():
+    three = np.array([3.0, 1.0, 2.0])
+    even = Particles(np.ones((3, 1)), three, np.full(3, 1 / 3), 0.0)
+    assert even.ess == pytest.approx(3.0)
+    assert even.quantile(three, np.array(0.5)) == pytest.approx(2.0)
+    uneven = Particles(np.ones((3, 1)), three, np.array([1.0, 0.0, 0.0]), 0.0)
+    assert uneven.ess == pytest.approx(1.0)
+    assert uneven.quantile(three, np.array(0.5)) == pytest.approx(3.0)

@@ -21,7 +21,9 @@ from lm_eval_bayes import (
     strict_majority_at_k_posterior,
 )
 from lm_eval_bayes.stats.hierarchical.beta_binomial import (
+    HyperGrid,
     equal_probability,
+    histogram_discrepancy,
     hyper_posterior,
 )
 from lm_eval_bayes.stats.pass_family.estimators import PassQuantity
@@ -460,3 +462,15 @@ def test_of_single_trials_the_score_of_one_trial_is_that_of_hbayes():
         assert (alone.mu, alone.sigma) == pytest.approx((one.mu, one.sigma), rel=1e-4)
         assert alone.interval().low == pytest.approx(one.interval().low, abs=2e-3)
         assert alone.bounds == one.bounds == two.bounds
+
+
+def test_the_discrepancy_of_a_histogram_against_one_strength():
+    x = np.array([0, 0, 1, 3, 4, 4, 2, 1, 0, 4], dtype=float)
+    point = np.zeros((1, 1))
+    grid = HyperGrid(point, point, np.ones((2, 1, 1)), np.ones((1, 1)), 0.0)
+    # m = 1/2 and s = 1: the arcsine distribution
+    expected = 10.0 * stats.betabinom.pmf(np.arange(5), 4, 0.5, 0.5)
+    observed = np.bincount(x.astype(int), minlength=5)
+    statistic = ((observed - expected) ** 2 / np.maximum(expected, 0.5)).sum()
+    assert histogram_discrepancy(x, 4.0 - x, grid) == pytest.approx(statistic, rel=1e-9)
+    assert histogram_discrepancy(x, 5.0 - np.minimum(x, 3.0), grid) == 0.0

@@ -19,6 +19,7 @@ from lm_eval_bayes.stats.hierarchical.beta_binomial import (
     hyper_posterior,
     log_evidence,
 )
+from lm_eval_bayes.stats.hierarchical.importance import find_modes, sample
 from lm_eval_bayes.stats.hierarchical.two_kinds import (
     TwoKindsDensity,
     equal_kinds,
@@ -310,4 +311,40 @@ def test_equal_questions_within_a_kind_against_a_grid():
     assert interval.high == pytest.approx(max(ends[1], own[1]), abs=1e-12)
     assert posterior.distribution.quantiles(np.array([0.5]))[0] == pytest.approx(
         posterior.distribution.interval_quantiles(np.array([0.5]))[0], abs=1e-12
+    )
+
+
+class TwoNormals:
+    """Two normal densities of two variables and their mirror images, of mass 1 in all."""
+
+    centres = np.array([[3.0, 1.0], [-0.5, 4.0]])
+    spreads = np.array([[0.3, 1.0], [1.0, 0.2]])
+
+    def log_density(self, points):
+        parts = [
+            stats.norm.logpdf(place, centre, spread).sum(axis=1) + np.log(0.25)
+            for place in (points, self.relabelled(points))
+            for centre, spread in zip(self.centres, self.spreads, strict=True)
+        ]
+        return special.logsumexp(parts, axis=0)
+
+    def relabelled(self, points):
+        return points[:, ::-1]
+
+
+def test_importance_sampling_of_a_density_with_four_modes():
+    density = TwoNormals()
+    starts = np.array([[2.0, 0.0], [1.0, 3.0], [0.0, 3.0], [4.0, 2.0]])
+    modes = find_modes(density, starts)
+    assert modes.centre.shape == (2, 2)
+    assert sorted(np.abs(modes.centre[:, 0] - modes.centre[:, 1]).round(2)) == [2.0, 4.5]
+    weighted = sample(density, modes, (np.zeros(2), 25.0 * np.eye(2)), 3000.0, 4)
+    assert weighted.ess >= 2000.0
+    assert weighted.log_mass == pytest.approx(0.0, abs=0.02)
+    difference = np.abs(weighted.points[:, 0] - weighted.points[:, 1])
+    # half of the mass has the mean difference 2, half 4.5
+    assert weighted.weight @ (difference > 3.3) == pytest.approx(
+        0.5 * stats.norm.sf(1.3 / np.hypot(0.3, 1.0))
+        + 0.5 * stats.norm.sf(-1.2 / np.hypot(1, 0.2)),
+        abs=0.02,
     )

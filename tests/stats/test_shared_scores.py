@@ -232,3 +232,13 @@ test_bad_arguments = refusals(
     (lambda: shared_scores(TWO, own_variance=[0.01, -0.01]), "own_variance", "range"),
     (lambda: rank(TWO, prior="learned"), "prior", "choice"),
 )
+
+
+def test_own_variances_of_single_trials_fit_those_of_the_pairs():
+    average = np.random.default_rng(2).uniform(size=(5, 25))
+    errors = PairedErrors(average, np.zeros((5, 25)))
+    first, second = np.triu_indices(5, 1)
+    design = np.zeros((10, 5))
+    design[np.arange(10), first] = design[np.arange(10), second] = 1.0
+    fitted = np.linalg.lstsq(design, errors.variance, rcond=None)[0]
+    assert errors.own_variance == pytest.approx(fitted, rel=1e-9)
