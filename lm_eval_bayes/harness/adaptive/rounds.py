@@ -159,11 +159,6 @@ class Rounds:
                 f"`run` decides in one process when to stop; got {model.world_size} (start it "
                 "without accelerate or torchrun, or sample a fixed number with lm_eval)"
             )
-        if model.sharing is not None:
-            raise TaskConfigError(
-                "`run` decides in one process when to stop; leave out trials=auto, or sample a "
-                "fixed number with lm_eval"
-            )
         generate = model.generate_until
 
         def generate_until(requests: Sequence[Any], disable_tqdm: bool = False) -> Any:

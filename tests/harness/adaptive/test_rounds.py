@@ -313,11 +313,6 @@ def test_use_cache_is_refused_before_anything_is_loaded(tmp_path):
     assert not (tmp_path / "u.sqlite").exists()
 
 
-def test_shared_trials_are_refused_before_sampling(tmp_path):
-    with pytest.raises(TaskConfigError, match="`run` decides in one process when to stop; leave o"):
-        started(tmp_path, "a", model_args="beta=2:3,trials=auto", budget="4")
-
-
 def test_a_store_must_be_named_or_follow_from_the_output(tmp_path):
     with pytest.raises(InvalidInputError, match="`--store` must name the file"):
         run(
