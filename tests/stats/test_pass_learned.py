@@ -228,7 +228,7 @@ def test_a_population_of_clusters_against_draws_by_importance(n):
     correct = np.minimum(MIXED[0], n)
     outcomes = Outcomes.from_counts(np.column_stack([n - correct, correct]), clusters=CLUSTERS)
     rng = np.random.default_rng(6)
-    n_draws = 200_000
+    n_draws = 100_000
     theta = np.clip(rng.beta(0.7, 0.7, n_draws), 1e-12, 1.0 - 1e-12)
     u, v = rng.beta(1.0, 0.7, n_draws), rng.beta(0.7, 1.0, n_draws)
     d, s = np.clip(3.0 * u / (1.0 - u), 1e-9, 1e9), np.clip(20.0 * v / (1.0 - v), 1e-9, 1e9)
