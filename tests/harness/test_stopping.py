@@ -94,10 +94,9 @@ def test_a_run_whose_rounds_take_longer_and_longer_looks_at_the_last(rounds, clo
 # -- the first round -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("estimator", ["hbayes", "bayes"])
-def test_a_width_is_not_reached_after_one_trial(rounds, estimator):
+def test_a_width_is_not_reached_after_one_trial(rounds):
     with gateway(lambda prompt, trial: "\\boxed{1}"):
-        done, _ = rounds("--width", "0.9", "--batch-trials", 1, "--estimator", estimator)
+        done, _ = rounds("--width", "0.9", "--batch-trials", 1)
     widths = [finished["looks"][0]["high"] - finished["looks"][0]["low"] for finished in done]
     assert max(widths) <= 0.9  # narrow enough from the first round on
     assert [finished["trials"] for finished in done] == [1, 2]

@@ -253,7 +253,7 @@ OUTPUTS = {
     "compare --json": command("compare", "--json", kinds="recorded", each=2),
     "rank": command("rank", "--pairs"),
     "rank --json": command("rank", "--json"),
-    "noise": command("noise", "--audit", "0.1"),
+    "noise": command("noise"),
     "noise --json": command("noise", "--json", kinds="recorded"),
     "noise --card": command("noise", "--card", "{out}", kinds="plain", written=".md"),
     "plan": command("plan", "--width", "0.2"),

@@ -61,7 +61,7 @@ def test_rubrics_share_too():
         (
             {"posterior": pass_at_k_posterior(Outcomes.from_counts(COUNTS), 2)},
             "posterior",
-            "choice",
+            "unsupported",
         ),
         ({"outcomes": Outcomes.from_counts([[0, 4]] * 4)}, "posterior", "mismatch"),
         ({"outcomes": Outcomes.from_counts(COUNTS[:3])}, "posterior", "shape"),

@@ -56,12 +56,12 @@ def test_prefix_scores_are_the_estimators(metric):
 @pytest.mark.parametrize("weights", [[0, 0.5, 1], [3.0, -1.0, 0.1], [2.0, 2.0, 2.0]])
 def test_prefix_scores_of_a_rubric_with_a_prior(weights):
     rng = np.random.default_rng(1)
-    R, R0 = rng.integers(0, 3, (2, 5, 7)), rng.integers(0, 3, (2, 5, 3))
-    bayes = prefix_scores(R, "bayes", weights=weights, R0=R0)
+    R = rng.integers(0, 3, (2, 5, 7))
+    bayes = prefix_scores(R, "bayes", weights=weights)
     avg = prefix_scores(R, "avg", weights=weights)
     for model in range(2):
         for n in range(1, 8):
-            outcomes = Outcomes.from_matrix(R[model, :, :n], weights=weights, R0=R0[model])
+            outcomes = Outcomes.from_matrix(R[model, :, :n], weights=weights)
             assert bayes[model, n - 1] == pytest.approx(bayes_at_n(outcomes).mu, abs=1e-13)
             assert avg[model, n - 1] == pytest.approx(avg_at_n(outcomes).value, abs=1e-13)
 
@@ -228,7 +228,6 @@ test_bad_input = refusals(
     (lambda: convergence_at_n(R, scheme="cell"), "scheme", "choice"),
     (lambda: convergence_at_n(R, ties="leader"), "ties", "choice"),
     (lambda: convergence_at_n(R, "pass@k", k=2, ties="adjacent"), "ties", "unsupported"),
-    (lambda: convergence_at_n(R, ties="adjacent", confidence=0.4), "confidence", "range"),
     (lambda: convergence_at_n(R, seed=1.5), "seed", "range"),
     (lambda: convergence_at_n(R[0]), "R", "shape"),
     (lambda: convergence_at_n(R[:1]), "R", "empty"),

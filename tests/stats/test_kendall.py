@@ -58,15 +58,6 @@ def test_undefined_is_nan(x):
     assert np.isnan(kendall_tau_b([1, 2, 3], x))
 
 
-def test_prior_trials_pull_towards_the_older_ranking():
-    R = np.zeros((2, 3, 1), dtype=int)
-    R[1] = 1  # the new trials say model 1
-    R0 = np.zeros((2, 3, 5), dtype=int)
-    R0[0] = 1  # the old ones said model 0
-    assert kendall_curve(R, [0, 1], replicates=5).mean.tolist() == [1.0]
-    assert kendall_curve(R, [0, 1], R0=R0, replicates=5).mean.tolist() == [-1.0]
-
-
 R = np.zeros((3, 4, 6), dtype=int)
 
 
@@ -78,8 +69,6 @@ test_bad_input = refusals(
     (lambda: kendall_curve(R, [1, 1, 1]), "gold", "mismatch"),
     (lambda: kendall_curve(R[:1], [1]), "R", "empty"),
     (lambda: kendall_curve(R, [1, 2, 3], scheme="cell"), "scheme", "choice"),
-    (lambda: kendall_curve(R, [1, 2, 3], R0=R[:, :2]), "R0", "shape"),
-    (lambda: kendall_curve(R, [1, 2, 3], "avg", R0=R), "R0", "conflict"),
     (lambda: kendall_tau_b(np.zeros((2, 3)), np.zeros((4, 3))), "y", "shape"),
     (lambda: kendall_curve(R, [1, 2, np.nan]), "gold", "range"),
 )

@@ -17,7 +17,6 @@ from lm_eval_bayes.stats.tie_rules import (
     TIE_RULES,
     Z_RULES,
     best_first,
-    numbered,
     separations,
     tie_groups,
 )
@@ -88,20 +87,6 @@ def test_the_chain_and_what_the_other_rules_make_of_it(ties, expected):
     assert rank(board(mus, [0.01] * 5), ties).ranks.tolist() == expected
 
 
-@pytest.mark.parametrize(
-    ("numbering", "expected"),
-    [
-        ("dense", [1, 2, 2, 2, 3]),
-        ("competition", [1, 2, 2, 2, 5]),
-        ("competition_max", [1, 4, 4, 4, 5]),
-        ("fractional", [1, 3, 3, 3, 5]),
-    ],
-)
-def test_numberings(numbering, expected):
-    mus = ladder([5.0, 1.0, 1.0, 5.0])
-    assert rank(board(mus, [0.01] * 5), numbering=numbering).ranks.tolist() == expected
-
-
 def naive_groups(z, ties, threshold):
     """The rules as sentences, one model at a time."""
     groups = [[0]]
@@ -169,22 +154,6 @@ def test_the_record_of_a_ranking():
         ranking.rank_of("x")
 
 
-def test_models_are_ordered_by_a_quantile():
-    models = board([0.60, 0.58, 0.40], [0.08, 0.01, 0.01])
-    by_mean, by_quantile = rank(models), rank(models, quantile=0.05)
-    assert by_mean.models == ("m0", "m1", "m2")
-    assert by_quantile.models == ("m1", "m0", "m2")
-    expected = [0.58 - 1.6448536 * 0.01, 0.60 - 1.6448536 * 0.08, 0.40 - 1.6448536 * 0.01]
-    assert by_quantile.quantile_scores == pytest.approx(expected, abs=2e-3)
-    assert (by_mean.quantile, by_mean.quantile_scores) == (None, None)
-    assert by_quantile.mu.tolist() == [0.58, 0.60, 0.40]
-    # separations are those of the means
-    for model in models:
-        assert by_mean.rank_of(model) == by_quantile.rank_of(model)
-    with refused("quantile", "range", 1.0):
-        rank(models, quantile=1.0)
-
-
 def test_intervals_that_overlap_tie():
     # half widths of .0196; the third overlaps the second but not the first
     models = board([0.60, 0.57, 0.55, 0.40], [0.01] * 4)
@@ -197,7 +166,6 @@ test_bad_arguments = refusals(
     (lambda: rank([BASE]), "posteriors", "empty"),
     (lambda: rank({"a": 0.5}), "posteriors", "empty"),
     (lambda: rank({"a": BASE}, ties="chain"), "ties", "choice"),
-    (lambda: rank({"a": BASE}, numbering="olympic"), "numbering", "choice"),
     (lambda: rank({"a": BASE}, confidence=0.4), "confidence", "range"),
     (lambda: rank({"a": BASE}, draws=10), "draws", "range"),
     (lambda: rank(BASE_AND | {"b": replace(BASE, sigma=-0.1)}), "posteriors", "range"),
@@ -209,7 +177,3 @@ test_bad_arguments = refusals(
     (lambda: rank(BASE_AND | {"b": bayes_at_n(COUNTS.take([0]))}), "posteriors", "mismatch"),
     (lambda: rank(OTHER_K), "posteriors", "mismatch"),
 )
-
-
-def test_numbered_of_one_group():
-    assert numbered(np.array([0, 0, 0]), "fractional").tolist() == [2.0, 2.0, 2.0]

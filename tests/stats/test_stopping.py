@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from _support.errors import refusals
@@ -65,9 +67,9 @@ def test_two_models_by_summing_over_all_predictive_draws():
         p, p2 = (stats.betabinom(extra, one, 10 - one).pmf(x) for one in (8, 5))
         return p @ gap @ p2
 
-    forecast = trials_needed(a, other=b, z=1.645, draws=20_000, band=0.5)
+    forecast = trials_needed(a, other=b, z=1.645, draws=20_000)
     assert forecast.current == pytest.approx(0.3 / np.sqrt(8 * 2 / 1100 + 5 * 5 / 1100), rel=1e-12)
-    for n, wanted in ((forecast.additional, 0.5), (forecast.additional_high, 0.75)):
+    for n, wanted in ((forecast.additional, 0.5), (forecast.additional_high, 0.95)):
         assert share(n) > wanted - 0.02
         assert share(n - 1) < wanted + 0.02
 
@@ -148,13 +150,13 @@ def test_in_population_scope_the_questions_set_a_limit():
     outcomes = binary(rng.binomial(8, p), 8)
     posterior = hbayes_at_n(outcomes, scope="population")
     now = posterior.interval().width
-    forecast = trials_needed(posterior, width=0.1, trials=8)
+    forecast = trials_needed(posterior, width=0.1)
     assert forecast.additional is forecast.additional_high is None
     # uniform p on 40 questions: sd of their mean is sqrt(1/12/40)
     assert forecast.limit == pytest.approx(2 * 1.96 * np.sqrt(1 / 12 / 40), rel=0.15)
     assert forecast.limit < now
     assert forecast.note is not None
-    reachable = trials_needed(posterior, width=0.5 * (now + forecast.limit), trials=8)
+    reachable = trials_needed(posterior, width=0.5 * (now + forecast.limit))
     assert 1 < reachable.additional < 100
     # as many trials on the same questions bring hbayes itself about there
     wanted = reachable.target
@@ -169,7 +171,7 @@ def test_in_population_scope_the_questions_set_a_limit():
 
 
 def test_normal_widths():
-    normal = trials_needed(MANY, width=0.05, method="normal")
+    normal = trials_needed(replace(MANY, method="normal"), width=0.05)
     assert normal.current == pytest.approx(2 * 1.959964 * MANY.sigma, rel=1e-6)
     spec = IntervalSpec(method="normal")
     wide = interval_widths(np.array([0.99, 0.5]), np.array([0.1, 0.1]), (0.0, 1.0), spec)
@@ -184,18 +186,12 @@ test_bad_arguments = refusals(
     (lambda: trials_needed(MANY, width=0.0), "width", "range"),
     (lambda: trials_needed(MANY, z=-1.0, other=MANY), "z", "range"),
     (lambda: trials_needed(MANY, z=1.0, other=ONE), "posteriors", "mismatch"),
-    (lambda: trials_needed(MANY, width=0.1, level=1.0), "level", "range"),
-    (lambda: trials_needed(MANY, width=0.1, method="magic"), "method", "choice"),
-    (lambda: trials_needed(MANY, width=0.1, band=0), "band", "range"),
-    (lambda: trials_needed(MANY, width=0.1, trials=0), "trials", "range"),
 )
 
 
 def test_the_posterior_tells_how_many_trials_there_were():
     population = hbayes_at_n(binary([3, 5, 1], 8), scope="population")
-    told = trials_needed(population, width=0.3)
-    assert told.trials == 8
-    assert told.to_dict() == trials_needed(population, width=0.3, trials=8).to_dict()
+    assert trials_needed(population, width=0.3).trials == 8
     merged = Outcomes.from_counts([[2, 1, 5]] * 4, weights=[0, 0, 1])
     assert trials_needed(bayes_at_n(merged), width=0.1).trials == 8
 
@@ -206,5 +202,5 @@ UNTRIED = hbayes_at_n(Outcomes.from_counts([[0, 0]] * 3), scope="population")
 
 test_posteriors_that_cannot_be_forecast = refusals(
     (lambda: trials_needed(PASS, width=0.1), "posterior", "unsupported"),
-    (lambda: trials_needed(UNTRIED, width=0.1), "trials", "conflict"),
+    (lambda: trials_needed(UNTRIED, width=0.1), "posterior", "empty"),
 )

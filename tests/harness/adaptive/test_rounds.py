@@ -195,16 +195,13 @@ metric_list: [{metric: exact_match}]
         ({"width": 0.1, "batch_trials": 0}, "`batch_trials` must"),
         ({"width": 0.1, "batch_trials": 9, "max_trials": 8}, "at most max_trials"),
         ({"width": 0.1, "level": 1.0}, "`level` must"),
-        ({"width": 0.1, "estimator": "best"}, "`estimator` must"),
         ({"baseline": {}, "correction": "some"}, "`correction` must"),
         ({"width": 0.1, "correction": "some"}, "`correction` must"),
-        ({"width": 0.1, "confidence": 2.0}, "`confidence` must"),
         ({"baseline": {}, "max_trials": 3, "batch_trials": 3}, "at least 4 trials per question"),
         (
             {"baseline": {}, "max_trials": 1, "batch_trials": 1, "correction": "anytime"},
             "at least 2 trials per question",
         ),
-        ({"baseline": {}, "confidence": 0.2}, "`confidence` must"),
     ],
 )
 def test_a_goal_that_makes_no_sense_is_refused(goal, message):
