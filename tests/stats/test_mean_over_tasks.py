@@ -85,8 +85,8 @@ def weighted_quantiles(values, weight, masses):
 def test_it_agrees_with_importance_sampling(counts, weights):
     tasks = tasks_of(*counts)
     share = np.array([1.0] * len(tasks) if weights is None else list(weights.values()))
-    means, weight = by_importance(tasks, share / share.sum(), 200_000, seed=7)
-    assert 1 / (weight**2).sum() > 5_000
+    means, weight = by_importance(tasks, share / share.sum(), 400_000, seed=7)
+    assert 1 / (weight**2).sum() > 10_000
     error = np.sqrt((weight**2).sum())
     for scope in SCOPES:
         posterior = mean_over_tasks(tasks, weights or "equal", scope)
