@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -111,18 +110,16 @@ def test_half_a_character_becomes_something_that_can_be_tokenized():
 
 
 @pytest.mark.parametrize(
-    ("text", "end", "kept"),
+    ("text", "judged"),
     [
-        ("<think>no</think>\n\nyes ", "</think>", "yes"),
-        ("a</think>b</think>c", "</think>", "c"),
-        ("no end of it", "</think>", "no end of it"),
-        ("thought</think>", "</think>", ""),
-        ("analysis<|final|>yes", "<|final|>", "yes"),
-        ("a</think>b", "", "a</think>b"),
+        ("<think>no</think>\n\nyes ", "yes"),
+        ("a</think>b</think>c", "c"),
+        ("no end of it", "no end of it"),
+        ("thought</think>", ""),
     ],
 )
-def test_only_what_follows_the_reasoning_is_judged(text, end, kept):
-    assert after_reasoning(text, end) == kept
+def test_only_what_follows_the_reasoning_is_judged(text, judged):
+    assert after_reasoning(text) == judged
 
 
 # -- fitting -----------------------------------------------------------------------------------
@@ -201,22 +198,11 @@ def test_a_verdict_is_the_ratio_to_the_baseline():
     assert verdict.to_dict() == {"a": verdict.a, "b": verdict.b, "c": verdict.c}
 
 
-@pytest.mark.parametrize("temperature", [1, 2, 3])
-def test_a_temperature_takes_roots(temperature):
-    """With τ = t the ratios are the t-th roots: 8 : 1 : 27 become 2 : 1 : 3 at τ = 3."""
-    ratios = [Fraction(8), Fraction(1), Fraction(27)]
-    calibration = Calibration((-1.0, -2.0, -3.0), temperature)
-    scores = [math.log(r) + b for r, b in zip(ratios, calibration.baseline, strict=True)]
-    weights = [float(r) ** (1 / temperature) for r in ratios]
-    expected = [w / sum(weights) for w in weights]
-    assert calibration.probabilities(scores) == pytest.approx(expected, abs=1e-14)
-
-
 def test_many_cases_at_once_equal_scipys_softmax():
     rng = np.random.default_rng(5)
     scores, baseline = rng.normal(scale=6, size=(4, 50, 3)), (-0.4, -3.5, 2.5)
-    found = Calibration(baseline, 1.7).probabilities(scores)
-    expected = special.softmax((scores - np.array(baseline)) / 1.7, axis=-1)
+    found = Calibration(baseline).probabilities(scores)
+    expected = special.softmax(scores - np.array(baseline), axis=-1)
     np.testing.assert_allclose(found, expected, atol=1e-14)
     np.testing.assert_allclose(found.sum(-1), 1, atol=1e-14)
     assert Calibration(baseline).probabilities(np.empty((0, 3))).shape == (0, 3)
@@ -225,9 +211,9 @@ def test_many_cases_at_once_equal_scipys_softmax():
 def test_logits_and_log_probabilities_give_the_same():
     rng = np.random.default_rng(6)
     case, nothing = rng.normal(size=100), rng.normal(size=100)
-    logits = Calibration(tuple(nothing[:3]), 0.7).verdict(case[:3])
-    shifted = Calibration(tuple(special.log_softmax(nothing)[:3]), 0.7)
-    among = Calibration(tuple(special.log_softmax(nothing[:3])), 0.7)
+    logits = Calibration(tuple(nothing[:3])).verdict(case[:3])
+    shifted = Calibration(tuple(special.log_softmax(nothing)[:3]))
+    among = Calibration(tuple(special.log_softmax(nothing[:3])))
     for other in (
         shifted.verdict(special.log_softmax(case)[:3]),
         among.verdict(special.log_softmax(case[:3])),
@@ -236,11 +222,8 @@ def test_logits_and_log_probabilities_give_the_same():
 
 
 def test_the_ends_of_the_number_line():
-    calibration = Calibration((0.0, 0.0, 0.0), 1e-300)
-    assert list(calibration.probabilities([1.0, 2.0, -700.0])) == [0.0, 1.0, 0.0]
-    assert list(Calibration((0, 0, 0), 1e300).probabilities([1, 2, -9])) == pytest.approx(
-        [1 / 3] * 3
-    )
+    calibration = Calibration((0.0, 0.0, 0.0))
+    assert list(calibration.probabilities([1.0, 2e300, -700.0])) == [0.0, 1.0, 0.0]
     cannot = Calibration((-1.0, -1.0, -1.0)).verdict((-1.0, -math.inf, -1.0))
     assert (cannot.a, cannot.b, cannot.c) == (0.5, 0.0, 0.5)
     assert list(Calibration((-1e300, 0, 0)).probabilities([1e300, 0, 0])) == [1.0, 0.0, 0.0]
@@ -250,29 +233,24 @@ def test_results_cannot_be_changed():
     calibration = Calibration((0.0, 0.0, 0.0))
     with pytest.raises(ValueError, match="read-only"):
         calibration.probabilities([[1, 2, 3]])[0, 0] = 1
-    with pytest.raises(dataclasses.FrozenInstanceError, match="temperature"):
-        calibration.temperature = 2
+    with pytest.raises(dataclasses.FrozenInstanceError, match="baseline"):
+        calibration.baseline = (1.0, 0.0, 0.0)
     with pytest.raises(dataclasses.FrozenInstanceError, match="a"):
         Verdict(1.0, 0.0, 0.0).a = 0.5
 
 
 @pytest.mark.parametrize(
-    ("baseline", "temperature", "sentence"),
+    ("baseline", "sentence"),
     [
-        ((1.0, 2.0), 1.0, "`baseline` must be three finite numbers"),
-        ((1.0, 2.0, math.nan), 1.0, "`baseline` must be three finite numbers"),
-        ((1.0, 2.0, -math.inf), 1.0, "`baseline` must be three finite numbers"),
-        (("x", "y", "z"), 1.0, "`baseline` must be numbers"),
-        ((0, 0, 0), 0.0, "`temperature` must be a finite number above 0; got 0.0"),
-        ((0, 0, 0), -1.0, "`temperature` must be a finite number above 0; got -1.0"),
-        ((0, 0, 0), math.inf, "`temperature` must be a finite number above 0; got inf"),
-        ((0, 0, 0), math.nan, "`temperature` must be a finite number above 0; got nan"),
-        ((0, 0, 0), "hot", "`temperature` must be a finite number above 0; got 'hot'"),
+        ((1.0, 2.0), "`baseline` must be three finite numbers"),
+        ((1.0, 2.0, math.nan), "`baseline` must be three finite numbers"),
+        ((1.0, 2.0, -math.inf), "`baseline` must be three finite numbers"),
+        (("x", "y", "z"), "`baseline` must be numbers"),
     ],
 )
-def test_bad_calibrations(baseline, temperature, sentence):
+def test_bad_calibrations(baseline, sentence):
     with pytest.raises(InvalidInputError, match=sentence):
-        Calibration(baseline, temperature)
+        Calibration(baseline)
 
 
 @pytest.mark.parametrize(

@@ -88,11 +88,11 @@ def test_scores_are_the_log_probabilities_of_the_labels(path):
 def test_verdicts_over_a_server_equal_their_definition():
     with serving() as server:
         judge = judge_of(server)
-        calibration = Calibration(baseline_scores(judge), 2.0)
+        calibration = Calibration(baseline_scores(judge))
         batches = list(judge_batches(judge, enumerate(CASES), calibration, 5))
     for result in (result for batch in batches for result in batch):
         probabilities = (result.verdict.a, result.verdict.b, result.verdict.c)
-        assert probabilities == pytest.approx(expected(opinion(PROMPTS[result.key]), 2.0), abs=1e-9)
+        assert probabilities == pytest.approx(expected(opinion(PROMPTS[result.key])), abs=1e-9)
 
 
 def test_several_requests_are_under_way_and_answers_find_their_prompts():
