@@ -114,17 +114,3 @@ def test_counts_have_no_trials():
     counted = TaskRun(run.model, run.task, (), run.outcomes)
     with refused("run", "missing", "model on outcomes"):
         counted.to_frame()
-
-
-@pytest.mark.slow
-def test_draws_for_arviz():
-    pytest.importorskip("arviz")
-    run = TaskRun.from_trials("A", "web", [[1, 0, 1], [0, 0, 0]], ["a", "b"])
-    data = run.to_inference_data(draws=4000, seed=3)
-    from lm_eval_bayes import hbayes_at_n
-
-    posterior = hbayes_at_n(run.outcomes)
-    assert float(data.posterior["score"].mean()) == pytest.approx(posterior.mu, abs=0.01)
-    assert float(data.posterior["score"].std()) == pytest.approx(posterior.sigma, rel=0.05)
-    assert data.posterior["question_score"].shape == (1, 4000, 2)
-    assert data.observed_data["trial_score"].values.tolist() == [[1, 0, 1], [0, 0, 0]]
