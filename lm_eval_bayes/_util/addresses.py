@@ -46,7 +46,7 @@ def check_address(address: object, example: str = "http://127.0.0.1:8000/v1") ->
     if parts.scheme not in ("http", "https") or not host:
         # An address without a scheme may still hold a key.
         came = "something else" if address else address
-        raise InvalidInputError.of("base_url", "secret", rule, came)
+        raise InvalidInputError.of("base_url", "format", rule, came)
     shown = f"[{host}]" if ":" in host else host
     return f"{shown}:{port}{parts.path}" if port else f"{shown}{parts.path}"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from _support.errors import refused
 from _support.toy import SCRIPT, ScriptedLM, evaluate, toy_config
 from lm_eval.api.task import ConfigurableTask
 
@@ -63,31 +64,31 @@ def test_sampling_settings_are_checked_before_sampling():
         (
             {"filter_list": [{"name": "f", "filter": [{"function": "majority_vote"}]}]},
             TaskConfigError,
-            r"every pipeline in `filter_list` ends in majority_vote",
+            ("filter_list", "unsupported", "majority_vote"),
         ),
         (
             {"unsafe_code": True},
             TaskConfigError,
-            r"must stand beside the task's own metric in `metric_list`, which runs the programs",
+            ("metric_list", "missing", None),
         ),
         (
             {"process_results": lambda doc, results: {"bayes": 1}},
             TaskConfigError,
-            r"`process_results` bypasses metric_list.*RepeatedSamplingTask",
+            ("process_results", "conflict", None),
         ),
         (
             {"doc_to_target": lambda doc: [doc["answer"]]},
             TaskConfigError,
-            r"target is a list; use the task class.*RepeatedSamplingTask",
+            ("doc_to_target", "unsupported", None),
         ),
-        ({"options": {"levle": 0.9}}, TaskConfigError, r"no option `levle`; the options are"),
-        ({"options": {"k": 9}}, InvalidInputError, r"`bayes_k` must .*N=4\); got 9"),
-        ({"options": {"grader": "judge"}}, TaskConfigError, r"`grader` of metric bayes must be"),
-        ({"options": {"aggregation": "mean"}}, TaskConfigError, r"must have `aggregation: bayes`"),
+        ({"options": {"levle": 0.9}}, TaskConfigError, ("bayes", "unknown-key", "levle")),
+        ({"options": {"k": 9}}, InvalidInputError, ("bayes_k", "range", 9)),
+        ({"options": {"grader": "judge"}}, TaskConfigError, ("grader", "choice", "judge")),
+        ({"options": {"aggregation": "mean"}}, TaskConfigError, ("aggregation", "choice", None)),
     ],
 )
 def test_a_trap_ends_in_a_clear_error_when_the_task_loads(config, error, message):
-    with pytest.raises(error, match=message):
+    with refused(*message, error=error):
         ConfigurableTask(config=bayes_config(**config))
 
 
@@ -131,7 +132,7 @@ def test_all_zero_is_warned_of_with_its_cause(caplog):
 
 
 def test_one_response_never_becomes_a_silent_bayes_at_1():
-    with pytest.raises(TaskConfigError, match=r"got one response, because the filter pipeline"):
+    with refused("predictions", "type", "2", error=TaskConfigError):
         metrics.bayes(references=["2"], predictions=["2"])
 
 
@@ -150,13 +151,13 @@ def test_a_class_of_the_user_s_own_is_looked_over_whatever_its_attributes():
         def process_results(self, doc, results):
             return {"exact_match": 1}
 
-    with pytest.raises(TaskConfigError, match=r"`process_results` bypasses metric_list"):
+    with refused("process_results", "conflict", None, error=TaskConfigError):
         Theirs(config=bayes_config())
 
 
 def test_the_aggregation_without_the_metric_is_refused_before_sampling():
     metric = {"metric": "exact_match", "aggregation": "bayes", "higher_is_better": True}
-    with pytest.raises(TaskConfigError, match=r"must stand under .* got `metric: exact_match`"):
+    with refused("aggregation", "conflict", "exact_match", error=TaskConfigError):
         ConfigurableTask(config=toy_config(metric_list=[metric]))
     # what the message says to write
     metrics = [{**metric, "aggregation": "mean"}, {**metric, "metric": "bayes"}]

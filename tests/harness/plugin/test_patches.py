@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import lm_eval
 import pytest
+from _support.errors import refused
 from _support.paths import REPOSITORY
 from _support.toy import SCRIPT, ScriptedLM, evaluate, toy_config
 from lm_eval.tasks._index import TaskIndex
@@ -235,7 +236,7 @@ def test_a_recording_model_beside_the_evaluated_one_gives_no_signals():
     recording = ScriptedLM(SCRIPT)
     recording.cannot_record = ()
     config = toy_config(metadata={"version": 1.0, "rubric_schemata": "format_aware"})
-    with pytest.raises(TaskConfigError, match="needs signals that no model of this run records"):
+    with refused("rubric_schemata", "missing", error=TaskConfigError):
         evaluate(ScriptedLM(SCRIPT), RubricTask(config=config))
 
 

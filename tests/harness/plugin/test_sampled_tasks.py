@@ -8,6 +8,7 @@ import logging
 import lm_eval
 import pytest
 import yaml
+from _support.errors import refused
 from _support.toy import QUESTIONS, SCRIPT, ScriptedLM
 from lm_eval.tasks import TaskManager
 
@@ -125,7 +126,7 @@ def test_a_task_of_that_name_wins(manager):
 )
 def test_other_kinds_of_tasks_are_refused_in_a_sentence(manager, changes, message):
     tasks = manager({**manager.toy, "task": "other", **changes})
-    with pytest.raises(TaskConfigError, match=message) as caught:
+    with refused("output_type", "unsupported", error=TaskConfigError) as caught:
         tasks.match_tasks(["other_bayes"])
     assert "\n" not in str(caught.value)
 
@@ -157,7 +158,7 @@ def test_a_group_with_a_task_inside_its_yaml_is_refused(manager, name):
     nested = {"group": "part", "task": [inner]}
     for group in ({"group": "both", "task": ["toy", inner]}, {"group": "both", "task": [nested]}):
         message = f"the task {name.get('task', 'without a name')} inside the YAML of a group"
-        with pytest.raises(TaskConfigError, match=message):
+        with refused("task", "unsupported", error=TaskConfigError):
             run(manager(group), "both_bayes")
 
 
@@ -194,9 +195,7 @@ def test_an_empty_dataset_is_named(manager):
     with open(file, "w", encoding="utf-8") as handle:
         handle.write("")
     tasks = manager({**empty, "dataset_kwargs": {"data_files": file}})
-    with pytest.raises(
-        DatasetUnavailableError, match=r"task empty_bayes: .* at least one question"
-    ):
+    with refused("dataset_path", "empty", "json", error=DatasetUnavailableError):
         tasks.load(["empty_bayes"])
 
 
