@@ -334,7 +334,7 @@ def _with_warning_and_error(original: Callable[..., Any]) -> Callable[..., Any]:
         results = original(*args, **kwargs)
         # with a tracker, as on the command line, the caller saves them first
         if arguments.get("evaluation_tracker") is None and (error := error_of_run(results or {})):
-            failed = TaskConfigError(error, "type")
+            failed = TaskConfigError(error, "failed")
             failed.results = results
             raise failed
         return results

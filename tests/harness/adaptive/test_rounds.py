@@ -68,21 +68,6 @@ def test_stopping_in_rounds_changes_no_number(tmp_path):
     assert [r["trials"] for r in rounds_of(rounds)] == [4, 8, 12]
 
 
-def test_a_second_run_on_the_store_generates_only_what_is_new(tmp_path, monkeypatch):
-    started(tmp_path, "a", budget="8")
-    requested = []
-    sample = CoinSampling.sample
-
-    def counted(self, orders, measure):
-        requested.extend(order.trial for order in orders)
-        return sample(self, orders, measure)
-
-    monkeypatch.setattr(CoinSampling, "sample", counted)
-    _, results = started(tmp_path, "a", budget="12")
-    assert sorted(set(requested)) == [8, 9, 10, 11]
-    assert results["config"]["stopping"]["reason"] == "12 trials per question are reached"
-
-
 def test_a_decision_against_a_finished_run(tmp_path, capsys):
     started(tmp_path, "weak", model_args="p=0.3", budget="16", batch_trials=16)
     code, results = started(tmp_path, "strong", model_args="p=0.8", decide=str(tmp_path / "weak"))
@@ -117,13 +102,6 @@ def test_the_interval_uses_the_prior_trials_of_the_task_as_its_row_does(tmp_path
     assert look["mu"] != pytest.approx(row[f"hbayes@{n}_without_prior,none"])
 
 
-def test_a_budget_of_tokens_is_not_exceeded(tmp_path):
-    _, results = started(tmp_path, "t", budget="4ktokens")
-    rounds = rounds_of(results)
-    assert 2000 < rounds[-1]["tokens"] <= 4000
-    assert "would exceed the budget of 4,000 tokens" in results["config"]["stopping"]["reason"]
-
-
 def test_trials_go_to_the_questions_that_carry_the_variance(tmp_path):
     _, results = started(tmp_path, "q", width=0.13, allocate="questions", max_trials=60)
     rounds = rounds_of(results)
@@ -138,11 +116,8 @@ def test_trials_go_to_the_questions_that_carry_the_variance(tmp_path):
     assert lengths[shares.index(max(shares))] <= lengths[shares.index(min(shares))]
 
 
-@pytest.mark.parametrize(
-    ("after", "trials"),
-    [(12 * 4 + 12 * 2 + 5, 6), pytest.param(12 * 4 + 1, 4, marks=pytest.mark.slow)],
-)
-def test_ctrl_c_writes_what_every_question_has(tmp_path, monkeypatch, after, trials):
+def test_ctrl_c_writes_what_every_question_has(tmp_path, monkeypatch):
+    after = 12 * 4 + 12 * 2 + 5
     sample, calls = CoinSampling.sample, []
 
     def interrupted(self, orders, measure):
@@ -155,7 +130,7 @@ def test_ctrl_c_writes_what_every_question_has(tmp_path, monkeypatch, after, tri
     monkeypatch.setattr(CoinSampling, "sample", interrupted)
     code, results = started(tmp_path, "c", width=0.01)
     assert code == INTERRUPTED
-    assert f"hbayes@{trials},none" in results["results"][TASK]
+    assert "hbayes@6,none" in results["results"][TASK]
     assert results["config"]["stopping"]["reason"] == "interrupted"
     # what came of the broken round is not lost
     monkeypatch.setattr(CoinSampling, "sample", sample)
@@ -187,29 +162,25 @@ metric_list: [{metric: exact_match}]
 
 
 @pytest.mark.parametrize(
-    ("goal", "message"),
+    ("goal", "error"),
     [
-        ({}, ("run", "missing", "none of them")),
-        ({"width": 0.1, "baseline": {}}, ("run", "conflict", "both")),
+        ({}, ("run", "missing")),
+        ({"width": 0.1, "baseline": {}}, ("run", "conflict")),
         ({"width": 0.0}, ("width", "range", 0.0)),
-        ({"width": float("nan")}, ("width", "range")),
-        ({"width": 0.1, "batch_trials": 0}, ("batch_trials", "range", 0)),
         ({"width": 0.1, "batch_trials": 9, "max_trials": 8}, ("batch_trials", "range", 9)),
         ({"width": 0.1, "level": 1.0}, ("level", "range", 1.0)),
         ({"width": 0.1, "estimator": "best"}, ("estimator", "choice", "best")),
-        ({"baseline": {}, "correction": "some"}, ("correction", "choice", "some")),
         ({"width": 0.1, "correction": "some"}, ("correction", "choice", "some")),
-        ({"width": 0.1, "confidence": 2.0}, ("confidence", "range", 2.0)),
+        ({"baseline": {}, "confidence": 0.2}, ("confidence", "range", 0.2)),
         ({"baseline": {}, "max_trials": 3, "batch_trials": 3}, ("max_trials", "range", 3)),
         (
             {"baseline": {}, "max_trials": 1, "batch_trials": 1, "correction": "anytime"},
             ("max_trials", "range", 1),
         ),
-        ({"baseline": {}, "confidence": 0.2}, ("confidence", "range", 0.2)),
     ],
 )
-def test_a_goal_that_makes_no_sense_is_refused(goal, message):
-    with refused(*message):
+def test_a_goal_that_makes_no_sense_is_refused(goal, error):
+    with refused(*error):
         Goal(**goal)
 
 
@@ -227,21 +198,21 @@ def test_a_forecast_for_very_many_questions_costs_little_and_says_the_same(monke
         return forecast(posterior, **goal)
 
     monkeypatch.setattr(stopping, "trials_needed", measured)
-    many = trials_of(10_000)
-    width = Goal(width=0.5).analyze(many, 4)
-    width = (width.high - width.low) / 2
-    looked = Goal(width=width).analyze(many, 4)
-    assert sizes == [2_000]  # a second's work; of all 10,000 it took seven
+    many = trials_of(4_000)
+    interval = Goal(width=0.5).analyze(many, 4)
+    width = (interval.high - interval.low) / 2
+    look = Goal(width=width).analyze(many, 4)
+    assert sizes == [2_000]  # a second's work, however many there are
     # half the width takes four times the trials: 12 beyond the 4
-    assert looked.further in (11, 12, 13)
-    assert looked.further_low <= looked.further <= looked.further_high
-    few = Goal(width=width * 10_000**0.5 / 2_000**0.5).analyze(trials_of(2_000, seed=1), 4)
-    assert abs(few.further - looked.further) <= 1
+    assert look.further in (11, 12, 13)
+    assert look.further_low <= look.further <= look.further_high
+    few = Goal(width=width * 2**0.5).analyze(trials_of(2_000, seed=1), 4)
+    assert abs(few.further - look.further) <= 1
 
 
-@pytest.mark.parametrize("text", ["", "many", "-3", "0", "8 weeks", "1e99tokens", "nan"])
+@pytest.mark.parametrize("text", ["", "-3", "8 weeks", "1e99tokens", "nan"])
 def test_a_budget_is_an_amount_of_something(text):
-    with refused("budget", "format"):
+    with refused("budget", "format", text):
         Budget.parse(text)
 
 
@@ -273,8 +244,9 @@ def baseline(path):
 
 def test_a_baseline_must_be_a_run(tmp_path):
     for path in (tmp_path, tmp_path / "nothing"):
-        with pytest.raises(InvalidInputError, match=r"`--decide` must (be|hold) a run"):
+        with pytest.raises(InvalidInputError) as caught:
             baseline(path)
+        assert caught.value.argument == "--decide"
 
 
 def test_a_baseline_without_its_last_line_has_a_question_less(tmp_path):

@@ -13,7 +13,6 @@ from lm_eval.tasks import TaskManager
 
 from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
 from lm_eval_bayes.harness.models.interface import Completion
-from lm_eval_bayes.harness.rubrics import result_rows as rubric_rows
 from lm_eval_bayes.harness.rubrics.custom_rubric import custom_rubrics
 from lm_eval_bayes.harness.rubrics.rubric_task import RubricTask
 from lm_eval_bayes.rubric.schemata import SCHEMATA
@@ -117,9 +116,12 @@ def test_every_schema_without_a_verifier_has_its_rows():
 
 @pytest.mark.parametrize("prior", ["hbayes", "bayes"])
 def test_rows_are_posteriors_of_categories_counted_by_hand(prior):
-    rows, _ = run(task(rubric_prior=prior))
     counts, missing = by_hand()
-    assert rows["rubric_missing"] >= missing
+    rows, _ = run(task(rubric_prior=prior, rubric_schemata=list(counts)))
+    assert {name for name in rows if name.endswith("@3") and name.startswith("rubric_")} == {
+        f"rubric_{name}@3" for name in counts
+    }
+    assert rows["rubric_missing"] == missing
     for name, counted in counts.items():
         outcomes = Outcomes.from_counts(counted, weights=SCHEMATA[name].weights)
         posterior = (hbayes_at_n if prior == "hbayes" else bayes_at_n)(outcomes)
@@ -132,7 +134,7 @@ def test_rows_are_posteriors_of_categories_counted_by_hand(prior):
 
 
 def test_the_samples_hold_every_signal_and_no_rubric_row():
-    _, results = run(task())
+    _, results = run(task(rubric_schemata="exact_match"))
     sample = results["samples"]["toy"][2]
     signals = sample["signals"]
     assert signals["token_ratio"] == [3 / 8, 5 / 8, 7 / 8]
@@ -165,12 +167,6 @@ def test_a_plain_model_gives_no_rubric_rows_and_a_warning(caplog):
     assert not any("rubric" in row for row in rows)
     assert "sample with --model trials" in caplog.text
     assert rows["avg@3"] == pytest.approx(5 / 9)
-
-
-def test_named_schemata_are_shown_alone():
-    rows, _ = run(task(rubric_schemata=["format_aware", "exact_match"]))
-    shown = {row for row in rows if row.startswith("rubric_") and row.endswith("@3")}
-    assert shown == {"rubric_format_aware@3", "rubric_exact_match@3"}
 
 
 def test_frozen_thresholds_cut_instead_of_the_run_s_own(tmp_path):
@@ -256,42 +252,35 @@ def changed(**changes):
     return {k: v for k, v in {**RULES, **changes}.items() if v is not None}
 
 
+def with_rule(category, when):
+    return changed(rules=[{"category": category, "when": when}, *RULES["rules"]])
+
+
 @pytest.mark.parametrize(
-    ("own", "message"),
+    ("own", "argument", "rule"),
     [
-        ("missing.yaml", ("rubric_own", "path", "missing.yaml")),
-        (7, ("rubric_own", "type", 7)),
-        (changed(name="exact_match"), ("name", "format", "exact_match")),
-        (changed(name="../etc"), ("name", "format", "../etc")),
-        (changed(categories=["a"]), ("categories", "format")),
-        (changed(categories=["bad", "bad", "short"]), ("categories", "format")),
-        (changed(weights=[0, 1]), ("weights", "shape")),
-        (changed(weights=[0, 1, "x"]), ("weights", "shape")),
-        (changed(weights=[1, 1, 1]), ("weights", "duplicate")),
-        (changed(rules=None), ("rubric_own", "conflict", "neither")),
-        (changed(category=len), ("rubric_own", "conflict", "both")),
-        (changed(rules=None, category="judge"), ("category", "type", "judge")),
-        (changed(rules=[]), ("rules", "type")),
-        (changed(rules=RULES["rules"][:2]), ("rules", "missing", "none for long")),
-        (changed(rules=[*RULES["rules"][::-1]]), ("rules[0]", "format")),
-        (
-            changed(rules=[{"category": "nope", "when": "wrong"}, *RULES["rules"]]),
-            ("rules[0]", "choice", "nope"),
-        ),
-        (
-            changed(rules=[{"category": "bad", "when": "__import__('os')"}, *RULES["rules"]]),
-            ("rules[0] of rubric terse", "format", "__import__('os')"),
-        ),
-        (
-            changed(rules=[{"category": "bad", "when": "complation_tokens > 5"}, *RULES["rules"]]),
-            ("rules", "choice", "complation_tokens"),
-        ),
-        (changed(extra=1), ("rubric_own", "unknown-key", "extra")),
-        ([RULES, RULES], ("rubric_own", "duplicate")),
+        ("missing.yaml", "rubric_own", "path"),
+        (7, "rubric_own", "type"),
+        (changed(name="exact_match"), "name", "format"),
+        (changed(name="../etc"), "name", "format"),
+        (changed(categories=["bad", "bad", "short"]), "categories", "format"),
+        (changed(weights=[0, 1]), "weights", "shape"),
+        (changed(weights=[1, 1, 1]), "weights", "duplicate"),
+        (changed(rules=None), "rubric_own", "conflict"),
+        (changed(category=len), "rubric_own", "conflict"),
+        (changed(rules=None, category="judge"), "category", "type"),
+        (changed(rules=[]), "rules", "type"),
+        (changed(rules=RULES["rules"][:2]), "rules", "missing"),
+        (changed(rules=RULES["rules"][::-1]), "rules[0]", "format"),
+        (with_rule("nope", "wrong"), "rules[0]", "choice"),
+        (with_rule("bad", "__import__('os')"), "rules[0] of rubric terse", "format"),
+        (with_rule("bad", "complation_tokens > 5"), "rules", "choice"),
+        (changed(extra=1), "rubric_own", "unknown-key"),
+        ([RULES, RULES], "rubric_own", "duplicate"),
     ],
 )
-def test_bad_rubrics_are_refused_when_the_task_loads(own, message):
-    with refused(*message, error=(InvalidInputError, TaskConfigError)):
+def test_bad_rubrics_are_refused_when_the_task_loads(own, argument, rule):
+    with refused(argument, rule):
         task(rubric_own=own)
 
 
@@ -315,28 +304,18 @@ def test_two_rules_of_one_category_are_one():
     assert own.schema.classify(table, TaskThresholds()).tolist() == [0, 2, 0, 1, -1]
 
 
-def test_rules_that_leave_a_case_out_name_it():
-    rules = [
-        {"category": "bad", "when": "wrong"},
-        {"category": "short", "when": "correct and completion_tokens < 5"},
-        {"category": "long", "when": "correct and completion_tokens > 5"},
-    ]
-    with refused("rules", "missing", "terse"):
-        task(rubric_own=changed(rules=rules))
-
-
 @pytest.mark.parametrize(
-    ("metadata", "message"),
+    ("metadata", "error"),
     [
         ({"rubric_schemata": ["nope"]}, ("schema", "choice", "nope")),
-        ({"rubric_schemata": [1]}, ("rubric_schemata", "type")),
+        ({"rubric_schemata": [1]}, ("rubric_schemata", "type", [1])),
         ({"rubric_thresholds": "nowhere.json"}, ("rubric_thresholds", "path", "nowhere.json")),
         ({"rubric_prior": "flat"}, ("rubric_prior", "choice", "flat")),
         ({"rubric_schemas": "x"}, ("metadata", "unknown-key", "rubric_schemas")),
     ],
 )
-def test_bad_settings_are_named(metadata, message):
-    with refused(*message, error=(InvalidInputError, TaskConfigError)):
+def test_bad_settings_are_named(metadata, error):
+    with refused(*error, error=(InvalidInputError, TaskConfigError)):
         task(**metadata)
 
 
@@ -368,22 +347,13 @@ def test_the_examples_load_from_their_yaml(name, reply, rubric, score):
             return [reply for _ in requests]
 
     manager = TaskManager(include_path=str(EXAMPLES), include_defaults=False)
-    results = toy.evaluate(Replying({}), name, task_manager=manager)
-    row = results["results"][name]
-    categories = custom_rubrics(
-        str(EXAMPLES / f"{'safety' if rubric == 'safety' else rubric}.yaml"), EXAMPLES
-    )
-    weights = categories[0].schema.weights
-    counts = np.zeros((3, len(weights)), int)
+    row = toy.evaluate(Replying({}), name, task_manager=manager)["results"][name]
+    (own,) = custom_rubrics(f"{rubric}.yaml", EXAMPLES)
+    counts = np.zeros((3, len(own.schema.weights)), int)
     counts[np.arange(3), score] = 8
-    expected = hbayes_at_n(Outcomes.from_counts(counts, weights=weights))
+    expected = hbayes_at_n(Outcomes.from_counts(counts, weights=own.schema.weights))
     assert row[f"rubric_{rubric}@8,none"] == pytest.approx(expected.mu, abs=1e-12)
     assert math.isfinite(row[f"rubric_{rubric}@8_low,none"])
-
-
-def test_the_terse_example_is_whole():
-    (own,) = custom_rubrics("terse.yaml", EXAMPLES)
-    assert own.schema.needs == ("repeated_pattern", "is_correct", "text_loop", "completion_tokens")
 
 
 def test_a_function_cannot_harm_the_document_nor_end_the_run_nor_colour_a_terminal(caplog):
@@ -402,19 +372,3 @@ def test_a_function_cannot_harm_the_document_nor_end_the_run_nor_colour_a_termin
     assert samples[0]["doc"] == {"question": "1 + 1 =", "answer": "2"}
     assert samples[2]["rubric_error_notes"] == {2: "judge: SystemExit: 3"}
     assert "\\x1b[31mred" in samples[0]["rubric_error_notes"][0]
-
-
-@pytest.mark.slow
-def test_what_rows_share_is_computed_once_in_an_evaluation_and_ends_with_it(monkeypatch):
-    computed, thresholds = [], rubric_rows.task_thresholds
-
-    def counted(tables):
-        computed.append(tables)
-        return thresholds(tables)
-
-    monkeypatch.setattr(rubric_rows, "task_thresholds", counted)
-    first, _ = run(task())
-    assert len(computed) == 1  # for more than twenty rows
-    second, _ = run(task())
-    assert len(computed) == 2
-    assert first == second

@@ -11,7 +11,6 @@ from lm_eval_bayes.harness.plugin.bayes_metric import settings_of
 from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
 
 THREE = {"metadata": {"bayes_categories": 3}}
-TWO_ONLY = "`bayes_categories` must be 2 or left out, as the outcome metric has 2 categories"
 
 
 def graded(category):

@@ -13,7 +13,7 @@ from _support import toy
 from _support.errors import refused
 from _support.toy import QUESTIONS, SCRIPT, ScriptedLM, toy_config
 from lm_eval.loggers import EvaluationTracker
-from lm_eval.utils import handle_non_serializable, make_table
+from lm_eval.utils import handle_non_serializable
 
 import lm_eval_bayes
 from lm_eval_bayes import Outcomes, hbayes_at_n, pass_at_k_posterior, pass_hat_k_posterior
@@ -28,7 +28,7 @@ def evaluate(task, script=SCRIPT, **kwargs):
     return toy.evaluate(ScriptedLM(script), task, **kwargs)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def results():
     return evaluate(RepeatedSamplingTask(config=toy_config()))
 
@@ -93,15 +93,6 @@ def test_the_learned_prior_s_rows_are_the_api_s(results):
         assert [row[stem + end] for end in ("", "_stderr", "_low", "_high")] == pytest.approx(own)
 
 
-def test_the_table_shows_the_posterior_sd_as_the_stderr(results):
-    table = make_table(results)
-    line = next(text for text in table.splitlines() if "|bayes@4 " in text)
-    value, sd = (float(cell) for cell in line.split("|")[7:10:2])
-    row = results["results"]["toy"]
-    assert value == pytest.approx(row["bayes@4,none"], abs=1e-4)
-    assert sd == pytest.approx(row["bayes@4_stderr,none"], abs=1e-4)
-
-
 def test_the_samples_hold_every_trial(results):
     sample = results["samples"]["toy"][0]
     assert sample["resps"] == [["2", "2", "3", "2"]]
@@ -113,12 +104,6 @@ def test_the_samples_hold_every_trial(results):
     dumped = json.loads(json.dumps(sample, default=handle_non_serializable))
     assert dumped["outcomes"] == [1, 1, 0, 1]
     assert dumped["pass@2"] == 1.0
-
-
-def test_the_settings_stand_in_the_results(results):
-    bayes = results["configs"]["toy"]["metadata"]["bayes"]
-    assert (bayes["n"], bayes["interval"], bayes["level"]) == (4, "exact", 0.95)
-    assert results["configs"]["toy"]["repeats"] == 4
 
 
 def test_a_logged_result_shows_only_rows_but_updates_with_everything():
@@ -283,38 +268,13 @@ def test_identical_answers_are_warned_about(caplog):
     assert "all 4 answers to every question are identical" in caplog.text
 
 
-def test_command_line_settings_are_checked_before_sampling():
-    task = RepeatedSamplingTask(config=toy_config())
-    model = ScriptedLM(SCRIPT)
-    with pytest.raises(TaskConfigError, match=r"`temperature` must be above 0"):
-        toy.evaluate(model, task, gen_kwargs="temperature=0.0")
-    assert not model.requests
-
-
 def test_requests_carry_the_settings_and_n():
     model = ScriptedLM(SCRIPT)
-    toy.evaluate(
-        model,
-        RepeatedSamplingTask(
-            config=toy_config(
-                generation_kwargs={
-                    "do_sample": True,
-                    "temperature": 0.5,
-                    "until": [],
-                    "max_gen_toks": 8,
-                }
-            )
-        ),
-        gen_kwargs="max_new_tokens=5",
-    )
+    settings = {"do_sample": True, "temperature": 0.5, "until": [], "max_gen_toks": 8}
+    task = RepeatedSamplingTask(config=toy_config(generation_kwargs=dict(settings)))
+    toy.evaluate(model, task, gen_kwargs="max_new_tokens=5")
     assert len(model.requests) == 12
-    assert model.requests[0].args[1] == {
-        "do_sample": True,
-        "temperature": 0.5,
-        "until": [],
-        "max_gen_toks": 5,
-        "top_p": 1.0,
-    }
+    assert model.requests[0].args[1] == {**settings, "max_gen_toks": 5, "top_p": 1.0}
 
 
 def test_the_request_cache_never_carries_an_old_n(tmp_path, monkeypatch):
@@ -332,41 +292,6 @@ def test_the_response_cache_is_said_never_to_resume(tmp_path, caplog):
     with caplog.at_level(logging.WARNING):
         evaluate(RepeatedSamplingTask(config=toy_config()), use_cache=str(tmp_path / "cache"))
     assert "never reads them back" in caplog.text
-
-
-def test_a_user_yaml_is_included_with_one_line(tmp_path):
-    (tmp_path / "theirs.yaml").write_text(
-        "task: theirs\n"
-        "custom_dataset: !function loader.load\n"
-        "test_split: test\n"
-        "output_type: generate_until\n"
-        "doc_to_text: '{{question}}'\n"
-        "doc_to_target: '{{answer}}'\n"
-        "generation_kwargs: {do_sample: true, temperature: 0.6, until: ['\\n']}\n"
-        "num_fewshot: 0\n"
-        "filter_list:\n"
-        "  - name: got\n"
-        "    filter:\n"
-        "      - {function: regex, regex_pattern: '(\\d)', fallback: none}\n"
-        "      - {function: take_first}\n"
-        "metric_list:\n"
-        "  - {metric: exact_match, aggregation: mean, higher_is_better: true}\n"
-    )
-    (tmp_path / "loader.py").write_text(
-        "import datasets\n"
-        f"def load(**_):\n    return {{'test': datasets.Dataset.from_list({QUESTIONS!r})}}\n"
-    )
-    (tmp_path / "ours.yaml").write_text(
-        "include: theirs.yaml\n"
-        "task: theirs_bayes\n"
-        "class: !function lm_eval_bayes.tasks.RepeatedSamplingTask\n"
-        "repeats: 4\n"
-    )
-    manager = lm_eval.tasks.TaskManager(include_path=str(tmp_path), include_defaults=False)
-    results = lm_eval.simple_evaluate(
-        model=ScriptedLM(SCRIPT), tasks=["theirs_bayes"], task_manager=manager, bootstrap_iters=0
-    )
-    assert results["results"]["theirs_bayes"]["avg@4,got"] == pytest.approx(4 / 12)
 
 
 def test_many_failures_are_printed_a_few_times_and_counted(caplog):
@@ -434,16 +359,6 @@ def test_a_response_without_a_match_abstains():
     assert results["samples"]["toy"][0]["maj@4"] == 1.0
 
 
-def test_a_value_that_is_no_category_has_no_number():
-    def f1(doc, results):
-        return {"exact_match": 0.9 if "well" in results[0] else 1}
-
-    script = {**SCRIPT, "1 + 1 =": ["2", "well", "2", "2"]}
-    with refused(None, "type", None, error=TaskConfigError) as raised:
-        evaluate(graded_by(f1), script)
-    assert "\n" not in str(raised.value)
-
-
 def test_empty_responses_are_counted(caplog):
     script = {**SCRIPT, "1 + 1 =": ["2", "", "2", " \n"], "3 + 3 =": ["", "6", "6", "6"]}
     results = evaluate(RepeatedSamplingTask(config=toy_config()), script)
@@ -509,16 +424,16 @@ SCORED = {
     "2 + 2 =": ["4 x x x", "x", "4 x", "x x"],
     "3 + 3 =": ["6", "6", "6", "6 x"],
 }
+SHARES = [[1, 0.5, 0, 1], [0.25, 0, 0.5, 0], [1, 1, 1, 0.5]]
 
 
 def test_scores_have_the_posterior_of_their_mean():
     task = graded_by(share_of_gold, metric_list=F1, metadata={"bayes_bounds": [0, 1]})
     results = evaluate(task, SCORED)
     row = {k.split(",")[0]: v for k, v in results["results"]["toy"].items()}
-    scores = [[1, 0.5, 0, 1], [0.25, 0, 0.5, 0], [1, 1, 1, 0.5]]
-    assert [sample["scores"] for sample in results["samples"]["toy"]] == scores
-    assert row["avg@4"] == pytest.approx(sum(map(sum, scores)) / 12)
-    posterior = hbayes_at_n(ScoreOutcomes.from_scores(scores))
+    assert [sample["scores"] for sample in results["samples"]["toy"]] == SHARES
+    assert row["avg@4"] == pytest.approx(sum(map(sum, SHARES)) / 12)
+    posterior = hbayes_at_n(ScoreOutcomes.from_scores(SHARES))
     assert row["hbayes@4"] == pytest.approx(posterior.mu, abs=1e-12)
     assert row["hbayes@4_high"] == pytest.approx(posterior.interval().high, abs=1e-9)
     assert not [name for name in row if "pass" in name or "maj" in name or name[0] == "b"]
@@ -532,8 +447,7 @@ def test_a_score_beyond_a_bound_by_rounding_is_the_bound():
 
     task = graded_by(rounded, metric_list=F1, metadata={"bayes_bounds": [0, 1]})
     results = evaluate(task, SCORED)
-    scores = [[1, 0.5, 0, 1], [0.25, 0, 0.5, 0], [1, 1, 1, 0.5]]
-    assert [sample["scores"] for sample in results["samples"]["toy"]] == scores
+    assert [sample["scores"] for sample in results["samples"]["toy"]] == SHARES
 
 
 def test_a_threshold_says_which_scores_pass():
@@ -548,42 +462,33 @@ def test_a_threshold_says_which_scores_pass():
 
 
 def test_a_score_without_bounds_or_beyond_them_has_no_number():
-    message = r"category 0\.\.1; got 0\.5 .*bayes_bounds as in"
-    with refused(None, "type", None, error=TaskConfigError) as raised:
+    with refused(None, "failed", error=TaskConfigError) as caught:
         evaluate(graded_by(share_of_gold, metric_list=F1), SCORED)
-    results = raised.value.results
+    results = caught.value.results
     row = results["results"]["toy"]
     assert all(math.isnan(row[name]) for name in ("hbayes@4,none", "avg@4,none", "pass@2,none"))
     # the responses are there, with what the metric gave them
-    assert [sample["resps"] for sample in results["samples"]["toy"]] == [
-        [list(texts)] for texts in SCORED.values()
-    ]
-    assert [sample["scores"] for sample in results["samples"]["toy"]] == [
-        [1, 0.5, 0, 1], [0.25, 0, 0.5, 0], [1, 1, 1, 0.5]
-    ]  # fmt: skip
-    assert not any("outcomes" in sample for sample in results["samples"]["toy"])
-    with refused(None, "failed", None, error=TaskConfigError):
-        lm_eval.utils.make_table(results)
+    samples = results["samples"]["toy"]
+    assert [sample["resps"] for sample in samples] == [[texts] for texts in SCORED.values()]
+    assert [sample["scores"] for sample in samples] == SHARES
+    assert not any("outcomes" in sample for sample in samples)
     metadata = {"bayes_bounds": [0, 0.9]}
     with refused("task toy: the metric `f1`", "range", 1.0, error=TaskConfigError):
         graded_by(share_of_gold, metric_list=F1, metadata=metadata)
 
 
-def test_scores_beyond_their_bounds_are_logged_as_the_metric_gave_them(tmp_path):
-    def doubled(doc, results):
-        score = share_of_gold(doc, results)["f1"]
-        return {"f1": 2 * score if doc["answer"] == "4" else score}
-
-    metadata = {"bayes_bounds": [0, 0.9], "bayes_check": False}
-    task = graded_by(doubled, metric_list=F1, metadata=metadata)
-    with refused(None, "type", None, error=TaskConfigError) as raised:
-        evaluate(task, SCORED)
-    samples = raised.value.results["samples"]["toy"]
-    scores = [[1, 0.5, 0, 1], [0.5, 0, 1, 0], [1, 1, 1, 0.5]]
-    assert [sample["scores"] for sample in samples] == scores
-    # the command line saves the results first, and ends with the error behind the table
+def test_the_command_line_saves_a_run_without_numbers_and_ends_with_the_error(tmp_path):
     tracker = EvaluationTracker(output_path=str(tmp_path))
-    task = graded_by(doubled, metric_list=F1, metadata=metadata)
+    task = graded_by(share_of_gold, metric_list=F1)
     results = evaluate(task, SCORED, evaluation_tracker=tracker)
-    with refused(None, "failed", None, error=TaskConfigError):
+    with refused(None, "failed", error=TaskConfigError):
         lm_eval.utils.make_table(results)
+
+
+def test_scores_beyond_their_bounds_are_logged_as_the_metric_gave_them():
+    metadata = {"bayes_bounds": [0, 0.9], "bayes_check": False}
+    task = graded_by(share_of_gold, metric_list=F1, metadata=metadata)
+    with refused(None, "failed", error=TaskConfigError) as caught:
+        evaluate(task, SCORED)
+    samples = caught.value.results["samples"]["toy"]
+    assert [sample["scores"] for sample in samples] == SHARES

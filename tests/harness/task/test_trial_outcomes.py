@@ -6,17 +6,14 @@ import copy
 import json
 import logging
 import pickle
-import time
 from dataclasses import replace
 
-import datasets
 import pytest
 from _support import toy
 from lm_eval.utils import hash_string
 
 from lm_eval_bayes.harness.models.interface import Completion, signals_of, stored_trial
 from lm_eval_bayes.harness.models.trials import TrialsLM
-from lm_eval_bayes.harness.task import repeated_sampling
 from lm_eval_bayes.harness.task.logged_fields import Responses
 from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
 from lm_eval_bayes.harness.task.requests import store_outcomes
@@ -126,11 +123,6 @@ def test_a_store_that_is_closed_meanwhile(coin, monkeypatch, caplog):
     assert "is closed" in caplog.text
 
 
-def test_a_model_without_a_store_stores_nothing():
-    task = RepeatedSamplingTask(config=toy.toy_config())
-    assert toy.evaluate(toy.ScriptedLM(toy.SCRIPT), task)["results"]["toy"]
-
-
 class FakeSink:
     def __init__(self):
         self.added = []
@@ -206,30 +198,6 @@ def test_a_lone_surrogate_does_not_cost_the_trial():
     assert _loggable(odd) == "a?"
     assert stored_trial(_loggable(odd)) == stored_trial(odd)
     assert _loggable("a\ud800") == "a?"
-
-
-@pytest.mark.benchmarks
-def test_thirty_questions_of_eighty_trials(tmp_path, monkeypatch):
-    """The goal: no more than 0.2 s for all of them."""
-    data = [{"question": f"{i} + 1 =", "answer": str(i + 1)} for i in range(30)]
-    config = toy.toy_config(
-        repeats=80, custom_dataset=lambda **_: {"test": datasets.Dataset.from_list(data)}
-    )
-    took = []
-
-    def timed(*args, **kwargs):
-        start = (time.process_time(), time.perf_counter())
-        stores(*args, **kwargs)
-        took.append((time.process_time() - start[0], time.perf_counter() - start[1]))
-
-    stores = repeated_sampling.store_outcomes
-    monkeypatch.setattr(repeated_sampling, "store_outcomes", timed)
-    lm = TrialsLM(backend="biased_coin", store=str(tmp_path / "c.sqlite"), p=0.5)
-    toy.evaluate(lm, RepeatedSamplingTask(config=config))
-    assert lm.trial_store.info().outcomes == 2400
-    busy, waited = (sum(times) for times in zip(*took, strict=True))
-    print(f"{len(took)} questions: {busy:.3f} s of the processor, {waited:.3f} s in all")
-    assert busy < 0.2
 
 
 def test_the_coin_tells_the_truth_about_all_questions_however_many_are_stored(tmp_path):

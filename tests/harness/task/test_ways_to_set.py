@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -92,15 +91,6 @@ def test_metadata_in_a_config_file(tmp_path):
     assert "|bayes@6 " in table
     assert "|pass@6 " in table
     assert "|pass@2 " not in table
-
-
-@pytest.mark.slow
-def test_metadata_on_the_command_line_in_json():
-    table = cli(
-        *("--model", "biased_coin", "--model_args", "p=0.5", "--limit", 3),
-        *("--tasks", "demo_arithmetic_bayes", "--metadata", json.dumps({"bayes_n": 7})),
-    )
-    assert "|bayes@7 " in table
 
 
 class AnyPrompt(dict):
