@@ -266,18 +266,6 @@ def test_a_folder_of_several_models_is_no_baseline(tmp_path):
     assert list(baseline(tmp_path / "two/another")) == [TASK]
 
 
-def test_samples_without_their_results_lack_the_scores(tmp_path):
-    started(tmp_path, "bare", budget="2", batch_trials=2)
-    next((tmp_path / "bare").rglob("results_*.json")).unlink()
-    samples = next((tmp_path / "bare").rglob("samples_*.jsonl"))
-    assert baseline(samples)[TASK].outcomes.weights.tolist() == [0.0, 1.0]
-    rows = [json.loads(line) for line in samples.read_text().splitlines()]
-    rows[0]["outcomes"][0] = 2
-    samples.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    with refused("--decide", "missing"):
-        baseline(samples)
-
-
 def test_use_cache_is_refused_before_anything_is_loaded(tmp_path):
     with refused("--use_cache", "conflict"):
         started(tmp_path, "u", "--use_cache", str(tmp_path / "x"), width=0.1)

@@ -206,32 +206,25 @@ def test_what_is_running_at_the_stop_is_stored_and_not_counted(tmp_path, slots, 
     assert further["config"]["trials"]["from_store"] == before
 
 
-def test_each_response_is_graded_once(tmp_path, slots, monkeypatch):
-    graded = []
-    grade = RepeatedSamplingTask._grade
+def test_each_response_is_graded_once_and_tasks_are_built_twice(tmp_path, slots, monkeypatch):
+    graded, built = [], []
+    grade, create = RepeatedSamplingTask._grade, RepeatedSamplingTask.__init__
 
     def counted(self, grader, response, pipeline, doc_id, trial):
         if doc_id is not None:  # the coin has answers of its own graded
             graded.append((doc_id, trial))
         return grade(self, grader, response, pipeline, doc_id, trial)
 
-    monkeypatch.setattr(RepeatedSamplingTask, "_grade", counted)
-    results, _ = started(tmp_path, "g", width=1e-3, max_trials=12)
-    assert [r["trials"] for r in results["config"]["stopping"]["rounds"]] == [4, 8, 12]
-    assert sorted(graded) == [(question, trial) for question in range(12) for trial in range(12)]
-
-
-def test_the_tasks_are_built_twice_however_many_looks(tmp_path, slots, monkeypatch):
-    built = []
-    create = RepeatedSamplingTask.__init__
-
     @functools.wraps(create)  # the harness reads its signature
-    def counted(self, *arguments, **more):
+    def created(self, *arguments, **more):
         built.append(1)
         create(self, *arguments, **more)
 
-    monkeypatch.setattr(RepeatedSamplingTask, "__init__", counted)
-    started(tmp_path, "b", width=1e-3, max_trials=12, batch_trials=1)
+    monkeypatch.setattr(RepeatedSamplingTask, "_grade", counted)
+    monkeypatch.setattr(RepeatedSamplingTask, "__init__", created)
+    results, _ = started(tmp_path, "g", width=1e-3, max_trials=12)
+    assert [r["trials"] for r in results["config"]["stopping"]["rounds"]] == [4, 8, 12]
+    assert sorted(graded) == [(question, trial) for question in range(12) for trial in range(12)]
     assert len(built) == 2  # for the checks before the model is loaded, and for the harness
 
 

@@ -211,17 +211,6 @@ def test_a_module_of_the_working_directory_is_not_picked_up(tmp_path):
     assert (out, err) == ("True False False\n", "")
 
 
-def test_the_worker_runs_by_hand_and_ends_with_its_input():
-    child = python(worker_file)
-    out, err = child.communicate(
-        '{"op": "compare", "gold": "1/2", "answer": "0.5", "limit": 9}\n'
-        '{"op": "extract", "text": "The answer is 12.", "limit": 9}\n',
-        timeout=120,
-    )
-    assert out == '{"ready": true}\n{"value": true}\n{"value": "12"}\n'
-    assert (err, child.returncode) == ("", 0)
-
-
 def test_only_plain_numbers_reach_the_evaluator_of_sympy(tmp_path):
     code = textwrap.dedent(
         """

@@ -25,8 +25,6 @@ from lm_eval_bayes.stats.outcomes import Outcomes
 pytestmark = pytest.mark.filterwarnings("default")
 
 EXAMPLES = REPOSITORY / "examples" / "your_own_rubric"
-NO_VERIFIER = [name for name in SCHEMATA if not name.startswith("verifier")]
-
 #: Of every trial: text, tokens, finish_reason, completion_bpt; prompt_bpt goes with the question.
 TRIALS = {
     "1 + 1 =": (1.0, [("2", 2, "stop", 0.5), ("2", 4, "stop", 1.5), ("3", 4, "stop", 0.7)]),
@@ -97,21 +95,6 @@ def by_hand():
             category = 5 if bpt <= tau_high else 4
         counts["concision_high_conf"][question, category] += 1
     return counts, missing
-
-
-@pytest.mark.slow
-def test_every_schema_without_a_verifier_has_its_rows():
-    rows, results = run(task())
-    for name in NO_VERIFIER:
-        row = f"rubric_{name}@3"
-        assert rows[f"{row}_low"] <= rows[row] <= rows[f"{row}_high"], name
-        assert rows[f"{row}_stderr"] > 0
-    assert not any("verifier" in row for row in rows)
-    assert rows["rubric_thresholds"].startswith("blake2b-64:")
-    settings = results["configs"]["toy"]["metadata"]["bayes"]["rubrics"]
-    assert settings["schemata"] == list(SCHEMATA)
-    assert settings["prior"] == "hbayes"
-    assert settings["thresholds"] == "own percentiles"
 
 
 @pytest.mark.parametrize("prior", ["hbayes", "bayes"])

@@ -25,6 +25,10 @@ def no_list(resps, docs):
     return None
 
 
+def first(resps, docs):
+    return [responses[:1] for responses in resps]
+
+
 def no_questions(docs):
     return docs.select([])
 
@@ -41,6 +45,7 @@ def filters(*steps, name="f"):
     return {"filter_list": [{"name": name, "filter": list(steps)}]}
 
 
+LEAVES_ONE = ("filter_list", "mismatch")
 FAILED_FILTER = ("filter_list", "failed")
 NO_METRIC = ("process_results", "missing-key")
 NO_CATEGORY = ("task toy: the metric `exact_match`", "range")
@@ -53,6 +58,7 @@ NO_QUESTION = ("bayes_extra_trials", "range")
     [
         (filters({"function": "regex", "regex_pattern": "(("}), TaskConfigError, *FAILED_FILTER),
         (filters({"function": "custom", "filter_fn": no_list}), TaskConfigError, *FAILED_FILTER),
+        (filters({"function": "custom", "filter_fn": first}), TaskConfigError, *LEAVES_ONE),
         (filters({"function": "nope"}), TaskConfigError, "task", "failed"),
         ({"filter_list": ["x"]}, TaskConfigError, "filter_list", "format"),
         (filters("take_first"), TaskConfigError, "filter_list", "format"),

@@ -18,7 +18,7 @@ from lm_eval.utils import handle_non_serializable
 import lm_eval_bayes
 from lm_eval_bayes import Outcomes, hbayes_at_n, pass_at_k_posterior, pass_hat_k_posterior
 from lm_eval_bayes.errors import TaskConfigError
-from lm_eval_bayes.harness.task.repeated_sampling import LoggedResult, RepeatedSamplingTask
+from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
 from lm_eval_bayes.stats.score_outcomes import ScoreOutcomes
 
 pytestmark = pytest.mark.filterwarnings("default")
@@ -106,15 +106,6 @@ def test_the_samples_hold_every_trial(results):
     assert dumped["pass@2"] == 1.0
 
 
-def test_a_logged_result_shows_only_rows_but_updates_with_everything():
-    result = LoggedResult({"a": 1.0}, {"b": [1]})
-    example = {}
-    example.update(result)
-    assert example == {"a": 1.0, "b": [1]}
-    assert list(result.items()) == [("a", 1.0)]
-    assert list(result.keys()) == ["a"]
-
-
 def test_one_trial_gives_the_posterior_of_one_trial():
     task = RepeatedSamplingTask(config=toy_config(repeats=1))
     row = evaluate(task)["results"]["toy"]
@@ -176,15 +167,6 @@ def test_a_voting_pipeline_is_left_out_and_a_lone_one_refused(caplog):
     assert [f.name for f in task._filters] == ["none"]
     with refused("filter_list", "unsupported", "majority_vote", error=TaskConfigError):
         RepeatedSamplingTask(config=toy_config(filter_list=[vote]))
-
-
-def test_a_pipeline_that_chooses_is_refused_before_sampling():
-    def only_first(resps, docs):
-        return [r[:1] for r in resps]
-
-    filters = [{"name": "f", "filter": [{"function": "custom", "filter_fn": only_first}]}]
-    with refused("filter_list", "mismatch", 1, error=TaskConfigError):
-        RepeatedSamplingTask(config=toy_config(filter_list=filters))
 
 
 def test_a_filter_that_fails_on_one_question_loses_nothing_of_the_others(caplog):
@@ -288,12 +270,6 @@ def test_the_request_cache_never_carries_an_old_n(tmp_path, monkeypatch):
         )
 
 
-def test_the_response_cache_is_said_never_to_resume(tmp_path, caplog):
-    with caplog.at_level(logging.WARNING):
-        evaluate(RepeatedSamplingTask(config=toy_config()), use_cache=str(tmp_path / "cache"))
-    assert "never reads them back" in caplog.text
-
-
 def test_many_failures_are_printed_a_few_times_and_counted(caplog):
     def process_results(doc, results):
         if results[0] != doc["answer"]:
@@ -305,14 +281,6 @@ def test_many_failures_are_printed_a_few_times_and_counted(caplog):
     assert results["results"]["toy"]["grading_errors,none"] == 80
     assert caplog.text.count("only right answers, please") == 10
     assert caplog.text.count("further failures are not printed") == 1
-
-
-def test_a_lone_surrogate_does_not_spoil_the_log():
-    script = {**SCRIPT, "1 + 1 =": ["2", "\ud800", "2 \u202e", "2"]}
-    results = evaluate(RepeatedSamplingTask(config=toy_config()), script)
-    sample = results["samples"]["toy"][0]
-    assert sample["resps"] == [["2", "?", "2 \u202e", "2"]]
-    json.dumps(sample, default=handle_non_serializable, ensure_ascii=False).encode("utf-8")
 
 
 def graded_by(function, **changes):
@@ -340,15 +308,6 @@ def test_maj_needs_an_extracted_answer(caplog):
     assert evaluate(task, script)["results"]["toy"]["maj@8,f"] == 0.0
 
 
-@pytest.mark.parametrize(("rows", "n_notes"), [("short", 0), ("all", 1), (["maj@*"], 1)])
-def test_the_note_on_close_votes_comes_with_the_rows_of_the_interval(rows, n_notes, caplog):
-    script = {q["question"]: [q["answer"], "-1"] * 4 for q in QUESTIONS}
-    task = RepeatedSamplingTask(config=toy_config(repeats=8, metadata={"bayes_rows": rows}))
-    results = evaluate(task, script)
-    assert results["results"]["toy"]["maj@8,none"] == 0.5
-    assert caplog.text.count("maj@8: ") == n_notes
-
-
 def test_a_response_without_a_match_abstains():
     digit = [{"function": "regex", "regex_pattern": r"(\d)", "fallback": "nothing"}]
     filters = [{"name": "f", "filter": digit}]
@@ -367,12 +326,6 @@ def test_empty_responses_are_counted(caplog):
     caplog.clear()
     evaluate(RepeatedSamplingTask(config=toy_config()))
     assert "empty" not in caplog.text
-
-
-def test_all_zero_and_empty_answers_are_warned_of(caplog):
-    script = {prompt: [""] for prompt in SCRIPT}
-    evaluate(RepeatedSamplingTask(config=toy_config()), script)
-    assert "all 12 trials are graded 0; every response is empty" in caplog.text
 
 
 def test_one_program_at_a_time_is_given_to_a_metric_of_programs(caplog):

@@ -109,20 +109,6 @@ def test_a_store_that_fails_does_not_end_the_run(coin, monkeypatch, caplog):
     assert caplog.text.count("not stored (StoreFullError: no room)") == 1
 
 
-def test_a_store_that_is_closed_meanwhile(coin, monkeypatch, caplog):
-    generate = type(coin).generate_until
-
-    def then_close(self, requests, **options):
-        texts = generate(self, requests, **options)
-        self.trial_store.close()
-        return texts
-
-    monkeypatch.setattr(type(coin), "generate_until", then_close)
-    with caplog.at_level(logging.WARNING):
-        assert len(run(coin)) == 6
-    assert "is closed" in caplog.text
-
-
 class FakeSink:
     def __init__(self):
         self.added = []

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from types import SimpleNamespace
 
 import lm_eval
 import pytest
-import yaml
 from _support.errors import refused
 from _support.toy import SCRIPT, ScriptedLM, evaluate, plain_task, toy_config
 from lm_eval.tasks import TaskManager
@@ -21,34 +18,12 @@ from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
 pytestmark = pytest.mark.filterwarnings("default")
 
 
-def cli(*words):
-    done = subprocess.run(
-        [sys.executable, "-m", "lm_eval_bayes", "run", *map(str, words)],
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
 @pytest.fixture(scope="module")
 def demo_only():
     """The harness without its own thousands of tasks, which take seconds to index."""
     return lambda **kwargs: TaskManager(
         include_defaults=False, include_path=str(task_configs_dir()), **kwargs
     )
-
-
-def test_metadata_of_the_task_manager(demo_only):
-    results = lm_eval.simple_evaluate(
-        model=BiasedCoinLM(p=0.5),
-        tasks=["demo_arithmetic_bayes"],
-        task_manager=demo_only(metadata={"bayes_n": 3}),
-        limit=2,
-        bootstrap_iters=0,
-    )
-    assert "bayes@3,none" in results["results"]["demo_arithmetic_bayes"]
 
 
 def test_metadata_of_simple_evaluate_and_model_arguments_meet(monkeypatch, demo_only, caplog):
@@ -71,26 +46,6 @@ def test_metadata_of_simple_evaluate_and_model_arguments_meet(monkeypatch, demo_
     config = results["configs"]["demo_arithmetic_bayes"]
     assert config["generation_kwargs"]["max_gen_toks"] < 1000
     assert "lowered from 4000" in caplog.text
-
-
-@pytest.mark.slow
-def test_metadata_in_a_config_file(tmp_path):
-    path = tmp_path / "run.yaml"
-    path.write_text(
-        yaml.safe_dump(
-            {
-                "model": "biased_coin",
-                "model_args": {"p": 0.5},
-                "tasks": ["demo_arithmetic_bayes"],
-                "metadata": {"bayes_n": 6, "bayes_k": [1, 6], "bayes_interval": "beta"},
-                "limit": 3,
-            }
-        )
-    )
-    table = cli("--config", path)
-    assert "|bayes@6 " in table
-    assert "|pass@6 " in table
-    assert "|pass@2 " not in table
 
 
 class AnyPrompt(dict):
