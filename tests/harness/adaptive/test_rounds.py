@@ -263,7 +263,6 @@ def test_a_folder_of_several_models_is_no_baseline(tmp_path):
     started(tmp_path, "two/another", model_args="beta=1:9", budget="2", batch_trials=2)
     with refused("--decide", "mismatch"):
         baseline(tmp_path / "two")
-    assert list(baseline(tmp_path / "two/another")) == [TASK]
 
 
 def test_use_cache_is_refused_before_anything_is_loaded(tmp_path):

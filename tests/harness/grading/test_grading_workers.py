@@ -190,15 +190,6 @@ def test_no_orphan_outlives_a_killed_parent(busy):
     assert wait_until_gone(pids) == []
 
 
-def test_a_main_module_that_cannot_be_imported_again():
-    code = (
-        f"from lm_eval_bayes.harness.grading.grade import grade\nprint(grade(*{RIGHT!r}).correct)\n"
-    )
-    child = python("-")  # a program on standard input, as a here-document gives it
-    out, err = child.communicate(code, timeout=120)
-    assert (out, err, child.returncode) == ("True\n", "", 0)
-
-
 def test_a_module_of_the_working_directory_is_not_picked_up(tmp_path):
     (tmp_path / "sympy.py").write_text("raise SystemExit('shadowed')")
     code = (

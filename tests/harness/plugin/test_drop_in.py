@@ -29,12 +29,8 @@ def _installed():
 
 def bayes_config(options=None, **changes):
     metric = {"metric": "bayes", "aggregation": "bayes", "higher_is_better": True}
-    changes = {
-        "metric_list": [{**metric, **(options or {})}],
-        "filter_list": filters("keep_all"),
-        **changes,
-    }
-    return toy_config(**changes)
+    bayes = {"metric_list": [{**metric, **(options or {})}], "filter_list": filters("keep_all")}
+    return toy_config(**{**bayes, **changes})
 
 
 def test_it_gives_the_same_rows_as_the_class():

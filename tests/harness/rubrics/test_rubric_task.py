@@ -274,15 +274,12 @@ def test_two_rules_of_one_category_are_one():
         *RULES["rules"][1:],
     ]
     (own,) = custom_rubrics(changed(rules=rules), EXAMPLES)
-    table = SignalTable.from_questions(
-        [
-            {
-                "repeated_pattern": [None, 0, 1, 0, None],
-                "text_loop": [1, 0, 0, 0, 0],
-                "completion_tokens": [9, 3, 3, 9, 3],
-            }
-        ]
-    )
+    columns = {
+        "repeated_pattern": [None, 0, 1, 0, None],
+        "text_loop": [1, 0, 0, 0, 0],
+        "completion_tokens": [9, 3, 3, 9, 3],
+    }
+    table = SignalTable.from_questions([columns])
     # a loop is bad whatever ended it; whether the last one is bad cannot be told
     assert own.schema.classify(table, TaskThresholds()).tolist() == [0, 2, 0, 1, -1]
 

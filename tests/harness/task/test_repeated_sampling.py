@@ -33,6 +33,15 @@ def results():
     return evaluate(RepeatedSamplingTask(config=toy_config()))
 
 
+@pytest.fixture
+def row(results):
+    """The rows by their names, without the name of the filter."""
+    return {key.split(",")[0]: value for key, value in results["results"]["toy"].items()}
+
+
+OUTCOMES = Outcomes.from_counts([[1, 3], [3, 1], [4, 0]])
+
+
 def test_the_rows_stand_in_their_order(results):
     rows = [
         key.removesuffix(",none")
@@ -52,12 +61,10 @@ def test_the_rows_stand_in_their_order(results):
     assert with_sd == [*posteriors, "avg@4", *family]
 
 
-def test_the_uncertainty_of_the_pass_family_is_that_of_the_posterior(results):
-    row = {k.split(",")[0]: v for k, v in results["results"]["toy"].items()}
-    outcomes = Outcomes.from_counts([[1, 3], [3, 1], [4, 0]])
+def test_the_uncertainty_of_the_pass_family_is_that_of_the_posterior(row):
     for name, posterior in (
-        ("pass@2", pass_at_k_posterior(outcomes, 2)),
-        ("pass^4", pass_hat_k_posterior(outcomes, 4)),
+        ("pass@2", pass_at_k_posterior(OUTCOMES, 2)),
+        ("pass^4", pass_hat_k_posterior(OUTCOMES, 4)),
     ):
         interval = posterior.interval()
         assert row[f"{name}_stderr"] == pytest.approx(posterior.sigma, rel=1e-4)
@@ -65,9 +72,8 @@ def test_the_uncertainty_of_the_pass_family_is_that_of_the_posterior(results):
         assert row[f"{name}_high"] == pytest.approx(interval.high, abs=2e-3)
 
 
-def test_the_numbers_are_those_of_the_formulas(results):
+def test_the_numbers_are_those_of_the_formulas(row):
     # counts of right answers: 3, 1, 0 of N = 4; by hand from [Hariri 2026, Alg. 1]
-    row = {k.split(",")[0]: v for k, v in results["results"]["toy"].items()}
     m = [4 / 6, 2 / 6, 1 / 6]
     assert row["bayes@4"] == pytest.approx(sum(m) / 3, abs=1e-12)
     sigma = sum(p * (1 - p) / 7 for p in m) ** 0.5 / 3
@@ -83,11 +89,9 @@ def test_the_numbers_are_those_of_the_formulas(results):
     assert row["grading_errors"] == 0
 
 
-def test_the_learned_prior_s_rows_are_the_api_s(results):
-    row = {k.split(",")[0]: v for k, v in results["results"]["toy"].items()}
-    outcomes = Outcomes.from_counts([[1, 3], [3, 1], [4, 0]])
+def test_the_learned_prior_s_rows_are_the_api_s(row):
     for stem, scope in (("hbayes@4", "benchmark"), ("hbayes@4_population", "population")):
-        posterior = hbayes_at_n(outcomes, scope)
+        posterior = hbayes_at_n(OUTCOMES, scope)
         interval = posterior.interval(0.95, "exact")
         own = [posterior.mu, posterior.sigma, interval.low, interval.high]
         assert [row[stem + end] for end in ("", "_stderr", "_low", "_high")] == pytest.approx(own)
@@ -184,19 +188,20 @@ def test_a_filter_that_fails_on_one_question_loses_nothing_of_the_others(caplog)
     assert "no x, please" in caplog.text
 
 
-def test_a_failing_grader_counts_as_wrong_is_logged_and_counted(caplog):
+def test_a_failing_grader_counts_as_wrong_is_logged_a_few_times_and_counted(caplog):
     def process_results(doc, results):
         if results[0] == "x":
             raise RuntimeError("cannot read x")
         return {"exact_match": float(results[0] == doc["answer"])}
 
-    task = RepeatedSamplingTask(config=toy_config(process_results=process_results))
-    with caplog.at_level(logging.WARNING):
-        results = evaluate(task)
-    assert results["results"]["toy"]["grading_errors,none"] == 1
-    assert results["results"]["toy"]["avg@4,none"] == pytest.approx(4 / 12)
-    assert "question 1, trial 3; counted as wrong: RuntimeError: cannot read x" in caplog.text
-    assert results["samples"]["toy"][1]["grading_error_notes"] == {3: "RuntimeError: cannot read x"}
+    task = RepeatedSamplingTask(config=toy_config(process_results=process_results, repeats=80))
+    results = evaluate(task)
+    assert results["results"]["toy"]["grading_errors,none"] == 20
+    assert results["results"]["toy"]["avg@80,none"] == pytest.approx(4 / 12)
+    assert "question 1, trial 3" in caplog.text
+    assert caplog.text.count("cannot read x") == 10
+    notes = results["samples"]["toy"][1]["grading_error_notes"]
+    assert notes == dict.fromkeys(range(3, 80, 4), "RuntimeError: cannot read x")
 
 
 def test_list_targets_are_graded_by_the_task_itself():
@@ -232,17 +237,6 @@ def test_thinking_is_cut_before_the_filters_but_kept_in_the_log():
     assert sample["resps"][0][0] == "3<end>2"
 
 
-def test_padded_documents_are_cut_to_n():
-    task = RepeatedSamplingTask(config=toy_config())
-    task.set_fewshot_seed(1)
-    task.build_all_requests(limit=None, rank=0, world_size=1)
-    for instance in task.instances:
-        instance.resps = [str(i) for i in range(12)]
-    task.apply_filters()
-    assert {len(i.resps) for i in task.instances} == {4}
-    assert {len(i.filtered_resps["none"]) for i in task.instances} == {4}
-
-
 def test_identical_answers_are_warned_about(caplog):
     script = {q["question"]: ["2"] for q in QUESTIONS}
     with caplog.at_level(logging.WARNING):
@@ -268,19 +262,6 @@ def test_the_request_cache_never_carries_an_old_n(tmp_path, monkeypatch):
         evaluate(
             RepeatedSamplingTask(config=toy_config()), cache_requests=True, samples={"toy": [1]}
         )
-
-
-def test_many_failures_are_printed_a_few_times_and_counted(caplog):
-    def process_results(doc, results):
-        if results[0] != doc["answer"]:
-            raise RuntimeError("only right answers, please")
-        return {"exact_match": 1}
-
-    config = toy_config(process_results=process_results, repeats=40)
-    results = evaluate(RepeatedSamplingTask(config=config))
-    assert results["results"]["toy"]["grading_errors,none"] == 80
-    assert caplog.text.count("only right answers, please") == 10
-    assert caplog.text.count("further failures are not printed") == 1
 
 
 def graded_by(function, **changes):
@@ -445,3 +426,18 @@ def test_scores_beyond_their_bounds_are_logged_as_the_metric_gave_them():
         evaluate(task, SCORED)
     samples = caught.value.results["samples"]["toy"]
     assert [sample["scores"] for sample in samples] == SHARES
+
+
+@pytest.mark.parametrize(("limit", "clusters"), [(None, ["a", "a", "b"]), (2, None)])
+def test_the_rows_of_the_population_take_questions_of_one_cluster_as_dependent(limit, clusters):
+    """Questions of a single cluster, which `--limit` may leave, say nothing about others."""
+    docs = [{**doc, "family": name} for doc, name in zip(QUESTIONS, "aab", strict=True)]
+    data = {"test": datasets.Dataset.from_list(docs)}
+    config = toy_config(custom_dataset=lambda **_: data, metadata={"cluster": "family"})
+    row = evaluate(RepeatedSamplingTask(config=config), limit=limit)["results"]["toy"]
+    counts = [[1, 3], [3, 1], [4, 0]][:limit]
+    posterior = hbayes_at_n(Outcomes.from_counts(counts, clusters=clusters), "population")
+    assert row["hbayes@4_population,none"] == pytest.approx(posterior.mu, abs=1e-12)
+    assert row["hbayes@4_population_stderr,none"] == pytest.approx(posterior.sigma, abs=1e-12)
+    alone = hbayes_at_n(Outcomes.from_counts(counts), "population")
+    assert (row["hbayes@4_population_stderr,none"] == pytest.approx(alone.sigma)) is (limit == 2)
