@@ -217,7 +217,6 @@ def test_rules_that_leave_a_case_out_name_it(rules, uncovered):
     "rules",
     [
         ("correct", "wrong_high_conf", "wrong and not wrong_high_conf"),
-        ("not economical", "not moderate"),
         ("x >= 1e17", "x < 1e17"),
         ("ood or x > 3", "ind and x <= 3"),
     ],
@@ -237,7 +236,6 @@ def test_the_first_rule_that_holds_decides():
     ("rules", "names", "error"),
     [
         (("boxed", "unboxed"), ("a", "a"), ("categories", "duplicate", ["a", "a"])),
-        (("boxed", "unboxed"), ("a", "missing"), ("categories", "duplicate", ["a", "missing"])),
         (("boxed or unboxed",), "a", ("categories", "empty", 1)),
         (("boxed", "unboxd"), "ab", ("the rule of own: b", "choice", "unboxd")),
     ],

@@ -41,12 +41,6 @@ def test_has_asks_for_one_value_that_is_there():
     assert table.column("c").shape == (2,)
 
 
-def test_no_questions_and_no_trials():
-    assert SignalTable.from_questions([]).n_questions == 0
-    empty = SignalTable.from_questions([{"is_correct": []}, {}])
-    assert (empty.n_questions, empty.n_trials, empty.has("is_correct")) == (2, 0, False)
-
-
 @pytest.mark.parametrize(
     ("question", "columns", "argument"),
     [

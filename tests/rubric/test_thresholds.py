@@ -120,10 +120,11 @@ def test_any_other_value_is_another_hash():
 
 
 def test_two_values_in_each_others_place_are_another_hash():
-    one, other = TaskThresholds(ratio_p33=0.5), TaskThresholds(ratio_p66=0.5)
-    assert one.hash != other.hash
-    of_tasks = [Thresholds({"a": a, "b": b}, ()).hash for a, b in ((one, other), (other, one))]
-    assert of_tasks[0] != of_tasks[1]
+    first, second = TaskThresholds(ratio_p33=0.5), TaskThresholds(ratio_p66=0.5)
+    assert first.hash != second.hash
+    assert Thresholds({"a": first, "b": second}, ()).hash != (
+        Thresholds({"a": second, "b": first}, ()).hash
+    )
 
 
 def test_the_hash_is_of_the_values_alone():

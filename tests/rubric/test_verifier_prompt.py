@@ -15,7 +15,6 @@ from scipy import special, stats
 from lm_eval_bayes import Outcomes, bayes_at_n, hbayes_at_n
 from lm_eval_bayes.rubric.verifier_prompt import (
     CONTENT_FREE_INPUT,
-    LABELS,
     MIN_ANSWER_CHARACTERS,
     Calibration,
     PromptTooLongError,
@@ -34,9 +33,7 @@ CASE = VerifierInput("What is 6 times 7?", "42", "It is \\boxed{42}.")
 def test_the_prompt_has_the_documented_parts_in_their_order():
     prompt = verifier_prompt(CASE)
     parts = [
-        "A - correct:",
-        "B - incorrect:",
-        "C - invalid:",
+        *("A - correct:", "B - incorrect:", "C - invalid:"),
         "<question>\nWhat is 6 times 7?\n</question>",
         "<standard_answer>\n42\n</standard_answer>",
         "<candidate_answer>\nIt is \\boxed{42}.\n</candidate_answer>",
@@ -45,7 +42,6 @@ def test_the_prompt_has_the_documented_parts_in_their_order():
     places = [prompt.index(part) for part in parts]
     assert places == sorted(places)
     assert prompt.endswith("A, B or C.")
-    assert LABELS == ("A", "B", "C")
 
 
 def test_what_stands_without_content_differs_from_a_case_in_the_three_fields_only():
@@ -82,17 +78,13 @@ def test_a_candidate_cannot_close_its_mark_or_write_a_turn_of_the_chat(text):
         "<\uff5cAssistant\uff5c>",
     ):
         assert prompt.count(mark) == plain.count(mark)
-    kept = prompt[prompt.index("<candidate_answer>") :]
-    assert "A" in kept.split("</candidate_answer>")[0] or "another" in kept
 
 
 def test_control_tokens_of_a_tokenizer_are_broken_and_other_text_is_left():
     assert escape_marks("a<pad><pad>b <unk>", ["<pad>", "<unk>", "x"]) == "a< pad>< pad>b < unk>"
     assert escape_marks("aaa", ["aa"]) == "a a a"
-    assert (
-        escape_marks("0 < |x| > 1 and a<b, [1] <b>bold</b>")
-        == "0 < |x| > 1 and a<b, [1] <b>bold</b>"
-    )
+    plain = "0 < |x| > 1 and a<b, [1] <b>bold</b>"
+    assert escape_marks(plain) == plain
 
 
 def test_half_a_character_becomes_something_that_can_be_tokenized():
@@ -301,18 +293,12 @@ def test_the_posterior_of_real_verifier_scores(compass, threshold, high, agree, 
     posterior = bayes_at_n(Outcomes.from_matrix([judged]))
     law = stats.beta(1 + high, 81 - high)
     assert (posterior.mu, posterior.sigma) == pytest.approx((mu, sigma), abs=1e-12)
-    assert (posterior.mu, posterior.sigma) == pytest.approx((law.mean(), law.std()), abs=1e-12)
     interval = posterior.interval(0.95, "exact")
     assert (interval.low, interval.high) == pytest.approx(law.ppf([0.025, 0.975]), abs=1e-6)
 
     learned = hbayes_at_n(Outcomes.from_matrix([judged]))
     expected = posterior_by_quadrature(high, 80)
     assert (learned.mu, learned.sigma) == pytest.approx(expected, abs=2e-7)
-
-    by_grade = hbayes_at_n(Outcomes.from_matrix([graded]))
-    assert (by_grade.mu, by_grade.sigma) == pytest.approx(posterior_by_quadrature(32, 80), abs=2e-7)
-    same = agree == 80
-    assert (learned.mu == pytest.approx(by_grade.mu, abs=1e-12)) is same
 
 
 def test_real_scores_part_right_from_wrong_answers(compass):

@@ -33,7 +33,6 @@ from lm_eval_bayes.verifiers.judge import (
     baseline_scores,
     check_room,
     judge_batches,
-    label_mass,
 )
 from lm_eval_bayes.verifiers.verification import Verification
 
@@ -129,10 +128,6 @@ def test_the_baseline_comes_from_the_prompt_without_content():
     judge.scores = lambda prompts: [Unjudged("NaN")]
     with refused("verifier", "failed", None, error=VerifierError):
         baseline_scores(judge)
-
-
-def test_the_mass_of_the_labels():
-    assert label_mass([math.log(0.25), math.log(0.5), -math.inf]) == pytest.approx(0.75)
 
 
 def test_questions_without_room_are_found_before_anything_is_judged():
@@ -238,8 +233,7 @@ def test_one_model_judges_many_files_and_what_they_share_once(tmp_path):
 
 def test_more_trials_and_more_questions_extend_a_file(tmp_path):
     verify(FakeJudge(), plan(tmp_path, [ANSWERS[0][:2]]))
-    judge = FakeJudge()
-    (tally,) = verify(judge, plan(tmp_path))
+    (tally,) = verify(FakeJudge(), plan(tmp_path))
     assert tally.kept == 2
     assert len(read_verdicts(tmp_path / "verdicts.jsonl").trials) == len(plan(tmp_path).trials)
 

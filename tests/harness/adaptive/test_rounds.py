@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 from _support.errors import refused
 from _support.harness_command import few_tasks
+from _support.toy import OneTask, plain_task
 
 from lm_eval_bayes import compare
 from lm_eval_bayes.cli.commands.run import StoppingOptions, run
 from lm_eval_bayes.cli.ui.errors import INTERRUPTED
 from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
 from lm_eval_bayes.harness.adaptive import stopping
-from lm_eval_bayes.harness.adaptive.preflight import baseline_runs
+from lm_eval_bayes.harness.adaptive.preflight import baseline_runs, preflight
 from lm_eval_bayes.harness.adaptive.rounds import with_trials
 from lm_eval_bayes.harness.adaptive.stopping import Budget, Goal
 from lm_eval_bayes.harness.models.biased_coin.model import CoinSampling
@@ -55,10 +56,7 @@ def test_a_width_is_reached_and_not_before(tmp_path, capsys):
     n = rounds[-1]["trials"]
     row = results["results"][TASK]
     assert row[f"hbayes@{n}_high,none"] - row[f"hbayes@{n}_low,none"] == pytest.approx(widths[-1])
-    assert results["config"]["model"] == "biased_coin"
-    printed = capsys.readouterr().err
-    assert "the goal is reached" in printed
-    assert "more trials per question" in printed
+    assert "the goal is reached" in capsys.readouterr().err
 
 
 def test_stopping_in_rounds_changes_no_number(tmp_path):
@@ -83,11 +81,6 @@ def test_a_decision_against_a_finished_run(tmp_path, capsys):
     limit = look["population_z_limit"]
     assert limit is None or limit > look["population_z"]
     assert "population of questions: z = " in capsys.readouterr().err
-    # the same model does not beat itself
-    _, equal = started(
-        tmp_path, "same", model_args="p=0.3,seed=5", decide=str(tmp_path / "weak"), max_trials=8
-    )
-    assert equal["config"]["stopping"]["reason"] == "8 trials per question are reached"
 
 
 def test_the_interval_uses_the_prior_trials_of_the_task_as_its_row_does(tmp_path):
@@ -138,27 +131,12 @@ def test_ctrl_c_writes_what_every_question_has(tmp_path, monkeypatch):
     assert resumed["config"]["trials"]["from_store"] >= after
 
 
-def test_a_task_without_graded_trials_is_refused(tmp_path):
-    (tmp_path / "plain.yaml").write_text(
-        """
-task: plain_demo
-output_type: generate_until
-custom_dataset: !function lm_eval_bayes.tasks.demo_questions
-test_split: test
-doc_to_text: "{{problem}}"
-doc_to_target: "{{answer}}"
-generation_kwargs: {do_sample: true, temperature: 1.0, until: []}
-metric_list: [{metric: exact_match}]
-"""
-    )
-    with refused("task", "unsupported", "plain_demo", error=TaskConfigError):
-        started(
-            tmp_path,
-            "p",
-            *("--include_path", str(tmp_path)),
-            task="plain_demo",
-            width=0.1,
-        )
+def test_a_task_without_graded_trials_is_refused():
+    arguments = {"tasks": ["toy"], "task_manager": OneTask(plain_task())}
+    with refused("task", "unsupported", "toy", error=TaskConfigError):
+        preflight(arguments, hashed=False)
+    with refused("--predict_only", "conflict"):
+        preflight({**arguments, "predict_only": True}, hashed=False)
 
 
 @pytest.mark.parametrize(

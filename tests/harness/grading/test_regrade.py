@@ -11,8 +11,8 @@ pytest.importorskip("lm_eval", reason="the harness is not installed")
 import lm_eval
 import numpy as np
 from _support.errors import refused
+from _support.harness_command import gateway
 from _support.toy import SCRIPT, ScriptedLM, evaluate, toy_config
-from lm_eval.api.model import LM
 from lm_eval.api.task import ConfigurableTask
 from lm_eval.loggers import EvaluationTracker
 from lm_eval.tasks import TaskManager
@@ -61,22 +61,6 @@ metadata: {{version: 3.0}}
 """
 
 
-class Says(LM):
-    """Says of every question what it says in turn."""
-
-    def __init__(self):
-        super().__init__()
-        self.said = {f"Q: {question}": iter(texts) for question, _, texts in QUESTIONS}
-
-    def generate_until(self, requests, disable_tqdm=False):
-        return [next(self.said[request.args[0]]) for request in requests]
-
-    def loglikelihood(self, requests, disable_tqdm=False):
-        raise AssertionError("only generation is asked for")
-
-    loglikelihood_rolling = loglikelihood
-
-
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
     """The output folder of a run of a task with the harness's own class."""
@@ -93,12 +77,14 @@ def saved(tmp_path_factory):
         chat_template="",
         fewshot_as_multiturn=False,
     )
-    results = lm_eval.simple_evaluate(
-        model=Says(),
-        tasks=["words"],
-        task_manager=TaskManager(include_path=str(folder), include_defaults=False),
-        bootstrap_iters=0,
-    )
+    said = {f"Q: {question}": texts for question, _, texts in QUESTIONS}
+    with gateway(lambda prompt, trial: said[prompt][trial]) as model:
+        results = lm_eval.simple_evaluate(
+            model=model(),
+            tasks=["words"],
+            task_manager=TaskManager(include_path=str(folder), include_defaults=False),
+            bootstrap_iters=0,
+        )
     results["config"]["model_args"] = "pretrained=org/plain,dtype=float16"
     save(tracker, results)
     return folder / "out", results["results"]

@@ -12,17 +12,15 @@ from types import SimpleNamespace
 
 import lm_eval
 import pytest
-from _support.errors import refused
 from _support.paths import REPOSITORY
 from _support.toy import SCRIPT, ScriptedLM, evaluate, toy_config
 from lm_eval.tasks._index import TaskIndex
 
 from lm_eval_bayes._util.files import task_configs_dir
-from lm_eval_bayes.errors import ModelConfigError, TaskConfigError
+from lm_eval_bayes.errors import ModelConfigError
 from lm_eval_bayes.harness.evaluation import current_evaluation
 from lm_eval_bayes.harness.models.vllm.engine import LazyLLM, lazy_llm
 from lm_eval_bayes.harness.plugin import patches, registration, wrappers
-from lm_eval_bayes.harness.rubrics.rubric_task import RubricTask
 from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
 
 pytestmark = pytest.mark.filterwarnings("default")
@@ -210,15 +208,6 @@ def test_the_context_ends_with_an_evaluation_that_fails():
     with pytest.raises(ZeroDivisionError):
         evaluate(Failing(SCRIPT), SeesItsModel(config=toy_config()))
     assert current_evaluation() is None
-
-
-def test_a_recording_model_beside_the_evaluated_one_gives_no_signals():
-    """The check is about the model that answers, not about any model of the process."""
-    recording = ScriptedLM(SCRIPT)
-    recording.cannot_record = ()
-    config = toy_config(metadata={"version": 1.0, "rubric_schemata": "format_aware"})
-    with refused("rubric_schemata", "missing", error=TaskConfigError):
-        evaluate(ScriptedLM(SCRIPT), RubricTask(config=config))
 
 
 def test_rounds_take_the_place_of_one_evaluation_and_leave_it():

@@ -110,14 +110,6 @@ CASES = {
         "The answer is (Z).",
         "strict-match",
     ),
-    "bbh_cot_zeroshot_boolean_expressions": (
-        "bbh/cot_zeroshot/boolean_expressions.yaml",
-        "test",
-        lambda i: {"input": f"not ( {i} ) is", "target": "True"},
-        lambda doc: f"So the answer is {doc['target']}.",
-        "So the answer is False.",
-        "flexible-extract",
-    ),
     "triviaqa": (
         "triviaqa/default.yaml",
         "validation",

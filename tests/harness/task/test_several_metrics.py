@@ -13,7 +13,6 @@ from scipy.special import comb
 from lm_eval_bayes.errors import TaskConfigError
 from lm_eval_bayes.harness.plugin.results_table import chosen_rows
 from lm_eval_bayes.harness.plugin.sample_loggers import trials_of_sample
-from lm_eval_bayes.harness.task import metrics
 from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.outcomes import Outcomes
@@ -127,17 +126,3 @@ def test_the_table_and_the_loggers_show_them(results):
     read = [[trial[name] for name in NAMES] for trial in trials]
     assert read == [[0, 1, 1.0, None], [1, 1, 1.0, None], [0, 1, 1.0, None], [0, 0, 0.5, None]]
     assert "outcomes(near)" not in trials[0]
-
-
-def test_early_grades_share_what_is_equal():
-    grades, one = metrics.GradesOfQuestion(), {"exact_match": 1, "answer": "2"}
-    for trial in range(3):
-        grades.add(trial, f"{2}", metrics.GradedTrial(dict(one), "2", None))
-    grades.add(5, "x" * 100, metrics.GradedTrial({"exact_match": True, "answer": "2"}, "2", None))
-    grades.add(6, ["no", "text"], metrics.GradedTrial({"list": [1]}, None, "why"))
-    assert grades.get(1, "2") is grades.get(2, "2")
-    assert grades.get(1, "2") == metrics.GradedTrial(one, "2", None)
-    assert grades.get(1, "3") is grades.get(3, "2") is grades.get(9, "2") is None
-    assert grades.get(5, "x" * 100).values["exact_match"] is True
-    assert grades.get(5, "x" * 101) is None
-    assert grades.get(6, ["no", "text"]).error == "why"

@@ -200,20 +200,6 @@ def test_the_coin_tells_the_truth_about_all_questions_however_many_are_stored(tm
     assert truths[0] == truths[1]
 
 
-def test_notes_of_the_pass_family_are_logged_for_all_questions_together(caplog):
-    settings = Settings.from_metadata({}, 4)
-    trials = [(1, "a", None)] * 4
-    questions = [GradedResponses.of(trials, settings) for _ in range(25)]
-    questions += [GradedResponses.of([(0, "b", None)] * 4, settings) for _ in range(5)]
-    table = questions[0].table(questions)
-    assert table.row("pass@2_stderr") > 0.0
-    assert "pass@2, pass@4, pass^2, pass^4, g-pass@2_0.5" in caplog.text
-    assert "Most questions have no right answer" in caplog.text
-    caplog.clear()
-    assert question_rows(questions[0])["pass@2_stderr"] > 0.0
-    assert "Most questions" not in caplog.text
-
-
 @pytest.mark.parametrize("weights", [(0.0, 1.0), (0.0, 0.5, 1.0)])
 def test_rows_of_a_question_depend_on_how_often_each_answer_was_given(weights):
     settings = replace(Settings.from_metadata({}, 6), weights=weights)
