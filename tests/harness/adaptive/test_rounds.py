@@ -146,7 +146,6 @@ def test_a_task_without_graded_trials_is_refused():
         ({"width": 0.1, "baseline": {}}, ("run", "conflict")),
         ({"width": 0.0}, ("width", "range", 0.0)),
         ({"width": 0.1, "batch_trials": 9, "max_trials": 8}, ("batch_trials", "range", 9)),
-        ({"width": 0.1, "level": 1.0}, ("level", "range", 1.0)),
         ({"width": 0.1, "estimator": "best"}, ("estimator", "choice", "best")),
         ({"width": 0.1, "correction": "some"}, ("correction", "choice", "some")),
         ({"baseline": {}, "confidence": 0.2}, ("confidence", "range", 0.2)),

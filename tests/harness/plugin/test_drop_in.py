@@ -8,7 +8,6 @@ from _support.toy import SCRIPT, ScriptedLM, evaluate, toy_config
 from lm_eval.api.task import ConfigurableTask
 
 from lm_eval_bayes.errors import TaskConfigError
-from lm_eval_bayes.harness.grading import grade as grading
 from lm_eval_bayes.harness.plugin import bayes_metric as metrics
 from lm_eval_bayes.harness.plugin import wrappers
 from lm_eval_bayes.harness.task import pipelines
@@ -123,14 +122,6 @@ def test_one_response_never_becomes_a_silent_bayes_at_1():
         metrics.bayes(references=["2"], predictions=["2"])
 
 
-def test_a_grader_that_fails_is_logged_with_the_question(monkeypatch, caplog):
-    failed = grading.Grade(False, None, "no result within 5 s")
-    monkeypatch.setattr(metrics, "grade", lambda response, gold, kind: failed)
-    rows = metrics.bayes(references=["42"], predictions=[["x", "y"]], grader="math")
-    assert rows["grading_errors"] == 2
-    assert "trial 1 of the question whose answer is 42; counted as wrong: no result" in caplog.text
-
-
 def test_the_aggregation_without_the_metric_is_refused_before_sampling():
     metric = {"metric": "exact_match", "aggregation": "bayes", "higher_is_better": True}
     with refused("aggregation", "conflict", "exact_match", error=TaskConfigError):
@@ -140,12 +131,6 @@ def test_the_aggregation_without_the_metric_is_refused_before_sampling():
     task = ConfigurableTask(config=toy_config(metric_list=metrics))
     row = evaluate(ScriptedLM(SCRIPT), task)["results"]["toy"]
     assert row["bayes@4,none"] == pytest.approx((4 / 6 + 2 / 6 + 1 / 6) / 3)
-
-
-def test_tasks_without_the_metric_are_untouched():
-    task = ConfigurableTask(config=toy_config(repeats=1))
-    assert "build_all_requests" not in vars(task)
-    assert "apply_filters" not in vars(task)
 
 
 def test_a_lone_surrogate_is_logged():

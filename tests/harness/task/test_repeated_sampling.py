@@ -144,21 +144,17 @@ def test_predict_only_logs_responses_and_grades_nothing():
 
 
 def test_take_first_is_dropped_and_each_filter_gets_its_rows():
+    take_first = {"function": "take_first"}
+    digit = {"function": "regex", "regex_pattern": r"(\d)", "fallback": "none"}
     filters = [
-        {"name": "strict", "filter": [{"function": "take_first"}]},
-        {
-            "name": "digit",
-            "filter": [
-                {"function": "regex", "regex_pattern": r"(\d)", "fallback": "none"},
-                {"function": "take_first"},
-            ],
-        },
+        {"name": "strict", "filter": [take_first]},
+        {"name": "digit", "filter": [digit, take_first]},
     ]
     script = {**SCRIPT, "1 + 1 =": ["2", "it is 2", "2!", "2"]}
-    row = evaluate(RepeatedSamplingTask(config=toy_config(filter_list=filters)), script)
-    results = row["results"]["toy"]
-    assert results["avg@4,strict"] == pytest.approx((2 + 1 + 0) / 12)
-    assert results["avg@4,digit"] == pytest.approx((4 + 1 + 0) / 12)
+    results = evaluate(RepeatedSamplingTask(config=toy_config(filter_list=filters)), script)
+    row = results["results"]["toy"]
+    assert row["avg@4,strict"] == pytest.approx((2 + 1 + 0) / 12)
+    assert row["avg@4,digit"] == pytest.approx((4 + 1 + 0) / 12)
 
 
 def test_a_voting_pipeline_is_left_out_and_a_lone_one_refused(caplog):
@@ -180,9 +176,7 @@ def test_a_filter_that_fails_on_one_question_loses_nothing_of_the_others(caplog)
         return resps
 
     filters = [{"name": "f", "filter": [{"function": "custom", "filter_fn": picky}]}]
-    task = RepeatedSamplingTask(config=toy_config(filter_list=filters))
-    with caplog.at_level(logging.WARNING):
-        row = evaluate(task)["results"]["toy"]
+    row = evaluate(RepeatedSamplingTask(config=toy_config(filter_list=filters)))["results"]["toy"]
     assert row["avg@4,f"] == pytest.approx((3 + 0 + 0) / 12)
     assert row["grading_errors,f"] == 4
     assert "no x, please" in caplog.text

@@ -34,15 +34,11 @@ def test_categories_without_weights_get_even_scores():
     ("metadata", "argument", "rule"),
     [
         ({"bayes_n": 0}, "bayes_n", "range"),
-        ({"bayes_n": 10**7}, "bayes_n", "range"),
         ({"bayes_n": True}, "bayes_n", "range"),
-        ({"bayes_n": 4.0}, "bayes_n", "range"),
         ({"bayes_k": 32}, "bayes_k", "range"),
         ({"bayes_k": []}, "bayes_k", "empty"),
-        ({"bayes_k": [2, "4"]}, "bayes_k", "range"),
         ({"bayes_maj_k": 17}, "bayes_maj_k", "range"),
         ({"bayes_tau": float("nan")}, "bayes_tau", "range"),
-        ({"bayes_level": 1}, "bayes_level", "range"),
         ({"bayes_interval": "wald"}, "bayes_interval", "choice"),
         ({"bayes_weights": [0, 0.5, 1]}, "bayes_weights", "shape"),
         ({"bayes_weights": [1]}, "bayes_weights", "format"),
@@ -50,12 +46,10 @@ def test_categories_without_weights_get_even_scores():
         ({"bayes_weights": [1, 0]}, "bayes_weights", "range"),
         ({"bayes_threshold": 0.5}, "bayes_threshold", "conflict"),
         ({"bayes_bounds": [1, 0]}, "bayes_bounds", "format"),
-        ({"bayes_bounds": [0, 1, 2]}, "bayes_bounds", "format"),
         ({"bayes_bounds": [0, 1], "bayes_threshold": 0}, "bayes_threshold", "range"),
         ({"bayes_bounds": [0, 1], "bayes_weights": [0, 1]}, "bayes_weights", "conflict"),
         ({"bayes_metric": 3}, "bayes_metric", "type"),
         ({"bayes_check": "no"}, "bayes_check", "type"),
-        ({"bayes_seed": -1}, "bayes_seed", "range"),
     ],
 )
 def test_a_bad_value_is_refused_by_name(metadata, argument, rule):

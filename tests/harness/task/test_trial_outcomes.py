@@ -138,12 +138,6 @@ def test_responses_without_a_stored_trial_are_left_out():
     assert question.doc_hash == hash_string(text)
 
 
-def test_a_filter_that_leaves_other_numbers_of_responses_is_not_guessed_at():
-    sink = FakeSink()
-    keep([Completion("a", {}, Trial(KEY, 0, "a"), sink)] * 2, [(1, "a", None)])
-    assert sink.added == []
-
-
 def test_a_document_that_cannot_be_hashed_is_said(caplog):
     sink = FakeSink()
     with caplog.at_level(logging.WARNING):
@@ -153,9 +147,8 @@ def test_a_document_that_cannot_be_hashed_is_said(caplog):
 
 
 def test_a_trial_goes_where_the_text_goes_and_its_sink_into_no_pickle():
-    completion = Completion(
-        "  a b\nc  ", {"prompt_bpt": 0.5}, Trial(KEY, 3, "raw", seed=7), FakeSink()
-    )
+    trial = Trial(KEY, 3, "raw", seed=7)
+    completion = Completion("  a b\nc  ", {"prompt_bpt": 0.5}, trial, FakeSink())
     parts = [
         completion.strip(),
         completion[2:],
@@ -163,18 +156,15 @@ def test_a_trial_goes_where_the_text_goes_and_its_sink_into_no_pickle():
         completion.partition("b")[2],
         completion.splitlines()[0],
         completion + "!",
-        copy.copy(completion),
         copy.deepcopy([completion])[0],
     ]
     for part in parts:
         assert stored_trial(part) == (completion.sink, completion.trial)
         assert signals_of(part) == signals_of(completion)
-    assert (completion.trial.key, completion.trial.trial) == (KEY, 3)
     signals = signals_of(completion)
     assert (signals["trial"], signals["seed"], signals["prompt_bpt"]) == (3, 7, 0.5)
     back = pickle.loads(pickle.dumps(completion))
     assert (back, signals_of(back), stored_trial(back)) == (completion, signals, None)
-    assert stored_trial("plain") is None
 
 
 def test_a_lone_surrogate_does_not_cost_the_trial():
