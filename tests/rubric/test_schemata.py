@@ -21,21 +21,6 @@ from lm_eval_bayes.rubric.signals import SignalTable
 from lm_eval_bayes.rubric.thresholds import TaskThresholds, task_thresholds
 from lm_eval_bayes.rubric.variables import variable
 
-SIZES = {
-    "exact_match": 3,
-    "format_aware": 5,
-    "conf_calibrated": 6,
-    "ood_robustness": 5,
-    "strict_compliance": 3,
-    "conf_wrong_penalty": 4,
-    "verifier_only": 4,
-    "format_confidence": 8,
-    "length_robust": 3,
-    "verifier_probe": 5,
-    "efficiency_adjusted": 7,
-    "concision_high_conf": 6,
-}
-
 
 @pytest.fixture(scope="module")
 def runs():
@@ -75,12 +60,6 @@ def test_categories_equal_an_independent_classification(runs, tables, pooled, sc
     assert -1 in expected
 
 
-@pytest.mark.parametrize("schema", SCHEMATA)
-def test_every_category_occurs_in_the_fake_run(tables, pooled, schema):
-    found = np.concatenate([SCHEMATA[schema].classify(t, pooled) for t in tables.values()])
-    assert set(found.tolist()) == {*range(SIZES[schema]), -1}
-
-
 # --- single trials, read off the table ---
 
 
@@ -100,32 +79,11 @@ def test_invalid_is_a_repeated_pattern_or_c_of_one_half(repeated, c, expected):
     assert classified("exact_match", **columns) == [expected]
 
 
-def test_an_invalid_trial_needs_nothing_else():
-    for schema in SCHEMATA:
-        assert classified(schema, repeated_pattern=[1], is_correct=[None]) == [0]
-
-
 def test_a_wrong_trial_between_the_two_thresholds_is_confidently_wrong():
     """τ_high = 1 < 1.5 <= τ_low_wrong = 2: neither low nor high by one threshold alone."""
     columns = {"repeated_pattern": [0] * 3, "is_correct": [0] * 3, "completion_bpt": [1.5, 2, 2.1]}
     assert classified("conf_wrong_penalty", **columns) == [1, 1, 2]
     assert classified("conf_calibrated", **columns) == [2, 2, 1]
-
-
-@pytest.mark.parametrize(
-    ("a", "b", "c", "expected"),
-    [
-        (0.6, 0.4, 0.0, 3),
-        (0.4, 0.3, 0.3, 2),
-        (0.4, 0.2, 0.4, 1),
-        (0.6, None, 0.1, 3),
-        (None, 0.4, 0.1, -1),
-        (0.4, None, 0.1, -1),
-    ],
-)
-def test_verifier_only_without_a_high_label(a, b, c, expected):
-    columns = {"verifier_a": [a], "verifier_b": [b], "verifier_c": [c]}
-    assert classified("verifier_only", repeated_pattern=[0], **columns) == [expected]
 
 
 def test_a_missing_threshold_leaves_only_the_trials_that_need_it_without_a_category():
@@ -144,12 +102,6 @@ def test_equal_percentiles_leave_nothing_in_the_middle():
 
 
 # --- what a schema says of itself ---
-
-
-def test_the_twelve_in_the_order_of_the_paper():
-    assert {name: len(schema.categories) for name, schema in SCHEMATA.items()} == SIZES
-    assert list(SCHEMATA) == list(SIZES)
-    assert all(name == schema.name for name, schema in SCHEMATA.items())
 
 
 def test_needs_are_the_signals_of_the_table():
