@@ -42,7 +42,8 @@ LEFT_OUT = {
     "export MODEL=": "is a part of the Slurm recipes, which test_slurm.py runs",
     "executor=ray": "starts a Ray cluster, as test_ray_run.py does by hand",
     "sbatch --": "needs a Slurm, on which test_slurm.py runs it",
-    "http://node1": "needs two servers; end_to_end/test_server_examples.py has them and runs it",
+    "vllm serve": "needs a GPU",
+    "base_url=http://127.0.0.1": "needs a server, as end_to_end/test_api_server.py has",
     "--verifier opencompass/": "needs a network and a GPU, for a model of 3 billion parameters",
 }
 #: What stands in the place of a GPU, and of a data set of the hub.

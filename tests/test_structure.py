@@ -91,3 +91,31 @@ def test_every_room_says_what_belongs_there():
         if path.name == "__init__.py" and not ast.get_docstring(tree_of(module))
     ]
     assert undescribed == []
+
+
+def test_every_deliberate_error_names_its_rule():
+    """An error whose class does not fix the rule gets it as its second argument."""
+    classes = [
+        node
+        for module in MODULES
+        for node in ast.walk(tree_of(module))
+        if isinstance(node, ast.ClassDef)
+    ]
+    deliberate, fixed = {"LmEvalBayesError"}, set()
+    for _ in classes:
+        for node in classes:
+            bases = {ast.unparse(base) for base in node.bases}
+            if bases & deliberate:
+                deliberate.add(node.name)
+                own = any(ast.unparse(statement).startswith("rule") for statement in node.body)
+                if bases & fixed or own:
+                    fixed.add(node.name)
+    unnamed = [
+        f"{module}:{node.lineno}"
+        for module in MODULES
+        for node in ast.walk(tree_of(module))
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func) in deliberate - fixed
+        and len(node.args) < 2
+    ]
+    assert unnamed == []

@@ -9,7 +9,7 @@ from urllib.parse import unquote_plus, urlsplit
 from lm_eval_bayes.errors import InvalidInputError
 
 _AFTER_SCHEME = re.compile(r"(?<=://)(?:(?!;\s*https?://)[^\s\"'<>])+")
-_BETWEEN = re.compile(r"[;\s]+")
+_SEVERAL = re.compile(r";|[,\s]https?://")
 _BEFORE_PATH, _QUERY = re.compile(r"[/?#]"), re.compile(r"[?#]")
 _HOST = re.compile(r"([^:]*|\[[^\]]*\])(:\d*)?")
 
@@ -27,13 +27,19 @@ def check_address(address: object, example: str = "http://127.0.0.1:8000/v1") ->
     Raises
     ------
     InvalidInputError
-        If it is not such an address, or contains a user name or password.
+        If it is not one such address, or contains a user name or password.
 
     Examples
     --------
     >>> check_address("http://127.0.0.1:8000/v1?key=hidden")
     '127.0.0.1:8000/v1'
     """
+    if isinstance(address, (list, tuple)) or _SEVERAL.search(str(address)):
+        rule = (
+            "name one server; `vllm serve --data-parallel-size`, Ray Serve or a proxy behind one "
+            "address spreads requests over several"
+        )
+        raise InvalidInputError.of("base_url", "format", rule, "several")
     rule = f"be the address of a server, such as {example}"
     try:
         parts = urlsplit(address if isinstance(address, str) else "")
@@ -49,28 +55,6 @@ def check_address(address: object, example: str = "http://127.0.0.1:8000/v1") ->
         raise InvalidInputError.of("base_url", "format", rule, came)
     shown = f"[{host}]" if ":" in host else host
     return f"{shown}:{port}{parts.path}" if port else f"{shown}{parts.path}"
-
-
-def addresses_in(given: object) -> list[str]:
-    """Return the addresses of an argument that names one or several servers.
-
-    Parameters
-    ----------
-    given : str or list of str
-        Several addresses in one text are separated by ``;`` or white space.
-
-    Examples
-    --------
-    >>> addresses_in("http://a:8000/v1;http://b:8000/v1")
-    ['http://a:8000/v1', 'http://b:8000/v1']
-    >>> addresses_in(["http://a:8000/v1"]), addresses_in(None)
-    (['http://a:8000/v1'], [])
-    """
-    if isinstance(given, str):
-        return [part for part in _BETWEEN.split(given) if part]
-    if isinstance(given, (list, tuple)):
-        return [address for part in given for address in addresses_in(part)]
-    return []
 
 
 def plain_addresses(text: str) -> str:
@@ -101,9 +85,7 @@ def plain_address(rest: str) -> str:
 
 
 def host_of(address: object) -> str:
-    """Return host and port of an address, of the first of several; "" where it has none."""
-    if isinstance(address, (list, tuple)) or (isinstance(address, str) and ";" in address):
-        address = next(iter(addresses_in(address)), "")
+    """Return host and port of an address; "" where it has none."""
     if not isinstance(address, str):
         return ""
     try:

@@ -1,7 +1,6 @@
 """Hashes of texts and of JSON values.
 
-A hash has the form ``algorithm:hexdigits``, so a later release can use another algorithm and still
-check the hashes of earlier ones.
+A hash has the form ``algorithm:hexdigits``.
 """
 
 from __future__ import annotations
@@ -11,22 +10,17 @@ import json
 import math
 import operator
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from lm_eval_bayes.errors import InvalidInputError
 
-#: The algorithm of new hashes; ``b2sum --length 128`` gives the same digits.
+#: The algorithm of all hashes that are stored; ``b2sum --length 128`` gives the same digits.
 ALGORITHM = "blake2b-128"
 
 #: The algorithm that names files on the hub; ``sha256sum`` gives the same digits.
 SHA256 = "sha256"
-
-#: Every algorithm that a hash may name, from bytes to hex digits.
-ALGORITHMS: dict[str, Callable[[bytes], str]] = {
-    "blake2b-128": lambda data: digest_of(data).hex(),
-}
 
 #: Made once: `json.dumps` makes an encoder on every call with these options.
 _encode_json = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
@@ -56,7 +50,7 @@ def hash_bytes(data: bytes) -> str:
     >>> hash_bytes(b"abc")
     'blake2b-128:cf4ab791c62b8d2b2109c90275287816'
     """
-    return f"{ALGORITHM}:{ALGORITHMS[ALGORITHM](data)}"
+    return f"{ALGORITHM}:{digest_of(data).hex()}"
 
 
 def hash_text(text: str, argument: str = "text") -> str:
@@ -80,21 +74,6 @@ def hash_json(value: object, argument: str = "value") -> str:
     True
     """
     return hash_bytes(canonical_json(value, argument).encode("ascii"))
-
-
-def agrees(recorded: object, data: bytes) -> bool:
-    """Whether `recorded` is the hash of `data` by the algorithm that it names.
-
-    Examples
-    --------
-    >>> agrees(hash_bytes(b"abc"), b"abc"), agrees(hash_bytes(b"abc"), b"abd"), agrees("x", b"")
-    (True, False, False)
-    """
-    if not isinstance(recorded, str):
-        return False
-    name, _, digits = recorded.partition(":")
-    algorithm = ALGORITHMS.get(name)
-    return algorithm is not None and algorithm(data) == digits
 
 
 def canonical_json(value: object, argument: str = "value") -> str:

@@ -30,7 +30,6 @@ from lm_eval_bayes.stats.simulation import (
 )
 from lm_eval_bayes.stats.validation import (
     as_real,
-    check_confidence,
     check_integer,
     check_real,
     check_seed,
@@ -42,6 +41,8 @@ from lm_eval_bayes.stats.validation import (
 HBAYES, BAYES, JEFFREYS, CLT = "hbayes@N", "bayes@N", "bayes@N, Jeffreys", "avg@N, CLT"
 #: The largest N considered.
 _MAX_TRIALS = 1_000_000
+#: The z that separates two models, a one-sided probability of 95%.
+_THRESHOLD = float(special.ndtri(0.95))
 #: Number of simulated benchmarks for each N.
 _REPLICATES = 2000
 #: Task name of simulated outcomes.
@@ -347,11 +348,11 @@ class PairStudy(Record):
     gap : float
         Difference of their true scores.
     trials : int or None
-        The smallest N at which the expected z reaches the confidence; None beyond a million.
+        The smallest N at which the expected z separates them; None beyond a million.
     z : tuple of float
         The expected z at every N.
     surely, wrongly : tuple of float
-        Share of simulated benchmarks, at every N, in which z reaches the confidence in favour of
+        Share of simulated benchmarks, at every N, in which z separates them in favour of
         the better model, and of the worse one.
     """
 
@@ -388,7 +389,6 @@ class OrderStudy(Record):
 class Separation(Record):
     """Separation of the models of a benchmark, see `separation_study`."""
 
-    confidence: float
     tossed: int
     seed: int
     pairs: tuple[PairStudy, ...]
@@ -399,15 +399,14 @@ def separation_study(
     benchmark: SimulatedBenchmark,
     trials: Sequence[int],
     *,
-    confidence: float = 0.95,
     replicates: int = _REPLICATES,
     seed: int = 0,
 ) -> Separation:
     """Return the trials that separate neighbours, and how often the ranking is right.
 
     Uses the posterior of bayes@N, for questions whose p have exactly the models' true scores as
-    means. Neighbours are separated if z = |μ − μ'| / sqrt(σ² + σ'²) is at least Φ⁻¹(confidence),
-    1.645 at .95 [Hariri 2026, §2.5, Fig. 3]. The expectation of z has a closed form; the shares
+    means. Neighbours are separated if z = |μ − μ'| / sqrt(σ² + σ'²) is at least Φ⁻¹(.95) = 1.645
+    [Hariri 2026, §2.5, Fig. 3]. The expectation of z has a closed form; the shares
     are simulated.
 
     Parameters
@@ -416,8 +415,6 @@ def separation_study(
         At least two models.
     trials : sequence of int
         Values of N.
-    confidence : float
-        One-sided, in [0.5, 1).
     replicates : int
         Number of simulated benchmarks for each N.
     seed : int
@@ -438,13 +435,11 @@ def separation_study(
     (164, 1.14)
     """
     ascending = check_trials(trials)
-    confidence = check_confidence(confidence)
     replicates, seed = check_size("replicates", replicates, 1), check_seed(seed)
     if len(benchmark.means) < 2:
         raise InvalidInputError.of("models", "range", "be two or more to be separated", 1)
     p = benchmark.probabilities()
     means = np.array(benchmark.means)
-    threshold = float(special.ndtri(confidence))
     surely = np.zeros((len(ascending), len(means) - 1))
     wrongly = np.zeros_like(surely)
     orders = []
@@ -458,30 +453,30 @@ def separation_study(
             total[replicate] = mean.mean(axis=1)
             sd = np.sqrt(variance[:-1] + variance[1:])
             z[replicate] = (total[replicate, :-1] - total[replicate, 1:]) / sd
-        surely[row] = (z >= threshold).mean(axis=0)
-        wrongly[row] = (z <= -threshold).mean(axis=0)
+        surely[row] = (z >= _THRESHOLD).mean(axis=0)
+        wrongly[row] = (z <= -_THRESHOLD).mean(axis=0)
         orders.append(_order(total, means, n))
     pairs = tuple(
         PairStudy(
             better=better,
             worse=worse,
             gap=float(means[i] - means[i + 1]),
-            trials=_trials_needed(p[i], p[i + 1], threshold),
+            trials=_trials_needed(p[i], p[i + 1]),
             z=tuple(expected_z(p[i], p[i + 1], np.array(ascending)).tolist()),
             surely=tuple(surely[:, i].tolist()),
             wrongly=tuple(wrongly[:, i].tolist()),
         )
         for i, (better, worse) in enumerate(pairwise(benchmark.names))
     )
-    return Separation(confidence, replicates, seed, pairs, tuple(orders))
+    return Separation(replicates, seed, pairs, tuple(orders))
 
 
-def _trials_needed(p: FloatArray, other: FloatArray, threshold: float) -> int | None:
-    """Return the trials until the expected z reaches the threshold."""
+def _trials_needed(p: FloatArray, other: FloatArray) -> int | None:
+    """Return the trials until the expected z separates the models."""
     if np.array_equal(p, other):
         return None
     for largest in (1000, 100_000, _MAX_TRIALS):
-        trials = trials_until_z(p, other, threshold, largest=largest)
+        trials = trials_until_z(p, other, _THRESHOLD, largest=largest)
         if trials is not None:
             return trials
     return None

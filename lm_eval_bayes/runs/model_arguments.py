@@ -29,7 +29,6 @@ from pathlib import Path
 from typing import Any
 
 from lm_eval_bayes._util.addresses import (
-    addresses_in,
     host_of,
     plain_address,
     plain_addresses,
@@ -98,8 +97,7 @@ _IDENTITY = (
 
 _SPEED = (
     # which trials, and the file that stores them
-    *("store", "trials", "claims", "lease", "stalled_after"),
-    *("seed", "seed_scheme", "seeds", "synchronous"),
+    *("store", "trials", "seed", "seed_scheme", "seeds", "synchronous"),
     *("write_out", "logits_cache", "executor", "workers", "gpus_per_worker", "seconds"),
     # batches, concurrency, patience
     *("batch_size", "max_batch_size", "micro_batch_size", "num_concurrent", "concurrency"),
@@ -317,30 +315,6 @@ def is_hashed(value: object) -> bool:
     )
 
 
-def same_model(fingerprint: Mapping[str, Any], recorded: Mapping[str, Any]) -> bool:
-    """Return whether a fingerprint that some release recorded is that of a model.
-
-    Earlier releases recorded arguments as they were given, those that change only the speed
-    and unknown ones among them.
-
-    Parameters
-    ----------
-    fingerprint : mapping
-        What this release makes of the model.
-    recorded : mapping
-        What is in a store.
-    """
-    model, _ = keyed(fingerprint)
-    other, source = keyed(normalised(recorded))
-    served, earlier = model.get("served"), other.get("served")
-    if isinstance(served, Mapping) and isinstance(earlier, Mapping) and "meta" not in earlier:
-        # Without the sizes of the model, its name on another server does not tell enough.
-        here = fingerprint.get("endpoint") in (recorded.get("endpoint"), source.get("endpoint"))
-        if "meta" in served and here:
-            model = {**model, "served": {k: v for k, v in served.items() if k != "meta"}}
-    return model == other
-
-
 #: The entries that say where weights and tokenizer came from.
 SOURCE_OF_WEIGHTS = ("pretrained", "revision", "subfolder", "gguf_file", "peft", "delta")
 SOURCE_OF_TOKENIZER = ("tokenizer", "tokenizer_revision")
@@ -376,31 +350,6 @@ def keyed(fingerprint: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any
 
 def _is_content(identity: object) -> bool:
     return isinstance(identity, str) and identity.startswith(f"{SHA256}:")
-
-
-def normalised(fingerprint: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a fingerprint as this release would record it; one of this release as it is."""
-    return {
-        name: identity(value) if _holds_arguments(name, value) else value
-        for name, value in fingerprint.items()
-    }
-
-
-def printable(description: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what may be printed of a stored fingerprint, or of a stored sampling.
-
-    That is all of it, unless an earlier release recorded it.
-
-    Examples
-    --------
-    >>> printable({"backend": "gguf", "arguments": {"base_url": "http://me:pw@host:1", "key": "x"}})
-    {'backend': 'gguf', 'arguments': {'base_url': 'http://host:1'}}
-    """
-    return {
-        name: _recorded(name, value, identity)
-        for name, value in description.items()
-        if not names_a_secret(name, value)
-    }
 
 
 def flat(fingerprint: Mapping[str, Any]) -> dict[str, Any]:
@@ -538,8 +487,7 @@ def secret_texts(*values: object) -> tuple[str, ...]:
             words = [word for item in value.values() for word in str(item).split()]
             texts.update(dict.fromkeys(word for word in words if len(word) >= 8))
         elif isinstance(value, str) and "://" in value:
-            for address in addresses_in(value):
-                texts.update(dict.fromkeys(secrets_in(address)))
+            texts.update(dict.fromkeys(secrets_in(value)))
         elif isinstance(value, str) and value:
             texts[value] = None
     return tuple(sorted(texts, key=len, reverse=True))

@@ -42,11 +42,6 @@ from lm_eval_bayes.stats.results import Posterior
 from lm_eval_bayes.stats.strength_average import average_over_strength
 from lm_eval_bayes.stats.validation import check_seed
 
-#: What a posterior with another benchmark assumes.
-SAME_POPULATION = (
-    "Assumes that the questions of both benchmarks are a sample of one population, up to the "
-    "weight: where one of them is somewhat harder, intervals miss the score."
-)
 #: Prior probability that another benchmark is unrelated, λ = 0.
 P_UNRELATED = 0.5
 

@@ -7,7 +7,6 @@ import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.store.errors import FREE_BYTES, StoreFileError, StoreFullError
 from lm_eval_bayes.store.file import StoreFile
 from lm_eval_bayes.store.texts import (
@@ -24,7 +23,7 @@ _BATCH = 500
 
 
 @dataclass(frozen=True)
-class CompactReport(Record):
+class CompactReport:
     """What :func:`compact_store` did.
 
     Attributes

@@ -64,8 +64,8 @@ class StoreDamagedError(StoreError):
     """The file is a damaged trial store."""
 
 
-class NewerSchemaError(StoreError):
-    """The store was written by a later release of this package."""
+class OtherSchemaError(StoreError):
+    """The store was written by a release of this package with another schema."""
 
 
 class OtherWeightsError(StoreError, ValueError):
@@ -113,7 +113,7 @@ def translate_error(error: sqlite3.Error, path: str | PathLike[str], doing: str)
         if _has_no_locks(os.path.dirname(os.path.abspath(path))):
             return StoreFileError(
                 f"{path} cannot be {doing}: its file system has no locks, as NFS without a lock "
-                "service; use a local disk, and copy the store with `lm-eval-bayes store snapshot`"
+                "service; use a local disk, and merge the stores with `lm-eval-bayes store merge`"
             )
         return StoreBusyError(f"{path} cannot be {doing}: another process has locked it")
     if _is_full(error, code, path):

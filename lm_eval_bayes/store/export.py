@@ -5,12 +5,12 @@ from __future__ import annotations
 import io
 import json
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any, BinaryIO, TextIO, TypeAlias
+from typing import Any, BinaryIO, TextIO
 
 from lm_eval_bayes._util.files import irregular_kind, resolve_path, write_atomic
 from lm_eval_bayes._util.plain import Record, to_plain
@@ -32,9 +32,6 @@ from lm_eval_bayes.store.tables import (
     prompt_signals_rows,
 )
 from lm_eval_bayes.store.trial import TrialKey
-
-#: What an export writes of the description of a model or a sampling.
-Redact: TypeAlias = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -63,7 +60,6 @@ def export_jsonl(
     store: str | PathLike[str],
     path: str | PathLike[str],
     overwrite: bool = False,
-    redact: Redact = dict,
 ) -> ExportReport:
     """Write everything in a store as JSON lines.
 
@@ -83,9 +79,6 @@ def export_jsonl(
         The file to be written, atomically.
     overwrite : bool
         Whether an existing file is replaced; a trial store never is.
-    redact : callable
-        Takes the description of a model or a sampling and returns what is written of it. Earlier
-        releases stored the arguments of models as they were given, keys included.
 
     Raises
     ------
@@ -105,7 +98,7 @@ def export_jsonl(
 
         def write(output: BinaryIO) -> None:
             text = io.TextIOWrapper(output, encoding="ascii", newline="\n")
-            reports.append(_write_lines(file, text.write, str(target), redact))
+            reports.append(_write_lines(file, text.write, str(target)))
             text.detach()
 
         with export_errors(target):
@@ -114,7 +107,7 @@ def export_jsonl(
     return reports[0]
 
 
-def export_lines(store: str | PathLike[str], output: TextIO, redact: Redact = dict) -> ExportReport:
+def export_lines(store: str | PathLike[str], output: TextIO) -> ExportReport:
     """Write the lines of :func:`export_jsonl` to an open text file, such as standard output.
 
     Parameters
@@ -123,8 +116,6 @@ def export_lines(store: str | PathLike[str], output: TextIO, redact: Redact = di
         The store.
     output : text file
         The open file. Only ASCII is written.
-    redact : callable
-        As for :func:`export_jsonl`.
 
     Raises
     ------
@@ -134,7 +125,7 @@ def export_lines(store: str | PathLike[str], output: TextIO, redact: Redact = di
         If `output` raises it.
     """
     with closing(open_file(store, "read")) as file:
-        return _write_lines(file, output.write, "-", redact)
+        return _write_lines(file, output.write, "-")
 
 
 def check_regular(path: str | PathLike[str]) -> None:
@@ -179,13 +170,11 @@ def _check_not_store(target: Path) -> None:
         raise StoreFileError(f"{target} is a trial store; export to another file")
 
 
-def _write_lines(
-    file: StoreFile, write: Callable[[str], object], path: str, redact: Redact
-) -> ExportReport:
+def _write_lines(file: StoreFile, write: Callable[[str], object], path: str) -> ExportReport:
     trials = lines = size = damaged = 0
     with file.reading() as connection:
         check_structure(connection, file.path)
-        for line, intact in _lines(connection, file, redact):
+        for line, intact in _lines(connection, file):
             text = json_line(line)
             write(text)
             lines += 1
@@ -205,7 +194,7 @@ def json_line(record: dict[str, Any]) -> str:
 
 
 def _lines(
-    connection: sqlite3.Connection, file: StoreFile, redact: Redact
+    connection: sqlite3.Connection, file: StoreFile
 ) -> Iterator[tuple[dict[str, Any], bool]]:
     """Read the lines in the order of the export, and whether each record matches its hash."""
     with readable(file.path, "a line to be exported"):
@@ -215,16 +204,16 @@ def _lines(
                 if table == "prompts":
                     line["text"] = str(row.description, "utf-8", "surrogatepass")
                 else:
-                    line["description"] = redact(json.loads(row.description))
+                    line["description"] = json.loads(row.description)
                 yield line, row.is_intact()
-        for source in source_rows(connection, file.schema):
-            described = redact(json.loads(source.description))
+        for source in source_rows(connection):
+            described = json.loads(source.description)
             line = {"kind": "source", **source._asdict(), "description": described}
             del line["digest"]
             yield line, source.is_intact()
-        for alias in alias_rows(connection, file.schema):
+        for alias in alias_rows(connection):
             yield {"kind": "alias", "name": alias.name, "model": alias.model}, alias.is_intact()
-        for signals in prompt_signals_rows(connection, file.schema):
+        for signals in prompt_signals_rows(connection):
             line = {"kind": "prompt_signals", **signals._asdict()}
             line["signals"] = json.loads(line["signals"])
             del line["digest"]
@@ -241,10 +230,10 @@ def _lines(
             key = TrialKey(model=model, prompt=prompt, sampling=sampling)
             for trial, intact in reader.trials(key, ids):
                 yield {"kind": "trial", **trial.to_dict()}, intact
-        for outcome in outcome_rows(connection, file.schema):
+        for outcome in outcome_rows(connection):
             question = dict(zip(QUESTION, outcome.question, strict=True))
             graded = {**outcome.graded_trial().to_dict(), "graded": outcome.values[0]}
             yield {"kind": "outcome", **question, **graded}, outcome.is_intact()
-        for stored in cluster_rows(connection, file.schema):
+        for stored in cluster_rows(connection):
             question = dict(zip(QUESTION, stored.question, strict=True))
             yield {"kind": "cluster", **question, **stored.cluster()._asdict()}, stored.is_intact()

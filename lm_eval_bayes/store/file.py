@@ -34,13 +34,7 @@ from lm_eval_bayes.store.locations import (
     network_file_system,
     network_warning,
 )
-from lm_eval_bayes.store.migrations import (
-    SCHEMA,
-    SOURCES_SCHEMA,
-    refuse_newer,
-    schema_of,
-    upgrade,
-)
+from lm_eval_bayes.store.schema import SCHEMA, check_schema, create_tables
 from lm_eval_bayes.store.texts import TextCodec
 
 log = logging.getLogger("lm_eval.bayes.store")
@@ -66,10 +60,10 @@ class StoreFile:
         The file, absolute and with symbolic links followed.
     mode : str
         "write" or "read".
-    schema : int
-        Its schema; for a reader it may be older than that of this release.
     texts : TextCodec
         How its texts are compressed.
+    ends_log : bool
+        Whether :meth:`close` ends the write-ahead log.
     lacks_log : bool
         Whether the file seems to have been in use when it was copied without its write-ahead log,
         so that its latest trials may be missing. A writer that was killed as it opened or closed
@@ -83,7 +77,7 @@ class StoreFile:
         self.path = path
         self.mode: Mode = mode
         self.wait_s = wait_s
-        self.schema = 0
+        self.ends_log = False
         self.lacks_log = False
         self.signature: tuple[int, int] | None = None
         self.texts = TextCodec(connection, path)
@@ -139,8 +133,6 @@ class StoreFile:
             done = False
             try:
                 with connection:  # commits, or rolls back on an exception
-                    # A later release may have upgraded the file since it was opened.
-                    refuse_newer(connection, self.path)
                     yield connection
                     if not commit:
                         connection.rollback()
@@ -164,7 +156,7 @@ class StoreFile:
                 self._at_exit.detach()
             if connection is not None and self._process == os.getpid():
                 reads_a_copy = self.mode == "read" and self.lacks_log
-                if self.schema >= SOURCES_SCHEMA and self.signature is None and not reads_a_copy:
+                if self.ends_log and not reads_a_copy:
                     _end_log(connection)
                 connection.close()
 
@@ -274,7 +266,7 @@ def create_file(path: Path, fill: Callable[[sqlite3.Connection], None] | None = 
         with translate_errors(path, "created"):
             with closing(connect(temporary, "mode=rwc")) as connection:
                 connection.execute("PRAGMA synchronous = FULL")
-                upgrade(connection)
+                create_tables(connection)
                 if fill is not None:
                     connection.execute("PRAGMA foreign_keys = ON")
                     connection.execute("BEGIN IMMEDIATE")
@@ -342,16 +334,12 @@ def _open_with(
         # Fails here if it is damaged or read-only, and not after hours of sampling.
         check_structure(connection, path)
         begin_writing(connection, wait_s)
-        connection.execute(f"PRAGMA user_version = {file.schema}")
+        connection.execute(f"PRAGMA user_version = {SCHEMA}")
         connection.execute("ROLLBACK")
-        if file.schema < SCHEMA:
-            if upgrade(connection):
-                log.info("%s: upgraded from schema %d to %d", path, file.schema, SCHEMA)
-            file.schema = schema_of(connection, path)
         journal = "DELETE" if exclusive else "WAL"
         connection.execute(f"PRAGMA journal_mode = {journal}")
         # Reads in this mode, and fails here if the mode is not possible.
-        connection.execute("SELECT count(*) FROM migrations").fetchone()
+        connection.execute("SELECT count(*) FROM models").fetchone()
         connection.execute(f"PRAGMA synchronous = {synchronous}")
         connection.execute("PRAGMA foreign_keys = ON")
     return file
@@ -372,7 +360,7 @@ def _open_to_read(path: Path, wait_s: float) -> StoreFile:
         # No process is writing, and a log cannot be created: a read-only medium or an archive.
         signature = _signature(path)
         with _prepared(path, "read", connect_unlocked(path), wait_s) as (file, _):
-            file.signature = signature
+            file.signature, file.ends_log = signature, False
         return file
 
 
@@ -384,7 +372,7 @@ def _prepared(
     wait_s: float,
     exclusive: bool = False,
 ) -> Iterator[tuple[StoreFile, sqlite3.Connection]]:
-    """Check the header and read the schema; an error, in the block as well, closes the file."""
+    """Check the header and the schema; an error, in the block as well, closes the file."""
     file = StoreFile(path, mode, connection, wait_s)
     try:
         if exclusive:  # before the file is read, so that no shared memory is used
@@ -397,14 +385,10 @@ def _prepared(
         application_id = connection.execute("PRAGMA application_id").fetchone()[0]
         if application_id != TRIAL_STORE_ID:
             raise StoreDamagedError(f"{path} is damaged: its header is not that of a trial store")
-        file.schema = schema_of(connection, path)
+        check_schema(connection, path)
+        file.ends_log = True
         journal = connection.execute("PRAGMA journal_mode").fetchone()[0]
-        if (
-            not had_log
-            and journal == "wal"
-            and file.schema >= SOURCES_SCHEMA
-            and _end_log(connection)
-        ):
+        if not had_log and journal == "wal" and _end_log(connection):
             file.lacks_log = True
             connection.execute("PRAGMA journal_mode = WAL")
             # Processes that close a new store at one moment may leave it so, with nothing in it.
@@ -421,7 +405,7 @@ def lacks_log(path: Path) -> str:
     """Return the sentence about a store whose write-ahead log is missing."""
     return (
         f"{path} seems to have been copied while it was in use, without its write-ahead log "
-        f"({path.name}-wal): its latest trials may be missing; `lm-eval-bayes store snapshot` "
+        f"({path.name}-wal): its latest trials may be missing; `lm-eval-bayes store merge` "
         "copies a store that is in use"
     )
 
@@ -449,8 +433,7 @@ def _close_at_exit(connection: sqlite3.Connection, process: int) -> None:
     if os.getpid() != process:
         return
     with suppress(sqlite3.Error):
-        if connection.execute("PRAGMA user_version").fetchone()[0] >= SOURCES_SCHEMA:
-            _end_log(connection)
+        _end_log(connection)
         connection.close()
 
 

@@ -12,7 +12,7 @@ from lm_eval_bayes._util.plain import NOT_IN_JSON, Record
 from lm_eval_bayes.store.errors import readable
 from lm_eval_bayes.store.file import StoreFile, check_structure
 from lm_eval_bayes.store.locations import log_bytes
-from lm_eval_bayes.store.migrations import OUTCOMES_SCHEMA, PROMPT_SIGNALS_SCHEMA
+from lm_eval_bayes.store.schema import SCHEMA
 from lm_eval_bayes.store.sources import first_sources
 from lm_eval_bayes.store.trial import TrialKey
 
@@ -119,8 +119,8 @@ def store_info(file: StoreFile) -> StoreInfo:
     with file.reading() as connection, readable(file.path, "a description"):
         check_structure(connection, file.path)
 
-        def rows(statement: str, schema: int = 1) -> list[Any]:
-            return connection.execute(statement).fetchall() if file.schema >= schema else []
+        def rows(statement: str) -> list[Any]:
+            return connection.execute(statement).fetchall()
 
         models, samplings = (
             {
@@ -136,14 +136,13 @@ def store_info(file: StoreFile) -> StoreInfo:
             "JOIN models AS m ON m.id = model JOIN samplings AS s ON s.id = sampling "
             "JOIN prompts AS p ON p.id = prompt ORDER BY 1, 2, 3"
         )
-        for digest, source in first_sources(connection, file.schema).items():
+        for digest, source in first_sources(connection).items():
             models[digest] = {**source, **models[digest]}
-        signals = rows("SELECT count(*) FROM prompt_signals", PROMPT_SIGNALS_SCHEMA)
+        prompt_signals = rows("SELECT count(*) FROM prompt_signals")[0][0]
         tasks = rows(
             "SELECT task, version, filter, categories, count(DISTINCT question), count(*) "
             "FROM outcomes JOIN questions ON questions.id = question "
-            "GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4",
-            OUTCOMES_SCHEMA,
+            "GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4"
         )
         prompts = rows("SELECT count(*) FROM prompts")[0][0]
     counts, series = {}, []
@@ -156,12 +155,12 @@ def store_info(file: StoreFile) -> StoreInfo:
         series.append(SeriesInfo(model, sampling, *numbers, *measured))
     return StoreInfo(
         path=str(file.path),
-        schema=file.schema,
+        schema=SCHEMA,
         file_bytes=file.path.stat().st_size,
         log_bytes=log_bytes(file.path),
         trials=sum(counts.values()),
         prompts=prompts,
-        prompt_signals=signals[0][0] if signals else 0,
+        prompt_signals=prompt_signals,
         outcomes=sum(task[-1] for task in tasks),
         models=models,
         samplings=samplings,

@@ -34,7 +34,7 @@ s3ql seaweedfs smbnetfs sshfs vmhgfs-fuse
 NETWORK = frozenset(_KERNEL.split()) | {f"fuse.{name}" for name in _FUSE.split()}
 
 #: A store's name, and what is added to it.
-_COMPANION = re.compile(r"(.+)(?:-wal|-shm|-journal|\.claims|\.processes(?:\.\w+)?\.json)")
+_COMPANION = re.compile(r"(.+)(?:-wal|-shm|-journal|\.processes(?:\.\w+)?\.json)")
 
 #: How often a file that looks truncated is read, and the seconds between two reads.
 _ATTEMPTS, _RETRY_S = 20, 0.01
@@ -77,8 +77,8 @@ def is_store(path: Path) -> bool:
 def store_of(path: Path) -> Path | None:
     """Return the store beside `path` that it is a part or a companion of; None if it is of none.
 
-    These are the files that SQLite keeps beside a store while it is used, the folder of claims, and
-    the list of the processes of an engine.
+    These are the files that SQLite keeps beside a store while it is used, and the list of the
+    processes of an engine.
     """
     match = _COMPANION.fullmatch(path.name)
     if match is None:
@@ -200,8 +200,8 @@ def network_warning(path: str | PathLike[str], mounts: str | None = None) -> str
     return (
         f"{os.fsdecode(path)} is on a network file system ({kind}), where SQLite "
         "cannot coordinate several computers: this process uses it alone, without a write-ahead "
-        "log; let each process write its own file, preferably on a local disk, copy it with "
-        "`lm-eval-bayes store snapshot`, and merge them afterwards"
+        "log; let each process write its own file, preferably on a local disk, and merge them "
+        "with `lm-eval-bayes store merge`"
     )
 
 

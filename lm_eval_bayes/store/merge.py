@@ -10,7 +10,7 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar, get_args
 
 from lm_eval_bayes._util.files import resolve_path
 from lm_eval_bayes._util.plain import Record
@@ -23,7 +23,7 @@ from lm_eval_bayes.store.errors import (
     StoreFileError,
     TrialConflictError,
 )
-from lm_eval_bayes.store.file import WAIT_S, StoreFile, check_structure, create_file, open_file
+from lm_eval_bayes.store.file import StoreFile, check_structure, create_file, open_file
 from lm_eval_bayes.store.locations import is_store
 from lm_eval_bayes.store.outcomes import OutcomeRow, insert_outcome, outcome_rows
 from lm_eval_bayes.store.questions import ClusterRow, cluster_rows, insert_cluster
@@ -52,7 +52,6 @@ from lm_eval_bayes.store.tables import (
 )
 from lm_eval_bayes.store.texts import TextCodec
 from lm_eval_bayes.store.trial import ID, Conflict, TrialKey, TrialRow
-from lm_eval_bayes.store.trial_store import ON_CONFLICT, OnConflict
 
 _Row = TypeVar(
     "_Row",
@@ -64,6 +63,8 @@ _Row = TypeVar(
     OutcomeRow,
     ClusterRow,
 )
+
+OnConflict: TypeAlias = Literal["refuse", "keep-first"]
 
 #: The most conflicts that a report lists; all are counted.
 MAX_CONFLICTS = 1_000
@@ -108,7 +109,6 @@ def merge(
     sources: Sequence[str | PathLike[str]],
     target: str | PathLike[str],
     conflicts: OnConflict = "refuse",
-    wait_s: float = WAIT_S,
 ) -> MergeReport:
     """Copy all trials of the sources into the target, all of them or none.
 
@@ -125,8 +125,6 @@ def merge(
     conflicts : str
         What to do about trials with another text or seed: "refuse" to merge anything, or
         "keep-first".
-    wait_s : float
-        Seconds to wait while another process is writing the target.
 
     Raises
     ------
@@ -134,9 +132,9 @@ def merge(
         If stores have different trials of one number and `conflicts` is "refuse". Its
         ``conflicts`` list them, up to 1,000.
     StoreError
-        If one of the files is not a store, damaged, of a later release, or cannot be written.
+        If one of the files is not a store, damaged, of another schema, or cannot be written.
     """
-    conflicts = check_option("conflicts", conflicts, ON_CONFLICT)
+    conflicts = check_option("conflicts", conflicts, get_args(OnConflict))
     if isinstance(sources, (str, bytes, PathLike)):
         raise InvalidInputError.of("sources", "type", "be a list of paths", sources)
     target_path = resolve_path(target)
@@ -149,7 +147,7 @@ def merge(
         files = [stack.enter_context(closing(open_file(path, "read"))) for path in paths]
         merger = _Merger(target_path, files, conflicts)
         if is_store(target_path):
-            file = stack.enter_context(closing(open_file(target_path, "write", wait_s=wait_s)))
+            file = stack.enter_context(closing(open_file(target_path, "write")))
             with file.writing() as connection:
                 merger.run(connection)
         elif not create_file(target_path, merger.run):
@@ -182,12 +180,12 @@ class _Merger:
                 for table in TABLES:
                     for row in _intact(description_rows(connection, table), source.path):
                         put_description(target, table, row.digest, row.description)
-                for source_of in _intact(source_rows(connection, source.schema), source.path):
+                for source_of in _intact(source_rows(connection), source.path):
                     put_source(target, source_of)
-                for alias in _intact(alias_rows(connection, source.schema), source.path):
+                for alias in _intact(alias_rows(connection), source.path):
                     put_alias(target, alias, replace=False)
                 differing = self._copy_trials(connection, target, index)
-                signals = prompt_signals_rows(connection, source.schema)
+                signals = prompt_signals_rows(connection)
                 for signals_row in _intact(signals, source.path):
                     insert_prompt_signals(target, signals_row, self.target)
                 self._copy_outcomes(connection, target, source, differing)
@@ -246,7 +244,7 @@ class _Merger:
         """Copy the outcomes that the target has no grading of, and note the others."""
         n_refused, n_different = 0, Counter[str]()
         ids = KeyIds(target, self.target)
-        for row in _intact(outcome_rows(connection, source.schema), source.path):
+        for row in _intact(outcome_rows(connection), source.path):
             if (row.key, row.trial) in differing:
                 n_refused += 1
                 continue
@@ -271,7 +269,7 @@ class _Merger:
     ) -> None:
         """Copy the clusters of questions that have none in the target, and note the others."""
         n_different = Counter[str]()
-        for row in _intact(cluster_rows(connection, source.schema), source.path):
+        for row in _intact(cluster_rows(connection), source.path):
             stored = insert_cluster(target, row)
             if stored is not None and stored != row.cluster():
                 n_different[row.question[0]] += 1

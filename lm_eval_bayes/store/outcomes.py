@@ -10,13 +10,12 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from lm_eval_bayes._util.hashing import agrees, hash_bytes, text_bytes
+from lm_eval_bayes._util.hashing import hash_bytes, text_bytes
 from lm_eval_bayes._util.plain import NOT_IN_JSON, Record
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.validation import check_integer
 from lm_eval_bayes.store.errors import StoreDamagedError, readable
 from lm_eval_bayes.store.file import StoreFile, check_structure
-from lm_eval_bayes.store.migrations import OUTCOMES_SCHEMA
 from lm_eval_bayes.store.questions import (
     QUESTION,
     Cluster,
@@ -341,7 +340,7 @@ class OutcomeRow:
         """Whether it matches its hash."""
         try:
             data = _hashed_bytes(self.question, self.key, self.trial, self.values)
-            return agrees(self.digest, data)
+            return self.digest == hash_bytes(data)
         except (TypeError, ValueError):
             return False
 
@@ -362,11 +361,9 @@ def _decode(text: Any) -> str | None:
 
 
 def outcome_rows(
-    connection: sqlite3.Connection, schema: int, where: str = "", values: tuple[Any, ...] = ()
+    connection: sqlite3.Connection, where: str = "", values: tuple[Any, ...] = ()
 ) -> Iterator[OutcomeRow]:
     """Read outcomes, grouped by question; `where` may use o (outcomes), q, m, s and p."""
-    if schema < OUTCOMES_SCHEMA:
-        return
     yield from map(_outcome_row, connection.execute(f"{_SELECT} {where} {_ORDER}", values))
 
 
@@ -395,13 +392,11 @@ def insert_outcome(
 
 def read_outcomes(file: StoreFile, task: str | None = None) -> tuple[GradedTask, ...]:
     """Return what was graded: of the task of this name, or of all tasks."""
-    if file.schema < OUTCOMES_SCHEMA:
-        return ()
     where, values = ("", ()) if task is None else ("WHERE q.task = ?", (_required("task", task),))
     with file.reading() as connection, readable(file.path, "an outcome"):
         check_structure(connection, file.path)
         rows = connection.execute(f"{_SELECT} {where} {_ORDER}", values).fetchall()
-        stored = list(cluster_rows(connection, file.schema, where, values))
+        stored = list(cluster_rows(connection, where, values))
         for row in chain[OutcomeRow | ClusterRow](map(_outcome_row, rows), stored):
             if not row.is_intact():
                 raise StoreDamagedError(

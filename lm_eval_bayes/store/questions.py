@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from lm_eval_bayes._util.hashing import agrees, hash_bytes, text_bytes
+from lm_eval_bayes._util.hashing import hash_bytes, text_bytes
 from lm_eval_bayes.store.file import marks
-from lm_eval_bayes.store.migrations import CLUSTERS_SCHEMA
 from lm_eval_bayes.store.trial import compact_json
 
 #: The columns that identify a question, in the order of every row here.
@@ -81,7 +80,7 @@ class ClusterRow:
     def is_intact(self) -> bool:
         """Whether it matches its hash."""
         try:
-            return agrees(self.digest, _cluster_bytes(self.question, self.values))
+            return self.digest == hash_bytes(_cluster_bytes(self.question, self.values))
         except (TypeError, ValueError):
             return False
 
@@ -104,11 +103,9 @@ def _cluster_bytes(question: Question, values: tuple[Any, Any]) -> bytes:
 
 
 def cluster_rows(
-    connection: sqlite3.Connection, schema: int, where: str = "", values: tuple[Any, ...] = ()
+    connection: sqlite3.Connection, where: str = "", values: tuple[Any, ...] = ()
 ) -> Iterator[ClusterRow]:
     """Read clusters in the order of their questions; `where` may use c (clusters) and q."""
-    if schema < CLUSTERS_SCHEMA:
-        return
     statement = (
         f"SELECT {_COLUMNS}, c.field, c.label, c.hash FROM clusters AS c "
         f"JOIN questions AS q ON q.id = c.question {where} ORDER BY {_COLUMNS}"
@@ -130,7 +127,7 @@ def insert_cluster(connection: sqlite3.Connection, row: ClusterRow) -> Cluster |
 
     The cluster of a question that is not stored, because its outcomes were refused, is left out.
     """
-    stored = cluster_rows(connection, CLUSTERS_SCHEMA, f"WHERE {_IS_QUESTION}", row.question)
+    stored = cluster_rows(connection, f"WHERE {_IS_QUESTION}", row.question)
     for earlier in stored:
         return earlier.cluster()
     question_id = _find_question(connection, row.question)

@@ -18,9 +18,8 @@ from lm_eval_bayes._util.files import Content, resolve_path, write_all_or_none
 from lm_eval_bayes._util.hashing import sha256_text
 from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.store.errors import StoreFileError, readable, translate_errors
-from lm_eval_bayes.store.export import Redact, check_regular, export_errors, file_exists, json_line
+from lm_eval_bayes.store.export import check_regular, export_errors, file_exists, json_line
 from lm_eval_bayes.store.file import StoreFile, check_structure, open_file
-from lm_eval_bayes.store.migrations import OUTCOMES_SCHEMA
 from lm_eval_bayes.store.outcomes import OutcomeRow, outcome_rows
 from lm_eval_bayes.store.questions import ClusterRow, Question, cluster_rows
 from lm_eval_bayes.store.tables import DescriptionRow, HashCheckedReader, prompt_signals_rows
@@ -79,7 +78,6 @@ def export_samples(
     store: str | PathLike[str],
     folder: str | PathLike[str],
     overwrite: bool = False,
-    redact: Redact = dict,
     name_model: Callable[[Mapping[str, Any]], str] | None = None,
 ) -> SamplesReport:
     """Write the trials of a store in the format of the harness's ``samples_*.jsonl``.
@@ -102,8 +100,6 @@ def export_samples(
         and the date of the last trial. They appear when all are complete.
     overwrite : bool
         Whether existing files are replaced.
-    redact : callable
-        As for :func:`~lm_eval_bayes.store.export.export_jsonl`, of samplings.
     name_model : callable, optional
         Returns the name of a model with some fingerprint; without it lines have no ``model_name``.
 
@@ -125,7 +121,7 @@ def export_samples(
             # The transaction ends, and is checked, before the first file gets its name.
             with file.reading() as connection:
                 check_structure(connection, file.path)
-                for series in _all_series(connection, file, damaged, redact, name_model):
+                for series in _all_series(connection, file, damaged, name_model):
                     path = target / _file_name(series)
                     check_regular(path)
                     if path.exists() and not overwrite:
@@ -190,7 +186,6 @@ def _all_series(
     connection: sqlite3.Connection,
     file: StoreFile,
     damaged: set[tuple[object, ...]],
-    redact: Redact,
     name_model: Callable[[Mapping[str, Any]], str] | None,
 ) -> Iterator[_Series]:
     """Split a store into the contents of its files of samples.
@@ -203,8 +198,6 @@ def _all_series(
         The store.
     damaged : set
         As lines are read, an entry is added for every record that does not match its hash.
-    redact : callable
-        Takes a sampling and returns what is written of it.
     name_model : callable or None
         Returns the name of a model with some fingerprint.
 
@@ -221,7 +214,7 @@ def _all_series(
     for model, sampling, *ids, last, fingerprint, description in pairs:
         if not DescriptionRow("samplings", ids[1], sampling, description).is_intact():
             damaged.add(("sampling", sampling))
-        kwargs = generation_kwargs(redact(json.loads(description)))
+        kwargs = generation_kwargs(json.loads(description))
         reader = _LineReader(connection, file, (model, sampling), ids, kwargs, damaged)
         graded = reader.graded_prompts()
         names = {} if name_model is None else {"model_name": name_model(json.loads(fingerprint))}
@@ -249,7 +242,7 @@ class _LineReader:
     def __post_init__(self) -> None:
         self.reader = HashCheckedReader(self.connection, self.file.texts)
         self.clusters: dict[Question, ClusterRow] = {
-            row.question: row for row in cluster_rows(self.connection, self.file.schema)
+            row.question: row for row in cluster_rows(self.connection)
         }
         # By id, which is the order in which they were described and that of the task's data.
         self.prompt_ids: dict[str, int] = dict(
@@ -266,8 +259,6 @@ class _LineReader:
 
         The question is its id, with which :meth:`line` reads the outcomes.
         """
-        if self.file.schema < OUTCOMES_SCHEMA:
-            return {}
         found = self.connection.execute(
             "SELECT q.task, q.version, q.doc_id, p.hash, q.id FROM "
             "(SELECT DISTINCT question, prompt FROM outcomes WHERE model = ? AND sampling = ?) "
@@ -284,7 +275,7 @@ class _LineReader:
     def _outcomes(self, question_id: int, prompt_id: int) -> list[OutcomeRow]:
         where = "WHERE o.question = ? AND o.model = ? AND o.sampling = ? AND o.prompt = ?"
         values = (question_id, *self.ids, prompt_id)
-        rows = list(outcome_rows(self.connection, self.file.schema, where, values))
+        rows = list(outcome_rows(self.connection, where, values))
         for row in rows:
             if not row.is_intact():
                 self.damaged.add(("outcome", *row.question, row.key, row.trial))
@@ -345,7 +336,7 @@ class _LineReader:
 
     def _prompt_signals(self, prompt_id: int) -> dict[str, Any]:
         where, ids = "WHERE g.model = ? AND g.prompt = ?", (self.ids[0], prompt_id)
-        for row in prompt_signals_rows(self.connection, self.file.schema, where, ids):
+        for row in prompt_signals_rows(self.connection, where, ids):
             if not row.is_intact():
                 self.damaged.add(("prompt_signals", row.model, row.prompt))
             return dict(json.loads(row.signals))

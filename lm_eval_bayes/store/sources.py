@@ -7,8 +7,7 @@ import sqlite3
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from lm_eval_bayes._util.hashing import agrees, canonical_json, hash_bytes
-from lm_eval_bayes.store.migrations import SOURCES_SCHEMA
+from lm_eval_bayes._util.hashing import canonical_json, hash_bytes
 from lm_eval_bayes.store.tables import find_id
 from lm_eval_bayes.store.trial import compact_json
 
@@ -46,7 +45,7 @@ class AliasRow(NamedTuple):
 
 def _is_intact(row: tuple[Any, ...]) -> bool:
     try:
-        return agrees(row[-1], compact_json(row[:-1]).encode("ascii"))
+        return bool(row[-1] == _hash(*row[:-1]))
     except (TypeError, ValueError):
         return False
 
@@ -66,10 +65,8 @@ def alias_row(name: str, model: str) -> AliasRow:
     return AliasRow(name, model, _hash(name, model))
 
 
-def source_rows(connection: sqlite3.Connection, schema: int) -> Iterator[SourceRow]:
+def source_rows(connection: sqlite3.Connection) -> Iterator[SourceRow]:
     """Read the sources of all models, the first of each model first."""
-    if schema < SOURCES_SCHEMA:
-        return
     rows = connection.execute(
         "SELECT m.hash, s.description, s.created, s.hash FROM sources AS s "
         "JOIN models AS m ON m.id = s.model ORDER BY m.id, s.created, s.description"
@@ -77,10 +74,8 @@ def source_rows(connection: sqlite3.Connection, schema: int) -> Iterator[SourceR
     yield from map(SourceRow._make, rows)
 
 
-def alias_rows(connection: sqlite3.Connection, schema: int) -> Iterator[AliasRow]:
+def alias_rows(connection: sqlite3.Connection) -> Iterator[AliasRow]:
     """Read all aliases by name."""
-    if schema < SOURCES_SCHEMA:
-        return
     rows = connection.execute(
         "SELECT a.name, m.hash, a.hash FROM aliases AS a "
         "JOIN models AS m ON m.id = a.model ORDER BY a.name"
@@ -88,13 +83,13 @@ def alias_rows(connection: sqlite3.Connection, schema: int) -> Iterator[AliasRow
     yield from map(AliasRow._make, rows)
 
 
-def first_sources(connection: sqlite3.Connection, schema: int) -> dict[str, dict[str, Any]]:
+def first_sources(connection: sqlite3.Connection) -> dict[str, dict[str, Any]]:
     """Return the first source of each model that has one, by the model's hash.
 
     A damaged one is left out.
     """
     first: dict[str, dict[str, Any]] = {}
-    for row in source_rows(connection, schema):
+    for row in source_rows(connection):
         if row.is_intact():
             first.setdefault(row.model, dict(json.loads(row.description)))
     return first

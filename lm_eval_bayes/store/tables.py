@@ -11,11 +11,10 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lm_eval_bayes._util.hashing import agrees, canonical_json, hash_bytes, text_bytes
+from lm_eval_bayes._util.hashing import canonical_json, hash_bytes, text_bytes
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.store.errors import OtherWeightsError
 from lm_eval_bayes.store.file import chunks, marks
-from lm_eval_bayes.store.migrations import PROMPT_SIGNALS_SCHEMA
 from lm_eval_bayes.store.texts import TextCodec
 from lm_eval_bayes.store.trial import (
     COLUMNS,
@@ -100,7 +99,7 @@ class DescriptionRow(NamedTuple):
         data = self.description
         if self.table != "prompts":
             data = text_bytes(data) if isinstance(data, str) else None
-        return isinstance(data, bytes) and agrees(self.digest, data)
+        return isinstance(data, bytes) and self.digest == hash_bytes(data)
 
 
 def description_rows(
@@ -263,7 +262,7 @@ def trial_rows(connection: sqlite3.Connection, texts: TextCodec) -> Iterator[Tri
         for table in ("models", "samplings", "prompts")
     ]
     versions = dict(connection.execute("SELECT id, description FROM versions").fetchall())
-    latest, key = None, TrialKey("range", "range", "range")
+    latest, key = None, TrialKey("?", "?", "?")
     for row in connection.execute(f"SELECT {COLUMNS} FROM trials ORDER BY {ID}"):
         if row[:3] != latest:
             latest = row[:3]
@@ -393,7 +392,7 @@ class PromptSignalsRow(NamedTuple):
     def is_intact(self) -> bool:
         """Whether it matches its hash."""
         try:
-            return agrees(self.digest, _hashed_bytes(*self[:4]))
+            return self.digest == hash_bytes(_hashed_bytes(*self[:4]))
         except (TypeError, ValueError):
             return False
 
@@ -424,11 +423,9 @@ def insert_prompt_signals(
 
 
 def prompt_signals_rows(
-    connection: sqlite3.Connection, schema: int, where: str = "", values: Sequence[object] = ()
+    connection: sqlite3.Connection, where: str = "", values: Sequence[object] = ()
 ) -> Iterator[PromptSignalsRow]:
     """Read signals of prompts; `where` may use m (models), p (prompts) and g (signals)."""
-    if schema < PROMPT_SIGNALS_SCHEMA:
-        return
     rows = connection.execute(
         "SELECT m.hash, p.hash, g.created, g.signals, g.hash FROM prompt_signals AS g "
         f"JOIN models AS m ON m.id = g.model JOIN prompts AS p ON p.id = g.prompt {where} "

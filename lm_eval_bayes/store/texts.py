@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from lm_eval_bayes._util.hashing import agrees, hash_bytes
+from lm_eval_bayes._util.hashing import hash_bytes
 from lm_eval_bayes.store.errors import StoreDamagedError
 
 #: The first byte of a compressed text.
@@ -28,9 +28,6 @@ MAX_BYTES = 2**30
 #: Size of a dictionary, from so many texts, of each of which at most so many bytes are in it.
 DICTIONARY_BYTES, SAMPLES = 2**14, 64
 _PIECE = DICTIONARY_BYTES // SAMPLES
-
-#: The largest number of a dictionary.
-_LARGEST = 2**16 - 1
 
 _LEVEL, _MEMORY = 6, 9
 _NONE = b""
@@ -57,11 +54,11 @@ class DictionaryRow(NamedTuple):
         return next((copy for copy in copies if isinstance(copy, bytes)), None)
 
     def _agrees(self, copy: object) -> bool:
-        return isinstance(copy, bytes) and agrees(self.digest, copy)
+        return isinstance(copy, bytes) and self.digest == hash_bytes(copy)
 
 
 def dictionary_rows(connection: sqlite3.Connection) -> Iterator[DictionaryRow]:
-    """Read the dictionaries of a store whose schema has them."""
+    """Read the dictionaries of a store."""
     statement = "SELECT id, hash, first, second FROM dictionaries ORDER BY id"
     yield from map(DictionaryRow._make, connection.execute(statement))
 
@@ -125,20 +122,17 @@ class TextCodec:
                 self._pieces.clear()
         return compress(text, self._newest, self._content)
 
-    def add_dictionary(self, content: bytes) -> int:
-        """Store a dictionary for all further texts, and return its number; 0 if there is no more.
+    def add_dictionary(self, content: bytes) -> None:
+        """Store a dictionary for all further texts.
 
         The numbers of deleted dictionaries are not used again while a newer one is stored.
         """
         newest = self._connection.execute("SELECT max(id) FROM dictionaries").fetchone()[0] or 0
-        if newest >= _LARGEST:
-            return 0
         self._connection.execute(
             "INSERT INTO dictionaries (id, hash, first, second) VALUES (?, ?, ?, ?)",
             (newest + 1, hash_bytes(content), content, content),
         )
         self._newest, self._content = newest + 1, content
-        return self._newest
 
     def unpack(self, stored: Any) -> Any:
         """Return a text as it was; None if it is damaged, and what is not bytes as it is.
@@ -162,10 +156,7 @@ class TextCodec:
 
     def _dictionary(self, number: int) -> bytes:
         statement = "SELECT id, hash, first, second FROM dictionaries WHERE id = ?"
-        try:
-            row = self._connection.execute(statement, (number,)).fetchone()
-        except sqlite3.OperationalError as error:  # an older schema
-            raise LookupError("no dictionaries") from error
+        row = self._connection.execute(statement, (number,)).fetchone()
         if row is None:
             raise LookupError(f"no dictionary {number}")
         content = DictionaryRow._make(row).content()

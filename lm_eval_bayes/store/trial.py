@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
 
 from lm_eval_bayes._util.hashing import (
-    agrees,
     canonical_json,
     check_mapping,
     hash_bytes,
@@ -265,7 +264,7 @@ class TrialRow(NamedTuple):
         *measurements, digest, text = self.values
         head = (self.key, self.trial, self.versions, tuple(measurements))
         try:
-            return agrees(digest, _hashed_bytes(*head, text))
+            return bool(digest == hash_bytes(_hashed_bytes(*head, text)))
         except (TypeError, ValueError):
             return False
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 from lm_eval_bayes._util.hashing import (
     canonical_json,
@@ -18,9 +18,8 @@ from lm_eval_bayes._util.hashing import (
     text_bytes,
 )
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.stats.validation import check_option
 from lm_eval_bayes.store.compact import CompactReport, compact_store
-from lm_eval_bayes.store.errors import StoreDamagedError, TrialConflictError, readable
+from lm_eval_bayes.store.errors import StoreDamagedError, readable
 from lm_eval_bayes.store.file import WAIT_S, Mode, StoreFile, Synchronous, chunks, marks, open_file
 from lm_eval_bayes.store.info import StoreInfo, store_info
 from lm_eval_bayes.store.outcomes import GradedTask, check_outcomes, put_outcomes, read_outcomes
@@ -53,7 +52,6 @@ from lm_eval_bayes.store.tables import (
 )
 from lm_eval_bayes.store.trial import (
     CHECKED,
-    Conflict,
     Trial,
     TrialId,
     TrialKey,
@@ -62,11 +60,7 @@ from lm_eval_bayes.store.trial import (
     check_text,
     decode,
     encode,
-    list_first,
 )
-
-OnConflict: TypeAlias = Literal["refuse", "keep-first"]
-ON_CONFLICT: tuple[OnConflict, ...] = ("refuse", "keep-first")
 
 
 class TrialStore:
@@ -105,7 +99,7 @@ class TrialStore:
         synchronous: Synchronous = "NORMAL",
         wait_s: float = WAIT_S,
     ) -> TrialStore:
-        """Open a store; for writing, create it or upgrade an older one.
+        """Open a store; for writing, create it if it is missing.
 
         Parameters
         ----------
@@ -123,7 +117,7 @@ class TrialStore:
         Raises
         ------
         StoreError
-            If the file is not a store, missing (for reading), damaged, of a later release, or
+            If the file is not a store, missing (for reading), damaged, of another schema, or
             cannot be written.
         """
         return cls(open_file(path, mode, synchronous, wait_s))
@@ -145,11 +139,6 @@ class TrialStore:
     def path(self) -> Path:
         """The file, absolute."""
         return self.file.path
-
-    @property
-    def schema(self) -> int:
-        """The schema of the file."""
-        return self.file.schema
 
     # Descriptions: what the hashes of a key stand for.
 
@@ -177,23 +166,11 @@ class TrialStore:
         """Record where a model was read from, unless that is known; `model` is its hash."""
         row = source_row(model, source, time.time())
         with self.file.reading() as connection:
-            known = any(
-                (old.model, old.description) == row[:2]
-                for old in source_rows(connection, self.schema)
-            )
+            known = any((old.model, old.description) == row[:2] for old in source_rows(connection))
         if not known:
             with self.file.writing() as connection:
                 require_id(connection, "models", model, self.path)
                 put_source(connection, row)
-
-    def sources(self) -> dict[str, list[dict[str, Any]]]:
-        """Return the places that each model was read from, by the model's hash, oldest first."""
-        found: dict[str, list[dict[str, Any]]] = {}
-        with self.file.reading() as connection:
-            for row in source_rows(connection, self.schema):
-                if row.is_intact():
-                    found.setdefault(row.model, []).append(json.loads(row.description))
-        return found
 
     def add_alias(self, name: str, model: str) -> None:
         """Give a model a further name, in place of another model of that name.
@@ -216,16 +193,10 @@ class TrialStore:
             require_id(connection, "models", model, self.path)
             put_alias(connection, alias_row(name, model), replace=True)
 
-    def remove_alias(self, name: str) -> bool:
-        """Remove a further name of a model; return whether there was one."""
-        with self.file.writing() as connection:
-            found = connection.execute("DELETE FROM aliases WHERE name = ?", (name,))
-        return found.rowcount > 0
-
     def aliases(self) -> dict[str, str]:
         """Return the hash of the model that each further name stands for."""
         with self.file.reading() as connection:
-            rows = list(alias_rows(connection, self.schema))
+            rows = list(alias_rows(connection))
         for row in rows:
             self._check(row)
         return {row.name: row.model for row in rows}
@@ -259,7 +230,7 @@ class TrialStore:
         """Return the fingerprint with this hash, with its first source."""
         fingerprint = json.loads(self._described("models", digest))
         with self.file.reading() as connection:
-            sources = first_sources(connection, self.schema)
+            sources = first_sources(connection)
         return {**sources.get(digest, {}), **fingerprint}
 
     def sampling(self, digest: str) -> dict[str, Any]:
@@ -299,7 +270,7 @@ class TrialStore:
         """
         with self.file.reading() as connection:
             rows = list(description_rows(connection, "models"))
-            first = first_sources(connection, self.schema) if sources else {}
+            first = first_sources(connection) if sources else {}
         for row in rows:
             self._check(row)
         return {
@@ -318,19 +289,16 @@ class TrialStore:
 
     # Trials.
 
-    def add(self, trials: Iterable[Trial], conflicts: OnConflict = "refuse") -> int:
+    def add(self, trials: Iterable[Trial]) -> int:
         """Store trials in one transaction, which is committed when this returns.
 
-        A trial that is stored already, with the same text and seed, is not changed; one that is
+        A trial that is stored already is not changed, whatever its text and seed; one that is
         damaged is replaced.
 
         Parameters
         ----------
         trials : iterable of Trial
             The hashes of their keys must have a description in this store.
-        conflicts : str
-            What to do about a trial that is stored with another text or seed: "refuse" to store
-            anything, or "keep-first".
 
         Returns
         -------
@@ -339,30 +307,17 @@ class TrialStore:
 
         Raises
         ------
-        TrialConflictError
-            If a trial is stored with another text or seed and `conflicts` is "refuse".
         InvalidInputError
             If a record breaks a rule; nothing was stored.
         StoreError
             If the file cannot be written; what was committed before is safe.
         """
-        conflicts = check_option("conflicts", conflicts, ON_CONFLICT)
         rows = [encode(trial) for trial in trials]
         if not rows:
             return 0
-        n_inserted, differing = 0, []
         with self.file.writing() as connection:
-            for row, difference in insert_trials(connection, rows, self.path, self.file.texts):
-                if difference is None:
-                    n_inserted += 1
-                elif difference:
-                    names = (str(self.path), "the trials to be added")
-                    differing.append(Conflict(row.key, row.trial, difference, *names))
-            if differing and conflicts == "refuse":
-                raise TrialConflictError(
-                    f"nothing was stored: {list_first(differing)}", tuple(differing)
-                )
-        return n_inserted
+            inserted = insert_trials(connection, rows, self.path, self.file.texts)
+            return sum(difference is None for _, difference in inserted)
 
     def trials(self, key: TrialKey, first: int = 0, last: int | None = None) -> dict[int, Trial]:
         """Return the trials of a key with first <= number < last, by number.
@@ -495,7 +450,7 @@ class TrialStore:
         with self.file.reading() as connection:
             for chunk in chunks(list(prompts)):
                 where = f"WHERE m.hash = ? AND p.hash IN ({marks(chunk)})"
-                rows = prompt_signals_rows(connection, self.schema, where, (model, *chunk))
+                rows = prompt_signals_rows(connection, where, (model, *chunk))
                 for row in rows:
                     self._check(row)
                     signals[row.prompt] = dict(json.loads(row.signals))

@@ -13,13 +13,12 @@ from struct import unpack
 from typing import Any
 
 from lm_eval_bayes._util.files import resolve_path
-from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes._util.text import plural
 from lm_eval_bayes.store.errors import StoreDamagedError, StoreError, StoreFileError
 from lm_eval_bayes.store.file import StoreFile, lacks_log, open_file
-from lm_eval_bayes.store.migrations import COMPRESSED_SCHEMA, MIGRATIONS
 from lm_eval_bayes.store.outcomes import outcome_rows
 from lm_eval_bayes.store.questions import cluster_rows
+from lm_eval_bayes.store.schema import create_tables
 from lm_eval_bayes.store.sources import alias_rows, source_rows
 from lm_eval_bayes.store.tables import (
     TABLES,
@@ -35,15 +34,13 @@ MAX_PROBLEMS = 100
 
 
 @dataclass(frozen=True)
-class Verification(Record):
+class Verification:
     """What was checked in a store, and its problems.
 
     Attributes
     ----------
     path : str
         The file.
-    schema : int
-        Its schema; 0 if it was not opened.
     trials, descriptions, prompt_signals, outcomes, clusters : int
         Number of records that were checked.
     problems : tuple of str
@@ -55,7 +52,6 @@ class Verification(Record):
     """
 
     path: str
-    schema: int
     trials: int
     descriptions: int
     prompt_signals: int
@@ -69,10 +65,6 @@ class Verification(Record):
     def ok(self) -> bool:
         """Whether there is no problem."""
         return self.n_problems == 0
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON types, with `ok`."""
-        return {**super().to_dict(), "ok": self.ok}
 
 
 def verify(path: str | PathLike[str]) -> Verification:
@@ -94,14 +86,14 @@ def verify(path: str | PathLike[str]) -> Verification:
     Raises
     ------
     StoreError
-        If there is no store at the path, or one of a later release.
+        If there is no store at the path, or one of another schema.
     """
     try:
         # before SQLite opens the store, which removes the log when it is closed
         _check_log(resolve_path(path))
         file = open_file(path, "read")
     except StoreDamagedError as error:
-        return Verification(str(path), 0, 0, 0, 0, 0, 0, (str(error),), 1)
+        return Verification(str(path), 0, 0, 0, 0, 0, (str(error),), 1)
     counts = dict.fromkeys(("trials", "descriptions", "prompt_signals", "outcomes", "clusters"), 0)
     problems: list[str] = []
     n_problems = 0
@@ -112,7 +104,6 @@ def verify(path: str | PathLike[str]) -> Verification:
                 problems.append(problem)
     return Verification(
         path=str(file.path),
-        schema=file.schema,
         **counts,
         problems=tuple(problems),
         n_problems=n_problems,
@@ -190,27 +181,24 @@ def _problems(file: StoreFile, counts: dict[str, int]) -> Iterator[str]:
         with file.reading() as connection:
             for (line,) in connection.execute(f"PRAGMA integrity_check({MAX_PROBLEMS})"):
                 yield from (f"SQLite: {problem}" for problem in _lines(line))
-            if _tables(connection) != _expected_tables(file.schema):
-                yield f"the tables are not those of schema {file.schema}"
+            if _tables(connection) != _expected_tables():
+                yield "the tables are not those of a trial store"
             yield from broken_references(connection)
             records: dict[str, Iterable[Any]] = {
                 "descriptions": chain.from_iterable(
                     description_rows(connection, table) for table in TABLES
                 ),
                 "trials": trial_rows(connection, file.texts),
-                "prompt_signals": prompt_signals_rows(connection, file.schema),
-                "outcomes": outcome_rows(connection, file.schema),
-                "clusters": cluster_rows(connection, file.schema),
+                "prompt_signals": prompt_signals_rows(connection),
+                "outcomes": outcome_rows(connection),
+                "clusters": cluster_rows(connection),
             }
-            for named in chain[Any](
-                source_rows(connection, file.schema), alias_rows(connection, file.schema)
-            ):
+            for named in chain[Any](source_rows(connection), alias_rows(connection)):
                 if not named.is_intact():
                     yield f"{named} does not match its hash"
-            if file.schema >= COMPRESSED_SCHEMA:
-                for dictionary in dictionary_rows(connection):
-                    if not dictionary.is_intact():
-                        yield f"a copy of {dictionary} does not match its hash"
+            for dictionary in dictionary_rows(connection):
+                if not dictionary.is_intact():
+                    yield f"a copy of {dictionary} does not match its hash"
             for kind, rows in records.items():
                 for row in rows:
                     counts[kind] += 1
@@ -244,9 +232,7 @@ def _tables(connection: sqlite3.Connection) -> list[Any]:
     ).fetchall()
 
 
-def _expected_tables(schema: int) -> list[Any]:
-    with closing(sqlite3.connect(":memory:")) as connection:
-        for migration in MIGRATIONS[:schema]:
-            for statement in migration.statements:
-                connection.execute(statement)
+def _expected_tables() -> list[Any]:
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        create_tables(connection)
         return _tables(connection)

@@ -20,8 +20,6 @@ EOS = "<end>"
 class SamplingParams:
     """Knows the settings that vLLM knows, and refuses others as vLLM does."""
 
-    flat_logprobs = False
-    skip_reading_prefix_cache = None
     supported = frozenset(
         {
             *("n", "temperature", "top_p", "top_k", "min_p", "seed", "stop", "max_tokens"),
@@ -108,7 +106,10 @@ class Engine:
         )
         prompt_logprobs = None
         if getattr(params, "prompt_logprobs", None) is not None:
-            prompt_logprobs = [None, *({t: SimpleNamespace(logprob=-0.5)} for t in tokens[1:])]
+            starts = [0, *range(len(tokens) - 1)]
+            prompt_logprobs = SimpleNamespace(
+                logprobs=[-0.5] * (len(tokens) - 1), start_indices=starts
+            )
         return SimpleNamespace(
             request_id=name,
             finished=True,
@@ -239,7 +240,9 @@ class FakeTrials(VLLMSampling, VLLM):
 def install(monkeypatch, cpu=False):
     """Put the stand-ins where the package looks for vLLM."""
     modules = {
-        "vllm": {"SamplingParams": SamplingParams, "TokensPrompt": dict},
+        "vllm": {"SamplingParams": SamplingParams},
+        "vllm.inputs": {},
+        "vllm.inputs.engine": {"tokens_input": lambda tokens: {"prompt_token_ids": tokens}},
         "vllm.sampling_params": {"RequestOutputKind": SimpleNamespace(FINAL_ONLY="final")},
         "vllm.engine": {},
         "vllm.engine.arg_utils": {"EngineArgs": EngineArgs},

@@ -30,11 +30,8 @@ class OfficialChat(OpenAISampling, openai_completions.OpenAIChatCompletion):
 
 
 def completions(server, concurrent=4, **arguments):
-    """Return the recording model of one server, or of a list of them."""
     arguments = {"model": "hash", "tokenizer_backend": None, **arguments}
-    servers = server if isinstance(server, list) else [server]
-    url = ";".join(one.url() for one in servers)
-    return Completions(base_url=url, num_concurrent=concurrent, **arguments)
+    return Completions(base_url=server.url(), num_concurrent=concurrent, **arguments)
 
 
 def chat(server, concurrent=4, cls=Chat, **arguments):

@@ -168,9 +168,6 @@ def _trial_store(sampled: Path, root: Path) -> SavedCase:
 def _store_and_companions(sampled: Path, root: Path) -> SavedCase:
     """Name all that lies in a store's folder, as a shell does for `runs/*`."""
     store = _copy_store(sampled, root)
-    claims = root / "run.sqlite.claims" / "model" / "trials"
-    claims.mkdir(parents=True)
-    (claims / "node-1-0a1b2c3d.jsonl").write_text("no run\n", encoding="utf-8")
     (root / "run.sqlite.processes.0a1b2c3d.json").write_text("{}", encoding="utf-8")
     (root / "run.sqlite-journal").touch()
     files = tuple(sorted(root.iterdir()))

@@ -60,7 +60,6 @@ class Handler(BaseHTTPRequestHandler):
             server.keys.append(self.headers.get("Authorization", ""))
             server.now += 1
             server.most = max(server.most, server.now)
-            server.times.append(time.monotonic())
         try:
             if server.down.is_set():
                 self.close_connection = True
@@ -141,7 +140,6 @@ class Server(ThreadingHTTPServer):
         self.script, self.pages = script, pages
         self.lock, self.leaving = threading.Lock(), threading.Event()
         self.down = threading.Event()  # as if killed: every connection is closed without a word
-        self.times: list[float] = []
         self.requests: list[dict[str, Any]] = []
         self.keys: list[str] = []
         self.now = self.most = 0

@@ -107,7 +107,7 @@ def test_compare_and_rank_are_of_the_mean_scores(runs):
 def test_the_mean_over_a_scored_and_a_graded_task(runs, tmp_path):
     graded = [row(i, outcomes=[1, 0, 1, 1]) for i in range(10)]
     write_run(tmp_path / "graded", graded, model="org/good")
-    content = read("summary", runs["good"], tmp_path / "graded", "--all-tasks")
+    content = read("summary", runs["good"], tmp_path / "graded")
     (group,) = content["groups"]
     equal = group["means"]["equal"]
     averages = [task["avg"]["value"] for task in content["tasks"]]

@@ -159,7 +159,7 @@ def test_several_models_and_what_they_lack(tmp_path):
     a = saved(tmp_path / "a", "model-a", outcomes(1), completion_tokens=20)
     saved(tmp_path / "b", HOSTILE, outcomes(2))
     saved(tmp_path / "c", "model-a", outcomes(3), task="other")
-    code, printed, _ = lmeb("summary", a, tmp_path / "b", tmp_path / "c", "--all-tasks")
+    code, printed, _ = lmeb("summary", a, tmp_path / "b", tmp_path / "c")
     assert code == 0
     assert "\x1b" not in printed
     assert "mod\\x1b[31m[bold]x[/bold]\\n\\u202e:smiley:" in printed

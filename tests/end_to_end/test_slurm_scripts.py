@@ -22,20 +22,22 @@ echo "$*" >> "$RUNS/arguments"; echo trials >> "$store"; touch "$store-wal" "$st
 if [ -n "${SAMPLE_ON:-}" ]; then trap 'echo last >> "$store"; exit 143' TERM; sleep 30 & wait; fi
 """
 
-#: `store snapshot STORE -o COPY --overwrite` copies a file, unless FAIL is set or FAIL_ONCE exists.
+#: `store merge STORES -o TARGET` joins files; without `--keep-first` it fails if FAIL is set or
+#: FAIL_ONCE exists.
 COMMAND = r"""#!/bin/bash
-if [ "$2" = merge ]; then
-  inputs=("${@:3:$#-4}"); [ "$3" != --keep-first ] || inputs=("${@:4:$#-5}")
-  cat "${inputs[@]}" > "${@: -1}.new" && mv "${@: -1}.new" "${@: -1}"; exit
+[ "$2" = merge ] || exit 0
+if [ "$3" = --keep-first ]; then
+  inputs=("${@:4:$#-5}")
+else
+  inputs=("${@:3:$#-4}")
+  [ -z "${FAIL:-}" ] || exit 2
+  if [ -e "${FAIL_ONCE:-}" ]; then rm "$FAIL_ONCE"; exit 2; fi
 fi
-[ "$2" = snapshot ] || exit 0
-[ -z "${FAIL:-}" ] || exit 2
-if [ -e "${FAIL_ONCE:-}" ]; then rm "$FAIL_ONCE"; exit 2; fi
-cp "$3" "$5.new" && mv "$5.new" "$5"
+cat "${inputs[@]}" > "${@: -1}.part" && mv "${@: -1}.part" "${@: -1}"
 """
 
-#: The stores of the recipes on a node and in RUNS, without what follows the number of the job.
-STORES = {"trial_slices": "job3.sqlite", "servers": "servers.sqlite"}
+#: The store of a job on its node and in RUNS, without what follows the number of the job.
+STORE = "job3.sqlite"
 
 
 @pytest.fixture
@@ -43,8 +45,8 @@ def start(tmp_path):
     """Return a function that starts the job with some environment variables."""
     (tmp_path / "bin").mkdir()
     commands = {
-        **{"lm_eval": LM_EVAL, "lm-eval-bayes": COMMAND, "curl": "#!/bin/sh\n"},
-        **{"scontrol": "#!/bin/sh\necho node1\n", "srun": "#!/bin/sh\nexec sleep 20\n"},
+        "lm_eval": LM_EVAL,
+        "lm-eval-bayes": COMMAND,
     }
     for name, text in commands.items():
         path = tmp_path / "bin" / name
@@ -61,7 +63,6 @@ def start(tmp_path):
             "MODEL": "m",
             "SLURM_JOB_ID": "17",
             "SLURM_ARRAY_TASK_ID": "3",
-            "SLURM_JOB_NODELIST": "node1",
         }
         path = str(REPOSITORY / f"examples/slurm/{script}.sbatch")
         with open(tmp_path / "errors", "w") as errors:
@@ -79,43 +80,37 @@ def wait_until(condition, seconds=20):
         time.sleep(0.02)
 
 
-@pytest.mark.parametrize("script", STORES)
-def test_the_store_leaves_the_node_after_the_last_copy(tmp_path, start, script):
+def test_the_store_leaves_the_node_after_the_last_copy(tmp_path, start):
     """A job that is started again goes on with what its earlier start left on the node."""
-    name = STORES[script]
-    (tmp_path / "runs" / name).write_text("copy\n")
-    earlier = tmp_path / "node" / f"{name}.17.0"
+    (tmp_path / "runs" / STORE).write_text("copy\n")
+    earlier = tmp_path / "node" / f"{STORE}.17.0"
     earlier.write_text("earlier\n")
-    other = tmp_path / "node" / f"{name}.18.0"
+    other = tmp_path / "node" / f"{STORE}.18.0"
     other.write_text("of another job\n")
-    assert start(script, SLURM_RESTART_COUNT="1").wait(20) == 0
-    assert (tmp_path / "runs" / name).read_text() == "copy\nearlier\ntrials\n"
+    assert start(SLURM_RESTART_COUNT="1").wait(20) == 0
+    assert (tmp_path / "runs" / STORE).read_text() == "copy\nearlier\ntrials\n"
     assert list((tmp_path / "node").iterdir()) == [other]
 
 
-@pytest.mark.parametrize("script", STORES)
-def test_the_signal_of_slurm_copies_before_the_store_is_removed(tmp_path, start, script):
-    name = STORES[script]
-    job, store = start(script, SAMPLE_ON="1"), tmp_path / "node" / f"{name}.17.0"
+def test_the_signal_of_slurm_copies_before_the_store_is_removed(tmp_path, start):
+    job, store = start(SAMPLE_ON="1"), tmp_path / "node" / f"{STORE}.17.0"
     wait_until(store.with_name(f"{store.name}.processes.json").exists)
     time.sleep(0.1)  # the traps are set
     job.send_signal(signal.SIGTERM)
     assert job.wait(20) == 143
-    assert (tmp_path / "runs" / name).read_text() == "trials\nlast\n"
+    assert (tmp_path / "runs" / STORE).read_text() == "trials\nlast\n"
     assert not any((tmp_path / "node").iterdir())
 
 
-@pytest.mark.parametrize("script", STORES)
-def test_a_store_that_cannot_be_copied_stays(tmp_path, start, script):
-    assert start(script, FAIL="1").wait(20) == 2
-    assert (tmp_path / "node" / f"{STORES[script]}.17.0").read_text() == "trials\n"
+def test_a_store_that_cannot_be_copied_stays(tmp_path, start):
+    assert start(FAIL="1").wait(20) == 2
+    assert (tmp_path / "node" / f"{STORE}.17.0").read_text() == "trials\n"
 
 
-@pytest.mark.parametrize("script", STORES)
-def test_a_copy_that_failed_is_made_again(tmp_path, start, script):
-    failure, copy = tmp_path / "failure", tmp_path / "runs" / STORES[script]
+def test_a_copy_that_failed_is_made_again(tmp_path, start):
+    failure, copy = tmp_path / "failure", tmp_path / "runs" / STORE
     failure.touch()
-    job = start(script, SAMPLE_ON="1", EVERY="0.2", FAIL_ONCE=str(failure))
+    job = start(SAMPLE_ON="1", EVERY="0.2", FAIL_ONCE=str(failure))
     wait_until(copy.exists)
     assert not failure.exists()
     job.send_signal(signal.SIGTERM)
@@ -123,10 +118,9 @@ def test_a_copy_that_failed_is_made_again(tmp_path, start, script):
     assert "the copy failed, and is made again" in (tmp_path / "errors").read_text()
 
 
-@pytest.mark.parametrize("script", STORES)
-def test_copies_end_with_a_script_that_was_killed(tmp_path, start, script):
-    copy = tmp_path / "runs" / STORES[script]
-    job = start(script, SAMPLE_ON="1", EVERY="0.2")
+def test_copies_end_with_a_script_that_was_killed(tmp_path, start):
+    copy = tmp_path / "runs" / STORE
+    job = start(SAMPLE_ON="1", EVERY="0.2")
     wait_until(copy.exists)
     job.kill()
     job.wait(20)
@@ -136,26 +130,13 @@ def test_copies_end_with_a_script_that_was_killed(tmp_path, start, script):
     assert not copy.exists()
 
 
-def test_the_last_job_reads_stores_and_logs(tmp_path, start):
+def test_the_last_job_reads_the_stores_of_all_jobs(tmp_path, start):
     runs = tmp_path / "runs"
     assert start("merge_and_score").wait(20) == 1
-    assert "(job*.sqlite) nor claims: start the array" in (tmp_path / "errors").read_text()
-    (runs / "claims").mkdir()
-    assert start("merge_and_score", OPTIONS="--apply_chat_template").wait(20) == 0
-    (arguments,) = (runs / "arguments").read_text().splitlines()
-    assert f"trials=auto,claims={runs}/claims,store={runs}/all.sqlite" in arguments
-    assert arguments.endswith("--apply_chat_template")
-    (runs / "all.sqlite").unlink()
+    assert "(job*.sqlite): start the array" in (tmp_path / "errors").read_text()
     (runs / "job0.sqlite").write_text("zero\n")
     (runs / "job1.sqlite").write_text("first\n")
-    assert start("merge_and_score").wait(20) == 0
+    assert start("merge_and_score", OPTIONS="--apply_chat_template").wait(20) == 0
+    (arguments,) = (runs / "arguments").read_text().splitlines()
+    assert arguments.endswith("--apply_chat_template")
     assert (runs / "all.sqlite").read_text() == "zero\nfirst\ntrials\n"
-
-
-def test_a_job_adds_its_trials_to_those_of_an_earlier_run(tmp_path, start):
-    copy = tmp_path / "runs" / "job3.sqlite"
-    assert start("trials_auto").wait(20) == 0
-    assert copy.read_text() == "trials\n"
-    assert start("trials_auto").wait(20) == 0
-    assert copy.read_text() == "trials\ntrials\n"
-    assert not any((tmp_path / "node").iterdir())

@@ -16,7 +16,6 @@ from lm_eval_bayes.runs.model_arguments import (
     kind_of,
     model_name,
     redacted,
-    same_model,
     secret_texts,
     shown,
     without_secrets,
@@ -198,15 +197,6 @@ def test_an_unknown_argument_is_not_in_a_name_that_settings_tell_apart():
 def test_the_harness_s_name_counts_where_an_argument_names_the_model():
     assert model_name({"pretrained": "a", "peft": "b"}, "hf", "b") == "b"
     assert model_name({"depth": 3}, "gateway", "3f2a9c") == "gateway"
-
-
-def test_a_fingerprint_of_an_earlier_release_is_known():
-    stored = {"backend": "gateway", "arguments": {"model": "m", "device": "cpu", "depth": [1]}}
-    now = {"backend": "gateway", "arguments": identity({"model": "m", "depth": [1]})}
-    assert same_model(now, now)
-    assert same_model(now, stored)
-    assert not same_model(now, {**stored, "arguments": {"model": "m", "depth": [2]}})
-    assert not same_model(now, {**stored, "backend": "other"})
 
 
 def test_texts_that_a_server_may_quote():

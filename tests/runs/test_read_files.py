@@ -372,8 +372,6 @@ def write_store(
     path,
     temperatures=(0.6,),
     version="1.0",
-    text="text {}",
-    answers=("42", None, "7"),
     **fingerprint,
 ):
     """Two questions; the first has three trials of which one is not graded, the second one."""
@@ -388,7 +386,7 @@ def write_store(
                 Trial(
                     key,
                     i,
-                    text.format(i),
+                    f"text {i}",
                     seed=100 * n + i,
                     completion_tokens=10 + i,
                     generated_s=0.5,
@@ -400,29 +398,12 @@ def write_store(
                 for i in range(3 - 2 * n)
             )
             graded += [
-                (0, [GradedTrial(keys[0], i, int(i == 0), answers[i // 2]) for i in (0, 2)]),
-                (1, [GradedTrial(keys[1], 0, 1, answers[2])]),
+                (0, [GradedTrial(keys[0], 0, 1, "42"), GradedTrial(keys[0], 2, 0)]),
+                (1, [GradedTrial(keys[1], 0, 1, "7")]),
             ]
         questions = tuple(GradedQuestion(n, f"hash {n}", tuple(trials)) for n, trials in graded)
         store.add_outcomes([GradedTask("sums", version, "none", 2, questions)])
     return path
-
-
-@pytest.mark.parametrize(
-    ("text", "answers", "kept"),
-    [
-        # whole responses, without their reasoning or up to a stop string
-        ("so {0} </think> it is {0}", ("it is 0", "it is 2", "it is 0"), False),
-        ("it is {0} STOP and more", ("it is 0", None, "it is 0"), False),
-        # one that is a part of its response, and responses of one word
-        ("it is {0} x", ("it is 0", "2 x", "it is 0"), True),
-        ("{0}", ("0", "2", "0"), True),
-    ],
-)
-def test_whole_responses_of_a_store_are_no_answers(tmp_path, text, answers, kept):
-    (run,) = read_runs([write_store(tmp_path / "s.sqlite", text=text, answers=answers)]).runs
-    assert run.answers == ((answers[:2], answers[2:]) if kept else None)
-    assert trials_of(run) == [[1, 0], [1]]
 
 
 def test_a_store_with_all_that_it_measured(tmp_path):

@@ -343,29 +343,3 @@ def test_questions_that_are_not_there(tmp_path, counted, note, warning):
     found = read_runs([tmp_path])
     assert [n for n in found.runs[0].notes if "questions" in n] == ([note] if note else [])
     assert [w.partition(" ")[2] for w in found.warnings] == ([warning] if warning else [])
-
-
-@pytest.mark.parametrize(
-    ("config", "kept"),
-    [
-        ({}, True),
-        ({"process_results": "def grade(doc, results): ..."}, False),
-        (
-            {
-                "process_results": "def grade(doc, results): ...",
-                "metadata": {"lm_eval_bayes": {"version": "0.1.0"}, "bayes": {"weights": [0, 1]}},
-            },
-            True,
-        ),
-    ],
-)
-def test_whole_responses_in_the_place_of_answers_are_none(tmp_path, config, kept):
-    """Earlier versions logged them for graders that return no answer; no vote compares them."""
-    texts = ["so it is 2", "hence 2"]
-    rows = [row(n, outcomes=[1, 0], texts=texts, answers=texts) for n in (1, 2)]
-    whole = {"task": TASK, "metadata": {"version": 1.0, "bayes": {"weights": [0, 1]}}, **config}
-    (run,) = read_runs([write_run(tmp_path, rows, configs={TASK: whole})]).runs
-    assert (run.answers is not None) is kept
-    part = [row(1, outcomes=[1, 0], texts=texts, answers=["2", "2"]), rows[1]]
-    (run,) = read_runs([write_run(tmp_path / "b", part, configs={TASK: whole})]).runs
-    assert run.answers == (("2", "2"), tuple(texts))

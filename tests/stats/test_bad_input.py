@@ -133,7 +133,7 @@ OPTIONS = {
     "confusion": (lambda x: leb.confusion_posterior(CELLS).interval(method=x), "method"),
     "confidence": (lambda x: leb.confusion_confidence(CELLS, method=x), "method"),
     "odds": (lambda x: leb.odds_ratio_interval(2, 5, 3, 5, method=x), "method"),
-    "estimator": (lambda x: leb.compare_pass_curves(A, B, estimator=x), "estimator"),
+    "estimator": (lambda x: leb.compare(A, B, estimator=x), "estimator"),
     "ranking": (lambda x: leb.rank(PAIR, ties=x), "ties"),
     "bootstrap": (lambda x: leb.bootstrap_interval([1, 0], scope=x), "scope"),
     "anchor": (lambda x: leb.capability_intervals(ANCHORS, A).p_above(x), "anchor"),
@@ -271,10 +271,6 @@ NUMBERS = {
     ),
     "rule": (
         lambda: leb.DecisionReached(float("nan")),
-        r"`confidence` must be a number in \[0\.5, 1\); got nan",
-    ),
-    "compare": (
-        lambda: leb.compare(A, B, confidence=float("nan")),
         r"`confidence` must be a number in \[0\.5, 1\); got nan",
     ),
     "rank": (
@@ -477,9 +473,7 @@ AS_NUMPY = {
     "hbayes": lambda: leb.hbayes_at_n(RUBRIC, level=np.float32(0.9), seed=SEED),
     "interval": lambda: leb.bayes_at_n(RUBRIC).interval(seed=SEED, draws=np.int64(1000)),
     "rank": lambda: leb.rank(PAIR, confidence=np.float32(0.9), seed=SEED, draws=np.int64(1000)),
-    "compare": lambda: leb.compare(
-        A, B, rope=np.float32(0.1), confidence=np.float32(0.9), seed=SEED, draws=np.int64(1000)
-    ),
+    "compare": lambda: leb.compare(A, B, rope=np.float32(0.1), seed=SEED, draws=np.int64(1000)),
     "curves": lambda: leb.compare_pass_curves(
         A, B, np.array([1, 2]), seed=SEED, draws=np.int64(100)
     ),
@@ -507,7 +501,6 @@ AS_NUMPY = {
     "forecast": lambda: leb.trials_needed(
         POSTERIOR,
         width=np.float32(0.2),
-        trials=np.int64(8),
         max_trials=np.int64(100),
         draws=np.int64(100),
         seed=SEED,

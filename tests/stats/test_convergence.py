@@ -57,12 +57,12 @@ def test_prefix_scores_are_the_estimators(metric):
 @pytest.mark.parametrize("weights", [[0, 0.5, 1], [3.0, -1.0, 0.1], [2.0, 2.0, 2.0]])
 def test_prefix_scores_of_a_rubric_with_a_prior(weights):
     rng = np.random.default_rng(1)
-    R, R0 = rng.integers(0, 3, (2, 5, 7)), rng.integers(0, 3, (2, 5, 3))
-    bayes = prefix_scores(R, "bayes", weights=weights, R0=R0)
+    R = rng.integers(0, 3, (2, 5, 7))
+    bayes = prefix_scores(R, "bayes", weights=weights)
     avg = prefix_scores(R, "avg", weights=weights)
     for model in range(2):
         for n in range(1, 8):
-            outcomes = Outcomes.from_matrix(R[model, :, :n], weights=weights, R0=R0[model])
+            outcomes = Outcomes.from_matrix(R[model, :, :n], weights=weights)
             assert bayes[model, n - 1] == pytest.approx(bayes_at_n(outcomes).mu, abs=1e-13)
             assert avg[model, n - 1] == pytest.approx(avg_at_n(outcomes).value, abs=1e-13)
 
@@ -285,7 +285,6 @@ R = coins([0.3, 0.6])
         ({"scheme": "cell"}, r'`scheme` must be "column" or "row"; got \'cell\''),
         ({"ties": "leader"}, r'`ties` must be "adjacent" or "none"; got \'leader\''),
         ({"metric": "pass@k", "k": 2, "ties": "adjacent"}, r'`ties` must be "none" for the pass'),
-        ({"ties": "adjacent", "confidence": 0.4}, r"`confidence` must be a number in \[0.5, 1\)"),
         ({"seed": 1.5}, r"`seed` must be an integer of at least 0; got 1.5"),
         ({"R": R[0]}, r"`R` must be 3-D, \(L, M, N\): models, questions, trials; got shape \(10"),
         ({"R": R[:1]}, r"`R` must hold at least 2 models and 2 trials"),

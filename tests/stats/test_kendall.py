@@ -71,15 +71,6 @@ def test_a_curve_becomes_json_and_cannot_be_written_to():
         curve.mean[0] = 1.0
 
 
-def test_prior_trials_pull_towards_the_older_ranking():
-    R = np.zeros((2, 3, 1), dtype=int)
-    R[1] = 1  # the new trials say model 1
-    R0 = np.zeros((2, 3, 5), dtype=int)
-    R0[0] = 1  # the old ones said model 0
-    assert kendall_curve(R, [0, 1], replicates=5).mean.tolist() == [1.0]
-    assert kendall_curve(R, [0, 1], R0=R0, replicates=5).mean.tolist() == [-1.0]
-
-
 R = np.zeros((3, 4, 6), dtype=int)
 
 
@@ -101,18 +92,6 @@ R = np.zeros((3, 4, 6), dtype=int)
         (lambda: kendall_curve(R, [1, 2, 3], scheme="cell"), r'`scheme` must be "column" or'),
         (lambda: kendall_curve(R, [1, 2, 3], replicates=0), r"`replicates` must be an integer"),
         (lambda: kendall_curve(R, [1, 2, 3], seed=-1), r"`seed` must be an integer"),
-        (
-            lambda: kendall_curve(R, [1, 2, 3], R0=R[:, :2]),
-            r"`R0` must have the models and questions of R, \(3, 4, D\); got shape \(3, 2, 6\)",
-        ),
-        (
-            lambda: kendall_curve(R, [1, 2, 3], "avg", R0=R),
-            r'`R0` must be left out unless metric is "bayes"',
-        ),
-        (
-            lambda: kendall_curve(R, [1, 2, 3], "pass@k", k=2, R0=R),
-            r'`R0` must be left out unless metric is "bayes"',
-        ),
     ],
 )
 def test_bad_input(call, match):

@@ -327,9 +327,8 @@ def test_pass_curves_say_what_their_posteriors_say():
     assert PRIOR_ALONE in compare_pass_curves(*single, [1, 2], draws=100).to_dict()["note"]
     assert compare_pass_curves(*single, scope="population", draws=100).note is None
     assert compare_pass_curves(FOUR[0], FOUR[1], draws=100).note is None
-    for estimator in ("hbayes", "bayes"):
-        beyond = compare_pass_curves(FOUR[0], FOUR[1], [16, 17], estimator=estimator, draws=100)
-        assert beyond.note.startswith("Budgets above 16 exceed the trials of some question")
+    beyond = compare_pass_curves(FOUR[0], FOUR[1], [16, 17], draws=100)
+    assert beyond.note.startswith("Budgets above 16 exceed the trials of some question")
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,6 @@ from lm_eval_bayes.stats.tie_rules import (
     TIE_RULES,
     Z_RULES,
     best_first,
-    numbered,
     separations,
     tie_groups,
 )
@@ -102,20 +101,6 @@ def test_pairwise_is_stricter_than_leader():
     assert rank(three, "adjacent").ranks.tolist() == [1, 1, 2]
 
 
-@pytest.mark.parametrize(
-    ("numbering", "expected"),
-    [
-        ("dense", [1, 2, 2, 2, 3]),
-        ("competition", [1, 2, 2, 2, 5]),
-        ("competition_max", [1, 4, 4, 4, 5]),
-        ("fractional", [1, 3, 3, 3, 5]),
-    ],
-)
-def test_numberings(numbering, expected):
-    mus = ladder([5.0, 1.0, 1.0, 5.0])
-    assert rank(board(mus, [0.01] * 5), numbering=numbering).ranks.tolist() == expected
-
-
 def naive_groups(z, ties, threshold):
     """The rules as sentences, one model at a time."""
     groups = [[0]]
@@ -191,22 +176,6 @@ def test_the_result_is_read_only_reproducible_and_plain():
         first.rank_of("x")
 
 
-def test_models_are_ordered_by_a_quantile():
-    models = board([0.60, 0.58, 0.40], [0.08, 0.01, 0.01])
-    by_mean, by_quantile = rank(models), rank(models, quantile=0.05)
-    assert by_mean.models == ("m0", "m1", "m2")
-    assert by_quantile.models == ("m1", "m0", "m2")
-    expected = [0.58 - 1.6448536 * 0.01, 0.60 - 1.6448536 * 0.08, 0.40 - 1.6448536 * 0.01]
-    assert by_quantile.quantile_scores == pytest.approx(expected, abs=2e-3)
-    assert (by_mean.quantile, by_mean.quantile_scores) == (None, None)
-    assert by_quantile.mu.tolist() == [0.58, 0.60, 0.40]
-    # separations are those of the means
-    for model in models:
-        assert by_mean.rank_of(model) == by_quantile.rank_of(model)
-    with pytest.raises(InvalidInputError, match="`quantile` must be a number strictly between"):
-        rank(models, quantile=1.0)
-
-
 def test_intervals_that_overlap_tie():
     # half widths of .0196; the third overlaps the second but not the first
     models = board([0.60, 0.57, 0.55, 0.40], [0.01] * 4)
@@ -257,7 +226,6 @@ def test_pass_posteriors_of_another_k_are_refused():
         ({1: BASE}, {}, "`posteriors` must be a mapping from at least one"),
         ({"a": 0.5}, {}, "`posteriors` must be a mapping from at least one"),
         ({"a": BASE}, {"ties": "chain"}, '`ties` must be one of "simultaneous", "adjacent"'),
-        ({"a": BASE}, {"numbering": "olympic"}, '`numbering` must be one of "competition"'),
         ({"a": BASE}, {"confidence": 0.4}, r"`confidence` must be a number in \[0.5, 1\); got 0.4"),
         ({"a": BASE}, {"confidence": 1}, "`confidence` must be"),
         ({"a": BASE}, {"seed": -1}, "`seed` must be an integer of at least 0"),
@@ -267,10 +235,6 @@ def test_pass_posteriors_of_another_k_are_refused():
 def test_bad_arguments(posteriors, arguments, message):
     with pytest.raises(InvalidInputError, match=message):
         rank(posteriors, **arguments)
-
-
-def test_numbered_of_one_group():
-    assert numbered(np.array([0, 0, 0]), "fractional").tolist() == [2.0, 2.0, 2.0]
 
 
 @pytest.mark.benchmarks
@@ -314,12 +278,10 @@ def test_beside_scorio(benchmark, who):
         assert len(ranks["dense_ci"]) == 20
 
 
-def test_an_unknown_tie_rule_or_numbering_acts_as_no_other():
+def test_an_unknown_tie_rule_acts_as_no_other():
     z = np.array([[0.0, 1.0], [1.0, 0.0]])
     with pytest.raises(KeyError, match="chain"):
         tie_groups(z, "chain", 1.645)
-    with pytest.raises(KeyError, match="olympic"):
-        numbered(np.array([0, 0]), "olympic")
 
 
 def test_convergence_takes_the_tie_rules_that_compare_neighbours_only():

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -68,9 +69,9 @@ def test_two_models_by_summing_over_all_predictive_draws():
         p, p2 = (stats.betabinom(extra, one, 10 - one).pmf(x) for one in (8, 5))
         return p @ gap @ p2
 
-    forecast = trials_needed(a, other=b, z=1.645, draws=20_000, band=0.5)
+    forecast = trials_needed(a, other=b, z=1.645, draws=20_000)
     assert forecast.current == pytest.approx(0.3 / np.sqrt(8 * 2 / 1100 + 5 * 5 / 1100), rel=1e-12)
-    for n, wanted in ((forecast.additional, 0.5), (forecast.additional_high, 0.75)):
+    for n, wanted in ((forecast.additional, 0.5), (forecast.additional_high, 0.95)):
         assert share(n) > wanted - 0.02
         assert share(n - 1) < wanted + 0.02
 
@@ -169,13 +170,13 @@ def test_in_population_scope_the_questions_set_a_limit():
     outcomes = binary(rng.binomial(8, p), 8)
     posterior = hbayes_at_n(outcomes, scope="population")
     now = posterior.interval().width
-    forecast = trials_needed(posterior, width=0.1, trials=8)
+    forecast = trials_needed(posterior, width=0.1)
     assert forecast.additional is forecast.additional_high is None
     # uniform p on 40 questions: sd of their mean is sqrt(1/12/40)
     assert forecast.limit == pytest.approx(2 * 1.96 * np.sqrt(1 / 12 / 40), rel=0.15)
     assert forecast.limit < now
     assert "Not reachable by more trials alone" in forecast.note
-    reachable = trials_needed(posterior, width=0.5 * (now + forecast.limit), trials=8)
+    reachable = trials_needed(posterior, width=0.5 * (now + forecast.limit))
     assert 1 < reachable.additional < 100
     # as many trials on the same questions bring hbayes itself about there
     wanted = reachable.target
@@ -195,7 +196,7 @@ def test_population_z_goes_by_the_limit_too():
         hbayes_at_n(binary(rng.binomial(4, rng.beta(*shape, 40)), 4), "population")
         for shape in ((2, 2), (3, 2))
     )
-    forecast = trials_needed(a, other=b, z=6.0, trials=4)
+    forecast = trials_needed(a, other=b, z=6.0)
     assert forecast.additional is None
     assert forecast.limit is None
     assert forecast.probability < 0.5
@@ -216,7 +217,7 @@ def test_the_result_is_plain_and_reproducible():
 
 
 def test_normal_widths():
-    normal = trials_needed(MANY, width=0.05, method="normal")
+    normal = trials_needed(replace(MANY, method="normal"), width=0.05)
     assert normal.current == pytest.approx(2 * 1.959964 * MANY.sigma, rel=1e-6)
     spec = IntervalSpec(method="normal")
     wide = interval_widths(np.array([0.99, 0.5]), np.array([0.1, 0.1]), (0.0, 1.0), spec)
@@ -247,13 +248,9 @@ def test_the_search_finds_whole_numbers():
         ({"width": float("nan")}, "`width` must be a finite number above 0"),
         ({"z": -1.0, "other": MANY}, "`z` must be a finite number above 0; got -1.0"),
         ({"z": 1.0, "other": ONE}, "same number of questions"),
-        ({"width": 0.1, "level": 1.0}, "`level` must be a number strictly between 0 and 1"),
-        ({"width": 0.1, "method": "magic"}, "`method` must be one of"),
-        ({"width": 0.1, "band": 0}, "`band` must be a number strictly between 0 and 1; got 0"),
         ({"width": 0.1, "max_trials": 0}, "`max_trials` must be an integer of at least 1"),
         ({"width": 0.1, "draws": 5}, "`draws` must be an integer of at least 100; got 5"),
         ({"width": 0.1, "seed": 0.5}, "`seed` must be an integer of at least 0; got 0.5"),
-        ({"width": 0.1, "trials": 0}, "`trials` must be a finite number above 0; got 0"),
     ],
 )
 def test_bad_arguments(arguments, message):
@@ -265,16 +262,12 @@ def test_quantities_and_scopes_that_cannot_be_forecast():
     with pytest.raises(InvalidInputError, match="`posterior` must be one of bayes@N or hbayes@N"):
         trials_needed(pass_at_k_posterior(binary([3, 5], 8), 4), width=0.1)
     untried = hbayes_at_n(Outcomes.from_counts([[0, 0]] * 3), scope="population")
-    with pytest.raises(
-        InvalidInputError, match="`trials` must be given where the posterior has no number"
-    ):
+    with pytest.raises(InvalidInputError, match="`posterior` must have a number of trials above"):
         trials_needed(untried, width=0.1)
 
 
 def test_the_posterior_tells_how_many_trials_there_were():
     population = hbayes_at_n(binary([3, 5, 1], 8), scope="population")
-    told = trials_needed(population, width=0.3)
-    assert told.trials == 8
-    assert told.to_dict() == trials_needed(population, width=0.3, trials=8).to_dict()
+    assert trials_needed(population, width=0.3).trials == 8
     merged = Outcomes.from_counts([[2, 1, 5]] * 4, weights=[0, 0, 1])
     assert trials_needed(bayes_at_n(merged), width=0.1).trials == 8

@@ -20,6 +20,7 @@ from lm_eval_bayes.store import locations
 from lm_eval_bayes.store.errors import (
     CORRUPT,
     NotAStoreError,
+    OtherSchemaError,
     StoreBusyError,
     StoreDamagedError,
     StoreError,
@@ -29,6 +30,7 @@ from lm_eval_bayes.store.errors import (
 )
 from lm_eval_bayes.store.export import export_jsonl
 from lm_eval_bayes.store.merge import merge
+from lm_eval_bayes.store.schema import SCHEMA
 from lm_eval_bayes.store.trial_store import TrialStore
 from lm_eval_bayes.store.verify import verify
 
@@ -97,6 +99,27 @@ def test_foreign_files(what, path, filled):
             way()
         assert str(path) in str(caught.value)
         assert "\n" not in str(caught.value)
+        assert contents(path.parent) == before
+
+
+@pytest.mark.parametrize("schema", [0, SCHEMA + 1])
+def test_a_store_of_another_schema_is_refused_and_left_alone(path, filled, schema):
+    filled()
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(f"PRAGMA user_version = {schema}")
+        connection.execute("PRAGMA journal_mode = WAL")
+    before = contents(path.parent)
+    sentence = f"{path} has schema {schema}, and this release of lm-eval-bayes reads schema 1"
+    for way in (
+        lambda: TrialStore.open(path),
+        lambda: TrialStore.open(path, mode="read"),
+        lambda: verify(path),
+        lambda: merge([path], path.with_name("b.sqlite")),
+    ):
+        with pytest.raises(OtherSchemaError) as refused:
+            way()
+        assert str(refused.value) == sentence
+        assert (refused.value.rule, refused.value.value) == ("schema", schema)
         assert contents(path.parent) == before
 
 
@@ -357,21 +380,6 @@ def check_all_there(path, key, stored, plainly):
     assert verify(path).ok
 
 
-def test_a_full_file(store, key, make_trial, path, plainly):
-    with store.file.reading() as connection:
-        connection.execute("PRAGMA max_page_count = 60")
-    stored, error = add_until_full(store, key, make_trial)
-    assert "cannot be written" in str(error)
-    assert "full" in str(error)
-    assert not REASONS or isinstance(error, StoreFullError)
-    assert stored > 10
-    with store.file.reading() as connection:
-        connection.execute("PRAGMA max_page_count = 1000000")
-    assert store.add([make_trial(key, stored, f"{stored} more")]) == 1
-    store.close()
-    check_all_there(path, key, stored + 1, plainly)
-
-
 @contextmanager
 def small_disk(folder, size):
     folder.mkdir()
@@ -420,12 +428,6 @@ def test_a_disk_without_room_for_the_log_of_a_store(tmp_path, filled, free):
             assert store.info().trials == 6
 
 
-def test_an_error_of_a_disk_with_room_is_told_as_such(path):
-    error = translate_error(sqlite3.OperationalError("disk I/O error"), path, "read")
-    assert not isinstance(error, StoreFullError)
-    assert str(error) == f"{path} cannot be read: disk I/O error"
-
-
 @pytest.mark.parametrize("message", ["disk I/O error", "database or disk is full"])
 def test_a_full_disk_is_known_by_the_words_where_there_is_no_code(path, monkeypatch, message):
     usage = shutil.disk_usage(path.parent)
@@ -434,45 +436,11 @@ def test_a_full_disk_is_known_by_the_words_where_there_is_no_code(path, monkeypa
     assert isinstance(error, StoreFullError)
 
 
-FILE_LIMIT = """
-import resource, sys
-from lm_eval_bayes.store.trial import Trial, TrialKey
-from lm_eval_bayes.store.trial_store import TrialStore
-with TrialStore.open(sys.argv[1]) as store:
-    key = TrialKey(
-        store.describe_model({}), store.describe_prompt("q"), store.describe_sampling({})
-    )
-    resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))
-    for i in range(10_000):
-        try:
-            store.add([Trial(key, i, f"{i} " + "x" * 3000)])
-        except OSError as error:
-            print(i, type(error).__mro__[-4].__name__, error)
-            break
-"""
-
-
-@posix
-def test_a_file_that_may_not_grow(path, plainly):
-    repository = REPOSITORY
-    done = subprocess.run(
-        [sys.executable, "-c", FILE_LIMIT, str(path)],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(repository)},
-    )
-    assert done.returncode == 0, done.stderr
-    stored = int(done.stdout.split()[0])
-    assert "cannot be written" in done.stdout
-    assert stored > 10
-    check_all_there(path, None, stored, plainly)
-
-
 def test_creation_that_fails_leaves_nothing(tmp_path, monkeypatch):
     def fail(*args):
         raise sqlite3.OperationalError("no")
 
-    monkeypatch.setattr("lm_eval_bayes.store.file.upgrade", fail)
+    monkeypatch.setattr("lm_eval_bayes.store.file.create_tables", fail)
     with pytest.raises(StoreFileError, match=r"a\.sqlite cannot be created: no"):
         TrialStore.open(tmp_path / "a.sqlite")
     assert os.listdir(tmp_path) == []

@@ -113,24 +113,6 @@ def test_places_that_cannot_be_written(filled, tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["folder", "trials.sqlite"]
 
 
-def test_an_export_that_fails_leaves_nothing(filled, tmp_path, monkeypatch):
-    store = filled()
-
-    def full(descriptor):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(StoreFileError, match=r"a\.jsonl cannot be written: No space left"):
-        export_jsonl(store, tmp_path / "a.jsonl")
-    assert os.listdir(tmp_path) == ["trials.sqlite"]
-
-
-def test_a_store_in_use_is_exported_as_it_is(store, key, make_trial, tmp_path):
-    store.add([make_trial(key, i) for i in range(5)])
-    assert export_jsonl(store, tmp_path / "a.jsonl").trials == 5
-    assert store.add([make_trial(key, 5)]) == 1
-
-
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_only_regular_files_are_replaced(filled, tmp_path, overwrite):
@@ -143,17 +125,6 @@ def test_only_regular_files_are_replaced(filled, tmp_path, overwrite):
     assert stat.S_ISFIFO((tmp_path / "pipe").lstat().st_mode)
     assert (tmp_path / "link").is_symlink()
     assert sorted(os.listdir(tmp_path)) == ["link", "pipe", "trials.sqlite"]
-
-
-@pytest.mark.skipif(not os.path.isdir("/dev/fd"), reason="needs /dev/fd")
-def test_an_open_pipe_is_not_taken_for_a_file(filled):
-    reader, writer = os.pipe()
-    try:
-        with pytest.raises(StoreFileError, match=r"/dev/fd/\d+ is a device, pipe or socket"):
-            export_jsonl(filled(), f"/dev/fd/{writer}")
-    finally:
-        os.close(reader)
-        os.close(writer)
 
 
 def test_to_an_open_file(filled, tmp_path):

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import sqlite3
 import subprocess
 import sys
-from contextlib import closing
 
 import pytest
 from _support.paths import REPOSITORY, SUPPORT
-from _support.writers import key_in, text_of, trial
+from _support.writers import text_of
 
 from lm_eval_bayes.store.trial_store import TrialStore
 from lm_eval_bayes.store.verify import verify
@@ -102,22 +100,3 @@ def test_reading_while_others_write(path, plainly):
     assert seen == sorted(seen)
     assert len(set(seen)) > 2
     assert len(check_numbers(plainly, path)) == 1601
-
-
-def test_a_store_copied_with_its_log(store, path, tmp_path):
-    """What is left of a computer that went down: the file and the log beside it."""
-    key = key_in(store)
-    for i in range(30):
-        store.add([trial(key, i)])
-    copy = tmp_path / "copy"
-    copy.mkdir()
-    for name in (path.name, path.name + "-wal"):
-        # By another process: were we to close the file, SQLite's locks of ours would be gone.
-        subprocess.run(["cp", tmp_path / name, copy / name], check=True)
-    assert (copy / (path.name + "-wal")).stat().st_size > 0
-    assert verify(copy / path.name).trials == 30
-    with TrialStore.open(copy / path.name) as restored:
-        assert restored.numbers_of([key]) == {key: set(range(30))}
-        assert restored.add([trial(key, 30)]) == 1
-    with closing(sqlite3.connect(copy / path.name)) as connection:
-        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]

@@ -9,7 +9,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lm_eval_bayes._util.hashing import canonical_json, hash_json
+from lm_eval_bayes._util.hashing import hash_json
 from lm_eval_bayes.store.merge import merge
 from lm_eval_bayes.store.trial import Trial, TrialKey
 from lm_eval_bayes.store.trial_store import TrialStore
@@ -90,29 +90,6 @@ def test_a_merge_is_the_union(shards, rng):
         assert report.known == sum(map(len, shards)) - len(union)
         with TrialStore.open(Path(folder) / "all.sqlite", mode="read") as store:
             assert store.numbers_of([key]) == {key: union}
-
-
-@given(values)
-def test_canonical_json_gives_an_equal_value_back(value):
-    text = canonical_json(value)
-    assert json.loads(text) == value
-    assert canonical_json(json.loads(text)) == text
-
-
-@given(st.dictionaries(plain_text, values, max_size=4), st.randoms())
-def test_the_order_of_keys_and_the_kind_of_numbers_do_not_matter(value, rng):
-    def shuffled(item):
-        if isinstance(item, dict):
-            keys = list(item)
-            rng.shuffle(keys)
-            return {key: shuffled(item[key]) for key in keys}
-        if isinstance(item, list):
-            return tuple(shuffled(part) for part in item)
-        if type(item) is int and float(item) == item:
-            return float(item)
-        return item
-
-    assert hash_json(shuffled(value)) == hash_json(value)
 
 
 @given(values, values)

@@ -92,12 +92,6 @@ def test_a_prompt_that_another_model_measured_stays(store, series, describe, mak
     assert store.prompt_signals(other, [series[0].prompt]) == {series[0].prompt: {"bits": 2}}
 
 
-def test_deleted_trials_can_be_added_again(store, series, make_trial):
-    store.prune(trials_from=2, dry_run=False)
-    assert store.add([make_trial(series[0], 2, "another")]) == 1
-    assert store.trials(series[0])[2].text == "another"
-
-
 def test_the_room_and_the_words_are_gone(store, key, make_trial, path, plainly):
     rng = random.Random(7)
     texts = [f"secret {i} " + "".join(rng.choices(ascii_letters, k=5_000)) for i in range(300)]

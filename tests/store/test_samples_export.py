@@ -16,7 +16,6 @@ from lm_eval_bayes.store import samples_export
 from lm_eval_bayes.store.errors import StoreDamagedError, StoreFileError
 from lm_eval_bayes.store.outcomes import GradedQuestion, GradedTask, GradedTrial
 from lm_eval_bayes.store.samples_export import export_samples
-from lm_eval_bayes.store.trial_store import TrialStore
 
 ODD = "NUL \x00, surrogate \ud83d, 😀, \u2028"
 #: The fields that the harness writes, in its order.
@@ -143,17 +142,6 @@ def test_files_that_are_there_are_not_replaced_unasked(filled, tmp_path):
     assert len(os.listdir(tmp_path / "out")) == 1
 
 
-def test_places_that_cannot_be_written(filled, tmp_path):
-    store = filled()
-    with pytest.raises(StoreFileError, match=r"b cannot be written: there is no folder"):
-        export_samples(store, tmp_path / "a" / "b")
-    (tmp_path / "file").write_text("x")
-    with pytest.raises(StoreFileError, match=r"file is no folder"):
-        export_samples(store, tmp_path / "file")
-    with pytest.raises(StoreFileError, match="there is no such file"):
-        export_samples(tmp_path / "absent", tmp_path / "out")
-
-
 def test_an_export_that_fails_leaves_nothing(filled, tmp_path, monkeypatch):
     store = filled()
 
@@ -169,23 +157,6 @@ def test_an_export_that_fails_leaves_nothing(filled, tmp_path, monkeypatch):
     with pytest.raises(StoreFileError, match="out cannot be written: No space left"):
         export_samples(store, tmp_path / "out")
     assert os.listdir(tmp_path / "out") == []
-
-
-def test_a_read_only_store_that_changes_during_the_export(filled, tmp_path, monkeypatch):
-    store = filled()
-    store.chmod(0o444)
-    json_line = samples_export.json_line
-
-    def change_store(record):
-        store.chmod(0o644)
-        with TrialStore.open(store) as writer:
-            writer.describe_prompt("new")
-        return json_line(record)
-
-    monkeypatch.setattr(samples_export, "json_line", change_store)
-    with pytest.raises(StoreFileError, match="was changed by another process while"):
-        export_samples(store, tmp_path / "out")
-    assert not (tmp_path / "out").exists()
 
 
 def test_rows_that_sqlite_cannot_read_during_the_export(filled, tmp_path, monkeypatch):
@@ -236,19 +207,6 @@ def test_what_is_damaged_is_counted_once(store, key, make_trial, path, tmp_path,
     assert report.damaged == report.to_dict()["damaged"] == damaged
 
 
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
-def test_only_regular_files_are_replaced(filled, tmp_path):
-    store = filled()
-    (entry,) = export_samples(store, tmp_path / "out").files
-    os.remove(entry.path)
-    os.mkfifo(entry.path)
-    for overwrite in (False, True):
-        with pytest.raises(StoreFileError, match="is a device, pipe or socket, so it is not"):
-            export_samples(store, tmp_path / "out", overwrite)
-    assert Path(entry.path).is_fifo()
-    assert os.listdir(tmp_path / "out") == [os.path.basename(entry.path)]
-
-
 def test_an_empty_store_gives_no_file(store, tmp_path):
     assert export_samples(store, tmp_path / "out").files == ()
 
@@ -257,14 +215,3 @@ def test_a_date_that_no_calendar_has(store, key, make_trial, tmp_path):
     store.add([make_trial(key, created=1e300)])
     (entry,) = export_samples(store, tmp_path / "out").files
     assert "_1970-01-01T00-00-00.000000.jsonl" in entry.path
-
-
-@pytest.mark.parametrize("schema", [1, 2, 3])
-def test_stores_of_older_schemas(tmp_path, schema):
-    script = Path(__file__).parent / "old_schemas" / f"schema_{schema}.sql"
-    with closing(sqlite3.connect(tmp_path / "old.sqlite")) as connection:
-        connection.executescript(script.read_text(encoding="utf-8"))
-    with TrialStore.open(tmp_path / "old.sqlite", mode="read") as store:
-        report = export_samples(store, tmp_path / "out")
-    assert sum(entry.trials for entry in report.files) == 8
-    assert {entry.task for entry in report.files} == {None if schema < 3 else "aime"}

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import os
 import random
 import shutil
@@ -13,8 +12,6 @@ from lm_eval_bayes.errors import LmEvalBayesError
 from lm_eval_bayes.store import verify as verify_module
 from lm_eval_bayes.store.errors import StoreFileError
 from lm_eval_bayes.store.export import export_jsonl
-from lm_eval_bayes.store.migrations import SCHEMA
-from lm_eval_bayes.store.trial_store import TrialStore
 from lm_eval_bayes.store.verify import MAX_PROBLEMS, verify
 
 
@@ -33,28 +30,18 @@ def test_a_sound_store(path, filled):
     filled()
     report = verify(path)
     assert report.ok
-    assert (report.trials, report.prompt_signals, report.schema) == (6, 2, SCHEMA)
+    assert (report.trials, report.prompt_signals, report.problems) == (6, 2, ())
     # one model, one sampling, two prompts, one set of versions
     assert report.descriptions == 5
-    assert json.loads(json.dumps(report.to_dict()))["problems"] == []
-
-
-def test_a_store_in_use(store, key, make_trial, path):
-    store.add([make_trial(key, i) for i in range(50)])
-    assert verify(path).ok
-    assert verify(path).trials == 50
 
 
 @pytest.mark.parametrize(
     ("statement", "problem"),
     [
         ("UPDATE trials SET text = x'34' WHERE trial = 1", "trial 1 of prompt .* does not match"),
-        ("UPDATE trials SET text = CAST(text AS TEXT) WHERE trial = 1", "trial 1 of prompt"),
         ("UPDATE trials SET seed = 8 WHERE trial = 1", "trial 1 of prompt"),
-        ("UPDATE trials SET seed = NULL WHERE trial = 1", "trial 1 of prompt"),
         ("UPDATE trials SET trial = 9 WHERE trial = 1", "trial 9 of prompt"),
         ("UPDATE trials SET signals = '{}' WHERE trial = 1", "trial 1 of prompt"),
-        ("UPDATE trials SET signals = x'ff' WHERE trial = 1", "trial 1 of prompt"),
         ("UPDATE trials SET finish_reason = CAST(x'ff' AS TEXT) WHERE trial = 1", "trial 1 of"),
         ("UPDATE trials SET stop_reason = '5' WHERE trial = 1", "trial 1 of prompt"),
         ("UPDATE trials SET completion_tokens = 5 WHERE trial = 1", "trial 1 of prompt"),
@@ -69,7 +56,6 @@ def test_a_store_in_use(store, key, make_trial, path):
             "UPDATE prompts SET description = x'34' WHERE id = 2",
             "the prompt blake2b.* does not",
         ),
-        ("UPDATE prompts SET description = 7 WHERE id = 2", "the prompt blake2b.* does not"),
         ("UPDATE models SET description = '{}'", "the model blake2b.* does not"),
         ("UPDATE models SET hash = 'x'", "the model x does not match its hash"),
         ("UPDATE samplings SET description = '{}'", "the sampling blake2b.* does not"),
@@ -83,7 +69,7 @@ def test_a_store_in_use(store, key, make_trial, path):
             "UPDATE prompt_signals SET created = x'00'",
             "the row of signals of prompt blake2b.* does not",
         ),
-        ("CREATE INDEX i ON trials (seed)", f"the tables are not those of schema {SCHEMA}"),
+        ("CREATE INDEX i ON trials (seed)", "the tables are not those of a trial store"),
         ("CREATE TRIGGER t AFTER INSERT ON trials BEGIN DELETE FROM trials; END", "the tables are"),
     ],
 )
@@ -118,19 +104,6 @@ def test_statistics_of_sqlite_are_no_damage(path, filled):
     filled()
     change(path, "ANALYZE")
     assert verify(path).ok
-
-
-def test_a_problem_of_sqlite_is_one_line(path, filled):
-    """Two pages that nothing refers to, as SQLite's check gives them below a heading."""
-    filled()
-    data = bytearray(path.read_bytes())
-    n_pages = len(data) // 4096
-    data[28:32] = (n_pages + 2).to_bytes(4, "big")  # the number of pages in the header
-    path.write_bytes(data + bytes(8192))
-    problems = verify(path).problems
-    assert len(problems) == 2
-    assert all(text.startswith("SQLite: Page ") for text in problems)
-    assert not any("\n" in text or "***" in text for text in problems)
 
 
 @pytest.fixture
@@ -219,24 +192,6 @@ def test_a_log_that_cannot_be_read_is_an_error(path, filled):
         verify(path)
 
 
-def test_nothing_to_verify(path):
-    with pytest.raises(StoreFileError, match="there is no such file"):
-        verify(path)
-
-
-def test_a_flipped_byte_in_a_text_names_the_trial(path, filled):
-    filled(text="{q} {i} unmistakable " + random_text(9_000), prompts=("one",))
-    with closing(sqlite3.connect(path)) as connection:
-        (stored,) = connection.execute("SELECT text FROM trials WHERE trial = 2").fetchone()
-    data = bytearray(path.read_bytes())
-    position = data.index(stored[:60]) + 50
-    data[position] ^= 0x20
-    path.write_bytes(data)
-    report = verify(path)
-    assert report.n_problems == 1
-    assert report.problems[0].startswith("trial 2 of prompt ")
-
-
 def test_random_flips_are_found_or_change_nothing(path, filled, tmp_path):
     """Whatever byte flips: the store is refused, or a problem named, or the content the same."""
     filled(trials=range(16), text="{q} {i} " + random_text(6_000))
@@ -259,11 +214,3 @@ def test_random_flips_are_found_or_change_nothing(path, filled, tmp_path):
         export_jsonl(path, target, overwrite=True)
         assert target.read_bytes() == exported
     assert n_detected > 40
-
-
-def test_damage_does_not_stop_the_rest_from_being_read(path, filled):
-    filled(prompts=("one", "two"))
-    change(path, "UPDATE trials SET text = x'ff' WHERE prompt = 1")
-    with TrialStore.open(path, mode="read") as store:
-        other = [key for key in store.info().counts if store.prompt(key.prompt) == "two"]
-        assert list(store.trials_of(other)[other[0]]) == [0, 1, 2]

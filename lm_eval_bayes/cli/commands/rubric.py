@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
@@ -20,7 +19,6 @@ from lm_eval_bayes._util.text import (
     scope_label,
 )
 from lm_eval_bayes.cli.ui.options import (
-    IntervalMethod,
     IntervalOptions,
     Json,
     expand_options,
@@ -44,19 +42,6 @@ _NAMED_RUNS = 4
 
 #: The prior of a question's categories.
 Prior: TypeAlias = Literal["hbayes", "bayes"]
-
-
-@dataclass(frozen=True)
-class RubricIntervalOptions(IntervalOptions):
-    """The settings of credible intervals, whose default method is quick."""
-
-    interval: Annotated[
-        IntervalMethod,
-        typer.Option(
-            help="How credible intervals are computed; they are shown if the terminal is wide "
-            "enough. exact and hdi take longer."
-        ),
-    ] = "beta"
 
 
 @prints_tables
@@ -113,7 +98,7 @@ def command(
     ] = None,
     task: Task = None,
     dedupe: Dedupe = False,
-    intervals: RubricIntervalOptions,
+    intervals: IntervalOptions,
     as_json: Json = False,
 ) -> None:
     """Score saved runs under rubrics, and rank their models.
@@ -135,7 +120,7 @@ def command(
       lm-eval-bayes rubric runs/qwen runs/phi --freeze aime25.json --plot ranks.svg
       lm-eval-bayes rubric runs/* --schema format_aware --weights format_aware=0,0,.2,.5,1
     """
-    spec = intervals.spec()
+    spec = intervals.spec("beta")  # which is quick
     if spec.scope == "population" and prior == "bayes":
         rule = "be benchmark with --prior bayes, which has no population of questions"
         raise InvalidInputError.of("--scope", "unsupported", rule, spec.scope)

@@ -20,7 +20,6 @@ from lm_eval_bayes.cli.ui.options import (
     IntervalOptions,
     Json,
     Overwrite,
-    check_resampling,
     expand_options,
     option,
     parse_integers,
@@ -70,9 +69,6 @@ def command(
             "is written.",
         ),
     ] = None,
-    confidence: Annotated[
-        float, option("P", "One-sided confidence from which one neighbour is better.")
-    ] = 0.95,
     output: Annotated[
         Path | None,
         option(
@@ -112,12 +108,15 @@ def command(
         matrix_file,
         separation_study,
     )
+    from lm_eval_bayes.stats.validation import check_size
 
     with named_as_options("trials"):
         lengths = check_trials(parse_integers("--trials", trials))
     spec = intervals.spec()
     benchmark = _benchmark(models, gap, means, questions, beta)
-    check_resampling(replicates, confidence)
+    if replicates is not None:
+        with named_as_options("replicates"):
+            check_size("replicates", replicates, 1)
     files: dict[Path, bytes] = {}
     if output is not None:
         with named_as_options("output"):
@@ -145,7 +144,7 @@ def command(
                 benchmark, lengths, spec, replicates=n, progress=progress.advance
             )
         if len(benchmark.means) > 1:
-            separation = separation_study(benchmark, lengths, confidence=confidence, seed=spec.seed)
+            separation = separation_study(benchmark, lengths, seed=spec.seed)
     if as_json:
         say_json(
             {
@@ -262,8 +261,8 @@ def _show_separation(separation: Separation) -> None:
     head = ["better", "worse", "gap", "N needed", *(f"z at {n}" for n in lengths)]
     head += [f"right, wrong at {n}" for n in lengths]
     title = (
-        f"distinguishing neighbours with one-sided confidence {separation.confidence:g}: N needed, "
-        "and how often the better model is found better (right) or worse (wrong)"
+        "distinguishing neighbours with one-sided confidence 0.95: N needed, and how often the "
+        "better model is found better (right) or worse (wrong)"
     )
     say_table(title, head, rows)
     say_records(

@@ -1,4 +1,4 @@
-"""`lm-eval-bayes store`: count, merge, verify, export, prune and compact trial stores."""
+"""`lm-eval-bayes store`: what is done with trial stores."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="Count, merge, verify, export, prune, compact and copy trial stores; name models.",
+    help="Count, merge, verify, export, prune and compact trial stores; name models.",
 )
 
 #: The most conflicts that are printed; --json lists up to 1,000.
@@ -74,18 +74,12 @@ def info(stores: Stores, as_json: Json = False) -> None:
       lm-eval-bayes store info runs/aime.sqlite
       lm-eval-bayes store info --json runs/*.sqlite | jq '.[].trials'
     """
-    from lm_eval_bayes.runs.model_arguments import printable
     from lm_eval_bayes.store.trial_store import TrialStore
 
     infos = []
     for path in stores:
         with TrialStore.open(path, mode="read") as store:
-            held = store.info()
-        models, samplings = (
-            {digest: printable(description) for digest, description in described.items()}
-            for described in (held.models, held.samplings)
-        )
-        infos.append(replace(held, models=models, samplings=samplings))
+            infos.append(store.info())
     if as_json:
         say_json(infos)
     else:
@@ -194,7 +188,7 @@ def _with_short_hashes(conflict: Conflict) -> Conflict:
 
 
 @app.command()
-def verify(stores: Stores, as_json: Json = False) -> None:
+def verify(stores: Stores) -> None:
     """Verify that stores are intact.
 
     Checks SQLite's structure, and every trial and graded outcome against its hash. The exit code
@@ -203,12 +197,12 @@ def verify(stores: Stores, as_json: Json = False) -> None:
     \b
     Examples:
       lm-eval-bayes store verify runs/aime.sqlite
-      lm-eval-bayes store verify --json backup/*.sqlite
+      lm-eval-bayes store verify backup/*.sqlite
     """
     from lm_eval_bayes.store.errors import StoreError
     from lm_eval_bayes.store.verify import verify as verify_store
 
-    results, code = [], 0
+    code = 0
     for path in stores:
         try:
             result = verify_store(path)
@@ -217,13 +211,9 @@ def verify(stores: Stores, as_json: Json = False) -> None:
             warn(f"error: {error}")
             code = ERROR
             continue
-        results.append(result)
         if not result.ok:
             code = max(code, CHECK_FAILED)
-        if not as_json:
-            _print_verification(result)
-    if as_json:
-        say_json(results)
+        _print_verification(result)
     raise typer.Exit(code)
 
 
@@ -275,7 +265,6 @@ def export(
       lm-eval-bayes store export runs/aime.sqlite --format samples -o samples/
     """
     from lm_eval_bayes._util.files import folder_for
-    from lm_eval_bayes.runs.model_arguments import printable
     from lm_eval_bayes.store.export import export_jsonl, export_lines
     from lm_eval_bayes.store.samples_export import export_samples
 
@@ -288,13 +277,13 @@ def export(
             raise InvalidInputError.of("--json", "conflict", rule, str(output))
         if sys.stdout is None:
             raise InvalidInputError("standard output is closed: name a file with --output")
-        report = export_lines(store, sys.stdout, printable)
+        report = export_lines(store, sys.stdout)
     else:
         with folder_for(output, "--output"):
             if form is Format.samples:
-                report = export_samples(store, output, overwrite, printable, _stored_name)
+                report = export_samples(store, output, overwrite, _stored_name)
             else:
-                report = export_jsonl(store, output, overwrite, printable)
+                report = export_jsonl(store, output, overwrite)
         if as_json:
             say_json(report)
         else:
@@ -311,9 +300,9 @@ def export(
 
 def _stored_name(fingerprint: Mapping[str, Any]) -> str:
     """Return the name that runs give a stored model."""
-    from lm_eval_bayes.runs.model_arguments import model_name, normalised
+    from lm_eval_bayes.runs.model_arguments import model_name
 
-    return model_name(normalised(fingerprint), str(fingerprint.get("backend") or ""))
+    return model_name(fingerprint, str(fingerprint.get("backend") or ""))
 
 
 def _print_export(report: ExportReport | SamplesReport) -> None:
@@ -392,17 +381,17 @@ def prune(
 
 
 @app.command()
-def compact(stores: Stores, as_json: Json = False) -> None:
+def compact(stores: Stores) -> None:
     """Compress the texts of stores anew, and return unused space.
 
-    New texts are compressed as they are stored; this also compresses those of earlier releases,
-    all with a dictionary of the store's own texts. Each store is complete at every moment; its disk
-    needs room for the store twice.
+    Texts are compressed as they are stored, with a dictionary of the first ones; this compresses
+    all of them with a dictionary of the whole store. Each store is complete at every moment; its
+    disk needs room for the store twice.
 
     \b
     Examples:
       lm-eval-bayes store compact runs/aime.sqlite
-      lm-eval-bayes store compact --json runs/*.sqlite | jq '.[].after'
+      lm-eval-bayes store compact runs/*.sqlite
     """
     from lm_eval_bayes._util.files import resolve_path
     from lm_eval_bayes.store.trial_store import TrialStore
@@ -411,52 +400,17 @@ def compact(stores: Stores, as_json: Json = False) -> None:
     for path in paths:
         # Opened for reading first: opening a missing store for writing would create it.
         TrialStore.open(path, mode="read").close()
-    reports = []
     for path in paths:
         with TrialStore.open(path) as store:
             report = store.compact()
-        reports.append(report)
-        if not as_json:
-            sizes = f"{format_bytes(report.before)} before, {format_bytes(report.after)} now"
-            texts = f"{format_bytes(report.text_bytes)} in {format_bytes(report.stored_bytes)}"
-            say(f"{report.path}: {sizes} ({plural(report.trials, 'text')}, {texts})")
+        sizes = f"{format_bytes(report.before)} before, {format_bytes(report.after)} now"
+        texts = f"{format_bytes(report.text_bytes)} in {format_bytes(report.stored_bytes)}"
+        say(f"{report.path}: {sizes} ({plural(report.trials, 'text')}, {texts})")
         if report.damaged:
             warn(
                 f"warning: {plural(report.damaged, 'text')} of {report.path} cannot be read and "
                 "stayed as before; see `lm-eval-bayes store verify`"
             )
-    if as_json:
-        say_json(reports)
-
-
-@app.command()
-def snapshot(
-    store: Annotated[
-        Path, typer.Argument(metavar="STORE", help="The trial store.", show_default=False)
-    ],
-    output: Annotated[Path, option("PATH", "The copy.", "-o", "--output")],
-    overwrite: Overwrite = False,
-    as_json: Json = False,
-) -> None:
-    """Copy a store that may be in use into one whole file.
-
-    A copy of the file alone lacks the trials in the log beside it. The copy appears when it is
-    complete; --overwrite replaces an earlier one.
-
-    \b
-    Examples:
-      lm-eval-bayes store snapshot /tmp/aime.sqlite -o runs/aime.sqlite
-      lm-eval-bayes store snapshot /tmp/aime.sqlite -o runs/aime.sqlite --overwrite
-    """
-    from lm_eval_bayes._util.files import folder_for
-    from lm_eval_bayes.store.snapshot import snapshot as copy_store
-
-    with folder_for(output, "--output"):
-        report = copy_store(store, output, overwrite)
-    if as_json:
-        say_json(report)
-    else:
-        say(f"{report.target}: {plural(report.trials, 'trial')}, {format_bytes(report.size)}")
 
 
 @app.command()
@@ -478,8 +432,6 @@ def alias(
             show_default=False,
         ),
     ],
-    remove: Annotated[bool, typer.Option("--remove", help="Remove this alias instead.")] = False,
-    as_json: Json = False,
 ) -> None:
     """Let runs of a model under a new name find the trials of the old one.
 
@@ -489,7 +441,7 @@ def alias(
     \b
     Examples:
       lm-eval-bayes store alias runs/aime.sqlite gpt-x gpt-x-2026-05-01
-      lm-eval-bayes store alias runs/aime.sqlite gpt-x gpt-x-2026-05-01 --remove
+      lm-eval-bayes store alias runs/aime.sqlite 0f3c52d1a8e94b7790d1e2a3b4c5d6e7 gpt-x-2026-05-01
     """
     from lm_eval_bayes.store.trial_store import TrialStore
 
@@ -497,21 +449,9 @@ def alias(
     with TrialStore.open(store, mode="read") as opened:
         model = _model_named(old, opened.models(), opened.path)
     with TrialStore.open(store) as opened:
-        if remove:
-            if opened.aliases().get(new) != model:
-                rule = f"be an alias of {old} in {opened.path}"
-                raise InvalidInputError.of("NEW", "choice", rule, new)
-            opened.remove_alias(new)
-        else:
-            opened.add_alias(new, model)
-        aliases = opened.aliases()
-    if as_json:
-        say_json(aliases)
-    elif remove:
-        say(f"{store}: {new} is no alias any more")
-    else:
-        is_hash = old in (model, model.rpartition(":")[2])
-        say(f"{store}: {new} is {model if is_hash else f'{old}, {model}'}")
+        opened.add_alias(new, model)
+    is_hash = old in (model, model.rpartition(":")[2])
+    say(f"{store}: {new} is {model if is_hash else f'{old}, {model}'}")
 
 
 def _model_named(name: str, models: Mapping[str, Mapping[str, Any]], path: Path) -> str:
@@ -522,11 +462,13 @@ def _model_named(name: str, models: Mapping[str, Mapping[str, Any]], path: Path)
         given = [flat(fingerprint).get(argument) for argument in NAMES]
         return [digest, digest.rpartition(":")[2], _stored_name(fingerprint), *given]
 
-    found = [digest for digest, of_model in models.items() if name in names(digest, of_model)]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        rule = f"be one model; {len(found)} have this name, so give a hash: {', '.join(found)}"
+    matching = [digest for digest, of_model in models.items() if name in names(digest, of_model)]
+    if len(matching) == 1:
+        return matching[0]
+    if matching:
+        rule = (
+            f"be one model; {len(matching)} have this name, so give a hash: {', '.join(matching)}"
+        )
     else:
         known = dict.fromkeys(names(digest, of_model)[2] for digest, of_model in models.items())
         rule = f"be a model of {path} ({', '.join(known) or 'it has none'})"

@@ -160,12 +160,6 @@ class Rounds:
                 "without accelerate or torchrun, or sample a fixed number with lm_eval)"
             )
             raise TaskConfigError(sentence, "unsupported", "world_size", model.world_size)
-        if model.sharing is not None:
-            sentence = (
-                "`run` decides in one process when to stop; leave out trials=auto, or sample a "
-                "fixed number with lm_eval"
-            )
-            raise TaskConfigError(sentence, "conflict", "trials", "auto")
         generate = model.generate_until
 
         def generate_until(requests: Sequence[Any], disable_tqdm: bool = False) -> Any:

@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from lm_eval_bayes._util.hashing import model_hash
 from lm_eval_bayes._util.text import join_words, plural
 from lm_eval_bayes.harness import get_logger
-from lm_eval_bayes.harness.models.weights import (
-    earlier_identities,
-    is_content,
-    settings_of,
-    tokenizer_of,
-    weights_of,
-)
 from lm_eval_bayes.runs.model_arguments import (
     NAMES,
     SOURCE_OF_TOKENIZER,
@@ -23,8 +16,6 @@ from lm_eval_bayes.runs.model_arguments import (
     flat,
     keyed,
     model_name,
-    normalised,
-    same_model,
 )
 from lm_eval_bayes.store.trial_store import TrialStore
 
@@ -32,18 +23,12 @@ log = get_logger(__name__)
 
 Fingerprint: TypeAlias = Mapping[str, Any]
 
-#: Entries of a fingerprint whose values earlier releases wrote in another way.
-_IDENTITIES = ("weights", "settings", "tokenizer_files")
-
 #: The most sentences about what a store has.
 _SHOWN = 4
 
 
 def find_model(
-    fingerprint: Fingerprint,
-    stored: Mapping[str, Fingerprint],
-    aliases: Mapping[str, str],
-    again: Callable[[], Fingerprint] | None = None,
+    fingerprint: Fingerprint, stored: Collection[str], aliases: Mapping[str, str]
 ) -> str | None:
     """Return the hash of the stored model that a fingerprint is of, None if there is none.
 
@@ -51,69 +36,16 @@ def find_model(
     ----------
     fingerprint : mapping
         Of the model of this run, with its source.
-    stored : mapping
-        The fingerprints in the store, by hash.
+    stored : collection of str
+        The hashes of the models in the store.
     aliases : mapping
         The hash of the model that each further name stands for.
-    again : callable, optional
-        Determines the fingerprint again. It is called if the store has models whose weights an
-        earlier release identified in another way, inside
-        :func:`~lm_eval_bayes.harness.models.weights.earlier_identities`.
     """
     digest = model_hash(keyed(fingerprint)[0])
-    given = [digest, *(flat(fingerprint).get(name) for name in NAMES)]
-    for name in given:
+    for name in (digest, *(flat(fingerprint).get(argument) for argument in NAMES)):
         if isinstance(name, str) and aliases.get(name) in stored:
             return aliases[name]
-    if digest in stored:
-        return digest
-    same = [other for other, recorded in stored.items() if same_model(fingerprint, recorded)]
-    if same:
-        # Earlier releases recorded one model under every host; that of this host comes first.
-        endpoint = fingerprint.get("endpoint")
-        here = [other for other in same if stored[other].get("endpoint") == endpoint]
-        return (here or same)[0]
-    if again is None or not is_content(fingerprint.get("weights")):
-        return None
-    rest = _rest(fingerprint)
-    candidates = {
-        other: recorded
-        for other, recorded in stored.items()
-        if recorded.get("weights") and not is_content(recorded["weights"])
-        if _rest(recorded) == rest
-    }
-    if candidates:
-        with earlier_identities():
-            earlier = again()
-        for other, recorded in candidates.items():
-            if same_model(earlier, recorded) or same_model(fingerprint, _by_content(recorded)):
-                return other
-    return None
-
-
-def _rest(fingerprint: Fingerprint) -> dict[str, Any]:
-    """Return a fingerprint without its source and the identities of its files."""
-    as_content = {
-        **normalised(fingerprint),
-        **dict.fromkeys(("weights", "tokenizer_files"), "sha256:"),
-    }
-    return {k: v for k, v in keyed(as_content)[0].items() if k not in _IDENTITIES}
-
-
-def _by_content(recorded: Fingerprint) -> dict[str, Any]:
-    """Return a fingerprint with a commit of the hub as it would be recorded today."""
-    kind, _, commit = str(recorded.get("weights")).partition(":")
-    pretrained, tokenizer = recorded.get("pretrained"), recorded.get("tokenizer")
-    if kind != "hub" or not isinstance(pretrained, str) or recorded.get("peft"):
-        return dict(recorded)
-    subfolder = recorded.get("subfolder")
-    revision = commit if tokenizer is None else recorded.get("tokenizer_revision")
-    return {
-        **recorded,
-        "weights": weights_of(pretrained, commit, subfolder, recorded.get("gguf_file")),
-        "settings": settings_of(pretrained, commit, subfolder),
-        "tokenizer_files": tokenizer_of(str(tokenizer or pretrained), revision, subfolder),
-    }
+    return digest if digest in stored else None
 
 
 def source_of(fingerprint: Fingerprint) -> dict[str, Any]:

@@ -300,8 +300,8 @@ def completions(responses: Sequence[StoredText]) -> list[Completion]:
 def stay_in_store(model: Any, instances: Iterable[Any]) -> bool:
     """Return whether the texts of a model's trials can stay in the store.
 
-    They can where all requests are those of tasks that read them question by question, in one
-    process that shares its trials with no other.
+    They can where all requests are those of tasks that read them question by question, in a
+    run of one process.
 
     Parameters
     ----------
@@ -313,7 +313,7 @@ def stay_in_store(model: Any, instances: Iterable[Any]) -> bool:
     evaluation = current_evaluation()
     if evaluation is None or not isinstance(model.sink, StoreSink):
         return False
-    if int(getattr(model, "world_size", 1) or 1) > 1 or model.sharing is not None:
+    if int(getattr(model, "world_size", 1) or 1) > 1:
         return False
     return all(
         isinstance(instance, RepeatedInstance)

@@ -47,8 +47,7 @@ class TrialRange:
         match = _RANGE.fullmatch(text) if isinstance(text, str) else None
         if match is None or int(match[1]) >= int(match[2]):
             raise ModelConfigError(
-                "`trials` must be auto, or a:b with whole numbers a < b, such as trials=8:16; got "
-                f"{text!r}"
+                f"`trials` must be a:b with whole numbers a < b, such as trials=8:16; got {text!r}"
             )
         return cls(int(match[1]), int(match[2]))
 

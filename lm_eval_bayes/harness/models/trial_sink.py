@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -41,9 +41,7 @@ class TrialSink:
     def __init__(self) -> None:
         self._signals: dict[tuple[str, str], dict[str, Any]] = {}
 
-    def describe_model(
-        self, fingerprint: Fingerprint, again: Callable[[], Fingerprint] | None = None
-    ) -> str:
+    def describe_model(self, fingerprint: Fingerprint) -> str:
         """Return the hash of a model's fingerprint."""
         return model_hash(keyed(fingerprint)[0])
 
@@ -141,9 +139,7 @@ class StoreSink(TrialSink):
             raise
         return cls(store, others)
 
-    def describe_model(
-        self, fingerprint: Fingerprint, again: Callable[[], Fingerprint] | None = None
-    ) -> str:
+    def describe_model(self, fingerprint: Fingerprint) -> str:
         """Store a model's fingerprint and source, and return its hash.
 
         A fingerprint of the same model that is stored for any rank is kept, see
@@ -153,7 +149,7 @@ class StoreSink(TrialSink):
         for store in self._other_stores():
             stored = store.models(sources=False) | stored
             aliases = store.aliases() | aliases
-        known = find_model(fingerprint, stored, aliases, again)
+        known = find_model(fingerprint, stored, aliases)
         model = stored[known] if known is not None else keyed(fingerprint)[0]
         return self.store.describe_model(model, source_of(fingerprint))
 
@@ -216,7 +212,7 @@ class StoreSink(TrialSink):
 
     def add(self, trial: Trial) -> Trial:
         """Store a trial; return it, or the one that another process stored first."""
-        if self.store.add([trial], conflicts="keep-first"):
+        if self.store.add([trial]):
             return trial
         return self.store.trials(trial.key, trial.trial, trial.trial + 1)[trial.trial]
 

@@ -6,7 +6,6 @@ backend's :class:`~lm_eval_bayes.harness.models.interface.SamplingMixin`.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -32,7 +31,6 @@ from lm_eval_bayes.harness.models.interface import (
     TrialRequest,
     prompt_text,
 )
-from lm_eval_bayes.harness.models.shared_trials import SharedSink, SharedTrials, Sharing
 from lm_eval_bayes.harness.models.stored_models import what_is_stored
 from lm_eval_bayes.harness.models.stored_texts import ResponsesInTurn, stay_in_store
 from lm_eval_bayes.harness.models.trial_range import TrialRange, trial_numbers
@@ -66,17 +64,7 @@ class RecordingMixin(SamplingMixin):
     store : str or None
         The file of the trial store; None stores nothing.
     trials : str or None
-        ``a:b`` for the trials a, …, b - 1 only, as one job of an array; ``auto`` shares all trials
-        with other processes, see :mod:`~lm_eval_bayes.harness.models.shared_trials`.
-    claims : str or None
-        For ``trials=auto``: a folder that processes with a store each share. By default the
-        processes share one store, and the folder lies beside it.
-    lease : float or None
-        For ``trials=auto``: seconds without a heartbeat of a process until others do its work.
-    stalled_after : float or None
-        For ``trials=auto``: seconds without a trial of a process that lives, until others that wait
-        for it do its work. It must be longer than the loading of the model and the longest trial.
-        By default they wait.
+        ``a:b`` for the trials a, …, b - 1 only, as one job of an array.
     seed : int or None
         Trial i of a question has the seed hash(seed + i, prompt), or seed + i. By default it is
         the backend's `default_seed`.
@@ -93,16 +81,12 @@ class RecordingMixin(SamplingMixin):
         *args: Any,
         store: str | None = None,
         trials: str | None = None,
-        claims: str | None = None,
-        lease: float | None = None,
-        stalled_after: float | None = None,
         seed: int | None = None,
         seed_scheme: str = "hash",
         synchronous: str = "NORMAL",
         **kwargs: Any,
     ) -> None:
-        self.sharing = Sharing.parse(trials, store, claims, lease, stalled_after)
-        self.trial_range = TrialRange.parse(None if self.sharing else trials)
+        self.trial_range = TrialRange.parse(trials)
         if seed_scheme not in SEED_SCHEMES:
             raise ModelConfigError(
                 f"`seed_scheme` must be hash or plain; got {seed_scheme!r} (plain gives all "
@@ -119,18 +103,12 @@ class RecordingMixin(SamplingMixin):
         if self.takes_seed:
             kwargs["seed"] = seed
         super().__init__(*args, **kwargs)
-        if self.sharing is not None:
-            self.sharing.check_ranks(
-                int(getattr(self, "world_size", 1) or 1),
-                int(getattr(self, "data_parallel_size", 1) or 1),
-            )
         self.sink: TrialSink = TrialSink()
         fingerprint = self._fingerprint_or_stored(store)
         if store is not None:
             rank = int(getattr(self, "rank", 0) or 0)
-            kind = StoreSink if self.sharing is None else SharedSink
-            self.sink = kind.open(store, rank, synchronous, fingerprint)
-        self.model_key = self.sink.describe_model(fingerprint, self.fingerprint)
+            self.sink = StoreSink.open(store, rank, synchronous, fingerprint)
+        self.model_key = self.sink.describe_model(fingerprint)
         self._generated = self._from_store = 0
         if seed_scheme == "plain":
             log.warning(
@@ -190,10 +168,7 @@ class RecordingMixin(SamplingMixin):
         numbered = {(request.key, request.trial): request for request in reversed(wanted)}
         ordered = sorted(numbered.values(), key=lambda request: (request.trial, request.index))
         missing = [request for request in ordered if (request.key, request.trial) not in trials]
-        if self.sharing is not None:
-            shared = SharedTrials(self, self.sharing, ordered, dict(trials))
-            trials.update(((t.key, t.trial), t) for t in shared.sample(disable_tqdm))
-        elif missing:
+        if missing:
             for trial in self.sampled(missing, disable_tqdm):
                 trials[trial.key, trial.trial] = trial
         signals = self.prompt_signals_of(wanted)
@@ -378,11 +353,8 @@ class RecordingMixin(SamplingMixin):
         return {**info, "trials": recorded}
 
 
-#: The sampling mixin of each executor, which stands before that of the backend.
-EXECUTORS = {"ray": ("lm_eval_bayes.harness.models.ray.sampling", "RaySampling")}
-
-#: Arguments of executors.
-_OF_EXECUTORS = ("workers", "gpus_per_worker")
+#: Arguments of executor=ray.
+_OF_RAY = ("workers", "gpus_per_worker")
 
 
 def recording_class(backend: object, executor: object = None) -> type[LM]:
@@ -410,14 +382,14 @@ def recording_class(backend: object, executor: object = None) -> type[LM]:
     sampling = sampling_mixin(name) or GenericSampling
     bases: tuple[type, ...] = (RecordingMixin, sampling, stock)
     if executor is not None:
-        if executor not in EXECUTORS:
+        if executor != "ray":
             raise ModelConfigError(
                 f"`executor` must be ray, or left out to sample in this process; got {executor!r}"
             )
-        module, attribute = EXECUTORS[str(executor)]
-        kind = getattr(importlib.import_module(module), attribute)
-        kind.check_backend(name)
-        bases = (RecordingMixin, kind, sampling, stock)
+        from lm_eval_bayes.harness.models.ray.sampling import RaySampling
+
+        RaySampling.check_backend(name)
+        bases = (RecordingMixin, RaySampling, sampling, stock)
     members = {"backend_name": name, "__module__": __name__, "__doc__": RecordingMixin.__doc__}
     return type(f"Recording{stock.__name__}", bases, members)
 
@@ -497,7 +469,7 @@ class TrialsLM(LM):
             backend = cls.fixed_backend
         executor = arguments.pop("executor", None)
         if executor is None:
-            for name in _OF_EXECUTORS:
+            for name in _OF_RAY:
                 if name in arguments:
                     raise ModelConfigError(
                         f"`{name}` is an argument of executor=ray, which is not given"

@@ -9,21 +9,17 @@ the user's cache folder (``$XDG_CACHE_HOME/lm-eval-bayes/weights``, by default i
 from __future__ import annotations
 
 import contextlib
-import contextvars
 import hashlib
 import json
 import os
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 from lm_eval_bayes._util.files import write_atomic
 from lm_eval_bayes._util.hashing import (
-    ALGORITHM,
     SHA256,
     canonical_json,
     hash_bytes,
@@ -46,16 +42,16 @@ def state_of(stat: os.stat_result) -> list[int]:
     return [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino, stat.st_dev]
 
 
-def cached_digest(path: Path, stat: os.stat_result, algorithm: str = SHA256) -> str | None:
+def cached_digest(path: Path, stat: os.stat_result) -> str | None:
     """Return the stored hash of a file that has not changed since, else None."""
     real = os.path.realpath(path)
     try:
-        entry = json.loads(_entry(real, algorithm).read_bytes())
+        entry = json.loads(_entry(real).read_bytes())
         same = entry["path"] == real and entry["state"] == state_of(stat)
         digest = entry["digest"]
     except (OSError, ValueError, KeyError, TypeError, RuntimeError):
         return None
-    valid = same and isinstance(digest, str) and digest.startswith(f"{algorithm}:")
+    valid = same and isinstance(digest, str) and digest.startswith(CONTENT)
     return digest if valid else None
 
 
@@ -66,13 +62,11 @@ def keep_digest(path: Path, stat: os.stat_result, digest: str) -> None:
     real = os.path.realpath(path)
     text = json.dumps({"path": real, "state": state_of(stat), "digest": digest})
     with contextlib.suppress(OSError, RuntimeError):
-        entry = _entry(real, digest.partition(":")[0])
-        write_atomic(entry, text.encode("utf-8", "surrogateescape"))
+        write_atomic(_entry(real), text.encode("utf-8", "surrogateescape"))
 
 
-def _entry(real: str, algorithm: str) -> Path:
-    suffix = "" if algorithm == ALGORITHM else f".{algorithm}"
-    return weight_hash_folder() / f"{hash_text(real).partition(':')[2]}{suffix}.json"
+def _entry(real: str) -> Path:
+    return weight_hash_folder() / f"{hash_text(real).partition(':')[2]}.json"
 
 
 #: Kinds of weight files; the first existing kind is loaded, as by transformers and vLLM.
@@ -101,18 +95,6 @@ CONTENT = f"{SHA256}:"
 
 #: Name, size in bytes and hash of one file.
 _File = tuple[str, int, str]
-
-_earlier = contextvars.ContextVar("earlier", default=False)
-
-
-@contextlib.contextmanager
-def earlier_identities() -> Iterator[None]:
-    """Make the functions here return what earlier releases recorded: other hashes, and commits."""
-    token = _earlier.set(True)
-    try:
-        yield
-    finally:
-        _earlier.reset(token)
 
 
 def is_content(identity: object) -> bool:
@@ -170,10 +152,6 @@ def weights_of(
     times and inode of the file stay the same.
     """
     local = local_folder(pretrained, subfolder)
-    if _earlier.get():
-        if local is None:
-            return hub_commit(pretrained, revision)
-        return hash_files(weight_files(local, gguf_file), ALGORITHM)
     if local is not None:
         files = weight_files(local, gguf_file)
         loaded = set(loaded_names([path.name for path in files]))
@@ -238,21 +216,21 @@ def _cached_files(repository: str, commit: str, folder: Path | None, subfolder: 
     kinds = tuple(ending for kind in _KINDS for ending in kind)
     paths = [path for path in paths if path.name.endswith(kinds)]
     try:
-        return [(path.name, path.stat().st_size, _digest(path, SHA256)) for path in paths]
+        return [(path.name, path.stat().st_size, _digest(path)) for path in paths]
     except OSError as error:
         raise ModelConfigError(f"a file of the model cannot be read: {error}") from None
 
 
-def _digest(path: Path, algorithm: str) -> str:
+def _digest(path: Path) -> str:
     """Return the hash of a file, which the cache of the hub may tell."""
-    return _blob_digest(path, algorithm) or file_digest(path, algorithm)
+    return _blob_digest(path) or file_digest(path)
 
 
-def _blob_digest(path: Path, algorithm: str) -> str | None:
+def _blob_digest(path: Path) -> str | None:
     """Return the SHA-256 of a large file in the cache of the hub, which names it by that."""
     real = Path(os.path.realpath(path))
     is_named = real.parent.name == "blobs" and _BLOB.fullmatch(real.name)
-    return f"{SHA256}:{real.name}" if is_named and algorithm == SHA256 else None
+    return f"{SHA256}:{real.name}" if is_named else None
 
 
 def _listed_files(repository: str, commit: str, folder: Path | None, subfolder: str) -> list[_File]:
@@ -351,7 +329,7 @@ def tokenizer_of(
         return commit
     folder = local if local.is_dir() else local.parent
     files = [p for name in _TOKENIZER_FILES if (p := folder / name).is_file()]
-    return hash_files(files, ALGORITHM if _earlier.get() else SHA256) or commit
+    return hash_files(files) or commit
 
 
 def _folder_or_commit(
@@ -362,7 +340,7 @@ def _folder_or_commit(
     if local is not None:
         return local, None
     commit = hub_commit(name, revision)
-    if commit is None or _earlier.get():
+    if commit is None:
         return None, commit
     folder = _snapshot(name.partition(":")[0], commit.removeprefix("hub:"))
     return (folder / subfolder if folder and subfolder else folder), commit
@@ -372,13 +350,13 @@ def _content(files: Sequence[_File]) -> str:
     return CONTENT + sha256_text(canonical_json([list(entry) for entry in files]))
 
 
-def hash_files(files: list[Path], algorithm: str = SHA256) -> str | None:
+def hash_files(files: list[Path]) -> str | None:
     """Return a hash of names, sizes and contents; None without files."""
     if not files:
         return None
     try:
         sizes = [path.stat().st_size for path in files]
-        known = (_blob_digest(p, algorithm) or cached_digest(p, p.stat(), algorithm) for p in files)
+        known = (_blob_digest(p) or cached_digest(p, p.stat()) for p in files)
         if sum(sizes) > _LARGE and None in known:
             log.info(
                 "hashing %d weight files (%.1f GB) of %s, once; later they are recognized by "
@@ -386,34 +364,22 @@ def hash_files(files: list[Path], algorithm: str = SHA256) -> str | None:
                 *(len(files), sum(sizes) / 1e9, files[0].parent),
             )
         with ThreadPoolExecutor(max_workers=min(4, os.cpu_count() or 1)) as pool:
-            digests = list(pool.map(partial(_digest, algorithm=algorithm), files))
+            digests = list(pool.map(_digest, files))
     except OSError as error:
         raise ModelConfigError(f"a file of the model cannot be read: {error}") from None
-    entries = list(zip([path.name for path in files], sizes, digests, strict=True))
-    return (
-        hash_json([list(entry) for entry in entries])
-        if algorithm == ALGORITHM
-        else _content(entries)
-    )
+    return _content(list(zip([path.name for path in files], sizes, digests, strict=True)))
 
 
-#: How files are hashed; earlier releases used the second.
-_HASHES: dict[str, Callable[[], Any]] = {
-    SHA256: hashlib.sha256,
-    ALGORITHM: partial(hashlib.blake2b, digest_size=16),
-}
-
-
-def file_digest(path: Path, algorithm: str = SHA256) -> str:
-    """Return the hash of a file's content, as ``sha256sum`` or ``b2sum --length 128`` print it.
+def file_digest(path: Path) -> str:
+    """Return the hash of a file's content, as ``sha256sum`` prints it.
 
     It is that of the cache, if the file has not changed since.
     """
     before = path.stat()
-    cached = cached_digest(path, before, algorithm)
+    cached = cached_digest(path, before)
     if cached is not None:
         return cached
-    hashed = _HASHES[algorithm]()
+    hashed = hashlib.sha256()
     logged, done = time.monotonic(), 0
     with open(path, "rb", buffering=0) as file:
         while chunk := file.read(_CHUNK):
@@ -422,7 +388,7 @@ def file_digest(path: Path, algorithm: str = SHA256) -> str:
             if time.monotonic() - logged > 20:
                 logged = time.monotonic()
                 log.info("hashing %s: %.0f%%", path.name, 100 * done / max(before.st_size, 1))
-    digest = f"{algorithm}:{hashed.hexdigest()}"
+    digest = f"{SHA256}:{hashed.hexdigest()}"
     if state_of(path.stat()) == state_of(before):
         keep_digest(path, before, digest)
     return digest

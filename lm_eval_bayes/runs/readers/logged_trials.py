@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -175,16 +175,6 @@ def _logs(line: LogLine, metric: str, first: str) -> bool:
     return any(f"{kind}{label}" in line.row for kind in ("outcomes", "scores"))
 
 
-def _may_hold_whole_responses(task: LoggedTask) -> bool:
-    """Return whether whole responses may stand as answers, which a vote cannot compare.
-
-    Versions that did not record themselves under ``metadata.lm_eval_bayes`` logged them so for a
-    task with a grader of its own that returns no answer.
-    """
-    recorded = mapping(task.config.get("metadata")).get("lm_eval_bayes")
-    return recorded is None and bool(task.config.get("process_results"))
-
-
 def _graded(
     task: LoggedTask, first: LogLine, lines: Iterable[LogLine], query: Query, logged: _LoggedMetric
 ) -> LoggedTrials:
@@ -193,7 +183,7 @@ def _graded(
     signals, wanted = None, None if logged.scored else query.signals
     if wanted == "all" or (wanted == "recorded" and first.row.get("signals")):
         signals = SignalReader(task, query)
-    questions, extracted, n_errors = [], not _may_hold_whole_responses(task), 0
+    questions, n_errors = [], 0
     for line in lines:
         n_errors += len(mapping(line.row.get("grading_error_notes")))
         scores = logged.scores(line, query) if logged.scored else None
@@ -203,7 +193,6 @@ def _graded(
         if answers is not None:
             answers = _column(line, query, "answers", answers, len(trials))
             answers = tuple(None if answer is None else str(answer) for answer in answers)
-            extracted = extracted or list(answers) != generated_texts(line.row)
         questions.append(
             line.question(
                 trials,
@@ -213,8 +202,6 @@ def _graded(
                 **_recorded(line, columns, len(trials)),
             )
         )
-    if not extracted:
-        questions = [replace(question, answers=None) for question in questions]
     failed: tuple[str, ...] = ()
     if n_errors:
         lowest = f"{logged.weights[0]:g}" if logged.scored else "wrong"

@@ -14,7 +14,7 @@ from lm_eval_bayes._util.text import plural
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.rubric.signals import completion_limit, numbers, trial_signals
 from lm_eval_bayes.runs.logged_texts import LoggedTexts, StoredTrials
-from lm_eval_bayes.runs.model_arguments import flat, keyed, model_name, normalised
+from lm_eval_bayes.runs.model_arguments import flat, keyed, model_name
 from lm_eval_bayes.runs.partial_run import PartialRun, QuestionTrials, floats
 from lm_eval_bayes.runs.provenance import generation, greedy
 from lm_eval_bayes.runs.readers.log_line import is_right_or_wrong
@@ -107,25 +107,6 @@ def _choose(
     return newest
 
 
-def _answers_are(
-    trials: Sequence[GradedTrial], stored: Sequence[Trial | None]
-) -> tuple[bool, bool]:
-    """Return whether an answer of a question is a part of its response, and a whole one in words.
-
-    Earlier versions recorded whole responses as answers where a task with a grader of its own
-    returned none: without the text before the last ``</think>``, or up to a stop string. A vote
-    cannot compare them.
-    """
-    part = words = False
-    for trial, response in zip(trials, stored, strict=True):
-        answer = (trial.answer or "").strip()
-        if answer and response is not None:
-            text = response.text.strip()
-            part = part or not text.rpartition("</think>")[2].strip().startswith(answer)
-            words = words or len(answer.split()) > 1
-    return part, words
-
-
 def _version(text: str) -> tuple[float, str]:
     try:
         return float(text), text
@@ -155,7 +136,7 @@ class _Series:
     def read(self, path: Path, query: Query, warnings: list[str]) -> PartialRun:
         """Return the trials with their provenance."""
         store, graded = self.store, self.graded
-        fingerprint = normalised(store.model(self.model))
+        fingerprint = store.model(self.model)
         sampling = store.sampling(self.sampling)
         identifying, _ = keyed(fingerprint)
         backend, arguments = str(fingerprint.get("backend") or ""), flat(fingerprint)
@@ -165,10 +146,8 @@ class _Series:
         newest: Trial | None = None
         n_left_out = 0
         field, notes = self._cluster_field(query)
-        kinds = []
         damaged: list[TrialId] = []
         for id, question, trials, stored in self._questions(damaged):
-            kinds.append(_answers_are(trials, stored))
             signals = {} if query.signals is None else self._signals(trials, stored, weights)
             read = self._question(id, trials, stored, question.doc_id)
             cluster = question.cluster
@@ -177,8 +156,6 @@ class _Series:
             n_left_out += len(question.trials) - len(trials)
             present = [trial for trial in (newest, *stored) if trial is not None]
             newest = max(present, key=lambda trial: trial.created, default=None)
-        if any(words for _, words in kinds) and not any(part for part, _ in kinds):
-            questions = {id: replace(read, answers=None) for id, read in questions.items()}
         if damaged:
             warnings.append(
                 f"{store.path}: {plural(len(damaged), 'text')} of task {graded.task} damaged and "

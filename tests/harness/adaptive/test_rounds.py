@@ -146,9 +146,7 @@ def test_a_task_without_graded_trials_is_refused():
         ({"width": 0.1, "baseline": {}}, ("run", "conflict")),
         ({"width": 0.0}, ("width", "range", 0.0)),
         ({"width": 0.1, "batch_trials": 9, "max_trials": 8}, ("batch_trials", "range", 9)),
-        ({"width": 0.1, "estimator": "best"}, ("estimator", "choice", "best")),
         ({"width": 0.1, "correction": "some"}, ("correction", "choice", "some")),
-        ({"baseline": {}, "confidence": 0.2}, ("confidence", "range", 0.2)),
         ({"baseline": {}, "max_trials": 3, "batch_trials": 3}, ("max_trials", "range", 3)),
         (
             {"baseline": {}, "max_trials": 1, "batch_trials": 1, "correction": "anytime"},
@@ -246,11 +244,6 @@ def test_use_cache_is_refused_before_anything_is_loaded(tmp_path):
     with refused("--use_cache", "conflict"):
         started(tmp_path, "u", "--use_cache", str(tmp_path / "x"), width=0.1)
     assert not (tmp_path / "u.sqlite").exists()
-
-
-def test_shared_trials_are_refused_before_sampling(tmp_path):
-    with refused("trials", "conflict", "auto", error=TaskConfigError):
-        started(tmp_path, "a", model_args="beta=2:3,trials=auto", budget="4")
 
 
 def test_a_store_must_be_named_or_follow_from_the_output(tmp_path):

@@ -77,15 +77,6 @@ def test_every_trial_has_its_own_seed_and_a_run_can_be_repeated(monkeypatch, cha
     assert all(len(set(s["resps"][0])) == 4 for s in results["samples"]["toy"])
 
 
-@pytest.mark.slow
-def test_the_model_argument_seed_changes_them_all(monkeypatch):
-    first, second = Server(), Server()
-    run(monkeypatch, first)
-    run(monkeypatch, second, seed=99)
-    before, after = seeds_by_prompt(first), seeds_by_prompt(second)
-    assert all(set(before[p]).isdisjoint(after[p]) for p in before)
-
-
 def test_a_retry_is_the_same_trial(monkeypatch):
     server = Server(failures=1)
     run(monkeypatch, server)

@@ -1,17 +1,18 @@
-"""The same model is the same model: under another path, commit or name, and in earlier stores."""
+"""The same model is the same model: under another path, commit or name."""
 
 from __future__ import annotations
 
 import json
 import socket
+import sqlite3
+from contextlib import closing
 
 import pytest
 
 pytest.importorskip("lm_eval", reason="the harness is not installed")
 
 from lm_eval_bayes._util.hashing import model_hash
-from lm_eval_bayes.harness.models import stored_models
-from lm_eval_bayes.harness.models.stored_models import find_model, what_is_stored
+from lm_eval_bayes.harness.models.stored_models import what_is_stored
 from lm_eval_bayes.harness.models.trial_sink import StoreSink
 from lm_eval_bayes.runs.model_arguments import keyed
 from lm_eval_bayes.store.errors import OtherWeightsError
@@ -36,13 +37,22 @@ MODEL = {
 }
 COPY = {**MODEL, "pretrained": "/mnt/scratch/copy", "revision": None, "commit": None}
 COPY |= {"tokenizer": "/mnt/scratch/tokenizer"}
-EARLIER = {k: v for k, v in MODEL.items() if k != "commit"} | {"weights": "hub:" + "a" * 40}
 
 
-def describe(path, fingerprint, again=None, n=0, temperature=0.6):
+def sources_in(path):
+    """Return the recorded sources of all models, with the hash of each."""
+    with closing(sqlite3.connect(path)) as connection:
+        rows = connection.execute(
+            "SELECT models.hash, s.description FROM sources AS s JOIN models ON id = model "
+            "ORDER BY s.created"
+        )
+        return [(digest, json.loads(source)) for digest, source in rows]
+
+
+def describe(path, fingerprint, n=0, temperature=0.6):
     """Describe a model as a run does, add trials, and return its hash."""
     sink = StoreSink.open(str(path), 0, "NORMAL", fingerprint)
-    digest = sink.describe_model(fingerprint, again)
+    digest = sink.describe_model(fingerprint)
     if n:
         sampling = sink.describe_sampling({"temperature": temperature, "top_p": 1.0})
         key = TrialKey(digest, sink.describe_prompts(["What is 6 times 7?"])[0], sampling)
@@ -56,18 +66,15 @@ def test_a_copy_in_another_folder_is_the_same_model(path):
     digest = describe(path, MODEL)
     assert describe(path, COPY) == digest == model_hash(keyed(MODEL)[0])
     host = socket.gethostname()
+    assert sources_in(path) == [
+        (digest, {k: MODEL[k] for k in ("pretrained", "revision", "commit")} | {"host": host}),
+        (digest, {k: COPY[k] for k in ("pretrained", "tokenizer")} | {"host": host}),
+    ]
     with TrialStore.open(path, mode="read") as store:
-        assert store.sources() == {
-            digest: [
-                {k: MODEL[k] for k in ("pretrained", "revision", "commit")} | {"host": host},
-                {k: COPY[k] for k in ("pretrained", "tokenizer")} | {"host": host},
-            ]
-        }
         assert store.model(digest)["pretrained"] == "org/model"
         assert store.info().models[digest]["pretrained"] == "org/model"
     assert describe(path, COPY) == digest
-    with TrialStore.open(path, mode="read") as store:
-        assert len(store.sources()[digest]) == 2
+    assert len(sources_in(path)) == 2
     assert verify(path).ok
 
 
@@ -93,45 +100,9 @@ def test_other_weights_under_the_same_path_are_refused(path):
 
 
 def test_weights_that_only_a_commit_tells_are_kept_apart_by_name(path):
-    commit = {**EARLIER, "tokenizer_files": "hub:" + "a" * 40}
+    identity = "hub:" + "a" * 40
+    commit = {**MODEL, "weights": identity, "tokenizer_files": identity}
     assert describe(path, commit) != describe(path, {**commit, "pretrained": "/mnt/other"})
-
-
-@pytest.mark.parametrize("recorded", ["hub:" + "a" * 40, "blake2b-128:0a"])
-def test_models_of_earlier_stores_are_found(path, recorded):
-    earlier = {**EARLIER, "weights": recorded, "tokenizer_files": "blake2b-128:0b"}
-    with TrialStore.open(path) as store:
-        digest = store.describe_model(earlier)
-    asked = []
-
-    def again():
-        asked.append(1)
-        return {**earlier}
-
-    assert describe(path, MODEL, again) == digest
-    # only where the store has a model of this kind
-    assert describe(path, {**MODEL, "dtype": "float16"}, again) != digest
-    assert len(asked) == 1
-    with TrialStore.open(path, mode="read") as store:
-        assert store.sources()[digest][0]["pretrained"] == "org/model"
-
-
-def test_an_earlier_commit_is_compared_by_its_content(path, monkeypatch):
-    """Upstream changed its README, so the commit of the store is not that of today."""
-    asked = []
-
-    def content(value):
-        return lambda name, revision, *more: asked.append((name, revision)) or value
-
-    monkeypatch.setattr(stored_models, "weights_of", content("sha256:0a"))
-    monkeypatch.setattr(stored_models, "settings_of", content("blake2b-128:05"))
-    monkeypatch.setattr(stored_models, "tokenizer_of", content("sha256:0b"))
-    recorded = {**EARLIER, "weights": "hub:" + "b" * 40}
-    stored = {"x": recorded}
-    assert find_model(MODEL, stored, {}, lambda: {**EARLIER, "weights": "hub:" + "c" * 40}) == "x"
-    assert set(asked) == {("org/model", "b" * 40)}
-    monkeypatch.setattr(stored_models, "weights_of", content("sha256:ff"))
-    assert find_model(MODEL, stored, {}, lambda: EARLIER) is None
 
 
 def test_an_alias_by_name_and_by_hash(path):
@@ -146,9 +117,8 @@ def test_an_alias_by_name_and_by_hash(path):
         store.add_alias(model_hash(other), digest)
         assert len(store.aliases()) == 2
     assert describe(path, other) == digest
-    with TrialStore.open(path) as store:
-        assert store.remove_alias("gpt-x-2026-05")
-        assert not store.remove_alias("gpt-x-2026-05")
+    with TrialStore.open(path) as store:  # the name is given to another model
+        store.add_alias("gpt-x-2026-05", store.describe_model({**api, "pretrained": "gpt-y"}))
     assert describe(path, new) != digest
     assert verify(path).ok
 
@@ -160,11 +130,9 @@ def test_merged_exported_and_pruned_with_the_model(path, tmp_path):
     with TrialStore.open(second) as store:
         store.add_alias("model-x", digest)
     assert merge([first, second], path).added == 4
+    names = [(model, source["pretrained"]) for model, source in sources_in(path)]
+    assert names == [(digest, "org/model"), (digest, COPY["pretrained"])]
     with TrialStore.open(path, mode="read") as store:
-        assert [s["pretrained"] for s in store.sources()[digest]] == [
-            "org/model",
-            COPY["pretrained"],
-        ]
         assert store.aliases() == {"model-x": digest}
         assert [series.trials for series in store.info().series] == [4]
     assert export_jsonl(path, tmp_path / "a.jsonl").damaged == 0
@@ -172,7 +140,8 @@ def test_merged_exported_and_pruned_with_the_model(path, tmp_path):
     assert [line["model"] for line in lines if line["kind"] in ("source", "alias")] == [digest] * 3
     with TrialStore.open(path) as store:
         store.prune(model=digest, dry_run=False)
-        assert (store.models(), store.sources(), store.aliases()) == ({}, {}, {})
+        assert (store.models(), store.aliases()) == ({}, {})
+    assert sources_in(path) == []
     assert verify(path).ok
 
 

@@ -22,7 +22,7 @@ from lm_eval_bayes.harness.models.stored_texts import (
     StoredTexts,
     completions,
 )
-from lm_eval_bayes.harness.models.trials import RecordingMixin, TrialsLM
+from lm_eval_bayes.harness.models.trials import TrialsLM
 from lm_eval_bayes.harness.rubrics.rubric_task import RubricTask
 from lm_eval_bayes.harness.task.logged_fields import Responses
 from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
@@ -172,17 +172,6 @@ def test_equal_answers_are_still_warned_of(tmp_path, caplog):
     type(model).respond = lambda self, question, trial, prepared: "the answer is 2"
     toy.evaluate(model, task())
     assert "all 4 answers to every question are identical" in caplog.text
-
-
-def test_a_part_of_a_text_is_read_as_it_was(tmp_path, monkeypatch):
-    def cut(self, raw, kwargs, signals):
-        return raw.split("The answer")[-1].strip() if "is" in raw else raw.upper()
-
-    monkeypatch.setattr(RecordingMixin, "finished_text", cut)
-    model = coin(tmp_path)
-    stored = toy.evaluate(model, task())["samples"]["toy"]
-    in_memory(monkeypatch)
-    assert stored[0]["resps"] == toy.evaluate(model, task())["samples"]["toy"][0]["resps"]
 
 
 def test_a_lone_surrogate_does_not_lose_the_file_of_samples(tmp_path):

@@ -17,7 +17,6 @@ from lm_eval_bayes.harness.models.trial_sink import rank_path, rank_paths
 from lm_eval_bayes.harness.models.trials import (
     RecordingMixin,
     TrialsLM,
-    recording_class,
 )
 from lm_eval_bayes.store.errors import NotAStoreError, OtherWeightsError
 from lm_eval_bayes.store.trial_store import TrialStore
@@ -229,9 +228,9 @@ def test_a_slice_must_be_as_long_as_n(store):
         ask(Toy(store=store, trials="8:16"), ["a"], 4)
 
 
-@pytest.mark.parametrize("text", ["8", "8-16", "16:8", "3:3", 8, "-1:2", "a:b"])
+@pytest.mark.parametrize("text", ["8", "16:8", "3:3", 8, "-1:2", "auto"])
 def test_a_slice_is_two_numbers(text):
-    with pytest.raises(ModelConfigError, match=r"`trials` must be auto, or a:b"):
+    with pytest.raises(ModelConfigError, match=r"`trials` must be a:b"):
         TrialRange.parse(text)
 
 
@@ -375,13 +374,6 @@ def test_a_plain_backend_is_stored_too(tmp_path):
     assert texts[0].signals["seed"] is None
     with TrialStore.open(path, mode="read") as stored:
         assert stored.info().trials == 4
-
-
-def test_a_recording_model_is_the_backends_own_class():
-    recording = recording_class("dummy")
-    assert recording.__mro__[1] is RecordingMixin
-    assert recording.__mro__[3] is SamplingMixin
-    assert recording.__mro__[4].__name__ == "DummyLM"
 
 
 def test_a_server_that_is_down_can_still_be_scored(store, caplog):

@@ -11,7 +11,6 @@ import gzip
 import json
 import shutil
 import signal
-import sqlite3
 from contextlib import contextmanager
 
 import numpy as np
@@ -21,13 +20,16 @@ import pyarrow.parquet
 import pytest
 from _support.command_line import called
 from _support.mutations import mutate
-from _support.paths import REPOSITORY
 from _support.tool_logs import DATA
 
 from lm_eval_bayes.errors import LmEvalBayesError
 from lm_eval_bayes.runs.question_texts import question_texts
 from lm_eval_bayes.runs.reader import read_runs
 from lm_eval_bayes.runs.readers.formats import FORMATS, recognise
+from lm_eval_bayes.store.outcomes import GradedQuestion, GradedTask, GradedTrial
+from lm_eval_bayes.store.questions import Cluster
+from lm_eval_bayes.store.trial import Trial, TrialKey
+from lm_eval_bayes.store.trial_store import TrialStore
 
 #: Seconds in which a case must end on a busy computer too; alone none takes a tenth of it.
 LONGEST = 60
@@ -82,10 +84,17 @@ def _matrix(file):
 
 
 def _store(file):
-    connection = sqlite3.connect(file)
-    connection.executescript((REPOSITORY / "tests/store/old_schemas/schema_4.sql").read_text())
-    connection.commit()
-    connection.close()
+    with TrialStore.open(file) as store:
+        key = TrialKey(
+            model=store.describe_model({"backend": "vllm", "pretrained": "org/model"}),
+            prompt=store.describe_prompt("What is 6 times 7?"),
+            sampling=store.describe_sampling({"temperature": 0.6}),
+        )
+        store.add(Trial(key, i, f"It is {i}.", seed=i, created=1000.0) for i in range(4))
+        store.add_prompt_signals(key.model, key.prompt, {"bits": 0.5})
+        graded = tuple(GradedTrial(key, i, i % 2, str(i)) for i in range(4))
+        question = GradedQuestion(0, "aa", graded, Cluster("contest", "AIME I"))
+        store.add_outcomes([GradedTask("aime", "1.0", "none", 2, (question,))])
 
 
 #: By format the folder of its saved logs with a file to change, or a function that writes one.

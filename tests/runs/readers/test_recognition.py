@@ -125,7 +125,7 @@ COMPANIONS = [
 ]
 
 
-@pytest.mark.parametrize("name", [*COMPANIONS, "x.sqlite.claims"])
+@pytest.mark.parametrize("name", COMPANIONS)
 def test_the_companion_of_a_store_is_no_run_of_its_own(tmp_path, name):
     """It is left out where other paths are runs; alone it is not."""
     store, companion = tmp_path / "x.sqlite", tmp_path / name

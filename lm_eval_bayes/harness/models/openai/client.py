@@ -1,4 +1,4 @@
-"""Concurrent requests for trials to the OpenAI-compatible servers of one model."""
+"""Concurrent requests for trials to an OpenAI-compatible server."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from collections.abc import (
     AsyncIterator,
     Awaitable,
     Callable,
-    Collection,
     Iterable,
     Iterator,
     Mapping,
@@ -30,7 +29,7 @@ from lm_eval_bayes.harness.models.openai.responses import (
     read_prompt_bits,
     read_trial,
 )
-from lm_eval_bayes.harness.models.openai.servers import Exchange, ServerPool
+from lm_eval_bayes.harness.models.openai.retrying import Exchange, RetryingClient
 from lm_eval_bayes.store.trial import Trial
 
 _Job = TypeVar("_Job")
@@ -145,14 +144,14 @@ _ATTEMPTS_TO_MEASURE = 2
 
 @dataclass(eq=False)
 class TrialClient:
-    """Requests trials from the servers of one model, as long as one of them answers.
+    """Requests trials from a server, as long as it answers.
 
     Parameters
     ----------
     payloads : Payloads
         Builds the bodies of the requests.
     endpoint : Endpoint
-        Their addresses.
+        Its address.
     messages : mapping
         What is sent, by prompt: the context or its tokens.
     to_measure : set of str
@@ -164,9 +163,9 @@ class TrialClient:
     warn_once : callable
         Logs a warning, the first time for its topic.
     served : mapping or None
-        What the servers are known to report of their model.
-    unchecked : collection of str
-        Addresses of the servers that have not been asked for their model.
+        What the server is known to report of its model.
+    unchecked : bool
+        Whether the server has not been asked for its model.
     """
 
     payloads: Payloads
@@ -177,7 +176,7 @@ class TrialClient:
     think_end_token: str | None
     warn_once: Callable[..., None]
     served: Mapping[str, Any] | None = None
-    unchecked: Collection[str] = ()
+    unchecked: bool = False
     _consecutive_failures = 0
     _given_up = False
 
@@ -194,17 +193,17 @@ class TrialClient:
     @contextlib.asynccontextmanager
     async def _opened(self) -> AsyncIterator[Callable[[TrialRequest], Awaitable[Outcome]]]:
         """Open the connections and return the function that requests one trial."""
-        async with ServerPool.opened(
+        async with RetryingClient.opened(
             self.endpoint,
             self.concurrency,
             model=self.payloads.model_name,
             served=self.served,
             unchecked=self.unchecked,
-        ) as servers:
-            yield partial(self._send, servers)
+        ) as server:
+            yield partial(self._send, server)
 
-    async def _send(self, servers: ServerPool, request: TrialRequest) -> Outcome:
-        measured = await self._measured(servers, request)
+    async def _send(self, server: RetryingClient, request: TrialRequest) -> Outcome:
+        measured = await self._measured(server, request)
         sent: dict[str, Any] = {}
 
         def payload() -> dict[str, Any]:
@@ -213,13 +212,12 @@ class TrialClient:
             return sent
 
         try:
-            exchange = await servers.ask(
+            exchange = await server.ask(
                 payload,
                 lambda body: read_trial(
                     request,
                     body,
                     self.payloads.chat,
-                    sent.get("model"),
                     sent_tokens=token_count(self.messages[request.prompt]),
                     think_end_token=self.think_end_token,
                 ),
@@ -235,7 +233,7 @@ class TrialClient:
         self._consecutive_failures = 0
         return request, self._completed(request, exchange, measured)
 
-    async def _measured(self, servers: ServerPool, request: TrialRequest) -> dict[str, float]:
+    async def _measured(self, server: RetryingClient, request: TrialRequest) -> dict[str, float]:
         """Return the signals of the request's prompt, if it is the first with this prompt."""
         wanted = request.prompt in self.to_measure and not self._given_up
         if not wanted or not self.payloads.measures:
@@ -244,7 +242,7 @@ class TrialClient:
         problem: object = "the server did not send it"
         bits = None
         try:
-            exchange = await servers.ask(
+            exchange = await server.ask(
                 lambda: self.payloads.of_prompt(request, self.messages[request.prompt]),
                 lambda body: read_prompt_bits(body, self.payloads.chat),
                 lambda failure: False,
@@ -264,7 +262,7 @@ class TrialClient:
         self, request: TrialRequest, exchange: Exchange[Trial], measured: Mapping[str, float]
     ) -> Trial:
         answer = exchange.value
-        signals = {**(answer.signals or {}), "server": exchange.server, **measured}
+        signals = {**(answer.signals or {}), **measured}
         missing = [name for name in _COUNTED if getattr(answer, name) is None]
         if self.payloads.measures and "completion_bpt" not in signals and answer.text:
             if self.payloads.tempers(request):

@@ -38,28 +38,28 @@ _IS_UP_S = 10.0
 
 @dataclass(frozen=True)
 class Endpoint:
-    """The addresses of servers and the settings of their requests.
+    """The address of a server and the settings of the requests.
 
     Attributes
     ----------
-    urls : tuple of str
-        The addresses for the requests, one for each server.
+    url : str
+        The address for the requests.
     headers : mapping
         The headers, with the key; never logged.
     verify : bool
-        Whether to verify the servers' certificates.
+        Whether to verify the server's certificate.
     ca_cert_path : str or None
         A file of further trusted certificates.
     timeout_s : float
         Seconds for one request, from sending it to the last byte of the answer.
     attempts : int
         The maximal number of times that one request is sent; as often in a row a server may be
-        left out before it is given up.
+        paused before it is given up.
     seed : int
         Seeds the jitter of the pauses between attempts.
     """
 
-    urls: tuple[str, ...]
+    url: str
     headers: Mapping[str, str]
     verify: bool
     ca_cert_path: str | None
@@ -69,8 +69,8 @@ class Endpoint:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """The parts of the headers and the addresses that must not be logged."""
-        return secret_texts(self.headers, *self.urls)
+        """The parts of the headers and the address that must not be logged."""
+        return secret_texts(self.headers, self.url)
 
     def tls(self) -> ssl.SSLContext | bool:
         """Return aiohttp's argument `ssl`."""

@@ -117,7 +117,7 @@ class Payloads:
 
         Parameters
         ----------
-        order : TrialRequest
+        request : TrialRequest
             The trial.
         message : object
             Its prompt as the harness sends it: the context, or its tokens.

@@ -234,7 +234,6 @@ def read_trial(
     request: TrialRequest,
     body: Any,
     chat: bool,
-    model: str | None = None,
     *,
     sent_tokens: int | None = None,
     think_end_token: str | None = None,
@@ -249,8 +248,6 @@ def read_trial(
         The answer of the server.
     chat : bool
         Whether a chat completion was requested.
-    model : str, optional
-        The model's name in the request.
     sent_tokens : int, optional
         Number of tokens of the prompt, if it was sent as tokens.
     think_end_token : str, optional
@@ -260,10 +257,9 @@ def read_trial(
     -------
     Trial
         Its `queued_s` and `generated_s` are those of the server, if it sends them. Its signals
-        are ``completion_bpt``; ``eos_counted`` (whether completion_tokens contains the
-        end-of-sequence token, where that is known); ``content_missing``, ``reasoning_content``
-        and ``refusal`` of a chat; ``think_closed``; ``prompt_truncated`` (whether the server read
-        fewer tokens than were sent); ``system_fingerprint``; ``served_model``.
+        are ``completion_bpt``; ``content_missing``, ``reasoning_content`` and ``refusal`` of a
+        chat; ``think_closed``; ``prompt_truncated`` (whether the server read fewer tokens than
+        were sent).
 
     Raises
     ------
@@ -301,17 +297,6 @@ def read_trial(
     usage = usage if isinstance(usage, Mapping) else {}
     completion_tokens = _count(usage.get("completion_tokens"))
     prompt_tokens = _count(usage.get("prompt_tokens"))
-    # Only a server that sends stop_reason says that it was the end-of-sequence token.
-    by_eos = finish_reason == "stop" and choice.get("stop_reason", "") is None
-    if by_eos and tokens and completion_tokens is not None and not chat:
-        listed = not (tokens[-1] and text.endswith(tokens[-1]))
-        signals["eos_counted"] = completion_tokens == len(tokens) + (not listed)
-    for name, value in (
-        ("system_fingerprint", body.get("system_fingerprint")),
-        ("served_model", body.get("model") if body.get("model") != model else None),
-    ):
-        if isinstance(value, str) and value:
-            signals[name] = value
     if think_end_token:
         signals["think_closed"] = think_end_token in text
     elif "reasoning_content" in signals:

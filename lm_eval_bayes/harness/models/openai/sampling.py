@@ -4,8 +4,8 @@ A mixin before the harness's `local-completions`, `local-chat-completions`, `ope
 or `openai-chat-completions`. Those build the requests; here they are sent, `num_concurrent` of
 them concurrently, each with the seed of its trial, and every answer is yielded as it ends.
 
-`base_url` names one server or several, which have to serve one model. The fingerprint holds what
-they report of it; another model under the same name and address is not noticed if they report
+`base_url` names one server, which may be a proxy before several. The fingerprint holds what it
+reports of its model; another model under the same name and address is not noticed if it reports
 nothing. Log-probabilities are the server's: vLLM's are the untempered model's unless it was started
 with another ``--logprobs-mode``, and SGLang's only at temperature 1, where they are recorded.
 """
@@ -19,7 +19,6 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
-from lm_eval_bayes._util.threads import map_in_threads
 from lm_eval_bayes.errors import ModelConfigError
 from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.models.interface import (
@@ -45,26 +44,16 @@ from lm_eval_bayes.harness.models.openai.responses import (
     TrialsFailedError,
     read_trial,
 )
-from lm_eval_bayes.harness.models.openai.seed_check import (
-    TOKENS,
-    AnswersByServer,
-    Verdict,
-    check_seeds,
-)
-from lm_eval_bayes.harness.models.openai.served_models import (
-    Servers,
-    reachable_first,
-    server_address,
-    server_urls,
-)
-from lm_eval_bayes.harness.models.openai.servers import ServerPool
+from lm_eval_bayes.harness.models.openai.retrying import RetryingClient
+from lm_eval_bayes.harness.models.openai.seed_check import TOKENS, Verdict, check_seeds
+from lm_eval_bayes.harness.models.openai.served_models import Server, server_address
 from lm_eval_bayes.runs.model_arguments import Kind, keyed, kind_of
 from lm_eval_bayes.store.trial import Trial
 
 log = get_logger(__name__)
 
 #: Attempts per request by default: the harness's 3 end within seconds, while a restarting server
-#: needs a minute or two. A server that does not answer is left out ten times in two minutes.
+#: needs a minute or two. A server that does not answer is paused ten times in two minutes.
 ATTEMPTS = 10
 
 #: Attempts of a request that checks whether seeds are honoured, and its time-out in seconds.
@@ -85,13 +74,11 @@ class OpenAISampling(SamplingMixin):
 
     Parameters
     ----------
-    base_url : str or list of str, optional
-        The address of one server, or of several: a list, or one text with ``;`` between them.
     endpoint : str, optional
-        A name of the servers for the fingerprint. It tells apart what servers report as one
+        A name of the server for the fingerprint. It tells apart what servers report as one
         model, or names one model where they report nothing and their addresses change.
     seeds : str, optional
-        ``ignored`` for servers that ignore the seeds of requests: none are sent, and the trials
+        ``ignored`` for a server that ignores the seeds of requests: none are sent, and the trials
         have none.
     **kwargs
         The harness's arguments; ``timeout`` and ``max_retries`` have larger defaults here.
@@ -113,13 +100,9 @@ class OpenAISampling(SamplingMixin):
             name: value for name, value in kwargs.items() if kind_of(name, value) is not Kind.SECRET
         }
         self._endpoint = endpoint
-        self._further_urls: list[str] = []
-        if kwargs.get("base_url"):
-            # The harness's class takes one.
-            urls = reachable_first(server_urls(kwargs["base_url"]))
-            kwargs["base_url"], *self._further_urls = urls
+        if kwargs.get("base_url"):  # before the harness's class asks it for a tokenizer
+            server_address(kwargs["base_url"])
         self._seeds_checked = False
-        self._answers_by_server = AnswersByServer()
         self._expected: Mapping[str, Any] | None = None
         super().__init__(*args, **kwargs)
 
@@ -127,12 +110,12 @@ class OpenAISampling(SamplingMixin):
 
     @property
     def cannot_record(self) -> tuple[str, ...]:
-        """Signals that these servers cannot provide."""
+        """Signals that this server cannot provide."""
         unseeded = () if self.seeded else ("seed",)
         return unseeded if self._can_measure_prompts() else (*unseeded, "prompt_bpt")
 
     def prepare(self, requests: Sequence[TrialRequest]) -> None:
-        """Check that the servers serve one model and honour seeds, before trials are sampled.
+        """Check that the server honours seeds, before trials are sampled.
 
         Parameters
         ----------
@@ -142,19 +125,14 @@ class OpenAISampling(SamplingMixin):
         Raises
         ------
         ModelConfigError
-            If the servers serve different models, or one of them ignores seeds or gives one text
-            for all of them, unless ``seeds=ignored`` is given.
+            If the server ignores seeds or gives one text for all of them, unless
+            ``seeds=ignored`` is given.
         """
         self._served()
         sampled = any(request.kwargs.get("temperature") for request in requests)
         if self._seeds_checked or not sampled or self._payloads.official:
             return
-        import aiohttp  # noqa: F401  # before the threads that need it
-
-        urls = self._urls
-        checks = map_in_threads(lambda url: self._check_seeds(url, requests[0]), urls, len(urls))
-        for _ in checks:
-            pass
+        self._check_seeds(requests[0])
         self._seeds_checked = True
 
     def sample(
@@ -188,15 +166,13 @@ class OpenAISampling(SamplingMixin):
             return iter(())
         questions = requests.questions if isinstance(requests, RequestStream) else requests
         payloads = self._payloads
-        for url in self._urls:
-            server_address(url)
+        server_address(self.base_url)
         check_batch_size(getattr(self, "_batch_size", 1))
         check_settings(payloads, questions, self.warn_once)
         messages = prompts_to_send(self, questions, payloads.chat)
         check_room(questions, messages, self._room())
         longest = max(map(max_gen_toks, questions))
-        endpoint = self._requests_to(
-            self._urls,
+        endpoint = self._requests(
             timeout_s(longest, self._given.get("timeout")),
             max(1, int(self._given.get("max_retries", ATTEMPTS))),
             questions[0].seed,
@@ -210,7 +186,7 @@ class OpenAISampling(SamplingMixin):
             self._think_end_token,
             self.warn_once,
             served=self._served() or self._expected,
-            unchecked=self._servers.not_answering,
+            unchecked=self._server.is_down,
         )
         return self._answers(client, requests)
 
@@ -249,7 +225,7 @@ class OpenAISampling(SamplingMixin):
             If the server cannot be reached, so that its model is unknown;
             :meth:`fingerprint_among` finds it in a store.
         """
-        self._expected = self._servers.served(self.model)
+        self._expected = self._server.served(self.model)
         return {**self._fingerprint(), "served": self._expected}
 
     def fingerprint_among(self, stored: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
@@ -272,7 +248,7 @@ class OpenAISampling(SamplingMixin):
         """Return the versions of the client's software and, if it sends it, of the server."""
         versions = installed_versions("lm_eval", "aiohttp")
         with suppress(ServerError):
-            version = self._servers.version
+            version = self._server.version
             if version is not None:
                 versions["server"] = version
         return versions
@@ -283,24 +259,18 @@ class OpenAISampling(SamplingMixin):
     def _payloads(self) -> Payloads:
         return Payloads(self, self.seeded)
 
-    @property
-    def _urls(self) -> tuple[str, ...]:
-        return (self.base_url, *self._further_urls)
-
     @cached_property
-    def _servers(self) -> Servers:
+    def _server(self) -> Server:
         verify = bool(self.verify_certificate)
-        return Servers(
-            self._urls,
+        return Server(
+            self.base_url,
             self.header,
             (getattr(self, "ca_cert_path", None) or True) if verify else False,
         )
 
-    def _requests_to(
-        self, urls: Sequence[str], timeout_s: float, attempts: int, seed: int
-    ) -> Endpoint:
+    def _requests(self, timeout_s: float, attempts: int, seed: int) -> Endpoint:
         return Endpoint(
-            urls=tuple(urls),
+            url=self.base_url,
             headers=self.header,
             verify=bool(self.verify_certificate),
             ca_cert_path=getattr(self, "ca_cert_path", None),
@@ -321,7 +291,7 @@ class OpenAISampling(SamplingMixin):
         fingerprint: dict[str, Any] = {
             "backend": self._payloads.backend,
             "pretrained": self.model,
-            "endpoint": self._endpoint or "; ".join(sorted(map(server_address, self._urls))),
+            "endpoint": self._endpoint or server_address(self.base_url),
             "chat": self._payloads.chat,
             "tokenized_requests": tokenized,
         }
@@ -348,7 +318,7 @@ class OpenAISampling(SamplingMixin):
         if "max_length" in self._given:
             return int(self.max_length)
         with suppress(ServerError):
-            length = self._servers.context_length(self.model)
+            length = self._server.context_length(self.model)
             if length is not None:
                 return length
         # The harness truncates tokenized prompts, to a context of 2048 tokens by default.
@@ -357,26 +327,26 @@ class OpenAISampling(SamplingMixin):
 
     def _served(self) -> dict[str, Any] | None:
         try:
-            served = self._servers.served(self.model)
+            served = self._server.served(self.model)
         except ServerError:
             return None
         owner = served.get("owned_by") if served is not None else None
         self._payloads.llamacpp, self._payloads.sglang = owner == "llamacpp", owner == "sglang"
         return served
 
-    def _check_seeds(self, url: str, request: TrialRequest) -> None:
-        """Check whether a server honours seeds.
+    def _check_seeds(self, request: TrialRequest) -> None:
+        """Check whether the server honours seeds.
 
         Raises
         ------
         ModelConfigError
             See :meth:`prepare`.
         """
-        host = server_address(url)
-        if url in self._servers.not_answering:
+        host = server_address(self.base_url)
+        if self._server.is_down:
             log.warning("whether %s honours seeds is not known: it does not answer yet", host)
             return
-        endpoint = self._requests_to([url], _CHECK_TIMEOUT_S, _ATTEMPTS_TO_CHECK, request.seed)
+        endpoint = self._requests(_CHECK_TIMEOUT_S, _ATTEMPTS_TO_CHECK, request.seed)
         try:
             verdict = check_seeds(
                 lambda prompt, seed: self._short_text(endpoint, request, prompt, seed),
@@ -410,7 +380,7 @@ class OpenAISampling(SamplingMixin):
             )
 
     def _short_text(self, endpoint: Endpoint, request: TrialRequest, prompt: str, seed: int) -> str:
-        """Return a server's short text for a prompt and a seed, at temperature 1.
+        """Return the server's short text for a prompt and a seed, at temperature 1.
 
         Raises
         ------
@@ -432,9 +402,9 @@ class OpenAISampling(SamplingMixin):
                 sent.update(self._payloads.of(asked, prompt), prompt=prompt)
             return sent
 
-        async def ask(pool: ServerPool) -> Trial | ExchangeFailed:
+        async def ask(server: RetryingClient) -> Trial | ExchangeFailed:
             try:
-                exchange = await pool.ask(
+                exchange = await server.ask(
                     payload,
                     lambda body: read_trial(asked, body, self._payloads.chat),
                     lambda failure: self._payloads.adapt(sent, failure),
@@ -445,19 +415,14 @@ class OpenAISampling(SamplingMixin):
 
         @asynccontextmanager
         async def opened() -> AsyncIterator[Callable[[TrialRequest], Awaitable[Any]]]:
-            async with ServerPool.opened(endpoint, 1) as pool:
-                yield lambda _: ask(pool)
+            async with RetryingClient.opened(endpoint, 1) as server:
+                yield lambda _: ask(server)
 
         (answer,) = concurrently([asked], opened, 1)
         if isinstance(answer, ExchangeFailed):
             raise answer
-        return _generated_text(answer)
-
-    def _note_text(self, request: TrialRequest, trial: Trial) -> None:
-        """Note the answer of a server, to find one that repeats itself."""
-        server = (trial.signals or {}).get("server")
-        if request.kwargs.get("temperature") and server:
-            self._answers_by_server.add(str(server), request.prompt, _generated_text(trial))
+        # all that the server wrote, reasoning and answer
+        return str((answer.signals or {}).get("reasoning_content", "")) + answer.text
 
     def _concurrency(self) -> int:
         wanted = int(getattr(self, "_concurrent", 1))
@@ -484,7 +449,6 @@ class OpenAISampling(SamplingMixin):
                         requests.end_after(request.trial)
                 else:
                     answered += 1
-                    self._note_text(request, outcome)
                     if (outcome.signals or {}).get("content_missing"):
                         without_content[outcome.finish_reason or "no finish reason"] += 1
                     yield request, outcome
@@ -496,19 +460,6 @@ class OpenAISampling(SamplingMixin):
                     *(without_content.total(), answered),
                     ", ".join(f"{reason}: {n}" for reason, n in without_content.most_common()),
                 )
-            for server, n in self._answers_by_server.repeating().items():
-                self.warn_once(
-                    f"repeats {server}",
-                    "%s repeats itself and other servers do not: %d further trials of its "
-                    "questions have the text of the first one, so they are not independent (does "
-                    "it cache answers, or ignore the temperature?)",
-                    *(server, n),
-                )
         if failed:
-            server = self._endpoint or ", ".join(map(server_address, self._urls))
+            server = self._endpoint or server_address(self.base_url)
             raise TrialsFailedError(failed, answered, len(requests), server)
-
-
-def _generated_text(trial: Trial) -> str:
-    """Return all that a server wrote in a trial, reasoning and answer."""
-    return str((trial.signals or {}).get("reasoning_content", "")) + trial.text

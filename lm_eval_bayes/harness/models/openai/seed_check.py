@@ -11,7 +11,6 @@ of a question would be one text.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from enum import Enum
 from itertools import takewhile
@@ -28,9 +27,6 @@ PROMPTS = (
     "Make up the name of a town, and tell something about it:",
     "Write the first sentence of a story that nobody has told:",
 )
-
-#: The probability of equal answers below which a server is said to repeat itself.
-_RARE = 0.001
 
 #: In a round without equal texts those of one seed must agree for more than this many times the
 #: characters that those of two seeds share, and so many of them more: texts often begin alike, with
@@ -118,51 +114,6 @@ def _speaks_for_seeds(first: str, again: str, other: str) -> bool:
     """Return whether the texts of one seed agree, or part much later than those of two seeds."""
     by_chance = _TIMES_AS_LONG * (_common(first, other) + _LIKE_BEGINNING)
     return first == again != other or _common(first, again) > by_chance
-
-
-class AnswersByServer:
-    """Which servers gave one text for all trials of a question, for every question.
-
-    Of each server and question it holds the hash of the first text; later ones are counted.
-
-    Examples
-    --------
-    >>> answers = AnswersByServer()
-    >>> for trial in range(16):
-    ...     answers.add("a:8000", "1 + 1 =", f"it is {trial}")
-    ...     answers.add("b:8000", "1 + 1 =", "it is 2")
-    >>> answers.repeating()
-    {'b:8000': 15}
-    """
-
-    def __init__(self) -> None:
-        self._first: dict[tuple[str, str], int] = {}
-        self._equal: Counter[str] = Counter()
-        self._different: Counter[str] = Counter()
-
-    def add(self, server: str, prompt: str, text: str) -> None:
-        """Add the answer to a trial at a temperature above 0."""
-        digest = hash(text)
-        first = self._first.get((server, prompt))
-        if first is None:
-            self._first[server, prompt] = digest
-        else:
-            (self._equal if first == digest else self._different)[server] += 1
-
-    def repeating(self) -> dict[str, int]:
-        """Return the servers that repeat themselves, with the number of their equal answers.
-
-        Easy questions have equal answers too. A server is named if at the rate of the others so
-        many answers in a row without a different one had a probability below 0.001.
-        """
-        different, equal = self._different.total(), self._equal.total()
-        return {
-            server: n
-            for server, n in self._equal.items()
-            # without a different answer of anybody the chance is 1
-            if not self._different[server]
-            and (1.0 - different / (different + equal - n or 1)) ** n < _RARE
-        }
 
 
 def _common(first: str, second: str) -> int:

@@ -1,33 +1,25 @@
-"""What servers say of themselves: the models that they serve, and their version."""
+"""What a server says of itself: the models that it serves, and its version."""
 
 from __future__ import annotations
 
 import json
-import socket
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 from urllib.parse import urlsplit
 
-from lm_eval_bayes._util.addresses import addresses_in, check_address, host_of
+from lm_eval_bayes._util.addresses import check_address
 from lm_eval_bayes._util.retry import Backoff, is_retried
-from lm_eval_bayes._util.threads import map_in_threads
 from lm_eval_bayes.errors import InvalidInputError, ModelConfigError
-from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.models.openai.connection import MAX_BODY
 from lm_eval_bayes.harness.models.openai.responses import ServerError
 from lm_eval_bayes.runs.model_arguments import secret_texts, without_secrets
 from lm_eval_bayes.runs.provenance import mapping
 
-log = get_logger(__name__)
-
 _ENDINGS = ("/chat/completions", "/completions")
 _TIMEOUT_S = 10.0
 _ATTEMPTS = 3
-
-#: Seconds in which a server takes a connection.
-_REACHED_S = 5.0
 
 #: Seconds for which a server that did not answer is not asked again.
 _ASKED_AGAIN_S = 30.0
@@ -47,68 +39,12 @@ def server_address(base_url: object) -> str:
     Raises
     ------
     ModelConfigError
-        If it is not an address, or contains a password.
+        If it is not one address, or contains a password.
     """
     try:
         return check_address(base_url, "http://127.0.0.1:8000/v1/completions")
     except InvalidInputError as error:
         raise ModelConfigError(str(error)) from None
-
-
-def server_urls(base_url: object) -> list[str]:
-    """Return the addresses of the model argument `base_url`, one or several.
-
-    Raises
-    ------
-    ModelConfigError
-        If one of them is empty, is not an address or contains a password, or two are the same.
-
-    Examples
-    --------
-    >>> server_urls("http://a:8000/v1/completions;http://b:8000/v1/completions")
-    ['http://a:8000/v1/completions', 'http://b:8000/v1/completions']
-    """
-    # A text may end with the separator.
-    parts = base_url.strip().removesuffix(";").split(";") if isinstance(base_url, str) else base_url
-    if isinstance(parts, (list, tuple)):
-        for number, part in enumerate(parts, 1):
-            if not isinstance(part, str) or not part.strip():
-                problem = "empty" if isinstance(part, str) else "no address"
-                raise ModelConfigError(
-                    "`base_url` must be the address of a server, or several with ; between them; "
-                    f"part {number} of {len(parts)} is {problem}"
-                )
-    urls = addresses_in(base_url)
-    shown = [server_address(url) for url in urls]
-    for address in shown:
-        if shown.count(address) > 1:
-            raise ModelConfigError(
-                f"`base_url` must name every server once; got {address} {shown.count(address)} "
-                "times (num_concurrent= sets how many requests run)"
-            )
-    return urls
-
-
-def reachable_first(urls: Sequence[str]) -> list[str]:
-    """Return addresses of servers with those first that take connections now.
-
-    The harness's classes ask the first one for its tokenizer, and choose another tokenizer if it
-    does not answer.
-    """
-    if len(urls) < 2:
-        return list(urls)
-    reachable = list(map_in_threads(_is_reachable, urls, len(urls)))
-    return [url for _, url in sorted(zip(reachable, urls, strict=True), key=lambda pair: -pair[0])]
-
-
-def _is_reachable(url: str) -> bool:
-    parts = urlsplit(url)
-    port = parts.port or (443 if parts.scheme == "https" else 80)
-    try:
-        with socket.create_connection((str(parts.hostname), port), timeout=_REACHED_S):
-            return True
-    except OSError:
-        return False
 
 
 def models_url(base_url: str) -> str:
@@ -174,13 +110,6 @@ def _entry(body: Any, name: str | None) -> Mapping[str, Any] | None:
     return next((model for model in models if model["id"] == name), only)
 
 
-def _context(entry: Mapping[str, Any]) -> int | None:
-    slot = mapping(entry.get("meta")).get("n_ctx")
-    of_ray = mapping(entry.get("metadata")).get("max_request_context_length")
-    lengths = (entry.get("max_model_len"), slot, of_ray)
-    return next((n for n in lengths if isinstance(n, int) and n > 0), None)
-
-
 class Server:
     """The models and the version of a server, each requested once.
 
@@ -214,10 +143,44 @@ class Server:
         if self._failure is not None and time.monotonic() - self._failed_at < _ASKED_AGAIN_S:
             raise self._failure
         try:
-            return self._models
+            models = self._models
         except ServerError as error:
             self._failure, self._failed_at = error, time.monotonic()
             raise
+        self._failure = None
+        return models
+
+    @property
+    def is_down(self) -> bool:
+        """Whether the server did not answer when it was asked last."""
+        return self._failure is not None
+
+    def served(self, name: str | None) -> dict[str, Any] | None:
+        """Return the model that the server answers requests for a name with; None if unknown.
+
+        Raises
+        ------
+        ServerError
+            As :attr:`models`.
+        """
+        return served_model(self.models, name)
+
+    def context_length(self, name: str | None) -> int | None:
+        """Return the context in tokens, if the server reports it.
+
+        vLLM and SGLang report it as ``max_model_len``, llama.cpp as that of a slot, Ray Serve LLM
+        as ``max_request_context_length`` where the deployment sets ``max_model_len``.
+
+        Raises
+        ------
+        ServerError
+            As :attr:`models`.
+        """
+        entry = mapping(_entry(self.models, name))
+        slot = mapping(entry.get("meta")).get("n_ctx")
+        of_ray = mapping(entry.get("metadata")).get("max_request_context_length")
+        lengths = (entry.get("max_model_len"), slot, of_ray)
+        return next((n for n in lengths if isinstance(n, int) and n > 0), None)
 
     @cached_property
     def _models(self) -> Any:
@@ -265,115 +228,17 @@ class Server:
         raise ServerError(f"the server at {address} does not answer ({problem}); is it up?")
 
 
-class Servers:
-    """The servers of one model.
-
-    Parameters
-    ----------
-    urls : sequence of str
-        The addresses of their completions, at least one.
-    headers : mapping
-        The headers, with the key.
-    verify : bool or str
-        See the library `requests`.
-    """
-
-    def __init__(self, urls: Sequence[str], headers: Mapping[str, str], verify: bool | str) -> None:
-        self._servers = [Server(url, headers, verify) for url in urls]
-        self._not_answering: list[str] = []
-
-    @property
-    def not_answering(self) -> list[str]:
-        """The addresses of the servers that did not answer when they were asked last."""
-        return list(self._not_answering)
-
-    def context_length(self, name: str | None) -> int | None:
-        """Return the shortest context in tokens of those that the servers report.
-
-        vLLM and SGLang report it as ``max_model_len``, llama.cpp as that of a slot, Ray Serve LLM
-        as ``max_request_context_length`` where the deployment sets ``max_model_len``.
-
-        Raises
-        ------
-        ServerError, ModelConfigError
-            As :meth:`served`.
-        """
-        self.served(name)
-        answering = [s for s in self._servers if s.url not in self._not_answering]
-        lengths = [_context(entry) for s in answering if (entry := _entry(s.models, name))]
-        return min((length for length in lengths if length is not None), default=None)
-
-    def served(self, name: str | None) -> dict[str, Any] | None:
-        """Return the model that all servers serve; None if they do not say.
-
-        Servers that do not answer now are left out.
-
-        Raises
-        ------
-        ServerError
-            If no server can be reached or is ready.
-        ModelConfigError
-            If two servers serve different models.
-        """
-        import requests  # noqa: F401  # before the threads that need it
-
-        reports = list(map_in_threads(_models_or_error, self._servers, len(self._servers)))
-        self._not_answering = [
-            server.url
-            for server, report in zip(self._servers, reports, strict=True)
-            if isinstance(report, ServerError)
-        ]
-        errors = [report for report in reports if isinstance(report, ServerError)]
-        if len(errors) == len(reports):
-            raise ServerError("; ".join(map(str, errors))) from errors[0]
-        first: tuple[str, dict[str, Any]] | None = None
-        for server, report in zip(self._servers, reports, strict=True):
-            model = None if isinstance(report, ServerError) else served_model(report, name)
-            if model is None:
-                continue
-            if first is None:
-                first = server.address, model
-            elif model != first[1]:
-                raise ModelConfigError(other_model(first[1], first[0], model, server.address))
-        return None if first is None else first[1]
-
-    @property
-    def version(self) -> str | None:
-        """The version of the first server that answers.
-
-        Raises
-        ------
-        ServerError
-            If no server can be reached or is ready.
-        """
-        for server in self._servers[:-1]:
-            try:
-                return server.version
-            except ServerError as error:
-                log.debug("%s", error)
-        return self._servers[-1].version
-
-
-def other_model(
-    model: Mapping[str, Any], address: str, other: Mapping[str, Any], other_address: str
-) -> str:
-    """Return the sentence that two servers serve different models."""
+def other_model(model: Mapping[str, Any], other: Mapping[str, Any], base_url: str) -> str:
+    """Return the sentence that a server serves another model than it did before."""
     differing = [
         f"{name} {model.get(name)!r} and {other.get(name)!r}"
         for name in dict.fromkeys([*model, *other])
         if model.get(name) != other.get(name)
     ]
     return (
-        f"the servers of `base_url` must serve one model; {host_of(address)} and "
-        f"{host_of(other_address)} report different ones ({', '.join(differing)})"
+        f"{server_address(base_url)} serves another model than before ({', '.join(differing)}); "
+        "its trials are not those of this run"
     )
-
-
-def _models_or_error(server: Server) -> Any:
-    try:
-        return server.models
-    except ServerError as error:
-        return error
 
 
 def _json(answer: Any) -> Any:

@@ -13,7 +13,7 @@ import sys
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -138,16 +138,13 @@ def sampling_params(
         "stop": stops,
         "max_tokens": max_tokens,
         "logprobs": 0,  # the sampled token's alone
+        "flat_logprobs": True,
         "output_kind": RequestOutputKind.FINAL_ONLY,
     }
     if settings.get("top_k") == 0:
         fixed["top_k"] = -1  # "all tokens" in every release of vLLM
-    if hasattr(SamplingParams, "flat_logprobs"):
-        fixed["flat_logprobs"] = True
     if measure_prompt:
-        fixed["prompt_logprobs"] = 0
-        if hasattr(SamplingParams, "skip_reading_prefix_cache"):
-            fixed["skip_reading_prefix_cache"] = True
+        fixed |= {"prompt_logprobs": 0, "skip_reading_prefix_cache": True}
     try:
         return SamplingParams(**{**settings, **fixed})
     except (TypeError, ValueError) as error:
@@ -242,13 +239,12 @@ def _abort(engine: Any, names: list[str]) -> None:
 
 
 def _prompt_maker(engine: Any) -> Callable[[list[int]], Any]:
-    """Return the function that makes a prompt of tokens, as this release of vLLM prefers it."""
+    """Return the function that makes a prompt of tokens."""
     config = getattr(engine, "model_config", None)
     if not getattr(config, "is_encoder_decoder", False):
-        with suppress(ImportError):
-            from vllm.inputs.engine import tokens_input
+        from vllm.inputs.engine import tokens_input
 
-            return tokens_input
+        return tokens_input
     from vllm import TokensPrompt
 
     return lambda tokens: TokensPrompt(prompt_token_ids=tokens)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from lm_eval_bayes.harness.models.interface import bits_per_token
@@ -31,7 +30,7 @@ def read_trial(finished: EngineOutput, think_end: str | None) -> Trial:
     if think_end:
         signals["think_closed"] = think_end in completion.text
     if request.measures_prompt:
-        signals["prompt_bpt"] = prompt_bits(output.prompt_logprobs, tokens)
+        signals["prompt_bpt"] = prompt_bits(output.prompt_logprobs)
     queued, generated = times(finished)
     return request.trial_request.result(
         completion.text,
@@ -46,29 +45,21 @@ def read_trial(finished: EngineOutput, think_end: str | None) -> Trial:
     )
 
 
-def prompt_bits(logprobs: Any, tokens: Sequence[int]) -> float | None:
+def prompt_bits(logprobs: Any) -> float | None:
     """Return the negative mean log-probability of a prompt's tokens after the first, in bits.
 
     Parameters
     ----------
-    logprobs : FlatLogprobs or list of dict
+    logprobs : FlatLogprobs
         vLLM's, one entry per token of the prompt; the first entry is empty.
-    tokens : sequence of int
-        The prompt.
 
     Returns
     -------
     float or None
         None if the prompt has one token.
     """
-    flat = getattr(logprobs, "logprobs", None)
-    if flat is not None:
-        # The prompt's own token is the first of each entry.
-        values = [flat[start] for start in logprobs.start_indices[1:]]
-    else:
-        pairs = zip(list(logprobs)[1:], tokens[1:], strict=True)
-        values = [getattr(entry[token], "logprob", entry[token]) for entry, token in pairs]
-    return bits_per_token(values)
+    # The prompt's own token is the first of each entry.
+    return bits_per_token([logprobs.logprobs[start] for start in logprobs.start_indices[1:]])
 
 
 def times(finished: EngineOutput) -> tuple[float | None, float | None]:

@@ -10,7 +10,6 @@ from _support.tiny_hf import PROMPTS, save_llama
 
 from lm_eval_bayes.harness.instances import new_instance
 from lm_eval_bayes.harness.models.trials import HFSignalsLM, TrialsLM
-from lm_eval_bayes.store.errors import OtherWeightsError
 
 pytestmark = pytest.mark.filterwarnings("default")
 
@@ -52,22 +51,6 @@ def test_more_trials_keep_the_first_and_a_full_store_reads_no_weights(tmp_path):
     assert signals["prompt_bpt"] > 0
     assert signals["finish_reason"] in ("stop", "length")
     assert all("w9" not in text for answers in four for text in answers)
-
-
-def test_one_run_of_four_equals_two_and_two_more(tmp_path):
-    folder = save_llama(tmp_path / "model")
-    generate(folder, tmp_path / "a.sqlite", 2)
-    _, extended = generate(folder, tmp_path / "a.sqlite", 4)
-    _, at_once = generate(folder, tmp_path / "b.sqlite", 4)
-    assert extended == at_once
-
-
-def test_other_weights_under_the_same_path_are_refused(tmp_path):
-    folder, store = save_llama(tmp_path / "model"), tmp_path / "s.sqlite"
-    generate(folder, store, 2)
-    save_llama(tmp_path / "model", seed=8)
-    with pytest.raises(OtherWeightsError, match="has trials of other weights under the name"):
-        generate(folder, store, 2)
 
 
 def test_signals_without_a_store(tmp_path):

@@ -23,7 +23,7 @@ from _support.trial_requests import trial_request
 
 from lm_eval_bayes.errors import ModelConfigError, TaskConfigError
 from lm_eval_bayes.harness.instances import new_instance
-from lm_eval_bayes.harness.models.openai import servers
+from lm_eval_bayes.harness.models.openai import retrying
 
 pytestmark = pytest.mark.filterwarnings("default:.*:DeprecationWarning")
 
@@ -112,6 +112,10 @@ def test_arguments_that_cannot_be():
             (None, "address of a server.*got None"),
             ("ftp://here/v1", "address of a server.*got something else"),
             ("http://me:password@here/v1/completions", "no user name or password"),
+            ("http://a:1/v1;http://me:password@b:2/v1", "name one server.*got 'several'"),
+            ("http://a:1/v1 http://b:2/v1", "name one server"),
+            ("http://a:1/v1,http://b:2/v1", "name one server"),
+            (["http://a:1/v1", "http://b:2/v1"], "name one server"),
         ):
             with pytest.raises(ModelConfigError, match=why) as caught:
                 sample_from(url)
@@ -145,13 +149,13 @@ def test_one_at_a_time_is_advised_against_once(caplog):
 
 def test_time_for_long_answers(caplog, monkeypatch):
     endpoints = []
-    original = servers.ServerPool.__init__
+    original = retrying.RetryingClient.__init__
 
     def spy(self, endpoint, session, **settings):
         endpoints.append(endpoint)
         original(self, endpoint, session, **settings)
 
-    monkeypatch.setattr(servers.ServerPool, "__init__", spy)
+    monkeypatch.setattr(retrying.RetryingClient, "__init__", spy)
     with caplog.at_level(logging.INFO), serving() as server:
         list(completions(server).sample(requests_of(1, 1, max_gen_toks=32768)))
         assert "allowed 6854 s" in caplog.text

@@ -107,20 +107,6 @@ def test_closing_early_cancels_what_is_running():
         assert len(server.requests) <= 8
 
 
-def test_an_error_of_the_caller_leaves_no_thread():
-    def interrupted(sampling):
-        for _ in sampling:
-            raise KeyboardInterrupt
-
-    with serving() as server, pytest.raises(KeyboardInterrupt):
-        interrupted(completions(server).sample(requests_of(20, 2)))
-    deadline = time.monotonic() + 5
-    names = {"lm-eval-bayes-requests"}
-    while names & {t.name for t in threading.enumerate()} and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert not names & {t.name for t in threading.enumerate()}
-
-
 def test_an_error_of_one_job_cancels_the_others():
     cancelled = []
 

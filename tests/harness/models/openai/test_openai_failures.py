@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import Counter
 
@@ -12,10 +13,9 @@ openai_completions = pytest.importorskip("lm_eval.models.openai_completions")
 
 from _support.openai_models import (
     completions,
-    edit_every,
     requests_of,
 )
-from _support.scripted_server import Act, error, serving
+from _support.scripted_server import Act, error, serving, vllm_pages
 
 from lm_eval_bayes.harness.models.openai.responses import (
     ServerError,
@@ -54,16 +54,6 @@ def test_with_no_logprobs_beside_the_token():
     with serving(script) as server:
         got = list(completions(server).sample(requests_of(2, 2)))
     assert all("completion_bpt" in s.signals for _, s in got)
-
-
-def test_silence_about_logprobs_is_said_once(caplog):
-    def edit(answer):
-        answer["choices"][0].pop("logprobs")
-
-    with serving(edit_every(edit)) as server:
-        assert len(list(completions(server).sample(requests_of(4, 2)))) == 8
-    messages = [r for r in caplog.records if "completion_bpt is not recorded" in r.getMessage()]
-    assert len(messages) == 1
 
 
 def test_a_filter_that_is_off_may_be_left_out(caplog):
@@ -227,6 +217,43 @@ def test_no_server(caplog):
         list(model.sample(gone))
     with pytest.raises(ServerError, match="does not answer"):
         model.fingerprint()
+
+
+def test_every_second_answer_is_a_fault():
+    def script(number, body):
+        return Act(500, {"error": "fault"}) if number % 2 else Act(delay_s=0.01)
+
+    with serving(script) as server:
+        model = completions(server, 8, max_retries=30)
+        assert len(list(model.sample(requests_of(6, 8)))) == 48
+
+
+@pytest.mark.parametrize("root", ["org/hash", "org/another"])
+def test_a_server_that_comes_back_is_asked_for_its_model(root):
+    """It goes on with the trials, and gets no request if its model is another one."""
+
+    def restarted():
+        time.sleep(0.1)
+        server.pages = vllm_pages(root=root)
+        server.down.clear()
+
+    def script(number, body):
+        if number == 20:
+            server.down.set()
+            threading.Thread(target=restarted).start()
+        return Act(delay_s=0.02)
+
+    requests = requests_of(prompts=30, trials=2)
+    with serving(script, vllm_pages()) as server:
+        model = completions(server, concurrent=4, max_retries=20)
+        assert model.fingerprint()["served"]["root"] == "org/hash"
+        sampling = model.sample(requests)
+        if root == "org/hash":
+            assert Counter(r.index for r, _ in sampling) == Counter(r.index for r in requests)
+            return
+        with pytest.raises(TrialsFailedError, match="root 'org/hash' and 'org/another'"):
+            list(sampling)
+    assert len(server.requests) <= 24
 
 
 def test_a_proxy_with_one_server_that_ended_costs_no_trial():

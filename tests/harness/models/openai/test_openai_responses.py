@@ -43,7 +43,6 @@ def test_every_trial_has_its_seed_and_is_measured():
         n = len(sampled.text.split()) + 1
         assert sampled.completion_tokens == n
         assert sampled.signals["completion_bpt"] == pytest.approx((n + 1) / 2)
-        assert sampled.signals["eos_counted"] is True
         assert sampled.prompt_tokens == 5
         assert (sampled.finish_reason, sampled.stop_reason) == ("stop", None)
         assert 0 <= sampled.queued_s < 1 > sampled.generated_s > 0
@@ -61,31 +60,6 @@ def test_the_filters_of_tokens_are_explicit():
     assert off["stop"] == ["Question:"]
     assert off["max_tokens"] == 64
     assert "do_sample" not in off
-
-
-@pytest.mark.parametrize(
-    ("tokens", "counted", "eos_counted"),
-    [
-        ([" a", " b", "<eos>"], 3, True),
-        ([" a", " b", "<eos>"], 2, False),
-        ([" a", " b"], 3, True),
-        ([" a", " b"], 2, False),
-    ],
-)
-def test_whether_the_end_is_counted(tokens, counted, eos_counted):
-    logprobs = {"tokens": tokens, "token_logprobs": [-1.0] * len(tokens)}
-    choice = {"text": " a b", "finish_reason": "stop", "stop_reason": None, "logprobs": logprobs}
-    usage = {"prompt_tokens": 1, "completion_tokens": counted}
-    answer = read_trial(
-        trial_request(0, "?", "?", 0, 1, KWARGS), {"choices": [choice], "usage": usage}, chat=False
-    )
-    assert answer.signals["eos_counted"] is eos_counted
-    assert answer.signals["completion_bpt"] == pytest.approx(1.4426950408889634)
-    del choice["stop_reason"]  # then nobody says what ended it
-    answer = read_trial(
-        trial_request(0, "?", "?", 0, 1, KWARGS), {"choices": [choice], "usage": usage}, chat=False
-    )
-    assert "eos_counted" not in answer.signals
 
 
 def test_prompts_are_measured_once():

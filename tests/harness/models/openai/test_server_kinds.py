@@ -13,7 +13,7 @@ pytest.importorskip("aiohttp")
 pytest.importorskip("lm_eval.models.openai_completions")
 
 from _support import toy
-from _support.openai_models import chat, completions, edit_every, requests_of
+from _support.openai_models import completions, edit_every, requests_of
 from _support.scripted_server import Act, serving, vllm_pages
 
 from lm_eval_bayes.errors import TaskConfigError
@@ -216,17 +216,3 @@ def test_log_probabilities_of_sglang_are_those_of_temperature_1(temperature, is_
     assert [("completion_bpt" in trial.signals) for trial in trials] == [is_recorded] * 2
     assert [("logprobs" in body) for body in server.requests] == [is_recorded] * 2
     assert ("SGLang's log-probabilities are those of the" in caplog.text) is not is_recorded
-
-
-def test_a_chat_of_llamacpp_is_recorded():
-    def edit(answer):
-        choice = answer["choices"][0]
-        choice["logprobs"] = {"content": [token("Hello", -0.5), token("!", -0.25)]}
-        choice.pop("stop_reason")
-        answer["timings"] = {"predicted_ms": 12.0}
-
-    with serving(edit_every(edit), llamacpp_pages()) as server:
-        model = chat(server)
-        ((_, trial),) = model.sample(requests_of(1, 1, model))
-    assert trial.signals["completion_bpt"] == pytest.approx(0.375 / 0.6931471805599453)
-    assert server.requests[0]["logprobs"] is True

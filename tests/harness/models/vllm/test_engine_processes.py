@@ -83,18 +83,6 @@ def test_a_process_is_its_id_and_its_start(started):
     assert child_process in descendants(os.getpid())
 
 
-def test_no_process(started):
-    child = started(SLEEPER)
-    child_process = process(child.pid)
-    child.kill()
-    while process(child.pid) is not None:  # a zombie counts as gone
-        time.sleep(0.01)
-    assert not child_process.alive
-    assert child_process.send(signal.SIGTERM) is False
-    child.wait()
-    assert process(child.pid) is None
-
-
 def test_ending_asks_and_then_insists(started):
     polite, stubborn = started(SLEEPER), started(STUBBORN)
     began = time.monotonic()
@@ -212,14 +200,6 @@ def test_another_file_under_a_recorded_path_stays(sockets):
         other.bind(str(folder / "front"))
         end_leftovers(beside)
         assert names(folder) == ["back", "before", "front", "stranger"]
-
-
-def test_the_sockets_of_a_living_run_stay(sockets):
-    beside, folder = sockets
-    (note,) = beside.parent.glob("aime.sqlite.processes.*.json")
-    edit(note, owner=process(os.getpid()).to_dict())
-    end_leftovers(beside)
-    assert names(folder) == ["back", "before", "front", "stranger"]
 
 
 def test_sockets_of_an_earlier_boot_are_removed(sockets):
@@ -453,17 +433,6 @@ def test_a_second_signal_hurries(monkeypatch):
     house.llm = types.SimpleNamespace(llm_engine=types.SimpleNamespace(engine_core=again))
     house.shut_down()
     assert patience == [0.0, 5.0]
-
-
-def test_an_engine_without_processes_ends_nothing(started):
-    from lm_eval_bayes.harness.models.vllm.engine import LazyEngine
-
-    house = LazyEngine(lambda: types.SimpleNamespace(), None)
-    house.built()
-    grader = started(SLEEPER)
-    assert house.processes() == []
-    house.shut_down()
-    assert grader.poll() is None
 
 
 def test_elsewhere_nothing_is_noted(monkeypatch, tmp_path):

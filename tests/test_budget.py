@@ -1,0 +1,53 @@
+"""The rooms hold the budgets of CONTRIBUTING.md, in lines of code."""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+
+import pytest
+from _support.paths import REPOSITORY
+
+_DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+#: A row of the table: the folder, and its budget.
+_ROW = re.compile(r"^\| `(\w[\w/]*)` \|.*\| ([\d,]+) \|$", re.MULTILINE)
+BUDGETS = {
+    folder: int(lines.replace(",", ""))
+    for folder, lines in _ROW.findall((REPOSITORY / "CONTRIBUTING.md").read_text())
+}
+
+
+def code_lines(folder):
+    """Count the lines without docstrings, comments, blank lines and imports."""
+    return sum(_code_lines(path.read_text()) for path in folder.rglob("*.py"))
+
+
+def _code_lines(source):
+    lines = source.splitlines()
+    left_out = {number for number, line in enumerate(lines, 1) if not line.strip()}
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, _DOCUMENTED) and ast.get_docstring(node) is not None:
+            left_out.update(range(node.body[0].lineno, node.body[0].end_lineno + 1))
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            left_out.update(range(node.lineno, node.end_lineno + 1))
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT and token.line.lstrip().startswith("#"):
+            left_out.add(token.start[0])
+    return len(lines) - len(left_out)
+
+
+def test_a_line_of_code_has_more_than_a_comment_an_import_or_a_docstring():
+    source = '"""Text."""\nimport os\n\n# a comment\nx = 1  # another\ny = [\n    2,\n]\n'
+    assert _code_lines(source) == 4
+
+
+def test_every_room_has_a_budget():
+    rooms = {path.parent.name for path in (REPOSITORY / "lm_eval_bayes").glob("*/__init__.py")}
+    assert rooms <= {folder.rpartition("/")[2] for folder in BUDGETS}
+
+
+@pytest.mark.parametrize("folder", BUDGETS)
+def test_a_room_holds_its_budget(folder):
+    assert code_lines(REPOSITORY / folder) <= BUDGETS[folder]
