@@ -165,18 +165,6 @@ def test_rules_that_leave_a_case_out_name_it(rules, uncovered):
         own(*rules)
 
 
-@pytest.mark.parametrize(
-    "rules",
-    [
-        ("correct", "wrong_high_conf", "wrong and not wrong_high_conf"),
-        ("x >= 1e17", "x < 1e17"),
-        ("ood or x > 3", "ind and x <= 3"),
-    ],
-)
-def test_rules_that_cover_everything(rules):
-    assert len(own(*rules).rules) == len(rules)
-
-
 def test_the_first_rule_that_holds_decides():
     schema = own("x >= 2", "x >= 1", "x < 5")
     table = SignalTable.from_questions([{"x": [3, 2, 1.5, 1, 0, None]}])

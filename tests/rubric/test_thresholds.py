@@ -69,30 +69,6 @@ def test_percentiles_by_sorting(trials):
         assert getattr(found, name) == pytest.approx(percentile(values, percent), abs=1e-12)
 
 
-def test_the_percents_of_table_4():
-    """Of 0, 1, … 100 the p-th percentile is p; the wrong trials are 200 … 300."""
-    ladder = [float(n) for n in range(101)]
-    column = ladder + [200 + n for n in ladder]
-    table = SignalTable.from_questions(
-        [
-            {"completion_bpt": column, "is_correct": [1] * 101 + [0] * 101},
-            {"prompt_bpt": ladder, "token_ratio": ladder},
-        ]
-    )
-    found = task_thresholds([table])
-    assert found.values == pytest.approx(
-        {
-            "tau_high": percentile(column, 40),
-            "tau_low_wrong": 260,
-            "tau_prompt": 90,
-            "ratio_p33": 33,
-            "ratio_p66": 66,
-            "corr_p33": 33,
-            "corr_p66": 66,
-        }
-    )
-
-
 def test_invalid_trials_count_too():
     columns = {"completion_bpt": [1.0, 5.0], "repeated_pattern": [0, 1]}
     assert task_thresholds([SignalTable.from_questions([columns])]).tau_high == pytest.approx(2.6)

@@ -21,7 +21,7 @@ from lm_eval_bayes.verifiers.local_judge import (
     read_pretrained,
     scored,
 )
-from lm_eval_bayes.verifiers.transformers_judge import TransformersJudge, default_device
+from lm_eval_bayes.verifiers.transformers_judge import TransformersJudge
 from lm_eval_bayes.verifiers.vllm_judge import VLLMJudge
 
 LOCAL = all(importlib.util.find_spec(name) for name in ("torch", "transformers"))
@@ -52,20 +52,16 @@ def test_scores_that_are_no_numbers():
         assert isinstance(scored([-1.0, bad, -2.0]), Unjudged)
 
 
-@pytest.mark.skipif(LOCAL, reason="torch and transformers are here")
-def test_without_torch_a_local_judge_says_what_to_install():
-    for kind in (TransformersJudge, read_pretrained):
-        with refused("--backend", "not-installed", None, error=VerifierError):
-            kind("judge")
-    assert default_device() == "cpu"
-
-
-@pytest.mark.skipif(importlib.util.find_spec("vllm") is not None, reason="vLLM is here")
-def test_without_vllm_that_judge_says_what_to_install(monkeypatch):
+@pytest.mark.parametrize(
+    ("kind", "package"),
+    [(TransformersJudge, "torch"), (read_pretrained, "torch"), (VLLMJudge, "vllm")],
+)
+def test_without_its_packages_a_local_judge_says_what_to_install(kind, package, monkeypatch):
+    monkeypatch.setitem(sys.modules, package, None)
     for name in ("VLLM_ENABLE_V1_MULTIPROCESSING", "VLLM_LOGGING_STREAM"):
-        monkeypatch.setenv(name, "mine")
-    with refused("--backend", "not-installed", "vllm", error=VerifierError):
-        VLLMJudge("judge")
+        monkeypatch.setenv(name, "set")
+    with refused("--backend", "not-installed", error=VerifierError):
+        kind("judge")
 
 
 # -- transformers ------------------------------------------------------------------------------
