@@ -123,14 +123,14 @@ def test_a_grade_of_more_than_two_levels_is_no_right_or_wrong():
 
 
 @pytest.mark.parametrize(
-    ("outcomes", "recorded", "message"),
+    ("outcomes", "recorded", "error"),
     [
         ([1], {}, ("outcomes", "shape", 1)),
         ([1, 1], {"seed": [1, 2, 3]}, ("seed", "shape", 3)),
     ],
 )
-def test_columns_of_another_length(outcomes, recorded, message):
-    with refused(*message):
+def test_columns_of_another_length(outcomes, recorded, error):
+    with refused(*error):
         trial_signals(["a", "b"], outcomes, recorded)
 
 

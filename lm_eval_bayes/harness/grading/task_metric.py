@@ -114,7 +114,7 @@ def category_of(value: object, top: int, metric: str) -> int:
             "another with bayes_metric, give bayes_weights one entry a category, or, for a score, "
             "bayes_bounds as in [0, 1])"
         )
-        raise TaskConfigError(sentence, "range", metric, value)
+        raise TaskConfigError(sentence, "range", "metric_list", value)
     return int(number)
 
 
@@ -153,7 +153,7 @@ def score_of(value: object, bounds: tuple[float, float], metric: str) -> float:
             f"{metric} must give a response a score from {bounds[0]:g} to {bounds[1]:g}, its "
             f"bayes_bounds; got {_shown(value)}"
         )
-        raise TaskConfigError(sentence, "range", metric, value)
+        raise TaskConfigError(sentence, "range", "metric_list", value)
     return min(max(score, bounds[0]), bounds[1])
 
 

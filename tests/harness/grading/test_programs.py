@@ -27,7 +27,7 @@ def grade(response):
     if response == "exit":
         sys.exit(2)
     if response == "configuration":
-        raise TaskConfigError("no such metric", "choice", "bayes_metric", "f1")
+        raise TaskConfigError("no such metric", "choice", "bayes_metric")
     return {"pid": os.getpid(), "length": len(response)}
 
 
@@ -41,7 +41,7 @@ def test_an_error_belongs_to_its_response():
     first, second, third, last = programs.graders(grade, ["error", "configuration", "ab", "exit"])
     with pytest.raises(programs.ProgramGradingError):
         first()
-    with refused("bayes_metric", "choice", "f1", error=TaskConfigError):
+    with refused("bayes_metric", "choice", error=TaskConfigError):
         second()
     assert third()["length"] == 2
     with pytest.raises(programs.ProgramGradingError):

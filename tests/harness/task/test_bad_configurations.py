@@ -48,7 +48,7 @@ def filters(*steps, name="f"):
 LEAVES_ONE = ("filter_list", "mismatch")
 FAILED_FILTER = ("filter_list", "failed")
 NO_METRIC = ("process_results", "missing-key")
-NO_CATEGORY = ("task toy: the metric `exact_match`", "range")
+NO_CATEGORY = ("metric_list", "range")
 NO_FIELD = ("doc_to_text", "missing-key")
 NO_QUESTION = ("bayes_extra_trials", "range")
 

@@ -401,7 +401,7 @@ def test_a_score_without_bounds_or_beyond_them_has_no_number():
     assert [sample["scores"] for sample in samples] == SHARES
     assert not any("outcomes" in sample for sample in samples)
     metadata = {"bayes_bounds": [0, 0.9]}
-    with refused("task toy: the metric `f1`", "range", 1.0, error=TaskConfigError):
+    with refused("metric_list", "range", 1.0, error=TaskConfigError):
         graded_by(share_of_gold, metric_list=F1, metadata=metadata)
 
 

@@ -88,7 +88,7 @@ def test_all_of_them_and_those_left_out(caplog):
     bounds = {"parts": [0, 1], "left": [0, 2]}
     row = run(bayes_metric="all", bayes_bounds=bounds)["results"]["toy"]
     assert row["avg@4(left),none"] == 0.5
-    with refused("task toy: the metric `left`", "range", 0.5, error=TaskConfigError):
+    with refused("metric_list", "range", 0.5, error=TaskConfigError):
         run(bayes_metric="all")
 
 
