@@ -470,9 +470,7 @@ class JudgedFile:
     target: Path
 
 
-def files_to_judge(
-    runs: Sequence[TaskRun], think_end: str, limit: int | None = None
-) -> list[JudgedFile]:
+def files_to_judge(runs: Sequence[TaskRun], limit: int | None = None) -> list[JudgedFile]:
     """Return the trials of runs, one samples file after the other.
 
     Texts are read to be hashed, and again when they are judged; those of one line are held in
@@ -483,8 +481,6 @@ def files_to_judge(
     ----------
     runs : sequence of TaskRun
         The runs.
-    think_end : str
-        Ends the reasoning, which is not judged.
     limit : int or None
         Only so many questions of each run, the first ones.
 
@@ -496,7 +492,7 @@ def files_to_judge(
 
     @lru_cache(maxsize=1)
     def cases_of(line: LoggedLine) -> list[VerifierInput]:
-        return verifier_inputs(read_line(line), Path(line.file).name, think_end)
+        return verifier_inputs(read_line(line), Path(line.file).name)
 
     files = []
     for run in runs:
@@ -524,7 +520,7 @@ def files_to_judge(
     return files
 
 
-def verifier_inputs(row: Mapping[str, Any], samples: str, think_end: str) -> list[VerifierInput]:
+def verifier_inputs(row: Mapping[str, Any], samples: str) -> list[VerifierInput]:
     """Return the inputs of a verifier for the trials of one line of a samples file.
 
     Parameters
@@ -533,8 +529,6 @@ def verifier_inputs(row: Mapping[str, Any], samples: str, think_end: str) -> lis
         The line.
     samples : str
         The name of the file, for errors.
-    think_end : str
-        Ends the reasoning, which is not judged.
 
     Raises
     ------
@@ -552,7 +546,7 @@ def verifier_inputs(row: Mapping[str, Any], samples: str, think_end: str) -> lis
         raise InvalidInputError.of("RUN", "missing", rule, where)
     if texts is None:
         raise InvalidInputError.of("RUN", "missing", _TEXTS, where)
-    return [VerifierInput(question, gold, after_reasoning(text, think_end)) for text in texts]
+    return [VerifierInput(question, gold, after_reasoning(text)) for text in texts]
 
 
 def verdict_targets(files: Sequence[JudgedFile], out: Path | None) -> list[Path]:

@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 import pytest
-from _support.command_line import called
+from _support.command_line import called, exported_table
 from _support.run_files import LATER, SENT, row, write_run
 from scipy.special import comb
 
@@ -141,7 +141,7 @@ def test_exports_and_report(runs, tmp_path):
     assert code == 0, error
     page = (tmp_path / "r.html").read_text(encoding="utf-8")
     assert f"mean {SCORES['good'][0].mean():.3g} of {N} trials" in page
-    code, printed, _ = called("export", "csv", *runs.values())
+    code, printed, _ = exported_table(".csv", *runs.values())
     assert (code, "grade from 1 to 5" in printed) == (0, True)
     out = tmp_path / "records"
     arguments = (runs["good"], "-o", out, "--model-id", "org/good", "--instances")

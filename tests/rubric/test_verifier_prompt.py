@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -94,17 +93,15 @@ def test_half_a_character_becomes_something_that_can_be_tokenized():
 
 
 @pytest.mark.parametrize(
-    ("text", "end", "kept"),
+    ("text", "judged"),
     [
-        ("a</think>b</think>c", "</think>", "c"),
-        ("no end of it", "</think>", "no end of it"),
-        ("thought</think>", "</think>", ""),
-        ("analysis<|final|>yes", "<|final|>", "yes"),
-        ("a</think>b", "", "a</think>b"),
+        ("a</think>b</think>c", "c"),
+        ("no end of it", "no end of it"),
+        ("thought</think>", ""),
     ],
 )
-def test_only_what_follows_the_reasoning_is_judged(text, end, kept):
-    assert after_reasoning(text, end) == kept
+def test_only_what_follows_the_reasoning_is_judged(text, judged):
+    assert after_reasoning(text) == judged
 
 
 # -- fitting -----------------------------------------------------------------------------------
@@ -175,52 +172,31 @@ def test_a_verdict_is_the_ratio_to_the_baseline():
     assert verdict.to_dict() == {"a": verdict.a, "b": verdict.b, "c": verdict.c}
 
 
-@pytest.mark.parametrize("temperature", [1, 2, 3])
-def test_a_temperature_takes_roots(temperature):
-    """With τ = t the ratios are the t-th roots: 8 : 1 : 27 become 2 : 1 : 3 at τ = 3."""
-    ratios = [Fraction(8), Fraction(1), Fraction(27)]
-    calibration = Calibration((-1.0, -2.0, -3.0), temperature)
-    scores = [math.log(r) + b for r, b in zip(ratios, calibration.baseline, strict=True)]
-    weights = [float(r) ** (1 / temperature) for r in ratios]
-    expected = [w / sum(weights) for w in weights]
-    assert calibration.probabilities(scores) == pytest.approx(expected, abs=1e-14)
-
-
 def test_many_cases_at_once_equal_scipys_softmax():
     rng = np.random.default_rng(5)
     scores, baseline = rng.normal(scale=6, size=(4, 50, 3)), (-0.4, -3.5, 2.5)
-    found = Calibration(baseline, 1.7).probabilities(scores)
-    expected = special.softmax((scores - np.array(baseline)) / 1.7, axis=-1)
+    found = Calibration(baseline).probabilities(scores)
+    expected = special.softmax(scores - np.array(baseline), axis=-1)
     np.testing.assert_allclose(found, expected, atol=1e-14)
     np.testing.assert_allclose(found.sum(-1), 1, atol=1e-14)
     assert Calibration(baseline).probabilities(np.empty((0, 3))).shape == (0, 3)
 
 
 def test_the_ends_of_the_number_line():
-    calibration = Calibration((0.0, 0.0, 0.0), 1e-300)
-    assert list(calibration.probabilities([1.0, 2.0, -700.0])) == [0.0, 1.0, 0.0]
-    assert list(Calibration((0, 0, 0), 1e300).probabilities([1, 2, -9])) == pytest.approx(
-        [1 / 3] * 3
-    )
+    calibration = Calibration((0.0, 0.0, 0.0))
+    assert list(calibration.probabilities([1.0, 2e300, -700.0])) == [0.0, 1.0, 0.0]
     cannot = Calibration((-1.0, -1.0, -1.0)).verdict((-1.0, -math.inf, -1.0))
     assert (cannot.a, cannot.b, cannot.c) == (0.5, 0.0, 0.5)
     assert list(Calibration((-1e300, 0, 0)).probabilities([1e300, 0, 0])) == [1.0, 0.0, 0.0]
 
 
 @pytest.mark.parametrize(
-    ("baseline", "temperature", "error"),
-    [
-        ((1.0, 2.0), 1.0, ("baseline", "shape")),
-        ((1.0, 2.0, -math.inf), 1.0, ("baseline", "shape")),
-        (("x", "y", "z"), 1.0, ("baseline", "type")),
-        ((0, 0, 0), 0.0, ("temperature", "range", 0.0)),
-        ((0, 0, 0), math.inf, ("temperature", "range", math.inf)),
-        ((0, 0, 0), math.nan, ("temperature", "range")),
-    ],
+    ("baseline", "rule"),
+    [((1.0, 2.0), "shape"), ((1.0, 2.0, -math.inf), "shape"), (("x", "y", "z"), "type")],
 )
-def test_bad_calibrations(baseline, temperature, error):
-    with refused(*error):
-        Calibration(baseline, temperature)
+def test_bad_calibrations(baseline, rule):
+    with refused("baseline", rule):
+        Calibration(baseline)
 
 
 @pytest.mark.parametrize(

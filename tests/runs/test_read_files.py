@@ -452,7 +452,7 @@ def test_stores_of_two_jobs_and_the_same_one_twice(tmp_path):
 
 def test_a_store_that_nobody_graded(tmp_path):
     with TrialStore.open(tmp_path / "s.sqlite") as store:
-        store.describe_prompt("Q")
+        store.describe_prompts(["Q"])
     with pytest.raises(InvalidInputError, match=r"hold graded trials: .*0 trials without"):
         read_runs([tmp_path / "s.sqlite"])
 

@@ -91,7 +91,7 @@ def test_a_file_that_changed_since_is_not_read(tmp_path):
 
 def judge(samples, probability):
     """Write verdicts on every trial of a samples file; A has the given probability."""
-    (file,) = files_to_judge(read_runs([samples]).runs, "</think>")
+    (file,) = files_to_judge(read_runs([samples]).runs)
     header = {"format": "lm-eval-bayes-verdicts", "version": 1, "samples": samples.name}
     lines = [{**header, "verifier": VERIFIER, "baseline": [0, 0, 0]}]
     for trial in file.trials:
@@ -160,7 +160,7 @@ def test_verdicts_of_the_other_slice_are_refused(tmp_path):
 
 def test_slices_are_judged_file_by_file(tmp_path):
     first, second = slices(tmp_path, ("a", "b"))
-    files = files_to_judge(read_runs([tmp_path]).runs, "</think>")
+    files = files_to_judge(read_runs([tmp_path]).runs)
     assert [(file.model, file.samples) for file in files] == [
         ("org/model", first),
         ("org/model", second),

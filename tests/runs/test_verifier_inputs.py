@@ -14,8 +14,8 @@ from lm_eval_bayes.runs.reader import read_runs
 from lm_eval_bayes.runs.verdicts import case_hash, files_to_judge, verdict_targets
 
 
-def cases(folder, rows, think_end="</think>", limit=None):
-    (file,) = files_to_judge(read_runs([write(folder, rows)]).runs, think_end, limit)
+def cases(folder, rows, limit=None):
+    (file,) = files_to_judge(read_runs([write(folder, rows)]).runs, limit)
     return file.trials
 
 
@@ -26,13 +26,6 @@ def test_question_standard_answer_and_the_text_after_the_reasoning(tmp_path):
     assert found[4].case == VerifierInput("Question 1?", "7", "Hm, 7")
     assert found[0].text == found[2].text == case_hash(found[0].case)
     assert found[0].text != found[5].text  # the same words, to another question
-
-
-def test_the_end_of_the_reasoning_is_an_option(tmp_path):
-    (one,) = cases(tmp_path, [row(0, ["a</think>b<|final|>c"])], "<|final|>")
-    assert one.case.answer == "c"
-    (one,) = cases(tmp_path, [row(0, ["a</think>b"])], "")
-    assert one.case.answer == "a</think>b"
 
 
 def test_a_limit_counts_questions_in_the_order_of_the_task(tmp_path):
@@ -88,7 +81,7 @@ def test_samples_that_cannot_be_judged(tmp_path, changes, sentence):
 def saved(tmp_path):
     for model in ("m1", "m2"):
         write(tmp_path / model, ROWS)
-    return files_to_judge(read_runs([tmp_path]).runs, "</think>")
+    return files_to_judge(read_runs([tmp_path]).runs)
 
 
 def test_verdicts_lie_beside_the_samples(saved, tmp_path):
@@ -104,7 +97,7 @@ def test_one_task_may_go_to_a_file_or_a_folder(saved, tmp_path):
 def test_several_tasks_go_to_a_folder(tmp_path):
     for model, stamp in (("m1", STAMP), ("m2", STAMP.replace("512", "513"))):
         write(tmp_path / model, ROWS, stamp=stamp)
-    found = verdict_targets(files_to_judge(read_runs([tmp_path]).runs, "</think>"), tmp_path)
+    found = verdict_targets(files_to_judge(read_runs([tmp_path]).runs), tmp_path)
     assert sorted(path.name[-12:] for path in found) == ["512000.jsonl", "513000.jsonl"]
 
 

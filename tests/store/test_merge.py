@@ -131,7 +131,7 @@ def test_a_seed_that_differs_is_a_conflict(filled, path, make_trial):
     with TrialStore.open(path.with_name("b.sqlite")) as store, TrialStore.open(first) as other:
         (key,) = other.info().counts
         store.describe_model(other.model(key.model))
-        store.describe_prompt(other.prompt(key.prompt))
+        store.describe_prompts([other.prompt(key.prompt)])
         store.describe_sampling(other.sampling(key.sampling))
         store.add([make_trial(key, 0, "one 0", seed=99)])
     with pytest.raises(TrialConflictError, match=r"^1 trial differs, so .*: 1 in seed, of"):

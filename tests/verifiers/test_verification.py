@@ -56,15 +56,8 @@ def plan(folder, answers=ANSWERS, name="verdicts.jsonl", samples="samples.jsonl"
     return JudgedFile("model", "task", Path(samples), trials, folder / name)
 
 
-def verify(judge, *plans, batch_size=4, temperature=1.0, **more):
-    work = Verification(
-        judge,
-        plans,
-        temperature=temperature,
-        think_end="</think>",
-        batch_size=batch_size,
-        **more,
-    )
+def verify(judge, *plans, batch_size=4, **more):
+    work = Verification(judge, plans, batch_size=batch_size, **more)
     sizes = []
     tallies = work.run(sizes.append)
     assert sum(sizes) == work.distinct
@@ -143,13 +136,9 @@ def test_questions_without_room_are_found_before_anything_is_judged():
 
 def test_every_trial_gets_its_verdict_and_equal_ones_are_judged_once(tmp_path):
     judge, task = FakeJudge(), plan(tmp_path)
-    (tally,) = verify(judge, task, temperature=1.5)
+    (tally,) = verify(judge, task)
     verdicts = read_verdicts(task.target)
-    assert verdicts.header.verifier == {
-        **judge.fingerprint,
-        "temperature": 1.5,
-        "think_end": "</think>",
-    }
+    assert verdicts.header.verifier == judge.fingerprint
     assert verdicts.header.baseline == BASELINE
     assert verdicts.header.samples == "samples.jsonl"
     assert set(verdicts.trials) == {(trial.doc_id, trial.trial) for trial in task.trials}
@@ -166,7 +155,7 @@ def test_every_trial_gets_its_verdict_and_equal_ones_are_judged_once(tmp_path):
             [math.log(p) for p in label_probabilities], abs=1e-12
         )
         assert [verdict.a, verdict.b, verdict.c] == pytest.approx(
-            expected(label_probabilities, 1.5), abs=1e-12
+            expected(label_probabilities), abs=1e-12
         )
         labels["ABC"[max(range(3), key=lambda k: (verdict.a, verdict.b, verdict.c)[k])]] += 1
         sums = [s + p for s, p in zip(sums, (verdict.a, verdict.b, verdict.c), strict=True)]
@@ -259,8 +248,6 @@ def test_bad_files_are_refused_before_any_score(tmp_path):
     judge = FakeJudge(name="other")
     with pytest.raises(OtherVerifierError):
         verify(judge, task)
-    with pytest.raises(OtherVerifierError):
-        verify(FakeJudge(), replace(task), temperature=2.0)
     with pytest.raises(OtherVerifierError):
         verify(FakeJudge(), replace(task, samples=Path("another.jsonl")))
     with pytest.raises(ChangedTrialError):

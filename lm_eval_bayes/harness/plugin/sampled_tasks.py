@@ -314,20 +314,8 @@ def _including_by_name(original: Callable[..., Any]) -> Callable[..., Any]:
     return load_yaml
 
 
-def task_file(name: str, folders: Sequence[Path] = ()) -> Path | None:
-    """Return the file of a task, None if it is unknown.
-
-    Parameters
-    ----------
-    name : str
-        The task's name.
-    folders : sequence of Path
-        Folders of tasks to search before the harness's own and this package's.
-    """
-    for folder in folders:
-        file = _by_task(sorted(folder.rglob("*.yaml"))).get(name)
-        if file is not None:
-            return file
+def task_file(name: str) -> Path | None:
+    """Return the file of a task of the harness or of this package, None if it is unknown."""
     return _own_files().get(name)
 
 
@@ -356,21 +344,13 @@ def _by_task(yaml_files: Sequence[Path]) -> dict[str, Path]:
 # -- a YAML to edit -------------------------------------------------------------------------------
 
 
-def wrapper_yaml(
-    task: str, n: int | None = None, name: str | None = None, folders: Sequence[Path] = ()
-) -> str:
+def wrapper_yaml(task: str) -> str:
     """Return the YAML of a task that samples another one repeatedly.
 
     Parameters
     ----------
     task : str
         The name of a task, or the path of its YAML.
-    n : int, optional
-        Trials per question; by default the task's `repeats`, else 16.
-    name : str, optional
-        The new task's name; by default ``TASK_bayes``.
-    folders : sequence of Path
-        Folders of tasks of the user's own.
 
     Raises
     ------
@@ -383,20 +363,19 @@ def wrapper_yaml(
     from lm_eval.tasks._yaml_loader import load_yaml
 
     is_path = task.endswith((".yaml", ".yml"))
-    file = Path(task).expanduser() if is_path else task_file(task, folders)
+    file = Path(task).expanduser() if is_path else task_file(task)
     if file is None or not file.is_file():
-        rule = "be one task (no group) that is a YAML of the harness or --include_path, or its path"
+        rule = "be one task (no group) that is a YAML of the harness, or its path"
         raise InvalidInputError.of("TASK", "path", rule, task)
     config = load_yaml(file, resolve_func=True)
     base = str(config.get("task", file.stem))
     if isinstance(config.get("task"), list):
         raise InvalidInputError.of("TASK", "unsupported", "be one task, not a group", task)
     sampled = task_config(config, base)
-    own = not is_path and task_file(task) == file
     fields = {
-        "include": task if own else str(file.resolve()),
-        "task": name or base + SUFFIX,
-        "repeats": n or sampled["repeats"],
+        "include": str(file.resolve()) if is_path else task,
+        "task": base + SUFFIX,
+        "repeats": sampled["repeats"],
         "generation_kwargs": sampled["generation_kwargs"],
     }
     lines = yaml.safe_dump(fields, sort_keys=False, allow_unicode=True).splitlines()

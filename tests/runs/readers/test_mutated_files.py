@@ -87,7 +87,7 @@ def _store(file):
     with TrialStore.open(file) as store:
         key = TrialKey(
             model=store.describe_model({"backend": "vllm", "pretrained": "org/model"}),
-            prompt=store.describe_prompt("What is 6 times 7?"),
+            prompt=store.describe_prompts(["What is 6 times 7?"])[0],
             sampling=store.describe_sampling({"temperature": 0.6}),
         )
         store.add(Trial(key, i, f"It is {i}.", seed=i, created=1000.0) for i in range(4))
@@ -197,7 +197,7 @@ def read_or_refuse(path):
 def write_or_refuse(path, folder):
     """Export a file's runs: a whole file, or none and one sentence."""
     target = folder / "board.json"
-    code, _, error = called("export", "json", path, "-o", target)
+    code, _, error = called("export", "table", path, "-o", target)
     assert code in (0, 2), error
     assert (code == 0) == target.exists()
     if code == 0:

@@ -462,4 +462,4 @@ def test_counts_with_texts_are_attempts_without_verdicts(tmp_path):
 def test_a_verifier_reads_samples_of_the_harness_only():
     runs = read_runs([DATA / "verifiers" / "sums--org--strong"]).runs
     with pytest.raises(InvalidInputError, match="be samples of the harness"):
-        files_to_judge(runs, "</think>", None)
+        files_to_judge(runs)
