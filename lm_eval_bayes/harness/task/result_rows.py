@@ -467,7 +467,7 @@ def aggregate(values: Sequence[RowValue]) -> float | str:
     if not values or not all(isinstance(v, RowValue) for v in values):
         raise InvalidInputError.of(
             "values",
-            "empty",
+            "type",
             "come from the metric `bayes` or from RepeatedSamplingTask, at least one",
             values[:1] if values else "none",
         )
