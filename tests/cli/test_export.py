@@ -10,8 +10,7 @@ from functools import partial
 
 import pytest
 import yaml
-from _support import fake_hub
-from _support.command_line import answer, called, command_error, exported_table, refusal
+from _support.command_line import answer, called, exported_table, refusal
 from _support.saved_runs import question, write_run
 
 from lm_eval_bayes.export.hub import NEEDED
@@ -129,33 +128,6 @@ def test_hub_writes_the_models_results(runs, tmp_path, monkeypatch):
     assert result["value"] == round((1 + 1 + 1 + 1 + 5 / 6) / 5, 4)
     assert "80%" in result["notes"]
     assert result["task_id"] == "II"
-
-
-def test_hub_pushes_only_when_asked(runs, tmp_path, monkeypatch):
-    from huggingface_hub import constants
-
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
-        monkeypatch.delenv(name, raising=False)
-        monkeypatch.delenv(name.lower(), raising=False)
-    monkeypatch.setenv("HF_TOKEN", fake_hub.TOKEN)
-    monkeypatch.chdir(tmp_path)
-    given = ("hub", runs / "good", "--model-id", fake_hub.MODEL)
-    with fake_hub.serving() as (hub, address):
-        monkeypatch.setenv("HF_ENDPOINT", address)
-        assert lmeb(*given, "-o", "here")[0] == 0
-        assert hub.requests == []
-        code, output, _ = lmeb(*given, "--push")
-        assert (code, output) == (0, f"pull request: {address}/{fake_hub.MODEL}/discussions/7\n")
-        local = tmp_path / "here" / ".eval_results" / "aime_2025.yaml"
-        assert hub.files_sent() == {
-            ".eval_results/aime_2025.yaml": local.read_text(encoding="utf-8")
-        }
-        assert [path.name for path in tmp_path.iterdir()] == ["here"]
-        hub.failing["whoami"] = (401, "{}")
-        command_error("export", *given, "--push", "-o", "there")
-        assert not (tmp_path / "there").exists()
-        getattr(hub_library, "close_session", lambda: None)()
 
 
 # -- Every Eval Ever -----------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from functools import partial
 from html import unescape
@@ -10,14 +9,13 @@ from html import unescape
 import numpy as np
 import pytest
 from _support.command_line import answer, called, refusal
-from scipy import special, stats
+from scipy import stats
 
 import lm_eval_bayes as leb
 from lm_eval_bayes.analysis.simulation import (
     SimulatedBenchmark,
     interval_study,
     matrix_file,
-    separation_study,
 )
 from lm_eval_bayes.stats.intervals import IntervalSpec
 
@@ -67,49 +65,6 @@ def test_a_single_trial_has_no_interval_of_the_clt():
     assert [item.n_trials for item in study if item.method == "avg@N, CLT"] == [2]
 
 
-def test_separation_against_an_exact_count():
-    """Two questions, two trials each: every outcome can be written down."""
-    coins = SimulatedBenchmark((0.7, 0.4), 5.0, 2)
-    p = leb.mimics_with_means([0.7, 0.4], 2, strength=5.0)
-    threshold = special.ndtri(0.95)
-    surely = wrongly = right = 0.0
-    for outcome in np.ndindex(*[2] * 8):
-        R = np.array(outcome).reshape(2, 2, 2)
-        weight = np.where(R == 1, p[:, :, None], 1 - p[:, :, None]).prod()
-        a, b = (leb.bayes_at_n(leb.Outcomes.from_matrix(matrix)) for matrix in R)
-        z = (a.mu - b.mu) / np.hypot(a.sigma, b.sigma)
-        surely += weight * (z >= threshold)
-        wrongly += weight * (z <= -threshold)
-        right += weight * (a.mu > b.mu + 1e-12)
-    result = separation_study(coins, [2], replicates=4000)
-    (pair,) = result.pairs
-    for ours, exact in (
-        (pair.surely[0], surely),
-        (pair.wrongly[0], wrongly),
-        (result.orders[0].right, right),
-    ):
-        assert ours == pytest.approx(exact, abs=4 * np.sqrt(0.25 / 4000))
-
-
-def test_separation_of_equal_models():
-    result = separation_study(SimulatedBenchmark((0.5, 0.5), 2.0, 10), [4, 8], replicates=200)
-    (pair,) = result.pairs
-    assert pair.trials is None
-    assert pair.z == (0.0, 0.0)
-    assert [order.tau for order in result.orders] == [None, None]
-    json.dumps(result.to_dict(), allow_nan=False)
-
-
-def test_trials_needed_are_those_of_the_paper():
-    """.6080 and .6213 on thirty questions: 164 trials for z = 1.645, 232 for 1.96."""
-    options = ("--means", ".608,.6213", "--beta", "1:1", "--trials", "80,240", "--replicates", 3)
-    result = answer("simulate", *options)
-    (pair,) = result["separation"]["pairs"]
-    assert (pair["better"], pair["worse"], pair["trials"]) == ("A 0.621", "B 0.608", 164)
-    assert pair["z"] == pytest.approx([1.14, 2.0], abs=0.005)
-    assert result["benchmark"]["strength"] == 2.0
-
-
 # -- what is printed -------------------------------------------------------------------------------
 
 
@@ -119,11 +74,6 @@ def test_the_tables_depend_on_the_seed_alone():
     assert len(re.findall(r"^  [28] +(?:hbayes|bayes|avg)@N", printed, re.MULTILINE)) == 8
     assert lmeb(*options)[1] == printed
     assert lmeb(*options, "--seed", 1)[1] != printed
-
-
-def test_a_single_model_has_no_separation():
-    options = ("--models", 1, "--trials", 4, "--replicates", 5)
-    assert answer("simulate", *options)["separation"] is None
 
 
 # -- files -----------------------------------------------------------------------------------------
@@ -160,8 +110,7 @@ def test_the_page_has_the_cells_of_the_printed_tables(tmp_path):
     assert "default-src 'none'" in page
     assert not re.search(r"<script|src=|href=", page)
     rows = re.findall(r"<tr>(.*?)</tr>", page)
-    # eight intervals, two pairs of neighbours and two orders, each table with a head
-    assert len(rows) == 1 + 8 + 1 + 2 + 1 + 2
+    assert len(rows) == 1 + 8
     lines = [" ".join(line.split()) for line in printed.splitlines()]
     for row in rows:
         cells = re.findall(r"<t[dh]>(.*?)</t[dh]>", row)
