@@ -248,10 +248,7 @@ def test_files_of_counts_have_a_column_of_clusters(tmp_path):
     [
         ("inspect_ai/weak.eval", "contest"),
         ("tau2/strong.json", "ticket"),
-        ("promptfoo/sums.json", "part"),
         ("every_eval_ever", "epoch"),
-        ("evalscope/strong", "id"),
-        ("matharena/outputs", "types"),
         ("lm_eval_0.4.9", "question"),
     ],
 )
