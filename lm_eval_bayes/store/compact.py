@@ -74,7 +74,10 @@ def compact_store(file: StoreFile) -> CompactReport:
         raise StoreFileError(
             f"{file.path} cannot be compacted: SQLite reports a full disk, but {free:,} bytes are "
             f"free in {folder}; the store may be damaged, which `lm-eval-bayes store verify` "
-            "tells, or a quota or the folder of temporary files be full; what was committed is safe"
+            "tells, or a quota or the folder of temporary files be full; commits are safe",
+            "failed",
+            "store",
+            file.path,
         ) from error
 
 

@@ -105,7 +105,10 @@ class StoreFile:
             if self.signature is not None and self.signature != _signature(self.path):
                 raise StoreFileError(
                     f"{self.path} was changed by another process while it was read without locks: "
-                    "open it again, from a folder that can be written"
+                    "open it again, from a folder that can be written",
+                    "failed",
+                    "store",
+                    self.path,
                 )
 
     @contextmanager
@@ -123,11 +126,19 @@ class StoreFile:
         with self._lock, translate_errors(self.path, "written"):
             connection = self.connection()
             if self.mode != "write":
-                raise StoreError(f"{self.path} was opened for reading, so nothing can be stored")
+                raise StoreError(
+                    f"{self.path} was opened for reading, so nothing can be stored",
+                    "conflict",
+                    "mode",
+                    self.mode,
+                )
             if _identity(self.path) != self._identity:
                 raise StoreFileError(
                     f"{self.path} was removed or replaced while it was in use: nothing more can be "
-                    "stored in it; run the same command again"
+                    "stored in it; run the same command again",
+                    "path",
+                    "store",
+                    self.path,
                 )
             begin_writing(connection, self.wait_s)
             done = False
@@ -168,10 +179,13 @@ class StoreFile:
     def connection(self) -> sqlite3.Connection:
         """Return the connection, if the file is open in this process."""
         if self._connection is None:
-            raise StoreError(f"{self.path} is closed")
+            raise StoreError(f"{self.path} is closed", "conflict", "store", self.path)
         if self._process != os.getpid():
             raise StoreError(
-                f"{self.path} was opened before this process was forked: open it again"
+                f"{self.path} was opened before this process was forked: open it again",
+                "conflict",
+                "store",
+                self.path,
             )
         return self._connection
 
@@ -230,7 +244,9 @@ def open_file(
     resolved = resolve_path(path)
     if mode == "read":
         if not is_store(resolved):
-            raise StoreFileError(f"{resolved} cannot be opened: there is no such file")
+            raise StoreFileError(
+                f"{resolved} cannot be opened: there is no such file", "path", "store", resolved
+            )
         return _open_to_read(resolved, wait_s)
     warning = network_warning(resolved)
     if warning:
@@ -276,7 +292,9 @@ def create_file(path: Path, fill: Callable[[sqlite3.Connection], None] | None = 
     except StoreFileError:
         raise
     except OSError as error:
-        raise StoreFileError(f"{path} cannot be created: {error.strerror}") from error
+        raise StoreFileError(
+            f"{path} cannot be created: {error.strerror}", "failed", "store", path
+        ) from error
     finally:
         _remove(temporary)
 
@@ -306,7 +324,10 @@ def _open_to_write(path: Path, synchronous: Synchronous, wait_s: float) -> Store
         # Checked before SQLite opens it, which would leave a log beside a read-only file.
         raise StoreFileError(
             f"{path} cannot be written: the file is read-only; write to a copy of it, or "
-            "read it with `lm-eval-bayes store export`"
+            "read it with `lm-eval-bayes store export`",
+            "permission",
+            "store",
+            path,
         )
     exclusive = network_file_system(path) is not None
     if not exclusive:

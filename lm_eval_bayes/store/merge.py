@@ -152,7 +152,10 @@ def merge(
                 merger.run(connection)
         elif not create_file(target_path, merger.run):
             raise StoreFileError(
-                f"{target_path} was created by another process meanwhile; nothing was merged"
+                f"{target_path} was created by another process meanwhile; nothing was merged",
+                "path",
+                "target",
+                target_path,
             )
     return merger.report()
 

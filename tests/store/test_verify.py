@@ -7,6 +7,7 @@ import sqlite3
 from contextlib import closing
 
 import pytest
+from _support.errors import refused
 
 from lm_eval_bayes.errors import LmEvalBayesError
 from lm_eval_bayes.store import verify as verify_module
@@ -188,7 +189,7 @@ def test_a_log_that_is_being_written_is_no_damage(path, filled, monkeypatch):
 def test_a_log_that_cannot_be_read_is_an_error(path, filled):
     filled()
     path.with_name(f"{path.name}-wal").mkdir()
-    with pytest.raises(StoreFileError, match="-wal cannot be read"):
+    with refused("store", "failed", error=StoreFileError):
         verify(path)
 
 

@@ -118,7 +118,10 @@ def _check_room(model: Any, requests: Sequence[Any], longest: int) -> None:
         raise TaskConfigError(
             f"the longest prompt has {longest} tokens and max_gen_toks is {wanted}, but the API "
             f"backend's max_length leaves {model.max_length} in all, so it would cut the prompt; "
-            "pass the model's true context in --model_args max_length=..., or fewer max_gen_toks"
+            "pass the model's true context in --model_args max_length=..., or fewer max_gen_toks",
+            "conflict",
+            "max_gen_toks",
+            wanted,
         )
 
 
@@ -128,7 +131,10 @@ def _seeded_payloads(model: Any, requests: Sequence[Any]) -> Iterator[None]:
         raise TaskConfigError(
             f"`batch_size` must be 1 for repeated sampling over an API; got {model._batch_size} "
             "(one seed serves a whole batch, so the trials in it would be one answer repeated; "
-            "use num_concurrent=... for speed)"
+            "use num_concurrent=... for speed)",
+            "conflict",
+            "batch_size",
+            model._batch_size,
         )
     keys = _prompt_keys(model, requests)
     issued: defaultdict[str, int] = defaultdict(int)

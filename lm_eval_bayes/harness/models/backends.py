@@ -46,13 +46,19 @@ def stock_class(backend: object) -> type[LM]:
     if not isinstance(backend, str) or not backend or backend in _RECORDING:
         raise ModelConfigError(
             "`backend` must be a model of the harness, such as backend=vllm, backend=hf or "
-            f"backend=local-completions; got {backend!r}"
+            f"backend=local-completions; got {backend!r}",
+            "choice",
+            "backend",
+            backend,
         )
     try:
         stock: type[LM] = BiasedCoinLM if backend == "biased_coin" else get_model(backend)
     except (ValueError, KeyError) as error:
         raise ModelConfigError(
-            f"`backend` must be a model of the harness; got {backend!r} ({error})"
+            f"`backend` must be a model of the harness; got {backend!r} ({error})",
+            "choice",
+            "backend",
+            backend,
         ) from error
     return stock
 

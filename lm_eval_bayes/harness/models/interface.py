@@ -270,7 +270,10 @@ def check_harness(backend: str, *needed: tuple[object, Sequence[str]]) -> None:
     if missing:
         raise ModelConfigError(
             f"this release of lm_eval builds {backend} in a way unknown to this package "
-            f"(without {', '.join(missing)}); lm_eval {join_words(HARNESS.tested)} are tested"
+            f"(without {', '.join(missing)}); lm_eval {join_words(HARNESS.tested)} are tested",
+            "unsupported",
+            "lm_eval",
+            tuple(missing),
         )
 
 

@@ -134,7 +134,10 @@ class QuestionTexts:
         if missing:
             raise StoreError(
                 f"{self._sink.name}: {list_first(missing)} was stored and can no longer be read; "
-                "run the same command again"
+                "run the same command again",
+                "damaged",
+                "store",
+                missing[0],
             )
         return trials
 

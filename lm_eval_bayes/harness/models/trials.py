@@ -90,11 +90,14 @@ class RecordingMixin(SamplingMixin):
         if seed_scheme not in SEED_SCHEMES:
             raise ModelConfigError(
                 f"`seed_scheme` must be hash or plain; got {seed_scheme!r} (plain gives all "
-                "questions of a trial one seed)"
+                "questions of a trial one seed)",
+                "choice",
+                "seed_scheme",
+                seed_scheme,
             )
         seed = self.default_seed if seed is None else seed
         if isinstance(seed, bool) or not isinstance(seed, int) or not -(2**31) <= seed < 2**31:
-            raise ModelConfigError(f"`seed` must be a whole number of 32 bits; got {seed!r}")
+            raise ModelConfigError.of("seed", "range", "be a whole number of 32 bits", seed)
         self.seed0, self.seed_scheme = seed, seed_scheme
         self.given_arguments = dict(kwargs)
         self.processes_file = None if store is None else Path(f"{store}.processes.json")
@@ -142,7 +145,9 @@ class RecordingMixin(SamplingMixin):
         if getattr(cache_hook, "dbdict", None) is not None:
             raise ModelConfigError(
                 "--use_cache cannot be combined with a recording model: it never reads sampled "
-                "responses back; leave it out, the store keeps every trial"
+                "responses back; leave it out, the store keeps every trial",
+                "conflict",
+                "use_cache",
             )
         super().set_cache_hook(cache_hook)  # type: ignore[misc]
 
@@ -383,8 +388,8 @@ def recording_class(backend: object, executor: object = None) -> type[LM]:
     bases: tuple[type, ...] = (RecordingMixin, sampling, stock)
     if executor is not None:
         if executor != "ray":
-            raise ModelConfigError(
-                f"`executor` must be ray, or left out to sample in this process; got {executor!r}"
+            raise ModelConfigError.of(
+                "executor", "choice", "be ray, or left out to sample in this process", executor
             )
         from lm_eval_bayes.harness.models.ray.sampling import RaySampling
 
@@ -451,12 +456,16 @@ class TrialsLM(LM):
             if "backend" not in arguments:
                 raise ModelConfigError(
                     "--model trials needs a backend: --model_args "
-                    "backend=vllm,store=trials.sqlite,pretrained=..."
+                    "backend=vllm,store=trials.sqlite,pretrained=...",
+                    "missing",
+                    "backend",
                 )
             if arguments.get("store") is None:
                 raise ModelConfigError(
                     "--model trials needs a store: --model_args store=trials.sqlite (to measure "
-                    "without storing, use --model vllm-signals or --model hf-signals)"
+                    "without storing, use --model vllm-signals or --model hf-signals)",
+                    "missing",
+                    "store",
                 )
             backend = arguments.pop("backend")
         else:
@@ -464,7 +473,10 @@ class TrialsLM(LM):
                 if name in arguments:
                     raise ModelConfigError(
                         f"--model {cls.fixed_backend}-signals takes no `{name}`; "
-                        f"use --model trials with backend={cls.fixed_backend}"
+                        f"use --model trials with backend={cls.fixed_backend}",
+                        "conflict",
+                        name,
+                        arguments[name],
                     )
             backend = cls.fixed_backend
         executor = arguments.pop("executor", None)
@@ -472,7 +484,10 @@ class TrialsLM(LM):
             for name in _OF_RAY:
                 if name in arguments:
                     raise ModelConfigError(
-                        f"`{name}` is an argument of executor=ray, which is not given"
+                        f"`{name}` is an argument of executor=ray, which is not given",
+                        "conflict",
+                        name,
+                        arguments[name],
                     )
         kind = recording_class(backend, executor)
         # --model_args takes precedence over --device and --batch_size.
@@ -488,7 +503,10 @@ def _check_no_settings(arguments: Mapping[str, Any]) -> None:
         if name.startswith("bayes_"):
             raise ModelConfigError(
                 f"`{name}` is a setting of the tasks, not of the model: give it as "
-                f"--metadata {name}={value}"
+                f"--metadata {name}={value}",
+                "conflict",
+                name,
+                value,
             )
 
 

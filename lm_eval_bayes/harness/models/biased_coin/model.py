@@ -37,7 +37,6 @@ from lm_eval_bayes.harness.models.biased_coin.probabilities import (
     file_probabilities,
     fixed_probability,
     probability_of,
-    refusal,
     uniforms,
 )
 from lm_eval_bayes.harness.models.biased_coin.responses import (
@@ -133,18 +132,26 @@ class BiasedCoinLM(LM):
         if unknown:
             raise ModelConfigError(
                 f"biased_coin has no argument `{unknown[0]}`; "
-                "its arguments are p, beta, file, seed, boxed, answer_field and seconds"
+                "its arguments are p, beta, file, seed, boxed, answer_field and seconds",
+                "unknown-key",
+                unknown[0],
+                others[unknown[0]],
             )
         if isinstance(seed, bool) or not isinstance(seed, int):
-            raise refusal("seed", "be an integer", seed)
+            raise ModelConfigError.of("seed", "type", "be an integer", seed)
         if not isinstance(answer_field, str) or not answer_field:
-            raise refusal("answer_field", "be the name of a field", answer_field)
+            raise ModelConfigError.of(
+                "answer_field", "type", "be the name of a field", answer_field
+            )
         given = {"p": p, "beta": beta, "file": file}
         named = [name for name, value in given.items() if value is not None]
         if len(named) != 1:
             raise ModelConfigError(
                 "biased_coin takes exactly one of p (p=0.6), beta (beta=2:3) and file "
-                f"(file=p.csv); got {' and '.join(named) or 'none of them'}"
+                f"(file=p.csv); got {' and '.join(named) or 'none of them'}",
+                "conflict",
+                "p, beta, file",
+                tuple(named),
             )
         if p is not None:
             self.probabilities = fixed_probability(p)
@@ -157,7 +164,7 @@ class BiasedCoinLM(LM):
         self.answer_field = answer_field
         number = as_number(seconds)
         if number is None or not 0.0 <= number < math.inf:
-            raise refusal("seconds", "be a number of at least 0", seconds)
+            raise ModelConfigError.of("seconds", "range", "be a number of at least 0", seconds)
         self.seconds = number
         self._true_p: dict[str, dict[str, float]] = {}
         self._unconfirmed: set[str] = set()
@@ -235,7 +242,10 @@ class BiasedCoinLM(LM):
         if self.answer_field not in doc:
             raise ModelConfigError(
                 f"{where} has no field `{self.answer_field}`; pass answer_field= with the field "
-                f"that holds the final answer (it has {', '.join(map(str, doc))})"
+                f"that holds the final answer (it has {', '.join(map(str, doc))})",
+                "missing-key",
+                "answer_field",
+                self.answer_field,
             )
         gold = doc[self.answer_field]
         if isinstance(gold, (list, tuple)) and len(gold) == 1:
@@ -246,7 +256,10 @@ class BiasedCoinLM(LM):
             raise ModelConfigError(
                 f"{where}: biased_coin needs the final answer alone in the field "
                 f"`{self.answer_field}`, one number or one line of up to {_LONGEST_ANSWER} "
-                f"characters; got {str(gold)[:60]!r}"
+                f"characters; got {str(gold)[:60]!r}",
+                "format",
+                self.answer_field,
+                gold,
             )
         return text
 
@@ -350,7 +363,10 @@ class BiasedCoinLM(LM):
         task = requests[0].task_name if requests else None
         raise ModelConfigError(
             f"biased_coin only generates text, and task {task} asks for log-likelihoods; "
-            "use a task with `output_type: generate_until`"
+            "use a task with `output_type: generate_until`",
+            "unsupported",
+            "output_type",
+            task,
         )
 
     loglikelihood_rolling = loglikelihood

@@ -127,7 +127,10 @@ class Row:
         if math.isnan(logprob):
             raise ModelConfigError(
                 "the model's logits are not numbers (NaN); with dtype=float16 an overflow does "
-                "that, and dtype=bfloat16 or dtype=float32 helps"
+                "that, and dtype=bfloat16 or dtype=float32 helps",
+                "range",
+                "logits",
+                logprob,
             )
         self.tokens.append(token)
         if self.logprobs is not None:

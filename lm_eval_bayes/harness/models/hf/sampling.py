@@ -175,7 +175,10 @@ class HFSampling(LazyWeights):
             if room < 1:
                 raise ModelConfigError(
                     f"`max_gen_toks` must leave room for the prompt in the model's max_length of "
-                    f"{self.max_length} tokens; got {settings.max_new_tokens}"
+                    f"{self.max_length} tokens; got {settings.max_new_tokens}",
+                    "range",
+                    "max_gen_toks",
+                    settings.max_new_tokens,
                 )
             if request.prompt not in prompts:
                 prompts[request.prompt] = self.prompt_tokens(request.prompt)
@@ -248,7 +251,10 @@ class HFSampling(LazyWeights):
         if not tokens:
             raise ModelConfigError(
                 "a prompt must have at least one token; got an empty one (a tokenizer that starts "
-                "every text with a token helps: --model_args add_bos_token=True)"
+                "every text with a token helps: --model_args add_bos_token=True)",
+                "empty",
+                "prompt",
+                prompt,
             )
         return tokens, cut
 
@@ -303,7 +309,10 @@ class HFSampling(LazyWeights):
         if rows < 2:
             raise ModelConfigError(
                 "the memory is too small for one trial; fewer max_gen_toks, a shorter prompt "
-                "or a smaller dtype would help"
+                "or a smaller dtype would help",
+                "failed",
+                "batch_size",
+                rows,
             ) from error
         self._batch = rows // 2
         log.warning(

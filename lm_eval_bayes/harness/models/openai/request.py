@@ -51,7 +51,10 @@ def backend_of(model: object) -> str:
             return BACKENDS[cls.__name__]
     raise ModelConfigError(
         f"`backend` must be one of {', '.join(sorted(BACKENDS.values()))}; got "
-        f"{type(model).__name__}"
+        f"{type(model).__name__}",
+        "choice",
+        "backend",
+        type(model).__name__,
     )
 
 
@@ -234,13 +237,19 @@ class Payloads:
             if name in kwargs and not (name == "n" and kwargs[name] == 1):
                 raise TaskConfigError(
                     f"`{name}` must be left out of the generation settings: every request asks "
-                    f"for one trial, with its own seed and log-probabilities; got {kwargs[name]!r}"
+                    f"for one trial, with its own seed and log-probabilities; got {kwargs[name]!r}",
+                    "conflict",
+                    name,
+                    kwargs[name],
                 )
         temperature = kwargs.get("temperature")
         if isinstance(temperature, bool) or not isinstance(temperature, (int, float)):
             raise TaskConfigError(
                 "`temperature` must be a number in the generation settings of an API backend, "
-                f"which would take a missing one for 0; got {temperature!r}"
+                f"which would take a missing one for 0; got {temperature!r}",
+                "range",
+                "temperature",
+                temperature,
             )
         if self.official:
             for name in ("top_k", "min_p", "repetition_penalty"):
@@ -248,7 +257,10 @@ class Payloads:
                 if not self.may_leave_out(name, value):
                     raise TaskConfigError(
                         f"`{name}` must be off for {self.backend}, whose server does not know it; "
-                        f"got {kwargs[name]!r}"
+                        f"got {kwargs[name]!r}",
+                        "unsupported",
+                        name,
+                        kwargs[name],
                     )
         message: Any = [{"role": "user", "content": "?"}] if self.chat else "?"
         sent = self.body(message, kwargs, request.seed).get("temperature")
@@ -256,7 +268,10 @@ class Payloads:
             raise TaskConfigError(
                 f"`temperature` must be {sent} with {self.backend} and this model, since the "
                 f"harness always sends that; got {temperature!r} (if the model takes "
-                "others, local-chat-completions with the same base_url sends them)"
+                "others, local-chat-completions with the same base_url sends them)",
+                "unsupported",
+                "temperature",
+                temperature,
             )
 
 
@@ -288,7 +303,10 @@ def check_batch_size(batch_size: int) -> None:
         raise ModelConfigError(
             f"`batch_size` must be 1 for trials over an API; got {batch_size} (one seed serves a "
             "whole batch, so the trials in it would be one answer repeated; use "
-            "num_concurrent=... for speed)"
+            "num_concurrent=... for speed)",
+            "conflict",
+            "batch_size",
+            batch_size,
         )
 
 
@@ -306,17 +324,25 @@ def check_settings(
     for request in requests:
         if len(getattr(request.instance, "args", ())) > 2:
             raise TaskConfigError(
-                "the prompts must be text for trials over an API; got requests with images or sound"
+                "the prompts must be text for trials over an API; got images or sound",
+                "unsupported",
+                "prompt",
             )
         chat = not isinstance(request.context, str)
         if payloads.chat and not chat:
             raise TaskConfigError(
-                f"{payloads.backend} needs --apply_chat_template; got a prompt of plain text"
+                f"{payloads.backend} needs --apply_chat_template; got a prompt of plain text",
+                "type",
+                "prompt",
+                request.context,
             )
         if chat and not payloads.chat:
             raise TaskConfigError(
                 f"{payloads.backend} cannot send a chat's messages; use local-chat-completions, "
-                "or name a Hugging Face tokenizer, whose chat template makes a text of them"
+                "or name a Hugging Face tokenizer, whose chat template makes a text of them",
+                "type",
+                "prompt",
+                request.context,
             )
         settings = repr(sorted(request.kwargs.items(), key=str))
         if settings in seen:
@@ -352,7 +378,12 @@ def prompts_to_send(model: Any, requests: Sequence[TrialRequest], chat: bool) ->
     """
     contexts = {request.prompt: request.context for request in requests}
     if "" in contexts:
-        raise TaskConfigError("`prompt` must hold text to be sent to a server; got an empty one")
+        raise TaskConfigError(
+            "`prompt` must hold text to be sent to a server; got an empty one",
+            "empty",
+            "prompt",
+            "",
+        )
     if chat or not getattr(model, "tokenized_requests", False):
         return contexts
     encoded = model.tok_encode(list(contexts.values()), add_special_tokens=model.add_bos_token)
@@ -390,7 +421,10 @@ def check_room(
         raise TaskConfigError(
             f"{lengths}max_gen_toks is {completion}, but the model's context (max_length) is "
             f"{room} tokens, so the prompt would be cut or refused; pass the true context in "
-            "--model_args max_length=..., or fewer max_gen_toks"
+            "--model_args max_length=..., or fewer max_gen_toks",
+            "range",
+            "max_gen_toks",
+            completion,
         )
 
 
@@ -436,7 +470,7 @@ def timeout_s(max_gen_toks: int, given: object) -> float:
         return seconds
     seconds = float(str(given))
     if not seconds > 0:
-        raise TaskConfigError(f"`timeout` must be a number of seconds above 0; got {given!r}")
+        raise TaskConfigError.of("timeout", "range", "be a number of seconds above 0", given)
     if seconds * _FAST_TOKENS_A_SECOND < max_gen_toks:
         log.warning(
             "timeout=%g allows a request %g s, so the server must generate more than %.0f tokens "

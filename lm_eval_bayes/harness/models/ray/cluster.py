@@ -58,7 +58,9 @@ def import_ray() -> Any:
     except ImportError as error:
         raise ModelConfigError(
             "executor=ray needs the package ray, of the extra lm-eval-bayes[ray]: "
-            f"{pip_install_extra('ray')}"
+            f"{pip_install_extra('ray')}",
+            "not-installed",
+            "ray",
         ) from error
     return ray
 
@@ -131,7 +133,10 @@ class RayCluster:
                     reason = " ".join(str(error).split())
                     raise ModelConfigError(
                         f"the Ray cluster {where} cannot be joined: {reason} (RAY_ADDRESS=local "
-                        "starts one of its own)"
+                        "starts one of its own)",
+                        "failed",
+                        "RAY_ADDRESS",
+                        address,
                     ) from error
         for left in reversed(range(_ATTEMPTS)):
             try:

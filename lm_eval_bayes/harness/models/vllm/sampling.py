@@ -74,7 +74,7 @@ class VLLMSampling(SamplingMixin):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         problem = VLLM.problem(version_of(VLLM.distribution))
         if problem is not None:
-            raise ModelConfigError(problem)
+            raise ModelConfigError(problem, "unsupported", "vllm")
         if _on_cpu() and "enable_chunked_prefill" not in kwargs:
             kwargs["enable_chunked_prefill"] = False
             log.debug(
@@ -92,7 +92,10 @@ class VLLMSampling(SamplingMixin):
         if str(getattr(mode, "value", mode)) != "raw_logprobs":
             raise ModelConfigError(
                 f"`logprobs_mode` must be raw_logprobs, the model's own; got {mode!r} (the "
-                "recorded bits are those of the untempered model)"
+                "recorded bits are those of the untempered model)",
+                "unsupported",
+                "logprobs_mode",
+                mode,
             )
 
     @property
@@ -277,7 +280,10 @@ class VLLMSampling(SamplingMixin):
                 if length >= self.max_length:
                     raise TaskConfigError(
                         "`max_gen_toks` must leave room for the prompt in the model's "
-                        f"{self.max_length} tokens (max_model_len); got {length}"
+                        f"{self.max_length} tokens (max_model_len); got {length}",
+                        "range",
+                        "max_gen_toks",
+                        length,
                     )
                 complete = encoded[request.context]
                 tokens, max_tokens = maybe_truncate(
