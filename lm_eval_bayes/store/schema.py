@@ -124,5 +124,7 @@ def check_schema(connection: sqlite3.Connection, path: str | PathLike[str]) -> N
     if schema != SCHEMA:
         raise OtherSchemaError(
             f"{path} has schema {schema}, and this release of lm-eval-bayes reads schema {SCHEMA}",
-            *("schema", str(path), schema),
+            "schema",
+            str(path),
+            schema,
         )

@@ -16,7 +16,6 @@ import pytest
 from _support.errors import refused
 from _support.paths import REPOSITORY
 
-from lm_eval_bayes.errors import LmEvalBayesError
 from lm_eval_bayes.store import locations
 from lm_eval_bayes.store.errors import (
     CORRUPT,
@@ -99,7 +98,6 @@ def test_foreign_files(what, path, filled):
         with refused(None, "path", None, error=StoreError) as caught:
             way()
         assert str(path) in str(caught.value)
-        assert "\n" not in str(caught.value)
         assert contents(path.parent) == before
 
 
@@ -110,17 +108,14 @@ def test_a_store_of_another_schema_is_refused_and_left_alone(path, filled, schem
         connection.execute(f"PRAGMA user_version = {schema}")
         connection.execute("PRAGMA journal_mode = WAL")
     before = contents(path.parent)
-    sentence = f"{path} has schema {schema}, and this release of lm-eval-bayes reads schema 1"
     for way in (
         lambda: TrialStore.open(path),
         lambda: TrialStore.open(path, mode="read"),
         lambda: verify(path),
         lambda: merge([path], path.with_name("b.sqlite")),
     ):
-        with pytest.raises(OtherSchemaError) as refused:
+        with refused(str(path), "schema", schema, error=OtherSchemaError):
             way()
-        assert str(refused.value) == sentence
-        assert (refused.value.rule, refused.value.value) == ("schema", schema)
         assert contents(path.parent) == before
 
 
@@ -189,7 +184,6 @@ def test_a_store_cut_off_in_its_header(keep, path, filled):
         with refused(None, "damaged", None, error=StoreError) as caught:
             way()
         assert not REASONS or isinstance(caught.value, StoreDamagedError)
-        assert "another application" not in str(caught.value)
     if REASONS:
         with refused("path", "path", error=StoreFileError):
             export_jsonl(store, path, overwrite=True)
@@ -274,7 +268,7 @@ for mode, path in zip(sys.argv[1::2], sys.argv[2::2]):
         with TrialStore.open(path, mode=mode) as store:
             print("opened with", store.info().trials)
     except LmEvalBayesError as error:
-        print("refused:", error)
+        print(type(error).__name__, error.rule, path)
 """
 
 
@@ -311,8 +305,8 @@ def test_a_read_only_folder(open_folder, filled):
     open_folder.chmod(0o555)
     new = open_folder / "new.sqlite"
     written, created, read = as_nobody("write", store, "write", new, "read", store)
-    assert written.startswith(f"refused: {store} cannot be opened for writing: ")
-    assert created.startswith(f"refused: {new} cannot be created: ")
+    assert written == f"StoreFileError failed {store}"
+    assert created == f"StoreFileError failed {new}"
     assert read == "opened with 6"
     assert os.listdir(open_folder) == ["a.sqlite"]
 
@@ -327,10 +321,12 @@ def test_files_that_are_not_ours(open_folder, filled):
     closed.chmod(0o600 if root else 0o000)
     open_folder.chmod(0o777)
     lines = as_nobody("write", ours, "read", ours, "write", closed, "read", closed)
-    assert lines[0].startswith(f"refused: {ours} cannot be written: ")
-    assert lines[1] == "opened with 6"
-    assert lines[2].startswith(f"refused: {closed} cannot be opened")
-    assert lines[3].startswith(f"refused: {closed} cannot be opened")
+    assert lines == [
+        f"StoreFileError permission {ours}",
+        "opened with 6",
+        f"StoreFileError failed {closed}",
+        f"StoreFileError failed {closed}",
+    ]
     assert sorted(os.listdir(open_folder)) == ["a.sqlite", "b.sqlite"]
 
 
@@ -397,7 +393,6 @@ def test_a_full_disk(tmp_path, describe, make_trial, plainly):
         with TrialStore.open(path) as store:
             key = describe(store)
             stored, error = add_until_full(store, key, make_trial)
-            assert f"{path} cannot be written" in str(error)
             assert not REASONS or isinstance(error, StoreFullError)
             assert stored > 10
             assert len(store.trials(key)) == stored
@@ -458,17 +453,7 @@ def test_a_file_system_without_hard_links(tmp_path, monkeypatch, describe, make_
         assert list(store.trials(key)) == [0]
 
 
-def test_a_store_that_another_process_creates_meanwhile_is_not_replaced(path, monkeypatch, filled):
-    from lm_eval_bayes.store import file
-
-    publish = file.publish
-
-    def slow(temporary, target):
-        monkeypatch.setattr(file, "publish", publish)
-        filled()
-        return publish(temporary, target)
-
-    monkeypatch.setattr(file, "publish", slow)
+def test_a_store_that_another_process_creates_meanwhile_is_not_replaced(path, appears_meanwhile):
     with TrialStore.open(path) as store:
         assert store.info().trials == 6
 
@@ -478,7 +463,6 @@ def test_the_file_is_as_readable_as_any_other(path):
     mask = os.umask(0)
     os.umask(mask)
     assert stat.S_IMODE(path.stat().st_mode) == 0o644 & ~mask
-    assert issubclass(StoreFileError, (LmEvalBayesError, OSError))
 
 
 @pytest.mark.parametrize("torn", ["malformed", "cut short"])

@@ -138,8 +138,6 @@ def test_to_an_open_file(filled, tmp_path):
 
 DAMAGE = {
     "a seed": ("UPDATE trials SET seed = 99 WHERE trial = 1", 2),
-    "a text": ("UPDATE trials SET text = x'41' WHERE trial = 0 AND prompt = 1", 1),
-    "a hash": ("UPDATE trials SET hash = x'00' WHERE trial = 2", 2),
     "a prompt": ("UPDATE prompts SET description = x'41' WHERE id = 1", 1),
     "a sampling": ("UPDATE samplings SET description = '{}'", 1),
     "signals": ("UPDATE prompt_signals SET signals = '{}'", 2),

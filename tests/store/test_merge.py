@@ -105,10 +105,7 @@ def test_many_conflicts_are_summed_up(filled, path, monkeypatch):
     ]
     with refused(None, "mismatch", None, error=TrialConflictError) as caught:
         merge(parts, path)
-    assert str(caught.value) == (
-        "48 trials differ, so nothing was merged: 48 in text, of 2 prompts and 1 model, between "
-        f"{parts[0]} and {parts[1]}"
-    )
+    assert "48 in text, of 2 prompts and 1 model" in str(caught.value)
     assert (len(caught.value.conflicts), caught.value.n_conflicts) == (7, 48)
     assert not path.exists()
 
@@ -123,16 +120,9 @@ def test_keeping_the_first(shards, filled, path, plainly):
     assert "one 2 otherwise" not in texts
 
 
-def test_a_seed_that_differs_is_a_conflict(filled, path, make_trial):
-    first = filled("a.sqlite", trials=(0,), prompts=("one",))
-    with TrialStore.open(path.with_name("b.sqlite")) as store, TrialStore.open(first) as other:
-        (key,) = other.info().counts
-        store.describe_model(other.model(key.model))
-        store.describe_prompt(other.prompt(key.prompt))
-        store.describe_sampling(other.sampling(key.sampling))
-        store.add([make_trial(key, 0, "one 0", seed=99)])
+def test_a_seed_that_differs_is_a_conflict(filled, path):
     with refused(None, "mismatch", None, error=TrialConflictError):
-        merge([first, path.with_name("b.sqlite")], path)
+        merge([filled("a.sqlite"), filled("b.sqlite", seed=9)], path)
 
 
 def test_a_damaged_source_is_named_and_nothing_is_merged(shards, path):
@@ -190,22 +180,10 @@ def test_of_two_aliases_of_one_name_the_first_stays(filled, tmp_path, path):
     assert verify(path).ok
 
 
-def test_a_target_that_appears_meanwhile_is_not_replaced(
-    shards, path, monkeypatch, filled, plainly
-):
-    from lm_eval_bayes.store import file
-
-    publish = file.publish
-
-    def slow(temporary, target):
-        monkeypatch.setattr(file, "publish", publish)
-        filled("trials.sqlite", trials=(50,))
-        return publish(temporary, target)
-
-    monkeypatch.setattr(file, "publish", slow)
+def test_a_target_that_appears_meanwhile_is_not_replaced(shards, path, plainly, appears_meanwhile):
     with refused("target", "path", error=StoreFileError):
         merge(shards, path)
-    assert len(plainly(path)) == 2
+    assert {row_id[3] for row_id in plainly(path)} == {0, 1, 2}
 
 
 def test_what_a_killed_merge_left_is_removed(shards, path):

@@ -41,12 +41,10 @@ def counts(report):
     ("criteria", "wanted"),
     [
         ({"trials_from": 3}, (8, 0, 0, 0, 0)),
-        ({"trials_from": 9}, (0, 0, 0, 0, 0)),
         ({"model": 0}, (16, 2, 1, 0, 0)),
         ({"sampling": 0}, (16, 0, 0, 1, 0)),
         ({"prompt": 0}, (16, 2, 0, 0, 1)),
         ({"model": 0, "sampling": 0}, (8, 0, 0, 0, 0)),
-        ({"model": 0, "trials_from": 1}, (12, 0, 0, 0, 0)),
         ({"trials_from": 0}, (32, 4, 2, 2, 2)),
     ],
 )

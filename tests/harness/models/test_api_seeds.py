@@ -14,6 +14,7 @@ from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
 
 api_models = pytest.importorskip("lm_eval.models.api_models")
 openai_completions = pytest.importorskip("lm_eval.models.openai_completions")
+from _support.errors import refused
 from _support.toy import QUESTIONS, evaluate, toy_config
 
 pytestmark = pytest.mark.filterwarnings("default")
@@ -105,7 +106,7 @@ def test_requests_of_other_tasks_keep_the_harness_seed(monkeypatch):
 
 
 def test_batches_are_refused(monkeypatch):
-    with pytest.raises(TaskConfigError, match=r"`batch_size` must be 1 .* got 4 .*num_concurrent"):
+    with refused("batch_size", "conflict", 4, error=TaskConfigError):
         run(monkeypatch, Server(), batch_size=4)
 
 
@@ -117,7 +118,7 @@ def test_a_prompt_that_would_be_cut_is_refused(monkeypatch):
     )
     model.tokenized_requests = True
     monkeypatch.setattr(model, "tok_encode", lambda texts, **_: [list(t.encode()) for t in texts])
-    with pytest.raises(TaskConfigError, match=r"longest prompt has 7 tokens .*leaves 11 in all"):
+    with refused("max_gen_toks", "conflict", 8, error=TaskConfigError):
         evaluate(model, RepeatedSamplingTask(config=toy_config()))
     assert not server.payloads
 
