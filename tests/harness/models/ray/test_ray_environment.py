@@ -49,19 +49,15 @@ def imported_ray(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("token", "mode", "address", "read"),
-    [
-        (True, None, "10.0.0.1:6379", ["token"]),
-        (True, "disabled", "10.0.0.1:6379", []),
-        (False, None, "10.0.0.1:6379", []),
-    ],
+    ("token", "mode", "read"),
+    [(True, None, ["token"]), (True, "disabled", []), (False, None, [])],
 )
 def test_a_token_of_this_user_is_sent_to_the_cluster_of_an_address(
-    monkeypatch, tmp_path, imported_ray, token, mode, address, read
+    monkeypatch, tmp_path, imported_ray, token, mode, read
 ):
     if mode is not None:
         monkeypatch.setenv("RAY_AUTH_MODE", mode)
-    monkeypatch.setenv("RAY_ADDRESS", address)
+    monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
     monkeypatch.setattr(cluster, "_TOKEN", tmp_path / "auth_token")
     if token:
         (tmp_path / "auth_token").write_text("00")

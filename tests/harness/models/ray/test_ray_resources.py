@@ -13,7 +13,6 @@ EIGHT = [{"CPU": 64.0, "GPU": 8.0}, {"CPU": 64.0, "GPU": 8.0}]
 @pytest.mark.parametrize(
     ("backend", "arguments", "nodes", "gpus", "spread", "added"),
     [
-        ("biased_coin", {}, EIGHT, 0, False, {}),
         ("hf", {}, EIGHT, 1, False, {}),
         ("hf", {"device": "cpu"}, EIGHT, 0, False, {}),
         ("hf", {}, CPU, 0, False, {}),
@@ -65,18 +64,18 @@ def test_the_number_may_be_given():
     assert worker_resources("vllm", {"tensor_parallel_size": 4}, 0, EIGHT).gpus == 0.0
 
 
-@pytest.mark.parametrize("given", [-1, 1.5, "two", True, float("nan")])
-def test_a_number_of_gpus_that_is_none(given):
-    with refused("gpus_per_worker", "range", error=ModelConfigError):
-        worker_resources("hf", {}, given, EIGHT)
-
-
-def test_a_number_of_gpus_that_vllm_would_not_use():
-    with refused("gpus_per_worker", "mismatch", 2, error=ModelConfigError):
-        worker_resources("vllm", {"tensor_parallel_size": 4}, 2, EIGHT)
-
-
-@pytest.mark.parametrize("size", [0, "8", True])
-def test_sizes_must_be_positive_whole_numbers(size):
-    with refused("tensor_parallel_size", "range", error=ModelConfigError):
-        worker_resources("vllm", {"tensor_parallel_size": size}, None, EIGHT)
+@pytest.mark.parametrize(
+    ("arguments", "gpus_per_worker", "broken"),
+    [
+        ({}, -1, ("gpus_per_worker", "range", -1)),
+        ({}, 1.5, ("gpus_per_worker", "range", 1.5)),
+        ({}, float("nan"), ("gpus_per_worker", "range")),
+        ({}, True, ("gpus_per_worker", "range", True)),
+        ({"tensor_parallel_size": 4}, 2, ("gpus_per_worker", "mismatch", 2)),
+        ({"tensor_parallel_size": 0}, None, ("tensor_parallel_size", "range", 0)),
+        ({"tensor_parallel_size": "8"}, None, ("tensor_parallel_size", "range", "8")),
+    ],
+)
+def test_resources_that_cannot_be(arguments, gpus_per_worker, broken):
+    with refused(*broken, error=ModelConfigError):
+        worker_resources("vllm", arguments, gpus_per_worker, EIGHT)
