@@ -12,7 +12,6 @@ openai_completions = pytest.importorskip("lm_eval.models.openai_completions")
 
 from _support.errors import refused
 from _support.openai_models import (
-    chat,
     completions,
     requests_of,
     tokenized,
@@ -64,15 +63,6 @@ def test_another_model_under_the_same_name_is_another_fingerprint():
     assert [p["served"].pop("root") for p in prints] == ["org/one", "org/two"]
     assert prints[0] == prints[1]
     assert prints[0]["endpoint"] == "cluster"
-
-
-def test_a_server_that_is_down_is_found_in_a_store():
-    with serving(pages=vllm_pages()) as server:
-        model = completions(server)
-        stored = [model.fingerprint(), chat(server).fingerprint()]
-    down = completions(server)
-    assert down.fingerprint_among(stored) == stored[0]
-    assert down.fingerprint_among(stored[1:]) is None
 
 
 def test_the_tokenizer_is_part_of_it_where_it_is_used():

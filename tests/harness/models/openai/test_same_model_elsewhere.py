@@ -7,6 +7,7 @@ import pytest
 pytest.importorskip("aiohttp")
 pytest.importorskip("lm_eval.models.openai_completions")
 
+from _support.openai_models import chat, completions
 from _support.scripted_server import serving, vllm_pages
 
 from lm_eval_bayes._util.hashing import model_hash
@@ -79,3 +80,15 @@ def test_a_run_goes_on_with_another_server(tmp_path):
         assert "endpoint" not in model
         (described,) = stored.models().values()
     assert described["endpoint"] == f"127.0.0.1:{first.server_address[1]}/v1/completions"
+
+
+def test_a_server_that_is_down_finds_the_trials_of_its_model(tmp_path):
+    with serving(pages=vllm_pages()) as server:
+        up, of_chat = completions(server).fingerprint(), chat(server).fingerprint()
+    with TrialStore.open(tmp_path / "s.sqlite") as store:
+        for described in (of_chat, up):
+            store.describe_model(keyed(described)[0], source_of(described))
+        stored = list(store.models().values())
+    down = completions(server)
+    assert keyed(down.fingerprint_among(stored))[0] == keyed(up)[0]
+    assert down.fingerprint_among([of_chat]) is None

@@ -43,12 +43,7 @@ def token(text, logprob):
 
 def ray_serve_pages():
     """Return what Ray Serve LLM 2.60 says of a deployment with max_model_len=2048."""
-    card = {
-        "id": "smollm2",
-        "object": "model",
-        "created": 1795531704,
-        "owned_by": "organization-owner",
-    }
+    card = {"id": "smollm2", "object": "model", "owned_by": "organization-owner"}
     card["metadata"] = {"model_id": "smollm2", "max_request_context_length": 2048}
     return {"/v1/models": {"object": "list", "data": [card]}}
 
@@ -109,23 +104,25 @@ def test_llamacpp_is_told_its_own_names_and_its_context_is_known(caplog):
     assert "repeat_penalty" not in server.requests[0]
 
 
-def test_a_context_that_the_server_reports_is_not_said_to_be_unknown(tmp_path, caplog):
-    kinds = ((llamacpp_pages(), True), (ray_serve_pages(), True), (None, False))
-    for number, (pages, known) in enumerate(kinds):
-        caplog.clear()
-        with serving(pages=pages) as server:
-            arguments = {"backend": "local-completions", "model": "hash", "base_url": server.url()}
-            model = TrialsLM(
-                store=str(tmp_path / f"{number}.sqlite"),
-                tokenizer_backend=None,
-                **arguments,
-            )
-            assert model.checks_context is known
-            # the harness merges the model's arguments into the metadata
-            config = toy.toy_config(repeats=2, metadata={"version": 1.0, **arguments})
-            toy.evaluate(model, RepeatedSamplingTask(config=config))
-            model.trial_store.close()
-        assert ("context length is unknown" in caplog.text) is not known
+def test_the_context_of_ray_serve_is_known():
+    with (
+        serving(pages=ray_serve_pages()) as server,
+        refused("max_gen_toks", "range", 4000, error=TaskConfigError),
+    ):
+        completions(server).sample(requests_of(1, 1, max_gen_toks=4000))
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_context_that_the_server_reports_is_not_said_to_be_unknown(tmp_path, caplog, is_known):
+    with serving(pages=llamacpp_pages() if is_known else None) as server:
+        arguments = {"backend": "local-completions", "model": "hash", "base_url": server.url()}
+        store = str(tmp_path / "a.sqlite")
+        model = TrialsLM(store=store, tokenizer_backend=None, **arguments)
+        # the harness merges the model's arguments into the metadata
+        config = toy.toy_config(repeats=2, metadata={"version": 1.0, **arguments})
+        toy.evaluate(model, RepeatedSamplingTask(config=config))
+        model.trial_store.close()
+    assert ("context length is unknown" in caplog.text) is not is_known
 
 
 def test_llama_cpp_python_takes_0_for_all_tokens_and_has_no_logprobs(caplog):

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from _support import fake_vllm
 from _support.errors import refused
-from _support.fake_vllm import EngineArgs, FakeTrials, answer
+from _support.fake_vllm import KWARGS, EngineArgs, FakeTrials, answer
 from _support.trial_requests import trial_request
 
 from lm_eval_bayes.errors import ModelConfigError
@@ -15,14 +15,6 @@ from lm_eval_bayes.harness.models.ray.messages import Question, WorkerRequest
 from lm_eval_bayes.harness.models.ray.worker import TrialWorker
 from lm_eval_bayes.harness.models.vllm.engine import EngineFailedError
 
-KWARGS = {
-    "temperature": 0.7,
-    "top_p": 0.9,
-    "top_k": 0,
-    "min_p": 0.0,
-    "until": [],
-    "max_gen_toks": 8,
-}
 PROMPTS = ("one two three", "four five")
 QUESTIONS = [Question.of(trial_request(0, p, p, 0, 0, KWARGS)) for p in PROMPTS]
 
