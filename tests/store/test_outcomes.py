@@ -150,6 +150,12 @@ def test_other_tasks_versions_and_filters_stand_beside(store, key, other):
     assert store.info().outcomes == 4
 
 
+def test_a_question_that_stands_twice_in_the_data(store, key):
+    store.add_outcomes([graded(key, [1, 0], doc_id=0), graded(key, [1, 0], doc_id=5)])
+    (task,) = store.outcomes_of()
+    assert [(q.doc_id, q.doc_hash) for q in task.questions] == [(0, "aa"), (5, "aa")]
+
+
 def test_all_or_nothing(store, key):
     unknown = TrialKey(model=key.model, prompt="blake2b-128:00", sampling=key.sampling)
     with refused("prompt", "choice", "blake2b-128:00"):

@@ -46,6 +46,11 @@ def test_the_length_of_a_prompt_is_bounded_by_its_bytes():
     assert longest_prompt(["ab", "é" * 10], {}) == (22, False)
 
 
+def test_what_fits_is_left_alone():
+    kwargs = {"max_gen_toks": 100}
+    assert fit_generation(kwargs, [PROMPT], {"max_length": 116}, "t") == kwargs
+
+
 def test_the_generation_gives_way_and_says_so(caplog):
     with caplog.at_level(logging.WARNING):
         fitted = fit_generation({"max_gen_toks": 32768}, [PROMPT], {"max_length": 100}, "t")

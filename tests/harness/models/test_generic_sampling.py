@@ -57,6 +57,7 @@ def ask(lm, prompts, n):
     ("arguments", "sizes"),
     [
         ({"batch_size": 4}, [4, 4, 1]),
+        ({"batch_size": "4"}, [4, 4, 1]),
         ({"batch_size": 1}, [1] * 9),
         ({"batch_size": "auto"}, [9]),
         ({"batch_size": 1, "num_concurrent": 2}, [8, 1]),

@@ -3,6 +3,7 @@
 import copy
 import json
 import pickle
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -90,7 +91,7 @@ def closed(lm):
 
 @pytest.fixture
 def store(tmp_path):
-    return str(tmp_path / "toy.sqlite")
+    return str(tmp_path / "a folder that is made" / "toy.sqlite")
 
 
 def test_every_trial_is_asked_lowest_numbers_first(store):
@@ -210,10 +211,10 @@ def test_a_slice_must_be_as_long_as_n(store):
         ask(Toy(store=store, trials="8:16"), ["a"], 4)
 
 
-def test_every_rank_writes_its_own_file_and_reads_all(tmp_path, store):
+def test_every_rank_writes_its_own_file_and_reads_all(store):
     ask(closed_after := Toy(store=store, rank=1), ["a"], 2)
     closed(closed_after)
-    assert rank_paths(tmp_path / "toy.sqlite") == [rank_path(tmp_path / "toy.sqlite", 1)]
+    assert rank_paths(Path(store)) == [rank_path(Path(store), 1)]
     lm = Toy(store=store, rank=0)
     ask(lm, ["a", "b"], 2)
     assert lm.asked == [(0, "b"), (1, "b")]
@@ -350,3 +351,9 @@ def test_a_server_that_is_down_can_still_be_scored(store, caplog):
     assert ask(lm, ["a"], 2) == first
     with refused("base_url", "failed", error=ModelConfigError):
         Down(store=store, pretrained="other")
+
+
+def test_model_args_count_for_more_than_the_command_line(tmp_path):
+    arguments = {"backend": "biased_coin", "store": str(tmp_path / "c.sqlite"), "p": 0.5}
+    lm = TrialsLM.create_from_arg_obj({**arguments, "device": "cpu"}, {"device": "cuda:0"})
+    assert lm.given_arguments["p"] == 0.5

@@ -58,8 +58,12 @@ def answers(responses: list[str]) -> list[str]:
         ({"p": 1.2}, ("p", "range", 1.2)),
         ({"p": float("nan")}, ("p", "range")),
         ({"p": "half"}, ("p", "range", "half")),
+        ({"p": True}, ("p", "range", True)),
         ({"beta": "0:1"}, ("beta", "format", "0:1")),
         ({"beta": "abc"}, ("beta", "format", "abc")),
+        ({"beta": "1:inf"}, ("beta", "format", "1:inf")),
+        ({"beta": 125}, ("beta", "format", 125)),
+        ({"file": 3}, ("file", "type", 3)),
         ({"file": "no_such_file.csv"}, ("file", "path", "no_such_file.csv")),
         ({"file": "p.parquet"}, ("file", "format", "p.parquet")),
         ({"p": 0.5, "seed": 1.5}, ("seed", "type", 1.5)),
@@ -162,10 +166,11 @@ def test_draws_are_those_of_every_process() -> None:
 
 
 def test_another_seed_gives_other_draws() -> None:
-    responses = [
-        BiasedCoinLM(p=0.5, seed=seed).generate_until(clones([request(0, 40)])) for seed in (1, 2)
-    ]
-    assert responses[0] != responses[1]
+    right = []
+    for seed in (1, 2):
+        responses = BiasedCoinLM(p=0.5, seed=seed).generate_until(clones([request(0, 40)]))
+        right.append([answer == "12" for answer in answers(responses)])
+    assert right[0] != right[1]
 
 
 class _Rank(BiasedCoinLM):

@@ -44,7 +44,7 @@ def test_prompt_hashes_are_the_harness_s_and_come_before_positions(tmp_path: Pat
     digest = hash_string("question 1")
     assert digest == hashlib.sha256(b"question 1").hexdigest()
     path = tmp_path / "p.csv"
-    path.write_text(f"task,id,p\n,0,0.5\nother,0,0.75\n,{digest},0.25\n", encoding="utf-8")
+    path.write_text(f"task,id,p\n,0,0.5\n,1,0.9\nother,0,0.75\n,{digest},0.25\n", encoding="utf-8")
     lm = BiasedCoinLM(file=str(path))
     lm.generate_until([request(0), request(1), request(0, task="other")])
     assert lm.get_model_info()["biased_coin"]["true_p"] == {
@@ -73,6 +73,8 @@ def test_a_question_that_is_not_in_the_file_is_refused_before_sampling(tmp_path:
         ("p.jsonl", '{"id": 0, "p": 1, "task": 3}\n', 1, ("task", "type", 3)),
         ("p.csv", "id,p\n0,0.5\n0,0.6\n", 3, ("id", "duplicate", "0")),
         ("p.csv", "id,p\n0\n", 2, ("file", "missing-column")),
+        ("p.csv", "id,p\n0,0.5,7\n", 2, ("file", "missing-column")),
+        ("p.csv", "0,0.5\n1,0.6\n", 2, ("file", "missing-column")),
         ("p.csv", 'id,p\n0,"0.5\n', 2, ("file", "format")),
     ],
 )

@@ -13,6 +13,7 @@ openai_completions = pytest.importorskip("lm_eval.models.openai_completions")
 from _support.errors import refused
 from _support.openai_models import (
     completions,
+    recorded,
     requests_of,
     tokenized,
 )
@@ -95,34 +96,13 @@ def test_only_the_harnesss_backends():
         backend_of(Other(base_url="http://127.0.0.1:1/v1", tokenizer_backend=None))
 
 
-def recorded(server, store, task_changes=None, **arguments):
-    pytest.importorskip("datasets")
-    from _support.toy import evaluate, toy_config
-
-    from lm_eval_bayes.harness.models.trials import TrialsLM
-    from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
-
-    model = TrialsLM.create_from_arg_obj(
-        {
-            **{"backend": "local-completions", "store": str(store), "model": "hash"},
-            **{"base_url": server.url(), "tokenizer_backend": None, "num_concurrent": 4},
-            **arguments,
-        }
-    )
-    config = toy_config(**(task_changes or {}))
-    try:
-        result = evaluate(model, RepeatedSamplingTask(config=config), log_samples=True)
-    finally:
-        model.trial_store.close()
-    return [sample["resps"][0] for sample in result["samples"]["toy"]]
-
-
 @pytest.mark.slow
 @pytest.mark.filterwarnings("default")
 def test_what_came_before_a_failure_is_not_asked_again(tmp_path):
+    pytest.importorskip("datasets")
     store = tmp_path / "trials.sqlite"
     with serving() as server:
-        complete = recorded(server, tmp_path / "complete.sqlite")
+        complete, _ = recorded(server, tmp_path / "complete.sqlite")
         # nine ask whether seeds are honoured, and the three prompts are measured
         assert len(server.requests) == 9 + 12 + 3
         assert len({b["seed"] for b in server.requests[9:] if not b.get("echo")}) == 12
@@ -131,10 +111,10 @@ def test_what_came_before_a_failure_is_not_asked_again(tmp_path):
             recorded(server, store, max_retries=1)
         server.script = lambda number, body: None
         before = len(server.requests)
-        texts = recorded(server, store)
+        texts, _ = recorded(server, store)
         assert 9 < len(server.requests) - before < 24
         before = len(server.requests)
-        assert recorded(server, store) == texts == complete
-        more = recorded(server, store, {"repeats": 6})
+        assert recorded(server, store)[0] == texts == complete
+        more, _ = recorded(server, store, {"repeats": 6})
         assert len(server.requests) == before + 9 + 6
         assert [some[:4] for some in more] == texts

@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("aiohttp")
 pytest.importorskip("lm_eval.models.openai_completions")
 
-from _support.openai_models import chat, completions
+from _support.openai_models import chat, completions, recorded
 from _support.scripted_server import serving, vllm_pages
 
 from lm_eval_bayes._util.hashing import model_hash
@@ -45,23 +45,6 @@ def test_what_tells_models_apart_is_keyed():
     # files of one name and other sizes
     sizes = [fingerprint("a:1", {**FILE, "meta": {"n_params": n}}) for n in (7, 8)]
     assert len(keys(*sizes)) == 2
-
-
-def recorded(server, store):
-    from _support.toy import evaluate, toy_config
-
-    from lm_eval_bayes.harness.models.trials import TrialsLM
-    from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
-
-    arguments = {"backend": "local-completions", "store": str(store), "model": "hash"}
-    arguments |= {"base_url": server.url(), "tokenizer_backend": None, "num_concurrent": 4}
-    model = TrialsLM.create_from_arg_obj(arguments)
-    try:
-        result = evaluate(model, RepeatedSamplingTask(config=toy_config()), log_samples=True)
-    finally:
-        model.trial_store.close()
-    texts = [sample["resps"][0] for sample in result["samples"]["toy"]]
-    return texts, model.get_model_info()["trials"]
 
 
 def test_a_run_goes_on_with_another_server(tmp_path):

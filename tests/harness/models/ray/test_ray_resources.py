@@ -13,6 +13,7 @@ EIGHT = [{"CPU": 64.0, "GPU": 8.0}, {"CPU": 64.0, "GPU": 8.0}]
 @pytest.mark.parametrize(
     ("backend", "arguments", "nodes", "gpus", "spread", "added"),
     [
+        ("biased_coin", {}, EIGHT, 0, False, {}),
         ("hf", {}, EIGHT, 1, False, {}),
         ("hf", {"device": "cpu"}, EIGHT, 0, False, {}),
         ("hf", {}, CPU, 0, False, {}),

@@ -8,6 +8,7 @@ import logging
 import math
 import signal
 import time
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -272,6 +273,12 @@ def test_nothing_is_built_before_it_is_used(folder):
     assert lm.weights_loaded is True
 
 
+def test_other_uses_build_it_too(folder):
+    lm = make(folder)
+    assert lm.model.generate([]) == "generated"
+    assert len(LLM.built) == 1
+
+
 def test_without_a_configuration_it_is_built_at_once(folder, caplog):
     caplog.set_level(logging.INFO)
     EngineArgs.broken = True
@@ -366,6 +373,15 @@ def test_the_fingerprint_tells_what_changes_the_distribution(folder):
         {"tokenizer": "another"},
     ):
         assert make(folder, **{"dtype": "float32", **other}).fingerprint() != base
+
+
+def test_other_files_under_the_same_name_are_another_model(folder):
+    seen = [make(folder).fingerprint()]
+    for name in ("model.safetensors", "config.json", "tokenizer.json"):
+        (Path(folder) / name).write_text('{"some": "thing else"}')
+        seen.append(make(folder).fingerprint())
+    assert len({str(fingerprint) for fingerprint in seen}) == 4
+    assert seen[0]["weights"] != seen[1]["weights"] == seen[3]["weights"]
 
 
 # -- data parallel ------------------------------------------------------------------------------
