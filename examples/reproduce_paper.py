@@ -34,7 +34,6 @@ from lm_eval_bayes import (
     trials_until_z,
 )
 from lm_eval_bayes.analysis.paper_table import paper_table
-from lm_eval_bayes.analysis.subset_convergence import subset_convergence
 from lm_eval_bayes.runs.task_run import TaskRun
 
 #: LLM1 to LLM11 of Figure 1 and Table 1.
@@ -57,6 +56,8 @@ STOPS = (1, 2, 5, 10, 20, 40, 80)
 TABLE_1 = ((1, 3, 2, 5, 4, 6, 7, 8, 9, 10, 11), (1, 2, 2, 3, 3, 4, 5, 5, 5, 6, 7))
 #: Averages over the rows of Tables 8 to 10, by size: AIME'24, AIME'25, HMMT'25, BrUMO'25.
 SUBSETS = {5: (20.6, 43.4, 16.1, 18.8), 10: (50.6, 75.4, 51.8, 61.1), 15: (67.2, 79.0, 70.5, 69.7)}
+#: Random subsets of each size.
+N_SUBSETS = {5: 50, 10: 20, 15: 20}
 #: Distinct ranks with ties in Table 2, in the order of its columns.
 DISTINCT_RANKS = {"AIME'25": 11, "AIME'24": 13, "HMMT'25": 14, "BrUMO'25": 14}
 
@@ -183,6 +184,19 @@ def table_1(p: np.ndarray, replicates: int, seed: int) -> None:
     print(f"and without ties change places in {(plain[:, 1] > plain[:, 2]).mean():.0%} of runs\n")
 
 
+def subset_convergence(R: np.ndarray, size: int, replicates: int, seed: int) -> list[Convergence]:
+    """Return convergence@n of different random subsets of the models."""
+    rng = np.random.default_rng([seed, size])
+    subsets: set[tuple[int, ...]] = set()
+    while len(subsets) < N_SUBSETS[size]:
+        chosen = rng.choice(len(R), size, replace=False)
+        subsets.add(tuple(np.sort(chosen).tolist()))
+    return [
+        convergence_at_n(R[list(subset)], replicates=replicates, seed=seed)
+        for subset in sorted(subsets)
+    ]
+
+
 def subsets_and_table_2(replicates: int, seed: int) -> None:
     models = [f"model {i}" for i in range(1, 21)]
     rng = np.random.default_rng(seed)
@@ -193,24 +207,18 @@ def subsets_and_table_2(replicates: int, seed: int) -> None:
         p = mimics_with_means(1 / (1 + np.exp(-logits)), QUESTIONS, strength=1.0)
         tasks[task] = simulate_outcomes(p, TRIALS, seed=seed + number)
     print("Figure 6, Tables 8 to 10: mean convergence@n of subsets of 20 models, simulated board")
-    print("(lm-eval-bayes convergence --subsets 5x50,10,15)")
-    counts = {5: 50, 10: 20, 15: 20}
-    by_task = {
-        task: subset_convergence(R, models, counts, replicates=max(50, replicates // 10), seed=seed)
-        for task, R in tasks.items()
-    }
-    for row, (size, paper) in enumerate(SUBSETS.items()):
+    for size, paper in SUBSETS.items():
         ours = []
-        for sizes in by_task.values():
+        for R in tasks.values():
+            results = subset_convergence(R, size, max(50, replicates // 10), seed)
             # of the replicates that converge, and of all with N for those that do not
-            converged = np.mean(sizes[row].means) if sizes[row].means else np.nan
+            means = [result.mean for result in results if result.mean is not None]
+            converged = np.mean(means) if means else np.nan
             filled = [
-                TRIALS * s.not_converged + (1 - s.not_converged) * (s.mean or 0.0)
-                for s in sizes[row].subsets
+                TRIALS * r.not_converged + (1 - r.not_converged) * (r.mean or 0.0) for r in results
             ]
-            ours.append(
-                f"{converged:.1f} ({sizes[row].not_converged:.0%} not; {np.mean(filled):.1f})"
-            )
+            share = np.mean([result.not_converged for result in results])
+            ours.append(f"{converged:.1f} ({share:.0%} not; {np.mean(filled):.1f})")
         print(f"{size:3} models: {', '.join(ours)}; paper {', '.join(map(str, paper))}")
     print("The last number counts a replicate that does not converge as N = 80. In Tables 8 to 10")
     print("single means reach 79.9, which suggests that the paper's do the same.\n")

@@ -71,8 +71,8 @@ def main() -> int:
     folder = Path(config["page"])
     texts = {
         folder / "README.md": page(config, board, taken, left_out),
-        folder / "leaderboard.csv": table_text([board], "csv"),
-        folder / "leaderboard.json": table_text([board], "json"),
+        folder / "leaderboard.csv": table_text([board], ".csv"),
+        folder / "leaderboard.json": table_text([board], ".json"),
     }
     recorded = owners | {s.folder: s.owner for s in taken if s.folder not in owners}
     if recorded != owners:
@@ -130,7 +130,7 @@ def page(config: Mapping, board, taken: list[Submission], left_out: Mapping[str,
     parts = [
         f"# {markdown_cell(config['title'])}",
         markdown_cell(config.get("about", "").strip()),
-        table_text([board], "markdown").split("\n\n", 1)[1].strip(),
+        table_text([board], ".md").split("\n\n", 1)[1].strip(),
         "## P(row scores more than column)",
         pairs(board),
         "## Submissions",

@@ -12,15 +12,7 @@ from lm_eval_bayes._util.plain import NOT_IN_JSON, Record, json_name
 from lm_eval_bayes.analysis.comparability import aligned_rows, check_comparable
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.task_run import TaskRun
-from lm_eval_bayes.stats.anchors.capability import (
-    RANGE_METHODS,
-    Between,
-    CapabilityPosterior,
-    PeakSweep,
-    RangeMethod,
-    capability_intervals,
-    sample_size_sweep,
-)
+from lm_eval_bayes.stats.anchors.capability import CapabilityPosterior, capability_intervals
 from lm_eval_bayes.stats.anchors.checks import (
     IndependenceCheck,
     OrderingReport,
@@ -30,15 +22,12 @@ from lm_eval_bayes.stats.anchors.checks import (
     query_independence,
 )
 from lm_eval_bayes.stats.anchors.matrix import AnchorMatrix, take_queries
-from lm_eval_bayes.stats.intervals import IntervalSpec
+from lm_eval_bayes.stats.intervals import DEFAULT_INTERVAL, IntervalSpec
 from lm_eval_bayes.stats.outcomes import Outcomes
-from lm_eval_bayes.stats.validation import check_option
 
 #: Limits beyond which the method's assumptions are taken to be violated: the p-value of
 #: independent questions, and the share of comparisons in which a weaker anchor does better.
 _MIN_P_VALUE, _MAX_VIOLATIONS = 0.01, 0.2
-#: The settings by default: as few neighbouring intervals as hold 95%, on the benchmark.
-DEFAULT_RANGE = IntervalSpec(method="hdi")
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,8 +46,6 @@ class Placement(Record):
         The posterior over the intervals between them.
     inside : tuple of int
         First and last of the neighbouring intervals whose probability is at least the level.
-    sweep : PeakSweep or None
-        The posterior's peak for smaller numbers of questions.
     """
 
     model: str
@@ -66,7 +53,6 @@ class Placement(Record):
     anchors: AnchorMatrix = field(metadata=NOT_IN_JSON)
     posterior: CapabilityPosterior
     inside: tuple[int, int]
-    sweep: PeakSweep | None
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""
@@ -96,7 +82,7 @@ class AnchorStudy(Record):
     independence : IndependenceCheck or None
         Test that questions are independent given the model; None for single trials.
     spec : IntervalSpec
-        Level and method of `inside`, scope of the posteriors, and the seed.
+        Level of `inside`, scope of the posteriors, and the seed.
     placements : tuple of Placement
         One per placed model.
     """
@@ -122,7 +108,6 @@ class AnchorStudy(Record):
         return {
             **super().to_dict(),
             "level": self.spec.level,
-            "interval": self.spec.method,
             "scope": self.spec.scope,
             "doubtful": self.doubtful,
         }
@@ -130,16 +115,12 @@ class AnchorStudy(Record):
 
 def anchor_study(
     runs: Sequence[TaskRun],
-    spec: IntervalSpec = DEFAULT_RANGE,
+    spec: IntervalSpec = DEFAULT_INTERVAL,
     *,
     targets: Sequence[str] = (),
     anchors: Sequence[str] = (),
     keep: tuple[float, float] | None = None,
-    epsilon: float = 0.01,
-    between: Between = "shared",
     pseudo_count: float = 0.0,
-    sweep: bool = False,
-    argument: str = "RUN",
 ) -> AnchorStudy:
     """Place models among anchor models that answered the same questions of a task.
 
@@ -148,10 +129,9 @@ def anchor_study(
     runs : sequence of TaskRun
         One per model.
     spec : IntervalSpec
-        Level and method ("hdi" or "exact") of the reported range of intervals, as in
-        `CapabilityPosterior.interval`; scope of the posteriors, as in
-        `lm_eval_bayes.capability_intervals`; and seed of the permutations, the bootstrap and the
-        sweep.
+        Level of the reported range of intervals, as in `CapabilityPosterior.interval`; scope of
+        the posteriors, as in `lm_eval_bayes.capability_intervals`; and seed of the permutations
+        and the bootstrap. The method does not matter here.
     targets : sequence of str
         The models to place; by default every model that is not an anchor, or, without anchors,
         every model among all the others.
@@ -160,14 +140,8 @@ def anchor_study(
     keep : tuple of float, optional
         Select the questions whose share of anchors that solve them is in this closed range:
         [Xiao 2025] take .01 to .5.
-    epsilon, between
-        As in `lm_eval_bayes.capability_intervals`.
     pseudo_count : float
         As in `AnchorMatrix.from_outcomes`.
-    sweep : bool
-        Whether to compute posteriors for smaller numbers of questions.
-    argument : str
-        Name of the runs in error messages.
 
     Returns
     -------
@@ -191,9 +165,8 @@ def anchor_study(
     >>> study.anchors.names, posterior.labels[posterior.peak]
     (('S', 'M', 'L'), 'S to M')
     """
-    range_method: RangeMethod = check_option("interval", spec.method, RANGE_METHODS)
-    check_comparable(runs, argument)
-    runs[0].require_graded(argument)
+    check_comparable(runs)
+    runs[0].require_graded()
     outcomes = {run.model: take_queries(run.outcomes, aligned_rows(run, runs[0])) for run in runs}
     for option, names in (("target", targets), ("anchors", anchors)):
         for name in names:
@@ -214,7 +187,7 @@ def anchor_study(
         )
     if len(anchor_names) < (2 if leave_one_out else 1):
         rule = f"be a model to place and at least one anchor ({runs[0].task})"
-        raise InvalidInputError.of(argument, "empty", rule, ", ".join(outcomes))
+        raise InvalidInputError.of("RUN", "empty", rule, ", ".join(outcomes))
     all_anchors = AnchorMatrix.from_outcomes(
         {name: outcomes[name] for name in anchor_names}, pseudo_count=pseudo_count
     )
@@ -231,17 +204,10 @@ def anchor_study(
     for name in to_place:
         others = {anchor: outcomes[anchor] for anchor in anchor_names if anchor != name}
         matrix = AnchorMatrix.from_outcomes(others, pseudo_count=pseudo_count)
-        posterior = capability_intervals(
-            matrix, outcomes[name], epsilon, between=between, scope=spec.scope, seed=spec.seed
-        )
-        peak_sweep = None
-        if sweep:
-            peak_sweep = sample_size_sweep(
-                matrix, outcomes[name], epsilon=epsilon, between=between, seed=spec.seed
-            )
-        inside = posterior.interval(spec.level, range_method)
+        posterior = capability_intervals(matrix, outcomes[name], scope=spec.scope, seed=spec.seed)
+        inside = posterior.interval(spec.level)
         score = _score(outcomes[name])
-        placements.append(Placement(name, score, matrix, posterior, inside, peak_sweep))
+        placements.append(Placement(name, score, matrix, posterior, inside))
     return AnchorStudy(
         task=runs[0].task,
         question_ids=runs[0].question_ids,

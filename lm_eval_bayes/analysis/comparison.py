@@ -22,6 +22,7 @@ from lm_eval_bayes.runs.reader import consistency_warnings
 from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.stats.aligned_questions import Align, Aligned, align_questions
 from lm_eval_bayes.stats.comparison.compare import (
+    CONFIDENCE,
     Comparison,
     DifferenceSummary,
     compare,
@@ -131,7 +132,7 @@ class MeanDifference(DifferenceSummary):
         The tasks.
     posterior : Posterior
         Posterior of the mean difference.
-    interval, z, rho, p_a_greater, mc_error, rope, p_rope, confidence, rule_z
+    interval, z, rho, p_a_greater, mc_error, rope, p_rope, rule_z
         As in `lm_eval_bayes.Comparison`.
     distinguishable : bool
         As in `TaskComparison`.
@@ -194,10 +195,8 @@ def compare_runs(
     spec: IntervalSpec = DEFAULT_INTERVAL,
     *,
     rope: float | None = None,
-    confidence: float = 0.95,
     align: Align = "strict",
-    ks: Sequence[int] | None = None,
-    pass_curves: bool = False,
+    ks: Sequence[int] = (),
     n_questions: int = 5,
 ) -> RunComparison:
     """Compare two models task by task, and on the mean of the tasks that both have.
@@ -209,16 +208,12 @@ def compare_runs(
     spec : IntervalSpec
         Settings of the intervals.
     rope : float, optional
-        Half-width of the region of practical equivalence around 0.
-    confidence : float
-        In [0.5, 1): the confidence of the verdict, as of `rank`, two-sided; also the probability
-        from which on the models are practically equal.
+        Half-width of the region of practical equivalence around 0. From a probability of .95 on
+        the models are practically equal.
     align : {"strict", "intersection"}
         Whether a question that one side lacks is an error, or left out.
-    ks : sequence of int, optional
-        The k of the Pass@k curves; by default powers of two up to N, and N.
-    pass_curves : bool
-        Whether to compare Pass@k curves.
+    ks : sequence of int
+        The k at which Pass@k is compared too, rising.
     n_questions : int
         Number of questions listed, those with the largest differences.
 
@@ -258,7 +253,6 @@ def compare_runs(
             align=align,
             interval=spec.method,
             rope=rope,
-            confidence=confidence,
             seed=spec.seed,
         )
         tasks.append(
@@ -270,7 +264,7 @@ def compare_runs(
                 distinguishable=_distinguishable([comparison], comparison, spec.seed),
                 questions=_largest_differences(run_a, run_b, comparison, n_questions),
                 paired=_paired(run_a, run_b, spec, align),
-                curves=_pass_curves(run_a, run_b, ks, spec, align) if pass_curves else None,
+                curves=_pass_curves(run_a, run_b, ks, spec, align) if ks else None,
                 differs=tuple(consistency_warnings([run_a, run_b])),
             )
         )
@@ -357,22 +351,20 @@ def _paired(
 
 
 def _pass_curves(
-    a: TaskRun, b: TaskRun, ks: Sequence[int] | None, spec: IntervalSpec, align: Align
+    a: TaskRun, b: TaskRun, ks: Sequence[int], spec: IntervalSpec, align: Align
 ) -> PassCurveComparison:
     of_a, of_b = a.right_or_wrong, b.right_or_wrong
     if of_a is None or of_b is None:
         rule = f"be left out for {a.task}, whose trials are not just right or wrong"
         got = "scores" if a.scored else f"{a.outcomes.n_categories} categories"
-        raise InvalidInputError.of("pass_at_k", "conflict", rule, got)
+        raise InvalidInputError.of("k", "conflict", rule, got)
     n_min = min(a.n_common, b.n_common)
     if not n_min:
         rule = f"be left out for {a.task}, where a question has no trial"
-        raise InvalidInputError.of("pass_at_k", "conflict", rule, "0 trials")
-    if ks is not None and spec.scope == "population" and max(ks) > n_min:
+        raise InvalidInputError.of("k", "conflict", rule, "0 trials")
+    if spec.scope == "population" and max(ks) > n_min:
         rule = f'be at most N for scope "population" (N={n_min} on {a.task})'
         raise InvalidInputError.of("k", "range", rule, max(ks))
-    if ks is None:
-        ks = sorted({2**i for i in range(n_min.bit_length()) if 2**i <= n_min} | {n_min})
     return compare_pass_curves(
         of_a,
         of_b,
@@ -432,7 +424,7 @@ def mean_difference(
         ]
         posterior = difference_posterior(*means)
     sides = [side for comparison in comparisons.values() for side in (comparison.a, comparison.b)]
-    summary = summarise_difference(posterior, sides, spec, first.rope, first.confidence, _DRAWS)
+    summary = summarise_difference(posterior, sides, spec, first.rope, _DRAWS)
     return MeanDifference(
         tasks=tuple(comparisons),
         posterior=posterior,
@@ -457,7 +449,7 @@ def _distinguishable(
         pairs = [(b, a) for a, b in pairs]
     result = compare_in_order(
         pairs[0],
-        summary.confidence,
+        CONFIDENCE,
         seed,
         [pair_errors(pair) for pair in pairs],
         None if mean is None else mean.distribution,
@@ -474,15 +466,15 @@ def verdict_sentence(summary: DifferenceSummary, distinguishable: bool) -> str:
     summary : DifferenceSummary
         Of A − B.
     distinguishable : bool
-        Whether the two models are, with the confidence of `summary`.
+        Whether the two models are.
     """
-    p_a_greater, confidence, rope = summary.p_a_greater, summary.confidence, summary.rope
+    p_a_greater, rope = summary.p_a_greater, summary.rope
     better, worse, p = (
         ("A", "B", p_a_greater) if p_a_greater >= 0.5 else ("B", "A", 1 - p_a_greater)
     )
-    level = f"{100 * confidence:g}% confidence"
+    level = f"{100 * CONFIDENCE:g}% confidence"
     p_rope = summary.p_rope
-    if rope is not None and p_rope is not None and p_rope >= confidence:
+    if rope is not None and p_rope is not None and p_rope >= CONFIDENCE:
         verdict = (
             f"A and B are practically equal: they differ by {rope[0]:g} to {rope[1]:g} with "
             f"probability {format_probability(p_rope)}"

@@ -12,14 +12,13 @@ import numpy as np
 
 from lm_eval_bayes._util.plain import NOT_IN_JSON, Record, json_name
 from lm_eval_bayes.analysis.comparability import aligned_rows, check_comparable
-from lm_eval_bayes.analysis.subset_convergence import SubsetSize, subset_convergence
 from lm_eval_bayes.analysis.summary import TaskSummary
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.task_run import TaskRun
-from lm_eval_bayes.stats.arrays import FloatArray, IntArray
-from lm_eval_bayes.stats.convergence.convergence import Convergence, Gold, convergence_at_n
+from lm_eval_bayes.stats.arrays import IntArray
+from lm_eval_bayes.stats.convergence.convergence import Convergence, convergence_at_n
 from lm_eval_bayes.stats.convergence.kendall import KendallCurve, kendall_curve
-from lm_eval_bayes.stats.convergence.prefix_scores import LINEAR, Metric, Scheme, prefix_scores
+from lm_eval_bayes.stats.convergence.prefix_scores import LINEAR, Metric, prefix_scores
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.intervals import DEFAULT_INTERVAL, Interval, IntervalMethod, IntervalSpec
 from lm_eval_bayes.stats.outcomes import BINARY_WEIGHTS, Outcomes
@@ -149,8 +148,6 @@ class TaskConvergence(Record):
         By model, hbayes@n after 1, 2, 4, … and all of its trials.
     rankings : tuple of RankingConvergence
         One per score; none for a single model or a single trial.
-    subsets : tuple of SubsetSize
-        Convergence@n of subsets of the models, ranked by bayes@N; one per size.
     notes : tuple of str
         Warnings: what was left out, and why.
     """
@@ -162,7 +159,6 @@ class TaskConvergence(Record):
     spec: IntervalSpec = field(metadata=NOT_IN_JSON)
     prefixes: Mapping[str, tuple[PrefixPosterior, ...]] = field(metadata=json_name("along"))
     rankings: tuple[RankingConvergence, ...]
-    subsets: tuple[SubsetSize, ...]
     notes: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
@@ -181,11 +177,6 @@ def task_convergence(
     *,
     scores: Sequence[Score] | None = None,
     replicates: int = 2000,
-    scheme: Scheme = "column",
-    gold: Gold = "all",
-    confidence: float = 0.95,
-    subsets: Mapping[int, int] | None = None,
-    argument: str = "RUN",
 ) -> TaskConvergence:
     """Return how the scores of a task's models, and their ranking, converge.
 
@@ -198,12 +189,8 @@ def task_convergence(
     scores : sequence of Score, optional
         The scores that rank; by default bayes@N and, if trials are right or wrong, Pass@2, 4 and
         8 up to N/2.
-    replicates, scheme, gold, confidence
-        As in `lm_eval_bayes.convergence_at_n`; `confidence` is that of interval ties.
-    subsets : mapping of int to int, optional
-        Sizes of subsets of the models, and how many of each to draw.
-    argument : str
-        Name of the runs in error messages.
+    replicates : int
+        As in `lm_eval_bayes.convergence_at_n`.
 
     Returns
     -------
@@ -229,8 +216,8 @@ def task_convergence(
     >>> [prefix.n for prefix in result.prefixes["large"]]
     [1, 2, 4, 8, 16]
     """
-    check_comparable(runs, argument)
-    matrices = [run.matrix(argument) for run in runs]
+    check_comparable(runs)
+    matrices = [run.matrix() for run in runs]
     prefixes = {
         run.model: prefix_posteriors(run, matrix, spec, strengths)
         for run, matrix, strengths in zip(
@@ -242,36 +229,21 @@ def task_convergence(
     if any(matrix.shape[1] > n_trials for matrix in matrices):
         notes.append(f"rankings use the first {n_trials} trials, which all models have")
     rankings: tuple[RankingConvergence, ...] = ()
-    by_size: tuple[SubsetSize, ...] = ()
     if len(runs) > 1 and n_trials > 1:
         # (L, M, n), in the first model's order of questions
         pairs = zip(runs, matrices, strict=True)
         tensor = np.stack([R[aligned_rows(run, runs[0]), :n_trials] for run, R in pairs])
         rankings = tuple(
-            _ranking_convergence(
-                score, tensor, runs, replicates, scheme, gold, confidence, spec.seed
-            )
+            _ranking_convergence(score, tensor, runs, replicates, spec.seed)
             for score in ranking_scores
         )
-        if subsets:
-            by_size = subset_convergence(
-                tensor,
-                [run.model for run in runs],
-                subsets,
-                weights=_weights(runs[0]),
-                replicates=replicates,
-                scheme=scheme,
-                gold=gold,
-                seed=spec.seed,
-            )
         if any(ranking.kendall is None for ranking in rankings):
             notes.append("all models have the same score, so Kendall's τ is not defined")
     elif len(runs) > 1:
         notes.append("there is one trial per question, so rankings have no convergence")
-    elif scores or subsets:
-        option = "--score" if scores else "--subsets"
-        rule = f"be of two models or more for {option} ({runs[0].task})"
-        raise InvalidInputError.of(argument, "empty", rule, runs[0].model)
+    elif scores:
+        rule = f"be of two models or more for --score ({runs[0].task})"
+        raise InvalidInputError.of("RUN", "empty", rule, runs[0].model)
     return TaskConvergence(
         task=runs[0].task,
         models=tuple(run.model for run in runs),
@@ -280,7 +252,6 @@ def task_convergence(
         spec=spec,
         prefixes=prefixes,
         rankings=rankings,
-        subsets=by_size,
         notes=tuple(notes),
     )
 
@@ -320,37 +291,28 @@ def _right_or_wrong(run: TaskRun) -> bool:
     return tuple(run.outcomes.weights.tolist()) == BINARY_WEIGHTS
 
 
-def _weights(run: TaskRun) -> FloatArray | None:
-    """Return the scores of the categories; None where trials are right or wrong."""
-    return None if _right_or_wrong(run) else run.outcomes.weights
-
-
 def _ranking_convergence(
     score: Score,
     tensor: IntArray,
     runs: Sequence[TaskRun],
     replicates: int,
-    scheme: Scheme,
-    gold: Gold,
-    confidence: float,
     seed: int,
 ) -> RankingConvergence:
-    weights = _weights(runs[0])
+    run = runs[0]
+    weights = None if _right_or_wrong(run) else run.outcomes.weights
     linear = score.metric in LINEAR
     metric: dict[str, Any] = {"weights": weights} if linear else {"k": score.k, "tau": score.tau}
-    resampling: dict[str, Any] = {"replicates": replicates, "scheme": scheme, "seed": seed}
     by_all_trials = prefix_scores(tensor, "bayes", weights=weights)[:, -1]
     final = prefix_scores(tensor, score.metric, **metric)[:, -1]
-    settings = metric | resampling
+    settings = metric | {"replicates": replicates, "seed": seed}
     tied = kendall = None
     if linear:
-        ties: dict[str, Any] = {"ties": "adjacent", "confidence": confidence}
-        tied = convergence_at_n(tensor, score.metric, gold=gold, **settings, **ties)
+        tied = convergence_at_n(tensor, score.metric, ties="adjacent", **settings)
     if np.ptp(by_all_trials) > 0.0:
         kendall = kendall_curve(tensor, by_all_trials, score.metric, **settings)
     return RankingConvergence(
         score=score,
-        convergence=convergence_at_n(tensor, score.metric, gold=gold, **settings),
+        convergence=convergence_at_n(tensor, score.metric, **settings),
         tied=tied,
         kendall=kendall,
         final=dict(zip((run.model for run in runs), final.tolist(), strict=True)),

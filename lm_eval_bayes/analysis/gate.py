@@ -20,6 +20,7 @@ from lm_eval_bayes.analysis.comparison import RunComparison
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.stats.aligned_questions import align_questions
+from lm_eval_bayes.stats.comparison.compare import CONFIDENCE
 from lm_eval_bayes.stats.comparison.difference import difference_posterior, p_above
 from lm_eval_bayes.stats.pass_family.posteriors import pass_hat_k_posterior
 from lm_eval_bayes.stats.results import Posterior
@@ -46,12 +47,10 @@ class GateCheck(Record):
     quantity : str
         "score", the mean over questions, or "pass^k".
     outcome : {"failed", "passed", "not known yet"}
-        "failed" where the probability of the failure is at least `confidence`, "passed" where
-        that of its contrary is.
+        "failed" where the probability of the failure is at least 95%, "passed" where that of its
+        contrary is.
     probability : float
         The posterior probability of the failure: P(A < B − margin), or P(A < limit).
-    confidence : float
-        The probability from which on the outcome is known.
     limit : float
         The margin of "worse", at least 0, or the score of "below".
     estimate, sd : float
@@ -73,7 +72,6 @@ class GateCheck(Record):
     quantity: str
     outcome: GateOutcome
     probability: float
-    confidence: float
     limit: float
     estimate: float
     sd: float
@@ -104,7 +102,7 @@ class GateCheck(Record):
             )
         text = f"{outcome}: {statement}{quantity}"
         if self.outcome == "not known yet":
-            text += f", between {1.0 - self.confidence:.3g} and {self.confidence:g}"
+            text += f", between {1.0 - CONFIDENCE:.3g} and {CONFIDENCE:g}"
         if self.further_trials is not None:
             text += (
                 f"; about {plural(self.further_trials, 'further trial')} per question would tell"
@@ -117,10 +115,8 @@ class GateCheck(Record):
 def gate_checks(
     comparison: RunComparison,
     *,
-    worse: float | None = None,
-    margin: float = 0.0,
+    margin: float | None = None,
     below: float | None = None,
-    confidence: float = 0.95,
     pass_hat_k: int | None = None,
 ) -> tuple[GateCheck, ...]:
     """Check whether A is worse than B, and whether A is below a score.
@@ -131,14 +127,10 @@ def gate_checks(
     ----------
     comparison : RunComparison
         From `compare_runs`.
-    worse : float, optional
-        The probability, above ½, from which on A is known to be worse, or not to be.
-    margin : float
-        A is worse if it is below B by more than this, at least 0.
+    margin : float, optional
+        A is worse if it is below B by more than this, at least 0; left out, this is not checked.
     below : float, optional
         The score that A must reach.
-    confidence : float
-        The probability, above ½, from which on A is known to be below the score or not to be.
     pass_hat_k : int, optional
         Check Pass^k, the probability that k of k trials are right, in place of the score.
 
@@ -158,7 +150,7 @@ def gate_checks(
     >>> ids = [str(i) for i in range(30)]
     >>> a = TaskRun.from_trials("new", "aime", [[0, 1, 0, 0]] * 30, ids)
     >>> b = TaskRun.from_trials("old", "aime", [[1, 1, 1, 0]] * 30, ids)
-    >>> (check,) = gate_checks(compare_runs([a], [b]), worse=0.95)
+    >>> (check,) = gate_checks(compare_runs([a], [b]), margin=0.0)
     >>> check.outcome, check.probability > 0.999
     ('failed', True)
     """
@@ -176,16 +168,14 @@ def gate_checks(
         extrapolated_from = fewest if pass_hat_k > fewest else None
     runs = [run for task in comparison.tasks for run in (task.a, task.b)]
     checks = []
-    if worse is not None:
-        checks.append(_checked("worse", quantity, difference, -margin, margin, worse, runs))
+    if margin is not None:
+        checks.append(_checked("worse", quantity, difference, -margin, margin, runs))
     if below is not None:
         for low, high in bounds:
             if not low < below <= high:
                 rule = f"be above {low:g} and at most {high:g}, the bounds of the {quantity}"
                 raise InvalidInputError.of("fail_if_below", "mismatch", rule, below)
-        checks += [
-            _checked("below", quantity, score, below, below, confidence, runs) for score in scores
-        ]
+        checks += [_checked("below", quantity, score, below, below, runs) for score in scores]
     checks = [replace(check, extrapolated_from=extrapolated_from) for check in checks]
     without = sum(int((task.a.outcomes.n_trials == 0).sum()) for task in comparison.tasks)
     if without:
@@ -225,7 +215,6 @@ def _checked(
     posterior: Posterior,
     threshold: float,
     limit: float,
-    confidence: float,
     runs: Sequence[TaskRun],
 ) -> GateCheck:
     """Check whether a score, or a difference, is below a threshold."""
@@ -235,22 +224,21 @@ def _checked(
     p_below = 1.0 - p_above(posterior, threshold, sample)
     outcome: GateOutcome = "not known yet"
     further_trials = further_questions = None
-    if p_below >= confidence:
+    if p_below >= CONFIDENCE:
         outcome = "failed"
-    elif 1.0 - p_below >= confidence:
+    elif 1.0 - p_below >= CONFIDENCE:
         outcome = "passed"
     elif posterior.scope == "population":
         n_questions = runs[0].n_questions
-        further_questions = _further(posterior, threshold, confidence, n_questions)
+        further_questions = _further(posterior, threshold, n_questions)
     else:
         n_trials = float(np.mean([run.outcomes.n_trials.mean() for run in runs]))
-        further_trials = _further(posterior, threshold, confidence, n_trials)
+        further_trials = _further(posterior, threshold, n_trials)
     return GateCheck(
         check=check,
         quantity=quantity,
         outcome=outcome,
         probability=p_below,
-        confidence=confidence,
         limit=limit,
         estimate=posterior.mu,
         sd=posterior.sigma,
@@ -259,13 +247,13 @@ def _checked(
     )
 
 
-def _further(posterior: Posterior, threshold: float, confidence: float, n: float) -> int | None:
-    """Return how much more of n, of which the variance is the reciprocal, reaches a confidence.
+def _further(posterior: Posterior, threshold: float, n: float) -> int | None:
+    """Return how much more of n, of which the variance is the reciprocal, makes an outcome known.
 
-    n (z σ / |μ − threshold|)² − n with z the normal quantile of the confidence.
+    n (z σ / |μ − threshold|)² − n with z the normal quantile of 95%.
     """
     gap = abs(posterior.mu - threshold)
     if gap == 0.0:
         return None
-    further = n * ((float(stats.norm.ppf(confidence)) * posterior.sigma / gap) ** 2 - 1.0)
+    further = n * ((float(stats.norm.ppf(CONFIDENCE)) * posterior.sigma / gap) ** 2 - 1.0)
     return None if further > _MOST_FURTHER else max(1, math.ceil(further))

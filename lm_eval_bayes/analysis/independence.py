@@ -21,26 +21,11 @@ _ORDERS, _LEAST_ORDERS = 2_000, 100
 _MOST_NUMBERS, _BLOCK = 50_000_000, 1_000_000
 
 
-def run_scores(run: TaskRun) -> FloatArray | None:
-    """Return the score of every run of the model: run i is the i-th trial of all questions.
-
-    Returns
-    -------
-    array, shape (N,), or None
-        None where questions have different numbers of trials, or the order is not known.
-
-    Examples
-    --------
-    >>> run = TaskRun.from_trials("A", "aime", [[0, 1, 1], [0, 0, 1]], ["q1", "q2"])
-    >>> run_scores(run).tolist()
-    [0.0, 0.5, 1.0]
-    """
-    scores = _scores_of_trials(run)
-    return None if scores is None else np.asarray(scores.mean(axis=0))
-
-
 def _scores_of_trials(run: TaskRun) -> FloatArray | None:
-    """Return the score of every trial, shape (M, N); None as for :func:`run_scores`."""
+    """Return the score of every trial, shape (M, N).
+
+    None where questions have different numbers of trials, or the order is not known.
+    """
     fewest, most = run.outcomes.trials_range
     if fewest != most or not fewest:
         return None

@@ -21,6 +21,7 @@ from lm_eval_bayes.stats.hierarchical.mean_over_tasks import TaskMeans
 from lm_eval_bayes.stats.intervals import DEFAULT_INTERVAL, Interval, IntervalSpec, Scope
 from lm_eval_bayes.stats.outcomes import Outcomes
 from lm_eval_bayes.stats.ranking.rank import (
+    JointDraws,
     Ranking,
     rank,
     ranking_of_draws,
@@ -35,14 +36,12 @@ from lm_eval_bayes.stats.ranking.shared_scores import (
 from lm_eval_bayes.stats.ranking.simultaneous import pair_errors
 from lm_eval_bayes.stats.results import Posterior, joined_notes
 from lm_eval_bayes.stats.tie_rules import (
-    NUMBERINGS,
     TIE_RULES,
-    Numbering,
     TieRule,
     distance_in_sd,
     separations,
 )
-from lm_eval_bayes.stats.validation import check_confidence, check_option
+from lm_eval_bayes.stats.validation import check_option
 
 #: Draws of single questions' scores in all, and the fewest and the most joint draws.
 _MAX_QUESTION_DRAWS, _MIN_DRAWS, _MAX_DRAWS = 20_000_000, 4_000, 20_000
@@ -66,7 +65,7 @@ class LeaderboardRow(Record):
     model : str
         The model's name.
     rank : float
-        From 1; tied models share a rank. Halves only with fractional numbering.
+        From 1; tied models share a rank.
     mu, sigma : float
         Posterior mean and standard deviation.
     posterior : Posterior
@@ -217,10 +216,6 @@ def leaderboard(
     spec: IntervalSpec = DEFAULT_INTERVAL,
     *,
     ties: TieRule = "simultaneous",
-    numbering: Numbering = "dense",
-    confidence: float = 0.95,
-    quantile: float | None = None,
-    argument: str = "RUN",
 ) -> Leaderboard:
     """Rank the models that answered the questions of a task.
 
@@ -231,12 +226,10 @@ def leaderboard(
     spec : IntervalSpec
         Settings of the intervals of hbayes@N. In scope "population" models are paired by
         question.
-    ties, numbering, confidence, quantile
-        Which models share a rank, and how ranks are numbered and ordered: see
-        `lm_eval_bayes.rank`. The default is not the paper's rule, "adjacent": it has no
-        correction for the number of pairs, and both ends of a long leaderboard may share a rank.
-    argument : str
-        Name of the runs in error messages.
+    ties : {"simultaneous", "adjacent", "leader", "pairwise", "intervals", "none"}
+        Which models share a rank: see `lm_eval_bayes.rank`. The default is not the paper's rule,
+        "adjacent": it has no correction for the number of pairs, and both ends of a long
+        leaderboard may share a rank.
 
     Returns
     -------
@@ -258,33 +251,19 @@ def leaderboard(
     [('good', 1.0), ('poor', 2.0)]
     """
     ties = check_option("ties", ties, TIE_RULES)
-    numbering = check_option("numbering", numbering, NUMBERINGS)
-    confidence = check_confidence(confidence)
-    check_comparable(runs, argument)
+    check_comparable(runs)
     posteriors = {
         run.model: hbayes_at_n(run.outcomes, spec.scope, spec.level, spec.method, seed=spec.seed)
         for run in runs
     }
-    return leaderboard_of(
-        runs,
-        posteriors,
-        spec,
-        ties=ties,
-        numbering=numbering,
-        confidence=confidence,
-        quantile=quantile,
-    )
+    return leaderboard_of(runs, posteriors, spec, ties)
 
 
 def leaderboard_of(
     runs: Sequence[TaskRun],
     posteriors: Mapping[str, Posterior],
     spec: IntervalSpec,
-    *,
     ties: TieRule = "simultaneous",
-    numbering: Numbering = "dense",
-    confidence: float = 0.95,
-    quantile: float | None = None,
 ) -> Leaderboard:
     """Rank comparable runs of a task by posteriors that are known already.
 
@@ -294,17 +273,10 @@ def leaderboard_of(
         One per model, comparable with each other.
     posteriors : mapping of str to Posterior
         hbayes@N in the scope of `spec`, by model.
-    spec, ties, numbering, confidence, quantile
+    spec, ties
         As for `leaderboard`.
     """
-    ranking = rank(
-        dict(posteriors),
-        ties,
-        confidence,
-        numbering=numbering,
-        quantile=quantile,
-        seed=spec.seed,
-    )
+    ranking = rank(dict(posteriors), ties, seed=spec.seed)
     first = runs[0]
     return Leaderboard(
         task=first.task,
@@ -432,14 +404,13 @@ def _check_boards(boards: Sequence[Leaderboard]) -> None:
 
 def _rules(board: Leaderboard) -> tuple[object, ...]:
     ranking = board.ranking
-    rules = (ranking.ties, ranking.numbering, ranking.confidence, ranking.quantile, ranking.seed)
-    return (board.spec, *rules)
+    return board.spec, ranking.ties, ranking.seed
 
 
 def _mean_ranking(boards: Sequence[Leaderboard], posteriors: Mapping[str, Posterior]) -> Ranking:
     """Rank by the mean over tasks, models paired by question where `rank` pairs them."""
     rules = boards[0].ranking
-    ordered, levelled = sort_best_first(posteriors, rules.quantile)
+    ordered, levelled = sort_best_first(posteriors)
     by_task = _by_task(boards, ordered)
     shared = _shared_by_task(by_task) if rules.scope == "population" else None
     difference = None
@@ -463,19 +434,16 @@ def _mean_ranking(boards: Sequence[Leaderboard], posteriors: Mapping[str, Poster
         if len(ordered) == 2:
             terms = tuple(task.first_difference() for task in shared)
             difference = WeightedSum(terms, (1.0 / len(terms),) * len(terms))
-    return ranking_of_draws(
-        ordered,
+    draws_of_board = JointDraws(
         z,
         scores,
         [pair_errors(task) for task in by_task],
-        ties=rules.ties,
-        numbering=rules.numbering,
-        confidence=rules.confidence,
-        quantile=rules.quantile,
-        seed=rules.seed,
         paired=shared is not None,
         note=joined_notes(notes),
         difference=difference,
+    )
+    return ranking_of_draws(
+        ordered, draws_of_board, ties=rules.ties, confidence=rules.confidence, seed=rules.seed
     )
 
 

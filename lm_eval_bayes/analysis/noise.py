@@ -13,7 +13,7 @@ import numpy as np
 from lm_eval_bayes._util.plain import NOT_IN_JSON, Record, json_name
 from lm_eval_bayes._util.text import plural
 from lm_eval_bayes.analysis.comparability import aligned_rows, check_comparable
-from lm_eval_bayes.analysis.independence import dependence_note, repeat_note, run_scores
+from lm_eval_bayes.analysis.independence import dependence_note, repeat_note
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.stats.detectable_difference import (
@@ -23,14 +23,8 @@ from lm_eval_bayes.stats.detectable_difference import (
     POWER,
     Design,
     NeededSize,
-    check_correlation,
     detectable_difference,
     size_for_difference,
-)
-from lm_eval_bayes.stats.published_error import (
-    PublishedError,
-    audit_standard_error,
-    standard_errors,
 )
 from lm_eval_bayes.stats.validation import check_fraction, check_level, check_positive, check_seed
 from lm_eval_bayes.stats.variance_components import (
@@ -41,7 +35,7 @@ from lm_eval_bayes.stats.variance_components import (
 )
 
 #: Where the correlation of two models over questions is from.
-CorrelationSource: TypeAlias = Literal["models", "single trials", "given", "assumed"]
+CorrelationSource: TypeAlias = Literal["models", "single trials", "assumed"]
 
 
 @dataclass(frozen=True)
@@ -57,10 +51,6 @@ class NoiseSettings(Record):
         1 − β of the tests, in (0, 1).
     difference : float, optional
         A difference above 0 whose trials and questions are asked for.
-    correlation : float, optional
-        Of two models' p_α over questions. By default estimated from the models, else .5.
-    published : float, optional
-        A published ± above 0 that is compared with the usual standard errors.
     seed : int
         Of the posterior draws.
 
@@ -73,8 +63,6 @@ class NoiseSettings(Record):
     level: float = LEVEL
     power: float = POWER
     difference: float | None = None
-    correlation: float | None = None
-    published: float | None = None
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -83,10 +71,6 @@ class NoiseSettings(Record):
         check_seed(self.seed)
         if self.difference is not None:
             check_positive("difference", self.difference)
-        if self.published is not None:
-            check_positive("published", self.published)
-        if self.correlation is not None:
-            check_correlation(self.correlation)
 
 
 DEFAULT_NOISE = NoiseSettings()
@@ -148,8 +132,6 @@ class ModelNoise(Record):
         Of single runs, N = 1, and of runs with as many trials as this one where that is more.
     needed : tuple of NeededSize
         What shows the difference that was asked for, by design; else empty.
-    audit : PublishedError or None
-        What the published ± is, if there is one.
     notes : tuple of str
         Warnings.
     """
@@ -159,7 +141,6 @@ class ModelNoise(Record):
     components: VarianceComponents
     runs: tuple[RunNoise, ...]
     needed: tuple[NeededSize, ...]
-    audit: PublishedError | None
     notes: tuple[str, ...]
 
     @property
@@ -193,12 +174,12 @@ class TaskNoise(Record):
         What was asked.
     correlation : float
         Of two models' p_α over questions.
-    correlation_source : {"models", "single trials", "given", "assumed"}
-        Whether it was estimated from the models, given, or assumed to be .5. Of models with single
+    correlation_source : {"models", "single trials", "assumed"}
+        Whether it was estimated from the models, or assumed to be .5. Of models with single
         trials it is that of two models' trials of a question, which is smaller.
     correlation_interval : tuple of float or None
         The interval of an estimated correlation, by resampling the questions; None where it is
-        given or assumed.
+        assumed.
     covariance : float or None
         The covariance of two models' p_α over questions, the mean over pairs of models; None for
         one model.
@@ -237,8 +218,8 @@ def task_noise(runs: Sequence[TaskRun], settings: NoiseSettings = DEFAULT_NOISE)
     Raises
     ------
     InvalidInputError
-        If the runs cannot be compared, there are fewer than two questions, or a published ± or the
-        difference that is asked for is larger than the range of scores.
+        If the runs cannot be compared, there are fewer than two questions, or the difference that
+        is asked for is larger than the range of scores.
 
     Examples
     --------
@@ -258,9 +239,6 @@ def task_noise(runs: Sequence[TaskRun], settings: NoiseSettings = DEFAULT_NOISE)
             rule = f"have trials of at least two questions of {task}"
             raise InvalidInputError.of("RUN", "empty", rule, run.model)
     low, high = first.outcomes.bounds
-    if settings.published is not None and settings.published > high - low:
-        rule = f"be at most the range of scores, {high - low:g}, on the scale of the score"
-        raise InvalidInputError.of("published", "range", rule, settings.published)
     if settings.difference is not None and settings.difference > high - low:
         rule = f"be at most the range of scores, {high - low:g}, on the scale of the score"
         raise InvalidInputError.of("difference", "range", rule, settings.difference)
@@ -269,7 +247,7 @@ def task_noise(runs: Sequence[TaskRun], settings: NoiseSettings = DEFAULT_NOISE)
     ]
     aligned = [run.outcomes.take(aligned_rows(run, first)) for run in runs]
     covariance = covariance_of_questions(aligned)
-    correlation, source = _correlation(components, covariance, settings.correlation)
+    correlation, source = _correlation(components, covariance)
     single = source == "single trials"
     models = tuple(
         _model_noise(
@@ -278,23 +256,18 @@ def task_noise(runs: Sequence[TaskRun], settings: NoiseSettings = DEFAULT_NOISE)
         for run, of_run in zip(runs, components, strict=True)
     )
     interval = None
-    if source in ("models", "single trials"):
-        interval = correlation_interval(aligned, settings.level, single=single, seed=settings.seed)
     notes: tuple[str, ...] = ()
-    if source in ("models", "single trials") and abs(correlation) == 1.0:
-        notes = (_at_bound(correlation, interval),)
+    if source != "assumed":
+        interval = correlation_interval(aligned, settings.level, single=single, seed=settings.seed)
+        if abs(correlation) == 1.0:
+            notes = (_at_bound(correlation),)
     return TaskNoise(
         task, first.n_questions, settings, correlation, source, interval, covariance, models, notes
     )
 
 
-def _at_bound(correlation: float, interval: tuple[float, float] | None) -> str:
+def _at_bound(correlation: float) -> str:
     """Return the note on a correlation whose estimate was cut off at its bound."""
-    other, which = ASSUMED_CORRELATION, "the usual one"
-    end = None if interval is None else interval[0] if correlation > 0.0 else interval[1]
-    if end is not None and abs(end) < 1.0:
-        other = end
-        which = f"the {'lower' if correlation > 0.0 else 'upper'} end of its interval"
     effect = (
         "as small as if questions were equally hard for both models"
         if correlation > 0.0
@@ -302,13 +275,12 @@ def _at_bound(correlation: float, interval: tuple[float, float] | None) -> str:
     )
     return (
         f"The correlation of two models over questions is estimated at its bound, {correlation:g}, "
-        f"so that paired differences are {effect}. --correlation {other:.2f} shows them with "
-        f"{which}."
+        f"so that paired differences are {effect}."
     )
 
 
 def _correlation(
-    components: Sequence[VarianceComponents], covariance: float | None, given: float | None
+    components: Sequence[VarianceComponents], covariance: float | None
 ) -> tuple[float, CorrelationSource]:
     """Return the correlation of two models' p_α over questions, and where it is from.
 
@@ -317,8 +289,6 @@ def _correlation(
     """
     separable = [c.between.mu for c in components if c.between is not None]
     single = not separable and covariance is not None
-    if given is not None and not single:
-        return given, "given"
     variances = [c.total.mu for c in components] if single else separable
     if covariance is None or len(variances) < len(components):
         return ASSUMED_CORRELATION, "assumed"
@@ -353,10 +323,6 @@ def _model_noise(
             )
             for design in DESIGNS
         )
-    audit = None
-    if settings.published is not None:
-        candidates = standard_errors(run.outcomes, run_scores(run))
-        audit = audit_standard_error(settings.published, candidates)
     low, high = run.outcomes.bounds
     of_runs = tuple(
         _run_noise(components, n, correlation, covariance, settings, high - low) for n in trials
@@ -369,7 +335,6 @@ def _model_noise(
         components=components,
         runs=of_runs,
         needed=needed,
-        audit=audit,
         notes=tuple(note for note in notes if note),
     )
 

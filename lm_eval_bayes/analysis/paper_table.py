@@ -9,7 +9,7 @@ from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.analysis.comparability import check_comparable
 from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
-from lm_eval_bayes.stats.comparison.compare import z_threshold
+from lm_eval_bayes.stats.comparison.compare import CONFIDENCE, z_threshold
 from lm_eval_bayes.stats.ranking.rank import rank
 
 
@@ -56,61 +56,50 @@ class PaperTable(Record):
     rows : tuple of PaperRow
         In the order of the ranks without ties on the first task; a model that lacks it comes
         after those that have it, in the order of the next task, and so on.
-    confidence, threshold : float
-        Of the ties, and the z that it stands for.
+    threshold : float
+        The z below which neighbours tie.
     """
 
     tasks: tuple[str, ...]
     rows: tuple[PaperRow, ...]
-    confidence: float
     threshold: float
 
 
-def paper_table(
-    runs_by_task: Mapping[str, Sequence[TaskRun]],
-    *,
-    confidence: float = 0.95,
-    argument: str = "RUN",
-) -> PaperTable:
+def paper_table(runs_by_task: Mapping[str, Sequence[TaskRun]]) -> PaperTable:
     """Rank the models of every task as [Hariri 2026, Table 2] does.
 
     Models are ordered by the posterior mean of bayes@N, with the uniform prior. With ties, two
     neighbours in this order share a rank if z = |μ − μ'| / sqrt(σ² + σ'²) is below
-    Φ⁻¹(confidence) [§2.9].
+    Φ⁻¹(.95) = 1.645 [§2.9].
 
     Parameters
     ----------
     runs_by_task : mapping of str to sequence of TaskRun
         One run per model, of the same questions within a task.
-    confidence : float
-        One-sided, in [0.5, 1).
-    argument : str
-        Name of the runs in error messages.
 
     Raises
     ------
     InvalidInputError
-        If the models of a task answered different questions, or an argument breaks its rule.
+        If the models of a task answered different questions.
 
     Examples
     --------
     >>> ids = [f"q{i}" for i in range(20)]
     >>> runs = [
-    ...     TaskRun.from_trials(name, "aime", [[1] * right + [0] * (8 - right)] * 20, ids)
-    ...     for name, right in (("poor", 2), ("good", 6), ("fair", 5))
+    ...     TaskRun.from_trials(name, "aime", [[1] * right + [0] * (64 - right)] * 20, ids)
+    ...     for name, right in (("poor", 20), ("good", 47), ("fair", 46))
     ... ]
-    >>> table = paper_table({"aime": runs}, confidence=0.999)
+    >>> table = paper_table({"aime": runs})
     >>> [(row.model, *row.ranks["aime"].to_dict().values()) for row in table.rows]
     [('good', 1, 1), ('fair', 1, 2), ('poor', 2, 3)]
     """
-    threshold = z_threshold(confidence)
     ranks_by_task: dict[str, dict[str, PaperRanks]] = {}
     for task, runs in runs_by_task.items():
-        check_comparable(runs, argument)
-        runs[0].require_graded(argument)
+        check_comparable(runs)
+        runs[0].require_graded()
         posteriors = {run.model: bayes_at_n(run.outcomes) for run in runs}
-        plain = rank(posteriors, ties="none", numbering="dense")
-        tied = rank(posteriors, ties="adjacent", numbering="dense", confidence=confidence)
+        plain = rank(posteriors, ties="none")
+        tied = rank(posteriors, ties="adjacent")
         ranks_by_task[task] = {
             model: PaperRanks(int(tied.rank_of(model)), int(plain.rank_of(model)))
             for model in plain.models
@@ -120,4 +109,4 @@ def paper_table(
         PaperRow(model, {task: ranks.get(model) for task, ranks in ranks_by_task.items()})
         for model in models
     )
-    return PaperTable(tuple(runs_by_task), rows, float(confidence), threshold)
+    return PaperTable(tuple(runs_by_task), rows, z_threshold(CONFIDENCE))

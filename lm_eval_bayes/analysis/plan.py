@@ -15,7 +15,7 @@ from lm_eval_bayes.analysis.independence import repeat_note
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.task_run import CONCURRENCY, MOST_OF_TRIAL, SECONDS, TOKENS, TaskRun
 from lm_eval_bayes.stats.arrays import FloatArray
-from lm_eval_bayes.stats.comparison.compare import z_threshold
+from lm_eval_bayes.stats.comparison.compare import CONFIDENCE, z_threshold
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.intervals import DEFAULT_INTERVAL, IntervalSpec
 from lm_eval_bayes.stats.ranking.rank import compare_in_order, sort_best_first
@@ -198,13 +198,10 @@ def plan_width(
     ('tokens were not recorded for A', 'time was not recorded for A')
     """
     max_trials = check_count("max_trials", max_trials, 1)
-    level, method, seed = spec.level, spec.method, spec.seed
     lines = []
     for run in runs:
-        posterior = hbayes_at_n(run.outcomes, spec.scope, level, method, seed=seed)
-        forecast = trials_needed(
-            posterior, width=width, level=level, method=method, max_trials=max_trials, seed=seed
-        )
+        posterior = hbayes_at_n(run.outcomes, spec.scope, spec.level, spec.method, seed=spec.seed)
+        forecast = trials_needed(posterior, width=width, max_trials=max_trials, seed=spec.seed)
         lines.append(_plan_line([run], forecast, posterior))
     return tuple(lines)
 
@@ -232,11 +229,9 @@ def plan_separation(
     runs: Sequence[TaskRun],
     spec: IntervalSpec = DEFAULT_INTERVAL,
     *,
-    confidence: float = 0.95,
     max_trials: int = 100_000,
     correction: Correction = "none",
     batch_trials: int = 4,
-    argument: str = "RUN",
     progress: Callable[[int], None] | None = None,
 ) -> SeparationPlan:
     """Forecast for every pair of a task's models the trials until they are distinguishable.
@@ -253,8 +248,6 @@ def plan_separation(
     spec : IntervalSpec
         Scope of the posteriors, and seed of the posterior predictive draws; level and method do
         not matter here.
-    confidence : float
-        In (0.5, 1), as of `rank`; with a correction as of `DecisionReached`.
     max_trials : int
         The largest number of further trials per question to consider.
     correction : {"none", "obrien-fleming", "pocock", "anytime"}
@@ -262,8 +255,6 @@ def plan_separation(
         planned analyses end `max_trials` beyond the present trials.
     batch_trials : int
         Trials per question between two analyses, with a correction.
-    argument : str
-        Name of the runs in error messages.
     progress : callable, optional
         Called with the number of pairs that were done since the last call.
 
@@ -274,14 +265,11 @@ def plan_separation(
         given for scores, or another argument breaks its rule.
     """
     max_trials = check_count("max_trials", max_trials, 1)
-    threshold = z_threshold(confidence)
-    if threshold <= 0.0:
-        raise InvalidInputError.of("confidence", "range", "be above 0.5 to separate", confidence)
-    check_comparable(runs, argument)
+    check_comparable(runs)
     report = progress or (lambda n_pairs: None)
     if len(runs) < 2:
         rule = f"be of at least two models on {runs[0].task} to be separated"
-        raise InvalidInputError.of(argument, "empty", rule, runs[0].model)
+        raise InvalidInputError.of("RUN", "empty", rule, runs[0].model)
     posteriors = {run.model: hbayes_at_n(run.outcomes, spec.scope, seed=spec.seed) for run in runs}
     ordered, _ = sort_best_first(posteriors)
     by_model = {run.model: run for run in runs}
@@ -295,15 +283,15 @@ def plan_separation(
         return _plan_decisions(
             best_first,
             posteriors,
-            confidence,
             max_trials,
             correction,
             batch_trials,
             spec.seed,
             report,
         )
-    comparisons = compare_in_order([*ordered.values()], confidence, spec.seed)
-    target = max(comparisons.critical_value, threshold)  # 0 where all scores are certain
+    comparisons = compare_in_order([*ordered.values()], CONFIDENCE, spec.seed)
+    # the critical value is 0 where all scores are certain
+    target = max(comparisons.critical_value, z_threshold(CONFIDENCE))
     lines, n_separated = [], 0
     for (i, a), (j, b) in combinations(enumerate(best_first), 2):
         if comparisons.separated[i, j]:
@@ -324,7 +312,6 @@ def plan_separation(
 def _plan_decisions(
     best_first: Sequence[TaskRun],
     posteriors: Mapping[str, Posterior],
-    confidence: float,
     max_trials: int,
     correction: Correction,
     batch_trials: int,
@@ -337,7 +324,7 @@ def _plan_decisions(
         n_pairs += 1
         n_trials = max(run.outcomes.trials_range[1] for run in (a, b))
         rounds = batches(check_count("batch_trials", batch_trials, 1), n_trials + max_trials)
-        rule = DecisionReached(confidence, correction=correction, analyses=tuple(rounds))
+        rule = DecisionReached(CONFIDENCE, correction=correction, analyses=tuple(rounds))
         forecast = trials_to_decision(posteriors[a.model], posteriors[b.model], rule, seed=seed)
         if forecast.additional != 0:
             lines.append(_plan_line([a, b], forecast, posteriors[a.model]))

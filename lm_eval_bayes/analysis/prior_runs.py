@@ -1,4 +1,4 @@
-"""Other runs as prior evidence: which is whose, the weight of their trials, and their effect."""
+"""Earlier runs as prior evidence: which is whose, the weight of their trials, and their effect."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from lm_eval_bayes.runs.prior_trials import check_other_trials, prior_counts
 from lm_eval_bayes.runs.task_run import SavedRuns, TaskRun
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.intervals import Interval, IntervalSpec
-from lm_eval_bayes.stats.mean_evidence import SAME_POPULATION, mean_evidence
 from lm_eval_bayes.stats.outcomes import Outcomes
 from lm_eval_bayes.stats.prior_evidence import (
     SAME_CHANCES,
@@ -22,7 +21,6 @@ from lm_eval_bayes.stats.prior_evidence import (
     learn_prior_strength,
 )
 from lm_eval_bayes.stats.prior_strength import LearnedStrength
-from lm_eval_bayes.stats.results import Posterior
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,49 +107,6 @@ class PriorEffect(Record):
 
 
 @dataclass(frozen=True, eq=False)
-class MeanPriorEffect(Record):
-    """A model's hbayes@N on a task with another benchmark as prior of the common mean.
-
-    Attributes
-    ----------
-    task, model : str
-        The task and the model.
-    prior_task, prior_model : str
-        Those of the other benchmark's run.
-    sources : tuple of str
-        Its files.
-    n_questions : int
-        Its questions.
-    pseudo_trials : float
-        How many pseudo-trials it is worth at λ = 1, see `mean_pseudo_trials`.
-    strength : float
-        λ, its weight; where it was learned, its posterior mean.
-    p_unrelated : float or None
-        Posterior probability that λ = 0; None where λ was given.
-    left_out : bool
-        Whether it has no weight.
-    informed, without : ScoreEstimate
-        With the other benchmark, and without.
-    note : str
-        What the numbers with the other benchmark assume.
-    """
-
-    task: str
-    model: str
-    prior_task: str
-    prior_model: str
-    sources: tuple[str, ...]
-    n_questions: int = field(metadata=json_name("questions"))
-    pseudo_trials: float
-    strength: float
-    p_unrelated: float | None
-    left_out: bool
-    informed: ScoreEstimate = field(metadata=json_name("with"))
-    without: ScoreEstimate
-    note: str = SAME_POPULATION
-
-
-@dataclass(frozen=True, eq=False)
 class PriorRuns:
     """Runs of which some have prior trials.
 
@@ -207,10 +162,6 @@ class PriorRuns:
 
 def _estimate(outcomes: Outcomes, spec: IntervalSpec) -> ScoreEstimate:
     posterior = hbayes_at_n(outcomes, spec.scope, spec.level, spec.method, seed=spec.seed)
-    return _estimate_of(posterior, spec)
-
-
-def _estimate_of(posterior: Posterior, spec: IntervalSpec) -> ScoreEstimate:
     return ScoreEstimate(posterior.mu, posterior.sigma, posterior.interval(seed=spec.seed))
 
 
@@ -220,7 +171,6 @@ def assign_priors(
     strength: Strength,
     *,
     seed: int = 0,
-    argument: str = "prior",
 ) -> PriorRuns:
     """Give runs the trials of earlier runs as prior trials.
 
@@ -237,8 +187,6 @@ def assign_priors(
         λ in [0, 1], the weight of a prior trial; "auto": learned.
     seed : int
         Seed of the draws, for more than two categories.
-    argument : str
-        The name of the priors in an error.
 
     Returns
     -------
@@ -258,29 +206,29 @@ def assign_priors(
     >>> informed.runs[0].outcomes.prior_counts.tolist()
     [[2, 1], [0, 0]]
     """
-    strength = check_strength(strength, f"{argument}_strength")
+    strength = check_strength(strength)
     prior_by_run: dict[int, TaskRun] = {}
     for given in priors:
         matches = [
             (i, prior)
             for i, run in enumerate(runs)
-            if (prior := _prior_of(run, runs, given, argument)) is not None
+            if (prior := _prior_of(run, runs, given)) is not None
         ]
         if not matches:
             tasks = ", ".join(dict.fromkeys(run.task for run in runs))
             got = ", ".join(dict.fromkeys(run.task for run in given.saved.runs))
             rule = f"have questions of {tasks}"
-            raise InvalidInputError.of(argument, "mismatch", rule, f"a run of {got}")
+            raise InvalidInputError.of("prior", "mismatch", rule, f"a run of {got}")
         for i, prior in matches:
             if i in prior_by_run:
                 rule = f"be one run for {runs[i].model} on {runs[i].task}"
                 raise InvalidInputError.of(
-                    argument, "mismatch", rule, f"{prior_by_run[i].label}, {prior.label}"
+                    "prior", "mismatch", rule, f"{prior_by_run[i].label}, {prior.label}"
                 )
-            check_other_trials(runs, prior, argument)
-            check_same_metric(runs[i], prior, argument)
+            check_other_trials(runs, prior, "prior")
+            check_same_metric(runs[i], prior, "prior")
             prior_by_run[i] = prior
-    outcomes = {i: _with_counts(runs[i], prior, argument) for i, prior in prior_by_run.items()}
+    outcomes = {i: _with_counts(runs[i], prior) for i, prior in prior_by_run.items()}
     strengths: dict[int, float] = dict.fromkeys(outcomes, 0.0)
     for task in dict.fromkeys(run.task for run in runs):
         of_task = [i for i in outcomes if runs[i].task == task]
@@ -299,18 +247,16 @@ def assign_priors(
     )
 
 
-def _with_counts(run: TaskRun, prior: TaskRun, argument: str) -> Outcomes:
+def _with_counts(run: TaskRun, prior: TaskRun) -> Outcomes:
     run.require_graded()
     outcomes = run.outcomes
-    counts = prior_counts(run.question_ids, outcomes.weights, prior, argument, run.task)
+    counts = prior_counts(run.question_ids, outcomes.weights, prior, "prior", run.task)
     return replace(outcomes, prior_counts=counts)
 
 
-def _prior_of(
-    run: TaskRun, runs: Sequence[TaskRun], given: GivenPrior, argument: str
-) -> TaskRun | None:
+def _prior_of(run: TaskRun, runs: Sequence[TaskRun], given: GivenPrior) -> TaskRun | None:
     """Return the earlier run of this run's model and task; None where there is none."""
-    candidates = _runs_of_model(run, runs, given, argument)
+    candidates = _runs_of_model(run, runs, given)
     of_task = [prior for prior in candidates if prior.task == run.task]
     if of_task:
         return of_task[0]
@@ -329,123 +275,22 @@ def _n_common(run: TaskRun, prior: TaskRun) -> int:
     return len(set(run.question_ids) & set(prior.question_ids))
 
 
-def _runs_of_model(
-    run: TaskRun, runs: Sequence[TaskRun], given: GivenPrior, argument: str
-) -> tuple[TaskRun, ...]:
+def _runs_of_model(run: TaskRun, runs: Sequence[TaskRun], given: GivenPrior) -> tuple[TaskRun, ...]:
     """Return the earlier runs of this run's model, of any task."""
     models = list(dict.fromkeys(run.model for run in runs))
     earlier = given.saved.models
     if given.model is not None or len(models) == 1:
         if len(earlier) != 1:
             rule = "hold one model"
-            raise InvalidInputError.of(argument, "mismatch", rule, ", ".join(earlier) or "none")
+            raise InvalidInputError.of("prior", "mismatch", rule, ", ".join(earlier) or "none")
         if given.model not in (None, *models):
             rule = f"be given to one of {', '.join(models)}, as MODEL=RUN"
-            raise InvalidInputError.of(argument, "conflict", rule, given.model)
+            raise InvalidInputError.of("prior", "conflict", rule, given.model)
         if given.model not in (None, run.model):
             return ()
         return tuple(given.saved.runs)
     unknown = [model for model in earlier if model not in models]
     if unknown:
         rule = f"hold models named as those of the runs ({', '.join(models)}), or be MODEL=RUN"
-        raise InvalidInputError.of(argument, "format", rule, ", ".join(unknown))
+        raise InvalidInputError.of("prior", "format", rule, ", ".join(unknown))
     return tuple(given.saved.of_model(run.model))
-
-
-def mean_prior_effects(
-    runs: Sequence[TaskRun],
-    priors: Sequence[GivenPrior],
-    strength: Strength,
-    spec: IntervalSpec,
-    argument: str = "prior_mean",
-) -> tuple[MeanPriorEffect, ...]:
-    """Return hbayes@N with runs of other benchmarks as priors of the common mean, and without.
-
-    Parameters
-    ----------
-    runs : sequence of TaskRun
-        One per model and task.
-    priors : sequence of GivenPrior
-        Runs of one other benchmark each, whose questions are not those of `runs`.
-    strength : "auto" or float
-        λ in [0, 1], the weight of a benchmark; "auto": learned for each run by itself.
-    spec : IntervalSpec
-        Settings of the intervals.
-    argument : str
-        The name of the priors in an error.
-
-    Raises
-    ------
-    InvalidInputError
-        If a prior is of no model among the runs, of several tasks, of the same questions or of
-        other categories, if a run has two priors, or if scope is "population" and a run has
-        clusters.
-
-    Examples
-    --------
-    >>> new = TaskRun.from_trials("m", "aime", [[0, 1], [1, 1]], ["p", "q"])
-    >>> other = TaskRun.from_trials("m", "math", [[0, 1, 1]] * 8, list("abcdefgh"))
-    >>> (effect,) = mean_prior_effects([new], [GivenPrior(SavedRuns((other,)))], 1, IntervalSpec())
-    >>> effect.prior_task, effect.informed.sigma < effect.without.sigma
-    ('math', True)
-    """
-    prior_by_run: dict[int, TaskRun] = {}
-    for given in priors:
-        for i, run in enumerate(runs):
-            candidates = _runs_of_model(run, runs, given, argument)
-            if not candidates:
-                continue
-            if len(candidates) > 1:
-                tasks = ", ".join(dict.fromkeys(prior.task for prior in candidates))
-                raise InvalidInputError.of(argument, "mismatch", "hold one task", tasks)
-            (prior,) = candidates
-            if i in prior_by_run:
-                rule = f"be one run for {run.model} on {run.task}"
-                raise InvalidInputError.of(
-                    argument, "mismatch", rule, f"{prior_by_run[i].label}, {prior.label}"
-                )
-            if _n_common(run, prior):
-                rule = f"hold other questions than those of {run.task}, whose earlier runs are"
-                raise InvalidInputError.of(
-                    argument, "duplicate", f"{rule} given by --prior", prior.label
-                )
-            if spec.scope == "population" and run.outcomes.cluster_index is not None:
-                rule = "be left out for scope population of questions in clusters"
-                raise InvalidInputError.of(argument, "conflict", rule, prior.label)
-            run.require_graded()
-            prior.require_graded(argument)
-            weights = run.outcomes.weights.tolist()
-            if prior.outcomes.weights.tolist() != weights:
-                rule = f"have the category weights of {run.task}, {weights}"
-                got = f"{prior.outcomes.weights.tolist()} in {prior.label}"
-                raise InvalidInputError.of(argument, "mismatch", rule, got)
-            prior_by_run[i] = prior
-    effects = []
-    for i, prior in sorted(prior_by_run.items()):
-        run = runs[i]
-        evidence = mean_evidence(
-            run.outcomes,
-            prior.outcomes,
-            strength,
-            spec.scope,
-            spec.level,
-            spec.method,
-            seed=spec.seed,
-        )
-        effects.append(
-            MeanPriorEffect(
-                task=run.task,
-                model=run.model,
-                prior_task=prior.task,
-                prior_model=prior.model,
-                sources=prior.sources,
-                n_questions=prior.n_questions,
-                pseudo_trials=float(evidence.pseudo_trials.sum()),
-                strength=float(evidence.strength),
-                p_unrelated=evidence.p_unrelated,
-                left_out=evidence.left_out,
-                informed=_estimate_of(evidence.posterior, spec),
-                without=_estimate_of(evidence.without, spec),
-            )
-        )
-    return tuple(effects)

@@ -1,7 +1,7 @@
 """Scores and ranks of several models under rubrics, one table per task.
 
 Trials are classified once (:func:`lm_eval_bayes.analysis.rubric_classes.classify_runs`); weights,
-priors and intervals can then change without reading them again.
+levels and scopes can then change without reading them again.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from lm_eval_bayes._util.threads import map_in_threads
 from lm_eval_bayes.analysis.rubric_classes import ClassifiedRuns
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.rubric.schemata import Schema
-from lm_eval_bayes.rubric.scoring import Prior, RubricScore
+from lm_eval_bayes.rubric.scoring import RubricScore
 from lm_eval_bayes.stats.arrays import FloatArray, IntArray
 from lm_eval_bayes.stats.comparison.shared_questions import UNPAIRED
-from lm_eval_bayes.stats.intervals import METHODS, SCOPES, Interval, IntervalMethod, Scope
+from lm_eval_bayes.stats.intervals import SCOPES, Interval, IntervalMethod, Scope
 from lm_eval_bayes.stats.outcomes import Outcomes
 from lm_eval_bayes.stats.ranking.rank import simultaneous_ranks
 from lm_eval_bayes.stats.results import Posterior
@@ -29,6 +29,8 @@ from lm_eval_bayes.stats.validation import check_confidence, check_level, check_
 
 #: The confidence of all comparisons of models under a schema together.
 CONFIDENCE = 0.95
+#: How the credible intervals are computed: exact ones of more than two distinct weights are drawn.
+INTERVAL: IntervalMethod = "beta"
 
 #: Posteriors that are computed at a time: the work is numpy's, which lets other threads run.
 _AT_ONCE = min(4, os.cpu_count() or 1)
@@ -109,14 +111,12 @@ class RubricTable(Record):
         What was scored.
     rows : tuple of SchemaScores
         One a schema.
-    prior, interval, level, scope, confidence, seed
+    level, scope, confidence, seed
         As they were given to :func:`rubric_table`.
     """
 
     classified: ClassifiedRuns = field(metadata=NOT_IN_JSON)
     rows: tuple[SchemaScores, ...] = field(metadata=json_name("schemata"))
-    prior: Prior
-    interval: IntervalMethod = field(metadata=NOT_IN_JSON)
     level: float
     scope: Scope
     confidence: float
@@ -205,15 +205,13 @@ class RubricTable(Record):
 def rubric_table(
     classified: ClassifiedRuns,
     weights: Mapping[str, Sequence[float]] | None = None,
-    prior: Prior = "hbayes",
-    interval: IntervalMethod = "beta",
     level: float = 0.95,
     scope: Scope = "benchmark",
     *,
     confidence: float = CONFIDENCE,
     seed: int = 0,
 ) -> RubricTable:
-    """Score and rank models under every schema.
+    """Score and rank models under every schema, with a prior that is learned across questions.
 
     Parameters
     ----------
@@ -221,14 +219,11 @@ def rubric_table(
         The trials in their categories.
     weights : mapping of str to sequence of float, optional
         Other weights than a schema's own, by its name.
-    prior : {"hbayes", "bayes"}
-        Learned across questions, or uniform for each.
-    interval, level
-        The credible intervals; "beta" has the posterior's mean and sd, "exact" and "hdi" are
-        drawn for more than two distinct weights, and take longer.
+    level : float
+        Posterior mass of the credible intervals.
     scope : {"benchmark", "population"}
-        About these questions, or about the population of questions. The latter takes the prior
-        "hbayes", and models are then compared question by question, as by `rank`.
+        About these questions, or about the population of questions; models are then compared
+        question by question, as by `rank`.
     confidence : float
         In [0.5, 1): with this probability no pair of models is separated the wrong way under a
         schema; the rule "simultaneous" of `rank`. Every schema has a ranking of its own, without
@@ -241,8 +236,6 @@ def rubric_table(
     InvalidInputError
         If an argument breaks its rule, or weights of a schema that is not in the table.
     """
-    prior = check_option("prior", prior, ("hbayes", "bayes"))
-    interval = check_option("interval", interval, METHODS)
     scope = check_option("scope", scope, SCOPES)
     level, confidence = check_level(level), check_confidence(confidence)
     seed = check_seed(seed)
@@ -254,8 +247,8 @@ def rubric_table(
         scores[name] = _reweighted(scores[name], given)
 
     def posterior_of(score: RubricScore) -> tuple[Posterior, Interval]:
-        posterior = score.posterior(prior, seed, scope)
-        return posterior, posterior.interval(level, interval, seed=seed)
+        posterior = score.posterior("hbayes", seed, scope)
+        return posterior, posterior.interval(level, INTERVAL, seed=seed)
 
     # What posteriors import when they need it: Ctrl-C during an import in a thread may hang.
     import scipy.interpolate  # noqa: F401
@@ -280,7 +273,7 @@ def rubric_table(
             for model, (posterior, ends) in computed.items()
         )
         rows.append(SchemaScores(ranked[0].score.schema, ranked))
-    return RubricTable(classified, tuple(rows), prior, interval, level, scope, confidence, seed)
+    return RubricTable(classified, tuple(rows), level, scope, confidence, seed)
 
 
 def _reweighted(

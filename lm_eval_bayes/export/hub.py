@@ -32,11 +32,9 @@ from lm_eval_bayes.export.run_metadata import (
     hub_id,
     hub_model,
     is_filtered,
-    versions,
 )
 from lm_eval_bayes.runs.task_run import GRADED
-from lm_eval_bayes.stats.intervals import Interval, Scope
-from lm_eval_bayes.stats.results import Posterior
+from lm_eval_bayes.stats.intervals import Scope
 from lm_eval_bayes.stats.validation import check_option
 
 #: Folder of the results in a model's repository.
@@ -50,9 +48,9 @@ SCALES: tuple[Scale, ...] = ("percent", "share")
 _FACTORS_AND_DIGITS: dict[Scale, tuple[float, int]] = {"percent": (100.0, 2), "share": (1.0, 4)}
 _SHA = re.compile(r"[0-9a-f]{40}")
 #: The hub shows the notes beside the score.
-_MAX_NOTES, _MAX_DETAILS = 200, 700
-#: Generation settings in the notes, and left out of the details.
-_IN_NOTES, _NOT_IN_DETAILS = ("temperature", "top_p"), frozenset({"until"})
+_MAX_NOTES = 200
+#: Generation settings in the notes.
+_IN_NOTES = ("temperature", "top_p")
 #: The datasets whose leaderboards on the hub are known to collect results.
 REGISTERED = frozenset(known.dataset for known in KNOWN.values() if known.is_registered)
 
@@ -73,8 +71,6 @@ class HubResult(Record):
         The score.
     notes : str
         The metric, its credible interval and the sampling, at most 200 characters.
-    details : str
-        The same with the posterior, all settings and the versions, for a pull request.
     date : str or None
         End of the run, ISO 8601.
     source_url, source_name : str or None
@@ -89,7 +85,6 @@ class HubResult(Record):
     task_id: str
     value: float
     notes: str
-    details: str
     dataset_revision: str | None = None
     date: str | None = None
     source_url: str | None = None
@@ -110,17 +105,45 @@ def check_model_id(name: str, argument: str = "--model-id") -> str:
     return name
 
 
+@dataclass(frozen=True)
+class HubSettings:
+    """What a result says beside the run's numbers.
+
+    Attributes
+    ----------
+    value : str
+        The number to export: "avg@N", "hbayes@N", "bayes@N", or one of the summary's `rows`, such
+        as "pass@4".
+    scale : {"percent", "share"}
+        From 0 to 100, or from 0 to 1.
+    dataset, task_id, revision : str or None
+        The benchmark; None for that of the run.
+    source_url, source_name : str or None
+        A page about the run.
+
+    Raises
+    ------
+    InvalidInputError
+        If the scale is unknown.
+    """
+
+    value: str = "avg@N"
+    scale: Scale = "percent"
+    dataset: str | None = None
+    task_id: str | None = None
+    revision: str | None = None
+    source_url: str | None = None
+    source_name: str | None = None
+
+    def __post_init__(self) -> None:
+        check_option("scale", self.scale, SCALES)
+
+
 def hub_result(
     summary: TaskSummary,
+    settings: HubSettings | None = None,
     *,
-    value: str = "avg@N",
-    scale: Scale = "percent",
     scope: Scope = "benchmark",
-    dataset: str | None = None,
-    task_id: str | None = None,
-    revision: str | None = None,
-    source_url: str | None = None,
-    source_name: str | None = None,
     model_id: str | None = None,
     reading_warnings: Sequence[str] = (),
 ) -> HubResult:
@@ -130,17 +153,10 @@ def hub_result(
     ----------
     summary : TaskSummary
         The model's numbers.
-    value : str
-        The number to export: "avg@N", "hbayes@N", "bayes@N", or one of the summary's `rows`, such
-        as "pass@4".
-    scale : {"percent", "share"}
-        From 0 to 100, or from 0 to 1.
+    settings : HubSettings, optional
+        What the result says; by default avg@N as a percentage, on the run's own benchmark.
     scope : {"benchmark", "population"}
         Scope of the interval in the notes.
-    dataset, task_id, revision : str, optional
-        The benchmark; by default that of the run.
-    source_url, source_name : str, optional
-        A page about the run.
     model_id : str, optional
         The model that the result is for; a run of another model is a warning.
     reading_warnings : sequence of str
@@ -167,32 +183,32 @@ def hub_result(
     >>> print(result.path, result.value)
     .eval_results/aime_2025.yaml 37.5
     """
-    check_option("scale", scale, SCALES)
+    settings = settings or HubSettings()
     hub, run = library(), summary.run
     low, high = min(run.outcomes.weights), max(run.outcomes.weights)
     if low < 0 or high > 1:
         rule = f"have scores between 0 and 1, which a share is ({run.task} has {low:g} to {high:g})"
         raise InvalidInputError.of("RUN", "range", rule, run.model)
-    name, score = _named_number(summary, value)
-    factor, digits = _FACTORS_AND_DIGITS[scale]
+    name, score = _named_number(summary, settings.value)
+    factor, digits = _FACTORS_AND_DIGITS[settings.scale]
     benchmark, warnings = benchmark_of(run), list(summary.notes)
-    dataset_id = dataset or benchmark.dataset
+    dataset_id = settings.dataset or benchmark.dataset
     if hub_id(dataset_id) is None:
         rule = f"name the hub's dataset of {run.task}, as org/name, which the run does not record"
         raise InvalidInputError.of("--dataset", "missing", rule, dataset_id or "no name")
     if dataset_id not in REGISTERED:
         warnings.append(_unregistered_warning(dataset_id))
-    own_task_id = benchmark.task_id if dataset in (None, benchmark.dataset) else ""
-    task = task_id or own_task_id or "default"
-    if not task_id and not own_task_id:
+    own_task_id = benchmark.task_id if settings.dataset in (None, benchmark.dataset) else ""
+    task = settings.task_id or own_task_id or "default"
+    if not settings.task_id and not own_task_id:
         warnings.append(
             f'the task of {dataset_id} is assumed to be "default": name that of its eval.yaml '
             "with --task-id"
         )
-    if revision is not None and _SHA.fullmatch(revision) is None:
+    if settings.revision is not None and _SHA.fullmatch(settings.revision) is None:
         rule = "be the hash of a commit of the dataset, 40 hexadecimal digits"
-        raise InvalidInputError.of("--revision", "choice", rule, revision)
-    pinned = revision or _pinned_revision(summary, dataset)
+        raise InvalidInputError.of("--revision", "choice", rule, settings.revision)
+    pinned = settings.revision or _pinned_revision(summary, settings.dataset)
     if pinned is None:
         warnings.append(_unpinned_warning(summary, dataset_id))
     recorded_model = hub_model(run)
@@ -205,16 +221,14 @@ def hub_result(
         value=round(factor * score, digits),
         dataset_revision=pinned,
         date=format_date(run.provenance.date, "%Y-%m-%dT%H:%M:%SZ"),
-        source_url=source_url,
-        source_name=source_name if source_url else None,
-        notes=one_line(_notes(summary, name, scale, scope, damage), _MAX_NOTES),
+        source_url=settings.source_url,
+        source_name=settings.source_name if settings.source_url else None,
+        notes=one_line(_notes(summary, name, settings.scale, scope, damage), _MAX_NOTES),
     )
     names = {field.name for field in fields(HubResult)}
-    details = one_line(_details(summary, name, scale, scope, damage), _MAX_DETAILS)
     return HubResult(
         path=f"{FOLDER}/{benchmark.file}.yaml",
         text=_yaml(hub, entry),
-        details=details,
         warnings=tuple(warnings),
         **{k: v for k, v in vars(entry).items() if k in names},
     )
@@ -317,38 +331,9 @@ def _notes(
     return "; ".join(filter(None, parts))
 
 
-def _details(
-    summary: TaskSummary, name: str, scale: Scale, scope: Scope, damage: tuple[str, ...]
-) -> str:
-    """Return the metric, its credible interval and all settings, the most important first."""
-    run, n = summary.run, summary.n
-    trials = "1 trial" if n == "1" else f"{n} trials"
-    settings = {k: v for k, v in generation_settings(run).items() if k not in _NOT_IN_DETAILS}
-    parts = [
-        f"{name} of {trials} per question on {_questions(summary)}",
-        *damage,
-        _interval_note(summary.learned[scope], summary.intervals[scope], n, scale),
-        _settings_note(settings),
-        f"filter {run.filter}" if is_filtered(run) else "",
-        f"metric {run.metric}" if run.metric != GRADED else "",
-        f"{run.task}, {_settings_note(versions(run))}",
-    ]
-    return "; ".join(filter(None, parts))
-
-
 def _scaled(numbers: Sequence[float], scale: Scale) -> list[str]:
     factor, digits = _FACTORS_AND_DIGITS[scale]
     return [f"{factor * number:.{digits}f}" for number in numbers]
-
-
-def _interval_note(posterior: Posterior, interval: Interval, n: str, scale: Scale) -> str:
-    numbers = (interval.low, interval.high, posterior.mu, posterior.sigma)
-    low, high, mu, sigma = _scaled(numbers, scale)
-    return (
-        f"{100 * interval.level:g}% credible interval of the mean score {low} to {high}, "
-        f"about {scope_label(interval.scope)} (hbayes@{n}, {interval.method}; posterior mean "
-        f"{mu}, sd {sigma})"
-    )
 
 
 def _settings_note(settings: Mapping[str, str]) -> str:

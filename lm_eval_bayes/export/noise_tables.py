@@ -23,7 +23,6 @@ from lm_eval_bayes.analysis.noise import (
     spread,
 )
 from lm_eval_bayes.stats.detectable_difference import Design, NeededSize
-from lm_eval_bayes.stats.published_error import PublishedError
 
 #: Characters of a model's name in the heading.
 _MAX_NAME = 60
@@ -102,8 +101,6 @@ def _model_parts(noise: TaskNoise) -> list[Part]:
     ]
     if model.needed:
         parts.append(_needed_part(model, noise))
-    if model.audit is not None:
-        parts.append(_audit_part(model.audit, model.full))
     return parts
 
 
@@ -177,7 +174,6 @@ def _test_sentence(noise: TaskNoise) -> str:
     source = {
         "models": "from these models",
         "single trials": "of their single trials, estimated from these models",
-        "given": "given",
         "assumed": "assumed",
     }[noise.correlation_source]
     if noise.correlation_source in ("models", "single trials"):
@@ -205,47 +201,6 @@ def _needed_part(model: ModelNoise, noise: TaskNoise) -> Part:
 def needed_trials(needed: NeededSize) -> str:
     """Return the trials per question, or that no number is enough."""
     return format_integer(needed.trials) if needed.enough_questions else "no N is enough"
-
-
-def _audit_part(audit: PublishedError, full: RunNoise) -> Part:
-    rows = tuple(
-        (
-            c.label,
-            format_score(c.value),
-            format_score(c.half_width),
-            f"{audit.published / c.value:.2f}" if c.value else NO_VALUE,
-        )
-        for c in audit.candidates
-    )
-    published = f"{audit.published:g}"
-    table = Table(
-        f"which standard error ± {published} is", ("", "SE", "1.96 SE", f"{published} / SE"), rows
-    )
-    sentences = [audit_verdict(audit)]
-    nearest = audit.nearest
-    if audit.matches and nearest is not None:
-        sentences.append(f"That is the error {nearest.meaning}.")
-    bound = "at most " if full.is_bound else ""
-    sentences.append(
-        f"By the posterior, with N = {format_trials(full.trials)}, the SE about these questions "
-        f"is {bound}"
-        f"{format_score(full.standard_error)}, about the population "
-        f"{format_score(full.population_standard_error)}."
-    )
-    return table, tuple(sentences)
-
-
-def audit_verdict(audit: PublishedError) -> str:
-    """Return what a published ± is, in one sentence."""
-    published, nearest = f"± {audit.published:g}", audit.nearest
-    if nearest is None or audit.ratio is None:
-        return f"{published} is none of these: all of them are 0."
-    kind = f'1.96 times "{nearest.label}"' if audit.is_half_width else f'"{nearest.label}"'
-    ratio = f"(ratio {audit.ratio:.2f})"
-    if audit.matches:
-        others = ", ".join(audit.also)
-        return f"{published} is {kind} {ratio}." + (f" So nearly is: {others}." if others else "")
-    return f"{published} is none of these up to 5%; nearest is {kind} {ratio}."
 
 
 # -- a board -------------------------------------------------------------------------------------
@@ -285,31 +240,7 @@ def _board_parts(noise: TaskNoise) -> list[Part]:
     parts.append((_spread_table(noise, n), ()))
     if noise.settings.difference is not None:
         parts.append(_board_needed(noise, n))
-    if noise.settings.published is not None:
-        parts.append(_board_audit(noise))
     return parts
-
-
-def _board_audit(noise: TaskNoise) -> Part:
-    """Return which standard error the published ± is nearest to, for every model."""
-    rows = []
-    for model in noise.models:
-        audit = model.audit
-        nearest = None if audit is None else audit.nearest
-        label, ratio = NO_VALUE, NO_VALUE
-        if audit is not None and nearest is not None and audit.ratio is not None:
-            label = f"1.96 {nearest.label}" if audit.is_half_width else nearest.label
-            ratio = f"{audit.ratio:.2f}{'' if audit.matches else ' no'}"
-        sign = "<=" if model.full.is_bound else ""
-        own = sign + format_score(model.full.standard_error)
-        rows.append((one_line(model.model), label, ratio, own))
-    head = ("model", "nearest", "ratio", "SE here")
-    title = f"which standard error ± {noise.settings.published:g} is"
-    below = (
-        "no: the ratio differs from 1 by more than 5%; SE here: about these questions, of the mean "
-        "of all runs"
-    )
-    return Table(title, head, tuple(rows)), (below,)
 
 
 def _spread_table(noise: TaskNoise, n: str) -> Table:

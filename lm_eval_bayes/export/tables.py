@@ -24,12 +24,15 @@ from lm_eval_bayes._util.text import (
 )
 from lm_eval_bayes.analysis.leaderboard import COMPARISONS, Leaderboard, LeaderboardRow
 from lm_eval_bayes.analysis.pass_rows import PassRow, row_notes, uncertainty_to_dict
+from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.export.latex import latex_cell, latex_head, latex_paragraph, latex_table
 from lm_eval_bayes.runs.task_run import GRADED
-from lm_eval_bayes.stats.validation import check_option
 
-Format: TypeAlias = Literal["csv", "json", "markdown", "latex"]
-FORMATS: tuple[Format, ...] = ("csv", "json", "markdown", "latex")
+#: The formats, by the suffixes of their files.
+Suffix: TypeAlias = Literal[".csv", ".json", ".md", ".tex"]
+SUFFIXES: tuple[Suffix, ...] = (".csv", ".json", ".md", ".tex")
+#: Those with numbers of full precision, and with the pass family by default.
+DIGITS_IN_FULL: tuple[Suffix, ...] = (".csv", ".json")
 
 #: Rows of the pass family by their names, by task and model.
 Families: TypeAlias = Mapping[tuple[str, str], Mapping[str, PassRow]]
@@ -37,8 +40,24 @@ Families: TypeAlias = Mapping[tuple[str, str], Mapping[str, PassRow]]
 _NO_FAMILIES: Families = MappingProxyType({})
 
 
+def check_suffix(suffix: str, argument: str = "suffix") -> Suffix:
+    """Return the suffix of a table's file, checked.
+
+    Raises
+    ------
+    InvalidInputError
+        If no format has it.
+    """
+    for known in SUFFIXES:
+        if suffix == known:
+            return known
+    raise InvalidInputError.of(
+        argument, "choice", "end with .csv, .json, .md or .tex", suffix or "no suffix"
+    )
+
+
 def table_text(
-    boards: Sequence[Leaderboard], form: Format, families: Families = _NO_FAMILIES
+    boards: Sequence[Leaderboard], suffix: Suffix, families: Families = _NO_FAMILIES
 ) -> str:
     """Return leaderboards, one per task, in an exchange format.
 
@@ -46,7 +65,7 @@ def table_text(
     ----------
     boards : sequence of Leaderboard
         At least one.
-    form : {"csv", "json", "markdown", "latex"}
+    suffix : {".csv", ".json", ".md", ".tex"}
         The format. JSON and CSV have full precision, the others three decimals.
     families : mapping of (str, str) to mapping of str to PassRow
         By task and model, the rows of the pass family to be shown; those of a model that has none
@@ -55,7 +74,7 @@ def table_text(
     Raises
     ------
     InvalidInputError
-        If the format is unknown.
+        If no format has the suffix.
 
     Examples
     --------
@@ -64,14 +83,13 @@ def table_text(
     >>> ids = ["p", "q"]
     >>> good = TaskRun.from_trials("good", "aime", [[1] * 16, [1] * 12 + [0] * 4], ids)
     >>> poor = TaskRun.from_trials("a_b", "aime", [[0] * 12 + [1] * 4, [0] * 16], ids)
-    >>> print(table_text([leaderboard([poor, good])], "markdown").split("\\n\\n")[1])
+    >>> print(table_text([leaderboard([poor, good])], ".md").split("\\n\\n")[1])
     | Rank | Model | Mean | sd | 95% interval | P(best) | Ranks | N |
     | ---: | :--- | ---: | ---: | :---: | ---: | :---: | ---: |
     | 1 | good | 0.868 | 0.056 | 0.742 to 0.957 | >0.999 | 1 | 16 |
     | 2 | a\\_b | 0.132 | 0.056 | 0.043 to 0.258 | <0.001 | 2 | 16 |
     """
-    form = check_option("format", form, FORMATS)
-    return _WRITERS[form](boards, families)
+    return _WRITERS[check_suffix(suffix)](boards, families)
 
 
 def _names(boards: Sequence[Leaderboard], families: Families) -> list[str]:
@@ -353,5 +371,5 @@ def _latex_table(board: Leaderboard, families: Families) -> str:
     return latex_table(cells, _alignment(cells[0]), latex_paragraph(board.task), caption)
 
 
-_WRITERS: Mapping[Format, Callable[[Sequence[Leaderboard], Families], str]]
-_WRITERS = MappingProxyType({"csv": _csv, "json": _json, "markdown": _markdown, "latex": _latex})
+_WRITERS: Mapping[Suffix, Callable[[Sequence[Leaderboard], Families], str]]
+_WRITERS = MappingProxyType({".csv": _csv, ".json": _json, ".md": _markdown, ".tex": _latex})

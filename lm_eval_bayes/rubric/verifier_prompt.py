@@ -18,7 +18,6 @@ from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.rubric.answers import THINK_END
 from lm_eval_bayes.stats.arrays import FloatArray, read_only
-from lm_eval_bayes.stats.validation import as_real
 
 #: The labels, in the order of all scores and probabilities in this module.
 LABELS = ("A", "B", "C")
@@ -112,18 +111,16 @@ class Verdict(Record):
 class Calibration:
     """How next-token scores become probabilities [Hariri 2026, App. D.1].
 
-    With s_y the score (log-probability or logit) of label y after a case, b_y its score after a
-    prompt without content, and the temperature τ, the probability of label y is proportional to
-    exp((s_y − b_y)/τ). A model's preference without content is thus removed. Adding the same
-    number to all three scores changes nothing, so logits and log-probabilities, of the whole
+    With s_y the score (log-probability or logit) of label y after a case and b_y its score after
+    a prompt without content, the probability of label y is proportional to exp(s_y − b_y), the
+    paper's temperature being 1. A model's preference without content is thus removed. Adding the
+    same number to all three scores changes nothing, so logits and log-probabilities, of the whole
     vocabulary or of the three labels alone, give the same.
 
     Parameters
     ----------
     baseline : sequence of float, shape (3,)
         The scores b of the labels A, B, C without content, all finite.
-    temperature : float
-        τ > 0; above 1 it flattens the probabilities, below 1 it sharpens them.
 
     Raises
     ------
@@ -139,7 +136,6 @@ class Calibration:
     """
 
     baseline: tuple[float, float, float]
-    temperature: float = 1.0
 
     def __post_init__(self) -> None:
         scores = _scores("baseline", self.baseline)
@@ -147,12 +143,7 @@ class Calibration:
             raise InvalidInputError.of(
                 "baseline", "shape", "be three finite numbers", self.baseline
             )
-        temperature = as_real(self.temperature)
-        if temperature is None or not 0.0 < temperature < np.inf:
-            rule = "be a finite number above 0"
-            raise InvalidInputError.of("temperature", "range", rule, self.temperature)
         object.__setattr__(self, "baseline", tuple(map(float, scores)))
-        object.__setattr__(self, "temperature", temperature)
 
     def probabilities(self, scores: npt.ArrayLike) -> FloatArray:
         """Return the probabilities of the labels.
@@ -179,10 +170,9 @@ class Calibration:
         best = given.max(axis=-1) if given.size else given
         if np.isnan(given).any() or np.isposinf(given).any() or np.isneginf(best).any():
             rule = "be numbers below infinity, in every case at least one of them finite"
-            raise InvalidInputError.of("scores", "empty", rule, scores)
+            raise InvalidInputError.of("scores", "range", rule, scores)
         gain = given - np.array(self.baseline)
-        # The maximum is subtracted before the division, so that small temperatures do not overflow.
-        weights = np.exp((gain - gain.max(axis=-1, keepdims=True)) / self.temperature)
+        weights = np.exp(gain - gain.max(axis=-1, keepdims=True))
         return read_only(weights / weights.sum(axis=-1, keepdims=True), np.float64)
 
     def verdict(self, scores: Sequence[float]) -> Verdict:
@@ -200,7 +190,7 @@ def _scores(name: str, values: npt.ArrayLike) -> FloatArray:
         raise InvalidInputError.of(name, "type", "be numbers", values) from None
 
 
-def after_reasoning(text: str, think_end: str = THINK_END) -> str:
+def after_reasoning(text: str) -> str:
     """Return the part of a response after its reasoning; all of it without an end marker.
 
     Examples
@@ -210,7 +200,7 @@ def after_reasoning(text: str, think_end: str = THINK_END) -> str:
     >>> after_reasoning("The answer is 42.")
     'The answer is 42.'
     """
-    return (text.rpartition(think_end)[2] if think_end else text).strip()
+    return text.rpartition(THINK_END)[2].strip()
 
 
 def escape_marks(text: str, marks: Iterable[str] = ()) -> str:
@@ -308,11 +298,12 @@ def fitted_prompt(
     fits = min(MIN_ANSWER_CHARACTERS, len(answer))
     best, shortest = with_end(fits)
     if shortest > limit:
-        raise PromptTooLongError(
+        sentence = (
             f"the question {_start(case.question)!r} and its standard answer make a prompt of "
             f"{shortest:,} {unit} with {fits} characters of an answer, but the verifier reads at "
             f"most {limit:,}; give a larger --max-length, or another verifier"
         )
+        raise PromptTooLongError(sentence, "range", "question", case.question)
     # Bisection until the answer is within a hundredth of the longest that fits.
     low, too_many, high = shortest, len(answer), full
     while too_many - fits > max(8, fits // 100):

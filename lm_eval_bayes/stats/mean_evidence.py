@@ -42,11 +42,6 @@ from lm_eval_bayes.stats.results import Posterior
 from lm_eval_bayes.stats.strength_average import average_over_strength
 from lm_eval_bayes.stats.validation import check_seed
 
-#: What a posterior with another benchmark assumes.
-SAME_POPULATION = (
-    "Assumes that the questions of both benchmarks are a sample of one population, up to the "
-    "weight: where one of them is somewhat harder, intervals miss the score."
-)
 #: Prior probability that another benchmark is unrelated, λ = 0.
 P_UNRELATED = 0.5
 
@@ -114,7 +109,7 @@ def mean_pseudo_trials(other: Outcomes, *, seed: int = 0) -> FloatArray:
     low, high = other.bounds
     if low == high:
         rule = "have two distinct category weights"
-        raise InvalidInputError.of("other", "duplicate", rule, other.weights.tolist())
+        raise InvalidInputError.of("other", "unsupported", rule, other.weights.tolist())
     posterior = hbayes_at_n(other, "population", seed=seed)
     weights, belongs = distinct_weights(other)
     if weights.size == 2 or posterior.learned is None:

@@ -1,7 +1,8 @@
-"""Tie rules: which models of a leaderboard share a rank, and how the ranks are then counted.
+"""Tie rules: which models of a leaderboard share a rank.
 
-A further rule that compares z with a threshold is a line of `_Z_RULES`, a further numbering one
-of `_NUMBERINGS`, with a name of its type. "intervals" is the rule "leader" with z from
+A further rule that compares z with a threshold is a line of `_Z_RULES`, with a name of its type.
+Ranks count the groups from 1, so that the next rank after a tie is one more (1, 2, 2, 3), as in
+[Hariri 2026, Table 1]. "intervals" is the rule "leader" with z from
 `interval_separations`, and "simultaneous" makes groups by `separation_levels`. The texts of a rule
 stand where they are shown: the choices in `cli.ui.options`, the sentences in `export.tables` and
 `cli.commands.rank`, which raise an error for a rule without one.
@@ -19,7 +20,6 @@ from lm_eval_bayes.stats.arrays import FloatArray, IntArray
 
 ZRule: TypeAlias = Literal["adjacent", "leader", "pairwise", "none"]
 TieRule: TypeAlias = Literal["simultaneous", "adjacent", "leader", "pairwise", "intervals", "none"]
-Numbering: TypeAlias = Literal["competition", "competition_max", "dense", "fractional"]
 
 
 class _Rule(NamedTuple):
@@ -57,15 +57,6 @@ TIE_RULES: tuple[TieRule, ...] = (
 NEIGHBOUR_RULES: Mapping[TieRule, bool] = {
     name: rule.by_threshold for name, rule in _Z_RULES.items() if rule.compared is _upper_neighbour
 }
-
-#: The rank of each model, from the place of its group and the first and the last of its places.
-_NUMBERINGS: Mapping[Numbering, Callable[[FloatArray, FloatArray, FloatArray], FloatArray]] = {
-    "competition": lambda group, first, last: first,
-    "competition_max": lambda group, first, last: last,
-    "dense": lambda group, first, last: group + 1.0,
-    "fractional": lambda group, first, last: 0.5 * (first + last),
-}
-NUMBERINGS: tuple[Numbering, ...] = tuple(_NUMBERINGS)
 
 
 def best_first(mu: FloatArray, sigma: FloatArray, tolerance: float) -> tuple[IntArray, FloatArray]:
@@ -229,33 +220,3 @@ def tie_groups(z: FloatArray, ties: ZRule, threshold: float) -> IntArray:
         groups[i] = groups[i - 1] + (not joins)
         start = start if joins else i
     return groups
-
-
-def numbered(groups: IntArray, numbering: Numbering) -> FloatArray:
-    """Turn groups into ranks.
-
-    "dense" goes on with the next number after a tie (1, 2, 2, 3: the paper's), "competition"
-    leaves the places of the tied ones out (1, 2, 2, 4), "competition_max" gives each the last of
-    the group's places (1, 3, 3, 4) and "fractional" their mean (1, 2.5, 2.5, 4).
-
-    Parameters
-    ----------
-    groups : array of int, shape (L,)
-        From :func:`tie_groups` or :func:`separation_levels`.
-    numbering : {"competition", "competition_max", "dense", "fractional"}
-        How to count.
-
-    Returns
-    -------
-    array, shape (L,)
-
-    Examples
-    --------
-    >>> groups = np.array([0, 1, 1, 2])
-    >>> [numbered(groups, way).tolist() for way in NUMBERINGS]
-    [[1.0, 2.0, 2.0, 4.0], [1.0, 3.0, 3.0, 4.0], [1.0, 2.0, 2.0, 3.0], [1.0, 2.5, 2.5, 4.0]]
-    """
-    ordered = np.sort(groups)
-    first = np.searchsorted(ordered, groups, side="left").astype(np.float64) + 1.0
-    last = np.searchsorted(ordered, groups, side="right").astype(np.float64)
-    return _NUMBERINGS[numbering](groups.astype(np.float64), first, last)

@@ -78,7 +78,7 @@ class TrialStore:
     >>> with TrialStore.open(folder.name + "/aime.sqlite") as store:
     ...     key = TrialKey(
     ...         model=store.describe_model({"backend": "vllm", "pretrained": "some/model"}),
-    ...         prompt=store.describe_prompt("What is 6 times 7?"),
+    ...         prompt=store.describe_prompts(["What is 6 times 7?"])[0],
     ...         sampling=store.describe_sampling({"temperature": 0.6, "top_p": 0.95}),
     ...     )
     ...     store.add([Trial(key, 0, "It is 42.", seed=7), Trial(key, 1, "41")])
@@ -207,12 +207,8 @@ class TrialStore:
         self._describe("samplings", [(digest, canonical_json(kwargs, "sampling"))])
         return digest
 
-    def describe_prompt(self, text: str) -> str:
-        """Store a prompt, exactly as the model gets it, and return its hash."""
-        return self.describe_prompts([text])[0]
-
     def describe_prompts(self, texts: Iterable[str]) -> list[str]:
-        """Store many prompts in one transaction and return their hashes, in order."""
+        """Store prompts in one transaction, exactly as the model gets them; return the hashes."""
         prompts = [(prompt_hash(text), text_bytes(text)) for text in texts]
         self._describe("prompts", prompts)
         return [digest for digest, _ in prompts]

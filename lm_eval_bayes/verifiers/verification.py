@@ -83,10 +83,6 @@ class Verification:
         The judge.
     plans : sequence of JudgedFile
         The files.
-    temperature : float
-        The temperature of the calibration.
-    think_end : str
-        The end of the reasoning, with which the plans were made; verdicts depend on it.
     batch_size : int
         Prompts in a batch.
     restart : bool
@@ -109,14 +105,12 @@ class Verification:
         judge: Judge,
         plans: Sequence[JudgedFile],
         *,
-        temperature: float,
-        think_end: str,
         batch_size: int,
         restart: bool = False,
     ) -> None:
         self._judge = judge
-        self._temperature, self._batch_size, self._restart = temperature, batch_size, restart
-        self._verifier = {**judge.fingerprint, "temperature": temperature, "think_end": think_end}
+        self._batch_size, self._restart = batch_size, restart
+        self._verifier = judge.fingerprint
         self._baseline: Scores | None = None
         #: Scores by the hash of the text, of this run and of earlier ones; or why this run has
         #: none.
@@ -162,7 +156,7 @@ class Verification:
         baseline = earlier.header.baseline if earlier is not None else self._own_baseline()
         header = VerdictsHeader(plan.samples.name, self._verifier, baseline)
         with VerdictsFile(plan.target, header, self._restart) as file:
-            calibration = Calibration(file.header.baseline, self._temperature)
+            calibration = Calibration(file.header.baseline)
             waiting: dict[str, list[TrialCase]] = {}
             for trial in plan.trials:
                 if not _is_judged(file, trial):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
 from typer.testing import CliRunner
 
 from lm_eval_bayes.cli.main import app
@@ -18,3 +21,11 @@ def called(*arguments, width="400"):
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     return result.exit_code, result.stdout, result.stderr
+
+
+def exported_table(suffix, *arguments):
+    """Run `export table`; return (exit code, the text of the file, standard error)."""
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / f"table{suffix}"
+        code, _, error = called("export", "table", *arguments, "-o", file)
+        return code, file.read_text(encoding="utf-8") if file.exists() else "", error

@@ -65,7 +65,7 @@ class FakeJudge:
         self.closed += 1
 
 
-def expected(probabilities, temperature=1.0, baseline=(0.5, 0.25, 0.25)):
+def expected(probabilities, baseline=(0.5, 0.25, 0.25)):
     """The calibrated verdict, by its definition as ratios."""
-    ratios = [(p / b) ** (1 / temperature) for p, b in zip(probabilities, baseline, strict=True)]
+    ratios = [p / b for p, b in zip(probabilities, baseline, strict=True)]
     return [ratio / sum(ratios) for ratio in ratios]

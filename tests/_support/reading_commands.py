@@ -343,14 +343,14 @@ def rubric_panel(case: SavedCase, folder: Path) -> Reading:
 # -- exports ---------------------------------------------------------------------------------------
 
 
-def _table(kind: str, case: SavedCase) -> tuple[str, tuple[str, ...]]:
-    printed, error = _run("export", kind, *case.runs, *case.others, *case.options)
-    return printed, _notices(error)
+def _table(case: SavedCase, file: Path) -> tuple[str, tuple[str, ...]]:
+    _, error = _run("export", "table", *case.runs, *case.others, *case.options, "-o", file)
+    return file.read_text(encoding="utf-8"), _notices(error)
 
 
 def export_csv(case: SavedCase, folder: Path) -> Reading:
-    printed, notices = _table("csv", case)
-    rows = list(csv.DictReader(io.StringIO(printed)))
+    text, notices = _table(case, folder / "table.csv")
+    rows = list(csv.DictReader(io.StringIO(text)))
     middle = rows[1]
     return Reading(
         _names(rows),
@@ -363,20 +363,20 @@ def export_csv(case: SavedCase, folder: Path) -> Reading:
 
 
 def export_json(case: SavedCase, folder: Path) -> Reading:
-    printed, notices = _table("json", case)
-    return _leaderboard(json.loads(printed), notices)
+    text, notices = _table(case, folder / "table.json")
+    return _leaderboard(json.loads(text), notices)
 
 
-def _typeset(case: SavedCase, kind: str, begin: str, between: str, end: str) -> Reading:
+def _typeset(case: SavedCase, file: Path, begin: str, between: str, end: str) -> Reading:
     """Read a table whose columns are rank, model, mean and more, the last one N."""
-    printed, notices = _table(kind, case)
-    lines = [line.strip().removesuffix(end) for line in printed.splitlines()]
+    text, notices = _table(case, file)
+    lines = [line.strip().removesuffix(end) for line in text.splitlines()]
     rows = [
         re.sub(r"\\(.)", r"\1", line.removeprefix(begin)).split(between)
         for line in lines
         if line.removeprefix(begin)[:1].isdigit()
     ]
-    questions = re.search(r"(\d+) questions", printed)
+    questions = re.search(r"(\d+) questions", text)
     assert questions is not None
     return Reading(
         tuple(sorted(row[1] for row in rows)),
@@ -390,11 +390,11 @@ def _typeset(case: SavedCase, kind: str, begin: str, between: str, end: str) -> 
 
 
 def export_markdown(case: SavedCase, folder: Path) -> Reading:
-    return _typeset(case, "markdown", "| ", " | ", " |")
+    return _typeset(case, folder / "table.md", "| ", " | ", " |")
 
 
 def export_latex(case: SavedCase, folder: Path) -> Reading:
-    return _typeset(case, "latex", "", " & ", r" \\")
+    return _typeset(case, folder / "table.tex", "", " & ", r" \\")
 
 
 def export_hub(case: SavedCase, folder: Path) -> Reading:
@@ -455,10 +455,10 @@ COMMANDS: dict[str, Callable[[SavedCase, Path], Reading]] = {
     "rubric": rubric,
     "verify": verify,
     "run --decide": decide,
-    "export csv": export_csv,
-    "export json": export_json,
-    "export markdown": export_markdown,
-    "export latex": export_latex,
+    "export table, csv": export_csv,
+    "export table, json": export_json,
+    "export table, markdown": export_markdown,
+    "export table, latex": export_latex,
     "export hub": export_hub,
     "export every-eval-ever": export_every_eval_ever,
 }

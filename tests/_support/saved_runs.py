@@ -54,7 +54,7 @@ def write_run(folder, model, questions, task=TASK, verifier=VERIFIER, config=Non
 
 
 def _judged(item, trial):
-    answer = after_reasoning(trial["text"], "</think>")
+    answer = after_reasoning(trial["text"])
     return case_hash(VerifierInput(item["problem"], item["answer"], answer))
 
 

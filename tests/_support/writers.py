@@ -32,7 +32,7 @@ def text_of(number):
 def key_in(store):
     return TrialKey(
         model=store.describe_model({"pretrained": "some/model"}),
-        prompt=store.describe_prompt(PROMPT),
+        prompt=store.describe_prompts([PROMPT])[0],
         sampling=store.describe_sampling({"temperature": 1}),
     )
 

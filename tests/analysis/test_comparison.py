@@ -148,22 +148,19 @@ def test_one_trial_a_question_gets_the_paired_model():
 
 
 def test_pass_curves_are_the_estimators_in_scope_population(pair):
-    (result,) = compare_runs(
-        [pair[0]], [pair[1]], IntervalSpec(scope="population"), pass_curves=True
-    ).tasks
+    population = IntervalSpec(scope="population")
+    (result,) = compare_runs([pair[0]], [pair[1]], population, ks=[1, 2, 4, 8]).tasks
     curves = result.curves
     assert curves.ks.tolist() == [1, 2, 4, 8]
     for side, run in ((curves.a, pair[0]), (curves.b, pair[1])):
         for k, value in zip((1, 2, 4, 8), side, strict=True):
             rows = [by_hand.pass_at_k(row.tolist(), k) for row in run.trials]
             assert value == pytest.approx(np.mean(rows))
-    beyond = compare_runs([pair[0]], [pair[1]], pass_curves=True, ks=[1, 20]).tasks[0].curves
+    beyond = compare_runs([pair[0]], [pair[1]], ks=[1, 20]).tasks[0].curves
     assert beyond.ks.tolist() == [1, 20]
     assert "Budgets above 8" in beyond.note
     with pytest.raises(InvalidInputError, match=r"`k` must be at most N for .*N=8 on aime.*20"):
-        compare_runs(
-            [pair[0]], [pair[1]], IntervalSpec(scope="population"), pass_curves=True, ks=[20]
-        )
+        compare_runs([pair[0]], [pair[1]], population, ks=[20])
 
 
 def test_pass_curves_need_right_and_wrong():
@@ -173,11 +170,11 @@ def test_pass_curves_need_right_and_wrong():
     assert result.comparison.mc_error > 0
     # one trial in each end against two in the middle: the same mean by symmetry
     assert result.comparison.p_a_greater == pytest.approx(0.5, abs=0.02)
-    with pytest.raises(InvalidInputError, match="`pass_at_k` must be left out for x, whose"):
-        compare_runs([a], [b], pass_curves=True)
+    with pytest.raises(InvalidInputError, match="`k` must be left out for x, whose"):
+        compare_runs([a], [b], ks=[1])
     c, d = (TaskRun.from_trials(name, "x", [[0, 1], []], ["q", "r"]) for name in "cd")
-    with pytest.raises(InvalidInputError, match="`pass_at_k` must be left out for x, where"):
-        compare_runs([c], [d], pass_curves=True)
+    with pytest.raises(InvalidInputError, match="`k` must be left out for x, where"):
+        compare_runs([c], [d], ks=[1])
 
 
 # -- several tasks -------------------------------------------------------------------------------
@@ -225,7 +222,7 @@ def test_certain_and_equal_models():
 
 
 def test_a_comparison_is_plain_json(pair):
-    result = compare_runs([pair[0]], [pair[1]], pass_curves=True, rope=0.1)
+    result = compare_runs([pair[0]], [pair[1]], ks=[1, 2, 4, 8], rope=0.1)
     plain = json.loads(json.dumps(result.to_dict(), allow_nan=False))
     (task,) = plain["tasks"]
     assert plain["overall"] is None
@@ -246,8 +243,6 @@ def test_what_is_refused(pair):
         compare_runs([a], [rubric])
     with pytest.raises(InvalidInputError, match="`rope` must"):
         compare_runs([a], [b], rope=-1.0)
-    with pytest.raises(InvalidInputError, match="`confidence` must"):
-        compare_runs([a], [b], confidence=0.2)
 
 
 def test_what_differs_beside_the_model(pair):

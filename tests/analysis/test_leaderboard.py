@@ -91,11 +91,8 @@ def test_ties_are_cut_by_z(four):
         expected.append(rank)
     assert [item.rank for item in board.rows] == expected
     assert 1 < len(set(expected)) < 4  # something ties, and not all
-    alone = leaderboard(four, ties="none", numbering="competition")
+    alone = leaderboard(four, ties="none")
     assert [item.rank for item in alone.rows] == [1, 2, 3, 4]
-    loose = leaderboard(four, ties="leader", confidence=0.5)
-    assert [item.rank for item in loose.rows] == [1, 2, 3, 4]
-    assert (loose.ranking.threshold, loose.ranking.confidence) == (0.0, 0.5)
 
 
 def test_what_runs_took_stands_beside_them():
@@ -218,8 +215,6 @@ def test_scores_that_are_not_alike():
     ("option", "match"),
     [
         ({"ties": "all"}, "`ties` must"),
-        ({"numbering": "roman"}, "`numbering` must"),
-        ({"confidence": 0.4}, "`confidence` must"),
         ({"scope": "world"}, "`scope` must"),
         ({"level": 0}, "`level` must"),
         ({"interval": "clt"}, "`interval` must"),

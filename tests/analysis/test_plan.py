@@ -174,7 +174,5 @@ def test_options_of_a_width_are_checked(options, match):
 def test_what_cannot_be_separated():
     with pytest.raises(InvalidInputError, match="`RUN` must be of at least two models on aime"):
         plan_separation([build("a", 1)])
-    with pytest.raises(InvalidInputError, match=r"`confidence` must be above 0\.5"):
-        plan_separation([build("a", 1), build("b", 2)], confidence=0.5)
     with pytest.raises(InvalidInputError, match="`RUN` must have answered the same questions"):
         plan_separation([build("a", 1), build("b", 2, m=3)])

@@ -6,7 +6,6 @@ import json
 import math
 from collections import Counter
 from dataclasses import replace
-from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -131,25 +130,6 @@ def test_thresholds_are_pooled_over_all_models(columns, classified):
     assert hashes == {classified.thresholds.hash}
 
 
-def test_the_uniform_prior_in_closed_form(classified):
-    found = rubric_table(classified, prior="bayes", interval="normal", level=0.9)
-    for row in found.rows:
-        weights = [Fraction(w) for w in row.schema.weights]
-        for one in row.scores:
-            means, variances = [], []
-            for counts in one.score.counts.tolist():
-                nu = [n + 1 for n in counts]
-                mean = sum(w * n for w, n in zip(weights, nu, strict=True)) / sum(nu)
-                square = sum(w * w * n for w, n in zip(weights, nu, strict=True)) / sum(nu)
-                means.append(mean)
-                variances.append((square - mean**2) / (sum(nu) + 1))
-            mu = float(sum(means) / len(means))
-            sigma = math.sqrt(sum(variances)) / len(means)
-            assert one.mu == pytest.approx(mu, rel=1e-12)
-            assert one.sigma == pytest.approx(sigma, rel=1e-12)
-            assert one.interval.low == pytest.approx(max(0, mu - 1.6448536 * sigma), abs=1e-6)
-
-
 def test_the_learned_prior_and_its_ranks_are_those_of_the_core(table):
     for row in table.rows:
         posteriors = {one.model: hbayes_at_n(one.score.outcomes) for one in row.scores}
@@ -183,7 +163,7 @@ def test_of_questions_like_these_models_are_compared_question_by_question(runs, 
     classified = classify_runs(found, pooled_thresholds(runs))
     names = ("exact_match", "format_aware", "length_robust")
     some = replace(classified, scores={name: classified.scores[name] for name in names})
-    table = rubric_table(some, interval="normal", scope="population", seed=3)
+    table = rubric_table(some, scope="population", seed=3)
     for row in table.rows:
         posteriors = {
             one.model: hbayes_at_n(one.score.outcomes, "population", seed=3) for one in row.scores
@@ -194,7 +174,7 @@ def test_of_questions_like_these_models_are_compared_question_by_question(runs, 
             assert one.mu == posteriors[one.model].mu
             assert one.sigma == posteriors[one.model].sigma
             assert one.rank == ranking.rank_of(one.model)
-    here = rubric_table(some, interval="normal", seed=3)
+    here = rubric_table(some, seed=3)
     assert (here.mu != table.mu).any()
     for wide, narrow in zip(table.rows, here.rows, strict=True):
         for one, other in zip(wide.scores, narrow.scores, strict=True):
@@ -208,11 +188,6 @@ def test_a_seed_gives_other_draws_of_rubrics(classified):
     assert np.array_equal(one, same)
     assert not np.array_equal(one, other)
     assert np.allclose(one, other, atol=0.01)
-
-
-def test_uniform_priors_say_nothing_of_questions_like_these(classified):
-    with pytest.raises(InvalidInputError, match=r'`scope` must be "benchmark" for uniform priors'):
-        rubric_table(classified, prior="bayes", scope="population")
 
 
 def test_one_question_pairs_nothing():
@@ -238,8 +213,8 @@ def test_ranks_of_many_models_are_those_of_rank(classified):
     better = np.sort(shares)  # larger shares for better categories
     models = models_of([shares] * 4 + [better] * 3, rng, 16)
     board = replace(classified, scores={"format_aware": models})
-    (row,) = rubric_table(board, prior="bayes").rows
-    ranking = rank({name: score.posterior("bayes") for name, score in models.items()}, draws=1000)
+    (row,) = rubric_table(board).rows
+    ranking = rank({name: score.posterior() for name, score in models.items()}, draws=1000)
     assert [score.rank for score in row.scores] == [ranking.rank_of(name) for name in models]
     assert ranking.ranks.max() > 1
 
@@ -252,7 +227,7 @@ def test_equal_models_are_rarely_separated(classified):
     for _ in range(40):
         models = models_of([rng.dirichlet([0.5, 0.3, 0.3, 0.5, 1], 20)] * 8, rng, 4)
         board = replace(classified, scores={"format_aware": models})
-        (row,) = rubric_table(board, interval="normal").rows
+        (row,) = rubric_table(board).rows
         separated["simultaneous"] += max(score.rank for score in row.scores) > 1
         order, mu = best_first(*np.array([(s.mu, s.sigma) for s in row.scores]).T, 0.0)
         z = separations(mu, np.array([row.scores[i].sigma for i in order]))
@@ -263,9 +238,9 @@ def test_equal_models_are_rarely_separated(classified):
 
 
 def test_new_weights_need_no_new_classification(classified):
-    plain = rubric_table(classified, prior="bayes")
+    plain = rubric_table(classified)
     given = {"format_aware": (0, 0, 1 / 3, 0.5, 1), "exact_match": [0, -1, 3]}
-    changed = rubric_table(classified, given, prior="bayes")
+    changed = rubric_table(classified, given)
     for before, after in zip(plain.rows, changed.rows, strict=True):
         name = after.schema.name
         if name not in given:
@@ -273,9 +248,8 @@ def test_new_weights_need_no_new_classification(classified):
             continue
         assert after.schema.weights == tuple(map(float, given[name]))
         for one, other in zip(before.scores, after.scores, strict=True):
-            nu = one.score.counts + 1.0
-            share = (nu / nu.sum(axis=1, keepdims=True)).mean(axis=0)
-            assert other.mu == pytest.approx(share @ np.array(given[name], dtype=float), rel=1e-12)
+            outcomes = Outcomes.from_counts(one.score.counts, weights=given[name])
+            assert other.mu == pytest.approx(hbayes_at_n(outcomes).mu, rel=1e-12)
             assert other.score.categories == one.score.categories
 
 
@@ -295,10 +269,10 @@ def test_weights_that_do_not_fit(classified, weights, told):
 def test_frozen_thresholds_keep_a_score_when_a_model_joins(runs):
     two, newcomer = runs[:2], runs[2]
     frozen = Thresholds.from_json(pooled_thresholds(two).to_json())
-    alone = rubric_table(classify_runs(two, frozen), prior="bayes")
-    joined = rubric_table(classify_runs([*two, newcomer], frozen), prior="bayes")
+    alone = rubric_table(classify_runs(two, frozen))
+    joined = rubric_table(classify_runs([*two, newcomer], frozen))
     assert np.array_equal(alone.mu, joined.mu[:, :2])
-    moved = rubric_table(classify_runs(runs, pooled_thresholds(runs)), prior="bayes")
+    moved = rubric_table(classify_runs(runs, pooled_thresholds(runs)))
     assert not np.array_equal(alone.mu, moved.mu[:, :2])
     assert joined.to_dict()["thresholds"]["pooled_over"] == [run.label for run in two]
 
@@ -306,7 +280,7 @@ def test_frozen_thresholds_keep_a_score_when_a_model_joins(runs):
 def test_a_single_run_says_that_its_thresholds_are_its_own(runs):
     first, second = runs[:2]
     own = classify_runs([first], pooled_thresholds([first]))
-    assert rubric_table(own, prior="bayes").to_dict()["thresholds"]["note"] == OWN_THRESHOLDS
+    assert rubric_table(own).to_dict()["thresholds"]["note"] == OWN_THRESHOLDS
     for several in ([first], [first, second]):
         pooled = classify_runs(several, pooled_thresholds([first, second]))
         assert pooled.thresholds_note is None
@@ -317,7 +291,7 @@ def test_a_single_run_says_that_its_thresholds_are_its_own(runs):
 
 def test_json_is_plain_and_says_what_was_done(table):
     found = json.loads(json.dumps(table.to_dict(), allow_nan=False))
-    assert (found["task"], found["questions"], found["prior"]) == (TASK, 12, "hbayes")
+    assert (found["task"], found["questions"]) == (TASK, 12)
     assert found["thresholds"]["hash"] == table.classified.thresholds.hash
     assert len(found["thresholds"]["pooled_over"]) == 3
     assert found["verifier"]["name"] == "judge-3B"
@@ -391,7 +365,7 @@ def test_two_verifiers_cannot_be_mixed():
 
 def test_an_unfinished_verification_is_warned_of():
     runs = [judged(made("a")), judged(made("b", seed=1), trials=5)]
-    found = rubric_table(classify_runs(runs, pooled_thresholds(runs)), prior="bayes")
+    found = rubric_table(classify_runs(runs, pooled_thresholds(runs)))
     assert found.warnings[0].startswith("b: 5 of 24 trials have a verdict")
     assert any(w == "verifier_only: " + w[15:] and "b missing" in w for w in found.warnings)
 
@@ -526,15 +500,14 @@ def many(n_models=20, n_questions=30, n_trials=80):
 
 
 @pytest.mark.benchmarks
-@pytest.mark.parametrize("prior", ["bayes", "hbayes"])
-def test_time_of_a_change_of_weights(benchmark, prior):
+def test_time_of_a_change_of_weights(benchmark):
     """20 models x 30 questions x 80 trials, one schema: from the signals to the ranks."""
     runs, pooled = many()
     weights = {"format_aware": [0, 0, 0.2, 0.5, 1]}
 
     def change():
         found = classify_runs(runs, pooled, [SCHEMATA["format_aware"]])
-        return rubric_table(found, weights, prior=prior)
+        return rubric_table(found, weights)
 
     assert change().ranks.shape == (1, 20)
     benchmark.pedantic(change, rounds=5)

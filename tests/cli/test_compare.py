@@ -86,7 +86,7 @@ def test_the_command_that_plans_further_trials_reads_the_same_trials(tmp_path):
 
 
 def test_what_is_printed(two):
-    code, printed, error = lmeb("compare", *two, "--pass-at-k", "--rope", ".02")
+    code, printed, error = lmeb("compare", *two, "--k", "1,2,4,8", "--rope", ".02")
     assert (code, error) == (0, "")
     lines = printed.splitlines()
     assert lines[0].startswith(f"A is good, from {two[0]}")
@@ -107,22 +107,21 @@ def test_what_is_printed(two):
     assert abs(right[0] - right[1]) == pytest.approx(largest, abs=0.13)
 
 
-def test_exit_codes_of_fail_if_worse(two):
+def test_exit_codes_of_a_margin(two):
     good, poor = two
-    assert lmeb("compare", good, poor, "--fail-if-worse", ".95")[0] == 0
-    code, printed, error = lmeb("compare", poor, good, "--fail-if-worse", ".95")
+    assert lmeb("compare", good, poor, "--margin", "0")[0] == 0
+    code, printed, error = lmeb("compare", poor, good, "--margin", "0")
     assert code == 1
     assert "verdict, under a flat prior on the difference: B is better than A" in printed
     assert error == "worse: P(A < B) > 0.999\n"
     # undecided is not worse
-    assert lmeb("compare", good, good, "--fail-if-worse", ".95")[0] == 0
-    assert lmeb("compare", good, good, "--fail-if-worse", ".5")[0] == 1
-    plain = compared(poor, good, "--fail-if-worse", ".95", code=1)
-    assert (plain["failed"], plain["fail_if_worse"]) == (True, 0.95)
-    for wrong in ("0", "1.5", "-1", "nan"):
-        code, printed, error = lmeb("compare", good, poor, "--fail-if-worse", wrong)
+    assert lmeb("compare", good, good, "--margin", "0")[0] == 0
+    plain = compared(poor, good, "--margin", "0", code=1)
+    assert (plain["failed"], plain["checks"][0]["limit"]) == (True, 0.0)
+    for wrong in ("-1", "nan"):
+        code, printed, error = lmeb("compare", good, poor, "--margin", wrong)
         assert (code, printed) == (2, "")
-        assert "`--fail-if-worse` must be a probability" in error
+        assert "`--margin` must be a finite number of at least 0" in error
 
 
 def test_two_runs_of_one_name_are_compared_and_not_merged(tmp_path):
@@ -171,7 +170,7 @@ def test_several_tasks(two, tmp_path):
         saved(tmp_path / folder / "1", model, GOOD if model == "good" else POOR)
         saved(tmp_path / folder / "2", model, matrix, task="other")
     saved(tmp_path / "g" / "3", "good", GOOD, task="alone")
-    code, printed, _ = lmeb("compare", tmp_path / "g", tmp_path / "p", "--fail-if-worse", ".9")
+    code, printed, _ = lmeb("compare", tmp_path / "g", tmp_path / "p", "--margin", "0")
     assert code == 0
     assert "mean of 2 tasks" in printed
     assert "left out: alone, which only A has" in printed
@@ -222,13 +221,11 @@ def test_names_reach_no_terminal(two, tmp_path):
     [
         (["--rope", "-1"], "`--rope` must be a finite number of at least 0"),
         (["--rope", "nan"], "`--rope` must be a finite number of at least 0"),
-        (["--confidence", ".3"], "`--confidence` must be a number in [0.5, 1)"),
         (["--level", "1"], "`--level` must be"),
         (["--questions", "-1"], "`--questions` must be an integer of at least 0"),
-        (["--k", "2"], "`--k` must be given with --pass-at-k"),
-        (["--pass-at-k", "--k", "x"], "`--k` must be integers"),
+        (["--k", "x"], "`--k` must be integers"),
         (
-            ["--pass-at-k", "--k", "9", "--scope", "population"],
+            ["--k", "9", "--scope", "population"],
             '`--k` must be at most N for scope "population" (N=8 on contest_bayes)',
         ),
         (["--task", "gsm8k"], "gsm8k"),

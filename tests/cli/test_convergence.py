@@ -11,7 +11,6 @@ from _support.command_line import called
 
 import lm_eval_bayes as leb
 from lm_eval_bayes.analysis.convergence import score_named, task_convergence
-from lm_eval_bayes.analysis.subset_convergence import _draw_subsets
 from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.stats.intervals import IntervalSpec
 
@@ -44,13 +43,13 @@ def files(tmp_path_factory):
 
 def test_json_is_what_the_kernels_say(files):
     R = tossed()
-    options = ["--replicates", 300, "--seed", 5, "--scheme", "row", "--confidence", 0.9]
+    options = ["--replicates", 300, "--seed", 5]
     scores = ["--score", "bayes", "--score", "pass@4", "--score", "g-pass@4_0.5"]
     code, printed, error = lmeb(files / "three.npz", *options, *scores, "--json")
     assert (code, error) == (0, "")
     (result,) = json.loads(printed)["tasks"]
     assert (result["task"], result["questions"], result["trials"]) == ("sums", 12, 16)
-    drawn = {"replicates": 300, "scheme": "row", "seed": 5}
+    drawn = {"replicates": 300, "seed": 5}
     for item, (metric, more) in zip(
         result["rankings"],
         [("bayes", {}), ("pass@k", {"k": 4}), ("g-pass", {"k": 4, "tau": 0.5})],
@@ -59,7 +58,7 @@ def test_json_is_what_the_kernels_say(files):
         assert item["convergence"] == leb.convergence_at_n(R, metric, **more, **drawn).to_dict()
         gold = leb.prefix_scores(R)[:, -1]
         assert item["kendall"] == leb.kendall_curve(R, gold, metric, **more, **drawn).to_dict()
-    tied = leb.convergence_at_n(R, ties="adjacent", confidence=0.9, **drawn)
+    tied = leb.convergence_at_n(R, ties="adjacent", **drawn)
     assert result["rankings"][0]["with_ties"] == tied.to_dict()
     assert result["rankings"][1]["with_ties"] is None
     for model, matrix in zip(result["models"], R, strict=True):
@@ -172,7 +171,6 @@ def test_the_picture(files, tmp_path):
         (["three.npz", "--score", "pass@4_0.5"], "`--score` must be"),
         (["three.npz", "--replicates", "0"], "`--replicates` must"),
         (["three.npz", "--level", "1"], "`--level` must"),
-        (["three.npz", "--confidence", ".3"], "`--confidence` must"),
         (["three.npz", "--seed", "-1"], "`--seed` must"),
         (["three.npz", "--plot", "x.pdf"], "`--plot` must end with .svg or .png"),
         (["three.npz", "--task", "other"], "other"),
@@ -204,51 +202,3 @@ def test_names_of_scores():
     for text in ("", "pass@", "pass@1.5", "mg-pass^4", "naive-g-pass@4_0.5", "mg-pass@4_0.5"):
         with pytest.raises(leb.InvalidInputError, match="`score` must be bayes"):
             score_named(text)
-
-
-def test_subsets_of_a_board(tmp_path):
-    rng = np.random.default_rng(3)
-    p = rng.beta(2, 3, (6, 1, 1)) * np.ones((6, 10, 1))
-    R = (rng.random((6, 10, 12)) < p).astype(int)
-    np.savez(tmp_path / "board.npz", R=R, models=list("abcdef"), task="sums")
-    options = ["--replicates", 150, "--seed", 2, "--score", "bayes", "--gold", "replicate"]
-    code, printed, _ = lmeb(tmp_path / "board.npz", *options, "--subsets", "2x4,5", "--json")
-    assert code == 0
-    (result,) = json.loads(printed)["tasks"]
-    assert [(size["size"], len(size["subsets"])) for size in result["subsets"]] == [(2, 4), (5, 6)]
-    for size in result["subsets"]:
-        drawn = [tuple(subset["models"]) for subset in size["subsets"]]
-        assert drawn == sorted(set(drawn))
-        for subset in size["subsets"]:
-            rows = ["abcdef".index(model) for model in subset["models"]]
-            expected = leb.convergence_at_n(R[rows], gold="replicate", replicates=150, seed=2)
-            assert subset["mean"] == expected.mean
-            assert subset["not_converged"] == expected.not_converged
-        means = [subset["mean"] for subset in size["subsets"] if subset["mean"] is not None]
-        assert size["mean"] == pytest.approx(np.mean(means))
-    code, printed, _ = lmeb(tmp_path / "board.npz", *options, "--subsets", "2x4,5")
-    assert code == 0
-    row = re.search(r"^  5 +6 +(\S+) +(\S+) +(\S+) +(\S+)%$", printed, re.MULTILINE)
-    assert float(row[1]) == pytest.approx(result["subsets"][1]["mean"], abs=0.051)
-    assert float(row[2]) <= float(row[1]) <= float(row[3])
-
-
-@pytest.mark.parametrize(
-    ("sizes", "message"),
-    [
-        ("1", "`--subsets` must be sizes of at least 2"),
-        ("5x0", "`--subsets` must be sizes of at least 2"),
-        ("five", "`--subsets` must be sizes of at least 2"),
-        ("4", "`--subsets` must be sizes of at most 3, the number of models; got 4"),
-    ],
-)
-def test_wrong_sizes_of_subsets(files, sizes, message):
-    code, _, error = lmeb(files / "three.npz", "--replicates", 50, "--subsets", sizes)
-    assert code == 2
-    assert message in error
-
-
-def test_subsets_of_more_models_than_can_be_listed():
-    subsets = _draw_subsets(60, 15, 30, seed=1)
-    assert len(set(subsets)) == 30
-    assert all(len(set(subset)) == 15 and max(subset) < 60 for subset in subsets)

@@ -14,7 +14,7 @@ from functools import partial
 import pytest
 import yaml
 from _support import fake_hub
-from _support.command_line import called
+from _support.command_line import called, exported_table
 from _support.paths import REPOSITORY
 from _support.saved_runs import question, write_run
 
@@ -54,7 +54,7 @@ def runs(tmp_path_factory):
 
 def test_the_same_leaderboard_in_four_formats(lmeb, runs, tmp_path):
     both = (runs / "good", runs / "poor")
-    code, output, _ = lmeb("csv", *both, "--level", "0.9")
+    code, output, _ = exported_table(".csv", *both, "--level", "0.9")
     assert code == 0
     rows = list(csv.DictReader(io.StringIO(output)))
     assert [(row["rank"], row["model"]) for row in rows] == [
@@ -62,62 +62,64 @@ def test_the_same_leaderboard_in_four_formats(lmeb, runs, tmp_path):
         ("2", "'=poor|_model"),
     ]
     assert {row["level"] for row in rows} == {"0.9"}
-    code, output, _ = lmeb("json", *both, "--level", "0.9")
+    code, output, _ = exported_table(".json", *both, "--level", "0.9")
     (board,) = json.loads(output)["leaderboards"]
     assert [item["mu"] for item in board["places"]] == [float(row["mean"]) for row in rows]
-    code, output, _ = lmeb("markdown", *both)
+    code, output, _ = exported_table(".md", *both)
     assert "| 2 | =poor\\|\\_model |" in output
-    code, output, _ = lmeb("latex", *both)
+    code, output, _ = exported_table(".tex", *both)
     assert r"2 & =poor\textbar{}\_model &" in output
     assert output.endswith("\\end{table}\n")
     target = tmp_path / "board.csv"
-    code, output, _ = lmeb("csv", *both, "-o", target)
+    code, output, _ = lmeb("table", *both, "-o", target)
     assert (code, output) == (0, f"{target}: 2 models on 1 task\n")
     assert target.read_text(encoding="utf-8").startswith("task,rank,model,mean,sd,low,high,")
 
 
-def test_the_options_reach_the_numbers(lmeb, runs):
+def test_the_scope_reaches_the_numbers(runs):
     both = (runs / "good", runs / "poor")
     row = {}
     for scope in ("benchmark", "population"):
-        _, output, _ = lmeb("csv", *both, "--scope", scope, "--interval", "hdi", "--ties", "none")
+        _, output, _ = exported_table(".csv", *both, "--scope", scope)
         row[scope] = next(csv.DictReader(io.StringIO(output)))
-        assert (row[scope]["scope"], row[scope]["interval"]) == (scope, "hdi")
+        assert (row[scope]["scope"], row[scope]["interval"]) == (scope, "exact")
     assert float(row["population"]["sd"]) > float(row["benchmark"]["sd"])
 
 
 def test_one_table_a_task(lmeb, runs):
-    code, output, _ = lmeb("markdown", runs / "good", runs / "sums")
+    code, output, _ = exported_table(".md", runs / "good", runs / "sums")
     assert code == 0
     assert [line for line in output.splitlines() if line.startswith("#")] == [
         "### aime25\\_bayes",
         "### sums",
     ]
-    _, output, _ = lmeb("markdown", runs / "good", runs / "sums", "--task", "sums")
+    _, output, _ = exported_table(".md", runs / "good", runs / "sums", "--task", "sums")
     assert "aime25" not in output
 
 
 def test_a_file_that_is_there_stays_unless_told(lmeb, runs, tmp_path):
     target = tmp_path / "board.md"
     target.write_text("mine", encoding="utf-8")
-    code, _, error = lmeb("markdown", runs / "good", "-o", target)
+    code, _, error = lmeb("table", runs / "good", "-o", target)
     assert code == 2
     assert error.startswith(
         "error: `--output` must be a new file, unless --overwrite is given; got "
     )
     assert target.read_text(encoding="utf-8") == "mine"
-    assert lmeb("markdown", runs / "good", "-o", target, "--overwrite")[0] == 0
+    assert lmeb("table", runs / "good", "-o", target, "--overwrite")[0] == 0
     assert target.read_text(encoding="utf-8").startswith("###")
     assert [path.name for path in tmp_path.iterdir()] == ["board.md"]
 
 
-@pytest.mark.parametrize("form", ["csv", "json", "markdown", "latex"])
-def test_what_is_read_is_not_replaced(lmeb, runs, form):
-    for target in [file for file in (runs / "good").iterdir() if file.is_file()]:
+def test_what_is_read_is_not_replaced(lmeb, runs):
+    messages = {
+        ".json": "`--output` must be another file than those that the runs are read from",
+        ".jsonl": "`--output` must end with .csv, .json, .md or .tex; got '.jsonl'",
+    }
+    for target in [file for file in (runs / "good").rglob("*") if file.is_file()]:
         before = target.read_bytes()
-        code, _, error = lmeb(form, runs / "good", "-o", target, "--overwrite")
-        assert code == 2
-        assert "`--output` must be another file than those that the runs are read from" in error
+        code, _, error = lmeb("table", runs / "good", "-o", target, "--overwrite")
+        assert (code, messages[target.suffix] in error) == (2, True)
         assert target.read_bytes() == before
 
 
@@ -126,21 +128,19 @@ def test_records_of_every_eval_ever_that_are_read_are_not_replaced(lmeb, runs, t
     assert lmeb("every-eval-ever", runs / "good", *arguments)[0] == 0
     before = {path: path.read_bytes() for path in tmp_path.rglob("*.json*")}
     assert len(before) == 2
-    (rows,) = (path for path in before if path.suffix == ".jsonl")
     (record,) = (path for path in before if path.suffix == ".json")
-    for path in (rows, record):
-        code, _, error = lmeb("csv", path, "-o", path, "--overwrite")
-        assert (code, "must be another file than those that" in error) == (2, True)
-        assert path.read_bytes() == before[path]
+    code, _, error = lmeb("table", record, "-o", record, "--overwrite")
+    assert (code, "must be another file than those that" in error) == (2, True)
+    assert {path: path.read_bytes() for path in before} == before
 
 
 def test_a_trial_store_is_never_replaced(lmeb, runs, tmp_path):
     from lm_eval_bayes.store.trial_store import TrialStore
 
-    target = tmp_path / "trials.sqlite"
+    target = tmp_path / "trials.csv"
     TrialStore.open(target).close()
     before = target.read_bytes()
-    code, _, error = lmeb("csv", runs / "good", "-o", target, "--overwrite")
+    code, _, error = lmeb("table", runs / "good", "-o", target, "--overwrite")
     assert (code, error.count("\n")) == (2, 1)
     assert "must not be a trial store" in error
     assert target.read_bytes() == before
@@ -148,21 +148,21 @@ def test_a_trial_store_is_never_replaced(lmeb, runs, tmp_path):
 
 @pytest.mark.parametrize(
     ("where", "message"),
-    [("folder", "is a folder"), ("a-file/board.csv", "lie in a folder")],
+    [("folder.csv", "is a folder"), ("a-file/board.csv", "lie in a folder")],
 )
 def test_a_place_that_cannot_be_written(lmeb, runs, tmp_path, where, message):
-    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder.csv").mkdir()
     (tmp_path / "a-file").write_text("", encoding="utf-8")
-    code, _, error = lmeb("csv", runs / "good", "-o", tmp_path / where, "--overwrite")
+    code, _, error = lmeb("table", runs / "good", "-o", tmp_path / where, "--overwrite")
     assert (code, error.count("\n")) == (2, 1)
     assert message in error
-    assert sorted(path.name for path in tmp_path.rglob("*")) == ["a-file", "folder"]
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["a-file", "folder.csv"]
 
 
 def test_models_that_answered_different_questions(lmeb, runs, tmp_path):
     write(tmp_path / "other", "other", [1, 2, 3])
     target = tmp_path / "board.csv"
-    code, _, error = lmeb("csv", runs / "good", tmp_path / "other", "-o", target)
+    code, _, error = lmeb("table", runs / "good", tmp_path / "other", "-o", target)
     assert code == 2
     assert error.splitlines()[-1].startswith("error: ")
     assert not target.exists()
@@ -415,7 +415,7 @@ def test_a_submission_says_that_its_log_is_cut_off(lmeb, runs, tmp_path):
 
 # -- all of them ---------------------------------------------------------------------------------
 
-COMMANDS = ("hub", "every-eval-ever", "csv", "json", "markdown", "latex")
+COMMANDS = ("hub", "every-eval-ever", "table")
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -434,7 +434,7 @@ def test_what_is_no_run_ends_in_one_sentence(lmeb, tmp_path, command):
     broken = tmp_path / "samples_sums_2026-01-31T10-00-00.000000.jsonl"
     broken.write_text('{"doc_id": 0, "doc', encoding="utf-8")
     more = ["--model-id", "a/b"] if command == "hub" else []
-    target = tmp_path / "new" if command in ("hub", "every-eval-ever") else tmp_path / "new.txt"
+    target = tmp_path / "new" if command in ("hub", "every-eval-ever") else tmp_path / "new.md"
     for path in (tmp_path / "missing", empty, broken):
         code, printed, error = lmeb(command, path, *more, "-o", target)
         assert (code, printed) == (2, "")

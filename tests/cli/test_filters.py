@@ -7,7 +7,7 @@ import io
 import json
 
 import pytest
-from _support.command_line import called
+from _support.command_line import called, exported_table
 
 GREEDY = {"until": ["Q:"], "do_sample": False}
 N = 30
@@ -60,7 +60,7 @@ COMMANDS = [
     ("plan", "--separate"),
     ("convergence",),
     ("anchors",),
-    ("export", "csv"),
+    ("export", "table", "-o", "table.csv"),
     ("report", "-o", "page.html"),
 ]
 
@@ -92,11 +92,11 @@ def test_what_was_counted_is_said(both, strict):
     assert "counted: exact_match, filter flexible-extract\n" in printed
     message = "filter flexible-extract was counted; --filter chooses among"
     assert error.startswith(f"note: org/both, gsm8k: {message} flexible-extract or strict-match\n")
-    _, printed, _ = called("export", "csv", both, strict, "--filter", "strict-match")
+    _, printed, _ = exported_table(".csv", both, strict, "--filter", "strict-match")
     rows = list(csv.DictReader(io.StringIO(printed)))
     assert {row["counted"] for row in rows} == {"exact_match, filter strict-match"}
-    for form in ("markdown", "latex"):
-        _, printed, _ = called("export", form, both)
+    for suffix in (".md", ".tex"):
+        _, printed, _ = exported_table(suffix, both)
         # a LaTeX caption may break after the hyphen
         assert "flexible-extract" in printed.replace(r"\allowbreak{}", "")
         assert "Metric: exact" in printed

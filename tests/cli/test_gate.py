@@ -1,4 +1,4 @@
-"""`compare --fail-if-worse` and `--fail-if-below` as a gate for continuous integration."""
+"""`compare --margin` and `--fail-if-below` as a gate for continuous integration."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def gate(path, *options):
 )
 def test_three_outcomes(tmp_path, new, outcome, exit_code, words):
     counts = board(tmp_path / "two.csv", new, 0.6)
-    code, report, error = gate(tmp_path / "two.csv", "--fail-if-worse", "0.95")
+    code, report, error = gate(tmp_path / "two.csv", "--margin", "0")
     (check,) = report["checks"]
     assert (code, report["outcome"], check["outcome"]) == (exit_code, outcome, outcome)
     assert words in error
@@ -76,7 +76,7 @@ def test_three_outcomes(tmp_path, new, outcome, exit_code, words):
     z = (a.mu - b.mu) / np.hypot(a.sigma, b.sigma)
     assert check["probability"] == pytest.approx(stats.norm.cdf(-z), abs=0.02)
     assert check["probability"] == pytest.approx(report["p_a_less"], abs=1e-12)
-    code, report, _ = gate(tmp_path / "two.csv", "--fail-if-worse", "0.95", "--fail-if-unknown")
+    code, report, _ = gate(tmp_path / "two.csv", "--margin", "0", "--fail-if-unknown")
     assert code == (0 if outcome == "passed" else 1)
     if outcome == "not known yet":
         n = 8 * ((stats.norm.ppf(0.95) / z) ** 2 - 1)
@@ -86,7 +86,7 @@ def test_three_outcomes(tmp_path, new, outcome, exit_code, words):
 
 def test_what_fails_the_step_fails_in_the_xml(tmp_path):
     board(tmp_path / "two.csv", 0.6, 0.6)
-    options = ("--fail-if-worse", "0.95", "--junit", tmp_path / "gate.xml")
+    options = ("--margin", "0", "--junit", tmp_path / "gate.xml")
     for more, counts in (((), ("0", "1")), (("--fail-if-unknown",), ("1", "0"))):
         code, _, _ = gate(tmp_path / "two.csv", *options, *more)
         suite = ElementTree.parse(tmp_path / "gate.xml").getroot()
@@ -98,7 +98,7 @@ def test_both_formats_in_one_file_are_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     board(tmp_path / "two.csv", 0.6, 0.2)
     (tmp_path / "gate").write_text(EARLIER[".xml"])
-    options = ("--fail-if-worse", ".9", "--junit", "gate", "--markdown", tmp_path / "gate")
+    options = ("--margin", "0", "--junit", "gate", "--markdown", tmp_path / "gate")
     code, _, error = called("compare", tmp_path / "two.csv", *options)
     assert code == 2
     assert "`--markdown` must be another file than that of --junit" in error
@@ -114,14 +114,14 @@ def error_of(junit):
 
 #: Wrong arguments that the parser refuses, that the command refuses, and a run that is missing.
 WRONG = (
-    ("two.csv", "--fail-if-worse", "high"),
-    ("two.csv", "--fail-if-worse", ".9", "--no-such-option"),
-    ("two.csv", "--fail-if-worse", ".9", "--scope", "none"),
-    ("--fail-if-worse", ".9"),
-    ("two.csv", "--fail-if-worse", ".9", "third.csv", "fourth.csv"),
-    ("two.csv", "--fail-if-worse", "2"),
+    ("two.csv", "--margin", "high"),
+    ("two.csv", "--margin", "0", "--no-such-option"),
+    ("two.csv", "--margin", "0", "--scope", "none"),
+    ("--margin", "0"),
+    ("two.csv", "--margin", "0", "third.csv", "fourth.csv"),
+    ("two.csv", "--margin", "-1"),
     ("two.csv",),
-    ("missing.csv", "--fail-if-worse", ".9"),
+    ("missing.csv", "--margin", "0"),
 )
 
 
@@ -158,7 +158,7 @@ def test_wrong_arguments_of_no_gate_are_not_annotated(tmp_path, monkeypatch):
 def test_a_summary_that_cannot_be_written_changes_no_outcome(tmp_path, monkeypatch, new, exit_code):
     board(tmp_path / "two.csv", new, 0.6)
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path))
-    options = ("--fail-if-worse", ".95", "--junit", tmp_path / "gate.xml")
+    options = ("--margin", "0", "--junit", tmp_path / "gate.xml")
     code, report, error = gate(tmp_path / "two.csv", *options)
     assert (code, report["failed"]) == (exit_code, bool(exit_code))
     assert f"warning: the summary of the job cannot be written to {tmp_path}" in error
@@ -169,10 +169,10 @@ def test_a_summary_that_cannot_be_written_changes_no_outcome(tmp_path, monkeypat
 def test_an_error_leaves_no_earlier_outcome(tmp_path, monkeypatch):
     board(tmp_path / "two.csv", 0.6, 0.2)
     files = {"--junit": tmp_path / "gate.xml", "--markdown": tmp_path / "gate.md"}
-    options = [word for pair in files.items() for word in pair] + ["--fail-if-worse", ".9"]
+    options = [word for pair in files.items() for word in pair] + ["--margin", "0"]
     assert called("compare", tmp_path / "two.csv", *options)[0] == 0
     assert "error" not in files["--markdown"].read_text()
-    for bad in (("no\x1b|.csv",), ("two.csv", "--confidence", "3"), ("two.csv", "--model-a", "x")):
+    for bad in (("no\x1b|.csv",), ("two.csv", "--level", "3"), ("two.csv", "--model-a", "x")):
         for path in files.values():
             path.write_text(EARLIER[path.suffix])
         code, _, error = called("compare", tmp_path / bad[0], *bad[1:], *options)
@@ -197,8 +197,8 @@ def test_an_error_leaves_no_earlier_outcome(tmp_path, monkeypatch):
 
 def test_a_margin_makes_equal_models_not_worse(tmp_path):
     board(tmp_path / "two.csv", 0.6, 0.6, n=64)
-    assert gate(tmp_path / "two.csv", "--fail-if-worse", "0.95")[1]["outcome"] == "not known yet"
-    code, report, _ = gate(tmp_path / "two.csv", "--fail-if-worse", "0.95", "--margin", "0.05")
+    assert gate(tmp_path / "two.csv", "--margin", "0")[1]["outcome"] == "not known yet"
+    code, report, _ = gate(tmp_path / "two.csv", "--margin", "0.05")
     assert (code, report["outcome"]) == (0, "passed")
 
 
@@ -215,7 +215,7 @@ def test_below_a_score(tmp_path):
 
 def test_pass_hat_k(tmp_path):
     counts = board(tmp_path / "two.csv", 0.75, 0.85)
-    _, report, _ = gate(tmp_path / "two.csv", "--fail-if-worse", "0.95", "--gate-on", "pass^4")
+    _, report, _ = gate(tmp_path / "two.csv", "--margin", "0", "--gate-on", "pass^4")
     (check,) = report["checks"]
     a, b = (pass_hat_k_posterior(outcomes(counts[name]), 4) for name in ("new", "old"))
     assert check["quantity"] == "pass^4"
@@ -224,7 +224,7 @@ def test_pass_hat_k(tmp_path):
     assert check["extrapolated_from"] is None
     fewest = int(outcomes(counts["new"]).n_trials.min())
     k = f"pass^{fewest + 1}"
-    _, report, error = gate(tmp_path / "two.csv", "--fail-if-worse", "0.95", "--gate-on", k)
+    _, report, error = gate(tmp_path / "two.csv", "--margin", "0", "--gate-on", k)
     assert report["checks"][0]["extrapolated_from"] == fewest
     assert f"({k}, extrapolated from N = {fewest})" in error
 
@@ -257,9 +257,7 @@ def test_annotations_summary_and_junit(tmp_path, monkeypatch):
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
     options = ("--junit", tmp_path / "gate.xml", "--markdown", tmp_path / "gate.md")
-    code, _, error = gate(
-        tmp_path / "two.csv", "--fail-if-worse", ".95", "--fail-if-below", ".5", *options
-    )
+    code, _, error = gate(tmp_path / "two.csv", "--margin", "0", "--fail-if-below", ".5", *options)
     assert code == 1
     annotations = [line for line in error.splitlines() if line.startswith("::")]
     assert [line.split(" ")[0] for line in annotations] == ["::error", "::error"]
@@ -279,7 +277,7 @@ def test_questions_that_are_left_out_are_named_in_the_files(tmp_path):
     table = tmp_path / "two.csv"
     table.write_text("model,question,trial,score\n" + "\n".join(rows), encoding="utf-8")
     files = ("--junit", tmp_path / "gate.xml", "--markdown", tmp_path / "gate.md")
-    options = ("--align", "intersection", "--fail-if-worse", ".95")
+    options = ("--align", "intersection", "--margin", "0")
     assert called("compare", table, *options, *files)[0] == 0
     sentence = "left out: outcomes: 2 questions that only B has"
     suite = ElementTree.parse(tmp_path / "gate.xml").getroot()
@@ -292,16 +290,16 @@ def test_only_files_of_earlier_checks_are_replaced(tmp_path, option):
     runs = tmp_path / "two.csv"
     board(runs, 0.2, 0.6)
     before = runs.read_bytes()
-    for arguments in (("--fail-if-worse", ".95"), ("--fail-if-worse", "nothing"), ()):
+    for arguments in (("--margin", "0"), ("--margin", "nothing"), ()):
         code, _, error = called("compare", runs, *arguments, option, runs)
         assert code == 2
         assert runs.read_bytes() == before
     assert f"`{option}` must name a new file, or one that an earlier check wrote" in error
     other = tmp_path / "other"
     for options in (
-        ("--fail-if-worse", ".95"),
+        ("--margin", "0"),
         ("--fail-if-below", ".1"),
-        ("--fail-if-worse", "x"),
+        ("--margin", "x"),
     ):
         outcome = other.read_bytes() if other.exists() else None
         called("compare", runs, *options, option, other)
@@ -315,8 +313,8 @@ def test_a_pipe_is_not_replaced(tmp_path, monkeypatch, option):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     monkeypatch.delattr("lm_eval_bayes.cli.commands.compare._read_sides")
-    for threshold in (".95", "nothing"):
-        options = ("--fail-if-worse", threshold, option, pipe)
+    for margin in ("0", "nothing"):
+        options = ("--margin", margin, option, pipe)
         code, _, error = called("compare", tmp_path / "two.csv", *options)
         assert (code, pipe.is_fifo()) == (2, True)
         assert f"`{option}` must be a regular file; it is a device, pipe or socket" in error
@@ -335,7 +333,7 @@ def test_an_error_of_standard_output_is_no_outcome(tmp_path, target, exit_code):
         pytest.skip(f"needs {target}")
     command = [sys.executable, "-m", "lm_eval_bayes.cli.main", "compare", "two.csv"]
     result = subprocess.run(
-        [*command, "--fail-if-worse", ".95", "--junit", "gate.xml", "--markdown", "gate.md"],
+        [*command, "--margin", "0", "--junit", "gate.xml", "--markdown", "gate.md"],
         cwd=tmp_path,
         stdout=output,
         stderr=subprocess.PIPE,
@@ -369,17 +367,16 @@ def test_no_class_of_an_exception_is_an_outcome(tmp_path, error, message):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--margin", ".1"), "--fail-if-worse"),
-        (("--junit", "x.xml"), "--fail-if-worse or --fail-if-below"),
-        (("--fail-if-unknown",), "--fail-if-worse or --fail-if-below; got neither of them"),
-        (("--gate-on", "pass^4"), "--fail-if-worse or --fail-if-below; got neither of them"),
-        (("--fail-if-worse", ".9", "--gate-on", "pass@4"), "score, or pass^K"),
-        (("--fail-if-worse", ".9", "--gate-on", "pass^0"), "score, or pass^K"),
-        (("--fail-if-worse", ".9", "--margin", "-1"), "margin"),
+        (("--junit", "x.xml"), "--margin or --fail-if-below"),
+        (("--fail-if-unknown",), "--margin or --fail-if-below; got neither of them"),
+        (("--gate-on", "pass^4"), "--margin or --fail-if-below; got neither of them"),
+        (("--margin", "0", "--gate-on", "pass@4"), "score, or pass^K"),
+        (("--margin", "0", "--gate-on", "pass^0"), "score, or pass^K"),
+        (("--margin", "-1"), "margin"),
         (("--fail-if-below", "nan"), "finite"),
         (("--fail-if-below", "1.2"), "be above 0 and at most 1"),
         (("--fail-if-below", "0"), "be above 0 and at most 1"),
-        (("--fail-if-worse", ".9", "--gate-on", "pass^2", "--scope", "population"), "gate-on"),
+        (("--margin", "0", "--gate-on", "pass^2", "--scope", "population"), "gate-on"),
     ],
 )
 def test_bad_options(tmp_path, monkeypatch, options, message):
@@ -426,13 +423,11 @@ def test_an_agent_that_ends_in_errors_does_not_pass(tmp_path):
         lines[i] = lines[i].rpartition(",")[0] + ","
     (tmp_path / "two.csv").write_text("\n".join(lines) + "\n")
     right = sum(lines[i].endswith(",1") for i in new)
-    code, report, error = gate(tmp_path / "two.csv", "--fail-if-worse", "0.95")
+    code, report, error = gate(tmp_path / "two.csv", "--margin", "0")
     (check,) = report["checks"]
     assert (code, report["outcome"], check["without_trials"]) == (1, "failed", 50)
     assert "failed: 50 questions without a trial of A that counts (--unscored wrong" in error
-    code, report, error = gate(
-        tmp_path / "two.csv", "--fail-if-worse", "0.95", "--unscored", "wrong"
-    )
+    code, report, error = gate(tmp_path / "two.csv", "--margin", "0", "--unscored", "wrong")
     (check,) = report["checks"]
     assert "50 trials without a score counted as wrong (--unscored wrong)" in error
     assert "without a score left out" not in error
@@ -447,7 +442,7 @@ def test_two_runs_of_one_model_have_one_label_each(tmp_path, monkeypatch):
         text = (tmp_path / file).read_text()
         lines = [line for line in text.splitlines() if "other" not in line]
         (tmp_path / file).write_text("\n".join(lines) + "\n")
-    options = ("--fail-if-worse", ".95", "--markdown", tmp_path / "gate.md")
+    options = ("--margin", "0", "--markdown", tmp_path / "gate.md")
     code, _, error = called("compare", tmp_path / "a.csv", tmp_path / "b.csv", *options)
     assert code == 1
     assert "::m (A) and m (B): failed" in error or "::m (A) and m (B): worse" in error

@@ -1,4 +1,4 @@
-"""`compare --fail-if-worse` and `--fail-if-below` where one model lacks tasks of the other."""
+"""`compare --margin` and `--fail-if-below` where one model lacks tasks of the other."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def gate_on_tasks(folder, of_a, of_b, *options):
 @pytest.mark.parametrize("more", [(), ("--fail-if-below", ".5"), ("--json",)])
 def test_a_task_that_only_b_has_fails(tmp_path, monkeypatch, more):
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
-    options = ("--fail-if-worse", ".95", *more)
+    options = ("--margin", "0", *more)
     code, out, error, suite, table = gate_on_tasks(tmp_path, ["x"], ["x", "y", "z"], *options)
     assert code == 1
     sentence = "failed: 2 tasks of B without a trial of A: y, z"
@@ -57,9 +57,9 @@ def test_a_task_that_only_b_has_fails(tmp_path, monkeypatch, more):
 @pytest.mark.parametrize(
     ("of_a", "of_b", "options", "side"),
     [
-        ("x", "xy", ("--fail-if-worse", ".95", "--align", "intersection"), "B"),
+        ("x", "xy", ("--margin", "0", "--align", "intersection"), "B"),
         ("x", "xy", ("--fail-if-below", ".5"), "B"),
-        ("xy", "x", ("--fail-if-worse", ".95"), "A"),
+        ("xy", "x", ("--margin", "0"), "A"),
     ],
 )
 def test_tasks_that_are_left_out_are_named(tmp_path, of_a, of_b, options, side):

@@ -156,8 +156,6 @@ def test_a_goal_beyond_the_most_trials(two):
         (["--width", "0"], "`--width` must be a finite number above 0"),
         (["--width", "nan"], "`--width` must be a finite number above 0"),
         (["--width", ".1", "--max-trials", "0"], "`--max-trials` must be"),
-        (["--separate", "--confidence", ".5"], "`--confidence` must be above 0.5"),
-        (["--separate", "--confidence", "1"], "`--confidence` must be a number in"),
         (["--width", ".1", "--level", "2"], "`--level` must be"),
     ],
 )

@@ -11,16 +11,9 @@ import pytest
 from _support.command_line import called as lmeb
 from _support.saved_matrices import outcomes, saved
 
-from lm_eval_bayes import (
-    InvalidInputError,
-    Outcomes,
-    hbayes_at_n,
-    learn_prior_strength,
-    mean_evidence,
-)
-from lm_eval_bayes.analysis.prior_runs import GivenPrior, assign_priors, mean_prior_effects
+from lm_eval_bayes import InvalidInputError, Outcomes, hbayes_at_n, learn_prior_strength
+from lm_eval_bayes.analysis.prior_runs import GivenPrior, assign_priors
 from lm_eval_bayes.runs.task_run import SavedRuns, TaskRun
-from lm_eval_bayes.stats.intervals import IntervalSpec
 
 #: The weight of prior trials is learned.
 AUTO = ("--prior-strength", "auto")
@@ -152,42 +145,6 @@ def test_convergence_learns_the_strength_at_every_n(runs):
     assert content["priors"][0]["with"]["mu"] == pytest.approx(along[-1]["mu"], rel=1e-9)
 
 
-@pytest.mark.slow
-def test_summary_shows_another_benchmark_as_prior_of_the_mean(runs):
-    arguments = ("summary", runs / "new", "--prior-mean", runs / "elsewhere")
-    content = answer(*arguments, "--scope", "population", *AUTO)
-    (effect,) = content["mean_priors"]
-    expected = mean_evidence(
-        Outcomes.from_matrix(NEW), Outcomes.from_matrix(OLD), "auto", "population"
-    )
-    assert effect["with"]["mu"] == pytest.approx(expected.posterior.mu, rel=1e-12)
-    assert effect["p_unrelated"] == pytest.approx(expected.p_unrelated, rel=1e-12)
-    assert effect["pseudo_trials"] == pytest.approx(expected.pseudo_trials.sum(), rel=1e-12)
-    without = answer("summary", runs / "new", "--scope", "population")
-    assert content["tasks"] == without["tasks"]
-    code, output, _ = lmeb(*arguments, "--prior-strength", "0.5")
-    assert code == 0
-    assert "0.50" in output.split("Another benchmark as prior of the mean")[1]
-
-
-def test_a_prior_of_the_mean_is_of_one_other_benchmark():
-    new = run("m", [[0, 1], [1, 1]])
-    rubric = run("m", [[0, 2]], ids="r", task="rubric", weights=(0.0, 0.5, 1.0))
-    math, physics = (run("m", [[1, 0]], ids="r", task=task) for task in ("math", "physics"))
-    for prior, message in (
-        ((run("m", [[0, 1]], ids="p"),), "hold other questions than those of aime"),
-        ((math, physics), "hold one task; got math, physics"),
-        ((rubric,), "have the category weights of aime"),
-    ):
-        with pytest.raises(InvalidInputError, match=message):
-            mean_prior_effects([new], [GivenPrior(SavedRuns(prior))], "auto", IntervalSpec())
-    population = IntervalSpec.of(0.95, "population", "exact", 0)
-    three = run("m", [[0, 1], [1, 1], [1, 0]], ids="pqs")
-    clustered = replace(three, outcomes=replace(three.outcomes, clusters=("a", "a", "b")))
-    with pytest.raises(InvalidInputError, match="be left out for scope population"):
-        mean_prior_effects([clustered], [GivenPrior(SavedRuns((math,)))], "auto", population)
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -203,8 +160,6 @@ def test_a_prior_of_the_mean_is_of_one_other_benchmark():
         (["--prior-strength", "0.5"], "`--prior-strength` must be given where an earlier run is"),
         (["--prior-strength", "auto"], "got 'auto'"),
         (["--prior", "old"], "`--prior-strength` must be given where an earlier run is"),
-        (["--prior-mean", "elsewhere"], "1 assumes that the other run had the same chances"),
-        (["--prior", "old", "--prior-mean", "elsewhere"], "must be given without --prior"),
     ],
 )
 def test_what_is_no_prior_is_refused_by_name(runs, monkeypatch, arguments, message):

@@ -58,7 +58,7 @@ def test_ties(four, plain, ties):
     mu, sigma = ([place[key] for place in places] for key in ("mu", "sigma"))
 
     def tied(i, j):
-        return abs(mu[i] - mu[j]) / math.hypot(sigma[i], sigma[j]) < stats.norm.ppf(0.9)
+        return abs(mu[i] - mu[j]) / math.hypot(sigma[i], sigma[j]) < stats.norm.ppf(0.95)
 
     ranks, start = [1], 0
     for i in range(1, 4):
@@ -66,25 +66,24 @@ def test_ties(four, plain, ties):
         joins = ties != "none" and all(tied(j, i) for j in with_whom[ties])
         start = start if joins else i
         ranks.append(ranks[-1] + (not joins))
-    code, printed, _ = lmeb("rank", four, "--ties", ties, "--confidence", ".9", "--json")
+    code, printed, _ = lmeb("rank", four, "--ties", ties, "--json")
     assert code == 0
     (board,) = json.loads(printed)["leaderboards"]
     assert [row["rank"] for row in board["places"]] == ranks
-    assert (board["ties"], board["confidence"]) == (ties, 0.9)
+    assert (board["ties"], board["confidence"]) == (ties, 0.95)
 
 
 def test_what_is_printed(four):
-    code, printed, error = lmeb("rank", four, "--pairs", "--numbering", "fractional")
+    code, printed, error = lmeb("rank", four, "--pairs")
     assert (code, error) == (0, "")
     assert printed.startswith("outcomes: 12 questions, ")
     assert "outcomes: P(row > column)" in printed
     assert "ranks, jointly (95%)  alone" in printed
     head = "all pairs compared at once with 95% confidence, |z| above "
-    critical_value = float(printed.split(head)[1].split(";")[0])
+    critical_value = float(printed.split(head)[1].splitlines()[0])
     # Tukey's value at 2 * 12 * 7 degrees of freedom; drawn variances are at most the estimated ones
     tukey = stats.studentized_range.ppf(0.95, 4, 168) / math.sqrt(2)
     assert tukey - 0.04 < critical_value < 1.03 * tukey
-    assert "fractional numbering" in printed
     pairs = [line.split() for line in printed.split("P(row > column)")[1].splitlines()[1:6]]
     assert pairs[0] == ["model", "1", "2", "3", "4"]
     assert [row[:3] for row in pairs[1:]] == [[f"{i}", "m", f"{i}"] for i in range(1, 5)]
@@ -176,11 +175,11 @@ def test_the_layout_of_the_paper(tmp_path):
     np.savez(tmp_path / "a.npz", R=R, models=["w", "x", "y", "z"], task="first")
     np.savez(tmp_path / "b.npz", R=R[::-1][:3], models=["w", "x", "v"], task="second")
     files = (tmp_path / "a.npz", tmp_path / "b.npz")
-    code, printed, error = lmeb("rank", *files, "--paper", "--json", "--confidence", 0.9)
+    code, printed, error = lmeb("rank", *files, "--paper", "--json")
     assert (code, error) == (0, "")
     table = json.loads(printed)["paper"]
     assert table["tasks"] == ["first", "second"]
-    assert table["threshold"] == pytest.approx(stats.norm.ppf(0.9))
+    assert table["threshold"] == pytest.approx(stats.norm.ppf(0.95))
 
     def by_hand_ranks(matrices):
         """Ranks with ties and without, from Alg. 1 and the rule of Table 1."""
@@ -194,7 +193,7 @@ def test_the_layout_of_the_paper(tmp_path):
         tied, ranks = 1, {order[0]: (1, 1)}
         for place, (above, below) in enumerate(pairwise(order), start=2):
             (mu, sigma), (other, spread) = moments[above], moments[below]
-            tied += (mu - other) / math.hypot(sigma, spread) >= stats.norm.ppf(0.9)
+            tied += (mu - other) / math.hypot(sigma, spread) >= stats.norm.ppf(0.95)
             ranks[below] = (tied, place)
         return ranks
 
@@ -209,7 +208,7 @@ def test_the_layout_of_the_paper(tmp_path):
             assert pair == expected[task].get(row["model"])
     order = [row["model"] for row in table["rows"]]
     assert order == [*sorted("wxyz", key=lambda model: expected["first"][model][1]), "v"]
-    code, printed, _ = lmeb("rank", *files, "--paper", "--confidence", 0.9)
+    code, printed, _ = lmeb("rank", *files, "--paper")
     assert code == 0
     for model in order:
         (line,) = (line for line in printed.splitlines() if line.startswith(f"  {model} "))
@@ -219,8 +218,6 @@ def test_the_layout_of_the_paper(tmp_path):
         ("--scope", "population"),
         ("--shared",),
         ("--ties", "leader"),
-        ("--numbering", "competition"),
-        ("--quantile", ".05"),
         ("--method", "borda"),
     ):
         code, _, error = lmeb("rank", *files, "--paper", *wrong)
@@ -268,26 +265,13 @@ def test_a_method_of_scorio_beside_ours(four):
     assert "with the order by mean: tau_b " in printed
 
 
-def test_the_order_by_a_quantile(four):
-    code, printed, _ = lmeb("rank", four, "--quantile", ".05", "--json")
-    assert code == 0
-    (board,) = json.loads(printed)["leaderboards"]
-    assert board["quantile"] == 0.05
-    code, text, _ = lmeb("rank", four, "--quantile", ".05")
-    assert code == 0
-    assert "order: by the 5% quantile of the posterior; ranks: " in text
-    assert re.search(r"95% interval +5% quantile +P\(best\)", text)
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--quantile", "1"], "`--quantile` must be a number strictly between 0 and 1"),
         (["--method", "magic"], "`--method` must be one of scorio's ranking functions: alpharank"),
         (["--method", "elo:x=1"], "`--method` must have arguments of elo: ['K', "),
         (["--method", "elo:x"], "`--method` must be NAME or NAME:ARG=VALUE"),
         (["--method", "pass_at_k:k=99"], "`--method` must be one that scorio can compute"),
-        (["--confidence", "1"], "`--confidence` must be a number in [0.5, 1)"),
         (["--level", "0"], "`--level` must be"),
         (["--seed", "-1"], "`--seed` must be"),
     ],

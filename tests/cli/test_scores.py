@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 import pytest
-from _support.command_line import called
+from _support.command_line import called, exported_table
 from _support.run_files import LATER, SENT, row, write_run
 from scipy.special import comb
 
@@ -107,7 +107,7 @@ def test_compare_and_rank_are_of_the_mean_scores(runs):
 def test_the_mean_over_a_scored_and_a_graded_task(runs, tmp_path):
     graded = [row(i, outcomes=[1, 0, 1, 1]) for i in range(10)]
     write_run(tmp_path / "graded", graded, model="org/good")
-    content = read("summary", runs["good"], tmp_path / "graded", "--all-tasks")
+    content = read("summary", runs["good"], tmp_path / "graded")
     (group,) = content["groups"]
     equal = group["means"]["equal"]
     averages = [task["avg"]["value"] for task in content["tasks"]]
@@ -141,7 +141,7 @@ def test_exports_and_report(runs, tmp_path):
     assert code == 0, error
     page = (tmp_path / "r.html").read_text(encoding="utf-8")
     assert f"mean {SCORES['good'][0].mean():.3g} of {N} trials" in page
-    code, printed, _ = called("export", "csv", *runs.values())
+    code, printed, _ = exported_table(".csv", *runs.values())
     assert (code, "grade from 1 to 5" in printed) == (0, True)
     out = tmp_path / "records"
     arguments = (runs["good"], "-o", out, "--model-id", "org/good", "--instances")

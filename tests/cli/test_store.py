@@ -39,7 +39,7 @@ def make(tmp_path):
         with TrialStore.open(path) as store:
             key = TrialKey(
                 model=store.describe_model({"pretrained": model}),
-                prompt=store.describe_prompt("What is 6 times 7?"),
+                prompt=store.describe_prompts(["What is 6 times 7?"])[0],
                 sampling=store.describe_sampling({"temperature": 0.6}),
             )
             store.add([Trial(key, i, text.format(i=i), seed=i) for i in trials])

@@ -38,7 +38,7 @@ def store(tmp_path):
     with TrialStore.open(path) as store:
         key = TrialKey(
             model=store.describe_model({"pretrained": "some/model"}),
-            prompt=store.describe_prompt("What is 6 times 7?"),
+            prompt=store.describe_prompts(["What is 6 times 7?"])[0],
             sampling=store.describe_sampling({"temperature": 0.6}),
         )
         # More than any pipe or buffer holds.

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from _support.command_line import called as lmeb
+from _support.command_line import exported_table
 from _support.harness_command import lm_eval_command
 from _support.paths import REPOSITORY
 from _support.saved_matrices import HOSTILE, outcomes, saved
@@ -159,7 +160,7 @@ def test_several_models_and_what_they_lack(tmp_path):
     a = saved(tmp_path / "a", "model-a", outcomes(1), completion_tokens=20)
     saved(tmp_path / "b", HOSTILE, outcomes(2))
     saved(tmp_path / "c", "model-a", outcomes(3), task="other")
-    code, printed, _ = lmeb("summary", a, tmp_path / "b", tmp_path / "c", "--all-tasks")
+    code, printed, _ = lmeb("summary", a, tmp_path / "b", tmp_path / "c")
     assert code == 0
     assert "\x1b" not in printed
     assert "mod\\x1b[31m[bold]x[/bold]\\n\\u202e:smiley:" in printed
@@ -334,7 +335,7 @@ def test_costs_of_a_table_are_summed_as_they_are_given(tmp_path):
     (head,) = [line for line in printed.splitlines() if "cost, as logged" in line]
     assert [line.split()[-1] for line in printed.split(head)[1].splitlines()[1:3]] == ["4", "-"]
     assert "outcomes, n: no cost, recorded of 4 of 5 trials" in printed
-    _, printed, _ = lmeb("export", "csv", *runs)
+    _, printed, _ = exported_table(".csv", *runs)
     assert [row["cost"] for row in csv.DictReader(io.StringIO(printed))] == ["4.0", ""]
     lmeb("report", *runs, "-o", tmp_path / "page.html")
     assert '<td class="soft" data-v="1.0">1</td>' in (tmp_path / "page.html").read_text()

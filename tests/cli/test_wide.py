@@ -11,7 +11,7 @@ from _support.command_line import called as lmeb
 LONG = "x" * 440
 MODELS = ("o3", "lab/a-model-of-7b-Instruct", f"lab/model-7b-{LONG}", f"lab/model-1b-{LONG}")
 COMMANDS = {
-    "summary": ("summary", "--all-tasks"),
+    "summary": ("summary",),
     "rank": ("rank", "--pairs", "--shared"),
     "noise": ("noise",),
     "plan": ("plan", "--width", ".02", "--separate"),

@@ -85,7 +85,7 @@ def whole(run: Path, smollm2: Path, tmp_path_factory: pytest.TempPathFactory) ->
     out = tmp_path_factory.mktemp("whole") / "verdicts.jsonl"
     verify(
         *(str(run), "--verifier", str(smollm2), "--device", "cpu", "--dtype", "float32"),
-        *("--batch-size", "1", "--temperature", "1.5", "--max-length", "600", "--out", str(out)),
+        *("--batch-size", "1", "--max-length", "600", "--out", str(out)),
     )
     return out
 
@@ -160,7 +160,7 @@ def test_the_verdicts_are_the_arithmetic_of_an_independent_forward_pass(
             if len(answer) > 1000:
                 continue  # it was shortened, see below
             case = logits(VerifierInput(f"What is {n} + {12 - n}?", "12", answer))
-            weights = [math.exp((s - b) / 1.5) for s, b in zip(case, nothing, strict=True)]
+            weights = [math.exp(s - b) for s, b in zip(case, nothing, strict=True)]
             expected = [weight / sum(weights) for weight in weights]
             line = lines[n, i]
             assert [line["a"], line["b"], line["c"]] == pytest.approx(expected, abs=1e-4)
@@ -187,7 +187,7 @@ def test_batches_of_eight_give_the_same_within_float_noise(
     out = tmp_path / "verdicts.jsonl"
     verify(
         *(str(run), "--verifier", str(smollm2), "--device", "cpu", "--dtype", "float32"),
-        *("--batch-size", "8", "--temperature", "1.5", "--max-length", "600", "--out", str(out)),
+        *("--batch-size", "8", "--max-length", "600", "--out", str(out)),
     )
     (header, lines), (alone_header, alone) = read(out), read(whole)
     assert header["verifier"] == alone_header["verifier"]
@@ -206,7 +206,7 @@ def test_a_run_that_was_stopped_and_resumed_equals_one_that_was_not(
     out = tmp_path / "verdicts.jsonl"
     arguments = (
         *(str(run), "--verifier", str(smollm2), "--device", "cpu", "--dtype", "float32"),
-        *("--batch-size", "1", "--temperature", "1.5", "--max-length", "600", "--out", str(out)),
+        *("--batch-size", "1", "--max-length", "600", "--out", str(out)),
     )
     child = start(*arguments)
     deadline = time.monotonic() + 900
@@ -265,7 +265,7 @@ def test_vllm_gives_the_verdicts_of_transformers(
     )
     arguments = [
         *(str(run), "--verifier", str(smollm2), "--backend", "vllm", "--dtype", "float32"),
-        *("--temperature", "1.5", "--max-length", "600", "--out", str(out), "--json"),
+        *("--max-length", "600", "--out", str(out), "--json"),
     ]
     path = os.pathsep.join(filter(None, [str(REPO), os.environ.get("PYTHONPATH")]))
     environment = {"PYTHONPATH": path, "HF_HUB_OFFLINE": "1", "VLLM_CPU_KVCACHE_SPACE": "1"}

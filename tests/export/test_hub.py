@@ -17,7 +17,7 @@ from _support.paths import REPOSITORY
 from lm_eval_bayes._util.text import scope_label
 from lm_eval_bayes.analysis.summary import summarise
 from lm_eval_bayes.errors import InvalidInputError, LmEvalBayesError
-from lm_eval_bayes.export.hub import NEEDED, REGISTERED, hub_result
+from lm_eval_bayes.export.hub import NEEDED, REGISTERED, HubSettings, hub_result
 from lm_eval_bayes.export.hub_pull_request import open_pull_request
 from lm_eval_bayes.export.run_metadata import KNOWN
 from lm_eval_bayes.runs.task_run import Provenance, TaskRun
@@ -107,15 +107,15 @@ def test_the_notes_tell_n_the_interval_and_the_settings(summary):
 
 
 def test_a_dataset_that_is_no_registered_benchmark_is_warned_of(summary):
-    def warned(**more):
-        warnings = hub_result(**{"summary": summary, **more}).warnings
+    def warned(of=summary, **settings):
+        warnings = hub_result(of, HubSettings(**settings)).warnings
         return [warning for warning in warnings if "collect" in warning]
 
     assert "MathArena/aime_2026" in REGISTERED
     assert warned() == ["no leaderboard of the hub collects results of MathArena/aime_2025"]
     assert warned(dataset="MathArena/aime_2026") == []
     own = summarise(run("mine", TRIALS[:5], provenance=build(dataset="org/mine", revision="")))
-    for message in (warned(summary=own), warned(dataset="org/mine")):
+    for message in (warned(own), warned(dataset="org/mine")):
         (warning,) = message
         assert warning.startswith("org/mine is none of the benchmarks known to collect results")
         assert "openai/gsm8k" in warning
@@ -124,11 +124,13 @@ def test_a_dataset_that_is_no_registered_benchmark_is_warned_of(summary):
 def test_another_number_scale_scope_and_level():
     actual = hub_result(
         summarise(run(), IntervalSpec(0.9, method="hdi")),
-        value="pass@4",
-        scale="share",
+        HubSettings(
+            value="pass@4",
+            scale="share",
+            source_url="https://example.org/logs",
+            source_name="Logs",
+        ),
         scope="population",
-        source_url="https://example.org/logs",
-        source_name="Logs",
     )
     entry = read_back(actual)
     right = TRIALS.sum(axis=1)
@@ -142,7 +144,7 @@ def test_another_number_scale_scope_and_level():
     assert f"about {scope_label('population')} (hbayes@8)" in entry.notes
     assert (entry.source_url, entry.source_name) == ("https://example.org/logs", "Logs")
     posterior = hbayes_at_n(run().outcomes).mu
-    assert read_back(hub_result(summarise(run()), value="hbayes@N")).value == round(
+    assert read_back(hub_result(summarise(run()), HubSettings("hbayes@N"))).value == round(
         100 * posterior, 2
     )
 
@@ -191,7 +193,9 @@ def test_a_known_name_on_another_dataset_is_another_benchmark():
     assert result.path == ".eval_results/gsm8k-own.yaml"
     assert (result.dataset_id, result.task_id) == ("somebody/gsm8k-hard", "default")
     assert any('"default"' in item for item in result.warnings)
-    given = hub_result(summarise(run("gsm8k", TRIALS[:2], provenance=other)), task_id="hard")
+    given = hub_result(
+        summarise(run("gsm8k", TRIALS[:2], provenance=other)), HubSettings(task_id="hard")
+    )
     assert given.task_id == "hard"
     assert not any('"default"' in item for item in given.warnings)
 
@@ -217,19 +221,22 @@ def test_what_was_not_pinned_is_not_given():
         assert actual.dataset_revision is None
         assert "revision" not in actual.text
         assert any(message in item for item in actual.warnings)
-    given = hub_result(summarise(run(trials=TRIALS[:2])), revision="a" * 40)
+    given = hub_result(summarise(run(trials=TRIALS[:2])), HubSettings(revision="a" * 40))
     assert given.dataset_revision == "a" * 40
 
 
 def test_another_dataset_than_that_of_the_run_has_no_pinned_revision(summary):
-    result = hub_result(summary, dataset="org/other")
+    result = hub_result(summary, HubSettings(dataset="org/other"))
     assert result.dataset_revision is None
     (warning,) = (text for text in result.warnings if "revision" in text)
     assert warning.startswith(
         f"the run's data were MathArena/aime_2025 at revision {REVISION}, and --dataset names "
         "org/other"
     )
-    assert hub_result(summary, dataset="org/other", revision="b" * 40).dataset_revision == "b" * 40
+    assert (
+        hub_result(summary, HubSettings(dataset="org/other", revision="b" * 40)).dataset_revision
+        == "b" * 40
+    )
 
 
 def test_a_run_of_another_model_is_told(summary):
@@ -254,14 +261,14 @@ def test_a_run_of_another_model_is_told(summary):
 )
 def test_wrong_arguments_end_in_a_sentence(summary, arguments, message):
     with pytest.raises(InvalidInputError, match=message):
-        hub_result(summary, **arguments)
+        hub_result(summary, HubSettings(**arguments))
 
 
 def test_a_dataset_that_nobody_knows_must_be_named():
     nowhere = summarise(run("sums", TRIALS[:2], provenance=build(dataset="")))
     with pytest.raises(InvalidInputError, match=r"`--dataset` must name the hub's dataset of sums"):
         hub_result(nowhere)
-    assert hub_result(nowhere, dataset="org/sums").dataset_id == "org/sums"
+    assert hub_result(nowhere, HubSettings(dataset="org/sums")).dataset_id == "org/sums"
 
 
 def test_scores_that_are_no_shares_are_refused():

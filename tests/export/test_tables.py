@@ -11,7 +11,7 @@ import subprocess
 from dataclasses import replace
 
 import pytest
-from _support.command_line import called
+from _support.command_line import exported_table
 from _support.hostile import NAMES
 
 from lm_eval_bayes import pass_at_k_posterior, rank
@@ -21,7 +21,7 @@ from lm_eval_bayes.analysis.pass_rows import pass_family
 from lm_eval_bayes.analysis.summary import summarise
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.export.files import slug
-from lm_eval_bayes.export.tables import FORMATS, csv_cell, table_text
+from lm_eval_bayes.export.tables import csv_cell, table_text
 from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.intervals import IntervalSpec
@@ -52,7 +52,7 @@ def best_first(board):
 
 
 def test_csv_holds_the_numbers_of_the_kernels(board):
-    rows = list(csv.DictReader(io.StringIO(table_text([board], "csv"))))
+    rows = list(csv.DictReader(io.StringIO(table_text([board], ".csv"))))
     assert len(rows) == len(NAMES)
     result = {row["model"]: row for row in rows}
     for name in ("Qwen/Qwen2.5-7B-Instruct", "數 Größe 🙂"):
@@ -72,7 +72,7 @@ def test_csv_holds_the_numbers_of_the_kernels(board):
 
 
 def test_no_cell_of_a_csv_file_is_a_formula(board, best_first):
-    rows = list(csv.reader(io.StringIO(table_text([board], "csv"))))
+    rows = list(csv.reader(io.StringIO(table_text([board], ".csv"))))
     names = [row[2] for row in rows[1:]]
     for name, shown in zip(names, best_first, strict=True):
         assert name in (shown, f"'{shown}")
@@ -85,7 +85,7 @@ def test_no_cell_of_a_csv_file_is_a_formula(board, best_first):
 
 
 def test_json_is_the_leaderboard(board):
-    result = json.loads(table_text([board, board], "json"))
+    result = json.loads(table_text([board, board], ".json"))
     assert len(result["leaderboards"]) == 2
     first = result["leaderboards"][0]
     assert [position["model"] for position in first["places"]] == list(board.models)
@@ -96,18 +96,18 @@ def test_a_single_model_is_compared_with_none():
     """The same in every format; a file of several boards has the columns of all."""
     alone = leaderboard([run("alone", (3, 4, 5))])
     both = leaderboard([run("alone", (3, 4, 5)), run("other", (5, 6, 5))])
-    first, *others = csv.DictReader(io.StringIO(table_text([alone, both], "csv")))
-    places = json.loads(table_text([alone], "json"))["leaderboards"][0]["places"][0]
+    first, *others = csv.DictReader(io.StringIO(table_text([alone, both], ".csv")))
+    places = json.loads(table_text([alone], ".json"))["leaderboards"][0]["places"][0]
     for name in COMPARISONS:
         assert first[name] == ""
         assert places[name] is None
         assert all(row[name] for row in others)
     assert (first["rank"], places["rank"]) == ("1", 1.0)
-    for form in ("markdown", "latex"):
-        text = table_text([alone], form)
+    for suffix in (".md", ".tex"):
+        text = table_text([alone], suffix)
         assert not re.search(r"best|Ranks|confidence", text)
-        assert all(word in table_text([both], form) for word in ("best", "Ranks", "confidence"))
-    heading, align, row = table_text([alone], "markdown").split("\n")[2:5]
+        assert all(word in table_text([both], suffix) for word in ("best", "Ranks", "confidence"))
+    heading, align, row = table_text([alone], ".md").split("\n")[2:5]
     assert heading == "| Rank | Model | Mean | sd | 95% interval | N |"
     assert len(align.split("|")) == len(row.split("|")) == len(heading.split("|"))
 
@@ -127,9 +127,9 @@ def families():
 def test_csv_and_json_hold_the_family_as_the_summary_does(families):
     board, rows, summaries = families
     cells = {
-        row["model"]: row for row in csv.DictReader(io.StringIO(table_text([board], "csv", rows)))
+        row["model"]: row for row in csv.DictReader(io.StringIO(table_text([board], ".csv", rows)))
     }
-    (plain,) = json.loads(table_text([board], "json", rows))["leaderboards"]
+    (plain,) = json.loads(table_text([board], ".json", rows))["leaderboards"]
     for place in plain["places"]:
         expected = json.loads(json.dumps(summaries[place["model"]].to_dict()))
         assert place["rows"] == expected["rows"]
@@ -156,13 +156,13 @@ def test_tables_for_people_show_chosen_rows(families):
     # 1 - C(3, 2)/C(4, 2), 1 and 1 - C(2, 2)/C(4, 2)
     assert row.estimate == pytest.approx((1 / 2 + 1 + 5 / 6) / 3)
     shown = f"{row.estimate:.3f} {{}} {row.posterior.sigma:.3f}"
-    markdown, latex = (table_text([board], form, rows) for form in ("markdown", "latex"))
+    markdown, latex = (table_text([board], suffix, rows) for suffix in (".md", ".tex"))
     assert shown.format("±") in markdown
     assert "pass\\@2" in markdown
     assert shown.format(r"$\pm$") in latex
     assert name in latex
     assert "±" not in latex
-    assert "pass" not in table_text([board], "markdown").lower()
+    assert "pass" not in table_text([board], ".md").lower()
 
 
 def test_the_family_is_of_the_scope_of_the_scores():
@@ -181,7 +181,7 @@ def test_markdown_shows_every_name_as_it_is(board, best_first):
     """Read by a CommonMark parser with GitHub's tables, strikethrough and bare links."""
     markdown_it = pytest.importorskip("markdown_it", reason="markdown-it-py is not installed")
     parser = markdown_it.MarkdownIt("commonmark").enable(["table", "strikethrough"])
-    tokens = parser.parse(table_text([board], "markdown"))
+    tokens = parser.parse(table_text([board], ".md"))
     cells = [
         tokens[position + 1] for position, token in enumerate(tokens) if token.type == "td_open"
     ]
@@ -196,7 +196,7 @@ def test_markdown_shows_every_name_as_it_is(board, best_first):
 
 
 def test_markdown_leaves_nothing_that_github_would_link(board):
-    table = table_text([board], "markdown").split("\n\n")[1]
+    table = table_text([board], ".md").split("\n\n")[1]
     assert not re.search(r"(?i)https?://|\bwww\.|[a-z]@[a-z]|(?<!\\):[a-z]+:|(?<!\\)@", table)
 
 
@@ -250,7 +250,7 @@ def printed(source):
 
 
 def test_latex_prints_every_name_as_it_is(board, best_first):
-    text = table_text([board], "latex")
+    text = table_text([board], ".tex")
     body = text.split("\\midrule\n")[1].split("    \\bottomrule")[0].splitlines()
     cells = [re.split(r"(?<!\\)&", line.removesuffix(r" \\")) for line in body]
     assert [len(row) for row in cells] == [8] * len(NAMES)
@@ -274,7 +274,7 @@ def widest():
     right = [(i % 9, (3 * i) % 9, (5 * i + 1) % 9) for i in range(len(names))]
     task = "task_" + "b" * 150 + "/數"
     runs = [run(name, counts, task) for name, counts in zip(names, right, strict=True)]
-    return table_text([leaderboard(runs, IntervalSpec(method="normal"))], "latex")
+    return table_text([leaderboard(runs, IntervalSpec(method="normal"))], ".tex")
 
 
 def test_a_latex_table_is_at_most_as_wide_as_the_text(widest):
@@ -322,11 +322,11 @@ def test_every_engine_compiles_the_widest_table(widest, tmp_path, engine):
 def test_names_beyond_pdflatex_are_named(tmp_path):
     path = tmp_path / "two.csv"
     path.write_text("question,模型,b\nq1,1,0\nq2,0,1\n", encoding="utf-8")
-    code, printed, error = called("export", "latex", path)
+    code, printed, error = exported_table(".tex", path)
     assert (code, "[U+6A21]" in printed) == (0, True)
     assert "pdflatex prints characters of 模型 as code points; compile with xelatex" in error
     path.write_text("question,a,b\nq1,1,0\nq2,0,1\n", encoding="utf-8")
-    code, printed, error = called("export", "latex", path)
+    code, printed, error = exported_table(".tex", path)
     assert (code, "[U+" in printed, "pdflatex" in error) == (0, False, False)
 
 
@@ -335,7 +335,7 @@ def test_what_stands_below_a_table_is_what_was_asked_for():
     message = {
         ties: table_text(
             [leaderboard(runs, IntervalSpec(0.9, "population", "hdi"), ties=ties)],
-            "markdown",
+            ".md",
         )
         for ties in ("simultaneous", "adjacent", "leader", "pairwise", "intervals", "none")
     }
@@ -355,13 +355,12 @@ def test_what_stands_below_a_table_is_what_was_asked_for():
 def test_an_unknown_tie_rule_has_no_caption(board):
     unknown = replace(board, ranking=replace(board.ranking, ties="new"))
     with pytest.raises(KeyError, match="new"):
-        table_text([unknown], "latex")
+        table_text([unknown], ".tex")
 
 
-def test_an_unknown_format_is_refused(board):
-    assert FORMATS == ("csv", "json", "markdown", "latex")
-    with pytest.raises(InvalidInputError, match=r"`format` must be one of .*got 'html'"):
-        table_text([board], "html")
+def test_an_unknown_suffix_is_refused(board):
+    with pytest.raises(InvalidInputError, match=r"`suffix` must end with \.csv.*got '\.html'"):
+        table_text([board], ".html")
 
 
 # -- names of files ------------------------------------------------------------------------------
@@ -382,7 +381,7 @@ def test_no_name_leads_out_of_its_folder():
 def test_latex_shortens_long_names_and_keeps_them_distinct():
     names = ("x" * 240 + "1" + "x" * 240, "x" * 240 + "2" + "x" * 240, "short")
     board = leaderboard([run(name, (i, i + 1, i)) for i, name in enumerate(names)])
-    body = table_text([board], "latex").split("\\midrule\n")[1].split("    \\bottomrule")[0]
+    body = table_text([board], ".tex").split("\\midrule\n")[1].split("    \\bottomrule")[0]
     shown = [printed(line.split("&")[1].strip()) for line in body.splitlines()]
     assert max(map(len, shown)) <= 60 + len(" (1 of 2 like it)")
     assert [name.partition(" ")[2] for name in shown] == [

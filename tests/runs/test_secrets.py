@@ -253,7 +253,7 @@ OUTPUTS = {
     "compare --json": command("compare", "--json", kinds="recorded", each=2),
     "rank": command("rank", "--pairs"),
     "rank --json": command("rank", "--json"),
-    "noise": command("noise", "--audit", "0.1"),
+    "noise": command("noise"),
     "noise --json": command("noise", "--json", kinds="recorded"),
     "noise --card": command("noise", "--card", "{out}", kinds="plain", written=".md"),
     "plan": command("plan", "--width", "0.2"),
@@ -270,9 +270,9 @@ OUTPUTS = {
     "verify": verdicts,
     "report": command("report", "-o", "{out}", written=".html", kinds="plain recorded store"),
     "report --plots": command("report", "-o", "{out}.html", "--plots", "{out}", kinds="plain"),
-    "export csv": command("export", "csv"),
-    "export latex": command("export", "latex"),
-    "export markdown": command("export", "markdown"),
+    "export table, csv": command("export", "table", "-o", "{out}", written=".csv"),
+    "export table, latex": command("export", "table", "-o", "{out}", written=".tex"),
+    "export table, markdown": command("export", "table", "-o", "{out}", written=".md"),
     "export hub": command(
         *("export", "hub", "--model-id", "org/model", "--dataset", "org/data", "-o", "{out}"),
         each=1,
@@ -303,8 +303,9 @@ OUTPUTS = {
 #: Those that take seconds, or hold the names that the table of the same command holds.
 SLOW = {
     *("summary --json", "compare --json", "rank --json", "noise --json", "noise --card"),
-    *("plan --json", "convergence --json", "anchors --json", "rubric --json", "verify", "report"),
-    *(name for name in OUTPUTS if name.startswith("export ") and name != "export markdown"),
+    *("plan", "plan --json", "convergence", "convergence --json", "anchors --json"),
+    *("rubric --json", "verify", "report"),
+    *(name for name in OUTPUTS if name.startswith("export ") and name != "export table, markdown"),
 }
 
 

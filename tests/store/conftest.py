@@ -20,7 +20,7 @@ SAMPLING = {"temperature": 0.6, "top_p": 0.95, "until": ["\n\n"]}
 def describe_key(store, prompt=PROMPT, fingerprint=FINGERPRINT, sampling=SAMPLING):
     return TrialKey(
         model=store.describe_model(fingerprint),
-        prompt=store.describe_prompt(prompt),
+        prompt=store.describe_prompts([prompt])[0],
         sampling=store.describe_sampling(sampling),
     )
 

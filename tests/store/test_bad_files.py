@@ -350,7 +350,7 @@ def test_a_frozen_file_that_changes_after_all_is_noticed(path, filled):
         assert store.info().trials == 6
         path.chmod(0o644)
         with TrialStore.open(path) as writer:
-            writer.describe_prompt("new")
+            writer.describe_prompts(["new"])
         with refused("store", "failed", error=StoreFileError):
             store.info()
 

@@ -52,7 +52,7 @@ def test_a_copy_without_its_log_is_told_from_a_whole_one(path, store, key, make_
     assert verify(whole).notes == ()
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
     with TrialStore.open(copy) as opened:  # a run goes on, and samples what is missing
-        opened.describe_prompt("another")
+        opened.describe_prompts(["another"])
     assert verify(copy).notes == ()
 
 
@@ -75,7 +75,7 @@ def test_a_store_that_its_process_did_not_close_is_at_rest(path, filled):
     script = (
         "import sys\n"
         "from lm_eval_bayes.store.trial_store import TrialStore\n"
-        "store = TrialStore.open(sys.argv[1]); store.describe_prompt('new')\n"
+        "store = TrialStore.open(sys.argv[1]); store.describe_prompts(['new'])\n"
     )
     command = [sys.executable, "-c", script, str(path)]
     subprocess.run(command, cwd=REPOSITORY, check=True, timeout=60)
@@ -89,7 +89,7 @@ def test_a_killed_writer_leaves_a_whole_store(path, filled):
     script = (
         "import os, sys\n"
         "from lm_eval_bayes.store.trial_store import TrialStore\n"
-        "store = TrialStore.open(sys.argv[1]); store.describe_prompt('new'); os._exit(9)\n"
+        "store = TrialStore.open(sys.argv[1]); store.describe_prompts(['new']); os._exit(9)\n"
     )
     subprocess.run([sys.executable, "-c", script, str(path)], cwd=REPOSITORY, check=False)
     assert path.with_name(f"{path.name}-wal").exists()

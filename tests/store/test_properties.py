@@ -54,7 +54,7 @@ def opened(folder, name):
     store = TrialStore.open(Path(folder) / name)
     key = TrialKey(
         model=store.describe_model({}),
-        prompt=store.describe_prompt("q"),
+        prompt=store.describe_prompts(["q"])[0],
         sampling=store.describe_sampling({}),
     )
     return store, key

@@ -77,7 +77,7 @@ def test_what_stays_is_what_does_not_meet_the_criteria(store, series):
 
 
 def test_a_prompt_that_waits_for_its_first_trial_stays(store, series):
-    waiting = store.describe_prompt("three")
+    waiting = store.describe_prompts(["three"])[0]
     store.prune(trials_from=0, dry_run=False)
     assert store.prompt(waiting) == "three"
 

@@ -152,10 +152,10 @@ def test_other_weights_under_one_name_are_refused(store):
 def test_a_store_opened_for_reading_is_not_written(store, key, make_trial, path):
     store.add([make_trial(key)])
     with TrialStore.open(path, mode="read") as reader:
-        assert reader.describe_prompt(store.prompt(key.prompt)) == key.prompt
+        assert reader.describe_prompts([store.prompt(key.prompt)])[0] == key.prompt
         for write in (
             lambda: reader.add([make_trial(key, 1)]),
-            lambda: reader.describe_prompt("new"),
+            lambda: reader.describe_prompts(["new"]),
             lambda: reader.add_prompt_signals(key.model, key.prompt, {}),
             lambda: reader.prune(trials_from=0, dry_run=False),
         ):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -43,14 +43,6 @@ from lm_eval_bayes.errors import InvalidInputError
 if TYPE_CHECKING:
     from lm_eval_bayes.analysis.anchor_study import AnchorStudy, Placement
     from lm_eval_bayes.runs.task_run import SavedRuns
-    from lm_eval_bayes.stats.anchors.capability import PeakSweep
-
-
-#: The likelihood of a model that lies between two anchors.
-Between: TypeAlias = Literal["shared", "query"]
-
-#: How neighbouring intervals are chosen that hold the level.
-RangeMethod: TypeAlias = Literal["hdi", "exact"]
 
 
 @prints_tables
@@ -80,25 +72,12 @@ def command(
             "LOW:HIGH", "Use only the questions that this share of the anchors solves, as 0.01:0.5."
         ),
     ] = None,
-    between: Annotated[
-        Between,
-        typer.Option(
-            help="The likelihood between two anchors. shared: one position for all questions. "
-            "query: the paper's, one position per question; its 95% ranges held 82 to 93%."
-        ),
-    ] = "shared",
-    epsilon: Annotated[
-        float, option("E", "Minimum distance of the anchors' probabilities from 0 and 1.")
-    ] = 0.01,
     pseudo_count: Annotated[
         float,
         option(
             "C", "Right and wrong pseudo-trials added to every anchor; use 1 if trials are few."
         ),
     ] = 0.0,
-    sweep: Annotated[
-        bool, typer.Option("--sweep", help="Show the certainty with fewer questions.")
-    ] = False,
     reading: ReadingOptions,
     level: Level = 0.95,
     scope: Annotated[
@@ -108,13 +87,6 @@ def command(
             "and the posteriors averaged, which is less sensitive to the assumptions."
         ),
     ] = "benchmark",
-    interval: Annotated[
-        RangeMethod,
-        typer.Option(
-            help="The neighbouring intervals that hold the level: as few as possible (hdi), or "
-            "between equal tails (exact)."
-        ),
-    ] = "hdi",
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
@@ -130,20 +102,17 @@ def command(
     \b
     Examples:
       lm-eval-bayes anchors reference.npz --target runs/mine --keep 0.01:0.5
-      lm-eval-bayes anchors runs/* --target qwen3-8b --between query --sweep --json
+      lm-eval-bayes anchors runs/* --target qwen3-8b --json
     """
     from lm_eval_bayes.analysis.anchor_study import anchor_study
-    from lm_eval_bayes.stats.anchors.capability import check_epsilon
 
     shares = None
     if keep is not None:
         rule = "be two shares from 0 to 1 separated by a colon, as in 0.01:0.5"
         shares = parse_pair("--keep", keep, rule, lambda low, high: 0.0 <= low <= high <= 1.0)
-    spec = IntervalOptions(level, scope, interval, seed).spec()
-    with named_as_options("epsilon"):
-        check_epsilon(epsilon)
+    spec = IntervalOptions(level, scope, seed).spec()
     saved, targets = _read(runs, target or (), reading)
-    with named_as_options("target", "keep", "epsilon", "pseudo_count", anchors="anchor"):
+    with named_as_options("target", "keep", "pseudo_count", anchors="anchor"):
         studies = [
             anchor_study(
                 saved.of_task(name),
@@ -151,18 +120,12 @@ def command(
                 targets=targets,
                 anchors=anchor or (),
                 keep=shares,
-                epsilon=epsilon,
-                between=between,
                 pseudo_count=pseudo_count,
-                sweep=sweep,
             )
             for name in saved.tasks
         ]
     if as_json:
-        placements = [placement for study in studies for placement in study.placements]
-        notes = dict.fromkeys(placement.posterior.note for placement in placements)
-        warnings = [*saved.warnings, *(note for note in notes if note is not None)]
-        say_json({"tasks": studies, "warnings": warnings})
+        say_json({"tasks": studies, "warnings": saved.warnings})
     else:
         say_each(studies, _show)
 
@@ -207,15 +170,7 @@ def _show(study: AnchorStudy) -> None:
         _show_placement(study.placements[0])
     else:
         _show_placements(study)
-    for placement in study.placements:
-        if placement.sweep is not None:
-            _show_sweep(placement.model, placement.sweep)
-    if study.placements:
-        posterior = study.placements[0].posterior
-        settings = f"likelihood: {posterior.between}, epsilon {posterior.epsilon:g}"
-        say(f"{settings}; for {scope_label(posterior.scope)}")
-        if posterior.note is not None:
-            say(posterior.note)
+    say(f"for {scope_label(study.spec.scope)}")
 
 
 def _show_assumptions(study: AnchorStudy) -> None:
@@ -272,20 +227,5 @@ def _show_placements(study: AnchorStudy) -> None:
             f"{100 * study.spec.level:g}%": lambda p: " ... ".join(
                 dict.fromkeys(p.posterior.labels[number] for number in p.inside)
             ),
-        },
-    )
-
-
-def _show_sweep(model: str, sweep: PeakSweep) -> None:
-    columns = (sweep.mean, sweep.low, sweep.high)
-    mean, low, high = (list(map(format_probability, column)) for column in columns)
-    say_records(
-        f"{sentence_name(model)}, by random samples of the questions",
-        range(sweep.sizes.size),
-        {
-            "questions": lambda i: sweep.sizes[i],
-            "peak probability": lambda i: mean[i],
-            "80% of samples": lambda i: f"{low[i]} to {high[i]}",
-            "same peak": lambda i: f"{sweep.agreement[i]:.0%}",
         },
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 import typer
 
 from lm_eval_bayes._util.text import plural, probability_statement
-from lm_eval_bayes.cli.ui.comparison import questions_left_out, show_comparison, sources_of
+from lm_eval_bayes.cli.ui.comparison import show_comparison, sources_of
 from lm_eval_bayes.cli.ui.errors import CHECK_FAILED, named_as_options
-from lm_eval_bayes.cli.ui.gate import GateReport, gate_files
+from lm_eval_bayes.cli.ui.gate import GateOptions
 from lm_eval_bayes.cli.ui.options import (
     IntervalOptions,
     Json,
@@ -30,7 +29,6 @@ from lm_eval_bayes.cli.ui.reading import ReadingOptions
 from lm_eval_bayes.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from lm_eval_bayes.analysis.comparison import RunComparison
     from lm_eval_bayes.runs.task_run import SavedRuns, TaskRun
 
 
@@ -62,56 +60,8 @@ def command(
         float | None,
         option("R", "Region of practical equivalence, from -R to R: show its probability."),
     ] = None,
-    confidence: Annotated[
-        float,
-        option(
-            "P",
-            "Confidence (at least 0.5) of the verdict: the models are distinguishable as in rank "
-            "and the interval of A - B excludes 0. Also the probability from which on A and B are "
-            "practically equal (--rope), or A is below a score (--fail-if-below).",
-        ),
-    ] = 0.95,
-    fail_if_worse: Annotated[
-        float | None,
-        option(
-            "P",
-            "End with exit code 1 if P(A < B) is at least this, for the mean over tasks if "
-            "there are several.",
-        ),
-    ] = None,
-    margin: Annotated[
-        float | None,
-        option("D", "With --fail-if-worse: A is worse only if it is below B by more than this."),
-    ] = None,
-    fail_if_below: Annotated[
-        float | None,
-        option(
-            "SCORE",
-            "End with exit code 1 if A's score on a task is below this, with the probability of "
-            "--confidence.",
-        ),
-    ] = None,
-    fail_if_unknown: Annotated[
-        bool,
-        typer.Option(
-            "--fail-if-unknown",
-            help="End with exit code 1 also if the trials do not suffice to know the outcome.",
-        ),
-    ] = False,
-    gate_on: Annotated[
-        str, option("score|pass^K", "What --fail-if-worse and --fail-if-below are about.")
-    ] = "score",
-    junit: Annotated[
-        Path | None, option("FILE", "Write the outcomes of the checks, or an error, as JUnit XML.")
-    ] = None,
-    markdown: Annotated[
-        Path | None, option("FILE", "Write the outcomes of the checks, or an error, as Markdown.")
-    ] = None,
-    pass_at_k: Annotated[
-        bool, typer.Option("--pass-at-k", help="Also compare Pass@k curves, simultaneously over k.")
-    ] = False,
     k: Annotated[
-        str | None, option("K,K,...", "The k of --pass-at-k. By default powers of two, and N.")
+        str | None, option("K,K,...", "Also compare Pass@k curves, simultaneously over these k.")
     ] = None,
     questions: Annotated[
         int, option("N", "How many of the questions that differ most to list.")
@@ -120,9 +70,10 @@ def command(
         Alignment,
         typer.Option(
             help="strict: a question that one model lacks is an error, and a task that A lacks "
-            "fails --fail-if-worse. intersection: both are left out, and this is shown."
+            "fails --margin. intersection: both are left out, and this is shown."
         ),
     ] = "strict",
+    gate: GateOptions,
     priors: PriorOptions,
     reading: ReadingOptions,
     intervals: IntervalOptions,
@@ -132,9 +83,9 @@ def command(
 
     Shows the posterior of the difference A - B (above 0, A is better), P(A > B) and a verdict,
     under a flat prior on the difference: between close models P(A > B) is too certain. The
-    verdict names a better model where `rank` separates the two and the interval of A - B
-    excludes 0. The probabilities of --fail-if-worse and --fail-if-below are yours to choose, and
-    do not depend on the verdict.
+    verdict names a better model where `rank` separates the two, with 95% confidence, and the
+    interval of A - B excludes 0. With --rope, A and B are practically equal from a probability of
+    95% on.
 
     In scope benchmark the difference is that of hbayes@N, with independent posteriors. In scope
     population the models are paired by question and the observed differences are used, so that
@@ -147,102 +98,44 @@ def command(
     Several tasks are compared one by one, and on their mean with equal weights.
 
     For training loops and continuous integration, let A be the new model and B the old one:
-    with --fail-if-worse .95 the exit code is 1 if the new one is worse with a probability of at
-    least 95%. A check has three outcomes: worse, not worse, or not known yet, with the number of
-    trials that would tell. It fails where questions of A have no trial that counts, as of an agent
-    that ended in an error; --unscored wrong counts these trials as wrong. With --fail-if-worse it
+    with --margin 0 the exit code is 1 if the new one is worse with a probability of at least 95%,
+    whatever the verdict. A check has three outcomes: worse, not worse, or not known yet, with the
+    number of trials that would tell. It fails where questions of A have no trial that counts, as of
+    an agent that ended in an error; --unscored wrong counts these trials as wrong. With --margin it
     also fails where A lacks a task of B; --align intersection leaves such tasks out, and says so.
     Exit code 0 does not mean that A is better; 2 means that nothing was compared. In GitHub Actions
     the outcomes are annotations and part of the job's summary.
 
     \b
     Examples:
-      lm-eval-bayes compare runs/new runs/old --fail-if-worse .95
-      lm-eval-bayes compare runs/new runs/old --fail-if-worse .9 --margin .02 --gate-on pass^4
+      lm-eval-bayes compare runs/new runs/old --margin 0
+      lm-eval-bayes compare runs/new runs/old --margin .02 --gate-on pass^4
       lm-eval-bayes compare runs/new runs/old --fail-if-below .6 --junit gate.xml
-      lm-eval-bayes compare runs/rl runs/base --rope .02 --pass-at-k --scope population
+      lm-eval-bayes compare runs/rl runs/base --rope .02 --k 1,8,64 --scope population
     """
     from lm_eval_bayes.analysis.comparison import compare_runs
-    from lm_eval_bayes.analysis.gate import gate_checks
-    from lm_eval_bayes.stats.validation import (
-        check_confidence,
-        check_count,
-        check_non_negative,
-        check_real,
-    )
+    from lm_eval_bayes.stats.validation import check_count, check_non_negative
 
-    checked = fail_if_worse is not None or fail_if_below is not None
-    only_of_gates = {
-        "--junit": junit,
-        "--markdown": markdown,
-        "--fail-if-unknown": fail_if_unknown,
-        "--gate-on": gate_on != "score",
-    }
-    with gate_files(junit, markdown, is_gate=checked or any(only_of_gates.values())):
-        for name, is_given in only_of_gates.items():
-            if is_given and not checked:
-                rule = "be given with --fail-if-worse or --fail-if-below"
-                raise InvalidInputError.of(name, "conflict", rule, "neither of them")
+    with gate.files():
+        gate.check()
         spec = intervals.spec()
-        named = ("confidence", "rope", "fail_if_worse", "questions", "margin", "fail_if_below")
-        with named_as_options(*named):
-            check_confidence(confidence)
+        with named_as_options("rope", "questions"):
             check_count("questions", questions, 0)
             if rope is not None:
                 check_non_negative("rope", rope)
-            if fail_if_worse is not None:
-                rule = "be a probability above 0 and at most 1"
-                check_real("fail_if_worse", fail_if_worse, rule, lambda p: 0.0 < p <= 1.0)
-            if margin is not None:
-                check_non_negative("margin", margin)
-            if fail_if_below is not None:
-                check_real("fail_if_below", fail_if_below, "be a finite score", math.isfinite)
-        pass_hat_k = _pass_hat_k(gate_on)
-        if fail_if_worse is None and margin is not None:
-            raise InvalidInputError.of(
-                "--margin", "conflict", "be given with --fail-if-worse", margin
-            )
-        ks = None if k is None else parse_integers("--k", k)
-        if ks is not None and not pass_at_k:
-            raise InvalidInputError.of("--k", "conflict", "be given with --pass-at-k", k or "")
+        ks = () if k is None else parse_integers("--k", k)
         priors.strength()
         runs_a, runs_b = _read_sides(a, b, model_a, model_b, reading)
         sides = {"A": runs_a[0].model, "B": runs_b[0].model}
         informed = priors.apply([*runs_a, *runs_b], reading, seed=spec.seed, sides=sides)
         compared = partial(
-            compare_runs,
-            spec=spec,
-            rope=rope,
-            confidence=confidence,
-            align=align,
-            ks=ks,
-            pass_curves=pass_at_k,
-            n_questions=questions,
+            compare_runs, spec=spec, rope=rope, align=align, ks=ks, n_questions=questions
         )
-        with named_as_options("rope", "confidence", "pass_at_k", "k"):
+        with named_as_options("rope", "k"):
             comparison = compared(informed.runs[: len(runs_a)], informed.runs[len(runs_a) :])
             without = compared(runs_a, runs_b) if informed.informed else None
         effects = informed.effects(spec)
-        with named_as_options("gate_on", "fail_if_below"):
-            checks = gate_checks(
-                comparison,
-                worse=fail_if_worse,
-                margin=margin or 0.0,
-                below=fail_if_below,
-                confidence=confidence,
-                pass_hat_k=pass_hat_k,
-            )
-        report = None
-        if checks:
-            missing = comparison.only_b if fail_if_worse is not None and align == "strict" else ()
-            report = GateReport(
-                checks=checks,
-                names=(sides["A"], sides["B"]),
-                missing_tasks=missing,
-                left_out=_left_out_of_gate(comparison, missing),
-                unknown_fails=fail_if_unknown,
-            )
-            report.write(junit, markdown)
+        report = gate.report(comparison, (sides["A"], sides["B"]), strict=align == "strict")
     # The outcomes are written: an error of standard output does not replace them.
     try:
         if as_json:
@@ -251,9 +144,8 @@ def command(
                     "a": _describe(runs_a),
                     "b": _describe(runs_b),
                     "align": align,
-                    "fail_if_worse": fail_if_worse,
                     "p_a_less": 1.0 - comparison.p_a_greater,
-                    "checks": checks,
+                    "checks": () if report is None else report.checks,
                     "missing_tasks": [] if report is None else report.missing_tasks,
                     "outcome": None if report is None else report.outcome,
                     "failed": report is not None and report.failed,
@@ -277,35 +169,6 @@ def command(
             report.show()
     if report is not None and report.failed:
         raise typer.Exit(CHECK_FAILED)
-
-
-def _left_out_of_gate(comparison: RunComparison, missing: Sequence[str]) -> tuple[str, ...]:
-    """Return what the checks leave out: tasks that are not missing, and questions."""
-    sides = (("A", comparison.only_a), ("B", comparison.only_b))
-    tasks = [
-        f"{task}, which only {side} has"
-        for side, names in sides
-        for task in names
-        if task not in missing
-    ]
-    questions = [
-        f"{task.task}: {sentence}"
-        for task in comparison.tasks
-        for sentence in questions_left_out(task.comparison)
-    ]
-    return (*tasks, *questions)
-
-
-def _pass_hat_k(gate_on: str) -> int | None:
-    """Return the k of "pass^k"; None for "score"."""
-    k = gate_on.removeprefix("pass^")
-    if gate_on == "score":
-        return None
-    if k == gate_on or not (k.isascii() and k.isdigit()) or not 1 <= int(k) <= 1_000_000:
-        raise InvalidInputError.of(
-            "--gate-on", "choice", "be score, or pass^K such as pass^4", gate_on
-        )
-    return int(k)
 
 
 # -- the two models ------------------------------------------------------------------------------

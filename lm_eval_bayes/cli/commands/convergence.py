@@ -7,9 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
-
-import typer
+from typing import TYPE_CHECKING, Annotated
 
 from lm_eval_bayes._util.text import (
     NO_VALUE,
@@ -24,7 +22,6 @@ from lm_eval_bayes.cli.ui.errors import named_as_options
 from lm_eval_bayes.cli.ui.options import (
     IntervalOptions,
     Json,
-    check_resampling,
     expand_options,
     option,
     prints_tables,
@@ -54,12 +51,6 @@ if TYPE_CHECKING:
 _SHARES = (0.5, 0.9, 0.95)
 
 
-#: How an order of the trials is resampled.
-Scheme: TypeAlias = Literal["column", "row"]
-#: The ranking that an order has to arrive at.
-Gold: TypeAlias = Literal["all", "replicate"]
-
-
 @prints_tables
 @expand_options
 def command(
@@ -75,36 +66,6 @@ def command(
         ),
     ] = None,
     replicates: Annotated[int, option("N", "How many orders of the trials to resample.")] = 2000,
-    scheme: Annotated[
-        Scheme,
-        typer.Option(
-            help="column: all questions of a resampled order take the same trials. row: every "
-            "question draws its own."
-        ),
-    ] = "column",
-    gold: Annotated[
-        Gold,
-        typer.Option(
-            help="The ranking that an order has to arrive at. all: that by bayes@N of all N "
-            "trials. replicate: its own by its N resampled trials."
-        ),
-    ] = "all",
-    confidence: Annotated[
-        float,
-        option(
-            "P",
-            "One-sided confidence of the ranking with ties: neighbours share a rank unless one is "
-            "better with this probability.",
-        ),
-    ] = 0.95,
-    subsets: Annotated[
-        str | None,
-        option(
-            "SIZES",
-            "Also rank random subsets of the models, of these sizes: 5,10,15, or 5x50,10 for 50 "
-            "subsets of 5 models and the usual 20 of 10.",
-        ),
-    ] = None,
     plot: Annotated[
         Path | None, option("FILE", "Write a figure of one task, as .svg or .png.")
     ] = None,
@@ -118,29 +79,25 @@ def command(
     For every model: mean and interval of hbayes@n after the first n trials. With --prior it also
     uses the trials of an earlier run, whose weight is learned for every n anew; rankings do not.
 
-    For several models: convergence@n, the number of trials from which on the ranking is the gold
-    ranking. Trials are resampled with replacement in many orders, which gives the number a
-    distribution. By default the gold ranking is that by bayes@N of all N trials, each taken once;
-    an order that ends with another ranking has not converged. With --gold replicate it is the
-    order's own last ranking; an order whose last trial changes the ranking has not converged.
-    Kendall's tau measures the agreement of the ranking by n resampled trials with the ranking by
-    all N (1: the same order). With ties, neighbours share a rank unless one is better with the
-    probability of --confidence, and the ties have to stay the same as well.
+    For several models: convergence@n, the number of trials from which on the ranking is that by
+    bayes@N of all N trials, each taken once. Trials are resampled with replacement in many orders,
+    the same for all questions, which gives the number a distribution; an order that ends with
+    another ranking has not converged. Kendall's tau measures the agreement of the ranking by n
+    resampled trials with the ranking by all N (1: the same order). With ties, neighbours share a
+    rank unless one is better with a probability of 95%, and the ties have to stay the same as well.
 
     \b
     Examples:
       lm-eval-bayes convergence runs/qwen runs/phi runs/llama --plot convergence.svg
-      lm-eval-bayes convergence board.npz --subsets 5x50,10,15
       lm-eval-bayes convergence outcomes.npz --score bayes --score pass@16 --json
     """
     from lm_eval_bayes.analysis.convergence import score_named, task_convergence
-    from lm_eval_bayes.analysis.subset_convergence import subset_sizes
+    from lm_eval_bayes.stats.validation import check_size
 
-    with named_as_options("score", "subsets"):
-        sizes = None if subsets is None else subset_sizes(subsets)
+    with named_as_options("score", "replicates"):
         scores = None if score is None else [score_named(name) for name in score]
+        check_size("replicates", replicates, 1)
     spec = intervals.spec()
-    check_resampling(replicates, confidence)
     if plot is not None:
         from lm_eval_bayes.report.plots.drawing import check_figure_path
 
@@ -152,18 +109,9 @@ def command(
     if plot is not None and len(saved.tasks) > 1:
         rule = f"be of one task; choose one with --task ({', '.join(saved.tasks)})"
         raise InvalidInputError.of("--plot", "mismatch", rule, plot.name)
-    with named_as_options("score", "replicates", "confidence", "subsets"):
+    with named_as_options("score", "replicates"):
         results = [
-            task_convergence(
-                saved.of_task(name),
-                spec,
-                scores=scores,
-                replicates=replicates,
-                scheme=scheme,
-                gold=gold,
-                confidence=confidence,
-                subsets=sizes,
-            )
+            task_convergence(saved.of_task(name), spec, scores=scores, replicates=replicates)
             for name in saved.tasks
         ]
     effects = informed.effects(spec)
@@ -195,8 +143,6 @@ def _show(result: TaskConvergence) -> None:
         _show_widths(result, interval)
     if result.rankings:
         _show_rankings(result)
-    if result.subsets:
-        _show_subsets(result)
     for note in result.notes:
         say(f"note: {note}")
 
@@ -229,42 +175,18 @@ def _show_widths(result: TaskConvergence, interval: str) -> None:
 def _show_rankings(result: TaskConvergence) -> None:
     from lm_eval_bayes.analysis.convergence import doublings
 
-    first = result.rankings[0].convergence
-    orders = (
-        f"{plural(first.replicates, 'order')} of the trials, scheme {first.scheme}, "
-        f"gold {first.gold}"
-    )
+    orders = f"{plural(result.rankings[0].convergence.replicates, 'order')} of the trials"
     head = ["ranked by", "mean", *(f"{share:.0%} by" for share in _SHARES), "never"]
     rows: list[tuple[str, ...]] = []
     for ranking in result.rankings:
         rows.append((ranking.score.name, *_convergence_cells(ranking.convergence)))
         if ranking.tied is not None:
-            name = f"{ranking.score.name}, ties at {ranking.tied.confidence:g}"
-            rows.append((name, *_convergence_cells(ranking.tied)))
+            rows.append((f"{ranking.score.name}, ties at 0.95", *_convergence_cells(ranking.tied)))
     say_table(f"trials until the ranking stays the same (convergence@n), {orders}", head, rows)
     if any(ranking.kendall is not None for ranking in result.rankings):
         title = "Kendall's tau with the ranking by bayes@N on all trials, mean"
         taus = {f"n={n}": partial(_tau, n) for n in doublings(result.n_trials)}
         say_records(title, result.rankings, {"ranked by": lambda r: r.score.name, **taus})
-
-
-def _show_subsets(result: TaskConvergence) -> None:
-    def mean_cell(value: float | None) -> str:
-        return NO_VALUE if value is None else f"{value:.1f}"
-
-    say_records(
-        f"mean convergence@n of subsets of the models, ranked by bayes@N, gold "
-        f"{result.rankings[0].convergence.gold}",
-        result.subsets,
-        {
-            "models": lambda size: size.size,
-            "subsets": lambda size: len(size.subsets),
-            "mean": lambda size: mean_cell(size.mean),
-            "lowest": lambda size: mean_cell(min(size.means, default=None)),
-            "highest": lambda size: mean_cell(max(size.means, default=None)),
-            "never": lambda size: f"{size.not_converged:.1%}",
-        },
-    )
 
 
 def _convergence_cells(convergence: Convergence) -> tuple[str, ...]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -20,7 +19,6 @@ from lm_eval_bayes.cli.ui.options import (
     IntervalOptions,
     Json,
     Overwrite,
-    Ties,
     expand_options,
     option,
     parse_integers,
@@ -33,7 +31,6 @@ if TYPE_CHECKING:
     from lm_eval_bayes._util.files import Content
     from lm_eval_bayes.export.every_eval_ever import Submission
     from lm_eval_bayes.export.every_eval_instances import InstancesFile
-    from lm_eval_bayes.export.tables import Format
     from lm_eval_bayes.runs.task_run import SavedRuns
 
 app = typer.Typer(
@@ -51,7 +48,7 @@ Scale: TypeAlias = Literal["percent", "share"]
 
 @dataclass(frozen=True)
 class HubOptions:
-    """What a result on the hub says; names as in `hub_result`."""
+    """What a result on the hub says; names as in `HubSettings`."""
 
     value: Annotated[
         str,
@@ -101,15 +98,12 @@ def hub(
         option(
             "DIR",
             "The model's repository; the files are written to its .eval_results/. By default "
-            "the current folder; with --push, files are only written if this is given.",
+            "the current folder.",
             "-o",
             "--output",
         ),
     ] = None,
     settings: HubOptions,
-    push: Annotated[
-        bool, typer.Option("--push", help="Open a pull request in the model's repository.")
-    ] = False,
     overwrite: Overwrite = False,
     reading: ReadingOptions,
     intervals: IntervalOptions,
@@ -123,19 +117,16 @@ def hub(
     the credible interval, temperature and top_p are in the notes; the dataset and its pinned
     commit are those of the run. Each file is validated with huggingface_hub before it is written.
 
-    Nothing is uploaded without --push, which opens one pull request with all files, unless an
-    open one has a result on the same benchmark (--overwrite: the same result). It uses the token
-    of HF_TOKEN or of `hf auth login`, and the hub of HF_ENDPOINT.
+    Nothing is uploaded: `hf upload ORG/NAME model-repository/ --create-pr` opens a pull request.
 
     \b
     Examples:
       lm-eval-bayes export hub results/ --model-id org/model -o model-repository/
-      lm-eval-bayes export hub results/ --model-id org/model --task aime25_bayes --push
+      lm-eval-bayes export hub results/ --model-id org/model --task aime25_bayes
     """
     from lm_eval_bayes.analysis.summary import summarise
     from lm_eval_bayes.export.files import check_targets, write_files
-    from lm_eval_bayes.export.hub import check_model_id, hub_result, library
-    from lm_eval_bayes.export.hub_pull_request import open_pull_request
+    from lm_eval_bayes.export.hub import HubSettings, check_model_id, hub_result, library
 
     _check_no_blank(model_id)
     check_model_id(model_id)
@@ -149,7 +140,7 @@ def hub(
     results = [
         hub_result(
             summarise(run, spec, family_intervals=False),
-            **vars(settings),
+            HubSettings(**vars(settings)),
             scope=spec.scope,
             model_id=model_id,
             reading_warnings=saved.warnings,
@@ -160,26 +151,22 @@ def hub(
     if n_tasks > 1:
         rule = f"have one task per benchmark; choose one with --task (several are {path})"
         raise InvalidInputError.of("RUN", "mismatch", rule, f"{n_tasks} tasks")
-    folder = output if output is not None or push else Path()
-    contents = {result.path: result.text.encode("utf-8") for result in results}
-    files = {} if folder is None else {folder / path: text for path, text in contents.items()}
+    folder = output or Path()
+    files = {folder / result.path: result.text.encode("utf-8") for result in results}
     check_targets(files, overwrite)
     for result in results:
         for warning in result.warnings:
             warn(f"warning: {result.path}: {warning}")
-    pull_request = open_pull_request(results, model_id, overwrite=overwrite) if push else None
     write_files(files, overwrite)
     if as_json:
         records = [
-            {**result.to_dict(), "file": None if folder is None else str(folder / result.path)}
-            for result in results
+            {**result.to_dict(), "file": str(file)}
+            for file, result in zip(files, results, strict=True)
         ]
-        say_json({"model_id": model_id, "results": records, "pull_request": pull_request})
+        say_json({"model_id": model_id, "results": records})
         return
-    for file, result in zip(files, results, strict=False):
+    for file, result in zip(files, results, strict=True):
         say(f"{file}: {result.value:g} on {result.dataset_id}")
-    if pull_request is not None:
-        say(f"pull request: {pull_request}")
 
 
 # -- Every Eval Ever -------------------------------------------------------------------------------
@@ -324,13 +311,18 @@ def every_eval_ever(
         files[folder / record.path] = partial(_write_record, record, rows)
         written.append((record, rows))
     write_files(files, overwrite)
+    _say_written(folder, written)
+
+
+def _say_written(folder: Path, written: Sequence[tuple[Submission, InstancesFile | None]]) -> None:
+    """Name the files of records and of instances, with the numbers of entries in them."""
     for record, rows in written:
         results = plural(len(record.record["evaluation_results"]), "result")
         say(f"{folder / record.path}: {results}")
         if rows is None:
             continue
         say(f"{folder / record.instances_path}: {plural(rows.rows, 'record')}")
-        if texts and rows.without_completion:
+        if rows.texts and rows.without_completion:
             without = plural(rows.without_completion, "record")
             warn(
                 f"warning: {without} of {record.model_id} without the completion, which the "
@@ -378,106 +370,77 @@ def _write_record(record: Submission, rows: InstancesFile | None, output: Binary
 # -- tables ----------------------------------------------------------------------------------------
 
 
-_MARKUP_CONTENT = (
-    "One table per task: rank, model, posterior mean and sd (hbayes@N), credible interval, the\n"
-    "    probability of being the best, credible ranks, and N. Names of models and tasks are\n"
-    "    escaped."
-)
+@app.command("table")
+@expand_options
+def table(
+    runs: Runs,
+    *,
+    output: Annotated[
+        Path,
+        option("FILE", "The file, which ends with .csv, .json, .md or .tex.", "-o", "--output"),
+    ],
+    overwrite: Overwrite = False,
+    k: Annotated[
+        str | None,
+        option(
+            "K,K,...",
+            "The k of the Pass@k family and of maj@k to be shown with their uncertainty, each "
+            "at most N. By default, in CSV and JSON, powers of two up to N and those of the "
+            "run's own settings; in Markdown and LaTeX none.",
+        ),
+    ] = None,
+    reading: ReadingOptions,
+    intervals: IntervalOptions,
+) -> None:
+    """Write the leaderboard as a table in CSV, JSON, Markdown or LaTeX, by the suffix of the file.
 
-#: Every format: its name in a sentence, the suffix of its files, and its content.
-_FORMATS: tuple[tuple[Format, str, str, str], ...] = (
-    (
-        "csv",
-        "comma-separated values",
-        "csv",
-        "One line per model and task, with all digits. Names that a spreadsheet would read as a\n"
-        "    formula start with an apostrophe.",
-    ),
-    (
-        "json",
-        "JSON",
-        "json",
-        "One leaderboard per task with all digits, the distribution of every rank and P(A > B)\n"
-        "    for every pair of models.",
-    ),
-    ("markdown", "a table in Markdown", "md", _MARKUP_CONTENT),
-    ("latex", "a table in LaTeX", "tex", _MARKUP_CONTENT),
-)
+    .csv: one line per model and task, with all digits. Names that a spreadsheet would read as a
+    formula start with an apostrophe.
 
+    .json: one leaderboard per task with all digits, the distribution of every rank and P(A > B)
+    for every pair of models.
 
-def _table_command(
-    form: Format, format_name: str, suffix: str, content: str
-) -> Callable[..., None]:
-    """Return the command that writes the leaderboard in one format."""
-
-    def command(
-        runs: Runs,
-        *,
-        output: Annotated[
-            Path | None,
-            option("FILE", "The file. By default standard output.", "-o", "--output"),
-        ] = None,
-        overwrite: Overwrite = False,
-        k: Annotated[
-            str | None,
-            option(
-                "K,K,...",
-                "The k of the Pass@k family and of maj@k to be shown with their uncertainty, each "
-                "at most N. By default, in CSV and JSON, powers of two up to N and those of the "
-                "run's own settings; in Markdown and LaTeX none.",
-            ),
-        ] = None,
-        ties: Ties = "simultaneous",
-        reading: ReadingOptions,
-        intervals: IntervalOptions,
-    ) -> None:
-        from lm_eval_bayes.analysis.leaderboard import leaderboard
-        from lm_eval_bayes.analysis.pass_rows import pass_family
-        from lm_eval_bayes.export.files import check_targets, write_files
-        from lm_eval_bayes.export.latex import names_beyond_pdflatex
-        from lm_eval_bayes.export.tables import table_text
-
-        spec = intervals.spec()
-        ks = None if k is None else parse_integers("--k", k)
-        target = None if output is None or str(output) in STANDARD_OUTPUT else output
-        if target is not None:
-            check_targets([target], overwrite)
-        saved = reading.read(runs)
-        if target is not None:
-            check_not_read([target], runs, saved)
-        boards = [leaderboard(saved.of_task(name), spec, ties=ties) for name in saved.tasks]
-        families = {}
-        if ks is not None or form in ("csv", "json"):
-            with named_as_options("k"):
-                families = {(run.task, run.model): pass_family(run, spec, ks) for run in saved.runs}
-        text = table_text(boards, form, families)
-        foreign = names_beyond_pdflatex((*saved.models, *saved.tasks)) if form == "latex" else []
-        if foreign:
-            names = ", ".join(one_line(name, 60) for name in foreign[:3])
-            more = f" and {len(foreign) - 3} more" if foreign[3:] else ""
-            warn(
-                f"warning: pdflatex prints characters of {names}{more} as code points; compile "
-                "with xelatex or lualatex and a font that has them"
-            )
-        if target is None:
-            encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
-            typer.echo(text.encode(encoding, "replace").decode(encoding), nl=False)
-        else:
-            write_files({target: text.encode("utf-8", "replace")}, overwrite)
-            models = plural(len(saved.models), "model")
-            say(f"{target}: {models} on {plural(len(boards), 'task')}")
-
-    command.__doc__ = f"""Write the leaderboard as {format_name}.
-
-    {content}
+    .md and .tex: one table per task: rank, model, posterior mean and sd (hbayes@N), credible
+    interval, the probability of being the best, credible ranks, and N. Names of models and tasks
+    are escaped.
 
     \b
     Examples:
-      lm-eval-bayes export {form} runs/* -o leaderboard.{suffix}
-      lm-eval-bayes export {form} runs/qwen runs/phi --task aime25_bayes --scope population
+      lm-eval-bayes export table runs/* -o leaderboard.csv
+      lm-eval-bayes export table runs/qwen runs/phi -o board.md --scope population
     """
-    return expand_options(command)
+    from lm_eval_bayes.analysis.leaderboard import leaderboard
+    from lm_eval_bayes.analysis.pass_rows import pass_family
+    from lm_eval_bayes.export.files import check_targets, write_files
+    from lm_eval_bayes.export.tables import DIGITS_IN_FULL, check_suffix, table_text
+
+    spec = intervals.spec()
+    ks = None if k is None else parse_integers("--k", k)
+    suffix = check_suffix(output.suffix.lower(), "--output")
+    check_targets([output], overwrite)
+    saved = reading.read(runs)
+    check_not_read([output], runs, saved)
+    boards = [leaderboard(saved.of_task(name), spec) for name in saved.tasks]
+    families = {}
+    if ks is not None or suffix in DIGITS_IN_FULL:
+        with named_as_options("k"):
+            families = {(run.task, run.model): pass_family(run, spec, ks) for run in saved.runs}
+    text = table_text(boards, suffix, families)
+    if suffix == ".tex":
+        _warn_of_names_beyond_pdflatex((*saved.models, *saved.tasks))
+    write_files({output: text.encode("utf-8", "replace")}, overwrite)
+    models = plural(len(saved.models), "model")
+    say(f"{output}: {models} on {plural(len(boards), 'task')}")
 
 
-for _format in _FORMATS:
-    app.command(_format[0])(_table_command(*_format))
+def _warn_of_names_beyond_pdflatex(names: Sequence[str]) -> None:
+    from lm_eval_bayes.export.latex import names_beyond_pdflatex
+
+    foreign = names_beyond_pdflatex(names)
+    if foreign:
+        listed = ", ".join(one_line(name, 60) for name in foreign[:3])
+        more = f" and {len(foreign) - 3} more" if foreign[3:] else ""
+        warn(
+            f"warning: pdflatex prints characters of {listed}{more} as code points; compile "
+            "with xelatex or lualatex and a font that has them"
+        )

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lm_eval_bayes._util.text import one_line, plural
-from lm_eval_bayes.cli.ui.options import Json
 from lm_eval_bayes.cli.ui.output import say, say_json, say_table, warn
 
 
-def command(as_json: Json = False) -> None:
+def command() -> None:
     """List the files that every command reads, and what the reader of each was checked on.
 
     `lm-eval-bayes doctor FILE` shows which of them a file is.
@@ -18,18 +17,11 @@ def command(as_json: Json = False) -> None:
     \b
     Examples:
       lm-eval-bayes formats
-      lm-eval-bayes formats --json
+      lm-eval-bayes formats | less
     """
     from lm_eval_bayes.runs.readers.column_names import ALIASES
     from lm_eval_bayes.runs.readers.formats import FORMATS
 
-    if as_json:
-        formats = [
-            {"name": format.name, "files": format.files, "checked_on": format.checked_on}
-            for format in FORMATS
-        ]
-        say_json({"formats": formats, "columns": {k: list(v) for k, v in ALIASES.items()}})
-        return
     for format in FORMATS:
         say(f"{format.name}: {format.files}; checked on {format.checked_on}")
     say()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from lm_eval_bayes._util.text import one_line
 from lm_eval_bayes.cli.ui.errors import named_as_options
 from lm_eval_bayes.cli.ui.options import (
     Json,
@@ -26,7 +25,6 @@ from lm_eval_bayes.cli.ui.output import (
     warn_notes,
 )
 from lm_eval_bayes.cli.ui.reading import ReadingOptions, Runs, check_not_read
-from lm_eval_bayes.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from lm_eval_bayes.analysis.noise import TaskNoise
@@ -37,25 +35,9 @@ if TYPE_CHECKING:
 def command(
     runs: Runs,
     *,
-    audit: Annotated[
-        float | None,
-        option(
-            "SE",
-            "A published ± on the scale of the score, such as 0.034: show which standard error, or "
-            "half of which 95% interval, it is.",
-        ),
-    ] = None,
     difference: Annotated[
         float | None,
         option("D", "Show how many trials or questions a difference of two models needs."),
-    ] = None,
-    correlation: Annotated[
-        float | None,
-        option(
-            "R",
-            "Correlation over questions of the two models of a paired comparison, from -1 to 1. "
-            "By default estimated from the models, and 0.5 for a single one.",
-        ),
     ] = None,
     power: Annotated[
         float,
@@ -63,10 +45,6 @@ def command(
     ] = 0.8,
     card: Annotated[
         Path | None, option("FILE", "Write the same as Markdown, for a model card.")
-    ] = None,
-    plot: Annotated[
-        Path | None,
-        option("FILE", "Write a figure of one task, as .svg or .png (needs matplotlib)."),
     ] = None,
     overwrite: Overwrite = False,
     level: Level = 0.95,
@@ -87,42 +65,23 @@ def command(
     With one trial per question the two variances cannot be distinguished: distances are then upper
     bounds.
 
-    --audit compares a published ± with the standard errors that are usual: over questions of one
-    run, over questions of their means, about these questions, of all trials as if they were
-    independent, and of the runs' scores.
-
     \b
     Examples:
-      lm-eval-bayes noise runs/qwen --audit 0.034
-      lm-eval-bayes noise board.npz --difference 0.02 --card noise.md --plot noise.svg
+      lm-eval-bayes noise runs/qwen
+      lm-eval-bayes noise board.npz --difference 0.02 --card noise.md
     """
     from lm_eval_bayes.analysis.noise import NoiseSettings, task_noise
     from lm_eval_bayes.export.files import check_targets, write_files
     from lm_eval_bayes.export.noise_card import noise_card
 
-    renamed = {"published": "audit"}
-    with named_as_options("difference", "correlation", "power", "level", "seed", **renamed):
-        settings = NoiseSettings(
-            level=level,
-            power=power,
-            difference=difference,
-            correlation=correlation,
-            published=audit,
-            seed=seed,
-        )
+    with named_as_options("difference", "power", "level", "seed"):
+        settings = NoiseSettings(level=level, power=power, difference=difference, seed=seed)
     if card is not None:
         check_targets([card], overwrite, "--card")
-    if plot is not None:
-        from lm_eval_bayes.report.plots.drawing import check_figure_path
-
-        check_figure_path(plot, "--plot")
     saved = reading.read(runs, check_independence=False)  # its own notes say it
     if card is not None:
         check_not_read([card], runs, saved, "--card")
-    if plot is not None and len(saved.tasks) > 1:
-        rule = f"be of one task; choose one with --task ({', '.join(saved.tasks)})"
-        raise InvalidInputError.of("--plot", "mismatch", rule, plot.name)
-    with named_as_options("difference", "correlation", "power", "level", **renamed):
+    with named_as_options("difference", "power", "level"):
         tasks = [task_noise(saved.of_task(name), settings) for name in saved.tasks]
     if as_json:
         say_json({**settings.to_dict(), "tasks": tasks, "warnings": saved.warnings})
@@ -138,11 +97,6 @@ def command(
     if card is not None:
         write_files({card: noise_card(tasks).encode("utf-8")}, overwrite, "--card")
         warn(f"card written to {card}")
-    if plot is not None:
-        from lm_eval_bayes.report.plots.noise_plot import draw_noise
-
-        draw_noise(plot, tasks[0], one_line(tasks[0].task))
-        warn(f"figure written to {plot}")
 
 
 def _show(noise: TaskNoise) -> None:

@@ -61,14 +61,6 @@ def command(
         bool,
         typer.Option("--separate", help="Goal: every two models of a task are distinguishable."),
     ] = False,
-    confidence: Annotated[
-        float,
-        option(
-            "P",
-            "With --separate: the confidence of the comparison of all pairs at once, as in rank; "
-            "with a correction that of a decision, one-sided. Above 0.5.",
-        ),
-    ] = 0.95,
     max_trials: Annotated[
         int | None,
         option(
@@ -111,7 +103,7 @@ def command(
     \b
     Examples:
       lm-eval-bayes plan runs/qwen --width .05
-      lm-eval-bayes plan runs/qwen runs/phi --separate --confidence .99
+      lm-eval-bayes plan runs/qwen runs/phi --separate
       lm-eval-bayes plan runs/qwen runs/phi --separate --correction pocock --max-trials 200
     """
     from lm_eval_bayes.analysis.plan import plan_separation, plan_width
@@ -119,7 +111,7 @@ def command(
     spec = intervals.spec()
     if max_trials is None:
         max_trials = MAX_TRIALS if correction == "none" else PLANNED_TRIALS
-    _check(width, separate, confidence, max_trials)
+    _check(width, separate, max_trials)
     if correction != "none" and (not separate or spec.scope == "population"):
         rule = "be left out without --separate, and in scope population, where none holds"
         raise InvalidInputError.of("--correction", "conflict", rule, correction)
@@ -130,7 +122,7 @@ def command(
         raise InvalidInputError.of("RUN", "empty", rule, ", ".join(saved.models))
     lines: tuple[PlanLine, ...] = ()
     plans: list[SeparationPlan] = []
-    with named_as_options("width", "confidence", "max_trials", "batch_trials", "correction"):
+    with named_as_options("width", "max_trials", "batch_trials", "correction"):
         if width is not None:
             lines = plan_width(saved.runs, width, spec, max_trials=max_trials)
         if separate:
@@ -141,7 +133,6 @@ def command(
                     plan_separation(
                         board,
                         spec,
-                        confidence=confidence,
                         max_trials=max_trials,
                         correction=correction,
                         batch_trials=batch_trials,
@@ -172,13 +163,10 @@ def command(
     for number, plan in enumerate(plans):
         if number or lines:
             say()
-        rule = f"{100 * confidence:g}%"
         if correction != "none":
-            rule = (
-                f"decided at {rule} (correction {correction}, analyses every {batch_trials} trials)"
-            )
+            rule = f"decided at 95% (correction {correction}, analyses every {batch_trials} trials)"
         else:
-            rule = f"distinguishable with {rule} confidence"
+            rule = "distinguishable with 95% confidence"
             rule += f" (z = {plan.lines[0].forecast.target:.3f})" if plan.lines else ""
         _show_separation(plan, rule, spec.scope)
     all_lines = [*lines, *(line for plan in plans for line in plan.lines)]
@@ -187,20 +175,17 @@ def command(
     warn_notes((line.task, line.models, note) for line in all_lines for note in line.notes)
 
 
-def _check(width: float | None, separate: bool, confidence: float, max_trials: int) -> None:
+def _check(width: float | None, separate: bool, max_trials: int) -> None:
     """Refuse wrong options before any run is read."""
-    from lm_eval_bayes.stats.comparison.compare import z_threshold
     from lm_eval_bayes.stats.validation import check_count, check_positive
 
     if width is None and not separate:
         rule = "be given a goal: --width .05, or --separate, or both"
         raise InvalidInputError.of("plan", "conflict", rule, "neither")
-    with named_as_options("width", "confidence", "max_trials"):
+    with named_as_options("width", "max_trials"):
         if width is not None:
             check_positive("width", width)
         check_count("max_trials", max_trials, 1)
-        if z_threshold(confidence) <= 0.0:
-            raise InvalidInputError.of("confidence", "range", "be above 0.5", confidence)
 
 
 # -- tables --------------------------------------------------------------------------------------
@@ -218,7 +203,7 @@ def _show(title: str, lines: Sequence[PlanLine], goal: str) -> None:
             f"{goal} now": lambda line: f"{line.forecast.current:.{digits}f}",
             **({"clusters": lambda line: format_integer(line.n_clusters)} if clustered else {}),
             "N": lambda line: _of_each(line.n_now),
-            f"further N ({100 * lines[0].forecast.band:g}%)": _further_trials,
+            "further N (90%)": _further_trials,
             "total N": _total_trials,
             "trials": lambda line: _cost(line, line.trials, format_integer),
             "tokens": lambda line: _cost(line, line.tokens, format_large),

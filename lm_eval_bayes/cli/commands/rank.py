@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -51,12 +51,7 @@ if TYPE_CHECKING:
     from lm_eval_bayes.analysis.scorio_ranking import ScorioRanking, ScorioRow
     from lm_eval_bayes.runs.task_run import SavedRuns
     from lm_eval_bayes.stats.arrays import FloatArray
-    from lm_eval_bayes.stats.ranking.rank import Ranking
     from lm_eval_bayes.stats.ranking.shared_scores import SharedScores
-
-
-#: How ranks are numbered after a tie.
-Numbering: TypeAlias = Literal["dense", "competition", "competition_max", "fractional"]
 
 
 @prints_tables
@@ -65,29 +60,6 @@ def command(
     runs: Runs,
     *,
     ties: Ties = "simultaneous",
-    numbering: Annotated[
-        Numbering,
-        typer.Option(
-            help="Ranks after a tie of two: 1, 2, 2, 3 (dense), 1, 2, 2, 4 (competition), "
-            "1, 3, 3, 4 (competition_max) or 1, 2.5, 2.5, 4 (fractional)."
-        ),
-    ] = "dense",
-    confidence: Annotated[
-        float,
-        option(
-            "P",
-            "Confidence (at least 0.5) of the sets of ranks and of all separations together. With "
-            "other rules than simultaneous two models tie unless one is better with at least this "
-            "probability, one-sided.",
-        ),
-    ] = 0.95,
-    quantile: Annotated[
-        float | None,
-        option(
-            "Q",
-            "Order models by this quantile of the posterior, such as 0.05, in place of the mean.",
-        ),
-    ] = None,
     method: Annotated[
         str | None,
         option(
@@ -113,7 +85,7 @@ def command(
         typer.Option(
             "--paper",
             help="Only show ranks with ties | without, tasks side by side, by the paper's rules: "
-            "bayes@N with the uniform prior, ties of neighbours, dense numbering.",
+            "bayes@N with the uniform prior, and ties of neighbours.",
         ),
     ] = False,
     priors: PriorOptions,
@@ -152,16 +124,11 @@ def command(
     """
     from lm_eval_bayes.analysis.leaderboard import leaderboard
     from lm_eval_bayes.analysis.prior_runs import ScoreEstimate
-    from lm_eval_bayes.stats.validation import check_confidence
 
     spec = intervals.spec()
-    with named_as_options("confidence"):
-        check_confidence(confidence)
     if paper:
         other_rules = {
             "--ties": ties not in ("simultaneous", "adjacent"),
-            "--numbering": numbering != "dense",
-            "--quantile": quantile is not None,
             "--method": method is not None,
             "--pairs": pairs,
             "--shared": shared,
@@ -178,20 +145,9 @@ def command(
     informed = priors.apply(saved.runs, reading, seed=spec.seed)
     saved = replace(saved, runs=informed.runs)
     if paper:
-        _show_paper_table(saved, confidence, as_json)
+        _show_paper_table(saved, as_json)
         return
-    with named_as_options("quantile"):
-        boards = [
-            leaderboard(
-                saved.of_task(name),
-                spec,
-                ties=ties,
-                numbering=numbering,
-                confidence=confidence,
-                quantile=quantile,
-            )
-            for name in saved.tasks
-        ]
+    boards = [leaderboard(saved.of_task(name), spec, ties=ties) for name in saved.tasks]
     overall, overall_note = _overall(saved, boards)
     scores = {
         (board.task, row.model): ScoreEstimate(row.posterior.mu, row.posterior.sigma, row.interval)
@@ -259,11 +215,11 @@ def _show_scorio(other: ScorioRanking) -> None:
     say_prose(f"  with the order by mean: {', '.join([*values, far])}")
 
 
-def _show_paper_table(saved: SavedRuns, confidence: float, as_json: bool) -> None:
+def _show_paper_table(saved: SavedRuns, as_json: bool) -> None:
     """Show the ranks of all tasks in the layout of [Hariri 2026, Table 2]."""
     from lm_eval_bayes.analysis.paper_table import paper_table
 
-    table = paper_table({task: saved.of_task(task) for task in saved.tasks}, confidence=confidence)
+    table = paper_table({task: saved.of_task(task) for task in saved.tasks})
     if as_json:
         say_json({"paper": table, "warnings": saved.warnings})
         return
@@ -272,12 +228,12 @@ def _show_paper_table(saved: SavedRuns, confidence: float, as_json: bool) -> Non
         pairs = (row.ranks[task] for task in table.tasks)
         cells = (NO_VALUE if r is None else f"{r.with_ties} | {r.without_ties}" for r in pairs)
         rows.append((row.model, *cells))
-    title = f"ranks by bayes@N: with ties at {100 * confidence:g}% | without"
+    title = "ranks by bayes@N: with ties at 95% | without"
     say_table(title, ["model", *table.tasks], rows)
     say()
     say_prose(
         f"ranks: a model ties with the next better model if z is below {table.threshold:.3f} "
-        f"({100 * confidence:g}%, one-sided); dense numbering"
+        "(95%, one-sided)"
     )
 
 
@@ -306,7 +262,6 @@ def _show(board: Leaderboard, pairs: bool, shared: bool) -> None:
         "model": lambda row: row.model,
         "mean ± sd": lambda row: format_mean_sd(row.posterior.mu, row.posterior.sigma),
         interval_label(board.level, board.spec.method): lambda row: format_interval(row.interval),
-        **_quantile_column(board.ranking),
     }
     if board.compares:
         columns |= {
@@ -335,15 +290,6 @@ def _show(board: Leaderboard, pairs: bool, shared: bool) -> None:
     if shared and board.shared is not None:
         say()
         _show_shared(board, board.shared)
-
-
-def _quantile_column(ranking: Ranking) -> dict[str, Callable[[LeaderboardRow], object]]:
-    """Return the column of the quantile by which models are ordered, if they are."""
-    if ranking.quantile is None or ranking.quantile_scores is None:
-        return {}
-    scores = dict(zip(ranking.models, ranking.quantile_scores.tolist(), strict=True))
-    name = f"{100 * ranking.quantile:g}% quantile"
-    return {name: lambda row: format_score(scores[row.model])}
 
 
 def _show_pairs(title: str, models: Sequence[str], p_greater: FloatArray) -> None:
@@ -378,24 +324,20 @@ def _show_shared(board: Leaderboard, shared: SharedScores) -> None:
 
 
 def _tie_rule(board: Leaderboard) -> str:
-    """Return the order and the rule of the ties as a sentence."""
+    """Return the rule of the ties as a sentence."""
     ranking = board.ranking
-    if ranking.quantile is not None:
-        order = f"order: by the {100 * ranking.quantile:g}% quantile of the posterior; "
-        return order + _tie_rule(replace(board, ranking=replace(ranking, quantile=None)))
     confidence = f"{100 * ranking.confidence:g}%"
     if ranking.ties == "none":
-        return f"ranks: ties only for equal means; {ranking.numbering} numbering"
+        return "ranks: ties only for equal means"
     if ranking.ties == "simultaneous":
         return (
             f"ranks: a model ranks one below the lowest-ranked model that is better; all pairs "
-            f"compared at once with {confidence} confidence, |z| above {ranking.threshold:.3f}; "
-            f"{ranking.numbering} numbering"
+            f"compared at once with {confidence} confidence, |z| above {ranking.threshold:.3f}"
         )
     if ranking.ties == "intervals":
         return (
             f"ranks: a model ties with the best model of its group if their {confidence} credible "
-            f"intervals overlap; {ranking.numbering} numbering"
+            "intervals overlap"
         )
     compared_with = {
         "adjacent": "the next better model",
@@ -404,5 +346,5 @@ def _tie_rule(board: Leaderboard) -> str:
     }[ranking.ties]
     return (
         f"ranks: a model ties with {compared_with} if z is below {ranking.threshold:.3f} "
-        f"({confidence}, one-sided); {ranking.numbering} numbering"
+        f"({confidence}, one-sided)"
     )

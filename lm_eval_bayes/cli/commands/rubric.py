@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -20,7 +19,6 @@ from lm_eval_bayes._util.text import (
     scope_label,
 )
 from lm_eval_bayes.cli.ui.options import (
-    IntervalMethod,
     IntervalOptions,
     Json,
     expand_options,
@@ -40,23 +38,6 @@ if TYPE_CHECKING:
 
 #: Up to so many runs are named in the line on thresholds; --json names all.
 _NAMED_RUNS = 4
-
-
-#: The prior of a question's categories.
-Prior: TypeAlias = Literal["hbayes", "bayes"]
-
-
-@dataclass(frozen=True)
-class RubricIntervalOptions(IntervalOptions):
-    """The settings of credible intervals, whose default method is quick."""
-
-    interval: Annotated[
-        IntervalMethod,
-        typer.Option(
-            help="How credible intervals are computed; they are shown if the terminal is wide "
-            "enough. exact and hdi take longer."
-        ),
-    ] = "beta"
 
 
 @prints_tables
@@ -98,13 +79,6 @@ def command(
     freeze: Annotated[
         Path | None, option("FILE", "Write the thresholds to a new file, for --thresholds.")
     ] = None,
-    prior: Annotated[
-        Prior,
-        typer.Option(
-            help="hbayes: learned across the questions. bayes: uniform, one pseudo-trial per "
-            "category and question."
-        ),
-    ] = "hbayes",
     ignore_verdicts: Annotated[
         bool, typer.Option("--ignore-verdicts", help="Do not use the verdicts of a verifier.")
     ] = False,
@@ -113,7 +87,7 @@ def command(
     ] = None,
     task: Task = None,
     dedupe: Dedupe = False,
-    intervals: RubricIntervalOptions,
+    intervals: IntervalOptions,
     as_json: Json = False,
 ) -> None:
     """Score saved runs under rubrics, and rank their models.
@@ -136,9 +110,6 @@ def command(
       lm-eval-bayes rubric runs/* --schema format_aware --weights format_aware=0,0,.2,.5,1
     """
     spec = intervals.spec()
-    if spec.scope == "population" and prior == "bayes":
-        rule = "be benchmark with --prior bayes, which has no population of questions"
-        raise InvalidInputError.of("--scope", "unsupported", rule, spec.scope)
     _check_files(thresholds, freeze, plot)
     frozen = None if thresholds is None else _read_thresholds(thresholds)
     reading = ReadingOptions(task=task, dedupe=dedupe)
@@ -161,8 +132,6 @@ def command(
         rubric_table(
             classified,
             {name: w for name, w in schema_weights.items() if name in classified.scores},
-            prior,
-            spec.method,
             spec.level,
             spec.scope,
             seed=spec.seed,
@@ -370,7 +339,7 @@ def _show(table: RubricTable, thresholds_file: str | None, weights: Collection[s
         frozen = f"frozen on {classified.source.date} in {thresholds_file}"
     questions = plural(classified.n_questions, "question")
     scope = scope_label(table.scope, table.n_clusters)
-    say(f"{classified.task}: {questions}, {table.prior}@N for {scope}")
+    say(f"{classified.task}: {questions}, hbayes@N for {scope}")
     say(f"thresholds {classified.thresholds.hash}, {frozen}, pooled over {pooled_over}")
     if classified.thresholds_note is not None:
         say(classified.thresholds_note)
@@ -414,8 +383,10 @@ def _left_out(classified: ClassifiedRuns) -> list[str]:
 
 def _show_models(table: RubricTable) -> None:
     """Show a column per model, with intervals if they fit; else a table per schema."""
+    from lm_eval_bayes.analysis.rubric_table import INTERVAL
+
     head = ["schema", *map(one_line, table.classified.models)]
-    intervals = interval_label(table.level, table.interval)
+    intervals = interval_label(table.level, INTERVAL)
     title = "mean ± sd (rank)"
     for shown_title, with_interval in ((f"{title}, {intervals}", True), (title, False)):
         rows = [
@@ -442,7 +413,9 @@ def _cell(score: ModelScore, with_interval: bool) -> str:
 
 
 def _columns(table: RubricTable) -> tuple[str, ...]:
-    return ("mean ± sd", interval_label(table.level, table.interval), "missing")
+    from lm_eval_bayes.analysis.rubric_table import INTERVAL
+
+    return ("mean ± sd", interval_label(table.level, INTERVAL), "missing")
 
 
 def _cells(score: ModelScore) -> tuple[str, ...]:

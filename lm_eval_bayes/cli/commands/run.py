@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from lm_eval_bayes.harness.adaptive.rounds import Round, Rounds
     from lm_eval_bayes.harness.adaptive.stopping import InterimAnalysis
 
-#: Defaults of `--decide`: its confidence, and the correction for interim analyses.
-CONFIDENCE, CORRECTION = 0.95, "pocock"
+#: The default correction of `--decide` for interim analyses.
+CORRECTION = "pocock"
 
 #: Task settings that the run sets itself, and the options to use instead.
 _OWN_METADATA = {
@@ -69,28 +69,12 @@ class StoppingOptions:
         option("FILE", "The trial store. By default trials.sqlite in the folder of --output_path."),
     ] = None
     level: Level = 0.95
-    estimator: Annotated[
-        str,
-        option(
-            "hbayes|bayes",
-            "The posterior: hbayes with the prior learned across the questions, or bayes with "
-            "the paper's uniform prior.",
-        ),
-    ] = "hbayes"
-    confidence: Annotated[
-        float | None,
-        option(
-            "P",
-            "Confidence of --decide: one of two equal models is declared better with a "
-            "probability of 1 - P.  "
-            f"[default: {CONFIDENCE}]",
-        ),
-    ] = None
     correction: Annotated[
         str | None,
         option(
             "pocock|obrien-fleming|anytime|none",
-            "Correction of --decide for interim analyses: pocock (stops early at large "
+            "Correction of --decide, which declares one of two equal models better with a "
+            "probability of 5%, for interim analyses: pocock (stops early at large "
             "differences), obrien-fleming (little loss of power at the last analysis), anytime "
             "(stays valid if --max-trials is raised later), none.  "
             f"[default: {CORRECTION}]",
@@ -137,15 +121,13 @@ def run(harness_arguments: Sequence[str], options: StoppingOptions) -> int:
             batch_trials=options.batch_trials,
             max_trials=options.max_trials,
             level=options.level,
-            estimator=options.estimator,
-            confidence=CONFIDENCE if options.confidence is None else options.confidence,
             correction=correction,
             allocate=options.allocate is not None,
         )
-    for name in ("confidence", "correction"):
-        value = getattr(options, name)
-        if value is not None and options.decide is None:
-            raise InvalidInputError.of(f"--{name}", "conflict", "be given with --decide", value)
+    if options.correction is not None and options.decide is None:
+        raise InvalidInputError.of(
+            "--correction", "conflict", "be given with --decide", options.correction
+        )
     registration.register_all()
     from lm_eval._cli.harness import HarnessCLI
     from lm_eval.evaluator import simple_evaluate
@@ -166,7 +148,7 @@ def run(harness_arguments: Sequence[str], options: StoppingOptions) -> int:
     args.metadata = {**metadata, "bayes_n": goal.rounds[0]}
     output_path = configured.get("output_path")
     make_model = partial(_make_model, options.store, output_path)
-    rounds = Rounds(goal, simple_evaluate, make_model, _reporter(goal.level, goal.confidence))
+    rounds = Rounds(goal, simple_evaluate, make_model, _reporter(goal.level))
     with (
         patches.applied(patches.SIMPLE_EVALUATE, rounds.replacing) as problem,
         _setup_errors(rounds),
@@ -254,7 +236,7 @@ def _store_path(store: str | None, output_path: str | None) -> str:
     return str(folder / "trials.sqlite")
 
 
-def _reporter(level: float, confidence: float) -> Callable[[Round | str], None]:
+def _reporter(level: float) -> Callable[[Round | str], None]:
     """Return a function that reports every round on standard error."""
     from rich.console import Console
     from rich.markup import escape
@@ -282,7 +264,7 @@ def _reporter(level: float, confidence: float) -> Callable[[Round | str], None]:
             reason = f"{escape(analysis.reason)}{_forecast(analysis)}"
             console.print(f"{escape(analysis.task)}  N {n}  {estimate}{interval}  {reason}")
             if analysis.population_z is not None:
-                of_population[analysis.task] = _distance_in_population(analysis, confidence)
+                of_population[analysis.task] = _distance_in_population(analysis)
             if analysis.note is not None and (analysis.task, analysis.note) not in printed:
                 printed.add((analysis.task, analysis.note))
                 warn(f"note: {analysis.task}: {analysis.note}")
@@ -293,12 +275,12 @@ def _reporter(level: float, confidence: float) -> Callable[[Round | str], None]:
     return report
 
 
-def _distance_in_population(analysis: InterimAnalysis, confidence: float) -> str:
+def _distance_in_population(analysis: InterimAnalysis) -> str:
     """Return how far a decision about the population of questions is away."""
-    from lm_eval_bayes.stats.comparison.compare import z_threshold
+    from lm_eval_bayes.stats.comparison.compare import CONFIDENCE, z_threshold
 
     limit = analysis.population_z_limit
-    needed = f"z = {analysis.population_z:.3g}; one analysis needs {z_threshold(confidence):.3g}"
+    needed = f"z = {analysis.population_z:.3g}; one analysis needs {z_threshold(CONFIDENCE):.3g}"
     if limit is None:
         return f"{needed}, and the differences of questions are no larger than chance"
     return f"{needed}, and endless trials of these questions would give about {limit:.3g}"

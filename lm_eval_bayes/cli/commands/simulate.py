@@ -1,4 +1,4 @@
-"""`lm-eval-bayes simulate`: intervals and rankings of simulated models with known true scores."""
+"""`lm-eval-bayes simulate`: intervals of simulated models with known true scores."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from lm_eval_bayes._util.text import (
-    NO_VALUE,
     format_bytes,
-    format_integer,
     format_score,
     interval_label,
     plural,
@@ -20,7 +18,6 @@ from lm_eval_bayes.cli.ui.options import (
     IntervalOptions,
     Json,
     Overwrite,
-    check_resampling,
     expand_options,
     option,
     parse_integers,
@@ -28,11 +25,12 @@ from lm_eval_bayes.cli.ui.options import (
     parse_pair,
     prints_tables,
 )
-from lm_eval_bayes.cli.ui.output import Progress, say, say_json, say_records, say_table, warn
+from lm_eval_bayes.cli.ui.output import Progress, say, say_json, say_table, warn
 from lm_eval_bayes.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from lm_eval_bayes.analysis.simulation import IntervalStudy, Separation, SimulatedBenchmark
+    from lm_eval_bayes.analysis.simulation import IntervalStudy, SimulatedBenchmark
+    from lm_eval_bayes.report.tables_page import PageTable
     from lm_eval_bayes.stats.intervals import IntervalSpec
 
 #: Defaults: benchmarks simulated for each N, models, distance of their scores, Beta(A, B).
@@ -66,13 +64,10 @@ def command(
         int | None,
         option(
             "N",
-            f"Benchmarks simulated for each N; {_REPLICATES} by default, and none if a file "
+            f"Benchmarks simulated for each N; {_REPLICATES} by default, and none if only a matrix "
             "is written.",
         ),
     ] = None,
-    confidence: Annotated[
-        float, option("P", "One-sided confidence from which one neighbour is better.")
-    ] = 0.95,
     output: Annotated[
         Path | None,
         option(
@@ -84,80 +79,68 @@ def command(
         ),
     ] = None,
     html: Annotated[
-        Path | None, option("FILE", "Write an interactive page, one offline HTML file.")
+        Path | None, option("FILE", "Write the tables as a page, one offline HTML file.")
     ] = None,
     overwrite: Overwrite = False,
     intervals: IntervalOptions,
     as_json: Json = False,
 ) -> None:
-    """Simulate models with known scores, and test intervals and rankings.
+    """Simulate models with known scores, and test intervals.
 
-    Every question has a probability of being solved, drawn from a Beta distribution. The first
-    table shows for each kind of interval how often it contains the true score (of the simulated
+    Every question has a probability of being solved, drawn from a Beta distribution. The table
+    shows for each kind of interval how often it contains the true score (of the simulated
     questions, or with --scope population of their population), its width, and the bias and error
-    of its estimate. The second shows how many trials it takes to distinguish neighbouring
-    models, the third how often all models are ranked in the true order.
-
-    The page of --html has sliders for these settings and shows how estimates, intervals and
-    ranks change as trials are added. It needs no network.
+    of its estimate.
 
     \b
     Examples:
       lm-eval-bayes simulate --means .608,.6213 --questions 30 --trials 16,64,256
-      lm-eval-bayes simulate --models 6 --beta .2:2 --html demo.html -o coins.npz
+      lm-eval-bayes simulate --models 6 --beta .2:2 --html study.html -o coins.npz
     """
-    from lm_eval_bayes.analysis.simulation import (
-        check_trials,
-        interval_study,
-        matrix_file,
-        separation_study,
-    )
+    from lm_eval_bayes.analysis.simulation import check_trials, interval_study, matrix_file
+    from lm_eval_bayes.export.files import write_files
+    from lm_eval_bayes.report.tables_page import tables_page
+    from lm_eval_bayes.stats.validation import check_size
 
     with named_as_options("trials"):
         lengths = check_trials(parse_integers("--trials", trials))
     spec = intervals.spec()
     benchmark = _benchmark(models, gap, means, questions, beta)
-    check_resampling(replicates, confidence)
+    if replicates is not None:
+        with named_as_options("replicates"):
+            check_size("replicates", replicates, 1)
+    argument = "--html" if output is None else "--output"
+    _check_files(output, html, overwrite, argument)
     files: dict[Path, bytes] = {}
     if output is not None:
         with named_as_options("output"):
             suffix = output.suffix.lower()
             files[output] = matrix_file(benchmark, lengths[-1], spec.seed, suffix)
-    if html is not None:
-        if html in files:
-            raise InvalidInputError.of(
-                "--html", "conflict", "be another file than --output", html.name
-            )
-        if means is not None:
-            rule = "be left out with --html, whose models have equal distances (--models, --gap)"
-            raise InvalidInputError.of("--means", "conflict", rule, means)
-        files[html] = _page(benchmark, lengths[0], spec, html)
-    if files:
-        from lm_eval_bayes.export.files import write_files
-
-        write_files(files, overwrite, "--html" if output is None else "--output")
     studies: Sequence[IntervalStudy] = ()
-    separation = None
-    if replicates is not None or not files:
+    if replicates is not None or html is not None or not files:
         n = replicates or _REPLICATES
         with Progress("benchmarks simulated", n * len(lengths)) as progress:
             studies = interval_study(
                 benchmark, lengths, spec, replicates=n, progress=progress.advance
             )
-        if len(benchmark.means) > 1:
-            separation = separation_study(benchmark, lengths, confidence=confidence, seed=spec.seed)
+    if html is not None:
+        table = _interval_table(studies, spec)
+        page = tables_page("Simulated models", _in_words(benchmark), [table])
+        files[html] = page.encode()
+    write_files(files, overwrite, argument)
     if as_json:
         say_json(
             {
                 "benchmark": benchmark,
                 **vars(intervals),
                 "intervals": studies,
-                "separation": separation,
                 "files": [str(path) for path in files],
             }
         )
     elif studies:
-        _show(benchmark, studies, separation, spec)
+        say(_in_words(benchmark))
+        table = _interval_table(studies, spec)
+        say_table(table.title, table.head, table.rows)
     for path, content in files.items():
         message = f"{path}: {format_bytes(len(content))}"
         warn(message) if as_json or studies else say(message)
@@ -185,93 +168,48 @@ def _benchmark(
         return SimulatedBenchmark(tuple(parse_numbers("--means", means)), a + b, questions)
 
 
-# -- the page ------------------------------------------------------------------------------------
+# -- files ---------------------------------------------------------------------------------------
 
 
-def _page(benchmark: SimulatedBenchmark, n_trials: int, spec: IntervalSpec, path: Path) -> bytes:
-    from lm_eval_bayes.report.demo_page import DemoSettings, demo_page
+def _check_files(output: Path | None, html: Path | None, overwrite: bool, argument: str) -> None:
+    """Refuse wrong files before any work."""
+    from lm_eval_bayes.export.files import check_targets
 
-    if path.suffix.lower() not in (".html", ".htm"):
-        raise InvalidInputError.of("--html", "format", "end with .html", path.name)
-    means = benchmark.means
-    of_beta = {"mean": "beta (A/(A + B), with --html)", "strength": "beta (A + B, with --html)"}
-    with named_as_options("models", "questions", "trials", "gap", "level", "seed", **of_beta):
-        settings = DemoSettings(
-            models=len(means),
-            questions=benchmark.n_questions,
-            trials=n_trials,
-            mean=sum(means) / len(means),
-            gap=means[0] - means[1] if len(means) > 1 else 0.0,
-            strength=benchmark.strength,
-            level=spec.level,
-            seed=spec.seed,
-        )
-    return demo_page(settings).encode()
+    if html is not None and html.suffix.lower() not in (".html", ".htm"):
+        raise InvalidInputError.of("--html", "format", "end with .html", html.name)
+    if html is not None and html == output:
+        rule = "be another file than --output"
+        raise InvalidInputError.of("--html", "conflict", rule, html.name)
+    check_targets([path for path in (output, html) if path is not None], overwrite, argument)
 
 
-# -- tables --------------------------------------------------------------------------------------
+# -- the table ------------------------------------------------------------------------------------
 
 
-def _show(
-    benchmark: SimulatedBenchmark,
-    studies: Sequence[IntervalStudy],
-    separation: Separation | None,
-    spec: IntervalSpec,
-) -> None:
-    say(
+def _in_words(benchmark: SimulatedBenchmark) -> str:
+    return (
         f"{plural(len(benchmark.means), 'model')} with true scores "
         f"{', '.join(map(format_score, benchmark.means))}; "
         f"{plural(benchmark.n_questions, 'question')}, A + B = {benchmark.strength:g}"
     )
+
+
+def _interval_table(studies: Sequence[IntervalStudy], spec: IntervalSpec) -> PageTable:
+    from lm_eval_bayes.report.tables_page import PageTable
+
     title = (
         f"{interval_label(spec.level, spec.method)} for {scope_label(spec.scope)}, in "
         f"{plural(studies[0].replicates, 'simulated benchmark')} for each N"
     )
-    say_records(
-        title,
-        studies,
-        {
-            "N": lambda study: study.n_trials,
-            "interval": lambda study: study.method,
-            "coverage": lambda study: f"{study.coverage:.1%} ± {100 * study.error:.1f}",
-            "width": lambda study: format_score(study.width),
-            "bias": lambda study: f"{study.bias:+.3f}",
-            "rms error": lambda study: format_score(study.rmse),
-        },
-    )
-    if separation is not None:
-        _show_separation(separation)
-
-
-def _show_separation(separation: Separation) -> None:
-    lengths = [order.n_trials for order in separation.orders]
     rows = [
         (
-            pair.better,
-            pair.worse,
-            format_score(pair.gap),
-            format_integer(pair.trials),
-            *(f"{z:.2f}" for z in pair.z),
-            *(
-                f"{right:.0%}, {wrong:.0%}"
-                for right, wrong in zip(pair.surely, pair.wrongly, strict=True)
-            ),
+            study.n_trials,
+            study.method,
+            f"{study.coverage:.1%} ± {100 * study.error:.1f}",
+            format_score(study.width),
+            f"{study.bias:+.3f}",
+            format_score(study.rmse),
         )
-        for pair in separation.pairs
+        for study in studies
     ]
-    head = ["better", "worse", "gap", "N needed", *(f"z at {n}" for n in lengths)]
-    head += [f"right, wrong at {n}" for n in lengths]
-    title = (
-        f"distinguishing neighbours with one-sided confidence {separation.confidence:g}: N needed, "
-        "and how often the better model is found better (right) or worse (wrong)"
-    )
-    say_table(title, head, rows)
-    say_records(
-        f"ranking of all models by bayes@N, in {plural(separation.tossed, 'simulated benchmark')}",
-        separation.orders,
-        {
-            "N": lambda order: order.n_trials,
-            "true order": lambda order: f"{order.right:.1%}",
-            "Kendall's tau": lambda order: NO_VALUE if order.tau is None else f"{order.tau:.3f}",
-        },
-    )
+    return PageTable(title, ("N", "interval", "coverage", "width", "bias", "rms error"), rows)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import typer
 
@@ -37,7 +37,7 @@ from lm_eval_bayes.cli.ui.output import (
     say_table,
     warn_notes,
 )
-from lm_eval_bayes.cli.ui.prior import MeanPriorOptions, say_effects, say_mean_effects
+from lm_eval_bayes.cli.ui.prior import PriorOptions, say_effects
 from lm_eval_bayes.cli.ui.reading import ReadingOptions, Runs
 
 if TYPE_CHECKING:
@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from lm_eval_bayes.runs.task_run import TaskRun
     from lm_eval_bayes.stats.intervals import IntervalSpec, Scope
 
+#: How a credible interval is computed.
+Interval: TypeAlias = Literal["exact", "normal"]
 #: Name of the group of all tasks.
 ALL_TASKS = "all tasks"
 #: Lines of scores of categories that are shown unasked.
@@ -66,9 +68,6 @@ def command(
             "N, and those of the run's own settings.",
         ),
     ] = None,
-    all_tasks: Annotated[
-        bool, typer.Option("--all-tasks", help="Add the means over all tasks, as for a group.")
-    ] = False,
     by_category: Annotated[
         bool | None,
         typer.Option(
@@ -77,9 +76,16 @@ def command(
             f"them in a column. By default where they are at most {_MOST_CATEGORIES} lines.",
         ),
     ] = None,
-    priors: MeanPriorOptions,
+    priors: PriorOptions,
     reading: ReadingOptions,
     intervals: BothScopesOptions,
+    interval: Annotated[
+        Interval,
+        typer.Option(
+            help="How credible intervals are computed: equal tails of the posterior (exact), or "
+            "the paper's normal approximation (normal)."
+        ),
+    ] = "exact",
     as_json: Json = False,
 ) -> None:
     """Show scores, intervals, Pass@k and cost, task by task.
@@ -89,15 +95,14 @@ def command(
     they are a sample of. bayes@N has the paper's uniform prior, which pulls every question's
     estimate towards the middle. avg@N is the mean of the trials.
 
-    A group of tasks has two means: by size, where every question has the same weight, and equal,
-    where every task has. For hbayes@N the tasks share a prior on their means: a prior for each
-    task by itself pulls every one a little, and the pulls add up over tasks. For bayes@N the tasks
-    are independent, so the sd of a mean is sqrt(sum of (weight x sd)^2). Standard errors are never
-    averaged.
+    A group of tasks, and all tasks together, have two means: by size, where every question has the
+    same weight, and equal, where every task has. For hbayes@N the tasks share a prior on their
+    means: a prior for each task by itself pulls every one a little, and the pulls add up over
+    tasks. For bayes@N the tasks are independent, so the sd of a mean is sqrt(sum of
+    (weight x sd)^2). Standard errors are never averaged.
 
     With --prior the posteriors also use the trials of an earlier run of the same questions; a
     table shows hbayes@N with and without them. Estimates such as avg@N and Pass@k do not use them.
-    With --prior-mean a table shows hbayes@N with another benchmark as prior of the mean.
 
     \b
     Examples:
@@ -109,7 +114,7 @@ def command(
     from lm_eval_bayes.stats.intervals import SCOPES
 
     ks = None if k is None else parse_integers("--k", k)
-    spec = intervals.spec()
+    spec = intervals.spec(interval)
     priors.strength()
     saved = reading.read(runs)
     informed = priors.apply(saved.runs, reading, seed=spec.seed)
@@ -122,9 +127,10 @@ def command(
         for s in summaries
     }
     effects = informed.effects(spec, scores)
-    mean_effects = priors.mean_effects(informed.runs, reading, spec)
     groups = {name: tuple(tasks) for name, tasks in saved.groups.items()}
-    if all_tasks and len(saved.tasks) > 1:
+    if len(saved.tasks) > 1 and not any(
+        set(saved.tasks) <= set(tasks) for tasks in groups.values()
+    ):
         groups[ALL_TASKS] = saved.tasks
     group_summaries = summarise_groups(summaries, groups)
     if as_json:
@@ -136,7 +142,6 @@ def command(
                 "tasks": summaries,
                 "groups": group_summaries,
                 "priors": effects,
-                "mean_priors": mean_effects,
                 "warnings": saved.warnings,
             }
         )
@@ -146,7 +151,6 @@ def command(
     _show_categories(summaries, scopes, spec, by_category)
     _show_cost(summaries)
     say_effects(effects, spec)
-    say_mean_effects(mean_effects, spec)
     warn_notes(
         (summary.run.task, [summary.run.model], note)
         for summary in summaries

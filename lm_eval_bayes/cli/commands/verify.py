@@ -69,7 +69,6 @@ def command(
         ),
     ] = "auto",
     batch_size: Annotated[int, option("N", "Number of answers in a batch.")] = 8,
-    temperature: Annotated[float, option("T", "Temperature of the softmax over the labels.")] = 1.0,
     max_length: Annotated[
         int | None,
         option(
@@ -78,7 +77,6 @@ def command(
             "count tokens); longer answers are truncated at the beginning.",
         ),
     ] = None,
-    think_end: Annotated[str, option("TEXT", "Only the text after this is judged.")] = "</think>",
     task: Task = None,
     dedupe: Dedupe = False,
     limit: Annotated[int | None, option("N", "Only the first N questions of each task.")] = None,
@@ -124,7 +122,6 @@ def command(
         raise InvalidInputError.of(
             "--verifier", "choice", "be the name or the folder of a model", verifier
         )
-    from lm_eval_bayes.rubric.verifier_prompt import Calibration
     from lm_eval_bayes.runs.verdicts import files_to_judge, verdict_targets
     from lm_eval_bayes.verifiers.backends import JudgeSettings
     from lm_eval_bayes.verifiers.verification import Verification
@@ -135,25 +132,17 @@ def command(
             check_integer(name, number, 1)
     if not 0 < (as_real(timeout) or 0) < float("inf"):
         raise InvalidInputError.of("--timeout", "choice", "be a number of seconds above 0", timeout)
-    Calibration((0.0, 0.0, 0.0), temperature)
     settings = JudgeSettings(
         verifier, backend, base_url, revision, device, dtype, max_length, batch_size, timeout
     )
     saved = ReadingOptions(task=task, dedupe=dedupe).read(runs)
-    files = files_to_judge(saved.runs, think_end, limit)
+    files = files_to_judge(saved.runs, limit)
     plans = [
         replace(file, target=target)
         for file, target in zip(files, verdict_targets(files, out), strict=True)
     ]
     with closing(settings.create(_hash_weights)) as judge:
-        verification = Verification(
-            judge,
-            plans,
-            temperature=temperature,
-            think_end=think_end,
-            batch_size=batch_size,
-            restart=restart,
-        )
+        verification = Verification(judge, plans, batch_size=batch_size, restart=restart)
         trials = plural(sum(len(plan.trials) for plan in plans), "trial")
         answers = plural(verification.distinct, "different answer")
         warn(f"{trials} of {plural(len(plans), 'task')}; to be judged: {answers}")

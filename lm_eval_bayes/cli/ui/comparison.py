@@ -89,13 +89,14 @@ def show_comparison(
 def _more_trials_may_decide(comparison: RunComparison) -> bool:
     """Whether the comparison is undecided, and further trials would not repeat the saved ones."""
     from lm_eval_bayes.analysis.independence import repeat_note
+    from lm_eval_bayes.stats.comparison.compare import CONFIDENCE
 
     if any(repeat_note(run) for task in comparison.tasks for run in (task.a, task.b)):
         return False
     if (comparison.overall or comparison.tasks[0]).distinguishable:
         return False
     result = comparison.overall or comparison.tasks[0].comparison
-    return result.p_rope is None or result.p_rope < result.confidence
+    return result.p_rope is None or result.p_rope < CONFIDENCE
 
 
 def questions_left_out(c: Comparison) -> list[str]:
@@ -154,7 +155,7 @@ def _show_single_trial_model(paired: SingleTrialComparison, spec: IntervalSpec) 
 
 def _show_verdict(result: Comparison | MeanDifference, verdict: str) -> None:
     from lm_eval_bayes.analysis.comparison import FLAT_PRIOR, MeanDifference
-    from lm_eval_bayes.stats.comparison.compare import z_threshold
+    from lm_eval_bayes.stats.comparison.compare import CONFIDENCE, z_threshold
 
     statements = [
         probability_statement("P(A > B)", result.p_a_greater),
@@ -166,7 +167,7 @@ def _show_verdict(result: Comparison | MeanDifference, verdict: str) -> None:
     say_prose(", ".join(statements))
     say_prose(f"verdict, {FLAT_PRIOR}: {verdict}")
     relation = "below" if result.rule_z == "undecided" else "at least"
-    rules = f"z = {result.z:.2f} is {relation} {z_threshold(result.confidence):.3f}"
+    rules = f"z = {result.z:.2f} is {relation} {z_threshold(CONFIDENCE):.3f}"
     if not isinstance(result, MeanDifference):
         overlap = "overlap" if result.rule_intervals == "undecided" else "do not overlap"
         rules += f"; the intervals {overlap}"

@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import signal
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 from xml.etree import ElementTree
 
+import typer
 from typer.core import TyperCommand
 
 from lm_eval_bayes._util.files import irregular_kind, write_atomic, write_errors
 from lm_eval_bayes._util.text import NO_VALUE, format_mean_sd, one_line, plural
-from lm_eval_bayes.cli.ui.errors import TerminatedError, UsageError, usage_sentence
+from lm_eval_bayes.cli.ui.comparison import questions_left_out
+from lm_eval_bayes.cli.ui.errors import (
+    TerminatedError,
+    UsageError,
+    named_as_options,
+    usage_sentence,
+)
+from lm_eval_bayes.cli.ui.options import option
 from lm_eval_bayes.cli.ui.output import warn
 from lm_eval_bayes.errors import InvalidInputError, LmEvalBayesError
 
 if TYPE_CHECKING:
+    from lm_eval_bayes.analysis.comparison import RunComparison
     from lm_eval_bayes.analysis.gate import GateCheck, GateOutcome
 
 #: The level of an annotation of GitHub Actions by the outcome of a check.
@@ -35,7 +45,7 @@ _EARLIER = {
 _LONGEST_BEGINNING = 1 << 16
 
 #: The options that make a comparison a gate.
-_GATE_OPTIONS = ("--fail-if-worse", "--fail-if-below", "--fail-if-unknown", "--gate-on")
+_GATE_OPTIONS = ("--margin", "--fail-if-below", "--fail-if-unknown", "--gate-on")
 
 
 @contextmanager
@@ -199,6 +209,153 @@ def _add_to_summary(text: str, environ: Mapping[str, str]) -> None:
     except OSError as error:
         reason = error.strerror or str(error)
         warn(f"warning: the summary of the job cannot be written to {summary}: {reason}")
+
+
+@dataclass(frozen=True)
+class GateOptions:
+    """What a gate checks, and the files of its outcomes."""
+
+    margin: Annotated[
+        float | None,
+        option(
+            "D",
+            "End with exit code 1 if A is below B by more than this with a probability of 95%, in "
+            "the mean over tasks if there are several; 0 for any difference.",
+        ),
+    ] = None
+    fail_if_below: Annotated[
+        float | None,
+        option(
+            "SCORE",
+            "End with exit code 1 if A's score on a task is below this with a probability of 95%.",
+        ),
+    ] = None
+    fail_if_unknown: Annotated[
+        bool,
+        typer.Option(
+            "--fail-if-unknown",
+            help="End with exit code 1 also if the trials do not suffice to know the outcome.",
+        ),
+    ] = False
+    gate_on: Annotated[
+        str, option("score|pass^K", "What --margin and --fail-if-below are about.")
+    ] = "score"
+    junit: Annotated[
+        Path | None, option("FILE", "Write the outcomes of the checks, or an error, as JUnit XML.")
+    ] = None
+    markdown: Annotated[
+        Path | None, option("FILE", "Write the outcomes of the checks, or an error, as Markdown.")
+    ] = None
+
+    @property
+    def checks(self) -> bool:
+        """Whether something is checked."""
+        return self.margin is not None or self.fail_if_below is not None
+
+    @property
+    def _given(self) -> dict[str, bool]:
+        """The options that are only for a gate, and whether each is given."""
+        return {
+            "--junit": self.junit is not None,
+            "--markdown": self.markdown is not None,
+            "--fail-if-unknown": self.fail_if_unknown,
+            "--gate-on": self.gate_on != "score",
+        }
+
+    def files(self) -> AbstractContextManager[None]:
+        """Replace the outcomes of an earlier run; see :func:`gate_files`."""
+        is_gate = self.checks or any(self._given.values())
+        return gate_files(self.junit, self.markdown, is_gate=is_gate)
+
+    def check(self) -> None:
+        """Check the options, before any run is read.
+
+        Raises
+        ------
+        InvalidInputError
+            If an option breaks its rule, or is given where nothing is checked.
+        """
+        from lm_eval_bayes.stats.validation import check_non_negative, check_real
+
+        for name, is_given in self._given.items():
+            if is_given and not self.checks:
+                rule = "be given with --margin or --fail-if-below"
+                raise InvalidInputError.of(name, "conflict", rule, "neither of them")
+        with named_as_options("margin", "fail_if_below"):
+            if self.margin is not None:
+                check_non_negative("margin", self.margin)
+            if self.fail_if_below is not None:
+                check_real("fail_if_below", self.fail_if_below, "be a finite score", math.isfinite)
+        self._pass_hat_k()
+
+    def _pass_hat_k(self) -> int | None:
+        """Return the k of "pass^k"; None for "score"."""
+        k = self.gate_on.removeprefix("pass^")
+        if self.gate_on == "score":
+            return None
+        is_number = k != self.gate_on and k.isascii() and k.isdigit()
+        if not is_number or not 1 <= int(k) <= 1_000_000:
+            rule = "be score, or pass^K such as pass^4"
+            raise InvalidInputError.of("--gate-on", "choice", rule, self.gate_on)
+        return int(k)
+
+    def report(
+        self, comparison: RunComparison, names: tuple[str, str], strict: bool
+    ) -> GateReport | None:
+        """Check a comparison, and write the outcomes to the files; None where nothing is checked.
+
+        Parameters
+        ----------
+        comparison : RunComparison
+            The comparison.
+        names : tuple of str
+            The models A and B.
+        strict : bool
+            Whether A has to have the tasks of B, if it must not be worse.
+
+        Raises
+        ------
+        InvalidInputError
+            If a check does not fit the tasks, or a file cannot be written.
+        """
+        from lm_eval_bayes.analysis.gate import gate_checks
+
+        if not self.checks:
+            return None
+        with named_as_options("gate_on", "fail_if_below"):
+            checks = gate_checks(
+                comparison,
+                margin=self.margin,
+                below=self.fail_if_below,
+                pass_hat_k=self._pass_hat_k(),
+            )
+        missing = comparison.only_b if self.margin is not None and strict else ()
+        report = GateReport(
+            checks=checks,
+            names=names,
+            missing_tasks=missing,
+            left_out=_left_out(comparison, missing),
+            unknown_fails=self.fail_if_unknown,
+        )
+        report.write(self.junit, self.markdown)
+        return report
+
+
+def _left_out(comparison: RunComparison, missing: Sequence[str]) -> tuple[str, ...]:
+    """Return what the checks leave out: tasks that are not missing, and questions."""
+    sides = (("A", comparison.only_a), ("B", comparison.only_b))
+    tasks = [
+        f"{task}, which only {side} has"
+        for side, names in sides
+        for task in names
+        if task not in missing
+    ]
+    questions = [
+        f"{task.task}: {sentence}"
+        for task in comparison.tasks
+        for sentence in questions_left_out(task.comparison)
+    ]
+    return (*tasks, *questions)
 
 
 @dataclass(frozen=True)

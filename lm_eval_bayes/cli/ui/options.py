@@ -31,7 +31,7 @@ from lm_eval_bayes.cli.ui.errors import named_as_options
 from lm_eval_bayes.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from lm_eval_bayes.stats.intervals import IntervalSpec
+    from lm_eval_bayes.stats.intervals import IntervalMethod, IntervalSpec
 
 #: What `--output` takes for standard output.
 STANDARD_OUTPUT = ("-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
@@ -39,8 +39,6 @@ STANDARD_OUTPUT = ("-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
 
 #: What a posterior is about: the benchmark's questions, or their population.
 Scope: TypeAlias = Literal["benchmark", "population"]
-#: How a credible interval is computed.
-IntervalMethod: TypeAlias = Literal["exact", "hdi", "beta", "normal"]
 #: Which models of a group a model is compared with before it shares their rank.
 TieRule: TypeAlias = Literal["simultaneous", "adjacent", "leader", "pairwise", "intervals", "none"]
 
@@ -91,17 +89,15 @@ class IntervalOptions:
             "questions that they are a sample of."
         ),
     ] = "benchmark"
-    interval: Annotated[
-        IntervalMethod,
-        typer.Option(
-            help="How credible intervals are computed: equal tails of the posterior (exact), the "
-            "shortest interval (hdi), or a Beta or normal approximation."
-        ),
-    ] = "exact"
     seed: Seed = 0
 
-    def spec(self) -> IntervalSpec:
+    def spec(self, method: IntervalMethod = "exact") -> IntervalSpec:
         """Check the settings, before any run is read.
+
+        Parameters
+        ----------
+        method : {"exact", "hdi", "beta", "normal"}
+            How the intervals are computed.
 
         Raises
         ------
@@ -111,7 +107,7 @@ class IntervalOptions:
         from lm_eval_bayes.stats.intervals import IntervalSpec
 
         with named_as_options("level", "seed"):
-            return IntervalSpec(self.level, self.scope or "benchmark", self.interval, self.seed)
+            return IntervalSpec(self.level, self.scope or "benchmark", method, self.seed)
 
 
 @dataclass(frozen=True)
@@ -250,22 +246,3 @@ def parse_pair(
         if within(float(first), float(second)):
             return float(first), float(second)
     raise InvalidInputError.of(option, "format", rule, text)
-
-
-# -- checks --------------------------------------------------------------------------------------
-
-
-def check_resampling(replicates: int | None, confidence: float) -> None:
-    """Refuse wrong `--replicates` and `--confidence` before any work; None stands for a default.
-
-    Raises
-    ------
-    InvalidInputError
-        If `replicates` is less than 1, or `confidence` is not a one-sided confidence.
-    """
-    from lm_eval_bayes.stats.validation import check_confidence, check_size
-
-    with named_as_options("replicates", "confidence"):
-        if replicates is not None:
-            check_size("replicates", replicates, 1)
-        check_confidence(confidence)

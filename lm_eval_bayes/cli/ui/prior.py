@@ -1,12 +1,12 @@
-"""Other runs as prior evidence: the options of commands, and the tables of the effects."""
+"""Earlier runs as prior evidence: the options of commands, and the tables of the effects."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from lm_eval_bayes._util.text import (
     NO_VALUE,
@@ -14,7 +14,6 @@ from lm_eval_bayes._util.text import (
     format_mean_sd,
     format_probability,
     interval_label,
-    scope_label,
 )
 from lm_eval_bayes.cli.ui.errors import named_as_options
 from lm_eval_bayes.cli.ui.options import option
@@ -25,7 +24,6 @@ from lm_eval_bayes.errors import InvalidInputError
 if TYPE_CHECKING:
     from lm_eval_bayes.analysis.prior_runs import (
         GivenPrior,
-        MeanPriorEffect,
         PriorEffect,
         PriorRuns,
         ScoreEstimate,
@@ -58,10 +56,6 @@ class PriorOptions:
         ),
     ] = None
 
-    def _given(self) -> bool:
-        """Return whether there is a prior."""
-        return bool(self.prior)
-
     def strength(self) -> Strength:
         """Check the options, before any run is read.
 
@@ -73,9 +67,9 @@ class PriorOptions:
         from lm_eval_bayes.stats.prior_evidence import STRENGTHS, check_strength
 
         strength: str | float | None = self.prior_strength
-        if strength is None and not self._given():
+        if strength is None and not self.prior:
             return 1.0  # of no trial
-        if strength is None or not self._given():
+        if strength is None or not self.prior:
             rule = f"be given where an earlier run is, and only there: {STRENGTHS}"
             raise InvalidInputError.of("--prior-strength", "conflict", rule, strength or "none")
         with suppress(ValueError):
@@ -111,87 +105,25 @@ class PriorOptions:
         """
         from lm_eval_bayes.analysis.prior_runs import assign_priors
 
-        priors = _read(self.prior or (), runs, reading, "--prior", sides)
+        priors = _read(self.prior or (), runs, reading, sides or {})
         with named_as_options("prior"):
             return assign_priors(runs, priors, self.strength(), seed=seed)
-
-
-@dataclass(frozen=True)
-class MeanPriorOptions(PriorOptions):
-    """Other runs as prior evidence: of the same questions, or of another benchmark."""
-
-    prior_mean: Annotated[
-        list[str] | None,
-        option(
-            "[MODEL=]RUN",
-            "A run of another benchmark, with other questions, as prior of the mean of the "
-            "population that the questions are a sample of. A table shows hbayes@N with it and "
-            "without; no other number uses it. --prior-strength is its weight, of which auto "
-            "takes at most what makes it count as much as the run itself. MODEL as for --prior.",
-        ),
-    ] = None
-
-    def _given(self) -> bool:
-        """Return whether there is a prior."""
-        return bool(self.prior or self.prior_mean)
-
-    def strength(self) -> Strength:
-        """Check the options, before any run is read.
-
-        Raises
-        ------
-        InvalidInputError
-            If the weight breaks its rule, is given without a prior, or would be that of both
-            kinds of prior.
-        """
-        if self.prior and self.prior_mean:
-            raise InvalidInputError.of(
-                "--prior-mean", "conflict", "be given without --prior", self.prior_mean
-            )
-        return super().strength()
-
-    def mean_effects(
-        self, runs: Sequence[TaskRun], reading: ReadingOptions, spec: IntervalSpec
-    ) -> tuple[MeanPriorEffect, ...]:
-        """Read the runs of other benchmarks, and return their effects on hbayes@N.
-
-        Parameters
-        ----------
-        runs : sequence of TaskRun
-            The runs.
-        reading : ReadingOptions
-            Which trials are counted, also of the other benchmarks; its task is that of `runs`.
-        spec : IntervalSpec
-            Settings of the intervals.
-
-        Raises
-        ------
-        InvalidInputError
-            If a run cannot be read, or is no prior of the runs.
-        """
-        from lm_eval_bayes.analysis.prior_runs import mean_prior_effects
-
-        of_any_task = replace(reading, task=None)
-        priors = _read(self.prior_mean or (), runs, of_any_task, "--prior-mean")
-        with named_as_options("prior_mean"):
-            return mean_prior_effects(runs, priors, self.strength(), spec)
 
 
 def _read(
     texts: Sequence[str],
     runs: Sequence[TaskRun],
     reading: ReadingOptions,
-    argument: str,
-    sides: Mapping[str, str] | None = None,
+    sides: Mapping[str, str],
 ) -> list[GivenPrior]:
     """Read the priors given as RUN, as MODEL=RUN, or by a further name of a model in `sides`."""
     from lm_eval_bayes.analysis.prior_runs import GivenPrior
 
-    names = {**(sides or {}), **{run.model: run.model for run in runs}}
+    names = {**sides, **{run.model: run.model for run in runs}}
     priors = []
     for text in texts:
         model, path = _split(text, names)
-        saved = reading.read([path], argument=argument)
+        saved = reading.read([path], argument="--prior")
         priors.append(GivenPrior(saved, None if model is None else names.get(model, model)))
     return priors
 
@@ -222,36 +154,19 @@ def say_effects(effects: Sequence[PriorEffect], spec: IntervalSpec) -> None:
             "prior": lambda effect: effect.prior_model,
             "questions": lambda effect: f"{effect.n_questions:,}",
             "prior trials": lambda effect: f"{effect.n_trials:,}",
-            **_EFFECT,
+            "weight": _weight,
+            "P(unrelated)": _p_unrelated,
+            "with": lambda effect: _mean_sd(effect.informed),
+            "interval": lambda effect: format_interval(effect.informed.interval),
+            "without": lambda effect: _mean_sd(effect.without),
+            "its interval": lambda effect: format_interval(effect.without.interval),
         },
         optional=_OPTIONAL,
     )
     say_prose(effects[0].note)
 
 
-def say_mean_effects(effects: Sequence[MeanPriorEffect], spec: IntervalSpec) -> None:
-    """Show hbayes@N with and without another benchmark; nothing where there is none."""
-    if not effects:
-        return
-    label = f"{scope_label(spec.scope)}, {interval_label(spec.level, spec.method)}s"
-    say()
-    say_records(
-        f"Another benchmark as prior of the mean: hbayes@N with it and without, {label}",
-        effects,
-        {
-            "task": lambda effect: effect.task,
-            "model": lambda effect: effect.model,
-            "prior": lambda effect: f"{effect.prior_model}, {effect.prior_task}",
-            "questions": lambda effect: f"{effect.n_questions:,}",
-            "pseudo-trials": lambda effect: f"{effect.pseudo_trials:,.0f}",
-            **_EFFECT,
-        },
-        optional=_OPTIONAL,
-    )
-    say_prose(effects[0].note)
-
-
-def _weight(effect: PriorEffect | MeanPriorEffect) -> str:
+def _weight(effect: PriorEffect) -> str:
     if effect.left_out and effect.p_unrelated is not None:
         return "left out"
     return f"{effect.strength:.2f}"
@@ -261,7 +176,7 @@ def _mean_sd(score: ScoreEstimate) -> str:
     return format_mean_sd(score.mu, score.sigma)
 
 
-def _p_unrelated(effect: PriorEffect | MeanPriorEffect) -> str:
+def _p_unrelated(effect: PriorEffect) -> str:
     return NO_VALUE if effect.p_unrelated is None else format_probability(effect.p_unrelated)
 
 
@@ -269,18 +184,8 @@ def _p_unrelated(effect: PriorEffect | MeanPriorEffect) -> str:
 _OPTIONAL = (
     "questions",
     "prior trials",
-    "pseudo-trials",
     "prior",
     "P(unrelated)",
     "its interval",
     "interval",
 )
-#: The columns of an effect: the weight of the prior, and the posterior with it and without.
-_EFFECT: Mapping[str, Callable[[Any], str]] = {
-    "weight": _weight,
-    "P(unrelated)": _p_unrelated,
-    "with": lambda effect: _mean_sd(effect.informed),
-    "interval": lambda effect: format_interval(effect.informed.interval),
-    "without": lambda effect: _mean_sd(effect.without),
-    "its interval": lambda effect: format_interval(effect.without.interval),
-}

@@ -9,7 +9,6 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,29 +18,6 @@ from lm_eval_bayes.runs.task_run import TOKENS, TaskRun
 
 if TYPE_CHECKING:
     from lm_eval_bayes.harness.task.prior_run import PriorTrials
-
-
-def graded_tasks(
-    results: Mapping[str, Any], priors: Mapping[str, PriorTrials] = MappingProxyType({})
-) -> dict[str, TaskRun]:
-    """Return the graded trials of every task in the results of the harness.
-
-    Where a task has several filters, the first one that is logged counts.
-
-    Parameters
-    ----------
-    results : mapping
-        What `simple_evaluate` returns with `log_samples`, of tasks that were sampled repeatedly.
-    priors : mapping of str to PriorTrials
-        The prior trials that the outcomes get, by task.
-    """
-    configs = results["configs"]
-    return {
-        task: graded_task(
-            task, samples, configs[task]["metadata"]["bayes"]["weights"], priors.get(task)
-        )
-        for task, samples in results["samples"].items()
-    }
 
 
 def graded_task(

@@ -17,8 +17,7 @@ from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
 from lm_eval_bayes.harness.adaptive.preflight import TaskPreflight
 from lm_eval_bayes.runs.task_run import TaskRun
-from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
-from lm_eval_bayes.stats.comparison.compare import ESTIMATORS
+from lm_eval_bayes.stats.comparison.compare import CONFIDENCE
 from lm_eval_bayes.stats.comparison.difference import separation_in_sd
 from lm_eval_bayes.stats.comparison.shared_questions import SharedQuestions, separation
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
@@ -37,7 +36,6 @@ from lm_eval_bayes.stats.validation import check_count, check_level, check_optio
 
 #: The most questions of a forecast, which then takes about a second.
 _FORECAST_QUESTIONS = 2000
-
 
 _FORM = re.compile(r"(\d+(?:\.\d+)?(?:e\d+)?)\s*([a-z]*)", re.IGNORECASE)
 _UNITS = {
@@ -88,11 +86,11 @@ class Budget:
         unit = _UNITS.get(match[2].lower()) if match else None
         if match is None or unit is None or not 0 < float(match[1]) < 1e15:
             rule = "be a number of trials, tokens or hours, such as 64, 2e6tokens, 8h or 90min"
-            raise InvalidInputError.of("budget", "choice", rule, text)
+            raise InvalidInputError.of("budget", "format", rule, text)
         amount = float(match[1]) * unit[1]
         if unit[0] == "trials" and amount < 1.0:
             raise InvalidInputError.of(
-                "budget", "empty", "be at least one trial per question", text
+                "budget", "range", "be at least one trial per question", text
             )
         return cls(amount, unit[0])
 
@@ -169,10 +167,6 @@ class Goal:
         Trials per question in a round, and in all.
     level : float
         Of the credible interval.
-    estimator : str
-        "hbayes" or "bayes".
-    confidence : float
-        Of a decision.
     correction : str
         The correction for a test after every round.
     allocate : bool
@@ -186,8 +180,6 @@ class Goal:
     batch_trials: int = 4
     max_trials: int = 80
     level: float = 0.95
-    estimator: str = "hbayes"
-    confidence: float = 0.95
     correction: Correction = "pocock"
     allocate: bool = False
 
@@ -205,16 +197,15 @@ class Goal:
             rule = f"be at most max_trials ({self.max_trials})"
             raise InvalidInputError.of("batch_trials", "range", rule, self.batch_trials)
         check_level(self.level)
-        check_option("estimator", self.estimator, ESTIMATORS)
         check_option("correction", self.correction, CORRECTIONS)
-        DecisionReached(self.confidence)
         corrected = self.baseline is not None and self.correction != "none"
         if corrected and self.rounds[-1] < LEAST_TRIALS[self.correction]:
-            raise InvalidInputError(
+            sentence = (
                 f"a decision with a correction needs at least {LEAST_TRIALS[self.correction]} "
                 "trials per "
                 f"question; --max-trials or --budget allows {self.rounds[-1]}"
             )
+            raise InvalidInputError(sentence, "range", "max_trials", self.rounds[-1])
         _ = self.rule
 
     @property
@@ -238,12 +229,10 @@ class Goal:
         if self.baseline is None:
             return None
         if self.correction == "none":
-            return DecisionReached(self.confidence, min_trials=self.min_trials)
+            return DecisionReached(CONFIDENCE, min_trials=self.min_trials)
         if self.correction == "anytime":
-            return DecisionReached(self.confidence, correction=self.correction)
-        return DecisionReached(
-            self.confidence, correction=self.correction, analyses=tuple(self.rounds)
-        )
+            return DecisionReached(CONFIDENCE, correction=self.correction)
+        return DecisionReached(CONFIDENCE, correction=self.correction, analyses=tuple(self.rounds))
 
     @property
     def uses_prior_trials(self) -> bool:
@@ -251,7 +240,7 @@ class Goal:
 
         Decisions do not: their error rates hold for the trials of the run alone.
         """
-        return self.baseline is None and self.estimator == "hbayes"
+        return self.baseline is None
 
     def check(self, tasks: Mapping[str, TaskPreflight]) -> None:
         """Check the goal against the tasks of the run, before anything is sampled.
@@ -265,10 +254,11 @@ class Goal:
             If trials are to be allocated over more than one task.
         """
         if self.allocate and len(tasks) != 1:
-            raise TaskConfigError(
+            sentence = (
                 f"--allocate questions works on one task at a time; there are {len(tasks)}: "
                 f"{', '.join(tasks)}"
             )
+            raise TaskConfigError(sentence, "unsupported", "--allocate", list(tasks))
         for task in tasks.values():
             if self.width is not None:
                 task.check_width(self.width)
@@ -277,9 +267,7 @@ class Goal:
 
     def posterior(self, outcomes: Outcomes) -> Posterior:
         """Return the posterior of the interim analyses."""
-        if self.estimator == "hbayes":
-            return hbayes_at_n(outcomes, level=self.level)
-        return bayes_at_n(outcomes)
+        return hbayes_at_n(outcomes, level=self.level)
 
     def analyze(self, graded: TaskRun, planned: int) -> InterimAnalysis:
         """Evaluate the stopping rule for one task after `planned` trials per question.
@@ -349,7 +337,6 @@ class Goal:
             forecast = trials_needed(
                 posterior,
                 width=relative_width * width,
-                level=self.level,
                 max_trials=4096,
                 draws=200,
             )

@@ -174,19 +174,22 @@ def task_config(config: Mapping[str, Any], name: str) -> dict[str, Any]:
     output_type = config.get("output_type", "generate_until")
     if config.get("class") is not None:
         if getattr(config["class"], "__module__", "").startswith("lm_eval_bayes."):
-            raise TaskConfigError(
+            sentence = (
                 f"task {name}{SUFFIX}: {name} is sampled repeatedly already; bayes_n sets its N"
             )
+            raise TaskConfigError(sentence, "duplicate", "task", name)
         kind = getattr(config["class"], "__name__", config["class"])
-        raise TaskConfigError(
+        sentence = (
             f"task {name}{SUFFIX}: {name} has a Python class of its own ({kind}), which this "
             "package cannot sample repeatedly; only tasks that are a YAML file can be"
         )
+        raise TaskConfigError(sentence, "unsupported", "class", kind)
     if output_type != "generate_until":
-        raise TaskConfigError(
+        sentence = (
             f"task {name}{SUFFIX}: {name} has `output_type: {output_type}`, whose scores do not "
             "change from trial to trial; only generate_until tasks can be sampled repeatedly"
         )
+        raise TaskConfigError(sentence, "unsupported", "output_type", output_type)
     inherited = {key: value for key, value in config.items() if key not in _INHERITED_ONLY}
     repeats = config.get("repeats", 1)
     return {
@@ -256,10 +259,11 @@ def _sampled_member(
         return group_config(member, index, greedy)
     key = "group" if "group" in member else "task"
     if member.get(key) not in index:
-        raise TaskConfigError(
+        sentence = (
             f"group {group}{SUFFIX}: {group} has the {key} {member.get(key, 'without a name')} "
             "inside the YAML of a group; only tasks that are a YAML file can be sampled repeatedly"
         )
+        raise TaskConfigError(sentence, "unsupported", key, member.get(key))
     overrides = dict(member)
     if "generation_kwargs" in overrides:
         overrides["generation_kwargs"] = _sampled_generation(overrides["generation_kwargs"])
@@ -310,20 +314,8 @@ def _including_by_name(original: Callable[..., Any]) -> Callable[..., Any]:
     return load_yaml
 
 
-def task_file(name: str, folders: Sequence[Path] = ()) -> Path | None:
-    """Return the file of a task, None if it is unknown.
-
-    Parameters
-    ----------
-    name : str
-        The task's name.
-    folders : sequence of Path
-        Folders of tasks to search before the harness's own and this package's.
-    """
-    for folder in folders:
-        file = _by_task(sorted(folder.rglob("*.yaml"))).get(name)
-        if file is not None:
-            return file
+def task_file(name: str) -> Path | None:
+    """Return the file of a task of the harness or of this package, None if it is unknown."""
     return _own_files().get(name)
 
 
@@ -352,21 +344,13 @@ def _by_task(yaml_files: Sequence[Path]) -> dict[str, Path]:
 # -- a YAML to edit -------------------------------------------------------------------------------
 
 
-def wrapper_yaml(
-    task: str, n: int | None = None, name: str | None = None, folders: Sequence[Path] = ()
-) -> str:
+def wrapper_yaml(task: str) -> str:
     """Return the YAML of a task that samples another one repeatedly.
 
     Parameters
     ----------
     task : str
         The name of a task, or the path of its YAML.
-    n : int, optional
-        Trials per question; by default the task's `repeats`, else 16.
-    name : str, optional
-        The new task's name; by default ``TASK_bayes``.
-    folders : sequence of Path
-        Folders of tasks of the user's own.
 
     Raises
     ------
@@ -379,20 +363,19 @@ def wrapper_yaml(
     from lm_eval.tasks._yaml_loader import load_yaml
 
     is_path = task.endswith((".yaml", ".yml"))
-    file = Path(task).expanduser() if is_path else task_file(task, folders)
+    file = Path(task).expanduser() if is_path else task_file(task)
     if file is None or not file.is_file():
-        rule = "be one task (no group) that is a YAML of the harness or --include_path, or its path"
-        raise InvalidInputError.of("TASK", "mismatch", rule, task)
+        rule = "be one task (no group) that is a YAML of the harness, or its path"
+        raise InvalidInputError.of("TASK", "path", rule, task)
     config = load_yaml(file, resolve_func=True)
     base = str(config.get("task", file.stem))
     if isinstance(config.get("task"), list):
-        raise InvalidInputError.of("TASK", "mismatch", "be one task, not a group", task)
+        raise InvalidInputError.of("TASK", "unsupported", "be one task, not a group", task)
     sampled = task_config(config, base)
-    own = not is_path and task_file(task) == file
     fields = {
-        "include": task if own else str(file.resolve()),
-        "task": name or base + SUFFIX,
-        "repeats": n or sampled["repeats"],
+        "include": str(file.resolve()) if is_path else task,
+        "task": base + SUFFIX,
+        "repeats": sampled["repeats"],
         "generation_kwargs": sampled["generation_kwargs"],
     }
     lines = yaml.safe_dump(fields, sort_keys=False, allow_unicode=True).splitlines()

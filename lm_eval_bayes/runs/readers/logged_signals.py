@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.rubric.answers import THINK_END
 from lm_eval_bayes.rubric.signals import completion_limit, trial_signals
 from lm_eval_bayes.runs.log_fields import generated_texts
 from lm_eval_bayes.runs.partial_run import floats
@@ -143,10 +142,9 @@ class SignalReader:
     def _verdict_columns(self, line: LogLine) -> dict[str, Sequence[Any]]:
         if self.verdicts is None:
             return {}
-        think_end = str(self.verdicts.header.verifier.get("think_end", THINK_END))
         verdicts = [
             self.verdicts.verdict_of(line.doc_id, trial, case_hash(case))
-            for trial, case in enumerate(verifier_inputs(line.row, line.file_name, think_end))
+            for trial, case in enumerate(verifier_inputs(line.row, line.file_name))
         ]
         return {
             name: [None if verdict is None else getattr(verdict, label) for verdict in verdicts]

@@ -44,6 +44,8 @@ FITS: Mapping[Estimator, Callable[[Outcomes, int], Posterior]] = {
     "bayes": lambda outcomes, seed: bayes_at_n(outcomes),
 }
 ESTIMATORS: tuple[Estimator, ...] = tuple(FITS)
+#: The ρ that the paper's rule of z asks for, and the confidence of verdicts.
+CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +59,6 @@ class DifferenceSummary(Record):
     mc_error: float | None
     rope: tuple[float, float] | None
     p_rope: float | None
-    confidence: float
     rule_z: Verdict
 
 
@@ -92,12 +93,10 @@ class Comparison(DifferenceSummary):
         The region of practical equivalence, in units of A − B.
     p_rope : float or None
         Probability that the difference lies in it.
-    confidence : float
-        The ρ that `rule_z` asks for.
     rule_intervals : "a", "b" or "undecided"
         The better model where the two intervals do not overlap [Hariri 2026, §2.5].
     rule_z : "a", "b" or "undecided"
-        The better model where ρ reaches `confidence` [Hariri 2026, §2.9].
+        The better model where ρ reaches .95, z = 1.645 [Hariri 2026, §2.9].
     n_questions : int
         Questions compared.
     left_out_a, left_out_b : int
@@ -148,7 +147,7 @@ class Comparison(DifferenceSummary):
         }
 
 
-def compare(
+def compare(  # noqa: PLR0913  public options
     a: Outcomes,
     b: Outcomes,
     scope: Scope = "benchmark",
@@ -158,7 +157,6 @@ def compare(
     align: Align = "strict",
     interval: IntervalMethod = "exact",
     rope: float | tuple[float, float] | None = None,
-    confidence: float = 0.95,
     seed: int = 0,
     draws: int | None = None,
 ) -> Comparison:
@@ -197,8 +195,6 @@ def compare(
         The kind of all three intervals.
     rope : float or (float, float), optional
         Differences that do not matter: ±rope, or from low to high.
-    confidence : float
-        The ρ that the z rule asks for, in [½, 1): .95 is z = 1.645, .975 is z = 1.96.
     seed : int
         Seed of the draws, where there are any.
     draws : int, optional
@@ -225,7 +221,6 @@ def compare(
     spec = IntervalSpec.of(level, scope, interval, seed)
     estimator = check_option("estimator", estimator, ESTIMATORS)
     region = _check_rope(rope)
-    z_threshold(confidence)  # checked before anything is computed
     if spec.scope == "population" and estimator == "bayes":
         rule = 'be "hbayes" for scope "population"; Bayes@N is about these questions only'
         raise InvalidInputError.of("estimator", "unsupported", rule, estimator)
@@ -244,7 +239,7 @@ def compare(
         index = sides[0].cluster_index
         posterior = paired_posterior(first.benchmark or first, second.benchmark or second, index)
     interval_a, interval_b = first.interval_by(spec, draws), second.interval_by(spec, draws)
-    summary = summarise_difference(posterior, [first, second], spec, region, confidence, draws)
+    summary = summarise_difference(posterior, [first, second], spec, region, draws)
     drawn = (
         summary.mc_error is not None or first.seed is not None or interval_a.mc_error is not None
     )
@@ -269,7 +264,6 @@ def summarise_difference(
     sides: Sequence[Posterior],
     spec: IntervalSpec,
     region: tuple[float, float] | None,
-    confidence: float,
     draws: int,
 ) -> DifferenceSummary:
     """Return what the posterior of A − B says.
@@ -284,8 +278,6 @@ def summarise_difference(
         Settings of the interval, and seed of the draws.
     region : (float, float) or None
         The region of practical equivalence.
-    confidence : float
-        As in `compare`.
     draws : int
         Number of draws where the distribution is not computed; the interval and the
         probabilities are of the same draws.
@@ -297,7 +289,7 @@ def summarise_difference(
         for_interval = replace(posterior, distribution=SampleDistribution(sample))
     p_a_greater = p_above(posterior, 0.0, sample)
     z = separation_in_sd(posterior.mu, posterior.sigma)
-    decided = z >= z_threshold(confidence)
+    decided = z >= z_threshold(CONFIDENCE)
     return DifferenceSummary(
         interval=for_interval.interval_by(spec, draws),
         z=z,
@@ -306,7 +298,6 @@ def summarise_difference(
         mc_error=None if sample is None else share_error(p_a_greater, draws, *sides),
         rope=region,
         p_rope=None if region is None else _inside(posterior, region, sample),
-        confidence=float(confidence),
         rule_z=_verdict(decided and posterior.mu > 0.0, decided and posterior.mu < 0.0),
     )
 

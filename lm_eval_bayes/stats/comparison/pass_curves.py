@@ -16,13 +16,12 @@ from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.aligned_questions import Align, Aligned, align_questions, common_clusters
 from lm_eval_bayes.stats.arrays import FloatArray, IntArray, blocks, read_only
-from lm_eval_bayes.stats.comparison.compare import ESTIMATORS, FITS, Estimator
 from lm_eval_bayes.stats.comparison.difference import cluster_values, paired_spread
+from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.intervals import SCOPES, Scope
 from lm_eval_bayes.stats.outcomes import Outcomes, distinct_pairs, require_binary, require_trials
 from lm_eval_bayes.stats.results import joined_notes
 from lm_eval_bayes.stats.validation import (
-    check_count,
     check_level,
     check_option,
     check_rising,
@@ -110,11 +109,9 @@ def compare_pass_curves(
     a: Outcomes,
     b: Outcomes,
     ks: Iterable[int] | None = None,
-    k_max: int | None = None,
     scope: Scope = "benchmark",
     level: float = 0.95,
     *,
-    estimator: Estimator | None = None,
     align: Align = "strict",
     seed: int = 0,
     draws: int = 4000,
@@ -133,16 +130,11 @@ def compare_pass_curves(
         Binary, at least one trial per question; paired by their ids, by position without ids.
     ks : iterable of int, optional
         Budgets k >= 1, rising. At most the smallest N_α in scope "population", any in scope
-        "benchmark". Left out, 1..k_max.
-    k_max : int, optional
-        The largest budget where `ks` is left out; left out too, the smallest N_α of both.
+        "benchmark". Left out, all up to the smallest N_α.
     scope : {"benchmark", "population"}
         About these M questions, or about the population of questions (M >= 2).
     level : float
         Probability with which the band holds everywhere, strictly between 0 and 1.
-    estimator : {"hbayes", "bayes"}, optional
-        The prior in scope "benchmark": learned (left out), or the paper's uniform one. The
-        estimators of scope "population" have none.
     align : {"strict", "intersection"}
         Whether a question that one side lacks is an error, or left out and counted.
     seed : int
@@ -180,28 +172,21 @@ def compare_pass_curves(
         require_binary(side)
         require_trials(side)
     smallest = int(min(pair.a.n_trials.min(), pair.b.n_trials.min()))
-    budgets = _budgets(ks, k_max, smallest)
+    budgets = _budgets(ks, smallest)
     draws = check_size("draws", draws, 100, budgets.size)
     rng = np.random.default_rng(seed)
     # scope "population" refuses such budgets
     beyond = BEYOND_TRIALS.format(smallest) if budgets[-1] > smallest else None
     if scope == "population":
-        if estimator is not None:
-            rule = 'be left out in scope "population", whose estimators have no prior'
-            raise InvalidInputError.of("estimator", "conflict", rule, estimator)
         if budgets[-1] > smallest:
             rule = f'stay within the trials in scope "population" (the smallest N is {smallest})'
-            raise InvalidInputError.of(
-                "k_max" if ks is None else "ks", "unsupported", rule, int(budgets[-1])
-            )
+            raise InvalidInputError.of("ks", "range", rule, int(budgets[-1]))
         if pair.a.n_questions < 2:
             rule = 'have at least two questions for scope "population"'
             raise InvalidInputError.of("a", "empty", rule, "one question")
         curves = _estimated(pair, budgets, draws, rng)
     else:
-        estimator = "hbayes" if estimator is None else estimator
-        estimator = check_option("estimator", estimator, ESTIMATORS)
-        curves = _latent(pair, budgets, estimator, draws, rng)
+        curves = _latent(pair, budgets, draws, rng)
     difference, sd = curves.difference, curves.sd
     critical = float(np.quantile(curves.farthest, level))
     none = sd < _NO_SPREAD
@@ -295,13 +280,9 @@ def _estimated(pair: Aligned, ks: IntArray, draws: int, rng: np.random.Generator
     return _Curves(rows_a.mean(axis=0), rows_b.mean(axis=0), difference, sd, farthest)
 
 
-def _latent(
-    pair: Aligned, ks: IntArray, estimator: Estimator, draws: int, rng: np.random.Generator
-) -> _Curves:
+def _latent(pair: Aligned, ks: IntArray, draws: int, rng: np.random.Generator) -> _Curves:
     """Draw the latent curves of these questions."""
-    (a, note_a), (b, note_b) = (
-        _latent_curves(side, ks, estimator, draws, rng) for side in (pair.a, pair.b)
-    )
+    (a, note_a), (b, note_b) = (_latent_curves(side, ks, draws, rng) for side in (pair.a, pair.b))
     mean_a, mean_b = a.mean(axis=0), b.mean(axis=0)
     strayed = np.subtract(a, b, out=a)
     difference, sd = strayed.mean(axis=0), strayed.std(axis=0, ddof=1)
@@ -311,7 +292,7 @@ def _latent(
 
 
 def _latent_curves(
-    outcomes: Outcomes, ks: IntArray, estimator: Estimator, draws: int, rng: np.random.Generator
+    outcomes: Outcomes, ks: IntArray, draws: int, rng: np.random.Generator
 ) -> tuple[FloatArray, str | None]:
     """Draw the latent curve (1/M) Σ_α 1 − (1 − p_α)^k of a model, (draws, K), with its note."""
     failures = Outcomes(
@@ -321,7 +302,7 @@ def _latent_curves(
         outcomes.prior_strength,
     )
     # with the categories turned round the score is q = 1 − p, with digits where it is small
-    posterior = FITS[estimator](failures, 0)
+    posterior = hbayes_at_n(failures)
     n_questions = outcomes.n_questions
     steps = np.diff(ks, prepend=0)
     curves = np.empty((draws, ks.size))
@@ -334,16 +315,13 @@ def _latent_curves(
     return curves, posterior.note
 
 
-def _budgets(ks: Iterable[int] | None, k_max: int | None, smallest: int) -> IntArray:
+def _budgets(ks: Iterable[int] | None, smallest: int) -> IntArray:
     """Return the budgets, checked."""
     if ks is None:
-        top = smallest if k_max is None else check_count("k_max", k_max, 1)
-        if top > _MOST_BUDGETS:
-            rule = f"be at most {_MOST_BUDGETS:,}; for more, give some budgets as `ks`"
-            raise InvalidInputError.of("k_max", "range", rule, top)
-        return np.arange(1, top + 1)
-    if k_max is not None:
-        raise InvalidInputError.of("k_max", "conflict", "be left out where `ks` is given", k_max)
+        if smallest > _MOST_BUDGETS:
+            rule = f"be given where all of the trials would be above {_MOST_BUDGETS:,} budgets"
+            raise InvalidInputError.of("ks", "range", rule, smallest)
+        return np.arange(1, smallest + 1)
     rule = f"be rising integers of at least 1, between one and {_MOST_BUDGETS:,} of them"
     return np.array(check_rising("ks", ks, rule, 1, _MOST_BUDGETS), dtype=np.int64)
 

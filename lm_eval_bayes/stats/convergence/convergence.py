@@ -25,12 +25,14 @@ from lm_eval_bayes.stats.convergence.prefix_scores import (
     signs,
 )
 from lm_eval_bayes.stats.tie_rules import NEIGHBOUR_RULES
-from lm_eval_bayes.stats.validation import Tau, check_confidence, check_option
+from lm_eval_bayes.stats.validation import Tau, check_option
 
 #: The ranking that a replicate has to arrive at.
 Gold: TypeAlias = Literal["all", "replicate"]
 
 GOLDS: tuple[Gold, ...] = ("all", "replicate")
+#: z below which neighbours tie, a one-sided probability of 95% [Hariri 2026, §2.9].
+_TIE_THRESHOLD = float(special.ndtri(0.95))
 #: Of the tie rules those that compare neighbours only.
 ConvergenceTies: TypeAlias = Literal["none", "adjacent"]
 
@@ -73,8 +75,6 @@ class Convergence(BootstrapRanking):
         replicate's own ranking by its N trials.
     ties : str
         "none": only equal scores share a rank; "adjacent": credible-interval ties.
-    confidence : float or None
-        Of those ties.
     n_models, n_questions, n_max : int
         L, M and N.
     counts : array of int, shape (N,)
@@ -85,7 +85,6 @@ class Convergence(BootstrapRanking):
 
     gold: Gold
     ties: ConvergenceTies
-    confidence: float | None
     n_models: int
     n_questions: int
     n_max: int
@@ -129,7 +128,7 @@ class Convergence(BootstrapRanking):
         }
 
 
-def convergence_at_n(
+def convergence_at_n(  # noqa: PLR0913  public options
     R: npt.ArrayLike,
     metric: Metric = "bayes",
     *,
@@ -140,7 +139,6 @@ def convergence_at_n(
     scheme: Scheme = "column",
     gold: Gold = "all",
     ties: ConvergenceTies = "none",
-    confidence: float = 0.95,
     seed: int = 0,
 ) -> Convergence:
     """Return the bootstrap distribution of convergence@n [Hariri 2026, §3.3, F.1].
@@ -188,11 +186,9 @@ def convergence_at_n(
     gold : {"all", "replicate"}
         The ranking to arrive at.
     ties : {"none", "adjacent"}
-        "adjacent": sorted by score, neighbours with z = |μ − μ'|/sqrt(σ² + σ'²) below the
-        threshold share a rank and the next rank is one more, as in Table 1; equal μ are sorted
-        by σ. For bayes and avg, whose z are the same (eq. 20).
-    confidence : float
-        Of those ties, in [0.5, 1): z is held against Φ⁻¹(confidence), 1.645 at 0.95.
+        "adjacent": sorted by score, neighbours with z = |μ − μ'|/sqrt(σ² + σ'²) below
+        Φ⁻¹(0.95) = 1.645 share a rank and the next rank is one more, as in Table 1; equal μ are
+        sorted by σ. For bayes and avg, whose z are the same (eq. 20).
     seed : int
         The seed of the replicates.
 
@@ -221,11 +217,11 @@ def convergence_at_n(
     all 13.7 0.21
     replicate 14.4 0.05
     """
-    prefixes = check_prefixes(R, metric, k, tau, weights, None, smallest=(2, 2))
+    prefixes = check_prefixes(R, metric, k, tau, weights, smallest=(2, 2))
     settings = prefixes.bootstrap(scheme, replicates, seed, tau)
     check_option("gold", gold, GOLDS)
     check_option("ties", ties, tuple(NEIGHBOUR_RULES))
-    threshold = _threshold(ties, confidence, prefixes.metric)
+    threshold = _threshold(ties, prefixes.metric)
     n_trials = prefixes.shape[2]
     target = _GoldRanking.of(prefixes, R, threshold) if gold == "all" else None
     counts = np.zeros(n_trials + 2, dtype=np.int64)
@@ -246,7 +242,6 @@ def convergence_at_n(
         **vars(settings),
         gold=gold,
         ties=ties,
-        confidence=None if threshold is None else float(confidence),
         n_models=prefixes.shape[0],
         n_questions=prefixes.shape[1],
         n_max=n_trials,
@@ -255,15 +250,14 @@ def convergence_at_n(
     )
 
 
-def _threshold(ties: ConvergenceTies, confidence: object, metric: Metric) -> float | None:
+def _threshold(ties: ConvergenceTies, metric: Metric) -> float | None:
     """Return the threshold of z, or None where only equal scores tie."""
-    level = check_confidence(confidence)
     if not NEIGHBOUR_RULES[ties]:
         return None
     if metric not in LINEAR:
         rule = 'be "none" for the pass family, whose estimators have no posterior'
         raise InvalidInputError.of("ties", "unsupported", rule, ties)
-    return float(special.ndtri(level))
+    return _TIE_THRESHOLD
 
 
 @dataclass(frozen=True, eq=False)
@@ -288,7 +282,7 @@ class _GoldRanking:
     def of(cls, prefixes: Prefixes, R: npt.ArrayLike, threshold: float | None) -> _GoldRanking:
         """Rank by bayes@N, or by avg@N if that is the metric (both rank alike, eq. 19)."""
         if prefixes.metric not in LINEAR:
-            prefixes = check_prefixes(R, "bayes", None, None, None, None, smallest=(2, 2))
+            prefixes = check_prefixes(R, "bayes", None, None, None, smallest=(2, 2))
         columns = np.arange(prefixes.shape[2])[None, None, :]
         *_, last = prefixes.walk(columns, spread=threshold is not None)
         ranks = ranks_of(prefixes, last, threshold)[0]

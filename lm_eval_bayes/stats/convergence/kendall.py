@@ -34,8 +34,6 @@ class KendallCurve(BootstrapRanking):
         As in `BootstrapRanking`.
     gold : array, shape (L,)
         The scores that define the gold ranking.
-    n_prior : int
-        D, the prior trials of each question.
     mean, sd : array, shape (N,)
         Of τ_b over the replicates where it is defined; NaN where it is nowhere.
     undefined : array, shape (N,)
@@ -43,7 +41,6 @@ class KendallCurve(BootstrapRanking):
     """
 
     gold: FloatArray
-    n_prior: int
     mean: FloatArray
     sd: FloatArray
     undefined: FloatArray
@@ -96,7 +93,7 @@ def kendall_tau_b(x: npt.ArrayLike, y: npt.ArrayLike) -> FloatArray:
     return tau.reshape(x.shape[:-1])
 
 
-def kendall_curve(
+def kendall_curve(  # noqa: PLR0913  public options
     R: npt.ArrayLike,
     gold: npt.ArrayLike,
     metric: Metric = "bayes",
@@ -104,7 +101,6 @@ def kendall_curve(
     k: int | None = None,
     tau: Tau | None = None,
     weights: npt.ArrayLike | None = None,
-    R0: npt.ArrayLike | None = None,
     replicates: int = 10_000,
     scheme: Scheme = "column",
     seed: int = 0,
@@ -129,8 +125,6 @@ def kendall_curve(
         In [0, 1], for "g-pass".
     weights : array, shape (C+1,), optional
         The score of each category, for bayes and avg; left out, outcomes are binary.
-    R0 : array, shape (L, M, D), optional
-        Prior outcomes, for bayes; they are not resampled.
     replicates : int
         How many bootstrap replicates, up to 10⁷.
     scheme : {"column", "row"}
@@ -155,7 +149,7 @@ def kendall_curve(
     >>> round(float(curve.mean[0]), 2), round(float(curve.mean[39]), 2)
     (0.78, 1.0)
     """
-    prefixes = check_prefixes(R, metric, k, tau, weights, R0, smallest=(2, 1))
+    prefixes = check_prefixes(R, metric, k, tau, weights, smallest=(2, 1))
     n_models, _, n_trials = prefixes.shape
     truth = np.asarray(numeric("gold", gold), dtype=np.float64)
     if truth.shape != (n_models,) or not np.isfinite(truth).all():
@@ -183,7 +177,6 @@ def kendall_curve(
     return KendallCurve(
         **vars(settings),
         gold=read_only(truth, np.float64),
-        n_prior=prefixes.n_prior,
         mean=read_only(mean, np.float64),
         sd=read_only(sd, np.float64),
         undefined=read_only(1.0 - n_defined / replicates, np.float64),

@@ -87,12 +87,8 @@ class Prefixes:
     ----------
     values : array, shape (N, M, L)
         The contribution of each trial: 0 or 1 for the pass family, else units of the rubric.
-    start : array, shape (L,)
-        The contribution of prior trials to the sum over questions.
     rubric : Units or PassTable
         The units of the keys; a table for the pass family.
-    n_prior : int
-        D, the prior trials of each question.
     metric : str
         Which score.
     k : int
@@ -102,9 +98,7 @@ class Prefixes:
     """
 
     values: Keys
-    start: Keys
     rubric: Units | PassTable
-    n_prior: int
     metric: Metric
     k: int
     tolerance: float
@@ -152,7 +146,7 @@ class Prefixes:
                 squares += np.square(added, dtype=np.float64).sum(axis=1)
                 yield Step(n, running.sum(axis=1), _spread(rubric, n, running, squares))
             else:
-                yield Step(n, running.sum(axis=1) + self.start, None)
+                yield Step(n, running.sum(axis=1), None)
 
     def scores(self, n: int, keys: Keys) -> FloatArray:
         """Return the scores of the keys after n trials."""
@@ -163,7 +157,7 @@ class Prefixes:
         units = self.rubric
         total, pseudo = n, 0
         if self.metric == "bayes":
-            total = n + self.n_prior + units.values.size
+            total = n + units.values.size
             pseudo = units.values.sum() * n_questions
         mean = (keys + pseudo) / (units.per_span * n_questions * total)
         return np.asarray(units.low + units.span * mean)
@@ -197,14 +191,13 @@ def check_prefixes(
     k: object,
     tau: object,
     weights: npt.ArrayLike | None,
-    R0: npt.ArrayLike | None,
     smallest: tuple[int, int],
 ) -> Prefixes:
     """Check a tensor of outcomes and the arguments of a metric.
 
     Parameters
     ----------
-    R, metric, k, tau, weights, R0
+    R, metric, k, tau, weights
         As in :func:`prefix_scores`.
     smallest : tuple of int
         The least numbers of models and of trials.
@@ -216,7 +209,7 @@ def check_prefixes(
     """
     guessed = weights is None
     checked = check_weights(BINARY_WEIGHTS if weights is None else weights)
-    trials = _check_tensor("R", R, checked.size, guessed, allow_no_trials=False)
+    trials = _check_tensor(R, checked.size, guessed)
     n_models, n_questions, n_trials = trials.shape
     if n_models < smallest[0] or n_trials < smallest[1]:
         rule = f"hold at least {smallest[0]} models and {smallest[1]} trials, (L, M, N)"
@@ -228,39 +221,28 @@ def check_prefixes(
         raise InvalidInputError.of(
             "weights", "conflict", "be left out for the pass family", weights
         )
-    if name != "bayes" and R0 is not None:
-        raise InvalidInputError.of("R0", "conflict", 'be left out unless metric is "bayes"', name)
     if name not in LINEAR:
         table = pass_table(name, number, needed, n_trials, n_questions)
         counts = np.ascontiguousarray(trials, dtype=np.min_scalar_type(n_trials))
-        nothing = np.zeros(n_models, dtype=np.int64)
         tolerance = tie_tolerance(table.exact, n_questions)
-        return Prefixes(counts, nothing, table, 0, name, number, tolerance)
-    n_prior, prior = 0, np.zeros((n_models, n_questions, 0), dtype=np.int64)
-    if R0 is not None:
-        prior = _check_tensor("R0", R0, checked.size, guessed, allow_no_trials=True)
-        if prior.shape[:2] != (n_models, n_questions):
-            rule = f"have the models and questions of R, ({n_models}, {n_questions}, D)"
-            raise InvalidInputError.of("R0", "mismatch", rule, f"shape {prior.shape}")
-        n_prior = prior.shape[2]
-    n_terms = n_questions * (n_trials + n_prior)
+        return Prefixes(counts, table, name, number, tolerance)
+    n_terms = n_questions * n_trials
     units = rubric_units(checked, n_terms)
     values = np.ascontiguousarray(units.values[trials])
-    start = units.values[prior].sum(axis=(1, 2))
     tolerance = tie_tolerance(units.exact, n_terms)
-    return Prefixes(values, start, units, n_prior, name, number, tolerance)
+    return Prefixes(values, units, name, number, tolerance)
 
 
-def _check_tensor(
-    name: str, values: npt.ArrayLike, n_categories: int, guessed: bool, allow_no_trials: bool
-) -> IntArray:
+def _check_tensor(R: npt.ArrayLike, n_categories: int, guessed: bool) -> IntArray:
     """Return an (L, M, N) array of categories."""
-    array = numeric(name, values)
+    array = numeric("R", R)
     if array.ndim != 3 or 0 in array.shape[:2]:
         rule = "be 3-D, (L, M, N): models, questions, trials"
-        raise InvalidInputError.of(name, "shape", rule, f"shape {array.shape}")
+        raise InvalidInputError.of("R", "shape", rule, f"shape {array.shape}")
     flat = array.reshape(-1, array.shape[2])
-    return check_matrix(name, flat, n_categories, guessed, allow_no_trials).reshape(array.shape)
+    return check_matrix("R", flat, n_categories, guessed, allow_no_trials=False).reshape(
+        array.shape
+    )
 
 
 def prefix_scores(
@@ -270,7 +252,6 @@ def prefix_scores(
     k: int | None = None,
     tau: Tau | None = None,
     weights: npt.ArrayLike | None = None,
-    R0: npt.ArrayLike | None = None,
 ) -> FloatArray:
     """Return the score of every model after its first n trials, for n = 1..N.
 
@@ -290,8 +271,6 @@ def prefix_scores(
         In [0, 1], for "g-pass".
     weights : array, shape (C+1,), optional
         The score of each category, for bayes and avg; left out, outcomes are binary.
-    R0 : array, shape (L, M, D), optional
-        Prior outcomes, for bayes; each counts as one trial.
 
     Returns
     -------
@@ -311,7 +290,7 @@ def prefix_scores(
     >>> prefix_scores(R, "pass@k", k=2)[0].round(6).tolist()
     [nan, 1.0, 1.0, 0.916667]
     """
-    prefixes = check_prefixes(R, metric, k, tau, weights, R0, smallest=(1, 1))
+    prefixes = check_prefixes(R, metric, k, tau, weights, smallest=(1, 1))
     scores = scores_of(prefixes, np.arange(prefixes.shape[2])[None, None, :])
     scores.setflags(write=False)
     return scores

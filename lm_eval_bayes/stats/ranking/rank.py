@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
@@ -30,13 +30,10 @@ from lm_eval_bayes.stats.ranking.simultaneous import (
 )
 from lm_eval_bayes.stats.results import Posterior, joined_notes
 from lm_eval_bayes.stats.tie_rules import (
-    NUMBERINGS,
     TIE_RULES,
-    Numbering,
     TieRule,
     best_first,
     interval_separations,
-    numbered,
     separation_levels,
     separations,
     tie_groups,
@@ -44,7 +41,6 @@ from lm_eval_bayes.stats.tie_rules import (
 from lm_eval_bayes.stats.validation import (
     check_confidence,
     check_option,
-    check_real,
     check_seed,
     check_size,
 )
@@ -81,7 +77,7 @@ class Ranking(Record):
     models : tuple of str
         The names, best first.
     ranks : array, shape (L,)
-        Ranks from 1, halves only with fractional numbering.
+        Ranks from 1; the next rank after a tie is one more.
     mu, sigma : array, shape (L,)
         Posterior mean and sd of each model's score.
     z : array, shape (L, L)
@@ -102,12 +98,8 @@ class Ranking(Record):
         ``[i, r]``: probability that model i has rank r + 1; rows and columns sum to 1.
     p_greater : array, shape (L, L)
         ``[i, j]``: probability that model i scores more than model j; ½ on the diagonal.
-    ties, numbering : str
-        The rules by which `ranks` came about.
-    quantile : float or None
-        The posterior quantile by which models are ordered; None for the mean.
-    quantile_scores : array, shape (L,), or None
-        That quantile of each model.
+    ties : str
+        The rule by which `ranks` came about.
     confidence, threshold : float
         Two models tie where z < threshold = Φ⁻¹(confidence), one-sided; with ties
         "simultaneous" the threshold is the critical value of the first step, two-sided.
@@ -137,7 +129,6 @@ class Ranking(Record):
     rank_distribution: FloatArray = field(repr=False)
     p_greater: FloatArray = field(repr=False)
     ties: TieRule
-    numbering: Numbering
     confidence: float
     threshold: float
     quantity: str
@@ -148,8 +139,6 @@ class Ranking(Record):
     paired: bool = False
     n_clusters: int | None = None
     note: str | None = None
-    quantile: float | None = None
-    quantile_scores: FloatArray | None = field(default=None, metadata=NOT_IN_JSON)
     prior: RankPrior = "flat"
 
     @property
@@ -204,8 +193,6 @@ def rank(
     ties: TieRule = "simultaneous",
     confidence: float = 0.95,
     *,
-    numbering: Numbering = "dense",
-    quantile: float | None = None,
     prior: RankPrior = "flat",
     seed: int = 0,
     draws: int | None = None,
@@ -216,7 +203,7 @@ def rank(
     |z| under errors drawn jointly for all pairs, step by step [Romano & Wolf 2005], and a model
     ranks one below the lowest-ranked model that is better than it. With probability `confidence`
     no pair is separated the wrong way, and at least r − 1 models are truly better than every
-    model of (dense) rank r. Of two models, the interval of their difference with that level must
+    model of rank r. Of two models, the interval of their difference with that level must
     exclude 0 too. Two models of different rank need not be separated from each other:
     the confidence sets for the ranks say what is certain [Mogstad et al. 2024]. They are given
     for all models jointly and for one model alone, with every rule.
@@ -250,12 +237,6 @@ def rank(
     confidence : float
         In [0.5, 1). The confidence of the simultaneous comparisons and of the sets for the
         ranks; for the other rules one-sided: 0.95 asks for z >= 1.645.
-    numbering : {"competition", "competition_max", "dense", "fractional"}
-        Ranks after a tie: 1, 2, 2, 4; or 1, 3, 3, 4; or 1, 2, 2, 3 (the paper); or 1, 2.5, 2.5,
-        4. What is said above about at least r − 1 better models holds for "dense".
-    quantile : float, optional
-        In (0, 1): order models by this quantile of their posteriors, such as .05, in place of the
-        mean, so that a model of few trials stands lower. Separations do not change.
     prior : {"flat", "shared"}
         Of the probabilities of ranks and of every A > B: "flat" has each model's own posterior,
         under which large differences are as plausible as small ones, so that between close models
@@ -301,18 +282,13 @@ def rank(
     [0.73, 0.27, 0.0]
     """
     ties = check_option("ties", ties, TIE_RULES)
-    numbering = check_option("numbering", numbering, NUMBERINGS)
     prior = check_option("prior", prior, RANK_PRIORS)
     confidence = check_confidence(confidence)
-    if quantile is not None:
-        quantile = check_real(
-            "quantile", quantile, "be a number strictly between 0 and 1", lambda x: 0.0 < x < 1.0
-        )
     seed = check_seed(seed)
     names = check_leaderboard(posteriors)
     if draws is not None:
         draws = check_size("draws", draws, 1000, len(names))
-    ordered, levelled = sort_best_first(posteriors, quantile)
+    ordered, levelled = sort_best_first(posteriors)
     best = list(ordered.values())
     shared = SharedQuestions.of(best) if best[0].scope == "population" else None
     errors = pair_errors(best)
@@ -336,20 +312,16 @@ def rank(
         scores = shared.draw(draws, seed)
     else:
         scores = draw_scores(best, draws, seed)
-    return ranking_of_draws(
-        ordered,
+    board = JointDraws(
         z,
         scores,
         [errors],
-        ties=ties,
-        numbering=numbering,
-        confidence=confidence,
-        quantile=quantile,
-        seed=seed,
         paired=shared is not None,
         n_clusters=None if shared is None else shared.n_clusters,
         note=joined_notes([_note(best, shared), None if logits is None else FAILS_NEAR_ENDS]),
-        prior=prior,
+    )
+    return ranking_of_draws(
+        ordered, board, ties=ties, confidence=confidence, seed=seed, prior=prior
     )
 
 
@@ -370,8 +342,8 @@ def simultaneous_ranks(
     """
     ordered, _ = sort_best_first(posteriors)
     result = compare_in_order(list(ordered.values()), confidence, seed)
-    ranks = numbered(separation_levels(result.separated), "dense")
-    of_model = dict(zip(ordered, map(int, ranks), strict=True))
+    ranks = 1 + separation_levels(result.separated)
+    of_model = dict(zip(ordered, ranks.tolist(), strict=True))
     return {name: of_model[name] for name in posteriors}
 
 
@@ -430,52 +402,52 @@ def compare_in_order(
 
 
 def sort_best_first(
-    posteriors: Mapping[str, Posterior], quantile: float | None = None
+    posteriors: Mapping[str, Posterior],
 ) -> tuple[dict[str, Posterior], FloatArray]:
-    """Return posteriors by falling μ, and these μ with rounding taken out; see `best_first`.
-
-    With a `quantile` the order is that of the posteriors' quantiles; the μ returned are in
-    that order.
-    """
+    """Return posteriors by falling μ, and these μ with rounding taken out; see `best_first`."""
     names = list(posteriors)
     mu = np.array([posteriors[name].mu for name in names])
     sigma = np.array([posteriors[name].sigma for name in names])
     low, high = posteriors[names[0]].bounds
-    tolerance = _ROUNDING * (high - low)
-    order, levelled = best_first(mu, sigma, tolerance)
-    if quantile is not None:
-        by_model = np.empty_like(levelled)
-        by_model[order] = levelled
-        order, _ = best_first(_quantiles(posteriors.values(), quantile), sigma, tolerance)
-        levelled = by_model[order]
+    order, levelled = best_first(mu, sigma, _ROUNDING * (high - low))
     return {names[i]: posteriors[names[i]] for i in order}, levelled
 
 
-def _quantiles(posteriors: Iterable[Posterior], quantile: float) -> FloatArray:
-    """Return a quantile of every posterior: an end of its central interval."""
-    level = abs(1.0 - 2.0 * quantile)
-    if level == 0.0:
-        level = np.finfo(np.float64).eps
-    intervals = [posterior.interval(level, "exact") for posterior in posteriors]
-    return np.array([each.low if quantile <= 0.5 else each.high for each in intervals])
+@dataclass(frozen=True, eq=False)
+class JointDraws:
+    """What the models of a board have in common: their separations, and joint draws.
+
+    Attributes
+    ----------
+    z : array, shape (L, L)
+        See `Ranking`.
+    scores : array, shape (L, draws)
+        Joint draws of the models' scores.
+    errors : sequence of PairErrors
+        One per task, for the simultaneous comparisons.
+    paired, n_clusters, note
+        As in `Ranking`.
+    difference : Distribution, optional
+        As for `compare_in_order`.
+    """
+
+    z: FloatArray
+    scores: FloatArray
+    errors: Sequence[PairErrors]
+    paired: bool
+    note: str | None
+    n_clusters: int | None = None
+    difference: Distribution | None = None
 
 
 def ranking_of_draws(
     posteriors: Mapping[str, Posterior],
-    z: FloatArray,
-    scores: FloatArray,
-    errors: Sequence[PairErrors],
+    board: JointDraws,
     *,
     ties: TieRule,
-    numbering: Numbering,
     confidence: float,
-    quantile: float | None = None,
     seed: int,
-    paired: bool,
-    note: str | None,
-    n_clusters: int | None = None,
     prior: RankPrior = "flat",
-    difference: Distribution | None = None,
 ) -> Ranking:
     """Return the ranking of models whose z and joint draws are computed.
 
@@ -483,20 +455,14 @@ def ranking_of_draws(
     ----------
     posteriors : mapping of str to Posterior
         One per model, best first.
-    z : array, shape (L, L)
-        See `Ranking`.
-    scores : array, shape (L, draws)
-        Joint draws of the models' scores.
-    errors : sequence of PairErrors
-        One per task, for the simultaneous comparisons.
-    difference : Distribution, optional
-        As for `compare_in_order`.
-    ties, numbering, confidence, quantile, seed, paired, note, n_clusters, prior
+    board : JointDraws
+        The separations and the draws, in this order.
+    ties, confidence, seed, prior
         As in `Ranking`.
     """
     best = list(posteriors.values())
-    draws = scores.shape[1]
-    simultaneous = compare_in_order(best, confidence, seed, errors, difference)
+    draws = board.scores.shape[1]
+    simultaneous = compare_in_order(best, confidence, seed, board.errors, board.difference)
     threshold = float(special.ndtri(confidence))
     if ties == "simultaneous":
         groups, threshold = separation_levels(simultaneous.separated), simultaneous.critical_value
@@ -505,22 +471,21 @@ def ranking_of_draws(
         low, high = np.array([(each.low, each.high) for each in intervals]).T
         groups = tie_groups(interval_separations(low, high), "leader", 1.0)
     else:
-        groups = tie_groups(z, ties, threshold)
-    distribution, greater, worst_variance = count_ranks(scores)
+        groups = tie_groups(board.z, ties, threshold)
+    distribution, greater, worst_variance = count_ranks(board.scores)
     ranks_from_1 = np.arange(1.0, len(best) + 1.0)
     return Ranking(
         models=tuple(posteriors),
-        ranks=read_only(numbered(groups, numbering), np.float64),
+        ranks=read_only(groups + 1, np.float64),
         mu=read_only(np.array([posterior.mu for posterior in best]), np.float64),
         sigma=read_only(np.array([posterior.sigma for posterior in best]), np.float64),
-        z=read_only(z, np.float64),
+        z=read_only(board.z, np.float64),
         p_best=read_only(distribution[:, 0], np.float64),
         expected_rank=read_only((distribution * ranks_from_1).sum(axis=1), np.float64),
         simultaneous=simultaneous,
         rank_distribution=read_only(distribution, np.float64),
         p_greater=read_only(greater, np.float64),
         ties=ties,
-        numbering=numbering,
         confidence=confidence,
         threshold=threshold,
         quantity=best[0].quantity,
@@ -528,13 +493,9 @@ def ranking_of_draws(
         draws=draws,
         seed=seed,
         mc_error=float(np.sqrt(worst_variance * draw_variance(draws, best))),
-        paired=paired,
-        n_clusters=n_clusters,
-        note=note,
-        quantile=quantile,
-        quantile_scores=None
-        if quantile is None
-        else read_only(_quantiles(best, quantile), np.float64),
+        paired=board.paired,
+        n_clusters=board.n_clusters,
+        note=board.note,
         prior=prior,
     )
 

@@ -19,8 +19,8 @@ from lm_eval_bayes.stats.ranking.rank import check_leaderboard
 from lm_eval_bayes.stats.results import Posterior, joined_notes
 from lm_eval_bayes.stats.sequential.decision import DecisionReached, z_if_equal
 from lm_eval_bayes.stats.sequential.predictive_draws import PredictiveTrials
-from lm_eval_bayes.stats.sequential.trials_needed import TrialsForecast
-from lm_eval_bayes.stats.validation import check_fraction, check_size
+from lm_eval_bayes.stats.sequential.trials_needed import SHARES, TrialsForecast
+from lm_eval_bayes.stats.validation import check_size
 
 #: The most analyses of a forecast.
 MAX_ANALYSES = 2_000
@@ -31,7 +31,6 @@ def trials_to_decision(
     other: Posterior,
     rule: DecisionReached,
     *,
-    band: float = 0.9,
     draws: int | None = None,
     seed: int = 0,
 ) -> TrialsForecast:
@@ -39,7 +38,7 @@ def trials_to_decision(
 
     The draws are from the posterior predictive distribution, as in `trials_needed`; both models
     get the same further trials. The forecast is the number of trials after which half of the
-    draws were decided at one of the rule's analyses, with the central `band` of that number.
+    draws were decided at one of the rule's analyses, with the central 90% of that number.
 
     Parameters
     ----------
@@ -48,8 +47,6 @@ def trials_to_decision(
     rule : DecisionReached
         With its `analyses`, the numbers of trials per question in all. Where the models'
         numbers of trials differ, analyses are counted from their rounded mean.
-    band : float
-        In (0, 1).
     draws : int, optional
         Posterior predictive draws, at least 100; the default is 200 to 1,000 by the number of
         questions.
@@ -89,7 +86,6 @@ def trials_to_decision(
             'be of scope "benchmark" (a rule with analyses is for trials of fixed questions)'
         )
         raise InvalidInputError.of("posterior", "unsupported", rule_text, posterior.scope)
-    band = check_fraction("band", band)
     if draws is None:
         draws = int(np.clip(100_000 // posterior.per_question.mu.size, 200, 1_000))
     draws = check_size("draws", draws, 100, posterior.per_question.mu.size)
@@ -106,8 +102,7 @@ def trials_to_decision(
         steps = np.diff([present, *analyses])
         sides = [PredictiveTrials.of(side, draws, rng) for side in (posterior, other)]
         decided = _shares_decided(sides, posterior.bounds, rule, analyses, steps, rng)
-        shares = (0.5 * (1.0 - band), 0.5, 0.5 * (1.0 + band))
-        needed = [_first(analyses, decided, wanted, present) for wanted in shares]
+        needed = [_first(analyses, decided, wanted, present) for wanted in SHARES]
         share = float(decided[-1])
         last = analyses[-1] if needed[1] is None else present + needed[1]
         target = rule.threshold(last)
@@ -126,7 +121,6 @@ def trials_to_decision(
         additional=middle,
         additional_low=low,
         additional_high=high,
-        band=band,
         probability=share,
         max_trials=analyses[-1] - present,
         limit=None,

@@ -13,7 +13,7 @@ from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.arrays import IntArray, read_only
 from lm_eval_bayes.stats.comparison.shared_questions import separation
-from lm_eval_bayes.stats.intervals import IntervalMethod, IntervalSpec, Scope
+from lm_eval_bayes.stats.intervals import IntervalSpec, Scope
 from lm_eval_bayes.stats.outcomes import Outcomes, check_outcomes
 from lm_eval_bayes.stats.ranking.rank import check_leaderboard
 from lm_eval_bayes.stats.results import Posterior, joined_notes
@@ -29,7 +29,6 @@ from lm_eval_bayes.stats.sequential.predictive_draws import (
 )
 from lm_eval_bayes.stats.validation import (
     check_count,
-    check_fraction,
     check_integer,
     check_positive,
     check_size,
@@ -40,6 +39,8 @@ NO_DISPERSION = (
     "No question has two trials, so that the dispersion of the scores is not known: the forecast "
     "is that of right and wrong answers, and scores need fewer trials."
 )
+#: The shares of the predictive draws behind a forecast: its median and its central 90%.
+SHARES = (0.5 * (1.0 - 0.9), 0.5, 0.5 * (1.0 + 0.9))
 #: More trials than this are not given one by one.
 _MOST_TRIALS = 1_000_000
 
@@ -58,15 +59,12 @@ class TrialsForecast(Record):
         The width or the z now.
     trials : float
         N so far, a question: the mean over questions where they differ, and over two models.
-        The posterior's own, prior trials included, unless it was given.
+        The posterior's own, prior trials included.
     additional : int or None
         Further trials per question after which the goal is reached in half of the posterior
         predictive draws; None where that takes more than `max_trials`, or never happens.
     additional_low, additional_high : int or None
-        The same for the shares (1 − band)/2 and (1 + band)/2 of the draws: the central `band`
-        of the number of trials needed.
-    band : float
-        In (0, 1).
+        The same for 5 and 95% of the draws: the central 90% of the number of trials needed.
     probability : float
         Share of the draws in which the goal is reached after `max_trials` further trials.
     max_trials : int
@@ -92,7 +90,6 @@ class TrialsForecast(Record):
     additional: int | None
     additional_low: int | None
     additional_high: int | None
-    band: float
     probability: float
     max_trials: int
     limit: float | None
@@ -119,10 +116,6 @@ def trials_needed(
     width: float | None = None,
     z: float | None = None,
     other: Posterior | None = None,
-    level: float | None = None,
-    method: IntervalMethod | None = None,
-    trials: float | None = None,
-    band: float = 0.9,
     max_trials: int = 100_000,
     draws: int | None = None,
     seed: int = 0,
@@ -140,7 +133,7 @@ def trials_needed(
     where M questions have the information of E = M(s + 1)N/(N + s) independent trials.
 
     The forecast is the number of trials at which half of the draws have reached the goal, with
-    the central `band` of that number. Each number of trials is evaluated by itself, so a z that
+    the central 90% of that number. Each number of trials is evaluated by itself, so a z that
     crosses the threshold and returns is not counted: see the corrections of `DecisionReached`
     for stopping at such a point.
 
@@ -163,24 +156,16 @@ def trials_needed(
     posterior : Posterior
         Of bayes@N or hbayes@N.
     width : float, optional
-        The goal: a credible interval at most so wide, on the scale of the score.
+        The goal: a credible interval at most so wide, on the scale of the score, of the
+        posterior's own level. Its "normal" method forecasts the normal interval's width. All
+        others forecast that of the Beta distribution with the same mean and sd: the exact one for
+        a single question of two categories, and next to it for more; an hdi is a little narrower.
     z : float, optional
         The goal: |μ − μ'| / sqrt(σ² + σ'²) of `posterior` and `other` at least this,
         e.g. 1.645; in scope "population" that of the paired difference. Both models get the
         same number of further trials. Give one goal.
     other : Posterior, optional
         The other model's, for `z`: same quantity, scope, scores and number of questions.
-    level : float, optional
-        Level of the interval; left out, the posterior's own.
-    method : {"normal", "beta", "exact", "hdi"}, optional
-        "normal" forecasts the normal interval's width. All others forecast that of the Beta
-        distribution with the same mean and sd: the exact one for a single question of two
-        categories, and next to it for more; an hdi is a little narrower.
-    trials : float, optional
-        N so far, above 0; left out, the posterior's own `n_trials`. In scope "benchmark" it
-        only enters `total`.
-    band : float
-        In (0, 1).
     max_trials : int
         The largest number of further trials per question to evaluate.
     draws : int, optional
@@ -196,10 +181,9 @@ def trials_needed(
     Raises
     ------
     InvalidInputError
-        If not exactly one goal is given, `z` comes without `other` or a width with one,
-        `trials` is missing where the posterior does not tell it, the posterior is of a
-        quantity whose distribution does not determine how a further trial changes it, or another
-        argument breaks its rule.
+        If not exactly one goal is given, `z` comes without `other` or a width with one, the
+        posterior has no number of trials, or is of a quantity whose distribution does not
+        determine how a further trial changes it, or another argument breaks its rule.
 
     Examples
     --------
@@ -215,19 +199,12 @@ def trials_needed(
     True
     """
     posteriors = _check_goal(posterior, width, z, other)
-    spec = IntervalSpec(
-        posterior.level if level is None else level,
-        posterior.scope,
-        posterior.method if method is None else method,
-        seed,
-    )
-    band = check_fraction("band", band)
+    spec = IntervalSpec(posterior.level, posterior.scope, posterior.method, seed)
     max_trials = check_count("max_trials", max_trials, 1)
     if draws is None:
         draws = int(np.clip(100_000 // posterior.per_question.mu.size, 200, 1_000))
     draws = check_size("draws", draws, 100, posterior.per_question.mu.size)
-    own_trials = [trials or side.n_trials for side in posteriors]
-    trials = _trials_so_far(posteriors) if trials is None else check_positive("trials", trials)
+    trials = _trials_so_far(posteriors)
     rng = np.random.default_rng(spec.seed)
     notes = [posterior.note for posterior in posteriors]
     if any(side.scored and (side.trials_range or (1, 1))[1] < 2 for side in posteriors):
@@ -264,16 +241,12 @@ def trials_needed(
                     f"z is {target:g} or more in only {share:.0%} of the predictive draws"
                 )
         else:
-            sides = [
-                _predictive(side, own or trials, draws, rng)
-                for side, own in zip(posteriors, own_trials, strict=True)
-            ]
+            sides = [_predictive(side, side.n_trials or trials, draws, rng) for side in posteriors]
             goal = separation_goal(sides, target, rng)
     needed: Sequence[int | None] = (0, 0, 0)
     last = 1.0
     if not done:
-        shares = (0.5 * (1.0 - band), 0.5, 0.5 * (1.0 + band))
-        needed, last = further_trials(goal, shares, max_trials)
+        needed, last = further_trials(goal, SHARES, max_trials)
     low, middle, high = needed
     if middle is None:
         unit = "questions" if posterior.clusters is None else "clusters of questions"
@@ -286,7 +259,6 @@ def trials_needed(
         additional=middle,
         additional_low=low,
         additional_high=high,
-        band=band,
         probability=last,
         max_trials=max_trials,
         limit=limit,
@@ -328,8 +300,8 @@ def _trials_so_far(posteriors: Sequence[Posterior]) -> float:
     """Return the mean number of trials per question behind the posteriors."""
     n_trials = [posterior.n_trials for posterior in posteriors if posterior.n_trials is not None]
     if posteriors[0].scope == "population" and (not n_trials or min(n_trials) <= 0.0):
-        rule = "be given where the posterior has no number of trials above 0"
-        raise InvalidInputError.of("trials", "conflict", rule, n_trials or None)
+        rule = "have a number of trials above 0"
+        raise InvalidInputError.of("posterior", "empty", rule, n_trials or None)
     return float(np.mean(n_trials)) if n_trials else np.nan  # the posterior will be refused
 
 
@@ -397,7 +369,7 @@ def allocate_trials(
     if posterior.quantity not in ("bayes@N", "hbayes@N"):
         rule = "be one of bayes@N or hbayes@N"
         raise InvalidInputError.of(
-            "posterior", "choice", rule, f"a posterior of {posterior.quantity}"
+            "posterior", "unsupported", rule, f"a posterior of {posterior.quantity}"
         )
     n_trials = check_integer("n_trials", n_trials, 1, _MOST_TRIALS)
     have = outcomes.counts.sum(axis=1).astype(np.int64)

@@ -19,7 +19,7 @@ def words(tmp_path):
     path = tmp_path / "my trials.sqlite".replace(" ", "_")
     with TrialStore.open(path) as store:
         key = TrialKey(
-            store.describe_model({}), store.describe_prompt("q"), store.describe_sampling({})
+            store.describe_model({}), store.describe_prompts(["q"])[0], store.describe_sampling({})
         )
         store.add([Trial(key, i, str(i)) for i in range(3)])
     arguments = f"backend=biased_coin,p=0.5,store={path}"

@@ -31,7 +31,7 @@ def store(folder):
         sampling = trials.describe_sampling({"temperature": 0.6})
         questions = []
         for q in range(6):
-            key = TrialKey(model, trials.describe_prompt(f"{q} + 1 ="), sampling)
+            key = TrialKey(model, trials.describe_prompts([f"{q} + 1 ="])[0], sampling)
             trials.add([Trial(key, i, f"text {i}", seed=i) for i in range(5)])
             graded = tuple(GradedTrial(key, i, (q + i) % 3 % 2, str(i)) for i in range(5))
             questions.append(GradedQuestion(q, f"{q:02}", graded))

@@ -3,6 +3,7 @@
   const MOST = 128;
   const REPEATS = 200;
   const PSEUDO = { uniform: 1, jeffreys: 0.5 };
+  const PRIOR_NAMES = { uniform: "uniform", jeffreys: "Jeffreys", learned: "learned" };
   const SLIDERS = ["trials", "k", "models", "gap", "questions", "mean", "spread"];
   const $ = (id) => document.getElementById(id);
   const points = (value) => `${(100 * value).toFixed(1)}%`;
@@ -41,12 +42,22 @@
 
   const totals = (n) => new Array(state.questions).fill(n);
 
-  function posterior(model, n) {
+  function posterior(model, n, prior = state.prior) {
     const right = counts[model][n];
-    if (state.prior !== "learned") return lmeb.bayesAtN(right, totals(n), PSEUDO[state.prior]);
+    if (prior !== "learned") return lmeb.bayesAtN(right, totals(n), PSEUDO[prior]);
     if (!learned[model].has(n)) learned[model].set(n, lmeb.hbayesAtN(right, totals(n)));
     return learned[model].get(n);
   }
+
+  /** The interval of a model's score, and whether it covers the true one. */
+  function interval(model, n, prior) {
+    const { mu, sigma } = posterior(model, n, prior);
+    const { low, high } = lmeb.betaInterval(mu, sigma, state.level);
+    return { low, high, holds: low <= trueScores[model] && trueScores[model] <= high };
+  }
+
+  /** The prior whose intervals stand beside those of the chosen one. */
+  const otherPrior = () => (state.prior === "learned" ? "uniform" : "learned");
 
   /** The numbers of trials at which the learned prior is computed, which takes milliseconds. */
   function steps(n) {
@@ -99,6 +110,8 @@
     $("seed-out").textContent = state.seed;
     setText(".n", trialsIn(state.trials));
     setText(".shown", draw.letter(state.shown));
+    setText(".prior", PRIOR_NAMES[state.prior]);
+    setText(".other-prior", otherPrior());
     setText(".pass", `Pass@${state.k}`);
     $("th-pass").textContent = `Pass@${state.k}`;
     $("th-interval").textContent = `${100 * state.level}% interval`;
@@ -138,6 +151,7 @@
 
   function sentence(models, byPass) {
     const covered = models.filter((model) => model.holds).length;
+    const otherCovered = models.filter((model) => model.beside.holds).length;
     const tau = lmeb.kendallTauB(models.map((model) => model.mu), trueScores);
     const agreement = Number.isFinite(tau) ? `, Kendall’s τ with the true ranking ${tau.toFixed(2)}` : "";
     const trueOrder = JSON.stringify(ranks(trueScores));
@@ -152,8 +166,9 @@
       order = `The ranking by posterior mean is ${verdict(ranks(models.map((model) => model.mu)))}` +
         `${agreement}; ${other}.`;
     }
-    $("status").textContent = `After ${trialsIn(state.trials)} the ${100 * state.level}% intervals ` +
-      `cover ${covered} of ${models.length} true scores. ${order}`;
+    $("status").textContent = `After ${trialsIn(state.trials)} the ${100 * state.level}% intervals of the ` +
+      `${PRIOR_NAMES[state.prior]} prior cover ${covered} of ${models.length} true scores, those of the ` +
+      `${otherPrior()} prior ${otherCovered}. ${order}`;
   }
 
   function render() {
@@ -162,11 +177,9 @@
     outputs();
     const n = state.trials;
     const models = probabilities.map((_, i) => {
-      const { mu, sigma } = posterior(i, n);
-      const { low, high } = lmeb.betaInterval(mu, sigma, state.level);
       return {
-        index: i, name: draw.letter(i), truth: trueScores[i], mu, sigma, low, high,
-        holds: low <= trueScores[i] && trueScores[i] <= high,
+        index: i, name: draw.letter(i), truth: trueScores[i],
+        ...posterior(i, n), ...interval(i, n, state.prior), beside: interval(i, n, otherPrior()),
         average: lmeb.avgAtN(counts[i][n], totals(n)).value,
         pass: lmeb.passAtK(counts[i][n], totals(n), state.k),
       };

@@ -105,11 +105,13 @@ const draw = (() => {
     const height = row * models.length + 34;
     const description = models.map((model) =>
       `${model.name}: mean ${percent(model.mu)}, ${label} ${percent(model.low)} to ` +
-      `${percent(model.high)}, true score ${percent(model.truth)}`).join("; ");
+      `${percent(model.high)}, with the other prior ${percent(model.beside.low)} to ` +
+      `${percent(model.beside.high)}, true score ${percent(model.truth)}`).join("; ");
     const board = canvas(container, height, "Posterior mean, interval and true score of every model", description);
     const { add } = board;
     const range = extent(
-      models.flatMap(({ low, high, truth, pass, average }) => [low, high, truth, pass, average]));
+      models.flatMap(({ low, high, beside, truth, pass, average }) =>
+        [low, high, beside.low, beside.high, truth, pass, average]));
     const x = scores(board, range, 32, board.width - 22, 4, height - 24);
     models.forEach((model, i) => {
       const y = 4 + row * (i + 0.5);
@@ -117,6 +119,9 @@ const draw = (() => {
       add("text", { x: 4, y: y + 5, "font-weight": 600 }, model.name);
       add("rect", { x: x(model.low), y: y - 6, width: Math.max(1, x(model.high) - x(model.low)),
         height: 12, rx: 6, fill: hue, opacity: 0.35 });
+      const [left, right] = [x(model.beside.low).toFixed(1), x(model.beside.high).toFixed(1)];
+      add("path", { d: `M${left} ${y - 13}v6M${left} ${y - 10}H${right}M${right} ${y - 13}v6`,
+        fill: "none", stroke: "var(--text)", "stroke-width": 2 });
       if (Number.isFinite(model.pass)) {
         add("rect", { x: -4.5, y: -4.5, width: 9, height: 9, fill: "none", stroke: "var(--soft)",
           "stroke-width": 2, transform: `translate(${x(model.pass).toFixed(1)} ${y}) rotate(45)` });
