@@ -192,7 +192,7 @@ def test_compacting_nothing(store, path):
 
 def test_a_text_that_cannot_be_read_back_changes_nothing(path, store, many, monkeypatch):
     monkeypatch.setattr(TextCodec, "pack", lambda self, text: text[:-1])
-    with pytest.raises(RuntimeError, match="0"):
+    with pytest.raises(RuntimeError):
         compact.compact_store(store.file)
     monkeypatch.undo()
     check(store, many)

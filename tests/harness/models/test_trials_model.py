@@ -20,7 +20,6 @@ from lm_eval_bayes.harness.models.trials import (
     RecordingMixin,
     TrialsLM,
 )
-from lm_eval_bayes.store.trial_store import TrialStore
 
 KWARGS = {"temperature": 1.0, "until": ["STOP"], "max_gen_toks": 16}
 
@@ -319,19 +318,6 @@ def test_parts_of_a_completion_keep_its_signals():
     assert json.dumps(response) == json.dumps(plain)
     assert hash(response) == hash(plain)
     assert {response: 1}[plain] == 1
-
-
-# -- plain backends ---------------------------------------------------------------------
-
-
-def test_a_plain_backend_is_stored_too(tmp_path):
-    path = tmp_path / "d.sqlite"
-    lm = TrialsLM(backend="dummy", store=str(path))
-    texts = ask(lm, ["a", "b"], 2)
-    closed(lm)
-    assert texts[0].signals["seed"] is None
-    with TrialStore.open(path, mode="read") as stored:
-        assert stored.info().trials == 4
 
 
 def test_a_server_that_is_down_can_still_be_scored(store, caplog):

@@ -26,23 +26,6 @@ from lm_eval_bayes.harness.models.openai.responses import (
 pytestmark = pytest.mark.filterwarnings("default:.*:DeprecationWarning")
 
 
-def test_without_logprobs(caplog):
-    def script(number, body):
-        if "logprobs" in body:
-            return error(400, "logprobs are disabled on this server")
-        return None
-
-    with serving(script) as server:
-        model = completions(server, concurrent=8)
-        got = list(model.sample(requests_of(6, 2)))
-        assert len(got) == 12
-        before = len(server.requests)
-        list(model.sample(requests_of(2, 1)))
-        assert len(server.requests) == before + 2  # it has learnt
-    assert not any("completion_bpt" in s.signals for _, s in got)
-    assert caplog.text.count("completion_bpt is not recorded") == 1
-
-
 def test_with_no_logprobs_beside_the_token():
     def script(number, body):
         if body.get("logprobs") == 1:
@@ -156,16 +139,6 @@ def test_a_rate_limit_is_no_failure_while_others_are_answered():
         assert len(list(model.sample(requests_of(20, 2)))) == 40
     tries = Counter(b["seed"] for b in server.requests)
     assert max(tries.values()) > 4 + 1
-
-
-def test_a_bad_request_is_not_repeated():
-    def script(number, body):
-        return error(400, "maximum context length is 8") if "1 + 2" in body["prompt"] else None
-
-    with serving(script) as server, refused(None, "failed", None, error=TrialsFailedError) as e:
-        list(completions(server).sample(requests_of(3, 2)))
-    assert len(server.requests) == 6
-    assert len(e.value.failed) == 2
 
 
 @pytest.mark.parametrize(
