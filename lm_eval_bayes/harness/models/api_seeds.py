@@ -119,7 +119,7 @@ def _check_room(model: Any, requests: Sequence[Any], longest: int) -> None:
             f"the longest prompt has {longest} tokens and max_gen_toks is {wanted}, but the API "
             f"backend's max_length leaves {model.max_length} in all, so it would cut the prompt; "
             "pass the model's true context in --model_args max_length=..., or fewer max_gen_toks",
-            "conflict",
+            "range",
             "max_gen_toks",
             wanted,
         )

@@ -6,16 +6,14 @@ import json
 from collections import defaultdict
 
 import pytest
+from _support.errors import refused
+from _support.toy import evaluate, toy_config
+from lm_eval.models import api_models, openai_completions
 
 from lm_eval_bayes.errors import TaskConfigError
 from lm_eval_bayes.harness.instances import new_instance
 from lm_eval_bayes.harness.models import api_seeds
 from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
-
-api_models = pytest.importorskip("lm_eval.models.api_models")
-openai_completions = pytest.importorskip("lm_eval.models.openai_completions")
-from _support.errors import refused
-from _support.toy import evaluate, toy_config
 
 pytestmark = pytest.mark.filterwarnings("default")
 
@@ -107,7 +105,7 @@ def test_a_prompt_that_would_be_cut_is_refused(monkeypatch):
     )
     model.tokenized_requests = True
     monkeypatch.setattr(model, "tok_encode", lambda texts, **_: [list(t.encode()) for t in texts])
-    with refused("max_gen_toks", "conflict", 8, error=TaskConfigError):
+    with refused("max_gen_toks", "range", 8, error=TaskConfigError):
         evaluate(model, RepeatedSamplingTask(config=toy_config()))
     assert not server.payloads
 

@@ -8,9 +8,6 @@ import sqlite3
 from contextlib import closing
 
 import pytest
-
-pytest.importorskip("lm_eval", reason="the harness is not installed")
-
 from _support.errors import refused
 
 from lm_eval_bayes._util.hashing import model_hash

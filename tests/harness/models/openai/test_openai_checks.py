@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
-pytest.importorskip("aiohttp")
-openai_completions = pytest.importorskip("lm_eval.models.openai_completions")
-
 from _support.errors import refused
 from _support.openai_models import (
     KWARGS,

@@ -9,10 +9,6 @@ import time
 from contextlib import asynccontextmanager
 
 import pytest
-
-pytest.importorskip("aiohttp")
-openai_completions = pytest.importorskip("lm_eval.models.openai_completions")
-
 from _support.openai_models import (
     completions,
     requests_of,

@@ -7,10 +7,6 @@ import time
 from collections import Counter
 
 import pytest
-
-pytest.importorskip("aiohttp")
-openai_completions = pytest.importorskip("lm_eval.models.openai_completions")
-
 from _support.errors import refused
 from _support.openai_models import (
     completions,

@@ -6,10 +6,6 @@ import json
 import logging
 
 import pytest
-
-pytest.importorskip("aiohttp")
-openai_completions = pytest.importorskip("lm_eval.models.openai_completions")
-
 from _support.errors import refused
 from _support.openai_models import (
     completions,
@@ -18,6 +14,7 @@ from _support.openai_models import (
     tokenized,
 )
 from _support.scripted_server import error, serving, vllm_pages
+from lm_eval.models import openai_completions
 
 from lm_eval_bayes.errors import ModelConfigError
 from lm_eval_bayes.harness.models.openai.request import backend_of
@@ -99,7 +96,6 @@ def test_only_the_harnesss_backends():
 @pytest.mark.slow
 @pytest.mark.filterwarnings("default")
 def test_what_came_before_a_failure_is_not_asked_again(tmp_path):
-    pytest.importorskip("datasets")
     store = tmp_path / "trials.sqlite"
     with serving() as server:
         complete, _ = recorded(server, tmp_path / "complete.sqlite")

@@ -5,10 +5,6 @@ from __future__ import annotations
 import math
 
 import pytest
-
-pytest.importorskip("aiohttp")
-openai_completions = pytest.importorskip("lm_eval.models.openai_completions")
-
 from _support.errors import refused
 from _support.openai_models import (
     KWARGS,

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
-pytest.importorskip("aiohttp")
-pytest.importorskip("lm_eval.models.openai_completions")
-
 from _support.openai_models import chat, completions, recorded
 from _support.scripted_server import serving, vllm_pages
 
@@ -48,7 +44,6 @@ def test_what_tells_models_apart_is_keyed():
 
 
 def test_a_run_goes_on_with_another_server(tmp_path):
-    pytest.importorskip("datasets")
     store = tmp_path / "trials.sqlite"
     with serving(pages=vllm_pages()) as first:
         texts, info = recorded(first, store)

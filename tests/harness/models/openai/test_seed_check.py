@@ -6,10 +6,6 @@ import random
 from itertools import count
 
 import pytest
-
-pytest.importorskip("aiohttp")
-pytest.importorskip("lm_eval.models.openai_completions")
-
 from _support.errors import refused
 from _support.openai_models import OfficialChat, chat, completions, requests_of
 from _support.scripted_server import Act, error, serving

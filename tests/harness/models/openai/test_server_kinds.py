@@ -8,10 +8,6 @@ from __future__ import annotations
 import logging
 
 import pytest
-
-pytest.importorskip("aiohttp")
-pytest.importorskip("lm_eval.models.openai_completions")
-
 from _support import toy
 from _support.errors import refused
 from _support.openai_models import completions, edit_every, requests_of
