@@ -8,7 +8,7 @@ import types
 
 import pytest
 from _support.errors import refused
-from _support.trial_requests import trial_request
+from _support.trial_requests import instances_of, trial_request
 from lm_eval.api.model import LM
 
 from lm_eval_bayes.errors import ModelConfigError
@@ -46,11 +46,7 @@ Slow = type("Slow", (RecordingMixin, GenericSampling, SlowLM), {"backend_name": 
 
 
 def ask(lm, prompts, n):
-    requests = [
-        new_instance({}, (prompt, KWARGS), task="demo", doc_id=i, repeats=n)
-        for i, prompt in enumerate(prompts)
-    ]
-    return lm.generate_until([r for r in requests for _ in range(n)], disable_tqdm=True)
+    return lm.generate_until(instances_of(prompts, n, KWARGS), disable_tqdm=True)
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from _support.errors import refused
+from _support.trial_requests import instances_of
 from lm_eval.api.model import LM, CacheHook
 
 from lm_eval_bayes.errors import ModelConfigError
-from lm_eval_bayes.harness.instances import new_instance
 from lm_eval_bayes.harness.models.generation_settings import explicit_kwargs, sampling_key
 from lm_eval_bayes.harness.models.interface import Completion, SamplingMixin, signals_of
 from lm_eval_bayes.harness.models.trial_range import trial_numbers
@@ -71,12 +71,8 @@ class ToySampling(SamplingMixin):
 Toy = type("Toy", (RecordingMixin, ToySampling, ToyLM), {"backend_name": "toy"})
 
 
-def requests_for(prompts, n, kwargs=KWARGS, task="demo"):
-    requests = [
-        new_instance({}, (prompt, kwargs), task=task, doc_id=i, repeats=n)
-        for i, prompt in enumerate(prompts)
-    ]
-    return [request for request in requests for _ in range(n)]
+def requests_for(prompts, n, kwargs=KWARGS):
+    return instances_of(prompts, n, kwargs)
 
 
 def ask(lm, prompts, n, **more):

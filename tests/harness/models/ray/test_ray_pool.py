@@ -10,9 +10,9 @@ import pytest
 from _support.errors import refused
 from _support.stored_trials import stored_trials
 from _support.thread_cluster import ThreadCluster
+from _support.trial_requests import sums
 
 from lm_eval_bayes.errors import ModelConfigError, TaskConfigError
-from lm_eval_bayes.harness.instances import new_instance
 from lm_eval_bayes.harness.models.ray import sampling
 from lm_eval_bayes.harness.models.ray.messages import Failure, WorkerFailedError
 from lm_eval_bayes.harness.models.ray.schedule import DeadlyRequestError
@@ -23,13 +23,7 @@ QUESTIONS = 12
 
 
 def instances(trials, questions=QUESTIONS):
-    asked = []
-    for number in range(questions):
-        doc = {"problem": f"What is {number} + 5?", "answer": str(number + 5)}
-        arguments = (doc["problem"], {"temperature": 1.0})
-        instance = new_instance(doc, arguments, task="demo", doc_id=number, repeats=trials)
-        asked += [instance] * trials
-    return asked
+    return sums(trials, questions)
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ import time
 import pytest
 from _support.harness_command import few_tasks
 from _support.stored_trials import stored_trials
+from _support.trial_requests import sums
 
 from lm_eval_bayes.cli.commands.run import StoppingOptions, run
-from lm_eval_bayes.harness.instances import new_instance
 from lm_eval_bayes.harness.models.ray.cluster import import_ray
 from lm_eval_bayes.harness.models.trials import TrialsLM
 
@@ -30,12 +30,7 @@ TASK = "demo_arithmetic_bayes"
 
 
 def instances(trials):
-    asked = []
-    for number in range(QUESTIONS):
-        doc = {"problem": f"What is {number} + 5?", "answer": str(number + 5)}
-        arguments = (doc["problem"], {"temperature": 1.0})
-        asked += [new_instance(doc, arguments, task="demo", doc_id=number, repeats=trials)] * trials
-    return asked
+    return sums(trials, QUESTIONS)
 
 
 def coin(path, **arguments):
