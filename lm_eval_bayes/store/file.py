@@ -103,13 +103,11 @@ class StoreFile:
             finally:
                 connection.rollback()
             if self.signature is not None and self.signature != _signature(self.path):
-                raise StoreFileError(
+                sentence = (
                     f"{self.path} was changed by another process while it was read without locks: "
-                    "open it again, from a folder that can be written",
-                    "failed",
-                    "store",
-                    self.path,
+                    "open it again, from a folder that can be written"
                 )
+                raise StoreFileError(sentence, "failed", "store", self.path)
 
     @contextmanager
     def writing(self, commit: bool = True) -> Iterator[sqlite3.Connection]:
@@ -126,20 +124,14 @@ class StoreFile:
         with self._lock, translate_errors(self.path, "written"):
             connection = self.connection()
             if self.mode != "write":
-                raise StoreError(
-                    f"{self.path} was opened for reading, so nothing can be stored",
-                    "conflict",
-                    "mode",
-                    self.mode,
-                )
+                sentence = f"{self.path} was opened for reading, so nothing can be stored"
+                raise StoreError(sentence, "conflict", "mode", self.mode)
             if _identity(self.path) != self._identity:
-                raise StoreFileError(
+                sentence = (
                     f"{self.path} was removed or replaced while it was in use: nothing more can be "
-                    "stored in it; run the same command again",
-                    "path",
-                    "store",
-                    self.path,
+                    "stored in it; run the same command again"
                 )
+                raise StoreFileError(sentence, "path", "store", self.path)
             begin_writing(connection, self.wait_s)
             done = False
             try:
@@ -181,12 +173,8 @@ class StoreFile:
         if self._connection is None:
             raise StoreError(f"{self.path} is closed", "conflict", "store", self.path)
         if self._process != os.getpid():
-            raise StoreError(
-                f"{self.path} was opened before this process was forked: open it again",
-                "conflict",
-                "store",
-                self.path,
-            )
+            sentence = f"{self.path} was opened before this process was forked: open it again"
+            raise StoreError(sentence, "conflict", "store", self.path)
         return self._connection
 
 
@@ -322,13 +310,11 @@ def _remove(path: Path) -> None:
 def _open_to_write(path: Path, synchronous: Synchronous, wait_s: float) -> StoreFile:
     if not _writable(path):
         # Checked before SQLite opens it, which would leave a log beside a read-only file.
-        raise StoreFileError(
+        sentence = (
             f"{path} cannot be written: the file is read-only; write to a copy of it, or "
-            "read it with `lm-eval-bayes store export`",
-            "permission",
-            "store",
-            path,
+            "read it with `lm-eval-bayes store export`"
         )
+        raise StoreFileError(sentence, "permission", "store", path)
     exclusive = network_file_system(path) is not None
     if not exclusive:
         try:

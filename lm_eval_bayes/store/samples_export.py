@@ -117,12 +117,8 @@ def export_samples(
                 f"{target} is no folder, and samples are written into one", "path", "folder", target
             )
         if not target.parent.is_dir():
-            raise StoreFileError(
-                f"{target} cannot be written: there is no folder {target.parent}",
-                "path",
-                "folder",
-                target,
-            )
+            sentence = f"{target} cannot be written: there is no folder {target.parent}"
+            raise StoreFileError(sentence, "path", "folder", target)
 
         def contents() -> Generator[tuple[Path, Content], None, None]:
             # The transaction ends, and is checked, before the first file gets its name.

@@ -120,13 +120,11 @@ class SGLangSampling(GenericSampling):
                 kwargs["enable_deterministic_inference"],
             )
         if kwargs.get("random_seed") is not None:
-            raise ModelConfigError(
+            sentence = (
                 "`random_seed` must be left out with backend=sglang: a run that is resumed would "
-                "draw the random numbers of its first trials again",
-                "unsupported",
-                "random_seed",
-                kwargs["random_seed"],
+                "draw the random numbers of its first trials again"
             )
+            raise ModelConfigError(sentence, "unsupported", "random_seed", kwargs["random_seed"])
         self._outputs: list[tuple[tuple[int, ...], Mapping[str, Any]]] = []
         super().__init__(*args, **kwargs)
 

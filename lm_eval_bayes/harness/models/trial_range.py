@@ -61,13 +61,11 @@ class TrialRange:
         """
         if self.last is not None and n != self.last - self.first:
             length = self.last - self.first
-            raise ModelConfigError(
+            sentence = (
                 f"`trials={self.first}:{self.last}` is {length} trials per question, but task "
-                f"{task} has N = {n}; pass --metadata '{{\"bayes_n\": {length}}}' as well",
-                "mismatch",
-                "trials",
-                n,
+                f"{task} has N = {n}; pass --metadata '{{\"bayes_n\": {length}}}' as well"
             )
+            raise ModelConfigError(sentence, "mismatch", "trials", n)
 
 
 def trial_numbers(instances: Sequence[Any], first: int = 0) -> list[int]:

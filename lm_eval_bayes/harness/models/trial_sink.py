@@ -105,12 +105,10 @@ class StoreSink(TrialSink):
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise ModelConfigError(
-                f"`store` must lie in a folder that can be written; got {path!r}: {error.strerror}",
-                "path",
-                "store",
-                path,
-            ) from error
+            sentence = (
+                f"`store` must lie in a folder that can be written; got {path!r}: {error.strerror}"
+            )
+            raise ModelConfigError(sentence, "path", "store", path) from error
 
     @classmethod
     def open(

@@ -88,13 +88,11 @@ class RecordingMixin(SamplingMixin):
     ) -> None:
         self.trial_range = TrialRange.parse(trials)
         if seed_scheme not in SEED_SCHEMES:
-            raise ModelConfigError(
+            sentence = (
                 f"`seed_scheme` must be hash or plain; got {seed_scheme!r} (plain gives all "
-                "questions of a trial one seed)",
-                "choice",
-                "seed_scheme",
-                seed_scheme,
+                "questions of a trial one seed)"
             )
+            raise ModelConfigError(sentence, "choice", "seed_scheme", seed_scheme)
         seed = self.default_seed if seed is None else seed
         if isinstance(seed, bool) or not isinstance(seed, int) or not -(2**31) <= seed < 2**31:
             raise ModelConfigError.of("seed", "range", "be a whole number of 32 bits", seed)
@@ -143,12 +141,11 @@ class RecordingMixin(SamplingMixin):
     def set_cache_hook(self, cache_hook: Any) -> None:
         """Refuse `--use_cache`, which would hold every text a second time and never read it."""
         if getattr(cache_hook, "dbdict", None) is not None:
-            raise ModelConfigError(
+            sentence = (
                 "--use_cache cannot be combined with a recording model: it never reads sampled "
-                "responses back; leave it out, the store keeps every trial",
-                "conflict",
-                "use_cache",
+                "responses back; leave it out, the store keeps every trial"
             )
+            raise ModelConfigError(sentence, "conflict", "use_cache")
         super().set_cache_hook(cache_hook)  # type: ignore[misc]
 
     # -- generation ----------------------------------------------------------------------
@@ -454,41 +451,33 @@ class TrialsLM(LM):
         _check_no_settings(arguments)
         if cls.fixed_backend is None:
             if "backend" not in arguments:
-                raise ModelConfigError(
+                sentence = (
                     "--model trials needs a backend: --model_args "
-                    "backend=vllm,store=trials.sqlite,pretrained=...",
-                    "missing",
-                    "backend",
+                    "backend=vllm,store=trials.sqlite,pretrained=..."
                 )
+                raise ModelConfigError(sentence, "missing", "backend")
             if arguments.get("store") is None:
-                raise ModelConfigError(
+                sentence = (
                     "--model trials needs a store: --model_args store=trials.sqlite (to measure "
-                    "without storing, use --model vllm-signals or --model hf-signals)",
-                    "missing",
-                    "store",
+                    "without storing, use --model vllm-signals or --model hf-signals)"
                 )
+                raise ModelConfigError(sentence, "missing", "store")
             backend = arguments.pop("backend")
         else:
             for name in ("backend", "store"):
                 if name in arguments:
-                    raise ModelConfigError(
+                    sentence = (
                         f"--model {cls.fixed_backend}-signals takes no `{name}`; "
-                        f"use --model trials with backend={cls.fixed_backend}",
-                        "conflict",
-                        name,
-                        arguments[name],
+                        f"use --model trials with backend={cls.fixed_backend}"
                     )
+                    raise ModelConfigError(sentence, "conflict", name, arguments[name])
             backend = cls.fixed_backend
         executor = arguments.pop("executor", None)
         if executor is None:
             for name in _OF_RAY:
                 if name in arguments:
-                    raise ModelConfigError(
-                        f"`{name}` is an argument of executor=ray, which is not given",
-                        "conflict",
-                        name,
-                        arguments[name],
-                    )
+                    sentence = f"`{name}` is an argument of executor=ray, which is not given"
+                    raise ModelConfigError(sentence, "conflict", name, arguments[name])
         kind = recording_class(backend, executor)
         # --model_args takes precedence over --device and --batch_size.
         extra = {
@@ -501,13 +490,11 @@ def _check_no_settings(arguments: Mapping[str, Any]) -> None:
     """Raise an error for a setting of tasks, which would end in one of the backend's."""
     for name, value in arguments.items():
         if name.startswith("bayes_"):
-            raise ModelConfigError(
+            sentence = (
                 f"`{name}` is a setting of the tasks, not of the model: give it as "
-                f"--metadata {name}={value}",
-                "conflict",
-                name,
-                value,
+                f"--metadata {name}={value}"
             )
+            raise ModelConfigError(sentence, "conflict", name, value)
 
 
 class VLLMSignalsLM(TrialsLM):

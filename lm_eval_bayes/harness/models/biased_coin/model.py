@@ -130,13 +130,11 @@ class BiasedCoinLM(LM):
         super().__init__()
         unknown = sorted(set(others) - _IGNORED)
         if unknown:
-            raise ModelConfigError(
+            sentence = (
                 f"biased_coin has no argument `{unknown[0]}`; "
-                "its arguments are p, beta, file, seed, boxed, answer_field and seconds",
-                "unknown-key",
-                unknown[0],
-                others[unknown[0]],
+                "its arguments are p, beta, file, seed, boxed, answer_field and seconds"
             )
+            raise ModelConfigError(sentence, "unknown-key", unknown[0], others[unknown[0]])
         if isinstance(seed, bool) or not isinstance(seed, int):
             raise ModelConfigError.of("seed", "type", "be an integer", seed)
         if not isinstance(answer_field, str) or not answer_field:
@@ -146,13 +144,11 @@ class BiasedCoinLM(LM):
         given = {"p": p, "beta": beta, "file": file}
         named = [name for name, value in given.items() if value is not None]
         if len(named) != 1:
-            raise ModelConfigError(
+            sentence = (
                 "biased_coin takes exactly one of p (p=0.6), beta (beta=2:3) and file "
-                f"(file=p.csv); got {' and '.join(named) or 'none of them'}",
-                "conflict",
-                "p, beta, file",
-                tuple(named),
+                f"(file=p.csv); got {' and '.join(named) or 'none of them'}"
             )
+            raise ModelConfigError(sentence, "conflict", "p, beta, file", tuple(named))
         if p is not None:
             self.probabilities = fixed_probability(p)
         elif beta is not None:
@@ -240,27 +236,23 @@ class BiasedCoinLM(LM):
     def _gold(self, question: Question, doc: dict[str, Any]) -> str:
         where = f"question {question.doc_id} of task {question.task}"
         if self.answer_field not in doc:
-            raise ModelConfigError(
+            sentence = (
                 f"{where} has no field `{self.answer_field}`; pass answer_field= with the field "
-                f"that holds the final answer (it has {', '.join(map(str, doc))})",
-                "missing-key",
-                "answer_field",
-                self.answer_field,
+                f"that holds the final answer (it has {', '.join(map(str, doc))})"
             )
+            raise ModelConfigError(sentence, "missing-key", "answer_field", self.answer_field)
         gold = doc[self.answer_field]
         if isinstance(gold, (list, tuple)) and len(gold) == 1:
             gold = gold[0]
         text = str(gold).strip().strip("$").strip()
         number_or_text = isinstance(gold, (int, float, str)) and not isinstance(gold, bool)
         if not number_or_text or not text or "\n" in text or len(text) > _LONGEST_ANSWER:
-            raise ModelConfigError(
+            sentence = (
                 f"{where}: biased_coin needs the final answer alone in the field "
                 f"`{self.answer_field}`, one number or one line of up to {_LONGEST_ANSWER} "
-                f"characters; got {str(gold)[:60]!r}",
-                "format",
-                self.answer_field,
-                gold,
+                f"characters; got {str(gold)[:60]!r}"
             )
+            raise ModelConfigError(sentence, "format", self.answer_field, gold)
         return text
 
     def record_truth(
@@ -361,13 +353,11 @@ class BiasedCoinLM(LM):
     def loglikelihood(self, requests: Sequence[Instance], disable_tqdm: bool = False) -> Any:
         """Raise: the model has no likelihoods."""
         task = requests[0].task_name if requests else None
-        raise ModelConfigError(
+        sentence = (
             f"biased_coin only generates text, and task {task} asks for log-likelihoods; "
-            "use a task with `output_type: generate_until`",
-            "unsupported",
-            "output_type",
-            task,
+            "use a task with `output_type: generate_until`"
         )
+        raise ModelConfigError(sentence, "unsupported", "output_type", task)
 
     loglikelihood_rolling = loglikelihood
 

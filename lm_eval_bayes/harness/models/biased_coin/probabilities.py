@@ -133,21 +133,15 @@ def file_probabilities(value: object) -> SuccessProbabilities:
     for line, row in forms[path.suffix](str(value), text):
         where = f"`file` {value}, line {line}"
         if set(row) - {"task"} != {"id", "p"}:
-            raise ModelConfigError(
+            sentence = (
                 f"{where}: a row must have the fields id and p, and may have task; "
-                f"got {', '.join(map(str, row)) or 'none'}",
-                "missing-column",
-                "file",
-                tuple(row),
+                f"got {', '.join(map(str, row)) or 'none'}"
             )
+            raise ModelConfigError(sentence, "missing-column", "file", tuple(row))
         key = (_task(where, row.get("task")), _id(where, row["id"]))
         if key in table:
-            raise ModelConfigError(
-                f"{where}: the id {row['id']} is in an earlier line too",
-                "duplicate",
-                "id",
-                row["id"],
-            )
+            sentence = f"{where}: the id {row['id']} is in an earlier line too"
+            raise ModelConfigError(sentence, "duplicate", "id", row["id"])
         table[key] = probability_of(row["p"], f"{where}: p")
     if not table:
         raise ModelConfigError(f"`file` {value} contains no probability", "empty", "file", value)
@@ -157,13 +151,11 @@ def file_probabilities(value: object) -> SuccessProbabilities:
         for key in product((question.task, None), (digest, question.doc_id)):
             if key in table:
                 return table[key]
-        raise ModelConfigError(
+        sentence = (
             f"`file` {value} has no p for question {question.doc_id} of task "
-            f"{question.task} (prompt hash {digest})",
-            "missing",
-            "file",
-            question.doc_id,
+            f"{question.task} (prompt hash {digest})"
         )
+        raise ModelConfigError(sentence, "missing", "file", question.doc_id)
 
     parameters = {"kind": "file", "file": str(value), "rows": len(table)}
     return SuccessProbabilities(parameters, looked_up)

@@ -336,12 +336,8 @@ def generate_fallback(lm: Any, row: Row, length: int, stops: list[str]) -> list[
                 **settings,
             )
         except (TypeError, ValueError) as error:
-            raise TaskConfigError(
-                f"transformers refuses the generation settings {settings}: {error}",
-                "unsupported",
-                "generation_kwargs",
-                settings,
-            ) from error
+            sentence = f"transformers refuses the generation settings {settings}: {error}"
+            raise TaskConfigError(sentence, "unsupported", "generation_kwargs", settings) from error
     tokens = output[0].tolist()
     if causal:
         tokens = tokens[ids.shape[1] :]

@@ -379,13 +379,11 @@ class OpenAISampling(SamplingMixin):
                 verdict,
             )
         elif verdict is Verdict.IGNORED and self.seeded:
-            raise ModelConfigError(
+            sentence = (
                 f"{host} ignores the seeds of requests: it gave different texts for one seed; "
-                f"{_IGNORED}",
-                "unsupported",
-                "seeds",
-                verdict,
+                f"{_IGNORED}"
             )
+            raise ModelConfigError(sentence, "unsupported", "seeds", verdict)
 
     def _short_text(self, endpoint: Endpoint, request: TrialRequest, prompt: str, seed: int) -> str:
         """Return the server's short text for a prompt and a seed, at temperature 1.

@@ -131,13 +131,11 @@ def worker_resources(
         )
         gpus = float(world if most else 0) if gpus_per_worker is None else float(gpus_per_worker)
         if gpus and world > 1 and gpus != world:
-            raise ModelConfigError(
+            sentence = (
                 f"`gpus_per_worker` must be tensor_parallel_size × pipeline_parallel_size = {world}"
-                f"; got {gpus_per_worker!r}",
-                "mismatch",
-                "gpus_per_worker",
-                gpus_per_worker,
+                f"; got {gpus_per_worker!r}"
             )
+            raise ModelConfigError(sentence, "mismatch", "gpus_per_worker", gpus_per_worker)
         wanted = arguments.get("distributed_executor_backend")
         if gpus > 1 and (wanted == "ray" or (wanted is None and gpus > most)):
             return WorkerResources(gpus, True, {"distributed_executor_backend": "ray"})

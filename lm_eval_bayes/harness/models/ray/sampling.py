@@ -48,13 +48,11 @@ class RaySampling(SamplingMixin):
                 "workers", "range", "be a positive whole number, such as workers=8", workers
             )
         if int(os.environ.get("WORLD_SIZE", "1") or 1) > 1:
-            raise ModelConfigError(
+            sentence = (
                 "executor=ray must be started as one process, which starts its workers; got "
-                f"{os.environ['WORLD_SIZE']} ranks",
-                "conflict",
-                "WORLD_SIZE",
-                os.environ["WORLD_SIZE"],
+                f"{os.environ['WORLD_SIZE']} ranks"
             )
+            raise ModelConfigError(sentence, "conflict", "WORLD_SIZE", os.environ["WORLD_SIZE"])
         if int(kwargs.get("data_parallel_size") or 1) > 1:
             raise ModelConfigError(
                 "executor=ray takes no `data_parallel_size`: each of its workers is one engine; "
@@ -81,13 +79,11 @@ class RaySampling(SamplingMixin):
             If they cannot.
         """
         if backend not in BACKENDS:
-            raise ModelConfigError(
+            sentence = (
                 f"executor=ray is for backend={', '.join(BACKENDS)}; got {backend!r} (a server is "
-                "asked by one process, with num_concurrent=)",
-                "choice",
-                "backend",
-                backend,
+                "asked by one process, with num_concurrent=)"
             )
+            raise ModelConfigError(sentence, "choice", "backend", backend)
 
     def sample(
         self, requests: Sequence[TrialRequest] | RequestStream, measure: frozenset[str]
@@ -151,13 +147,11 @@ class RaySampling(SamplingMixin):
     def loglikelihood(self, requests: Sequence[Any], disable_tqdm: bool = False) -> Any:
         """Raise: the workers generate text, and have no likelihoods."""
         task = requests[0].task_name if requests else None
-        raise ModelConfigError(
+        sentence = (
             f"executor=ray only generates text, and task {task} asks for log-likelihoods; use a "
-            "task with `output_type: generate_until`, or leave executor= out",
-            "unsupported",
-            "output_type",
-            task,
+            "task with `output_type: generate_until`, or leave executor= out"
         )
+        raise ModelConfigError(sentence, "unsupported", "output_type", task)
 
     loglikelihood_rolling = loglikelihood
 

@@ -131,13 +131,11 @@ def sampling_params(
     from vllm.sampling_params import RequestOutputKind
 
     if settings.get("n", 1) != 1:
-        raise TaskConfigError(
+        sentence = (
             f"`n` must be left out of the generation settings; got {settings['n']!r} (every "
-            "trial is a request of its own, and as fast)",
-            "conflict",
-            "n",
-            settings["n"],
+            "trial is a request of its own, and as fast)"
         )
+        raise TaskConfigError(sentence, "conflict", "n", settings["n"])
     fixed: dict[str, Any] = {
         "seed": seed,
         "stop": stops,
@@ -153,12 +151,8 @@ def sampling_params(
     try:
         return SamplingParams(**{**settings, **fixed})
     except (TypeError, ValueError) as error:
-        raise TaskConfigError(
-            f"vLLM refuses the generation settings: {error}",
-            "unsupported",
-            "generation_kwargs",
-            settings,
-        ) from error
+        sentence = f"vLLM refuses the generation settings: {error}"
+        raise TaskConfigError(sentence, "unsupported", "generation_kwargs", settings) from error
 
 
 def run(
@@ -438,12 +432,8 @@ def lazy_llm(model: Any, processes_file: Path | None, never: bool = False) -> It
             yield
             return
         if never:
-            raise ModelConfigError(
-                f"executor=ray needs an engine that is built later: {problem}",
-                "unsupported",
-                "executor",
-                problem,
-            )
+            sentence = f"executor=ray needs an engine that is built later: {problem}"
+            raise ModelConfigError(sentence, "unsupported", "executor", problem)
         log.info("%s: the vLLM engine is built at once", problem)
         lazy_engine = LazyEngine(_no_second_engine, processes_file)
         with lazy_engine.building():

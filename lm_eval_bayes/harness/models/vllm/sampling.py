@@ -90,13 +90,11 @@ class VLLMSampling(SamplingMixin):
         self._data_parallel_config: Any = None
         mode = getattr(self._model_config, "logprobs_mode", "raw_logprobs")
         if str(getattr(mode, "value", mode)) != "raw_logprobs":
-            raise ModelConfigError(
+            sentence = (
                 f"`logprobs_mode` must be raw_logprobs, the model's own; got {mode!r} (the "
-                "recorded bits are those of the untempered model)",
-                "unsupported",
-                "logprobs_mode",
-                mode,
+                "recorded bits are those of the untempered model)"
             )
+            raise ModelConfigError(sentence, "unsupported", "logprobs_mode", mode)
 
     @property
     def cannot_record(self) -> tuple[str, ...]:
@@ -278,13 +276,11 @@ class VLLMSampling(SamplingMixin):
             length = settings_of[id(kwargs)][2]
             if (request.context, length) not in prompts:
                 if length >= self.max_length:
-                    raise TaskConfigError(
+                    sentence = (
                         "`max_gen_toks` must leave room for the prompt in the model's "
-                        f"{self.max_length} tokens (max_model_len); got {length}",
-                        "range",
-                        "max_gen_toks",
-                        length,
+                        f"{self.max_length} tokens (max_model_len); got {length}"
                     )
+                    raise TaskConfigError(sentence, "range", "max_gen_toks", length)
                 complete = encoded[request.context]
                 tokens, max_tokens = maybe_truncate(
                     complete,
