@@ -187,16 +187,16 @@ def of_categories(file, **options):
 
 @pytest.mark.parametrize("scores", [None, [0.25, 0.5, 1, 0, 0.75]])
 def test_a_category_has_the_score_of_a_table_of_its_questions(scores, tmp_path):
-    whole = of_categories(category_table(tmp_path, "m.csv", CATEGORIES, scores=scores))
+    complete = of_categories(category_table(tmp_path, "m.csv", CATEGORIES, scores=scores))
     plain = of_categories(category_table(tmp_path, "n.csv", None, scores=scores))
     assert plain["categories"] == []
-    assert [score["category"] for score in whole["categories"]] == ["algebra", "geometry"]
+    assert [score["category"] for score in complete["categories"]] == ["algebra", "geometry"]
     ignored = {"categories", "model", "notes", "sources"}
-    assert {k: v for k, v in whole.items() if k not in ignored} == {
+    assert {k: v for k, v in complete.items() if k not in ignored} == {
         k: v for k, v in plain.items() if k not in ignored
     }
     rows = (tmp_path / "m.csv").read_text().splitlines()
-    for score, first, last in zip(whole["categories"], (1, 13), (13, 21), strict=True):
+    for score, first, last in zip(complete["categories"], (1, 13), (13, 21), strict=True):
         (tmp_path / "m.csv").write_text("\n".join([rows[0], *rows[first:last]]) + "\n")
         alone = of_categories(tmp_path / "m.csv")
         assert (score["questions"], score["trials"]) == (alone["questions"], alone["trials"])

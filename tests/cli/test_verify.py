@@ -231,10 +231,10 @@ def test_nothing_that_others_wrote_reaches_a_terminal_raw(tmp_path, judges):
     code, printed, error = run(path, "--verifier", "judge", "--max-length", "300")
     assert (code, "\\x1b[31m[bold]" in error) == (2, True)
     path = write(tmp_path / "m", [row(0, ["It is 42."])], task=f"t{hostile}")
-    code, table, told = run(path, "--verifier", "judge")
+    code, table, progress = run(path, "--verifier", "judge")
     assert (code, "\\x1b[31m" in table) == (0, True)
     for character in ("\x1b", "\u202e"):
-        assert character not in printed + error + table + told
+        assert character not in printed + error + table + progress
 
 
 # -- what is chosen, and how progress is told ---------------------------------------------------
