@@ -437,7 +437,7 @@ def separation_study(
     ascending = check_trials(trials)
     replicates, seed = check_size("replicates", replicates, 1), check_seed(seed)
     if len(benchmark.means) < 2:
-        raise InvalidInputError.of("models", "range", "be two or more to be separated", 1)
+        raise InvalidInputError.of("models", "empty", "be two or more to be separated", 1)
     p = benchmark.probabilities()
     means = np.array(benchmark.means)
     surely = np.zeros((len(ascending), len(means) - 1))

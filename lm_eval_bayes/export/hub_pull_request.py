@@ -62,7 +62,9 @@ def open_pull_request(
     if not token:
         raise LmEvalBayesError(
             "there is no token for the hub, so nothing was sent: set HF_TOKEN, or log in with "
-            "`hf auth login`"
+            "`hf auth login`",
+            "missing",
+            "token",
         )
     url = (endpoint or os.environ.get("HF_ENDPOINT") or ENDPOINT).rstrip("/")
     api = hub.HfApi(endpoint=url, token=token, library_name="lm-eval-bayes")
@@ -83,7 +85,10 @@ def open_pull_request(
         address = commit.pr_url
     if not address:
         raise LmEvalBayesError(
-            f"{model_id} has identical results already, so no pull request was opened"
+            f"{model_id} has identical results already, so no pull request was opened",
+            "duplicate",
+            "model_id",
+            model_id,
         )
     return str(address)
 
@@ -99,7 +104,8 @@ def _check_not_there(
     for number, pull_request in enumerate(opened):
         where = f"pull request {pull_request.num} of {model_id} is open and"
         if pull_request.title == title:
-            raise LmEvalBayesError(f'{where} has the title "{title}": nothing was sent')
+            sentence = f'{where} has the title "{title}": nothing was sent'
+            raise LmEvalBayesError(sentence, "duplicate", "title", title)
         if number >= _MAX_REQUESTS:
             continue
         if on_main is None:
@@ -109,19 +115,29 @@ def _check_not_there(
         ):
             if value == result.value:
                 raise LmEvalBayesError(
-                    f"{where} has the same result on {result.dataset_id} ({path}): nothing was sent"
+                    f"{where} has the same result on {result.dataset_id} ({path}): nothing was "
+                    "sent",
+                    "duplicate",
+                    "results",
+                    path,
                 )
             if not overwrite:
                 raise LmEvalBayesError(
                     f"{where} has a result on {result.dataset_id}, {value:g} ({path}): nothing was "
-                    "sent; --overwrite sends another"
+                    "sent; --overwrite sends another",
+                    "duplicate",
+                    "overwrite",
+                    path,
                 )
     if overwrite:
         return
     for result in results:
         if api.file_exists(model_id, result.path):
             raise LmEvalBayesError(
-                f"{model_id} has {result.path} already: nothing was sent; --overwrite changes it"
+                f"{model_id} has {result.path} already: nothing was sent; --overwrite changes it",
+                "duplicate",
+                "overwrite",
+                result.path,
             )
 
 
@@ -190,22 +206,35 @@ def _hub_errors(endpoint: str, consequence: str) -> Iterator[None]:
         raise
     except OfflineModeIsEnabled:
         raise LmEvalBayesError(
-            f"{consequence}: HF_HUB_OFFLINE is set, so {endpoint} is not used; unset it for --push"
+            f"{consequence}: HF_HUB_OFFLINE is set, so {endpoint} is not used; unset it for --push",
+            "conflict",
+            "HF_HUB_OFFLINE",
+            endpoint,
         ) from None
     except HfHubHTTPError as error:
-        raise LmEvalBayesError(f"{consequence}: {endpoint} {_response_text(error)}") from None
+        sentence = f"{consequence}: {endpoint} {_response_text(error)}"
+        raise LmEvalBayesError(sentence, "failed", "endpoint", _status(error)) from None
     except network as error:
         message = one_line(str(error).split("\n")[0], _MAX_MESSAGE) or type(error).__name__
-        raise LmEvalBayesError(f"{consequence}: {endpoint} cannot be reached ({message})") from None
+        sentence = f"{consequence}: {endpoint} cannot be reached ({message})"
+        raise LmEvalBayesError(sentence, "failed", "endpoint", endpoint) from None
     except (ValueError, KeyError, TypeError, AttributeError):
         raise LmEvalBayesError(
-            f"{endpoint} gave an unexpected response; probably {consequence}"
+            f"{endpoint} gave an unexpected response; probably {consequence}",
+            "failed",
+            "endpoint",
+            endpoint,
         ) from None
+
+
+def _status(error: Any) -> int | None:
+    """Return the status code of the hub's response, if there was one."""
+    return getattr(getattr(error, "response", None), "status_code", None)
 
 
 def _response_text(error: Any) -> str:
     """Return the status code of the hub's response and its meaning, if known."""
-    status = getattr(getattr(error, "response", None), "status_code", None)
+    status = _status(error)
     message = str(getattr(error, "server_message", None) or "")
     meaning = {
         401: "the token is not valid",
