@@ -7,10 +7,10 @@ import json
 import numpy as np
 import pytest
 from _support import by_hand
+from _support.errors import refused
 from scipy import stats
 
 from lm_eval_bayes.analysis.plan import plan_separation, plan_width
-from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.task_run import Provenance, TaskRun
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.intervals import IntervalSpec
@@ -159,20 +159,20 @@ def test_trials_that_can_only_repeat_themselves(about, message):
 @pytest.mark.parametrize(
     ("options", "match"),
     [
-        ({"width": 0.0}, "`width` must be a finite number above 0"),
-        ({"width": 0.1, "level": 2.0}, "`level` must"),
-        ({"width": 0.1, "interval": "wald"}, "`interval` must"),
-        ({"width": 0.1, "max_trials": 0}, "`max_trials` must"),
-        ({"width": 0.1, "scope": "all"}, "`scope` must"),
+        ({"width": 0.0}, ("width", "range", 0.0)),
+        ({"width": 0.1, "level": 2.0}, ("level", "range", 2.0)),
+        ({"width": 0.1, "interval": "wald"}, ("interval", "choice", "wald")),
+        ({"width": 0.1, "max_trials": 0}, ("max_trials", "range", 0)),
+        ({"width": 0.1, "scope": "all"}, ("scope", "choice", "all")),
     ],
 )
 def test_options_of_a_width_are_checked(options, match):
-    with pytest.raises(InvalidInputError, match=match):
+    with refused(*match):
         with_spec(plan_width, [build("a", 1)], options)
 
 
 def test_what_cannot_be_separated():
-    with pytest.raises(InvalidInputError, match="`RUN` must be of at least two models on aime"):
+    with refused("RUN", "empty", "a"):
         plan_separation([build("a", 1)])
-    with pytest.raises(InvalidInputError, match="`RUN` must have answered the same questions"):
+    with refused("RUN", "mismatch", "only a has q3, q4, q5 and 9 more"):
         plan_separation([build("a", 1), build("b", 2, m=3)])

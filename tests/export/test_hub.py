@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 import yaml
 from _support import fake_hub
+from _support.errors import refused
 from _support.hostile import NAMES
 from _support.paths import REPOSITORY
 
 from lm_eval_bayes._util.text import scope_label
 from lm_eval_bayes.analysis.summary import summarise
-from lm_eval_bayes.errors import InvalidInputError, LmEvalBayesError
+from lm_eval_bayes.errors import LmEvalBayesError
 from lm_eval_bayes.export.hub import NEEDED, REGISTERED, HubSettings, hub_result
 from lm_eval_bayes.export.hub_pull_request import open_pull_request
 from lm_eval_bayes.export.run_metadata import KNOWN
@@ -252,21 +253,21 @@ def test_a_run_of_another_model_is_told(summary):
     [
         (
             {"value": "pass@9"},
-            r"`--value` must be a number of aime25_bayes \(pass@1, .*got 'pass@9'",
+            ("--value", "choice", "pass@9"),
         ),
-        ({"dataset": "../x"}, r"`--dataset` must name the hub's dataset of aime25_bayes, as org"),
-        ({"revision": "main"}, r"`--revision` must be the hash of a commit .*got 'main'"),
-        ({"scale": "points"}, r"`scale` must be \"percent\" or \"share\"; got 'points'"),
+        ({"dataset": "../x"}, ("--dataset", "missing", "../x")),
+        ({"revision": "main"}, ("--revision", "format", "main")),
+        ({"scale": "points"}, ("scale", "choice", "points")),
     ],
 )
 def test_wrong_arguments_end_in_a_sentence(summary, arguments, message):
-    with pytest.raises(InvalidInputError, match=message):
+    with refused(*message):
         hub_result(summary, HubSettings(**arguments))
 
 
 def test_a_dataset_that_nobody_knows_must_be_named():
     nowhere = summarise(run("sums", TRIALS[:2], provenance=build(dataset="")))
-    with pytest.raises(InvalidInputError, match=r"`--dataset` must name the hub's dataset of sums"):
+    with refused("--dataset", "missing", "no name"):
         hub_result(nowhere)
     assert hub_result(nowhere, HubSettings(dataset="org/sums")).dataset_id == "org/sums"
 
@@ -275,7 +276,7 @@ def test_scores_that_are_no_shares_are_refused():
     points = TaskRun.from_trials(
         "m", "aime25_bayes", [[0, 2], [1, 1]], ["p", "q"], (0.0, 1.0, 5.0), provenance=build()
     )
-    with pytest.raises(InvalidInputError, match=r"scores between 0 and 1.*0 to 5"):
+    with refused("RUN", "range", "m"):
         hub_result(summarise(points, IntervalSpec(method="normal")))
 
 
@@ -283,12 +284,10 @@ def test_an_older_library_is_told_which_is_needed(summary, monkeypatch):
     old = types.ModuleType("huggingface_hub")
     old.__version__ = "1.3.7"
     monkeypatch.setitem(sys.modules, "huggingface_hub", old)
-    with pytest.raises(
-        LmEvalBayesError, match=r"huggingface_hub 1\.4 or newer.*installed is 1\.3\.7"
-    ):
+    with refused("huggingface_hub", "not-installed", "1.3.7", error=LmEvalBayesError):
         hub_result(summary)
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    with pytest.raises(LmEvalBayesError, match=r"huggingface_hub 1\.4 or newer.*none is installed"):
+    with refused("huggingface_hub", "not-installed", None, error=LmEvalBayesError):
         hub_result(summary)
 
 
@@ -351,7 +350,7 @@ def test_one_pull_request_with_all_files(hub, results):
 )
 def test_what_the_hub_refuses_is_one_sentence(hub, results, path, status, message):
     hub.failing[path] = (status, '{"error": "out of order\\nsecond \\u001b[31mline"}')
-    with pytest.raises(LmEvalBayesError, match=message) as caught:
+    with refused("endpoint", "failed", error=LmEvalBayesError) as caught:
         open_pull_request(results, fake_hub.MODEL)
     assert str(caught.value).isprintable()
     assert fake_hub.TOKEN not in str(caught.value)
@@ -360,7 +359,7 @@ def test_what_the_hub_refuses_is_one_sentence(hub, results, path, status, messag
 
 def test_an_answer_that_is_no_hubs_is_told(hub, results):
     hub.failing["discussions"] = (200, "<html>a login page</html>")
-    with pytest.raises(LmEvalBayesError, match="gave an unexpected response"):
+    with refused("endpoint", "failed", "http://127.0.0.1:33977", error=LmEvalBayesError):
         open_pull_request(results, fake_hub.MODEL)
 
 
@@ -368,7 +367,7 @@ def test_no_network_is_one_sentence(hub, results):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         nobody = f"http://127.0.0.1:{free.getsockname()[1]}"
-    with pytest.raises(LmEvalBayesError, match=rf"{nobody} cannot be reached \(.*\)"):
+    with refused("endpoint", "failed", "http://127.0.0.1:39983", error=LmEvalBayesError):
         open_pull_request(results, fake_hub.MODEL, endpoint=nobody)
     assert hub.requests == []
 
@@ -377,7 +376,7 @@ def test_offline_mode_is_told(hub, results, monkeypatch):
     from huggingface_hub import constants
 
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    with pytest.raises(LmEvalBayesError, match="HF_HUB_OFFLINE is set, so"):
+    with refused("HF_HUB_OFFLINE", "conflict", "http://127.0.0.1:44953", error=LmEvalBayesError):
         open_pull_request(results, fake_hub.MODEL)
     assert hub.requests == []
 
@@ -388,21 +387,19 @@ def test_nothing_is_sent_without_a_token(hub, results, monkeypatch, tmp_path):
     monkeypatch.delenv("HF_TOKEN")
     monkeypatch.delenv("HUGGING_FACE_HUB_TOKEN", raising=False)
     monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "no-token"))
-    with pytest.raises(
-        LmEvalBayesError, match="there is no token for the hub, so nothing was sent"
-    ):
+    with refused("token", "missing", None, error=LmEvalBayesError):
         open_pull_request(results, fake_hub.MODEL)
     assert hub.requests == []
 
 
 def test_what_is_there_is_not_sent_twice(hub, results):
     hub.files.add(".eval_results/gsm8k.yaml")
-    with pytest.raises(LmEvalBayesError, match=r"org/model has \.eval_results/gsm8k\.yaml already"):
+    with refused("overwrite", "duplicate", ".eval_results/gsm8k.yaml", error=LmEvalBayesError):
         open_pull_request(results, fake_hub.MODEL)
     assert hub.commits == []
     assert open_pull_request(results, fake_hub.MODEL, overwrite=True)
     hub.open_pull_requests.append("Evaluation results: aime_2025.yaml, gsm8k.yaml")
-    with pytest.raises(LmEvalBayesError, match="pull request 7 of org/model is open"):
+    with refused("title", "duplicate", error=LmEvalBayesError):
         open_pull_request(results, fake_hub.MODEL, overwrite=True)
     assert len(hub.commits) == 1
 
@@ -417,14 +414,14 @@ def test_open_requests_are_found_by_what_they_hold(hub, results):
     }
     for overwrite in (False, True):
         message = r"request 7 of org/model is open and has the same result on MathArena/aime_2025"
-        with pytest.raises(LmEvalBayesError, match=message):
+        with refused("results", "duplicate", ".eval_results/mine.yaml", error=LmEvalBayesError):
             open_pull_request(results, fake_hub.MODEL, overwrite=overwrite)
     # another value on the same benchmark
     assert f"value: {first.value}" in first.text
     other = first.text.replace(f"value: {first.value}", "value: 12.5")
     hub.contents["refs/pr/7"] = {".eval_results/mine.yaml": other}
     message = r"has a result on MathArena/aime_2025, 12\.5 \(\.eval_results/mine\.yaml\)"
-    with pytest.raises(LmEvalBayesError, match=message):
+    with refused("overwrite", "duplicate", ".eval_results/mine.yaml", error=LmEvalBayesError):
         open_pull_request(results, fake_hub.MODEL)
     assert hub.commits == []
     # what a request leaves as it is on main, and what is no result, is not of that request

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import pytest
 from _support.command_line import exported_table
+from _support.errors import refused
 from _support.hostile import NAMES
 
 from lm_eval_bayes import pass_at_k_posterior, rank
@@ -19,7 +20,6 @@ from lm_eval_bayes._util.text import P_BEST_MEANING, one_line, scope_label
 from lm_eval_bayes.analysis.leaderboard import COMPARISONS, leaderboard
 from lm_eval_bayes.analysis.pass_rows import pass_family
 from lm_eval_bayes.analysis.summary import summarise
-from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.export.files import slug
 from lm_eval_bayes.export.tables import csv_cell, table_text
 from lm_eval_bayes.runs.task_run import TaskRun
@@ -359,7 +359,7 @@ def test_an_unknown_tie_rule_has_no_caption(board):
 
 
 def test_an_unknown_suffix_is_refused(board):
-    with pytest.raises(InvalidInputError, match=r"`suffix` must end with \.csv.*got '\.html'"):
+    with refused("suffix", "format", ".html"):
         table_text([board], ".html")
 
 
