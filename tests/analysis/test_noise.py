@@ -9,11 +9,9 @@ import numpy as np
 import pytest
 from _support.errors import refused
 
-from lm_eval_bayes import InvalidInputError
 from lm_eval_bayes.analysis.independence import dependence_note
 from lm_eval_bayes.analysis.noise import (
     NoiseSettings,
-    spread,
     task_noise,
 )
 from lm_eval_bayes.runs.reader import read_runs
@@ -78,19 +76,6 @@ def test_the_correlation_is_that_of_all_pairs(aime, board):
     assert 0.5 < board.correlation < 1.0
 
 
-def test_the_board_gives_the_numbers_that_threads_ask_for(board):
-    """How many points two single runs have to differ by, and how many questions flip."""
-    apart = spread([model.single.distance for model in board.models])
-    flips = spread([model.components.flipped for model in board.models])
-    assert 0.1 < apart.low < apart.median < apart.high < 0.4
-    assert flips.low >= 1 / 15 - 1e-9
-    assert flips.high <= 0.6 + 1e-9
-    for model in board.models:
-        assert model.full.distance < model.single.distance
-        of_full = model.full.detectable
-        assert of_full["benchmark"] < of_full["paired"] < of_full["unpaired"]
-
-
 def simulated(seed, n=4, m=60, models=3, noise=0.1):
     rng = np.random.default_rng(seed)
     common = rng.beta(1, 1, m)
@@ -153,18 +138,10 @@ def test_settings():
     (run,) = simulated(1, models=1)
     noise = task_noise([run], NoiseSettings(difference=0.05, power=0.9))
     assert (noise.correlation, noise.correlation_source) == (0.5, "assumed")
-    assert [needed.design for needed in noise.models[0].needed] == [
-        "benchmark",
-        "paired",
-        "unpaired",
-    ]
-    for argument, value in {
-        "level": 1.0,
-        "power": 0.0,
-        "difference": -1.0,
-        "seed": -1,
-    }.items():
-        with pytest.raises(InvalidInputError, match=f"`{argument}` must"):
+    designs = [needed.design for needed in noise.models[0].needed]
+    assert designs == ["benchmark", "paired", "unpaired"]
+    for argument, value in (("level", 1.0), ("power", 0.0), ("difference", -1.0)):
+        with refused(argument, "range", value):
             NoiseSettings(**{argument: value})
     with refused("difference", "range", 3.4):
         task_noise([run], NoiseSettings(difference=3.4))
