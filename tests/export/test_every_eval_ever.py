@@ -397,16 +397,3 @@ def test_counts_have_no_instances():
 
 
 # -- the schema, where it is at hand -------------------------------------------------------------
-
-
-def test_the_schema_of_the_wheel_is_satisfied(result, summary):
-    schema = pytest.importorskip(
-        "every_eval_ever.schema", reason="every-eval-ever is not installed (it needs Python 3.12)"
-    )
-    jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not installed")
-    aggregate = jsonschema.Draft7Validator(schema.schema_json())
-    instance = jsonschema.Draft7Validator(schema.schema_json("instance_level_eval.schema.json"))
-    complete = result.with_instances(M * N, "0" * 64)
-    assert list(aggregate.iter_errors(json.loads(complete.to_json()))) == []
-    for row in instances(summary, result):
-        assert list(instance.iter_errors(row)) == []

@@ -85,25 +85,19 @@ def test_the_notes_tell_of_questions_that_were_not_asked():
 
 def test_the_notes_tell_n_the_interval_and_the_settings(summary):
     result = hub_result(summary)
-    notes = result.details
     posterior = hbayes_at_n(run().outcomes)
     interval = posterior.interval(0.95, "exact")
-    assert notes.startswith(f"avg@{N} of {N} trials per question on {M} questions; ")
-    message = (
-        f"95% credible interval of the mean score {100 * interval.low:.2f} to "
-        f"{100 * interval.high:.2f}, about these questions (hbayes@{N}, exact; posterior mean "
-        f"{100 * posterior.mu:.2f}, sd {100 * posterior.sigma:.2f})"
-    )
-    assert message in notes
-    assert "temperature 0.6, top_p 0.95; aime25_bayes, lm_eval 0.4.13, task 1.0, " in notes
-    assert "\n" not in notes
+    ends = f"{100 * interval.low:.2f} to {100 * interval.high:.2f}"
+    for fact in (
+        f"avg@{N} of {N} trials per question on {M} questions",
+        ends,
+        f"posterior mean {100 * posterior.mu:.2f}, sd {100 * posterior.sigma:.2f}",
+        "temperature 0.6, top_p 0.95; aime25_bayes, lm_eval 0.4.13, task 1.0, ",
+    ):
+        assert fact in result.details
+    assert "\n" not in result.details
     # what the hub shows beside the score is short
-    short = (
-        f"avg@{N}, {M} questions; 95% interval {100 * interval.low:.2f} to "
-        f"{100 * interval.high:.2f} about these questions (hbayes@{N}); "
-        "temperature 0.6, top_p 0.95"
-    )
-    assert read_back(result).notes == result.notes == short
+    assert ends in read_back(result).notes == result.notes
     assert len(result.notes) <= 140
 
 
@@ -181,13 +175,6 @@ def test_our_tasks_run_on_the_datasets_that_are_listed():
             assert f"dataset_path: {KNOWN[file.stem].dataset}\n" in text
 
 
-@pytest.mark.parametrize("task", ["aime26_bayes", "aime25_bayes"])
-def test_a_contest_that_no_leaderboard_collects_is_named(task):
-    result = hub_result(summarise(run(task, TRIALS[:2], provenance=build(dataset=""))))
-    sentence = f"no leaderboard of the hub collects results of {result.dataset_id}"
-    assert (sentence in result.warnings) is (task == "aime25_bayes")
-
-
 def test_a_known_name_on_another_dataset_is_another_benchmark():
     other = build(dataset="somebody/gsm8k-hard")
     result = hub_result(summarise(run("gsm8k", TRIALS[:2], provenance=other)))
@@ -230,14 +217,9 @@ def test_another_dataset_than_that_of_the_run_has_no_pinned_revision(summary):
     result = hub_result(summary, HubSettings(dataset="org/other"))
     assert result.dataset_revision is None
     (warning,) = (text for text in result.warnings if "revision" in text)
-    assert warning.startswith(
-        f"the run's data were MathArena/aime_2025 at revision {REVISION}, and --dataset names "
-        "org/other"
-    )
-    assert (
-        hub_result(summary, HubSettings(dataset="org/other", revision="b" * 40)).dataset_revision
-        == "b" * 40
-    )
+    assert REVISION in warning
+    pinned = hub_result(summary, HubSettings(dataset="org/other", revision="b" * 40))
+    assert pinned.dataset_revision == "b" * 40
 
 
 def test_a_run_of_another_model_is_told(summary):
@@ -248,36 +230,26 @@ def test_a_run_of_another_model_is_told(summary):
     assert message == "the run was of org/model, and is exported as org/other"
 
 
+NOWHERE = run("sums", TRIALS[:2], provenance=build(dataset=""))
+POINTS = TaskRun.from_trials(
+    "m", "aime25_bayes", [[0, 2], [1, 1]], ["p", "q"], (0.0, 1.0, 5.0), provenance=build()
+)
+
+
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("of", "settings", "argument", "rule", "came"),
     [
-        (
-            {"value": "pass@9"},
-            ("--value", "choice", "pass@9"),
-        ),
-        ({"dataset": "../x"}, ("--dataset", "missing", "../x")),
-        ({"revision": "main"}, ("--revision", "format", "main")),
-        ({"scale": "points"}, ("scale", "choice", "points")),
+        (run(), {"value": "pass@9"}, "--value", "choice", "pass@9"),
+        (run(), {"dataset": "../x"}, "--dataset", "missing", "../x"),
+        (run(), {"revision": "main"}, "--revision", "format", "main"),
+        (run(), {"scale": "points"}, "scale", "choice", "points"),
+        (NOWHERE, {}, "--dataset", "missing", "no name"),
+        (POINTS, {}, "RUN", "range", "m"),
     ],
 )
-def test_wrong_arguments_end_in_a_sentence(summary, arguments, message):
-    with refused(*message):
-        hub_result(summary, HubSettings(**arguments))
-
-
-def test_a_dataset_that_nobody_knows_must_be_named():
-    nowhere = summarise(run("sums", TRIALS[:2], provenance=build(dataset="")))
-    with refused("--dataset", "missing", "no name"):
-        hub_result(nowhere)
-    assert hub_result(nowhere, HubSettings(dataset="org/sums")).dataset_id == "org/sums"
-
-
-def test_scores_that_are_no_shares_are_refused():
-    points = TaskRun.from_trials(
-        "m", "aime25_bayes", [[0, 2], [1, 1]], ["p", "q"], (0.0, 1.0, 5.0), provenance=build()
-    )
-    with refused("RUN", "range", "m"):
-        hub_result(summarise(points, IntervalSpec(method="normal")))
+def test_what_cannot_be_exported(of, settings, argument, rule, came):
+    with refused(argument, rule, came):
+        hub_result(summarise(of, IntervalSpec(method="normal")), HubSettings(**settings))
 
 
 def test_an_older_library_is_told_which_is_needed(summary, monkeypatch):
@@ -334,23 +306,12 @@ def test_one_pull_request_with_all_files(hub, results):
 
 
 @pytest.mark.parametrize(
-    ("path", "status", "message"),
-    [
-        ("whoami", 401, "the token was not checked: .* answered 401: the token is not valid"),
-        ("whoami", 500, "the token was not checked: .* answered 500: out of order"),
-        (
-            "discussions",
-            403,
-            "org/model was not checked: .* answered 403: the token may not",
-        ),
-        ("discussions", 404, "org/model was not checked: .* answered 404: there is no such"),
-        ("commit/main", 403, "the pull request to org/model was not opened: .* answered 403"),
-        ("commit/main", 400, "the pull request to org/model was not opened: .* answered 400"),
-    ],
+    ("path", "status"),
+    [("whoami", 401), ("whoami", 500), ("discussions", 404), ("commit/main", 403)],
 )
-def test_what_the_hub_refuses_is_one_sentence(hub, results, path, status, message):
+def test_what_the_hub_refuses_is_one_sentence(hub, results, path, status):
     hub.failing[path] = (status, '{"error": "out of order\\nsecond \\u001b[31mline"}')
-    with refused("endpoint", "failed", error=LmEvalBayesError) as caught:
+    with refused("endpoint", "failed", status, error=LmEvalBayesError) as caught:
         open_pull_request(results, fake_hub.MODEL)
     assert str(caught.value).isprintable()
     assert fake_hub.TOKEN not in str(caught.value)
@@ -359,7 +320,7 @@ def test_what_the_hub_refuses_is_one_sentence(hub, results, path, status, messag
 
 def test_an_answer_that_is_no_hubs_is_told(hub, results):
     hub.failing["discussions"] = (200, "<html>a login page</html>")
-    with refused("endpoint", "failed", "http://127.0.0.1:33977", error=LmEvalBayesError):
+    with refused("endpoint", "failed", error=LmEvalBayesError):
         open_pull_request(results, fake_hub.MODEL)
 
 
@@ -367,7 +328,7 @@ def test_no_network_is_one_sentence(hub, results):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         nobody = f"http://127.0.0.1:{free.getsockname()[1]}"
-    with refused("endpoint", "failed", "http://127.0.0.1:39983", error=LmEvalBayesError):
+    with refused("endpoint", "failed", nobody, error=LmEvalBayesError):
         open_pull_request(results, fake_hub.MODEL, endpoint=nobody)
     assert hub.requests == []
 
@@ -376,7 +337,7 @@ def test_offline_mode_is_told(hub, results, monkeypatch):
     from huggingface_hub import constants
 
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    with refused("HF_HUB_OFFLINE", "conflict", "http://127.0.0.1:44953", error=LmEvalBayesError):
+    with refused("HF_HUB_OFFLINE", "conflict", error=LmEvalBayesError):
         open_pull_request(results, fake_hub.MODEL)
     assert hub.requests == []
 
@@ -413,14 +374,12 @@ def test_open_requests_are_found_by_what_they_hold(hub, results):
         "refs/pr/8": {".eval_results/old.yaml": second.text, ".eval_results/x.yaml": "- !!python"},
     }
     for overwrite in (False, True):
-        message = r"request 7 of org/model is open and has the same result on MathArena/aime_2025"
         with refused("results", "duplicate", ".eval_results/mine.yaml", error=LmEvalBayesError):
             open_pull_request(results, fake_hub.MODEL, overwrite=overwrite)
     # another value on the same benchmark
     assert f"value: {first.value}" in first.text
     other = first.text.replace(f"value: {first.value}", "value: 12.5")
     hub.contents["refs/pr/7"] = {".eval_results/mine.yaml": other}
-    message = r"has a result on MathArena/aime_2025, 12\.5 \(\.eval_results/mine\.yaml\)"
     with refused("overwrite", "duplicate", ".eval_results/mine.yaml", error=LmEvalBayesError):
         open_pull_request(results, fake_hub.MODEL)
     assert hub.commits == []
