@@ -7,7 +7,6 @@ all of them, and must be what it is without them, but for the list of what was l
 from __future__ import annotations
 
 import gzip
-import importlib.util
 import json
 import os
 import shutil
@@ -369,21 +368,3 @@ def test_the_same_log_with_the_usual_scores_counts(tmp_path):
     harness_log(weights=[0, 1])(folder / "submissions" / "log")
     code, out, _ = build(folder, "--check", "submissions/log/")
     assert (code, out) == (0, "counts: log\n")
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["::error::x", "a\n::b", "\r##[error]", "%0A", ":::::", "\u2028x", "\udcff", "x" * 10_000],
-)
-def test_a_line_is_one_line_without_commands(text, monkeypatch):
-    spec = importlib.util.spec_from_file_location("reading", EXAMPLE / "read_submissions.py")
-    module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, "reading", module)
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    spec.loader.exec_module(module)
-    line = module.plain(text)
-    assert line.isascii()
-    assert line.isprintable()
-    assert "::" not in line
-    assert "#" not in line
-    assert len(line) <= 300
