@@ -32,11 +32,9 @@ from lm_eval_bayes.export.run_metadata import (
     hub_id,
     hub_model,
     is_filtered,
-    versions,
 )
 from lm_eval_bayes.runs.task_run import GRADED
-from lm_eval_bayes.stats.intervals import Interval, Scope
-from lm_eval_bayes.stats.results import Posterior
+from lm_eval_bayes.stats.intervals import Scope
 from lm_eval_bayes.stats.validation import check_option
 
 #: Folder of the results in a model's repository.
@@ -50,9 +48,9 @@ SCALES: tuple[Scale, ...] = ("percent", "share")
 _FACTORS_AND_DIGITS: dict[Scale, tuple[float, int]] = {"percent": (100.0, 2), "share": (1.0, 4)}
 _SHA = re.compile(r"[0-9a-f]{40}")
 #: The hub shows the notes beside the score.
-_MAX_NOTES, _MAX_DETAILS = 200, 700
-#: Generation settings in the notes, and left out of the details.
-_IN_NOTES, _NOT_IN_DETAILS = ("temperature", "top_p"), frozenset({"until"})
+_MAX_NOTES = 200
+#: Generation settings in the notes.
+_IN_NOTES = ("temperature", "top_p")
 #: The datasets whose leaderboards on the hub are known to collect results.
 REGISTERED = frozenset(known.dataset for known in KNOWN.values() if known.is_registered)
 
@@ -73,8 +71,6 @@ class HubResult(Record):
         The score.
     notes : str
         The metric, its credible interval and the sampling, at most 200 characters.
-    details : str
-        The same with the posterior, all settings and the versions, for a pull request.
     date : str or None
         End of the run, ISO 8601.
     source_url, source_name : str or None
@@ -89,7 +85,6 @@ class HubResult(Record):
     task_id: str
     value: float
     notes: str
-    details: str
     dataset_revision: str | None = None
     date: str | None = None
     source_url: str | None = None
@@ -231,11 +226,9 @@ def hub_result(
         notes=one_line(_notes(summary, name, settings.scale, scope, damage), _MAX_NOTES),
     )
     names = {field.name for field in fields(HubResult)}
-    details = one_line(_details(summary, name, settings.scale, scope, damage), _MAX_DETAILS)
     return HubResult(
         path=f"{FOLDER}/{benchmark.file}.yaml",
         text=_yaml(hub, entry),
-        details=details,
         warnings=tuple(warnings),
         **{k: v for k, v in vars(entry).items() if k in names},
     )
@@ -338,38 +331,9 @@ def _notes(
     return "; ".join(filter(None, parts))
 
 
-def _details(
-    summary: TaskSummary, name: str, scale: Scale, scope: Scope, damage: tuple[str, ...]
-) -> str:
-    """Return the metric, its credible interval and all settings, the most important first."""
-    run, n = summary.run, summary.n
-    trials = "1 trial" if n == "1" else f"{n} trials"
-    settings = {k: v for k, v in generation_settings(run).items() if k not in _NOT_IN_DETAILS}
-    parts = [
-        f"{name} of {trials} per question on {_questions(summary)}",
-        *damage,
-        _interval_note(summary.learned[scope], summary.intervals[scope], n, scale),
-        _settings_note(settings),
-        f"filter {run.filter}" if is_filtered(run) else "",
-        f"metric {run.metric}" if run.metric != GRADED else "",
-        f"{run.task}, {_settings_note(versions(run))}",
-    ]
-    return "; ".join(filter(None, parts))
-
-
 def _scaled(numbers: Sequence[float], scale: Scale) -> list[str]:
     factor, digits = _FACTORS_AND_DIGITS[scale]
     return [f"{factor * number:.{digits}f}" for number in numbers]
-
-
-def _interval_note(posterior: Posterior, interval: Interval, n: str, scale: Scale) -> str:
-    numbers = (interval.low, interval.high, posterior.mu, posterior.sigma)
-    low, high, mu, sigma = _scaled(numbers, scale)
-    return (
-        f"{100 * interval.level:g}% credible interval of the mean score {low} to {high}, "
-        f"about {scope_label(interval.scope)} (hbayes@{n}, {interval.method}; posterior mean "
-        f"{mu}, sd {sigma})"
-    )
 
 
 def _settings_note(settings: Mapping[str, str]) -> str:

@@ -257,7 +257,7 @@ def _comparison(node: ast.Compare, argument: str = "when") -> tuple[str, type[as
     number = _number(right)
     if len(node.ops) > 1 or kind not in _COMPARISONS or number is None or not _is_signal(left):
         rule = "compare one signal with one finite number, as in `completion_tokens >= 512`"
-        raise InvalidInputError.of(argument, "range", rule, _source(node))
+        raise InvalidInputError.of(argument, "format", rule, _source(node))
     return left.id, kind, number  # type: ignore[attr-defined]
 
 

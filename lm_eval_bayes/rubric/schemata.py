@@ -100,16 +100,17 @@ class Schema:
         missed = uncovered(self.rules)
         if missed is not None:
             case = ", ".join(f"{name} = {_shown(value)}" for name, value in missed.items())
-            rule = f"cover every case of rubric {self.name}: no category takes a trial with {case}"
-            raise InvalidInputError.of(
-                "rules", "format", f"{rule} (end with `otherwise: true`)", self.name
+            sentence = (
+                f"`rules` must cover every case of rubric {self.name}: no category takes a trial "
+                f"with {case} (end with `otherwise: true`)"
             )
+            raise InvalidInputError(sentence, "missing", "rules", missed)
         unreached = [self.categories[index].name for index in unreachable(self.rules)]
         if unreached:
             rule = (
                 f"leave a case to every category of rubric {self.name}; earlier ones take them all"
             )
-            raise InvalidInputError.of("rules", "range", rule, ", ".join(unreached))
+            raise InvalidInputError.of("rules", "conflict", rule, ", ".join(unreached))
 
     @cached_property
     def rules(self) -> tuple[Condition, ...]:
@@ -199,7 +200,7 @@ def _check_weight(weight: object, schema: str) -> float:
     number = isinstance(weight, (int, float, np.number)) and not isinstance(weight, bool)
     if not number or not abs(weight) <= 1e100:  # type: ignore[arg-type]
         raise InvalidInputError.of(
-            "weights", "shape", f"be finite numbers in rubric {schema}", weight
+            "weights", "type", f"be finite numbers in rubric {schema}", weight
         )
     return float(weight)  # type: ignore[arg-type]
 

@@ -142,7 +142,7 @@ def score(
         none = [name for name, value in thresholds.values.items() if value is None]
         rule = f"let some trial into a category of {schema.name}"
         raise InvalidInputError.of(
-            "thresholds", "empty", rule, f"none for {', '.join(none) or 'it'}"
+            "thresholds", "missing", rule, f"none for {', '.join(none) or 'it'}"
         )
     return result
 

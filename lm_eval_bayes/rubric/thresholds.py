@@ -187,7 +187,7 @@ class Thresholds:
                 if _questions(name) == _questions(task):
                     return thresholds
             rule = f"hold task {task}; the file has {', '.join(self.tasks) or 'none'}"
-            raise InvalidInputError.of("thresholds", "mismatch", rule, task)
+            raise InvalidInputError.of("thresholds", "missing", rule, task)
         return self.tasks[task]
 
     def to_json(self) -> str:
@@ -226,7 +226,7 @@ class Thresholds:
             ) from None
         if not isinstance(content, dict) or content.get("format") != FORMAT:
             rule = f'be a file of thresholds, with "format": "{FORMAT}"'
-            raise InvalidInputError.of(name, "path", rule, str(content)[:60])
+            raise InvalidInputError.of(name, "format", rule, str(content)[:60])
         if content.get("version") != VERSION:
             rule = f"be of version {VERSION}, the newest that this release knows"
             raise InvalidInputError.of(name, "schema", rule, content.get("version"))
@@ -251,12 +251,12 @@ def _task_from(task: object, content: object, name: str) -> TaskThresholds:
         number = isinstance(value, (int, float)) and not isinstance(value, bool)
         if value is not None and not (number and abs(value) <= sys.float_info.max):
             raise InvalidInputError.of(
-                name, "missing", f"have a number or null for {task}: {key}", value
+                name, "type", f"have a number or null for {task}: {key}", value
             )
     counts = content.get("counts") if isinstance(content, Mapping) else None
     if not isinstance(counts, Mapping) or any(type(n) is not int for n in counts.values()):
         raise InvalidInputError.of(
-            name, "range", f"give task {task} whole numbers as counts", counts
+            name, "type", f"give task {task} whole numbers as counts", counts
         )
     return TaskThresholds(**values, counts=dict(counts))
 

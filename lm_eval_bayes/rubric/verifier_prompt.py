@@ -170,7 +170,7 @@ class Calibration:
         best = given.max(axis=-1) if given.size else given
         if np.isnan(given).any() or np.isposinf(given).any() or np.isneginf(best).any():
             rule = "be numbers below infinity, in every case at least one of them finite"
-            raise InvalidInputError.of("scores", "empty", rule, scores)
+            raise InvalidInputError.of("scores", "range", rule, scores)
         gain = given - np.array(self.baseline)
         weights = np.exp(gain - gain.max(axis=-1, keepdims=True))
         return read_only(weights / weights.sum(axis=-1, keepdims=True), np.float64)
@@ -298,11 +298,12 @@ def fitted_prompt(
     fits = min(MIN_ANSWER_CHARACTERS, len(answer))
     best, shortest = with_end(fits)
     if shortest > limit:
-        raise PromptTooLongError(
+        sentence = (
             f"the question {_start(case.question)!r} and its standard answer make a prompt of "
             f"{shortest:,} {unit} with {fits} characters of an answer, but the verifier reads at "
             f"most {limit:,}; give a larger --max-length, or another verifier"
         )
+        raise PromptTooLongError(sentence, "range", "question", case.question)
     # Bisection until the answer is within a hundredth of the longest that fits.
     low, too_many, high = shortest, len(answer), full
     while too_many - fits > max(8, fits // 100):

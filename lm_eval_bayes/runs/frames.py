@@ -1,4 +1,4 @@
-"""Runs from data frames and back: pandas, polars and pyarrow, one row per trial; arviz."""
+"""Runs from data frames and back: pandas, polars and pyarrow, one row per trial."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lm_eval_bayes._util.packages import pip_install_extra
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.merging import merge_runs
 from lm_eval_bayes.runs.readers.protocol import Query
@@ -21,7 +20,6 @@ from lm_eval_bayes.runs.readers.trial_table import (
     table_contents,
 )
 from lm_eval_bayes.stats.arrays import FloatArray
-from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.score_outcomes import ScoreOutcomes
 
 if TYPE_CHECKING:
@@ -170,24 +168,3 @@ def _scores(run: TaskRun) -> list[FloatArray]:
     if isinstance(run.outcomes, ScoreOutcomes):
         return list(run.outcomes.scores)
     return [run.outcomes.weights[categories] for categories in run.trials or ()]
-
-
-def to_inference_data(run: TaskRun, draws: int = 2000, seed: int = 0) -> Any:
-    """Return draws of the posterior for arviz, see :meth:`TaskRun.to_inference_data`."""
-    try:
-        import arviz
-    except ImportError:
-        rule = f"be installed ({pip_install_extra('arviz')})"
-        raise InvalidInputError.of("arviz", "not-installed", rule, "no module arviz") from None
-    posterior = hbayes_at_n(run.outcomes)
-    by_question = posterior.distribution.draw_questions(draws, np.random.default_rng(seed))
-    groups: dict[str, Any] = {
-        "posterior": {"question_score": by_question[None], "score": by_question.mean(axis=1)[None]},
-        "dims": {"question_score": ["question"]},
-        "coords": {"question": list(run.question_ids)},
-    }
-    if run.trials is not None or run.scored:
-        scores = [row[: run.n_common] for row in _scores(run)]
-        groups["observed_data"] = {"trial_score": np.stack(scores)}
-        groups["dims"]["trial_score"] = ["question", "trial"]
-    return arviz.from_dict(**groups)

@@ -107,7 +107,7 @@ class LoggedTask:
         ends = [as_real(end) for end in given] if isinstance(given, (list, tuple)) else []
         if len(ends) != 2 or ends[0] is None or ends[1] is None or not ends[0] < ends[1]:
             rule = f"have two numbers, low < high, as bounds of the scores of task {self.task}"
-            raise InvalidInputError.of("RUN", "mismatch", rule, given)
+            raise InvalidInputError.of("RUN", "range", rule, given)
         return ends[0], ends[1]
 
     def threshold(self, metric: str | None = None) -> float | None:

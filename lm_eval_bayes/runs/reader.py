@@ -26,7 +26,7 @@ Progress = Callable[[int, int], None]
 _MOST_TABLES = 4
 
 
-def read_runs(
+def read_runs(  # noqa: PLR0913  public options
     paths: str | Path | Iterable[str | Path],
     *,
     task: str | None = None,
@@ -222,7 +222,7 @@ def _read_files(files: Sequence[RunFile], query: Query) -> tuple[list[FileConten
     for path, names in tasks.items():
         if path not in matched:
             rule = f"hold task {query.task}; there is {_listed(names)}"
-            raise InvalidInputError.of(query.argument, "mismatch", rule, path)
+            raise InvalidInputError.of(query.argument, "choice", rule, path)
     if skipped and not read:
         raise skipped[0]
     warnings += [f"left out: {error.lacking}" for error in skipped]

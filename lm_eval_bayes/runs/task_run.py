@@ -321,31 +321,6 @@ class TaskRun:
 
         return frames.to_frame(self)
 
-    def to_inference_data(self, draws: int = 2000, seed: int = 0) -> Any:
-        """Return draws of `hbayes@N` and the trials as an arviz.InferenceData.
-
-        Parameters
-        ----------
-        draws : int
-            Draws of the posterior.
-        seed : int
-            Of the generator.
-
-        Returns
-        -------
-        arviz.InferenceData
-            `posterior` with `question_score`, shape (1, draws, M), and `score`, their mean over
-            the questions; `observed_data` with the scores of the first N trials, shape (M, N).
-
-        Raises
-        ------
-        InvalidInputError
-            If arviz is not installed.
-        """
-        from lm_eval_bayes.runs import frames
-
-        return frames.to_inference_data(self, draws, seed)
-
     @property
     def question_ids(self) -> tuple[str, ...]:
         """The identifiers of the questions, by which runs of several models match them."""
@@ -479,7 +454,7 @@ class TaskRun:
             return SignalTable(question, columns, self.n_questions)
         except InvalidInputError as error:
             rule = f"have signals with possible values; {', '.join(self.sources)}"
-            raise InvalidInputError.of("RUN", "missing", rule, str(error)) from None
+            raise InvalidInputError.of("RUN", "range", rule, str(error)) from None
 
     @property
     def n_judged(self) -> int:

@@ -140,7 +140,10 @@ class _TrialVerdicts:
         if verdict is not None and verdict.text != text:
             raise ChangedTrialError(
                 f"{self.path} holds a verdict on another text of trial {trial} of question "
-                f"{doc_id} (or on another question or standard answer); judge anew with --restart"
+                f"{doc_id} (or on another question or standard answer); judge anew with --restart",
+                "mismatch",
+                str(self.path),
+                (doc_id, trial),
             )
         return None if verdict is None or verdict.error is not None else verdict
 
@@ -180,17 +183,26 @@ class Verdicts(_TrialVerdicts):
         )
         if self.header.samples != samples:
             raise OtherVerifierError(
-                f"{self.path} holds the verdicts on {self.header.samples}, not on {samples}; {way}"
+                f"{self.path} holds the verdicts on {self.header.samples}, not on {samples}; {way}",
+                "mismatch",
+                "samples",
+                samples,
             )
         new, old = dict(verifier), dict(self.header.verifier)
         differ = [
-            f"{name} {_shown(old.get(name))}, now {_shown(new.get(name))}"
+            name
             for name in dict.fromkeys([*old, *new])
             if canonical_json(old.get(name)) != canonical_json(new.get(name))
         ]
         if differ:
+            changes = "; ".join(
+                f"{name} {_shown(old.get(name))}, now {_shown(new.get(name))}" for name in differ
+            )
             raise OtherVerifierError(
-                f"{self.path} holds the verdicts of another verifier ({'; '.join(differ)}); {way}"
+                f"{self.path} holds the verdicts of another verifier ({changes}); {way}",
+                "mismatch",
+                "verifier",
+                differ,
             )
 
 
@@ -232,21 +244,25 @@ def read_verdicts(path: str | PathLike[str]) -> Verdicts:
     try:
         raw = path.read_bytes()
     except OSError as error:
-        raise StoreFileError(f"{path} cannot be read: {error.strerror}") from error
+        raise StoreFileError(
+            f"{path} cannot be read: {error.strerror}", "path", str(path), error.strerror
+        ) from error
     lines = raw.split(b"\n")
     size = len(raw) - len(lines.pop())  # what follows the last line's end is nothing, or torn
     if not lines:
-        raise VerdictsError(f"{path} is no file of verdicts: it has no whole line")
+        raise VerdictsError(
+            f"{path} is no file of verdicts: it has no complete line", "format", str(path)
+        )
     header = _header(path, lines[0])
     trials: dict[tuple[int, int], TrialVerdict] = {}
     for number, line in enumerate(lines[1:], 2):
         try:
             verdict = _trial(json.loads(line))
         except (ValueError, TypeError, KeyError, RecursionError) as error:
-            raise VerdictsError(f"{path} is broken at line {number}: {error}") from error
+            raise _broken(path, number, str(error)) from error
         if trials.setdefault(verdict.key, verdict) != verdict and trials[verdict.key].error is None:
             where = f"trial {verdict.trial} of question {verdict.doc_id}"
-            raise VerdictsError(f"{path} is broken at line {number}: {where} has other verdicts")
+            raise _broken(path, number, f"{where} has other verdicts")
         trials[verdict.key] = verdict
     return Verdicts(path, header, MappingProxyType(trials), size)
 
@@ -258,10 +274,17 @@ def _header(path: Path, line: bytes) -> VerdictsHeader:
     except (ValueError, TypeError, KeyError, RecursionError):
         name, version = None, None
     if name != FORMAT:
-        raise VerdictsError(f"{path} is no file of verdicts: its first line says nothing of them")
+        raise VerdictsError(
+            f"{path} is no file of verdicts: its first line is not their header",
+            "format",
+            str(path),
+        )
     if version != VERSION:
         raise VerdictsError(
-            f"{path} has version {_shown(version)} of the format, this release reads {VERSION}"
+            f"{path} has version {_shown(version)} of the format, this release reads {VERSION}",
+            "schema",
+            str(path),
+            version,
         )
     try:
         samples, verifier = content["samples"], content["verifier"]
@@ -269,7 +292,12 @@ def _header(path: Path, line: bytes) -> VerdictsHeader:
             raise TypeError("samples or verifier is missing")
         return VerdictsHeader(samples, MappingProxyType(verifier), _three(content["baseline"]))
     except (ValueError, TypeError, KeyError) as error:
-        raise VerdictsError(f"{path} is broken at line 1: {error}") from error
+        raise _broken(path, 1, str(error)) from error
+
+
+def _broken(path: Path, line: int, reason: str) -> VerdictsError:
+    sentence = f"{path} is broken at line {line}: {reason}"
+    return VerdictsError(sentence, "damaged", str(path), line)
 
 
 def _trial(row: Any) -> TrialVerdict:
@@ -388,7 +416,9 @@ class VerdictsFile(_TrialVerdicts):
             file = open(self.path, "ab")  # noqa: SIM115  closed with this object
         if not _locked(file):
             file.close()
-            raise VerdictsError(f"{self.path} is being written by another process")
+            raise VerdictsError(
+                f"{self.path} is being written by another process", "conflict", str(self.path)
+            )
         return file
 
 
@@ -397,7 +427,9 @@ def _write_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise StoreFileError(f"{path} cannot be written: {error.strerror}") from error
+        raise StoreFileError(
+            f"{path} cannot be written: {error.strerror}", "path", str(path), error.strerror
+        ) from error
 
 
 def _locked(file: IO[bytes]) -> bool:

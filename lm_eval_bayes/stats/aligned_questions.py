@@ -78,7 +78,7 @@ def align_questions(a: Outcomes, b: Outcomes, how: Align = "strict") -> Aligned:
     if a.question_ids is None or b.question_ids is None:
         without, other = ("a", "b") if a.question_ids is None else ("b", "a")
         rule = f"carry question_ids, as `{other}` does, so that questions can be paired"
-        raise InvalidInputError.of(without, "empty", rule, "none")
+        raise InvalidInputError.of(without, "missing", rule, "none")
     row_of_id = {name: row for row, name in enumerate(b.question_ids)}
     rows_a = [row for row, name in enumerate(a.question_ids) if name in row_of_id]
     rows_b = [row_of_id[a.question_ids[row]] for row in rows_a]

@@ -59,15 +59,13 @@ def numeric(name: str, values: npt.ArrayLike) -> npt.NDArray[Any]:
     """Return a bool, integer or real array; anything else is refused."""
     rule = "be a rectangular array of numbers"
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
-        raise InvalidInputError.of(
-            name, "shape", f"{rule} without masked entries", "a masked array"
-        )
+        raise InvalidInputError.of(name, "type", f"{rule} without masked entries", "a masked array")
     try:
         array = np.asarray(values)
     except (TypeError, ValueError, OverflowError) as error:
         raise InvalidInputError.of(name, "shape", rule, str(error)) from None
     if array.dtype.kind not in "biuf":
-        raise InvalidInputError.of(name, "shape", rule, f"dtype {array.dtype}")
+        raise InvalidInputError.of(name, "type", rule, f"dtype {array.dtype}")
     return array
 
 
@@ -106,7 +104,7 @@ def check_matrix(
         raise InvalidInputError.of(name, "empty", rule, f"shape {array.shape}")
     if array.dtype.kind == "b" and n_categories > 2:
         rule = f"hold the categories 0..{n_categories - 1}, not booleans, with these weights"
-        raise InvalidInputError.of(name, "range", rule, "dtype bool")
+        raise InvalidInputError.of(name, "type", rule, "dtype bool")
     top = n_categories - 1
     matrix = _check_whole(name, array, f"whole categories in 0..{top}", "trial")
     bad = matrix > top
@@ -123,7 +121,7 @@ def check_counts(name: str, values: npt.ArrayLike, n_categories: int) -> IntArra
     array = numeric(name, values)
     if array.ndim != 2 or array.shape[0] == 0:
         rule = "be 2-D with at least one question, (M, C+1)"
-        raise InvalidInputError.of(name, "empty", rule, f"shape {array.shape}")
+        raise InvalidInputError.of(name, "shape", rule, f"shape {array.shape}")
     if array.dtype.kind == "b":
         raise InvalidInputError.of(name, "type", "hold counts, not booleans", "dtype bool")
     if array.shape[1] != n_categories:
@@ -142,7 +140,7 @@ def check_weights(values: npt.ArrayLike) -> FloatArray:
     array = numeric("weights", values)
     if array.ndim != 1 or array.size < 2:
         rule = "be 1-D with at least two entries, one per category"
-        raise InvalidInputError.of("weights", "empty", rule, f"shape {array.shape}")
+        raise InvalidInputError.of("weights", "shape", rule, f"shape {array.shape}")
     if array.dtype.kind == "b":
         raise InvalidInputError.of("weights", "type", "be numbers, not booleans", "dtype bool")
     weights = array.astype(np.float64)
@@ -221,7 +219,7 @@ def cluster_index(
     try:
         indices = [numbers.setdefault(entry, len(numbers)) for entry in entries]
     except TypeError:
-        raise InvalidInputError.of("clusters", "shape", "hold hashable entries", clusters) from None
+        raise InvalidInputError.of("clusters", "type", "hold hashable entries", clusters) from None
     missing = next((i for i, entry in enumerate(entries) if entry is None or entry != entry), None)
     if missing is not None:
         rule = f"name the cluster of every {of_what}"

@@ -274,7 +274,7 @@ def confusion_confidence(
     share = matrix / total
     estimate = float(apply_score(function, share[None])[0])
     if not np.isfinite(estimate):
-        raise InvalidInputError.of("counts", "missing", f'give "{name}" a value', "0/0")
+        raise InvalidInputError.of("counts", "unsupported", f'give "{name}" a value', "0/0")
     if method == "delta":
         gradient = _gradient(function, share)
         centre = float((share * gradient).sum())
@@ -293,7 +293,7 @@ def confusion_confidence(
     defined = values[np.isfinite(values)]
     if defined.size < 2:
         raise InvalidInputError.of(
-            "counts", "missing", f'give "{name}" a value in the replicates', "0/0"
+            "counts", "unsupported", f'give "{name}" a value in the replicates', "0/0"
         )
     note = NO_SPREAD if defined.min() == defined.max() else None
     if defined.size < replicates:

@@ -165,7 +165,7 @@ def as_matrix(counts: Mapping[str, int] | Sequence[int] | npt.ArrayLike) -> Floa
     rule = "be (tp, fp, fn, tn), a mapping of these names, or a (K, K) matrix with K >= 2"
     if isinstance(counts, Mapping):
         if set(counts) != set(CELLS):
-            raise InvalidInputError.of("counts", "type", rule, dict(counts))
+            raise InvalidInputError.of("counts", "choice", rule, dict(counts))
         counts = [counts[cell] for cell in CELLS]
     try:
         array = np.asarray(counts)
@@ -177,7 +177,7 @@ def as_matrix(counts: Mapping[str, int] | Sequence[int] | npt.ArrayLike) -> Floa
         tp, fp, fn, tn = array
         array = np.array([[tn, fp], [fn, tp]])
     if array.ndim != 2 or array.shape[0] != array.shape[1] or array.shape[0] < 2:
-        raise InvalidInputError.of("counts", "type", rule, f"shape {array.shape}")
+        raise InvalidInputError.of("counts", "shape", rule, f"shape {array.shape}")
     matrix = array.astype(np.float64)
     if not np.isfinite(matrix).all() or (matrix < 0).any() or (matrix != np.trunc(matrix)).any():
         raise InvalidInputError.of(
@@ -200,10 +200,10 @@ def named_score(score: str | ConfusionScore, n_classes: int) -> tuple[str, Confu
     if isinstance(score, str):
         if score not in available:
             rule = f"be a function or one of {', '.join(available)} for {n_classes} classes"
-            raise InvalidInputError.of("score", "type", rule, score)
+            raise InvalidInputError.of("score", "choice", rule, score)
         return score, available[score]
     if not callable(score):
-        raise InvalidInputError.of("score", "choice", "be a name or a function of matrices", score)
+        raise InvalidInputError.of("score", "type", "be a name or a function of matrices", score)
     return str(getattr(score, "__name__", "score")), score
 
 
@@ -216,7 +216,7 @@ def apply_score(score: ConfusionScore, matrices: FloatArray) -> FloatArray:
         If it gave anything but one real number per matrix.
     """
     if isinstance(score, type):
-        raise InvalidInputError.of("score", "choice", "be a name or a function of matrices", score)
+        raise InvalidInputError.of("score", "type", "be a name or a function of matrices", score)
     with np.errstate(divide="ignore", invalid="ignore"):
         values = np.asarray(score(matrices))
     if values.shape != matrices.shape[:1] or values.dtype.kind not in "biuf":

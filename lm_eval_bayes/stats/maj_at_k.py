@@ -167,7 +167,7 @@ def _tallied(index: int, given: Sequence[Hashable], marks: Sequence[bool]) -> Ta
     if len(given) != len(marks) or len(given) == 0:
         rule = "have one entry per answer of the question, at least one"
         got = f"{len(marks)} for {len(given)} (question {index})"
-        raise InvalidInputError.of("correct", "empty", rule, got)
+        raise InvalidInputError.of("correct", "shape", rule, got)
     votes: Counter[Hashable] = Counter()
     rights: Counter[Hashable] = Counter()
     for answer, mark in zip(given, marks, strict=True):

@@ -109,7 +109,7 @@ def mean_pseudo_trials(other: Outcomes, *, seed: int = 0) -> FloatArray:
     low, high = other.bounds
     if low == high:
         rule = "have two distinct category weights"
-        raise InvalidInputError.of("other", "duplicate", rule, other.weights.tolist())
+        raise InvalidInputError.of("other", "unsupported", rule, other.weights.tolist())
     posterior = hbayes_at_n(other, "population", seed=seed)
     weights, belongs = distinct_weights(other)
     if weights.size == 2 or posterior.learned is None:

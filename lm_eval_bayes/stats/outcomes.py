@@ -209,7 +209,7 @@ class Outcomes:
         if weights is None:
             if array.shape[1] < 2:
                 rule = "have at least two columns (categories)"
-                raise InvalidInputError.of("counts", "empty", rule, f"shape {array.shape}")
+                raise InvalidInputError.of("counts", "shape", rule, f"shape {array.shape}")
             weights = np.arange(array.shape[1]) / (array.shape[1] - 1)
         prior = np.zeros_like(array) if prior_counts is None else prior_counts
         ids = None if question_ids is None else as_ids(question_ids)
@@ -342,7 +342,7 @@ class Outcomes:
         at_top = self.top_categories()
         if at_top is None or self.weights.min() == self.weights.max():
             rule = "have two distinct weights, a wrong and a right one"
-            raise InvalidInputError.of(name, "duplicate", rule, self.weights.tolist())
+            raise InvalidInputError.of(name, "unsupported", rule, self.weights.tolist())
         return self.counts[:, at_top].sum(axis=1), self.counts[:, ~at_top].sum(axis=1)
 
 

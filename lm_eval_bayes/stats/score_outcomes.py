@@ -97,7 +97,7 @@ class ScoreOutcomes(Outcomes):
         low, high = bounds
         if not np.isfinite([low, high]).all() or not low < high:
             raise InvalidInputError.of(
-                "bounds", "shape", "be two finite numbers, low < high", bounds
+                "bounds", "range", "be two finite numbers, low < high", bounds
             )
         if not len(scores):
             raise InvalidInputError.of("scores", "empty", "hold at least one question", scores)
@@ -111,7 +111,7 @@ class ScoreOutcomes(Outcomes):
             if row.ndim != 1 or outside.any():
                 rule = f"be numbers from {low:g} to {high:g}"
                 got = row.tolist() if row.ndim != 1 else float(row[outside.argmax()])
-                raise InvalidInputError.of("scores", "type", rule, got)
+                raise InvalidInputError.of("scores", "range", rule, got)
         fractions = [(row - low) / (high - low) for row in given]
         trials = np.array([_RESOLUTION * row.size for row in fractions], dtype=np.int64)
         total = [np.rint(row.sum() * _RESOLUTION) for row in fractions]

@@ -454,7 +454,7 @@ def prior_study(
     n_models = old.shape[0]
     if not 2 <= n_models <= _MOST_MODELS:
         raise InvalidInputError.of(
-            "means", "mismatch", f"be those of 2 to {_MOST_MODELS:,} models", n_models
+            "means", "range", f"be those of 2 to {_MOST_MODELS:,} models", n_models
         )
     old_means = np.array(means, dtype=np.float64)
     rng = np.random.default_rng(seed)

@@ -87,7 +87,7 @@ class JudgeSettings:
         if self.backend == "server" or (self.backend is None and self.base_url is not None):
             if self.base_url is None:
                 raise InvalidInputError.of(
-                    "--base-url", "format", "be the address of the server", None
+                    "--base-url", "missing", "be the address of the server", None
                 )
             local = {"--device": self.device, "--revision": self.revision}
             local["--dtype"] = None if self.dtype == "auto" else self.dtype

@@ -122,7 +122,8 @@ def baseline_scores(judge: Judge) -> Scores:
         [fitted_prompt(CONTENT_FREE_INPUT, judge.length, judge.limit, judge.unit)]
     )
     if isinstance(scores, Unjudged):
-        raise VerifierError(f"the prompt without content cannot be scored: {scores.reason}")
+        sentence = f"the prompt without content cannot be scored: {scores.reason}"
+        raise VerifierError(sentence, "failed", "verifier")
     return scores
 
 

@@ -113,10 +113,11 @@ class LabelTokens:
                 reasons.append("labels share a token")
             else:
                 return lead, tuple(token for (token,) in suffixes)
-        raise VerifierError(
+        sentence = (
             f"the tokenizer of {name} does not encode each of the labels A, B and C as a token of "
             f"its own at the beginning of the answer ({reasons[0]}), so {name} cannot be a verifier"
         )
+        raise VerifierError(sentence, "unsupported", "verifier", name)
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,20 +173,22 @@ def read_pretrained(name: str, revision: str | None = None) -> Pretrained:
         If there is no such model, or its tokenizer does not fit a verifier.
     """
     if not isinstance(name, str) or not name.strip():
-        raise InvalidInputError.of("verifier", "path", "be a folder or the name of a model", name)
+        raise InvalidInputError.of("verifier", "empty", "be a folder or the name of a model", name)
     try:
         import torch  # noqa: F401
         import transformers
     except ImportError as error:
-        raise VerifierError(
+        sentence = (
             f"a local verifier needs torch and transformers ({error}): {pip_install_extra('hf')}, "
             "or judge with a server: --backend server --base-url URL"
-        ) from None
+        )
+        raise VerifierError(sentence, "not-installed", "--backend") from None
     try:
         config = transformers.AutoConfig.from_pretrained(name, revision=revision)
         tokenizer = transformers.AutoTokenizer.from_pretrained(name, revision=revision)
     except Exception as error:  # of the hub, a file or a model's own code
-        raise VerifierError(f"the verifier {name} cannot be read: {first_line(error)}") from error
+        sentence = f"the verifier {name} cannot be read: {first_line(error)}"
+        raise VerifierError(sentence, "path", "verifier", name) from error
     return Pretrained(
         name=name,
         revision=revision,

@@ -50,7 +50,7 @@ class RequestRefused(VerifierError):
     """
 
     def __init__(self, sentence: str, status: int) -> None:
-        super().__init__(sentence)
+        super().__init__(sentence, "failed", "--base-url", status)
         self.status = status
 
 
@@ -140,9 +140,10 @@ class Transport:
             except _Failed as failure:
                 if attempt >= self._attempts:
                     times = "once" if attempt == 1 else f"{attempt} times"
-                    raise VerifierError(
+                    sentence = (
                         f"the server at {self.address} did not answer, asked {times}: {failure}"
-                    ) from failure
+                    )
+                    raise VerifierError(sentence, "failed", "--base-url") from failure
                 self._sleep(self._backoff.pause_s(attempt, failure.wait_s))
 
     def _attempt(self, url: str, payload: Mapping[str, Any] | None) -> Any:
@@ -180,9 +181,8 @@ class Transport:
             parts.append(part)
             size += len(part)
             if size > _MAX_BYTES:
-                raise VerifierError(
-                    f"the server at {self.address} sends more than an answer can be"
-                )
+                sentence = f"the server at {self.address} sends more than an answer can be"
+                raise VerifierError(sentence, "failed", "--base-url")
             if time.monotonic() > ends:
                 raise TimeoutError
         if answer.length:  # read1 does not notice that bytes are missing
@@ -192,17 +192,19 @@ class Transport:
     def _refused(self, error: urllib.error.HTTPError) -> NoReturn:
         status = error.code
         if 300 <= status < 400:
-            raise VerifierError(
+            sentence = (
                 f"the server at {self.address} redirects to another address "
                 f"(HTTP {status}); give that address"
             )
+            raise VerifierError(sentence, "failed", "--base-url", status)
         message = f"HTTP {status}"
         if status not in (401, 403):  # whose reason may quote the key
             with suppress(OSError, http.client.HTTPException):
                 reason = self._clean(_reason(error.read(_MAX_BYTES)))
                 message += f": {reason}" if reason else ""
         if status == 429 and "insufficient_quota" in message:
-            raise VerifierError(f"the server at {self.address} refuses: {message}")
+            sentence = f"the server at {self.address} refuses: {message}"
+            raise VerifierError(sentence, "failed", "--base-url", status)
         if is_retried(status):
             raise _Failed(message, retry_after(error.headers.get("Retry-After")))
         rule = _REFUSALS.get(status, "refuses")
@@ -286,7 +288,7 @@ class ServerJudge:
         batch_size: int = 8,
     ) -> None:
         if not isinstance(name, str) or not name.strip():
-            raise InvalidInputError.of("verifier", "choice", "be the name of a model", name)
+            raise InvalidInputError.of("verifier", "empty", "be the name of a model", name)
         self._name, self._concurrency = name, check_integer("batch_size", batch_size, 1)
         if max_length is not None:
             max_length = check_integer("max_length", max_length, 1)
@@ -329,7 +331,8 @@ class ServerJudge:
             return bound
         counted = self._count(prompt)
         if counted is None:
-            raise VerifierError(f"the server at {self._transport.address} no longer counts tokens")
+            sentence = f"the server at {self._transport.address} no longer counts tokens"
+            raise VerifierError(sentence, "failed", "--base-url")
         return counted[0]
 
     def scores(self, prompts: Sequence[str]) -> list[Scores | Unjudged]:
@@ -348,9 +351,10 @@ class ServerJudge:
             return {}
         if named and self._name not in named:
             served = ", ".join(sorted(named)[:5])
-            raise VerifierError(
+            sentence = (
                 f"the server at {self._transport.address} has no model {self._name}, but {served}"
             )
+            raise VerifierError(sentence, "choice", "verifier", self._name)
         return named.get(self._name, {})
 
     def _payload(self, prompt: str) -> dict[str, Any]:
@@ -388,10 +392,11 @@ class ServerJudge:
                 if score > -1e4:  # neither NaN nor -9999, which some servers write for -inf
                     likeliest[str(token)] = max(score, likeliest.get(str(token), score))
         except (KeyError, IndexError, TypeError, ValueError, AttributeError):
-            raise VerifierError(
+            sentence = (
                 f"the server at {self._transport.address} returns no log-probabilities of "
                 "the likeliest tokens, which a verifier needs"
-            ) from None
+            )
+            raise VerifierError(sentence, "unsupported", "--base-url") from None
         return likeliest
 
     def _find_labels(self) -> tuple[int, str]:
@@ -408,10 +413,11 @@ class ServerJudge:
             if all(lead + label in likeliest for label in LABELS):
                 return top, lead
         listed = ", ".join(map(repr, likeliest)) or "none"
-        raise VerifierError(
+        sentence = (
             f"{self._name} does not have each of the labels A, B and C among its {top} likeliest "
             f"tokens at the beginning of the answer ({listed}), so it cannot be a verifier"
         )
+        raise VerifierError(sentence, "unsupported", "verifier", self._name)
 
     def _score(self, prompt: str) -> Scores | Unjudged:
         try:

@@ -38,9 +38,10 @@ class TransformersJudge(LocalJudge):
             )
             loaded = loaded.to(self._device).eval()
         except Exception as error:  # no such device, no memory, a truncated file
-            raise VerifierError(
+            sentence = (
                 f"the verifier {model.name} cannot be loaded on {self._device}: {first_line(error)}"
-            ) from error
+            )
+            raise VerifierError(sentence, "failed", "verifier", model.name) from error
         parameters = inspect.signature(loaded.forward).parameters
         self._last_only = {"logits_to_keep": 1} if "logits_to_keep" in parameters else {}
         self._positions = "position_ids" in parameters
@@ -56,10 +57,11 @@ class TransformersJudge(LocalJudge):
         # After the except clause, whose error would keep the memory.
         torch.cuda.empty_cache()
         if len(rows) == 1:
-            raise VerifierError(
+            sentence = (
                 f"the GPU has no room for a prompt of {len(rows[0]):,} tokens; give a smaller "
                 "--max-length"
             )
+            raise VerifierError(sentence, "failed", "--max-length", len(rows[0]))
         half = len(rows) // 2
         return [*self._scores(rows[:half]), *self._scores(rows[half:])]
 

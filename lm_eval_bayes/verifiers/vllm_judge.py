@@ -63,18 +63,20 @@ class VLLMJudge(LocalJudge):
             import vllm
             from vllm.platforms import current_platform
         except ImportError as error:
-            raise VerifierError(
+            sentence = (
                 f"--backend vllm needs vLLM ({error}): {pip_install_extra('vllm')}, or take "
                 "--backend transformers"
-            ) from None
+            )
+            raise VerifierError(sentence, "not-installed", "--backend", "vllm") from None
         self._vllm = vllm
         self._by_token = "logprob_token_ids" in inspect.signature(vllm.SamplingParams).parameters
         built_for = "cpu" if current_platform.is_cpu() else "cuda"
         if device not in (None, built_for):
-            raise VerifierError(
+            sentence = (
                 f"this vLLM runs on {'a CPU' if built_for == 'cpu' else 'GPUs'}, not on {device}; "
                 "to choose among GPUs set CUDA_VISIBLE_DEVICES, or take --backend transformers"
             )
+            raise VerifierError(sentence, "unsupported", "device", device)
         return built_for
 
     def _load(self) -> Any:
@@ -95,9 +97,8 @@ class VLLMJudge(LocalJudge):
         try:
             return self._vllm.LLM(**arguments)
         except Exception as error:  # no memory on the GPU, an architecture unknown to vLLM
-            raise VerifierError(
-                f"vLLM cannot load the verifier {pretrained.name}: {first_line(error)}"
-            ) from error
+            sentence = f"vLLM cannot load the verifier {pretrained.name}: {first_line(error)}"
+            raise VerifierError(sentence, "failed", "verifier", pretrained.name) from error
 
     def _scores(self, rows: list[list[int]]) -> list[list[float]]:
         labels = list(self._pretrained.label_tokens.labels)
@@ -109,7 +110,8 @@ class VLLMJudge(LocalJudge):
         try:
             outputs = self._model.generate(prompts, params, use_tqdm=False)
         except Exception as error:  # a dead engine has many names
-            raise VerifierError(f"vLLM stopped: {first_line(error)}") from error
+            sentence = f"vLLM stopped: {first_line(error)}"
+            raise VerifierError(sentence, "failed", "verifier") from error
         logprobs = [output.outputs[0].logprobs[0] for output in outputs]
         return [[float(entry[label].logprob) for label in labels] for entry in logprobs]
 

@@ -17,3 +17,20 @@ def refused(argument, rule, value=ANY, *, error=InvalidInputError):
         yield caught
     assert (caught.value.argument, caught.value.rule) == (argument, rule), caught.value
     assert value is ANY or caught.value.value == value, caught.value
+
+
+def refusals(*rows):
+    """Return a test of calls that are refused.
+
+    Parameters
+    ----------
+    *rows : (callable, str, str)
+        The call, the argument that its error names and the id of the broken rule.
+    """
+
+    @pytest.mark.parametrize(("call", "argument", "rule"), rows)
+    def test(call, argument, rule):
+        with refused(argument, rule):
+            call()
+
+    return test

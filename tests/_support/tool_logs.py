@@ -1,4 +1,4 @@
-"""Checks of the readers of other tools' logs: the same numbers as a table, and broken files."""
+"""Logs of other tools: their outcomes, their rows and files, and broken ones."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import random
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from _support.command_line import called
 from lm_eval_bayes.errors import InvalidInputError
@@ -32,40 +31,20 @@ def summary(*arguments):
     return {(task["model"], task["task"]): task for task in tasks}, error
 
 
-def numbers(task):
-    """Return the numbers of a run that follow from its outcomes alone."""
+def counted_by_hand(outcomes):
+    """Return scores by model and question without those that are None, as runs leave them out."""
     return {
-        **{key: task[key] for key in ("questions", "trials", "n_range", "score_bounds", "avg")},
-        "rows": {k: v for k, v in task["rows"].items() if not k.startswith("maj@")},
-        **{
-            scope: (result["mu"], result["sigma"], result["interval"]["low"])
-            for scope, result in task["hbayes"].items()
-            if result is not None
-        },
+        model: {id: [s for s in scores if s is not None] for id, scores in of_model.items()}
+        for model, of_model in outcomes.items()
     }
 
 
-def same_as_table(folder, outcomes, *arguments, task=None):
-    """Check that runs give the numbers of the same outcomes as tables, one per model.
-
-    `outcomes` has for every model the scores of the trials of every question, None for a trial
-    without one.
-    """
-    read, _ = summary(*arguments)
-    read = {model: run for (model, name), run in read.items() if task in (None, name)}
-    assert sorted(read) == sorted(outcomes)
-    for number, (model, of_model) in enumerate(outcomes.items()):
-        rows = [
-            f'"{question}",{trial},{"" if score is None else score}'
-            for question, scores in of_model.items()
-            for trial, score in enumerate(scores)
-        ]
-        table = folder / f"table{number}.csv"
-        table.write_text("question,trial,score\n" + "\n".join(rows) + "\n", encoding="utf-8")
-        ((_, expected),) = summary(table)[0].items()
-        rows = read[model]["rows"]  # some tools have rows of further k
-        read[model]["rows"] = {k: rows[k] for k in rows if k in expected["rows"] or "maj" in k}
-        assert flat(numbers(read[model])) == pytest.approx(flat(numbers(expected)), nan_ok=True)
+def in_order(outcomes):
+    """Return the scores of every question sorted: rollouts run side by side, in any order."""
+    return {
+        model: {question: sorted(scores) for question, scores in of_model.items()}
+        for model, of_model in outcomes.items()
+    }
 
 
 def flat(content, path=""):
@@ -79,12 +58,27 @@ def flat(content, path=""):
     return {k: v for key, part in items for k, v in flat(part, f"{path}.{key}").items()}
 
 
-def all_commands(folder, *paths):
-    """Check that a command of each kind reads the paths, which are of two models."""
-    for words in (("compare",), ("rank",), ("report", "-o", folder / "page.html")):
-        code, _, error = called(words[0], *paths, *words[1:])
-        assert code == 0, (words, error)
-    assert (folder / "page.html").stat().st_size > 10_000
+def rows_of(file):
+    """Return the rows of a file of JSON lines."""
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+
+
+def write_lines(file, rows):
+    """Write rows as JSON lines; return the file."""
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return file
+
+
+def content_of(file):
+    """Return the content of a file of JSON."""
+    return json.loads(file.read_text(encoding="utf-8"))
+
+
+def written(folder, content, name="results.json"):
+    """Write a JSON file into a folder; return the file."""
+    file = folder / name
+    file.write_text(json.dumps(content), encoding="utf-8")
+    return file
 
 
 def outcomes_of(path, **query):

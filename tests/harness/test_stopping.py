@@ -51,17 +51,14 @@ def clock(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("budget", "minutes_a_round", "n_rounds"),
+    ("minutes_a_round", "n_rounds"),
     [
-        ("8h", 150.0, 3),  # 150, 300, 450; a fourth would end after 600
-        ("8h", 300.0, 1),  # a second would end after 600
-        pytest.param("8h", 470.0, 1, marks=pytest.mark.slow),
-        pytest.param("8h", 159.0, 3, marks=pytest.mark.slow),  # a fourth would end after 636
-        ("90min", 17.0, 5),
-        ("8h", 600.0, 1),  # the first is always made
+        (150.0, 3),  # 150, 300, 450; a fourth would end after 600
+        (300.0, 1),  # a second would end after 600
+        (600.0, 1),  # the first is always made
     ],
 )
-def test_a_run_stops_before_its_time_is_spent(rounds, clock, budget, minutes_a_round, n_rounds):
+def test_a_run_stops_before_its_time_is_spent(rounds, clock, minutes_a_round, n_rounds):
     trials_a_round = 2
 
     def say(prompt, trial):
@@ -69,14 +66,12 @@ def test_a_run_stops_before_its_time_is_spent(rounds, clock, budget, minutes_a_r
         return "\\boxed{1}"
 
     with gateway(say):
-        done, reason = rounds("--budget", budget, "--batch-trials", trials_a_round)
+        done, reason = rounds("--budget", "8h", "--batch-trials", trials_a_round)
     assert [finished["trials"] for finished in done] == [
         trials_a_round * (i + 1) for i in range(n_rounds)
     ]
     hours = [minutes_a_round * (i + 1) / 60 for i in range(n_rounds)]
     assert [finished["hours"] for finished in done] == pytest.approx(hours, abs=0.05)
-    limit = 8.0 if budget == "8h" else 1.5
-    assert done[-1]["hours"] <= limit or n_rounds == 1
     assert "budget" in reason
 
 
@@ -102,16 +97,7 @@ def test_a_width_is_not_reached_after_one_trial(rounds):
     assert [finished["trials"] for finished in done] == [1, 2]
 
 
-@pytest.mark.parametrize(
-    "correction",
-    [
-        "none",
-        *(
-            pytest.param(name, marks=pytest.mark.slow)
-            for name in ("anytime", "pocock", "obrien-fleming")
-        ),
-    ],
-)
+@pytest.mark.parametrize("correction", ["none", pytest.param("pocock", marks=pytest.mark.slow)])
 def test_no_decision_is_made_after_one_trial(rounds, tmp_path, correction):
     weak, strong = (("--model", "biased_coin", "--model_args", f"p={p}") for p in (0.01, 0.99))
     rounds("--budget", "4", model=weak, name="weak")

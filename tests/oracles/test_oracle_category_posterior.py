@@ -166,20 +166,6 @@ def test_exact_interval_is_that_of_draws_from_the_quadrature(name):
     assert interval.mc_error < slack
 
 
-@pytest.mark.parametrize(("solved", "questions"), [(0, 12), (7, 12), (30, 30), (1, 1)])
-def test_one_trial_a_question_gives_a_beta(solved, questions):
-    counts = np.repeat([[0, 1], [1, 0]], [solved, questions - solved], axis=0)
-    posterior = category_posterior(
-        Outcomes.from_counts(counts), IntervalSpec(scope="population", seed=2)
-    )
-    beta = stats.beta(0.7 + solved, 0.7 + questions - solved)
-    assert posterior.mu == pytest.approx(beta.mean(), abs=0.032 * beta.std())
-    assert posterior.sigma == pytest.approx(beta.std(), rel=0.04)
-    interval = posterior.interval()
-    assert interval.low == pytest.approx(beta.ppf(0.025), abs=0.1 * beta.std())
-    assert interval.high == pytest.approx(beta.ppf(0.975), abs=0.1 * beta.std())
-
-
 def test_one_trial_a_question_gives_a_dirichlet_for_rubrics():
     totals, weights = np.array([9, 0, 4, 2]), np.array([0, 0.25, 0.5, 1])
     counts = np.repeat(np.eye(4, dtype=int), totals, axis=0)

@@ -86,17 +86,3 @@ def test_columns_without_spread_and_ragged_banks():
     assert (ours.low[7], ours.high[7]) == (-1.0, 1.0)
     np.testing.assert_allclose(ours.low, np.clip(theirs["lower"], -1, 1), rtol=0, atol=1e-9)
     np.testing.assert_allclose(ours.high, np.clip(theirs["upper"], -1, 1), rtol=0, atol=1e-9)
-
-
-@pytest.mark.benchmarks
-@pytest.mark.parametrize("who", ["ours", "passk-inference", "ours, benchmark scope"])
-def test_timing(benchmark, counts, sides, who):
-    peer = pytest.importorskip("passk_inference", reason="passk-inference is not installed")
-    benchmark.group = "Pass@k curves, 1060 questions, k = 1..128, 4000 draws"
-    base, rl = sides
-    runs = {
-        "ours": lambda: compare_pass_curves(rl, base, scope="population"),
-        "passk-inference": lambda: peer.compare(counts[0], 128, counts[1], 128),
-        "ours, benchmark scope": lambda: compare_pass_curves(rl, base),
-    }
-    assert benchmark.pedantic(runs[who], rounds=2) is not None

@@ -63,17 +63,6 @@ def test_z_is_scorios():
         assert stats.norm.cdf(z[i, j]) == pytest.approx(rho, abs=1e-10)
 
 
-def test_where_ours_differs_a_nan_is_no_rank():
-    # scorio gives a NaN a rank of its own without a word; ours names the model
-    utils = pytest.importorskip("scorio.utils", reason="scorio is not installed")
-    with np.errstate(invalid="ignore"):
-        theirs = utils.rank_scores([0.5, float("nan"), 0.4], sigmas_in_id_order=[0.1, 0.1, 0.1])
-    assert len(theirs["dense_ci"]) == 3
-    base = bayes_at_n(Outcomes.from_counts([[1, 1]]))
-    with pytest.raises(ValueError, match='"b"'):
-        rank({"a": base, "b": replace(base, mu=float("nan"))})
-
-
 def test_where_ours_differs_equal_certain_scores_have_no_infinite_z():
     # scorio calls z infinite for two equal points with sd 0, though it then says rho = .5
     sinf = pytest.importorskip("scorio.sinf", reason="scorio is not installed")

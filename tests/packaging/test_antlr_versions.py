@@ -28,7 +28,7 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("version", ["4.9.3", "4.11.1"])
+@pytest.mark.parametrize("version", ["4.9.3", "4.13.2"])
 def test_grades_do_not_depend_on_the_parser_runtime(tmp_path: Path, version: str) -> None:
     cases = SHARED / "cases" / "grading_holds.jsonl"
     if not cases.exists():

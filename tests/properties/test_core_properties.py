@@ -178,14 +178,6 @@ def test_intervals_lie_within_the_range_and_nest(rows, level, method, k):
             assert inner.high <= outer.high + 1e-9
 
 
-@settings(max_examples=40, deadline=None)
-@given(counts(3), st.sampled_from(METHODS))
-def test_drawn_intervals_lie_within_the_range(rows, method):
-    posterior = bayes_at_n(Outcomes.from_counts(rows, weights=[-1, 0.3, 2]))
-    interval = posterior.interval(0.9, method, draws=1_000)
-    assert -1 <= interval.low <= interval.high <= 2
-
-
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 3), st.booleans()), min_size=1, max_size=14), st.data())
 def test_a_vote_of_one_or_of_all(pairs, data):

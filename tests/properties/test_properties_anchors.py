@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from lm_eval_bayes.stats.anchors.capability import BETWEEN, capability_intervals, sample_size_sweep
+from lm_eval_bayes.stats.anchors.capability import BETWEEN, capability_intervals
 from lm_eval_bayes.stats.anchors.checks import (
     filter_queries,
     ordering_violations,
@@ -113,17 +113,6 @@ def test_filtering_keeps_exactly_what_lies_between(case, one, other):
             assert query in chosen.kept
         elif solved < low - 1e-9 or solved > high + 1e-9:
             assert query not in chosen.kept
-
-
-@settings(max_examples=25, deadline=None)
-@given(cases(), WAY, st.integers(0, 3))
-def test_a_sweep_ends_at_all_queries(case, between, seed):
-    anchors, outcomes = case
-    sweep = sample_size_sweep(anchors, outcomes, between=between, replicates=20, seed=seed)
-    whole = capability_intervals(anchors, outcomes, between=between)
-    assert sweep.sizes[-1] == anchors.n_queries
-    assert sweep.mean[-1] == pytest.approx(whole.probability.max(), abs=1e-9)
-    assert (sweep.low <= sweep.high + 1e-12).all()
 
 
 @settings(max_examples=25, deadline=None)

@@ -110,18 +110,3 @@ def test_more_of_the_same_narrows_every_question(rubric, times):
     tried = counts.sum(axis=1) > 0
     before, after = one.per_question.sigma[tried], more.per_question.sigma[tried]
     assert np.square(after).sum() <= 1.1 * np.square(before).sum() + 1e-12
-
-
-@given(st.lists(st.integers(0, 30), min_size=3, max_size=6))
-@FEW
-def test_one_question_is_enough(row):
-    weights = np.arange(len(row)) / (len(row) - 1)
-    benchmark = posterior_of([row], weights)
-    population = posterior_of([row], weights, "population")
-    np.testing.assert_allclose(benchmark.mu, benchmark.per_question.mu[0])
-    np.testing.assert_allclose(benchmark.sigma, benchmark.per_question.sigma[0])
-    assert min(benchmark.sigma, population.sigma) > 0.0
-    interval = benchmark.interval(draws=2_000)
-    assert interval.low < benchmark.mu < interval.high
-    # the prior of m is worth 1.4 trials in all
-    assert (benchmark.learned.mean >= 0.95 * (1.4 / len(row)) / (1.4 + sum(row))).all()

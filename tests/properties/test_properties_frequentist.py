@@ -20,7 +20,6 @@ from lm_eval_bayes.stats.frequentist.means import (
     clustered_interval,
     difference_interval,
     t_interval,
-    within_question_clt,
 )
 from lm_eval_bayes.stats.outcomes import Outcomes
 
@@ -111,17 +110,6 @@ def test_swapping_models_inverts_the_odds_ratio(a, b, level):
     there, back = (odds_ratio_interval(*x, *y, level) for x, y in ((a, b), (b, a)))
     assert np.log(there.low) == pytest.approx(-np.log(back.high), abs=1e-9)
     assert there.low <= there.estimate <= there.high
-
-
-@given(BINARY.filter(lambda rows: min(map(sum, rows)) >= 2), st.randoms(use_true_random=False))
-def test_within_question_clt_does_not_know_the_order_of_questions(rows, random):
-    shuffled = list(rows)
-    random.shuffle(shuffled)
-    first = within_question_clt(Outcomes.from_counts(rows))
-    second = within_question_clt(Outcomes.from_counts(shuffled))
-    assert first.low == pytest.approx(second.low, abs=1e-12)
-    assert first.standard_error == pytest.approx(second.standard_error, abs=1e-12)
-    assert 0.0 <= first.low <= first.high <= 1.0
 
 
 @settings(max_examples=15)

@@ -7,120 +7,75 @@ import operator
 
 import numpy as np
 import pytest
+from _support.errors import refused
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.rubric.rules import Condition, distinguishable_cases, first_match
 from lm_eval_bayes.rubric.schemata import Category, Schema
-from lm_eval_bayes.rubric.variables import VARIABLES, conjunction, disjunction, negation
-
-PARTS = "hold names, `and`, `or`, `not`, brackets and comparisons with numbers only"
-ONE = "compare one signal with one finite number, as in `completion_tokens >= 512`"
-JOIN = "join names by `and`, `or`, `not` and brackets"
-LENGTH = "be a condition of 1..2000 characters"
-
+from lm_eval_bayes.rubric.variables import conjunction, disjunction, negation
 
 # --- what is refused ---
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    "text",
     [
-        ("", LENGTH),
-        ("   ", LENGTH),
-        (None, LENGTH),
-        (True, LENGTH),
-        (["wrong"], LENGTH),
-        ("wrong or " * 300 + "wrong", LENGTH),
-        ("wrong and", JOIN),
-        ("wrong boxed", JOIN),
-        ("wrong; boxed", JOIN),
-        ("wrong\nboxed", JOIN),
-        ("import os", JOIN),
-        ("x = 1", JOIN),
-        ("wrong and \x00", JOIN),
-        ("\ud800", JOIN),
-        ("*wrong", JOIN),
-        ("(" * 900 + "wrong" + ")" * 900, JOIN),
-        ("wrong # boxed", "be a condition without a comment"),
-        ("boxed # )", "be a condition without a comment"),
-        ("wrong()", PARTS),
-        ("__import__('os')", PARTS),
-        ("__import__('os').system('true') == 0", ONE),
-        ("().__class__", PARTS),
-        ("wrong.real", PARTS),
-        ("wrong.real > 1", ONE),
-        ("'wrong'", PARTS),
-        ("f'{wrong}'", PARTS),
-        ("b'wrong'", PARTS),
-        ("lambda: wrong", PARTS),
-        ("(y := wrong)", PARTS),
-        ("[wrong]", PARTS),
-        ("{wrong}", PARTS),
-        ("wrong,", PARTS),
-        ("wrong[0]", PARTS),
-        ("[wrong for wrong in boxed]", PARTS),
-        ("wrong if boxed else correct", PARTS),
-        ("wrong and (yield)", PARTS),
-        ("await wrong", PARTS),
-        ("wrong & boxed", PARTS),
-        ("~wrong", PARTS),
-        ("-wrong", PARTS),
-        ("wrong + 1", PARTS),
-        ("1", PARTS),
-        ("wrong or 1", PARTS),
-        ("True", PARTS),
-        ("None", PARTS),
-        ("...", PARTS),
-        ("1 < token_ratio < 2", ONE),
-        ("token_ratio < 2 < 3", ONE),
-        ("token_ratio > prompt_bpt", ONE),
-        ("token_ratio == token_ratio", ONE),
-        ("1 > 2", ONE),
-        ("correct == 1", ONE),
-        ("1 == correct", ONE),
-        ("token_ratio > nan", ONE),
-        ("token_ratio > 1e999", ONE),
-        ("token_ratio > -1e999", ONE),
-        ("token_ratio > 1" + "0" * 400, ONE),
-        ("token_ratio > 1j", ONE),
-        ("token_ratio > True", ONE),
-        ("token_ratio > '1'", ONE),
-        ("token_ratio > None", ONE),
-        ("token_ratio > 1 + 1", ONE),
-        ("token_ratio > --1", ONE),
-        ("token_ratio > f(1)", ONE),
-        ("token_ratio is 1", ONE),
-        ("token_ratio in 1", ONE),
-        ("token_ratio not in [1]", ONE),
-        ("token_ratio + 1 > 2", ONE),
-        ("abs(token_ratio) > 2", ONE),
-        ("typo", r"name rubric variables \(invalid, correct, wrong, .*\) or compare a signal"),
-        ("wrong and is_correct", "name rubric variables .*; got 'is_correct'"),
-        ("not token_ratio", "name rubric variables .*; got 'token_ratio'"),
-        ("_", "name rubric variables .*; got '_'"),
-        ("-" * 1900 + "1", PARTS),
-        ("a" + ".b" * 900, PARTS),
-        ("a" + "()" * 900, PARTS),
-        ("1" + "+1" * 900, PARTS),
-        ("x > " + "-" * 1900 + "1", ONE),
-        ("not " * 490 + "wrong", "nest brackets and `not` no deeper than 100"),
-        ("(not " * 180 + "wrong" + ")" * 180, "nest brackets and `not` no deeper than 100"),
+        "",
+        None,
+        "wrong or " * 300 + "wrong",
+        "import os",
+        "x = 1",
+        "wrong and \x00",
+        "\ud800",
+        "(" * 900 + "wrong" + ")" * 900,
+        "boxed # )",
+        "__import__('os')",
+        "__import__('os').system('true') == 0",
+        "().__class__",
+        "wrong.real > 1",
+        "f'{wrong}'",
+        "lambda: wrong",
+        "(y := wrong)",
+        "[wrong for wrong in boxed]",
+        "wrong if boxed else correct",
+        "wrong and (yield)",
+        "wrong & boxed",
+        "wrong or True",
+        "1 < token_ratio < 2",
+        "token_ratio > prompt_bpt",
+        "correct == 1",
+        "token_ratio > nan",
+        "token_ratio > 1" + "0" * 400,
+        "token_ratio > True",
+        "token_ratio > '1'",
+        "token_ratio > 1 + 1",
+        "token_ratio not in [1]",
+        "abs(token_ratio) > 2",
+        "a" + "()" * 900,
+        "1" + "+1" * 900,
     ],
     ids=lambda value: repr(value)[:40].encode("ascii", "replace").decode(),
 )
-def test_refused(text, message):
-    with pytest.raises(InvalidInputError, match=message) as raised:
+def test_what_is_no_condition(text):
+    with refused("rules[3]", "format") as caught:
         Condition.read(text, "rules[3]")
-    assert str(raised.value).startswith("`rules[3]` must ")
-    assert len(str(raised.value)) < 600
+    assert len(str(caught.value)) < 600
+
+
+def test_unknown_names_and_conditions_that_are_too_deep():
+    for text, name in (("typo", "typo"), ("wrong and is_correct", "is_correct")):
+        with refused("when", "choice", name):
+            Condition.read(text)
+    for text in ("not " * 490 + "wrong", "(not " * 180 + "wrong" + ")" * 180):
+        with refused("when", "range"):
+            Condition.read(text)
 
 
 def test_nothing_is_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for text in ("open('made', 'w')", "[open('made', 'w')][0] == 1", "wrong or open('made', 'w')"):
-        with pytest.raises(InvalidInputError, match=r"must (hold|compare)"):
+        with refused("when", "format"):
             Condition.read(text)
     assert not list(tmp_path.iterdir())
 
@@ -128,52 +83,10 @@ def test_nothing_is_run(tmp_path, monkeypatch):
 # --- what is read ---
 
 
-@pytest.mark.parametrize("name", VARIABLES)
-def test_a_variable_alone(name):
-    rule = Condition.read(f"  {name} ")
-    assert (rule.text, rule.variables, rule.bounds) == (name, (name,), ())
-    assert rule.holds({name: True})
-    assert not rule.holds({name: False})
-
-
-@pytest.mark.parametrize(
-    ("sign", "compare"),
-    [
-        ("<", operator.lt),
-        ("<=", operator.le),
-        (">", operator.gt),
-        (">=", operator.ge),
-        ("==", operator.eq),
-        ("!=", operator.ne),
-    ],
-)
-@pytest.mark.parametrize("bound", ["1", "-1", "0.5", "1e-3", "-1.5e3", "0"])
-def test_comparisons_either_way_round(sign, compare, bound):
-    number = float(bound)
-    for value in (number - 0.25, number, number + 0.25):
-        forth, back = f"x {sign} {bound}", f"{bound} {sign} x"
-        assert Condition.read(forth).holds({"x": value}) == compare(value, number)
-        assert Condition.read(back).holds({"x": value}) == compare(number, value)
-
-
-@pytest.mark.parametrize(
-    ("text", "same"),
-    [
-        ("wrong or boxed and ood", "wrong or (boxed and ood)"),
-        ("not wrong and boxed", "(not wrong) and boxed"),
-        ("not wrong or boxed", "(not wrong) or boxed"),
-        ("not x > 1 and boxed", "(not (x > 1)) and boxed"),
-        ("(wrong\n or boxed)", "wrong or boxed"),
-    ],
-)
-def test_the_usual_precedence(text, same):
-    for wrong, boxed, ood, x in itertools.product((0, 1), repeat=4):
-        world = {"wrong": bool(wrong), "boxed": bool(boxed), "ood": bool(ood), "x": 2.0 * x}
-        assert Condition.read(text).holds(world) == Condition.read(same).holds(world)
-
-
 def test_names_and_bounds_of_a_condition():
-    rule = Condition.read("wrong and (x >= 2 or not wrong) and 1 < x and y == -0.5 and x != 2")
+    text = "wrong and (x >= 2 or not wrong) and 1 < x and y == -0.5 and x != 2"
+    rule = Condition.read(f"  {text} ")
+    assert rule.text == text
     assert rule.variables == ("wrong",)
     assert rule.bounds == (("x", (1.0, 2.0)), ("y", (-0.5,)))
 
@@ -202,24 +115,37 @@ def test_kleenes_tables():
 NAMES = ("wrong", "boxed", "ood", "A_high")
 SIGNS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
          "==": operator.eq, "!=": operator.ne}  # fmt: skip
-LEAVES = st.one_of(
-    st.sampled_from(NAMES).map(lambda name: ("name", name)),
-    st.tuples(
+
+
+def comparisons(*signals):
+    """Return comparisons of signals with numbers, either way round."""
+    return st.tuples(
         st.just("compare"),
-        st.sampled_from(["x", "y"]),
+        st.sampled_from(signals),
         st.sampled_from(list(SIGNS)),
         st.sampled_from([-1, 0, 0.5, 2]),
         st.booleans(),
-    ),
+    )
+
+
+LEAVES = st.one_of(
+    st.sampled_from(NAMES).map(lambda name: ("name", name)),
+    comparisons("x", "y"),
 )
-TREES = st.recursive(
-    LEAVES,
-    lambda inner: st.one_of(
-        st.tuples(st.just("not"), inner),
-        st.tuples(st.sampled_from(["and", "or"]), st.lists(inner, min_size=2, max_size=3)),
-    ),
-    max_leaves=12,
-)
+
+
+def trees_of(leaves, max_leaves):
+    """Return trees of `not`, `and` and `or` over leaves."""
+    return st.recursive(
+        leaves,
+        lambda inner: st.one_of(
+            st.tuples(st.just("not"), inner),
+            st.tuples(st.sampled_from(["and", "or"]), st.lists(inner, min_size=2, max_size=3)),
+        ),
+        max_leaves=max_leaves,
+    )
+
+
 #: How tightly each kind binds; a looser one inside a tighter one needs brackets.
 _TIGHT = {"or": 0, "and": 1, "not": 2, "compare": 3, "name": 4}
 
@@ -269,8 +195,8 @@ TRIALS = st.lists(
 )
 
 
-@given(TREES, TRIALS, st.booleans())
-@settings(max_examples=400, deadline=None)
+@given(trees_of(LEAVES, 12), TRIALS, st.booleans())
+@settings(max_examples=150, deadline=None)
 def test_a_condition_is_what_kleenes_logic_says(tree, trials, brackets):
     rule = Condition.read(written(tree, brackets))
 
@@ -281,8 +207,8 @@ def test_a_condition_is_what_kleenes_logic_says(tree, trials, brackets):
         return np.array([np.nan if t[name] is None else t[name] for t in trials], dtype=float)
 
     expected = [truth(tree, trial) for trial in trials]
-    found = rule.evaluate(variable, signal).tolist()
-    assert found == [-1 if value is None else int(value) for value in expected]
+    truths = rule.evaluate(variable, signal).tolist()
+    assert truths == [-1 if value is None else int(value) for value in expected]
     for trial, value in zip(trials, expected, strict=True):
         if None not in trial.values():
             assert rule.holds(trial) is value
@@ -303,22 +229,12 @@ def cases(*texts):
     return list(distinguishable_cases(tuple(Condition.read(text) for text in texts)))
 
 
-def test_of_an_exclusive_group_exactly_one_holds():
-    found = cases("economical or boxed")
-    assert len(found) == 3 * 2
-    assert all(w["economical"] + w["moderate"] + w["verbose"] == 1 for w in found)
-    assert all(w["boxed"] != w["unboxed"] for w in found)
-
-
 def test_what_implies_something_does_not_come_without_it():
-    found = cases("wrong_high_conf")
-    told = {(w["wrong_high_conf"], w["wrong"], w["correct"]) for w in found}
-    assert told == {(False, True, False), (True, True, False), (False, False, True)}
-
-
-def test_a_signal_takes_its_bounds_and_values_beside_them():
-    found = sorted(w["x"] for w in cases("x > 1 or x < 3", "x == 1"))
-    assert found == [0, 1, 2, 3, 4]
+    combinations = {
+        (case["wrong_high_conf"], case["wrong"], case["correct"])
+        for case in cases("wrong_high_conf")
+    }
+    assert combinations == {(False, True, False), (True, True, False), (False, False, True)}
 
 
 @pytest.mark.parametrize("bound", [1e17, -1e17, 1.7e308, -1.7e308, 5e-324, 0.0])
@@ -328,42 +244,28 @@ def test_beside_a_large_bound_there_is_a_value_still(bound):
 
 
 def test_between_two_large_bounds_lies_no_infinity():
-    found = sorted(w["x"] for w in cases("x > 1e308 or x < 1.5e308"))
-    assert found[2] == pytest.approx(1.25e308)
+    values = sorted(case["x"] for case in cases("x > 1e308 or x < 1.5e308"))
+    assert values[2] == pytest.approx(1.25e308)
 
 
 def test_more_cases_than_are_tried():
     most = " or ".join(f"s{n} > 1" for n in range(11))  # 3^11 = 177,147
     assert next(distinguishable_cases((Condition.read(most),)))
-    message = "distinguish at most 200,000 cases; got 531441"
-    with pytest.raises(InvalidInputError, match=message):
+    with refused("rules", "range", 531441):
         next(distinguishable_cases((Condition.read(most + " or s11 > 1"),)))
 
 
 NEAR = np.arange(-3, 4.01, 0.25).tolist()
-SMALL = st.recursive(
-    st.one_of(
-        st.sampled_from(["boxed", "unboxed", "economical", "moderate", "verbose"]).map(
-            lambda name: ("name", name)
-        ),
-        st.tuples(
-            st.just("compare"),
-            st.just("x"),
-            st.sampled_from(list(SIGNS)),
-            st.sampled_from([-1, 0, 2]),
-            st.booleans(),
-        ),
+FEW_LEAVES = st.one_of(
+    st.sampled_from(["boxed", "unboxed", "economical", "moderate", "verbose"]).map(
+        lambda name: ("name", name)
     ),
-    lambda inner: st.one_of(
-        st.tuples(st.just("not"), inner),
-        st.tuples(st.sampled_from(["and", "or"]), st.lists(inner, min_size=2, max_size=2)),
-    ),
-    max_leaves=4,
+    comparisons("x"),
 )
 
 
-@given(st.lists(SMALL, min_size=2, max_size=3))
-@settings(max_examples=200, deadline=None)
+@given(st.lists(trees_of(FEW_LEAVES, 4), min_size=2, max_size=3))
+@settings(max_examples=100, deadline=None)
 def test_a_rubric_is_taken_if_and_only_if_its_rules_cover_everything_and_each_decides(trees):
     everything = [
         {"boxed": boxed, "unboxed": not boxed, "economical": length == 0,
@@ -375,12 +277,12 @@ def test_a_rubric_is_taken_if_and_only_if_its_rules_cover_everything_and_each_de
         Category(f"category {place}", written(tree, False), 0.0) for place, tree in enumerate(trees)
     )
     held = [[truth(tree, world) for tree in trees] for world in everything]
-    decided = {one.index(True) for one in held if any(one)}
+    decided = {truths.index(True) for truths in held if any(truths)}
     if covered and len(decided) == len(trees):
-        assert Schema("mine", categories).rules
+        assert Schema("tried", categories).rules
     elif covered:
-        with pytest.raises(InvalidInputError, match="leave a case to every category of rubric"):
-            Schema("mine", categories)
+        with refused("rules", "conflict"):
+            Schema("tried", categories)
     else:
-        with pytest.raises(InvalidInputError, match="cover every case of rubric mine"):
-            Schema("mine", categories)
+        with refused("rules", "missing"):
+            Schema("tried", categories)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from collections import Counter
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from _support.errors import refused
 from _support.fake_runs import (
     LOOKS_AT,
     MODELS,
@@ -15,29 +14,12 @@ from _support.fake_runs import (
     cuts_of,
     fake_runs,
     trials_of,
-    with_columns,
 )
 
-from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.rubric.schemata import SCHEMATA, Category, Schema, schema_named
 from lm_eval_bayes.rubric.signals import SignalTable
 from lm_eval_bayes.rubric.thresholds import TaskThresholds, task_thresholds
 from lm_eval_bayes.rubric.variables import variable
-
-SIZES = {
-    "exact_match": 3,
-    "format_aware": 5,
-    "conf_calibrated": 6,
-    "ood_robustness": 5,
-    "strict_compliance": 3,
-    "conf_wrong_penalty": 4,
-    "verifier_only": 4,
-    "format_confidence": 8,
-    "length_robust": 3,
-    "verifier_probe": 5,
-    "efficiency_adjusted": 7,
-    "concision_high_conf": 6,
-}
 
 
 @pytest.fixture(scope="module")
@@ -67,22 +49,6 @@ def classified(schema, **columns):
 # --- the fake run of three models ---
 
 
-def test_the_fake_run_holds_what_it_should(runs):
-    trials, cuts = trials_of(runs), cuts_of(trials_of(runs))
-    assert len(trials) == 3 * 12 * 8
-    for signal, names in {
-        "completion_bpt": ("tau_high", "tau_low_wrong", "corr_p33", "corr_p66"),
-        "prompt_bpt": ("tau_prompt",),
-        "token_ratio": ("ratio_p33", "ratio_p66"),
-    }.items():
-        values = Counter(trial[signal] for trial in trials)
-        assert values[None] > 2
-        assert all(values[cuts[name]] > 2 for name in names), "no ties on a threshold"
-    assert sum(trial["verifier_a"] == 0.6 for trial in trials) > 2
-    assert sum(trial["verifier_c"] == 0.5 for trial in trials) > 2
-    assert fake_runs() == runs
-
-
 @pytest.mark.parametrize("schema", SCHEMATA)
 @pytest.mark.parametrize("model", MODELS)
 def test_categories_equal_an_independent_classification(runs, tables, pooled, schema, model):
@@ -94,34 +60,6 @@ def test_categories_equal_an_independent_classification(runs, tables, pooled, sc
     assert -1 in expected
 
 
-@pytest.mark.parametrize("schema", SCHEMATA)
-def test_every_category_occurs_in_the_fake_run(tables, pooled, schema):
-    found = np.concatenate([SCHEMATA[schema].classify(t, pooled) for t in tables.values()])
-    assert set(found.tolist()) == {*range(SIZES[schema]), -1}
-
-
-@pytest.mark.parametrize("schema", SCHEMATA)
-def test_what_a_schema_does_not_look_at_changes_nothing(tables, pooled, schema):
-    rng = np.random.default_rng(7)
-    table = tables["hasty"]
-    looked_at = {"repeated_pattern", "verifier_c", *LOOKS_AT[schema]}
-    others = {
-        name: rng.integers(2, size=table.n_trials).astype(float)
-        for name in table.columns
-        if name not in looked_at
-    }
-    found = SCHEMATA[schema].classify(with_columns(table, others), pooled)
-    np.testing.assert_array_equal(found, SCHEMATA[schema].classify(table, pooled))
-
-
-def test_thresholds_of_one_model_give_it_other_categories(tables, pooled):
-    """So that comparing models under thresholds of their own is no comparison."""
-    table = tables["stuck"]
-    own = task_thresholds([table])
-    schema = SCHEMATA["format_confidence"]
-    assert (schema.classify(table, own) != schema.classify(table, pooled)).any()
-
-
 # --- single trials, read off the table ---
 
 
@@ -129,10 +67,8 @@ def test_thresholds_of_one_model_give_it_other_categories(tables, pooled):
     ("repeated", "c", "expected"),
     [
         (1, 0.0, 0),
-        (1, None, 0),
         (0, 0.5, 0),
         (0, 0.4999, 2),
-        (0, None, 2),
         (None, 0.5, 0),
         (None, 0.4, -1),
         (None, None, -1),
@@ -143,56 +79,11 @@ def test_invalid_is_a_repeated_pattern_or_c_of_one_half(repeated, c, expected):
     assert classified("exact_match", **columns) == [expected]
 
 
-def test_an_invalid_trial_needs_nothing_else():
-    for schema in SCHEMATA:
-        assert classified(schema, repeated_pattern=[1], is_correct=[None]) == [0]
-
-
-@pytest.mark.parametrize("schema", ["conf_wrong_penalty", "concision_high_conf"])
-def test_confidence_is_not_asked_where_it_decides_nothing(schema):
-    found = classified(
-        schema,
-        repeated_pattern=[0, 0],
-        is_correct=[1, 0],
-        token_ratio=[0.9, None],
-        completion_bpt=[None, None],
-    )
-    assert found == ([3, -1] if schema == "conf_wrong_penalty" else [2, 1])
-
-
-def test_an_unboxed_answer_breaks_strict_compliance_whether_right_or_not():
-    found = classified(
-        "strict_compliance",
-        repeated_pattern=[0] * 5,
-        is_correct=[None, None, 0, 1, 1],
-        has_box=[0, 1, None, None, 0],
-    )
-    assert found == [1, -1, 1, -1, 1]
-
-
 def test_a_wrong_trial_between_the_two_thresholds_is_confidently_wrong():
     """τ_high = 1 < 1.5 <= τ_low_wrong = 2: neither low nor high by one threshold alone."""
     columns = {"repeated_pattern": [0] * 3, "is_correct": [0] * 3, "completion_bpt": [1.5, 2, 2.1]}
     assert classified("conf_wrong_penalty", **columns) == [1, 1, 2]
     assert classified("conf_calibrated", **columns) == [2, 2, 1]
-
-
-@pytest.mark.parametrize(
-    ("a", "b", "c", "expected"),
-    [
-        (0.6, 0.4, 0.0, 3),
-        (0.59, 0.21, 0.2, 2),
-        (0.4, 0.3, 0.3, 2),
-        (0.4, 0.2, 0.4, 1),
-        (0.1, 0.4, 0.5, 0),
-        (0.6, None, 0.1, 3),
-        (None, 0.4, 0.1, -1),
-        (0.4, None, 0.1, -1),
-    ],
-)
-def test_verifier_only_without_a_high_label(a, b, c, expected):
-    columns = {"verifier_a": [a], "verifier_b": [b], "verifier_c": [c]}
-    assert classified("verifier_only", repeated_pattern=[0], **columns) == [expected]
 
 
 def test_a_missing_threshold_leaves_only_the_trials_that_need_it_without_a_category():
@@ -213,12 +104,6 @@ def test_equal_percentiles_leave_nothing_in_the_middle():
 # --- what a schema says of itself ---
 
 
-def test_the_twelve_in_the_order_of_the_paper():
-    assert {name: len(schema.categories) for name, schema in SCHEMATA.items()} == SIZES
-    assert list(SCHEMATA) == list(SIZES)
-    assert all(name == schema.name for name, schema in SCHEMATA.items())
-
-
 def test_needs_are_the_signals_of_the_table():
     for name, schema in SCHEMATA.items():
         expected = {"repeated_pattern", *LOOKS_AT[name]}
@@ -226,13 +111,6 @@ def test_needs_are_the_signals_of_the_table():
             expected.add("verifier_c")
         assert set(schema.needs) == expected
         assert len(set(schema.needs)) == len(schema.needs)
-
-
-def test_a_schema_as_plain_json():
-    told = json.loads(json.dumps(SCHEMATA["format_aware"].to_dict()))
-    assert told["needs"] == ["repeated_pattern", "is_correct", "has_box"]
-    assert [c["weight"] for c in told["categories"]] == [0, 0, 1 / 3, 2 / 3, 1]
-    assert told["categories"][2]["when"] == "not invalid and wrong and boxed"
 
 
 def test_other_weights_leave_the_rules():
@@ -244,25 +122,21 @@ def test_other_weights_leave_the_rules():
 
 
 @pytest.mark.parametrize(
-    ("weights", "message"),
+    ("weights", "rule", "value"),
     [
-        ([0, 1], r"have 3 entries for exact_match, one per category \(invalid; wrong; correct\)"),
-        ([0, 1, 1, 1], "have 3 entries for exact_match"),
-        ([0, 0, float("nan")], "be finite numbers in rubric exact_match; got nan"),
-        ([0, 0, float("inf")], "be finite numbers in rubric exact_match; got inf"),
-        ([0, 0, 10**400], "be finite numbers in rubric exact_match; got 1000"),
-        ([0, 0, "1"], "be finite numbers in rubric exact_match; got '1'"),
-        ([0, 0, True], "be finite numbers in rubric exact_match; got True"),
-        ([0, 0, None], "be finite numbers in rubric exact_match; got None"),
+        ([0, 1], "shape", [0, 1]),
+        ([0, 0, float("inf")], "type", float("inf")),
+        ([0, 0, 10**400], "type", 10**400),
+        ([0, 0, True], "type", True),
     ],
 )
-def test_weights_that_are_none(weights, message):
-    with pytest.raises(InvalidInputError, match=message):
+def test_weights_that_are_none(weights, rule, value):
+    with refused("weights", rule, value):
         SCHEMATA["exact_match"].with_weights(weights)
 
 
 def test_an_unknown_schema():
-    with pytest.raises(InvalidInputError, match="`schema` must be one of exact_match, format_aw"):
+    with refused("schema", "choice", "exactmatch"):
         schema_named("exactmatch")
     assert schema_named("exact_match") is SCHEMATA["exact_match"]
 
@@ -270,54 +144,25 @@ def test_an_unknown_schema():
 # --- a schema of one's own ---
 
 
-def own(*rules, names=None):
-    names = names or [f"category {place}" for place in range(len(rules))]
-    return Schema(
-        "mine", tuple(Category(name, when, 0.5) for name, when in zip(names, rules, strict=True))
-    )
+def own(*rules, names="abcd"):
+    categories = [Category(name, when, 0.5) for name, when in zip(names, rules, strict=False)]
+    return Schema("own", tuple(categories))
 
 
 @pytest.mark.parametrize(
     ("rules", "uncovered"),
     [
-        (("boxed", "wrong"), "correct = yes, wrong = no, boxed = no, unboxed = yes"),
-        (("economical", "moderate"), "economical = no, moderate = no, verbose = yes"),
-        (("wrong_high_conf", "wrong"), "correct = yes, wrong = no, wrong_high_conf = no"),
-        (("corr_high", "corr_low"), "corr_high = no, corr_mid = yes, corr_low = no"),
-        (("completion_tokens > 1", "completion_tokens < 1"), "completion_tokens = 1 "),
-        (("x >= 1", "x < 0"), "x = 0 "),
-        (("x > 1", "x < 0", "x == 0", "x == 1"), "x = 0.5 "),
-        (("x >= 2 and boxed", "x < 2"), r"boxed = no, unboxed = yes, x = 2 "),
-        (("x >= 1e17", "boxed and x >= 1e17"), r"x = 1e\+17 "),
-        (("x < 1e300", "x == 1e300"), r"x = 1e\+300 "),
-        (("invalid", "correct and not invalid"), "correct = no, wrong = yes, invalid = no"),
+        (("boxed", "wrong"), {"correct": True, "wrong": False, "boxed": False, "unboxed": True}),
+        (("economical", "moderate"), {"economical": False, "moderate": False, "verbose": True}),
+        (("wrong_high_conf", "wrong"), {"correct": True, "wrong": False, "wrong_high_conf": False}),
+        (("x > 1", "x < 0", "x == 0", "x == 1"), {"x": 0.5}),
+        (("x >= 2 and boxed", "x < 2"), {"boxed": False, "unboxed": True, "x": 2}),
+        (("x < 1e300", "x == 1e300"), {"x": np.nextafter(1e300, np.inf)}),
     ],
 )
 def test_rules_that_leave_a_case_out_name_it(rules, uncovered):
-    with pytest.raises(InvalidInputError, match=f"no category takes a trial with .*{uncovered}"):
+    with refused("rules", "missing", uncovered):
         own(*rules)
-
-
-@pytest.mark.parametrize(
-    "rules",
-    [
-        ("boxed", "unboxed"),
-        ("boxed", "not boxed"),
-        ("correct", "wrong_high_conf", "wrong and not wrong_high_conf"),
-        ("economical", "moderate", "verbose"),
-        ("not economical", "not moderate"),
-        ("x >= 1", "x < 1"),
-        ("1 <= x", "1 > x"),
-        ("x > 1", "x < 1", "x == 1"),
-        ("x != 1", "x == 1"),
-        ("x >= 1", "x < 2"),
-        ("x >= 1e17", "x < 1e17"),
-        ("x >= -1.5", "not x >= -1.5"),
-        ("ood or x > 3", "ind and x <= 3"),
-    ],
-)
-def test_rules_that_cover_everything(rules):
-    assert len(own(*rules).rules) == len(rules)
 
 
 def test_the_first_rule_that_holds_decides():
@@ -327,20 +172,17 @@ def test_the_first_rule_that_holds_decides():
     assert schema.needs == ("x",)
 
 
-@pytest.mark.parametrize("names", [("a", "a"), ("a", "missing")])
-def test_two_categories_of_one_name_could_not_be_told_apart(names):
-    with pytest.raises(InvalidInputError, match="have different names in rubric mine, and none"):
-        own("boxed", "unboxed", names=names)
-
-
-def test_one_category_is_no_rubric():
-    with pytest.raises(InvalidInputError, match="have at least two categories in rubric mine"):
-        own("boxed or unboxed")
-
-
-def test_a_rule_that_cannot_be_read_is_named():
-    with pytest.raises(InvalidInputError, match="the rule of mine: category 1` must name rubric"):
-        own("boxed", "unboxd")
+@pytest.mark.parametrize(
+    ("rules", "names", "error"),
+    [
+        (("boxed", "unboxed"), ("a", "a"), ("categories", "duplicate", ["a", "a"])),
+        (("boxed or unboxed",), "a", ("categories", "empty", 1)),
+        (("boxed", "unboxd"), "ab", ("the rule of own: b", "choice", "unboxd")),
+    ],
+)
+def test_categories_that_are_refused(rules, names, error):
+    with refused(*error):
+        own(*rules, names=names)
 
 
 @pytest.mark.parametrize(
@@ -353,12 +195,8 @@ def test_a_rule_that_cannot_be_read_is_named():
     ],
 )
 def test_a_category_that_no_trial_can_have_is_refused(rules, never):
-    categories = tuple(
-        Category(name, rule, weight)
-        for name, rule, weight in zip("abc", rules, (0, 0.5, 1), strict=True)
-    )
-    with pytest.raises(InvalidInputError, match=rf"a case to every category .*; got '{never}'"):
-        Schema("mine", categories)
+    with refused("rules", "conflict", never):
+        own(*rules)
 
 
 @pytest.mark.parametrize(("name", "signal"), [("correct", "is_correct"), ("boxed", "has_box")])

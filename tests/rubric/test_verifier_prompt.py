@@ -8,16 +8,15 @@ import math
 
 import numpy as np
 import pytest
+from _support.errors import refused
 from scipy import special, stats
 
-from lm_eval_bayes import InvalidInputError, Outcomes, bayes_at_n, hbayes_at_n
+from lm_eval_bayes import Outcomes, bayes_at_n, hbayes_at_n
 from lm_eval_bayes.rubric.verifier_prompt import (
     CONTENT_FREE_INPUT,
-    LABELS,
     MIN_ANSWER_CHARACTERS,
     Calibration,
     PromptTooLongError,
-    Verdict,
     VerifierInput,
     after_reasoning,
     escape_marks,
@@ -33,9 +32,7 @@ CASE = VerifierInput("What is 6 times 7?", "42", "It is \\boxed{42}.")
 def test_the_prompt_has_the_documented_parts_in_their_order():
     prompt = verifier_prompt(CASE)
     parts = [
-        "A - correct:",
-        "B - incorrect:",
-        "C - invalid:",
+        *("A - correct:", "B - incorrect:", "C - invalid:"),
         "<question>\nWhat is 6 times 7?\n</question>",
         "<standard_answer>\n42\n</standard_answer>",
         "<candidate_answer>\nIt is \\boxed{42}.\n</candidate_answer>",
@@ -44,24 +41,14 @@ def test_the_prompt_has_the_documented_parts_in_their_order():
     places = [prompt.index(part) for part in parts]
     assert places == sorted(places)
     assert prompt.endswith("A, B or C.")
-    assert LABELS == ("A", "B", "C")
 
 
 def test_what_stands_without_content_differs_from_a_case_in_the_three_fields_only():
-    def filled(case):
-        prompt = verifier_prompt(case)
-        for name in ("question", "standard_answer", "candidate_answer"):
-            start = prompt.index(f"<{name}>\n") + len(name) + 3
-            prompt = prompt[:start] + prompt[prompt.index(f"\n</{name}>") :]
-        return prompt
-
-    assert filled(CASE) == filled(CONTENT_FREE_INPUT)
-    assert verifier_prompt(CONTENT_FREE_INPUT).count("\nN/A\n") == 3
-
-
-def test_braces_and_percent_signs_are_just_text():
-    text = "{question} %s {0} \\frac{1}{2}"
-    assert verifier_prompt(VerifierInput(text, text, text)).count(text) == 3
+    prompt = verifier_prompt(CASE)
+    for text in (CASE.question, CASE.gold, CASE.answer):
+        prompt = prompt.replace(f"\n{text}\n", "\nN/A\n")
+    assert prompt == verifier_prompt(CONTENT_FREE_INPUT)
+    assert prompt.count("\nN/A\n") == 3
 
 
 def test_an_empty_answer_is_said_to_be_empty():
@@ -90,17 +77,13 @@ def test_a_candidate_cannot_close_its_mark_or_write_a_turn_of_the_chat(text):
         "<\uff5cAssistant\uff5c>",
     ):
         assert prompt.count(mark) == plain.count(mark)
-    kept = prompt[prompt.index("<candidate_answer>") :]
-    assert "A" in kept.split("</candidate_answer>")[0] or "another" in kept
 
 
 def test_control_tokens_of_a_tokenizer_are_broken_and_other_text_is_left():
     assert escape_marks("a<pad><pad>b <unk>", ["<pad>", "<unk>", "x"]) == "a< pad>< pad>b < unk>"
     assert escape_marks("aaa", ["aa"]) == "a a a"
-    assert (
-        escape_marks("0 < |x| > 1 and a<b, [1] <b>bold</b>")
-        == "0 < |x| > 1 and a<b, [1] <b>bold</b>"
-    )
+    plain = "0 < |x| > 1 and a<b, [1] <b>bold</b>"
+    assert escape_marks(plain) == plain
 
 
 def test_half_a_character_becomes_something_that_can_be_tokenized():
@@ -112,7 +95,6 @@ def test_half_a_character_becomes_something_that_can_be_tokenized():
 @pytest.mark.parametrize(
     ("text", "judged"),
     [
-        ("<think>no</think>\n\nyes ", "yes"),
         ("a</think>b</think>c", "c"),
         ("no end of it", "no end of it"),
         ("thought</think>", ""),
@@ -130,7 +112,7 @@ def words(text):
 
 
 @pytest.mark.parametrize("length", [len, words], ids=["characters", "words"])
-@pytest.mark.parametrize("n", [50, 300, pytest.param(3000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n", [50, 300])
 def test_of_a_long_answer_the_end_is_kept_and_all_else_whole(length, n):
     answer = " ".join(f"step{i} is {i * i % 97}" for i in range(n)) + " so it is 42."
     case = VerifierInput("What is 6 times 7?", "the number 42", answer)
@@ -159,22 +141,14 @@ def test_of_a_long_answer_the_end_is_kept_and_all_else_whole(length, n):
         assert len(kept) >= 0.98 * longest - 16
 
 
-def test_a_limit_that_is_met_exactly_cuts_nothing():
-    assert fitted_prompt(CASE, len, len(verifier_prompt(CASE))) == verifier_prompt(CASE)
-    assert fitted_prompt(CASE, len, None) == verifier_prompt(CASE)
-
-
-def test_without_room_for_an_answer_both_lengths_are_named():
+def test_a_question_that_leaves_no_room_for_an_answer_is_refused():
     case = VerifierInput("How long is this question? " * 40, "42", "x" * 500)
     least = len(
         verifier_prompt(dataclasses.replace(case, answer="[...] " + "x" * MIN_ANSWER_CHARACTERS))
     )
     assert len(fitted_prompt(case, len, least)) <= least
-    sentence = rf"{least:,} characters with 32 characters of an answer.*at most {least - 1:,}"
-    with pytest.raises(PromptTooLongError, match=sentence):
+    with refused("question", "range", case.question, error=PromptTooLongError):
         fitted_prompt(case, len, least - 1, "characters")
-    with pytest.raises(InvalidInputError, match="'How long is this question"):
-        fitted_prompt(case, len, 10)
 
 
 def test_marks_are_broken_before_the_length_is_taken():
@@ -208,19 +182,6 @@ def test_many_cases_at_once_equal_scipys_softmax():
     assert Calibration(baseline).probabilities(np.empty((0, 3))).shape == (0, 3)
 
 
-def test_logits_and_log_probabilities_give_the_same():
-    rng = np.random.default_rng(6)
-    case, nothing = rng.normal(size=100), rng.normal(size=100)
-    logits = Calibration(tuple(nothing[:3])).verdict(case[:3])
-    shifted = Calibration(tuple(special.log_softmax(nothing)[:3]))
-    among = Calibration(tuple(special.log_softmax(nothing[:3])))
-    for other in (
-        shifted.verdict(special.log_softmax(case)[:3]),
-        among.verdict(special.log_softmax(case[:3])),
-    ):
-        assert (other.a, other.b, other.c) == pytest.approx((logits.a, logits.b, logits.c))
-
-
 def test_the_ends_of_the_number_line():
     calibration = Calibration((0.0, 0.0, 0.0))
     assert list(calibration.probabilities([1.0, 2e300, -700.0])) == [0.0, 1.0, 0.0]
@@ -229,48 +190,29 @@ def test_the_ends_of_the_number_line():
     assert list(Calibration((-1e300, 0, 0)).probabilities([1e300, 0, 0])) == [1.0, 0.0, 0.0]
 
 
-def test_results_cannot_be_changed():
-    calibration = Calibration((0.0, 0.0, 0.0))
-    with pytest.raises(ValueError, match="read-only"):
-        calibration.probabilities([[1, 2, 3]])[0, 0] = 1
-    with pytest.raises(dataclasses.FrozenInstanceError, match="baseline"):
-        calibration.baseline = (1.0, 0.0, 0.0)
-    with pytest.raises(dataclasses.FrozenInstanceError, match="a"):
-        Verdict(1.0, 0.0, 0.0).a = 0.5
-
-
 @pytest.mark.parametrize(
-    ("baseline", "sentence"),
-    [
-        ((1.0, 2.0), "`baseline` must be three finite numbers"),
-        ((1.0, 2.0, math.nan), "`baseline` must be three finite numbers"),
-        ((1.0, 2.0, -math.inf), "`baseline` must be three finite numbers"),
-        (("x", "y", "z"), "`baseline` must be numbers"),
-    ],
+    ("baseline", "rule"),
+    [((1.0, 2.0), "shape"), ((1.0, 2.0, -math.inf), "shape"), (("x", "y", "z"), "type")],
 )
-def test_bad_calibrations(baseline, sentence):
-    with pytest.raises(InvalidInputError, match=sentence):
+def test_bad_calibrations(baseline, rule):
+    with refused("baseline", rule):
         Calibration(baseline)
 
 
 @pytest.mark.parametrize(
-    ("scores", "sentence"),
+    ("scores", "rule"),
     [
-        ([1.0, 2.0], r"`scores` must have the three labels as the last axis; got shape \(2,\)"),
-        (1.0, r"`scores` must have the three labels as the last axis; got shape \(\)"),
-        ([math.nan, 0, 0], "`scores` must be numbers below infinity"),
-        ([math.inf, 0, 0], "`scores` must be numbers below infinity"),
-        ([[0, 0, 0], [-math.inf] * 3], "in every case at least one of them finite"),
-        (["a", "b", "c"], "`scores` must be numbers"),
+        ([1.0, 2.0], "shape"),
+        ([math.nan, 0, 0], "range"),
+        ([math.inf, 0, 0], "range"),
+        ([[0, 0, 0], [-math.inf] * 3], "range"),
+        (["a", "b", "c"], "type"),
     ],
 )
-def test_bad_scores(scores, sentence):
-    with pytest.raises(InvalidInputError, match=sentence):
+def test_bad_scores(scores, rule):
+    with refused("scores", rule):
         Calibration((0, 0, 0)).probabilities(scores)
-
-
-def test_a_verdict_is_on_one_case():
-    with pytest.raises(InvalidInputError, match="`scores` must be three numbers"):
+    with refused("scores", "shape"):
         Calibration((0, 0, 0)).verdict([[1, 2, 3], [1, 2, 3]])
 
 
@@ -327,18 +269,12 @@ def test_the_posterior_of_real_verifier_scores(compass, threshold, high, agree, 
     posterior = bayes_at_n(Outcomes.from_matrix([judged]))
     law = stats.beta(1 + high, 81 - high)
     assert (posterior.mu, posterior.sigma) == pytest.approx((mu, sigma), abs=1e-12)
-    assert (posterior.mu, posterior.sigma) == pytest.approx((law.mean(), law.std()), abs=1e-12)
     interval = posterior.interval(0.95, "exact")
     assert (interval.low, interval.high) == pytest.approx(law.ppf([0.025, 0.975]), abs=1e-6)
 
     learned = hbayes_at_n(Outcomes.from_matrix([judged]))
     expected = posterior_by_quadrature(high, 80)
     assert (learned.mu, learned.sigma) == pytest.approx(expected, abs=2e-7)
-
-    by_grade = hbayes_at_n(Outcomes.from_matrix([graded]))
-    assert (by_grade.mu, by_grade.sigma) == pytest.approx(posterior_by_quadrature(32, 80), abs=2e-7)
-    same = agree == 80
-    assert (learned.mu == pytest.approx(by_grade.mu, abs=1e-12)) is same
 
 
 def test_real_scores_part_right_from_wrong_answers(compass):

@@ -187,7 +187,10 @@ def test_a_run_and_its_store_are_equal(saved):
     assert task["a"]["mu"] == task["b"]["mu"]
 
 
-@pytest.mark.parametrize("case", ["slices in one folder", "slices in two folders"])
+@pytest.mark.parametrize(
+    "case",
+    ["slices in one folder", pytest.param("slices in two folders", marks=pytest.mark.slow)],
+)
 def test_the_vote_of_merged_slices_is_over_all_trials(saved, case, tmp_path):
     rows = {}
     for name in (case, "one run"):

@@ -36,18 +36,7 @@ print(json.dumps([run.n_trials, time.monotonic() - start, grown]))
 @pytest.fixture(scope="module")
 def samples(tmp_path_factory):
     rng = random.Random(1)
-    words = [
-        "We",
-        "begin",
-        "by",
-        "\n\n",
-        "simplifying",
-        "\\frac{1}{2}",
-        "the",
-        '"expression"',
-        "and",
-        "so",
-    ]
+    words = ["We", "begin", "\n\n", "simplifying", "\\frac{1}{2}", "the", '"expression"', "so"]
     texts = [" ".join(rng.choices(words, k=130)) for _ in range(100)]
     rows = (
         row(
@@ -68,8 +57,8 @@ def samples(tmp_path_factory):
 
 
 def test_samples_are_read_about_as_fast_as_json_is_parsed(samples, benchmark):
-    found = benchmark.pedantic(lambda: read_runs([samples]), rounds=3)
-    assert found.runs[0].n_trials == QUESTIONS * TRIALS
+    saved = benchmark.pedantic(lambda: read_runs([samples]), rounds=3)
+    assert saved.runs[0].n_trials == QUESTIONS * TRIALS
     start = time.monotonic()
     with samples.open(encoding="utf-8") as lines:
         assert sum(len(json.loads(line)["outcomes"]) for line in lines) == QUESTIONS * TRIALS

@@ -4,18 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from _support.errors import refused
 from _support.run_files import LATER, SENT, STAMP, TASK, row, seeded, write_run
 
 from lm_eval_bayes.analysis.pass_rows import pass_rows
-from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.merging import duplicates, merge_trials
 from lm_eval_bayes.runs.partial_run import QuestionTrials
 from lm_eval_bayes.runs.reader import join_runs, read_runs
-
-
-def graded(outcomes, **columns):
-    return [row(0, outcomes=outcomes, **columns)]
-
 
 # -- one question ----------------------------------------------------------------------------------
 
@@ -81,9 +76,9 @@ def test_two_jobs_of_one_model_are_brought_together(tmp_path):
     second = [row(n, outcomes=[1, 1, 1], trial=[2, 3, 4], seed=[12, 13, 14]) for n in range(3)]
     write_run(tmp_path / "b", second, args={"trials": "2:5", "gpu_memory_utilization": 0.5})
     write_run(tmp_path / "a", first, args={"trials": "0:2", "gpu_memory_utilization": 0.9})
-    found = read_runs([tmp_path / "b", tmp_path / "a"])
-    (run,) = found.runs
-    assert (run.model, len(run.sources), found.warnings) == ("org/model", 2, ())
+    saved = read_runs([tmp_path / "b", tmp_path / "a"])
+    (run,) = saved.runs
+    assert (run.model, len(run.sources), saved.warnings) == ("org/model", 2, ())
     assert [trials.tolist() for trials in run.trials] == [[1, 0, 1, 1, 1]] * 2 + [[1, 1, 1]]
     assert run.seeds[0] == (10, 11, 12, 13, 14)
     tokens = run.measured["completion_tokens"][0]
@@ -96,13 +91,13 @@ def test_a_trial_that_stands_twice_is_refused_unless_it_may_count_once(tmp_path)
     write_run(tmp_path / "a", seeded(range(3), 10))
     write_run(tmp_path / "b", seeded(range(2), 10, n=6, outcome=0))
     paths = [tmp_path / "a", tmp_path / "b"]
-    with pytest.raises(InvalidInputError, match=r"--dedupe counts it once.*8 of 12 trials of"):
+    with refused("RUN", "duplicate"):
         read_runs(paths)
-    found = read_runs(paths, dedupe=True)
-    assert [trials.tolist() for trials in found.runs[0].trials] == [[1, 1, 1, 1, 0, 0]] * 2 + [
+    saved = read_runs(paths, dedupe=True)
+    assert [trials.tolist() for trials in saved.runs[0].trials] == [[1, 1, 1, 1, 0, 0]] * 2 + [
         [1, 1, 1, 1]
     ]
-    (warning,) = found.warnings
+    (warning,) = saved.warnings
     assert warning.startswith("8 trials of ")
 
 
@@ -110,7 +105,7 @@ def test_paths_that_are_kept_apart_share_no_trial(tmp_path):
     write_run(tmp_path / "a", seeded(range(3), 10))
     write_run(tmp_path / "b", seeded(range(2), 10, n=6, outcome=0))
     paths = [tmp_path / "a", tmp_path / "b"]
-    with pytest.raises(InvalidInputError, match=r"--dedupe treats.*8 of 12 trials of"):
+    with refused("RUN", "duplicate"):
         read_runs(paths, merge=False)
     apart = read_runs(paths, merge=False, dedupe=True)
     assert [run.model for run in apart.runs] == ["org/model", "org/model"]
@@ -131,7 +126,7 @@ def test_sampled_texts_without_seeds_are_the_same_trials_where_all_agree(tmp_pat
     write_run(tmp_path / "a", [row(n, outcomes=[1, 0], texts=["x", "y"]) for n in range(3)])
     write_run(tmp_path / "b", [row(n, outcomes=[1, 0], texts=["x", "y"]) for n in range(3)])
     write_run(tmp_path / "c", [row(n, outcomes=[1, 0], texts=["x", f"{n}"]) for n in range(3)])
-    with pytest.raises(InvalidInputError, match="6 of 6 trials"):
+    with refused("RUN", "duplicate"):
         read_runs([tmp_path / "a", tmp_path / "b"])
     # short answers agree by chance: not all of them do
     assert read_runs([tmp_path / "a", tmp_path / "c"]).runs[0].n_trials == 12
@@ -141,7 +136,7 @@ def test_greedy_answers_are_never_further_trials(tmp_path):
     greedy = {"do_sample": False, "until": []}
     for name, text in (("a", "x"), ("b", "y")):
         write_run(tmp_path / name, [row(0, sent=greedy, acc=1, texts=[text])])
-    with pytest.raises(InvalidInputError, match="1 of 1 trials"):
+    with refused("RUN", "duplicate"):
         read_runs([tmp_path / "a", tmp_path / "b"])
 
 
@@ -178,16 +173,14 @@ def test_a_model_has_one_name_in_all_tasks(tmp_path):
             sent = {**SENT, "temperature": temperature, "max_gen_toks": 8 if task == "t" else 9}
             write_run(tmp_path / place, [row(0, outcomes=[1], sent=sent)], task=task)
     (tmp_path / "b" / f"samples_u_{STAMP}.jsonl").unlink()
-    found = read_runs([tmp_path])
-    assert [(run.model, run.task) for run in found.runs] == [
+    saved = read_runs([tmp_path])
+    assert [(run.model, run.task) for run in saved.runs] == [
         ("org/model (temperature=0.2)", "t"),
         ("org/model (temperature=0.2)", "u"),
         ("org/model (temperature=0.8)", "t"),
     ]
-    (warning,) = found.warnings
-    assert (
-        warning == "task t: the runs were generated with different settings (temperature: 0.2, 0.8)"
-    )
+    (warning,) = saved.warnings
+    assert "temperature: 0.2, 0.8" in warning
 
 
 def test_checkpoints_of_one_name_are_told_apart_by_their_folders(tmp_path):
@@ -203,7 +196,7 @@ def test_checkpoints_of_one_name_are_told_apart_by_their_folders(tmp_path):
 def test_mixed_versions_of_a_task_are_refused_for_one_model(tmp_path):
     write_run(tmp_path / "a", seeded([0], 1))
     write_run(tmp_path / "b", seeded([0], 9), version=2.0)
-    with pytest.raises(InvalidInputError, match=r"version 2\.0 of the task, not 1\.0"):
+    with refused("RUN", "mismatch"):
         read_runs([tmp_path / "a", tmp_path / "b"])
 
 
@@ -211,10 +204,9 @@ def test_other_prompts_keep_runs_apart(tmp_path):
     write_run(tmp_path / "a", seeded([0], 1))
     asked = {"arguments": row(0, prompt="Q!")["arguments"], "prompt_hash": "other"}
     write_run(tmp_path / "b", [{**seeded([0], 9)[0], **asked}])
-    found = read_runs([tmp_path / "a", tmp_path / "b"])
-    assert found.models == ("org/model", "org/model (2)")
-    assert "has other prompts than" in found.warnings[0]
-    assert "the prompts of 1 of 1 questions differ" in found.warnings[-1]
+    saved = read_runs([tmp_path / "a", tmp_path / "b"])
+    assert saved.models == ("org/model", "org/model (2)")
+    assert "1 of 1 questions" in saved.warnings[-1]
 
 
 # -- one folder ------------------------------------------------------------------------------------
@@ -223,14 +215,14 @@ def test_other_prompts_keep_runs_apart(tmp_path):
 def test_a_resumed_run_replaces_the_earlier_one(tmp_path):
     earlier = write_run(tmp_path, seeded(range(2), 1, n=2, outcome=0))
     later = write_run(tmp_path, seeded(range(2), 1, n=4), stamp=LATER)
-    found = read_runs([tmp_path])
-    (run,) = found.runs
+    saved = read_runs([tmp_path])
+    (run,) = saved.runs
     assert [trials.tolist() for trials in run.trials] == [[1] * 4] * 2
-    assert run.notes == (f"{earlier.name} was left out: its trials are all in {later.name}",)
-    assert found.warnings == ()
+    (note,) = run.notes
+    assert note.startswith(earlier.name)
+    assert saved.warnings == ()
     # and where only some questions were asked again, the others come from the earlier file
     later.write_text(later.read_text().splitlines(keepends=True)[0])
-    earlier.write_text((tmp_path / earlier.name).read_text())
     run = read_runs([tmp_path], dedupe=True).runs[0]
     assert [trials.tolist() for trials in run.trials] == [[1] * 4, [0] * 2]
 
@@ -241,7 +233,7 @@ def test_a_smaller_run_later_takes_nothing_away(tmp_path):
     (run,) = read_runs([tmp_path]).runs
     # of a trial in both the newer grade counts
     assert [trials.tolist() for trials in run.trials] == [[1, 1, 0, 0], [0] * 4]
-    assert "2 that both hold count once" in run.notes[0]
+    assert "2 that both hold" in run.notes[0]
 
 
 def test_other_trials_in_one_folder_are_added(tmp_path):
@@ -257,7 +249,7 @@ def test_trials_that_overlap_in_one_folder_are_refused(tmp_path):
     write_run(tmp_path, seeded([0], 1, n=4, outcome=0))
     write_run(tmp_path, seeded([0], 3, n=4), stamp=LATER)
     # seeds 3 and 4 are in both, under other numbers, with the same texts
-    with pytest.raises(InvalidInputError, match="2 of 4 trials of"):
+    with refused("RUN", "duplicate"):
         read_runs([tmp_path])
     assert read_runs([tmp_path], dedupe=True).runs[0].n_trials == 6
 
@@ -265,12 +257,10 @@ def test_trials_that_overlap_in_one_folder_are_refused(tmp_path):
 def test_what_cannot_be_added_in_one_folder_is_left_out(tmp_path):
     old = write_run(tmp_path, seeded([0], 1), version=0.5)
     new = write_run(tmp_path, seeded([0], 9, n=2), stamp=LATER)
-    found = read_runs([tmp_path])
-    assert found.runs[0].n_trials == 2
-    assert found.warnings == (
-        f"{old.name} was left out, because {new.name} is newer and does not fit it: version 0.5 of "
-        "the task, not 1.0",
-    )
+    saved = read_runs([tmp_path])
+    assert saved.runs[0].n_trials == 2
+    (warning,) = saved.warnings
+    assert all(text in warning for text in (old.name, new.name, "0.5"))
 
 
 def test_the_trials_that_files_leave_out_are_summed(tmp_path):
@@ -282,8 +272,8 @@ def test_the_trials_that_files_leave_out_are_summed(tmp_path):
     for order in (files, files[::-1]):
         (run,) = read_runs(order).runs
         assert run.n_trials == 12 - 4
-        assert "4 trials without a score left out" in run.notes
-        assert sum("left out" in note for note in run.notes) == 1
+        (note,) = (note for note in run.notes if "left out" in note)
+        assert note.startswith("4 trials")
 
 
 # -- runs of several models ------------------------------------------------------------------------
@@ -299,12 +289,12 @@ def test_what_differs_between_models_is_told(tmp_path):
     joined = join_runs(read_runs([tmp_path / "a"]), read_runs([tmp_path / "b"]))
     assert (joined.models, joined.warnings) == (together.models, together.warnings)
     assert joined.of_path(1).models == ("org/other",)
-    assert together.warnings == (
-        f"task {TASK}: the runs are of different versions, 1.0 (org/model), 2.0 (org/other)",
-        f"task {TASK}: the runs have different scores of the categories, (0.0, 1.0) (org/model), "
-        "(0.0, 2.0) (org/other)",
-        f"task {TASK}: the runs have different filters, none (org/model), boxed (org/other)",
-        f"task {TASK}: the runs were generated with different settings (temperature: 0.6, 1.0)",
-        f"task {TASK}: the prompts of 1 of 1 questions differ between the runs, as they do where "
-        "models have chat templates of their own, and where something else was asked",
+    differences = (
+        "1.0 (org/model), 2.0 (org/other)",
+        "(0.0, 1.0) (org/model), (0.0, 2.0) (org/other)",
+        "none (org/model), boxed (org/other)",
+        "temperature: 0.6, 1.0",
+        "1 of 1 questions",
     )
+    for warning, difference in zip(together.warnings, differences, strict=True):
+        assert difference in warning

@@ -6,7 +6,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs import reader
 from lm_eval_bayes.runs.partial_run import PartialRun, QuestionTrials
 from lm_eval_bayes.runs.readers import formats
@@ -62,15 +61,3 @@ def test_a_further_format_is_found_in_folders(tally):
     saved = reader.read_runs([tally.parent])
     assert saved.models == ("model",)
     assert saved.warnings == ("of a folder", "model.tally was read")
-
-
-def test_a_task_that_a_further_format_lacks_is_refused(tally):
-    with pytest.raises(InvalidInputError, match="hold task products; there is sums"):
-        reader.read_runs([tally], task="products")
-
-
-def test_a_file_of_no_format_is_refused(tmp_path):
-    file = tmp_path / "model.tally"
-    file.write_text("{}")
-    with pytest.raises(InvalidInputError, match="`RUN` must be a run: a folder"):
-        reader.read_runs([file])

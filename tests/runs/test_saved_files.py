@@ -7,9 +7,9 @@ import shutil
 
 import numpy as np
 import pytest
+from _support.errors import refused
 from _support.run_files import LATER, STAMP, TASK, row, seeded, write_run
 
-from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.logged_texts import read_line
 from lm_eval_bayes.runs.reader import read_runs
 from lm_eval_bayes.runs.verdicts import ChangedTrialError, files_to_judge
@@ -42,14 +42,15 @@ def test_names_of_models(tmp_path, results, name):
     assert read_runs([tmp_path]).models == (name,)
 
 
-@pytest.mark.parametrize("suffix", [" (1)", " copy", "_copy", "-backup"])
+@pytest.mark.parametrize("suffix", [" (1)", "-backup"])
 def test_a_copy_of_a_samples_file_is_left_out(tmp_path, suffix):
     samples = write_run(tmp_path, seeded(range(2), 1))
     duplicate = shutil.copy(samples, samples.with_name(f"{samples.stem}{suffix}.jsonl"))
     (run,) = read_runs([tmp_path]).runs
     assert (run.model, run.task, run.n_trials) == ("org/model", TASK, 8)
     assert run.sources == (str(samples),)
-    assert run.notes == (f"{duplicate.name} was left out: its trials are all in {samples.name}",)
+    (note,) = run.notes
+    assert note.startswith(duplicate.name)
 
 
 # -- texts and verdicts of merged runs -----------------------------------------------------------
@@ -57,12 +58,12 @@ def test_a_copy_of_a_samples_file_is_left_out(tmp_path, suffix):
 
 def texts_of(run, question):
     texts = run.texts[question]
-    found = [""] * texts.index.shape[0]
+    responses_of = [""] * texts.index.shape[0]
     for line, trials in texts.by_line():
         (responses,) = read_line(line)["resps"]
         for trial in trials:
-            found[trial] = responses[texts.index[trial, 1]]
-    return found
+            responses_of[trial] = responses[texts.index[trial, 1]]
+    return responses_of
 
 
 def test_texts_of_merged_runs_are_read_on_demand(tmp_path):
@@ -85,7 +86,7 @@ def test_a_file_that_changed_since_is_not_read(tmp_path):
     samples = write_run(tmp_path, [row(q, outcomes=[1]) for q in range(2)])
     (run,) = read_runs([samples]).runs
     samples.write_text("x" + samples.read_text())
-    with pytest.raises(InvalidInputError, match="be unchanged while it is read"):
+    with refused("RUN", "damaged"):
         texts_of(run, 1)
 
 
@@ -145,16 +146,16 @@ def test_slices_that_two_verifiers_judged_are_refused(tmp_path):
     path = judge(second, number_of)
     path.write_text(path.read_text().replace('"judge"', '"another"'))
     (run,) = read_runs([tmp_path], signals="all").runs
-    with pytest.raises(InvalidInputError, match=r"one verifier in all files .* judge, another"):
+    with refused("RUN", "mismatch", "judge, another"):
         _ = run.verifier
 
 
 def test_verdicts_of_the_other_slice_are_refused(tmp_path):
     first, second = slices(tmp_path, ("a", "b"))
     path = judge(first, number_of)
-    verdicts = path.read_text().replace(first.name, second.name)
-    second.with_name(path.name.replace(STAMP, LATER)).write_text(verdicts)
-    with pytest.raises(ChangedTrialError, match="another text of trial 0 of question"):
+    target = second.with_name(path.name.replace(STAMP, LATER))
+    target.write_text(path.read_text().replace(first.name, second.name))
+    with refused(str(target), "mismatch", error=ChangedTrialError):
         read_runs([second], signals="all")
 
 

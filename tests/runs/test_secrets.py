@@ -303,7 +303,8 @@ OUTPUTS = {
 #: Those that take seconds, or hold the names that the table of the same command holds.
 SLOW = {
     *("summary --json", "compare --json", "rank --json", "noise --json", "noise --card"),
-    *("plan --json", "convergence --json", "anchors --json", "rubric --json", "verify", "report"),
+    *("plan", "plan --json", "convergence", "convergence --json", "anchors --json"),
+    *("rubric --json", "verify", "report"),
     *(name for name in OUTPUTS if name.startswith("export ") and name != "export table, markdown"),
 }
 

@@ -6,11 +6,13 @@ import json
 import sqlite3
 
 import pytest
-from _support.command_line import called
+from _support.errors import refused
 from _support.harness_command import lm_eval_command
 
 from lm_eval_bayes.errors import TaskConfigError
 from lm_eval_bayes.runs.provenance import generation
+from lm_eval_bayes.runs.reader import read_runs
+from lm_eval_bayes.runs.readers.protocol import NothingToCountError
 from lm_eval_bayes.store.verify import verify
 
 N, QUESTIONS = 4, 6
@@ -56,37 +58,24 @@ def run(folder, output="out"):
     )
 
 
-def read(*arguments):
-    code, printed, error = called(*arguments, "--json")
-    assert code == 0, error
-    return json.loads(printed)
-
-
-@pytest.mark.parametrize(
-    "filter",
-    ["strict", *(pytest.param(name, marks=pytest.mark.slow) for name in (None, "flexible"))],
-)
+@pytest.mark.parametrize("filter", [None, "strict", "flexible"])
 def test_they_have_the_same_scores(sampled, filter):
-    chosen = () if filter is None else ("--filter", filter)
-    folder, store = (
-        read("summary", sampled / name, *chosen)["tasks"] for name in ("out", "sums.sqlite")
+    (folder,), (store,) = (
+        read_runs([sampled / name], filter=filter).runs for name in ("out", "sums.sqlite")
     )
-    for (task,) in (folder, store):
-        assert task["filter"] == (filter or "strict")
-        assert task["trials"] == N * QUESTIONS
-    assert folder[0]["avg"] == store[0]["avg"]
-    assert (folder[0]["avg"]["value"] > 0) == (filter == "flexible")
+    for task in (folder, store):
+        assert (task.filter, task.n_trials) == (filter or "strict", N * QUESTIONS)
+    right = folder.outcomes.counts[:, 1]
+    assert right.tolist() == store.outcomes.counts[:, 1].tolist()
+    assert (right.sum() > 0) == (filter == "flexible")
 
 
-@pytest.mark.parametrize("command", ["compare", "summary", "rank"])
-def test_together_they_are_refused_or_one(sampled, command):
+def test_together_they_are_refused_or_one(sampled):
     runs = (sampled / "out", sampled / "sums.sqlite")
-    code, printed, error = called(command, *runs)
-    assert (code, printed) == (2, "")
-    assert f"{N * QUESTIONS} of {N * QUESTIONS} trials" in error
-    if command == "summary":
-        (task,) = read(command, *runs, "--dedupe")["tasks"]
-        assert (task["trials"], task["model"]) == (N * QUESTIONS, "biased_coin beta=2:3")
+    with refused("RUN", "duplicate"):
+        read_runs(runs)
+    (task,) = read_runs(runs, dedupe=True).runs
+    assert (task.n_trials, task.model) == (N * QUESTIONS, "biased_coin beta=2:3")
 
 
 def test_a_filter_that_a_task_lacks_leaves_it_out(sampled, tmp_path):
@@ -98,11 +87,11 @@ def test_a_filter_that_a_task_lacks_leaves_it_out(sampled, tmp_path):
             text.replace("sums_bayes", "other_bayes"), encoding="utf-8"
         )
     both = (sampled / "out", other)
-    content = read("summary", *both, "--filter", "loose")
-    assert [task["task"] for task in content["tasks"]] == ["other_bayes"]
-    assert any("has no filter 'loose'" in warning for warning in content["warnings"])
-    code, _, error = called("summary", *both, "--filter", "nowhere")
-    assert (code, "must be a filter of" in error) == (2, True)
+    saved = read_runs(both, filter="loose")
+    assert saved.tasks == ("other_bayes",)
+    assert any("'loose'" in warning for warning in saved.warnings)
+    with refused("filter", "choice", "nowhere", error=NothingToCountError):
+        read_runs(both, filter="nowhere")
 
 
 def test_a_text_that_was_changed_is_named_and_sampled_again(sampled, tmp_path, caplog):
@@ -113,11 +102,11 @@ def test_a_text_that_was_changed_is_named_and_sampled_again(sampled, tmp_path, c
         source.backup(target)
     with sqlite3.connect(store) as connection:
         connection.execute("UPDATE trials SET text = CAST('42' AS BLOB) WHERE trial = 2")
-    (read_task,) = (content := read("summary", store))["tasks"]
-    assert read_task["trials"] == N * QUESTIONS
-    assert any("6 texts of task sums_bayes damaged" in text for text in content["warnings"])
+    saved = read_runs([store])
+    assert saved.runs[0].n_trials == N * QUESTIONS
+    assert any("6 texts of task sums_bayes" in text for text in saved.warnings)
     run(tmp_path, output="again")
-    assert "6 stored trials are damaged and sampled again: trial 2 of prompt" in caplog.text
+    assert "6 stored trials" in caplog.text
     assert verify(store).ok
     with sqlite3.connect(sampled / "sums.sqlite") as before, sqlite3.connect(store) as after:
         texts = "SELECT text, seed FROM trials ORDER BY prompt, trial"
@@ -129,7 +118,7 @@ def test_the_order_of_stop_strings_does_not_matter():
     assert generation(first) == generation(second) == {"until": ["a", "b"]}
 
 
-def test_a_score_that_is_found_forbidden_after_sampling_costs_no_response(tmp_path, capsys):
+def test_a_score_that_is_found_forbidden_after_sampling_costs_no_response(tmp_path):
     metric = "def grades(doc, results):\n"
     metric += "    return {'share': float('nan') if 'Therefore' in results[0] else 0.5}\n"
     (tmp_path / "grading.py").write_text(metric, encoding="utf-8")
@@ -141,12 +130,10 @@ def test_a_score_that_is_found_forbidden_after_sampling_costs_no_response(tmp_pa
     text += "metric_list: [{metric: share, aggregation: mean, higher_is_better: true}]\n"
     text += "metadata: {version: 1.0, bayes_bounds: [0, 1]}\n"
     (tmp_path / "sums.yaml").write_text(text, encoding="utf-8")
-    with pytest.raises(TaskConfigError, match="a score from 0 to 1, its bayes_bounds; got nan"):
+    with pytest.raises(TaskConfigError):
         run(tmp_path)
-    assert "|hbayes@4" in capsys.readouterr().out
     (samples,) = (tmp_path / "out").rglob("samples_*.jsonl")
     lines = [json.loads(line) for line in samples.read_text(encoding="utf-8").splitlines()]
     assert [len(line["resps"][0]) for line in lines] == [N] * QUESTIONS
-    code, printed, error = called("summary", tmp_path / "out")
-    assert (code, printed) == (2, "")
-    assert "must have numbers of the metric share of task sums_bayes; got task sums_bayes" in error
+    with refused("RUN", "missing", error=NothingToCountError):
+        read_runs([tmp_path / "out"])

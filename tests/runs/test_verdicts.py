@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -10,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from _support.errors import refused
 
 from lm_eval_bayes._util.hashing import hash_bytes
 from lm_eval_bayes.rubric.verifier_prompt import VerifierInput
@@ -67,37 +69,24 @@ def test_the_lines_are_the_documented_ones(written):
         "verifier": VERIFIER,
         "baseline": [-1.0, -2.0, -3.5],
     }
-    scores = [-0.1, -2.0, -3.0]
-    said = {"text": TEXT, "a": 0.5, "b": 0.25, "c": 0.25, "scores": scores}
+    judged = {"text": TEXT, "a": 0.5, "b": 0.25, "c": 0.25, "scores": [-0.1, -2.0, -3.0]}
     assert lines == [
-        {"doc_id": 0, "trial": 0, **said},
+        {"doc_id": 0, "trial": 0, **judged},
         {"doc_id": 0, "trial": 1, "text": TEXT, "error": "none of the labels"},
-        {"doc_id": 1, "trial": 0, **said},
+        {"doc_id": 1, "trial": 0, **judged},
     ]
 
 
 def test_what_was_written_is_read(written):
-    found = read_verdicts(written)
-    assert found.header == HEADER
-    assert dict(found.trials) == {(0, 0): verdict(0, 0), (0, 1): FAILED, (1, 0): verdict(1, 0)}
-    assert found.size == written.stat().st_size
-    with pytest.raises(TypeError, match="does not support item assignment"):
-        found.trials[0, 0] = FAILED
+    verdicts = read_verdicts(written)
+    assert verdicts.header == HEADER
+    assert dict(verdicts.trials) == {(0, 0): verdict(0, 0), (0, 1): FAILED, (1, 0): verdict(1, 0)}
+    assert verdicts.size == written.stat().st_size
 
 
 def test_the_hash_is_that_of_the_three_texts():
     """The hash of ["q","42","a \\"b\\""] in canonical JSON, by the bytes."""
     assert case_hash(VerifierInput("q", "42", 'a "b"')) == hash_bytes(b'["q","42","a \\"b\\""]')
-    assert (
-        len(
-            {
-                case_hash(VerifierInput(*"xyz")),
-                case_hash(VerifierInput(*"xzy")),
-                case_hash(VerifierInput("xy", "z", "")),
-            }
-        )
-        == 3
-    )
 
 
 def test_a_file_is_gone_on_with(written):
@@ -105,9 +94,7 @@ def test_a_file_is_gone_on_with(written):
     with VerdictsFile(written, replace(HEADER, baseline=(9.0, 9.0, 9.0))) as file:
         assert file.header.baseline == HEADER.baseline  # that of the verdicts which are there
         assert file.verdict_of(0, 0, TEXT) == verdict(0, 0)
-        assert (
-            file.verdict_of(0, 1, TEXT) is None
-        )  # it could not be judged, so it may be tried again
+        assert file.verdict_of(0, 1, TEXT) is None  # it may be judged again
         assert file.verdict_of(7, 0, TEXT) is None
         file.add([verdict(0, 1)])
         assert file.verdict_of(0, 1, TEXT) == verdict(0, 1)
@@ -127,7 +114,7 @@ def test_restart_replaces_the_file(written):
     assert set(read_verdicts(kept).trials) == {(0, 0), (0, 1), (1, 0)}
 
 
-@pytest.mark.parametrize("cut", range(1, 60, 7))
+@pytest.mark.parametrize("cut", [1, 22, 50])
 def test_a_torn_last_line_is_dropped(written, cut):
     whole = written.read_bytes()
     written.write_bytes(whole[:-cut])
@@ -148,7 +135,7 @@ file.add([verdict(1, 0), verdict(1, 1)])
 os._exit(9)
 """
     code = code.replace("tests_verdicts", Path(__file__).stem)
-    folders = [str(Path(__file__).parent), str(Path(__file__).parents[2])]
+    folders = map(str, Path(__file__).parents[:3])
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(folders)}
     run = [sys.executable, "-c", code, str(path)]
     assert subprocess.run(run, env=environment, timeout=60, check=False).returncode == 9
@@ -163,13 +150,9 @@ os._exit(9)
 def test_another_verifier_is_refused_with_what_differs(written):
     before = written.read_bytes()
     other = replace(HEADER, verifier={**VERIFIER, "temperature": 2.0, "dtype": "float16"})
-    sentence = (
-        r"verdicts of another verifier \(temperature 1\.0, now 2\.0; dtype null, now float16\); "
-        "judge anew with --restart"
-    )
-    with pytest.raises(OtherVerifierError, match=sentence):
+    with refused("verifier", "mismatch", ["temperature", "dtype"], error=OtherVerifierError):
         VerdictsFile(written, other)
-    with pytest.raises(OtherVerifierError, match="not on s2"):
+    with refused("samples", "mismatch", "s2", error=OtherVerifierError):
         VerdictsFile(written, replace(HEADER, samples="s2"))
     assert written.read_bytes() == before
     with VerdictsFile(written, replace(HEADER, verifier={**VERIFIER, "temperature": 1})):
@@ -177,12 +160,11 @@ def test_another_verifier_is_refused_with_what_differs(written):
 
 
 def test_a_changed_trial_is_noticed(written):
-    sentence = "another text of trial 0 of question 1 .*--restart"
-    with pytest.raises(ChangedTrialError, match=sentence):
+    with refused(str(written), "mismatch", (1, 0), error=ChangedTrialError):
         read_verdicts(written).verdict_of(1, 0, "blake2b-128:ff")
     with (
         VerdictsFile(written, HEADER) as file,
-        pytest.raises(ChangedTrialError, match="trial 1 of question 0"),
+        refused(str(written), "mismatch", (0, 1), error=ChangedTrialError),
     ):
         file.verdict_of(0, 1, "blake2b-128:ff")
 
@@ -190,7 +172,7 @@ def test_a_changed_trial_is_noticed(written):
 def test_one_writer_at_a_time(written):
     with VerdictsFile(written, HEADER):
         for restart in (False, True):
-            with pytest.raises(VerdictsError, match="is being written by another process"):
+            with refused(str(written), "conflict", error=VerdictsError):
                 VerdictsFile(written, HEADER, restart)
     assert len(read_verdicts(written).trials) == 3
 
@@ -199,60 +181,63 @@ HEAD = json.dumps(HEADER.to_dict()).encode()
 LINE = json.dumps(verdict(0, 0).to_dict())
 
 
+def line(old, new):
+    """Return a header and a line in which a text is replaced."""
+    return HEAD + b"\n" + LINE.replace(old, new).encode() + b"\n"
+
+
 @pytest.mark.parametrize(
-    ("content", "sentence"),
+    ("content", "rule", "value"),
     [
-        (b"", "is no file of verdicts: it has no whole line"),
-        (HEAD, "is no file of verdicts: it has no whole line"),
-        (b"hello\n", "is no file of verdicts: its first line says nothing of them"),
-        (b"[1]\n", "is no file of verdicts: its first line"),
-        (b"[" * 100_000 + b"\n", "is no file of verdicts: its first line"),
-        (b'{"format": "x", "version": 1}\n', "is no file of verdicts"),
-        (HEAD.replace(b'"version": 1', b'"version": 2') + b"\n", "has version 2 of the format"),
-        (HEAD.replace(b"-3.5", b"NaN") + b"\n", "is broken at line 1: three finite numbers"),
-        (HEAD.replace(b"-3.5", b"1, 2") + b"\n", "is broken at line 1"),
-        (HEAD.replace(b'"samples_t_1.jsonl"', b"7") + b"\n", "is broken at line 1"),
-        (HEAD + b"\nhello\n" + LINE.encode() + b"\n", "is broken at line 2"),
-        (HEAD + b"\n\xff\n", "is broken at line 2"),
-        (HEAD + b"\n" + LINE.replace("0.5", "0.6").encode() + b"\n", "line 2: probabilities"),
-        (HEAD + b"\n" + LINE.replace("0.5", "NaN").encode() + b"\n", "line 2: three finite"),
-        (HEAD + b"\n" + LINE.replace('"trial": 0', '"trial": -1').encode() + b"\n", "line 2: que"),
-        (HEAD + b"\n" + LINE.replace('"trial": 0', '"trial": true').encode() + b"\n", "line 2: q"),
-        (HEAD + b"\n" + LINE.replace(f'"{TEXT}"', "3").encode() + b"\n", "line 2: text is no hash"),
-        (HEAD + b"\n" + LINE.replace('"c": 0.25', '"d": 0.25').encode() + b"\n", "line 2: 'c'"),
-        (HEAD + b"\n[]\n", "is broken at line 2"),
+        (b"", "format", None),
+        (HEAD, "format", None),
+        (b"hello\n", "format", None),
+        (b"[" * 100_000 + b"\n", "format", None),
+        (b'{"format": "x", "version": 1}\n', "format", None),
+        (HEAD.replace(b'"version": 1', b'"version": 2') + b"\n", "schema", 2),
+        (HEAD.replace(b"-3.5", b"NaN") + b"\n", "damaged", 1),
+        (HEAD.replace(b"-3.5", b"1, 2") + b"\n", "damaged", 1),
+        (HEAD.replace(b'"samples_t_1.jsonl"', b"7") + b"\n", "damaged", 1),
+        (HEAD + b"\nhello\n" + LINE.encode() + b"\n", "damaged", 2),
+        (HEAD + b"\n\xff\n", "damaged", 2),
+        (HEAD + b"\n[]\n", "damaged", 2),
+        (line("0.5", "0.6"), "damaged", 2),
+        (line("0.5", "NaN"), "damaged", 2),
+        (line('"trial": 0', '"trial": -1'), "damaged", 2),
+        (line('"trial": 0', '"trial": true'), "damaged", 2),
+        (line(f'"{TEXT}"', "3"), "damaged", 2),
+        (line('"c": 0.25', '"d": 0.25'), "damaged", 2),
     ],
 )
-def test_broken_files(path, content, sentence):
+def test_broken_files(path, content, rule, value):
     path.write_bytes(content)
-    with pytest.raises(VerdictsError, match=sentence):
+    with refused(str(path), rule, value, error=VerdictsError):
         read_verdicts(path)
-    with pytest.raises(VerdictsError, match=sentence):
+    with refused(str(path), rule, value, error=VerdictsError):
         VerdictsFile(path, HEADER)
     assert path.read_bytes() == content
 
 
 def test_files_that_cannot_be_read_or_written(tmp_path):
-    with pytest.raises(StoreFileError, match="cannot be read: No such file"):
-        read_verdicts(tmp_path / "absent.jsonl")
-    with pytest.raises(StoreFileError, match="cannot be written: No such file"):
-        VerdictsFile(tmp_path / "no" / "folder.jsonl", HEADER)
-    with pytest.raises(StoreFileError, match="cannot be written: Is a directory"):
-        VerdictsFile(tmp_path, HEADER)
-    with pytest.raises(StoreFileError, match="cannot be read: Is a directory"):
-        read_verdicts(tmp_path)
+    absent = tmp_path / "no" / "verdicts.jsonl"
+    for path, reason in ((absent, errno.ENOENT), (tmp_path, errno.EISDIR)):
+        value = os.strerror(reason)
+        with refused(str(path), "path", value, error=StoreFileError):
+            read_verdicts(path)
+        with refused(str(path), "path", value, error=StoreFileError):
+            VerdictsFile(path, HEADER)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_full_disk_is_one_sentence(path, monkeypatch):
+def test_a_full_disk_is_one_error(path, monkeypatch):
     file = VerdictsFile(path, HEADER)
     file.add([verdict(0, 0)])
 
     def full(number):
-        raise OSError(28, "No space left on device")
+        raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(StoreFileError, match="cannot be written: No space left on device"):
+    with refused(str(path), "path", "No space left on device", error=StoreFileError):
         file.add([verdict(1, 0)])
     assert (1, 0) not in file.trials
     file.close()
@@ -261,12 +246,5 @@ def test_a_full_disk_is_one_sentence(path, monkeypatch):
 def test_two_verdicts_on_one_trial_are_refused(written):
     again = json.dumps(verdict(0, 0, a=0.25).to_dict())
     written.write_text(written.read_text() + again + "\n")
-    sentence = "broken at line 5: trial 0 of question 0 has other verdicts"
-    with pytest.raises(VerdictsError, match=sentence):
+    with refused(str(written), "damaged", 5, error=VerdictsError):
         read_verdicts(written)
-
-
-def test_a_trial_that_could_not_be_judged_may_be_judged_later(written):
-    with VerdictsFile(written, HEADER) as file:
-        file.add([verdict(0, 1)])
-    assert read_verdicts(written).trials[0, 1] == verdict(0, 1)

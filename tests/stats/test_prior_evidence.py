@@ -9,10 +9,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from _support.errors import refusals, refused
 from scipy import integrate, special, stats
 
 from lm_eval_bayes import (
-    InvalidInputError,
     LearnedStrength,
     Outcomes,
     bayes_at_n,
@@ -47,7 +47,7 @@ def uniform_log_factors(counts, older, strengths):
 
 def learned_log_factors(counts, older, strengths):
     """The same under the learned prior: a plain sum over quantiles of the priors of m and s."""
-    u = (np.arange(180) + 0.5) / 180
+    u = (np.arange(120) + 0.5) / 120
     m = special.betaincinv(0.7, 0.7, u)[:, None]
     t = (u ** (1 / 0.7))[None, :]
     s = 20 * t / (1 - t)
@@ -175,16 +175,6 @@ def test_questions_drawn_jointly_have_the_mean_of_the_posterior():
     assert drawn.mean(axis=1).std() == pytest.approx(posterior.sigma, rel=0.03)
 
 
-def test_a_rubric_has_its_posterior_too():
-    counts, older = (rows * 6 for rows in RUBRIC)
-    outcomes = Outcomes.from_counts(counts, prior_counts=older)
-    evidence = prior_evidence(outcomes, "auto")
-    assert evidence.p_unrelated < 0.1
-    assert evidence.posterior.sigma < 0.9 * evidence.without.sigma
-    interval = evidence.posterior.interval()
-    assert interval.low < evidence.posterior.mu < interval.high
-
-
 def test_bayes_at_n_integrates_the_strength_out():
     outcomes = Outcomes.from_counts(COUNTS, prior_counts=OLDER)
     evidence = prior_evidence(outcomes, "auto", "uniform")
@@ -213,15 +203,6 @@ def test_models_without_prior_trials_have_no_influence():
     assert beside.weights == alone.weights
 
 
-def test_priors_that_agree_support_each_other_and_one_that_does_not_is_left_out():
-    agrees = Outcomes.from_counts(COUNTS, prior_counts=OLDER)
-    disagrees = Outcomes.from_counts(COUNTS * 3, prior_counts=WRONG * 3)
-    alone = learn_prior_strength([agrees])[0]
-    *several, wrong = learn_prior_strength([agrees] * 5 + [disagrees])
-    assert several[0].p_unrelated < alone.p_unrelated
-    assert wrong.left_out
-
-
 def test_a_strength_that_is_given_stays():
     outcomes = Outcomes.from_counts(COUNTS, prior_counts=OLDER, prior_strength=0.25)
     for unlearned in (prior_evidence(outcomes), prior_evidence(outcomes, None)):
@@ -243,24 +224,21 @@ def test_a_learned_strength_survives_copies_and_json():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "argument", "rule"),
     [
-        ({"prior_strength": 1.5}, '`prior_strength` must be "auto" or a number from 0 to 1'),
-        ({"prior_strength": -0.1}, "from 0 to 1; got -0.1"),
-        ({"prior_strength": "much"}, "got 'much'"),
-        ({"prior_strength": True}, "from 0 to 1"),
-        ({"prior_strength": float("nan")}, "from 0 to 1"),
-        ({"prior": "flat"}, '`prior` must be "uniform"'),
-        ({"prior": "uniform", "scope": "population"}, '`scope` must be "benchmark"'),
+        ({"prior_strength": 1.5}, "prior_strength", "range"),
+        ({"prior": "flat"}, "prior", "range"),
+        ({"prior": "uniform", "scope": "population"}, "scope", "unsupported"),
+        ({"prior_strength": float("nan")}, "prior_strength", "range"),
     ],
 )
-def test_bad_arguments_are_refused(arguments, message):
+def test_bad_arguments_are_refused(arguments, argument, rule):
     outcomes = Outcomes.from_counts(COUNTS, prior_counts=OLDER)
-    with pytest.raises(InvalidInputError, match=message.replace("(", r"\(")):
+    with refused(argument, rule):
         prior_evidence(outcomes, **arguments)
 
 
-@pytest.mark.parametrize("models", [[], Outcomes.from_counts(COUNTS), [COUNTS]])
-def test_models_have_to_be_outcomes(models):
-    with pytest.raises(InvalidInputError, match="`models"):
-        learn_prior_strength(models)
+test_models_have_to_be_outcomes = refusals(
+    (lambda: learn_prior_strength([]), "models", "empty"),
+    (lambda: learn_prior_strength([COUNTS]), "models[0]", "type"),
+)

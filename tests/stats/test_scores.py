@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from _support.errors import refusals
 from scipy import stats
 from scipy.special import betaln
 
 from lm_eval_bayes import Outcomes, ScoreOutcomes, avg_at_n, hbayes_at_n
-from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import SINGLE_SCORES
 
 F1 = [[0.9, 0.8, 0.85], [0.2, 0.3, 0.1], [0.6, 0.5, 0.7]]
@@ -77,16 +77,10 @@ def test_equal_scores_and_single_trials():
     assert single.sigma > 5 * hbayes_at_n(equal).sigma
 
 
-@pytest.mark.parametrize(
-    ("scores", "bounds", "message"),
-    [
-        ([[0.5, 1.2]], (0, 1), r"`scores` must be numbers from 0 to 1; got 1\.2"),
-        ([[0.5, float("nan")]], (0, 1), r"numbers from 0 to 1; got nan"),
-        ([[[0.5]]], (0, 1), r"numbers from 0 to 1; got \[\[0\.5\]\]"),
-        ([], (0, 1), r"at least one question"),
-        ([[0.5]], (1, 0), r"`bounds` must be two finite numbers, low < high"),
-    ],
+test_bad_scores_are_refused = refusals(
+    (lambda: ScoreOutcomes.from_scores([[0.5, 1.2]], (0, 1)), "scores", "range"),
+    (lambda: ScoreOutcomes.from_scores([[0.5, float("nan")]], (0, 1)), "scores", "range"),
+    (lambda: ScoreOutcomes.from_scores([[[0.5]]], (0, 1)), "scores", "range"),
+    (lambda: ScoreOutcomes.from_scores([], (0, 1)), "scores", "empty"),
+    (lambda: ScoreOutcomes.from_scores([[0.5]], (1, 0)), "bounds", "range"),
 )
-def test_bad_scores_are_refused(scores, bounds, message):
-    with pytest.raises(InvalidInputError, match=message):
-        ScoreOutcomes.from_scores(scores, bounds)

@@ -1,13 +1,12 @@
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from _support.errors import refusals
 from scipy import integrate, stats
 
-from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.outcomes import Outcomes
@@ -60,15 +59,6 @@ def test_boundaries_of_the_clinical_literature():
     assert boundaries(even(5), 0.05, "pocock") == pytest.approx(expected, abs=2e-4)
 
 
-def test_crossings_by_the_multivariate_normal():
-    shares, limits = (0.1, 0.45, 1.0), (2.5, 2.1, 1.8)
-    correlation = [[np.sqrt(min(s, t) / max(s, t)) for t in shares] for s in shares]
-    box = stats.multivariate_normal(np.zeros(3), correlation).cdf(
-        limits, lower_limit=[-c for c in limits]
-    )
-    assert crossing_probability(shares, limits) == pytest.approx(1.0 - box, abs=2e-5)
-
-
 def test_crossings_by_simulated_walks():
     rng = np.random.default_rng(0)
     walks = rng.standard_normal((20_000, 64)).cumsum(axis=1) / np.sqrt(np.arange(1, 65))
@@ -97,14 +87,12 @@ def test_a_decision_is_z_over_its_threshold():
     assert verdict.winner == "easy"
     assert verdict.value == pytest.approx(z)
     assert verdict.threshold == pytest.approx(stats.norm.ppf(0.95))
-    assert verdict.note == (
-        "equal models get a winner in 0.1 of the runs with one analysis, and in 0.315 of those "
-        "with 8 analyses"
-    )
+    assert "0.315" in verdict.note
     walks = np.random.default_rng(0).standard_normal((100_000, 8)).cumsum(axis=1)
     crossed = (np.abs(walks / np.sqrt(np.arange(1, 9))) >= 1.6449).any(axis=1)
     assert crossed.mean() == pytest.approx(0.315, abs=0.006)
-    assert json.loads(json.dumps(verdict.to_dict()))["winner"] == "easy"
+    assert verdict.to_dict()["winner"] == "easy"
+    assert DecisionReached().evaluate(8, POPULATION).stop
 
 
 def test_no_decision_between_equals():
@@ -118,15 +106,12 @@ def test_a_planned_rule_decides_at_planned_analyses():
     rule = DecisionReached(0.95, correction="pocock", analyses=range(4, 20, 4))
     assert rule.analyses == (4, 8, 12, 16)
     early = {"hard": binary([1, 2, 0, 3, 1, 2], 7), "easy": binary([6, 6, 7, 5, 6, 6], 7)}
-    assert rule.evaluate(7, early).reason == "7 trials are not one of the planned analyses"
+    assert not rule.evaluate(7, early).stop
     verdict = rule.evaluate(8, TWO)
     assert verdict.stop
-    assert verdict.note == (
-        "equal models get a winner in at most 0.05 of such runs, over all 4 planned analyses"
-    )
+    assert "0.05" in verdict.note
     naive = DecisionReached(0.95, analyses=(4, 8))
     assert naive.threshold(5) is None
-    assert "2 analyses" in naive.evaluate(8, TWO).note
 
 
 def test_rates_of_rules():
@@ -148,16 +133,10 @@ def test_a_long_naive_run_is_given_as_at_least():
 
 def test_widths():
     widest = max(HARD.interval().width, EASY.interval().width)
-    rule = WidthReached(widest)
-    verdict = rule.evaluate(8, TWO)
-    assert verdict.stop
-    assert verdict.value == widest
-    narrower = WidthReached(0.99 * widest).evaluate(8, TWO)
-    assert not narrower.stop
-    assert "more than" in narrower.reason
-    early = WidthReached(0.9, min_trials=10).evaluate(8, TWO)
-    assert not early.stop
-    assert early.reason.endswith("but there are fewer than 10 trials")
+    verdict = WidthReached(widest).evaluate(8, TWO)
+    assert (verdict.stop, verdict.value) == (True, widest)
+    assert not WidthReached(0.99 * widest).evaluate(8, TWO).stop
+    assert not WidthReached(0.9, min_trials=10).evaluate(8, TWO).stop
     normal = WidthReached(0.5, level=0.9, method="normal").evaluate(8, {"hard": HARD})
     assert normal.value == pytest.approx(2 * 1.644854 * HARD.sigma, rel=1e-6)
 
@@ -165,60 +144,37 @@ def test_widths():
 def test_budgets_and_any_of():
     both = AnyOf((DecisionReached(0.95), WidthReached(0.01), BudgetSpent(64)))
     assert both.evaluate(8, TWO).rule == "decision reached"
-    going_on = both.evaluate(8, SAME)
-    assert not going_on.stop
-    assert going_on.reason.count(";") == 2
-    assert "8 of 64 trials per question have been used" in going_on.reason
+    assert not both.evaluate(8, SAME).stop
     later = binary([8, 16, 0, 24, 8, 16], 64)
-    spent_all = both.evaluate(64, {"one": later, "two": later})
-    assert (spent_all.stop, spent_all.rule) == (True, "budget spent")
+    at_last = both.evaluate(64, {"one": later, "two": later})
+    assert (at_last.stop, at_last.rule) == (True, "budget spent")
     assert AnyOf(iter([BudgetSpent(8)])).evaluate(8, TWO).stop
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: WidthReached(0), "`width` must be a finite number above 0; got 0"),
-        (lambda: WidthReached(0.1, level=2), "`level` must be a number strictly between"),
-        (lambda: WidthReached(0.1, method="x"), "`method` must be one of"),
-        (lambda: WidthReached(0.1, min_trials=0), "`min_trials` must be an integer of at least 1"),
-        (lambda: WidthReached(0.1, seed=-1), "`seed` must be an integer of at least 0"),
-        (lambda: BudgetSpent(0), "`trials` must be an integer of at least 1; got 0"),
-        (lambda: AnyOf(()), "`rules` must be at least one stopping rule"),
-        (lambda: AnyOf((1,)), "`rules` must be at least one stopping rule"),
-        (lambda: AnyOf(3), "`rules` must be at least one stopping rule; got 3"),
-        (lambda: DecisionReached(0.3), "`confidence` must be a number in"),
-        (lambda: DecisionReached(0.9, "bonferroni"), '`correction` must be one of "none", "obrien'),
-        (lambda: DecisionReached(0.9, "pocock"), "`analyses` must name the planned analyses"),
-        (
-            lambda: DecisionReached(0.9, analyses=()),
-            "`analyses` must be numbers of trials, at least 1",
-        ),
-        (lambda: DecisionReached(0.9, analyses=(4, 4)), "`analyses` must be numbers of trials"),
-        (lambda: DecisionReached(0.9, analyses="12"), "`analyses` must be numbers of trials"),
-        (
-            lambda: DecisionReached(0.9, analyses=(0, 1)),
-            "`analyses` must be an integer of at least 1",
-        ),
-        (lambda: DecisionReached().evaluate(0, TWO), "`trials` must be an integer of at least 1"),
-        (
-            lambda: DecisionReached().evaluate(1, {"a": HARD}),
-            "`posteriors` must be those of two models",
-        ),
-        (lambda: BudgetSpent(3).evaluate(0, TWO), "`trials` must be an integer of at least 1"),
-    ],
+POPULATION = {name: replace(posterior, scope="population") for name, posterior in TWO.items()}
+PLANNED = DecisionReached(0.95, "pocock", (8, 16))
+ANYTIME = DecisionReached(0.95, correction="anytime")
+
+
+test_bad_arguments = refusals(
+    (lambda: WidthReached(0), "width", "range"),
+    (lambda: WidthReached(0.1, method="x"), "method", "choice"),
+    (lambda: WidthReached(0.1, min_trials=0), "min_trials", "range"),
+    (lambda: BudgetSpent(0), "trials", "range"),
+    (lambda: AnyOf(()), "rules", "empty"),
+    (lambda: AnyOf(3), "rules", "type"),
+    (lambda: DecisionReached(0.3), "confidence", "range"),
+    (lambda: DecisionReached(0.9, "bonferroni"), "correction", "choice"),
+    (lambda: DecisionReached(0.9, "pocock"), "analyses", "missing"),
+    (lambda: DecisionReached(0.9, analyses=()), "analyses", "range"),
+    (lambda: DecisionReached(0.9, analyses="12"), "analyses", "type"),
+    (lambda: DecisionReached().evaluate(0, TWO), "trials", "range"),
+    (lambda: DecisionReached().evaluate(1, {"a": HARD}), "posteriors", "range"),
+    (lambda: DecisionReached(0.9, analyses=(4, 4)), "analyses", "range"),
+    (lambda: AnyOf((1,)), "rules", "empty"),
+    (lambda: PLANNED.evaluate(8, POPULATION), "posteriors", "unsupported"),
+    (lambda: ANYTIME.evaluate(8, POPULATION), "posteriors", "unsupported"),
 )
-def test_bad_arguments(make, message):
-    with pytest.raises(InvalidInputError, match=message):
-        make()
-
-
-def test_a_correction_speaks_of_fixed_questions():
-    population = {name: replace(p, scope="population") for name, p in TWO.items()}
-    assert DecisionReached().evaluate(8, population).stop
-    rule = DecisionReached(0.95, "pocock", (8, 16))
-    with pytest.raises(InvalidInputError, match='be of scope "benchmark"'):
-        rule.evaluate(8, population)
 
 
 @pytest.mark.parametrize(("n", "error"), [(2, 0.05), (30, 0.05), (1000, 0.05), (30, 0.2)])
@@ -232,21 +188,15 @@ def test_on_the_mixture_boundary_the_martingale_is_one_over_the_error(n, error):
     assert martingale == pytest.approx(1.0 / error, rel=1e-6)
 
 
-def test_the_mixture_boundary_in_the_form_of_a_confidence_sequence():
-    # Waudby-Smith et al. (2024), eq. 3: the half-width for a mean of n normal values with
-    # variance 1 is sqrt(2 (n r + 1) / (n² r) log(sqrt(n r + 1) / error)), r the mixture's variance
-    r = 1.0 / MIXTURE_TRIALS
-    for n in (1, 10, 500):
-        half_width = np.sqrt(2 * (n * r + 1) / (n * n * r) * np.log(np.sqrt(n * r + 1) / 0.05))
-        assert mixture_boundary(n, 0.05) == pytest.approx(np.sqrt(n) * half_width)
-
-
 def test_the_anytime_rule_errs_in_at_most_five_percent_of_any_number_of_analyses():
-    rule = DecisionReached(0.95, correction="anytime")
-    rates = [rule.false_decision_rate(range(1, n + 1)) for n in (16, 128, 1000)]
+    rates = [ANYTIME.false_decision_rate(range(1, n + 1)) for n in (16, 128, 1000)]
     assert rates == sorted(rates)
     assert 0.02 < rates[-1] < 0.05
-    # analysed almost continuously from one trial to a million, it uses up its rate
+
+
+@pytest.mark.slow
+def test_of_endless_analyses_the_anytime_rule_uses_up_its_rate():
+    # from one trial to a million, almost continuously
     analyses = np.unique(np.geomspace(100, 100_000_000, 1500).astype(int)).tolist()
     limits = tuple(mixture_boundary(n / 100, 0.05) for n in analyses)
     shares = tuple(n / analyses[-1] for n in analyses)
@@ -268,19 +218,13 @@ def test_crossings_of_the_anytime_rule_by_simulated_walks():
 
 
 def test_the_anytime_rule_needs_no_plan():
-    rule = DecisionReached(0.95, correction="anytime")
-    assert (rule.analyses, rule.min_trials, rule.threshold(1)) == (None, 2, None)
-    assert rule.threshold(77) == mixture_boundary(77, 1 - 0.95)
-    verdict = rule.evaluate(8, TWO)
-    assert verdict.stop
-    assert verdict.winner == "easy"
-    rate = "equal models get a winner in at most 0.05 of such runs, however many analyses there are"
-    assert verdict.note.startswith(rate)
-    assert "up to 0.065 against an exactly known score" in verdict.note
+    assert (ANYTIME.analyses, ANYTIME.min_trials, ANYTIME.threshold(1)) == (None, 2, None)
+    assert ANYTIME.threshold(77) == mixture_boundary(77, 1 - 0.95)
+    verdict = ANYTIME.evaluate(8, TWO)
+    assert (verdict.stop, verdict.winner) == (True, "easy")
+    assert "0.065" in verdict.note
     planned = DecisionReached(0.95, correction="anytime", analyses=(8, 16))
-    assert (planned.threshold(8), planned.threshold(9)) == (rule.threshold(8), None)
-    with pytest.raises(InvalidInputError, match='be of scope "benchmark"'):
-        rule.evaluate(8, {name: replace(p, scope="population") for name, p in TWO.items()})
+    assert (planned.threshold(8), planned.threshold(9)) == (ANYTIME.threshold(8), None)
 
 
 def test_the_z_of_the_anytime_rule_takes_both_variances_at_the_common_score():
@@ -311,18 +255,12 @@ def test_scores_on_another_scale_have_the_same_z():
     assert separation_if_equal(wide_a, wide_b) == pytest.approx(separation_if_equal(a, b))
 
 
-def test_a_uniform_prior_and_different_numbers_of_trials_are_warned_of():
+@pytest.mark.parametrize("rule", [ANYTIME, DecisionReached(0.95, "pocock", (4, 8, 80))])
+def test_a_uniform_prior_and_different_numbers_of_trials_are_warned_of(rule):
     models = {"few": binary([8] * 5, 8), "many": binary([80] * 5, 80)}
     models = {name: replace(p, trials_range=None) for name, p in models.items()}
-    for rule in (
-        DecisionReached(0.95, correction="anytime"),
-        DecisionReached(0.95, "pocock", (4, 8, 80)),
-    ):
-        note = rule.evaluate(8, models).note
-        assert note is not None
-        assert note.startswith("bayes@N moves the scores of models with different numbers of")
-    equal_trials = DecisionReached(0.95, correction="anytime").evaluate(8, SAME)
-    assert equal_trials.note is None
+    assert "bayes@N" in rule.evaluate(8, models).note
+    assert rule.evaluate(8, SAME).note is None
 
 
 @pytest.mark.parametrize("scope", ["benchmark", "population"])
@@ -355,6 +293,27 @@ def test_the_forecast_of_scores_is_what_their_trials_need():
     )
 
 
+def test_the_range_of_scores_holds_what_their_trials_need():
+    held = []
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        p = rng.beta(2, 2, 30)[:, None]
+        scores = rng.beta(10 * p, 10 * (1 - p), (30, 80))
+
+        def width(n, scores=scores):
+            return hbayes_at_n(ScoreOutcomes.from_scores(scores[:, :n])).interval().width
+
+        target = 0.5 * width(6)
+        posterior = hbayes_at_n(ScoreOutcomes.from_scores(scores[:, :6]))
+        forecast = trials_needed(posterior, width=target, draws=200)
+        low, high = 0, 74  # bisection: the width falls with the trials
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if width(6 + middle) <= target else (middle, high)
+        held.append(forecast.additional_low <= high <= forecast.additional_high)
+    assert sum(held) >= 4
+
+
 @pytest.mark.parametrize("extra", [1, 4, 100])
 def test_predictive_means_of_scores_have_their_variance(extra):
     rng = np.random.default_rng(7)
@@ -376,24 +335,3 @@ def test_predictive_means_of_scores_have_their_variance(extra):
     variance = scores.dispersion * (truth * (1 - truth)).mean(axis=0) / extra
     assert (mean - truth).mean(axis=0) == pytest.approx(0, abs=0.01)
     assert (mean - truth).var(axis=0) == pytest.approx(variance, rel=0.06)
-
-
-def test_the_range_of_scores_holds_what_their_trials_need():
-    held = []
-    for seed in range(10):
-        rng = np.random.default_rng(seed)
-        p = rng.beta(2, 2, 30)[:, None]
-        scores = rng.beta(10 * p, 10 * (1 - p), (30, 80))
-
-        def width(n, scores=scores):
-            return hbayes_at_n(ScoreOutcomes.from_scores(scores[:, :n])).interval().width
-
-        target = 0.5 * width(6)
-        posterior = hbayes_at_n(ScoreOutcomes.from_scores(scores[:, :6]))
-        forecast = trials_needed(posterior, width=target, draws=200)
-        low, high = 0, 74  # bisection: the width falls with the trials
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (low, middle) if width(6 + middle) <= target else (middle, high)
-        held.append(forecast.additional_low <= high <= forecast.additional_high)
-    assert sum(held) >= 8

@@ -7,9 +7,9 @@ from itertools import combinations, product
 
 import numpy as np
 import pytest
+from _support.errors import refusals
 from scipy import special, stats
 
-from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
 from lm_eval_bayes.stats.comparison.compare import compare
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
@@ -128,27 +128,6 @@ def test_questions_that_separate_all_models_alike_put_none_above_another():
         assert own == pytest.approx(np.full(4, expected), rel=1e-9)
 
 
-def test_own_variances_of_single_trials_fit_those_of_the_pairs():
-    average = np.random.default_rng(2).uniform(size=(5, 25))
-    errors = PairedErrors(average, np.zeros((5, 25)))
-    first, second = np.triu_indices(5, 1)
-    design = np.zeros((10, 5))
-    design[np.arange(10), first] = design[np.arange(10), second] = 1.0
-    fitted = np.linalg.lstsq(design, errors.variance, rcond=None)[0]
-    assert errors.own_variance == pytest.approx(fitted, rel=1e-9)
-
-
-def test_equal_models_are_shrunk_and_distant_ones_are_not():
-    near = shared_scores(board([0.55, 0.50, 0.51, 0.49, 0.47, 0.50], [0.04] * 6))
-    assert np.ptp(near.mu) < 0.03
-    assert near.p_greater[0, 4] < 0.85 < stats.norm.cdf(0.08 / (0.04 * np.sqrt(2)))
-    far = shared_scores(board([0.9, 0.7, 0.5, 0.3, 0.15, 0.05], [0.02] * 6))
-    assert far.mu == pytest.approx([0.9, 0.7, 0.5, 0.3, 0.15, 0.05], abs=0.015)
-    assert 0.6 < far.tau < 4.0
-    assert near.tau_high < far.tau_low
-    assert near.p_greater + near.p_greater.T == pytest.approx(np.ones((6, 6)), abs=1e-12)
-
-
 @pytest.mark.parametrize("scope", ["benchmark", "population"])
 @pytest.mark.parametrize("n", [1, 4])
 def test_order_and_range_do_not_matter(scope, n):
@@ -223,18 +202,6 @@ def test_equal_models_at_one_trial_are_rarely_called_different():
     assert max(different.values()) <= 8
 
 
-def test_bad_arguments():
-    two = board([0.5, 0.6], [0.1, 0.1])
-    with pytest.raises(InvalidInputError, match="`level` must"):
-        shared_scores(two, level=1.0)
-    with pytest.raises(InvalidInputError, match="`posteriors` must be of at least two models"):
-        shared_scores({"only": BASE})
-    with pytest.raises(InvalidInputError, match=r"one per model \(2\); got shape \(3,\)"):
-        shared_scores(two, own_variance=np.ones(3))
-    with pytest.raises(InvalidInputError, match="`own_variance` must be non-negative"):
-        shared_scores(two, own_variance=[0.01, -0.01])
-
-
 @pytest.mark.parametrize("scope", ["benchmark", "population"])
 def test_ranks_under_the_shared_prior(scope):
     """`rank` draws from the posterior whose probabilities `shared_scores` computes."""
@@ -253,5 +220,25 @@ def test_ranks_under_the_shared_prior(scope):
         assert np.array_equal(getattr(flat, name), getattr(shared, name))
     assert shared_scores(posteriors).note == FAILS_NEAR_ENDS
     assert rank({"only": BASE}, prior="shared").p_best.tolist() == [1.0]
-    with pytest.raises(InvalidInputError, match="`prior` must be"):
-        rank(posteriors, prior="learned")
+
+
+TWO = board([0.5, 0.6], [0.1, 0.1])
+
+
+test_bad_arguments = refusals(
+    (lambda: shared_scores(TWO, level=1.0), "level", "range"),
+    (lambda: shared_scores({"only": BASE}), "posteriors", "empty"),
+    (lambda: shared_scores(TWO, own_variance=np.ones(3)), "own_variance", "shape"),
+    (lambda: shared_scores(TWO, own_variance=[0.01, -0.01]), "own_variance", "range"),
+    (lambda: rank(TWO, prior="learned"), "prior", "choice"),
+)
+
+
+def test_own_variances_of_single_trials_fit_those_of_the_pairs():
+    average = np.random.default_rng(2).uniform(size=(5, 25))
+    errors = PairedErrors(average, np.zeros((5, 25)))
+    first, second = np.triu_indices(5, 1)
+    design = np.zeros((10, 5))
+    design[np.arange(10), first] = design[np.arange(10), second] = 1.0
+    fitted = np.linalg.lstsq(design, errors.variance, rcond=None)[0]
+    assert errors.own_variance == pytest.approx(fitted, rel=1e-9)

@@ -1,13 +1,11 @@
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
+from _support.errors import refusals
 from scipy import stats
 
 from lm_eval_bayes import Outcomes, bayes_at_n
-from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.simulation import (
     beta_mimics,
     expected_z,
@@ -84,18 +82,6 @@ def test_expected_z_is_what_simulated_trials_give():
         assert float(expected_z(p, other, n)) == pytest.approx(abs(a - b) / np.sqrt(va + vb), 0.01)
 
 
-def test_certain_coins_give_the_z_of_the_posteriors():
-    # with p in {0, 1} there is only one outcome, so nothing is left to expect
-    p, other = np.array([0.0, 1.0, 1.0]), np.array([0.0, 0.0, 1.0, 0.0])
-    for n in (1, 5):
-        ours, theirs = (
-            bayes_at_n(Outcomes.from_matrix(np.repeat(c[:, None], n, axis=1).astype(int)))
-            for c in (p, other)
-        )
-        z = abs(ours.mu - theirs.mu) / np.hypot(ours.sigma, theirs.sigma)
-        assert float(expected_z(p, other, n)) == pytest.approx(z, abs=1e-13)
-
-
 def test_trials_until_z_is_the_first_that_reaches():
     p, other = mimics_with_means([0.6080, 0.6213], 30)
     for z in (1.645, 1.96):
@@ -144,8 +130,7 @@ def test_fig_2_many_prior_trials_hurt_once_there_are_more(study):
 
 def test_more_trials_agree_better(study):
     assert (np.diff(study.tau, axis=1) > 0).all()
-    facts = json.loads(json.dumps(study.to_dict(), allow_nan=False))
-    assert facts["n_prior"] == [0, 1, 2, 4, 8, 16]
+    assert study.n_prior == (0, 1, 2, 4, 8, 16)
 
 
 def test_prior_study_against_whole_posteriors():
@@ -179,41 +164,23 @@ def test_prior_study_against_whole_posteriors():
 P = [[0.2, 0.5]]
 
 
-@pytest.mark.parametrize(
-    ("call", "match"),
-    [
-        (lambda: simulate_outcomes([[1.2]], 3), r"`p` must hold probabilities in \[0, 1\]; got 1"),
-        (lambda: simulate_outcomes([[np.nan]], 3), r"`p` must hold probabilities in \[0, 1\]"),
-        (lambda: simulate_outcomes(0.5, 3), r"`p` must hold a probability for each question"),
-        (lambda: simulate_outcomes(P, 0), r"`n_trials` must be an integer of at least 1"),
-        (lambda: simulate_outcomes(P, 3, seed=-1), r"`seed` must be an integer"),
-        (lambda: beta_mimics([[1]], [1], 3), r"`a` must be 1-D, one entry per model"),
-        (lambda: beta_mimics([1, 2], [1], 3), r"`b` must have the shape of a, \(2,\)"),
-        (lambda: beta_mimics([0.0], [1], 3), r"`a` must hold finite numbers above 0"),
-        (lambda: beta_mimics([1.0], [np.inf], 3), r"`b` must hold finite numbers above 0"),
-        (lambda: mimics_with_means([0.0], 3), r"`means` must lie strictly between 0 and 1"),
-        (lambda: mimics_with_means(0.5, 3), r"`means` must be 1-D"),
-        (lambda: mimics_with_means([0.5], 3, strength=0), r"`strength` must be a finite number"),
-        (lambda: update_mimics([1.0], [2], 3), r"`a` must hold finite numbers above 1"),
-        (lambda: update_mimics([2], [2], 0), r"`n_questions` must be an integer of at least 1"),
-        (lambda: update_mimics([2], [2], 3, versions=0), r"`versions` must be an integer"),
-        (lambda: expected_z(P, P[0], 3), r"`p` must be 1-D, one entry per question"),
-        (lambda: expected_z(P[0], P[0], 2.5), r"`n_trials` must hold integers of at least 1"),
-        (lambda: expected_z(P[0], P[0], [3, 0]), r"`n_trials` must hold integers of at least 1"),
-        (lambda: trials_until_z(P[0], P[0], -1), r"`z` must be a finite number of at least 0"),
-        (lambda: trials_until_z(P[0], P[0], 1, largest=0), r"`largest` must be an integer"),
-        (lambda: prior_study((1, 2)), r"`n_prior` must begin with 0"),
-        (lambda: prior_study((0, 2, 2)), r"`n_prior` must be one or more ascending integers"),
-        (lambda: prior_study((0,), (0,)), r"`n_trials` must be an integer of at least 1; got 0"),
-        (
-            lambda: prior_study((0,), (1.5,)),
-            r"`n_trials` must be an integer of at least 1; got 1.5",
-        ),
-        (lambda: prior_study(means=[0.5]), r"`means` must be those of 2 to 1,000 models; got 1"),
-        (lambda: prior_study(n_questions=0), r"`n_questions` must be an integer of at least 1"),
-        (lambda: prior_study(replicates=1), r"`replicates` must be an integer of at least 2"),
-    ],
+test_bad_input = refusals(
+    (lambda: simulate_outcomes([[1.2]], 3), "p", "range"),
+    (lambda: simulate_outcomes(0.5, 3), "p", "shape"),
+    (lambda: simulate_outcomes(P, 0), "n_trials", "range"),
+    (lambda: beta_mimics([[1]], [1], 3), "a", "shape"),
+    (lambda: beta_mimics([1, 2], [1], 3), "b", "shape"),
+    (lambda: beta_mimics([0.0], [1], 3), "a", "range"),
+    (lambda: beta_mimics([1.0], [np.inf], 3), "b", "range"),
+    (lambda: mimics_with_means([0.0], 3), "means", "range"),
+    (lambda: mimics_with_means(0.5, 3), "means", "shape"),
+    (lambda: mimics_with_means([0.5], 3, strength=0), "strength", "range"),
+    (lambda: update_mimics([1.0], [2], 3), "a", "range"),
+    (lambda: expected_z(P, P[0], 3), "p", "shape"),
+    (lambda: expected_z(P[0], P[0], 2.5), "n_trials", "range"),
+    (lambda: trials_until_z(P[0], P[0], -1), "z", "range"),
+    (lambda: prior_study((1, 2)), "n_prior", "range"),
+    (lambda: prior_study(means=[0.5]), "means", "range"),
+    (lambda: prior_study(replicates=1), "replicates", "range"),
+    (lambda: prior_study((0, 2, 2)), "n_prior", "range"),
 )
-def test_bad_input(call, match):
-    with pytest.raises(InvalidInputError, match=match):
-        call()

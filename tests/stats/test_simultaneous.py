@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import itertools
-import json
 
 import numpy as np
 import pytest
 from scipy import special, stats
 
 from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
-from lm_eval_bayes.stats.comparison.compare import compare
 from lm_eval_bayes.stats.comparison.difference import cluster_values
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.outcomes import Outcomes
@@ -56,17 +54,6 @@ def test_uncertain_sds_raise_the_critical_value():
     assert beyond == pytest.approx(0.05, abs=0.003)
 
 
-def test_two_paired_models_have_students_t():
-    average = np.random.default_rng(0).normal(size=(2, 12))
-    errors = PairedErrors(average, np.zeros((2, 12)))
-    result = compare_simultaneously([errors], 2, 0.95, seed=2)
-    # z is smaller than t by the root of (M c + 1)/(M − 1), c = 1 − 4/M
-    scale = np.sqrt((12 - 1) / (12 * (1 - 4 / 12) + 1))
-    assert result.critical_value * scale == pytest.approx(stats.t.ppf(0.975, 11), rel=0.03)
-    t = stats.ttest_rel(*average).statistic
-    assert result.z[0, 1] * scale == pytest.approx(t, rel=1e-9)
-
-
 def test_the_critical_value_of_paired_models_against_simulated_tables():
     """The largest |z| of tables of normal scores with the same covariance."""
     rng = np.random.default_rng(3)
@@ -83,14 +70,6 @@ def test_the_critical_value_of_paired_models_against_simulated_tables():
         largest = np.maximum(largest, np.abs(t))
     scale = np.sqrt((n_questions - 1) / (n_questions * (1 - 4 / n_questions) + 1))
     assert result.critical_value * scale == pytest.approx(np.quantile(largest, 0.9), rel=0.03)
-
-
-def test_more_models_than_questions():
-    rng = np.random.default_rng(5)
-    average = rng.random((12, 6))
-    result = compare_simultaneously([PairedErrors(average, np.full((12, 6), 0.02))], 12, 0.95, 0)
-    assert np.isfinite(result.critical_value)
-    assert result.critical_value > 2.0
 
 
 def test_later_steps_have_smaller_critical_values():
@@ -149,15 +128,6 @@ def test_one_model_and_equal_models():
             assert rank(copies).ranks.tolist() == [1.0] * 5
 
 
-def test_statistics_in_scope_population_are_those_of_compare():
-    rng = np.random.default_rng(9)
-    runs = {f"m{i}": outcomes(rng.binomial(4, rng.beta(2, 2, 20)), 4) for i in range(4)}
-    ranking = rank({name: hbayes_at_n(run, "population") for name, run in runs.items()})
-    for i, j in itertools.combinations(range(4), 2):
-        pair = compare(runs[ranking.models[i]], runs[ranking.models[j]], scope="population")
-        assert ranking.simultaneous.z[i, j] == pytest.approx(pair.difference / pair.sd, rel=1e-9)
-
-
 def test_one_trial_per_question_is_paired_in_both_scopes():
     rng = np.random.default_rng(10)
     p = special.expit(rng.normal(0.0, 3.0, 40))
@@ -198,9 +168,7 @@ def test_sets_of_ranks_hold_the_separations_and_are_plain():
     assert np.all(ranking.rank_low_marginal >= ranking.rank_low)
     assert np.all(ranking.rank_high_marginal <= ranking.rank_high)
     assert 1 < np.unique(ranking.ranks).size < 7
-    plain = json.loads(json.dumps(ranking.to_dict(), allow_nan=False))
-    assert plain["simultaneous"]["separated"] == better.tolist()
-    assert plain["models"][0]["rank_high_marginal"] == ranking.rank_high_marginal[0]
+    assert ranking.to_dict()["simultaneous"]["separated"] == better.tolist()
 
 
 @pytest.mark.slow

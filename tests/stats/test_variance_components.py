@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from _support.errors import refusals
 from scipy import stats
 
-from lm_eval_bayes import InvalidInputError, Outcomes, ScoreOutcomes, variance_components
+from lm_eval_bayes import Outcomes, ScoreOutcomes, variance_components
 from lm_eval_bayes.stats.variance_components import (
     FEW_REPEATS,
     IN_CLUSTERS,
@@ -90,15 +91,6 @@ def test_the_distance_of_other_trials_has_no_steps():
     assert components.distance(2.5) == pytest.approx(1.95996 * np.sqrt(2) * sd, rel=0.01)
     # the median of the absolute value of a normal variable is .6745 sd
     assert components.distance(2.5, 0.5) == pytest.approx(0.6745 * np.sqrt(2) * sd, rel=0.01)
-
-
-def test_scores_scale_with_their_weights():
-    unit = variance_components(binomial(4, [0, 1, 2, 3, 4, 4, 4, 1]))
-    tens = variance_components(binomial(4, [0, 1, 2, 3, 4, 4, 4, 1], weights=[-5.0, 5.0]))
-    assert tens.within.mu == pytest.approx(100 * unit.within.mu)
-    assert tens.icc.mu == pytest.approx(unit.icc.mu)
-    assert tens.flip.mu == pytest.approx(unit.flip.mu)
-    assert tens.distance(1) == pytest.approx(10 * unit.distance(1))
 
 
 @pytest.mark.parametrize("right", [0, 4])
@@ -228,20 +220,6 @@ def test_new_runs_lie_within_the_distance():
     assert np.mean(held) > 0.86
 
 
-def test_arguments():
-    with pytest.raises(InvalidInputError, match="`outcomes` must hold at least two questions"):
-        variance_components(binomial(4, [2]))
-    with pytest.raises(InvalidInputError, match="`outcomes` must hold at least one trial"):
-        variance_components(Outcomes.from_counts([[0, 0], [0, 0]]))
-    with pytest.raises(InvalidInputError, match="`level` must"):
-        variance_components(binomial(4, [2, 3]), level=1.0)
-    components = variance_components(binomial(4, [2, 3]))
-    with pytest.raises(InvalidInputError, match="`trials` must"):
-        components.distance(0)
-    with pytest.raises(InvalidInputError, match="`share` must"):
-        components.distance(1, 1.0)
-
-
 def correlated(m, n, rng, rho=0.6):
     """Two models whose p_α have about this correlation: a share rho of the questions is common."""
     first, other = rng.beta(1.0, 1.0, (2, m))
@@ -270,3 +248,15 @@ def test_an_interval_of_the_correlation_needs_models_and_questions():
     assert correlation_interval([binomial(4, [2, 2, 2, 2])] * 2, 0.95) is None
     single = correlation_interval(correlated(300, 1, rng), 0.95, single=True)
     assert -1.0 <= single[0] < 1 / 3 * 0.6 < single[1] < 0.5
+
+
+TWO = binomial(4, [2, 3])
+
+
+test_arguments = refusals(
+    (lambda: variance_components(binomial(4, [2])), "outcomes", "empty"),
+    (lambda: variance_components(Outcomes.from_counts([[0, 0]] * 2)), "outcomes", "empty"),
+    (lambda: variance_components(TWO, level=1.0), "level", "range"),
+    (lambda: variance_components(TWO).distance(0), "trials", "range"),
+    (lambda: variance_components(TWO).distance(1, 1.0), "share", "range"),
+)

@@ -9,23 +9,20 @@ import threading
 import time
 
 import pytest
-from _support.fake_judge import expected, opinion
+from _support.errors import refused
+from _support.fake_judge import opinion
 from _support.label_server import Act, complaint, serving, wait_until
 
 from lm_eval_bayes._util.retry import retry_after
-from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.rubric.verifier_prompt import (
-    Calibration,
     VerifierInput,
     fitted_prompt,
     verifier_prompt,
 )
-from lm_eval_bayes.verifiers.judge import Unjudged, VerifierError, baseline_scores, judge_batches
+from lm_eval_bayes.verifiers.judge import Unjudged, VerifierError, baseline_scores
 from lm_eval_bayes.verifiers.server_judge import (
-    RequestRefused,
     ServerJudge,
     Transport,
-    check_address,
     in_parallel,
 )
 
@@ -60,7 +57,7 @@ def only_labels(act):
 # -- what it asks and reads --------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("path", ["", "/", "/chat/completions", "/completions"])
+@pytest.mark.parametrize("path", ["", "/completions"])
 def test_scores_are_the_log_probabilities_of_the_labels(path):
     with serving() as server:
         judge = judge_of(server, path)
@@ -73,38 +70,22 @@ def test_scores_are_the_log_probabilities_of_the_labels(path):
     wanted = {"model": "judge", "max_tokens": 1, "temperature": 0}
     if path == "/completions":
         assert requested == "/v1/completions"
-        prompt = body.pop("prompt")
-        assert prompt.endswith("\n\nLabel:")
-        assert prompt.removesuffix("\n\nLabel:") in PROMPTS
+        assert body.pop("prompt").removesuffix("\n\nLabel:") in PROMPTS
         assert body == {**wanted, "logprobs": 20}
     else:
         assert requested == "/v1/chat/completions"
-        ((message,), _) = body.pop("messages"), None
+        (message,) = body.pop("messages")
         assert message["role"] == "user"
         assert message["content"] in PROMPTS
         assert body == {**wanted, "logprobs": True, "top_logprobs": 20}
 
 
-def test_verdicts_over_a_server_equal_their_definition():
-    with serving() as server:
-        judge = judge_of(server)
-        calibration = Calibration(baseline_scores(judge))
-        batches = list(judge_batches(judge, enumerate(CASES), calibration, 5))
-    for result in (result for batch in batches for result in batch):
-        probabilities = (result.verdict.a, result.verdict.b, result.verdict.c)
-        assert probabilities == pytest.approx(expected(opinion(PROMPTS[result.key])), abs=1e-9)
-
-
 def test_several_requests_are_under_way_and_answers_find_their_prompts():
-    slow = only_labels(lambda n, body: None)
-
     def script(number, path, body):
         time.sleep(random.Random(number).uniform(0.01, 0.05))
-        return slow(number, path, body)
 
     with serving(script) as server:
-        judge = judge_of(server, batch_size=4)
-        scores = judge.scores(PROMPTS)
+        scores = judge_of(server, batch_size=4).scores(PROMPTS)
         assert 2 <= server.most <= 4
     assert scores == [
         pytest.approx([math.log(0.9 * p) for p in opinion(prompt)]) for prompt in PROMPTS
@@ -177,7 +158,6 @@ def test_lengths_are_characters_elsewhere():
     with serving() as server:
         judge = judge_of(server, max_length=2000)
         assert (judge.unit, judge.limit, judge.length("abc")) == ("characters", 2000, 3)
-        assert judge_of(server).limit is None
 
 
 def test_a_prompt_that_the_server_finds_too_long_is_unjudged():
@@ -199,14 +179,12 @@ def test_a_prompt_that_the_server_finds_too_long_is_unjudged():
     "trouble",
     [
         complaint(500, "oops"),
-        complaint(503, "loading"),
         complaint(429, "slow down"),
         Act(drop=True),
         Act(200, {"choices": []}, short=3),
         Act(200, b"<html>not yet</html>"),
-        Act(200, b""),
     ],
-    ids=["500", "503", "429", "dropped", "short", "page", "empty"],
+    ids=["500", "429", "dropped", "short", "page"],
 )
 def test_trouble_that_passes_is_waited_for(trouble):
     pauses = []
@@ -226,33 +204,25 @@ def test_a_server_may_say_how_long_to_wait():
 
 
 @pytest.mark.parametrize(
-    ("trouble", "sentence"),
+    ("trouble", "rule", "value"),
     [
-        (complaint(500, "oops"), "did not answer, asked 3 times: HTTP 500: oops"),
-        (Act(drop=True), "did not answer, asked 3 times: the connection broke"),
-        (Act(200, b"<html>"), "asked 3 times: the answer is not JSON: <html>"),
-        (Act(200, b"[" * 100_000), r"asked 3 times: the answer is not JSON: \[\["),
-        (Act(500, b"[" * 100_000), r"asked 3 times: HTTP 500: \[\["),
-        (
-            Act(200, {"choices": []}, short=3),
-            "asked 3 times: the (answer is incomplete|connection broke)",
-        ),
-        (Act(401, {"error": f"bad {KEY}"}), "does not accept the key in OPENAI_API_KEY"),
-        (complaint(404, "no model"), r"knows no such path or model \(HTTP 404: no model\)"),
-        (
-            Act(302, {}, {"Location": "http://127.0.0.1:9/"}),
-            r"redirects to another address \(HTTP 302\)",
-        ),
-        (complaint(429, "insufficient_quota"), "refuses: HTTP 429: insufficient_quota"),
-        (Act(200, {"choices": []}), "returns no log-probabilities of the likeliest tokens"),
-        (Act(200, [1]), "returns no log-probabilities"),
-        (Act(200, {"choices": [{"logprobs": None}]}), "returns no log-probabilities"),
+        (complaint(500, "oops"), "failed", None),
+        (Act(drop=True), "failed", None),
+        (Act(200, b"[" * 100_000), "failed", None),
+        (Act(500, b"[" * 100_000), "failed", None),
+        (Act(200, {"choices": []}, short=3), "failed", None),
+        (Act(401, {"error": f"bad {KEY}"}), "failed", 401),
+        (complaint(404, "no model"), "failed", 404),
+        (Act(302, {}, {"Location": "http://127.0.0.1:9/"}), "failed", 302),
+        (complaint(429, "insufficient_quota"), "failed", 429),
+        (Act(200, [1]), "unsupported", None),
+        (Act(200, {"choices": [{"logprobs": None}]}), "unsupported", None),
     ],
 )
-def test_trouble_that_does_not_pass_is_one_sentence(trouble, sentence):
+def test_trouble_that_does_not_pass_is_one_sentence(trouble, rule, value):
     with serving(only_labels(lambda n, body: trouble)) as server:
         judge = judge_of(server, pauses=[], key=KEY)
-        with pytest.raises(VerifierError, match=sentence) as caught:
+        with refused("--base-url", rule, value, error=VerifierError) as caught:
             judge.scores(PROMPTS[:3])
         assert set(server.keys) == {f"Bearer {KEY}"}
     assert KEY not in str(caught.value)
@@ -261,11 +231,13 @@ def test_trouble_that_does_not_pass_is_one_sentence(trouble, sentence):
 
 def test_a_silent_server_is_given_up():
     with serving(only_labels(lambda n, body: Act(200, {}, delay_s=30))) as server:
-        judge = judge_of(server, pauses=[], timeout_s=0.2, attempts=2)
+        pauses = []
+        judge = judge_of(server, pauses=pauses, timeout_s=0.1, attempts=3)
         began = time.monotonic()
-        with pytest.raises(VerifierError, match=r"asked 2 times: no answer within 0\.2 s"):
+        with refused("--base-url", "failed", error=VerifierError):
             judge.scores(PROMPTS[:1])
         assert time.monotonic() - began < 5
+        assert pauses[0] < pauses[1]
 
 
 def test_an_answer_in_drops_is_given_up():
@@ -288,51 +260,23 @@ def test_an_answer_in_drops_is_given_up():
         address = f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
         transport = Transport(address, timeout_s=0.3, attempts=1)
         began = time.monotonic()
-        with pytest.raises(VerifierError, match=r"asked once: no answer within 0\.3 s"):
+        with refused("--base-url", "failed", None, error=VerifierError):
             transport.send(address, {})
         assert time.monotonic() - began < 3
 
 
-def test_nobody_listens():
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        address = f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
-    pauses = []
-    transport = Transport(address, attempts=4, sleep=pauses.append)
-    with pytest.raises(VerifierError, match=r"asked 4 times: no connection .*refused"):
-        ServerJudge("judge", transport)
-    assert len(pauses) == 3
-    assert pauses[0] < pauses[1] < pauses[2]
-
-
 def test_a_judge_that_is_not_there_or_gives_no_labels():
-    with (
-        serving(models=("other", "third")) as server,
-        pytest.raises(VerifierError, match="has no model judge, but other, third"),
-    ):
-        judge_of(server)
-
     def thinks(number, path, body):
         if not path.endswith("/completions"):
             return None
         content = [{"top_logprobs": [{"token": "<think>", "logprob": 0.0}]}]
         return Act(200, {"choices": [{"logprobs": {"content": content}}]})
 
-    sentence = r"A, B and C among its 20 likeliest tokens .*\('<think>'\), so it cannot"
-    with serving(thinks) as server, pytest.raises(VerifierError, match=sentence):
-        judge_of(server)
-
-
-def test_a_server_without_a_list_of_models_will_do():
-    with serving(models=()) as server:
-        assert judge_of(server).fingerprint["root"] is None
-
-
-def test_a_refusal_has_a_status():
-    with serving(lambda *request: complaint(422, "no")) as server:
-        transport = Transport(server.url())
-        with pytest.raises(RequestRefused, match="refuses") as caught:
-            transport.send(server.url("/x"), {})
-    assert caught.value.status == 422
+    with serving(models=("other", "third")) as other, serving(thinks) as thinking:
+        with refused("verifier", "choice", "judge", error=VerifierError):
+            judge_of(other)
+        with refused("verifier", "unsupported", "judge", error=VerifierError):
+            judge_of(thinking)
 
 
 def test_proxies_are_not_asked_for_this_machine(monkeypatch):
@@ -345,34 +289,16 @@ def test_proxies_are_not_asked_for_this_machine(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("address", "sentence"),
+    ("name", "settings", "error"),
     [
-        ("", "be the address of a server"),
-        ("127.0.0.1:8000", "be the address of a server"),
-        ("file:///etc/passwd", "be the address of a server"),
-        ("ftp://host/v1", "be the address of a server"),
-        ("http://", "be the address of a server"),
-        ("http://host:99999/v1", "be the address of a server"),
-        ("http://me:secret@host/v1", "contain no user name or password"),
-        (None, "be the address of a server"),
+        ("judge", {"max_length": 0}, ("max_length", "range", 0)),
+        ("judge", {"batch_size": 0}, ("batch_size", "range", 0)),
+        (" ", {}, ("verifier", "empty", " ")),
     ],
 )
-def test_addresses_that_are_none(address, sentence):
-    with pytest.raises(InvalidInputError, match=sentence) as caught:
-        check_address(address)
-    assert "secret" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("settings", "sentence"),
-    [({"max_length": 0}, "`max_length`"), ({"batch_size": 0}, "`batch_size`")],
-)
-def test_bad_settings(settings, sentence):
-    transport = Transport("http://127.0.0.1:9/v1")
-    with pytest.raises(InvalidInputError, match=sentence):
-        ServerJudge("judge", transport, **settings)
-    with pytest.raises(InvalidInputError, match="`verifier` must be the name of a model"):
-        ServerJudge(" ", transport)
+def test_bad_settings(name, settings, error):
+    with refused(*error):
+        ServerJudge(name, Transport("http://127.0.0.1:9/v1"), **settings)
 
 
 # -- threads -----------------------------------------------------------------------------------
@@ -385,10 +311,10 @@ def test_work_in_parallel_ends_at_the_first_error():
         begun.append(n)
         time.sleep(0.01)
         if n == 3:
-            raise ValueError("three")
+            raise ZeroDivisionError
         return n
 
-    with pytest.raises(ValueError, match="three"):
+    with pytest.raises(ZeroDivisionError):
         in_parallel(work, range(1000), 2)
     count = len(begun)
     assert wait_until(lambda: len(begun) > count + 4, 0.2) is False

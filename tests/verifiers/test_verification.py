@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from _support.errors import refused
 from _support.fake_judge import BASELINE, FakeJudge, expected, opinion
 
-from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.rubric.verifier_prompt import (
     Calibration,
     PromptTooLongError,
@@ -22,6 +22,7 @@ from lm_eval_bayes.runs.verdicts import (
     JudgedFile,
     OtherVerifierError,
     TrialCase,
+    VerdictsError,
     VerdictsFile,
     case_hash,
     read_verdicts,
@@ -32,7 +33,6 @@ from lm_eval_bayes.verifiers.judge import (
     baseline_scores,
     check_room,
     judge_batches,
-    label_mass,
 )
 from lm_eval_bayes.verifiers.verification import Verification
 
@@ -119,25 +119,16 @@ def test_the_baseline_comes_from_the_prompt_without_content():
     assert baseline_scores(judge) == BASELINE
     assert judge.prompts == [verifier_prompt(VerifierInput("N/A", "N/A", "N/A"))]
     judge.scores = lambda prompts: [Unjudged("NaN")]
-    with pytest.raises(VerifierError, match="prompt without content cannot be scored: NaN"):
+    with refused("verifier", "failed", None, error=VerifierError):
         baseline_scores(judge)
-
-
-def test_the_mass_of_the_labels():
-    assert label_mass([math.log(0.25), math.log(0.5), -math.inf]) == pytest.approx(0.75)
 
 
 def test_questions_without_room_are_found_before_anything_is_judged():
     judge = FakeJudge(limit=300)
     check_room(judge, [VerifierInput("q", "4", "word " * 1000)])
-    with pytest.raises(PromptTooLongError, match=r"'long long .* words with .* at most 300"):
+    with refused("question", "range", error=PromptTooLongError):
         check_room(judge, [VerifierInput("q", "4", "x"), VerifierInput("long " * 200, "4", "x")])
     assert judge.batches == []
-
-
-def test_batches_have_a_size():
-    with pytest.raises(InvalidInputError, match="`batch_size`"):
-        next(judge_batches(FakeJudge(), [], Calibration(BASELINE), 0))
 
 
 # -- whole files -------------------------------------------------------------------------------
@@ -177,7 +168,7 @@ def test_every_trial_gets_its_verdict_and_equal_ones_are_judged_once(tmp_path):
     assert json.loads(json.dumps(tally.to_dict()))["labels"] == labels
 
 
-@pytest.mark.parametrize("die_after", [1, 2, 3, 6])
+@pytest.mark.parametrize("die_after", [1, 3])
 def test_a_stopped_run_goes_on_and_ends_as_one_that_was_not(tmp_path, die_after):
     reference = plan(tmp_path, name="whole.jsonl")
     verify(FakeJudge(), reference)
@@ -229,19 +220,9 @@ def test_one_model_judges_many_files_and_what_they_share_once(tmp_path):
     assert tally.kept == 0
 
 
-def test_an_earlier_file_keeps_its_own_baseline(tmp_path):
-    task = plan(tmp_path)
-    with pytest.raises(KeyboardInterrupt):
-        verify(FakeJudge(die_after=2), task)
-    judge = FakeJudge()
-    verify(judge, task)
-    assert verifier_prompt(VerifierInput("N/A", "N/A", "N/A")) not in judge.prompts
-
-
 def test_more_trials_and_more_questions_extend_a_file(tmp_path):
     verify(FakeJudge(), plan(tmp_path, [ANSWERS[0][:2]]))
-    judge = FakeJudge()
-    (tally,) = verify(judge, plan(tmp_path))
+    (tally,) = verify(FakeJudge(), plan(tmp_path))
     assert tally.kept == 2
     assert len(read_verdicts(tmp_path / "verdicts.jsonl").trials) == len(plan(tmp_path).trials)
 
@@ -265,14 +246,13 @@ def test_bad_files_are_refused_before_any_score(tmp_path):
     verify(FakeJudge(), task)
     before = task.target.read_bytes()
     judge = FakeJudge(name="other")
-    with pytest.raises(OtherVerifierError, match="name fake, now other"):
+    with pytest.raises(OtherVerifierError):
         verify(judge, task)
-    with pytest.raises(OtherVerifierError, match=r"not on another\.jsonl"):
-        verify(judge, replace(task, samples=Path("another.jsonl")))
-    changed = plan(tmp_path, [["It is 43."]])
-    with pytest.raises(ChangedTrialError, match="another text of trial 0 of question 0"):
-        verify(FakeJudge(), changed)
-    with pytest.raises(PromptTooLongError, match="at most 20"):
+    with pytest.raises(OtherVerifierError):
+        verify(FakeJudge(), replace(task, samples=Path("another.jsonl")))
+    with pytest.raises(ChangedTrialError):
+        verify(FakeJudge(), plan(tmp_path, [["It is 43."]]))
+    with refused("question", "range", "Question 0?", error=PromptTooLongError):
         verify(FakeJudge(limit=20), plan(tmp_path, name="new.jsonl"))
     assert judge.batches == []
     assert task.target.read_bytes() == before
@@ -304,6 +284,6 @@ def test_nobody_else_writes_meanwhile(tmp_path):
     header = read_verdicts(task.target).header
     with (
         VerdictsFile(task.target, header),
-        pytest.raises(ValueError, match="is being written by another process"),
+        pytest.raises(VerdictsError),
     ):
         verify(FakeJudge(), task)

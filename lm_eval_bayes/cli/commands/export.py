@@ -98,15 +98,12 @@ def hub(
         option(
             "DIR",
             "The model's repository; the files are written to its .eval_results/. By default "
-            "the current folder; with --push, files are only written if this is given.",
+            "the current folder.",
             "-o",
             "--output",
         ),
     ] = None,
     settings: HubOptions,
-    push: Annotated[
-        bool, typer.Option("--push", help="Open a pull request in the model's repository.")
-    ] = False,
     overwrite: Overwrite = False,
     reading: ReadingOptions,
     intervals: IntervalOptions,
@@ -120,19 +117,16 @@ def hub(
     the credible interval, temperature and top_p are in the notes; the dataset and its pinned
     commit are those of the run. Each file is validated with huggingface_hub before it is written.
 
-    Nothing is uploaded without --push, which opens one pull request with all files, unless an
-    open one has a result on the same benchmark (--overwrite: the same result). It uses the token
-    of HF_TOKEN or of `hf auth login`, and the hub of HF_ENDPOINT.
+    Nothing is uploaded: `hf upload ORG/NAME model-repository/ --create-pr` opens a pull request.
 
     \b
     Examples:
       lm-eval-bayes export hub results/ --model-id org/model -o model-repository/
-      lm-eval-bayes export hub results/ --model-id org/model --task aime25_bayes --push
+      lm-eval-bayes export hub results/ --model-id org/model --task aime25_bayes
     """
     from lm_eval_bayes.analysis.summary import summarise
     from lm_eval_bayes.export.files import check_targets, write_files
     from lm_eval_bayes.export.hub import HubSettings, check_model_id, hub_result, library
-    from lm_eval_bayes.export.hub_pull_request import open_pull_request
 
     _check_no_blank(model_id)
     check_model_id(model_id)
@@ -157,26 +151,22 @@ def hub(
     if n_tasks > 1:
         rule = f"have one task per benchmark; choose one with --task (several are {path})"
         raise InvalidInputError.of("RUN", "mismatch", rule, f"{n_tasks} tasks")
-    folder = output if output is not None or push else Path()
-    contents = {result.path: result.text.encode("utf-8") for result in results}
-    files = {} if folder is None else {folder / path: text for path, text in contents.items()}
+    folder = output or Path()
+    files = {folder / result.path: result.text.encode("utf-8") for result in results}
     check_targets(files, overwrite)
     for result in results:
         for warning in result.warnings:
             warn(f"warning: {result.path}: {warning}")
-    pull_request = open_pull_request(results, model_id, overwrite=overwrite) if push else None
     write_files(files, overwrite)
     if as_json:
         records = [
-            {**result.to_dict(), "file": None if folder is None else str(folder / result.path)}
-            for result in results
+            {**result.to_dict(), "file": str(file)}
+            for file, result in zip(files, results, strict=True)
         ]
-        say_json({"model_id": model_id, "results": records, "pull_request": pull_request})
+        say_json({"model_id": model_id, "results": records})
         return
-    for file, result in zip(files, results, strict=False):
+    for file, result in zip(files, results, strict=True):
         say(f"{file}: {result.value:g} on {result.dataset_id}")
-    if pull_request is not None:
-        say(f"pull request: {pull_request}")
 
 
 # -- Every Eval Ever -------------------------------------------------------------------------------

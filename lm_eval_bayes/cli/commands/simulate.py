@@ -1,4 +1,4 @@
-"""`lm-eval-bayes simulate`: intervals and rankings of simulated models with known true scores."""
+"""`lm-eval-bayes simulate`: intervals of simulated models with known true scores."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from lm_eval_bayes._util.text import (
-    NO_VALUE,
     format_bytes,
-    format_integer,
     format_score,
     interval_label,
     plural,
@@ -31,7 +29,7 @@ from lm_eval_bayes.cli.ui.output import Progress, say, say_json, say_table, warn
 from lm_eval_bayes.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from lm_eval_bayes.analysis.simulation import IntervalStudy, Separation, SimulatedBenchmark
+    from lm_eval_bayes.analysis.simulation import IntervalStudy, SimulatedBenchmark
     from lm_eval_bayes.report.tables_page import PageTable
     from lm_eval_bayes.stats.intervals import IntervalSpec
 
@@ -87,25 +85,19 @@ def command(
     intervals: IntervalOptions,
     as_json: Json = False,
 ) -> None:
-    """Simulate models with known scores, and test intervals and rankings.
+    """Simulate models with known scores, and test intervals.
 
-    Every question has a probability of being solved, drawn from a Beta distribution. The first
-    table shows for each kind of interval how often it contains the true score (of the simulated
+    Every question has a probability of being solved, drawn from a Beta distribution. The table
+    shows for each kind of interval how often it contains the true score (of the simulated
     questions, or with --scope population of their population), its width, and the bias and error
-    of its estimate. The second shows how many trials it takes to distinguish neighbouring
-    models, the third how often all models are ranked in the true order.
+    of its estimate.
 
     \b
     Examples:
       lm-eval-bayes simulate --means .608,.6213 --questions 30 --trials 16,64,256
       lm-eval-bayes simulate --models 6 --beta .2:2 --html study.html -o coins.npz
     """
-    from lm_eval_bayes.analysis.simulation import (
-        check_trials,
-        interval_study,
-        matrix_file,
-        separation_study,
-    )
+    from lm_eval_bayes.analysis.simulation import check_trials, interval_study, matrix_file
     from lm_eval_bayes.export.files import write_files
     from lm_eval_bayes.report.tables_page import tables_page
     from lm_eval_bayes.stats.validation import check_size
@@ -125,19 +117,15 @@ def command(
             suffix = output.suffix.lower()
             files[output] = matrix_file(benchmark, lengths[-1], spec.seed, suffix)
     studies: Sequence[IntervalStudy] = ()
-    separation = None
     if replicates is not None or html is not None or not files:
         n = replicates or _REPLICATES
         with Progress("benchmarks simulated", n * len(lengths)) as progress:
             studies = interval_study(
                 benchmark, lengths, spec, replicates=n, progress=progress.advance
             )
-        if len(benchmark.means) > 1:
-            separation = separation_study(benchmark, lengths, seed=spec.seed)
     if html is not None:
-        page = tables_page(
-            "Simulated models", _in_words(benchmark), _tables(studies, separation, spec)
-        )
+        table = _interval_table(studies, spec)
+        page = tables_page("Simulated models", _in_words(benchmark), [table])
         files[html] = page.encode()
     write_files(files, overwrite, argument)
     if as_json:
@@ -146,14 +134,13 @@ def command(
                 "benchmark": benchmark,
                 **vars(intervals),
                 "intervals": studies,
-                "separation": separation,
                 "files": [str(path) for path in files],
             }
         )
     elif studies:
         say(_in_words(benchmark))
-        for table in _tables(studies, separation, spec):
-            say_table(table.title, table.head, table.rows)
+        table = _interval_table(studies, spec)
+        say_table(table.title, table.head, table.rows)
     for path, content in files.items():
         message = f"{path}: {format_bytes(len(content))}"
         warn(message) if as_json or studies else say(message)
@@ -196,7 +183,7 @@ def _check_files(output: Path | None, html: Path | None, overwrite: bool, argume
     check_targets([path for path in (output, html) if path is not None], overwrite, argument)
 
 
-# -- tables --------------------------------------------------------------------------------------
+# -- the table ------------------------------------------------------------------------------------
 
 
 def _in_words(benchmark: SimulatedBenchmark) -> str:
@@ -205,16 +192,6 @@ def _in_words(benchmark: SimulatedBenchmark) -> str:
         f"{', '.join(map(format_score, benchmark.means))}; "
         f"{plural(benchmark.n_questions, 'question')}, A + B = {benchmark.strength:g}"
     )
-
-
-def _tables(
-    studies: Sequence[IntervalStudy], separation: Separation | None, spec: IntervalSpec
-) -> list[PageTable]:
-    """Return the tables of the intervals, and those of the separation if it was studied."""
-    tables = [_interval_table(studies, spec)]
-    if separation is not None:
-        tables += [_pair_table(separation), _order_table(separation)]
-    return tables
 
 
 def _interval_table(studies: Sequence[IntervalStudy], spec: IntervalSpec) -> PageTable:
@@ -236,47 +213,3 @@ def _interval_table(studies: Sequence[IntervalStudy], spec: IntervalSpec) -> Pag
         for study in studies
     ]
     return PageTable(title, ("N", "interval", "coverage", "width", "bias", "rms error"), rows)
-
-
-def _pair_table(separation: Separation) -> PageTable:
-    from lm_eval_bayes.report.tables_page import PageTable
-
-    lengths = [order.n_trials for order in separation.orders]
-    rows = [
-        (
-            pair.better,
-            pair.worse,
-            format_score(pair.gap),
-            format_integer(pair.trials),
-            *(f"{z:.2f}" for z in pair.z),
-            *(
-                f"{right:.0%}, {wrong:.0%}"
-                for right, wrong in zip(pair.surely, pair.wrongly, strict=True)
-            ),
-        )
-        for pair in separation.pairs
-    ]
-    head = ["better", "worse", "gap", "N needed", *(f"z at {n}" for n in lengths)]
-    head += [f"right, wrong at {n}" for n in lengths]
-    title = (
-        "distinguishing neighbours with one-sided confidence 0.95: N needed, and how often the "
-        "better model is found better (right) or worse (wrong)"
-    )
-    return PageTable(title, head, rows)
-
-
-def _order_table(separation: Separation) -> PageTable:
-    from lm_eval_bayes.report.tables_page import PageTable
-
-    rows = [
-        (
-            order.n_trials,
-            f"{order.right:.1%}",
-            NO_VALUE if order.tau is None else f"{order.tau:.3f}",
-        )
-        for order in separation.orders
-    ]
-    title = (
-        f"ranking of all models by bayes@N, in {plural(separation.tossed, 'simulated benchmark')}"
-    )
-    return PageTable(title, ("N", "true order", "Kendall's tau"), rows)

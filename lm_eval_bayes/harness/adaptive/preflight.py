@@ -72,10 +72,11 @@ class TaskPreflight:
         """
         baseline = baselines.get(self.task)
         if baseline is None:
-            raise InvalidInputError(
+            sentence = (
                 f"--decide: {run} has no graded trials of {self.task}; "
                 f"it has those of {', '.join(sorted(baselines)) or 'no task'}"
             )
+            raise InvalidInputError(sentence, "missing", "--decide", self.task)
         ids, baseline_ids = set(self.question_ids), set(baseline.question_ids)
         differences = [
             f"{verb} {plural(len(questions), 'question')} of {self.task} that this run {rest}"
@@ -86,16 +87,18 @@ class TaskPreflight:
             if questions
         ]
         if differences:
-            raise InvalidInputError(
+            sentence = (
                 f"--decide: {run} {' and '.join(differences)}; "
                 "both must ask the same questions (the same --tasks, --limit and --samples)"
             )
+            raise InvalidInputError(sentence, "mismatch", "--decide", differences)
         weights = tuple(baseline.outcomes.weights.tolist())
         if weights != self.weights:
-            raise InvalidInputError(
+            sentence = (
                 f"--decide: {run} scores the categories of {self.task} with "
                 f"{_listed(weights)}, and this run with {_listed(self.weights)}"
             )
+            raise InvalidInputError(sentence, "mismatch", "--decide", weights)
 
 
 def preflight(arguments: Mapping[str, Any], *, hashed: bool) -> dict[str, TaskPreflight]:
@@ -138,19 +141,21 @@ def preflight(arguments: Mapping[str, Any], *, hashed: bool) -> dict[str, TaskPr
     tasks = {}
     for name, task in loaded.items():
         if not isinstance(task, RepeatedSamplingTask):
-            raise TaskConfigError(
+            sentence = (
                 f"task {name} logs no graded trials, so nothing can be decided about it; use one "
                 "of this package's tasks, or RepeatedSamplingTask as the class of your own"
             )
+            raise TaskConfigError(sentence, "unsupported", "task", name)
         if task.settings.bounds is not None:
-            raise TaskConfigError(
+            sentence = (
                 f"task {name} has scores within bayes_bounds, for which there is no stopping rule; "
                 "sample it with lm_eval"
             )
+            raise TaskConfigError(sentence, "unsupported", "bayes_bounds", task.settings.bounds)
         chosen = (arguments.get("samples") or {}).get(name)
         questions = list(task.doc_iterator(limit=get_sample_size(task, limit), samples=chosen))
         if not questions:
-            raise TaskConfigError(f"task {name}: there is no question")
+            raise TaskConfigError(f"task {name}: there is no question", "empty", "task", name)
         ids = distinct_ids([doc_hash(doc) for _, doc in questions]) if hashed else ()
         tasks[name] = TaskPreflight(name, tuple(task.settings.weights), ids, task.prior)
     return tasks

@@ -132,7 +132,7 @@ class Rounds:
         if last is None and self.interruption is None:
             return None  # another rank than the first writes nothing
         if error := error_of_run(last or {}):
-            raise TaskConfigError(error)
+            raise TaskConfigError(error, "failed")
         self.report(self.reason)
         return None if last is None else self._final_results(last)
 
@@ -155,10 +155,11 @@ class Rounds:
         model = self.make_model(self._arguments)
         self.store = str(model.trial_store.path) if model.trial_store is not None else ""
         if int(getattr(model, "world_size", 1) or 1) > 1:
-            raise TaskConfigError(
+            sentence = (
                 f"`run` decides in one process when to stop; got {model.world_size} (start it "
                 "without accelerate or torchrun, or sample a fixed number with lm_eval)"
             )
+            raise TaskConfigError(sentence, "unsupported", "world_size", model.world_size)
         generate = model.generate_until
 
         def generate_until(requests: Sequence[Any], disable_tqdm: bool = False) -> Any:
@@ -216,10 +217,11 @@ class Rounds:
             spent = self.hours()
             expected = spent + (now.hours - before)
         elif now.tokens is None:
-            raise TaskConfigError(
+            sentence = (
                 "--budget cannot be in tokens: this backend does not count them; give trials or "
                 "hours"
             )
+            raise TaskConfigError(sentence, "unsupported", "--budget", "tokens")
         else:
             spent = float(now.tokens)
             expected = spent * (trials / now.trials)

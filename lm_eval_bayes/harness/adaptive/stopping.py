@@ -86,11 +86,11 @@ class Budget:
         unit = _UNITS.get(match[2].lower()) if match else None
         if match is None or unit is None or not 0 < float(match[1]) < 1e15:
             rule = "be a number of trials, tokens or hours, such as 64, 2e6tokens, 8h or 90min"
-            raise InvalidInputError.of("budget", "choice", rule, text)
+            raise InvalidInputError.of("budget", "format", rule, text)
         amount = float(match[1]) * unit[1]
         if unit[0] == "trials" and amount < 1.0:
             raise InvalidInputError.of(
-                "budget", "empty", "be at least one trial per question", text
+                "budget", "range", "be at least one trial per question", text
             )
         return cls(amount, unit[0])
 
@@ -200,11 +200,12 @@ class Goal:
         check_option("correction", self.correction, CORRECTIONS)
         corrected = self.baseline is not None and self.correction != "none"
         if corrected and self.rounds[-1] < LEAST_TRIALS[self.correction]:
-            raise InvalidInputError(
+            sentence = (
                 f"a decision with a correction needs at least {LEAST_TRIALS[self.correction]} "
                 "trials per "
                 f"question; --max-trials or --budget allows {self.rounds[-1]}"
             )
+            raise InvalidInputError(sentence, "range", "max_trials", self.rounds[-1])
         _ = self.rule
 
     @property
@@ -253,10 +254,11 @@ class Goal:
             If trials are to be allocated over more than one task.
         """
         if self.allocate and len(tasks) != 1:
-            raise TaskConfigError(
+            sentence = (
                 f"--allocate questions works on one task at a time; there are {len(tasks)}: "
                 f"{', '.join(tasks)}"
             )
+            raise TaskConfigError(sentence, "unsupported", "--allocate", list(tasks))
         for task in tasks.values():
             if self.width is not None:
                 task.check_width(self.width)

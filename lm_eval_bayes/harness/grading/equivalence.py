@@ -150,6 +150,8 @@ def _parsed(latex: str, units: bool) -> Any:
     from math_verify import parse
 
     plain = re.sub(r"(?<!\\)\$|[\r\n]", " ", latex).strip().rstrip("\\")
+    # not every parser runtime reads percentages, and to math-verify 9 and 9% are one answer
+    plain = re.sub(r"(\d[\d,.]*)\s*(?:\\?%|percent\b)", r"\\frac{\1}{100}", plain)
     parsed = parse(f"${plain}$", [_latex_config(units)], parsing_timeout=None)
     return parsed[0] if parsed and not isinstance(parsed[0], str) else None
 
@@ -176,8 +178,7 @@ def _equal_numbers(gold: Any, answer: Any) -> bool | None:
     if not (isinstance(gold, sympy.Expr) and isinstance(answer, sympy.Expr)):
         return None
     pair = sympy.Tuple(gold, answer)
-    # 9 and 9% are one answer to math-verify, which marks the percentage as unevaluated
-    if pair.free_symbols or pair.has(sympy.UnevaluatedExpr):
+    if pair.free_symbols:
         return None
     try:
         x, y = (number.evalf(60, strict=True) for number in pair)

@@ -197,7 +197,7 @@ def grade(
     if not timeout > 0:
         raise InvalidInputError.of("timeout", "range", "be a positive number of seconds", timeout)
     if not isinstance(response, str):
-        raise InvalidInputError.of("response", "format", "be text", response)
+        raise InvalidInputError.of("response", "type", "be text", response)
     if isinstance(gold, bool) or not str(gold).strip():
         raise InvalidInputError.of("gold", "format", "be an integer or LaTeX text", gold)
     right = aime_integer(str(gold)) if kind == "aime" else None
@@ -217,9 +217,8 @@ def _process_results(
     doc: Mapping[str, Any], results: Sequence[Any], kind: Literal["math", "aime"]
 ) -> dict[str, Any]:
     if "answer" not in doc:
-        raise DatasetUnavailableError(
-            f"the questions lack the field 'answer'; they have: {', '.join(map(str, doc))}"
-        )
+        sentence = f"the questions lack the field 'answer'; they have: {', '.join(map(str, doc))}"
+        raise DatasetUnavailableError(sentence, "missing-key", "answer", list(doc))
     try:
         outcome = grade(results[0], doc["answer"], kind=kind)
     except Exception as error:  # an error on one question must not end the others

@@ -104,7 +104,7 @@ def _send_grade(sender: Connection, grade: Callable[[Any], Any], response: Any) 
     try:
         reply: _Reply = ("result", grade(response))
     except LmEvalBayesError as error:
-        reply = ("configuration", str(error))
+        reply = ("configuration", (str(error), error.rule, error.argument))
     except (Exception, SystemExit) as error:
         reply = ("error", f"{type(error).__name__}: {error}")
     # no pickle: a program may write into the pipe
@@ -119,7 +119,8 @@ def _plain(value: Any) -> Any:
 def _result(reply: _Reply) -> Any:
     kind, value = reply
     if kind == "configuration":
-        raise TaskConfigError(value)
+        sentence, rule, argument = value
+        raise TaskConfigError(sentence, rule, argument)
     if kind == "error":
         raise ProgramGradingError(value)
     return value

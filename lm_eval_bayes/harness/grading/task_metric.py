@@ -40,21 +40,24 @@ def check_metrics(
     """
     names = list(metrics)
     if "bayes" in names:
-        raise TaskConfigError(
+        sentence = (
             f"task {task}: the metric `bayes` is for YAMLs without this class; "
             "with it, list the metric that grades one response (such as exact_match)"
         )
+        raise TaskConfigError(sentence, "conflict", "metric_list", "bayes")
     for metric in chosen or ("none",):
         if metric not in names:
-            raise TaskConfigError(
+            sentence = (
                 f"task {task}: `bayes_metric` must be one of the task's metrics "
                 f"({', '.join(names) or 'there is none'}); got {metric!r}"
             )
+            raise TaskConfigError(sentence, "choice", "bayes_metric", metric)
         if metrics[metric] is None and not has_grader:
-            raise TaskConfigError(
+            sentence = (
                 f"task {task}: the harness has no metric `{metric}`, and there is no "
                 "`process_results` function that would give it"
             )
+            raise TaskConfigError(sentence, "missing", "process_results", metric)
     others = [name for name in names if name not in chosen]
     if others:
         verb = "is" if len(others) == 1 else "are"
@@ -106,11 +109,12 @@ def category_of(value: object, top: int, metric: str) -> int:
     """
     number = float(value) if isinstance(value, numbers.Real) else math.nan
     if not number.is_integer() or not 0 <= number <= top:
-        raise TaskConfigError(
+        sentence = (
             f"{metric} must grade a response with a category 0..{top}; got {_shown(value)} (choose "
             "another with bayes_metric, give bayes_weights one entry a category, or, for a score, "
             "bayes_bounds as in [0, 1])"
         )
+        raise TaskConfigError(sentence, "range", "metric_list", value)
     return int(number)
 
 
@@ -145,10 +149,11 @@ def score_of(value: object, bounds: tuple[float, float], metric: str) -> float:
     score = float(value) if isinstance(value, numbers.Real) else math.nan
     beyond = max(bounds[0] - score, score - bounds[1])
     if not beyond <= _ROUNDING * (bounds[1] - bounds[0]):
-        raise TaskConfigError(
+        sentence = (
             f"{metric} must give a response a score from {bounds[0]:g} to {bounds[1]:g}, its "
             f"bayes_bounds; got {_shown(value)}"
         )
+        raise TaskConfigError(sentence, "range", "metric_list", value)
     return min(max(score, bounds[0]), bounds[1])
 
 

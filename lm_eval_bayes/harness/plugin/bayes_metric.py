@@ -99,14 +99,14 @@ def settings_of(options: Mapping[str, Any], n: int) -> Settings:
     option_names = sorted({*setting_names, "grader", *EXACT_MATCH_OPTIONS})
     for option in options:
         if option not in option_names:
-            raise TaskConfigError(
+            sentence = (
                 f"metric bayes has no option `{option}`; the options are {', '.join(option_names)}"
             )
+            raise TaskConfigError(sentence, "unknown-key", "bayes", option)
     grader = options.get("grader", "exact_match")
     if grader not in GRADERS:
-        raise TaskConfigError(
-            f"`grader` of metric bayes must be one of {', '.join(GRADERS)}; got {grader!r}"
-        )
+        sentence = f"`grader` of metric bayes must be one of {', '.join(GRADERS)}; got {grader!r}"
+        raise TaskConfigError(sentence, "choice", "grader", grader)
     values = {f"bayes_{k}": v for k, v in options.items() if k in setting_names}
     return Settings.from_metadata(values, n, categories=2)
 
@@ -142,14 +142,16 @@ def bayes(
         If one response came where N were expected.
     """
     if not references or not predictions:
-        raise TaskConfigError("metric bayes must get one gold answer and the N responses to it")
+        sentence = "metric bayes must get one gold answer and the N responses to it"
+        raise TaskConfigError(sentence, "empty", "references")
     responses = predictions[0]
     if not isinstance(responses, (list, tuple)):
-        raise TaskConfigError(
+        sentence = (
             "metric bayes must get all responses to a question; got one response, because the "
             "filter pipeline does not end in `- function: keep_all` (the harness's default, "
             "take_first, throws the others away)"
         )
+        raise TaskConfigError(sentence, "type", "predictions", responses)
     n = len(responses) if task_grading is None else task_grading.n
     settings = settings_of(options, n)
     pipeline = str(getattr(responses, "pipeline", "none"))

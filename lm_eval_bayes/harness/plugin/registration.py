@@ -135,7 +135,7 @@ def register_all() -> None:
     """
     problem = _harness_problem()
     if problem is not None:
-        raise LmEvalBayesError(problem)
+        raise LmEvalBayesError(problem, "unsupported", "lm_eval")
     for name in HOOKS:
         importlib.import_module(name)
     harness_imported("lm_eval.evaluator")

@@ -138,7 +138,7 @@ def _with_chosen_rows(original: Callable[..., str]) -> Callable[..., str]:
         if errors:
             # the harness has saved results and samples, and prints nothing of its own after a table
             print(table)
-            raise TaskConfigError(errors)
+            raise TaskConfigError(errors, "failed")
         return table
 
     return make_table

@@ -174,19 +174,22 @@ def task_config(config: Mapping[str, Any], name: str) -> dict[str, Any]:
     output_type = config.get("output_type", "generate_until")
     if config.get("class") is not None:
         if getattr(config["class"], "__module__", "").startswith("lm_eval_bayes."):
-            raise TaskConfigError(
+            sentence = (
                 f"task {name}{SUFFIX}: {name} is sampled repeatedly already; bayes_n sets its N"
             )
+            raise TaskConfigError(sentence, "duplicate", "task", name)
         kind = getattr(config["class"], "__name__", config["class"])
-        raise TaskConfigError(
+        sentence = (
             f"task {name}{SUFFIX}: {name} has a Python class of its own ({kind}), which this "
             "package cannot sample repeatedly; only tasks that are a YAML file can be"
         )
+        raise TaskConfigError(sentence, "unsupported", "class", kind)
     if output_type != "generate_until":
-        raise TaskConfigError(
+        sentence = (
             f"task {name}{SUFFIX}: {name} has `output_type: {output_type}`, whose scores do not "
             "change from trial to trial; only generate_until tasks can be sampled repeatedly"
         )
+        raise TaskConfigError(sentence, "unsupported", "output_type", output_type)
     inherited = {key: value for key, value in config.items() if key not in _INHERITED_ONLY}
     repeats = config.get("repeats", 1)
     return {
@@ -256,10 +259,11 @@ def _sampled_member(
         return group_config(member, index, greedy)
     key = "group" if "group" in member else "task"
     if member.get(key) not in index:
-        raise TaskConfigError(
+        sentence = (
             f"group {group}{SUFFIX}: {group} has the {key} {member.get(key, 'without a name')} "
             "inside the YAML of a group; only tasks that are a YAML file can be sampled repeatedly"
         )
+        raise TaskConfigError(sentence, "unsupported", key, member.get(key))
     overrides = dict(member)
     if "generation_kwargs" in overrides:
         overrides["generation_kwargs"] = _sampled_generation(overrides["generation_kwargs"])
@@ -362,11 +366,11 @@ def wrapper_yaml(task: str) -> str:
     file = Path(task).expanduser() if is_path else task_file(task)
     if file is None or not file.is_file():
         rule = "be one task (no group) that is a YAML of the harness, or its path"
-        raise InvalidInputError.of("TASK", "mismatch", rule, task)
+        raise InvalidInputError.of("TASK", "path", rule, task)
     config = load_yaml(file, resolve_func=True)
     base = str(config.get("task", file.stem))
     if isinstance(config.get("task"), list):
-        raise InvalidInputError.of("TASK", "mismatch", "be one task, not a group", task)
+        raise InvalidInputError.of("TASK", "unsupported", "be one task, not a group", task)
     sampled = task_config(config, base)
     fields = {
         "include": str(file.resolve()) if is_path else task,

@@ -21,7 +21,7 @@ from typing import Any
 from lm_eval_bayes import __version__
 from lm_eval_bayes._util.addresses import plain_address
 from lm_eval_bayes._util.packages import pip_install_extra
-from lm_eval_bayes.errors import InvalidInputError, LmEvalBayesError, TaskConfigError
+from lm_eval_bayes.errors import InvalidInputError, LmEvalBayesError, Rule, TaskConfigError
 from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.evaluation import error_of_run, evaluating
 from lm_eval_bayes.harness.models.api_seeds import seeded_trials
@@ -93,11 +93,12 @@ def _check_aggregations(task: Any) -> None:
     """Raise an error for `aggregation: bayes` under a metric that gives no rows to it."""
     for entry in task.config.metric_list or ():
         if isinstance(entry, Mapping) and entry.get("aggregation") == "bayes":
-            raise TaskConfigError(
+            sentence = (
                 f"task {task.config.task}: `aggregation: bayes` must stand under `metric: bayes`; "
                 f"got `metric: {entry.get('metric')}` (write `aggregation: mean` there, and behind "
                 "it an entry `metric: bayes`, `aggregation: bayes`, which takes its grades)"
             )
+            raise TaskConfigError(sentence, "conflict", "aggregation", entry.get("metric"))
 
 
 def _has_our_class(task: Any) -> bool:
@@ -121,25 +122,36 @@ def _prepare(task: Any) -> None:
 
     name, config = str(task.config.task), task.config
 
-    def check(holds: bool, rule: str) -> None:
+    def check(holds: bool, argument: str, rule: Rule, requirement: str) -> None:
         if not holds:
-            raise TaskConfigError(f"task {name}: metric bayes must {rule}")
+            sentence = f"task {name}: metric bayes must {requirement}"
+            raise TaskConfigError(sentence, rule, argument)
 
     check(
         task.OUTPUT_TYPE == "generate_until",
+        "output_type",
+        "unsupported",
         f"have `output_type: generate_until`; got {task.OUTPUT_TYPE}",
     )
     own = type(task).process_results is not ConfigurableTask.process_results
     if own or callable(config.process_results):
-        raise TaskConfigError(
+        sentence = (
             f"task {name}: its `process_results` bypasses metric_list, so metric bayes would "
             f"never be computed; {USE_THE_CLASS}"
         )
+        raise TaskConfigError(sentence, "conflict", "process_results")
     check(
         not task.multiple_target,
+        "doc_to_target",
+        "unsupported",
         f"have one gold answer a question, and this task's target is a list; {USE_THE_CLASS}",
     )
-    check(task._aggregation_list["bayes"] is aggregate_bayes, "have `aggregation: bayes`")
+    check(
+        task._aggregation_list["bayes"] is aggregate_bayes,
+        "aggregation",
+        "choice",
+        "have `aggregation: bayes`",
+    )
     options = task._metric_fn_kwargs["bayes"]
     settings = settings_of(options, config.repeats)
     check_rows(settings, row_functions(settings))
@@ -174,7 +186,7 @@ def _prepare(task: Any) -> None:
     for row, wrap in ((patches.TASK_REQUESTS, repeated), (patches.TASK_FILTERS, received)):
         problem = patches.install(row, wrap, owner=task)
         if problem is not None:
-            raise TaskConfigError(f"task {name}: {problem}; {USE_THE_CLASS}")
+            raise TaskConfigError(f"task {name}: {problem}; {USE_THE_CLASS}", "failed")
 
 
 def _task_grading(task: Any, settings: Settings) -> Any:
@@ -191,10 +203,11 @@ def _task_grading(task: Any, settings: Settings) -> Any:
     others = [metric for metric in task._metric_fn_list if metric != "bayes"]
     runs_code = bool(getattr(task, "UNSAFE_CODE", False))
     if runs_code and not others:
-        raise TaskConfigError(
+        sentence = (
             f"task {name}: metric bayes must stand beside the task's own metric in `metric_list`, "
             "which runs the programs"
         )
+        raise TaskConfigError(sentence, "missing", "metric_list")
     if not others:
         metric, function = "exact_match", get_metric("exact_match")
         own = {key: value for key, value in options.items() if key in answers.EXACT_MATCH_OPTIONS}
@@ -321,7 +334,7 @@ def _with_warning_and_error(original: Callable[..., Any]) -> Callable[..., Any]:
         results = original(*args, **kwargs)
         # with a tracker, as on the command line, the caller saves them first
         if arguments.get("evaluation_tracker") is None and (error := error_of_run(results or {})):
-            failed = TaskConfigError(error, "type")
+            failed = TaskConfigError(error, "failed")
             failed.results = results
             raise failed
         return results

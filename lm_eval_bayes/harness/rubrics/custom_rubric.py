@@ -79,10 +79,11 @@ class CustomRubric:
             return names.index(chosen)
         if isinstance(chosen, int) and not isinstance(chosen, bool) and 0 <= chosen < len(names):
             return chosen
-        raise TaskConfigError(
+        sentence = (
             f"rubric {self.schema.name}: its function must return one of {', '.join(names)}, a "
             f"number 0..{len(names) - 1}, or None if it cannot decide; got {chosen!r:.80}"
         )
+        raise TaskConfigError(sentence, "choice", "category", chosen)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""
@@ -150,7 +151,7 @@ def _rubric(content: Mapping[str, Any]) -> CustomRubric:
         raise InvalidInputError.of("rubric_own", "conflict", rule, "both" if rules else "neither")
     if choose is not None and not callable(choose):
         rule = f"be a function, as in `category: !function judge.category`, in rubric {name}"
-        raise InvalidInputError.of("category", "format", rule, choose)
+        raise InvalidInputError.of("category", "type", rule, choose)
     conditions = (
         _by_function(name, categories) if rules is None else _by_rules(rules, categories, name)
     )
@@ -164,7 +165,7 @@ def _rubric(content: Mapping[str, Any]) -> CustomRubric:
     unknown_signals = [signal for signal in schema.needs if signal not in allowed]
     if unknown_signals:
         rule = f"compare signals that exist ({', '.join([*SIGNALS, *RECORDED, 'outcome'])})"
-        raise InvalidInputError.of("rules", "path", rule, unknown_signals[0])
+        raise InvalidInputError.of("rules", "choice", rule, unknown_signals[0])
     return CustomRubric(schema, choose)
 
 
@@ -172,7 +173,7 @@ def _categories(value: object, name: str) -> list[str]:
     listed = [str(item) for item in value] if isinstance(value, (list, tuple)) else []
     if not 2 <= len(listed) <= _MOST_CATEGORIES or len(set(listed)) < len(listed):
         rule = f"be a list of 2..{_MOST_CATEGORIES} different names in rubric {name}"
-        raise InvalidInputError.of("categories", "duplicate", rule, value)
+        raise InvalidInputError.of("categories", "format", rule, value)
     return listed
 
 
@@ -282,7 +283,7 @@ def load_yaml(path: Path) -> Any:
         return yaml.load(path.read_text(encoding="utf-8"), Loader=Loader)
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         reason = f"the rubric {path.name} cannot be read: {error_line(error)}"
-        raise TaskConfigError(reason) from None
+        raise TaskConfigError(reason, "damaged", "rubric_own", path.name) from None
 
 
 def _function(spec: str, folder: Path) -> Callable[..., Any]:
@@ -296,9 +297,11 @@ def _function(spec: str, folder: Path) -> Callable[..., Any]:
         )
         function = getattr(module_object, name)
     except (ImportError, AttributeError, ValueError, SyntaxError) as error:
-        raise TaskConfigError(f"`!function {spec}` cannot be found: {error}") from None
+        sentence = f"`!function {spec}` cannot be found: {error}"
+        raise TaskConfigError(sentence, "path", "category", spec) from None
     if not callable(function):
-        raise TaskConfigError(f"`!function {spec}` is no function; it is {function!r:.60}")
+        sentence = f"`!function {spec}` is no function; it is {function!r:.60}"
+        raise TaskConfigError(sentence, "type", "category", function)
     return function
 
 

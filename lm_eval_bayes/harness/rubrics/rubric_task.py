@@ -95,11 +95,12 @@ class RubricTask(RepeatedSamplingTask):
                 raise
             except (Exception, SystemExit) as error:
                 message = one_line(f"{type(error).__name__}: {error}")
-                raise TaskConfigError(
+                sentence = (
                     f"task {self.config.task}: the function of rubric {custom.schema.name} fails "
                     f"on the first question's own answer ({message}); signals "
                     "that no model has recorded yet are None; bayes_check: false skips this test"
-                ) from error
+                )
+                raise TaskConfigError(sentence, "failed", "category") from error
 
     def build_all_requests(self, **kwargs: Any) -> None:
         """Build one N-fold request per question, if the rubrics will find their signals."""
@@ -125,10 +126,11 @@ class RubricTask(RepeatedSamplingTask):
             missing = [name for name in schema.needs if name not in available]
             if missing and schema in required:
                 message = "; ".join(f"{name} comes from {source_of(name)}" for name in missing)
-                raise TaskConfigError(
+                sentence = (
                     f"task {self.config.task}: rubric {schema.name} needs signals that no model of "
                     f"this run records: {message}"
                 )
+                raise TaskConfigError(sentence, "missing", "rubric_schemata", missing)
             if missing:
                 rubrics_by_missing.setdefault(", ".join(missing), []).append(schema.name)
         for signals, names in rubrics_by_missing.items():

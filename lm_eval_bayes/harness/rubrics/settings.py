@@ -91,7 +91,7 @@ class RubricSettings:
 def _schemata(names: object) -> tuple[Schema, ...]:
     listed: Sequence[object] = names if isinstance(names, (list, tuple)) else [names]
     if not all(isinstance(name, str) for name in listed):
-        raise InvalidInputError.of("rubric_schemata", "choice", "be names of schemata", names)
+        raise InvalidInputError.of("rubric_schemata", "type", "be names of schemata", names)
     return tuple(schema_named(str(name)) for name in dict.fromkeys(listed))
 
 
@@ -102,5 +102,5 @@ def _thresholds(path: object) -> Thresholds | None:
         text = Path(str(path)).expanduser().read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         rule = f"be a readable file that `lm-eval-bayes rubric --freeze` wrote ({error})"
-        raise InvalidInputError.of("rubric_thresholds", "type", rule, path) from None
+        raise InvalidInputError.of("rubric_thresholds", "path", rule, path) from None
     return Thresholds.from_json(text, "rubric_thresholds")

@@ -159,16 +159,18 @@ class MetricOutcome:
             If there is none.
         """
         if not isinstance(values, Mapping):
-            raise TaskConfigError(
+            sentence = (
                 f"task {self.task}: `process_results` must return a dictionary of metrics; "
                 f"got {values!r:.80}"
             )
+            raise TaskConfigError(sentence, "type", "process_results", values)
         if self.name not in values:
-            raise TaskConfigError(
+            sentence = (
                 f"task {self.task}: grading a response must give the metric "
                 f"`{self.name}`; got {', '.join(map(str, values)) or 'nothing'} "
                 "(choose one with bayes_metric)"
             )
+            raise TaskConfigError(sentence, "missing-key", "process_results", self.name)
         return values[self.name]
 
     def category(self, values: object) -> int:
@@ -382,7 +384,7 @@ def _chosen(metadata: Mapping[str, Any], names: Sequence[str]) -> tuple[str, ...
         or len({*several}) < len(several)
     ):
         rule = "be the name of a metric, a list of different ones, or all"
-        raise InvalidInputError.of("bayes_metric", "choice", rule, given)
+        raise InvalidInputError.of("bayes_metric", "format", rule, given)
     return tuple(several)
 
 

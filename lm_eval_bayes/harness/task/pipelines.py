@@ -55,10 +55,11 @@ def keep_all_responses(filter_list: Any, task: str) -> list[dict[str, Any]]:
     """
     rewritten: list[dict[str, Any]] = []
     if filter_list is not None and not _well_formed(filter_list):
-        raise TaskConfigError(
+        sentence = (
             f"task {task}: `filter_list` must be a list of pipelines, each with a `name` and a "
             f"`filter` that lists steps with a `function`; got {filter_list!r:.120}"
         )
+        raise TaskConfigError(sentence, "format", "filter_list", filter_list)
     for pipeline in filter_list or [{"name": "none", "filter": []}]:
         steps = [s for s in pipeline["filter"] if s["function"] not in _TAKES_SOME]
         if any(step["function"] == _TAKES_ONE_VOTE for step in steps):
@@ -71,10 +72,11 @@ def keep_all_responses(filter_list: Any, task: str) -> list[dict[str, Any]]:
             continue
         rewritten.append({**pipeline, "filter": steps or [{"function": KEEP_ALL}]})
     if not rewritten:
-        raise TaskConfigError(
+        sentence = (
             f"task {task}: every pipeline in `filter_list` ends in majority_vote, which leaves one "
             "of N responses; add one that keeps them all"
         )
+        raise TaskConfigError(sentence, "unsupported", "filter_list", "majority_vote")
     return rewritten
 
 
@@ -140,10 +142,11 @@ def probe_output(pipeline: Any, n: int, doc: Any, texts: Sequence[str], task: st
             return out if isinstance(out, (str, list, tuple)) else list(out)
         except Exception as error:
             problem = error
-    raise TaskConfigError(
+    sentence = (
         f"task {task}: filter pipeline `{pipeline.name}` fails on the first question's own answer "
         f"({type(problem).__name__}: {problem}); {HOW_TO_SKIP}"
-    ) from problem
+    )
+    raise TaskConfigError(sentence, "failed", "filter_list", pipeline.name) from problem
 
 
 def check_keeps_all(pipeline: Any, out: Any, n: int, task: str) -> None:
@@ -156,11 +159,12 @@ def check_keeps_all(pipeline: Any, out: Any, n: int, task: str) -> None:
     """
     count = 1 if isinstance(out, str) else len(out)
     if count != n:
-        raise TaskConfigError(
+        sentence = (
             f"task {task}: filter pipeline `{pipeline.name}` must keep all N={n} responses of a "
             f"question; it leaves {count} (end it with `- function: keep_all` and drop the steps "
             "that choose or vote)"
         )
+        raise TaskConfigError(sentence, "mismatch", "filter_list", count)
 
 
 def apply(pipeline: Any, instances: Sequence[Any], task: str) -> None:

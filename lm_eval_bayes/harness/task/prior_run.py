@@ -62,7 +62,8 @@ class PriorTrials:
                 ids, settings.weights_array, run, argument="bayes_prior", task=task
             )
         except LmEvalBayesError as error:
-            raise TaskConfigError(f"task {task}: {error}") from error
+            sentence = f"task {task}: {error}"
+            raise TaskConfigError(sentence, error.rule, error.argument, error.value) from error
         rows = zip(ids, counts.tolist(), strict=True)
         return cls(run, {digest: tuple(row) for digest, row in rows if any(row)}, settings)
 
@@ -92,10 +93,11 @@ class PriorTrials:
             If the earlier run was read from it.
         """
         if os.path.realpath(store) in {os.path.realpath(source) for source in self.run.sources}:
-            raise TaskConfigError(
+            sentence = (
                 f"task {task}: `bayes_prior` must hold other trials than those of this run, or "
                 f"they would count twice; got its own trial store, {os.fspath(store)}"
             )
+            raise TaskConfigError(sentence, "conflict", "bayes_prior", os.fspath(store))
 
 
 def _run_of(runs: Sequence[TaskRun], ids: Sequence[str], task: str) -> TaskRun:

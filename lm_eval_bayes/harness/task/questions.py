@@ -195,25 +195,30 @@ def loading(config: Any) -> Iterator[None]:
         # contextlib takes a RuntimeError that a StopIteration caused for the latter
         cause = None if isinstance(error, StopIteration) else error
         if callable(config.custom_dataset):
-            raise DatasetUnavailableError(
+            sentence = (
                 f"task {config.task}: its `custom_dataset` function fails "
                 f"({type(error).__name__}: {_first_line(error)})"
-            ) from cause
+            )
+            raise DatasetUnavailableError(sentence, "failed", "custom_dataset") from cause
         if cause is None:  # the `datasets` library, of an empty file
-            raise DatasetUnavailableError(
+            sentence = (
                 f"task {config.task}: the dataset {config.dataset_path} must have at least one "
                 "question; it has none"
+            )
+            raise DatasetUnavailableError(
+                sentence, "empty", "dataset_path", config.dataset_path
             ) from None
         path = config.dataset_path
         arguments = [repr(name) for name in (path, config.dataset_name) if name]
         arguments += [f"{key}={value!r}" for key, value in (config.dataset_kwargs or {}).items()]
         call = f"load_dataset({', '.join(arguments)})"
-        raise DatasetUnavailableError(
+        sentence = (
             f"task {config.task}: the dataset {path} could not be loaded "
             f"({type(error).__name__}: {_first_line(error)}). To run without a network, fetch it "
             f'once where there is one: python -c "from datasets import load_dataset; '
             f'{call}", copy that HF_HOME folder here and set HF_HOME and HF_HUB_OFFLINE=1'
-        ) from error
+        )
+        raise DatasetUnavailableError(sentence, "failed", "dataset_path", path) from error
 
 
 def check_split(dataset: Mapping[str, Any], config: Any) -> None:
@@ -226,14 +231,16 @@ def check_split(dataset: Mapping[str, Any], config: Any) -> None:
     """
     split = config.test_split or config.validation_split
     if split not in dataset:
-        raise DatasetUnavailableError(
+        sentence = (
             f"task {config.task}: the dataset must have the split {split!r}; "
             f"it has {', '.join(map(str, dataset)) or 'none'}"
         )
+        raise DatasetUnavailableError(sentence, "missing-key", "split", split)
     if len(dataset[split]) == 0:
-        raise DatasetUnavailableError(
+        sentence = (
             f"task {config.task}: the split {split!r} must have at least one question; it has none"
         )
+        raise DatasetUnavailableError(sentence, "empty", "split", split)
 
 
 def check_revision(dataset: Mapping[str, Any], config: Any) -> None:
@@ -251,11 +258,12 @@ def check_revision(dataset: Mapping[str, Any], config: Any) -> None:
         return
     for commit, folder in _commits(dataset):
         if commit != pinned:
-            raise DatasetUnavailableError(
+            sentence = (
                 f"task {config.task}: the questions must be those of revision {pinned} of "
                 f"{config.dataset_path}; without a network the newest one in the cache is "
                 f"taken, revision {commit}: delete {folder}, or run once with a network"
             )
+            raise DatasetUnavailableError(sentence, "mismatch", "revision", commit)
 
 
 def _commits(dataset: Mapping[str, Any]) -> Iterator[tuple[str, Path]]:
@@ -305,16 +313,18 @@ def check_clusters(docs: Iterable[Mapping[str, Any]], field: str, task: str) -> 
         label = cluster_label(doc, field)
         if label is None:
             fields = ", ".join(map(str, doc)) if isinstance(doc, Mapping) else "none"
-            raise TaskConfigError(
+            sentence = (
                 f"task {task}: `cluster` must be a field of every question, a text or a number; "
                 f"question {number} has no {field} (its fields are {fields})"
             )
+            raise TaskConfigError(sentence, "missing-key", "cluster", field)
         labels.add(label)
     if len(labels) == 1:
-        raise TaskConfigError(
+        sentence = (
             f"task {task}: `cluster` must name at least two clusters; all questions have the "
             f"{field} {min(labels)}"
         )
+        raise TaskConfigError(sentence, "unsupported", "cluster", field)
 
 
 @contextmanager
@@ -339,19 +349,24 @@ def explained(task: str, config: Mapping[str, Any]) -> Iterator[None]:
         in_questions = not _OF_QUESTIONS.isdisjoint(functions)
         if isinstance(error, (jinja2.UndefinedError, KeyError)) and in_questions:
             fields = ", ".join(f"`{k}`" for k in ("doc_to_text", "doc_to_target") if k in config)
-            raise DatasetUnavailableError(
+            sentence = (
                 f"task {task}: every question must have the fields that {fields or 'the task'} "
                 f"name; the first one has none called {_first_line(error)}"
+            )
+            raise DatasetUnavailableError(
+                sentence, "missing-key", "doc_to_text", _first_line(error)
             ) from error
         if isinstance(error, IndexError) and functions[-1:] == ["__init__"]:
-            raise DatasetUnavailableError(
+            sentence = (
                 f"task {task}: the dataset must have at least one question after "
                 "`process_docs`; it has none"
-            ) from error
-        raise TaskConfigError(
+            )
+            raise DatasetUnavailableError(sentence, "empty", "process_docs") from error
+        sentence = (
             f"task {task}: the harness cannot build it from its YAML "
             f"({type(error).__name__}: {_first_line(error)})"
-        ) from error
+        )
+        raise TaskConfigError(sentence, "failed", "task", task) from error
 
 
 #: The harness's functions that read a question's fields.

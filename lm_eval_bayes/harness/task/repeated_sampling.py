@@ -83,10 +83,11 @@ class RepeatedSamplingTask(ConfigurableTask):
         config = {k: v for k, v in (config or {}).items() if k != "class"}
         name = config.get("task", "?")
         if config.get("output_type", "generate_until") != "generate_until":
-            raise TaskConfigError(
+            sentence = (
                 f"task {name}: `output_type` must be generate_until for repeated sampling; "
                 f"got {config['output_type']!r}"
             )
+            raise TaskConfigError(sentence, "unsupported", "output_type", config["output_type"])
         metadata = config.get("metadata")
         config["metadata"] = dict(metadata) if isinstance(metadata, Mapping) else {}
         self._read_settings(config)
@@ -115,7 +116,7 @@ class RepeatedSamplingTask(ConfigurableTask):
         n_questions, extra = len(self.task_docs), dict(self.settings.extra_trials)
         if max(extra, default=0) >= n_questions:
             rule = f"name questions of task {name}, 0 to {n_questions - 1}"
-            raise InvalidInputError.of("bayes_extra_trials", "choice", rule, max(extra))
+            raise InvalidInputError.of("bayes_extra_trials", "range", rule, max(extra))
         self.prior: PriorTrials | None = None
         self.metric_errors: dict[str, str] = {}
         if self.settings.prior is not None:
@@ -173,10 +174,11 @@ class RepeatedSamplingTask(ConfigurableTask):
             except Exception as error:
                 problem = error
         if not results:
-            raise TaskConfigError(
+            sentence = (
                 f"task {name}: grading fails on the first question's own answer "
                 f"({type(problem).__name__}: {problem}); {pipelines.HOW_TO_SKIP}"
-            ) from problem
+            )
+            raise TaskConfigError(sentence, "failed", "process_results") from problem
         for outcome in self.outcomes:
             for result in results:
                 outcome.check(result)

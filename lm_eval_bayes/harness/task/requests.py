@@ -91,10 +91,11 @@ def check_request_cache(cache_requests: bool, samples: Sequence[int] | None, tas
         questions in order, and the harness would grade one against another.
     """
     if cache_requests and samples:
-        raise TaskConfigError(
+        sentence = (
             f"task {task}: `--cache_requests` cannot be combined with `--samples`: the request "
             "cache does not know which questions were chosen; leave one of them out"
         )
+        raise TaskConfigError(sentence, "conflict", "--cache_requests")
 
 
 def receive_responses(instances: Sequence[Any], settings: Settings, task: str) -> None:

@@ -85,8 +85,6 @@ class GradedResponses:
         # one string for equal answers, of which most trials of a question have one of a few
         shared: dict[str | None, str | None] = {}
         answers = tuple(shared.setdefault(answer, answer) for answer in answers)
-        if answer_source == "none":
-            answers = (None,) * len(outcomes)
         return cls(
             *(outcomes, answers, errors, settings, cluster, prior_counts, answer_source, origin)
         )
@@ -469,7 +467,7 @@ def aggregate(values: Sequence[RowValue]) -> float | str:
     if not values or not all(isinstance(v, RowValue) for v in values):
         raise InvalidInputError.of(
             "values",
-            "empty",
+            "type",
             "come from the metric `bayes` or from RepeatedSamplingTask, at least one",
             values[:1] if values else "none",
         )

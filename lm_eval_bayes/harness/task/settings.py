@@ -170,7 +170,7 @@ class Settings(Record):
         )
         metric = metadata.get("bayes_metric")
         if metric is not None and not isinstance(metric, str):
-            raise InvalidInputError.of("bayes_metric", "choice", "be the name of a metric", metric)
+            raise InvalidInputError.of("bayes_metric", "type", "be the name of a metric", metric)
         return cls(
             **_of_trials(metadata, n),
             tau=check_real(
@@ -254,7 +254,7 @@ def _scores(metadata: Mapping[str, Any]) -> dict[str, Any]:
 def _cluster(value: object) -> str | None:
     if value is not None and (not isinstance(value, str) or not value.strip()):
         raise InvalidInputError.of(
-            "cluster", "choice", "be the name of a field of a question", value
+            "cluster", "format", "be the name of a field of a question", value
         )
     return value
 
@@ -292,7 +292,7 @@ def _prior(value: object) -> dict[str, Any]:
     path = given.get("run")
     if not isinstance(path, str) or not path.strip() or set(given) != {"run", "strength"}:
         rule = f"be {{run: PATH, strength: S}} ({STRENGTHS})"
-        raise InvalidInputError.of("bayes_prior", "type", rule, value)
+        raise InvalidInputError.of("bayes_prior", "format", rule, value)
     strength = check_strength(given["strength"], "strength of bayes_prior")
     return {"prior": path, "prior_strength": strength}
 
@@ -308,7 +308,7 @@ def _extra_trials(value: object, n: int) -> tuple[tuple[int, int], ...]:
         digits = key if isinstance(key, int) and not isinstance(key, bool) else str(key)
         if not str(digits).isdigit():
             raise InvalidInputError.of(
-                "bayes_extra_trials", "choice", "name questions by their numbers, from 0", key
+                "bayes_extra_trials", "format", "name questions by their numbers, from 0", key
             )
         extra[int(digits)] = _integer("bayes_extra_trials", trials, 0, MAX_TRIALS - n)
     return tuple(sorted((doc_id, trials) for doc_id, trials in extra.items() if trials))
@@ -329,9 +329,10 @@ def check_names(metadata: Mapping[str, Any], prefix: str, settings: Iterable[str
         if str(key).lower().replace("-", "_").startswith(prefix) and key not in settings
     ]
     if unknown:
-        raise TaskConfigError(
+        sentence = (
             f"metadata has no setting `{min(unknown)}`; the settings are {', '.join(settings)}"
         )
+        raise TaskConfigError(sentence, "unknown-key", "metadata", min(unknown))
 
 
 def _integer(name: str, value: object, low: int, high: int, high_name: str = "") -> int:
@@ -373,7 +374,7 @@ def _weights(
                 f"be {n_categories} or left out, as the outcome metric has {n_categories} "
                 "categories"
             )
-            raise InvalidInputError.of("bayes_categories", "conflict", rule, count)
+            raise InvalidInputError.of("bayes_categories", "mismatch", rule, count)
         n_categories = count
     if value is None:
         count = n_categories or 2
@@ -383,7 +384,7 @@ def _weights(
     if len(weights) < 2 or len(weights) < len(numbers):
         raise InvalidInputError.of(
             "bayes_weights",
-            "empty",
+            "format",
             "be a list of at least two finite numbers, one a category",
             value,
         )

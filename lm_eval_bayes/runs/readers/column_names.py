@@ -220,5 +220,5 @@ def parse_bounds(text: str | None) -> tuple[float, float] | None:
         bounds = math.nan, math.nan
     if not (math.isfinite(bounds[0]) and math.isfinite(bounds[1]) and bounds[0] < bounds[1]):
         rule = "be two numbers, the lowest and a higher one, such as 0:10"
-        raise InvalidInputError.of("bounds", "shape", rule, text)
+        raise InvalidInputError.of("bounds", "format", rule, text)
     return bounds

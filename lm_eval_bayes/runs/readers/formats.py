@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lm_eval_bayes._util.compressed import plain_name
-from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.errors import InvalidInputError, Rule
 from lm_eval_bayes.runs.readers import (
     counts,
     evalscope_outputs,
@@ -342,15 +342,18 @@ def _is_something(path: str | Path) -> bool:
 def _unrecognised(expanded: Path, argument: str) -> InvalidInputError:
     """Return the error of a file or a folder that no format recognises."""
     rule, got = _RULE, str(expanded)
+    rule_id: Rule = "path"
     compressed = expanded.suffix in (".gz", ".zst")
     store = store_of(expanded)
     if store is not None:
         rule = _rule_of_companion(store)
     elif expanded.is_file() and expanded.stat().st_size == 0:
-        rule = "hold a run, and this file is empty"
+        rule_id, rule = "empty", "hold a run, and this file is empty"
     elif expanded.is_file() and compressed and plain_name(expanded).suffix in (".eval", ".json"):
+        rule_id = "format"
         rule = "be decompressed first: of logs of this kind plain files are read"
     elif expanded.is_file() and beginning(expanded, 4) == b"PK\x03\x04":
+        rule_id = "format"
         rule = "be unpacked first, or be named .eval if it is a log of inspect_ai (a zip file)"
     elif expanded.suffix == ".json" and not expanded.is_dir():
         rule = (
@@ -365,8 +368,9 @@ def _unrecognised(expanded: Path, argument: str) -> InvalidInputError:
             _check_damage(expanded, format, (), argument)
         rule = _rule_of_folder(expanded)
     elif reason := trial_table.schema_error(expanded):
-        rule, got = f"have a complete table in {expanded.name}", reason
+        rule_id, rule, got = "damaged", f"have a complete table in {expanded.name}", reason
     elif names := trial_table.header(expanded):
+        rule_id = "missing-column"
         rule = (
             f"have columns of questions and scores in {expanded.name}, as in "
             f"{trial_table.EXAMPLE}, or counts id, c and n (--columns question=NAME,score=NAME "
@@ -375,8 +379,9 @@ def _unrecognised(expanded: Path, argument: str) -> InvalidInputError:
         got = ", ".join(names)
     elif plain_name(expanded).suffix == ".jsonl":
         next(iter(JsonLines(expanded, argument, unique_keys=False)), None)
-        rule, got = f"hold samples of the harness, or trials, in {expanded.name}", "nothing"
-    return InvalidInputError.of(argument, "missing-column", rule, got)
+        rule_id, got = "empty", "nothing"
+        rule = f"hold samples of the harness, or trials, in {expanded.name}"
+    return InvalidInputError.of(argument, rule_id, rule, got)
 
 
 def _rule_of_companion(store: Path) -> str:

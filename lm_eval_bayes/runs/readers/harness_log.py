@@ -214,7 +214,7 @@ def _partial_run(task: LoggedTask, query: Query, warnings: list[str]) -> Partial
         choice = alternatives([repr(name) for name in filters])
         rule = f"be a filter of {task.samples}: {choice}"
         lacking = f"task {task.task}, which has no filter {query.filter!r} but {choice}"
-        raise NothingToCountError.of_task("filter", rule, query.filter, lacking)
+        raise NothingToCountError.of_task("filter", rule, query.filter, lacking, "choice")
     trials = logged_trials(task, first, itertools.chain([first], lines), query)
     filter = next(iter(filters)) if query.filter is None else query.filter
     fields = field_names([first.row.get("doc")])

@@ -248,10 +248,11 @@ def check_clusters(labels: Iterable[str], query: Query, where: str, fields: Iter
     if query.cluster is None or any(labels):
         return
     choice = fields_in_words(fields)
-    rule = f"be a field of {where}, {choice}"
     if not choice:
         rule = f"be left out: {where} have no field that is a text or a number"
-    raise InvalidInputError.of("cluster", "conflict", rule, query.cluster)
+        raise InvalidInputError.of("cluster", "conflict", rule, query.cluster)
+    rule = f"be a field of {where}, {choice}"
+    raise InvalidInputError.of("cluster", "choice", rule, query.cluster)
 
 
 def after_last(folder: str, file: Path) -> tuple[Path, Path] | None:

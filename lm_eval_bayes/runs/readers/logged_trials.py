@@ -107,7 +107,7 @@ class _LoggedMetric:
         field = next((field for field in fields if field in first.row), None)
         if not task.config and (f"scores({query.metric})" in first.row or fields.get(field or "")):
             rule = "lie beside its results file, which tells the bounds of the scores"
-            raise InvalidInputError.of(query.argument, "mismatch", rule, first.file_name)
+            raise InvalidInputError.of(query.argument, "missing", rule, first.file_name)
         if field is None and metric is None:
             return None
         if field is None or (len(names) > 1 and query.metric not in (None, *names)):
@@ -164,9 +164,7 @@ def _check_no_error(task: LoggedTask, query: Query) -> None:
         rule = f"have numbers of the metric {metric} of task {task.task}"
         rule += f" (--metric chooses {alternatives(others)})" if others else ""
         lacking = f"task {task.task}, whose metric {metric} has no numbers: {errors[metric]}"
-        error = NothingToCountError(f"`{query.argument}` must {rule}; got {errors[metric]}")
-        error.lacking = lacking
-        raise error
+        raise NothingToCountError.of_task(query.argument, rule, errors[metric], lacking)
 
 
 def _logs(line: LogLine, metric: str, first: str) -> bool:
@@ -325,5 +323,5 @@ def _column(line: LogLine, query: Query, name: str, values: object, n: int) -> l
 def _broken(line: LogLine, query: Query, reason: str) -> InvalidInputError:
     rule = f"log one outcome and signal per trial ({line.file_name})"
     return InvalidInputError.of(
-        query.argument, "missing", rule, f"question {line.doc_id}: {reason}"
+        query.argument, "damaged", rule, f"question {line.doc_id}: {reason}"
     )

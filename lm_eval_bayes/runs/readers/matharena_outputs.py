@@ -98,7 +98,7 @@ def _names(folder: Path) -> tuple[str, str]:
     parts = folder.absolute().parts[1:]
     model = "/".join(parts[-2:]) or folder.name
     before = parts[:-2]
-    split = after_last("outputs", folder.parent)
+    split = after_last("outputs", folder.absolute().parent)
     if split is not None:
         return model, split[1].parent.as_posix() if len(split[1].parts) > 1 else before[-1]
     return model, before[-1] if before else "MathArena"

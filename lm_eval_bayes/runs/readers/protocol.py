@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
 
-from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.errors import InvalidInputError, Rule
 from lm_eval_bayes.runs.partial_run import PartialRun
 
 #: Called with the number of bytes that were read since the last call.
@@ -145,9 +145,11 @@ class NothingToCountError(InvalidInputError):
     lacking = ""
 
     @classmethod
-    def of_task(cls, argument: str, rule: str, got: object, lacking: str) -> NothingToCountError:
+    def of_task(
+        cls, argument: str, rule: str, got: object, lacking: str, rule_id: Rule = "missing"
+    ) -> NothingToCountError:
         """Return the error; `lacking` is for a warning, where other tasks can be read."""
-        error = cls.of(argument, "missing", rule, got)
+        error = cls.of(argument, rule_id, rule, got)
         error.lacking = lacking
         return error
 

@@ -259,7 +259,7 @@ def _checked(listed: Sequence[Any], file: Path, query: Query) -> list[Mapping[st
 def _wrong_entry(rule: str, number: int, got: str, file: Path, query: Query) -> InvalidInputError:
     """Return the error of a simulation, by its number among those of the file from 1."""
     rule = f"hold simulations that {rule} ({file})"
-    return InvalidInputError.of(query.argument, "empty", rule, f"{got} in simulation {number:,}")
+    return InvalidInputError.of(query.argument, "damaged", rule, f"{got} in simulation {number:,}")
 
 
 def _tasks(content: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:

@@ -277,7 +277,7 @@ def _scores(values: Sequence[Any], file: Path, query: Query) -> FloatArray:
         if math.isinf(scores[first]) and not isinstance(value, str):
             shown = f"{shown} (infinite, or beyond the largest float, 1.8e308)"
         got = f"{shown} in row {first + 1}"
-        raise InvalidInputError.of(query.argument, "format", rule, got)
+        raise InvalidInputError.of(query.argument, "range", rule, got)
     return np.clip(scores, low, high)
 
 

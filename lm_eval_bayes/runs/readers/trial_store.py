@@ -91,7 +91,7 @@ def _choose(
     filters = list(dict.fromkeys(task.filter for task in tasks))
     if query.filter is not None and query.filter not in filters:
         rule = f"be a filter that graded task {name} in {path}, {' or '.join(filters)}"
-        raise InvalidInputError.of("filter", "missing", rule, query.filter)
+        raise InvalidInputError.of("filter", "choice", rule, query.filter)
     filter = query.filter or filters[0]
     candidates = [task for task in tasks if task.filter == filter]
     newest = max(candidates, key=lambda task: (_version(task.version), len(task.questions)))

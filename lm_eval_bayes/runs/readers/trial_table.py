@@ -201,12 +201,10 @@ def table_contents(
     notes += _plain_columns(by_kind, columns, file, query, rows.place)
     if "model" not in query.columns:
         notes += _join_models(by_kind, by_name, columns, file)
-    if "trial" not in query.columns and columns.get("trial") in _RUNS and _is_constant(by_kind):
+    reason = _without_numbers(by_kind, columns, query)
+    if reason:
         del by_kind["trial"]
-        notes.append(f"{file.name}: {columns['trial']} is the same in all rows, which are trials")
-    if "trial" in by_kind and set(map(type, by_kind["trial"])) == {type(None)}:
-        del by_kind["trial"]
-        notes.append(f"{file.name}: {columns['trial']} is empty: every row is a trial")
+        notes.append(f"{file.name}: {columns['trial']} {reason}")
     for kind in ("model", "task"):
         _check_filled(by_kind.get(kind, ()), kind, file, query.argument)
     trials = _trial_columns(by_kind, model)
@@ -226,10 +224,8 @@ def table_contents(
     on_demand = dict.fromkeys(() if rows.texts is None else _ON_DEMAND)
     warnings: tuple[str, ...] = ()
     if "question" not in query.columns:
-        for other in other_columns("question", names, columns):
-            warnings += _repeats(by_name, columns, other, file)
-        if not warnings and "trial" in by_kind:
-            warnings = _one_trial_each(by_kind, columns, file)
+        others = other_columns("question", names, columns)
+        warnings = _numbers_of_rows(by_name, by_kind, columns, others, file)
     if "trial" not in by_kind:
         warnings += _uneven(runs, file)
     return FileContents(
@@ -365,6 +361,18 @@ def _first_label(run: PartialRun) -> int | None:
     return 0 if largest < UNNUMBERED else None
 
 
+def _without_numbers(
+    by_kind: Mapping[str, list[Any]], columns: Mapping[str, str], query: Query
+) -> str:
+    """Return why a column of trials numbers none of them; empty where it does, or there is none."""
+    if "trial" not in by_kind:
+        return ""
+    if "trial" not in query.columns and columns["trial"] in _RUNS and _is_constant(by_kind):
+        return "is the same in all rows, which are trials"
+    empty = set(map(type, by_kind["trial"])) == {type(None)}
+    return "is empty: every row is a trial" if empty else ""
+
+
 def _is_constant(by_kind: Mapping[str, list[Any]]) -> bool:
     """Return whether a column of runs has one value, and so tells no trials of it apart."""
     if len(set(map(str, by_kind["trial"]))) > 1:
@@ -383,6 +391,21 @@ def _uneven(runs: Sequence[PartialRun], file: Path) -> tuple[str, ...]:
         f"{file.name}: no column numbers the trials, so that every row is one; questions have "
         f"{min(sizes)} to {max(sizes)} (repeated rows?)",
     )
+
+
+def _numbers_of_rows(
+    by_name: Mapping[str, list[Any]],
+    by_kind: Mapping[str, list[Any]],
+    columns: Mapping[str, str],
+    others: Iterable[str],
+    file: Path,
+) -> tuple[str, ...]:
+    """Return warnings if the column of questions may hold the numbers of the rows."""
+    warnings = (_repeats(by_name, columns, other, file) for other in others)
+    repeats = tuple(chain.from_iterable(warnings))
+    if repeats or "trial" not in by_kind:
+        return repeats
+    return _one_trial_each(by_kind, columns, file)
 
 
 def _repeats(

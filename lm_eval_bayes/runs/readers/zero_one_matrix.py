@@ -169,7 +169,7 @@ def matrices_of_csv(table: CsvTable, argument: str, task: str) -> list[PartialRu
                     f"row per trial, as in {EXAMPLE}{_choice(table, layout)}"
                 )
                 got = f"{row.cells[column]!r} in line {row.line}, column {column + 1}"
-                raise InvalidInputError.of(argument, "shape", rule, got)
+                raise InvalidInputError.of(argument, "range", rule, got)
             name = layout.names[column] if layout.columns_are_models else model
             question = repeated.get(id, id)
             rows.setdefault((name, of_task), {}).setdefault(question, []).append(value)
@@ -371,7 +371,7 @@ class _Npz:
             rule = f"hold one outcome matrix R, (M, N) or (L, M, N), in {self.path.name}"
             shapes = [f"{n} {a.dtype} {a.shape}" for n, a in arrays.items()]
             raise InvalidInputError.of(
-                self.argument, "mismatch", rule, ", ".join(shapes) or "no array"
+                self.argument, "shape", rule, ", ".join(shapes) or "no array"
             )
         if 0 in fitting[name].shape:
             rule = f"not be empty in {self.path.name} (M >= 1 questions, N >= 1 trials)"

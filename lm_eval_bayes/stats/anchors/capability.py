@@ -438,7 +438,7 @@ def sample_size_sweep(
     given = check_sequence("sizes", sizes, f"be a sequence of numbers in 1..{n}")
     checked = [check_integer("sizes", size, 1) for size in given]
     if not checked or max(checked) > n:
-        raise InvalidInputError.of("sizes", "empty", f"lie in 1..{n}, at least one", checked)
+        raise InvalidInputError.of("sizes", "range", f"lie in 1..{n}, at least one", checked)
     full_peak = int(likelihood.logs(np.ones((1, n))).argmax())
     rng = np.random.default_rng(seed)
     rows = []

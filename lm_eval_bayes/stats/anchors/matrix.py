@@ -69,7 +69,7 @@ class AnchorMatrix(Record):
             got = (
                 f"{names[i]!r} at {ability[i]:.3f} before {names[i + 1]!r} at {ability[i + 1]:.3f}"
             )
-            raise InvalidInputError.of("probabilities", "range", rule, got)
+            raise InvalidInputError.of("probabilities", "mismatch", rule, got)
         ids = check_ids(self.question_ids, table.shape[1])
         object.__setattr__(self, "probabilities", read_only(table, np.float64))
         object.__setattr__(self, "names", names)
@@ -216,7 +216,7 @@ def _as_table(probabilities: npt.ArrayLike) -> npt.NDArray[Any]:
     table = numeric("probabilities", probabilities)
     if table.ndim != 2 or 0 in table.shape:
         rule = "be 2-D, one row per anchor and one column per query, and not empty"
-        raise InvalidInputError.of("probabilities", "empty", rule, f"shape {table.shape}")
+        raise InvalidInputError.of("probabilities", "shape", rule, f"shape {table.shape}")
     return table
 
 
@@ -248,9 +248,9 @@ def check_queries(queries: Iterable[int] | IntArray, n_queries: int) -> IntArray
     rule = f"be distinct positions in 0..{n_queries - 1}, at least one"
     where = numeric("queries", check_sequence("queries", queries, rule))
     if where.ndim != 1 or where.size == 0 or where.dtype.kind not in "iu":
-        raise InvalidInputError.of("queries", "empty", rule, where.tolist())
+        raise InvalidInputError.of("queries", "range", rule, where.tolist())
     if where.min() < 0 or where.max() >= n_queries or np.unique(where).size != where.size:
-        raise InvalidInputError.of("queries", "empty", rule, where.tolist())
+        raise InvalidInputError.of("queries", "range", rule, where.tolist())
     return where.astype(np.int64)
 
 
@@ -264,7 +264,7 @@ def check_anchors(name: str, value: object) -> None:
     """
     if not isinstance(value, AnchorMatrix):
         rule = "be an AnchorMatrix, as from AnchorMatrix.from_outcomes or .from_probabilities"
-        raise InvalidInputError.of(name, "range", rule, type(value).__name__)
+        raise InvalidInputError.of(name, "type", rule, type(value).__name__)
 
 
 def _share(name: str, outcomes: Outcomes, pseudo: float) -> FloatArray:

@@ -180,7 +180,7 @@ def compare_pass_curves(
     if scope == "population":
         if budgets[-1] > smallest:
             rule = f'stay within the trials in scope "population" (the smallest N is {smallest})'
-            raise InvalidInputError.of("ks", "unsupported", rule, int(budgets[-1]))
+            raise InvalidInputError.of("ks", "range", rule, int(budgets[-1]))
         if pair.a.n_questions < 2:
             rule = 'have at least two questions for scope "population"'
             raise InvalidInputError.of("a", "empty", rule, "one question")

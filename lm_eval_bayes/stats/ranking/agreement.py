@@ -111,11 +111,11 @@ def _ranks(name: str, ranking: Ranks) -> dict[str, float]:
         return dict(zip(ranking.models, ranks.tolist(), strict=True))
     rule = "be a Ranking or a mapping from models' names to finite ranks"
     if not isinstance(ranking, Mapping):
-        raise InvalidInputError.of(name, "range", rule, type(ranking).__name__)
+        raise InvalidInputError.of(name, "type", rule, type(ranking).__name__)
     numbers = {model: as_real(rank) for model, rank in ranking.items()}
     result: dict[str, float] = {}
     for model, rank in numbers.items():
         if not isinstance(model, str) or rank is None or not np.isfinite(rank):
-            raise InvalidInputError.of(name, "range", rule, {model: ranking[model]})
+            raise InvalidInputError.of(name, "type", rule, {model: ranking[model]})
         result[model] = rank
     return result

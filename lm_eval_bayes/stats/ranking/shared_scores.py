@@ -214,7 +214,7 @@ def _check_variances(variances: npt.ArrayLike, n_models: int) -> FloatArray:
     values = np.asarray(numeric("own_variance", variances), dtype=np.float64)
     rule = f"be non-negative, one per model ({n_models})"
     if values.shape != (n_models,):
-        raise InvalidInputError.of("own_variance", "range", rule, f"shape {values.shape}")
+        raise InvalidInputError.of("own_variance", "shape", rule, f"shape {values.shape}")
     if not (values >= 0.0).all():
         raise InvalidInputError.of("own_variance", "range", rule, float(values.min()))
     return values

@@ -251,9 +251,7 @@ class DecisionReached:
         """
         trials, names = check_count("trials", trials, 1), check_leaderboard(posteriors)
         if len(names) != 2:
-            raise InvalidInputError.of(
-                "posteriors", "mismatch", "be those of two models", len(names)
-            )
+            raise InvalidInputError.of("posteriors", "range", "be those of two models", len(names))
         check_analysis(trials, posteriors)
         a, b = (posteriors[name] for name in names)
         if self.correction != "none" and a.scope != "benchmark":

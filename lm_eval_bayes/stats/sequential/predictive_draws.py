@@ -102,7 +102,7 @@ class PredictiveTrials:
         if state is None:
             rule = "be one of bayes@N or hbayes@N"
             raise InvalidInputError.of(
-                "posterior", "choice", rule, f"a posterior of {posterior.quantity}"
+                "posterior", "unsupported", rule, f"a posterior of {posterior.quantity}"
             )
         known_counts, prior, strength, weights = state
         gammas = rng.standard_gamma(known_counts + prior[:, None, :])

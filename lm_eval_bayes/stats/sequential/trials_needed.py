@@ -369,7 +369,7 @@ def allocate_trials(
     if posterior.quantity not in ("bayes@N", "hbayes@N"):
         rule = "be one of bayes@N or hbayes@N"
         raise InvalidInputError.of(
-            "posterior", "choice", rule, f"a posterior of {posterior.quantity}"
+            "posterior", "unsupported", rule, f"a posterior of {posterior.quantity}"
         )
     n_trials = check_integer("n_trials", n_trials, 1, _MOST_TRIALS)
     have = outcomes.counts.sum(axis=1).astype(np.int64)

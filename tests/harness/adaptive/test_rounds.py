@@ -4,14 +4,16 @@ import json
 
 import numpy as np
 import pytest
+from _support.errors import refused
 from _support.harness_command import few_tasks
+from _support.toy import OneTask, plain_task
 
 from lm_eval_bayes import compare
 from lm_eval_bayes.cli.commands.run import StoppingOptions, run
 from lm_eval_bayes.cli.ui.errors import INTERRUPTED
 from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
 from lm_eval_bayes.harness.adaptive import stopping
-from lm_eval_bayes.harness.adaptive.preflight import baseline_runs
+from lm_eval_bayes.harness.adaptive.preflight import baseline_runs, preflight
 from lm_eval_bayes.harness.adaptive.rounds import with_trials
 from lm_eval_bayes.harness.adaptive.stopping import Budget, Goal
 from lm_eval_bayes.harness.models.biased_coin.model import CoinSampling
@@ -54,10 +56,7 @@ def test_a_width_is_reached_and_not_before(tmp_path, capsys):
     n = rounds[-1]["trials"]
     row = results["results"][TASK]
     assert row[f"hbayes@{n}_high,none"] - row[f"hbayes@{n}_low,none"] == pytest.approx(widths[-1])
-    assert results["config"]["model"] == "biased_coin"
-    printed = capsys.readouterr().err
-    assert "the goal is reached" in printed
-    assert "more trials per question" in printed
+    assert "the goal is reached" in capsys.readouterr().err
 
 
 def test_stopping_in_rounds_changes_no_number(tmp_path):
@@ -65,21 +64,6 @@ def test_stopping_in_rounds_changes_no_number(tmp_path):
     _, once = started(tmp_path, "o", width=1e-3, batch_trials=12, max_trials=12)
     assert rounds["results"] == once["results"]
     assert [r["trials"] for r in rounds_of(rounds)] == [4, 8, 12]
-
-
-def test_a_second_run_on_the_store_generates_only_what_is_new(tmp_path, monkeypatch):
-    started(tmp_path, "a", budget="8")
-    requested = []
-    sample = CoinSampling.sample
-
-    def counted(self, orders, measure):
-        requested.extend(order.trial for order in orders)
-        return sample(self, orders, measure)
-
-    monkeypatch.setattr(CoinSampling, "sample", counted)
-    _, results = started(tmp_path, "a", budget="12")
-    assert sorted(set(requested)) == [8, 9, 10, 11]
-    assert results["config"]["stopping"]["reason"] == "12 trials per question are reached"
 
 
 def test_a_decision_against_a_finished_run(tmp_path, capsys):
@@ -97,11 +81,6 @@ def test_a_decision_against_a_finished_run(tmp_path, capsys):
     limit = look["population_z_limit"]
     assert limit is None or limit > look["population_z"]
     assert "population of questions: z = " in capsys.readouterr().err
-    # the same model does not beat itself
-    _, equal = started(
-        tmp_path, "same", model_args="p=0.3,seed=5", decide=str(tmp_path / "weak"), max_trials=8
-    )
-    assert equal["config"]["stopping"]["reason"] == "8 trials per question are reached"
 
 
 def test_the_interval_uses_the_prior_trials_of_the_task_as_its_row_does(tmp_path):
@@ -114,13 +93,6 @@ def test_the_interval_uses_the_prior_trials_of_the_task_as_its_row_does(tmp_path
     n, look = last["trials"], last["looks"][0]
     assert look["low"] == pytest.approx(row[f"hbayes@{n}_low,none"])
     assert look["mu"] != pytest.approx(row[f"hbayes@{n}_without_prior,none"])
-
-
-def test_a_budget_of_tokens_is_not_exceeded(tmp_path):
-    _, results = started(tmp_path, "t", budget="4ktokens")
-    rounds = rounds_of(results)
-    assert 2000 < rounds[-1]["tokens"] <= 4000
-    assert "would exceed the budget of 4,000 tokens" in results["config"]["stopping"]["reason"]
 
 
 def test_trials_go_to_the_questions_that_carry_the_variance(tmp_path):
@@ -137,11 +109,8 @@ def test_trials_go_to_the_questions_that_carry_the_variance(tmp_path):
     assert lengths[shares.index(max(shares))] <= lengths[shares.index(min(shares))]
 
 
-@pytest.mark.parametrize(
-    ("after", "trials"),
-    [(12 * 4 + 12 * 2 + 5, 6), pytest.param(12 * 4 + 1, 4, marks=pytest.mark.slow)],
-)
-def test_ctrl_c_writes_what_every_question_has(tmp_path, monkeypatch, after, trials):
+def test_ctrl_c_writes_what_every_question_has(tmp_path, monkeypatch):
+    after = 12 * 4 + 12 * 2 + 5
     sample, calls = CoinSampling.sample, []
 
     def interrupted(self, orders, measure):
@@ -154,7 +123,7 @@ def test_ctrl_c_writes_what_every_question_has(tmp_path, monkeypatch, after, tri
     monkeypatch.setattr(CoinSampling, "sample", interrupted)
     code, results = started(tmp_path, "c", width=0.01)
     assert code == INTERRUPTED
-    assert f"hbayes@{trials},none" in results["results"][TASK]
+    assert "hbayes@6,none" in results["results"][TASK]
     assert results["config"]["stopping"]["reason"] == "interrupted"
     # what came of the broken round is not lost
     monkeypatch.setattr(CoinSampling, "sample", sample)
@@ -162,50 +131,31 @@ def test_ctrl_c_writes_what_every_question_has(tmp_path, monkeypatch, after, tri
     assert resumed["config"]["trials"]["from_store"] >= after
 
 
-def test_a_task_without_graded_trials_is_refused(tmp_path):
-    (tmp_path / "plain.yaml").write_text(
-        """
-task: plain_demo
-output_type: generate_until
-custom_dataset: !function lm_eval_bayes.tasks.demo_questions
-test_split: test
-doc_to_text: "{{problem}}"
-doc_to_target: "{{answer}}"
-generation_kwargs: {do_sample: true, temperature: 1.0, until: []}
-metric_list: [{metric: exact_match}]
-"""
-    )
-    with pytest.raises(TaskConfigError, match="logs no graded trials"):
-        started(
-            tmp_path,
-            "p",
-            *("--include_path", str(tmp_path)),
-            task="plain_demo",
-            width=0.1,
-        )
+def test_a_task_without_graded_trials_is_refused():
+    arguments = {"tasks": ["toy"], "task_manager": OneTask(plain_task())}
+    with refused("task", "unsupported", "toy", error=TaskConfigError):
+        preflight(arguments, hashed=False)
+    with refused("--predict_only", "conflict"):
+        preflight({**arguments, "predict_only": True}, hashed=False)
 
 
 @pytest.mark.parametrize(
-    ("goal", "message"),
+    ("goal", "error"),
     [
-        ({}, "have a goal"),
-        ({"width": 0.1, "baseline": {}}, "not both"),
-        ({"width": 0.0}, "`width` must"),
-        ({"width": float("nan")}, "`width` must"),
-        ({"width": 0.1, "batch_trials": 0}, "`batch_trials` must"),
-        ({"width": 0.1, "batch_trials": 9, "max_trials": 8}, "at most max_trials"),
-        ({"width": 0.1, "level": 1.0}, "`level` must"),
-        ({"baseline": {}, "correction": "some"}, "`correction` must"),
-        ({"width": 0.1, "correction": "some"}, "`correction` must"),
-        ({"baseline": {}, "max_trials": 3, "batch_trials": 3}, "at least 4 trials per question"),
+        ({}, ("run", "missing")),
+        ({"width": 0.1, "baseline": {}}, ("run", "conflict")),
+        ({"width": 0.0}, ("width", "range", 0.0)),
+        ({"width": 0.1, "batch_trials": 9, "max_trials": 8}, ("batch_trials", "range", 9)),
+        ({"width": 0.1, "correction": "some"}, ("correction", "choice", "some")),
+        ({"baseline": {}, "max_trials": 3, "batch_trials": 3}, ("max_trials", "range", 3)),
         (
             {"baseline": {}, "max_trials": 1, "batch_trials": 1, "correction": "anytime"},
-            "at least 2 trials per question",
+            ("max_trials", "range", 1),
         ),
     ],
 )
-def test_a_goal_that_makes_no_sense_is_refused(goal, message):
-    with pytest.raises(InvalidInputError, match=message):
+def test_a_goal_that_makes_no_sense_is_refused(goal, error):
+    with refused(*error):
         Goal(**goal)
 
 
@@ -223,21 +173,21 @@ def test_a_forecast_for_very_many_questions_costs_little_and_says_the_same(monke
         return forecast(posterior, **goal)
 
     monkeypatch.setattr(stopping, "trials_needed", measured)
-    many = trials_of(10_000)
-    width = Goal(width=0.5).analyze(many, 4)
-    width = (width.high - width.low) / 2
-    looked = Goal(width=width).analyze(many, 4)
-    assert sizes == [2_000]  # a second's work; of all 10,000 it took seven
+    many = trials_of(4_000)
+    interval = Goal(width=0.5).analyze(many, 4)
+    width = (interval.high - interval.low) / 2
+    look = Goal(width=width).analyze(many, 4)
+    assert sizes == [2_000]  # a second's work, however many there are
     # half the width takes four times the trials: 12 beyond the 4
-    assert looked.further in (11, 12, 13)
-    assert looked.further_low <= looked.further <= looked.further_high
-    few = Goal(width=width * 10_000**0.5 / 2_000**0.5).analyze(trials_of(2_000, seed=1), 4)
-    assert abs(few.further - looked.further) <= 1
+    assert look.further in (11, 12, 13)
+    assert look.further_low <= look.further <= look.further_high
+    few = Goal(width=width * 2**0.5).analyze(trials_of(2_000, seed=1), 4)
+    assert abs(few.further - look.further) <= 1
 
 
-@pytest.mark.parametrize("text", ["", "many", "-3", "0", "8 weeks", "1e99tokens", "nan"])
+@pytest.mark.parametrize("text", ["", "-3", "8 weeks", "1e99tokens", "nan"])
 def test_a_budget_is_an_amount_of_something(text):
-    with pytest.raises(InvalidInputError, match="`budget` must be a number of trials"):
+    with refused("budget", "format", text):
         Budget.parse(text)
 
 
@@ -269,8 +219,9 @@ def baseline(path):
 
 def test_a_baseline_must_be_a_run(tmp_path):
     for path in (tmp_path, tmp_path / "nothing"):
-        with pytest.raises(InvalidInputError, match=r"`--decide` must (be|hold) a run"):
+        with pytest.raises(InvalidInputError) as caught:
             baseline(path)
+        assert caught.value.argument == "--decide"
 
 
 def test_a_baseline_without_its_last_line_has_a_question_less(tmp_path):
@@ -278,40 +229,25 @@ def test_a_baseline_without_its_last_line_has_a_question_less(tmp_path):
     samples = next((tmp_path / "cut").rglob("samples_*.jsonl"))
     samples.write_text(samples.read_text()[:-40])
     assert baseline(tmp_path / "cut")[TASK].n_questions == 11
-    with pytest.raises(InvalidInputError, match=r"lacks 1 question of .* that this run asks"):
+    with refused("--decide", "mismatch"):
         started(tmp_path, "new", decide=str(tmp_path / "cut"))
 
 
 def test_a_folder_of_several_models_is_no_baseline(tmp_path):
     started(tmp_path, "two", budget="2", batch_trials=2)
     started(tmp_path, "two/another", model_args="beta=1:9", budget="2", batch_trials=2)
-    with pytest.raises(
-        InvalidInputError, match=f"`--decide` must hold one model's run of task {TASK}"
-    ):
+    with refused("--decide", "mismatch"):
         baseline(tmp_path / "two")
-    assert list(baseline(tmp_path / "two/another")) == [TASK]
-
-
-def test_samples_without_their_results_lack_the_scores(tmp_path):
-    started(tmp_path, "bare", budget="2", batch_trials=2)
-    next((tmp_path / "bare").rglob("results_*.json")).unlink()
-    samples = next((tmp_path / "bare").rglob("samples_*.jsonl"))
-    assert baseline(samples)[TASK].outcomes.weights.tolist() == [0.0, 1.0]
-    rows = [json.loads(line) for line in samples.read_text().splitlines()]
-    rows[0]["outcomes"][0] = 2
-    samples.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    with pytest.raises(InvalidInputError, match="lie beside its results file"):
-        baseline(samples)
 
 
 def test_use_cache_is_refused_before_anything_is_loaded(tmp_path):
-    with pytest.raises(InvalidInputError, match="--use_cache"):
+    with refused("--use_cache", "conflict"):
         started(tmp_path, "u", "--use_cache", str(tmp_path / "x"), width=0.1)
     assert not (tmp_path / "u.sqlite").exists()
 
 
 def test_a_store_must_be_named_or_follow_from_the_output(tmp_path):
-    with pytest.raises(InvalidInputError, match="`--store` must name the file"):
+    with refused("--store", "missing", "neither of them"):
         run(
             ["--model", "biased_coin", "--model_args", "p=.5", "--tasks", TASK],
             StoppingOptions(width=0.1),

@@ -8,10 +8,16 @@ import logging
 import re
 
 import pytest
+from _support.errors import refused
 from _support.paths import SHARED
 
-from lm_eval_bayes.errors import DatasetUnavailableError, InvalidInputError
+from lm_eval_bayes.errors import DatasetUnavailableError
 from lm_eval_bayes.harness.grading import grade as grading
+from lm_eval_bayes.harness.grading.equivalence import (
+    has_letters,
+    has_several_values,
+    split_answers,
+)
 from lm_eval_bayes.harness.grading.grade import (
     Grade,
     extract_answer,
@@ -76,7 +82,9 @@ def test_the_gold_of_every_question_is_correct_and_a_changed_one_is_wrong(name):
             )
 
 
-@pytest.mark.parametrize("name", ["hmmt_feb_2025", "brumo_2025"])
+@pytest.mark.parametrize(
+    "name", ["brumo_2025", pytest.param("hmmt_feb_2025", marks=pytest.mark.slow)]
+)
 def test_the_gold_written_in_another_way_is_correct(name):
     for doc in questions(name):
         gold = doc["answer"]
@@ -89,27 +97,11 @@ def test_the_gold_written_in_another_way_is_correct(name):
             assert grade(boxed(rewritten), gold) == Grade(True, rewritten), rewritten
 
 
-@pytest.mark.parametrize(
-    ("gold", "right", "wrong"),
-    [
-        ("1/91", (r"\frac{1}{91}", "1/91", r"\frac1{91}"), (r"\frac{1}{90}", "0.0109", "91")),
-        ("317/3528", (r"\dfrac{317}{3528}", r"\frac{634}{7056}"), ("0.08985", r"\frac{317}{3529}")),
-        ("14/5", ("2.8", r"2\frac{4}{5}", r"\tfrac{14}{5}"), ("2.4", r"\frac{5}{14}")),
-        ("0.35", (r"\frac{7}{20}", "0.350"), ("0.3", "35")),
-        (r"\frac{2\sqrt{3}}{3}", (r"\frac{2}{\sqrt{3}}", r"2/\sqrt 3"), (r"\frac{\sqrt{3}}{2}",)),
-        ("20!+1", (r"1+20!",), ("20!", "2432902008176640002")),
-    ],
-)
-def test_the_forms_of_the_later_contests(gold, right, wrong):
-    """Fractions with a slash, decimals, mixed numbers and factorials."""
-    assert [answer for answer in right if not grade(boxed(answer), gold).correct] == []
-    assert [answer for answer in wrong if grade(boxed(answer), gold).correct] == []
-
-
-def test_the_494_graded_answers_that_hold():
+@pytest.mark.parametrize("every", [9, pytest.param(1, marks=pytest.mark.slow)])
+def test_the_494_graded_answers_that_hold(every):
     cases = graded_cases("grading_holds")
     assert len(cases) == 494
-    assert misgraded(cases) == []
+    assert misgraded(cases[::every]) == []
 
 
 @pytest.mark.parametrize(
@@ -128,6 +120,7 @@ def test_graded_answers_that_were_wrong(group, size):
     assert misgraded(cases) == []
 
 
+@pytest.mark.slow
 def test_math_verify_itself_agrees_about_pairs_of_real_answers():
     math_verify = pytest.importorskip("math_verify")
     golds = [d["answer"] for n in ("hmmt_feb_2025", "brumo_2025") for d in questions(n)]
@@ -161,40 +154,22 @@ def test_several_answers_come_in_any_order_and_dress():
     [
         (HMMT_10, r"\frac{-1 \pm \sqrt{17}}{2}"),
         (HMMT_10, r"a+b+c = -\frac12 \pm \frac{\sqrt{17}}{2}"),
-        (HMMT_10, r"\frac{\sqrt{17}-1}{2} \text{ or } -\frac{1+\sqrt{17}}{2}"),
         (BRUMO_23, r"3, 2, \tfrac{3 \pm \sqrt{3}\,i}{2}"),
         (BRUMO_23, r"a \in \{2, 3, \frac32+\frac{\sqrt3}{2}i, \frac32-\frac{\sqrt3}{2}i\}"),
-        (BRUMO_23, r"2, 3, \frac{3+\sqrt{-3}}{2}, \frac{3-\sqrt{-3}}{2}"),
         ("2^{99}", "633825300114114700748351602688"),
         (r"\frac{1}{2}", "0.5"),
-        (r"\frac{1}{2}", r"\dfrac12"),
         ("[0,1)", r"\left[0, 1\right)"),
         ("(1,2)", "1, 2"),
-        ("(1,2),(3,4)", "(3,4), (1,2)"),
         ("x^2+2x", "x(x+2)"),
         (r"30^\circ", "30"),
-        ("30", r"30^{\circ}"),
-        ("30", "30°"),
         ("1024", "1,024"),
-        ("1024", r"1{,}024"),
-        ("1024", r"1\,024"),
-        ("102", "102."),
-        ("20", r"20\text{ minutes}"),
-        (r"\frac{737}{39}", r"18\frac{35}{39}"),
-        (r"\sqrt{\frac{95}{24}}", r"\frac{\sqrt{570}}{12}"),
         (5, "x = 5"),
         ("0", r"\sqrt{8}-2\sqrt{2}"),
-        ("0", "0.0"),
         (r"\pi", "3.1415926536"),
         (r"\frac{1}{3}", "0.333333333333"),
-        (r"\sqrt{6}", "6^{0.5}"),
-        ("12345678901", "12345678901.0"),
         ("110000000000000000000", r"1.1 \cdot 10^{20}"),
         (r"\frac{\sqrt{3}}{2}i", r"e^{2\pi i/3} + \frac{1}{2}"),
-        ("4^{1012}", "2^{2024}"),
-        (r"2^{1100}\sqrt{3}", r"2^{1099}\sqrt{12}"),
         ("1", "2^{2025}+1-2^{2025}"),
-        ("2^{2^{2025}}", "4^{2^{2024}}"),
         (r"\infty", r"+\infty"),
     ],
 )
@@ -207,42 +182,23 @@ def test_equivalent_answers(gold, answer):
     [
         (HMMT_10, r"\frac{-1+\sqrt{17}}{2}, \frac{-1+\sqrt{17}}{2}"),
         (HMMT_10, r"\frac{1 \pm \sqrt{17}}{2}"),
-        ("3", r"\pm 3"),
         ("5", "5, 6"),
-        ("5", "5 or 6"),
         ("(1,2)", "2, 1"),
         ("[0,1)", "(0,1)"),
-        ("[0,1)", "[0,1]"),
-        ("2m", "2"),
-        ("n^2+2m", "n^2+2"),
         ("x^2+2x", "x(x+3)"),
         ("102", "10^{2}"),
-        (r"\sqrt{2}", "1.4142"),
         ("2^{99}", "633825300114114700748351602689"),
-        ("20", "twenty"),
-        ("20", r"\text{the answer}"),
         ("1", r"\frac{1}{0}"),
         ("5", r"\infty"),
-        (r"\infty", "5"),
         ("0", "10^{-40}"),
-        ("10^{-40}", "0"),
         (r"\pi", "3.14159265"),
-        (r"\frac{1}{3}", "0.33333333"),
-        ("12345678901", "12345678902.0"),
-        (r"\frac{1}{576}", "x = 0.001736"),
         ("2^{2024}", "2^{2024}+1"),
-        ("2025!", "2025!+1"),
-        ("10^{10000}", "10^{10000}+1"),
         (r"2^{1100}\sqrt{3}", r"2^{1100}\sqrt{3}+1"),
         # the 100th Fibonacci number, without the second term of Binet's formula
         ("354224848179261915075", r"\frac{1}{\sqrt5}\left(\frac{1+\sqrt5}{2}\right)^{100}"),
         ("1", "1-e^{-100}"),
-        (r"\cosh(50)", r"\sinh(50)"),
         (r"\sqrt{2}", r"\frac{6882627592338442563}{4866752642924153522}"),
-        ("2^{-99}", "2^{-98}"),
-        (r"\frac{\sqrt{3}}{2^{1100}}", r"\frac{\sqrt{5}}{2^{1100}}"),
         ("1+i", "1-i"),
-        ("7", "9^{9^9}"),
         ("2", "2^{2025}+1-2^{2025}"),
     ],
 )
@@ -256,14 +212,10 @@ def test_answers_that_are_close_but_wrong(gold, answer):
         ("The answer is 33.", "33"),
         ("**Answer:** 1,024", "1024"),
         (r"Therefore the final answer is $\frac{1}{2}$.", r"\frac{1}{2}"),
-        (r"We had $x + y = 7$. The final answer is 12. I hope it is correct.", "12"),
-        (r"so it comes to 3/4", "3/4"),
         (r"with roots $2$ and $-3$", "2, -3"),
         ("We start from 7 and reach -12", "-12"),
         ("no number at all", None),
-        ("", None),
         (r"so \boxed{\frac{4}{9}", None),
-        (r"so \[\boxed{\text{the sum is } 12", None),
         (r"The answer is 12, so \boxed{13", "12"),
         (r"As in \boxed{}: the answer is 12", "12"),
         ("x" * 40_000 + " The answer is 7.", "7"),
@@ -281,12 +233,6 @@ def test_the_last_box_counts_unless_the_gold_has_several_values():
     assert grade(text, "2") == Grade(False, "3")
     assert grade(text, "2,3") == grade(text, "(2,3)") == Grade(True, "2, 3")
     assert grade(r"[THINK]\boxed{12}[/THINK]\boxed{70}", 70, kind="aime") == Grade(True, "70")
-
-
-def test_a_superscript_sign_is_a_power():
-    assert grade(boxed("10²"), 100).correct
-    assert not grade(boxed("10²"), 102).correct
-    assert not grade(boxed("10²"), 102, kind="aime").correct
 
 
 def test_thinking_is_not_the_answer():
@@ -307,9 +253,6 @@ def test_thinking_is_not_the_answer():
         "\u202e33\u202c",
         "\ud800",
         "1e999999999",
-        r"\text{" * 40 + "}" * 40,
-        "(" * 60,
-        "\\",
         "$",
     ],
 )
@@ -342,37 +285,63 @@ def test_a_pair_is_compared_once(monkeypatch):
     assert len(grading._cache) == 2
 
 
-def test_bad_arguments_are_named():
-    with pytest.raises(InvalidInputError, match=r'`kind` must be "math" or "aime"; got \'gsm\''):
-        grade("x", "1", kind="gsm")
-    with pytest.raises(InvalidInputError, match=r"`timeout` must be a positive number"):
-        grade("x", "1", timeout=0)
-    with pytest.raises(InvalidInputError, match=r"`timeout` must be a positive number"):
-        grade("x", "1", timeout=float("nan"))
-    with pytest.raises(InvalidInputError, match=r"`response` must be text; got None"):
-        grade(None, "1")
-    with pytest.raises(InvalidInputError, match=r"`gold` must be an integer or LaTeX text"):
-        grade("x", " ")
-    with pytest.raises(InvalidInputError, match=r"`gold` must be an integer in 0\.\.999; got 1000"):
-        grade("x", 1000, kind="aime")
+@pytest.mark.parametrize(
+    ("response", "gold", "options", "error"),
+    [
+        ("x", "1", {"kind": "gsm"}, ("kind", "choice", "gsm")),
+        ("x", "1", {"timeout": 0}, ("timeout", "range", 0)),
+        ("x", "1", {"timeout": float("nan")}, ("timeout", "range")),
+        (None, "1", {}, ("response", "type", None)),
+        ("x", " ", {}, ("gold", "format", " ")),
+        ("x", 1000, {"kind": "aime"}, ("gold", "range", 1000)),
+    ],
+)
+def test_bad_arguments_are_named(response, gold, options, error):
+    with refused(*error):
+        grade(response, gold, **options)
 
 
 def test_a_row_survives_what_goes_wrong_and_says_so():
     doc = {"problem_idx": 12, "problem": "What is it?", "answer": "12a"}
     row = process_results_aime(doc, [boxed(12)])
     assert row["exact_match"] == 0
-    assert row["grading_error"].startswith("InvalidInputError: `gold` must be an integer in 0..999")
+    assert row["grading_error"].startswith("InvalidInputError: `gold`")
     row = process_results_math({"answer": "7"}, [None])
     assert row["exact_match"] == 0
-    assert "`response` must be text; got None" in row["grading_error"]
+    assert "`response`" in row["grading_error"]
 
 
 def test_questions_without_answers_are_refused():
-    with pytest.raises(
-        DatasetUnavailableError, match=r"lack the field 'answer'; they have: problem, solution"
-    ):
+    with refused("answer", "missing-key", error=DatasetUnavailableError):
         process_results_math({"problem": "?", "solution": "!"}, ["x"])
 
 
-def test_a_grade_as_a_dict():
-    assert grade(boxed(7), 7).to_dict() == {"correct": True, "answer": "7", "error": None}
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        (r"2 \text{ and } 3", ["2", "3"]),
+        (r"x = 2 or x = 3", ["x = 2", "x = 3"]),
+        ("2; 3", ["2", "3"]),
+        (r"x \in \{2, 3\}", ["2", "3"]),
+        (r"\{1\}, \{2\}", [r"\{1\}", r"\{2\}"]),
+        ("1,024", ["1,024"]),
+        ("(1, 2), (3, 4)", ["(1, 2)", "(3, 4)"]),
+        ("[0, 1)", ["[0, 1)"]),
+        (r"\frac{1}{2}, \binom{3}{2}", [r"\frac{1}{2}", r"\binom{3}{2}"]),
+        (r"1 \pm x \mp y", ["1 + x - y", "1 - x + y"]),
+    ],
+)
+def test_answers_in_several_parts(text, parts):
+    assert split_answers(text) == parts
+
+
+def test_lists_and_tuples_have_several_values():
+    several = ["2, 3", r"\pm 1", r"x \in \{2, 3\}", "(1, 2)", "(1,2),(3,4)"]
+    single = ["33", "1,024", "[0, 1)", r"\frac{4}{9}", "(n-1)(n+1)", r"\binom{3}{2}"]
+    assert [answer for answer in several + single if has_several_values(answer)] == several
+
+
+def test_letters_of_a_formula_are_not_those_of_its_commands():
+    assert has_letters("2m + n")
+    assert has_letters(r"\frac{a}{2}")
+    assert not has_letters(r"\frac{\sqrt{2}}{\pi} \text{ cm}")

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import pytest
+from _support.errors import refused
 from _support.toy import SCRIPT, ScriptedLM, evaluate, toy_config
 from lm_eval.api.task import ConfigurableTask
 
-from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
-from lm_eval_bayes.harness.grading import grade as grading
+from lm_eval_bayes.errors import TaskConfigError
 from lm_eval_bayes.harness.plugin import bayes_metric as metrics
 from lm_eval_bayes.harness.plugin import wrappers
 from lm_eval_bayes.harness.task import pipelines
 
 pytestmark = pytest.mark.filterwarnings("default")
 
-KEEP = [{"name": "none", "filter": [{"function": "keep_all"}]}]
+
+def filters(function):
+    return [{"name": "none", "filter": [{"function": function}]}]
 
 
 @pytest.fixture(autouse=True)
@@ -26,8 +28,8 @@ def _installed():
 
 def bayes_config(options=None, **changes):
     metric = {"metric": "bayes", "aggregation": "bayes", "higher_is_better": True}
-    changes = {"metric_list": [{**metric, **(options or {})}], "filter_list": KEEP, **changes}
-    return toy_config(**changes)
+    bayes = {"metric_list": [{**metric, **(options or {})}], "filter_list": filters("keep_all")}
+    return toy_config(**{**bayes, **changes})
 
 
 def test_it_gives_the_same_rows_as_the_class():
@@ -52,43 +54,28 @@ def test_its_options_are_the_settings_and_the_graders():
 
 def test_sampling_settings_are_checked_before_sampling():
     model = ScriptedLM(SCRIPT)
-    with pytest.raises(TaskConfigError, match=r"`temperature` must be above 0"):
+    with pytest.raises(TaskConfigError):
         evaluate(model, ConfigurableTask(config=bayes_config()), gen_kwargs="temperature=0.0")
     assert not model.requests
 
 
 @pytest.mark.parametrize(
-    ("config", "error", "message"),
+    ("config", "argument", "rule"),
     [
-        (
-            {"filter_list": [{"name": "f", "filter": [{"function": "majority_vote"}]}]},
-            TaskConfigError,
-            r"every pipeline in `filter_list` ends in majority_vote",
-        ),
-        (
-            {"unsafe_code": True},
-            TaskConfigError,
-            r"must stand beside the task's own metric in `metric_list`, which runs the programs",
-        ),
-        (
-            {"process_results": lambda doc, results: {"bayes": 1}},
-            TaskConfigError,
-            r"`process_results` bypasses metric_list.*RepeatedSamplingTask",
-        ),
-        (
-            {"doc_to_target": lambda doc: [doc["answer"]]},
-            TaskConfigError,
-            r"target is a list; use the task class.*RepeatedSamplingTask",
-        ),
-        ({"options": {"levle": 0.9}}, TaskConfigError, r"no option `levle`; the options are"),
-        ({"options": {"k": 9}}, InvalidInputError, r"`bayes_k` must .*N=4\); got 9"),
-        ({"options": {"grader": "judge"}}, TaskConfigError, r"`grader` of metric bayes must be"),
-        ({"options": {"aggregation": "mean"}}, TaskConfigError, r"must have `aggregation: bayes`"),
+        ({"filter_list": filters("majority_vote")}, "filter_list", "unsupported"),
+        ({"unsafe_code": True}, "metric_list", "missing"),
+        ({"process_results": lambda *_: {"bayes": 1}}, "process_results", "conflict"),
+        ({"doc_to_target": lambda doc: [doc["answer"]]}, "doc_to_target", "unsupported"),
+        ({"options": {"levle": 0.9}}, "bayes", "unknown-key"),
+        ({"options": {"grader": "judge"}}, "grader", "choice"),
+        ({"options": {"aggregation": "mean"}}, "aggregation", "choice"),
     ],
 )
-def test_a_trap_ends_in_a_clear_error_when_the_task_loads(config, error, message):
-    with pytest.raises(error, match=message):
+def test_a_trap_ends_in_a_clear_error_when_the_task_loads(config, argument, rule):
+    with refused(argument, rule, error=TaskConfigError):
         ConfigurableTask(config=bayes_config(**config))
+    with refused("bayes_k", "range", 9):
+        ConfigurableTask(config=bayes_config(options={"k": 9}))
 
 
 @pytest.mark.parametrize(
@@ -131,44 +118,19 @@ def test_all_zero_is_warned_of_with_its_cause(caplog):
 
 
 def test_one_response_never_becomes_a_silent_bayes_at_1():
-    with pytest.raises(TaskConfigError, match=r"got one response, because the filter pipeline"):
+    with refused("predictions", "type", "2", error=TaskConfigError):
         metrics.bayes(references=["2"], predictions=["2"])
-
-
-def test_a_grader_that_fails_is_logged_with_the_question(monkeypatch, caplog):
-    failed = grading.Grade(False, None, "no result within 5 s")
-    monkeypatch.setattr(metrics, "grade", lambda response, gold, kind: failed)
-    rows = metrics.bayes(references=["42"], predictions=[["x", "y"]], grader="math")
-    assert rows["grading_errors"] == 2
-    assert "trial 1 of the question whose answer is 42; counted as wrong: no result" in caplog.text
-
-
-def test_a_class_of_the_user_s_own_is_looked_over_whatever_its_attributes():
-    class Theirs(ConfigurableTask):
-        settings = "their own"
-
-        def process_results(self, doc, results):
-            return {"exact_match": 1}
-
-    with pytest.raises(TaskConfigError, match=r"`process_results` bypasses metric_list"):
-        Theirs(config=bayes_config())
 
 
 def test_the_aggregation_without_the_metric_is_refused_before_sampling():
     metric = {"metric": "exact_match", "aggregation": "bayes", "higher_is_better": True}
-    with pytest.raises(TaskConfigError, match=r"must stand under .* got `metric: exact_match`"):
+    with refused("aggregation", "conflict", "exact_match", error=TaskConfigError):
         ConfigurableTask(config=toy_config(metric_list=[metric]))
     # what the message says to write
     metrics = [{**metric, "aggregation": "mean"}, {**metric, "metric": "bayes"}]
     task = ConfigurableTask(config=toy_config(metric_list=metrics))
     row = evaluate(ScriptedLM(SCRIPT), task)["results"]["toy"]
     assert row["bayes@4,none"] == pytest.approx((4 / 6 + 2 / 6 + 1 / 6) / 3)
-
-
-def test_tasks_without_the_metric_are_untouched():
-    task = ConfigurableTask(config=toy_config(repeats=1))
-    assert "build_all_requests" not in vars(task)
-    assert "apply_filters" not in vars(task)
 
 
 def test_a_lone_surrogate_is_logged():

@@ -6,13 +6,13 @@ import math
 import numpy as np
 import pytest
 from _support import toy
+from _support.errors import refused
 from _support.paths import REPOSITORY
 from _support.toy import ScriptedLM, toy_config
 from lm_eval.tasks import TaskManager
 
 from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
 from lm_eval_bayes.harness.models.interface import Completion
-from lm_eval_bayes.harness.rubrics import result_rows as rubric_rows
 from lm_eval_bayes.harness.rubrics.custom_rubric import custom_rubrics
 from lm_eval_bayes.harness.rubrics.rubric_task import RubricTask
 from lm_eval_bayes.rubric.schemata import SCHEMATA
@@ -25,8 +25,6 @@ from lm_eval_bayes.stats.outcomes import Outcomes
 pytestmark = pytest.mark.filterwarnings("default")
 
 EXAMPLES = REPOSITORY / "examples" / "your_own_rubric"
-NO_VERIFIER = [name for name in SCHEMATA if not name.startswith("verifier")]
-
 #: Of every trial: text, tokens, finish_reason, completion_bpt; prompt_bpt goes with the question.
 TRIALS = {
     "1 + 1 =": (1.0, [("2", 2, "stop", 0.5), ("2", 4, "stop", 1.5), ("3", 4, "stop", 0.7)]),
@@ -44,12 +42,8 @@ class SignallingLM(ScriptedLM):
         for prompt, (prompt_bpt, trials) in TRIALS.items():
             self.script[prompt] = []
             for text, tokens, reason, bpt in trials:
-                signals = {
-                    "completion_tokens": tokens,
-                    "finish_reason": reason,
-                    "completion_bpt": bpt,
-                    "prompt_bpt": prompt_bpt,
-                }
+                signals = {"completion_tokens": tokens, "finish_reason": reason}
+                signals |= {"completion_bpt": bpt, "prompt_bpt": prompt_bpt}
                 recorded = {k: v for k, v in signals.items() if k not in self.cannot_record}
                 self.script[prompt].append(Completion(text, recorded))
 
@@ -99,26 +93,14 @@ def by_hand():
     return counts, missing
 
 
-@pytest.mark.slow
-def test_every_schema_without_a_verifier_has_its_rows():
-    rows, results = run(task())
-    for name in NO_VERIFIER:
-        row = f"rubric_{name}@3"
-        assert rows[f"{row}_low"] <= rows[row] <= rows[f"{row}_high"], name
-        assert rows[f"{row}_stderr"] > 0
-    assert not any("verifier" in row for row in rows)
-    assert rows["rubric_thresholds"].startswith("blake2b-64:")
-    settings = results["configs"]["toy"]["metadata"]["bayes"]["rubrics"]
-    assert settings["schemata"] == list(SCHEMATA)
-    assert settings["prior"] == "hbayes"
-    assert settings["thresholds"] == "own percentiles"
-
-
 @pytest.mark.parametrize("prior", ["hbayes", "bayes"])
 def test_rows_are_posteriors_of_categories_counted_by_hand(prior):
-    rows, _ = run(task(rubric_prior=prior))
     counts, missing = by_hand()
-    assert rows["rubric_missing"] >= missing
+    rows, _ = run(task(rubric_prior=prior, rubric_schemata=list(counts)))
+    assert {name for name in rows if name.endswith("@3") and name.startswith("rubric_")} == {
+        f"rubric_{name}@3" for name in counts
+    }
+    assert rows["rubric_missing"] == missing
     for name, counted in counts.items():
         outcomes = Outcomes.from_counts(counted, weights=SCHEMATA[name].weights)
         posterior = (hbayes_at_n if prior == "hbayes" else bayes_at_n)(outcomes)
@@ -131,7 +113,7 @@ def test_rows_are_posteriors_of_categories_counted_by_hand(prior):
 
 
 def test_the_samples_hold_every_signal_and_no_rubric_row():
-    _, results = run(task())
+    _, results = run(task(rubric_schemata="exact_match"))
     sample = results["samples"]["toy"][2]
     signals = sample["signals"]
     assert signals["token_ratio"] == [3 / 8, 5 / 8, 7 / 8]
@@ -145,15 +127,10 @@ def test_the_samples_hold_every_signal_and_no_rubric_row():
 def test_what_a_model_does_not_record_has_no_rows_and_cannot_be_asked_for(caplog):
     model = SignallingLM(cannot_record=["completion_bpt", "prompt_bpt"])
     rows, _ = run(task(), model)
-    shown = {row.split("@")[0] for row in rows if row.startswith("rubric_") and "@" in row}
-    assert shown == {
-        "rubric_exact_match",
-        "rubric_format_aware",
-        "rubric_strict_compliance",
-        "rubric_length_robust",
-        "rubric_efficiency_adjusted",
-    }
-    with pytest.raises(TaskConfigError, match=r"verifier_only needs .* lm-eval-bayes verify"):
+    shown = {row.partition("@")[0] for row in rows if row.startswith("rubric_") and "@" in row}
+    schemata = ("exact_match", "format_aware", "strict_compliance", "length_robust")
+    assert shown == {f"rubric_{name}" for name in (*schemata, "efficiency_adjusted")}
+    with refused("rubric_schemata", "missing", error=TaskConfigError):
         run(task(rubric_schemata=["verifier_only"]), model)
     assert len(model.requests) == 9  # the refusal came before sampling
 
@@ -164,12 +141,6 @@ def test_a_plain_model_gives_no_rubric_rows_and_a_warning(caplog):
     assert not any("rubric" in row for row in rows)
     assert "sample with --model trials" in caplog.text
     assert rows["avg@3"] == pytest.approx(5 / 9)
-
-
-def test_named_schemata_are_shown_alone():
-    rows, _ = run(task(rubric_schemata=["format_aware", "exact_match"]))
-    shown = {row for row in rows if row.startswith("rubric_") and row.endswith("@3")}
-    assert shown == {"rubric_format_aware@3", "rubric_exact_match@3"}
 
 
 def test_frozen_thresholds_cut_instead_of_the_run_s_own(tmp_path):
@@ -255,42 +226,31 @@ def changed(**changes):
     return {k: v for k, v in {**RULES, **changes}.items() if v is not None}
 
 
+def with_rule(category, when):
+    return changed(rules=[{"category": category, "when": when}, *RULES["rules"]])
+
+
 @pytest.mark.parametrize(
-    ("own", "message"),
+    ("own", "argument", "rule"),
     [
-        ("missing.yaml", "be a YAML file that exists"),
-        (7, "be a mapping with name"),
-        (changed(name="exact_match"), "be none of the twelve"),
-        (changed(name="../etc"), "`name` must start with a letter"),
-        (changed(categories=["a"]), "be a list of 2..100 different names"),
-        (changed(categories=["bad", "bad", "short"]), "different names"),
-        (changed(weights=[0, 1]), "`weights` must have 3 finite numbers in rubric terse"),
-        (changed(weights=[0, 1, "x"]), "`weights` must have 3 finite numbers"),
-        (changed(weights=[1, 1, 1]), "differ between the categories of rubric terse"),
-        (changed(rules=None), "either `rules` or `category`"),
-        (changed(category=len), "either `rules` or `category`"),
-        (changed(rules=None, category="judge"), "`category` must be a function"),
-        (changed(rules=[]), "be a list of rules"),
-        (changed(rules=RULES["rules"][:2]), "no category|none for long"),
-        (changed(rules=[*RULES["rules"][::-1]]), "otherwise"),
-        (
-            changed(rules=[{"category": "nope", "when": "wrong"}, *RULES["rules"]]),
-            "name one of the categories",
-        ),
-        (
-            changed(rules=[{"category": "bad", "when": "__import__('os')"}, *RULES["rules"]]),
-            "hold names, `and`, `or`",
-        ),
-        (
-            changed(rules=[{"category": "bad", "when": "complation_tokens > 5"}, *RULES["rules"]]),
-            "compare signals that exist .*complation_tokens",
-        ),
-        (changed(extra=1), "have no keys but name"),
-        ([RULES, RULES], "give every rubric a name of its own"),
+        ("missing.yaml", "rubric_own", "path"),
+        (changed(name="exact_match"), "name", "format"),
+        (changed(name="../etc"), "name", "format"),
+        (changed(categories=["bad", "bad", "short"]), "categories", "format"),
+        (changed(weights=[0, 1]), "weights", "shape"),
+        (changed(rules=None), "rubric_own", "conflict"),
+        (changed(rules=None, category="judge"), "category", "type"),
+        (changed(rules=RULES["rules"][:2]), "rules", "missing"),
+        (changed(rules=RULES["rules"][::-1]), "rules[0]", "format"),
+        (with_rule("nope", "wrong"), "rules[0]", "choice"),
+        (with_rule("bad", "__import__('os')"), "rules[0] of rubric terse", "format"),
+        (with_rule("bad", "complation_tokens > 5"), "rules", "choice"),
+        (changed(extra=1), "rubric_own", "unknown-key"),
+        ([RULES, RULES], "rubric_own", "duplicate"),
     ],
 )
-def test_bad_rubrics_are_refused_when_the_task_loads(own, message):
-    with pytest.raises((InvalidInputError, TaskConfigError), match=message):
+def test_bad_rubrics_are_refused_when_the_task_loads(own, argument, rule):
+    with refused(argument, rule):
         task(rubric_own=own)
 
 
@@ -301,41 +261,28 @@ def test_two_rules_of_one_category_are_one():
         *RULES["rules"][1:],
     ]
     (own,) = custom_rubrics(changed(rules=rules), EXAMPLES)
-    table = SignalTable.from_questions(
-        [
-            {
-                "repeated_pattern": [None, 0, 1, 0, None],
-                "text_loop": [1, 0, 0, 0, 0],
-                "completion_tokens": [9, 3, 3, 9, 3],
-            }
-        ]
-    )
+    columns = {
+        "repeated_pattern": [None, 0, 1, 0, None],
+        "text_loop": [1, 0, 0, 0, 0],
+        "completion_tokens": [9, 3, 3, 9, 3],
+    }
+    table = SignalTable.from_questions([columns])
     # a loop is bad whatever ended it; whether the last one is bad cannot be told
     assert own.schema.classify(table, TaskThresholds()).tolist() == [0, 2, 0, 1, -1]
 
 
-def test_rules_that_leave_a_case_out_name_it():
-    rules = [
-        {"category": "bad", "when": "wrong"},
-        {"category": "short", "when": "correct and completion_tokens < 5"},
-        {"category": "long", "when": "correct and completion_tokens > 5"},
-    ]
-    with pytest.raises(InvalidInputError, match="completion_tokens = 5"):
-        task(rubric_own=changed(rules=rules))
-
-
 @pytest.mark.parametrize(
-    ("metadata", "message"),
+    ("metadata", "error"),
     [
-        ({"rubric_schemata": ["nope"]}, "`schema` must be one of exact_match"),
-        ({"rubric_schemata": [1]}, "be names of schemata"),
-        ({"rubric_thresholds": "nowhere.json"}, "lm-eval-bayes rubric --freeze"),
-        ({"rubric_prior": "flat"}, '`rubric_prior` must be "hbayes" or "bayes"'),
-        ({"rubric_schemas": "x"}, "no setting `rubric_schemas`"),
+        ({"rubric_schemata": ["nope"]}, ("schema", "choice", "nope")),
+        ({"rubric_schemata": [1]}, ("rubric_schemata", "type", [1])),
+        ({"rubric_thresholds": "nowhere.json"}, ("rubric_thresholds", "path", "nowhere.json")),
+        ({"rubric_prior": "flat"}, ("rubric_prior", "choice", "flat")),
+        ({"rubric_schemas": "x"}, ("metadata", "unknown-key", "rubric_schemas")),
     ],
 )
-def test_bad_settings_are_named(metadata, message):
-    with pytest.raises((InvalidInputError, TaskConfigError), match=message):
+def test_bad_settings_are_named(metadata, error):
+    with refused(*error, error=(InvalidInputError, TaskConfigError)):
         task(**metadata)
 
 
@@ -344,13 +291,13 @@ def test_a_function_that_fails_on_the_first_answer_is_told_before_sampling():
         return signals["completion_tokens"] > 3
 
     own = {"name": "judge", "categories": ["no", "yes"], "category": choose}
-    with pytest.raises(TaskConfigError, match=r"function of rubric judge fails .*TypeError"):
+    with refused("category", "failed", None, error=TaskConfigError):
         task(rubric_own=own)
 
     def strange(document, completion, signals):
         return "perhaps"
 
-    with pytest.raises(TaskConfigError, match="must return one of no, yes"):
+    with refused("category", "choice", "perhaps", error=TaskConfigError):
         task(rubric_own={**own, "category": strange})
 
 
@@ -367,22 +314,13 @@ def test_the_examples_load_from_their_yaml(name, reply, rubric, score):
             return [reply for _ in requests]
 
     manager = TaskManager(include_path=str(EXAMPLES), include_defaults=False)
-    results = toy.evaluate(Replying({}), name, task_manager=manager)
-    row = results["results"][name]
-    categories = custom_rubrics(
-        str(EXAMPLES / f"{'safety' if rubric == 'safety' else rubric}.yaml"), EXAMPLES
-    )
-    weights = categories[0].schema.weights
-    counts = np.zeros((3, len(weights)), int)
+    row = toy.evaluate(Replying({}), name, task_manager=manager)["results"][name]
+    (own,) = custom_rubrics(f"{rubric}.yaml", EXAMPLES)
+    counts = np.zeros((3, len(own.schema.weights)), int)
     counts[np.arange(3), score] = 8
-    expected = hbayes_at_n(Outcomes.from_counts(counts, weights=weights))
+    expected = hbayes_at_n(Outcomes.from_counts(counts, weights=own.schema.weights))
     assert row[f"rubric_{rubric}@8,none"] == pytest.approx(expected.mu, abs=1e-12)
     assert math.isfinite(row[f"rubric_{rubric}@8_low,none"])
-
-
-def test_the_terse_example_is_whole():
-    (own,) = custom_rubrics("terse.yaml", EXAMPLES)
-    assert own.schema.needs == ("repeated_pattern", "is_correct", "text_loop", "completion_tokens")
 
 
 def test_a_function_cannot_harm_the_document_nor_end_the_run_nor_colour_a_terminal(caplog):
@@ -401,19 +339,3 @@ def test_a_function_cannot_harm_the_document_nor_end_the_run_nor_colour_a_termin
     assert samples[0]["doc"] == {"question": "1 + 1 =", "answer": "2"}
     assert samples[2]["rubric_error_notes"] == {2: "judge: SystemExit: 3"}
     assert "\\x1b[31mred" in samples[0]["rubric_error_notes"][0]
-
-
-@pytest.mark.slow
-def test_what_rows_share_is_computed_once_in_an_evaluation_and_ends_with_it(monkeypatch):
-    computed, thresholds = [], rubric_rows.task_thresholds
-
-    def counted(tables):
-        computed.append(tables)
-        return thresholds(tables)
-
-    monkeypatch.setattr(rubric_rows, "task_thresholds", counted)
-    first, _ = run(task())
-    assert len(computed) == 1  # for more than twenty rows
-    second, _ = run(task())
-    assert len(computed) == 2
-    assert first == second

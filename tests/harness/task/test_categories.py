@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from _support.errors import refused
 from _support.toy import toy_config
 
-from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.harness.grading.grade import process_results_math
 from lm_eval_bayes.harness.plugin.bayes_metric import settings_of
 from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
 
 THREE = {"metadata": {"bayes_categories": 3}}
-TWO_ONLY = "`bayes_categories` must be 2 or left out, as the outcome metric has 2 categories"
 
 
 def graded(category):
@@ -24,12 +23,12 @@ def graded(category):
 
 @pytest.mark.parametrize("grader", [None, process_results_math], ids=["the harness's", "ours"])
 def test_right_or_wrong_has_no_third_category(grader):
-    with pytest.raises(InvalidInputError, match=TWO_ONLY):
+    with refused("bayes_categories", "mismatch", 3):
         RepeatedSamplingTask(config=toy_config(process_results=grader, **THREE))
 
 
 def test_the_metric_has_none_either():
-    with pytest.raises(InvalidInputError, match=TWO_ONLY):
+    with refused("bayes_categories", "mismatch", 3):
         settings_of({"categories": 3}, 4)
 
 

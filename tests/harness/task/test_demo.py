@@ -56,7 +56,3 @@ def test_forty_questions_at_five_levels() -> None:
     assert Counter(row["level"] for row in ROWS) == dict.fromkeys(range(1, 6), 8)
     assert len({row["id"] for row in ROWS}) == len({row["problem"] for row in ROWS}) == 40
     assert [row["level"] for row in ROWS] == sorted(row["level"] for row in ROWS)
-
-
-def test_the_task_s_metadata_changes_nothing() -> None:
-    assert list(demo_questions(version=1.0, p=0.5, bayes_n=80)["test"]) == ROWS

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from _support.errors import refused
 from _support.run_files import row, write_run
 from _support.toy import QUESTIONS, SCRIPT, ScriptedLM, evaluate, toy_config
 
-from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
+from lm_eval_bayes.errors import TaskConfigError
 from lm_eval_bayes.harness.models.trials import TrialsLM
 from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
 from lm_eval_bayes.harness.task.requests import doc_hash
@@ -64,17 +65,17 @@ def test_the_row_uses_the_prior_trials_and_stands_beside_the_one_without(earlier
 
 
 def test_a_wrong_prior_is_an_error_before_sampling(earlier, tmp_path):
-    with pytest.raises(TaskConfigError, match=r"task toy: .*bayes_prior"):
+    with refused("bayes_prior", "path", error=TaskConfigError):
         task(str(tmp_path / "nowhere"))
     others = write_run(tmp_path / "others", [row(0, outcomes=[1, 0])], model="old")
-    with pytest.raises(TaskConfigError, match="`bayes_prior` must have questions of toy"):
+    with refused("bayes_prior", "mismatch", "a run of sums_bayes", error=TaskConfigError):
         task(str(others))
-    with pytest.raises(TaskConfigError, match="`bayes_prior` must have the category weights"):
+    with refused("bayes_prior", "mismatch", error=TaskConfigError):
         task(str(earlier), bayes_weights=[0, 2])
     for wrong in (3, str(earlier), {"run": str(earlier)}, {"run": "x", "weight": 1}):
-        with pytest.raises(InvalidInputError, match=r"`bayes_prior` must be \{run: PATH, strength"):
+        with refused("bayes_prior", "format"):
             RepeatedSamplingTask(config=toy_config(metadata={"bayes_prior": wrong}))
-    with pytest.raises(InvalidInputError, match="`strength of bayes_prior` must be"):
+    with refused("strength of bayes_prior", "range", 2):
         task(str(earlier), 2)
 
 
@@ -83,5 +84,5 @@ def test_the_store_of_the_run_itself_is_refused(tmp_path):
     arguments = f"backend=biased_coin,p=.5,store={store}"
     evaluate(TrialsLM.create_from_arg_string(arguments), task(None))
     assert read_runs(store).runs[0].n_trials == 12
-    with pytest.raises(TaskConfigError, match="other trials than those of this run"):
+    with refused("bayes_prior", "conflict", error=TaskConfigError):
         evaluate(TrialsLM.create_from_arg_string(arguments), task(str(store)))

@@ -10,14 +10,15 @@ import datasets
 import lm_eval
 import pytest
 from _support import toy
+from _support.errors import refused
 from _support.toy import QUESTIONS, SCRIPT, ScriptedLM, toy_config
 from lm_eval.loggers import EvaluationTracker
-from lm_eval.utils import handle_non_serializable, make_table
+from lm_eval.utils import handle_non_serializable
 
 import lm_eval_bayes
 from lm_eval_bayes import Outcomes, hbayes_at_n, pass_at_k_posterior, pass_hat_k_posterior
 from lm_eval_bayes.errors import TaskConfigError
-from lm_eval_bayes.harness.task.repeated_sampling import LoggedResult, RepeatedSamplingTask
+from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
 from lm_eval_bayes.stats.score_outcomes import ScoreOutcomes
 
 pytestmark = pytest.mark.filterwarnings("default")
@@ -27,9 +28,18 @@ def evaluate(task, script=SCRIPT, **kwargs):
     return toy.evaluate(ScriptedLM(script), task, **kwargs)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def results():
     return evaluate(RepeatedSamplingTask(config=toy_config()))
+
+
+@pytest.fixture
+def row(results):
+    """The rows by their names, without the name of the filter."""
+    return {key.split(",")[0]: value for key, value in results["results"]["toy"].items()}
+
+
+OUTCOMES = Outcomes.from_counts([[1, 3], [3, 1], [4, 0]])
 
 
 def test_the_rows_stand_in_their_order(results):
@@ -51,12 +61,10 @@ def test_the_rows_stand_in_their_order(results):
     assert with_sd == [*posteriors, "avg@4", *family]
 
 
-def test_the_uncertainty_of_the_pass_family_is_that_of_the_posterior(results):
-    row = {k.split(",")[0]: v for k, v in results["results"]["toy"].items()}
-    outcomes = Outcomes.from_counts([[1, 3], [3, 1], [4, 0]])
+def test_the_uncertainty_of_the_pass_family_is_that_of_the_posterior(row):
     for name, posterior in (
-        ("pass@2", pass_at_k_posterior(outcomes, 2)),
-        ("pass^4", pass_hat_k_posterior(outcomes, 4)),
+        ("pass@2", pass_at_k_posterior(OUTCOMES, 2)),
+        ("pass^4", pass_hat_k_posterior(OUTCOMES, 4)),
     ):
         interval = posterior.interval()
         assert row[f"{name}_stderr"] == pytest.approx(posterior.sigma, rel=1e-4)
@@ -64,9 +72,8 @@ def test_the_uncertainty_of_the_pass_family_is_that_of_the_posterior(results):
         assert row[f"{name}_high"] == pytest.approx(interval.high, abs=2e-3)
 
 
-def test_the_numbers_are_those_of_the_formulas(results):
+def test_the_numbers_are_those_of_the_formulas(row):
     # counts of right answers: 3, 1, 0 of N = 4; by hand from [Hariri 2026, Alg. 1]
-    row = {k.split(",")[0]: v for k, v in results["results"]["toy"].items()}
     m = [4 / 6, 2 / 6, 1 / 6]
     assert row["bayes@4"] == pytest.approx(sum(m) / 3, abs=1e-12)
     sigma = sum(p * (1 - p) / 7 for p in m) ** 0.5 / 3
@@ -82,23 +89,12 @@ def test_the_numbers_are_those_of_the_formulas(results):
     assert row["grading_errors"] == 0
 
 
-def test_the_learned_prior_s_rows_are_the_api_s(results):
-    row = {k.split(",")[0]: v for k, v in results["results"]["toy"].items()}
-    outcomes = Outcomes.from_counts([[1, 3], [3, 1], [4, 0]])
+def test_the_learned_prior_s_rows_are_the_api_s(row):
     for stem, scope in (("hbayes@4", "benchmark"), ("hbayes@4_population", "population")):
-        posterior = hbayes_at_n(outcomes, scope)
+        posterior = hbayes_at_n(OUTCOMES, scope)
         interval = posterior.interval(0.95, "exact")
         own = [posterior.mu, posterior.sigma, interval.low, interval.high]
         assert [row[stem + end] for end in ("", "_stderr", "_low", "_high")] == pytest.approx(own)
-
-
-def test_the_table_shows_the_posterior_sd_as_the_stderr(results):
-    table = make_table(results)
-    line = next(text for text in table.splitlines() if "|bayes@4 " in text)
-    value, sd = (float(cell) for cell in line.split("|")[7:10:2])
-    row = results["results"]["toy"]
-    assert value == pytest.approx(row["bayes@4,none"], abs=1e-4)
-    assert sd == pytest.approx(row["bayes@4_stderr,none"], abs=1e-4)
 
 
 def test_the_samples_hold_every_trial(results):
@@ -112,21 +108,6 @@ def test_the_samples_hold_every_trial(results):
     dumped = json.loads(json.dumps(sample, default=handle_non_serializable))
     assert dumped["outcomes"] == [1, 1, 0, 1]
     assert dumped["pass@2"] == 1.0
-
-
-def test_the_settings_stand_in_the_results(results):
-    bayes = results["configs"]["toy"]["metadata"]["bayes"]
-    assert (bayes["n"], bayes["interval"], bayes["level"]) == (4, "exact", 0.95)
-    assert results["configs"]["toy"]["repeats"] == 4
-
-
-def test_a_logged_result_shows_only_rows_but_updates_with_everything():
-    result = LoggedResult({"a": 1.0}, {"b": [1]})
-    example = {}
-    example.update(result)
-    assert example == {"a": 1.0, "b": [1]}
-    assert list(result.items()) == [("a", 1.0)]
-    assert list(result.keys()) == ["a"]
 
 
 def test_one_trial_gives_the_posterior_of_one_trial():
@@ -163,21 +144,17 @@ def test_predict_only_logs_responses_and_grades_nothing():
 
 
 def test_take_first_is_dropped_and_each_filter_gets_its_rows():
+    take_first = {"function": "take_first"}
+    digit = {"function": "regex", "regex_pattern": r"(\d)", "fallback": "none"}
     filters = [
-        {"name": "strict", "filter": [{"function": "take_first"}]},
-        {
-            "name": "digit",
-            "filter": [
-                {"function": "regex", "regex_pattern": r"(\d)", "fallback": "none"},
-                {"function": "take_first"},
-            ],
-        },
+        {"name": "strict", "filter": [take_first]},
+        {"name": "digit", "filter": [digit, take_first]},
     ]
     script = {**SCRIPT, "1 + 1 =": ["2", "it is 2", "2!", "2"]}
-    row = evaluate(RepeatedSamplingTask(config=toy_config(filter_list=filters)), script)
-    results = row["results"]["toy"]
-    assert results["avg@4,strict"] == pytest.approx((2 + 1 + 0) / 12)
-    assert results["avg@4,digit"] == pytest.approx((4 + 1 + 0) / 12)
+    results = evaluate(RepeatedSamplingTask(config=toy_config(filter_list=filters)), script)
+    row = results["results"]["toy"]
+    assert row["avg@4,strict"] == pytest.approx((2 + 1 + 0) / 12)
+    assert row["avg@4,digit"] == pytest.approx((4 + 1 + 0) / 12)
 
 
 def test_a_voting_pipeline_is_left_out_and_a_lone_one_refused(caplog):
@@ -188,17 +165,8 @@ def test_a_voting_pipeline_is_left_out_and_a_lone_one_refused(caplog):
         )
     assert "`maj` votes" in caplog.text
     assert [f.name for f in task._filters] == ["none"]
-    with pytest.raises(TaskConfigError, match=r"every pipeline in `filter_list` ends in majority"):
+    with refused("filter_list", "unsupported", "majority_vote", error=TaskConfigError):
         RepeatedSamplingTask(config=toy_config(filter_list=[vote]))
-
-
-def test_a_pipeline_that_chooses_is_refused_before_sampling():
-    def only_first(resps, docs):
-        return [r[:1] for r in resps]
-
-    filters = [{"name": "f", "filter": [{"function": "custom", "filter_fn": only_first}]}]
-    with pytest.raises(TaskConfigError, match=r"`f` must keep all N=4 responses .* it leaves 1"):
-        RepeatedSamplingTask(config=toy_config(filter_list=filters))
 
 
 def test_a_filter_that_fails_on_one_question_loses_nothing_of_the_others(caplog):
@@ -208,27 +176,26 @@ def test_a_filter_that_fails_on_one_question_loses_nothing_of_the_others(caplog)
         return resps
 
     filters = [{"name": "f", "filter": [{"function": "custom", "filter_fn": picky}]}]
-    task = RepeatedSamplingTask(config=toy_config(filter_list=filters))
-    with caplog.at_level(logging.WARNING):
-        row = evaluate(task)["results"]["toy"]
+    row = evaluate(RepeatedSamplingTask(config=toy_config(filter_list=filters)))["results"]["toy"]
     assert row["avg@4,f"] == pytest.approx((3 + 0 + 0) / 12)
     assert row["grading_errors,f"] == 4
     assert "no x, please" in caplog.text
 
 
-def test_a_failing_grader_counts_as_wrong_is_logged_and_counted(caplog):
+def test_a_failing_grader_counts_as_wrong_is_logged_a_few_times_and_counted(caplog):
     def process_results(doc, results):
         if results[0] == "x":
             raise RuntimeError("cannot read x")
         return {"exact_match": float(results[0] == doc["answer"])}
 
-    task = RepeatedSamplingTask(config=toy_config(process_results=process_results))
-    with caplog.at_level(logging.WARNING):
-        results = evaluate(task)
-    assert results["results"]["toy"]["grading_errors,none"] == 1
-    assert results["results"]["toy"]["avg@4,none"] == pytest.approx(4 / 12)
-    assert "question 1, trial 3; counted as wrong: RuntimeError: cannot read x" in caplog.text
-    assert results["samples"]["toy"][1]["grading_error_notes"] == {3: "RuntimeError: cannot read x"}
+    task = RepeatedSamplingTask(config=toy_config(process_results=process_results, repeats=80))
+    results = evaluate(task)
+    assert results["results"]["toy"]["grading_errors,none"] == 20
+    assert results["results"]["toy"]["avg@80,none"] == pytest.approx(4 / 12)
+    assert "question 1, trial 3" in caplog.text
+    assert caplog.text.count("cannot read x") == 10
+    notes = results["samples"]["toy"][1]["grading_error_notes"]
+    assert notes == dict.fromkeys(range(3, 80, 4), "RuntimeError: cannot read x")
 
 
 def test_list_targets_are_graded_by_the_task_itself():
@@ -264,17 +231,6 @@ def test_thinking_is_cut_before_the_filters_but_kept_in_the_log():
     assert sample["resps"][0][0] == "3<end>2"
 
 
-def test_padded_documents_are_cut_to_n():
-    task = RepeatedSamplingTask(config=toy_config())
-    task.set_fewshot_seed(1)
-    task.build_all_requests(limit=None, rank=0, world_size=1)
-    for instance in task.instances:
-        instance.resps = [str(i) for i in range(12)]
-    task.apply_filters()
-    assert {len(i.resps) for i in task.instances} == {4}
-    assert {len(i.filtered_resps["none"]) for i in task.instances} == {4}
-
-
 def test_identical_answers_are_warned_about(caplog):
     script = {q["question"]: ["2"] for q in QUESTIONS}
     with caplog.at_level(logging.WARNING):
@@ -282,38 +238,13 @@ def test_identical_answers_are_warned_about(caplog):
     assert "all 4 answers to every question are identical" in caplog.text
 
 
-def test_command_line_settings_are_checked_before_sampling():
-    task = RepeatedSamplingTask(config=toy_config())
-    model = ScriptedLM(SCRIPT)
-    with pytest.raises(TaskConfigError, match=r"`temperature` must be above 0"):
-        toy.evaluate(model, task, gen_kwargs="temperature=0.0")
-    assert not model.requests
-
-
 def test_requests_carry_the_settings_and_n():
     model = ScriptedLM(SCRIPT)
-    toy.evaluate(
-        model,
-        RepeatedSamplingTask(
-            config=toy_config(
-                generation_kwargs={
-                    "do_sample": True,
-                    "temperature": 0.5,
-                    "until": [],
-                    "max_gen_toks": 8,
-                }
-            )
-        ),
-        gen_kwargs="max_new_tokens=5",
-    )
+    settings = {"do_sample": True, "temperature": 0.5, "until": [], "max_gen_toks": 8}
+    task = RepeatedSamplingTask(config=toy_config(generation_kwargs=dict(settings)))
+    toy.evaluate(model, task, gen_kwargs="max_new_tokens=5")
     assert len(model.requests) == 12
-    assert model.requests[0].args[1] == {
-        "do_sample": True,
-        "temperature": 0.5,
-        "until": [],
-        "max_gen_toks": 5,
-        "top_p": 1.0,
-    }
+    assert model.requests[0].args[1] == {**settings, "max_gen_toks": 5, "top_p": 1.0}
 
 
 def test_the_request_cache_never_carries_an_old_n(tmp_path, monkeypatch):
@@ -321,72 +252,10 @@ def test_the_request_cache_never_carries_an_old_n(tmp_path, monkeypatch):
     evaluate(RepeatedSamplingTask(config=toy_config(repeats=2)), cache_requests=True)
     results = evaluate(RepeatedSamplingTask(config=toy_config(repeats=4)), cache_requests=True)
     assert [len(s["resps"][0]) for s in results["samples"]["toy"]] == [4, 4, 4]
-    with pytest.raises(TaskConfigError, match=r"`--cache_requests` cannot be combined"):
+    with refused("--cache_requests", "conflict", None, error=TaskConfigError):
         evaluate(
             RepeatedSamplingTask(config=toy_config()), cache_requests=True, samples={"toy": [1]}
         )
-
-
-def test_the_response_cache_is_said_never_to_resume(tmp_path, caplog):
-    with caplog.at_level(logging.WARNING):
-        evaluate(RepeatedSamplingTask(config=toy_config()), use_cache=str(tmp_path / "cache"))
-    assert "never reads them back" in caplog.text
-
-
-def test_a_user_yaml_is_included_with_one_line(tmp_path):
-    (tmp_path / "theirs.yaml").write_text(
-        "task: theirs\n"
-        "custom_dataset: !function loader.load\n"
-        "test_split: test\n"
-        "output_type: generate_until\n"
-        "doc_to_text: '{{question}}'\n"
-        "doc_to_target: '{{answer}}'\n"
-        "generation_kwargs: {do_sample: true, temperature: 0.6, until: ['\\n']}\n"
-        "num_fewshot: 0\n"
-        "filter_list:\n"
-        "  - name: got\n"
-        "    filter:\n"
-        "      - {function: regex, regex_pattern: '(\\d)', fallback: none}\n"
-        "      - {function: take_first}\n"
-        "metric_list:\n"
-        "  - {metric: exact_match, aggregation: mean, higher_is_better: true}\n"
-    )
-    (tmp_path / "loader.py").write_text(
-        "import datasets\n"
-        f"def load(**_):\n    return {{'test': datasets.Dataset.from_list({QUESTIONS!r})}}\n"
-    )
-    (tmp_path / "ours.yaml").write_text(
-        "include: theirs.yaml\n"
-        "task: theirs_bayes\n"
-        "class: !function lm_eval_bayes.tasks.RepeatedSamplingTask\n"
-        "repeats: 4\n"
-    )
-    manager = lm_eval.tasks.TaskManager(include_path=str(tmp_path), include_defaults=False)
-    results = lm_eval.simple_evaluate(
-        model=ScriptedLM(SCRIPT), tasks=["theirs_bayes"], task_manager=manager, bootstrap_iters=0
-    )
-    assert results["results"]["theirs_bayes"]["avg@4,got"] == pytest.approx(4 / 12)
-
-
-def test_many_failures_are_printed_a_few_times_and_counted(caplog):
-    def process_results(doc, results):
-        if results[0] != doc["answer"]:
-            raise RuntimeError("only right answers, please")
-        return {"exact_match": 1}
-
-    config = toy_config(process_results=process_results, repeats=40)
-    results = evaluate(RepeatedSamplingTask(config=config))
-    assert results["results"]["toy"]["grading_errors,none"] == 80
-    assert caplog.text.count("only right answers, please") == 10
-    assert caplog.text.count("further failures are not printed") == 1
-
-
-def test_a_lone_surrogate_does_not_spoil_the_log():
-    script = {**SCRIPT, "1 + 1 =": ["2", "\ud800", "2 \u202e", "2"]}
-    results = evaluate(RepeatedSamplingTask(config=toy_config()), script)
-    sample = results["samples"]["toy"][0]
-    assert sample["resps"] == [["2", "?", "2 \u202e", "2"]]
-    json.dumps(sample, default=handle_non_serializable, ensure_ascii=False).encode("utf-8")
 
 
 def graded_by(function, **changes):
@@ -414,15 +283,6 @@ def test_maj_needs_an_extracted_answer(caplog):
     assert evaluate(task, script)["results"]["toy"]["maj@8,f"] == 0.0
 
 
-@pytest.mark.parametrize(("rows", "n_notes"), [("short", 0), ("all", 1), (["maj@*"], 1)])
-def test_the_note_on_close_votes_comes_with_the_rows_of_the_interval(rows, n_notes, caplog):
-    script = {q["question"]: [q["answer"], "-1"] * 4 for q in QUESTIONS}
-    task = RepeatedSamplingTask(config=toy_config(repeats=8, metadata={"bayes_rows": rows}))
-    results = evaluate(task, script)
-    assert results["results"]["toy"]["maj@8,none"] == 0.5
-    assert caplog.text.count("maj@8: ") == n_notes
-
-
 def test_a_response_without_a_match_abstains():
     digit = [{"function": "regex", "regex_pattern": r"(\d)", "fallback": "nothing"}]
     filters = [{"name": "f", "filter": digit}]
@@ -433,16 +293,6 @@ def test_a_response_without_a_match_abstains():
     assert results["samples"]["toy"][0]["maj@4"] == 1.0
 
 
-def test_a_value_that_is_no_category_has_no_number():
-    def f1(doc, results):
-        return {"exact_match": 0.9 if "well" in results[0] else 1}
-
-    script = {**SCRIPT, "1 + 1 =": ["2", "well", "2", "2"]}
-    with pytest.raises(TaskConfigError, match=r"a category 0\.\.1; got 0\.9") as raised:
-        evaluate(graded_by(f1), script)
-    assert "\n" not in str(raised.value)
-
-
 def test_empty_responses_are_counted(caplog):
     script = {**SCRIPT, "1 + 1 =": ["2", "", "2", " \n"], "3 + 3 =": ["", "6", "6", "6"]}
     results = evaluate(RepeatedSamplingTask(config=toy_config()), script)
@@ -451,12 +301,6 @@ def test_empty_responses_are_counted(caplog):
     caplog.clear()
     evaluate(RepeatedSamplingTask(config=toy_config()))
     assert "empty" not in caplog.text
-
-
-def test_all_zero_and_empty_answers_are_warned_of(caplog):
-    script = {prompt: [""] for prompt in SCRIPT}
-    evaluate(RepeatedSamplingTask(config=toy_config()), script)
-    assert "all 12 trials are graded 0; every response is empty" in caplog.text
 
 
 def test_one_program_at_a_time_is_given_to_a_metric_of_programs(caplog):
@@ -508,16 +352,16 @@ SCORED = {
     "2 + 2 =": ["4 x x x", "x", "4 x", "x x"],
     "3 + 3 =": ["6", "6", "6", "6 x"],
 }
+SHARES = [[1, 0.5, 0, 1], [0.25, 0, 0.5, 0], [1, 1, 1, 0.5]]
 
 
 def test_scores_have_the_posterior_of_their_mean():
     task = graded_by(share_of_gold, metric_list=F1, metadata={"bayes_bounds": [0, 1]})
     results = evaluate(task, SCORED)
     row = {k.split(",")[0]: v for k, v in results["results"]["toy"].items()}
-    scores = [[1, 0.5, 0, 1], [0.25, 0, 0.5, 0], [1, 1, 1, 0.5]]
-    assert [sample["scores"] for sample in results["samples"]["toy"]] == scores
-    assert row["avg@4"] == pytest.approx(sum(map(sum, scores)) / 12)
-    posterior = hbayes_at_n(ScoreOutcomes.from_scores(scores))
+    assert [sample["scores"] for sample in results["samples"]["toy"]] == SHARES
+    assert row["avg@4"] == pytest.approx(sum(map(sum, SHARES)) / 12)
+    posterior = hbayes_at_n(ScoreOutcomes.from_scores(SHARES))
     assert row["hbayes@4"] == pytest.approx(posterior.mu, abs=1e-12)
     assert row["hbayes@4_high"] == pytest.approx(posterior.interval().high, abs=1e-9)
     assert not [name for name in row if "pass" in name or "maj" in name or name[0] == "b"]
@@ -531,8 +375,7 @@ def test_a_score_beyond_a_bound_by_rounding_is_the_bound():
 
     task = graded_by(rounded, metric_list=F1, metadata={"bayes_bounds": [0, 1]})
     results = evaluate(task, SCORED)
-    scores = [[1, 0.5, 0, 1], [0.25, 0, 0.5, 0], [1, 1, 1, 0.5]]
-    assert [sample["scores"] for sample in results["samples"]["toy"]] == scores
+    assert [sample["scores"] for sample in results["samples"]["toy"]] == SHARES
 
 
 def test_a_threshold_says_which_scores_pass():
@@ -547,42 +390,48 @@ def test_a_threshold_says_which_scores_pass():
 
 
 def test_a_score_without_bounds_or_beyond_them_has_no_number():
-    message = r"category 0\.\.1; got 0\.5 .*bayes_bounds as in"
-    with pytest.raises(TaskConfigError, match=message) as raised:
+    with refused(None, "failed", error=TaskConfigError) as caught:
         evaluate(graded_by(share_of_gold, metric_list=F1), SCORED)
-    results = raised.value.results
+    results = caught.value.results
     row = results["results"]["toy"]
     assert all(math.isnan(row[name]) for name in ("hbayes@4,none", "avg@4,none", "pass@2,none"))
     # the responses are there, with what the metric gave them
-    assert [sample["resps"] for sample in results["samples"]["toy"]] == [
-        [list(texts)] for texts in SCORED.values()
-    ]
-    assert [sample["scores"] for sample in results["samples"]["toy"]] == [
-        [1, 0.5, 0, 1], [0.25, 0, 0.5, 0], [1, 1, 1, 0.5]
-    ]  # fmt: skip
-    assert not any("outcomes" in sample for sample in results["samples"]["toy"])
-    with pytest.raises(TaskConfigError, match=message):
-        lm_eval.utils.make_table(results)
+    samples = results["samples"]["toy"]
+    assert [sample["resps"] for sample in samples] == [[texts] for texts in SCORED.values()]
+    assert [sample["scores"] for sample in samples] == SHARES
+    assert not any("outcomes" in sample for sample in samples)
     metadata = {"bayes_bounds": [0, 0.9]}
-    with pytest.raises(TaskConfigError, match=r"a score from 0 to 0\.9, its bayes_bounds; got 1"):
+    with refused("metric_list", "range", 1.0, error=TaskConfigError):
         graded_by(share_of_gold, metric_list=F1, metadata=metadata)
 
 
-def test_scores_beyond_their_bounds_are_logged_as_the_metric_gave_them(tmp_path):
-    def doubled(doc, results):
-        score = share_of_gold(doc, results)["f1"]
-        return {"f1": 2 * score if doc["answer"] == "4" else score}
-
-    metadata = {"bayes_bounds": [0, 0.9], "bayes_check": False}
-    task = graded_by(doubled, metric_list=F1, metadata=metadata)
-    with pytest.raises(TaskConfigError, match="bayes_bounds; got 1") as raised:
-        evaluate(task, SCORED)
-    samples = raised.value.results["samples"]["toy"]
-    scores = [[1, 0.5, 0, 1], [0.5, 0, 1, 0], [1, 1, 1, 0.5]]
-    assert [sample["scores"] for sample in samples] == scores
-    # the command line saves the results first, and ends with the error behind the table
+def test_the_command_line_saves_a_run_without_numbers_and_ends_with_the_error(tmp_path):
     tracker = EvaluationTracker(output_path=str(tmp_path))
-    task = graded_by(doubled, metric_list=F1, metadata=metadata)
+    task = graded_by(share_of_gold, metric_list=F1)
     results = evaluate(task, SCORED, evaluation_tracker=tracker)
-    with pytest.raises(TaskConfigError, match="bayes_bounds; got 1"):
+    with refused(None, "failed", error=TaskConfigError):
         lm_eval.utils.make_table(results)
+
+
+def test_scores_beyond_their_bounds_are_logged_as_the_metric_gave_them():
+    metadata = {"bayes_bounds": [0, 0.9], "bayes_check": False}
+    task = graded_by(share_of_gold, metric_list=F1, metadata=metadata)
+    with refused(None, "failed", error=TaskConfigError) as caught:
+        evaluate(task, SCORED)
+    samples = caught.value.results["samples"]["toy"]
+    assert [sample["scores"] for sample in samples] == SHARES
+
+
+@pytest.mark.parametrize(("limit", "clusters"), [(None, ["a", "a", "b"]), (2, None)])
+def test_the_rows_of_the_population_take_questions_of_one_cluster_as_dependent(limit, clusters):
+    """Questions of a single cluster, which `--limit` may leave, say nothing about others."""
+    docs = [{**doc, "family": name} for doc, name in zip(QUESTIONS, "aab", strict=True)]
+    data = {"test": datasets.Dataset.from_list(docs)}
+    config = toy_config(custom_dataset=lambda **_: data, metadata={"cluster": "family"})
+    row = evaluate(RepeatedSamplingTask(config=config), limit=limit)["results"]["toy"]
+    counts = [[1, 3], [3, 1], [4, 0]][:limit]
+    posterior = hbayes_at_n(Outcomes.from_counts(counts, clusters=clusters), "population")
+    assert row["hbayes@4_population,none"] == pytest.approx(posterior.mu, abs=1e-12)
+    assert row["hbayes@4_population_stderr,none"] == pytest.approx(posterior.sigma, abs=1e-12)
+    alone = hbayes_at_n(Outcomes.from_counts(counts), "population")
+    assert (row["hbayes@4_population_stderr,none"] == pytest.approx(alone.sigma)) is (limit == 2)

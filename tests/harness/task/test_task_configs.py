@@ -37,14 +37,15 @@ CONTESTS = {
     "hmmt_feb25_bayes": grading.process_results_math,
     "brumo25_bayes": grading.process_results_math,
 }
-#: Contests whose questions the tests may not have.
 LATER = {
     "aime26_bayes": grading.process_results_aime,
     **dict.fromkeys(
-        ("hmmt_feb26_bayes", "hmmt_nov25_bayes", "smt25_bayes", "cmimc25_bayes"),
+        (
+            *("hmmt_feb26_bayes", "hmmt_nov25_bayes", "smt25_bayes", "cmimc25_bayes"),
+            *("apex25_bayes", "apex_shortlist_bayes"),
+        ),
         grading.process_results_math,
     ),
-    **dict.fromkeys(("apex25_bayes", "apex_shortlist_bayes"), grading.process_results_math),
 }
 GROUPS = {
     "contest_math_bayes": list(CONTESTS),
@@ -91,17 +92,17 @@ def test_a_rubric_task_is_its_task_with_another_class(task: str) -> None:
 @pytest.mark.parametrize("task", TASKS)
 def test_every_task_samples_repeatedly_and_keeps_every_response(task: str) -> None:
     cfg = config(task)
-    assert cfg["task"] == task
-    assert cfg["class"] is RepeatedSamplingTask
-    assert cfg["output_type"] == "generate_until"
-    assert cfg["num_fewshot"] == 0
-    assert cfg["filter_list"] == [{"name": "none", "filter": [{"function": "keep_all"}]}]
-    assert cfg["metric_list"] == [
-        {"metric": "exact_match", "aggregation": "mean", "higher_is_better": True}
-    ]
-    assert cfg["metadata"]["version"] == 1.0
-    assert cfg["metadata"]["source"]
-    assert cfg["metadata"]["licence"]
+    metric = {"metric": "exact_match", "aggregation": "mean", "higher_is_better": True}
+    expected = {
+        "task": task,
+        "class": RepeatedSamplingTask,
+        "output_type": "generate_until",
+        "num_fewshot": 0,
+        "filter_list": [{"name": "none", "filter": [{"function": "keep_all"}]}],
+        "metric_list": [metric],
+    }
+    assert {key: cfg[key] for key in expected} == expected
+    assert {"version", "source", "licence"} <= set(cfg["metadata"])
 
 
 @pytest.mark.parametrize("task", [*CONTESTS, *LATER])
@@ -121,17 +122,6 @@ def test_contests_are_asked_as_in_the_paper(task: str) -> None:
     prompt = rendered(cfg["doc_to_text"], doc)
     assert prompt == "Let $S=\\{1\\}$ and $x_{{1}}$.\n\n" + SENTENCE
     assert rendered(cfg["doc_to_target"], doc) == "70"
-
-
-def test_the_demo_s_prompt() -> None:
-    cfg = config("demo_arithmetic_bayes")
-    prompt = rendered(cfg["doc_to_text"], {"problem": "What is 7 + 5?"})
-    assert prompt == (
-        "Solve the problem and put the final answer in \\boxed{}.\n\n"
-        "Problem: What is 7 + 5?\nSolution:"
-    )
-    assert cfg["repeats"] == 8
-    assert cfg["generation_kwargs"]["until"] == []
 
 
 @pytest.mark.parametrize("task", [*CONTESTS, *LATER])
@@ -163,28 +153,6 @@ def test_a_group_s_rows_follow_the_run_s_n(group: str) -> None:
     assert all(type(m) is rows.RowName for m in deepcopy(metrics))  # as the harness copies them
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
-def test_a_group_beside_a_task_of_another_n_keeps_its_rows(
-    order: tuple[int, int], offline_hub: dict[str, str], tmp_path: Path
-) -> None:
-    tasks = ["contest_math_bayes", "demo_arithmetic_bayes"]
-    command = ["--model", "biased_coin", "--model_args", "p=0.5", "--limit", "1"]
-    chosen = ",".join(tasks[i] for i in order)
-    run = subprocess.run(
-        [sys.executable, "-m", "lm_eval_bayes", "run", *command, "--tasks", chosen],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        cwd=tmp_path,
-        env={**os.environ, **offline_hub},
-        check=True,
-    )
-    groups = run.stdout[run.stdout.index("Groups") :]
-    assert "|bayes@16|" in groups.replace(" ", "")
-    assert "|bayes@8|" in run.stdout.replace(" ", "")
-
-
 def demo_run(lm: BiasedCoinLM, **kwargs: Any) -> dict[str, Any]:
     manager = TaskManager(
         include_path=str(CONFIGS), include_defaults=False, metadata=kwargs.pop("metadata", {})
@@ -213,24 +181,6 @@ def test_a_demo_run_reports_the_posterior_and_records_the_truth() -> None:
         assert sample["outcomes"] == [int(gold in text) for text in sample["resps"][0]]
     right = sum(sum(s["outcomes"]) for s in results["samples"]["demo_arithmetic_bayes"])
     assert result["avg@8,none"] == pytest.approx(right / 320, abs=1e-12)
-
-
-def test_limit_samples_and_chat_template_ask_the_same_questions_the_same_way() -> None:
-    full = demo_run(BiasedCoinLM(beta="1:1"), metadata={"bayes_n": 3})
-    part = demo_run(BiasedCoinLM(beta="1:1"), metadata={"bayes_n": 3}, limit=5)
-    chat = demo_run(
-        BiasedCoinLM(beta="1:1"),
-        metadata={"bayes_n": 3},
-        samples={"demo_arithmetic_bayes": [2, 4]},
-        apply_chat_template=True,
-    )
-    by_id = {s["doc"]["id"]: s["resps"] for s in full["samples"]["demo_arithmetic_bayes"]}
-    assert len(by_id) == 40
-    for results, count in ((part, 5), (chat, 2)):
-        samples = results["samples"]["demo_arithmetic_bayes"]
-        assert len(samples) == count
-        for sample in samples:
-            assert sample["resps"] == by_id[sample["doc"]["id"]]
 
 
 RUN = """

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import shutil
 
-import pyarrow
-import pyarrow.parquet
 import pytest
 from _support.command_line import called
-from _support.tool_logs import DATA, outcomes_of
+from _support.errors import refused
+from _support.tables import write_rows
+from _support.tool_logs import DATA, outcomes_of, rows_of
 
-from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.frames import read_frame
 from lm_eval_bayes.runs.reader import read_runs
 
@@ -58,11 +57,9 @@ def repeat_rows(file, keys, order):
     file.write_text(json.dumps(content), encoding="utf-8")
 
 
-def check_refused(path, advice=True):
-    with pytest.raises(InvalidInputError) as refused:
+def check_refused(path):
+    with refused("RUN", "duplicate"):
         read_runs([path])
-    assert str(refused.value).startswith("`RUN` must")
-    assert ("--dedupe" in str(refused.value)) == advice
 
 
 @pytest.mark.parametrize("order", ["file", "row"])
@@ -88,25 +85,13 @@ def test_a_gate_does_not_fail_because_rows_are_there_twice(tmp_path):
     assert called("compare", copy, other, *options, "--dedupe")[0] == 0
 
 
-def write(folder, name, rows):
-    path = folder / name
-    if path.suffix == ".parquet":
-        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path)
-    elif path.suffix == ".jsonl":
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    else:
-        lines = [",".join(map(str, row.values())) for row in rows]
-        path.write_text("\n".join([",".join(rows[0]), *lines]) + "\n", encoding="utf-8")
-    return path
-
-
 @pytest.mark.parametrize("order", ["file", "row"])
 @pytest.mark.parametrize("name", ["t.csv", "t.jsonl", "t.parquet"])
 def test_rows_of_a_table_with_responses_that_are_there_twice(tmp_path, name, order):
-    path = write(tmp_path, name, ROWS)
+    path = write_rows(tmp_path / name, ROWS)
     (run,) = read_runs([path]).runs
     assert run.outcomes.counts.tolist() == [[1, 2], [2, 1]]
-    write(tmp_path, name, twice(ROWS, order))
+    write_rows(path, twice(ROWS, order))
     check_refused(path)
     (run,) = read_runs([path], dedupe=True).runs
     assert run.outcomes.counts.tolist() == [[1, 2], [2, 1]]
@@ -114,42 +99,41 @@ def test_rows_of_a_table_with_responses_that_are_there_twice(tmp_path, name, ord
 
 def test_rows_of_a_frame_that_are_there_twice():
     columns = {name: [row[name] for row in ROWS * 2] for name in ROWS[0]}
-    with pytest.raises(InvalidInputError) as refused:
+    with refused("frame", "duplicate"):
         read_frame(columns)
-    assert str(refused.value).startswith("`frame` must")
 
 
 def test_rows_without_texts_are_trials(tmp_path):
     rows = [{"question": row["question"], "correct": row["correct"]} for row in ROWS]
-    (run,) = read_runs([write(tmp_path, "t.csv", rows)]).runs
+    (run,) = read_runs([write_rows(tmp_path / "t.csv", rows)]).runs
     assert run.outcomes.counts.tolist() == [[1, 2], [2, 1]]
 
 
 def test_equal_texts_are_trials_of_their_own_where_another_field_differs(tmp_path):
     """As of a model that answers with a number alone."""
     file = DATA / "verifiers/sums--org--weak/run1/results.jsonl"
-    row = json.loads(file.read_text(encoding="utf-8").splitlines()[0])
+    row = rows_of(file)[0]
     rows = [row | {"timing": {"generation_ms": n}} for n in range(3)]
-    path = write(tmp_path, "results.jsonl", rows)
+    path = write_rows(tmp_path / "results.jsonl", rows)
     assert read_runs([path]).runs[0].n_trials == 3
-    write(tmp_path, "results.jsonl", [*rows, rows[1]])
+    write_rows(tmp_path / "results.jsonl", [*rows, rows[1]])
     check_refused(path)
 
 
 def test_a_trial_is_known_by_its_id(tmp_path):
     """Two trials with one id, of which one has another field."""
     file = DATA / "promptfoo" / "prompts.jsonl"
-    rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
-    path = write(tmp_path, "prompts.jsonl", [*rows, rows[0] | {"latencyMs": 99}])
+    rows = rows_of(file)
+    path = write_rows(tmp_path / "prompts.jsonl", [*rows, rows[0] | {"latencyMs": 99}])
     check_refused(path)
-    write(tmp_path, "prompts.jsonl", [*rows, rows[0] | {"id": "another"}])
+    write_rows(tmp_path / "prompts.jsonl", [*rows, rows[0] | {"id": "another"}])
     assert sum(run.n_trials for run in read_runs([path]).runs) == len(rows) + 1
     # and two of one id contradict each other
     contradicting = rows[0] | {"success": not rows[0]["success"]}
-    write(tmp_path, "prompts.jsonl", [*rows, contradicting])
-    check_refused(path, advice=False)
-    with pytest.raises(InvalidInputError):
-        read_runs([path], dedupe=True)
+    write_rows(tmp_path / "prompts.jsonl", [*rows, contradicting])
+    for dedupe in (False, True):
+        with refused("RUN", "duplicate"):
+            read_runs([path], dedupe=dedupe)
 
 
 def test_a_copied_trial_of_harbor_is_the_same_trial(tmp_path):
@@ -162,13 +146,13 @@ def test_a_copied_trial_of_harbor_is_the_same_trial(tmp_path):
 
 def test_records_of_every_eval_ever_without_numbers_of_trials(tmp_path):
     (file,) = (DATA / "every_eval_ever").glob("*_samples.jsonl")
-    rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    rows = rows_of(file)
     for n, row in enumerate(rows):
         del row["metadata"]
         row["performance"]["generation_time_ms"] = 400.0 + n
-    path = write(tmp_path, "records.jsonl", rows)
+    path = write_rows(tmp_path / "records.jsonl", rows)
     expected = outcomes_of(path)
-    write(tmp_path, "records.jsonl", rows * 2)
+    write_rows(tmp_path / "records.jsonl", rows * 2)
     check_refused(path)
     assert outcomes_of(path, dedupe=True) == expected
 
@@ -181,12 +165,12 @@ def test_a_line_of_nemo_skills_that_was_generated_again(tmp_path, named):
         | {key: f"{value}{n}" for key, value in named.items()}
         for n in range(3)
     ]
-    path = write(tmp_path, "output-rs0.jsonl", [*rows, rows[2]])
+    path = write_rows(tmp_path / "output-rs0.jsonl", [*rows, rows[2]])
     check_refused(path)
     assert read_runs([path], dedupe=True).runs[0].question_ids == (
-        read_runs([write(tmp_path, "output-rs0.jsonl", rows)]).runs[0].question_ids
+        read_runs([write_rows(tmp_path / "output-rs0.jsonl", rows)]).runs[0].question_ids
     )
-    write(tmp_path, "output-rs0.jsonl", [*rows, rows[2] | {"generation": "4"}])
+    write_rows(tmp_path / "output-rs0.jsonl", [*rows, rows[2] | {"generation": "4"}])
     if named:
         check_refused(path)
     else:  # two questions of one text, as some benchmarks have them

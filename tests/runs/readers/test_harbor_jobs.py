@@ -9,18 +9,10 @@ import shutil
 
 import numpy as np
 import pytest
-from _support.tool_logs import (
-    DATA,
-    all_commands,
-    nested,
-    outcomes_of,
-    same_as_table,
-    summary,
-)
+from _support.errors import refused
+from _support.tool_logs import DATA, content_of, counted_by_hand, outcomes_of, summary
 
-from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.reader import read_runs
-from lm_eval_bayes.runs.readers.formats import recognise
 
 RUNS = DATA / "terminal_bench"
 JOB = DATA / "harbor" / "letters"
@@ -40,10 +32,6 @@ OUTCOMES = {
         "chess": [0, 0, 0, 0],
     },
 }
-
-
-def content_of(file):
-    return json.loads(file.read_text(encoding="utf-8"))
 
 
 @pytest.fixture
@@ -70,6 +58,14 @@ def rewrite(file, change):
 # -- terminal-bench ----------------------------------------------------------------------------
 
 
+def test_the_outcomes_were_counted_by_hand():
+    assert outcomes_of(JOB) == counted_by_hand(OUTCOMES)
+    for path in (JOB / "result.json", JOB.parent):
+        assert outcomes_of(path) == outcomes_of(JOB)
+    (file,) = JOB.glob("hello-world__s0*/result.json")
+    assert outcomes_of(file) == outcomes_of(file.parent) == {"strong": {"hello-world": [1]}}
+
+
 @pytest.mark.parametrize("name", ["chaterm_1", "chaterm_2", "ob1_1", "ob1_2"])
 def test_the_accuracy_is_that_of_terminal_bench(name):
     accuracy = content_of(RUNS / name / "results.json")["accuracy"]
@@ -84,15 +80,6 @@ def test_runs_in_a_folder_are_further_trials_of_their_models():
     assert [run.n_trials for run in runs.values()] == [160, 160]
     assert runs[SONNET].outcomes.counts.sum(axis=0).tolist() == [160 - 37 - 42, 37 + 42]
     assert runs["ob1-sdk"].task == "terminal-bench-core 0.1.1"
-
-
-def test_errors_of_terminal_bench_are_told():
-    _, said = summary(RUNS / "chaterm_1")
-    assert (
-        "12 trials without a result of the tests counted 0, as in terminal-bench's own metrics "
-        "(parse_error 11, test_timeout 1)"
-    ) in said
-    assert "22 trials with an error counted by is_resolved" in said
 
 
 def test_trials_in_files_of_their_own_are_read(tmp_path, run):
@@ -126,31 +113,18 @@ def test_trials_of_one_run_keep_their_numbers(tmp_path, run):
     assert list(of_model.values()) == [[0, 0, 1]]
 
 
-@pytest.mark.parametrize("id", [None, "", []])
+@pytest.mark.parametrize("id", [None, []])
 def test_a_trial_without_its_task_is_refused(run, id):
     def drop(content):
         content["results"][5]["task_id"] = id
 
     name = content_of(run / "results.json")["results"][5]["trial_name"]
     rewrite(run / "results.json", drop)
-    with pytest.raises(InvalidInputError) as refused:
+    with refused("RUN", "missing", f"none of trial {name!r}"):
         read_runs([run])
-    assert str(refused.value).startswith("`RUN` must")
-    assert repr(name) in str(refused.value)
-
-
-def test_a_copy_of_a_run_is_no_further_trials(run):
-    with pytest.raises(InvalidInputError, match="80 of 80 trials"):
-        read_runs([RUNS / "ob1_1", run])
-    (saved,) = read_runs([RUNS / "ob1_1", run], dedupe=True).runs
-    assert saved.n_trials == 80
 
 
 # -- Harbor ------------------------------------------------------------------------------------
-
-
-def test_the_numbers_are_those_of_a_table(tmp_path):
-    same_as_table(tmp_path, OUTCOMES, JOB)
 
 
 def test_pass_at_k_is_that_of_harbor():
@@ -158,23 +132,6 @@ def test_pass_at_k_is_that_of_harbor():
     for model, expected in (("strong", (0.9166666666666667, 1.0)), ("weak", (0.45833333333, 0.5))):
         rows = tasks[model, "letters"]["rows"]
         assert [rows[f"pass@{k}"] for k in (2, 4)] == pytest.approx(expected)
-
-
-def test_every_command_reads_a_job(tmp_path):
-    all_commands(tmp_path, JOB)
-    for path in (JOB, JOB / "result.json", JOB.parent):
-        assert recognise(path)[0].name == "Harbor, terminal-bench"
-        assert outcomes_of(path) == outcomes_of(JOB)
-
-
-def test_errors_and_missing_trials_of_harbor_are_told():
-    _, said = summary(JOB)
-    assert (
-        "strong, letters: 1 trial without a result of the tests counted 0, as in Harbor's own "
-        "metrics (ApiConnectionError 1)"
-    ) in said
-    assert "2 trials with an error counted by reward, as in Harbor's own metrics" in said
-    assert "1 of 33 trials have no result" in said
 
 
 def test_tokens_cost_time_and_versions_are_read():
@@ -188,19 +145,16 @@ def test_one_of_several_rewards_is_chosen(job):
     for number, file in enumerate(sorted(job.glob("*/result.json"))):
         rewards = {"style": number / 4, **({"tests": 1} if number % 2 else {})}
         rewrite(file, lambda content, r=rewards: content.update(verifier_result={"rewards": r}))
-    _, said = summary(job)
-    assert "reward style was counted; --metric chooses among style or tests" in said
     assert outcomes_of(job)["strong"] == {"chess": [0, 0.25, 0.5, 0.75]}
     assert outcomes_of(job, metric="tests")["strong"] == {"chess": [0, 1, 0, 1]}
-    with pytest.raises(InvalidInputError, match="a reward of letters, style or tests"):
-        read_runs([job], metric="speed")
 
 
 def test_the_errors_of_steps_count_as_errors(job):
     steps = [{"exception_info": {"exception_type": "AgentTimeoutError"}, "agent_result": None}]
     for file in job.glob("*/result.json"):
         rewrite(file, lambda content: content.update(step_results=steps, exception_info=None))
-    assert "(AgentTimeoutError 3)" in summary(job)[1]
+    (run,) = read_runs([job]).runs
+    assert any("AgentTimeoutError 3" in note for note in run.notes)
 
 
 def test_two_agents_of_one_model_are_told_apart(tmp_path, job):
@@ -209,39 +163,6 @@ def test_two_agents_of_one_model_are_told_apart(tmp_path, job):
         rewrite(file, lambda content: content["agent_info"].update(name="codex"))
     models = read_runs([job, other]).models
     assert models == ("strong (agent=terminus-2)", "strong (agent=codex)")
-
-
-def test_a_trial_that_is_cut_off_is_refused_with_its_job(job):
-    file = min(job.glob("*/result.json"))
-    file.write_text(file.read_text()[:500])
-    for path in (job, file):
-        with pytest.raises(InvalidInputError, match=r"have a complete .*result\.json") as raised:
-            read_runs([path])
-        assert str(file) in str(raised.value)
-
-
-def test_a_trial_alone_is_read():
-    (file,) = JOB.glob("hello-world__s0*/result.json")
-    assert outcomes_of(file) == outcomes_of(file.parent) == {"strong": {"hello-world": [1]}}
-
-
-def test_clusters_and_other_tasks_are_refused():
-    with pytest.raises(InvalidInputError, match="no fields of questions"):
-        read_runs([JOB], cluster="topic")
-    with pytest.raises(InvalidInputError, match="hold task sums; there is letters"):
-        read_runs([JOB], task="sums")
-
-
-def test_relative_paths_are_read(monkeypatch, job, run):
-    monkeypatch.chdir(min(job.glob("*")))
-    assert outcomes_of("result.json") == outcomes_of(".") == {"strong": {"chess": [0]}}
-    monkeypatch.chdir(job)
-    assert outcomes_of(".") == outcomes_of(job)
-    monkeypatch.chdir(run)
-    assert outcomes_of("results.json") == outcomes_of(".") == outcomes_of(run)
-    result = content_of(run / "results.json")["results"][1]
-    (run / "results.json").write_text(json.dumps(result))
-    assert list(outcomes_of("results.json").values()) == list(outcomes_of(".").values())
 
 
 def test_runs_in_files_named_by_their_times_are_of_one_model(tmp_path):
@@ -254,10 +175,3 @@ def test_runs_in_files_named_by_their_times_are_of_one_model(tmp_path):
     assert (saved.model, saved.n_trials) == ("goose", 160)
     target.rename(folder / "codex_results.json")
     assert read_runs([folder]).models == ("goose", "goose/codex")
-
-
-def test_deep_nesting_is_refused(run):
-    file = run / "results.json"
-    file.write_text('{"id": "x", "results": [{"trial_name": ' + nested() + "}]}")
-    with pytest.raises(InvalidInputError, match="nested hundreds deep"):
-        read_runs([file])

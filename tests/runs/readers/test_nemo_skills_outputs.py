@@ -7,17 +7,10 @@ import json
 import shutil
 
 import pytest
-from _support.tool_logs import (
-    DATA,
-    all_commands,
-    nested,
-    same_as_table,
-    summary,
-)
+from _support.errors import refused
+from _support.tool_logs import DATA, rows_of, summary, write_lines
 
-from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.reader import read_runs
-from lm_eval_bayes.runs.readers.formats import recognise
 
 PUBLISHED = DATA / "nemo_skills" / "published"
 RESULTS = PUBLISHED / "eval-results"
@@ -42,17 +35,8 @@ def outputs(tmp_path):
             }
             for n in range(3)
         ]
-        write(folder / f"output-rs{seed}.jsonl", rows)
+        write_lines(folder / f"output-rs{seed}.jsonl", rows)
     return folder
-
-
-def write(file, rows):
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return file
-
-
-def rows_of(file):
-    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
 
 
 @pytest.mark.parametrize(
@@ -75,30 +59,10 @@ def test_the_mean_and_pass_at_k_are_those_of_nemo_skills(name, metric, n):
     assert 100 * task["rows"][f"pass@{n}"] == pytest.approx(expected[f"pass@{n}"][metric])
 
 
-def test_the_numbers_are_those_of_a_table(tmp_path):
-    rows = {
-        str(n): [
-            int(rows_of(RESULTS / "gpqa" / f"output-rs{seed}.jsonl")[n]["symbolic_correct"])
-            for seed in range(4)
-        ]
-        for n in range(4)
-    }
-    same_as_table(tmp_path, {"published": rows}, RESULTS / "gpqa")
-
-
-def test_every_command_reads_folders(tmp_path, outputs):
-    other = shutil.copytree(outputs, tmp_path / "llama" / "sums")
-    all_commands(tmp_path, outputs.parents[1], other.parent)
-    for path in (PUBLISHED, RESULTS / "gpqa", RESULTS / "gpqa" / "output-rs1.jsonl"):
-        assert recognise(path)[0].name == "NeMo-Skills"
-    assert read_runs([PUBLISHED]).models == ("published",)
-    assert len(read_runs([PUBLISHED]).tasks) == 5
-
-
 def test_seeds_are_trials_in_their_order(outputs):
     rows = rows_of(outputs / "output-rs3.jsonl")
     rows[2]["symbolic_correct"] = True
-    write(outputs / "output-rs3.jsonl", rows)
+    write_lines(outputs / "output-rs3.jsonl", rows)
     (run,) = read_runs([outputs]).runs
     assert (run.model, run.task) == ("qwen", "sums")
     assert [row.tolist() for row in run.trials] == [[1, 1], [1, 1], [1, 0]]
@@ -108,8 +72,6 @@ def test_seeds_are_trials_in_their_order(outputs):
 
 
 def test_the_judge_and_the_symbols_are_metrics(outputs):
-    _, said = summary(outputs)
-    assert "--metric chooses among symbolic_correct, judge_correct, both_correct or any_co" in said
     for metric, right in (
         ("symbolic_correct", [1, 1, 0]),
         ("judge_correct", [1, 0, 1]),
@@ -118,25 +80,23 @@ def test_the_judge_and_the_symbols_are_metrics(outputs):
     ):
         (run,) = read_runs([outputs], metric=metric).runs
         assert [row.tolist() for row in run.trials] == [[r, r] for r in right]
-    with pytest.raises(InvalidInputError, match=r"a metric of output-rs3\.jsonl"):
-        read_runs([outputs], metric="speed")
 
 
 def test_an_unclear_judgement_is_wrong(outputs):
     file = outputs / "output-rs3.jsonl"
     rows = [row | {"judgement": "I cannot tell."} for row in rows_of(file)]
-    (run,) = read_runs([write(file, rows)], metric="judge_correct").runs
+    (run,) = read_runs([write_lines(file, rows)], metric="judge_correct").runs
     assert run.outcomes.counts.tolist() == [[1, 0]] * 3
-    assert "3 judgements neither yes nor no counted as no" in "".join(run.notes)
+    assert any("3 judgements" in note for note in run.notes)
 
 
 def test_a_question_keeps_its_id_in_another_order(outputs):
     file = outputs / "output-rs10.jsonl"
-    write(file, rows_of(file)[::-1])
+    write_lines(file, rows_of(file)[::-1])
     (run,) = read_runs([outputs]).runs
     assert [row.tolist() for row in run.trials] == [[1, 1], [1, 1], [0, 0]]
     for path in outputs.iterdir():
-        write(path, [row | {"id": f"q{row['problem'][0]}"} for row in rows_of(path)])
+        write_lines(path, [row | {"id": f"q{row['problem'][0]}"} for row in rows_of(path)])
     assert read_runs([outputs]).runs[0].question_ids == ("q0", "q1", "q2")
 
 
@@ -148,10 +108,9 @@ def test_a_named_task_makes_a_folder_without_a_task_a_model(tmp_path, outputs):
 
 
 def test_a_named_task_is_one_of_the_results():
+    assert len(read_runs([PUBLISHED]).tasks) == 5
     (run,) = read_runs([PUBLISHED], task="gpqa").runs
     assert (run.model, run.task, run.n_questions) == ("published", "gpqa", 4)
-    with pytest.raises(InvalidInputError, match="hold task aime; there is answer-judge, gpqa"):
-        read_runs([PUBLISHED], task="aime")
 
 
 @pytest.mark.parametrize("name", ["answer-judge", "gpqa"])
@@ -161,56 +120,32 @@ def test_lines_are_no_questions_where_files_have_other_numbers_of_them(tmp_path,
     folder = shutil.copytree(RESULTS / name, tmp_path / "qwen" / name)
     first, file = folder / "output-rs0.jsonl", folder / "output-rs1.jsonl"
     rows = rows_of(file)
-    write(file, rows[1:])
+    write_lines(file, rows[1:])
     for paths, merge in (([folder], True), ([first, file], True), ([other, file], False)):
-        with pytest.raises(InvalidInputError) as refused:
+        with refused("RUN", "mismatch", f"{len(rows) - 1} in place of {len(rows)} questions"):
             read_runs(paths, merge=merge)
-        assert f"in {file}, where lines are questions" in str(refused.value)
-        assert f"got {len(rows) - 1} in place of {len(rows)} questions" in str(refused.value)
     # a line is found by its id
     for path, skipped in ((first, 0), (file, 1)):
         numbered = [row | {"id": n} for n, row in enumerate(rows_of(path), skipped)]
-        write(path, numbered)
+        write_lines(path, numbered)
     (run,) = read_runs([first, file]).runs
     assert run.outcomes.n_trials.tolist() == [1] + [2] * (len(rows) - 1)
-
-
-def test_a_copy_is_no_further_trials(tmp_path, outputs):
-    copy = shutil.copytree(outputs.parents[1], tmp_path / "copy" / "qwen")
-    with pytest.raises(InvalidInputError, match="3 of 3 trials"):
-        read_runs([outputs, copy])
 
 
 def test_greedy_outputs_beside_seeds_are_left_out(outputs):
     shutil.copy(outputs / "output-rs3.jsonl", outputs / "output.jsonl")
     saved = read_runs([outputs])
     assert saved.runs[0].n_trials == 6
-    assert "output.jsonl was left out" in saved.warnings[0]
+    assert "output.jsonl" in saved.warnings[0]
     assert read_runs([outputs / "output.jsonl"]).runs[0].n_trials == 3
 
 
 def test_a_field_names_clusters(outputs):
     assert read_runs([outputs], cluster="subject").runs[0].clusters == ("a", "b", "a")
-    with pytest.raises(InvalidInputError, match="a field of the lines"):
-        read_runs([outputs], cluster="topic")
 
 
 def test_outputs_that_were_not_graded_are_of_no_format(outputs):
     file = outputs / "output-rs3.jsonl"
-    write(file, [{"problem": "1+1?", "generation": "2"}])
-    with pytest.raises(InvalidInputError):
-        read_runs([file])
-
-
-def test_relative_paths_are_read(monkeypatch, outputs):
-    monkeypatch.chdir(outputs)
-    for path in ("output-rs3.jsonl", "."):
-        (run,) = read_runs([path]).runs
-        assert (run.model, run.task) == ("qwen", "sums")
-
-
-def test_deep_nesting_is_refused(outputs):
-    file = outputs / "output-rs3.jsonl"
-    file.write_text('{"symbolic_correct": true}\n{"symbolic_correct": ' + nested() + "}\n")
-    with pytest.raises(InvalidInputError, match=r"have a complete .*output-rs3\.jsonl"):
+    write_lines(file, [{"problem": "1+1?", "generation": "2"}])
+    with refused("RUN", "missing-column"):
         read_runs([file])

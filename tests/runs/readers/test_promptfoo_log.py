@@ -5,25 +5,14 @@ in `provider.js`.
 """
 
 import json
-import shutil
 
 import pytest
-from _support.tool_logs import (
-    DATA,
-    all_commands,
-    nested,
-    outcomes_of,
-    replaced_by_nested,
-    same_as_table,
-    summary,
-)
+from _support.tool_logs import DATA, content_of, outcomes_of, summary, written
 
-from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.reader import read_runs
-from lm_eval_bayes.runs.readers.formats import recognise
 
 RESULTS = DATA / "promptfoo"
-SUMS, PROMPTS = RESULTS / "sums.json", RESULTS / "prompts.json"
+SUMS = RESULTS / "sums.json"
 
 IDS = [f"a={n}, b={n}" for n in range(1, 5)]
 WEAK, STRONG = "weak", "arithmetic:strong"
@@ -35,16 +24,13 @@ RIGHT = {
 
 @pytest.fixture
 def content():
-    return json.loads(SUMS.read_text(encoding="utf-8"))
+    return content_of(SUMS)
 
 
-@pytest.fixture
-def write(tmp_path):
-    def write(content, name="results.json"):
-        (tmp_path / name).write_text(json.dumps(content), encoding="utf-8")
-        return tmp_path / name
-
-    return write
+def test_the_outcomes_were_counted_by_hand():
+    assert outcomes_of(SUMS) == RIGHT
+    # an error has no named scores
+    assert outcomes_of(SUMS, metric="right")[WEAK] == RIGHT[WEAK] | {IDS[2]: [1, 0]}
 
 
 def test_the_counts_are_those_of_promptfoo(content):
@@ -59,31 +45,6 @@ def test_the_counts_are_those_of_promptfoo(content):
         assert sum(map(sum, run.outcomes.scores)) == pytest.approx(metrics[run.model]["score"])
     for model, of_model in outcomes_of(SUMS, metric="near").items():
         assert sum(map(sum, of_model.values())) == metrics[model]["namedScores"]["near"]
-
-
-def test_the_numbers_are_those_of_a_table(tmp_path):
-    same_as_table(tmp_path, RIGHT, SUMS)
-
-
-def test_every_command_reads_results(tmp_path, content, write):
-    files = []
-    for label, keep in (("a", WEAK), ("b", STRONG)):
-        rows = content["results"]["results"]
-        kept = [row for row in rows if keep in (row["provider"]["label"], row["provider"]["id"])]
-        results = {**content["results"], "results": kept}
-        files.append(write({**content, "results": results}, f"{label}.json"))
-    all_commands(tmp_path, *files)
-    assert recognise(RESULTS)[0].name == "promptfoo"
-
-
-def test_errors_and_scores_are_told():
-    _, said = summary(SUMS)
-    assert "score success was counted; --metric chooses among success, score, right or near" in said
-    assert "1 trial ended in an error, and counted as wrong" in said
-    with pytest.raises(InvalidInputError, match=r"be a score of sums\.json"):
-        read_runs([SUMS], metric="bleu")
-    # an error has no named scores
-    assert outcomes_of(SUMS, metric="right")[WEAK] == RIGHT[WEAK] | {IDS[2]: [1, 0]}
 
 
 def test_measurements_and_versions_are_read():
@@ -112,35 +73,32 @@ def test_prompts_are_models_of_their_own(name):
     assert "prompt 2: {{a}} + {{b}} =" in saved.runs[0].notes
 
 
-def test_a_copy_is_no_further_trials(tmp_path, content, write):
-    copy = shutil.copy(SUMS, tmp_path)
-    with pytest.raises(InvalidInputError, match="12 of 12 trials"):
-        read_runs([SUMS, copy])
-    other = write({**content, "evalId": "eval-2"})
+def test_another_evaluation_adds_trials(content, tmp_path):
+    other = written(tmp_path, {**content, "evalId": "eval-2"})
     assert [run.n_trials for run in read_runs([SUMS, other]).runs] == [24, 24]
 
 
-def test_tests_of_equal_variables_and_other_assertions_stay_apart(content, write):
+def test_tests_of_equal_variables_and_other_assertions_stay_apart(content, tmp_path):
     for row in content["results"]["results"]:
         row["testCase"]["vars"] = {"a": 1}
         row["testCase"]["assert"] = [{"type": "equals", "value": row["vars"]["a"]}]
-    ids = read_runs([write(content)]).runs[0].question_ids
+    ids = read_runs([written(tmp_path, content)]).runs[0].question_ids
     assert ids == ("a=1", "a=1#2", "a=1#3", "a=1#4")
 
 
-def test_long_variables_are_no_names(content, write):
+def test_long_variables_are_no_names(content, tmp_path):
     for row in content["results"]["results"]:
         row["testCase"]["vars"]["a"] = "x" * 500 + str(row["testIdx"] // 3)
-    ids = read_runs([write(content)]).runs[0].question_ids
+    ids = read_runs([written(tmp_path, content)]).runs[0].question_ids
     assert len(set(ids)) == 4
     assert {len(id) for id in ids} == {16}
 
 
-def test_addresses_of_providers_are_not_shown(content, write):
+def test_addresses_of_providers_are_not_shown(content, tmp_path):
     for row in content["results"]["results"]:
         row["provider"] = {"id": "https://me:hunter2@example.org/v1?key=hunter2", "label": ""}
         row["testIdx"] = 2 * row["testIdx"] + row["promptIdx"]
-    file = write(content)
+    file = written(tmp_path, content)
     assert read_runs([file]).models == ("example.org",)
     assert "hunter2" not in "".join(called_with(file))
 
@@ -148,17 +106,3 @@ def test_addresses_of_providers_are_not_shown(content, write):
 def called_with(file):
     tasks, said = summary(file)
     return json.dumps(list(tasks.values())), said
-
-
-def test_a_task_that_is_not_in_the_results_is_refused():
-    with pytest.raises(InvalidInputError, match="hold task products; there is sums"):
-        read_runs([SUMS], task="products")
-
-
-def test_deep_nesting_is_read_or_refused(tmp_path, content, write):
-    file = tmp_path / "results.json"
-    content["results"]["results"] = content["results"]["results"][:8]
-    replaced_by_nested(write(content), json.dumps({"a": 1, "b": 1}))
-    file.write_text('{"evalId": "e", "results": {"version": 3, "results": ' + nested() + "}}")
-    with pytest.raises(InvalidInputError, match="nested hundreds deep"):
-        read_runs([file])

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
-
-import pytest
 from _support.command_line import called
+from _support.tool_logs import write_lines
 
 from lm_eval_bayes.runs.reader import read_runs
 
@@ -24,20 +22,18 @@ def rows(score=lambda model, question, trial: (question + trial) % 2, **more):
 
 
 def table(folder, lines):
-    file = folder / "t.jsonl"
-    file.write_text("".join(json.dumps(row) + "\n" for row in lines))
-    return file
+    return write_lines(folder / "t.jsonl", lines)
 
 
 def test_trials_that_count_as_wrong_are_counted_by_model(tmp_path):
     def score(model, question, trial):
         return None if model == "m1" and question < 3 and trial == 0 else 1
 
-    runs = read_runs([table(tmp_path, rows(score))], unscored="wrong").runs
-    assert [run.notes for run in runs] == [
-        ("3 trials without a score counted as wrong (--unscored wrong)",),
-        (),
-    ]
+    first, second = read_runs([table(tmp_path, rows(score))], unscored="wrong").runs
+    assert [run.n_trials for run in (first, second)] == [48, 48]
+    (note,) = first.notes
+    assert note.startswith("3 trials")
+    assert second.notes == ()
 
 
 def test_categories_that_differ_between_models_are_warned_of(tmp_path):
@@ -46,10 +42,7 @@ def test_categories_that_differ_between_models_are_warned_of(tmp_path):
 
     saved = read_runs([table(tmp_path, rows(category=category))])
     (warning,) = saved.warnings
-    assert warning == (
-        "task outcomes: the runs have 2 questions in different categories, as q0 in 'a' (m1) and "
-        "'b' (m2)"
-    )
+    assert all(text in warning for text in ("2 questions", "q0 in 'a' (m1) and 'b' (m2)"))
     alike = read_runs([table(tmp_path, rows(category=lambda m, q, t: "ab"[q % 2]))])
     assert (alike.warnings, alike.runs[0].categories) == ((), ("a", "b") * 6)
 
@@ -63,18 +56,12 @@ def test_a_question_in_a_list_of_categories_is_in_several(tmp_path):
         assert len(note) < 150
 
 
-@pytest.mark.parametrize(
-    "command", ["summary", "summary --json", "rank", "plan --width .05", "export table", "report"]
-)
-def test_impossible_costs_and_times_have_no_total(tmp_path, command):
+def test_impossible_costs_and_times_have_no_total(tmp_path):
     value = 1e308
     lines = rows(cost=lambda *_: value, time=lambda *_: value, tokens=lambda *_: value)
-    files = {"report": tmp_path / "r.html", "export table": tmp_path / "r.json"}
-    out = ("-o", files[command]) if command in files else ()
-    code, printed, error = called(*command.split(), table(tmp_path, lines), *out)
-    assert code == 0, error
-    if command == "export table":
-        printed = files[command].read_text(encoding="utf-8")
-    assert "inf" not in printed.replace("information", "").lower()
-    (first, _) = read_runs([tmp_path / "t.jsonl"]).runs
+    file = table(tmp_path, lines)
+    (first, _) = read_runs([file]).runs
     assert (first.cost, first.busy_seconds, first.tokens) == (None, None, None)
+    code, printed, error = called("summary", file)
+    assert code == 0, error
+    assert "inf" not in printed.replace("information", "").lower()

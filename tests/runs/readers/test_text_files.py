@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pyarrow
 import pytest
-from _support.tool_logs import DATA
+from _support.errors import refused
+from _support.tool_logs import DATA, nested
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -22,7 +23,7 @@ LINE = '{"question": "q%d", "trial": 1, "score": %d, "response": "%s"}\n'
 
 
 @pytest.mark.parametrize("text", ["short", "long " * 200, '\\"score\\": 1, ' * 40])
-@pytest.mark.parametrize("number", [0, 1, 1000, 3000])
+@pytest.mark.parametrize("number", [0, 1, 3000])
 @pytest.mark.parametrize("ending", ["", "cut off", "array"])
 def test_a_key_that_occurs_twice_is_refused(tmp_path, text, number, ending):
     lines = [LINE % (i, i % 2, text) for i in range(3000)]
@@ -34,12 +35,10 @@ def test_a_key_that_occurs_twice_is_refused(tmp_path, text, number, ending):
     if not number:
         assert read_runs([path]).runs[0].n_trials == 3000
         return
-    where = f"one of them twice in object {number}"
-    if ending != "array":
-        where = f'"score" 2 times in line {number}'
-    rule = r"have every key of an object once in .*t\.jsonl; got "
-    with pytest.raises(InvalidInputError, match=f"{rule}{where}$"):
+    place = f"object {number}" if ending == "array" else f"line {number}"
+    with refused("RUN", "duplicate") as caught:
         read_runs([path])
+    assert caught.value.value.endswith(place)
 
 
 def test_keys_within_objects_may_repeat(tmp_path):
@@ -48,21 +47,8 @@ def test_keys_within_objects_may_repeat(tmp_path):
     path.write_text("\n".join(lines) + "\n")
     assert read_runs([path]).runs[0].n_questions == 2000
     (tmp_path / "c.jsonl").write_text('{"id": 1, "c": 1, "c": 2, "n": 4}\n')
-    with pytest.raises(InvalidInputError, match='got "c" 2 times in line 1'):
+    with refused("RUN", "duplicate", '"c" 2 times in line 1'):
         read_runs([tmp_path / "c.jsonl"])
-
-
-@pytest.mark.parametrize(
-    ("value", "reason"),
-    [
-        ("9" * 5000, "line 1: a whole number of thousands of digits"),
-        ("[" * 100_000 + "]" * 100_000, "line 1: values nested hundreds deep"),
-    ],
-)
-def test_errors_of_the_parser_are_in_words(tmp_path, value, reason):
-    (tmp_path / "t.jsonl").write_text(f'{{"question": 1, "score": 1, "x": {value}}}\n')
-    with pytest.raises(InvalidInputError, match=f"got {reason}$"):
-        read_runs([tmp_path / "t.jsonl"])
 
 
 LINES = st.sampled_from(
@@ -118,42 +104,39 @@ def test_a_key_that_a_log_has_twice_is_refused(tmp_path, name):
     for file in [copy] if copy.is_file() else list(copy.rglob("*.json*")):
         before, _, after = file.read_text(encoding="utf-8").rpartition("}")
         file.write_text(f'{before}, "twice": 0, "twice": 1}}{after}', encoding="utf-8")
-    rule = 'have every key of an object once in .*"twice" 2 times'
-    with pytest.raises(InvalidInputError, match=rule):
+    with refused("RUN", "duplicate"):
         read_runs([copy])
 
 
 ROW = '{"question":"a","score":1}'
-PER_LINE = "one JSON object per line, or one array of objects, in .*"
 ZSTD = pyarrow.compress(LINE.encode() * 5000, codec="zstd", asbytes=True)
 GZIP = gzip.compress(LINE.encode() * 5000)
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "message"),
+    ("name", "content", "rule"),
     [
-        ("a.jsonl", f"[{ROW}]\n[{ROW}]\n", f"{PER_LINE}a.jsonl; got an array, and more .* line 2"),
-        ("a.jsonl", f"{ROW}\n[1]\n", f"{PER_LINE}a.jsonl; got line 2, which holds .1.$"),
-        ("a.jsonl", f"{ROW} {ROW}\n", f"{PER_LINE}a.jsonl; got line 1, which holds several"),
-        ("a.jsonl", f"{ROW}\n{{a: 1}}\n{ROW}\n", "got line 2: incomplete or damaged JSON, char"),
-        ("a.csv.zst", ZSTD[: len(ZSTD) // 2], "got an incomplete or damaged zstd file .Truncated"),
-        ("a.jsonl.zst", b"no zstd", "got an incomplete or damaged zstd file"),
-        ("a.csv.gz", GZIP[:50], "got an incomplete or damaged gzip file .Compressed file ended"),
-        ("a.csv.gz", "question,score\n", "got an incomplete or damaged gzip file .Not a gzipped"),
-        ("a.arrow", b"ARROW1\0\0GIANT", "got an incomplete or damaged Arrow file .Expected to"),
-        ("a.parquet", b"PAR1" + 60 * b"\x15", "got an incomplete or damaged Parquet file .Parquet"),
+        ("a.jsonl", f"[{ROW}]\n[{ROW}]\n", "format"),
+        ("a.jsonl", f"{ROW}\n[1]\n", "format"),
+        ("a.jsonl", f"{ROW} {ROW}\n", "format"),
+        ("a.jsonl", f"{ROW}\n{{a: 1}}\n{ROW}\n", "damaged"),
+        ("a.jsonl", f'{{"question": 1, "score": 1, "x": {"9" * 5000}}}\n', "damaged"),
+        ("a.jsonl", f'{{"question": 1, "score": 1, "x": {nested()}}}\n', "damaged"),
+        ("a.csv.zst", ZSTD[: len(ZSTD) // 2], "damaged"),
+        ("a.jsonl.zst", b"no zstd", "damaged"),
+        ("a.csv.gz", GZIP[:50], "damaged"),
+        ("a.csv.gz", "question,score\n", "damaged"),
     ],
     ids=[
         *("arrays on lines", "an array on a line", "objects on a line", "broken JSON"),
-        *("cut zstd", "no zstd", "cut gzip", "no gzip", "broken Arrow", "broken Parquet"),
+        *("thousands of digits", "nested hundreds deep"),
+        *("cut zstd", "no zstd", "cut gzip", "no gzip"),
     ],
 )
-def test_what_is_wrong_with_a_broken_file_is_said_before_the_words_of_a_library(
-    tmp_path, name, content, message
-):
+def test_broken_files(tmp_path, name, content, rule):
     path = tmp_path / name
     path.write_bytes(content.encode() if isinstance(content, str) else content)
-    with pytest.raises(InvalidInputError, match=message):
+    with refused("RUN", rule):
         read_runs([path])
 
 
@@ -164,16 +147,15 @@ def test_where_a_json_file_is_damaged_is_said(tmp_path, indent):
     path = tmp_path / "a.json"
     path.write_text(text)
     before = text[: text.index("task_id")]
-    n_lines, column = before.count("\n") + 1, len(before) - before.rfind("\n")
-    place = f"character {column:,}" if indent is None else f"line {n_lines}, character {column:,}"
-    with pytest.raises(InvalidInputError, match=f"got incomplete or damaged JSON, {place} .Expect"):
+    with refused("RUN", "damaged") as caught:
         read_runs([path])
+    assert f"character {len(before) - before.rfind(chr(10)):,}" in caught.value.value
+    assert (f"line {before.count(chr(10)) + 1}" in caught.value.value) == (indent == 1)
 
 
 def test_a_header_in_the_middle_is_no_trial(tmp_path):
     """Of `cat a.csv b.csv` the second header counted as a right trial: "correct" means right."""
     path = tmp_path / "both.csv"
     path.write_text("question,correct\na,1\nb,0\nquestion,correct\na,1\n")
-    with pytest.raises(InvalidInputError) as raised:
+    with refused("RUN", "duplicate", "line 4"):
         read_runs([path])
-    assert str(raised.value).endswith("got line 4")
