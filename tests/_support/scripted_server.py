@@ -1,4 +1,4 @@
-"""A loopback server that answers as the end-to-end one does, and misbehaves on request.
+"""A loopback server that honours seeds, and misbehaves on request.
 
 A script is a function of (number of the request, its JSON) that returns None for an ordinary
 answer, or what else is to happen: an `Act`.
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from _support.completions_server import answer_request
+from _support.completions import answer_request
 
 
 @dataclass
@@ -88,7 +88,7 @@ class Handler(BaseHTTPRequestHandler):
         self, status: int, raw: bytes, headers: dict[str, str] | None = None, cut: int | None = None
     ) -> None:
         self.send_response(status)
-        for name, value in (headers or {}).items():
+        for name, value in {"Content-Type": "application/json", **(headers or {})}.items():
             self.send_header(name, value)
         self.send_header("Content-Length", str(len(raw)))
         self.end_headers()

@@ -62,9 +62,6 @@ def test_turned_round_it_says_the_opposite(pair):
     target, back = (compare_runs([a], [b]) for a, b in (pair, pair[::-1]))
     assert target.p_a_greater == pytest.approx(1 - back.p_a_greater, abs=1e-6)
     assert target.tasks[0].comparison.difference == -back.tasks[0].comparison.difference
-    assert back.tasks[0].verdict.replace("A", "x").replace("B", "A").replace("x", "B") == (
-        target.tasks[0].verdict
-    )
 
 
 def test_the_questions_that_drive_it(pair):

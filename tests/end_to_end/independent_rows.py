@@ -21,11 +21,11 @@ from independent_scores import Score
 
 @dataclass
 class Run:
-    """What the command line asked for, and what was found."""
+    """What was found, and how far off a row may be."""
 
-    tolerance: float
-    interval_tolerance: float
-    learned_tolerance: float
+    tolerance: float = 1e-9
+    interval_tolerance: float = 1e-5  # for the methods exact and hdi
+    learned_tolerance: float = 1e-3  # for hbayes, in standard deviations
     compared: int = 0
     complaints: list[str] = field(default_factory=list)
     worst: dict[str, tuple[float, str]] = field(default_factory=dict)

@@ -125,7 +125,6 @@ def write_run(
     change: Callable[[Rows], object],
     change_line: Callable[[Rows], object] = len,
     outcomes: Any = OUTCOMES,
-    tasks: tuple[str, ...] = ("task",),
     **settings: Any,
 ) -> None:
     """Write the files of a run that is right but for what the changes do."""
@@ -133,34 +132,22 @@ def write_run(
         **{"n": 4, "k": [1, 2], "tau": 0.5, "maj_k": 1, "weights": [0.0, 1.0]},
         **{"level": 0.95, "interval": "exact", **settings},
     }
-    results: dict[str, Any] = {"configs": {}, "results": {}}
-    for number, task in enumerate(tasks):
-        # every task has other questions
-        rows = [[max(c - (number == i), 0) for c in row] for i, row in enumerate(outcomes)]
-        questions = [recompute.Question(row, [None] * len(row), 0) for row in rows]
-        bank = recompute.Bank(questions, settings)
-        results["configs"][task] = {"metadata": {"bayes": settings}}
-        results["results"][task] = {f"{name},none": own for _, name, own in bank.rows()}
-        with (folder / f"samples_{task}_1.jsonl").open("w", encoding="utf-8") as lines:
-            for i, question in enumerate(questions):
-                single = recompute.Bank([question], settings, logged=True)
-                line = {name: own for _, name, own in single.rows()}
-                if i == 1:
-                    change_line(line)
-                responses = ["?"] * len(question.outcomes)
-                line |= {"doc_id": i, "filter": "none", "outcomes": question.outcomes}
-                line |= {"answers": question.answers, "grading_errors": 0}
-                line |= {"resps": [responses], "lengths": [1] * len(responses)}
-                lines.write(json.dumps(line) + "\n")
-    if len(tasks) > 1:
-        results["group_subtasks"] = {"group": list(tasks)}
-        each = [results["results"][task] for task in tasks]
-        results["results"]["group"] = {
-            "hbayes@4,none": np.mean([rows["hbayes@4,none"] for rows in each]),
-            "hbayes@4_stderr,none": np.sqrt(sum(rows["hbayes@4_stderr,none"] ** 2 for rows in each))
-            / len(each),
-        }
-    change(results["results"][tasks[0] if len(tasks) == 1 else "group"])
+    questions = [recompute.Question(row, [None] * len(row), 0) for row in outcomes]
+    bank = recompute.Bank(questions, settings)
+    rows = {f"{name},none": own for _, name, own in bank.rows()}
+    with (folder / "samples_task_1.jsonl").open("w", encoding="utf-8") as lines:
+        for i, question in enumerate(questions):
+            single = recompute.Bank([question], settings, logged=True)
+            line = {name: own for _, name, own in single.rows()}
+            if i == 1:
+                change_line(line)
+            responses = ["?"] * len(question.outcomes)
+            line |= {"doc_id": i, "filter": "none", "outcomes": question.outcomes}
+            line |= {"answers": question.answers, "grading_errors": 0}
+            line |= {"resps": [responses], "lengths": [1] * len(responses)}
+            lines.write(json.dumps(line) + "\n")
+    change(rows)
+    results = {"configs": {"task": {"metadata": {"bayes": settings}}}, "results": {"task": rows}}
     (folder / "results_1.json").write_text(json.dumps(results), encoding="utf-8")
 
 
@@ -247,11 +234,3 @@ def test_a_run_that_lost_trials_keeps_its_posteriors(
     # the wrong row, and the log's three short lines
     assert "hbayes@4,none: printed" in complaints[0]
     assert [line.endswith("responses, but N = 4") for line in complaints[1:]] == [True] * 3
-
-
-@pytest.mark.parametrize(("by", "code"), [(0.0, 0), (0.002, 1)])
-def test_a_group_is_the_mean_of_its_tasks(
-    recompute: ModuleType, tmp_path: Path, by: float, code: int
-) -> None:
-    write_run(recompute, tmp_path, shifted("hbayes@4", by), tasks=("one", "two"))
-    assert recompute.main([str(tmp_path)]) == code

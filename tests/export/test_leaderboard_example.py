@@ -133,6 +133,9 @@ def test_a_check_writes_nothing_and_says_so(tmp_path):
     assert build(folder, "--check") == (0, "7 submissions count, 0 do not\n", "")
     send(folder, "broken", counts=[(1, 2)] * 15)
     assert build(folder, "--check")[:2] == (1, "7 submissions count, 1 do not\n")
+    code, message, _ = build(folder, "--check", "submissions/nobody")
+    assert (code, message.startswith("refused: nobody: ")) == (1, True)
+    assert build(folder, "submissions/mine")[0] == 2  # names without --check
     assert (folder / "owners.yaml").read_bytes() == owners
     (folder / "questions.txt").write_text("\n".join(IDS[:-1]), encoding="utf-8")
     assert build(folder)[0] == 1
@@ -143,23 +146,6 @@ def test_a_check_writes_nothing_and_says_so(tmp_path):
         config.write("owners: [a]\n")
     assert build(folder)[0] == 2
     assert not (folder / "page").exists()
-
-
-@pytest.mark.slow
-def test_a_check_of_folders_is_about_these_alone(tmp_path):
-    folder = copy_of_the_example(tmp_path / "board")
-    send(folder, "earlier", counts=[(1, 2)] * 15)
-    send(folder, "mine")
-    code, message, _ = build(folder, "--check", "submissions/mine")
-    assert code == 0
-    assert message.splitlines()[0] == "counts: mine"
-    assert message.splitlines()[1].startswith("left out before, not part of this check: earlier: ")
-    assert build(folder, "--check", "submissions/earlier")[0] == 1
-    assert build(folder, "--check", "submissions/mine", "submissions/earlier")[0] == 1
-    code, message, _ = build(folder, "--check", "submissions/nobody")
-    assert code == 1
-    assert message.startswith("refused: nobody: there is no such folder")
-    assert build(folder, "submissions/mine")[0] == 2
 
 
 @pytest.mark.slow
