@@ -127,7 +127,7 @@ def test_each_in_turn_among_all_the_others(files):
     ("options", "refused"),
     [
         ("--target tiny --anchor tiny", ("--anchor", "conflict")),
-        ("--keep 0:0", ("--keep", "range")),
+        ("--keep 0:0", ("--keep", "empty")),
     ],
 )
 def test_without_an_anchor_or_a_question_nothing_is_placed(files, options, refused):
