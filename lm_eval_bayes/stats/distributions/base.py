@@ -18,7 +18,7 @@ import numpy as np
 from scipy import special
 
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.stats.arrays import FloatArray, blocks, protect
+from lm_eval_bayes.stats.arrays import FloatArray, blocks
 from lm_eval_bayes.stats.outcomes import scaled_weights
 
 
@@ -152,9 +152,6 @@ class CdfTable:
 
     probability: FloatArray
     score: FloatArray
-
-    def __post_init__(self) -> None:
-        protect(self)
 
     def quantile(self, masses: FloatArray) -> FloatArray:
         """Return the scores below which the masses lie."""

@@ -10,7 +10,7 @@ are computed by quadrature.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TypeAlias
 
 import numpy as np
 from scipy import special
@@ -21,28 +21,6 @@ from lm_eval_bayes.stats.distributions.base import beta_quantile
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 #: Mass beyond the panels, unless p or q is below e^-45 there.
 _TAIL = 1e-300
-
-
-class Curve(Protocol):
-    """A non-decreasing function of p with curve(0) = 0."""
-
-    @property
-    def degree(self) -> int:
-        """Its degree as a polynomial in p."""
-
-    @property
-    def top(self) -> float:
-        """Its value at p = 1, the largest attainable."""
-
-    @property
-    def sharpness(self) -> float:
-        """4/w², with w the distance over which it rises steepest, in log(p / (1 − p))."""
-
-    def value(self, p: FloatArray, q: FloatArray) -> FloatArray:
-        """Return the curve at success probability p (q = 1 − p)."""
-
-    def inverse(self, s: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return p and 1 − p at which the curve reaches s."""
 
 
 @dataclass(frozen=True)
@@ -164,6 +142,12 @@ class MeanExcess(_OfTrials):
             low, high = np.where(below, middle, low), np.where(below, high, middle)
         p = np.where(s >= self.top, 1.0, np.where(s <= 0.0, 0.0, 0.5 * (low + high)))
         return p, 1.0 - p
+
+
+#: A non-decreasing function of p with curve(0) = 0: its `degree` as a polynomial in p, its value at
+#: p = 1, the `top`, its `sharpness`, 4/w² with w the distance over which it rises steepest in
+#: log(p / (1 − p)), its `value` at p and q = 1 − p, and the p and 1 − p where it reaches a value.
+Curve: TypeAlias = Identity | AtLeastOne | AllOf | AtLeast | MeanExcess
 
 
 @dataclass(frozen=True)

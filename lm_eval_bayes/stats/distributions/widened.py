@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from lm_eval_bayes.stats.arrays import FloatArray
 from lm_eval_bayes.stats.distributions.base import (
     CdfTable,
     Distribution,
     FromTable,
-    QuestionMeans,
 )
 from lm_eval_bayes.stats.distributions.success_curves import farther
 
@@ -43,11 +40,3 @@ class AllowingForAnother(FromTable):
     def interval_quantiles(self, masses: FloatArray) -> FloatArray:
         """Return the farther of both models' quantiles on either side."""
         return farther(self.own.interval_quantiles(masses), self.other.quantiles(masses), masses)
-
-    def draw_questions(self, n_draws: int, rng: np.random.Generator) -> FloatArray:
-        """Draw the scores of all questions jointly, shape (n_draws, M)."""
-        return self.own.draw_questions(n_draws, rng)
-
-    def question_means(self, mu: FloatArray, sigma: FloatArray) -> QuestionMeans | None:
-        """Return every question's mean score and noise; None where they are unknown."""
-        return self.own.question_means(mu, sigma)

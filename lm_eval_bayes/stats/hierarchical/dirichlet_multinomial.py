@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special
 
-from lm_eval_bayes.stats.arrays import FloatArray, IntArray, blocks, protect
+from lm_eval_bayes.stats.arrays import FloatArray, IntArray, blocks
 from lm_eval_bayes.stats.distributions.weighted import weighted_quantiles
 from lm_eval_bayes.stats.hierarchical.hyperprior import (
     log_prior_of_log_strength,
@@ -57,9 +57,6 @@ class Particles:
     strength: FloatArray
     weight: FloatArray
     log_evidence: float
-
-    def __post_init__(self) -> None:
-        protect(self)
 
     @property
     def ess(self) -> float:

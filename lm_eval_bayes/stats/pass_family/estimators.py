@@ -21,7 +21,6 @@ from lm_eval_bayes.stats.outcomes import (
     require_binary,
     require_trials,
 )
-from lm_eval_bayes.stats.pass_family.docstrings import ESTIMATOR, ESTIMATOR_WITH_TAU, documented
 from lm_eval_bayes.stats.results import Estimate
 from lm_eval_bayes.stats.validation import Tau, check_k, successes_needed
 
@@ -108,11 +107,27 @@ def estimate(outcomes: Outcomes, quantity: PassQuantity) -> Estimate:
     return _estimate(quantity.name, outcomes, quantity.k, quantity.tau)
 
 
-@documented(ESTIMATOR)
 def pass_at_k(outcomes: Outcomes, k: int) -> Estimate:
     """Return Pass@k, the chance that at least one of k trials is correct.
 
     Per question 1 − C(N−c, k)/C(N, k) with c correct of N trials [Chen 2021, eq. 1].
+
+    Parameters
+    ----------
+    outcomes : Outcomes
+        Binary outcomes of M questions.
+    k : int
+        1 <= k <= N, the smallest N_α where they differ.
+
+    Returns
+    -------
+    Estimate
+        In [0, 1]; the mean over questions.
+
+    Raises
+    ------
+    InvalidInputError
+        If the outcomes are not binary, or an argument is out of range.
 
     Examples
     --------
@@ -123,11 +138,27 @@ def pass_at_k(outcomes: Outcomes, k: int) -> Estimate:
     return _estimate("pass@k", outcomes, k)
 
 
-@documented(ESTIMATOR)
 def pass_hat_k(outcomes: Outcomes, k: int) -> Estimate:
     """Return Pass^k, the chance that all of k trials are correct.
 
     Per question C(c, k)/C(N, k) with c correct of N trials [Yao 2024].
+
+    Parameters
+    ----------
+    outcomes : Outcomes
+        Binary outcomes of M questions.
+    k : int
+        1 <= k <= N, the smallest N_α where they differ.
+
+    Returns
+    -------
+    Estimate
+        In [0, 1]; the mean over questions.
+
+    Raises
+    ------
+    InvalidInputError
+        If the outcomes are not binary, or an argument is out of range.
 
     Examples
     --------
@@ -138,11 +169,29 @@ def pass_hat_k(outcomes: Outcomes, k: int) -> Estimate:
     return _estimate("pass^k", outcomes, k)
 
 
-@documented(ESTIMATOR_WITH_TAU)
 def g_pass_at_k(outcomes: Outcomes, k: int, tau: Tau) -> Estimate:
     """Return G-Pass@k_τ, the chance that at least max(1, ⌈τk⌉) of k trials are correct.
 
     [Liu 2025]; τ = 0 is Pass@k and τ = 1 is Pass^k.
+
+    Parameters
+    ----------
+    outcomes : Outcomes
+        Binary outcomes of M questions.
+    k : int
+        1 <= k <= N, the smallest N_α where they differ.
+    tau : float, Fraction or Decimal
+        In [0, 1]. The ceiling is exact: .28 · 25 asks for 7, see `successes_needed`.
+
+    Returns
+    -------
+    Estimate
+        In [0, 1]; the mean over questions.
+
+    Raises
+    ------
+    InvalidInputError
+        If the outcomes are not binary, or an argument is out of range.
 
     Examples
     --------
@@ -153,13 +202,29 @@ def g_pass_at_k(outcomes: Outcomes, k: int, tau: Tau) -> Estimate:
     return _estimate("g-pass@k", outcomes, k, tau)
 
 
-@documented(ESTIMATOR)
 def mg_pass_at_k(outcomes: Outcomes, k: int) -> Estimate:
     """Return mG-Pass@k, G-Pass averaged over the thresholds above one half.
 
     (2/k) Σ_{i=⌈k/2⌉+1..k} G-Pass@k_{i/k} [Liu 2025], which is the mean of
     (2/k) max(J − ⌈k/2⌉, 0) for J correct of k. At most (k − 1)/k when k is odd, and an empty
     sum, 0, at k = 1.
+
+    Parameters
+    ----------
+    outcomes : Outcomes
+        Binary outcomes of M questions.
+    k : int
+        1 <= k <= N, the smallest N_α where they differ.
+
+    Returns
+    -------
+    Estimate
+        In [0, 1]; the mean over questions.
+
+    Raises
+    ------
+    InvalidInputError
+        If the outcomes are not binary, or an argument is out of range.
 
     Examples
     --------
@@ -170,11 +235,27 @@ def mg_pass_at_k(outcomes: Outcomes, k: int) -> Estimate:
     return _estimate("mg-pass@k", outcomes, k)
 
 
-@documented(ESTIMATOR)
 def strict_majority_at_k(outcomes: Outcomes, k: int) -> Estimate:
     """Return the chance that more than half of k trials are correct.
 
     It depends on correctness only. For a vote over the answers see `maj_at_k`.
+
+    Parameters
+    ----------
+    outcomes : Outcomes
+        Binary outcomes of M questions.
+    k : int
+        1 <= k <= N, the smallest N_α where they differ.
+
+    Returns
+    -------
+    Estimate
+        In [0, 1]; the mean over questions.
+
+    Raises
+    ------
+    InvalidInputError
+        If the outcomes are not binary, or an argument is out of range.
 
     Examples
     --------
@@ -185,11 +266,27 @@ def strict_majority_at_k(outcomes: Outcomes, k: int) -> Estimate:
     return _estimate("strict-maj@k", outcomes, k)
 
 
-@documented(ESTIMATOR)
 def naive_pass_at_k(outcomes: Outcomes, k: int) -> Estimate:
     """Return 1 − (1 − p̂)^k with p̂ = c/N, which is biased downwards.
 
     [Chen 2021, App. A] shows the bias; it is included for comparison with published numbers.
+
+    Parameters
+    ----------
+    outcomes : Outcomes
+        Binary outcomes of M questions.
+    k : int
+        1 <= k <= N, the smallest N_α where they differ.
+
+    Returns
+    -------
+    Estimate
+        In [0, 1]; the mean over questions.
+
+    Raises
+    ------
+    InvalidInputError
+        If the outcomes are not binary, or an argument is out of range.
 
     Examples
     --------
@@ -202,9 +299,25 @@ def naive_pass_at_k(outcomes: Outcomes, k: int) -> Estimate:
     return _from_rows("naive-pass@k", 1.0 - wrong**k, k)
 
 
-@documented(ESTIMATOR)
 def naive_pass_hat_k(outcomes: Outcomes, k: int) -> Estimate:
     """Return p̂^k with p̂ = c/N, which is biased upwards as an estimate of Pass^k.
+
+    Parameters
+    ----------
+    outcomes : Outcomes
+        Binary outcomes of M questions.
+    k : int
+        1 <= k <= N, the smallest N_α where they differ.
+
+    Returns
+    -------
+    Estimate
+        In [0, 1]; the mean over questions.
+
+    Raises
+    ------
+    InvalidInputError
+        If the outcomes are not binary, or an argument is out of range.
 
     Examples
     --------

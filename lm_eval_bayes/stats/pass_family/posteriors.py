@@ -45,7 +45,6 @@ from lm_eval_bayes.stats.hierarchical.hbayes_at_n import (
 from lm_eval_bayes.stats.hierarchical.hyperprior import MEAN_SHAPE
 from lm_eval_bayes.stats.intervals import SCOPES, IntervalMethod, Scope
 from lm_eval_bayes.stats.outcomes import Outcomes, check_outcomes, distinct_pairs, require_binary
-from lm_eval_bayes.stats.pass_family.docstrings import POSTERIOR, POSTERIOR_WITH_TAU, documented
 from lm_eval_bayes.stats.pass_family.estimators import PassQuantity
 from lm_eval_bayes.stats.pass_family.several_kinds import (
     UNKNOWN_KINDS,
@@ -143,7 +142,6 @@ def table_method(method: IntervalMethod, n_rows: int) -> IntervalMethod:
     return "beta" if n_rows > _MOST_EXACT_ROWS and method in ("exact", "hdi") else method
 
 
-@documented(POSTERIOR)
 def pass_at_k_posterior(
     outcomes: Outcomes, k: int, prior: Prior = "learned", scope: Scope = "benchmark"
 ) -> Posterior:
@@ -151,6 +149,27 @@ def pass_at_k_posterior(
 
     The chance that one of k new trials is correct, with p_α ~ Beta(ν_α1, ν_α0) as in
     [Hariri 2026, Alg. 1].
+
+    Parameters
+    ----------
+    outcomes : Outcomes
+        Binary outcomes of M questions; N_α may differ.
+    k : int
+        From 1 to 10⁷.
+    prior : "learned", "uniform", "jeffreys", float or (float, float)
+        See `pass_posteriors`.
+    scope : {"benchmark", "population"}
+        See `pass_posteriors`.
+
+    Returns
+    -------
+    Posterior
+        In [0, 1]; of mG-Pass@k, in [0, (k − 1)/k] for an odd k.
+
+    Raises
+    ------
+    InvalidInputError
+        If the outcomes are not binary, or an argument breaks its rule.
 
     Examples
     --------
@@ -162,13 +181,33 @@ def pass_at_k_posterior(
     return _posterior(PassQuantity("pass@k", k), outcomes, prior, scope)
 
 
-@documented(POSTERIOR)
 def pass_hat_k_posterior(
     outcomes: Outcomes, k: int, prior: Prior = "learned", scope: Scope = "benchmark"
 ) -> Posterior:
     """Return the posterior of the mean of p_α^k.
 
     The chance that all of k new trials are correct.
+
+    Parameters
+    ----------
+    outcomes : Outcomes
+        Binary outcomes of M questions; N_α may differ.
+    k : int
+        From 1 to 10⁷.
+    prior : "learned", "uniform", "jeffreys", float or (float, float)
+        See `pass_posteriors`.
+    scope : {"benchmark", "population"}
+        See `pass_posteriors`.
+
+    Returns
+    -------
+    Posterior
+        In [0, 1]; of mG-Pass@k, in [0, (k − 1)/k] for an odd k.
+
+    Raises
+    ------
+    InvalidInputError
+        If the outcomes are not binary, or an argument breaks its rule.
 
     Examples
     --------
@@ -178,11 +217,33 @@ def pass_hat_k_posterior(
     return _posterior(PassQuantity("pass^k", k), outcomes, prior, scope)
 
 
-@documented(POSTERIOR_WITH_TAU)
 def g_pass_at_k_posterior(
     outcomes: Outcomes, k: int, tau: Tau, prior: Prior = "learned", scope: Scope = "benchmark"
 ) -> Posterior:
     """Return the posterior of the mean chance that max(1, ⌈τk⌉) of k new trials are correct.
+
+    Parameters
+    ----------
+    outcomes : Outcomes
+        Binary outcomes of M questions; N_α may differ.
+    k : int
+        From 1 to 10⁷.
+    tau : float, Fraction or Decimal
+        In [0, 1]. The ceiling is exact: .28 · 25 asks for 7, see `successes_needed`.
+    prior : "learned", "uniform", "jeffreys", float or (float, float)
+        See `pass_posteriors`.
+    scope : {"benchmark", "population"}
+        See `pass_posteriors`.
+
+    Returns
+    -------
+    Posterior
+        In [0, 1]; of mG-Pass@k, in [0, (k − 1)/k] for an odd k.
+
+    Raises
+    ------
+    InvalidInputError
+        If the outcomes are not binary, or an argument breaks its rule.
 
     Examples
     --------
@@ -193,13 +254,33 @@ def g_pass_at_k_posterior(
     return _posterior(PassQuantity("g-pass@k", k, tau), outcomes, prior, scope)
 
 
-@documented(POSTERIOR)
 def mg_pass_at_k_posterior(
     outcomes: Outcomes, k: int, prior: Prior = "learned", scope: Scope = "benchmark"
 ) -> Posterior:
     """Return the posterior of the mean latent mG-Pass@k.
 
     (2/k) E max(J − ⌈k/2⌉, 0) for J correct of k new trials; see `mg_pass_at_k`.
+
+    Parameters
+    ----------
+    outcomes : Outcomes
+        Binary outcomes of M questions; N_α may differ.
+    k : int
+        From 1 to 10⁷.
+    prior : "learned", "uniform", "jeffreys", float or (float, float)
+        See `pass_posteriors`.
+    scope : {"benchmark", "population"}
+        See `pass_posteriors`.
+
+    Returns
+    -------
+    Posterior
+        In [0, 1]; of mG-Pass@k, in [0, (k − 1)/k] for an odd k.
+
+    Raises
+    ------
+    InvalidInputError
+        If the outcomes are not binary, or an argument breaks its rule.
 
     Examples
     --------
@@ -211,11 +292,31 @@ def mg_pass_at_k_posterior(
     return _posterior(PassQuantity("mg-pass@k", k), outcomes, prior, scope)
 
 
-@documented(POSTERIOR)
 def strict_majority_at_k_posterior(
     outcomes: Outcomes, k: int, prior: Prior = "learned", scope: Scope = "benchmark"
 ) -> Posterior:
     """Return the posterior of the mean chance that more than half of k new trials are correct.
+
+    Parameters
+    ----------
+    outcomes : Outcomes
+        Binary outcomes of M questions; N_α may differ.
+    k : int
+        From 1 to 10⁷.
+    prior : "learned", "uniform", "jeffreys", float or (float, float)
+        See `pass_posteriors`.
+    scope : {"benchmark", "population"}
+        See `pass_posteriors`.
+
+    Returns
+    -------
+    Posterior
+        In [0, 1]; of mG-Pass@k, in [0, (k − 1)/k] for an odd k.
+
+    Raises
+    ------
+    InvalidInputError
+        If the outcomes are not binary, or an argument breaks its rule.
 
     Examples
     --------
@@ -439,7 +540,7 @@ def _learned(
             bounds=(0.0, curve.top),
             prior=None,
             distribution=CurveMixtureDistribution(
-                mixture, pairs.where, curve, moments, equal if quantity.k > 1 else None
+                mixture, curve, moments, equal if quantity.k > 1 else None
             ),
             k=quantity.k,
             tau=None if quantity.tau is None else float(quantity.tau),
@@ -459,9 +560,7 @@ def _learned(
     spread = _mostly_extreme(x, y) and (x + y).mean() <= _FEW_TRIALS
     if scope == "benchmark":
         posteriors = averaged(posteriors)
-        return (
-            allowing_for_spread(posteriors, mixture, pairs.where, curves) if spread else posteriors
-        )
+        return allowing_for_spread(posteriors, mixture, curves) if spread else posteriors
     index = outcomes.cluster_index
     clusters = None
     at_nodes: FloatArray | None = None
@@ -482,7 +581,7 @@ def _learned(
         ]
     )
     if spread:
-        return allowing_for_spread(populations, mixture, pairs.where, curves, at_nodes)
+        return allowing_for_spread(populations, mixture, curves, at_nodes)
     return populations
 
 

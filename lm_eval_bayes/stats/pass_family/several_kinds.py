@@ -162,7 +162,7 @@ def _of_questions(
         mu=float(np.clip(moments.mu, 0.0, curve.top)),
         sigma=moments.sigma,
         per_question=PerQuestion(mean[pairs.where], moments.question_sd[pairs.where]),
-        distribution=CurveKindsDistribution(kinds, pairs.where, curve, moments),
+        distribution=CurveKindsDistribution(kinds, curve, moments),
     )
 
 

@@ -21,7 +21,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from lm_eval_bayes.stats.arrays import FloatArray, IntArray
+from lm_eval_bayes.stats.arrays import FloatArray
 from lm_eval_bayes.stats.distributions.base import Distribution
 from lm_eval_bayes.stats.distributions.curve_mixture import CurveMixture, CurveMixtureDistribution
 from lm_eval_bayes.stats.distributions.curve_population import PopulationOfCurve
@@ -39,7 +39,6 @@ _LEAST_PROBABLE = 0.25
 def allowing_for_spread(
     posteriors: Sequence[Posterior],
     mixture: CurveMixture,
-    where: IntArray,
     curves: Sequence[Curve],
     at_nodes: FloatArray | None = None,
 ) -> list[Posterior]:
@@ -51,8 +50,6 @@ def allowing_for_spread(
         Of either scope; those of a population have one of the benchmark each.
     mixture : CurveMixture
         The posterior of (m, s).
-    where : array of int, shape (M,)
-        Leads from every question to its distinct one in `mixture`.
     curves : sequence of Curve, length K
         The scores as functions of p.
     at_nodes : array, shape (K, L, Y), optional
@@ -63,7 +60,7 @@ def allowing_for_spread(
     if second is None:
         return list(posteriors)
     of_questions = [
-        CurveMixtureDistribution(second, where, curve, moments)
+        CurveMixtureDistribution(second, curve, moments)
         for curve, moments in zip(curves, second.moments(curves), strict=True)
     ]
     if posteriors[0].scope == "benchmark":
