@@ -46,8 +46,3 @@ class LearnedStrength(float):
     def __reduce__(self) -> tuple[Any, ...]:
         """Support pickling and copying."""
         return LearnedStrength, (self.values, self.weights, self.p_unrelated)
-
-    @property
-    def left_out(self) -> bool:
-        """Whether the prior is left out."""
-        return self.values == (0.0,)

@@ -25,9 +25,6 @@ from lm_eval_bayes.stats.validation import (
     check_size,
 )
 
-#: Random numbers held at a time by `simulate_outcomes`.
-_BLOCK = 4_000_000
-
 
 def simulate_outcomes(p: npt.ArrayLike, n_trials: int, *, seed: int = 0) -> IntArray:
     """Simulate `n_trials` outcomes of every question.
@@ -60,12 +57,8 @@ def simulate_outcomes(p: npt.ArrayLike, n_trials: int, *, seed: int = 0) -> IntA
     probabilities = _check_p("p", p)
     n_trials = check_size("n_trials", n_trials, 1, probabilities.size)
     rng = np.random.default_rng(check_seed(seed))
-    flat = probabilities.ravel()
-    outcomes = np.empty((flat.size, n_trials), dtype=np.int64)
-    for part in blocks(flat.size, n_trials, _BLOCK):
-        block = flat[part, None]
-        outcomes[part] = rng.random((len(block), n_trials)) < block
-    return outcomes.reshape(*probabilities.shape, n_trials)
+    is_right = rng.random((*probabilities.shape, n_trials)) < probabilities[..., None]
+    return is_right.astype(np.int64)
 
 
 def beta_mimics(

@@ -11,7 +11,7 @@ from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.anchors.matrix import AnchorMatrix, check_anchors
 from lm_eval_bayes.stats.arrays import FloatArray, IntArray, numeric, read_only
-from lm_eval_bayes.stats.validation import check_pair, check_real, check_seed, check_size
+from lm_eval_bayes.stats.validation import check_pair, check_seed, check_size
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,6 @@ class OrderingReport(Record):
         Violations on each query.
     tied : tuple of pairs of str
         Neighbouring anchors whose ability is equal, so that their order is arbitrary.
-    tolerance : float
-        The gap up to which nothing counts as a violation.
     """
 
     violations: tuple[Violation, ...]
@@ -49,10 +47,9 @@ class OrderingReport(Record):
     share: float
     per_query: IntArray
     tied: tuple[tuple[str, str], ...]
-    tolerance: float
 
 
-def ordering_violations(anchors: AnchorMatrix, tolerance: float = 0.0) -> OrderingReport:
+def ordering_violations(anchors: AnchorMatrix) -> OrderingReport:
     """Find the queries on which a stronger anchor does worse than a weaker one.
 
     The method reads "between two anchors" query by query, so it takes Π_ij as rising in i
@@ -63,17 +60,10 @@ def ordering_violations(anchors: AnchorMatrix, tolerance: float = 0.0) -> Orderi
     ----------
     anchors : AnchorMatrix
         The anchors, weakest first.
-    tolerance : float
-        A gap in [0, 1) up to which nothing is reported.
 
     Returns
     -------
     OrderingReport
-
-    Raises
-    ------
-    InvalidInputError
-        If `tolerance` is outside [0, 1).
 
     Examples
     --------
@@ -83,11 +73,10 @@ def ordering_violations(anchors: AnchorMatrix, tolerance: float = 0.0) -> Orderi
     (0.5, 0, 0.3)
     """
     check_anchors("anchors", anchors)
-    number = check_real("tolerance", tolerance, "be a number in [0, 1)", lambda x: 0.0 <= x < 1.0)
     table, names = anchors.probabilities, anchors.names
     weak, strong = np.triu_indices(anchors.n_anchors, 1)
     gaps = table[weak] - table[strong]
-    pair, query = np.nonzero(gaps > number)
+    pair, query = np.nonzero(gaps > 0.0)
     order = np.argsort(-gaps[pair, query], kind="stable")
     violations = tuple(
         Violation(names[weak[p]], names[strong[p]], int(q), float(gaps[p, q]))
@@ -100,7 +89,6 @@ def ordering_violations(anchors: AnchorMatrix, tolerance: float = 0.0) -> Orderi
         share=len(violations) / gaps.size if gaps.size else 0.0,
         per_query=read_only(np.bincount(query, minlength=anchors.n_queries), np.int64),
         tied=tuple((names[i], names[i + 1]) for i in ties),
-        tolerance=number,
     )
 
 

@@ -24,7 +24,6 @@ from scipy import special
 from lm_eval_bayes.stats.arrays import FloatArray, IntArray
 from lm_eval_bayes.stats.distributions.base import (
     CdfTable,
-    Distribution,
 )
 from lm_eval_bayes.stats.distributions.beta_mixture import (
     Cumulants,
@@ -52,7 +51,7 @@ from lm_eval_bayes.stats.distributions.curve_waves import (
     sincs,
 )
 from lm_eval_bayes.stats.distributions.independent import raised
-from lm_eval_bayes.stats.distributions.success_curves import CommonProbability, Curve
+from lm_eval_bayes.stats.distributions.success_curves import Curve
 from lm_eval_bayes.stats.outcomes import Pairs
 
 #: Posterior mass in the least likely nodes, which are left out.
@@ -242,12 +241,8 @@ class CurveMixture(QuestionsOfCurves):
 
     def weights(self) -> Iterator[_Weights]:
         """Return the probabilities of the logits, in ascending order of their levels."""
-        return iter(self._stored) if self._is_small else self._computed()
-
-    @cached_property
-    def _is_small(self) -> bool:
-        """Whether all weights fit into memory."""
-        return sum(part.size for part in self._plan) <= _STORED
+        is_small = sum(part.size for part in self._plan) <= _STORED
+        return iter(self._stored) if is_small else self._computed()
 
     @cached_property
     def _stored(self) -> list[_Weights]:
@@ -500,22 +495,8 @@ def _supports(a: FloatArray, b: FloatArray, reach: float) -> tuple[FloatArray, F
     return low.min(axis=0), high.max(axis=0)
 
 
-class AllowsForEqualQuestions(Distribution):
-    """A score of which a credible interval allows for questions that are all alike."""
-
-    curve: Curve
-    equal: CommonProbability | None
-
-    def interval_quantiles(self, masses: FloatArray) -> FloatArray:
-        """Return the quantiles, widened by those of questions that are alike."""
-        quantiles = self.quantiles(masses)
-        if self.equal is None:
-            return quantiles
-        return self.equal.widened(self.curve, quantiles, masses)
-
-
 @dataclass(frozen=True, eq=False)
-class CurveMixtureDistribution(AllowsForEqualQuestions, FromCurveMoments):
+class CurveMixtureDistribution(FromCurveMoments):
     """The score (1/M) Σ curve(p_α) of the questions of a mixture.
 
     Parameters
@@ -526,14 +507,11 @@ class CurveMixtureDistribution(AllowsForEqualQuestions, FromCurveMoments):
         The score as a function of p_α.
     of_curve : CurveMoments
         Its moments.
-    equal : CommonProbability or None
-        The posterior of p where all questions are alike, by which intervals are widened.
     """
 
     mixture: CurveMixture
     curve: Curve
     of_curve: CurveMoments
-    equal: CommonProbability | None = None
 
     @cached_property
     def table(self) -> CdfTable:  # type: ignore[override]  # an attribute, computed once

@@ -150,36 +150,6 @@ class MeanExcess(_OfTrials):
 Curve: TypeAlias = Identity | AtLeastOne | AllOf | AtLeast | MeanExcess
 
 
-@dataclass(frozen=True)
-class CommonProbability:
-    """p ~ Beta(a, b), the same for all questions."""
-
-    a: float
-    b: float
-
-    def widened(self, curve: Curve, quantiles: FloatArray, masses: FloatArray) -> FloatArray:
-        """Return the farther of some quantiles and of those of curve(p), on either side.
-
-        Parameters
-        ----------
-        curve : Curve
-            The score as a function of p.
-        quantiles : array
-            Those of the score under another model.
-        masses : array, of the same shape
-            Their masses. Below ½ the smaller quantile is returned, above it the larger.
-        """
-        p = beta_quantile(self.a, self.b, masses)
-        own = curve.value(p, beta_quantile(self.b, self.a, 1.0 - masses))
-        return farther(quantiles, own, masses)
-
-
-def farther(quantiles: FloatArray, other: FloatArray, masses: FloatArray) -> FloatArray:
-    """Return the smaller of two models' quantiles below ½, the larger above, the first at ½."""
-    wider = np.where(masses < 0.5, np.minimum(other, quantiles), np.maximum(other, quantiles))
-    return np.asarray(np.where(masses == 0.5, quantiles, wider))
-
-
 def at_least(j: int, k: int) -> Curve:
     """Return the curve P(J >= j), in closed form at both ends."""
     if j == 1:

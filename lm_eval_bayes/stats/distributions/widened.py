@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from lm_eval_bayes.stats.arrays import FloatArray
 from lm_eval_bayes.stats.distributions.base import (
     CdfTable,
     Distribution,
     FromTable,
+    Moments,
 )
-from lm_eval_bayes.stats.distributions.success_curves import farther
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,14 +25,14 @@ class AllowingForAnother(FromTable):
         Its distribution function is computed.
     other : Distribution
         The score's distribution under the other model, by which intervals are widened.
-    mean, sd : float
-        Those of `own`.
     """
 
     own: Distribution
     other: Distribution
-    mean: float
-    sd: float
+
+    def moments(self) -> Moments:
+        """Return the mean and the standard deviation of the score."""
+        return self.own.moments()
 
     @property
     def table(self) -> CdfTable:  # type: ignore[override]  # that of the distribution
@@ -39,4 +41,6 @@ class AllowingForAnother(FromTable):
 
     def interval_quantiles(self, masses: FloatArray) -> FloatArray:
         """Return the farther of both models' quantiles on either side."""
-        return farther(self.own.interval_quantiles(masses), self.other.quantiles(masses), masses)
+        own, other = self.own.interval_quantiles(masses), self.other.quantiles(masses)
+        wider = np.where(masses < 0.5, np.minimum(other, own), np.maximum(other, own))
+        return np.asarray(np.where(masses == 0.5, own, wider))

@@ -15,7 +15,6 @@ import numpy as np
 from scipy import special
 
 from lm_eval_bayes.stats.arrays import FloatArray, IntArray, blocks
-from lm_eval_bayes.stats.distributions.weighted import weighted_quantiles
 from lm_eval_bayes.stats.hierarchical.hyperprior import (
     log_prior_of_log_strength,
     mean_concentration,
@@ -62,10 +61,6 @@ class Particles:
     def ess(self) -> float:
         """Effective sample size, (Σ w)² / Σ w²."""
         return float(1.0 / np.square(self.weight).sum())
-
-    def quantile(self, values: FloatArray, masses: FloatArray) -> FloatArray:
-        """Return weighted quantiles of `values`, shape (P,), at `masses`."""
-        return weighted_quantiles(values, self.weight, masses)
 
 
 def learn_particles(

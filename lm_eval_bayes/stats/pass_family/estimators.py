@@ -6,7 +6,6 @@ An estimator is the expected score of a random k-subset of the given trials, so 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from functools import lru_cache
 from math import isqrt
 from typing import Any, NamedTuple
 
@@ -16,7 +15,6 @@ from lm_eval_bayes.stats.arrays import FloatArray, IntArray, read_only
 from lm_eval_bayes.stats.distributions.success_curves import Curve, MeanExcess, at_least
 from lm_eval_bayes.stats.outcomes import (
     Outcomes,
-    check_outcomes,
     distinct_pairs,
     require_binary,
     require_trials,
@@ -26,8 +24,6 @@ from lm_eval_bayes.stats.validation import Tau, check_k, successes_needed
 
 #: The most numbers of successes that are all listed; of more, only the likely ones are.
 _MOST_SUCCESSES = 1_000_000
-#: The largest k for which distributions are cached.
-_MOST_CACHED = 256
 
 
 #: The successes among k trials that a quantity asks for; None for a credit that grows with the
@@ -104,7 +100,16 @@ def estimate(outcomes: Outcomes, quantity: PassQuantity) -> Estimate:
     >>> round(estimate(outcomes, PassQuantity("pass@k", 2)).value, 6)
     0.95
     """
-    return _estimate(quantity.name, outcomes, quantity.k, quantity.tau)
+    name, k, tau = quantity
+    k = _check(outcomes, k)
+    needed = THRESHOLDS[name](k, tau)
+    pairs = distinct_pairs(outcomes.counts[:, 0], outcomes.counts[:, 1])
+    scores = np.empty(pairs.times.size)
+    for index, (wrong, correct) in enumerate(zip(pairs.first, pairs.second, strict=True)):
+        j, probability = success_counts(int(wrong + correct), int(correct), k)
+        credit = j >= needed if needed is not None else np.maximum(j - (k + 1) // 2, 0) * (2.0 / k)
+        scores[index] = probability @ credit.astype(np.float64)
+    return _from_rows(name, scores[pairs.where], k, None if tau is None else float(tau))
 
 
 def pass_at_k(outcomes: Outcomes, k: int) -> Estimate:
@@ -135,7 +140,7 @@ def pass_at_k(outcomes: Outcomes, k: int) -> Estimate:
     >>> round(pass_at_k(outcomes, 2).value, 6)
     0.95
     """
-    return _estimate("pass@k", outcomes, k)
+    return estimate(outcomes, PassQuantity("pass@k", k))
 
 
 def pass_hat_k(outcomes: Outcomes, k: int) -> Estimate:
@@ -166,7 +171,7 @@ def pass_hat_k(outcomes: Outcomes, k: int) -> Estimate:
     >>> round(pass_hat_k(outcomes, 2).value, 6)
     0.45
     """
-    return _estimate("pass^k", outcomes, k)
+    return estimate(outcomes, PassQuantity("pass^k", k))
 
 
 def g_pass_at_k(outcomes: Outcomes, k: int, tau: Tau) -> Estimate:
@@ -199,7 +204,7 @@ def g_pass_at_k(outcomes: Outcomes, k: int, tau: Tau) -> Estimate:
     >>> round(g_pass_at_k(outcomes, 3, 0.5).value, 6)
     0.85
     """
-    return _estimate("g-pass@k", outcomes, k, tau)
+    return estimate(outcomes, PassQuantity("g-pass@k", k, tau))
 
 
 def mg_pass_at_k(outcomes: Outcomes, k: int) -> Estimate:
@@ -232,7 +237,7 @@ def mg_pass_at_k(outcomes: Outcomes, k: int) -> Estimate:
     >>> round(mg_pass_at_k(outcomes, 3).value, 6)
     0.166667
     """
-    return _estimate("mg-pass@k", outcomes, k)
+    return estimate(outcomes, PassQuantity("mg-pass@k", k))
 
 
 def strict_majority_at_k(outcomes: Outcomes, k: int) -> Estimate:
@@ -263,7 +268,7 @@ def strict_majority_at_k(outcomes: Outcomes, k: int) -> Estimate:
     >>> round(strict_majority_at_k(outcomes, 3).value, 6)
     0.85
     """
-    return _estimate("strict-maj@k", outcomes, k)
+    return estimate(outcomes, PassQuantity("strict-maj@k", k))
 
 
 def naive_pass_at_k(outcomes: Outcomes, k: int) -> Estimate:
@@ -332,23 +337,9 @@ def naive_pass_hat_k(outcomes: Outcomes, k: int) -> Estimate:
 
 def _check(outcomes: Outcomes, k: int) -> int:
     """Check an estimator's input and return k as an int."""
-    check_outcomes("outcomes", outcomes)
     require_binary(outcomes)
     require_trials(outcomes)
     return check_k(k, outcomes.n_trials)
-
-
-def _estimate(quantity: str, outcomes: Outcomes, k: int, tau: Tau | None = None) -> Estimate:
-    """Return the mean credit of the successes in a random k-subset."""
-    k = _check(outcomes, k)
-    needed = THRESHOLDS[quantity](k, tau)
-    pairs = distinct_pairs(outcomes.counts[:, 0], outcomes.counts[:, 1])
-    scores = np.empty(pairs.times.size)
-    for index, (wrong, correct) in enumerate(zip(pairs.first, pairs.second, strict=True)):
-        j, probability = success_counts(int(wrong + correct), int(correct), k)
-        credit = j >= needed if needed is not None else np.maximum(j - (k + 1) // 2, 0) * (2.0 / k)
-        scores[index] = probability @ credit.astype(np.float64)
-    return _from_rows(quantity, scores[pairs.where], k, None if tau is None else float(tau))
 
 
 def _from_rows(quantity: str, rows: FloatArray, k: int, tau: float | None = None) -> Estimate:
@@ -373,7 +364,7 @@ def success_counts(n: int, c: int, k: int) -> tuple[IntArray, FloatArray]:
     Returns
     -------
     j, probability : array, shape (S,)
-        The possible numbers of successes and their probabilities, which sum to 1; read-only.
+        The possible numbers of successes and their probabilities, which sum to 1.
 
     Examples
     --------
@@ -381,10 +372,6 @@ def success_counts(n: int, c: int, k: int) -> tuple[IntArray, FloatArray]:
     >>> j.tolist(), [round(float(x), 12) for x in probability]
     ([0, 1, 2], [0.1, 0.6, 0.3])
     """
-    return (_cached_counts if k <= _MOST_CACHED else _success_counts)(n, c, k)
-
-
-def _success_counts(n: int, c: int, k: int) -> tuple[IntArray, FloatArray]:
     low, high = max(0, k - (n - c)), min(c, k)
     mode = min(max(((k + 1) * (c + 1)) // (n + 2), low), high)
     if high - low > _MOST_SUCCESSES:
@@ -401,10 +388,4 @@ def _success_counts(n: int, c: int, k: int) -> tuple[IntArray, FloatArray]:
     with np.errstate(under="ignore"):
         probability = np.exp(log_p)
     probability /= probability.sum()
-    j.setflags(write=False)
-    probability.setflags(write=False)
     return j, probability
-
-
-# Many questions and models have the same counts.
-_cached_counts = lru_cache(maxsize=8192)(_success_counts)

@@ -14,19 +14,19 @@ import numpy as np
 
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.arrays import FloatArray
-from lm_eval_bayes.stats.distributions.base import TabulatedDistribution
+from lm_eval_bayes.stats.distributions.base import Distribution
 from lm_eval_bayes.stats.distributions.curve_mixture import (
     CurveMixture,
     CurveMixtureDistribution,
 )
 from lm_eval_bayes.stats.distributions.curve_moments import CurveMoments
-from lm_eval_bayes.stats.distributions.curve_population import PopulationOfCurve, curve_means
+from lm_eval_bayes.stats.distributions.curve_population import curve_means, population_of_curve
 from lm_eval_bayes.stats.distributions.independent import IndependentBetas
 from lm_eval_bayes.stats.distributions.success_curves import (
-    CommonProbability,
     Curve,
     beta_moments,
 )
+from lm_eval_bayes.stats.distributions.widened import AllowingForAnother
 from lm_eval_bayes.stats.hierarchical.beta_binomial import (
     LEAST_EQUAL,
     OF_CURVES,
@@ -44,7 +44,7 @@ from lm_eval_bayes.stats.hierarchical.hbayes_at_n import (
 )
 from lm_eval_bayes.stats.hierarchical.hyperprior import MEAN_SHAPE
 from lm_eval_bayes.stats.intervals import SCOPES, IntervalMethod, Scope
-from lm_eval_bayes.stats.outcomes import Outcomes, check_outcomes, distinct_pairs, require_binary
+from lm_eval_bayes.stats.outcomes import Outcomes, distinct_pairs, require_binary
 from lm_eval_bayes.stats.pass_family.estimators import PassQuantity
 from lm_eval_bayes.stats.pass_family.several_kinds import (
     UNKNOWN_KINDS,
@@ -422,7 +422,6 @@ def pass_posteriors(
     >>> [round(posterior.mu, 2) for posterior in pass_posteriors(outcomes, members, "uniform")]
     [0.19, 0.33, 0.49]
     """
-    check_outcomes("outcomes", outcomes)
     quantities = [quantity._replace(k=check_k(quantity.k)) for quantity in quantities]
     curves = [quantity.curve() for quantity in quantities]
     require_binary(outcomes)
@@ -539,8 +538,8 @@ def _learned(
             ),
             bounds=(0.0, curve.top),
             prior=None,
-            distribution=CurveMixtureDistribution(
-                mixture, curve, moments, equal if quantity.k > 1 else None
+            distribution=_allowing_for_equal(
+                CurveMixtureDistribution(mixture, curve, moments), quantity.k, curve, equal
             ),
             k=quantity.k,
             tau=None if quantity.tau is None else float(quantity.tau),
@@ -565,11 +564,12 @@ def _learned(
     clusters = None
     at_nodes: FloatArray | None = None
     if index is not None:
-        distributions, clusters = clustered_curves(outcomes, index, curves)
+        of_clusters, clusters = clustered_curves(outcomes, index, curves)
+        distributions: list[Distribution] = [*of_clusters]
     else:
         at_nodes = curve_means(mixture.logit_mean, mixture.log_strength, curves)
         distributions = [
-            PopulationOfCurve.of(mixture, curve, at_node, equal if k > 1 else None)
+            _allowing_for_equal(population_of_curve(mixture, curve, at_node), k, curve, equal)
             for (_, k, _), curve, at_node in zip(quantities, curves, at_nodes, strict=True)
         ]
     few = None if clusters is None else few_clusters_note(clusters.n_clusters)
@@ -585,16 +585,32 @@ def _learned(
     return populations
 
 
-def _common_probability(x: FloatArray, y: FloatArray, grid: HyperGrid) -> CommonProbability | None:
-    """Return the posterior of p if it is the same for all questions; None where it is not."""
+def _common_probability(
+    x: FloatArray, y: FloatArray, grid: HyperGrid
+) -> tuple[FloatArray, FloatArray] | None:
+    """Return a and b, each (1,), of p ~ Beta(a, b) if the same for all questions, else None."""
     if x.size == 1 or equal_probability(x, y, grid) < LEAST_EQUAL:
         return None
-    return CommonProbability(float(x.sum()) + MEAN_SHAPE, float(y.sum()) + MEAN_SHAPE)
+    return np.array([x.sum() + MEAN_SHAPE]), np.array([y.sum() + MEAN_SHAPE])
+
+
+def _allowing_for_equal(
+    distribution: Distribution,
+    k: int,
+    curve: Curve,
+    common: tuple[FloatArray, FloatArray] | None,
+) -> Distribution:
+    """Allow in intervals for questions that are all alike, where they may be, at k > 1."""
+    if common is None or k == 1:
+        return distribution
+    (mean,), (variance,) = beta_moments(*common, curve)
+    alike = IndependentBetas(*common, curve, 0.0, 1.0, float(mean), float(np.sqrt(variance)))
+    return AllowingForAnother(distribution, alike)
 
 
 def _population(
     benchmark: Posterior,
-    distribution: TabulatedDistribution,
+    distribution: Distribution,
     clusters: LearnedClusters | None,
     note: str | None,
 ) -> Posterior:

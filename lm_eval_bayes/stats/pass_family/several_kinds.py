@@ -143,11 +143,10 @@ def _widened(posterior: Posterior, curve: Curve, equal: EqualKindsScore | None) 
         return posterior
     of_population = posterior.scope == "population"
     other = equal.of_population(curve) if of_population else equal.of_questions(curve)
-    mean, sd = posterior.mu, posterior.sigma
     benchmark = posterior.benchmark
     return replace(
         posterior,
-        distribution=AllowingForAnother(posterior.distribution, other, mean, sd),
+        distribution=AllowingForAnother(posterior.distribution, other),
         benchmark=None if benchmark is None else _widened(benchmark, curve, equal),
     )
 

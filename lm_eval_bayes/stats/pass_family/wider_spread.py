@@ -24,7 +24,7 @@ import numpy as np
 from lm_eval_bayes.stats.arrays import FloatArray
 from lm_eval_bayes.stats.distributions.base import Distribution
 from lm_eval_bayes.stats.distributions.curve_mixture import CurveMixture, CurveMixtureDistribution
-from lm_eval_bayes.stats.distributions.curve_population import PopulationOfCurve
+from lm_eval_bayes.stats.distributions.curve_population import population_of_curve
 from lm_eval_bayes.stats.distributions.success_curves import Curve
 from lm_eval_bayes.stats.distributions.widened import AllowingForAnother
 from lm_eval_bayes.stats.hierarchical.hyperprior import STRENGTH_SCALE, STRENGTH_SHAPE
@@ -75,7 +75,7 @@ def allowing_for_spread(
     if at_nodes is None:
         return populations
     of_population = [
-        PopulationOfCurve.of(second, curve, at_node)
+        population_of_curve(second, curve, at_node)
         for curve, at_node in zip(curves, at_nodes, strict=True)
     ]
     return _allowing_for(populations, of_population)
@@ -100,8 +100,6 @@ def _allowing_for(
     allowing = list(posteriors)
     for i, (posterior, other) in enumerate(zip(posteriors, others, strict=True)):
         if posterior.k != 1:
-            distribution = AllowingForAnother(
-                posterior.distribution, other, posterior.mu, posterior.sigma
-            )
+            distribution = AllowingForAnother(posterior.distribution, other)
             allowing[i] = replace(posterior, distribution=distribution)
     return allowing

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -475,7 +475,7 @@ def compare_simultaneously(
     return SimultaneousComparisons(
         confidence=confidence,
         critical_value=critical_value,
-        z=_signed_matrix(z, first, second, n_models),
+        z=_by_models(np.stack([z, -z]), first, second, n_models),
         separated=separated,
         rank_low=1.0 + separated.sum(axis=0),
         rank_high=n_models - separated.sum(axis=1).astype(np.float64),
@@ -540,16 +540,12 @@ def _step_down(z: FloatArray, statistic: FloatArray, confidence: float) -> tuple
     return first_value or 0.0, rejected
 
 
-def _by_models(is_better: BoolArray, first: IntArray, second: IntArray, n_models: int) -> BoolArray:
-    """Return ``[i, j]``: whether model i is better than j, from the pairs' two directions."""
-    matrix = np.zeros((n_models, n_models), dtype=np.bool_)
-    matrix[first, second], matrix[second, first] = is_better
-    return matrix
-
-
-def _signed_matrix(z: FloatArray, first: IntArray, second: IntArray, n_models: int) -> FloatArray:
-    matrix = np.zeros((n_models, n_models))
-    matrix[first, second], matrix[second, first] = z, -z
+def _by_models(
+    values: npt.NDArray[Any], first: IntArray, second: IntArray, n_models: int
+) -> npt.NDArray[Any]:
+    """Return ``[i, j]``: what holds of model i and j, from the pairs' two directions, (2, P)."""
+    matrix = np.zeros((n_models, n_models), dtype=values.dtype)
+    matrix[first, second], matrix[second, first] = values
     return matrix
 
 
