@@ -164,6 +164,7 @@ def test_k_of_one_is_hbayes_at_n(data):
     for scope in ("benchmark", "population"):
         expected = hbayes_at_n(outcomes, scope)
         posterior = pass_at_k_posterior(outcomes, 1, scope=scope)
+        assert mg_pass_at_k_posterior(outcomes, 1, scope=scope).interval().high == 0.0
         assert posterior.mu == pytest.approx(expected.mu, abs=2e-5)
         assert posterior.sigma == pytest.approx(expected.sigma, rel=2e-3)
         assert posterior.learned.strength == pytest.approx(expected.learned.strength, rel=1e-2)
