@@ -50,7 +50,6 @@ test_bad_values = refusals(
 )
 
 
-@pytest.mark.parametrize("number", [10**5000], ids=["5000 digits"])
 @pytest.mark.parametrize(
     ("call", "argument"),
     [
@@ -61,9 +60,9 @@ test_bad_values = refusals(
         (lambda n: leb.hbayes_at_n(A, seed=n), "seed"),
     ],
 )
-def test_integers_beyond_all_floats(call, argument, number):
+def test_integers_beyond_all_floats(call, argument):
     with refused(argument, "range"):
-        call(number)
+        call(10**5000)
 
 
 @pytest.mark.parametrize(

@@ -260,21 +260,6 @@ def bank(*rows):
     return [list(row) for row in rows], [[a == "r" for a in row] for row in rows]
 
 
-def test_extreme_benchmarks():
-    all_right = maj_at_k_posterior(*bank("rrrr", "rrrr"), 3)
-    assert all_right.interval().high == pytest.approx(1, abs=1e-3)
-    agreeing = maj_at_k_posterior(*bank("wwww", "vvvv"), 3)
-    scattered = maj_at_k_posterior(*bank("abcd", "efgh"), 3)
-    # abstentions do not outvote a single right answer
-    silent = maj_at_k_posterior([[None] * 4] * 2, [[False] * 4] * 2, 3)
-    assert 0 < agreeing.mu < scattered.mu < 0.2 < 0.9 < all_right.mu < 1
-    assert agreeing.mu < silent.mu
-    for posterior in (all_right, agreeing, scattered, silent):
-        interval = posterior.interval()
-        assert 0 <= interval.low < posterior.mu < interval.high <= 1
-        assert posterior.note is not None
-
-
 def test_the_order_of_trials_and_questions_does_not_matter():
     posterior = maj_at_k_posterior(ANSWERS, CORRECT, 4)
     turned = maj_at_k_posterior(

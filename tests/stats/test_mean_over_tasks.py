@@ -69,25 +69,13 @@ def weighted_quantiles(values, weight, masses):
     return np.interp(masses, np.cumsum(weight[order]), values[order])
 
 
-@pytest.mark.parametrize(
-    ("counts", "weights"),
-    [
-        pytest.param(
-            (EASY, SMALL, [[1, 0]] * 3),
-            {"t0": 1.0, "t1": 3.0, "t2": 1.0},
-            marks=pytest.mark.slow,
-        ),
-        (([[2, 1]], [[0, 2]], [[1, 1], [1, 0]]), None),
-    ],
-)
-def test_it_agrees_with_importance_sampling(counts, weights):
-    tasks = tasks_of(*counts)
-    share = np.array([1.0] * len(tasks) if weights is None else list(weights.values()))
-    means, weight = by_importance(tasks, share / share.sum(), 400_000, seed=7)
+def test_it_agrees_with_importance_sampling():
+    tasks = tasks_of([[2, 1]], [[0, 2]], [[1, 1], [1, 0]])
+    means, weight = by_importance(tasks, (0.2, 0.6, 0.2), 400_000, seed=7)
     assert 1 / (weight**2).sum() > 10_000
     error = np.sqrt((weight**2).sum())
     for scope in SCOPES:
-        posterior = mean_over_tasks(tasks, weights or "equal", scope)
+        posterior = mean_over_tasks(tasks, {"t0": 1.0, "t1": 3.0, "t2": 1.0}, scope)
         mu = weight @ means[scope]
         sd = np.sqrt(weight @ (means[scope] - mu) ** 2)
         assert abs(posterior.mu - mu) < 4 * error * sd
@@ -217,15 +205,6 @@ def test_large_tasks(p):
     rate = rights.mean() / 2000
     assert posterior.mu == pytest.approx(rate, abs=0.3 * np.sqrt(rate * (1 - rate) / 16000))
     assert posterior.sigma == pytest.approx(np.sqrt(rate * (1 - rate) / 16000), rel=0.1)
-
-
-def test_tasks_that_are_all_wrong():
-    tasks = tasks_of(*([[4, 0]] * 30 for _ in range(12)))
-    for scope in SCOPES:
-        posterior = mean_over_tasks(tasks, scope=scope)
-        interval = posterior.interval()
-        assert 0 <= interval.low < posterior.mu < interval.high <= 1
-        assert posterior.mu < 0.005
 
 
 test_bad_arguments = refusals(

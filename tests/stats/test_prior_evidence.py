@@ -140,13 +140,13 @@ def test_the_marginal_likelihood_of_categories_is_that_of_prior_draws():
     assert float(strength) == pytest.approx(mean[0], abs=0.01)
 
 
-@pytest.mark.parametrize("scope", ["population"])
-def test_the_posterior_is_the_average_over_the_strength(scope):
+def test_the_posterior_is_the_average_over_the_strength():
     outcomes = Outcomes.from_counts(COUNTS, prior_counts=OLDER)
-    evidence = prior_evidence(outcomes, "auto", scope=scope)
+    evidence = prior_evidence(outcomes, "auto", scope="population")
     strength = evidence.strength
     parts = [
-        hbayes_at_n(replace(outcomes, prior_strength=value), scope) for value in strength.values
+        hbayes_at_n(replace(outcomes, prior_strength=value), "population")
+        for value in strength.values
     ]
     weight = np.array(strength.weights)
     mu = weight @ [part.mu for part in parts]
@@ -162,7 +162,7 @@ def test_the_posterior_is_the_average_over_the_strength(scope):
     rng = np.random.default_rng(0)
     drawn = evidence.posterior.distribution.draw(20_000, rng)
     assert drawn.mean() == pytest.approx(mu, abs=4 * np.sqrt((square - mu**2) / 20_000))
-    assert evidence.without.mu == hbayes_at_n(Outcomes.from_counts(COUNTS), scope).mu
+    assert evidence.without.mu == hbayes_at_n(Outcomes.from_counts(COUNTS), "population").mu
 
 
 def test_a_prior_that_disagrees_changes_nothing():

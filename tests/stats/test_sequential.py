@@ -59,14 +59,6 @@ def test_boundaries_of_the_clinical_literature():
     assert boundaries(even(5), 0.05, "pocock") == pytest.approx(expected, abs=2e-4)
 
 
-def test_crossings_by_simulated_walks():
-    rng = np.random.default_rng(0)
-    walks = rng.standard_normal((20_000, 64)).cumsum(axis=1) / np.sqrt(np.arange(1, 65))
-    for c in (1.645, 3.0):
-        simulated = (np.abs(walks) >= c).any(axis=1).mean()
-        assert crossing_probability(even(64), (c,) * 64) == pytest.approx(simulated, abs=0.012)
-
-
 @pytest.mark.parametrize("spending", ["obrien-fleming", "pocock"])
 @pytest.mark.parametrize("shares", [even(64), (0.01, 0.5, 0.501, 0.6)])
 def test_boundaries_spend_what_they_may(spending, shares):
@@ -176,18 +168,6 @@ def test_the_anytime_rule_errs_in_at_most_five_percent_of_any_number_of_analyses
     rates = [ANYTIME.false_decision_rate(range(1, n + 1)) for n in (16, 256)]
     assert rates == sorted(rates)
     assert 0.01 < rates[-1] < 0.05
-
-
-@pytest.mark.slow
-def test_of_endless_analyses_the_anytime_rule_uses_up_its_rate():
-    # from one trial to a million, almost continuously
-    analyses = np.unique(np.geomspace(100, 100_000_000, 1500).astype(int)).tolist()
-    limits = tuple(mixture_boundary(n / 100, 0.05) for n in analyses)
-    shares = tuple(n / analyses[-1] for n in analyses)
-    # between two analyses the walk may cross and return: Siegmund's correction of the boundary,
-    # by .5826 standard deviations of a step
-    uncounted = np.exp(-0.5826 * 3.1 * np.sqrt(np.log(1e6) / 1500))
-    assert crossing_probability(shares, limits) == pytest.approx(0.05 * uncounted, abs=0.001)
 
 
 def test_crossings_of_the_anytime_rule_by_simulated_walks():

@@ -185,13 +185,12 @@ def test_claims_are_right_where_the_model_is():
     assert np.mean(flat) < -0.05
 
 
-@pytest.mark.parametrize("scope", ["population"])
-def test_ranks_under_the_shared_prior(scope):
+def test_ranks_under_the_shared_prior():
     """`rank` draws from the posterior whose probabilities `shared_scores` computes."""
     rng = np.random.default_rng(4)
     p = special.expit(rng.normal(0, 1.5, 20) + np.array([[0.9], [0.0], [0.1], [-0.3]]))
     counts = {f"m{i}": np.stack([4 - row, row], axis=1) for i, row in enumerate(rng.binomial(4, p))}
-    posteriors = {m: hbayes_at_n(Outcomes.from_counts(c), scope) for m, c in counts.items()}
+    posteriors = {m: hbayes_at_n(Outcomes.from_counts(c), "population") for m, c in counts.items()}
     flat, shared = (rank(posteriors, prior=prior) for prior in ("flat", "shared"))
     assert (flat.prior, shared.prior, shared.to_dict()["prior"]) == ("flat", "shared", "shared")
     assert FAILS_NEAR_ENDS in shared.note

@@ -180,27 +180,6 @@ def test_the_covariance_of_two_models_is_that_of_their_questions():
     assert covariance_of_questions([a]) is None
 
 
-@pytest.mark.slow
-def test_new_runs_lie_within_the_distance():
-    """95% intervals and 95% distances on simulated benchmarks; `examples/noise.py` has more."""
-    rng = np.random.default_rng(1)
-    closer, held = [], []
-    for number in range(40):
-        m, n = 30, 4
-        p = rng.beta(0.5, 0.7, m) if number % 2 else rng.beta(3, 1, m)
-        components = variance_components(binomial(n, rng.binomial(n, p)), seed=number)
-        for trials in (1, n):
-            a, b = rng.binomial(trials, p, size=(2, 50, m)).mean(axis=2) / trials
-            closer.append(np.mean(np.abs(a - b) <= components.distance(trials) + 1e-9))
-        flip, between = np.mean(2 * p * (1 - p)), np.var(p, ddof=1)
-        held.append(components.flip.low <= flip <= components.flip.high)
-        icc = between / (between + flip / 2)
-        held.append(components.icc.low <= icc <= components.icc.high)
-    assert 0.935 < np.mean(closer) < 0.985
-    # 80 of nominal 95%, in pairs: a standard error of 2 to 3%
-    assert np.mean(held) > 0.86
-
-
 def correlated(m, n, rng, rho=0.6):
     """Two models whose p_α have about this correlation: a share rho of the questions is common."""
     first, other = rng.beta(1.0, 1.0, (2, m))
