@@ -25,8 +25,8 @@ class LearnedStrength(float):
     Examples
     --------
     >>> strength = LearnedStrength([0.0, 0.5], [0.2, 0.8], 0.2)
-    >>> float(strength), strength.values, strength.left_out
-    (0.4, (0.0, 0.5), False)
+    >>> float(strength), strength.values
+    (0.4, (0.0, 0.5))
     """
 
     values: tuple[float, ...]

@@ -147,7 +147,7 @@ def test_a_task_without_trials_is_predicted_from_the_others():
     assert nothing.note == NO_TRIALS
     assert nothing.mu == pytest.approx(0.5)
     rng = np.random.default_rng(1)
-    rho = rng.random(400_000)
+    rho = rng.random(100_000)
     shared, own = rng.standard_normal(rho.size), rng.standard_normal((2, rho.size))
     z = np.sqrt(rho) * shared + np.sqrt(1 - rho) * own
     m = special.betaincinv(0.7, 0.7, special.ndtr(z)).mean(axis=0)

@@ -51,9 +51,9 @@ def draws_by_importance(correct, n, n_draws, rng):
     s = 20.0 * u / (1.0 - u)
     m, s = np.clip(m, 1e-12, 1.0 - 1e-12), np.clip(s, 1e-9, 1e9)
     log_weight = np.zeros(n_draws)
-    for c in correct:
-        log_weight += special.betaln(c + s * m, n - c + s * (1 - m))
-        log_weight -= special.betaln(s * m, s * (1 - m))
+    for c, times in Counter(correct).items():
+        log_weight += times * special.betaln(c + s * m, n - c + s * (1 - m))
+    log_weight -= len(correct) * special.betaln(s * m, s * (1 - m))
     weight = np.exp(log_weight - log_weight.max())
     chosen = rng.choice(n_draws, n_draws // 4, p=weight / weight.sum())
     a, b = (s * m)[chosen], (s * (1 - m))[chosen]
