@@ -247,9 +247,7 @@ def expected_z(p: npt.ArrayLike, other: npt.ArrayLike, n_trials: npt.ArrayLike) 
     return np.asarray(np.abs(mu - other_mu) / np.sqrt(variance + other_variance))
 
 
-def trials_until_z(
-    p: npt.ArrayLike, other: npt.ArrayLike, z: float, *, largest: int = 100_000
-) -> int | None:
+def trials_until_z(p: npt.ArrayLike, other: npt.ArrayLike, z: float) -> int | None:
     """Return the smallest N at which two mimics are expected to reach `z`.
 
     Parameters
@@ -258,13 +256,11 @@ def trials_until_z(
         Probability of a correct trial on each question, in [0, 1].
     z : float
         At least 0: 1.645 for a one-sided confidence of .95, 1.96 for .975.
-    largest : int
-        The largest N that is tried, up to 10⁷.
 
     Returns
     -------
     int or None
-        None where no N up to `largest` suffices, as for two equal true scores.
+        None where no N up to 100,000 suffices, as for two equal true scores.
 
     Raises
     ------
@@ -278,7 +274,7 @@ def trials_until_z(
     (164, 232, None)
     """
     threshold = check_non_negative("z", z)
-    n = np.arange(1, check_size("largest", largest, 1) + 1)
+    n = np.arange(1, 100_001)
     reached = expected_z(p, other, n) >= threshold
     return int(n[reached.argmax()]) if reached.any() else None
 
