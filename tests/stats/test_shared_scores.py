@@ -157,9 +157,9 @@ def test_identical_runs_in_scope_population_are_level():
 
 
 def test_certain_scores_are_left_alone():
-    certain = bayes_at_n(Outcomes.from_counts([[3, 5]], weights=[1.0, 1.0]))
-    shared = shared_scores({"a": certain, "b": certain})
-    assert (shared.tau, shared.mu.tolist(), shared.low.tolist()) == (None, [1.0, 1.0], [1.0, 1.0])
+    shared = shared_scores(board([0.25, 0.75], [0.0, 0.0]))
+    assert (shared.tau, shared.mu.tolist()) == (None, [0.25, 0.75])
+    assert shared.p_greater.tolist() == [[0.5, 0.0], [1.0, 0.5]]
 
 
 @pytest.mark.slow

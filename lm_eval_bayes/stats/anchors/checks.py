@@ -36,8 +36,6 @@ class OrderingReport(Record):
         Pairs of anchors times queries.
     share : float
         Violations among the comparisons.
-    per_query : array of int, shape (M,)
-        Violations on each query.
     tied : tuple of pairs of str
         Neighbouring anchors whose ability is equal, so that their order is arbitrary.
     """
@@ -45,7 +43,6 @@ class OrderingReport(Record):
     violations: tuple[Violation, ...]
     n_comparisons: int
     share: float
-    per_query: IntArray
     tied: tuple[tuple[str, str], ...]
 
 
@@ -87,7 +84,6 @@ def ordering_violations(anchors: AnchorMatrix) -> OrderingReport:
         violations=violations,
         n_comparisons=int(gaps.size),
         share=len(violations) / gaps.size if gaps.size else 0.0,
-        per_query=read_only(np.bincount(query, minlength=anchors.n_queries), np.int64),
         tied=tuple((names[i], names[i + 1]) for i in ties),
     )
 
