@@ -24,7 +24,7 @@ from lm_eval_bayes.stats.prior_strength import LearnedStrength
 from lm_eval_bayes.stats.results import Estimate, PerQuestion, Posterior
 from lm_eval_bayes.stats.score_outcomes import ScoreOutcomes
 from lm_eval_bayes.stats.strength_average import average_over_strength
-from lm_eval_bayes.stats.validation import check_positive, check_prior
+from lm_eval_bayes.stats.validation import check_prior
 
 
 def bayes_at_n(outcomes: Outcomes, prior: str | float = "uniform") -> Posterior:
@@ -264,7 +264,7 @@ class PriorAdvice(Record):
     note: str | None
 
 
-def check_prior_weight(outcomes: Outcomes, learned_strength: float | None = None) -> str | None:
+def check_prior_weight(outcomes: Outcomes) -> str | None:
     """Return a warning if prior trials outweigh the new trials, else None.
 
     Above λD = N the older version's trials determine the score more than the new one's. This does
@@ -278,18 +278,11 @@ def check_prior_weight(outcomes: Outcomes, learned_strength: float | None = None
     ----------
     outcomes : Outcomes
         With its prior trials and their weight λ.
-    learned_strength : float, optional
-        `hbayes_at_n(...).learned.strength`, above 0.
 
     Returns
     -------
     str or None
         One sentence or two, with the numbers.
-
-    Raises
-    ------
-    InvalidInputError
-        If `learned_strength` is not a number above 0.
 
     Examples
     --------
@@ -302,9 +295,7 @@ prior_strength to at most 0.25.
     True
     """
     check_outcomes("outcomes", outcomes)
-    if learned_strength is not None:
-        learned_strength = check_positive("learned_strength", learned_strength)
-    return _advise(outcomes, learned_strength).note
+    return _advise(outcomes, None).note
 
 
 def prior_advice(outcomes: Outcomes, *, seed: int = 0) -> PriorAdvice:

@@ -112,16 +112,18 @@ def clustered_posterior(
         raise InvalidInputError.of("outcomes", "empty", "have at least one trial", "none")
     x, y = successes.astype(np.float64), failures.astype(np.float64)
     s, f = (np.bincount(index, weights=trials).astype(np.float64) for trials in (x, y))
+    learned = None
     if prior == "gamma":
-        return _gamma_posterior(s, f, low, span)
-    several = index.max() + 1 < n_questions
-    alike = Clusters.of(x, y, index) if several else Clusters.of_trials(s, f)
-    likelihood = NestedLikelihood(alike)
-    grid = cluster_posterior(likelihood)
-    mean, sd, table = cluster_mean(grid)
-    cluster_means, cluster_sds = cluster_moments(likelihood, grid)
-    learned = learned_clusters(grid, labels, index)
-    strength = (learned.strength_low, learned.strength, learned.strength_high)
+        mean, sd, table, cluster_means, cluster_sds, strength = _under_gamma_prior(s, f)
+    else:
+        several = index.max() + 1 < n_questions
+        alike = Clusters.of(x, y, index) if several else Clusters.of_trials(s, f)
+        likelihood = NestedLikelihood(alike)
+        grid = cluster_posterior(likelihood)
+        mean, sd, table = cluster_mean(grid)
+        cluster_means, cluster_sds = cluster_moments(likelihood, grid)
+        learned = learned_clusters(grid, labels, index)
+        strength = np.array([learned.strength_low, learned.strength, learned.strength_high])
     mu, sigma = low + span * mean, span * sd
     return Posterior(
         quantity="clustered mean",
@@ -132,14 +134,20 @@ def clustered_posterior(
         prior=None,
         distribution=TabulatedDistribution(table.scaled(low, low + span), mu, sigma),
         scope="population",
-        learned=LearnedPrior.of([1.0 - mean, mean], np.array(strength)),
+        learned=LearnedPrior.of([1.0 - mean, mean], strength),
         clusters=learned,
         note=few_clusters_note(s.size),
     )
 
 
-def _gamma_posterior(s: FloatArray, f: FloatArray, low: float, span: float) -> Posterior:
-    """Return the posterior under Gamma(1, 1) from each cluster's successes and failures."""
+def _under_gamma_prior(
+    s: FloatArray, f: FloatArray
+) -> tuple[float, float, CdfTable, FloatArray, FloatArray, FloatArray]:
+    """Return the posterior under Gamma(1, 1) from each cluster's successes and failures.
+
+    Mean, sd and distribution function of θ, means and sds of the clusters' p_t, and the quantiles
+    of d at `STRENGTH_MASSES`.
+    """
     y, log_d, density = _grid(s, f)
     theta, other, d = special.expit(y), special.expit(-y), np.exp(log_d)
     mass = density / density.sum()
@@ -157,21 +165,13 @@ def _gamma_posterior(s: FloatArray, f: FloatArray, low: float, span: float) -> P
         cluster_sd[t] = np.sqrt((mass * spread).sum())
     log_strength = _tabulate(log_d, by_d).quantile(STRENGTH_MASSES)
     table = _tabulate(y, by_theta)
-    score = low + span * special.expit(table.score)
-    mu, sigma = low + span * mean, span * sd
-    return Posterior(
-        quantity="clustered mean",
-        mu=mu,
-        sigma=sigma,
-        per_question=PerQuestion(
-            low + span * cluster_mean[alike.where], span * cluster_sd[alike.where]
-        ),
-        bounds=(low, low + span),
-        prior=None,
-        distribution=TabulatedDistribution(CdfTable(table.probability, score), mu, sigma),
-        scope="population",
-        learned=LearnedPrior.of([1.0 - mean, mean], np.exp(log_strength)),
-        note=few_clusters_note(s.size),
+    return (
+        mean,
+        sd,
+        CdfTable(table.probability, special.expit(table.score)),
+        cluster_mean[alike.where],
+        cluster_sd[alike.where],
+        np.exp(log_strength),
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -29,7 +28,6 @@ from lm_eval_bayes.stats.validation import (
     check_level,
     check_option,
     check_prior,
-    check_real,
     check_seed,
     check_size,
 )
@@ -61,7 +59,7 @@ class ConfusionPosterior(Record):
     draws : array, shape (n,)
         Draws of the score in ascending order, read-only, those where it was 0/0 left out.
     n_undefined : int
-        How many were left out, or had `zero_division` put in their place.
+        How many were left out.
     prior : float
         The pseudo-count of every cell.
     seed : int
@@ -125,15 +123,16 @@ def confusion_posterior(
     score: str | ConfusionScore = "f1",
     *,
     prior: str | float = "uniform",
-    zero_division: float | None = None,
     draws: int = 100_000,
     seed: int = 0,
 ) -> ConfusionPosterior:
     """Return the posterior of a score of a confusion matrix [Bowyer 2025, §3.5].
 
     The shares of the K² cells get the prior Dirichlet(1, …, 1), so given the counts they are
-    Dirichlet(1 + counts); the score is computed for every draw. The CLT does
-    not apply directly, since the score is not a mean.
+    Dirichlet(1 + counts); the score is computed for every draw. The CLT does not apply directly,
+    since the score is not a mean. Draws of which the score is 0/0 are left out and counted: the
+    posterior is that of the score given that it is defined. A Dirichlet draw has no zero, so this
+    concerns tiny pseudo-counts and one's own functions only.
 
     Parameters
     ----------
@@ -148,10 +147,6 @@ def confusion_posterior(
         as `f_score(2)`.
     prior : "uniform", "jeffreys" or float
         The pseudo-count of every cell: 1 (the paper), ½, or a finite number above 0.
-    zero_division : float, optional
-        The value of the score where it is 0/0. Left out, those draws are left out too, and
-        counted: the posterior is then that of the score given that it is defined. A Dirichlet
-        draw has no zero, so this bites only for tiny pseudo-counts or one's own functions.
     draws : int
         1,000 to 10⁷.
     seed : int
@@ -177,23 +172,15 @@ def confusion_posterior(
     name, function = named_score(score, matrix.shape[0])
     pseudo, seed = check_prior(prior), check_seed(seed)
     draws = check_size("draws", draws, 1000)
-    instead: float | None = None
-    if zero_division is not None:
-        rule = "be a finite number or None"
-        instead = check_real("zero_division", zero_division, rule, math.isfinite)
     rng, values = np.random.default_rng(seed), np.empty(draws)
     for part in blocks(draws, matrix.size, _BLOCK):
         cells = rng.standard_gamma(matrix + pseudo, size=(part.stop - part.start, *matrix.shape))
         with np.errstate(invalid="ignore"):
             values[part] = apply_score(function, cells / cells.sum(axis=(1, 2), keepdims=True))
-    bad = ~np.isfinite(values)
-    n_undefined = int(bad.sum())
-    if instead is None:
-        values = values[~bad]
-    else:
-        values[bad] = instead
+    values = values[np.isfinite(values)]
+    n_undefined = draws - values.size
     if values.size < _BATCHES:
-        rule = "be defined (not 0/0) for nearly all draws, or `zero_division` be given"
+        rule = "be defined (not 0/0) for nearly all draws"
         raise InvalidInputError.of(
             "score", "unsupported", rule, f"undefined in {n_undefined} of {draws} draws"
         )
@@ -207,7 +194,7 @@ def confusion_posterior(
         mu=float(values.mean()),
         sigma=sd,
         mc_error=sd / float(np.sqrt(values.size)),
-        estimate=estimate if np.isfinite(estimate) else instead,
+        estimate=estimate if np.isfinite(estimate) else None,
         draws=read_only(np.sort(values), np.float64),
         n_undefined=n_undefined,
         prior=pseudo,
@@ -279,14 +266,14 @@ def confusion_confidence(
         gradient = _gradient(function, share)
         centre = float((share * gradient).sum())
         variance = float((share * (gradient - centre) ** 2).sum()) / total
-        named = (-1.0 if name in _SIGNED else 0.0, 1.0)
+        possible = (-1.0 if name in _SIGNED else 0.0, 1.0)
         return mean_interval(
             estimate,
             float(np.sqrt(variance)),
             level,
             method="delta",
             estimand=name,
-            bounds=named if isinstance(score, str) else None,
+            bounds=possible if isinstance(score, str) else (-np.inf, np.inf),
         )
     drawn = np.random.default_rng(seed).multinomial(int(total), share.ravel(), size=replicates)
     values = apply_score(function, drawn.reshape(replicates, *share.shape).astype(np.float64))

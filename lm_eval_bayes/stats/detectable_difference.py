@@ -205,7 +205,8 @@ def _variance(
 ) -> float | None:
     """Return V for N trials, which may be infinite; None where it is not known."""
     design = check_option("design", design, DESIGNS)
-    correlation = check_correlation(correlation)
+    rule = "be a number from -1 to 1"
+    correlation = check_real("correlation", correlation, rule, lambda r: -1.0 <= r <= 1.0)
     if components.within is None or components.between is None:
         shared = {"unpaired": 0.0, "paired": covariance, "benchmark": None}[design]
         if shared is None or trials != 1.0:
@@ -213,18 +214,6 @@ def _variance(
         return max(0.0, components.total.mu - shared)
     unshared = {"benchmark": 0.0, "paired": 1.0 - correlation, "unpaired": 1.0}[design]
     return unshared * components.between.mu + components.within.mu / trials
-
-
-def check_correlation(value: object) -> float:
-    """Return a correlation as a float.
-
-    Raises
-    ------
-    InvalidInputError
-        If it is not a number from -1 to 1.
-    """
-    rule = "be a number from -1 to 1"
-    return check_real("correlation", value, rule, lambda r: -1.0 <= r <= 1.0)
 
 
 def _whole(number: float) -> int | None:

@@ -441,4 +441,4 @@ def _distribution(
     if alike is None:
         return distribution
     other = TabulatedDistribution(beta_with_moments(*alike), *alike)
-    return AllowingForAnother(distribution, other, mu, sigma)
+    return AllowingForAnother(distribution, other)

@@ -202,14 +202,10 @@ class Outcomes:
         ([4, 8], [0.0, 1.0])
         """
         array = numeric("counts", counts)
-        if array.ndim != 2:
-            raise InvalidInputError.of(
-                "counts", "shape", "be 2-D, (M, C+1)", f"shape {array.shape}"
-            )
+        if array.ndim != 2 or array.shape[1] < 2:
+            rule = "be 2-D, (M, C+1), with at least two columns (categories)"
+            raise InvalidInputError.of("counts", "shape", rule, f"shape {array.shape}")
         if weights is None:
-            if array.shape[1] < 2:
-                rule = "have at least two columns (categories)"
-                raise InvalidInputError.of("counts", "shape", rule, f"shape {array.shape}")
             weights = np.arange(array.shape[1]) / (array.shape[1] - 1)
         prior = np.zeros_like(array) if prior_counts is None else prior_counts
         ids = None if question_ids is None else as_ids(question_ids)

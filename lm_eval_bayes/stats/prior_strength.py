@@ -25,8 +25,8 @@ class LearnedStrength(float):
     Examples
     --------
     >>> strength = LearnedStrength([0.0, 0.5], [0.2, 0.8], 0.2)
-    >>> float(strength), strength.values, strength.left_out
-    (0.4, (0.0, 0.5), False)
+    >>> float(strength), strength.values
+    (0.4, (0.0, 0.5))
     """
 
     values: tuple[float, ...]
@@ -46,8 +46,3 @@ class LearnedStrength(float):
     def __reduce__(self) -> tuple[Any, ...]:
         """Support pickling and copying."""
         return LearnedStrength, (self.values, self.weights, self.p_unrelated)
-
-    @property
-    def left_out(self) -> bool:
-        """Whether the prior is left out."""
-        return self.values == (0.0,)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +21,7 @@ from lm_eval_bayes.stats.intervals import (
     normal_ends,
     score_interval,
 )
-from lm_eval_bayes.stats.validation import check_level, check_option, check_size
+from lm_eval_bayes.stats.validation import check_level, check_size
 
 
 @dataclass(frozen=True, eq=False)
@@ -284,7 +284,7 @@ class Estimate(Record):
     seed: int | None = None
     bounds: tuple[float, float] = field(default=(0.0, 1.0), metadata=NOT_IN_JSON)
 
-    def interval(self, level: float = 0.95, method: Literal["normal"] = "normal") -> Interval:
+    def interval(self, level: float = 0.95) -> Interval:
         """Return avg@N ± z σ_avg, clipped to the possible scores.
 
         The normal interval around the mean of the trials, with the sd σ_avg [Hariri 2026, eq. 20]:
@@ -299,8 +299,6 @@ class Estimate(Record):
         ----------
         level : float
             Nominal coverage, strictly between 0 and 1.
-        method : {"normal"}
-            The normal interval; the estimate has no distribution of which to take quantiles.
 
         Returns
         -------
@@ -325,9 +323,8 @@ class Estimate(Record):
             rule = "be known for an interval (avg@N); take that of the quantity's posterior"
             raise InvalidInputError.of("sigma", "unsupported", rule, self.sigma)
         level = check_level(level)
-        method = check_option("method", method, ("normal",))
         low, high = normal_ends(self.value, self.sigma, self.bounds, level)
-        return Interval(low, high, level=level, method=method, scope="benchmark")
+        return Interval(low, high, level=level, method="normal", scope="benchmark")
 
 
 def joined_notes(notes: Iterable[str | None]) -> str | None:

@@ -25,9 +25,6 @@ from lm_eval_bayes.stats.validation import (
     check_size,
 )
 
-#: Random numbers held at a time by `simulate_outcomes`.
-_BLOCK = 4_000_000
-
 
 def simulate_outcomes(p: npt.ArrayLike, n_trials: int, *, seed: int = 0) -> IntArray:
     """Simulate `n_trials` outcomes of every question.
@@ -60,12 +57,8 @@ def simulate_outcomes(p: npt.ArrayLike, n_trials: int, *, seed: int = 0) -> IntA
     probabilities = _check_p("p", p)
     n_trials = check_size("n_trials", n_trials, 1, probabilities.size)
     rng = np.random.default_rng(check_seed(seed))
-    flat = probabilities.ravel()
-    outcomes = np.empty((flat.size, n_trials), dtype=np.int64)
-    for part in blocks(flat.size, n_trials, _BLOCK):
-        block = flat[part, None]
-        outcomes[part] = rng.random((len(block), n_trials)) < block
-    return outcomes.reshape(*probabilities.shape, n_trials)
+    is_right = rng.random((*probabilities.shape, n_trials)) < probabilities[..., None]
+    return is_right.astype(np.int64)
 
 
 def beta_mimics(
@@ -254,9 +247,7 @@ def expected_z(p: npt.ArrayLike, other: npt.ArrayLike, n_trials: npt.ArrayLike) 
     return np.asarray(np.abs(mu - other_mu) / np.sqrt(variance + other_variance))
 
 
-def trials_until_z(
-    p: npt.ArrayLike, other: npt.ArrayLike, z: float, *, largest: int = 100_000
-) -> int | None:
+def trials_until_z(p: npt.ArrayLike, other: npt.ArrayLike, z: float) -> int | None:
     """Return the smallest N at which two mimics are expected to reach `z`.
 
     Parameters
@@ -265,13 +256,11 @@ def trials_until_z(
         Probability of a correct trial on each question, in [0, 1].
     z : float
         At least 0: 1.645 for a one-sided confidence of .95, 1.96 for .975.
-    largest : int
-        The largest N that is tried, up to 10⁷.
 
     Returns
     -------
     int or None
-        None where no N up to `largest` suffices, as for two equal true scores.
+        None where no N up to 100,000 suffices, as for two equal true scores.
 
     Raises
     ------
@@ -285,7 +274,7 @@ def trials_until_z(
     (164, 232, None)
     """
     threshold = check_non_negative("z", z)
-    n = np.arange(1, check_size("largest", largest, 1) + 1)
+    n = np.arange(1, 100_001)
     reached = expected_z(p, other, n) >= threshold
     return int(n[reached.argmax()]) if reached.any() else None
 

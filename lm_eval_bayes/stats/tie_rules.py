@@ -11,7 +11,7 @@ stand where they are shown: the choices in `cli.ui.options`, the sentences in `e
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -45,14 +45,7 @@ _Z_RULES: Mapping[ZRule, _Rule] = {
     "none": _Rule(_upper_neighbour, by_threshold=False),
 }
 Z_RULES: tuple[ZRule, ...] = tuple(_Z_RULES)
-TIE_RULES: tuple[TieRule, ...] = (
-    "simultaneous",
-    "adjacent",
-    "leader",
-    "pairwise",
-    "intervals",
-    "none",
-)
+TIE_RULES: tuple[TieRule, ...] = get_args(TieRule)
 #: The rules that compare neighbours only, and whether each compares z with a threshold.
 NEIGHBOUR_RULES: Mapping[TieRule, bool] = {
     name: rule.by_threshold for name, rule in _Z_RULES.items() if rule.compared is _upper_neighbour

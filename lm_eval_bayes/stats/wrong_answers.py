@@ -251,7 +251,7 @@ def _mean_credits(trials: Sequence[WrongTrials], prior: WrongPrior, k: int) -> F
         z, z_weight = 0.5 * (nodes + 1.0), 0.5 * weights
         series = _new_answers(theta, d, z, r, most, tilt)
         for where, factor in _factors(trials, prior, z, r, most, tilt):
-            series[where] = _multiplied(series[where], factor)
+            series[where] = _product(series[where], factor, most)
         total = _negative_binomial(answered[:, None] + prior.concentration, most, tilt)
         credit = np.einsum("pgzn,z->pgn", series, z_weight) / total
         answering = _answering(trials, prior, most)
@@ -374,14 +374,6 @@ def _product(a: Series, b: Series, n: int) -> Series:
     for j in range(min(b.shape[-1], length)):
         width = min(a.shape[-1], length - j)
         product[..., j : j + width] += b[..., j, None] * a[..., :width]
-    return product
-
-
-def _multiplied(series: Series, factor: Series) -> Series:
-    """Return the product of series (…, n + 1) and factors, up to the power n."""
-    product = factor[..., :1] * series
-    for j in range(1, factor.shape[-1]):
-        product[..., j:] += factor[..., j, None] * series[..., :-j]
     return product
 
 

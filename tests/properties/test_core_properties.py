@@ -14,7 +14,6 @@ from lm_eval_bayes import (
     bayes_at_n,
     g_pass_at_k,
     g_pass_at_k_posterior,
-    maj_at_k,
     mg_pass_at_k,
     naive_pass_at_k,
     naive_pass_hat_k,
@@ -103,18 +102,6 @@ def test_mu_lies_among_the_weights(case, prior, strength):
     assert min(weights) <= avg_at_n(outcomes).value <= max(weights)
 
 
-@given(matrices())
-def test_merging_two_categories_of_equal_weight_changes_only_the_prior(case):
-    R, weights = case
-    doubled = Outcomes.from_matrix(R, weights=[*weights, weights[-1]])
-    last = len(weights) - 1
-    moved = (last == R) & (np.arange(R.shape[1]) % 2 == 0)
-    split = np.where(moved, last + 1, R)
-    also = Outcomes.from_matrix(split, weights=[*weights, weights[-1]])
-    assert bayes_at_n(also).mu == pytest.approx(bayes_at_n(doubled).mu, rel=1e-12, abs=1e-12)
-    assert bayes_at_n(also).sigma == pytest.approx(bayes_at_n(doubled).sigma, rel=1e-11, abs=1e-13)
-
-
 @given(counts(), st.data())
 def test_the_pass_family_s_order(rows, data):
     outcomes = Outcomes.from_counts(rows)
@@ -176,18 +163,3 @@ def test_intervals_lie_within_the_range_and_nest(rows, level, method, k):
         if method != "hdi":  # the shortest intervals of two levels need not nest
             assert outer.low <= inner.low + 1e-9
             assert inner.high <= outer.high + 1e-9
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.lists(st.tuples(st.integers(0, 3), st.booleans()), min_size=1, max_size=14), st.data())
-def test_a_vote_of_one_or_of_all(pairs, data):
-    answers = [[a if a else None for a, _ in pairs]]
-    correct = [[c for _, c in pairs]]
-    marks = [c for a, c in pairs if a]
-    # one vote: the mean correctness of the responses with an answer, the others earn nothing
-    assert maj_at_k(answers, correct, 1).value == pytest.approx(sum(marks) / len(pairs), abs=1e-12)
-    tally = {a: [c for b, c in pairs if b == a] for a, _ in pairs if a}
-    lead = max((len(m) for m in tally.values()), default=0)
-    best = [np.mean(m) for m in tally.values() if len(m) == lead]
-    expected = np.mean(best) if best else 0.0
-    assert maj_at_k(answers, correct, len(pairs)).value == pytest.approx(expected, abs=1e-12)

@@ -10,7 +10,6 @@ from hypothesis.extra import numpy as hnp
 
 from lm_eval_bayes.stats.anchors.capability import BETWEEN, capability_intervals
 from lm_eval_bayes.stats.anchors.checks import (
-    filter_queries,
     ordering_violations,
     query_independence,
 )
@@ -100,19 +99,6 @@ def test_queries_without_trials_say_nothing(case):
     second = capability_intervals(wider, Outcomes.from_counts(counts))
     assert first.probability == pytest.approx(second.probability, abs=1e-12)
     assert first.n_queries == second.n_queries
-
-
-@PROFILE
-@given(cases(), st.floats(0, 1), st.floats(0, 1))
-def test_filtering_keeps_exactly_what_lies_between(case, one, other):
-    anchors, _ = case
-    low, high = sorted((one, other))
-    chosen = filter_queries(anchors, low, high)
-    for query, solved in enumerate(chosen.solved):
-        if low <= solved <= high:
-            assert query in chosen.kept
-        elif solved < low - 1e-9 or solved > high + 1e-9:
-            assert query not in chosen.kept
 
 
 @settings(max_examples=25, deadline=None)

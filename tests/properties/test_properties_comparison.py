@@ -56,20 +56,6 @@ def test_an_affine_change_of_the_weights(case, shift, scale):
     assert moved.interval.low == pytest.approx(scale * plain.interval.low, abs=1e-4 * scale)
 
 
-@given(pairs())
-@settings(max_examples=30, deadline=None)
-def test_one_more_right_answer_for_a_speaks_for_a(case):
-    a, b = case
-    better = a.copy()
-    better[0] += [0, 1]
-    before = compare(Outcomes.from_counts(a), Outcomes.from_counts(b), estimator="bayes")
-    after = compare(Outcomes.from_counts(better), Outcomes.from_counts(b), estimator="bayes")
-    assert after.difference > before.difference
-    if len(a) == 1:
-        # of several questions one may grow surer of a low score than it rises
-        assert after.p_a_greater > before.p_a_greater - 1e-7
-
-
 @given(st.lists(st.booleans(), min_size=1, max_size=40), st.lists(st.booleans(), min_size=1))
 @settings(max_examples=30, deadline=None)
 def test_unpaired_models_turn_round(first, second):

@@ -60,19 +60,6 @@ def test_ranks_never_fall_and_probabilities_add_up(successes, ties):
     assert ranking.expected_rank == pytest.approx(1.0 + above)
 
 
-@pytest.mark.slow
-@settings(deadline=None, max_examples=40)
-@given(COUNTS)
-def test_the_rules_nest(successes):
-    """Whoever ties under a stricter rule ties under a weaker one."""
-    models = posteriors(successes)
-    groups = {ties: rank(models, ties, draws=DRAWS).ranks for ties in TIE_RULES}
-    together = {ties: ranks[:, None] == ranks for ties, ranks in groups.items()}
-    assert np.all(together["none"] <= together["adjacent"])
-    assert groups["none"].max() >= groups["pairwise"].max() >= 1
-    assert groups["none"].max() >= max(groups["leader"].max(), groups["adjacent"].max())
-
-
 @settings(deadline=None, max_examples=30)
 @given(COUNTS, RULES, st.floats(0.01, 50), st.floats(-20, 20))
 def test_rising_affine_weights_change_no_rank(successes, ties, scale, shift):

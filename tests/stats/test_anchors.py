@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import math
 from dataclasses import replace
 
 import numpy as np
@@ -52,6 +51,12 @@ def test_query_by_query_average_of_two_binomials(epsilon):
     posterior = capability_intervals(ANCHORS, outcomes, epsilon, between="query")
     expected = np.array(likelihoods) / sum(likelihoods)
     assert posterior.probability == pytest.approx(expected, abs=1e-12)
+    assert posterior.labels == (
+        *("below small", "small to medium"),
+        *("medium to large", "above large"),
+    )
+    assert posterior.p_above("medium") == pytest.approx(expected[2:].sum())
+    assert posterior.to_dict()["peak"] == expected.argmax()
     # the paper's likelihood carries a warning
     assert posterior.to_dict()["note"] == posterior.note == QUERY_NOTE
     assert (posterior.n_queries, posterior.n_trials) == (3, 9)
@@ -94,31 +99,6 @@ def test_queries_like_these_by_all_bootstrap_samples(between):
     assert np.array_equal(posterior.log_likelihood, here.log_likelihood)
 
 
-def test_queries_like_these_hold_where_a_model_has_strengths_of_its_own():
-    # abilities that vary from query to query, which the likelihood does not know
-    rng = np.random.default_rng(4)
-    held = {"benchmark": 0, "population": 0}
-    n = 0
-    while n < 60:
-        hard, ability = rng.normal(0, 1.5, 2000), np.sort(rng.normal(0, 1.2, 5))
-        table = special.expit(ability[:, None] - hard)
-        mine = special.expit(rng.normal(0, 1.2) + rng.normal(0, 2, 2000) - hard)
-        asked = rng.choice(2000, 30, replace=False)
-        if np.any(np.diff(table[:, asked].mean(axis=1)) < 0):
-            continue
-        n += 1
-        truth = int((table.mean(axis=1) < mine.mean()).sum())
-        outcomes = Outcomes.from_matrix((rng.random((30, 8)) < mine[asked, None]).astype(int))
-        anchors = AnchorMatrix.from_probabilities(table[:, asked])
-        for scope in held:
-            found = capability_intervals(
-                anchors, outcomes, between="shared", scope=scope, replicates=200
-            )
-            first, last = found.interval(0.95)
-            held[scope] += first <= truth <= last
-    assert held["population"] >= 0.95 * n > held["benchmark"]
-
-
 def test_ranges_of_intervals_by_hand():
     posterior = capability_intervals(ANCHORS, Outcomes.from_counts(COUNTS))
     for probability, level, fewest, central in [
@@ -134,15 +114,6 @@ def test_ranges_of_intervals_by_hand():
         assert one.interval(level, "exact") == central
 
 
-def test_reading_the_posterior():
-    posterior = capability_intervals(ANCHORS, Outcomes.from_counts(COUNTS))
-    labels = ("below small", "small to medium", "medium to large", "above large")
-    assert posterior.labels == labels
-    assert posterior.p_above("medium") == pytest.approx(posterior.probability[2:].sum())
-    assert posterior.p_above("large") == pytest.approx(posterior.probability[3])
-    assert posterior.to_dict()["peak"] == posterior.peak
-
-
 def test_anchors_are_sorted_by_what_they_solve():
     models = {
         "strong": Outcomes.from_counts([[0, 4], [1, 3]]),
@@ -153,8 +124,6 @@ def test_anchors_are_sorted_by_what_they_solve():
     assert anchors.probabilities.tolist() == [[0.25, 0.0], [1.0, 0.75]]
     smooth = AnchorMatrix.from_outcomes(models, pseudo_count=1.0)
     assert smooth.probabilities == pytest.approx(np.array([[2 / 6, 1 / 6], [5 / 6, 4 / 6]]))
-    turned = dict(reversed(models.items()))
-    assert AnchorMatrix.from_outcomes(turned, order="given").names == ("weak", "strong")
 
 
 def test_violations_one_by_one():
@@ -172,8 +141,6 @@ def test_violations_one_by_one():
     assert found == expected == [(pytest.approx(0.05), "medium", "large", 2)]
     assert report.n_comparisons == 12
     assert report.share == pytest.approx(1 / 12)
-    assert report.per_query.tolist() == [0, 0, 1, 0]
-    assert ordering_violations(ANCHORS, tolerance=0.06).violations == ()
     tied = AnchorMatrix.from_probabilities([[0.2, 0.4], [0.4, 0.2]], ["a", "b"])
     assert ordering_violations(tied).tied == (("a", "b"),)
     assert ordering_violations(AnchorMatrix.from_probabilities([[0.5]])).share == 0.0
@@ -214,11 +181,6 @@ def test_independence_by_all_permutations():
     check = query_independence(R, permutations=20_000)
     covariance = np.cov(R)
     assert check.variance_ratio == pytest.approx(covariance.sum() / np.trace(covariance))
-    sd = np.sqrt(np.diag(covariance))
-    cross = np.outer(sd, sd).sum() - np.trace(covariance)
-    assert check.mean_correlation == pytest.approx(
-        (covariance.sum() - np.trace(covariance)) / cross
-    )
     assert check.p_value == pytest.approx(exact_p_value(R), abs=0.02)
     assert (check.n_varying, check.permutations, check.seed) == (3, 20_000, 0)
 
@@ -237,21 +199,12 @@ def test_independence_of_several_models_is_pooled():
     assert query_independence(tied).p_value < 0.01
 
 
-def test_p_values_of_independent_trials_are_uniform():
-    rng = np.random.default_rng(11)
-    values = []
-    for _ in range(150):
-        R = (rng.random((12, 8)) < rng.random((12, 1))).astype(int)
-        values.append(query_independence(R, permutations=200).p_value)
-    assert stats.kstest(values, "uniform").pvalue > 0.01
-
-
 def test_nothing_varies():
     check = query_independence([[1, 1], [0, 0]])
-    assert (check.variance_ratio, check.mean_correlation, check.p_value) == (None, None, 1.0)
+    assert (check.variance_ratio, check.p_value) == (None, 1.0)
     json.dumps(check.to_dict())
     one = query_independence([[1, 0], [0, 0]])
-    assert (one.variance_ratio, one.mean_correlation, one.n_varying) == (1.0, None, 1)
+    assert (one.variance_ratio, one.n_varying) == (1.0, 1)
 
 
 @pytest.mark.parametrize("between", ["query", "shared"])
@@ -264,12 +217,10 @@ def test_sweep_ends_at_the_whole_and_starts_at_single_queries(between):
     assert sweep.agreement[1] == 1.0
     singles = [
         capability_intervals(ANCHORS.take([j]), take_queries(outcomes, [j]), between=between)
-        for j in range(4)
-        if ANCHORS.take([j]).names == ANCHORS.names
+        for j in (0, 1, 3)
     ]
-    assert len(singles) == 3  # on the third query the order of the anchors is another
-    edges = rows(0.01)
-    third = np.array([math.prod([1 - p]) for p in np.array(edges)[:, 2]])
+    # on the third query the order of the anchors is another
+    third = 1 - np.array(rows(0.01))[:, 2]
     third = (third[1:] + third[:-1]) / 2
     peaks = [s.probability.max() for s in singles] + [third.max() / third.sum()]
     assert sweep.mean[0] == pytest.approx(np.mean(peaks), abs=0.01)
@@ -280,11 +231,9 @@ GOOD = Outcomes.from_counts(COUNTS)
 NAMED = Outcomes.from_counts(COUNTS, question_ids=["p", "q", "r", "s"])
 OTHERS = Outcomes.from_counts(COUNTS, question_ids=["p", "q", "x", "s"])
 UNTRIED = Outcomes.from_counts([[0, 0]] * 4)
-SINGLE = Outcomes.from_matrix([[1]])
-TRIED = Outcomes.from_matrix([[1], [0]])
-GRADED = Outcomes.from_counts([[1, 1, 1]])
 UNEQUAL = {"a": NAMED, "b": OTHERS}
-TURNED = {"strong": Outcomes.from_counts([[0, 4]]), "weak": Outcomes.from_counts([[3, 1]])}
+SINGLE = Outcomes.from_matrix([[1]])
+GRADED = Outcomes.from_counts([[1, 1, 1]])
 
 
 test_bad_input_is_named = refusals(
@@ -293,32 +242,29 @@ test_bad_input_is_named = refusals(
     (lambda: capability_intervals(ANCHORS, GOOD).p_above("x"), "anchor", "choice"),
     (lambda: capability_intervals(ANCHORS, GOOD).interval(0.9, "beta"), "method", "choice"),
     (lambda: capability_intervals(ANCHORS, GOOD, scope="x"), "scope", "choice"),
-    (lambda: capability_intervals(ANCHORS, GOOD, replicates=0), "replicates", "range"),
-    (lambda: AnchorMatrix.from_probabilities([[0.5, 1.5]]), "probabilities", "range"),
-    (lambda: AnchorMatrix.from_probabilities([0.5]), "probabilities", "shape"),
-    (lambda: AnchorMatrix.from_probabilities(TABLE, ["a", "a", "b"]), "names", "duplicate"),
-    (lambda: AnchorMatrix.from_probabilities(TABLE, "abc"), "names", "type"),
-    (lambda: AnchorMatrix.from_probabilities(TABLE, order="up"), "order", "choice"),
-    (lambda: AnchorMatrix.from_outcomes({}), "models", "empty"),
-    (lambda: AnchorMatrix.from_outcomes({"a": GOOD}, pseudo_count=-1), "pseudo_count", "range"),
-    (lambda: AnchorMatrix.from_outcomes({"a": GOOD}), "models['a']", "empty"),
-    (lambda: ANCHORS.take([]), "queries", "range"),
-    (lambda: take_queries(GOOD, 2), "queries", "type"),
-    (lambda: take_queries(GOOD, [4]), "queries", "range"),
-    (lambda: ordering_violations(ANCHORS, 1.0), "tolerance", "range"),
-    (lambda: filter_queries(ANCHORS, 0.6, 0.5), "low, high", "range"),
-    (lambda: query_independence([[1], [0]]), "R", "shape"),
-    (lambda: query_independence([[1, 0], [0, 1]], permutations=5), "permutations", "range"),
-    (lambda: sample_size_sweep(ANCHORS, GOOD, [5]), "sizes", "range"),
     (lambda: capability_intervals(ANCHORS, SINGLE), "outcomes", "mismatch"),
     (lambda: capability_intervals(ANCHORS, OTHERS), "outcomes", "mismatch"),
     (lambda: capability_intervals(ANCHORS, UNTRIED), "outcomes", "empty"),
-    (lambda: AnchorMatrix.from_outcomes({"a": SINGLE, "b": TRIED}), "models['b']", "shape"),
+    (lambda: AnchorMatrix.from_probabilities([[0.5, 1.5]]), "probabilities", "range"),
+    (lambda: AnchorMatrix.from_probabilities([0.5]), "probabilities", "shape"),
+    (lambda: AnchorMatrix.from_probabilities(TABLE, ["a", "a", "b"]), "names", "duplicate"),
+    (lambda: AnchorMatrix(TABLE[::-1], NAMES), "probabilities", "mismatch"),
+    (lambda: AnchorMatrix.from_outcomes({}), "models", "empty"),
+    (lambda: AnchorMatrix.from_outcomes({"a": GOOD}, pseudo_count=-1), "pseudo_count", "range"),
+    (lambda: AnchorMatrix.from_outcomes({"a": GOOD}), "models['a']", "empty"),
+    (
+        lambda: AnchorMatrix.from_outcomes({"a": NAMED, "b": SINGLE}, pseudo_count=1),
+        "models['b']",
+        "shape",
+    ),
     (lambda: AnchorMatrix.from_outcomes(UNEQUAL, pseudo_count=1), "models['b']", "mismatch"),
     (lambda: AnchorMatrix.from_outcomes({"a": GRADED}), "models['a']", "unsupported"),
-    (lambda: AnchorMatrix.from_outcomes(TURNED, order="given"), "probabilities", "mismatch"),
+    (lambda: take_queries(GOOD, [4]), "queries", "range"),
     (lambda: ANCHORS.take([1, 1]), "queries", "range"),
+    (lambda: filter_queries(ANCHORS, 0.6, 0.5), "low, high", "range"),
+    (lambda: query_independence([[1], [0]]), "R", "shape"),
     (lambda: query_independence([[1, 2], [0, 1]]), "R", "shape"),
+    (lambda: sample_size_sweep(ANCHORS, GOOD, [5]), "sizes", "range"),
 )
 
 
@@ -334,8 +280,7 @@ def fine_grid_log(weaker, stronger, solved, failed, cells=1_000_000):
     return special.logsumexp(logs, b=weights / (3 * cells))
 
 
-@pytest.mark.parametrize("trials", [3, 100_000, 10_000_000])
-@pytest.mark.parametrize("place", [0.3, 0.9999])
+@pytest.mark.parametrize(("trials", "place"), [(3, 0.3), (100_000, 0.9999), (10_000_000, 0.3)])
 def test_a_shared_position_against_a_very_fine_grid(trials, place):
     rng = np.random.default_rng(trials)
     weaker, stronger = np.sort(rng.uniform(0.02, 0.98, (2, 5)), axis=0)

@@ -23,29 +23,22 @@ POSTERIOR = leb.bayes_at_n(A)
 PAIR = {"a": POSTERIOR, "b": leb.bayes_at_n(B)}
 ANCHORS = leb.AnchorMatrix.from_probabilities([[0.1, 0.2, 0.3], [0.5, 0.6, 0.7]])
 CELLS = (5, 3, 2, 4)
-NAN = float("nan")
 
 
 test_bad_values = refusals(
     (lambda: leb.Outcomes.from_matrix([[1, 2], [3]]), "R", "shape"),
     (lambda: leb.AnchorMatrix.from_probabilities([[1, 2], [3]]), "probabilities", "shape"),
-    (lambda: leb.convergence_at_n([[1, 2], [3]]), "R", "shape"),
     (lambda: leb.AnyOf(None), "rules", "type"),
     (lambda: leb.DecisionReached(analyses={1, 2}), "analyses", "type"),
-    (lambda: leb.maj_at_k(np.array(3), [[True]], 1), "answers", "type"),
     (lambda: leb.maj_at_k([b"ab"], [[True]], 1), "answers", "type"),
     (lambda: ANCHORS.take(3), "queries", "type"),
     (lambda: leb.compare_pass_curves(A, B, 4), "ks", "type"),
     (lambda: leb.DecisionReached(analyses=range(1, 10**12)), "analyses", "range"),
-    (lambda: POSTERIOR.interval(method=np.array(["exact", "hdi"])), "method", "choice"),
     (lambda: leb.rank(PAIR, ties=[]), "ties", "choice"),
     (lambda: leb.rank(PAIR).rank_of(np.array(["a", "b"])), "model", "choice"),
     (lambda: leb.difference_interval([1, 0], [0, 0], paired="no"), "paired", "type"),
     (lambda: leb.clustered_interval([1, 0], "ab", small_sample=1), "small_sample", "type"),
     (lambda: leb.f_score(1e300), "beta", "range"),
-    (lambda: leb.DecisionReached().threshold(NAN), "trials", "range"),
-    (lambda: leb.DecisionReached(NAN), "confidence", "range"),
-    (lambda: leb.mimics_with_means([0.5], 3, strength=1e300), "strength", "range"),
     (
         lambda: leb.odds_ratio_interval(1, 10**12, 1, 5, method="fisher"),
         "trials_a, trials_b",
@@ -57,38 +50,29 @@ test_bad_values = refusals(
 )
 
 
-@pytest.mark.parametrize("number", [10**400, 10**5000], ids=["400 digits", "5000 digits"])
 @pytest.mark.parametrize(
     ("call", "argument"),
     [
         (lambda n: leb.wilson_interval(1, n), "trials"),
         (lambda n: leb.pass_at_k_posterior(A, n), "k"),
-        (lambda n: leb.compare_pass_curves(A, B, [1, n]), "ks"),
-        (leb.BudgetSpent, "trials"),
         (lambda n: leb.DecisionReached(analyses=[1, n]), "analyses"),
         (lambda n: leb.trials_needed(POSTERIOR, width=0.1, max_trials=n), "max_trials"),
         (lambda n: leb.hbayes_at_n(A, seed=n), "seed"),
     ],
 )
-def test_integers_beyond_all_floats(call, argument, number):
+def test_integers_beyond_all_floats(call, argument):
     with refused(argument, "range"):
-        call(number)
+        call(10**5000)
 
 
 @pytest.mark.parametrize(
     ("call", "argument"),
     [
         (lambda n: POSTERIOR.interval(draws=n), "draws"),
-        (lambda n: leb.rank(PAIR, draws=n), "draws"),
         (lambda n: leb.compare(A, B, draws=n), "draws"),
-        (lambda n: leb.compare_pass_curves(A, B, draws=n), "draws"),
-        (lambda n: leb.confusion_posterior(CELLS, draws=n), "draws"),
         (lambda n: leb.maj_at_k([["7"]], [[True]], 1, draws=n), "draws"),
-        (lambda n: leb.maj_at_k_posterior([["7"]], [[True]], 1, draws=n), "draws"),
-        (lambda n: leb.trials_needed(POSTERIOR, width=0.1, draws=n), "draws"),
         (lambda n: leb.bootstrap_interval([1, 0], replicates=n), "replicates"),
         (lambda n: leb.sample_size_sweep(ANCHORS, A, replicates=n), "replicates"),
-        (lambda n: leb.convergence_at_n(TENSOR, replicates=n), "replicates"),
         (lambda n: leb.query_independence(TENSOR, permutations=n), "permutations"),
         (lambda n: leb.simulate_outcomes([0.5], n), "n_trials"),
     ],
@@ -111,11 +95,6 @@ def test_the_shared_bounds_are_the_documented_ones():
         check_seed(2**128)
 
 
-def test_numpy_bools_are_bools():
-    ours = leb.difference_interval([1, 0, 1], [0, 0, 1], paired=np.bool_(False))
-    assert ours.method == "clt-unpaired"
-
-
 @pytest.mark.parametrize(
     "rule",
     [
@@ -133,10 +112,9 @@ def test_a_look_at_another_number_of_trials(rule):
     assert rule.evaluate(8, PAIR).trials == 8
 
 
-@pytest.mark.parametrize("fit", [leb.bayes_at_n, leb.hbayes_at_n], ids=["bayes", "hbayes"])
-def test_a_look_counts_no_prior_trials(fit):
+def test_a_look_counts_no_prior_trials():
     with_prior = leb.Outcomes.from_counts([[3, 5], [6, 2]], prior_counts=[[1, 3], [0, 2]])
-    posterior = fit(with_prior)
+    posterior = leb.hbayes_at_n(with_prior)
     assert posterior.n_trials == 11
     rule = leb.WidthReached(0.9)
     assert rule.evaluate(8, {"a": posterior}).trials == 8

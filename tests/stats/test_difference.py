@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from _support.errors import refusals, refused
+from _support.errors import refused
 from scipy import integrate, optimize, stats
 
 from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
@@ -32,7 +32,7 @@ def below(a, b, x):
 
 @pytest.mark.parametrize(
     "counts",
-    [((1, 3), (2, 1)), ((0, 1), (1, 0)), ((0, 0), (3, 40)), ((5, 90), (9, 86)), ((0, 30), (2, 0))],
+    [((1, 3), (2, 1)), ((0, 0), (3, 40)), ((0, 30), (2, 0))],
 )
 def test_one_question_against_quadrature(counts):
     (wa, ca), (wb, cb) = counts
@@ -57,12 +57,6 @@ def test_a_table_of_two_normals():
     np.testing.assert_allclose(table.quantile(u), exact.ppf(u), rtol=0, atol=1e-3)
 
 
-def test_very_different_widths():
-    table = difference_table(stats.norm(0, 1).ppf, stats.norm(0, 1e-5).ppf, 0.0, 1.0)
-    x = np.array([-2.0, -0.5, 0.0, 1.0])
-    np.testing.assert_allclose(table.cdf(x), stats.norm.cdf(x), rtol=0, atol=2e-6)
-
-
 def test_a_certain_score_against_an_uncertain_one():
     point = bayes_at_n(Outcomes.from_counts([[1, 3]], weights=[0.5, 0.5]))
     beta = bayes_at_n(Outcomes.from_counts([[1, 3]]))
@@ -73,27 +67,6 @@ def test_a_certain_score_against_an_uncertain_one():
     assert difference.bounds == (-0.5, 0.5)
 
 
-def test_the_learned_prior_against_its_own_draws():
-    rng = np.random.default_rng(3)
-    a, b = (
-        hbayes_at_n(Outcomes.from_matrix(rng.binomial(1, rng.beta(1, 2, (12, 1)), (12, 5))))
-        for _ in "ab"
-    )
-    difference = difference_posterior(a, b)
-    drawn = (
-        a.distribution.draw_questions(100_000, rng) - b.distribution.draw_questions(100_000, rng)
-    ).mean(axis=1)
-    assert p_above(difference, 0.0) == pytest.approx((drawn > 0).mean(), abs=0.008)
-    low, high = np.quantile(drawn, [0.025, 0.975])
-    interval = difference.interval(0.95)
-    assert interval.low == pytest.approx(low, abs=0.06 * difference.sigma)
-    assert interval.high == pytest.approx(high, abs=0.06 * difference.sigma)
-    questions = difference.distribution.draw_questions(20_000, rng)
-    assert questions.shape == (20_000, 12)
-    error = difference.per_question.sigma / np.sqrt(20_000)
-    assert np.all(np.abs(questions.mean(axis=0) - difference.per_question.mu) < 5 * error)
-
-
 def test_more_than_two_categories_are_drawn():
     a = bayes_at_n(Outcomes.from_matrix([[0, 1, 2], [2, 2, 2]], weights=[0, 0.4, 1]))
     b = bayes_at_n(Outcomes.from_matrix([[0, 1, 0], [1, 2, 2]], weights=[0, 0.4, 1]))
@@ -102,10 +75,7 @@ def test_more_than_two_categories_are_drawn():
     sample = difference.distribution.draw(200_000, rng)
     assert sample.mean() == pytest.approx(a.mu - b.mu, abs=0.003)
     assert sample.std() == pytest.approx(np.hypot(a.sigma, b.sigma), rel=0.01)
-    assert difference.distribution.draw_questions(7, rng).shape == (7, 2)
-    with refused("sample", "conflict"):
-        p_above(difference, 0.0)
-    assert 0 < p_above(difference, 0.0, sample) < 1
+    assert p_above(difference, 0.0, sample) == (sample > 0.0).mean()
 
 
 def by_hand(a, b, n_draws, rng):
@@ -143,8 +113,6 @@ def test_the_paired_posterior_against_one_by_hand(shift):
         atol=0.03 * posterior.sigma,
     )
     assert posterior.scope == "population"
-    with refused("scope", "unsupported", "population"):
-        posterior.distribution.draw_questions(3, rng)
 
 
 @pytest.mark.parametrize(("trials", "alike"), [(1, True), (4, True), (64, True), (4, False)])
@@ -185,12 +153,7 @@ def test_one_odd_trial_decides_nothing():
         assert (drawn < 0.0).mean() > least
 
 
-ONE, TWO = single(1, 1), bayes_at_n(Outcomes.from_counts([[1, 1], [0, 3]]))
-POPULATION = hbayes_at_n(Outcomes.from_counts([[1, 1], [0, 3]]), scope="population")
-
-
-test_what_is_refused = refusals(
-    (lambda: difference_posterior(TWO, ONE), "b", "shape"),
-    (lambda: difference_posterior(TWO, POPULATION), "b", "unsupported"),
-    (lambda: paired_posterior(ONE, ONE), "a", "empty"),
-)
+def test_one_question_says_nothing_of_others():
+    one = single(1, 1)
+    with refused("a", "empty"):
+        paired_posterior(one, one)

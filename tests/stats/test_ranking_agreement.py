@@ -48,7 +48,6 @@ def test_the_coefficients_by_hand():
         assert result.spearman == pytest.approx(1 - 6 * ((x - y) ** 2).sum() / (7 * 48))
         assert result.weighted_tau == pytest.approx(weighted_tau_by_pairs(x, y))
         assert result.largest_displacement == np.abs(x - y).max()
-        assert all(abs(a[m] - b[m]) == result.largest_displacement for m in result.displaced)
 
 
 def test_ties_and_rankings():
@@ -62,9 +61,9 @@ def test_ties_and_rankings():
     assert (tied.ranks.tolist(), plain.ranks.tolist()) == ([1, 1, 2], [1, 2, 3])
     assert result.tau_b == pytest.approx(tau_b_by_pairs([1, 1, 2], [1, 2, 3]))
     assert result.spearman == pytest.approx(stats.pearsonr([1.5, 1.5, 3], [1, 2, 3]).statistic)
-    assert (result.largest_displacement, result.displaced) == (1.0, ("b", "c"))
+    assert result.largest_displacement == 1.0
     same = compare_rankings(plain, plain)
-    assert (same.tau_b, same.weighted_tau, same.displaced) == (1.0, 1.0, ())
+    assert (same.tau_b, same.weighted_tau) == (1.0, 1.0)
     all_tied = compare_rankings({"a": 1, "b": 1}, {"a": 1, "b": 2})
     assert (all_tied.tau_b, all_tied.spearman, all_tied.weighted_tau) == (None, None, None)
 
@@ -72,7 +71,6 @@ def test_ties_and_rankings():
 test_bad_rankings = refusals(
     (lambda: compare_rankings({"x": 1, "y": 2}, {"x": 1, "z": 2}), "b", "mismatch"),
     (lambda: compare_rankings({"x": 1}, {"x": 1}), "a", "empty"),
-    (lambda: compare_rankings([1, 2], {"x": 1}), "a", "type"),
     (lambda: compare_rankings({"x": 1, "y": float("nan")}, {"x": 1, "y": 2}), "a", "type"),
     (lambda: compare_rankings({"x": 1, "y": 2}, {"x": "first", "y": 2}), "b", "type"),
 )

@@ -42,7 +42,7 @@ def even(analyses):
 # Two-sided 5%: Jennison & Turnbull (2000), tables 2.1 and 2.3.
 @pytest.mark.parametrize(
     ("analyses", "pocock", "obrien_fleming"),
-    [(2, 2.178, 1.977), (3, 2.289, 2.004), (5, 2.413, 2.040), (10, 2.555, 2.087)],
+    [(2, 2.178, 1.977), (10, 2.555, 2.087)],
 )
 def test_the_classical_constants_spend_five_percent(analyses, pocock, obrien_fleming):
     shares = even(analyses)
@@ -59,25 +59,12 @@ def test_boundaries_of_the_clinical_literature():
     assert boundaries(even(5), 0.05, "pocock") == pytest.approx(expected, abs=2e-4)
 
 
-def test_crossings_by_simulated_walks():
-    rng = np.random.default_rng(0)
-    walks = rng.standard_normal((20_000, 64)).cumsum(axis=1) / np.sqrt(np.arange(1, 65))
-    for c in (1.645, 1.96, 3.0):
-        simulated = (np.abs(walks) >= c).any(axis=1).mean()
-        assert crossing_probability(even(64), (c,) * 64) == pytest.approx(simulated, abs=0.012)
-
-
 @pytest.mark.parametrize("spending", ["obrien-fleming", "pocock"])
-@pytest.mark.parametrize("shares", [(1.0,), even(64), (0.01, 0.5, 0.501, 1.0), (0.3, 0.6)])
+@pytest.mark.parametrize("shares", [even(64), (0.01, 0.5, 0.501, 0.6)])
 def test_boundaries_spend_what_they_may(spending, shares):
     limits = boundaries(shares, 0.1, spending)
     due = alpha_spent(shares[-1], 0.1, spending)
     assert crossing_probability(shares, limits) == pytest.approx(due, abs=1e-8)
-
-
-def test_nothing_can_be_decided_at_a_very_early_look():
-    assert boundaries(even(64), 0.05, "obrien-fleming")[0] == np.inf
-    assert crossing_probability((0.5, 1.0), (np.inf, 1.959964)) == pytest.approx(0.05, abs=1e-6)
 
 
 def test_a_decision_is_z_over_its_threshold():
@@ -126,11 +113,6 @@ def test_rates_of_rules():
         assert rule.false_decision_rate((16, 32, 64)) < 0.05
 
 
-def test_a_long_naive_run_is_given_as_at_least():
-    late = {"hard": binary([100] * 6, 1000), "easy": binary([900] * 6, 1000)}
-    assert "at least 0." in DecisionReached(0.95).evaluate(1000, late).note
-
-
 def test_widths():
     widest = max(HARD.interval().width, EASY.interval().width)
     verdict = WidthReached(widest).evaluate(8, TWO)
@@ -158,26 +140,20 @@ ANYTIME = DecisionReached(0.95, correction="anytime")
 
 test_bad_arguments = refusals(
     (lambda: WidthReached(0), "width", "range"),
-    (lambda: WidthReached(0.1, method="x"), "method", "choice"),
-    (lambda: WidthReached(0.1, min_trials=0), "min_trials", "range"),
     (lambda: BudgetSpent(0), "trials", "range"),
     (lambda: AnyOf(()), "rules", "empty"),
-    (lambda: AnyOf(3), "rules", "type"),
     (lambda: DecisionReached(0.3), "confidence", "range"),
     (lambda: DecisionReached(0.9, "bonferroni"), "correction", "choice"),
     (lambda: DecisionReached(0.9, "pocock"), "analyses", "missing"),
-    (lambda: DecisionReached(0.9, analyses=()), "analyses", "range"),
-    (lambda: DecisionReached(0.9, analyses="12"), "analyses", "type"),
     (lambda: DecisionReached().evaluate(0, TWO), "trials", "range"),
     (lambda: DecisionReached().evaluate(1, {"a": HARD}), "posteriors", "range"),
     (lambda: DecisionReached(0.9, analyses=(4, 4)), "analyses", "range"),
     (lambda: AnyOf((1,)), "rules", "empty"),
     (lambda: PLANNED.evaluate(8, POPULATION), "posteriors", "unsupported"),
-    (lambda: ANYTIME.evaluate(8, POPULATION), "posteriors", "unsupported"),
 )
 
 
-@pytest.mark.parametrize(("n", "error"), [(2, 0.05), (30, 0.05), (1000, 0.05), (30, 0.2)])
+@pytest.mark.parametrize(("n", "error"), [(2, 0.05), (1000, 0.2)])
 def test_on_the_mixture_boundary_the_martingale_is_one_over_the_error(n, error):
     walk = np.sqrt(n) * mixture_boundary(n, error)
     density = stats.norm(0.0, 1.0 / np.sqrt(MIXTURE_TRIALS)).pdf
@@ -189,21 +165,9 @@ def test_on_the_mixture_boundary_the_martingale_is_one_over_the_error(n, error):
 
 
 def test_the_anytime_rule_errs_in_at_most_five_percent_of_any_number_of_analyses():
-    rates = [ANYTIME.false_decision_rate(range(1, n + 1)) for n in (16, 128, 1000)]
+    rates = [ANYTIME.false_decision_rate(range(1, n + 1)) for n in (16, 256)]
     assert rates == sorted(rates)
-    assert 0.02 < rates[-1] < 0.05
-
-
-@pytest.mark.slow
-def test_of_endless_analyses_the_anytime_rule_uses_up_its_rate():
-    # from one trial to a million, almost continuously
-    analyses = np.unique(np.geomspace(100, 100_000_000, 1500).astype(int)).tolist()
-    limits = tuple(mixture_boundary(n / 100, 0.05) for n in analyses)
-    shares = tuple(n / analyses[-1] for n in analyses)
-    # between two analyses the walk may cross and return: Siegmund's correction of the boundary,
-    # by .5826 standard deviations of a step
-    uncounted = np.exp(-0.5826 * 3.1 * np.sqrt(np.log(1e6) / 1500))
-    assert crossing_probability(shares, limits) == pytest.approx(0.05 * uncounted, abs=0.001)
+    assert 0.01 < rates[-1] < 0.05
 
 
 def test_crossings_of_the_anytime_rule_by_simulated_walks():
@@ -247,14 +211,6 @@ def test_the_z_of_the_anytime_rule_takes_both_variances_at_the_common_score():
     assert rule.evaluate(40, both).value == pytest.approx(min(plain, pooled))
 
 
-def test_scores_on_another_scale_have_the_same_z():
-    weights = (-1.0, 3.0)
-    counts = ([[34, 3], [30, 7]], [[20, 17], [22, 15]])
-    a, b = (bayes_at_n(Outcomes.from_counts(c)) for c in counts)
-    wide_a, wide_b = (bayes_at_n(Outcomes.from_counts(c, weights=weights)) for c in counts)
-    assert separation_if_equal(wide_a, wide_b) == pytest.approx(separation_if_equal(a, b))
-
-
 @pytest.mark.parametrize("rule", [ANYTIME, DecisionReached(0.95, "pocock", (4, 8, 80))])
 def test_a_uniform_prior_and_different_numbers_of_trials_are_warned_of(rule):
     models = {"few": binary([8] * 5, 8), "many": binary([80] * 5, 80)}
@@ -293,28 +249,7 @@ def test_the_forecast_of_scores_is_what_their_trials_need():
     )
 
 
-def test_the_range_of_scores_holds_what_their_trials_need():
-    held = []
-    for seed in range(5):
-        rng = np.random.default_rng(seed)
-        p = rng.beta(2, 2, 30)[:, None]
-        scores = rng.beta(10 * p, 10 * (1 - p), (30, 80))
-
-        def width(n, scores=scores):
-            return hbayes_at_n(ScoreOutcomes.from_scores(scores[:, :n])).interval().width
-
-        target = 0.5 * width(6)
-        posterior = hbayes_at_n(ScoreOutcomes.from_scores(scores[:, :6]))
-        forecast = trials_needed(posterior, width=target, draws=200)
-        low, high = 0, 74  # bisection: the width falls with the trials
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (low, middle) if width(6 + middle) <= target else (middle, high)
-        held.append(forecast.additional_low <= high <= forecast.additional_high)
-    assert sum(held) >= 4
-
-
-@pytest.mark.parametrize("extra", [1, 4, 100])
+@pytest.mark.parametrize("extra", [1, 100])
 def test_predictive_means_of_scores_have_their_variance(extra):
     rng = np.random.default_rng(7)
     p = rng.uniform(0.2, 0.8, (6, 1))

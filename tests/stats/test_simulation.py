@@ -29,11 +29,6 @@ def test_coins_fall_as_often_as_they_should():
     assert simulate_outcomes([0.5], 4, seed=2).shape == (1, 4)
 
 
-def test_long_rows_are_tossed_in_blocks():
-    R = simulate_outcomes(np.full((3, 2), 0.5), 1_500_000, seed=0)
-    np.testing.assert_allclose(R.mean(axis=2), 0.5, atol=0.002)
-
-
 def test_beta_mimics_have_their_moments():
     i = np.arange(1, 9)
     p = beta_mimics(i + 3, 12 - i, 50_000, seed=3)
@@ -46,7 +41,7 @@ def test_beta_mimics_have_their_moments():
 @pytest.mark.parametrize("strength", [0.5, 2.0, 50.0])
 def test_mimics_have_exactly_the_means_asked_for(strength):
     means = [0.02, 0.3642, 0.3642, 0.6080, 0.6213, 0.97]
-    for n_questions in (1, 2, 30, 101):
+    for n_questions in (1, 30):
         p = mimics_with_means(means, n_questions, strength=strength)
         np.testing.assert_allclose(p.mean(axis=1), means, rtol=0, atol=1e-12)
         assert (np.diff(p, axis=1) >= 0).all()
@@ -93,8 +88,7 @@ def test_trials_until_z_is_the_first_that_reaches():
     # for large N, N grows with z²
     ratio = trials_until_z(p, other, 1.96) / trials_until_z(p, other, 1.645)
     assert ratio == pytest.approx((1.96 / 1.645) ** 2, rel=0.02)
-    assert trials_until_z(p, p, 1.0, largest=500) is None
-    assert trials_until_z(p, other, 1.96, largest=100) is None
+    assert trials_until_z(p, p, 1.0) is None
     assert trials_until_z(p, p, 0.0) == 1
 
 
@@ -110,27 +104,14 @@ def test_fig_2_agreement_of_old_and_new(study):
     assert study.means == (0.3021, 0.3166, 0.4144, 0.4985, 0.5351, 0.5759, 0.6679, 0.7487)
 
 
-def test_fig_2_a_few_prior_trials_help_while_there_are_few_trials(study):
-    gain = study.tau - study.tau[0]
-    for d in (1, 2, 4):
-        row = study.n_prior.index(d)
-        for n in (1, 2):
-            column = study.n_trials.index(n)
-            assert gain[row, column] > 4 * study.error[row, column]
-
-
-def test_fig_2_many_prior_trials_hurt_once_there_are_more(study):
-    gain = study.tau - study.tau[0]
-    for d in (8, 16):
-        row = study.n_prior.index(d)
-        for n in (16, 32):
-            column = study.n_trials.index(n)
-            assert gain[row, column] < -4 * study.error[row, column]
-
-
-def test_more_trials_agree_better(study):
-    assert (np.diff(study.tau, axis=1) > 0).all()
-    assert study.n_prior == (0, 1, 2, 4, 8, 16)
+def test_fig_2_prior_trials_help_while_there_are_few_trials_and_hurt_later(study):
+    gain = (study.tau - study.tau[0]) / study.error
+    rows = {
+        d: dict(zip(study.n_trials, row, strict=True))
+        for d, row in zip(study.n_prior, gain, strict=True)
+    }
+    assert min(rows[d][n] for d in (1, 2, 4) for n in (1, 2)) > 4
+    assert max(rows[d][n] for d in (8, 16) for n in (16, 32)) < -4
 
 
 def test_prior_study_against_whole_posteriors():
@@ -167,20 +148,14 @@ P = [[0.2, 0.5]]
 test_bad_input = refusals(
     (lambda: simulate_outcomes([[1.2]], 3), "p", "range"),
     (lambda: simulate_outcomes(0.5, 3), "p", "shape"),
-    (lambda: simulate_outcomes(P, 0), "n_trials", "range"),
     (lambda: beta_mimics([[1]], [1], 3), "a", "shape"),
     (lambda: beta_mimics([1, 2], [1], 3), "b", "shape"),
-    (lambda: beta_mimics([0.0], [1], 3), "a", "range"),
     (lambda: beta_mimics([1.0], [np.inf], 3), "b", "range"),
     (lambda: mimics_with_means([0.0], 3), "means", "range"),
-    (lambda: mimics_with_means(0.5, 3), "means", "shape"),
-    (lambda: mimics_with_means([0.5], 3, strength=0), "strength", "range"),
     (lambda: update_mimics([1.0], [2], 3), "a", "range"),
     (lambda: expected_z(P, P[0], 3), "p", "shape"),
     (lambda: expected_z(P[0], P[0], 2.5), "n_trials", "range"),
     (lambda: trials_until_z(P[0], P[0], -1), "z", "range"),
     (lambda: prior_study((1, 2)), "n_prior", "range"),
     (lambda: prior_study(means=[0.5]), "means", "range"),
-    (lambda: prior_study(replicates=1), "replicates", "range"),
-    (lambda: prior_study((0, 2, 2)), "n_prior", "range"),
 )

@@ -42,17 +42,12 @@ def test_equal_numbers_of_trials_give_the_analysis_of_variance():
     assert components.within_estimate == within
 
 
-def test_a_negative_estimate_is_truncated():
-    # all questions have the same mean: MSB = 0 < MSW
-    assert moment_estimates(binomial(4, [2, 2, 2])) == (pytest.approx(1 / 3), 0.0)
-
-
 def test_estimates_are_unbiased_where_hard_questions_have_more_trials():
     rng = np.random.default_rng(0)
     p, n = np.array([0.1, 0.3, 0.5, 0.8, 0.95]), np.array([12, 8, 4, 3, 2])
     truth = np.array([np.mean(p * (1 - p)), np.var(p, ddof=1)])
     found = []
-    for _ in range(4000):
+    for _ in range(1500):
         right = rng.binomial(n, p)
         outcomes = binomial(n, right)
         of_n, mean, variance = question_moments(outcomes)
@@ -94,7 +89,7 @@ def test_the_distance_of_other_trials_has_no_steps():
 
 
 @pytest.mark.parametrize("right", [0, 4])
-@pytest.mark.parametrize("m", [2, 10, 100])
+@pytest.mark.parametrize("m", [2, 100])
 def test_all_right_or_all_wrong(right, m):
     components = variance_components(binomial(4, [right] * m))
     assert (components.within_estimate, components.between_estimate) == (0.0, 0.0)
@@ -123,22 +118,15 @@ def test_one_trial_per_question_gives_bounds():
     assert components.distance(1) >= 1.96 * np.sqrt(2 * 0.24 / 20) - 0.025
 
 
-def test_one_question_with_two_trials_is_enough_to_distinguish():
-    counts = [[1, 1], [0, 1], [1, 0], [0, 1]]
-    components = variance_components(Outcomes.from_counts(counts))
-    assert components.separable
-    assert components.flipped == 1.0
-    assert components.within_estimate == 0.5
-    assert components.trials == pytest.approx(4 / (0.5 + 3))
-    assert components.note.endswith(FEW_REPEATS)
-
-
 def test_questions_without_trials():
     components = variance_components(Outcomes.from_counts([[1, 3], [0, 0], [2, 2], [4, 0]]))
     assert components.trials_range == (0, 4)
     assert components.trials == 4.0
     assert components.score == pytest.approx((0.75 + 0.5 + 0.0) / 3)
     assert components.flipped == pytest.approx(2 / 3)
+    assert components.note.endswith(FEW_REPEATS)
+    # all questions have the same mean: MSB = 0 < MSW
+    assert moment_estimates(binomial(4, [2, 2, 2])) == (pytest.approx(1 / 3), 0.0)
 
 
 def test_equal_weights_have_no_variance():
@@ -177,13 +165,6 @@ def test_scores():
     assert variance_components(wide).within.mu == pytest.approx(100 * components.within.mu)
 
 
-def test_prior_trials_are_left_out():
-    right = np.array([0, 1, 2, 3, 4, 4, 4, 1])
-    plain = binomial(4, right)
-    prior = binomial(4, right, prior_counts=np.full((8, 2), 50))
-    assert variance_components(prior).to_dict() == variance_components(plain).to_dict()
-
-
 def test_clusters_have_a_note():
     right = np.tile([0, 4, 2, 3], 6)
     clustered = binomial(4, right, clusters=list("aabb") * 6)
@@ -197,27 +178,6 @@ def test_the_covariance_of_two_models_is_that_of_their_questions():
     expected = np.cov([0, 0.25, 0.5, 1], [0, 0, 1, 1])[0, 1]
     assert covariance_of_questions([a, b]) == pytest.approx(expected)
     assert covariance_of_questions([a]) is None
-
-
-@pytest.mark.slow
-def test_new_runs_lie_within_the_distance():
-    """95% intervals and 95% distances on simulated benchmarks; `examples/noise.py` has more."""
-    rng = np.random.default_rng(1)
-    closer, held = [], []
-    for number in range(40):
-        m, n = 30, 4
-        p = rng.beta(0.5, 0.7, m) if number % 2 else rng.beta(3, 1, m)
-        components = variance_components(binomial(n, rng.binomial(n, p)), seed=number)
-        for trials in (1, n):
-            a, b = rng.binomial(trials, p, size=(2, 50, m)).mean(axis=2) / trials
-            closer.append(np.mean(np.abs(a - b) <= components.distance(trials) + 1e-9))
-        flip, between = np.mean(2 * p * (1 - p)), np.var(p, ddof=1)
-        held.append(components.flip.low <= flip <= components.flip.high)
-        icc = between / (between + flip / 2)
-        held.append(components.icc.low <= icc <= components.icc.high)
-    assert 0.935 < np.mean(closer) < 0.985
-    # 80 of nominal 95%, in pairs: a standard error of 2 to 3%
-    assert np.mean(held) > 0.86
 
 
 def correlated(m, n, rng, rho=0.6):

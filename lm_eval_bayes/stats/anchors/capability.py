@@ -263,17 +263,6 @@ def capability_intervals(
     )
 
 
-def check_epsilon(epsilon: object) -> float:
-    """Return ε as a float in [1e-12, ½), so that 1 − ε is not 1.
-
-    Raises
-    ------
-    InvalidInputError
-        If it is no such number.
-    """
-    return check_real("epsilon", epsilon, "be a number in [1e-12, 0.5)", lambda x: 1e-12 <= x < 0.5)
-
-
 @dataclass(frozen=True, eq=False)
 class _Likelihood:
     """The likelihood of the L + 1 intervals between neighbouring anchors.
@@ -310,7 +299,9 @@ class _Likelihood:
         """
         check_anchors("anchors", anchors)
         check_outcomes("outcomes", outcomes)
-        epsilon = check_epsilon(epsilon)
+        # ε is at least 1e-12, so that 1 − ε is not 1
+        rule = "be a number in [1e-12, 0.5)"
+        epsilon = check_real("epsilon", epsilon, rule, lambda x: 1e-12 <= x < 0.5)
         between = check_option("between", between, BETWEEN)
         solved, failed = outcomes.right_and_wrong()
         if outcomes.n_questions != anchors.n_queries:

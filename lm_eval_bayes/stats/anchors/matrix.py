@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,11 +13,7 @@ from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.arrays import FloatArray, IntArray, as_ids, check_ids, numeric, read_only
 from lm_eval_bayes.stats.outcomes import Outcomes, check_outcomes
-from lm_eval_bayes.stats.validation import check_non_negative, check_option, check_sequence
-
-#: "ability": sorted by the mean of its row; "given": as it came, which has to be that order.
-Order: TypeAlias = Literal["ability", "given"]
-ORDERS: tuple[Order, ...] = ("ability", "given")
+from lm_eval_bayes.stats.validation import check_non_negative, check_sequence
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +61,7 @@ class AnchorMatrix(Record):
         falls = np.flatnonzero(np.diff(ability) < -1e-12)
         if falls.size:
             i = int(falls[0])
-            rule = 'be weakest first; AnchorMatrix.from_probabilities(..., order="ability") sorts'
+            rule = "be weakest first; AnchorMatrix.from_probabilities sorts them"
             got = (
                 f"{names[i]!r} at {ability[i]:.3f} before {names[i + 1]!r} at {ability[i + 1]:.3f}"
             )
@@ -81,7 +77,6 @@ class AnchorMatrix(Record):
         models: Mapping[str, Outcomes],
         *,
         pseudo_count: float = 0.0,
-        order: Order = "ability",
     ) -> AnchorMatrix:
         """Estimate Π_ij from the anchors' own trials.
 
@@ -92,14 +87,12 @@ class AnchorMatrix(Record):
         pseudo_count : float
             Π_ij = (c_ij + pseudo)/(N_ij + 2·pseudo). 0 is the paper's plain share; 1 the
             posterior mean under a uniform prior, kinder where anchors have few trials.
-        order : {"ability", "given"}
-            Sort the anchors, or check that they came weakest first.
 
         Raises
         ------
         InvalidInputError
-            If the mapping is empty, an entry is no 0/1 outcomes, the queries differ, a query
-            has no trial, or the anchors are out of order.
+            If the mapping is empty, an entry is no 0/1 outcomes, the queries differ, or a query
+            has no trial.
 
         Examples
         --------
@@ -127,7 +120,7 @@ class AnchorMatrix(Record):
                 raise InvalidInputError.of(
                     f"models[{name!r}]", "mismatch", rule, outcomes.question_ids
                 )
-        return cls.from_probabilities(np.array(rows), list(models), ids, order=order)
+        return cls.from_probabilities(np.array(rows), list(models), ids)
 
     @classmethod
     def from_probabilities(
@@ -135,10 +128,8 @@ class AnchorMatrix(Record):
         probabilities: npt.ArrayLike,
         names: Sequence[str] | None = None,
         question_ids: Sequence[Hashable] | None = None,
-        *,
-        order: Order = "ability",
     ) -> AnchorMatrix:
-        """Take the probabilities as they are.
+        """Sort the anchors by the means of their probabilities.
 
         Parameters
         ----------
@@ -148,8 +139,6 @@ class AnchorMatrix(Record):
             Left out, "anchor 0", "anchor 1", … in the order in which the rows come.
         question_ids : sequence, optional
             One distinct name per query.
-        order : {"ability", "given"}
-            Sort the anchors by their row's mean, or check that they came so.
 
         Raises
         ------
@@ -161,17 +150,14 @@ class AnchorMatrix(Record):
         >>> AnchorMatrix.from_probabilities([[0.9, 0.7], [0.2, 0.4]]).names
         ('anchor 1', 'anchor 0')
         """
-        order = check_option("order", order, ORDERS)
         table = _as_table(probabilities)
         if names is None:
             names = [f"anchor {i}" for i in range(table.shape[0])]
         checked = _check_names(names, table.shape[0])
         ids = None if question_ids is None else as_ids(question_ids)
-        if order == "ability":
-            # a NaN is refused by the constructor, wherever it is sorted to
-            rows = np.argsort(table.mean(axis=1), kind="stable")
-            table, checked = table[rows], tuple(checked[row] for row in rows)
-        return cls(table, checked, ids)
+        # a NaN is refused by the constructor, wherever it is sorted to
+        rows = np.argsort(table.mean(axis=1), kind="stable")
+        return cls(table[rows], tuple(checked[row] for row in rows), ids)
 
     @property
     def n_anchors(self) -> int:

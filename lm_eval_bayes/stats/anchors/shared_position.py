@@ -10,30 +10,24 @@ compared with the panel.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
-from typing import NamedTuple
 
 import numpy as np
 from scipy import special
 
-from lm_eval_bayes.stats.arrays import FloatArray, blocks, read_only
+from lm_eval_bayes.stats.arrays import FloatArray, blocks
 
 #: Nodes in a panel, and how far the log likelihood may fall in it, as the tangents have it:
 #: the panel at the top of a normal hill is then at most 7 sd wide.
 _NODES, _FALL = 32, 24.0
+_GAUSS_NODES, _GAUSS_WEIGHTS = np.polynomial.legendre.leggauss(_NODES)
+#: The nodes and weights on [0, 1].
+_UNIT_NODES, _UNIT_WEIGHTS = 0.5 * (_GAUSS_NODES + 1.0), 0.5 * _GAUSS_WEIGHTS
 #: Depth below the peak of the log likelihood at which it is cut off, e^-40 of the peak.
 _DEPTH = 40.0
 #: Panels are halved so often at the most: floats in [0, 1] hold no more.
 _HALVINGS = 48
 #: Numbers worked on at a time.
 _BLOCK = 1_000_000
-
-
-class _Ends(NamedTuple):
-    """The log likelihood of each subset at some positions, and its slope there, each (B, P)."""
-
-    value: FloatArray
-    slope: FloatArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,8 +45,8 @@ class _Way:
         p = self.weaker + u[:, None] * self.rise
         return np.asarray(self.subsets @ (self.solved * np.log(p) + self.failed * np.log1p(-p)).T)
 
-    def ends(self, u: FloatArray) -> _Ends:
-        """Return the same with its slope, a block of positions at a time."""
+    def ends(self, u: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the same with its slope, each (B, P), a block of positions at a time."""
         value = np.empty((self.subsets.shape[0], u.size))
         slope = np.empty_like(value)
         for part in blocks(u.size, self.weaker.size, _BLOCK):
@@ -60,7 +54,7 @@ class _Way:
             p = self.weaker + u[part, None] * self.rise
             slopes = self.rise * (self.solved / p - self.failed / (1.0 - p))
             slope[:, part] = self.subsets @ slopes.T
-        return _Ends(value, slope)
+        return value, slope
 
 
 def shared_position_log(
@@ -98,11 +92,10 @@ def shared_position_log(
     """
     way = _Way(weaker, stronger - weaker, solved, failed, subsets)
     low, width = _panels(way)
-    nodes, weights = _gauss_legendre()
     total = np.full(subsets.shape[0], -np.inf)
     for part in blocks(low.size, _NODES * max(subsets.shape), _BLOCK):
-        u = (low[part, None] + width[part, None] * nodes).ravel()
-        mass = (width[part, None] * weights).ravel()
+        u = (low[part, None] + width[part, None] * _UNIT_NODES).ravel()
+        mass = (width[part, None] * _UNIT_WEIGHTS).ravel()
         total = np.logaddexp(total, special.logsumexp(way.values(u), axis=1, b=mass))
     return total
 
@@ -114,14 +107,14 @@ def _panels(way: _Way) -> tuple[FloatArray, FloatArray]:
     widths: list[FloatArray] = []
     peak = np.full((way.subsets.shape[0], 1), -np.inf)
     for halving in range(_HALVINGS + 1):
-        left, right = way.ends(low), way.ends(low + width)
+        (left, left_slope), (right, right_slope) = way.ends(low), way.ends(low + width)
         # a concave function stays below its tangents
         top = np.minimum(
-            left.value + width * np.maximum(left.slope, 0.0),
-            right.value - width * np.minimum(right.slope, 0.0),
+            left + width * np.maximum(left_slope, 0.0),
+            right - width * np.minimum(right_slope, 0.0),
         )
-        bottom = np.minimum(left.value, right.value)
-        highest = np.maximum(left.value, right.value).max(axis=1, keepdims=True)
+        bottom = np.minimum(left, right)
+        highest = np.maximum(left, right).max(axis=1, keepdims=True)
         peak = np.maximum(peak, highest)
         matters = top > peak - _DEPTH
         steep = (matters & (top - bottom > _FALL)).any(axis=0) & (halving < _HALVINGS)
@@ -133,10 +126,3 @@ def _panels(way: _Way) -> tuple[FloatArray, FloatArray]:
         width *= 0.5
         low = (low[steep, None] + np.array([0.0, width])).ravel()
     return np.concatenate(lows), np.concatenate(widths)
-
-
-@cache
-def _gauss_legendre() -> tuple[FloatArray, FloatArray]:
-    """Return the nodes and weights on [0, 1]."""
-    nodes, weights = np.polynomial.legendre.leggauss(_NODES)
-    return read_only(0.5 * (nodes + 1.0), np.float64), read_only(0.5 * weights, np.float64)

@@ -22,7 +22,6 @@ from lm_eval_bayes.stats.comparison.difference import (
     paired_posterior,
     separation_in_sd,
 )
-from lm_eval_bayes.stats.distributions.base import SampleDistribution
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.intervals import Interval, IntervalMethod, IntervalSpec, Scope
 from lm_eval_bayes.stats.outcomes import Outcomes
@@ -283,15 +282,13 @@ def summarise_difference(
         probabilities are of the same draws.
     """
     sample: FloatArray | None = None
-    for_interval = posterior
     if posterior.sigma > 0.0 and not posterior.distribution.computed:
         sample = posterior.distribution.draw(draws, np.random.default_rng(spec.seed))
-        for_interval = replace(posterior, distribution=SampleDistribution(sample))
     p_a_greater = p_above(posterior, 0.0, sample)
     z = separation_in_sd(posterior.mu, posterior.sigma)
     decided = z >= z_threshold(CONFIDENCE)
     return DifferenceSummary(
-        interval=for_interval.interval_by(spec, draws),
+        interval=posterior.interval_by(spec, draws),
         z=z,
         rho=float(special.ndtr(z)),
         p_a_greater=p_a_greater,

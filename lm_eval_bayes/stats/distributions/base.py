@@ -17,8 +17,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 from scipy import special
 
-from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.stats.arrays import FloatArray, blocks, protect
+from lm_eval_bayes.stats.arrays import FloatArray, blocks
 from lm_eval_bayes.stats.outcomes import scaled_weights
 
 
@@ -74,11 +73,10 @@ class Distribution(ABC):
 
         Raises
         ------
-        InvalidInputError
-            If the distribution is of a population's mean, which has no single questions.
+        NotImplementedError
+            If the distribution is not one of single questions.
         """
-        rule = 'be "benchmark" to draw single questions'
-        raise InvalidInputError.of("scope", "unsupported", rule, "population")
+        raise NotImplementedError(f"{type(self).__name__} has no single questions")
 
     def quantiles(self, masses: FloatArray) -> FloatArray:
         """Return the scores below which the masses lie, an array of any shape in [0, 1].
@@ -153,9 +151,6 @@ class CdfTable:
     probability: FloatArray
     score: FloatArray
 
-    def __post_init__(self) -> None:
-        protect(self)
-
     def quantile(self, masses: FloatArray) -> FloatArray:
         """Return the scores below which the masses lie."""
         return np.interp(masses, self.probability, self.score)
@@ -208,27 +203,6 @@ class TabulatedDistribution(FromTable):
     table: CdfTable
     mean: float
     sd: float
-
-
-@dataclass(frozen=True, eq=False)
-class SampleDistribution(Distribution):
-    """A distribution known by one set of draws, so that all its summaries use the same.
-
-    Parameters
-    ----------
-    sample : array, shape (n,)
-        The draws.
-    """
-
-    sample: FloatArray
-
-    def moments(self) -> Moments:
-        """Return the mean and the standard deviation of the draws."""
-        return Moments(float(self.sample.mean()), float(self.sample.std()))
-
-    def draw(self, n_draws: int, rng: np.random.Generator) -> FloatArray:
-        """Return the draws, or as many resampled ones where another number is wanted."""
-        return self.sample if n_draws == self.sample.size else rng.choice(self.sample, n_draws)
 
 
 def logit_table(axis: FloatArray, density: FloatArray) -> tuple[float, float, CdfTable]:

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import fft, special
 
-from lm_eval_bayes.stats.arrays import FloatArray, IntArray, blocks, protect
+from lm_eval_bayes.stats.arrays import FloatArray, IntArray, blocks
 from lm_eval_bayes.stats.distributions.base import CdfTable, beta_cdf, beta_quantile
 from lm_eval_bayes.stats.distributions.independent import lattice_masses, raised, tabulate
 from lm_eval_bayes.stats.distributions.success_curves import Identity
@@ -68,9 +68,6 @@ class BetaMixture:
     s: FloatArray
     weight: FloatArray
     steps: FloatArray
-
-    def __post_init__(self) -> None:
-        protect(self)
 
     @property
     def n_questions(self) -> float:

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from lm_eval_bayes.stats.arrays import FloatArray, IntArray, blocks, protect
-from lm_eval_bayes.stats.distributions.base import CdfTable, draw_beta
+from lm_eval_bayes.stats.arrays import FloatArray, IntArray, blocks
+from lm_eval_bayes.stats.distributions.base import CdfTable
 from lm_eval_bayes.stats.distributions.beta_mixture import (
     Cumulants,
     PearsonNodes,
@@ -92,9 +92,6 @@ class CurveKinds(QuestionsOfCurves):
     share: FloatArray
     first_kind: FloatArray
     weight: FloatArray
-
-    def __post_init__(self) -> None:
-        protect(self)
 
     def _some_moments(self, curves: Sequence[Curve]) -> list[CurveMoments]:
         ends = CurveEnds.of(self.x, self.y, self.times, curves)
@@ -270,8 +267,6 @@ class CurveKindsDistribution(FromCurveMoments):
     ----------
     kinds : CurveKinds
         The distinct questions.
-    where : array of int, shape (M,)
-        Leads from every question to its distinct one.
     curve : Curve
         The score as a function of p_α.
     of_curve : CurveMoments
@@ -279,26 +274,10 @@ class CurveKindsDistribution(FromCurveMoments):
     """
 
     kinds: CurveKinds
-    where: IntArray
     curve: Curve
     of_curve: CurveMoments
-
-    def __post_init__(self) -> None:
-        protect(self)
 
     @cached_property
     def table(self) -> CdfTable:  # type: ignore[override]  # an attribute, computed once
         """The distribution function of the score."""
         return self.kinds.table(self.curve, self.of_curve)
-
-    def draw_questions(self, n_draws: int, rng: np.random.Generator) -> FloatArray:
-        """Draw the curve of every question jointly, shape (n_draws, M)."""
-        kinds = self.kinds
-        point = rng.choice(kinds.weight.size, size=n_draws, p=kinds.weight)[:, None]
-        is_first = rng.random((n_draws, self.where.size)) < kinds.first_kind[point, self.where]
-        kind = np.where(is_first, 0, 1)
-        m, rest = special.expit(kinds.logit_mean), special.expit(-kinds.logit_mean)
-        s = np.exp(np.minimum(kinds.log_strength, _MOST_LOG_STRENGTH))
-        a = kinds.x[self.where] + (s * m)[kind, point]
-        b = kinds.y[self.where] + (s * rest)[kind, point]
-        return self.curve.value(*draw_beta(a, b, a.shape, rng))

@@ -21,11 +21,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from lm_eval_bayes.stats.arrays import FloatArray, IntArray, protect
+from lm_eval_bayes.stats.arrays import FloatArray, IntArray
 from lm_eval_bayes.stats.distributions.base import (
     CdfTable,
-    Distribution,
-    draw_beta,
 )
 from lm_eval_bayes.stats.distributions.beta_mixture import (
     Cumulants,
@@ -53,7 +51,7 @@ from lm_eval_bayes.stats.distributions.curve_waves import (
     sincs,
 )
 from lm_eval_bayes.stats.distributions.independent import raised
-from lm_eval_bayes.stats.distributions.success_curves import CommonProbability, Curve
+from lm_eval_bayes.stats.distributions.success_curves import Curve
 from lm_eval_bayes.stats.outcomes import Pairs
 
 #: Posterior mass in the least likely nodes, which are left out.
@@ -154,9 +152,6 @@ class CurveMixture(QuestionsOfCurves):
     reach: float
     sharpness: float
 
-    def __post_init__(self) -> None:
-        protect(self)
-
     @classmethod
     def of(
         cls,
@@ -194,7 +189,7 @@ class CurveMixture(QuestionsOfCurves):
     def prior(self) -> tuple[FloatArray, ...]:
         """The Beta parameters s m and s (1 − m) of every node, each (L, Y)."""
         s = np.minimum(np.exp(self.log_strength), _MOST_STRENGTH)[:, None]
-        return _protect(s * special.expit(self.logit_mean), s * special.expit(-self.logit_mean))
+        return s * special.expit(self.logit_mean), s * special.expit(-self.logit_mean)
 
     def _some_moments(self, curves: Sequence[Curve]) -> list[CurveMoments]:
         ends = CurveEnds.of(self.x, self.y, self.times, curves)
@@ -246,12 +241,8 @@ class CurveMixture(QuestionsOfCurves):
 
     def weights(self) -> Iterator[_Weights]:
         """Return the probabilities of the logits, in ascending order of their levels."""
-        return iter(self._stored) if self._is_small else self._computed()
-
-    @cached_property
-    def _is_small(self) -> bool:
-        """Whether all weights fit into memory."""
-        return sum(part.size for part in self._plan) <= _STORED
+        is_small = sum(part.size for part in self._plan) <= _STORED
+        return iter(self._stored) if is_small else self._computed()
 
     @cached_property
     def _stored(self) -> list[_Weights]:
@@ -272,20 +263,17 @@ class CurveMixture(QuestionsOfCurves):
             curvature = np.maximum(curvature, a * b / (a + b))
         # the fourth power of a curve is twice as steep as the curve
         levels = 2 * np.ceil(0.5 * np.log2(4.0 * (curvature + self.sharpness))).astype(np.int64)
-        levels.setflags(write=False)
         return np.asarray(levels)
 
     @cached_property
     def order(self) -> IntArray:
         """The nodes, shape (G,), by their levels and their means."""
-        order = np.lexsort((self.logit_mean.ravel(), self._levels))
-        order.setflags(write=False)
-        return order
+        return np.lexsort((self.logit_mean.ravel(), self._levels))
 
     @cached_property
     def _ordered_prior(self) -> tuple[FloatArray, ...]:
         """The prior of the nodes in their order, each (G, 1)."""
-        return _protect(*(values.ravel()[self.order, None] for values in self.prior))
+        return tuple(values.ravel()[self.order, None] for values in self.prior)
 
     @cached_property
     def _plan(self) -> list[_Part]:
@@ -335,7 +323,6 @@ class CurveMixture(QuestionsOfCurves):
             below = special.betainc(a, b, special.expit(x[0]))
             above = special.betainc(b, a, special.expit(-x[-1]))
             mass *= ((1.0 - below - above) / mass.sum(axis=2))[..., None]
-            _protect(mass, above)
             yield _Weights(part, mass, above)
 
     def _values(self, level: int, curves: Sequence[Curve]) -> tuple[int, FloatArray]:
@@ -410,7 +397,7 @@ class CurveMixture(QuestionsOfCurves):
         # the mass beyond the ends lies on them
         finer = np.concatenate([finer[:1], finer, finer[-1:]])
         below = np.concatenate([[0.0], below, [1.0]])
-        return _protect(below, special.expit(finer), special.expit(-finer))
+        return below, special.expit(finer), special.expit(-finer)
 
     def _transformed(
         self, curve: Curve, moments: CurveMoments, sensitivity: FloatArray
@@ -452,13 +439,6 @@ class CurveMixture(QuestionsOfCurves):
         """Return exp(−i j frequency curve) for j = 0..n−1 at the logits of a level."""
         first, values = self._values(level, [curve])
         return CurveWaves.of(first, frequency * np.append(values[:, 0], curve.top), n)
-
-
-def _protect(*arrays: FloatArray) -> tuple[FloatArray, ...]:
-    """Make arrays read-only."""
-    for array in arrays:
-        array.setflags(write=False)
-    return arrays
 
 
 def spike_table(mu: float, sigma: float) -> CdfTable:
@@ -515,56 +495,25 @@ def _supports(a: FloatArray, b: FloatArray, reach: float) -> tuple[FloatArray, F
     return low.min(axis=0), high.max(axis=0)
 
 
-class AllowsForEqualQuestions(Distribution):
-    """A score of which a credible interval allows for questions that are all alike."""
-
-    curve: Curve
-    equal: CommonProbability | None
-
-    def interval_quantiles(self, masses: FloatArray) -> FloatArray:
-        """Return the quantiles, widened by those of questions that are alike."""
-        quantiles = self.quantiles(masses)
-        if self.equal is None:
-            return quantiles
-        return self.equal.widened(self.curve, quantiles, masses)
-
-
 @dataclass(frozen=True, eq=False)
-class CurveMixtureDistribution(AllowsForEqualQuestions, FromCurveMoments):
+class CurveMixtureDistribution(FromCurveMoments):
     """The score (1/M) Σ curve(p_α) of the questions of a mixture.
 
     Parameters
     ----------
     mixture : CurveMixture
         The distinct questions.
-    where : array of int, shape (M,)
-        Leads from every question to its distinct one.
     curve : Curve
         The score as a function of p_α.
     of_curve : CurveMoments
         Its moments.
-    equal : CommonProbability or None
-        The posterior of p where all questions are alike, by which intervals are widened.
     """
 
     mixture: CurveMixture
-    where: IntArray
     curve: Curve
     of_curve: CurveMoments
-    equal: CommonProbability | None = None
-
-    def __post_init__(self) -> None:
-        protect(self)
 
     @cached_property
     def table(self) -> CdfTable:  # type: ignore[override]  # an attribute, computed once
         """The distribution function of the score."""
         return self.mixture.table(self.curve, self.of_curve)
-
-    def draw_questions(self, n_draws: int, rng: np.random.Generator) -> FloatArray:
-        """Draw the curve of every question jointly, shape (n_draws, M)."""
-        weight = self.mixture.weight.ravel()
-        node = rng.choice(weight.size, size=n_draws, p=weight)
-        a, b = (values.ravel()[node, None] for values in self.mixture.prior)
-        a, b = a + self.mixture.x[self.where], b + self.mixture.y[self.where]
-        return self.curve.value(*draw_beta(a, b, a.shape, rng))

@@ -151,8 +151,6 @@ def moments_of_sums(
     result = []
     for i in range(tops.size):
         parts = sums[..., i], question_mean[:, i], question_sd[:, i]
-        for part in parts:
-            part.setflags(write=False)
         at_node = Cumulants(*parts[0])
         mu = float((weight * at_node.mean).sum())
         variance = float((weight * (at_node.variance + (at_node.mean - mu) ** 2)).sum())

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from lm_eval_bayes.stats.arrays import FloatArray
 from lm_eval_bayes.stats.distributions.base import CdfTable, TabulatedDistribution
-from lm_eval_bayes.stats.distributions.curve_mixture import AllowsForEqualQuestions, CurveMixture
-from lm_eval_bayes.stats.distributions.success_curves import CommonProbability, Curve
+from lm_eval_bayes.stats.distributions.curve_mixture import CurveMixture
+from lm_eval_bayes.stats.distributions.success_curves import Curve
 from lm_eval_bayes.stats.outcomes import Pairs
 
 #: Points between two nodes of the grid of (m, s) at which a population's score is interpolated.
@@ -37,32 +36,11 @@ def curve_means(
     return np.stack([moments.at_node.mean for moments in further.moments(curves)])
 
 
-@dataclass(frozen=True, eq=False)
-class PopulationOfCurve(AllowsForEqualQuestions, TabulatedDistribution):
-    """The score E curve(p) of a further question, p ~ Beta(s m, s (1 − m)).
-
-    Parameters
-    ----------
-    curve : Curve
-        The score as a function of p.
-    equal : CommonProbability or None
-        The posterior of p where all questions are alike, by which intervals are widened.
-    """
-
-    curve: Curve
-    equal: CommonProbability | None
-
-    @classmethod
-    def of(
-        cls,
-        mixture: CurveMixture,
-        curve: Curve,
-        at_node: FloatArray,
-        equal: CommonProbability | None = None,
-    ) -> PopulationOfCurve:
-        """Return the distribution over a mixture's grid of (m, s), from its `curve_means`."""
-        score = distribution_over_nodes(at_node, mixture.weight, curve.top, (_FINER, _FINER))
-        return cls(score.table, score.mean, score.sd, curve, equal)
+def population_of_curve(
+    mixture: CurveMixture, curve: Curve, at_node: FloatArray
+) -> TabulatedDistribution:
+    """Return the distribution of E curve(p) over a mixture's grid of (m, s), from `curve_means`."""
+    return distribution_over_nodes(at_node, mixture.weight, curve.top, (_FINER, _FINER))
 
 
 def distribution_over_nodes(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special
 
-from lm_eval_bayes.stats.arrays import FloatArray, protect
+from lm_eval_bayes.stats.arrays import FloatArray
 from lm_eval_bayes.stats.distributions.base import TabulatedDistribution
 from lm_eval_bayes.stats.distributions.beta_mixture import Cumulants, edgeworth_table
 from lm_eval_bayes.stats.distributions.curve_kinds import systematic_points
@@ -40,9 +40,6 @@ class EqualKindsScore:
     share: FloatArray
     first_kind: FloatArray
     weight: FloatArray
-
-    def __post_init__(self) -> None:
-        protect(self)
 
     def of_questions(self, curve: Curve) -> TabulatedDistribution:
         """Return the distribution of the mean of a curve over these questions.

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import fft, special
 
-from lm_eval_bayes.stats.arrays import FloatArray, IntArray, protect
+from lm_eval_bayes.stats.arrays import FloatArray, IntArray
 from lm_eval_bayes.stats.distributions.base import (
     CategoryPosterior,
     CdfTable,
@@ -58,9 +58,6 @@ class IndependentBetas(Distribution):
     high: float
     mean: float
     sd: float
-
-    def __post_init__(self) -> None:
-        protect(self)
 
     @cached_property
     def table(self) -> CdfTable:
@@ -126,9 +123,6 @@ class IndependentDirichlets(Distribution):
     weights: FloatArray
     mean: float
     sd: float
-
-    def __post_init__(self) -> None:
-        protect(self)
 
     def draw(self, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw the benchmark's score `n_draws` times, shape (n_draws,)."""

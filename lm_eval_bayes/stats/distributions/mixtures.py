@@ -160,11 +160,6 @@ class DirichletMixtureDistribution(Distribution):
             means[rest[part]] = draw_dirichlet_scores(nu, self.weights, rng).mean(axis=1)
         return means
 
-    def draw_questions(self, n_draws: int, rng: np.random.Generator) -> FloatArray:
-        """Draw the scores of all questions jointly, shape (n_draws, M)."""
-        alpha = self.alpha[draw_particles(self.weight, n_draws, rng)]
-        return draw_dirichlet_scores(self.counts + alpha[:, None, :], self.weights, rng)
-
     def question_means(self, mu: FloatArray, sigma: FloatArray) -> QuestionMeans:
         """Return every question's mean score over its trials, and its sampling variance."""
         # E θ_α under the posterior

@@ -10,7 +10,7 @@ are computed by quadrature.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TypeAlias
 
 import numpy as np
 from scipy import special
@@ -21,28 +21,6 @@ from lm_eval_bayes.stats.distributions.base import beta_quantile
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 #: Mass beyond the panels, unless p or q is below e^-45 there.
 _TAIL = 1e-300
-
-
-class Curve(Protocol):
-    """A non-decreasing function of p with curve(0) = 0."""
-
-    @property
-    def degree(self) -> int:
-        """Its degree as a polynomial in p."""
-
-    @property
-    def top(self) -> float:
-        """Its value at p = 1, the largest attainable."""
-
-    @property
-    def sharpness(self) -> float:
-        """4/w², with w the distance over which it rises steepest, in log(p / (1 − p))."""
-
-    def value(self, p: FloatArray, q: FloatArray) -> FloatArray:
-        """Return the curve at success probability p (q = 1 − p)."""
-
-    def inverse(self, s: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return p and 1 − p at which the curve reaches s."""
 
 
 @dataclass(frozen=True)
@@ -166,34 +144,10 @@ class MeanExcess(_OfTrials):
         return p, 1.0 - p
 
 
-@dataclass(frozen=True)
-class CommonProbability:
-    """p ~ Beta(a, b), the same for all questions."""
-
-    a: float
-    b: float
-
-    def widened(self, curve: Curve, quantiles: FloatArray, masses: FloatArray) -> FloatArray:
-        """Return the farther of some quantiles and of those of curve(p), on either side.
-
-        Parameters
-        ----------
-        curve : Curve
-            The score as a function of p.
-        quantiles : array
-            Those of the score under another model.
-        masses : array, of the same shape
-            Their masses. Below ½ the smaller quantile is returned, above it the larger.
-        """
-        p = beta_quantile(self.a, self.b, masses)
-        own = curve.value(p, beta_quantile(self.b, self.a, 1.0 - masses))
-        return farther(quantiles, own, masses)
-
-
-def farther(quantiles: FloatArray, other: FloatArray, masses: FloatArray) -> FloatArray:
-    """Return the smaller of two models' quantiles below ½, the larger above, the first at ½."""
-    wider = np.where(masses < 0.5, np.minimum(other, quantiles), np.maximum(other, quantiles))
-    return np.asarray(np.where(masses == 0.5, quantiles, wider))
+#: A non-decreasing function of p with curve(0) = 0: its `degree` as a polynomial in p, its value at
+#: p = 1, the `top`, its `sharpness`, 4/w² with w the distance over which it rises steepest in
+#: log(p / (1 − p)), its `value` at p and q = 1 − p, and the p and 1 − p where it reaches a value.
+Curve: TypeAlias = Identity | AtLeastOne | AllOf | AtLeast | MeanExcess
 
 
 def at_least(j: int, k: int) -> Curve:

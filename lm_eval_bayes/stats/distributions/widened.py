@@ -11,9 +11,8 @@ from lm_eval_bayes.stats.distributions.base import (
     CdfTable,
     Distribution,
     FromTable,
-    QuestionMeans,
+    Moments,
 )
-from lm_eval_bayes.stats.distributions.success_curves import farther
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,14 +25,14 @@ class AllowingForAnother(FromTable):
         Its distribution function is computed.
     other : Distribution
         The score's distribution under the other model, by which intervals are widened.
-    mean, sd : float
-        Those of `own`.
     """
 
     own: Distribution
     other: Distribution
-    mean: float
-    sd: float
+
+    def moments(self) -> Moments:
+        """Return the mean and the standard deviation of the score."""
+        return self.own.moments()
 
     @property
     def table(self) -> CdfTable:  # type: ignore[override]  # that of the distribution
@@ -42,12 +41,6 @@ class AllowingForAnother(FromTable):
 
     def interval_quantiles(self, masses: FloatArray) -> FloatArray:
         """Return the farther of both models' quantiles on either side."""
-        return farther(self.own.interval_quantiles(masses), self.other.quantiles(masses), masses)
-
-    def draw_questions(self, n_draws: int, rng: np.random.Generator) -> FloatArray:
-        """Draw the scores of all questions jointly, shape (n_draws, M)."""
-        return self.own.draw_questions(n_draws, rng)
-
-    def question_means(self, mu: FloatArray, sigma: FloatArray) -> QuestionMeans | None:
-        """Return every question's mean score and noise; None where they are unknown."""
-        return self.own.question_means(mu, sigma)
+        own, other = self.own.interval_quantiles(masses), self.other.quantiles(masses)
+        wider = np.where(masses < 0.5, np.minimum(other, own), np.maximum(other, own))
+        return np.asarray(np.where(masses == 0.5, own, wider))

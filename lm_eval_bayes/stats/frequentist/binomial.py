@@ -101,7 +101,12 @@ def _proportion_interval(
     """Return the interval of a binomial proportion, which needs no clipping."""
     estimand = "success probability"
     return ConfidenceInterval(
-        low=low, high=high, level=level, method=method, estimand=estimand, estimate=s / n
+        low=float(low),
+        high=float(high),
+        level=level,
+        method=method,
+        estimand=estimand,
+        estimate=s / n,
     )
 
 
@@ -169,7 +174,7 @@ def odds_ratio_interval(
         from scipy.stats import contingency  # takes long to import
 
         result = contingency.odds_ratio(table, kind="conditional")
-        low, high = result.confidence_interval(confidence_level=level)
+        low, high = map(float, result.confidence_interval(confidence_level=level))
         estimate = float(result.statistic)
         if math.isnan(estimate):
             note = "no success or no failure at all: every odds ratio is possible"

@@ -6,8 +6,7 @@ itself; a credible one is :class:`lm_eval_bayes.stats.intervals.Interval`.
 
 from __future__ import annotations
 
-from dataclasses import InitVar, dataclass, field
-from typing import TypeAlias
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -19,10 +18,6 @@ from lm_eval_bayes.stats.arrays import FloatArray, numeric
 from lm_eval_bayes.stats.bayes_at_n import avg_at_n
 from lm_eval_bayes.stats.intervals import Scope
 from lm_eval_bayes.stats.outcomes import Outcomes
-from lm_eval_bayes.stats.validation import check_pair
-
-#: The smallest and the largest score that are possible; None where nothing bounds them.
-Bounds: TypeAlias = tuple[float, float] | None
 
 POPULATION_MEAN = "mean score of the population of questions"
 NO_SPREAD = "the data have no variation, so this method gives an interval of width 0"
@@ -35,7 +30,7 @@ class ConfidenceInterval(Record):
     Attributes
     ----------
     low, high : float
-        The endpoints, clipped to `bounds`.
+        The endpoints, clipped to the possible scores.
     level : float
         The nominal coverage, in (0, 1).
     method : str
@@ -48,21 +43,17 @@ class ConfidenceInterval(Record):
         The point estimate.
     standard_error : float or None
         Of the estimate, where the method has one; on the log scale for an odds ratio.
-    raw_low, raw_high : float
-        The endpoints before clipping. A mean ± z·SE can leave the possible scores.
     seed, replicates : int or None
         Of the resampling, where there was any.
     note : str or None
         A warning about the numbers.
-    bounds : tuple of float or None
-        The possible scores, an argument of the constructor only.
 
     Examples
     --------
     >>> from lm_eval_bayes.stats.frequentist.means import clt_interval
     >>> interval = clt_interval([1, 1, 1, 1, 0])
-    >>> interval.high, round(interval.raw_high, 3), interval.clipped
-    (1.0, 1.192, True)
+    >>> round(interval.low, 3), interval.high
+    (0.408, 1.0)
     """
 
     low: float
@@ -73,29 +64,14 @@ class ConfidenceInterval(Record):
     scope: Scope = "population"
     estimate: float
     standard_error: float | None = None
-    raw_low: float = field(init=False)
-    raw_high: float = field(init=False)
     seed: int | None = None
     replicates: int | None = None
     note: str | None = None
-    bounds: InitVar[Bounds] = None
-
-    def __post_init__(self, bounds: Bounds) -> None:
-        for end, raw_end in (("low", "raw_low"), ("high", "raw_high")):
-            raw = float(getattr(self, end))
-            object.__setattr__(self, raw_end, raw)
-            clipped = raw if bounds is None else min(max(raw, bounds[0]), bounds[1])
-            object.__setattr__(self, end, clipped)
 
     @property
     def width(self) -> float:
         """High minus low."""
         return self.high - self.low
-
-    @property
-    def clipped(self) -> bool:
-        """Whether an endpoint was clipped to the possible scores."""
-        return self.low != self.raw_low or self.high != self.raw_high
 
 
 def mean_interval(
@@ -107,35 +83,39 @@ def mean_interval(
     method: str,
     estimand: str = POPULATION_MEAN,
     scope: Scope = "population",
-    bounds: Bounds,
+    bounds: tuple[float, float],
 ) -> ConfidenceInterval:
-    """Return estimate ± q·error, q the quantile of Student's t at `df`, of a normal without."""
+    """Return estimate ± q·error, q the quantile of Student's t at `df`, of a normal without.
+
+    It is clipped to `bounds`, the smallest and the largest possible estimate.
+    """
     upper = 0.5 + 0.5 * level
     half = float(special.ndtri(upper) if df is None else special.stdtrit(df, upper)) * error
+    least, most = bounds
     return ConfidenceInterval(
-        low=estimate - half,
-        high=estimate + half,
+        low=max(estimate - half, least),
+        high=min(estimate + half, most),
         level=level,
         method=method,
         estimand=estimand,
         scope=scope,
         estimate=estimate,
         standard_error=error,
-        bounds=bounds,
         note=NO_SPREAD if error == 0.0 else None,
     )
 
 
 def as_scores(
-    name: str, scores: Outcomes | npt.ArrayLike, bounds: Bounds, least: int
-) -> tuple[FloatArray, Bounds]:
-    """Return one score per question, and the scores that are possible.
+    name: str, scores: Outcomes | npt.ArrayLike, least: int
+) -> tuple[FloatArray, tuple[float, float]]:
+    """Return one score per question, and the smallest and the largest possible one.
 
     Raises
     ------
     InvalidInputError
-        If the scores are fewer than `least`, not finite, or outside `bounds`.
+        If the scores are fewer than `least`, or an array holds one outside [0, 1].
     """
+    bounds = (0.0, 1.0)
     if isinstance(scores, Outcomes):
         values, bounds = avg_at_n(scores).per_question, scores.bounds
     else:
@@ -144,23 +124,12 @@ def as_scores(
             raise InvalidInputError.of(
                 name, "shape", "be 1-D, one score per question", f"shape {array.shape}"
             )
-        values, bounds = array.astype(np.float64), _check_bounds(bounds)
+        values = array.astype(np.float64)
     if values.size < least:
         raise InvalidInputError.of(name, "empty", f"hold at least {least} scores", f"{values.size}")
-    bad = ~np.isfinite(values)
-    rule = "be finite"
-    if bounds is not None and not bad.any():
-        bad = (values < bounds[0]) | (values > bounds[1])
-        rule = f"lie in [{bounds[0]:g}, {bounds[1]:g}]; give `bounds` where others are possible"
+    bad = ~((values >= bounds[0]) & (values <= bounds[1]))
     if bad.any():
         where = int(bad.argmax())
+        rule = "lie in [0, 1]; Outcomes can have other scores"
         raise InvalidInputError.of(name, "range", rule, f"{values[where].item()!r} (score {where})")
     return values, bounds
-
-
-def _check_bounds(bounds: Bounds) -> Bounds:
-    """Return the bounds as two floats in order, or None."""
-    if bounds is None:
-        return None
-    rule = "be two numbers, low < high, or None"
-    return check_pair("bounds", bounds, rule, lambda low, high: low < high)

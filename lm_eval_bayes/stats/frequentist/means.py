@@ -20,7 +20,6 @@ from lm_eval_bayes.stats.bayes_at_n import avg_at_n
 from lm_eval_bayes.stats.frequentist.interval import (
     NO_SPREAD,
     POPULATION_MEAN,
-    Bounds,
     ConfidenceInterval,
     as_scores,
     mean_interval,
@@ -89,9 +88,7 @@ def within_question_clt(outcomes: Outcomes, level: float = 0.95) -> ConfidenceIn
     )
 
 
-def clt_interval(
-    scores: Outcomes | npt.ArrayLike, level: float = 0.95, bounds: Bounds = (0.0, 1.0)
-) -> ConfidenceInterval:
+def clt_interval(scores: Outcomes | npt.ArrayLike, level: float = 0.95) -> ConfidenceInterval:
     """Return the CLT interval for the mean score of the population of questions.
 
     The mean ± z·SE with SE² = s²/n and s² the unbiased variance of the n scores (Miller
@@ -101,11 +98,10 @@ def clt_interval(
     Parameters
     ----------
     scores : Outcomes or array, shape (n,)
-        One score per question, or outcomes with at least one trial per question; n >= 2.
+        One score in [0, 1] per question, or outcomes with at least one trial per question;
+        n >= 2.
     level : float
         In (0, 1).
-    bounds : tuple of float or None
-        The possible scores; outcomes bring their own.
 
     Returns
     -------
@@ -115,8 +111,8 @@ def clt_interval(
     Raises
     ------
     InvalidInputError
-        If `scores` are fewer than two, not finite or outside `bounds`, or `level` is outside
-        (0, 1).
+        If `scores` are fewer than two, outside [0, 1] where they are an array, or `level` is
+        outside (0, 1).
 
     Examples
     --------
@@ -124,12 +120,10 @@ def clt_interval(
     >>> round(interval.low, 4), round(interval.high, 4)
     (0.4006, 0.9994)
     """
-    return _from_spread(scores, level, "clt", bounds)
+    return _from_spread(scores, level, "clt")
 
 
-def t_interval(
-    scores: Outcomes | npt.ArrayLike, level: float = 0.95, bounds: Bounds = (0.0, 1.0)
-) -> ConfidenceInterval:
+def t_interval(scores: Outcomes | npt.ArrayLike, level: float = 0.95) -> ConfidenceInterval:
     """Return Student's t interval for the mean score of the population of questions.
 
     As :func:`clt_interval` with the quantile of t at n − 1 degrees of freedom in place of z.
@@ -137,11 +131,10 @@ def t_interval(
     Parameters
     ----------
     scores : Outcomes or array, shape (n,)
-        One score per question, or outcomes with at least one trial per question; n >= 2.
+        One score in [0, 1] per question, or outcomes with at least one trial per question;
+        n >= 2.
     level : float
         In (0, 1).
-    bounds : tuple of float or None
-        The possible scores; outcomes bring their own.
 
     Returns
     -------
@@ -151,24 +144,24 @@ def t_interval(
     Raises
     ------
     InvalidInputError
-        If `scores` are fewer than two, not finite or outside `bounds`, or `level` is outside
-        (0, 1).
+        If `scores` are fewer than two, outside [0, 1] where they are an array, or `level` is
+        outside (0, 1).
 
     Examples
     --------
     >>> interval = t_interval([1, 0, 1, 1, 0, 1, 1, 1, 1, 0])
-    >>> round(interval.low, 4), round(interval.raw_high, 4)
-    (0.3544, 1.0456)
+    >>> round(interval.low, 4), interval.high
+    (0.3544, 1.0)
     """
-    return _from_spread(scores, level, "t", bounds)
+    return _from_spread(scores, level, "t")
 
 
 def _from_spread(
-    scores: Outcomes | npt.ArrayLike, level: float, method: Literal["clt", "t"], bounds: Bounds
+    scores: Outcomes | npt.ArrayLike, level: float, method: Literal["clt", "t"]
 ) -> ConfidenceInterval:
     """Return mean ± quantile·sqrt(s²/n)."""
     level = check_level(level)
-    values, bounds = as_scores("scores", scores, bounds, 2)
+    values, bounds = as_scores("scores", scores, 2)
     error = float(values.std(ddof=1) / np.sqrt(values.size))
     df = values.size - 1 if method == "t" else None
     return mean_interval(float(values.mean()), error, level, df=df, method=method, bounds=bounds)
@@ -180,7 +173,6 @@ def clustered_interval(
     level: float = 0.95,
     *,
     small_sample: bool = False,
-    bounds: Bounds = (0.0, 1.0),
 ) -> ConfidenceInterval:
     """Return the mean ± z times its clustered standard error.
 
@@ -200,8 +192,6 @@ def clustered_interval(
     small_sample : bool
         Whether to widen by sqrt(G/(G − 1)) and take Student's t at G − 1 degrees of freedom,
         G being the number of clusters.
-    bounds : tuple of float or None
-        The possible scores; outcomes bring their own.
 
     Returns
     -------
@@ -223,7 +213,7 @@ def clustered_interval(
     (0.6667, 0.2357)
     """
     level, small_sample = check_level(level), check_flag("small_sample", small_sample)
-    values, bounds = as_scores("scores", scores, bounds, 2)
+    values, bounds = as_scores("scores", scores, 2)
     where = cluster_index(clusters, values.size, "score")
     n_clusters = int(where.max()) + 1
     if n_clusters < 2:
@@ -247,7 +237,6 @@ def difference_interval(
     *,
     paired: bool = True,
     scope: Scope = "population",
-    bounds: Bounds = (0.0, 1.0),
 ) -> ConfidenceInterval:
     """Return the CLT interval for the score of model a less that of model b.
 
@@ -268,8 +257,6 @@ def difference_interval(
         outcomes are paired by their question ids where they have them, else by position.
     scope : {"population", "benchmark"}
         About the population of questions, or about these.
-    bounds : tuple of float or None
-        The possible scores of one model; outcomes bring their own.
 
     Returns
     -------
@@ -303,14 +290,14 @@ def difference_interval(
         first, second = within_question_clt(pair.a, level), within_question_clt(pair.b, level)
         error = math.hypot(first.standard_error or 0.0, second.standard_error or 0.0)
         estimate, method = first.estimate - second.estimate, "clt"
-        ends = [pair.a.bounds, pair.b.bounds]
+        bounds_a, bounds_b = pair.a.bounds, pair.b.bounds
         estimand = "difference of the mean scores of these questions"
     else:
         if paired and isinstance(a, Outcomes) and isinstance(b, Outcomes):
             pair = align_questions(a, b)
             a, b = pair.a, pair.b
-        x, bounds_a = as_scores("a", a, bounds, 2)
-        y, bounds_b = as_scores("b", b, bounds, 2)
+        x, bounds_a = as_scores("a", a, 2)
+        y, bounds_b = as_scores("b", b, 2)
         if paired:
             if x.size != y.size:
                 rule = f"have as many questions as `a` ({x.size}) where `paired`"
@@ -320,9 +307,8 @@ def difference_interval(
             error = math.sqrt(x.var(ddof=1) / x.size + y.var(ddof=1) / y.size)
         estimate = float(x.mean() - y.mean())
         method = "clt-paired" if paired else "clt-unpaired"
-        ends = [end for end in (bounds_a, bounds_b) if end is not None]
         estimand = "difference of the mean scores of the population of questions"
-    possible = (ends[0][0] - ends[1][1], ends[0][1] - ends[1][0]) if len(ends) == 2 else None
+    possible = (bounds_a[0] - bounds_b[1], bounds_a[1] - bounds_b[0])
     return mean_interval(
         estimate, error, level, method=method, estimand=estimand, scope=scope, bounds=possible
     )
@@ -336,7 +322,6 @@ def bootstrap_interval(
     clusters: Sequence[Hashable] | None = None,
     replicates: int = 10_000,
     seed: int = 0,
-    bounds: Bounds = (0.0, 1.0),
 ) -> ConfidenceInterval:
     """Return the percentile bootstrap interval of a mean score.
 
@@ -361,8 +346,6 @@ def bootstrap_interval(
         100 to 10⁷.
     seed : int
         Of the resampling.
-    bounds : tuple of float or None
-        The possible scores; outcomes bring their own.
 
     Returns
     -------
@@ -385,7 +368,7 @@ def bootstrap_interval(
     scope = check_option("scope", scope, SCOPES)
     rng = np.random.default_rng(seed)
     if scope == "population":
-        values, bounds = as_scores("scores", scores, bounds, 1)
+        values, _ = as_scores("scores", scores, 1)
         estimate = float(values.mean())
         where = np.arange(values.size)
         if clusters is not None:

@@ -227,13 +227,10 @@ def histogram_discrepancy(x: FloatArray, y: FloatArray, grid: HyperGrid) -> floa
     a = strength * special.expit(grid.logit_mean[likely])
     b = strength * special.expit(-grid.logit_mean[likely])
     weight = grid.weight[likely] / grid.weight[likely].sum()
-    share = np.empty(int(n) + 1)
-    for part in blocks(share.size, weight.size):
-        k = np.arange(share.size, dtype=np.float64)[part, None]
-        log_ways = -np.log(n + 1.0) - special.betaln(n - k + 1.0, k + 1.0)
-        log_share = log_ways + special.betaln(k + a, n - k + b) - special.betaln(a, b)
-        share[part] = np.exp(log_share) @ weight
-    expected = x.size * np.add.reduceat(share, edges[:-1])
+    k = np.arange(n + 1.0)[:, None]
+    log_ways = -np.log(n + 1.0) - special.betaln(n - k + 1.0, k + 1.0)
+    log_share = log_ways + special.betaln(k + a, n - k + b) - special.betaln(a, b)
+    expected = x.size * np.add.reduceat(np.exp(log_share) @ weight, edges[:-1])
     observed = np.histogram(x, edges - 0.5)[0]
     return float(((observed - expected) ** 2 / np.maximum(expected, 0.5)).sum())
 

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special
 
-from lm_eval_bayes.stats.arrays import FloatArray, IntArray, blocks, protect
-from lm_eval_bayes.stats.distributions.weighted import weighted_quantiles
+from lm_eval_bayes.stats.arrays import FloatArray, IntArray, blocks
 from lm_eval_bayes.stats.hierarchical.hyperprior import (
     log_prior_of_log_strength,
     mean_concentration,
@@ -58,17 +57,10 @@ class Particles:
     weight: FloatArray
     log_evidence: float
 
-    def __post_init__(self) -> None:
-        protect(self)
-
     @property
     def ess(self) -> float:
         """Effective sample size, (Σ w)² / Σ w²."""
         return float(1.0 / np.square(self.weight).sum())
-
-    def quantile(self, values: FloatArray, masses: FloatArray) -> FloatArray:
-        """Return weighted quantiles of `values`, shape (P,), at `masses`."""
-        return weighted_quantiles(values, self.weight, masses)
 
 
 def learn_particles(
@@ -96,14 +88,11 @@ def learn_particles(
 
     Examples
     --------
-    With one trial per question m is Dirichlet(1.4/3 + column sums) and s keeps its prior, whose
-    median is 11.8:
+    With one trial per question m is Dirichlet(1.4/3 + column sums):
 
     >>> particles = learn_particles(np.eye(3)[[0, 0, 1, 2, 0]], seed=0)
     >>> (particles.weight @ particles.share).round(2).tolist()  # 3.47/6.4, 1.47/6.4, 1.47/6.4
     [0.54, 0.23, 0.23]
-    >>> bool(abs(particles.quantile(particles.strength, np.array(0.5)) - 11.8) < 0.5)
-    True
     """
     rng = np.random.default_rng(seed)
     likelihood = Likelihood(counts)

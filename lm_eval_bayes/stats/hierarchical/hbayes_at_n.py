@@ -25,6 +25,7 @@ from lm_eval_bayes.stats.distributions.mixtures import (
     DirichletMixtureDistribution,
     ParticleDistribution,
 )
+from lm_eval_bayes.stats.distributions.weighted import weighted_quantiles
 from lm_eval_bayes.stats.hierarchical.beta_binomial import (
     NO_MEAN_COUNTS,
     HyperGrid,
@@ -402,7 +403,7 @@ def category_posterior(
         n_trials=outcomes.mean_trials,
         learned=LearnedPrior.of(
             particles.weight @ particles.share,
-            particles.quantile(particles.strength, STRENGTH_MASSES),
+            weighted_quantiles(particles.strength, particles.weight, STRENGTH_MASSES),
         ),
         ess=particles.ess,
     )

@@ -199,14 +199,11 @@ class SharedMean(FromTable):
         mean = float(weight @ at_node.mean)
         sd = float(np.sqrt(weight @ (at_node.variance + (at_node.mean - mean) ** 2)))
         span = self.high - self.low
+        score = float(np.clip(self.low + span * mean, self.low, self.high))
         object.__setattr__(self, "at_node", at_node)
         object.__setattr__(self, "movement", movement)
-        object.__setattr__(self, "mean", float(np.clip(self.low + span * mean, *self._bounds)))
+        object.__setattr__(self, "mean", score)
         object.__setattr__(self, "sd", span * sd)
-
-    @property
-    def _bounds(self) -> tuple[float, float]:
-        return self.low, self.high
 
     def _cumulants(self) -> tuple[Cumulants, FloatArray]:
         """Return the cumulants of Σ c_t b_t at every node, and how its mean changes over cells.

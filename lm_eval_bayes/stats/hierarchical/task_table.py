@@ -14,7 +14,7 @@ import numpy.typing as npt
 from scipy import special
 
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.stats.arrays import FloatArray, protect
+from lm_eval_bayes.stats.arrays import FloatArray
 from lm_eval_bayes.stats.distributions.beta_mixture import BetaMixture, Cumulants
 from lm_eval_bayes.stats.distributions.mixtures import (
     DirichletMixtureDistribution,
@@ -116,9 +116,6 @@ class Likelihood:
     log_mass: FloatArray
     least_sd: float
 
-    def __post_init__(self) -> None:
-        protect(self)
-
     def products(
         self, centre: FloatArray, sd: FloatArray
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -171,9 +168,6 @@ class Conditional:
     third: FloatArray
     fourth: FloatArray
     centre: float
-
-    def __post_init__(self) -> None:
-        protect(self)
 
     def raw_moments(self) -> FloatArray:
         """Return the moments about the centre of order 0 to 4 at every z, shape (Z, 5)."""

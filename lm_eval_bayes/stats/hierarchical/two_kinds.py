@@ -117,11 +117,8 @@ class TwoKindsDensity:
 
     def first_kind(self, points: FloatArray) -> FloatArray:
         """Return the probability of every distinct question to be of the first kind, (n, D)."""
-        probability = np.empty((points.shape[0], self.x.size))
-        for some in blocks(points.shape[0], 4 * self.x.size + _MOST_FACTORS, _BLOCK):
-            first, second = self._log_kinds(points[some])
-            probability[some] = special.expit(first - second).T
-        return probability
+        first, second = self._log_kinds(points)
+        return np.asarray(special.expit(first - second).T)
 
     def starts(self) -> FloatArray:
         """Return points from which the modes are searched, shape (S, 5)."""

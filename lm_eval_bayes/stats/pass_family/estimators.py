@@ -6,7 +6,6 @@ An estimator is the expected score of a random k-subset of the given trials, so 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from functools import lru_cache
 from math import isqrt
 from typing import Any, NamedTuple
 
@@ -16,19 +15,15 @@ from lm_eval_bayes.stats.arrays import FloatArray, IntArray, read_only
 from lm_eval_bayes.stats.distributions.success_curves import Curve, MeanExcess, at_least
 from lm_eval_bayes.stats.outcomes import (
     Outcomes,
-    check_outcomes,
     distinct_pairs,
     require_binary,
     require_trials,
 )
-from lm_eval_bayes.stats.pass_family.docstrings import ESTIMATOR, ESTIMATOR_WITH_TAU, documented
 from lm_eval_bayes.stats.results import Estimate
 from lm_eval_bayes.stats.validation import Tau, check_k, successes_needed
 
 #: The most numbers of successes that are all listed; of more, only the likely ones are.
 _MOST_SUCCESSES = 1_000_000
-#: The largest k for which distributions are cached.
-_MOST_CACHED = 256
 
 
 #: The successes among k trials that a quantity asks for; None for a credit that grows with the
@@ -105,14 +100,39 @@ def estimate(outcomes: Outcomes, quantity: PassQuantity) -> Estimate:
     >>> round(estimate(outcomes, PassQuantity("pass@k", 2)).value, 6)
     0.95
     """
-    return _estimate(quantity.name, outcomes, quantity.k, quantity.tau)
+    name, k, tau = quantity
+    k = _check(outcomes, k)
+    needed = THRESHOLDS[name](k, tau)
+    pairs = distinct_pairs(outcomes.counts[:, 0], outcomes.counts[:, 1])
+    scores = np.empty(pairs.times.size)
+    for index, (wrong, correct) in enumerate(zip(pairs.first, pairs.second, strict=True)):
+        j, probability = success_counts(int(wrong + correct), int(correct), k)
+        credit = j >= needed if needed is not None else np.maximum(j - (k + 1) // 2, 0) * (2.0 / k)
+        scores[index] = probability @ credit.astype(np.float64)
+    return _from_rows(name, scores[pairs.where], k, None if tau is None else float(tau))
 
 
-@documented(ESTIMATOR)
 def pass_at_k(outcomes: Outcomes, k: int) -> Estimate:
     """Return Pass@k, the chance that at least one of k trials is correct.
 
     Per question 1 − C(N−c, k)/C(N, k) with c correct of N trials [Chen 2021, eq. 1].
+
+    Parameters
+    ----------
+    outcomes : Outcomes
+        Binary outcomes of M questions.
+    k : int
+        1 <= k <= N, the smallest N_α where they differ.
+
+    Returns
+    -------
+    Estimate
+        In [0, 1]; the mean over questions.
+
+    Raises
+    ------
+    InvalidInputError
+        If the outcomes are not binary, or an argument is out of range.
 
     Examples
     --------
@@ -120,14 +140,30 @@ def pass_at_k(outcomes: Outcomes, k: int) -> Estimate:
     >>> round(pass_at_k(outcomes, 2).value, 6)
     0.95
     """
-    return _estimate("pass@k", outcomes, k)
+    return estimate(outcomes, PassQuantity("pass@k", k))
 
 
-@documented(ESTIMATOR)
 def pass_hat_k(outcomes: Outcomes, k: int) -> Estimate:
     """Return Pass^k, the chance that all of k trials are correct.
 
     Per question C(c, k)/C(N, k) with c correct of N trials [Yao 2024].
+
+    Parameters
+    ----------
+    outcomes : Outcomes
+        Binary outcomes of M questions.
+    k : int
+        1 <= k <= N, the smallest N_α where they differ.
+
+    Returns
+    -------
+    Estimate
+        In [0, 1]; the mean over questions.
+
+    Raises
+    ------
+    InvalidInputError
+        If the outcomes are not binary, or an argument is out of range.
 
     Examples
     --------
@@ -135,14 +171,32 @@ def pass_hat_k(outcomes: Outcomes, k: int) -> Estimate:
     >>> round(pass_hat_k(outcomes, 2).value, 6)
     0.45
     """
-    return _estimate("pass^k", outcomes, k)
+    return estimate(outcomes, PassQuantity("pass^k", k))
 
 
-@documented(ESTIMATOR_WITH_TAU)
 def g_pass_at_k(outcomes: Outcomes, k: int, tau: Tau) -> Estimate:
     """Return G-Pass@k_τ, the chance that at least max(1, ⌈τk⌉) of k trials are correct.
 
     [Liu 2025]; τ = 0 is Pass@k and τ = 1 is Pass^k.
+
+    Parameters
+    ----------
+    outcomes : Outcomes
+        Binary outcomes of M questions.
+    k : int
+        1 <= k <= N, the smallest N_α where they differ.
+    tau : float, Fraction or Decimal
+        In [0, 1]. The ceiling is exact: .28 · 25 asks for 7, see `successes_needed`.
+
+    Returns
+    -------
+    Estimate
+        In [0, 1]; the mean over questions.
+
+    Raises
+    ------
+    InvalidInputError
+        If the outcomes are not binary, or an argument is out of range.
 
     Examples
     --------
@@ -150,10 +204,9 @@ def g_pass_at_k(outcomes: Outcomes, k: int, tau: Tau) -> Estimate:
     >>> round(g_pass_at_k(outcomes, 3, 0.5).value, 6)
     0.85
     """
-    return _estimate("g-pass@k", outcomes, k, tau)
+    return estimate(outcomes, PassQuantity("g-pass@k", k, tau))
 
 
-@documented(ESTIMATOR)
 def mg_pass_at_k(outcomes: Outcomes, k: int) -> Estimate:
     """Return mG-Pass@k, G-Pass averaged over the thresholds above one half.
 
@@ -161,20 +214,53 @@ def mg_pass_at_k(outcomes: Outcomes, k: int) -> Estimate:
     (2/k) max(J − ⌈k/2⌉, 0) for J correct of k. At most (k − 1)/k when k is odd, and an empty
     sum, 0, at k = 1.
 
+    Parameters
+    ----------
+    outcomes : Outcomes
+        Binary outcomes of M questions.
+    k : int
+        1 <= k <= N, the smallest N_α where they differ.
+
+    Returns
+    -------
+    Estimate
+        In [0, 1]; the mean over questions.
+
+    Raises
+    ------
+    InvalidInputError
+        If the outcomes are not binary, or an argument is out of range.
+
     Examples
     --------
     >>> outcomes = Outcomes.from_matrix([[0, 1, 1, 0, 1], [1, 1, 0, 1, 1]])
     >>> round(mg_pass_at_k(outcomes, 3).value, 6)
     0.166667
     """
-    return _estimate("mg-pass@k", outcomes, k)
+    return estimate(outcomes, PassQuantity("mg-pass@k", k))
 
 
-@documented(ESTIMATOR)
 def strict_majority_at_k(outcomes: Outcomes, k: int) -> Estimate:
     """Return the chance that more than half of k trials are correct.
 
     It depends on correctness only. For a vote over the answers see `maj_at_k`.
+
+    Parameters
+    ----------
+    outcomes : Outcomes
+        Binary outcomes of M questions.
+    k : int
+        1 <= k <= N, the smallest N_α where they differ.
+
+    Returns
+    -------
+    Estimate
+        In [0, 1]; the mean over questions.
+
+    Raises
+    ------
+    InvalidInputError
+        If the outcomes are not binary, or an argument is out of range.
 
     Examples
     --------
@@ -182,14 +268,30 @@ def strict_majority_at_k(outcomes: Outcomes, k: int) -> Estimate:
     >>> round(strict_majority_at_k(outcomes, 3).value, 6)
     0.85
     """
-    return _estimate("strict-maj@k", outcomes, k)
+    return estimate(outcomes, PassQuantity("strict-maj@k", k))
 
 
-@documented(ESTIMATOR)
 def naive_pass_at_k(outcomes: Outcomes, k: int) -> Estimate:
     """Return 1 − (1 − p̂)^k with p̂ = c/N, which is biased downwards.
 
     [Chen 2021, App. A] shows the bias; it is included for comparison with published numbers.
+
+    Parameters
+    ----------
+    outcomes : Outcomes
+        Binary outcomes of M questions.
+    k : int
+        1 <= k <= N, the smallest N_α where they differ.
+
+    Returns
+    -------
+    Estimate
+        In [0, 1]; the mean over questions.
+
+    Raises
+    ------
+    InvalidInputError
+        If the outcomes are not binary, or an argument is out of range.
 
     Examples
     --------
@@ -202,9 +304,25 @@ def naive_pass_at_k(outcomes: Outcomes, k: int) -> Estimate:
     return _from_rows("naive-pass@k", 1.0 - wrong**k, k)
 
 
-@documented(ESTIMATOR)
 def naive_pass_hat_k(outcomes: Outcomes, k: int) -> Estimate:
     """Return p̂^k with p̂ = c/N, which is biased upwards as an estimate of Pass^k.
+
+    Parameters
+    ----------
+    outcomes : Outcomes
+        Binary outcomes of M questions.
+    k : int
+        1 <= k <= N, the smallest N_α where they differ.
+
+    Returns
+    -------
+    Estimate
+        In [0, 1]; the mean over questions.
+
+    Raises
+    ------
+    InvalidInputError
+        If the outcomes are not binary, or an argument is out of range.
 
     Examples
     --------
@@ -219,23 +337,9 @@ def naive_pass_hat_k(outcomes: Outcomes, k: int) -> Estimate:
 
 def _check(outcomes: Outcomes, k: int) -> int:
     """Check an estimator's input and return k as an int."""
-    check_outcomes("outcomes", outcomes)
     require_binary(outcomes)
     require_trials(outcomes)
     return check_k(k, outcomes.n_trials)
-
-
-def _estimate(quantity: str, outcomes: Outcomes, k: int, tau: Tau | None = None) -> Estimate:
-    """Return the mean credit of the successes in a random k-subset."""
-    k = _check(outcomes, k)
-    needed = THRESHOLDS[quantity](k, tau)
-    pairs = distinct_pairs(outcomes.counts[:, 0], outcomes.counts[:, 1])
-    scores = np.empty(pairs.times.size)
-    for index, (wrong, correct) in enumerate(zip(pairs.first, pairs.second, strict=True)):
-        j, probability = success_counts(int(wrong + correct), int(correct), k)
-        credit = j >= needed if needed is not None else np.maximum(j - (k + 1) // 2, 0) * (2.0 / k)
-        scores[index] = probability @ credit.astype(np.float64)
-    return _from_rows(quantity, scores[pairs.where], k, None if tau is None else float(tau))
 
 
 def _from_rows(quantity: str, rows: FloatArray, k: int, tau: float | None = None) -> Estimate:
@@ -260,7 +364,7 @@ def success_counts(n: int, c: int, k: int) -> tuple[IntArray, FloatArray]:
     Returns
     -------
     j, probability : array, shape (S,)
-        The possible numbers of successes and their probabilities, which sum to 1; read-only.
+        The possible numbers of successes and their probabilities, which sum to 1.
 
     Examples
     --------
@@ -268,10 +372,6 @@ def success_counts(n: int, c: int, k: int) -> tuple[IntArray, FloatArray]:
     >>> j.tolist(), [round(float(x), 12) for x in probability]
     ([0, 1, 2], [0.1, 0.6, 0.3])
     """
-    return (_cached_counts if k <= _MOST_CACHED else _success_counts)(n, c, k)
-
-
-def _success_counts(n: int, c: int, k: int) -> tuple[IntArray, FloatArray]:
     low, high = max(0, k - (n - c)), min(c, k)
     mode = min(max(((k + 1) * (c + 1)) // (n + 2), low), high)
     if high - low > _MOST_SUCCESSES:
@@ -288,10 +388,4 @@ def _success_counts(n: int, c: int, k: int) -> tuple[IntArray, FloatArray]:
     with np.errstate(under="ignore"):
         probability = np.exp(log_p)
     probability /= probability.sum()
-    j.setflags(write=False)
-    probability.setflags(write=False)
     return j, probability
-
-
-# Many questions and models have the same counts.
-_cached_counts = lru_cache(maxsize=8192)(_success_counts)

@@ -14,19 +14,19 @@ import numpy as np
 
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.arrays import FloatArray
-from lm_eval_bayes.stats.distributions.base import TabulatedDistribution
+from lm_eval_bayes.stats.distributions.base import Distribution
 from lm_eval_bayes.stats.distributions.curve_mixture import (
     CurveMixture,
     CurveMixtureDistribution,
 )
 from lm_eval_bayes.stats.distributions.curve_moments import CurveMoments
-from lm_eval_bayes.stats.distributions.curve_population import PopulationOfCurve, curve_means
+from lm_eval_bayes.stats.distributions.curve_population import curve_means, population_of_curve
 from lm_eval_bayes.stats.distributions.independent import IndependentBetas
 from lm_eval_bayes.stats.distributions.success_curves import (
-    CommonProbability,
     Curve,
     beta_moments,
 )
+from lm_eval_bayes.stats.distributions.widened import AllowingForAnother
 from lm_eval_bayes.stats.hierarchical.beta_binomial import (
     LEAST_EQUAL,
     OF_CURVES,
@@ -44,8 +44,7 @@ from lm_eval_bayes.stats.hierarchical.hbayes_at_n import (
 )
 from lm_eval_bayes.stats.hierarchical.hyperprior import MEAN_SHAPE
 from lm_eval_bayes.stats.intervals import SCOPES, IntervalMethod, Scope
-from lm_eval_bayes.stats.outcomes import Outcomes, check_outcomes, distinct_pairs, require_binary
-from lm_eval_bayes.stats.pass_family.docstrings import POSTERIOR, POSTERIOR_WITH_TAU, documented
+from lm_eval_bayes.stats.outcomes import Outcomes, distinct_pairs, require_binary
 from lm_eval_bayes.stats.pass_family.estimators import PassQuantity
 from lm_eval_bayes.stats.pass_family.several_kinds import (
     UNKNOWN_KINDS,
@@ -143,7 +142,6 @@ def table_method(method: IntervalMethod, n_rows: int) -> IntervalMethod:
     return "beta" if n_rows > _MOST_EXACT_ROWS and method in ("exact", "hdi") else method
 
 
-@documented(POSTERIOR)
 def pass_at_k_posterior(
     outcomes: Outcomes, k: int, prior: Prior = "learned", scope: Scope = "benchmark"
 ) -> Posterior:
@@ -151,6 +149,27 @@ def pass_at_k_posterior(
 
     The chance that one of k new trials is correct, with p_α ~ Beta(ν_α1, ν_α0) as in
     [Hariri 2026, Alg. 1].
+
+    Parameters
+    ----------
+    outcomes : Outcomes
+        Binary outcomes of M questions; N_α may differ.
+    k : int
+        From 1 to 10⁷.
+    prior : "learned", "uniform", "jeffreys", float or (float, float)
+        See `pass_posteriors`.
+    scope : {"benchmark", "population"}
+        See `pass_posteriors`.
+
+    Returns
+    -------
+    Posterior
+        In [0, 1]; of mG-Pass@k, in [0, (k − 1)/k] for an odd k.
+
+    Raises
+    ------
+    InvalidInputError
+        If the outcomes are not binary, or an argument breaks its rule.
 
     Examples
     --------
@@ -162,13 +181,33 @@ def pass_at_k_posterior(
     return _posterior(PassQuantity("pass@k", k), outcomes, prior, scope)
 
 
-@documented(POSTERIOR)
 def pass_hat_k_posterior(
     outcomes: Outcomes, k: int, prior: Prior = "learned", scope: Scope = "benchmark"
 ) -> Posterior:
     """Return the posterior of the mean of p_α^k.
 
     The chance that all of k new trials are correct.
+
+    Parameters
+    ----------
+    outcomes : Outcomes
+        Binary outcomes of M questions; N_α may differ.
+    k : int
+        From 1 to 10⁷.
+    prior : "learned", "uniform", "jeffreys", float or (float, float)
+        See `pass_posteriors`.
+    scope : {"benchmark", "population"}
+        See `pass_posteriors`.
+
+    Returns
+    -------
+    Posterior
+        In [0, 1]; of mG-Pass@k, in [0, (k − 1)/k] for an odd k.
+
+    Raises
+    ------
+    InvalidInputError
+        If the outcomes are not binary, or an argument breaks its rule.
 
     Examples
     --------
@@ -178,11 +217,33 @@ def pass_hat_k_posterior(
     return _posterior(PassQuantity("pass^k", k), outcomes, prior, scope)
 
 
-@documented(POSTERIOR_WITH_TAU)
 def g_pass_at_k_posterior(
     outcomes: Outcomes, k: int, tau: Tau, prior: Prior = "learned", scope: Scope = "benchmark"
 ) -> Posterior:
     """Return the posterior of the mean chance that max(1, ⌈τk⌉) of k new trials are correct.
+
+    Parameters
+    ----------
+    outcomes : Outcomes
+        Binary outcomes of M questions; N_α may differ.
+    k : int
+        From 1 to 10⁷.
+    tau : float, Fraction or Decimal
+        In [0, 1]. The ceiling is exact: .28 · 25 asks for 7, see `successes_needed`.
+    prior : "learned", "uniform", "jeffreys", float or (float, float)
+        See `pass_posteriors`.
+    scope : {"benchmark", "population"}
+        See `pass_posteriors`.
+
+    Returns
+    -------
+    Posterior
+        In [0, 1]; of mG-Pass@k, in [0, (k − 1)/k] for an odd k.
+
+    Raises
+    ------
+    InvalidInputError
+        If the outcomes are not binary, or an argument breaks its rule.
 
     Examples
     --------
@@ -193,13 +254,33 @@ def g_pass_at_k_posterior(
     return _posterior(PassQuantity("g-pass@k", k, tau), outcomes, prior, scope)
 
 
-@documented(POSTERIOR)
 def mg_pass_at_k_posterior(
     outcomes: Outcomes, k: int, prior: Prior = "learned", scope: Scope = "benchmark"
 ) -> Posterior:
     """Return the posterior of the mean latent mG-Pass@k.
 
     (2/k) E max(J − ⌈k/2⌉, 0) for J correct of k new trials; see `mg_pass_at_k`.
+
+    Parameters
+    ----------
+    outcomes : Outcomes
+        Binary outcomes of M questions; N_α may differ.
+    k : int
+        From 1 to 10⁷.
+    prior : "learned", "uniform", "jeffreys", float or (float, float)
+        See `pass_posteriors`.
+    scope : {"benchmark", "population"}
+        See `pass_posteriors`.
+
+    Returns
+    -------
+    Posterior
+        In [0, 1]; of mG-Pass@k, in [0, (k − 1)/k] for an odd k.
+
+    Raises
+    ------
+    InvalidInputError
+        If the outcomes are not binary, or an argument breaks its rule.
 
     Examples
     --------
@@ -211,11 +292,31 @@ def mg_pass_at_k_posterior(
     return _posterior(PassQuantity("mg-pass@k", k), outcomes, prior, scope)
 
 
-@documented(POSTERIOR)
 def strict_majority_at_k_posterior(
     outcomes: Outcomes, k: int, prior: Prior = "learned", scope: Scope = "benchmark"
 ) -> Posterior:
     """Return the posterior of the mean chance that more than half of k new trials are correct.
+
+    Parameters
+    ----------
+    outcomes : Outcomes
+        Binary outcomes of M questions; N_α may differ.
+    k : int
+        From 1 to 10⁷.
+    prior : "learned", "uniform", "jeffreys", float or (float, float)
+        See `pass_posteriors`.
+    scope : {"benchmark", "population"}
+        See `pass_posteriors`.
+
+    Returns
+    -------
+    Posterior
+        In [0, 1]; of mG-Pass@k, in [0, (k − 1)/k] for an odd k.
+
+    Raises
+    ------
+    InvalidInputError
+        If the outcomes are not binary, or an argument breaks its rule.
 
     Examples
     --------
@@ -321,7 +422,6 @@ def pass_posteriors(
     >>> [round(posterior.mu, 2) for posterior in pass_posteriors(outcomes, members, "uniform")]
     [0.19, 0.33, 0.49]
     """
-    check_outcomes("outcomes", outcomes)
     quantities = [quantity._replace(k=check_k(quantity.k)) for quantity in quantities]
     curves = [quantity.curve() for quantity in quantities]
     require_binary(outcomes)
@@ -438,8 +538,8 @@ def _learned(
             ),
             bounds=(0.0, curve.top),
             prior=None,
-            distribution=CurveMixtureDistribution(
-                mixture, pairs.where, curve, moments, equal if quantity.k > 1 else None
+            distribution=_allowing_for_equal(
+                CurveMixtureDistribution(mixture, curve, moments), quantity.k, curve, equal
             ),
             k=quantity.k,
             tau=None if quantity.tau is None else float(quantity.tau),
@@ -459,18 +559,17 @@ def _learned(
     spread = _mostly_extreme(x, y) and (x + y).mean() <= _FEW_TRIALS
     if scope == "benchmark":
         posteriors = averaged(posteriors)
-        return (
-            allowing_for_spread(posteriors, mixture, pairs.where, curves) if spread else posteriors
-        )
+        return allowing_for_spread(posteriors, mixture, curves) if spread else posteriors
     index = outcomes.cluster_index
     clusters = None
     at_nodes: FloatArray | None = None
     if index is not None:
-        distributions, clusters = clustered_curves(outcomes, index, curves)
+        of_clusters, clusters = clustered_curves(outcomes, index, curves)
+        distributions: list[Distribution] = [*of_clusters]
     else:
         at_nodes = curve_means(mixture.logit_mean, mixture.log_strength, curves)
         distributions = [
-            PopulationOfCurve.of(mixture, curve, at_node, equal if k > 1 else None)
+            _allowing_for_equal(population_of_curve(mixture, curve, at_node), k, curve, equal)
             for (_, k, _), curve, at_node in zip(quantities, curves, at_nodes, strict=True)
         ]
     few = None if clusters is None else few_clusters_note(clusters.n_clusters)
@@ -482,20 +581,36 @@ def _learned(
         ]
     )
     if spread:
-        return allowing_for_spread(populations, mixture, pairs.where, curves, at_nodes)
+        return allowing_for_spread(populations, mixture, curves, at_nodes)
     return populations
 
 
-def _common_probability(x: FloatArray, y: FloatArray, grid: HyperGrid) -> CommonProbability | None:
-    """Return the posterior of p if it is the same for all questions; None where it is not."""
+def _common_probability(
+    x: FloatArray, y: FloatArray, grid: HyperGrid
+) -> tuple[FloatArray, FloatArray] | None:
+    """Return a and b, each (1,), of p ~ Beta(a, b) if the same for all questions, else None."""
     if x.size == 1 or equal_probability(x, y, grid) < LEAST_EQUAL:
         return None
-    return CommonProbability(float(x.sum()) + MEAN_SHAPE, float(y.sum()) + MEAN_SHAPE)
+    return np.array([x.sum() + MEAN_SHAPE]), np.array([y.sum() + MEAN_SHAPE])
+
+
+def _allowing_for_equal(
+    distribution: Distribution,
+    k: int,
+    curve: Curve,
+    common: tuple[FloatArray, FloatArray] | None,
+) -> Distribution:
+    """Allow in intervals for questions that are all alike, where they may be, at k > 1."""
+    if common is None or k == 1:
+        return distribution
+    (mean,), (variance,) = beta_moments(*common, curve)
+    alike = IndependentBetas(*common, curve, 0.0, 1.0, float(mean), float(np.sqrt(variance)))
+    return AllowingForAnother(distribution, alike)
 
 
 def _population(
     benchmark: Posterior,
-    distribution: TabulatedDistribution,
+    distribution: Distribution,
     clusters: LearnedClusters | None,
     note: str | None,
 ) -> Posterior:

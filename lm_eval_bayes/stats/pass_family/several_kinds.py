@@ -143,11 +143,10 @@ def _widened(posterior: Posterior, curve: Curve, equal: EqualKindsScore | None) 
         return posterior
     of_population = posterior.scope == "population"
     other = equal.of_population(curve) if of_population else equal.of_questions(curve)
-    mean, sd = posterior.mu, posterior.sigma
     benchmark = posterior.benchmark
     return replace(
         posterior,
-        distribution=AllowingForAnother(posterior.distribution, other, mean, sd),
+        distribution=AllowingForAnother(posterior.distribution, other),
         benchmark=None if benchmark is None else _widened(benchmark, curve, equal),
     )
 
@@ -162,7 +161,7 @@ def _of_questions(
         mu=float(np.clip(moments.mu, 0.0, curve.top)),
         sigma=moments.sigma,
         per_question=PerQuestion(mean[pairs.where], moments.question_sd[pairs.where]),
-        distribution=CurveKindsDistribution(kinds, pairs.where, curve, moments),
+        distribution=CurveKindsDistribution(kinds, curve, moments),
     )
 
 

@@ -21,10 +21,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from lm_eval_bayes.stats.arrays import FloatArray, IntArray
+from lm_eval_bayes.stats.arrays import FloatArray
 from lm_eval_bayes.stats.distributions.base import Distribution
 from lm_eval_bayes.stats.distributions.curve_mixture import CurveMixture, CurveMixtureDistribution
-from lm_eval_bayes.stats.distributions.curve_population import PopulationOfCurve
+from lm_eval_bayes.stats.distributions.curve_population import population_of_curve
 from lm_eval_bayes.stats.distributions.success_curves import Curve
 from lm_eval_bayes.stats.distributions.widened import AllowingForAnother
 from lm_eval_bayes.stats.hierarchical.hyperprior import STRENGTH_SCALE, STRENGTH_SHAPE
@@ -39,7 +39,6 @@ _LEAST_PROBABLE = 0.25
 def allowing_for_spread(
     posteriors: Sequence[Posterior],
     mixture: CurveMixture,
-    where: IntArray,
     curves: Sequence[Curve],
     at_nodes: FloatArray | None = None,
 ) -> list[Posterior]:
@@ -51,8 +50,6 @@ def allowing_for_spread(
         Of either scope; those of a population have one of the benchmark each.
     mixture : CurveMixture
         The posterior of (m, s).
-    where : array of int, shape (M,)
-        Leads from every question to its distinct one in `mixture`.
     curves : sequence of Curve, length K
         The scores as functions of p.
     at_nodes : array, shape (K, L, Y), optional
@@ -63,7 +60,7 @@ def allowing_for_spread(
     if second is None:
         return list(posteriors)
     of_questions = [
-        CurveMixtureDistribution(second, where, curve, moments)
+        CurveMixtureDistribution(second, curve, moments)
         for curve, moments in zip(curves, second.moments(curves), strict=True)
     ]
     if posteriors[0].scope == "benchmark":
@@ -78,7 +75,7 @@ def allowing_for_spread(
     if at_nodes is None:
         return populations
     of_population = [
-        PopulationOfCurve.of(second, curve, at_node)
+        population_of_curve(second, curve, at_node)
         for curve, at_node in zip(curves, at_nodes, strict=True)
     ]
     return _allowing_for(populations, of_population)
@@ -103,8 +100,6 @@ def _allowing_for(
     allowing = list(posteriors)
     for i, (posterior, other) in enumerate(zip(posteriors, others, strict=True)):
         if posterior.k != 1:
-            distribution = AllowingForAnother(
-                posterior.distribution, other, posterior.mu, posterior.sigma
-            )
+            distribution = AllowingForAnother(posterior.distribution, other)
             allowing[i] = replace(posterior, distribution=distribution)
     return allowing

@@ -33,8 +33,6 @@ class RankingAgreement(Record):
         by hyperbolic weights, averaged over both rankings' orders.
     largest_displacement : float
         The largest difference of a model's two ranks.
-    displaced : tuple of str
-        The models with that difference, none where it is 0.
     n_models : int
         L.
     """
@@ -43,7 +41,6 @@ class RankingAgreement(Record):
     spearman: float | None
     weighted_tau: float | None
     largest_displacement: float
-    displaced: tuple[str, ...]
     n_models: int
 
 
@@ -67,8 +64,8 @@ def compare_rankings(a: Ranks, b: Ranks) -> RankingAgreement:
     Examples
     --------
     >>> result = compare_rankings({"x": 1, "y": 2, "z": 3}, {"x": 1, "z": 2, "y": 3})
-    >>> round(result.tau_b, 3), result.spearman, result.largest_displacement, result.displaced
-    (0.333, 0.5, 1.0, ('y', 'z'))
+    >>> round(result.tau_b, 3), result.spearman, result.largest_displacement
+    (0.333, 0.5, 1.0)
     """
     first, second = _ranks("a", a), _ranks("b", b)
     if set(first) != set(second):
@@ -84,8 +81,6 @@ def compare_rankings(a: Ranks, b: Ranks) -> RankingAgreement:
     models = list(first)
     x = np.array([first[model] for model in models])
     y = np.array([second[model] for model in models])
-    distance = np.abs(x - y)
-    largest = float(distance.max())
     varies = np.ptp(x) > 0.0 and np.ptp(y) > 0.0
 
     def value(statistic: float) -> float | None:
@@ -96,10 +91,7 @@ def compare_rankings(a: Ranks, b: Ranks) -> RankingAgreement:
         spearman=value(stats.spearmanr(x, y).statistic) if varies else None,
         # ranks fall with the score, by which weightedtau finds the top
         weighted_tau=value(stats.weightedtau(-x, -y).statistic) if varies else None,
-        largest_displacement=largest,
-        displaced=tuple(
-            model for model, far in zip(models, distance, strict=True) if far == largest > 0.0
-        ),
+        largest_displacement=float(np.abs(x - y).max()),
         n_models=len(models),
     )
 

@@ -158,44 +158,36 @@ def shared_scores(
     in_order = [posteriors[name] for name in names]
     own = pair_errors(in_order).own_variance if own_variance is None else own_variance
     posterior = board_logits(posteriors, _check_variances(own, len(names)))
-    mu = np.array([each.mu for each in in_order])
+    unshared_mu = np.array([each.mu for each in in_order])
     if posterior is None:
-        own_ends = np.array([(i.low, i.high) for i in (each.interval(level) for each in in_order)])
-        return SharedScores(
-            models=tuple(names),
-            mu=mu,
-            sigma=np.array([each.sigma for each in in_order]),
-            low=own_ends[:, 0],
-            high=own_ends[:, 1],
-            unshared_mu=mu,
-            p_greater=0.5 + 0.5 * np.sign(mu[:, None] - mu),
-            tau=None,
-            tau_low=None,
-            tau_high=None,
-            level=level,
-            scope=in_order[0].scope,
-        )
-    low, high = in_order[0].bounds
-    tail = 0.5 * (1.0 - level)
-    marginals = [posterior.marginal(i) for i in range(len(names))]
-    moments = np.array([marginal.moments_of_expit() for marginal in marginals])
-    ends = special.expit([[m.quantile(tail), m.quantile(1.0 - tail)] for m in marginals])
-    masses = np.array([tail, 0.5, 1.0 - tail])
-    tau_low, tau, tau_high = posterior.tau_quantiles(masses).tolist()
+        mu, sigma = unshared_mu, np.array([each.sigma for each in in_order])
+        ends = np.array([(i.low, i.high) for i in (each.interval(level) for each in in_order)])
+        p_greater = 0.5 + 0.5 * np.sign(mu[:, None] - mu)
+        tau_low = tau = tau_high = None
+    else:
+        low, high = in_order[0].bounds
+        tail = 0.5 * (1.0 - level)
+        marginals = [posterior.marginal(i) for i in range(len(names))]
+        mean, sd = np.array([marginal.moments_of_expit() for marginal in marginals]).T
+        mu, sigma = low + (high - low) * mean, (high - low) * sd
+        quantiles = [[m.quantile(tail), m.quantile(1.0 - tail)] for m in marginals]
+        ends = low + (high - low) * special.expit(quantiles)
+        p_greater = posterior.p_greater()
+        tau_low, tau, tau_high = posterior.tau_quantiles(np.array([tail, 0.5, 1.0 - tail])).tolist()
     return SharedScores(
         models=tuple(names),
-        mu=low + (high - low) * moments[:, 0],
-        sigma=(high - low) * moments[:, 1],
-        low=low + (high - low) * ends[:, 0],
-        high=low + (high - low) * ends[:, 1],
-        unshared_mu=mu,
-        p_greater=posterior.p_greater(),
+        mu=mu,
+        sigma=sigma,
+        low=ends[:, 0],
+        high=ends[:, 1],
+        unshared_mu=unshared_mu,
+        p_greater=p_greater,
         tau=tau,
         tau_low=tau_low,
         tau_high=tau_high,
         level=level,
         scope=in_order[0].scope,
-        note=FAILS_NEAR_ENDS,
+        note=None if posterior is None else FAILS_NEAR_ENDS,
     )
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -87,33 +87,6 @@ class DrawnErrors(NamedTuple):
 
     error: FloatArray
     variance: FloatArray
-
-
-class PairErrors(Protocol):
-    """The estimated differences of all pairs i < j, their variances, and draws of both.
-
-    `difference` and `variance` have shape (P,), in the order of ``np.triu_indices(L, 1)``, and
-    `own_variance` has shape (L,).
-    """
-
-    @property
-    def difference(self) -> FloatArray:
-        """The difference of the means of every pair."""
-        ...
-
-    @property
-    def variance(self) -> FloatArray:
-        """Its variance."""
-        ...
-
-    @property
-    def own_variance(self) -> FloatArray:
-        """The variance of every model's error, without what all models have in common."""
-        ...
-
-    def draw(self, draws: int, rng: np.random.Generator) -> DrawnErrors:
-        """Draw errors of the differences, and the estimates of their variances."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -308,13 +281,14 @@ class MixedErrors:
     ----------
     chosen : array of bool, shape (P,)
         The pairs of `first`.
-    first, second : PairErrors
+    first : PairedErrors
+    second : IndependentErrors
         Of the same models.
     """
 
     chosen: BoolArray
-    first: PairErrors
-    second: PairErrors
+    first: PairedErrors
+    second: IndependentErrors
 
     @property
     def difference(self) -> FloatArray:
@@ -338,6 +312,11 @@ class MixedErrors:
             np.where(self.chosen[:, None], first.error, second.error),
             np.where(self.chosen[:, None], first.variance, second.variance),
         )
+
+
+#: The estimated differences of all pairs i < j, their variances, both of shape (P,) in the order of
+#: ``np.triu_indices(L, 1)``, the variance of every model's own error, (L,), and draws of all.
+PairErrors: TypeAlias = IndependentErrors | PairedErrors | MixedErrors
 
 
 def _divided(pair_variance: FloatArray, n_models: int) -> FloatArray:
@@ -496,7 +475,7 @@ def compare_simultaneously(
     return SimultaneousComparisons(
         confidence=confidence,
         critical_value=critical_value,
-        z=_signed_matrix(z, first, second, n_models),
+        z=_by_models(np.stack([z, -z]), first, second, n_models),
         separated=separated,
         rank_low=1.0 + separated.sum(axis=0),
         rank_high=n_models - separated.sum(axis=1).astype(np.float64),
@@ -561,16 +540,12 @@ def _step_down(z: FloatArray, statistic: FloatArray, confidence: float) -> tuple
     return first_value or 0.0, rejected
 
 
-def _by_models(is_better: BoolArray, first: IntArray, second: IntArray, n_models: int) -> BoolArray:
-    """Return ``[i, j]``: whether model i is better than j, from the pairs' two directions."""
-    matrix = np.zeros((n_models, n_models), dtype=np.bool_)
-    matrix[first, second], matrix[second, first] = is_better
-    return matrix
-
-
-def _signed_matrix(z: FloatArray, first: IntArray, second: IntArray, n_models: int) -> FloatArray:
-    matrix = np.zeros((n_models, n_models))
-    matrix[first, second], matrix[second, first] = z, -z
+def _by_models(
+    values: npt.NDArray[Any], first: IntArray, second: IntArray, n_models: int
+) -> npt.NDArray[Any]:
+    """Return ``[i, j]``: what holds of model i and j, from the pairs' two directions, (2, P)."""
+    matrix = np.zeros((n_models, n_models), dtype=values.dtype)
+    matrix[first, second], matrix[second, first] = values
     return matrix
 
 

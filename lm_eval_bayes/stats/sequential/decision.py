@@ -345,11 +345,11 @@ def alpha_spent(t: float, error: float, spending: Spending) -> float:
     return float(_SPENDINGS[spending](t, error))
 
 
-def mixture_boundary(trials: int, error: float, mixture_trials: float = MIXTURE_TRIALS) -> float:
+def mixture_boundary(trials: int, error: float) -> float:
     """Return the |z| at which to stop after `trials` trials, whatever the other analyses are.
 
     sqrt((1 + ρ/n) log((1 + n/ρ)/error²)) [Howard et al. 2021, eq. 14, two-sided], ρ being
-    `mixture_trials`. It rises like sqrt(log n), and for few trials like sqrt(ρ/n).
+    `MIXTURE_TRIALS`. It rises like sqrt(log n), and for few trials like sqrt(ρ/n).
 
     Parameters
     ----------
@@ -357,15 +357,13 @@ def mixture_boundary(trials: int, error: float, mixture_trials: float = MIXTURE_
         n, at least 1.
     error : float
         In (0, 1): a bound on the probability that equal models ever cross.
-    mixture_trials : float
-        Above 0.
 
     Examples
     --------
     >>> [round(mixture_boundary(n, 0.05), 2) for n in (2, 4, 8, 16, 64, 256, 1024)]
     [5.57, 4.38, 3.66, 3.26, 3.04, 3.13, 3.31]
     """
-    n, rho = float(trials), float(mixture_trials)
+    n, rho = float(trials), MIXTURE_TRIALS
     return float(np.sqrt((1.0 + rho / n) * np.log((1.0 + n / rho) / error**2)))
 
 
