@@ -101,13 +101,6 @@ def test_a_field_of_info_names_clusters():
     assert run.clusters == ("I", "I", "II", "II")
 
 
-def test_another_run_adds_trials(rows, write):
-    for row in rows:
-        row["timing"]["start_time"] += 1000
-    (run,) = read_runs([WEAK, write(rows)]).runs
-    assert run.n_trials == 32
-
-
 def test_names_are_those_of_the_folder_without_metadata(rows, write):
     (run,) = read_runs([write(rows, metadata=False)]).runs
     assert (run.model, run.task) == ("org/other", "sums")
