@@ -27,7 +27,7 @@ Progress = Callable[[int, int], None]
 _MOST_TABLES = 4
 
 
-def read_runs(  # noqa: PLR0913  public options
+def read_runs(
     paths: str | Path | Iterable[str | Path],
     *,
     merge: bool = True,
