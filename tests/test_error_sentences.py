@@ -6,15 +6,21 @@ Other tests assert an error's class, argument, rule and value (`_support.errors`
 from __future__ import annotations
 
 import json
+from importlib import import_module
 
 import pytest
 
 from lm_eval_bayes import AnchorMatrix, Outcomes, compare, hbayes_at_n, pass_at_k
+from lm_eval_bayes._util.addresses import check_address
+from lm_eval_bayes._util.hashing import sampling_hash
+from lm_eval_bayes.analysis.comparison import compare_runs
+from lm_eval_bayes.analysis.leaderboard import leaderboard
 from lm_eval_bayes.errors import InvalidInputError, LmEvalBayesError
 from lm_eval_bayes.rubric.rules import Condition
 from lm_eval_bayes.rubric.schemata import SCHEMATA
 from lm_eval_bayes.rubric.thresholds import Thresholds
 from lm_eval_bayes.runs.reader import read_runs
+from lm_eval_bayes.store.trial_store import TrialStore
 
 FILES = {
     "words.csv": "question,score\na,maybe\n",
@@ -22,11 +28,18 @@ FILES = {
     "twice.csv": "question,trial,score\na,0,1\na,0,0\n",
     "counts.jsonl": json.dumps({"id": 1, "c": 3, "n": 2}) + "\n",
     "empty.csv": "",
+    "a.csv": "question,score\nx,1\ny,0\n",
+    "b.csv": "question,score\nu,1\nv,0\n",
 }
 
 
 def _outcomes(rows, **options):
     return Outcomes.from_matrix(rows, **options)
+
+
+def _models(module):
+    """Import a module of models, and with it lm_eval, where a sentence is that of one."""
+    return import_module(f"lm_eval_bayes.harness.models.{module}")
 
 
 #: What is called, the rule's id, and the sentence.
@@ -150,6 +163,42 @@ SENTENCES = [
         "choice",
         "`unscored` must be left-out or wrong; got 'skip'",
     ),
+    (
+        lambda: compare_runs(read_runs("a.csv").runs, read_runs("b.csv").runs),
+        "mismatch",
+        "`B` must have answered the same questions of outcomes; got only a has x, y; only b has u, v",
+    ),
+    (
+        lambda: leaderboard([]),
+        "empty",
+        "`RUN` must be at least one; got none",
+    ),
+    (
+        lambda: sampling_hash({"seed": 5}),
+        "unknown-key",
+        "`sampling` must leave out the seed of each trial; got 5",
+    ),
+    (
+        lambda: TrialStore.open("words.csv"),
+        "path",
+        "{folder}/words.csv is not a trial store: file is not a database",
+    ),
+    (
+        lambda: _models("biased_coin.model").BiasedCoinLM(p=1.2),
+        "range",
+        "`p` must be a number in [0, 1]; got 1.2",
+    ),
+    (
+        lambda: _models("trial_range").TrialRange.parse("16:8"),
+        "format",
+        "`trials` must be a:b with whole numbers a < b, such as trials=8:16; got '16:8'",
+    ),
+    (
+        lambda: check_address("http://me:password@here/v1", "https://host/v1"),
+        "secret",
+        "`base_url` must contain no user name or password, which would end in logs (set "
+        "OPENAI_API_KEY); got 'some'",
+    ),
 ]
 
 
@@ -160,7 +209,10 @@ def test_the_sentence(call, rule, sentence, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(LmEvalBayesError) as caught:
         call()
-    assert (str(caught.value), caught.value.rule) == (sentence, rule)
+    assert (str(caught.value), caught.value.rule) == (
+        sentence.replace("{folder}", str(tmp_path)),
+        rule,
+    )
 
 
 def test_a_long_value_is_shortened_and_one_that_cannot_be_shown_is_named():
