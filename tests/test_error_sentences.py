@@ -134,7 +134,7 @@ SENTENCES = [
     (
         lambda: read_runs("twice.csv"),
         "duplicate",
-        "`RUN` must hold every trial of a model and a question once (twice.csv); got trial 0 of "
+        "`RUN` must hold every trial of a model and a question once (twice.csv); got one trial of "
         "question a in rows 1 and 2, with another score",
     ),
     (

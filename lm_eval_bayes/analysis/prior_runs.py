@@ -225,7 +225,7 @@ def assign_priors(
                 raise InvalidInputError.of(
                     "prior", "duplicate", rule, f"{prior_by_run[i].label}, {prior.label}"
                 )
-            check_other_trials(runs, prior, "prior")
+            check_other_trials(runs, prior)
             check_same_metric(runs[i], prior, "prior")
             prior_by_run[i] = prior
     outcomes = {i: _with_counts(runs[i], prior) for i, prior in prior_by_run.items()}
@@ -250,7 +250,7 @@ def assign_priors(
 def _with_counts(run: TaskRun, prior: TaskRun) -> Outcomes:
     run.require_graded()
     outcomes = run.outcomes
-    counts = prior_counts(run.question_ids, outcomes.weights, prior, "prior", run.task)
+    counts = prior_counts(run.question_ids, outcomes.weights, prior, run.task)
     return replace(outcomes, prior_counts=counts)
 
 

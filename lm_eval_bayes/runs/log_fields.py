@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from lm_eval_bayes._util.hashing import sha256_text
-from lm_eval_bayes._util.text import one_line
+from lm_eval_bayes._util.text import join_words, one_line
 
 #: Fields of a document that hold the text of the question.
 QUESTION_FIELDS = ("problem", "question", "Question", "query", "goal", "sentence")
@@ -62,11 +62,10 @@ def fields_in_words(fields: Iterable[str]) -> str:
     >>> fields_in_words(["contest", "contest", "year"]), fields_in_words([])
     ('contest or year', '')
     """
-    names = dict.fromkeys(name for name in fields if name)
-    listed = list(names)[:_MOST_FIELDS]
-    if len(names) > len(listed):
-        return ", ".join([*listed, "…"])
-    return " or ".join([", ".join(listed[:-1]), listed[-1]] if len(listed) > 1 else listed)
+    names = list(dict.fromkeys(name for name in fields if name))
+    if len(names) > _MOST_FIELDS:
+        return ", ".join([*names[:_MOST_FIELDS], "…"])
+    return join_words(names, "or")
 
 
 def prompt_and_settings(row: Mapping[str, Any]) -> tuple[str, dict[str, Any] | None]:

@@ -23,8 +23,6 @@ from lm_eval_bayes.runs.partial_run import PartialRun, QuestionTrials, task_run_
 from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.stats.arrays import FloatArray
 
-Indices = npt.NDArray[np.intp]
-
 
 def merge_runs(
     partials: Sequence[PartialRun], *, dedupe: bool | None, by_path: bool, argument: str
@@ -513,7 +511,7 @@ def merge_trials(id: str, questions: Sequence[QuestionTrials], by_number: bool) 
 
 def _concatenate(first: QuestionTrials, second: QuestionTrials) -> QuestionTrials:
     numbers = np.concatenate([first.numbers, second.numbers])
-    order: Indices = np.arange(numbers.size)
+    order: npt.NDArray[np.intp] = np.arange(numbers.size)
     if np.unique(numbers).size == numbers.size:
         order = np.argsort(numbers, kind="stable")
     n, m = first.trials.size, second.trials.size

@@ -19,8 +19,8 @@ def prior_counts(
     question_ids: Sequence[str],
     weights: FloatArray,
     prior: TaskRun,
+    task: str,
     argument: str = "prior",
-    task: str | None = None,
 ) -> IntArray:
     """Return the prior trials of every question by category, (M, C+1).
 
@@ -34,17 +34,16 @@ def prior_counts(
         The scores of the categories.
     prior : TaskRun
         The earlier run.
+    task : str
+        The task of the questions, for an error.
     argument : str
         The name of the prior run in an error.
-    task : str, optional
-        The task of the questions, for an error; left out, that of the prior run.
 
     Raises
     ------
     InvalidInputError
         If the scores of the categories differ, or no question is in both.
     """
-    task = prior.task if task is None else task
     prior.require_graded(argument)
     if prior.outcomes.weights.tolist() != weights.tolist():
         rule = f"have the category weights of {task}, {weights.tolist()}"
@@ -64,7 +63,7 @@ def prior_counts(
     return counts
 
 
-def check_other_trials(runs: Sequence[TaskRun], prior: TaskRun, argument: str = "prior") -> None:
+def check_other_trials(runs: Sequence[TaskRun], prior: TaskRun) -> None:
     """Refuse a prior run whose trials are counted already.
 
     Raises
@@ -77,7 +76,7 @@ def check_other_trials(runs: Sequence[TaskRun], prior: TaskRun, argument: str = 
     for run in runs:
         if files & _files(run) or _same_trials(run, prior):
             rule = f"hold other trials than those of {run.model}, or they would count twice"
-            raise InvalidInputError.of(argument, "duplicate", rule, prior.label)
+            raise InvalidInputError.of("prior", "duplicate", rule, prior.label)
 
 
 def _files(run: TaskRun) -> set[str]:

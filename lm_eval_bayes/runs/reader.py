@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Any
 
 from lm_eval_bayes._util.text import one_line, plural
 from lm_eval_bayes.errors import InvalidInputError
@@ -14,9 +14,10 @@ from lm_eval_bayes.runs.merging import merge_runs
 from lm_eval_bayes.runs.model_names import differing_keys, similar_names
 from lm_eval_bayes.runs.partial_run import PartialRun, with_scores
 from lm_eval_bayes.runs.provenance import generation
+from lm_eval_bayes.runs.readers import harness_log
 from lm_eval_bayes.runs.readers.file_access import permissions_checked
 from lm_eval_bayes.runs.readers.formats import RunFile, files_at
-from lm_eval_bayes.runs.readers.protocol import FileContents, NothingToCountError, Query, Regrade
+from lm_eval_bayes.runs.readers.protocol import FileContents, NothingToCountError, Query
 from lm_eval_bayes.runs.task_run import SavedRuns, TaskRun
 
 #: Called with the bytes that were read, and with those of all files.
@@ -26,23 +27,12 @@ Progress = Callable[[int, int], None]
 _MOST_TABLES = 4
 
 
-def read_runs(  # noqa: PLR0913  public options
+def read_runs(
     paths: str | Path | Iterable[str | Path],
     *,
-    task: str | None = None,
-    metric: str | None = None,
-    filter: str | None = None,
-    dedupe: bool | None = False,
-    regrade: Regrade | None = None,
     merge: bool = True,
-    signals: Literal["all", "recorded"] | None = None,
-    verdicts: bool = True,
-    cluster: str | None = None,
-    columns: Mapping[str, str] | None = None,
-    bounds: tuple[float, float] | None = None,
-    unscored: Literal["left-out", "wrong"] = "left-out",
-    argument: str = "RUN",
     progress: Progress | None = None,
+    **options: Any,
 ) -> SavedRuns:
     """Read runs.
 
@@ -54,42 +44,13 @@ def read_runs(  # noqa: PLR0913  public options
         Folders that the harness wrote into, its `results_*.json` or `samples_*.jsonl` files,
         trial stores, tables of trials, of counts and of outcomes, logs of other tools: see
         :data:`lm_eval_bayes.runs.readers.formats.FORMATS`.
-    task : str, optional
-        Only this task, or the tasks of this group. Outcomes in files that name no task are taken
-        for it.
-    metric : str, optional
-        The 0/1 metric that counts in tasks that were not sampled repeatedly by this package.
-    filter : str, optional
-        The filter pipeline whose output counts; by default the first that was logged.
-    dedupe : bool or None
-        Whether a trial that was saved twice counts once; otherwise it is refused. None refuses it
-        too, with a message for a command that has no such option.
-    regrade : callable, optional
-        Grades the saved texts again, see :func:`lm_eval_bayes.harness.grading.grade.regraded`.
     merge : bool
         Whether runs of one model and task at several paths are merged; otherwise the runs of each
         path stay apart, for a comparison of two paths, see :meth:`SavedRuns.of_path`.
-    signals : {"all", "recorded"}, optional
-        Whether the signals of all trials are read too, or only of runs whose model recorded some.
-    verdicts : bool
-        Whether the verdicts of a verifier, beside the samples, are among the signals.
-    cluster : str, optional
-        The field of a logged document, or the column of a table, that names the cluster of each
-        question; by default what the task's `metadata: cluster:` recorded, or the column
-        `cluster`. Runs of one task share the clusters of their questions.
-    columns : mapping, optional
-        The columns of tables by what they hold, such as ``{"question": "item", "score": "pass"}``,
-        where they are not known by their names.
-    bounds : tuple of float, optional
-        The lowest and the highest possible score of tables and of other tools' logs, 0 and 1 by
-        default.
-    unscored : {"left-out", "wrong"}
-        Whether trials without a score in tables and in other tools' logs, as after an error, are
-        left out, or count as wrong (with the lowest possible score).
-    argument : str
-        The name of a path in an error.
     progress : callable, optional
         Called with the bytes that have been read and the bytes of all files.
+    **options
+        What is read, and how: attributes of :class:`~lm_eval_bayes.runs.readers.protocol.Query`.
 
     Returns
     -------
@@ -101,26 +62,13 @@ def read_runs(  # noqa: PLR0913  public options
     InvalidInputError
         If a path holds no run, a file is broken, or runs contradict each other.
     """
-    if unscored not in ("left-out", "wrong"):
-        raise InvalidInputError.of("unscored", "choice", "be left-out or wrong", unscored)
-    query = Query(
-        task=task,
-        metric=metric,
-        filter=filter,
-        dedupe=dedupe,
-        regrade=regrade,
-        signals=signals,
-        verdicts=verdicts,
-        cluster=cluster,
-        columns=columns or {},
-        bounds=bounds,
-        unscored=unscored,
-        argument=argument,
-    )
+    query = Query(**options)
+    if query.unscored not in ("left-out", "wrong"):
+        raise InvalidInputError.of("unscored", "choice", "be left-out or wrong", query.unscored)
     listed = [paths] if isinstance(paths, (str, Path)) else list(paths)
     if "" in listed:
-        raise InvalidInputError.of(argument, "empty", "be a path", "")
-    files, file_warnings = files_at(listed, argument, merge=merge, columns=query.columns)
+        raise InvalidInputError.of(query.argument, "empty", "be a path", "")
+    files, file_warnings = files_at(listed, query, merge=merge)
     if progress is not None:
         query = replace(query, advance=_advance(files, progress))
     contents, read_warnings = _read_files(files, query)
@@ -128,9 +76,9 @@ def read_runs(  # noqa: PLR0913  public options
     _check_names(partials, query)
     _check_lines(partials, query)
     runs, run_paths, merge_warnings = merge_runs(
-        partials, dedupe=dedupe, by_path=not merge, argument=argument
+        partials, dedupe=query.dedupe, by_path=not merge, argument=query.argument
     )
-    runs = share_clusters(runs, required=cluster)
+    runs = share_clusters(runs, required=query.cluster)
     tasks = {run.task for run in runs}
     groups, group_warnings = _tasks_of_groups([c.groups for c in contents], tasks, query)
     notes = _notes(contents)
@@ -200,6 +148,9 @@ def _read_files(files: Sequence[RunFile], query: Query) -> tuple[list[FileConten
     matched: set[str] = set()
     tasks: dict[str, set[str]] = {}
     for file in files:
+        if query.regrade is not None and file.reader is not harness_log:
+            rule = "be left out: only samples of the harness hold texts and right answers"
+            raise InvalidInputError.of("regrade", "conflict", rule, file.file.name)
         try:
             with permissions_checked(query.argument, file.file):
                 contents = file.reader.read(file.file, query)

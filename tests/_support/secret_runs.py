@@ -62,7 +62,16 @@ def scenes(address: str, secrets: Mapping[str, str]) -> dict[str, Scene]:
     """Return the runs, by name; `address` is the server's host and port."""
     server = {"tokenizer_backend": None, "tokenized_requests": False}
     return {
-        "api_key": Scene("gateway", {"api_key": secrets["api_key"], "variant": "a"}),
+        "keys": Scene(
+            "gateway",
+            {
+                "api_key": secrets["api_key"],
+                "headers": {"Authorization": f"Bearer {secrets['bare_header']}"},
+                **{name: secrets[name] for name in TOKENS},
+                "options": {"session": {"secret": secrets["nested"]}},
+                "hosts": [{"name": "a", "cookie": secrets["listed"]}],
+            },
+        ),
         "url_password": Scene(
             "gguf", {"base_url": f"http://me:{secrets['url_password']}@{address}"}
         ),
@@ -83,46 +92,24 @@ def scenes(address: str, secrets: Mapping[str, str]) -> dict[str, Scene]:
                 "header": {"Authorization": f"Bearer {secrets['header']}"},
             },
         ),
-        "bare_header": Scene(
-            "gateway",
-            {"headers": {"Authorization": f"Bearer {secrets['bare_header']}"}, "variant": "b"},
-        ),
-        "tokens": Scene(
-            "gateway",
-            {name: secrets[name] for name in TOKENS} | {"variant": "c"},
-        ),
         "unknown": Scene("gateway", {"login": secrets["unknown"]}),
-        "proxy": Scene(
-            "gateway", {"pretrained": "org/proxy", "proxy": f"http://me:{secrets['proxy']}@h:1/"}
-        ),
-        "nested": Scene(
+        "settings": Scene(
             "gateway",
-            {
-                "options": {"session": {"secret": secrets["nested"]}},
-                "hosts": [{"name": "a", "cookie": secrets["listed"]}],
-                "variant": "d",
-            },
-        ),
-        "gen_kwargs": Scene(
-            "gateway",
-            {"pretrained": "org/gen_kwargs"},
+            {"pretrained": "org/settings", "proxy": f"http://me:{secrets['proxy']}@h:1/"},
             gen_kwargs={
                 "api_key": secrets["gen_kwargs"],
                 "extra_headers": {"Authorization": f"Bearer {secrets['gen_header']}"},
             },
-        ),
-        "metadata": Scene(
-            "gateway", {"pretrained": "org/metadata"}, metadata={"api_key": secrets["metadata"]}
+            metadata={"api_key": secrets["metadata"]},
         ),
     }
 
 
 #: The run in which each secret goes in.
 RUN_OF = {
-    **{name: name for name in SECRETS},
-    **dict.fromkeys(TOKENS, "tokens"),
-    "listed": "nested",
-    "gen_header": "gen_kwargs",
+    **{name: name for name in ("url_password", "url_query", "header", "unknown")},
+    **dict.fromkeys(("api_key", "bare_header", *TOKENS, "nested", "listed"), "keys"),
+    **dict.fromkeys(("proxy", "gen_kwargs", "gen_header", "metadata"), "settings"),
 }
 
 

@@ -7,12 +7,8 @@ import json
 import random
 from pathlib import Path
 
-import numpy as np
-
 from _support.command_line import called
-from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.reader import read_runs
-from lm_eval_bayes.runs.readers.formats import recognise
 
 DATA = Path(__file__).parents[1] / "runs" / "readers" / "data"
 
@@ -45,17 +41,6 @@ def in_order(outcomes):
         model: {question: sorted(scores) for question, scores in of_model.items()}
         for model, of_model in outcomes.items()
     }
-
-
-def flat(content, path=""):
-    """Return the numbers of nested mappings and lists by where they stand."""
-    if isinstance(content, dict):
-        items = content.items()
-    elif isinstance(content, (list, tuple)):
-        items = enumerate(content)
-    else:
-        return {path: content}
-    return {k: v for key, part in items for k, v in flat(part, f"{path}.{key}").items()}
 
 
 def rows_of(file):
@@ -94,18 +79,6 @@ def outcomes_of(path, **query):
 
 
 # -- broken files ------------------------------------------------------------------------------
-
-
-def read_or_refuse(path, **query):
-    """Read a broken file: there is a result, or an error that is meant for the user."""
-    try:
-        recognise(path)
-        runs = read_runs([path], dedupe=True, **query).runs
-    except InvalidInputError:
-        return False
-    for run in runs:
-        assert np.isfinite(run.outcomes.weights).all()
-    return True
 
 
 def mutated_bytes(content, seed):
@@ -151,13 +124,3 @@ def mutated_json(content, seed, n=3):
 def nested(depth=100_000):
     """Return a JSON text that is nested deeply."""
     return "[" * depth + "]" * depth
-
-
-def replaced_by_nested(file, value):
-    """Put lists of many depths in the place of a text in a JSON file, and read it."""
-    text = file.read_text(encoding="utf-8")
-    assert value in text
-    for depth in (50, 400, *range(880, 1000, 8)):
-        file.write_text(text.replace(value, nested(depth), 1), encoding="utf-8")
-        read_or_refuse(file)
-    file.write_text(text, encoding="utf-8")

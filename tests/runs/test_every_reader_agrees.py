@@ -13,7 +13,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from _support.command_line import called
-from _support.label_server import serving
 from _support.reading_commands import COMMANDS, CommandError, Reading, summary
 from _support.saved_cases import CASES, PLAIN, QUESTIONS, N, SavedCase, sample_runs, samples_in
 
@@ -188,7 +187,7 @@ def test_a_run_and_its_store_are_equal(saved):
     "case",
     ["slices in one folder", pytest.param("slices in two folders", marks=pytest.mark.slow)],
 )
-def test_the_vote_of_merged_slices_is_over_all_trials(saved, case, tmp_path):
+def test_the_vote_of_merged_slices_is_over_all_trials(saved, case):
     rows = {}
     for name in (case, "one run"):
         code, printed, _ = called("summary", *saved(name).runs, "--json")
@@ -197,37 +196,3 @@ def test_the_vote_of_merged_slices_is_over_all_trials(saved, case, tmp_path):
     # every slice was configured with the default of its own trials, maj@4
     assert [name for name in rows[case] if name.startswith("maj@")] == [f"maj@{N}"]
     assert rows[case] == pytest.approx(rows["one run"], abs=1e-12)
-    page = tmp_path / "page.html"
-    assert called("report", *saved(case).runs, "-o", page)[0] == 0
-    assert f"maj@{N}" in page.read_text(encoding="utf-8")
-    assert "maj@4" not in page.read_text(encoding="utf-8")
-    out = ("-o", tmp_path, "--model-id", "org/model")
-    assert called("export", "every-eval-ever", *saved(case).runs, *out)[0] == 0
-    (record,) = tmp_path.rglob("*.json")
-    results = json.loads(record.read_text(encoding="utf-8"))["evaluation_results"]
-    names = [row["metric_config"]["metric_name"] for row in results]
-    assert [name for name in names if name.startswith("maj@")] == [f"maj@{N}"]
-
-
-def test_a_store_holds_nothing_to_judge(saved):
-    (store,) = saved("trial store").runs
-    with serving() as server:
-        judge = ("--verifier", "judge", "--base-url", server.url())
-        code, printed, error = called("verify", store, *judge, "--json")
-        assert server.requests == []
-    assert (code, printed) == (2, "")
-    assert len(re.findall(r"^error: ", error, re.MULTILINE)) == 1
-
-
-def test_the_slices_of_a_job_array_are_one_model_under_rubrics(saved):
-    jobs = sorted(saved("slices in two folders").root.glob("job*"))
-    assert len(jobs) == 2
-    code, printed, _ = called("rubric", *jobs, "--json")
-    assert code == 0
-    (task,) = json.loads(printed)["tasks"]
-    assert task["questions"] == QUESTIONS
-    assert [run["trials"] for run in task["runs"]] == [N * QUESTIONS]
-    for schema in task["schemata"]:
-        assert [(score["rank"], score["trials"]) for score in schema["scores"]] == [
-            (1, N * QUESTIONS)
-        ]

@@ -54,12 +54,6 @@ def test_a_frame_is_read_as_the_same_table_is(tmp_path):
         assert any("seed is the same in all rows" in note for note in run.notes)
 
 
-def test_the_name_of_a_model_stays_whole():
-    frame = {"item": ["a"], "score": [1]}
-    names = ["gpt-4.1", "org/qwen-2.5", "plain"]
-    assert [TaskRun.from_frame(frame, model=name).model for name in names] == names
-
-
 def test_one_run_there_and_back():
     trials = [[1, 0, 1], [0], [1, 1]]
     run = TaskRun.from_trials(
@@ -83,13 +77,6 @@ def test_one_run_there_and_back():
     assert again.clusters == run.clusters
     assert again.answers == run.answers
     assert again.tokens == run.tokens == 4
-
-
-def test_scores_there_and_back():
-    run = TaskRun.from_scores("A", "sum", [[0.5, 0.75], [0.1]], ["a", "b"])
-    again = TaskRun.from_frame(run.to_frame())
-    assert again.scored
-    assert [row.tolist() for row in again.outcomes.scores] == [[0.5, 0.75], [0.1]]
 
 
 @pytest.mark.parametrize(

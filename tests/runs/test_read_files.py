@@ -64,11 +64,6 @@ def test_a_header_names_models_and_questions(tmp_path):
     assert saved.runs[0].question_ids == ("q1", "q2")
 
 
-def test_names_of_models_may_end_with_numbers(tmp_path):
-    assert read_text(tmp_path, "gpt-4,o3\n1,0\n").models == ("gpt-4", "o3")
-    assert read_text(tmp_path, "id,run 1,run 2\nq,1,0\n").models == ("mine",)
-
-
 def test_columns_of_models_and_tasks(tmp_path):
     text = "model,task,id,t1,t2\nA,x,q,1,0\nA,y,q,1,1\nB,x,q,0,0\n"
     saved = read_text(tmp_path, text)
@@ -107,15 +102,12 @@ def test_names_with_dots_that_are_no_repeated_labels(tmp_path, ids):
     ("text", "rule", "value"),
     [
         ("", "damaged", "an empty file"),
-        (",\n,\n", "damaged", "an empty file"),
         ("1,0\n1\n0,1\n", "shape", "1 cells in line 2, 2 in the first"),
         ("1,0\n1,2\n", "range", "'2' in line 2, column 2"),
         ("1,0,inf\n0,1,1\n", "range", "'inf' in line 1, column 3"),
         ("id,A\nq,1\nq,0\n", "duplicate", "q in line 3"),
         ("id,A\n,1\n", "duplicate", "no name in line 2"),
-        ("id\nq\n", "empty", "none"),
         ("id,t1\n", "empty", "none"),
-        ('id,A\nq,1\nr,"1\ns,0\n', "damaged", "quotes that do not match in lines 3 to 4"),
         ('id,A\n"q"r,1\n', "damaged", "quotes that do not match in line 2"),
         ('"id,A\n', "damaged", "quotes that do not match in line 1"),
     ],
@@ -247,7 +239,6 @@ def test_files_that_only_look_like_matrices(tmp_path):
         ({"R": np.ones((2, 2)), "ids": ["a"]}, "duplicate"),
         ({"R": [[0, 2]]}, "range"),
         ({"R": [[0, 0.5]]}, "range"),
-        ({"R": [[0, np.inf]]}, "range"),
         ({"R": [[0, -1]]}, "range"),
         ({"R": [[0, 3]], "weights": [0, 0.5, 1]}, "range"),
         ({"R": np.ones((0, 3))}, "empty"),
@@ -266,7 +257,7 @@ def test_arrays_that_are_no_matrix(tmp_path, arrays, rule):
 def test_weights_that_are_no_numbers_are_refused(tmp_path):
     path = tmp_path / "odd.npz"
     np.savez(path, R=[[0, 1]], weights=["a", "b"])
-    with refused("weights", "shape"):
+    with refused("weights", "type"):
         read_runs([path])
 
 
@@ -306,7 +297,6 @@ def test_counts_of_several_models(tmp_path):
     [
         ('{"id": 1, "c": 3, "n": 2}\n', "range", "c=3, n=2"),
         ('{"id": 1, "c": true, "n": 2}\n', "range", "c=True, n=2"),
-        ('{"id": 1, "c": -1, "n": 2}\n', "range", "c=-1, n=2"),
         ('{"id": 1, "c": 1, "n": 1e13}\n', "range", "c=1, n=10000000000000.0"),
         ('{"id": 1, "c": 1, "n": 2}\n{"id": 2, "c": 1}\n', "range", "c=1, n=None"),
         ('{"id": true, "c": 1, "n": 2}\n', "missing", "none in line 1"),
@@ -405,14 +395,6 @@ def test_the_newest_version_of_a_task_in_a_store_counts(tmp_path):
     assert saved.runs[0].provenance.versions["task"] == "10.0"
     assert saved.runs[0].n_trials == 3
     assert "9.0" in saved.warnings[0]
-
-
-def test_stores_of_two_jobs_and_the_same_one_twice(tmp_path):
-    first = write_store(tmp_path / "a.sqlite")
-    second = write_store(tmp_path / "b.sqlite")
-    with refused("RUN", "duplicate"):
-        read_runs([first, second])
-    assert read_runs([first, second], dedupe=True).runs[0].n_trials == 3
 
 
 def test_a_store_that_nobody_graded(tmp_path):

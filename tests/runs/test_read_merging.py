@@ -117,11 +117,6 @@ def test_paths_that_are_kept_apart_share_no_trial(tmp_path):
     assert read_runs([tmp_path / "a", tmp_path / "c"], merge=False).warnings == ()
 
 
-def test_the_same_file_twice_is_one(tmp_path):
-    samples = write_run(tmp_path, seeded([0], 1))
-    assert read_runs([tmp_path, samples, tmp_path / f"results_{STAMP}.json"]).runs[0].n_trials == 4
-
-
 def test_sampled_texts_without_seeds_are_the_same_trials_where_all_agree(tmp_path):
     write_run(tmp_path / "a", [row(n, outcomes=[1, 0], texts=["x", "y"]) for n in range(3)])
     write_run(tmp_path / "b", [row(n, outcomes=[1, 0], texts=["x", "y"]) for n in range(3)])
@@ -181,23 +176,6 @@ def test_a_model_has_one_name_in_all_tasks(tmp_path):
     ]
     (warning,) = saved.warnings
     assert "temperature: 0.2, 0.8" in warning
-
-
-def test_checkpoints_of_one_name_are_told_apart_by_their_folders(tmp_path):
-    for place in ("a", "b"):
-        write_run(tmp_path / place, seeded([0], 1), model=f"/{place}/checkpoint-5")
-    names = read_runs([tmp_path]).models
-    assert names == (
-        "checkpoint-5 (pretrained=/a/checkpoint-5)",
-        "checkpoint-5 (pretrained=/b/checkpoint-5)",
-    )
-
-
-def test_mixed_versions_of_a_task_are_refused_for_one_model(tmp_path):
-    write_run(tmp_path / "a", seeded([0], 1))
-    write_run(tmp_path / "b", seeded([0], 9), version=2.0)
-    with refused("RUN", "mismatch"):
-        read_runs([tmp_path / "a", tmp_path / "b"])
 
 
 def test_other_prompts_keep_runs_apart(tmp_path):
@@ -298,3 +276,10 @@ def test_what_differs_between_models_is_told(tmp_path):
     )
     for warning, difference in zip(together.warnings, differences, strict=True):
         assert difference in warning
+
+
+def test_mixed_versions_of_a_task_are_refused_for_one_model(tmp_path):
+    write_run(tmp_path / "a", seeded([0], 1))
+    write_run(tmp_path / "b", seeded([0], 9), version=2.0)
+    with refused("RUN", "mismatch"):
+        read_runs([tmp_path / "a", tmp_path / "b"])

@@ -109,13 +109,6 @@ def test_likelihoods_and_an_ungraded_question(tmp_path):
     assert "1 of 3 questions" in warning
 
 
-def test_repeats_that_got_one_grade_are_one_trial(tmp_path):
-    write_run(tmp_path, [row(0, exact_match=1.0, texts=["a", "b", "c"])])
-    run = read_one(tmp_path)
-    assert run.n_trials == 1
-    assert "3 texts" in run.notes[0]
-
-
 def test_averages_of_the_metric_bayes_are_counts(tmp_path):
     averages = [1 / 3, 2 / 3, 1.0]
     rows = [row(n, **{"bayes@3": 0.5, "avg@3": a, "pass@3": 1.0}) for n, a in enumerate(averages)]
@@ -163,14 +156,6 @@ def test_a_samples_file_by_itself(tmp_path):
     assert (run.model, run.task, run.n_trials) == ("org__model", TASK, 2)
     renamed = samples.rename(tmp_path / "mine.jsonl")
     assert read_one(renamed).n_trials == 2
-
-
-def test_results_that_were_given_a_name(tmp_path):
-    """With `--output_path mine.json` the harness writes mine_<stamp>.json."""
-    samples = write_run(tmp_path, [row(0, outcomes=[1])], model="org/other")
-    samples.with_name(f"results_{STAMP}.json").rename(tmp_path / f"mine_{STAMP}.json")
-    assert read_one(tmp_path).model == "org/other"
-    assert read_one(tmp_path / f"mine_{STAMP}.json").model == "org/other"
 
 
 def test_the_last_line_may_be_cut_off_unless_it_is_the_only_one(tmp_path):
@@ -293,15 +278,6 @@ def test_no_path_is_no_run():
         read_runs([])
 
 
-def test_the_bytes_that_were_read_are_told(tmp_path):
-    samples = write_run(tmp_path, [row(0, outcomes=[1]), row(1, outcomes=[1])])
-    progress = []
-    read_runs([tmp_path], progress=lambda done, total: progress.append((done, total)))
-    size = samples.stat().st_size
-    assert progress[-1] == (size, size)
-    assert [done for done, _ in progress] == sorted({done for done, _ in progress})
-
-
 @pytest.mark.parametrize(
     ("counted", "note", "warning"),
     [
@@ -318,6 +294,22 @@ def test_questions_that_are_not_there(tmp_path, counted, note, warning):
         about = [text for text in texts if "questions" in text]
         assert len(about) == (expected is not None)
         assert all(expected in text for text in about)
+
+
+def test_repeats_that_got_one_grade_are_one_trial(tmp_path):
+    write_run(tmp_path, [row(0, exact_match=1.0, texts=["a", "b", "c"])])
+    run = read_one(tmp_path)
+    assert run.n_trials == 1
+    assert "3 texts" in run.notes[0]
+
+
+def test_the_bytes_that_were_read_are_told(tmp_path):
+    samples = write_run(tmp_path, [row(0, outcomes=[1]), row(1, outcomes=[1])])
+    progress = []
+    read_runs([tmp_path], progress=lambda done, total: progress.append((done, total)))
+    size = samples.stat().st_size
+    assert progress[-1] == (size, size)
+    assert [done for done, _ in progress] == sorted({done for done, _ in progress})
 
 
 def test_a_metric_of_graded_trials_is_refused(tmp_path):

@@ -6,7 +6,6 @@ import json
 import math
 from pathlib import Path
 
-import numpy as np
 import pytest
 from _support.errors import refused
 from _support.saved_runs import STAMP, TASK, VERIFIER, question, write_run
@@ -84,16 +83,6 @@ def test_signals_by_hand(read):
     assert (run.verifier, run.n_judged) == (None, 0)
 
 
-def test_a_model_that_records_nothing_gives_what_the_text_gives(read):
-    run = read([question([{"text": "\\boxed{4}", "outcome": 1}])])
-    assert [name for name, v in run.signal_table.columns.items() if not np.isnan(v).all()] == [
-        "outcome",
-        "has_box",
-        "text_loop",
-        "is_correct",
-    ]
-
-
 @pytest.mark.parametrize(
     ("sent", "configured", "ratio"),
     [
@@ -137,14 +126,6 @@ def test_what_a_rubric_task_logged_is_taken_as_it_is(read):
     assert column(run, "has_box") == [0], "the text that was logged may be cut off"
     assert column(run, "rubric_own") == [2]
     assert column(run, "stop_reason") == [None]
-
-
-def test_questions_that_stand_twice_are_told_apart(read):
-    run = read([question([trial()], 1), question([trial()], 1), question([trial()], 2)])
-    first, second, third = run.question_ids
-    assert second == f"{first}#2"
-    assert len({first, second, third}) == 3
-    assert run.doc_ids == (0, 1, 2)
 
 
 # -- verdicts ------------------------------------------------------------------------------------
@@ -211,11 +192,6 @@ def test_verdicts_on_other_samples_are_refused(tmp_path):
 def test_a_row_that_does_not_hang_together_is_refused(read, change, rule):
     with refused("RUN", rule):
         read([question([trial()])], lambda row: row.update(change))
-
-
-def test_arguments_of_another_shape_are_no_limit(read):
-    run = read([question([trial()])], lambda row: row.update(arguments=[["a", {"x": 1}]]))
-    assert column(run, "token_ratio") == [0.25], "the task's own limit"
 
 
 def test_a_value_that_no_signal_can_have_is_refused(read):

@@ -9,8 +9,6 @@ import pytest
 from _support.errors import refused
 from _support.harness_command import lm_eval_command
 
-from lm_eval_bayes.errors import TaskConfigError
-from lm_eval_bayes.runs.provenance import generation
 from lm_eval_bayes.runs.reader import read_runs
 from lm_eval_bayes.runs.readers.protocol import NothingToCountError
 from lm_eval_bayes.store.verify import verify
@@ -111,29 +109,3 @@ def test_a_text_that_was_changed_is_named_and_sampled_again(sampled, tmp_path, c
     with sqlite3.connect(sampled / "sums.sqlite") as before, sqlite3.connect(store) as after:
         texts = "SELECT text, seed FROM trials ORDER BY prompt, trial"
         assert after.execute(texts).fetchall() == before.execute(texts).fetchall()
-
-
-def test_the_order_of_stop_strings_does_not_matter():
-    first, second = ({"until": stops} for stops in (["b", "a"], ["a", "b"]))
-    assert generation(first) == generation(second) == {"until": ["a", "b"]}
-
-
-def test_a_score_that_is_found_forbidden_after_sampling_costs_no_response(tmp_path):
-    metric = "def grades(doc, results):\n"
-    metric += "    return {'share': float('nan') if 'Therefore' in results[0] else 0.5}\n"
-    (tmp_path / "grading.py").write_text(metric, encoding="utf-8")
-    data = tmp_path / "sums.jsonl"
-    rows = [{"question": f"{i} + {i}?", "answer": str(2 * i)} for i in range(QUESTIONS)]
-    data.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
-    text = YAML.format(data=data).partition("metric_list:")[0]
-    text += "process_results: !function grading.grades\n"
-    text += "metric_list: [{metric: share, aggregation: mean, higher_is_better: true}]\n"
-    text += "metadata: {version: 1.0, bayes_bounds: [0, 1]}\n"
-    (tmp_path / "sums.yaml").write_text(text, encoding="utf-8")
-    with pytest.raises(TaskConfigError):
-        run(tmp_path)
-    (samples,) = (tmp_path / "out").rglob("samples_*.jsonl")
-    lines = [json.loads(line) for line in samples.read_text(encoding="utf-8").splitlines()]
-    assert [len(line["resps"][0]) for line in lines] == [N] * QUESTIONS
-    with refused("RUN", "missing", error=NothingToCountError):
-        read_runs([tmp_path / "out"])

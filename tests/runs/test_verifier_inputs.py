@@ -28,11 +28,6 @@ def test_question_standard_answer_and_the_text_after_the_reasoning(tmp_path):
     assert trials[0].text != trials[5].text  # the same words, to another question
 
 
-def test_a_limit_counts_questions_in_the_order_of_the_task(tmp_path):
-    trials = cases(tmp_path, [row(5, ["x"]), row(2, ["y", "z"]), row(9, ["w"])], limit=2)
-    assert [(t.doc_id, t.case.answer) for t in trials] == [(2, "y"), (2, "z"), (5, "x")]
-
-
 @pytest.mark.parametrize(
     ("doc", "question"),
     [

@@ -58,9 +58,7 @@ class PriorTrials:
         try:
             saved = read_runs(str(settings.prior), argument="bayes_prior")
             run = _run_of(saved.runs, ids, task)
-            counts = prior_counts(
-                ids, settings.weights_array, run, argument="bayes_prior", task=task
-            )
+            counts = prior_counts(ids, settings.weights_array, run, task, "bayes_prior")
         except LmEvalBayesError as error:
             sentence = f"task {task}: {error}"
             raise TaskConfigError(sentence, error.rule, error.argument, error.value) from error

@@ -13,7 +13,7 @@ from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.log_fields import cluster_label
 from lm_eval_bayes.runs.partial_run import PartialRun, QuestionTrials
 from lm_eval_bayes.runs.readers.column_names import IDS, MODELS, TASKS, UNNAMED
-from lm_eval_bayes.runs.readers.protocol import FileContents, Query, Sniffed, check_no_regrade
+from lm_eval_bayes.runs.readers.protocol import FileContents, Query, Sniffed
 from lm_eval_bayes.runs.readers.text_files import (
     JsonLines,
     csv_header,
@@ -60,7 +60,6 @@ def read(file: Path, query: Query) -> FileContents:
     InvalidInputError
         If a row holds no such counts, or a question occurs twice.
     """
-    check_no_regrade(file, query)
     if plain_name(file).suffix == ".jsonl":
         names = list(first_line(file) or ())
         lines = JsonLines(file, query.argument, query.advance)

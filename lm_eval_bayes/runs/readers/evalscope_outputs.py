@@ -16,26 +16,24 @@ from typing import Any
 from lm_eval_bayes._util.hashing import hash_text
 from lm_eval_bayes._util.text import plural
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.runs.log_fields import field_names
 from lm_eval_bayes.runs.logged_texts import TrialText
 from lm_eval_bayes.runs.provenance import mapping
 from lm_eval_bayes.runs.readers.conversations import written
 from lm_eval_bayes.runs.readers.file_access import files_below, files_beside
 from lm_eval_bayes.runs.readers.json_files import (
     after_last,
-    check_clusters,
     chosen_metric,
+    clusters_of,
     last_message,
     load_json,
     name_of,
+    nothing_to_count,
     score_of,
 )
 from lm_eval_bayes.runs.readers.protocol import (
     FileContents,
-    NothingToCountError,
     Query,
     Sniffed,
-    check_no_regrade,
 )
 from lm_eval_bayes.runs.readers.text_files import JsonLines, first_line
 from lm_eval_bayes.runs.readers.trial_columns import TrialColumns, numbers_in_run, partial_runs
@@ -95,7 +93,6 @@ def read(file: Path, query: Query) -> FileContents:
     InvalidInputError
         If the file is broken, or the query names a metric or a field that it does not have.
     """
-    check_no_regrade(file, query)
     task, model = file.stem, _model(file)
     dataset, report = _report(file, query)
     groups = {dataset: (task,)} if dataset and _has_siblings(file, dataset) else {}
@@ -124,8 +121,8 @@ def read(file: Path, query: Query) -> FileContents:
     scores = [mapping(mapping(row.get("sample_score")).get("score")) for row in rows.values()]
     metrics = _metrics(scores)
     if not metrics:
-        rule, got = f"have scores of samples ({file.name})", f"{len(rows):,} samples without one"
-        raise NothingToCountError.of_task(query.argument, rule, got, f"{file}, without scores")
+        got = f"{len(rows):,} samples without one"
+        raise nothing_to_count(file, query, "scores of samples", got)
     metric, notes = chosen_metric(metrics, query, file, "metric")
     columns = _columns(list(rows.values()), scores, metric, file, query)
     columns.model, columns.task = model, task
@@ -143,7 +140,7 @@ def read(file: Path, query: Query) -> FileContents:
         query,
         metric=metric,
         notes=notes,
-        provenance={model: Provenance(dataset=dataset)},
+        provenance=Provenance(dataset=dataset),
     )
     return FileContents(runs, (task,), groups, warnings=lines.warnings)
 
@@ -211,13 +208,10 @@ def _columns(
     places = [_place(row) for row in rows]
     questions, samples = [question for question, _ in places], [sample for _, sample in places]
     numbers = numbers_in_run(run, [about.get("generation_index") for about in abouts], questions)
-    clusters = None
-    if query.cluster is not None:
-        fields = [mapping(about.get("sample_metadata")) for about in abouts]
-        clusters = [name_of(of_sample.get(query.cluster)) for of_sample in fields]
-        where = f"the samples' metadata in {file.name}"
-        check_clusters(clusters, query, where, field_names(fields))
-    tokens, seconds = _usage(file, query)
+    fields = (about.get("sample_metadata") for about in abouts)
+    clusters = clusters_of(fields, query, f"the samples' metadata in {file.name}")
+    usage = _usage(file, query)
+    tokens, seconds = zip(*(usage.get(sample, (None, None)) for sample in samples), strict=True)
     return TrialColumns(
         question=questions,
         score=[score_of(mapping(score.get("value")).get(metric)) for score in scores],
@@ -225,25 +219,23 @@ def _columns(
         cluster=clusters,
         text=[last_message(row.get("messages")) for row in rows],
         answer=[name_of(score.get("extracted_prediction")) for score in scores],
-        measured={
-            "tokens": [tokens.get(sample) for sample in samples],
-            "time": [seconds.get(sample) for sample in samples],
-        },
+        measured={"tokens": list(tokens), "time": list(seconds)},
     )
 
 
-def _usage(file: Path, query: Query) -> tuple[dict[str, Any], dict[str, Any]]:
+def _usage(file: Path, query: Query) -> dict[str, tuple[Any, Any]]:
     """Return the tokens and the seconds of samples, where the predictions have them."""
-    tokens: dict[str, Any] = {}
-    seconds: dict[str, Any] = {}
-    if _REVIEWS not in file.absolute().parts:
-        return tokens, seconds
     predictions = _beside(file, _REVIEWS, _PREDICTIONS)
-    for row in JsonLines(predictions, query.argument) if predictions.is_file() else ():
-        sample, output = name_of(row.get("index")), mapping(row.get("model_output"))
-        tokens[sample] = mapping(output.get("usage")).get("output_tokens")
-        seconds[sample] = output.get("time")
-    return tokens, seconds
+    if _REVIEWS not in file.absolute().parts or not predictions.is_file():
+        return {}
+    outputs = (
+        (name_of(row.get("index")), mapping(row.get("model_output")))
+        for row in JsonLines(predictions, query.argument)
+    )
+    return {
+        sample: (mapping(output.get("usage")).get("output_tokens"), output.get("time"))
+        for sample, output in outputs
+    }
 
 
 def _report(file: Path, query: Query) -> tuple[str, Mapping[str, Any]]:

@@ -7,36 +7,34 @@ missing. Both schemas are of version 0.3.0.
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from lm_eval_bayes._util.compressed import plain_name
-from lm_eval_bayes._util.text import plural
+from lm_eval_bayes._util.text import join_words, plural
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.runs.log_fields import cluster_label, field_names
 from lm_eval_bayes.runs.logged_texts import TextLog, TrialText
 from lm_eval_bayes.runs.partial_run import PartialRun
 from lm_eval_bayes.runs.provenance import generation, mapping, number
 from lm_eval_bayes.runs.readers.conversations import written
 from lm_eval_bayes.runs.readers.file_access import files_below
 from lm_eval_bayes.runs.readers.json_files import (
-    check_clusters,
     chosen_metric,
-    json_text,
     last_message,
     load_json,
     name_of,
     score_of,
 )
-from lm_eval_bayes.runs.readers.logged_metrics import alternatives
-from lm_eval_bayes.runs.readers.protocol import FileContents, Query, Sniffed, check_no_regrade
+from lm_eval_bayes.runs.readers.protocol import FileContents, Query, Sniffed
 from lm_eval_bayes.runs.readers.text_files import JsonLines, first_line
+from lm_eval_bayes.runs.readers.tool_settings import call_settings
 from lm_eval_bayes.runs.readers.trial_columns import (
-    TrialColumns,
+    TrialRow,
+    columns_of,
     first_number,
     partial_runs,
     record_key,
@@ -57,32 +55,15 @@ _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.I)
 #: The name of a mean over N trials, or N to N, in the records that this package exports.
 _MEAN = re.compile(r"(avg|hbayes)@\d+(?: to \d+)?")
 
-#: Generation settings that distinguish runs of a model.
-_SETTINGS = (
-    *("temperature", "top_p", "top_k", "min_p", "max_tokens", "max_gen_toks", "until"),
-    *("frequency_penalty", "presence_penalty", "repetition_penalty", "reasoning_effort"),
-)
 
-
-class _Row(NamedTuple):
-    """What is needed of a record."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Row(TrialRow):
+    """A record, with the id of its result, of its run and the number of its trial."""
 
     result: str
-    model: str
-    task: str
-    question: str
     run: str
     trial: int | None
     score: float | None
-    text: str
-    answer: str
-    cluster: str
-    fields: Sequence[str]
-    tokens: Any
-    seconds: float | None
-    failed: bool
-    record: int
-    key: Hashable
 
 
 def sniff(path: Path) -> Sniffed | None:
@@ -110,7 +91,6 @@ def read(file: Path, query: Query) -> FileContents:
         If a line or the aggregate record cannot be read, or the query names a result that there
         is not.
     """
-    check_no_regrade(file, query)
     aggregate = _aggregate(file, query)
     lines = JsonLines(file, query.argument, query.advance)
     by_task: dict[str, list[_Row]] = {}
@@ -120,17 +100,10 @@ def read(file: Path, query: Query) -> FileContents:
     wanted = {
         task: rows for task, rows in by_task.items() if query.task in (None, task or query.task)
     }
-    for rows in wanted.values():
-        check_clusters(
-            (row.cluster for row in rows),
-            query,
-            f"the records' metadata in {file.name}",
-            (name for row in rows for name in row.fields),
-        )
     if query.metric is not None and wanted:
         names = dict.fromkeys(row.result for rows in wanted.values() for row in rows)
         if query.metric not in names:
-            rule = f"be a result of {file.name}, {alternatives([n for n in names if n])}"
+            rule = f"be a result of {file.name}, {join_words([n for n in names if n], 'or')}"
             raise InvalidInputError.of("metric", "choice", rule, query.metric)
     texts = lines_log(lines, _texts)
     runs = [run for rows in wanted.values() for run in _runs(rows, file, query, aggregate, texts)]
@@ -171,10 +144,9 @@ def _row(record: Mapping[str, Any], place_of: int, query: Query) -> _Row:
         score=score_of(evaluation.get("score")),
         text=last_message(mapping(record.get("input")).get("raw")),
         answer=answers[-1] if answers else "",
-        cluster=cluster_label(metadata, query.cluster) or "" if query.cluster else "",
-        fields=list(field_names([metadata])) if query.cluster else (),
+        document=metadata if query.cluster else {},
         tokens=mapping(record.get("token_usage")).get("output_tokens"),
-        seconds=None if milliseconds is None else milliseconds / 1000,
+        time=None if milliseconds is None else milliseconds / 1000,
         failed=bool(record.get("error")),
         record=place_of,
         key=place_of if _texts(record)[0].text is None else record_key(record),
@@ -218,32 +190,23 @@ def _runs(
     bounds = number(config.get("min_score")), number(config.get("max_score"))
     if query.bounds is None and None not in bounds and bounds[0] < bounds[1]:  # type: ignore[operator]
         query = replace(query, bounds=bounds)  # type: ignore[arg-type]
-    columns = TrialColumns(
-        question=[row.question for row in chosen],
-        score=[row.score for row in chosen],
-        model=[row.model for row in chosen],
-        task=[row.task for row in chosen],
+    columns = columns_of(
+        chosen,
+        [row.score for row in chosen],
+        query,
+        f"the records' metadata in {file.name}",
         trial=_trials(chosen, file),
-        records=[row.key for row in chosen],
-        cluster=[row.cluster for row in chosen] if query.cluster else None,
-        text=[row.text for row in chosen],
-        answer=[row.answer for row in chosen] if any(row.answer for row in chosen) else None,
-        measured={
-            "tokens": [row.tokens for row in chosen],
-            "time": [row.seconds for row in chosen],
-        },
         texts=texts,
         places=[place(row.record) for row in chosen],
     )
-    identifying = generation({k: v for k, v in settings.items() if k in _SETTINGS})
     return partial_runs(
         columns,
         file,
         query,
         metric=result or "score",
         notes=notes,
-        provenance={row.model: _provenance(aggregate, settings) for row in chosen},
-        settings={key: _plain(value) for key, value in identifying.items()},
+        provenance=_provenance(aggregate, settings),
+        settings=generation(settings),
     )
 
 
@@ -281,14 +244,9 @@ def _result_of(
         name = _MEAN.sub(r"\1@N", name_of(entry.get("evaluation_result_id")))
         same = name == result if result else entry.get("evaluation_name") == rows[0].task
         if same:
-            settings = mapping(mapping(entry.get("generation_config")).get("generation_args"))
-            return mapping(entry.get("metric_config")), settings
+            settings = mapping(entry.get("generation_config")).get("generation_args")
+            return mapping(entry.get("metric_config")), call_settings(settings)
     return {}, {}
-
-
-def _plain(value: object) -> object:
-    """Return a setting that can be compared and shown."""
-    return value if isinstance(value, (str, bool, int, float)) else json_text(value)
 
 
 def _provenance(aggregate: Mapping[str, Any], settings: Mapping[str, Any]) -> Provenance:
@@ -296,7 +254,7 @@ def _provenance(aggregate: Mapping[str, Any], settings: Mapping[str, Any]) -> Pr
     name, version = name_of(library.get("name")), name_of(library.get("version"))
     known = name not in ("", "unknown") and version not in ("", "unknown")
     return Provenance(
-        generation_kwargs={key: settings[key] for key in _SETTINGS if key in settings},
+        generation_kwargs=settings,
         date=number(aggregate.get("evaluation_timestamp")),
         versions={name: version.removeprefix(f"{name}:")} if known else {},
     )

@@ -53,7 +53,7 @@ def check_permission(path: Path) -> None:
         return
 
 
-def unreadable(error: Exception, file: Path, argument: str, content: str = "") -> InvalidInputError:
+def unreadable(error: Exception, file: Path, argument: str) -> InvalidInputError:
     """Return the error of a file whose bytes cannot be read, or not be decompressed.
 
     Parameters
@@ -64,12 +64,10 @@ def unreadable(error: Exception, file: Path, argument: str, content: str = "") -
         The file.
     argument : str
         The name of the argument.
-    content : str
-        What the file should have, by default that it is complete.
     """
     if isinstance(error, PermissionError):
         return PermissionDeniedError.of_path(argument, file)
-    rule = f"have a complete {content or file}"
+    rule = f"have a complete {file}"
     reason = getattr(error, "strerror", None) or error_line(error)
     kind = {".gz": "gzip", ".zst": "zstd"}.get(file.suffix)
     if kind is not None and getattr(error, "errno", None) is None:

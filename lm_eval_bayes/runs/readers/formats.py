@@ -216,7 +216,7 @@ class RunFile:
 
 
 def files_at(
-    paths: Sequence[str | Path], argument: str, *, merge: bool, columns: Mapping[str, str]
+    paths: Sequence[str | Path], query: Query, *, merge: bool
 ) -> tuple[list[RunFile], list[str]]:
     """Return the files at the paths with their readers, and warnings.
 
@@ -226,12 +226,10 @@ def files_at(
     ----------
     paths : sequence of str or Path
         Files and folders.
-    argument : str
-        The name of a path in an error.
+    query : Query
+        What is read.
     merge : bool
         Whether a file at several paths is read once, not once for each.
-    columns : mapping
-        Columns of tables by what they hold; every table then has one row per trial.
 
     Raises
     ------
@@ -246,16 +244,16 @@ def files_at(
         if store is not None and merge:
             companions.append(store)
             continue
-        format, sniffed = recognise(path, argument, columns)
+        format, sniffed = recognise(path, query.argument, query.columns)
         warnings += sniffed.warnings
         for file in sniffed.files:
             key = (0 if merge else number, file.resolve())
             files.setdefault(key, RunFile(file, format.reader, str(path), number))
     if companions and not files:
         rule = _rule_of_companion(companions[0])
-        raise InvalidInputError.of(argument, "path", rule, str(paths[0]))
+        raise InvalidInputError.of(query.argument, "path", rule, str(paths[0]))
     if not files:
-        raise InvalidInputError.of(argument, "empty", "name at least one run", "none")
+        raise InvalidInputError.of(query.argument, "empty", "name at least one run", "none")
     return list(files.values()), warnings
 
 

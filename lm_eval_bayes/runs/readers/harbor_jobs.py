@@ -29,8 +29,14 @@ from lm_eval_bayes.runs.readers.json_files import (
     timestamp,
     total,
 )
-from lm_eval_bayes.runs.readers.protocol import FileContents, Query, Sniffed, check_no_regrade
-from lm_eval_bayes.runs.readers.trial_columns import TrialColumns, first_number, partial_runs
+from lm_eval_bayes.runs.readers.protocol import FileContents, Query, Sniffed
+from lm_eval_bayes.runs.readers.trial_columns import (
+    TrialColumns,
+    TrialRow,
+    columns_of,
+    first_number,
+    partial_runs,
+)
 from lm_eval_bayes.runs.task_run import Provenance
 
 _ID = rb'\s*\{\s*("(?:id|uuid)"\s*:\s*"[^"]{1,64}"\s*,\s*)?'
@@ -90,11 +96,23 @@ def _trial_files(folder: Path) -> Iterator[Path]:
 
 
 @dataclass(frozen=True)
-class _Trial:
+class _System:
+    """What was evaluated: an agent with a model."""
+
+    tool: str
+    agent: str
+    model: str
+    version: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Trial(TrialRow):
     """A trial of either tool.
 
     Attributes
     ----------
+    system : _System
+        What was evaluated.
     rewards : mapping or None
         By metric; None where the tests gave no result.
     error : str
@@ -105,27 +123,11 @@ class _Trial:
         The number of the trial in its question, where the tool gives one.
     """
 
-    question: str
-    task: str
     system: _System
     rewards: Mapping[str, Any] | None
     error: str
     order: tuple[float, str]
     number: int | None = None
-    text: str = ""
-    tokens: float | None = None
-    cost: float | None = None
-    seconds: float | None = None
-
-
-@dataclass(frozen=True)
-class _System:
-    """What was evaluated: an agent with a model."""
-
-    tool: str
-    agent: str
-    model: str
-    version: str = ""
 
 
 def read(file: Path, query: Query) -> FileContents:
@@ -136,7 +138,6 @@ def read(file: Path, query: Query) -> FileContents:
     InvalidInputError
         If it is broken, or the query names a metric that it does not have.
     """
-    check_no_regrade(file, query)
     if query.cluster is not None:
         rule = "be left out: results of Harbor and terminal-bench have no fields of questions"
         raise InvalidInputError.of("cluster", "conflict", rule, query.cluster)
@@ -162,39 +163,33 @@ def read(file: Path, query: Query) -> FileContents:
         partial
         for system, of_system in by_system.items()
         for partial in partial_runs(
-            _columns(of_system, metric, run, n_metrics=len(metrics)),
+            _columns(of_system, metric, run, len(metrics), query),
             file,
             query,
             metric=metric,
             notes=(*notes, *_notes(of_system, metric)),
-            provenance={system.model: _provenance(system, date)},
+            provenance=_provenance(system, date),
             settings={"agent": system.agent},
         )
     ]
     return FileContents(runs, tasks, warnings=tuple(warnings))
 
 
-def _columns(trials: Sequence[_Trial], metric: str, run: str, n_metrics: int) -> TrialColumns:
+def _columns(
+    trials: Sequence[_Trial], metric: str, run: str, n_metrics: int, query: Query
+) -> TrialColumns:
     first, times = first_number(run), Counter[tuple[str, str]]()
     numbers = []
     for trial in trials:
         times[trial.task, trial.question] += 1
         n = times[trial.task, trial.question]
         numbers.append(first + (trial.number or n))
-    return TrialColumns(
-        question=[trial.question for trial in trials],
-        score=[_score(trial.rewards, metric, n_metrics) for trial in trials],
-        model=trials[0].system.model,
-        task=[trial.task for trial in trials],
-        trial=numbers,
-        records=[trial.order[1] or n for n, trial in enumerate(trials)],
-        text=[trial.text for trial in trials],
-        measured={
-            "tokens": [trial.tokens for trial in trials],
-            "cost": [trial.cost for trial in trials],
-            "time": [trial.seconds for trial in trials],
-        },
+    columns = columns_of(
+        trials, [_score(trial.rewards, metric, n_metrics) for trial in trials], query, trial=numbers
     )
+    columns.model = trials[0].system.model
+    columns.records = [trial.order[1] or n for n, trial in enumerate(trials)]
+    return columns
 
 
 def _score(rewards: Mapping[str, Any] | None, metric: str, n_metrics: int) -> float:
@@ -293,7 +288,7 @@ def _harbor_trial(content: Mapping[str, Any]) -> _Trial:
         order=(started or 0.0, name_of(content.get("trial_name"))),
         tokens=total(context.get("n_output_tokens") for context in contexts),
         cost=total(context.get("cost_usd") for context in contexts),
-        seconds=_seconds(span if span else content, "started_at", "finished_at"),
+        time=_seconds(span if span else content, "started_at", "finished_at"),
     )
 
 
@@ -329,7 +324,6 @@ def _terminal_trial(content: Mapping[str, Any], about: Mapping[str, Any], folder
     label = name_of(content.get("trial_name"))
     numbered = _NUMBERED.search(label)
     agent = name_of(about.get("agent_name"))
-    seconds = _seconds(content, "agent_started_at", "agent_ended_at")
     dataset = name_of(about.get("dataset_name")) or "terminal-bench"
     version = name_of(about.get("dataset_version"))
     started = timestamp(content.get("trial_started_at"))
@@ -345,5 +339,5 @@ def _terminal_trial(content: Mapping[str, Any], about: Mapping[str, Any], folder
         text=text_of(content.get("instruction")),
         # agents that do not count their tokens report 0
         tokens=number(content.get("total_output_tokens")) or None,
-        seconds=seconds,
+        time=_seconds(content, "agent_started_at", "agent_ended_at"),
     )

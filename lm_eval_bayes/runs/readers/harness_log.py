@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -13,8 +12,9 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from lm_eval_bayes._util.compressed import UNREADABLE, open_bytes, plain_name
+from lm_eval_bayes._util.compressed import plain_name
 from lm_eval_bayes._util.hashing import distinct_ids
+from lm_eval_bayes._util.text import join_words
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.log_fields import cluster_label, field_names, fields_in_words
 from lm_eval_bayes.runs.logged_texts import LoggedLine
@@ -30,9 +30,9 @@ from lm_eval_bayes.runs.provenance import (
     mapping,
     provenance_of,
 )
-from lm_eval_bayes.runs.readers.file_access import files_below, files_beside, unreadable
+from lm_eval_bayes.runs.readers.file_access import files_below, files_beside
+from lm_eval_bayes.runs.readers.json_files import load_json
 from lm_eval_bayes.runs.readers.log_line import LogLine
-from lm_eval_bayes.runs.readers.logged_metrics import alternatives
 from lm_eval_bayes.runs.readers.logged_trials import logged_trials
 from lm_eval_bayes.runs.readers.protocol import (
     FileContents,
@@ -40,7 +40,7 @@ from lm_eval_bayes.runs.readers.protocol import (
     Query,
     Sniffed,
 )
-from lm_eval_bayes.runs.readers.text_files import JsonLines, damage, first_line
+from lm_eval_bayes.runs.readers.text_files import JsonLines, first_line
 
 #: The name of a task and the time of a run, in the name of a samples file.
 _NAME = re.compile(r"(.+)_(\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d(?:\.\d+)?)")
@@ -174,16 +174,7 @@ def _results_file(samples: Path, stamp: str) -> Path:
 @lru_cache(maxsize=4)
 def _results(file: Path, modified: int, size: int, argument: str) -> Mapping[str, Any]:
     """Read a results file, which several samples files may share."""
-    try:
-        with open_bytes(file) as opened:
-            raw = opened.read()
-        content = json.loads(raw)
-    except UNREADABLE as error:
-        raise unreadable(error, file, argument, str(file)) from None
-    except (ValueError, RecursionError) as error:
-        reason = damage(error, raw)
-        raise InvalidInputError.of(argument, "damaged", f"have a complete {file}", reason) from None
-    return content if isinstance(content, dict) else {}
+    return mapping(load_json(file, Query(argument=argument)))
 
 
 def _model_name(results: Mapping[str, Any], file: Path) -> str:
@@ -211,7 +202,7 @@ def _partial_run(task: LoggedTask, query: Query, warnings: list[str]) -> Partial
         if not filters:
             rule = f"hold a line per question ({task.samples})"
             raise InvalidInputError.of(query.argument, "empty", rule, "none")
-        choice = alternatives([repr(name) for name in filters])
+        choice = join_words([repr(name) for name in filters], "or")
         rule = f"be a filter of {task.samples}: {choice}"
         lacking = f"task {task.task}, which has no filter {query.filter!r} but {choice}"
         raise NothingToCountError.of_task("filter", rule, query.filter, lacking, "choice")
@@ -221,7 +212,7 @@ def _partial_run(task: LoggedTask, query: Query, warnings: list[str]) -> Partial
     questions, cluster_notes = _with_clusters(task, trials.questions, query, fields)
     notes = [*trials.notes, *cluster_notes]
     if len(filters) > 1 and query.filter is None:
-        choice = alternatives(filters)
+        choice = join_words(list(filters), "or")
         notes.append(f"filter {filter} was counted; --filter chooses among {choice}")
     warnings += rows.warnings
     n, n_answered = len({question.doc_id for question in trials.questions}), task.n_answered

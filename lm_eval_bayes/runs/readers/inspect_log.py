@@ -21,7 +21,6 @@ from typing import Any
 from lm_eval_bayes._util.compressed import UNREADABLE
 from lm_eval_bayes._util.hashing import hash_text
 from lm_eval_bayes._util.text import error_line, one_line, plural
-from lm_eval_bayes.runs.log_fields import field_names
 from lm_eval_bayes.runs.logged_texts import TextLog, TrialText
 from lm_eval_bayes.runs.model_arguments import names_a_secret, redacted
 from lm_eval_bayes.runs.provenance import generation, mapping, number
@@ -31,12 +30,13 @@ from lm_eval_bayes.runs.readers.json_files import (
     LARGEST,
     beginning,
     broken,
-    check_clusters,
     chosen_metric,
+    clusters_of,
     json_text,
     last_message,
     load_json,
     name_of,
+    nothing_to_count,
     parse_json,
     score_of,
     timestamp,
@@ -44,11 +44,10 @@ from lm_eval_bayes.runs.readers.json_files import (
 )
 from lm_eval_bayes.runs.readers.protocol import (
     FileContents,
-    NothingToCountError,
     Query,
     Sniffed,
-    check_no_regrade,
 )
+from lm_eval_bayes.runs.readers.tool_settings import SETTINGS, call_settings
 from lm_eval_bayes.runs.readers.trial_columns import TrialColumns, first_number, partial_runs
 from lm_eval_bayes.runs.readers.trial_texts import Records, SpooledRecords, one_text
 from lm_eval_bayes.runs.task_run import Provenance
@@ -66,12 +65,6 @@ _JSON_LOG = re.compile(rb'\s*\{\s*"version"\s*:\s*\d+\s*,\s*"status"\s*:\s*"[a-z
 
 #: The compression by zstd, which Python's zip files lack before Python 3.14.
 _ZSTD = 93
-
-#: Generation settings that distinguish runs of a model.
-_SETTINGS = (
-    *("temperature", "top_p", "top_k", "max_tokens", "frequency_penalty", "presence_penalty"),
-    *("stop_seqs", "system_message", "reasoning_effort", "reasoning_tokens", "effort", "verbosity"),
-)
 
 #: Values of a task's arguments that have more characters are shown as a hash.
 _LONGEST_ARGUMENT = 24
@@ -162,7 +155,6 @@ def read(file: Path, query: Query) -> FileContents:
     InvalidInputError
         If the log is cut off or broken, or the query names a scorer that it does not have.
     """
-    check_no_regrade(file, query)
     log = _archive(file, query) if file.suffix == ".eval" else _json_log(file, query)
     evaluation = log.evaluation
     task = name_of(evaluation.get("task")) or query.task or file.stem
@@ -174,28 +166,22 @@ def read(file: Path, query: Query) -> FileContents:
         n_errors = sum(bool(sample.get("error")) for sample in log.samples)
         got = f"{plural(len(log.samples), 'sample')} without one, {n_errors:,} of them with errors"
         got = got if log.samples else "no sample"
-        rule = f"have scores of samples ({file.name})"
-        raise NothingToCountError.of_task(query.argument, rule, got, f"{file}, without scores")
+        raise nothing_to_count(file, query, "scores of samples", got)
     metric, notes = chosen_metric(names, query, file)
     scored = [of_sample.get(metric) for of_sample in values]
-    columns, more, n_errors = _columns(log, scored, metric, file, query)
+    columns, more = _columns(log, scored, metric, file, query)
     columns.texts = log.texts
-    where = f"the samples' metadata in {file.name}"
-    documents = (mapping(sample.get("metadata")) for sample in log.samples)
-    check_clusters(columns.cluster or (), query, where, field_names(documents))
     provenance = _provenance(log)
-    settings = generation({k: v for k, v in provenance.generation_kwargs.items() if k in _SETTINGS})
-    settings |= provenance.setup or {}
+    settings = generation(provenance.generation_kwargs) | dict(provenance.setup or {})
     runs = partial_runs(
         columns,
         file,
         query,
         metric=metric,
         notes=(*notes, *more),
-        provenance={str(columns.model): provenance},
+        provenance=provenance,
         settings=settings,
         version=name_of(evaluation.get("task_version")),
-        n_in_notes=n_errors,
     )
     return FileContents(runs, (task,), warnings=_incomplete(log, file))
 
@@ -232,7 +218,7 @@ def _json_log(file: Path, query: Query) -> _Log:
         again = Query(argument=query.argument)
         return map(_texts, _samples(load_json(file, again), file, again))
 
-    return _Log(mapping(header.get("eval")), header, samples, SpooledRecords(file, texts))
+    return _Log(mapping(header.get("eval")), header, samples, SpooledRecords(file, records=texts))
 
 
 def _samples(content: object, file: Path, query: Query) -> list[Mapping[str, Any]]:
@@ -463,8 +449,8 @@ def _columns(
     metric: str,
     file: Path,
     query: Query,
-) -> tuple[TrialColumns, list[str], int]:
-    """Return the trials of one scorer, notes, and how many errors without a score they count."""
+) -> tuple[TrialColumns, list[str]]:
+    """Return the trials of one scorer, and notes."""
     evaluation = log.evaluation
     model = name_of(evaluation.get("model"))
     run = name_of(evaluation.get("task_id")) or name_of(evaluation.get("eval_id"))
@@ -479,31 +465,31 @@ def _columns(
         epochs[id] = epochs.get(id, 0) + 1
         if type(epoch) is not int or not 0 <= epoch < 2**20:
             epoch = epochs[id]
-        cluster = name_of(mapping(sample.get("metadata")).get(query.cluster or ""))
         usage = sample.get("model_usage")
         tokens = mapping(mapping(usage).get(model)).get("output_tokens")
         working, asked = sample.get("working_time"), usage != {}
         seconds = sample.get("total_time") if working is None else working
         text = last_message(sample.get("input"))
         trial = first + epoch
-        rows.append((id, score, trial, name_of(answer), text, cluster, tokens, seconds, asked))
+        rows.append((id, score, trial, name_of(answer), text, tokens, seconds, asked))
         unscored = math.isnan(score)
         n_errors += bool(sample.get("error")) and unscored
         n_limits += bool(sample.get("limit")) and not unscored
         n_words += isinstance(value, str) and score == 0 and _is_word(value)
-    ids, scores, trials, answers, texts, clusters, counts, times, were_asked = map(
+    ids, scores, trials, answers, texts, counts, times, were_asked = map(
         list, zip(*rows, strict=True)
     )
     if any(count is not None for count in counts):
         # a trial that never called the model has no usage at all
         counts = [count if sent else 0 for count, sent in zip(counts, were_asked, strict=True)]
+    documents = (sample.get("metadata") for sample in log.samples)
     columns = TrialColumns(
         question=ids,
         score=scores,
         model=model,
         task=name_of(evaluation.get("task")),
         trial=trials,
-        cluster=None if query.cluster is None else clusters,
+        cluster=clusters_of(documents, query, f"the samples' metadata in {file.name}"),
         text=texts,
         answer=answers,
         measured={"tokens": counts, "time": times},
@@ -524,7 +510,7 @@ def _columns(
     if reducers and reducers != ["mean"]:
         names = one_line(", ".join(map(name_of, reducers)), 60)
         notes.append(f"every epoch is a trial; inspect_ai's own metrics reduce epochs by {names}")
-    return columns, notes, n_errors
+    return columns, notes
 
 
 def _is_word(value: str) -> bool:
@@ -537,7 +523,7 @@ def _task_arguments(arguments: object) -> dict[str, Any]:
     printed: dict[str, Any] = {}
     for name, value in mapping(arguments).items():
         text = value if isinstance(value, str) else json_text(value)
-        known = name in _SETTINGS or not name_of(name)
+        known = name in SETTINGS or not name_of(name)
         plain = value is None or isinstance(value, (str, bool, int, float))
         plain = plain and 0 < len(text) <= _LONGEST_ARGUMENT and text == one_line(text)
         if not plain or names_a_secret(name, value) or redacted(text) != text:
@@ -561,7 +547,7 @@ def _provenance(log: _Log) -> Provenance:
         timestamp(mapping(header.get("stats")).get(key)) for key in ("started_at", "completed_at")
     )
     return Provenance(
-        generation_kwargs={key: sent[key] for key in (*_SETTINGS, "seed") if sent.get(key)},
+        generation_kwargs=call_settings(sent),
         date=timestamp(evaluation.get("created")) if ended is None else ended,
         versions=versions,
         seconds=None if started is None or ended is None else max(ended - started, 0.0),

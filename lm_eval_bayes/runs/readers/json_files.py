@@ -12,13 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from lm_eval_bayes._util.compressed import UNREADABLE, open_bytes
-from lm_eval_bayes._util.text import one_line, replace_surrogates
+from lm_eval_bayes._util.text import join_words, one_line, replace_surrogates
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.runs.log_fields import fields_in_words
+from lm_eval_bayes.runs.log_fields import cluster_label, field_names, fields_in_words
 from lm_eval_bayes.runs.provenance import number
 from lm_eval_bayes.runs.readers.file_access import PermissionDeniedError, unreadable
-from lm_eval_bayes.runs.readers.logged_metrics import alternatives
-from lm_eval_bayes.runs.readers.protocol import Query
+from lm_eval_bayes.runs.readers.protocol import NothingToCountError, Query
 from lm_eval_bayes.runs.readers.text_files import RepeatedKeyError, damage, unique
 
 #: Content of more bytes than this is refused.
@@ -86,6 +85,12 @@ def parse_json(raw: bytes, file: Path, query: Query, part: str = "") -> Any:
 def broken(file: Path, query: Query, got: str) -> InvalidInputError:
     """Return the error of a file that is cut off or broken."""
     return InvalidInputError.of(query.argument, "damaged", f"have a complete {file}", got)
+
+
+def nothing_to_count(file: Path, query: Query, what: str, got: str) -> NothingToCountError:
+    """Return the error of a file without scores of the trials that it logs."""
+    rule = f"have {what} ({file.name})"
+    return NothingToCountError.of_task(query.argument, rule, got, f"{file}, without {what}")
 
 
 def name_of(value: object) -> str:
@@ -226,33 +231,38 @@ def timestamp(text: object) -> float | None:
         return None
 
 
-def check_clusters(labels: Iterable[str], query: Query, where: str, fields: Iterable[str]) -> None:
-    """Raise unless a field that the query names has a value in a question or more.
+def clusters_of(documents: Iterable[object], query: Query, where: str) -> list[str] | None:
+    """Return the cluster of every document, by the field that the query names; None without one.
 
     Parameters
     ----------
-    labels : iterable of str
-        The cluster of every question.
+    documents : iterable of mapping
+        The fields of the questions.
     query : Query
         What is read.
     where : str
         Where the fields are.
-    fields : iterable of str
-        The fields that there are.
 
     Raises
     ------
     InvalidInputError
-        If all labels are empty.
+        If no document has a value of the field.
     """
-    if query.cluster is None or any(labels):
-        return
+    if query.cluster is None:
+        return None
+    labels: list[str] = []
+    fields: dict[str, None] = {}
+    for document in documents:
+        labels.append(cluster_label(document, query.cluster) or "")
+        fields.update(dict.fromkeys(field_names([document])))
     choice = fields_in_words(fields)
-    if not choice:
+    if labels and not any(labels) and choice:
+        rule = f"be a field of {where}, {choice}"
+        raise InvalidInputError.of("cluster", "choice", rule, query.cluster)
+    if labels and not any(labels):
         rule = f"be left out: {where} have no field that is a text or a number"
         raise InvalidInputError.of("cluster", "conflict", rule, query.cluster)
-    rule = f"be a field of {where}, {choice}"
-    raise InvalidInputError.of("cluster", "choice", rule, query.cluster)
+    return labels
 
 
 def after_last(folder: str, file: Path) -> tuple[Path, Path] | None:
@@ -287,10 +297,10 @@ def chosen_metric(
     """
     if query.metric is not None:
         if query.metric not in names:
-            rule = f"be a {kind} of {file.name}, {alternatives(names)}"
+            rule = f"be a {kind} of {file.name}, {join_words(names, 'or')}"
             raise InvalidInputError.of("metric", "choice", rule, query.metric)
         return query.metric, ()
     if len(names) == 1:
         return names[0], ()
-    choice = alternatives(names)
+    choice = join_words(names, "or")
     return names[0], (f"{kind} {names[0]} was counted; --metric chooses among {choice}",)

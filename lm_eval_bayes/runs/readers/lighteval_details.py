@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 
 from lm_eval_bayes._util.text import plural
-from lm_eval_bayes.runs.log_fields import field_names
 from lm_eval_bayes.runs.logged_texts import LoggedTexts, TextLog, ToolTrials, TrialText
 from lm_eval_bayes.runs.partial_run import PartialRun, QuestionTrials
 from lm_eval_bayes.runs.provenance import generation, mapping
@@ -27,22 +26,25 @@ from lm_eval_bayes.runs.readers.file_access import sniff_files
 from lm_eval_bayes.runs.readers.json_files import (
     after_last,
     broken,
-    check_clusters,
     chosen_metric,
+    clusters_of,
     load_json,
     name_of,
+    nothing_to_count,
     score_of,
     text_of,
 )
 from lm_eval_bayes.runs.readers.protocol import (
     FileContents,
-    NothingToCountError,
     Query,
     Sniffed,
-    check_no_regrade,
 )
 from lm_eval_bayes.runs.readers.tool_settings import call_settings
-from lm_eval_bayes.runs.readers.trial_columns import TrialColumns, first_number, partial_runs
+from lm_eval_bayes.runs.readers.trial_columns import (
+    TrialColumns,
+    first_number,
+    partial_runs,
+)
 from lm_eval_bayes.runs.readers.trial_texts import PER_RECORD, SpooledRecords, one_text, place
 from lm_eval_bayes.runs.task_run import Provenance
 
@@ -89,8 +91,8 @@ def read(file: Path, query: Query) -> FileContents:
     InvalidInputError
         If the file is broken, or the query names a metric or a field that it does not have.
     """
-    check_no_regrade(file, query)
-    rows = _rows(file, query)
+    rows = list(trial_table.arrow_rows(file, sorted(_COLUMNS), query.argument))
+    query.advance(file.stat().st_size)
     questions = [_question(row, number) for number, row in enumerate(rows)]
     tasks = tuple(dict.fromkeys(q.task for q in questions if q.task)) or (query.task or file.stem,)
     wanted = [q for q in questions if query.task in (None, q.task or tasks[0])]
@@ -98,13 +100,12 @@ def read(file: Path, query: Query) -> FileContents:
         return FileContents((), tasks)
     names = list(dict.fromkeys(name for question in wanted for name in question.values))
     if not names:
-        rule = f"have values of metrics ({file.name})"
         got = plural(len(wanted), "question") + " without one"
-        raise NothingToCountError.of_task(query.argument, rule, got, f"{file}, without metrics")
+        raise nothing_to_count(file, query, "values of metrics", got)
     names.sort(key=lambda name: not (_is_mean(name) and any(q.n_samples > 1 for q in wanted)))
     metric, notes = chosen_metric(names, query, file, "metric")
     clusters = _clusters(rows, questions, file, query)
-    texts = SpooledRecords(file, partial(_texts, file, query.argument))
+    texts = SpooledRecords(file, records=partial(_texts, file, query.argument))
     runs = []
     for task in dict.fromkeys(question.task or tasks[0] for question in wanted):
         of_task = [question for question in wanted if (question.task or tasks[0]) == task]
@@ -112,12 +113,6 @@ def read(file: Path, query: Query) -> FileContents:
         if with_value:
             runs += _runs(with_value, clusters, metric, task, notes, texts, file, query)
     return FileContents(runs, tasks)
-
-
-def _rows(file: Path, query: Query) -> list[dict[str, Any]]:
-    columns = trial_table.arrow_columns(file, sorted(_COLUMNS), query)
-    names = list(columns)
-    return [dict(zip(names, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
 def _question(row: Mapping[str, Any], place: int) -> _Question:
@@ -169,15 +164,9 @@ def _clusters(
     rows: Sequence[Mapping[str, Any]], questions: Sequence[_Question], file: Path, query: Query
 ) -> dict[str, str]:
     """Return the clusters of questions: a field of what the task kept of the document."""
-    if query.cluster is None:
-        return {}
-    fields = [mapping(mapping(row["doc"]).get("specific")) for row in rows]
-    clusters = {
-        question.id: name_of(of_doc.get(query.cluster))
-        for question, of_doc in zip(questions, fields, strict=True)
-    }
-    check_clusters(clusters.values(), query, f"doc.specific in {file.name}", field_names(fields))
-    return clusters
+    fields = (mapping(row["doc"]).get("specific") for row in rows)
+    clusters = clusters_of(fields, query, f"doc.specific in {file.name}") or ()
+    return {question.id: label for question, label in zip(questions, clusters, strict=False)}
 
 
 def _runs(
@@ -246,7 +235,7 @@ def _runs(
         query,
         metric=metric,
         notes=notes,
-        provenance={model: provenance},
+        provenance=provenance,
         settings=settings,
         first_label=1,
     )

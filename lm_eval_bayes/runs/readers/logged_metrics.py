@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from lm_eval_bayes._util.text import join_words
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.log_fields import generated_texts
 from lm_eval_bayes.runs.logged_texts import LoggedTexts
@@ -63,7 +64,7 @@ def of_metric(
     ]
     notes = []
     if len(graded) > 1 and query.metric is None:
-        choice = alternatives([metric, *(name for name in graded if name != metric)])
+        choice = join_words([metric, *(name for name in graded if name != metric)], "or")
         notes.append(f"{metric} was counted; --metric chooses among {choice}")
     if n_texts > 1:
         notes.append(
@@ -79,7 +80,7 @@ def _choose_metric(
     """Return the metric of the query, else the first that the task lists and that is 0 or 1."""
     if query.metric is not None:
         if query.metric not in graded:
-            choice = f", {alternatives(graded)}" if graded else "; it has none"
+            choice = f", {join_words(list(graded), 'or')}" if graded else "; it has none"
             rule = f"be a metric of zeros and ones that task {task.task} logs{choice}"
             raise InvalidInputError.of("metric", "choice", rule, query.metric)
         return query.metric
@@ -103,18 +104,6 @@ def _filtered_answer(row: Mapping[str, Any]) -> tuple[str | None] | None:
     if not isinstance(filtered, list) or len(filtered) != 1 or not isinstance(filtered[0], str):
         return (None,)
     return (filtered[0],)
-
-
-def alternatives(names: Collection[str]) -> str:
-    """Return names as a choice.
-
-    Examples
-    --------
-    >>> alternatives(["acc", "acc_norm", "f1"]), alternatives(["acc"])
-    ('acc, acc_norm or f1', 'acc')
-    """
-    listed = list(names)
-    return " or ".join([", ".join(listed[:-1]), listed[-1]] if len(listed) > 1 else listed)
 
 
 # -- counts of the metric `bayes` ------------------------------------------------------------------
@@ -168,17 +157,8 @@ def counted(task: LoggedTask, lines: Iterable[LogLine], query: Query, average: s
 NO_METRICS = frozenset(
     (
         *("doc_id", "doc", "target", "arguments", "resps", "filtered_resps", "filter", "metrics"),
-        *(
-            "cluster",
-            "doc_hash",
-            "prompt_hash",
-            "target_hash",
-            "outcomes",
-            "answers",
-            "lengths",
-            "signals",
-        ),
-        *("grading_error_notes",),
+        *("cluster", "doc_hash", "prompt_hash", "target_hash", "outcomes", "answers", "lengths"),
+        *("signals", "grading_error_notes"),
     )
 )
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from lm_eval_bayes._util.text import one_line, plural
+from lm_eval_bayes._util.text import join_words, one_line, plural
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.log_fields import generated_texts
 from lm_eval_bayes.runs.logged_texts import LoggedTexts
@@ -16,7 +16,6 @@ from lm_eval_bayes.runs.partial_run import floats
 from lm_eval_bayes.runs.provenance import LoggedTask, mapping
 from lm_eval_bayes.runs.readers.log_line import LoggedTrials, LogLine
 from lm_eval_bayes.runs.readers.logged_metrics import (
-    alternatives,
     average_metric,
     counted,
     of_metric,
@@ -112,10 +111,10 @@ class _LoggedMetric:
             return None
         if field is None or (len(names) > 1 and query.metric not in (None, *names)):
             logged = [name for name in names if _logs(first, name, names[0])]
-            rule = f"be a metric of task {task.task} that has numbers, {alternatives(logged)}"
+            rule = f"be a metric of task {task.task} that has numbers, {join_words(logged, 'or')}"
             raise InvalidInputError.of("metric", "choice", rule, query.metric)
         if len(names) > 1 and query.metric is None:
-            choice = alternatives([name for name in names if name not in errors])
+            choice = join_words([name for name in names if name not in errors], "or")
             notes = (f"{names[0]} was counted; --metric chooses among {choice}",)
         name = query.metric if query.metric in names and query.metric else GRADED
         if fields[field]:
@@ -162,7 +161,7 @@ def _check_no_error(task: LoggedTask, query: Query) -> None:
     if metric is not None and metric in errors:
         others = [name for name in names if name not in errors]
         rule = f"have numbers of the metric {metric} of task {task.task}"
-        rule += f" (--metric chooses {alternatives(others)})" if others else ""
+        rule += f" (--metric chooses {join_words(others, 'or')})" if others else ""
         lacking = f"task {task.task}, whose metric {metric} has no numbers: {errors[metric]}"
         raise NothingToCountError.of_task(query.argument, rule, errors[metric], lacking)
 

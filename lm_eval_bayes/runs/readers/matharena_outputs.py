@@ -13,7 +13,6 @@ from typing import Any
 
 from lm_eval_bayes._util.compressed import plain_name
 from lm_eval_bayes._util.text import plural
-from lm_eval_bayes.runs.log_fields import field_names
 from lm_eval_bayes.runs.logged_texts import TrialText
 from lm_eval_bayes.runs.provenance import mapping
 from lm_eval_bayes.runs.readers.conversations import written
@@ -22,22 +21,21 @@ from lm_eval_bayes.runs.readers.json_files import (
     after_last,
     beginning,
     broken,
-    check_clusters,
     chosen_metric,
+    clusters_of,
     load_json,
     name_of,
+    nothing_to_count,
     score_of,
     text_of,
 )
 from lm_eval_bayes.runs.readers.protocol import (
     FileContents,
-    NothingToCountError,
     Query,
     Sniffed,
-    check_no_regrade,
 )
 from lm_eval_bayes.runs.readers.trial_columns import TrialColumns, partial_runs
-from lm_eval_bayes.runs.readers.trial_texts import FileRecords, one_text, place
+from lm_eval_bayes.runs.readers.trial_texts import SpooledRecords, one_text, place
 
 #: How a file begins: the number of the problem and its text.
 _BEGINNING = re.compile(rb'\s*\{\s*"idx"\s*:\s*\d+\s*,\s*"problem"\s*:\s*(null|")')
@@ -67,7 +65,6 @@ def read(file: Path, query: Query) -> FileContents:
     InvalidInputError
         If a file is broken, or the query names a field that no problem has.
     """
-    check_no_regrade(file, query)
     folder = file if file.is_dir() else file.parent
     model, task = _names(folder)
     if query.task not in (None, task):
@@ -82,13 +79,17 @@ def read(file: Path, query: Query) -> FileContents:
     metric, notes = chosen_metric(["correct"], query, file, "metric")
     columns = _columns(problems, file, query)
     columns.model, columns.task = model, task
-    columns.texts = FileRecords(list(files.values()), _texts)
+    again = Query(argument=query.argument)
+    columns.texts = SpooledRecords(
+        *files.values(),
+        records=lambda: (_texts(_problem(path, again)) for path in files.values()),
+    )
     records = {id: number for number, id in enumerate(files)}
     ids_and_runs = zip(columns.question, columns.trial or (), strict=True)
     columns.places = [place(records[id], run) for id, run in ids_and_runs]
     if all(score is None for score in columns.score):
-        rule, got = f"have graded runs ({file})", plural(len(columns), "run") + " without a grade"
-        raise NothingToCountError.of_task(query.argument, rule, got, f"{file}, without grades")
+        got = plural(len(columns), "run") + " without a grade"
+        raise nothing_to_count(file, query, "graded runs", got)
     runs = partial_runs(columns, file, query, metric=metric, notes=notes, first_label=1)
     return FileContents(runs, (task,))
 
@@ -125,28 +126,28 @@ def _columns(problems: Mapping[str, Mapping[str, Any]], file: Path, query: Query
         problem = problems[id]
         answers, costs = problem.get("answers"), problem.get("detailed_costs")
         text = text_of(problem.get("problem"))
-        cluster = _label(problem.get(query.cluster)) if query.cluster is not None else ""
         for i, correct in enumerate(problem["correct"]):
             cost = mapping(_item(costs, i))
             answer = name_of(_item(answers, i))
             answer = "" if answer == "None" else answer  # where none was extracted
             score = None if isinstance(correct, str) else score_of(correct)
             measured = (cost.get("output_tokens"), cost.get("cost"), cost.get("time"))
-            rows.append((id, score, i, answer, text, cluster, *measured))
+            rows.append((id, score, i, answer, text, *measured))
     if not rows:
         raise broken(file, query, "no runs of problems")
-    ids, scores, trials, extracted, texts, clusters, tokens, prices, times = map(
+    ids, scores, trials, extracted, texts, tokens, prices, times = map(
         list, zip(*rows, strict=True)
     )
-    documents = (
+    documents = [
         {**problem, "types": _label(problem.get("types"))} for problem in problems.values()
-    )
-    check_clusters(clusters, query, f"the problems in {file.name}", field_names(documents))
+    ]
+    clusters = clusters_of(documents, query, f"the problems in {file.name}")
+    by_problem = dict(zip(problems, clusters or (), strict=False))
     return TrialColumns(
         question=ids,
         score=scores,
         trial=trials,
-        cluster=None if query.cluster is None else clusters,
+        cluster=None if clusters is None else [by_problem[id] for id in ids],
         text=texts,
         answer=extracted,
         measured={"tokens": tokens, "cost": prices, "time": times},

@@ -15,20 +15,19 @@ from typing import Any
 
 from lm_eval_bayes._util.hashing import distinct_ids, hash_text
 from lm_eval_bayes._util.text import plural
-from lm_eval_bayes.runs.log_fields import field_names
 from lm_eval_bayes.runs.logged_texts import TrialText
 from lm_eval_bayes.runs.provenance import mapping
 from lm_eval_bayes.runs.readers.conversations import written
 from lm_eval_bayes.runs.readers.file_access import files_below
 from lm_eval_bayes.runs.readers.json_files import (
     broken,
-    check_clusters,
     chosen_metric,
+    clusters_of,
     name_of,
     score_of,
     text_of,
 )
-from lm_eval_bayes.runs.readers.protocol import FileContents, Query, Sniffed, check_no_regrade
+from lm_eval_bayes.runs.readers.protocol import FileContents, Query, Sniffed
 from lm_eval_bayes.runs.readers.text_files import JsonLines, first_line
 from lm_eval_bayes.runs.readers.trial_columns import TrialColumns, partial_runs, record_key
 from lm_eval_bayes.runs.readers.trial_texts import lines_log, one_text
@@ -153,7 +152,6 @@ def read(file: Path, query: Query) -> FileContents:
     InvalidInputError
         If the file is broken, or the query names a metric or a field that it does not have.
     """
-    check_no_regrade(file, query)
     model, task = _names(file, query)
     if query.task not in (None, task):
         return FileContents((), (task,))
@@ -164,10 +162,7 @@ def read(file: Path, query: Query) -> FileContents:
         raise broken(file, query, "no graded generation")
     metric, notes = chosen_metric(names, query, file, "metric")
     value = _METRICS[metric][1]
-    clusters = None
-    if query.cluster is not None:
-        clusters = [name_of(row.get(query.cluster)) for row in rows]
-        check_clusters(clusters, query, f"the lines of {file.name}", field_names(rows))
+    clusters = clusters_of(rows, query, f"the lines of {file.name}")
     if metric in ("judge_correct", "both_correct", "any_correct"):
         n_unclear = sum(isinstance(r.get("judgement"), str) and _judged(r) is None for r in rows)
         if n_unclear:

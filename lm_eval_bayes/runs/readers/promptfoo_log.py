@@ -7,23 +7,22 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import urlsplit
 
 from lm_eval_bayes._util.compressed import plain_name
-from lm_eval_bayes._util.hashing import hash_text
+from lm_eval_bayes._util.hashing import distinct_ids, hash_text
 from lm_eval_bayes._util.text import one_line, plural
-from lm_eval_bayes.runs.log_fields import cluster_label, field_names
 from lm_eval_bayes.runs.logged_texts import TextLog, TrialText
 from lm_eval_bayes.runs.provenance import mapping, number
 from lm_eval_bayes.runs.readers.file_access import sniff_files
 from lm_eval_bayes.runs.readers.json_files import (
     beginning,
     broken,
-    check_clusters,
     chosen_metric,
     json_text,
     last_message,
@@ -32,9 +31,14 @@ from lm_eval_bayes.runs.readers.json_files import (
     score_of,
     timestamp,
 )
-from lm_eval_bayes.runs.readers.protocol import FileContents, Query, Sniffed, check_no_regrade
+from lm_eval_bayes.runs.readers.protocol import FileContents, Query, Sniffed
 from lm_eval_bayes.runs.readers.text_files import JsonLines, first_line
-from lm_eval_bayes.runs.readers.trial_columns import TrialColumns, partial_runs, record_key
+from lm_eval_bayes.runs.readers.trial_columns import (
+    TrialRow,
+    columns_of,
+    partial_runs,
+    record_key,
+)
 from lm_eval_bayes.runs.readers.trial_texts import (
     SpooledRecords,
     lines_log,
@@ -65,25 +69,15 @@ _ADDED = {"sessionId", "_conversation"}
 _LONGEST = 80
 
 
-class _Row(NamedTuple):
-    """What is needed of a row."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Row(TrialRow):
+    """A row, with its test, the prompt and its label, the scores by name and its place."""
 
     test: str
-    question: str
-    provider: str
     prompt: str
     label: str
     scores: Mapping[str, float]
-    failed: bool
-    text: str
-    cluster: str
-    fields: Sequence[str]
     order: int
-    tokens: Any
-    seconds: float | None
-    cost: Any
-    record: int
-    key: Hashable
 
 
 def sniff(path: Path) -> Sniffed | None:
@@ -108,7 +102,6 @@ def read(file: Path, query: Query) -> FileContents:
     InvalidInputError
         If the file is cut off or broken, or the query names a score that there is not.
     """
-    check_no_regrade(file, query)
     content: Mapping[str, Any] = {}
     warnings: tuple[str, ...] = ()
     texts: TextLog
@@ -121,17 +114,11 @@ def read(file: Path, query: Query) -> FileContents:
         rows = [
             _row(row, record, query) for record, row in enumerate(_listed(content, file, query))
         ]
-        texts = SpooledRecords(file, partial(_texts_of_all, file, query.argument))
+        texts = SpooledRecords(file, records=partial(_texts_of_all, file, query.argument))
     description = name_of(mapping(content.get("config")).get("description"))
     task = one_line(description, 100) or query.task or ""
     if task and query.task not in (None, task):
         return FileContents((), (task,))
-    check_clusters(
-        (row.cluster for row in rows),
-        query,
-        f"the variables and the metadata of the tests in {file.name}",
-        (name for row in rows for name in row.fields),
-    )
     rows.sort(key=lambda row: row.order)
     named = dict.fromkeys(name for row in rows for name in row.scores)
     names = [_SUCCESS, _SCORE, *(name for name in named if name not in ("", _SUCCESS, _SCORE))]
@@ -142,23 +129,16 @@ def read(file: Path, query: Query) -> FileContents:
         notes += (f"{ended}, and counted as wrong, as in the pass rate of promptfoo",)
     models, more = _models(rows)
     ids = _questions(rows)
-    columns = TrialColumns(
-        question=[ids[row.test] for row in rows],
-        score=[row.scores.get(metric, math.nan) for row in rows],
-        model=models,
-        task=task,
-        cluster=[row.cluster for row in rows] if query.cluster is not None else None,
-        records=[row.key for row in rows],
-        text=[row.text for row in rows],
-        measured={
-            "tokens": [row.tokens for row in rows],
-            "time": [row.seconds for row in rows],
-            "cost": [row.cost for row in rows],
-        },
+    columns = columns_of(
+        rows,
+        [row.scores.get(metric, math.nan) for row in rows],
+        query,
+        f"the variables and the metadata of the tests in {file.name}",
         texts=texts,
         places=[place(row.record) for row in rows],
     )
-    provenance = _provenance(content)
+    columns.question, columns.model = [ids[row.test] for row in rows], models
+    columns.task = task
     runs = partial_runs(
         columns,
         file,
@@ -166,7 +146,7 @@ def read(file: Path, query: Query) -> FileContents:
         metric=metric,
         source=name_of(content.get("evalId")),
         notes=(*notes, *more),
-        provenance=dict.fromkeys(models, provenance),
+        provenance=_provenance(content),
     )
     tasks = tuple(dict.fromkeys(run.task for run in runs))
     return FileContents(runs, tasks, warnings=warnings)
@@ -209,27 +189,20 @@ def _row(row: Mapping[str, Any], record: int, query: Query) -> _Row:
     scores |= {} if total is None else {_SCORE: total}
     scores |= {_SUCCESS: float(success)} if isinstance(success, bool) else {}
     order, milliseconds = row.get("testIdx"), number(row.get("latencyMs"))
-    cluster, fields = "", list[str]()
-    if query.cluster is not None:
-        document = {**variables, **mapping(test.get("metadata"))}
-        cluster, fields = (
-            cluster_label(document, query.cluster) or "",
-            list(field_names([document])),
-        )
+    document = {**variables, **mapping(test.get("metadata"))}
     return _Row(
         test=hash_text(asserted),
         question=_question(test, variables),
-        provider=_provider(name_of(provider)),
+        model=_provider(name_of(provider)),
         prompt=name_of(row.get("promptId")) or label,
         label=label,
         scores=scores,
         failed=row.get("failureReason") == _ERROR,
         text=last_message(prompt.get("raw")),
-        cluster=cluster,
-        fields=fields,
+        document=document if query.cluster else {},
         order=order if type(order) is int else 0,
         tokens=mapping(response.get("tokenUsage")).get("completion"),
-        seconds=None if milliseconds is None else milliseconds / 1000,
+        time=None if milliseconds is None else milliseconds / 1000,
         cost=row.get("cost"),
         record=record,
         key=name_of(row.get("id")) or record_key(row),
@@ -249,13 +222,10 @@ def _question(test: Mapping[str, Any], variables: Mapping[str, Any]) -> str:
 
 def _questions(rows: Iterable[_Row]) -> dict[str, str]:
     """Return the ids of the tests: tests of equal names, with other assertions, get a number."""
-    times: dict[str, int] = {}
-    ids: dict[str, str] = {}
+    names: dict[str, str] = {}
     for row in rows:
-        if row.test not in ids:
-            n = times[row.question] = times.get(row.question, 0) + 1
-            ids[row.test] = row.question if n == 1 else f"{row.question}#{n}"
-    return ids
+        names.setdefault(row.test, row.question)
+    return dict(zip(names, distinct_ids(list(names.values())), strict=True))
 
 
 def _provider(name: str) -> str:
@@ -283,10 +253,10 @@ def _models(rows: Sequence[_Row]) -> tuple[list[str], tuple[str, ...]]:
     labels = {row.prompt: row.label for row in sorted(rows, key=lambda row: row.order)[::-1]}
     order = list(dict.fromkeys(row.prompt for row in rows))
     if len(order) < 2:
-        return [row.provider for row in rows], ()
+        return [row.model for row in rows], ()
     numbers = {prompt: n for n, prompt in enumerate(sorted(order, key=lambda p: (labels[p], p)), 1)}
     notes = [f"prompt {n}: {one_line(labels[prompt], 100)}" for prompt, n in numbers.items()]
-    return [f"{row.provider} (prompt {numbers[row.prompt]})" for row in rows], tuple(notes)
+    return [f"{row.model} (prompt {numbers[row.prompt]})" for row in rows], tuple(notes)
 
 
 def _provenance(content: Mapping[str, Any]) -> Provenance:

@@ -29,16 +29,16 @@ class Query:
         Only this task, or the tasks of this group. Outcomes in a file that names no task are
         taken for it.
     metric, filter : str or None
-        Named by the user; None for the first one.
+        The metric that counts, and the filter pipeline whose output counts; None for the first one.
     dedupe : bool or None
         Whether a trial that occurs twice counts once; otherwise it is refused. None if the
         command has no such option.
     regrade : callable or None
-        Grades the texts again.
+        Grades the saved texts again.
     signals : {"all", "recorded"} or None
         Whether the signals of all trials are read, or only of runs whose model recorded some.
     verdicts : bool
-        Whether the verdicts of a verifier are among the signals.
+        Whether the verdicts of a verifier, beside the samples, are among the signals.
     cluster : str or None
         The field of a logged document, or the column of a table, that names the cluster of a
         question; None for that of the task's own settings.
@@ -152,10 +152,3 @@ class NothingToCountError(InvalidInputError):
         error = cls.of(argument, rule_id, rule, got)
         error.lacking = lacking
         return error
-
-
-def check_no_regrade(file: Path, query: Query) -> None:
-    """Refuse to grade again what holds no texts and right answers."""
-    if query.regrade is not None:
-        rule = "be left out: only samples of the harness hold texts and right answers"
-        raise InvalidInputError.of("regrade", "conflict", rule, file.name)

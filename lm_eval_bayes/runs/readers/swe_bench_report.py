@@ -17,7 +17,7 @@ from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.provenance import mapping
 from lm_eval_bayes.runs.readers.file_access import files_below
 from lm_eval_bayes.runs.readers.json_files import beginning, broken, load_json, name_of
-from lm_eval_bayes.runs.readers.protocol import FileContents, Query, Sniffed, check_no_regrade
+from lm_eval_bayes.runs.readers.protocol import FileContents, Query, Sniffed
 from lm_eval_bayes.runs.readers.trial_columns import TrialColumns, first_number, partial_runs
 
 #: The task of the reports, which name none, unless the query does.
@@ -99,7 +99,6 @@ def read(file: Path, query: Query) -> FileContents:
     InvalidInputError
         If a report is broken or contradicts itself.
     """
-    check_no_regrade(file, query)
     if query.metric not in (None, "resolved"):
         raise InvalidInputError.of("metric", "choice", f"be resolved ({file.name})", query.metric)
     task = query.task or _TASK

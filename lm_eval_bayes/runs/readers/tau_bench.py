@@ -18,7 +18,6 @@ from typing import Any
 from lm_eval_bayes._util.hashing import hash_text
 from lm_eval_bayes._util.text import one_line, plural
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.runs.log_fields import field_names
 from lm_eval_bayes.runs.logged_texts import TrialText
 from lm_eval_bayes.runs.provenance import generation, mapping
 from lm_eval_bayes.runs.readers.conversations import written
@@ -26,22 +25,21 @@ from lm_eval_bayes.runs.readers.file_access import files_beside, sniff_files
 from lm_eval_bayes.runs.readers.json_files import (
     beginning,
     broken,
-    check_clusters,
     chosen_metric,
+    clusters_of,
     given_score,
     json_text,
     load_json,
     name_of,
+    nothing_to_count,
     text_of,
     timestamp,
     total,
 )
 from lm_eval_bayes.runs.readers.protocol import (
     FileContents,
-    NothingToCountError,
     Query,
     Sniffed,
-    check_no_regrade,
 )
 from lm_eval_bayes.runs.readers.tool_settings import call_settings
 from lm_eval_bayes.runs.readers.trial_columns import TrialColumns, numbers_in_run, partial_runs
@@ -101,7 +99,6 @@ class _Results:
     rewards: list[float | None] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     warnings: tuple[str, ...] = ()
-    n_in_notes: int = 0
 
 
 def read(file: Path, query: Query) -> FileContents:
@@ -114,9 +111,8 @@ def read(file: Path, query: Query) -> FileContents:
     InvalidInputError
         If the file is broken, or the query names a metric or a field that it does not have.
     """
-    check_no_regrade(file, query)
     content = load_json(file, query)
-    texts = SpooledRecords(file, partial(_texts, file, query.argument))
+    texts = SpooledRecords(file, records=partial(_texts, file, query.argument))
     if isinstance(content, list):
         results = _tau1(content, file, query)
     elif isinstance(content, dict):
@@ -127,11 +123,8 @@ def read(file: Path, query: Query) -> FileContents:
     if query.task not in (None, task):
         return FileContents((), (task,))
     if all(reward is None for reward in results.rewards):
-        rule, got = (
-            f"have rewards of simulations ({file.name})",
-            f"{len(results.rewards):,} without",
-        )
-        raise NothingToCountError.of_task(query.argument, rule, got, f"{file}, without rewards")
+        got = f"{len(results.rewards):,} without"
+        raise nothing_to_count(file, query, "rewards of simulations", got)
     metric, _ = chosen_metric(_METRICS, query, file, "metric")
     columns, notes = results.columns, results.notes
     columns.model, columns.task, columns.texts = results.model, task, texts
@@ -158,9 +151,8 @@ def read(file: Path, query: Query) -> FileContents:
         query,
         metric=metric,
         notes=notes,
-        provenance={results.model: provenance},
+        provenance=provenance,
         settings=results.settings,
-        n_in_notes=results.n_in_notes,
     )
     return FileContents(runs, (task,), warnings=results.warnings)
 
@@ -170,7 +162,7 @@ def _texts(file: Path, argument: str) -> Iterator[Sequence[TrialText]]:
     query = Query(argument=argument)
     content = load_json(file, query)
     if isinstance(content, list):
-        conversations = [row.get("traj") for row in _rows(content, file, query)]
+        conversations = [row.get("traj") for row in _checked(content, file, query)]
     else:
         simulations = _simulations(mapping(content), file, query)
         conversations = [simulation.get("messages") for simulation in simulations]
@@ -222,9 +214,8 @@ def _simulations(content: Mapping[str, Any], file: Path, query: Query) -> list[M
         listed = [load_json(path, query) for path in files_beside(folder / "any", "*.json")]
     listed = listed or content.get("simulation_index") or listed
     if listed == []:
-        rule = f"hold simulations ({file.name})"
         got = "none, as of a run that ended before its first task"
-        raise NothingToCountError.of_task(query.argument, rule, got, f"{file}, without simulations")
+        raise nothing_to_count(file, query, "simulations", got)
     if not isinstance(listed, list):
         raise broken(file, query, "no list of simulations")
     return _checked(listed, file, query)
@@ -240,26 +231,15 @@ def _checked(listed: Sequence[Any], file: Path, query: Query) -> list[Mapping[st
         0 on.
     """
     for number, simulation in enumerate(listed, 1):
-        if not isinstance(simulation, Mapping):
-            got = one_line(json_text(simulation), 40)
-            raise _wrong_entry("are objects", number, got, file, query)
-        task, trial = simulation.get("task_id"), simulation.get("trial")
-        if not name_of(task):
-            got = f"the task_id {one_line(json_text(task), 40)}"
-            raise _wrong_entry("have a text or a number as task_id", number, got, file, query)
-        if trial is not None and (type(trial) is not int or trial < 0):
-            got = f"the trial {one_line(json_text(trial), 40)}"
-            rule = "have a whole number of at least 0 as trial"
-            raise _wrong_entry(rule, number, got, file, query)
+        trial = mapping(simulation).get("trial")
+        is_numbered = trial is None or (type(trial) is int and trial >= 0)
+        if not name_of(mapping(simulation).get("task_id")) or not is_numbered:
+            rule = f"hold simulations with a `task_id`, and a `trial` from 0 on ({file})"
+            got = f"{one_line(json_text(simulation), 60)} as simulation {number:,}"
+            raise InvalidInputError.of(query.argument, "damaged", rule, got)
     if not listed:
         raise broken(file, query, "no simulation")
     return list(listed)
-
-
-def _wrong_entry(rule: str, number: int, got: str, file: Path, query: Query) -> InvalidInputError:
-    """Return the error of a simulation, by its number among those of the file from 1."""
-    rule = f"hold simulations that {rule} ({file})"
-    return InvalidInputError.of(query.argument, "damaged", rule, f"{got} in simulation {number:,}")
 
 
 def _tasks(content: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
@@ -305,11 +285,10 @@ def _fill(
         "time": [simulation.get("duration") for simulation in simulations],
         "tokens": [_tokens(simulation.get("messages")) for simulation in simulations],
     }
-    if query.cluster is not None:
-        clusters = {id: name_of(task.get(query.cluster)) for id, task in tasks.items()}
-        where = f"the tasks in {file.name}"
-        check_clusters(clusters.values(), query, where, field_names(tasks.values()))
-        columns.cluster = [clusters.get(id, "") for id in columns.question]
+    clusters = clusters_of(tasks.values(), query, f"the tasks in {file.name}")
+    if clusters is not None:
+        by_task = dict(zip(tasks, clusters, strict=True))
+        columns.cluster = [by_task.get(id, "") for id in columns.question]
     for simulation in simulations:
         info, reason = simulation.get("reward_info"), name_of(simulation.get("termination_reason"))
         given = info.get("reward") if isinstance(info, Mapping) else simulation.get("reward")
@@ -320,7 +299,6 @@ def _fill(
     if reasons[_NEVER_RAN] and query.unscored == "left-out":
         ended = f"{plural(reasons[_NEVER_RAN], 'trial')} ended in an infrastructure error"
         results.notes.append(f"{ended}, and did not count, as in the metrics of tau2 1.0.1")
-        results.n_in_notes = reasons[_NEVER_RAN]
     others = {r: n for r, n in reasons.items() if r and r not in (*_SAID, _NEVER_RAN)}
     if others:
         listed = ", ".join(f"{one_line(r, 30)} {n:,}" for r, n in sorted(others.items()))
@@ -354,7 +332,7 @@ def _tokens(messages: object) -> float | None:
 
 
 def _tau1(content: Sequence[Any], file: Path, query: Query) -> _Results:
-    rows = _rows(content, file, query)
+    rows = _checked(content, file, query)
     if query.cluster is not None:
         rule = "be left out: results of tau-bench have no fields of tasks"
         raise InvalidInputError.of("cluster", "conflict", rule, query.cluster)
@@ -388,10 +366,6 @@ def _tau1(content: Sequence[Any], file: Path, query: Query) -> _Results:
         ended = f"{plural(n_errors, 'trial')} ended in an error"
         results.notes.append(f"{ended}, and counted by the reward 0, as in tau-bench's own metrics")
     return results
-
-
-def _rows(content: Sequence[Any], file: Path, query: Query) -> list[Mapping[str, Any]]:
-    return _checked(content, file, query)
 
 
 def _domain(rows: Sequence[Mapping[str, Any]], file: Path) -> str:

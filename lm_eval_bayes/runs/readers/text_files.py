@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
 from array import array
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -14,23 +13,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
-import numpy as np
-
 from lm_eval_bayes._util.compressed import COMPRESSED, UNREADABLE, open_bytes, plain_name
 from lm_eval_bayes._util.text import one_line
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.readers.file_access import PermissionDeniedError, unreadable
 from lm_eval_bayes.runs.readers.protocol import Advance
 
-#: Bytes of lines that are parsed together.
-_BLOCK = 2**16
 #: A line of more bytes, its end included, is refused.
 _LONGEST_LINE = 2**26
-#: Bytes of a line from which on a hook per object costs less than counting the keys in its text.
-_LONG_LINE = 400
-#: Stands between two lines that are parsed together; no file has it.
-_BETWEEN = os.urandom(8).hex()
-
 #: A byte order mark and blanks.
 _BEFORE_JSON = b"\xef\xbb\xbf \t\r\n\f\v"
 
@@ -52,14 +42,15 @@ class JsonLines:
     argument : str
         The name of the argument in an error.
     advance : callable, optional
-        Called with the bytes of every line, or of several.
+        Called with the bytes of every line.
     unique_keys : bool
-        Whether an object that has a key twice is refused; otherwise the last one counts.
+        Whether an object that has a key twice is refused, at any depth; otherwise the last one
+        counts.
 
     Attributes
     ----------
     offset : int
-        The byte at which the current line begins, while iterating line by line.
+        The byte at which the current line begins, while iterating.
     offsets : array of int
         The bytes at which the lines of the objects begin, as far as they were read.
     random_access : bool
@@ -82,9 +73,7 @@ class JsonLines:
         self.offsets: array[int] = array("q")
         self.random_access = file.suffix not in COMPRESSED
         self.warnings: tuple[str, ...] = ()
-        #: Bytes and lines that were read, and whether keys are counted by a hook.
-        self._end = self._n_lines = 0
-        self._by_hook = False
+        self._n_lines = 0
 
     def __iter__(self) -> Iterator[Row]:
         """Yield the objects, line by line.
@@ -94,107 +83,46 @@ class JsonLines:
         InvalidInputError
             If a line cannot be read, or the only one is cut off.
         """
-        for rows in self._blocks(1):
-            yield from rows
-
-    def blocks(self) -> Iterator[list[Row]]:
-        """Yield the objects of many lines at a time, which takes less time than one by one.
-
-        Raises
-        ------
-        InvalidInputError
-            As for a single line.
-        """
-        return self._blocks(_BLOCK)
-
-    def _blocks(self, n_bytes: int) -> Iterator[list[Row]]:
-        self._end = self._n_lines = 0
+        end = self._n_lines = 0
         self.offsets = array("q")
         try:
             with open_bytes(self.file) as lines:
                 # a text in UTF-16 is converted as a whole
                 self.random_access = self.random_access and not isinstance(lines, io.BytesIO)
-                while block := lines.read(n_bytes - 1) + lines.readline(_LONGEST_LINE + 1):
-                    start = block.rfind(b"\n", 0, -1) + 1
-                    if len(block) - start > _LONGEST_LINE:
-                        number = self._n_lines + block.count(b"\n", 0, start) + 1
-                        raise _line_too_long(self.file, number, self.argument)
-                    if not self.offsets and block.lstrip(_BEFORE_JSON).startswith(b"["):
+                for line in _lines(lines, self.file, self.argument):
+                    self.offset, end = end, end + len(line)
+                    self._n_lines += 1
+                    if not self.offsets and line.lstrip(_BEFORE_JSON).startswith(b"["):
                         self.offset, self.random_access = 0, False
-                        block += lines.read()
-                        self._advance(len(block))
-                        yield self._array(block.lstrip(_BEFORE_JSON))
+                        content = line.lstrip(_BEFORE_JSON) + lines.read()
+                        self._advance(len(content))
+                        yield from self._array(content)
                         return
-                    rows = self._parsed_together(block) if n_bytes > 1 else None
-                    if rows is None:
-                        parsed = map(self._parsed, io.BytesIO(block))
-                        rows = [row for row in parsed if row is not None]
-                    yield rows
+                    self._advance(len(line))
+                    row = None if line.isspace() else self._parsed(line)
+                    if row is not None:
+                        self.offsets.append(self.offset)
+                        yield row
         except UNREADABLE as error:
             raise unreadable(error, self.file, self.argument) from None
-
-    def place(self, row: int) -> str:
-        """Return where an object is that was read, by its number from 1: its line, if it has one.
-
-        Raises
-        ------
-        OSError, EOFError, zlib.error
-            If the file cannot be read again.
-        """
-        if not self.offsets:
-            return f"object {row}"
-        with open_bytes(self.file) as lines:
-            n_before = lines.read(self.offsets[row - 1]).count(b"\n")
-        return f"line {n_before + 1}"
 
     def _advance(self, n_bytes: int) -> None:
         if self.advance is not None:
             self.advance(n_bytes)
 
-    def _parsed_together(self, block: bytes) -> list[Row] | None:
-        """Return the objects of several lines; None where a line is not one object, or is empty."""
-        ends = np.flatnonzero(np.frombuffer(block, dtype=np.uint8) == ord("\n"))
-        n_lines = ends.size + (not block.endswith(b"\n"))
-        lines = block.removesuffix(b"\n").replace(b"\n", f',"{_BETWEEN}",'.encode())
-        hook = self._by_hook or len(block) > _LONG_LINE * n_lines
-        try:
-            text = lines.decode("utf-8" if self._end else "utf-8-sig")
-            values = _array_of(text, hook and self.unique_keys)
-            rows = values[::2]
-            if values[1::2] != [_BETWEEN] * (n_lines - 1) or set(map(type, rows)) != {dict}:
-                return None
-            if self.unique_keys and not hook and not _are_keys(block, sum(map(len, rows))):
-                self._by_hook = True  # objects within objects, or a repeated key
-                rows = _array_of(text, True)[::2]
-        except (ValueError, RecursionError):
-            return None
-        starts = np.concatenate([[0], ends[: n_lines - 1] + 1]) + self._end
-        self.offsets.frombytes(starts.astype(np.int64).tobytes())
-        self._advance(len(block))
-        self._end, self._n_lines = self._end + len(block), self._n_lines + n_lines
-        return rows
-
     def _parsed(self, line: bytes) -> Row | None:
-        """Return the object of a line; None for an empty line, and for the last one if cut off."""
-        self._n_lines += 1
-        self.offset, self._end = self._end, self._end + len(line)
-        self._advance(len(line))
-        if line.isspace():
-            return None
+        """Return the object of a line; None for the last one if it is cut off."""
         try:
             text = line.decode("utf-8-sig" if self._n_lines == 1 else "utf-8")
-            n_pairs = None
-            if self.unique_keys:
-                row, n_pairs = _counted(text)
-            else:
-                row = _parsed(text)
+            row = self._value(text)
+        except RepeatedKeyError as error:
+            raise self._repeated(f"{error} in line {self._n_lines}") from None
         except (ValueError, RecursionError) as error:
             if line.endswith(b"\n") or not self.offsets:
                 if getattr(error, "msg", "") == _SEVERAL_VALUES:
                     got = f"line {self._n_lines}, which holds several values"
                     raise self._not_objects(got) from None
-                cut_off = f"line {self._n_lines}: {damage(error, line)}"
-                raise self._broken(cut_off) from None
+                raise self._broken(f"line {self._n_lines}: {damage(error, line)}") from None
             warning = f"{self.file} ends in the middle of line {self._n_lines}"
             self.warnings = (f"{warning}; that line was left out",)
             return None
@@ -202,34 +130,17 @@ class JsonLines:
             raise self._not_objects(
                 f"line {self._n_lines}, which holds {one_line(text.strip(), 40)}"
             )
-        if n_pairs not in (None, len(row)):
-            raise self._key_twice(text)
-        self.offsets.append(self.offset)
         return row
 
-    def _key_twice(self, text: str) -> InvalidInputError:
-        """Return the error of an object that has a key twice: which of them counts?"""
-        keys: list[str] = []
+    def _value(self, text: str) -> Any:
+        return json.loads(text, object_pairs_hook=unique if self.unique_keys else None)
 
-        def keep(pairs: list[tuple[str, Any]]) -> None:
-            keys[:] = [key for key, _ in pairs]  # the outermost object comes last
-
-        json.loads(text, object_pairs_hook=keep)
-        return self._repeated(f"{_repeated_key(keys)} in line {self._n_lines}")
-
-    def _array(self, content: bytes) -> list[dict[str, Any]]:
+    def _array(self, content: bytes) -> list[Row]:
         """Return the objects of a file that is one array."""
-        repeating: list[Row] = []
-
-        def keep_repeating(pairs: list[tuple[str, Any]]) -> Row:
-            row = dict(pairs)
-            if len(row) != len(pairs):
-                repeating.append(row)
-            return row
-
-        hook = keep_repeating if self.unique_keys else None
         try:
-            rows = json.loads(content.decode("utf-8-sig"), object_pairs_hook=hook)
+            rows = self._value(content.decode("utf-8-sig"))
+        except RepeatedKeyError as error:
+            raise self._repeated(str(error)) from None
         except (ValueError, RecursionError) as error:
             if getattr(error, "msg", "") == _SEVERAL_VALUES:
                 line = getattr(error, "lineno", 1)
@@ -238,9 +149,6 @@ class JsonLines:
             raise self._broken(damage(error, content)) from None
         if not all(isinstance(row, dict) for row in rows):
             raise self._not_objects("an array of other values than objects")
-        for number, row in enumerate(rows, 1) if repeating else ():
-            if any(row is other for other in repeating):
-                raise self._repeated(f"one of them twice in object {number}")
         return list(rows)
 
     def _repeated(self, got: str) -> InvalidInputError:
@@ -255,11 +163,6 @@ class JsonLines:
         return InvalidInputError.of(
             self.argument, "damaged", f"have a complete {self.file}", reason
         )
-
-
-def _line_too_long(file: Path, number: int, argument: str) -> InvalidInputError:
-    rule = f"have lines of at most {_LONGEST_LINE:,} bytes in {file}"
-    return InvalidInputError.of(argument, "range", rule, f"line {number}, which is longer")
 
 
 def damage(error: Exception, content: bytes) -> str:
@@ -278,17 +181,8 @@ def damage(error: Exception, content: bytes) -> str:
     return "a whole number of thousands of digits" if "set_int_max_str_digits" in reason else reason
 
 
-_decode_from_start = json.JSONDecoder().raw_decode
-
-
 class RepeatedKeyError(ValueError):
     """An object of a JSON text has a key twice."""
-
-
-def _repeated_key(keys: Sequence[str]) -> str:
-    """Return in words which key occurs most often, and how often."""
-    key, n = Counter(keys).most_common(1)[0]
-    return f"{json.dumps(key)} {n} times"
 
 
 def unique(pairs: list[tuple[str, Any]]) -> Row:
@@ -301,46 +195,9 @@ def unique(pairs: list[tuple[str, Any]]) -> Row:
     """
     row = dict(pairs)
     if len(row) != len(pairs):
-        raise RepeatedKeyError(_repeated_key([key for key, _ in pairs]))
+        key, n = Counter(key for key, _ in pairs).most_common(1)[0]
+        raise RepeatedKeyError(f"{json.dumps(key)} {n} times")
     return row
-
-
-def _counted(line: str) -> tuple[Any, int]:
-    """Return the value of a line, and how many keys the outermost object has."""
-    n_pairs = 0
-
-    def count(pairs: list[tuple[str, Any]]) -> Row:
-        nonlocal n_pairs
-        n_pairs = len(pairs)  # the outermost object comes last
-        return dict(pairs)
-
-    value = json.loads(line, object_pairs_hook=count)
-    return value, n_pairs
-
-
-def _are_keys(content: bytes, n_keys: int) -> bool:
-    """Return whether no more than so many keys are in some JSON; False if that is not sure."""
-    if content.count(b":") == n_keys:
-        return True
-    # each key is then written without a blank before its colon
-    return content.count(b'":') == n_keys and not any(
-        before in content for before in (b" :", b"\t:", b"\r:")
-    )
-
-
-def _array_of(text: str, unique_keys: bool) -> list[Any]:
-    """Return the values of a JSON array, whose brackets are missing."""
-    values: list[Any] = json.loads(f"[{text}]", object_pairs_hook=unique if unique_keys else None)
-    return values
-
-
-def _parsed(line: str) -> Any:
-    """Return the value of a line, as :func:`json.loads` does, in three quarters of its time."""
-    if line.startswith("{"):
-        value, end = _decode_from_start(line)
-        if end >= len(line) or line[end:] == "\n" or line[end:].isspace():
-            return value
-    return json.loads(line)
 
 
 def first_line(file: Path) -> dict[str, Any] | None:
@@ -445,7 +302,7 @@ def read_csv(path: Path, argument: str) -> CsvTable:
         delimiter = max(_DELIMITERS, key=first.count)
         rows, cut_line = _csv_rows(text, delimiter)
     except UNREADABLE as error:
-        raise unreadable(error, path, argument, f"CSV file in {path.name}") from None
+        raise unreadable(error, path, argument) from None
     except (UnicodeDecodeError, csv.Error) as error:
         raise InvalidInputError.of(argument, "damaged", rule, damage(error, content)) from None
     if not rows:
@@ -475,7 +332,9 @@ def _lines(opened: BinaryIO, file: Path, argument: str) -> Iterator[bytes]:
     """Yield the lines of a file; raise before one that is too long is in memory."""
     for number, line in enumerate(iter(partial(opened.readline, _LONGEST_LINE + 1), b""), 1):
         if len(line) > _LONGEST_LINE:
-            raise _line_too_long(file, number, argument)
+            rule = f"have lines of at most {_LONGEST_LINE:,} bytes in {file}"
+            got = f"line {number}, which is longer"
+            raise InvalidInputError.of(argument, "range", rule, got)
         yield line
 
 

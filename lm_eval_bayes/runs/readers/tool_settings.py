@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
-from lm_eval_bayes.runs.readers.json_files import name_of
+from lm_eval_bayes.runs.provenance import mapping
 
 #: The names of settings in the logs; keys, addresses and headers are never among them.
-_SETTINGS = (
-    *("temperature", "top_p", "top_k", "min_p", "max_tokens", "max_new_tokens"),
-    *("max_completion_tokens", "tokens_to_generate", "repetition_penalty", "presence_penalty"),
-    *("frequency_penalty", "reasoning_effort", "do_sample"),
+SETTINGS = (
+    *("temperature", "top_p", "top_k", "min_p", "do_sample", "seed"),
+    *("max_tokens", "max_new_tokens", "max_completion_tokens", "max_gen_toks"),
+    *("tokens_to_generate", "stop", "stop_seqs", "until"),
+    *("repetition_penalty", "presence_penalty", "frequency_penalty", "system_message"),
+    *("reasoning_effort", "reasoning_tokens", "effort", "verbosity"),
 )
 
 
@@ -23,10 +24,9 @@ def call_settings(arguments: object) -> dict[str, Any]:
     >>> call_settings({"temperature": 0.6, "api_key": "x", "top_p": None, "max_tokens": 512})
     {'temperature': 0.6, 'max_tokens': 512}
     """
-    if not isinstance(arguments, Mapping):
-        return {}
+    given = {key: mapping(arguments).get(key) for key in SETTINGS}
     return {
-        key: arguments[key]
-        for key in _SETTINGS
-        if isinstance(arguments.get(key), bool) or name_of(arguments.get(key))
+        key: value
+        for key, value in given.items()
+        if isinstance(value, (bool, int, float)) or (isinstance(value, (str, list)) and value)
     }

@@ -25,11 +25,12 @@ from lm_eval_bayes.runs.attempt_numbers import PER_RUN, UNNUMBERED
 from lm_eval_bayes.runs.logged_texts import LoggedTexts, TextLog, ToolTrials
 from lm_eval_bayes.runs.partial_run import PartialRun, QuestionTrials, floats
 from lm_eval_bayes.runs.readers.column_names import UNNAMED
+from lm_eval_bayes.runs.readers.json_files import clusters_of
 from lm_eval_bayes.runs.readers.protocol import Query
 from lm_eval_bayes.runs.readers.text_files import file_argument
 from lm_eval_bayes.runs.readers.trial_texts import PER_RECORD
 from lm_eval_bayes.runs.readers.written_numbers import MISSING
-from lm_eval_bayes.runs.task_run import COST, SECONDS, TOKENS, Provenance
+from lm_eval_bayes.runs.task_run import COST, SECONDS, TOKENS
 from lm_eval_bayes.stats.arrays import FloatArray, IntArray
 
 #: Words for right and wrong in lower case, and for a trial without a grade.
@@ -106,6 +107,78 @@ class _Columns:
     rows: TrialColumns
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TrialRow:
+    """What readers of other tools' logs collect of a trial.
+
+    Attributes
+    ----------
+    question, model, task, text, answer
+        As in :class:`TrialColumns`.
+    tokens, time, cost : float or None
+        Measurements.
+    record : int
+        The number of the record of the log that holds the trial.
+    key : hashable
+        What identifies the record, see `TrialColumns.records`.
+    document : mapping
+        The fields of the question that may name clusters; empty where the query names none.
+    failed : bool
+        Whether the trial ended in an error.
+    """
+
+    question: str = ""
+    model: str = ""
+    task: str = ""
+    text: str = ""
+    answer: str = ""
+    tokens: Any = None
+    time: float | None = None
+    cost: Any = None
+    record: int = 0
+    key: Hashable = None
+    document: Mapping[str, Any] = field(default_factory=dict)
+    failed: bool = False
+
+
+def columns_of(
+    rows: Sequence[TrialRow],
+    score: list[float | None] | list[float],
+    query: Query,
+    fields: str = "",
+    **more: Any,
+) -> TrialColumns:
+    """Return trials as columns.
+
+    Parameters
+    ----------
+    rows : sequence of TrialRow
+        The trials.
+    score : list of float or None
+        The score of each.
+    query : Query
+        What is read.
+    fields : str
+        Where the fields of questions are, for an error.
+    **more
+        Further columns.
+    """
+    answers = [row.answer for row in rows]
+    measured = {name: [getattr(row, name) for row in rows] for name in _MEASURED}
+    return TrialColumns(
+        question=[row.question for row in rows],
+        score=score,
+        model=[row.model for row in rows],
+        task=[row.task for row in rows],
+        records=[row.key for row in rows],
+        cluster=clusters_of((row.document for row in rows), query, fields),
+        text=[row.text for row in rows],
+        answer=answers if any(answers) else None,
+        measured=measured,
+        **more,
+    )
+
+
 def partial_runs(
     columns: TrialColumns,
     file: Path,
@@ -114,8 +187,6 @@ def partial_runs(
     metric: str,
     source: str = "",
     notes: Sequence[str] = (),
-    provenance: Mapping[str, Provenance] | None = None,
-    n_in_notes: int = 0,
     **more: Any,
 ) -> list[PartialRun]:
     """Return a run per model and task.
@@ -135,10 +206,6 @@ def partial_runs(
         such as the id of a run; by default the name of the file and the outcomes in it.
     notes : sequence of str
         Notes of every run.
-    provenance : mapping, optional
-        How the trials of each model were made.
-    n_in_notes : int
-        How many of the trials without a score `notes` count, which may be of one model then.
     **more
         Further attributes of every :class:`PartialRun`.
 
@@ -192,8 +259,7 @@ def partial_runs(
             weights=bounds if task in scored else (0.0, 1.0),
             metric=metric,
             arguments=file_argument(file, model),
-            provenance=(provenance or {}).get(model, Provenance()),
-            notes=(*of_run, *_notes_on_ungraded(questions, bool(of_run), n_in_notes)),
+            notes=(*of_run, *_notes_on_ungraded(questions, bool(of_run))),
             **more,
         )
         runs.append(run)
@@ -221,15 +287,8 @@ def _filled(names: list[Any] | str, n: int, default: str) -> Sequence[str]:
 
 
 def _texts(values: Sequence[Any], default: str = "") -> list[str]:
-    """Return values as names, each distinct one converted once; empty ones are replaced."""
-    if set(map(type, values)) <= {str, int, type(None)}:
-        unique = {value: _text(value) or default for value in set(values)}
-        return list(map(unique.__getitem__, values))
+    """Return values as names; empty ones are replaced."""
     return [_text(value) or default for value in values]
-
-
-def _key(value: Any) -> Hashable:
-    return value if isinstance(value, (str, int, float, type(None))) else str(value)
 
 
 def _text(value: object) -> str:
@@ -251,19 +310,9 @@ def _names(values: Sequence[Any], kind: str, file: Path, argument: str) -> list[
 
 def _scores(values: Sequence[Any], file: Path, query: Query) -> FloatArray:
     """Return the scores; NaN for a trial without a grade."""
-    types = set(map(type, values))
-    if types <= {int, float, bool}:
-        try:
-            scores = np.asarray(values, dtype=np.float64)
-        except OverflowError:
-            scores = np.array(list(map(_float, values)))
-    else:
-        keys = list(map(_key, values))
-        score_of: dict[Hashable, float] = {}
-        for row, (key, value) in enumerate(zip(keys, values, strict=True), 1):
-            if key not in score_of:
-                score_of[key] = _score(value, row, file, query)
-        scores = np.array([score_of[key] for key in keys])
+    scores: FloatArray = np.array(
+        [_score(value, row, file, query) for row, value in enumerate(values, 1)]
+    )
     low, high = query.bounds or (0.0, 1.0)
     slack = _SLACK * (high - low)
     beyond = np.flatnonzero((scores < low - slack) | (scores > high + slack))
@@ -386,17 +435,13 @@ def _questions(
     numbers = None if arrays.numbers is None else arrays.numbers[rows]
     order = np.argsort(code, kind="stable") if numbers is None else np.lexsort((numbers, code))
     ends = np.flatnonzero(np.diff(code[order])) + 1
-    repeated = [
-        identity
-        for identity in (arrays.numbers, arrays.records)
-        if identity is not None and _has_repeats(code, identity[rows])
-    ]
+    identities = [ids for ids in (arrays.numbers, arrays.records) if ids is not None]
     is_graded = ~np.isnan(arrays.scores)
     categories = np.where(is_graded, 0.0 if scored else arrays.scores, -1.0).astype(np.int64)
     questions = {}
     for id, of_question in zip(codes, np.split(order, ends), strict=True):
         chosen = rows[of_question]
-        for identity in repeated:
+        for identity in identities:
             chosen = _without_repeated(arrays, identity, chosen, id, file, query)
         own = np.arange(first, first + chosen.size, dtype=np.int64)
         if arrays.numbers is not None:
@@ -431,19 +476,13 @@ def _logged(
     return logged
 
 
-def _has_repeats(code: IntArray, identity: IntArray) -> bool:
-    """Return whether rows of one question have one identity."""
-    order = np.lexsort((identity, code))
-    return bool(((np.diff(code[order]) == 0) & (np.diff(identity[order]) == 0)).any())
-
-
 def _without_repeated(
     arrays: _Columns, identity: IntArray, chosen: IntArray, id: str, file: Path, query: Query
 ) -> IntArray:
     """Leave out rows of trials that occurred before, if the query allows that."""
-    _, first, number = np.unique(identity[chosen], return_index=True, return_inverse=True)
-    if first.size == chosen.size:
+    if len(set(identity[chosen].tolist())) == chosen.size:
         return chosen
+    _, first, number = np.unique(identity[chosen], return_index=True, return_inverse=True)
     scores = arrays.scores[chosen]
     same = np.array_equal(scores, scores[first][number], True)
     if not query.dedupe or not same:
@@ -451,13 +490,9 @@ def _without_repeated(
         row, before = int(chosen[again]), int(chosen[first[number[again]]])
         rule = f"hold every trial of a model and a question once ({file}"
         rule += "; --dedupe counts it once)" if same and query.dedupe is False else ")"
-        label = None if arrays.rows.trial is None else arrays.rows.trial[row]
-        # a reader makes numbers where the log has none
-        is_label = label is not None and not (isinstance(label, int) and label >= PER_RECORD)
-        trial = f"trial {label}" if is_label else "one trial"
         places = arrays.rows.places or range(0, len(arrays.rows) * PER_RECORD, PER_RECORD)
         rows = " and ".join(str(places[at] // PER_RECORD + 1) for at in (before, row))
-        got = f"{trial} of question {id} in rows {rows}"
+        got = f"one trial of question {id} in rows {rows}"
         if identity is arrays.records:
             got += " (of one id, or alike in every field; number trials that are not one)"
         got += "" if same else ", with another score"
@@ -491,17 +526,8 @@ def _distinct(labels: Sequence[Any] | None, rows: Sequence[int]) -> tuple[str, .
     return tuple(text for text in texts if text)
 
 
-def _notes_on_ungraded(
-    questions: Mapping[str, QuestionTrials], others: bool, n_in_notes: int
-) -> tuple[str, ...]:
-    """Return a note on trials without a score, but for those that other notes count.
-
-    Where it is not known how many these are, several are a total.
-    """
+def _notes_on_ungraded(questions: Mapping[str, QuestionTrials], others: bool) -> tuple[str, ...]:
+    """Return a note on trials without a score: a total, where other notes may count them too."""
     n = sum(int((question.trials < 0).sum()) for question in questions.values())
-    if n_in_notes:
-        n_others = n - n_in_notes
-        left_out = f"{plural(n_others, 'other trial')} without a score left out"
-        return (left_out,) if n_others > 0 else ()
     total = "in all " if others and n > 1 else ""
     return (f"{total}{plural(n, 'trial')} without a score left out",) if n else ()

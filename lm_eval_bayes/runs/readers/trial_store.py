@@ -18,7 +18,7 @@ from lm_eval_bayes.runs.model_arguments import flat, keyed, model_name
 from lm_eval_bayes.runs.partial_run import PartialRun, QuestionTrials, floats
 from lm_eval_bayes.runs.provenance import generation, greedy
 from lm_eval_bayes.runs.readers.log_line import is_right_or_wrong
-from lm_eval_bayes.runs.readers.protocol import FileContents, Query, Sniffed, check_no_regrade
+from lm_eval_bayes.runs.readers.protocol import FileContents, Query, Sniffed
 from lm_eval_bayes.runs.task_run import Provenance
 from lm_eval_bayes.stats.arrays import FloatArray
 from lm_eval_bayes.store.errors import NotAStoreError
@@ -58,7 +58,6 @@ def read(file: Path, query: Query) -> FileContents:
     StoreError
         If the store cannot be read.
     """
-    check_no_regrade(file, query)
     runs: list[PartialRun] = []
     warnings: list[str] = []
     with TrialStore.open(file, mode="read") as store:

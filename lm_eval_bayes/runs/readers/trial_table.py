@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain, islice
-from operator import itemgetter
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +26,9 @@ from lm_eval_bayes.runs.readers.column_names import (
 )
 from lm_eval_bayes.runs.readers.conversations import written
 from lm_eval_bayes.runs.readers.file_access import PermissionDeniedError
-from lm_eval_bayes.runs.readers.protocol import FileContents, Query, Sniffed, check_no_regrade
+from lm_eval_bayes.runs.readers.protocol import FileContents, Query, Sniffed
 from lm_eval_bayes.runs.readers.text_files import (
+    CsvTable,
     JsonLines,
     csv_header,
     first_line,
@@ -53,8 +54,8 @@ _MEASURED = ("tokens", "cost", "time")
 #: The kinds of columns that are read when a text is asked for.
 _ON_DEMAND = ("response", "target")
 
-#: Returns where a row is, by its number from 1.
-Place = Callable[[int], str]
+#: Rows of a Parquet or Arrow file that are converted together.
+_BATCH = 1000
 
 #: Columns of the texts of questions, where others identify the questions.
 _TEXTS = ("question", "problem", "question_text")
@@ -70,13 +71,10 @@ class TableRows:
         Returns the rows with all of their fields.
     texts : TextLog or None
         The texts that the models wrote, of which every row is a record.
-    place : callable
-        Returns where a row is, by its number from 1.
     """
 
     again: Callable[[], Iterable[object]]
     texts: TextLog | None = None
-    place: Place = "row {}".format
 
 
 def sniff(path: Path) -> Sniffed | None:
@@ -118,7 +116,6 @@ def read(file: Path, query: Query) -> FileContents:
         If the file is no complete table, two columns have one name, a row lacks its question, some
         rows lack their model or task, or a score is none.
     """
-    check_no_regrade(file, query)
     names = header(file)
     columns = table_columns(names, query)
     kind = lacking(columns)
@@ -198,7 +195,7 @@ def table_contents(
             for other in other_columns("score", names, columns)
         ]
     by_kind = {k: by_name[name] for k, name in columns.items() if k not in _ON_DEMAND}
-    notes += _plain_columns(by_kind, columns, file, query, rows.place)
+    notes += _plain_columns(by_kind, columns, file, query)
     if "model" not in query.columns:
         notes += _join_models(by_kind, by_name, columns, file)
     reason = _without_numbers(by_kind, columns, query)
@@ -246,35 +243,26 @@ def _columns(
     wanted = list(dict.fromkeys([*at_once, *chain.from_iterable(further)]))
     suffix = plain_name(file).suffix
     response, target = (columns.get(kind) for kind in _ON_DEMAND)
+    texts_of = partial(_texts, response=response or "", target=target)
+    texts: TextLog | None = None
     if suffix in JSON_LINES:
         lines = JsonLines(file, query.argument, query.advance)
-        by_name = _columns_of(lines.blocks(), wanted)
-        texts = None
-        if response is not None:
-            texts = lines_log(lines, partial(_texts, response=response, target=target))
+        by_name = _columns_of(lines, wanted)
+        texts = None if response is None else lines_log(lines, texts_of)
         again = partial(JsonLines, file, query.argument, unique_keys=False)
-        return by_name, TableRows(again, texts, lines.place), lines.warnings
-    spooled = None
+        return by_name, TableRows(again, texts), lines.warnings
     rows_again = _csv_rows if suffix in CSV else arrow_rows
     if response is not None:
-        names_again = [response] if target is None else [response, target]
-
-        def texts_again() -> Iterator[Sequence[TrialText]]:
-            again = rows_again(file, names_again, query.argument)
-            return (_texts(row, response=response, target=target) for row in again)
-
-        spooled = SpooledRecords(file, texts_again)
+        on_demand = [name for name in (response, target) if name is not None]
+        texts = SpooledRecords(
+            file, records=lambda: map(texts_of, rows_again(file, on_demand, query.argument))
+        )
     distinct = [name for name in names if list(names).count(name) == 1]
-    rows = TableRows(partial(rows_again, file, distinct, query.argument), spooled)
+    rows = TableRows(partial(rows_again, file, distinct, query.argument), texts)
     if suffix in CSV:
         by_name, warnings = _csv_columns(file, wanted, query)
-        return by_name, replace(rows, place=partial(_csv_place, file)), warnings
+        return by_name, rows, warnings
     return arrow_columns(file, wanted, query), rows, ()
-
-
-def _csv_place(file: Path, row: int) -> str:
-    """Return the line in which a row of a CSV file ends."""
-    return f"line {read_csv(file, 'RUN').rows[row].line}"
 
 
 def _texts(row: Mapping[str, Any], *, response: str, target: str | None) -> Sequence[TrialText]:
@@ -306,7 +294,6 @@ def _plain_columns(
     columns: Mapping[str, str],
     file: Path,
     query: Query,
-    place: Place,
 ) -> list[str]:
     """Read numbers of other ways of writing; return notes that say so, and what is left out."""
     plain = partial(plain_numbers, file=file.name, argument=query.argument)
@@ -323,8 +310,8 @@ def _plain_columns(
         if wrong is not None:
             del by_kind[kind]
             value = one_line(repr(values[wrong]), 40)
-            how = f"the column {name} ({kind}) is left out: {value} in {place(wrong + 1)} is "
-            how += "no number of at least 0"
+            how = f"the column {name} ({kind}) is left out: {value} in row {wrong + 1} is no "
+            how += "number of at least 0"
         notes.append(how)
     return [f"{file.name}: {how}" for how in notes if how]
 
@@ -400,47 +387,33 @@ def _numbers_of_rows(
     others: Iterable[str],
     file: Path,
 ) -> tuple[str, ...]:
-    """Return warnings if the column of questions may hold the numbers of the rows."""
-    warnings = (_repeats(by_name, columns, other, file) for other in others)
-    repeats = tuple(chain.from_iterable(warnings))
-    if repeats or "trial" not in by_kind:
-        return repeats
-    return _one_trial_each(by_kind, columns, file)
+    """Return warnings if the column of questions may hold the numbers of the rows.
 
-
-def _repeats(
-    by_name: Mapping[str, list[Any]], columns: Mapping[str, str], other: str, file: Path
-) -> tuple[str, ...]:
-    """Return a warning if questions have one trial each, and would have more by another column."""
-    keys = [by_name[columns[kind]] for kind in ("model", "task") if kind in columns]
-    n_rows = len(by_name[other])
-    n_pairs, n_other = (
-        len(set(zip(map(str, column), *(map(str, key) for key in keys), strict=True)))
-        for column in (by_name[columns["question"]], by_name[other])
-    )
-    if n_pairs < n_rows or n_other == n_rows:
-        return ()
-    question = columns["question"]
-    return (
-        f"{file.name}: every row is another question by its column {question}, and by {other} "
-        f"there are {n_other:,}: --columns question={other} reads repeated trials",
-    )
-
-
-def _one_trial_each(
-    by_kind: Mapping[str, list[Any]], columns: Mapping[str, str], file: Path
-) -> tuple[str, ...]:
-    """Return a warning if questions have one trial each, though numbers of trials repeat."""
+    Every question then has one trial, and would have more by another column, or numbers of trials
+    repeat.
+    """
     keys = [list(map(str, by_kind[kind])) for kind in ("model", "task") if kind in by_kind]
-    labels, ids = (list(map(str, by_kind[kind])) for kind in ("trial", "question"))
-    n_trials, n_rows = len(set(labels)), len(labels)
-    repeated = len(set(zip(labels, *keys, strict=True))) < n_rows
-    if n_trials == 1 or not repeated or len(set(zip(ids, *keys, strict=True))) < n_rows:
+
+    def n_distinct(column: Sequence[Any]) -> int:
+        return len(set(zip(map(str, column), *keys, strict=True)))
+
+    question, n_rows = columns["question"], len(by_kind["question"])
+    if n_distinct(by_kind["question"]) < n_rows:
         return ()
-    question = columns["question"]
+    counts = {name: n_distinct(by_name[name]) for name in others}
+    warnings = tuple(
+        f"{file.name}: every row is another question by its column {question}, and by {name} "
+        f"there are {n:,}: --columns question={name} reads repeated trials"
+        for name, n in counts.items()
+        if n < n_rows
+    )
+    labels = by_kind.get("trial", ())
+    n_labels = len(set(map(str, labels)))
+    if warnings or n_labels < 2 or n_distinct(labels) == n_rows:
+        return warnings
     return (
         f"{file.name}: every question has one trial although column {columns['trial']} has "
-        f"{n_trials:,} values; is {question} the number of the row? --columns question=NAME names "
+        f"{n_labels:,} values; is {question} the number of the row? --columns question=NAME names "
         "the question's column",
     )
 
@@ -464,26 +437,14 @@ def _trial_columns(by_kind: Mapping[str, list[Any]], model: str) -> TrialColumns
     )
 
 
-def _columns_of(
-    blocks: Iterable[Sequence[Mapping[str, Any]]], names: Sequence[str]
-) -> dict[str, list[Any]]:
-    """Return the columns of rows; None where a row lacks one."""
+def _columns_of(rows: Iterable[Mapping[str, Any]], names: Sequence[str]) -> dict[str, list[Any]]:
+    """Return the columns of rows, None for a missing one; equal texts are held once."""
     columns: dict[str, list[Any]] = {name: [] for name in names}
-    shared: dict[str, str] = {}
-    for rows in blocks:
+    for row in rows:
         for name, column in columns.items():
-            try:
-                values = list(map(itemgetter(name), rows))
-            except KeyError:
-                values = [row.get(name) for row in rows]
-            if set(map(type, values)) == {str}:  # texts that are alike are held once
-                values = list(map(shared.setdefault, values, values))
-            column += values
+            value = row.get(name)
+            column.append(sys.intern(value) if isinstance(value, str) else value)
     return columns
-
-
-def _transposed(rows: Sequence[tuple[Any, ...]], n_columns: int) -> list[list[Any]]:
-    return [list(column) for column in zip(*rows, strict=True)] or [[] for _ in range(n_columns)]
 
 
 def _csv_columns(
@@ -496,20 +457,20 @@ def _csv_columns(
     if again is not None:
         rule = f"have the names of the columns in its first line alone ({file})"
         raise InvalidInputError.of(query.argument, "duplicate", rule, f"line {again}")
-    names = [cell.strip() for cell in header]
-    indices = [names.index(name) for name in wanted]
-    body = islice(table.rows, 1, None)
-    rows = [tuple(row.cells[i].strip() for i in indices) for row in body]
-    columns = dict(zip(wanted, _transposed(rows, len(wanted)), strict=True))
-    return {name: _numbers(column) for name, column in columns.items()}, table.warnings
+    columns = _columns_of(_rows_of_csv(table, wanted), wanted)
+    plain = {name: [text.strip() for text in column] for name, column in columns.items()}
+    return {name: _numbers(column) for name, column in plain.items()}, table.warnings
 
 
 def _csv_rows(file: Path, names: Sequence[str], argument: str) -> Iterator[Mapping[str, Any]]:
-    """Yield the rows of a CSV file, of which only some columns, as they are written."""
-    table = read_csv(file, argument)
-    cells = [cell.strip() for cell in table.rows[0].cells]
-    indices = {name: cells.index(name) for name in names}
-    for row in islice(table.rows, 1, None):
+    """Return the rows of a CSV file, of which only some columns, as they are written."""
+    return _rows_of_csv(read_csv(file, argument), names)
+
+
+def _rows_of_csv(table: CsvTable, names: Sequence[str]) -> Iterator[Mapping[str, Any]]:
+    header = [cell.strip() for cell in table.rows[0].cells]
+    indices = {name: header.index(name) for name in names}
+    for row in table.rows[1:]:
         yield {name: row.cells[i] for name, i in indices.items()}
 
 
@@ -590,39 +551,38 @@ def arrow_columns(file: Path, wanted: Sequence[str], query: Query) -> dict[str, 
     InvalidInputError
         If it is broken, or has no such column.
     """
-    try:
-        if plain_name(file).suffix in PARQUET:
-            import pyarrow.parquet
-
-            table = pyarrow.parquet.read_table(file, columns=list(wanted))
-        else:
-            table = _arrow_reader(file).read_all().select(list(wanted))
-        table.validate(full=True)  # a broken buffer is an error, not a crash
-        columns = {name: table.column(name).to_pylist() for name in wanted}
-    except _arrow_errors() as error:
-        rule = f"have a complete table in {file}"
-        raise InvalidInputError.of(
-            query.argument, "damaged", rule, _arrow_damage(file, error)
-        ) from None
+    columns: dict[str, list[Any]] = {name: [] for name in wanted}
+    for batch in _arrow_batches(file, wanted, query.argument):
+        for name, column in columns.items():
+            column += batch.column(name).to_pylist()
     query.advance(file.stat().st_size)
     return columns
 
 
 def arrow_rows(file: Path, names: Sequence[str], argument: str) -> Iterator[Mapping[str, Any]]:
     """Yield the rows of a Parquet or Arrow file, of which only some columns are read."""
+    for batch in _arrow_batches(file, names, argument):
+        yield from batch.to_pylist()
+
+
+def _arrow_batches(file: Path, names: Sequence[str], argument: str) -> Iterator[Any]:
+    """Yield columns of a Parquet or Arrow file, some rows at a time.
+
+    Raises
+    ------
+    InvalidInputError
+        If it is broken.
+    """
     try:
         if plain_name(file).suffix in PARQUET:
             import pyarrow.parquet
 
-            with pyarrow.parquet.ParquetFile(file) as table:
-                for batch in table.iter_batches(batch_size=1000, columns=list(names)):
-                    batch.validate(full=True)  # a broken buffer is an error, not a crash
-                    yield from batch.to_pylist()
+            batches = pyarrow.parquet.ParquetFile(file).iter_batches(_BATCH, columns=list(names))
         else:
-            rows = _arrow_reader(file).read_all().select(list(names))
-            rows.validate(full=True)
-            for batch in rows.to_batches(1000):
-                yield from batch.to_pylist()
+            batches = _arrow_reader(file).read_all().select(list(names)).to_batches(_BATCH)
+        for batch in batches:
+            batch.validate(full=True)  # a broken buffer is an error, not a crash
+            yield batch
     except _arrow_errors() as error:
         rule = f"have a complete table in {file}"
         raise InvalidInputError.of(argument, "damaged", rule, _arrow_damage(file, error)) from None

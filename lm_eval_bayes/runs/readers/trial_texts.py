@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from lm_eval_bayes._util.compressed import UNREADABLE, open_bytes
+from lm_eval_bayes._util.compressed import UNREADABLE
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.logged_texts import TextLog, TrialText
 from lm_eval_bayes.runs.readers.json_files import name_of
@@ -145,41 +145,19 @@ class LineRecords(Records):
         return self.texts_of(row)
 
 
-class FileRecords(Records):
-    """Files of which each is a record.
-
-    Parameters
-    ----------
-    files : sequence of Path
-        The files.
-    texts_of : callable
-        Returns the texts of the content of a JSON file.
-    """
-
-    def __init__(self, files: Sequence[Path], texts_of: TextsOf) -> None:
-        super().__init__(files)
-        self.texts_of = texts_of
-
-    def record(self, number: int) -> Sequence[TrialText]:
-        """Return the texts of a file."""
-        with open_bytes(self.check(number)) as file:
-            content = json.loads(file.read().decode("utf-8-sig"))
-        return self.texts_of(content)
-
-
 class SpooledRecords(Records):
     """A log that is read as a whole, once, into a temporary file.
 
     Parameters
     ----------
-    file : Path
-        The file.
+    *files : Path
+        The files.
     records : callable
         Reads the file again and returns the texts of every record, in the order of their numbers.
     """
 
-    def __init__(self, file: Path, records: Callable[[], Iterable[Sequence[TrialText]]]) -> None:
-        super().__init__([file])
+    def __init__(self, *files: Path, records: Callable[[], Iterable[Sequence[TrialText]]]) -> None:
+        super().__init__(files)
         self.records = records
         self._offsets: array[int] | None = None
 
@@ -193,7 +171,8 @@ class SpooledRecords(Records):
 
     def _spooled(self) -> array[int]:
         """Write the texts to a temporary file; return where every record is."""
-        self.check()
+        for number in range(len(self.files)):
+            self.check(number)
         self._file = tempfile.TemporaryFile()  # noqa: SIM115
         weakref.finalize(self, self._file.close)
         offsets = array("q")
@@ -216,7 +195,8 @@ def lines_log(lines: JsonLines, texts_of: TextsOf) -> TextLog:
     file, argument = lines.file, lines.argument
     if lines.random_access:
         return LineRecords(file, lines.offsets, texts_of)
-    return SpooledRecords(file, lambda: map(texts_of, JsonLines(file, argument, unique_keys=False)))
+    again = JsonLines(file, argument, unique_keys=False)
+    return SpooledRecords(file, records=lambda: map(texts_of, again))
 
 
 def one_text(text: object, *right_answers: object) -> list[TrialText]:

@@ -14,14 +14,13 @@ from lm_eval_bayes._util.compressed import plain_name
 from lm_eval_bayes._util.hashing import hash_text
 from lm_eval_bayes._util.text import plural
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.runs.log_fields import field_names
 from lm_eval_bayes.runs.logged_texts import TrialText
 from lm_eval_bayes.runs.provenance import generation, mapping, number
 from lm_eval_bayes.runs.readers.conversations import written
 from lm_eval_bayes.runs.readers.file_access import sniff_files
 from lm_eval_bayes.runs.readers.json_files import (
-    check_clusters,
     chosen_metric,
+    clusters_of,
     given_score,
     json_text,
     last_message,
@@ -29,8 +28,9 @@ from lm_eval_bayes.runs.readers.json_files import (
     name_of,
     timestamp,
 )
-from lm_eval_bayes.runs.readers.protocol import FileContents, Query, Sniffed, check_no_regrade
+from lm_eval_bayes.runs.readers.protocol import FileContents, Query, Sniffed
 from lm_eval_bayes.runs.readers.text_files import JsonLines, first_line
+from lm_eval_bayes.runs.readers.tool_settings import call_settings
 from lm_eval_bayes.runs.readers.trial_columns import TrialColumns, partial_runs, record_key
 from lm_eval_bayes.runs.readers.trial_texts import lines_log, one_text
 from lm_eval_bayes.runs.task_run import Provenance
@@ -41,12 +41,6 @@ _REWARD = "reward"
 #: Keys of a rollout that are no metrics, in files of releases that write metrics as keys only.
 _NO_METRICS = {_REWARD, "example_id", "advantage", "generation_ms", "scoring_ms", "total_ms"}
 _NO_METRICS |= {"is_completed", "is_truncated"}
-
-#: Generation settings that distinguish runs of a model.
-_SETTINGS = (
-    *("temperature", "top_p", "top_k", "min_p", "max_tokens", "max_completion_tokens"),
-    *("frequency_penalty", "presence_penalty", "repetition_penalty", "stop", "reasoning_effort"),
-)
 
 
 def sniff(path: Path) -> Sniffed | None:
@@ -70,7 +64,6 @@ def read(file: Path, query: Query) -> FileContents:
     InvalidInputError
         If a line or the metadata cannot be read, or the query names a metric that there is not.
     """
-    check_no_regrade(file, query)
     metadata = _metadata(file, query)
     environment, model = _names(file, metadata)
     task = environment or query.task or ""
@@ -87,7 +80,7 @@ def read(file: Path, query: Query) -> FileContents:
     if n_errors:
         ended = plural(n_errors, "trial") + " ended in an error"
         notes += (f"{ended}, and counted by the {metric}, as in verifiers' own means",)
-    settings = generation({k: v for k, v in _sent(metadata).items() if k in _SETTINGS})
+    settings = generation(_sent(metadata))
     arguments = metadata.get("env_args")
     if isinstance(arguments, Mapping) and arguments:
         settings["env_args"] = hash_text(json_text(arguments))
@@ -100,7 +93,7 @@ def read(file: Path, query: Query) -> FileContents:
         metric=metric,
         source="" if started is None else f"{environment} {model} {started!r}",
         notes=notes,
-        provenance=None if not model else {model: _provenance(metadata)},
+        provenance=_provenance(metadata),
         settings=settings,
         threshold=threshold if metric == _REWARD else None,
     )
@@ -160,7 +153,7 @@ def _columns(
     rollouts: Sequence[Mapping[str, Any]], metric: str, file: Path, query: Query
 ) -> TrialColumns:
     questions = [name_of(row["example_id"]) for row in rollouts]
-    columns = TrialColumns(
+    return TrialColumns(
         question=questions,
         score=[
             given_score(row["metrics"].get(metric), f"{metric} of example {id}", file, query)
@@ -172,12 +165,10 @@ def _columns(
             "tokens": [row["tokens"] for row in rollouts],
             "time": [_seconds(row["timing"]) for row in rollouts],
         },
+        cluster=clusters_of(
+            (_info(row["info"]) for row in rollouts), query, "`info` of the examples"
+        ),
     )
-    if query.cluster is not None:
-        documents = [_info(row["info"]) for row in rollouts]
-        columns.cluster = [name_of(document.get(query.cluster)) for document in documents]
-        check_clusters(columns.cluster, query, "`info` of the examples", field_names(documents))
-    return columns
 
 
 def _info(info: object) -> Mapping[str, Any]:
@@ -203,14 +194,13 @@ def _seconds(timing: object) -> float | None:
 def _sent(metadata: Mapping[str, Any]) -> dict[str, Any]:
     """Return the generation settings, those of the body of the request too."""
     given = mapping(metadata.get("sampling_args"))
-    return {**mapping(given.get("extra_body")), **given}
+    return call_settings({**mapping(given.get("extra_body")), **given})
 
 
 def _provenance(metadata: Mapping[str, Any]) -> Provenance:
-    sent = _sent(metadata)
     version = name_of(mapping(metadata.get("version_info")).get("vf_version"))
     return Provenance(
-        generation_kwargs={k: sent[k] for k in (*_SETTINGS, "seed") if sent.get(k) is not None},
+        generation_kwargs=_sent(metadata),
         date=timestamp(metadata.get("date")),
         versions={"verifiers": version} if version else {},
         seconds=number(metadata.get("time")),

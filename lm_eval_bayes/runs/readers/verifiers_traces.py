@@ -7,57 +7,51 @@ some agents are trained, only theirs.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from lm_eval_bayes._util.compressed import plain_name
 from lm_eval_bayes._util.text import plural
-from lm_eval_bayes.runs.log_fields import cluster_label, field_names
 from lm_eval_bayes.runs.logged_texts import TextLog, TrialText
 from lm_eval_bayes.runs.partial_run import PartialRun
 from lm_eval_bayes.runs.provenance import generation, mapping, number
 from lm_eval_bayes.runs.readers.conversations import written
 from lm_eval_bayes.runs.readers.file_access import sniff_files
 from lm_eval_bayes.runs.readers.json_files import (
-    check_clusters,
     chosen_metric,
+    json_text,
     last_message,
     name_of,
     score_of,
 )
-from lm_eval_bayes.runs.readers.protocol import FileContents, Query, Sniffed, check_no_regrade
+from lm_eval_bayes.runs.readers.protocol import FileContents, Query, Sniffed
 from lm_eval_bayes.runs.readers.text_files import JsonLines, first_line
-from lm_eval_bayes.runs.readers.trial_columns import TrialColumns, partial_runs, record_key
+from lm_eval_bayes.runs.readers.tool_settings import call_settings
+from lm_eval_bayes.runs.readers.trial_columns import (
+    TrialRow,
+    columns_of,
+    partial_runs,
+    record_key,
+)
 from lm_eval_bayes.runs.readers.trial_texts import lines_log, one_text, place
 from lm_eval_bayes.runs.task_run import Provenance
 
 #: The weighted sum of the rewards of a trace.
 _REWARD = "reward"
 
-#: Generation settings that distinguish runs of a model.
-_SETTINGS = ("temperature", "top_p", "max_tokens", "reasoning_effort")
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Trace(TrialRow):
+    """A trace, with its run, its scores by name, how it was sampled, by what, and its end."""
 
-class _Trace(NamedTuple):
-    """What is needed of a trace."""
-
-    model: str
-    task: str
     run: str
-    question: str
     scores: Mapping[str, float]
-    failed: bool
-    text: str
-    cluster: str
-    fields: Sequence[str]
-    tokens: Any
-    seconds: float | None
     sampling: Mapping[str, Any]
     version: str
     ended: float | None
     place: int
-    record: Hashable
 
 
 def sniff(path: Path) -> Sniffed | None:
@@ -80,7 +74,6 @@ def read(file: Path, query: Query) -> FileContents:
     InvalidInputError
         If a line cannot be read, or the query names a metric that there is not.
     """
-    check_no_regrade(file, query)
     lines = JsonLines(file, query.argument, query.advance)
     traces = [
         trace for record, episode in enumerate(lines) for trace in _traces(episode, record, query)
@@ -90,19 +83,13 @@ def read(file: Path, query: Query) -> FileContents:
     wanted = [trace for trace in traces if query.task in (None, trace.task or query.task)]
     if traces and not wanted:
         return FileContents((), tasks, warnings=lines.warnings)
-    check_clusters(
-        (trace.cluster for trace in wanted),
-        query,
-        f"the tasks in {file.name}",
-        (name for trace in wanted for name in trace.fields),
-    )
     names = dict.fromkeys(name for trace in wanted for name in trace.scores)
     listed = [_REWARD, *(name for name in names if name not in ("", _REWARD))]
     metric, notes = chosen_metric(listed, query, file, "metric")
     groups: dict[tuple[str, ...], list[_Trace]] = {}
     for trace in wanted:
-        sampled = [name_of(trace.sampling.get(key)) for key in _SETTINGS]
-        groups.setdefault((trace.run, *sampled), []).append(trace)
+        sampled = json_text(generation(trace.sampling))
+        groups.setdefault((trace.run, sampled), []).append(trace)
     runs: list[PartialRun] = []
     for group in groups.values() or [[]]:
         runs += _runs(group, metric, notes, texts, file, query)
@@ -166,15 +153,14 @@ def _traces(episode: Mapping[str, Any], record: int, query: Query) -> Iterator[_
             scores={} if failed else _scores(trace),
             failed=failed,
             text=last_message(data.get("prompt")),
-            cluster=cluster_label(data, query.cluster) or "" if query.cluster else "",
-            fields=list(field_names([data])) if query.cluster else (),
+            document=data if query.cluster else {},
             tokens=trace.get("num_output_tokens"),
-            seconds=number(mapping(mapping(timing.get("agent")).get("model")).get("duration")),
-            sampling=mapping(config.get("sampling")),
+            time=number(mapping(mapping(timing.get("agent")).get("model")).get("duration")),
+            sampling=call_settings(config.get("sampling")),
             version=name_of(mapping(trace.get("verifiers")).get("version")),
             ended=number(mapping(timing.get("scoring")).get("end")),
             place=place(record, number_of),
-            record=name_of(trace.get("id")) or record_key((number_of, episode)),
+            key=name_of(trace.get("id")) or record_key((number_of, episode)),
         )
 
 
@@ -210,23 +196,15 @@ def _runs(
     if n_failed and query.unscored == "left-out":
         ended = plural(n_failed, "trial") + " ended in an error"
         notes += (f"{ended}, and did not count, as in the mean reward of verifiers",)
-    columns = TrialColumns(
-        question=[trace.question for trace in traces],
-        score=[trace.scores.get(metric, math.nan) for trace in traces],
-        model=[trace.model for trace in traces],
-        task=[trace.task for trace in traces],
-        cluster=[trace.cluster for trace in traces] if query.cluster else None,
-        records=[trace.record for trace in traces],
-        text=[trace.text for trace in traces],
-        measured={
-            "tokens": [trace.tokens for trace in traces],
-            "time": [trace.seconds for trace in traces],
-        },
+    columns = columns_of(
+        traces,
+        [trace.scores.get(metric, math.nan) for trace in traces],
+        query,
+        f"the tasks in {file.name}",
         texts=texts,
         places=[trace.place for trace in traces],
     )
-    first = traces[0].sampling if traces else {}
-    sampling = {key: first[key] for key in _SETTINGS if name_of(first.get(key))}
+    sampling = traces[0].sampling if traces else {}
     ends = [trace.ended for trace in traces if trace.ended is not None]
     versions = {"verifiers": traces[0].version} if traces and traces[0].version else {}
     provenance = Provenance(
@@ -239,6 +217,6 @@ def _runs(
         metric=metric,
         source=traces[0].run if traces else "",
         notes=notes,
-        provenance={trace.model: provenance for trace in traces},
+        provenance=provenance,
         settings=generation(sampling),
     )

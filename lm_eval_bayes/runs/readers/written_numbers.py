@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from decimal import Decimal
 from numbers import Real
 from typing import Any
-
-import numpy as np
 
 from lm_eval_bayes.errors import InvalidInputError
 
@@ -75,10 +72,53 @@ def plain_numbers(
         return values, ""
     distinct = {value for value in set(map(_key, values)) if isinstance(value, str)}
     if is_share and any("%" in text for text in distinct):
-        return _percentages(values, name, file, argument, is_bounded)
+        if is_bounded:
+            rule = f"have numbers without % in the column {name} of {file} where bounds are given"
+            first = next(text for text in values if "%" in str(text))
+            raise InvalidInputError.of(argument, "format", rule, repr(first))
+        rule = f"have one way of writing in the column {name} of {file}: all as 85%, or all as 0.85"
+        return _converted(values, _percentage, f"{name} is written in percent", rule, argument)
     if any(_COMMA.fullmatch(text.strip()) for text in distinct):
-        return _decimal_commas(values, name, file, argument)
+        rule = f"have numbers with a decimal point, such as 0.85, in the column {name} of {file}"
+        how = f"{name} is written with a decimal comma"
+        return _converted(values, _decimal_comma, how, rule, argument)
     return values, ""
+
+
+def _converted(
+    values: Sequence[Any],
+    number_of: Callable[[str], float | None],
+    how: str,
+    rule: str,
+    argument: str,
+) -> tuple[list[float | None], str]:
+    """Return the numbers of texts, with a note that shows the first that is so written."""
+    numbers: list[float | None] = []
+    example = ""
+    for row, value in enumerate(values, 1):
+        text = str(value).strip()
+        if value is None or text.lower() in MISSING:
+            numbers.append(None)
+            continue
+        number = number_of(text)
+        if number is None:
+            got = f"{text!r} in row {row}, beside numbers of another way of writing"
+            raise InvalidInputError.of(argument, "format", rule, got)
+        numbers.append(number)
+        if not example and _WHOLE.fullmatch(text) is None:
+            example = f"{text} is read as {number:g}"
+    return numbers, f"{how}: {example}"
+
+
+def _percentage(text: str) -> float | None:
+    match = _PERCENT.fullmatch(text)
+    return None if match is None else float(match[1].replace(",", ".")) / 100.0
+
+
+def _decimal_comma(text: str) -> float | None:
+    """Return a number with a decimal comma, or without decimals; None for one of two meanings."""
+    is_plain = _COMMA.fullmatch(text) is not None or _WHOLE.fullmatch(text) is not None
+    return float(text.replace(",", ".")) if is_plain and not _THOUSANDS.fullmatch(text) else None
 
 
 def measurements(values: Sequence[Any]) -> tuple[list[Any], int | None]:
@@ -91,11 +131,6 @@ def measurements(values: Sequence[Any]) -> tuple[list[Any], int | None]:
     >>> measurements([12, "7.5", "", None]), measurements([1, "12k", -3])[1]
     (([12.0, 7.5, None, None], None), 1)
     """
-    if set(map(type, values)) <= {int, float, type(None)}:
-        with suppress(OverflowError):
-            numbers = np.array(values, dtype=np.float64)
-            wrong = np.flatnonzero(np.isinf(numbers) | (numbers < 0))
-            return list(values), int(wrong[0]) if wrong.size else None
     measured: list[float | None] = []
     for index, value in enumerate(values):
         if value is None or (isinstance(value, str) and value.strip().lower() in MISSING):
@@ -122,54 +157,3 @@ def _measurement(value: Any) -> float:
 
 def _key(value: Any) -> Any:
     return value if isinstance(value, str) else None
-
-
-def _percentages(
-    values: Sequence[Any], name: str, file: str, argument: str, is_bounded: bool
-) -> tuple[list[float | None], str]:
-    rule = f"have one way of writing in the column {name} of {file}: all as 85%, or all as 0.85"
-    numbers: list[float | None] = []
-    first = ""
-    for row, value in enumerate(values, 1):
-        text = str(value).strip()
-        if value is None or text.lower() in MISSING:
-            numbers.append(None)
-            continue
-        match = _PERCENT.fullmatch(text) if isinstance(value, str) else None
-        if match is None:
-            raise InvalidInputError.of(
-                argument, "format", rule, f"{text!r} in row {row}, beside percentages"
-            )
-        first = first or text
-        numbers.append(float(match[1].replace(",", ".")) / 100.0)
-    if is_bounded:
-        rule = f"have numbers without % in the column {name} of {file} where bounds are given"
-        raise InvalidInputError.of(argument, "format", rule, repr(first))
-    example = next(number for number in numbers if number is not None)
-    return numbers, f"{name} is written in percent: {first} is read as {example:g}"
-
-
-def _decimal_commas(
-    values: Sequence[Any], name: str, file: str, argument: str
-) -> tuple[list[float | None], str]:
-    rule = f"have numbers with a decimal point, such as 0.85, in the column {name} of {file}"
-    numbers: list[float | None] = []
-    first = ""
-    for row, value in enumerate(values, 1):
-        text = str(value).strip()
-        if value is None or text.lower() in MISSING:
-            numbers.append(None)
-            continue
-        has_comma = isinstance(value, str) and _COMMA.fullmatch(text) is not None
-        if not has_comma and _WHOLE.fullmatch(text) is None:
-            got = f"{text!r} in row {row}, beside numbers with a comma"
-            raise InvalidInputError.of(argument, "format", rule, got)
-        number = float(text.replace(",", "."))
-        if _THOUSANDS.fullmatch(text):
-            thousands = text.replace(",", "")
-            got = f"{text!r} in row {row}, which may be {number:g} or {thousands}"
-            raise InvalidInputError.of(argument, "format", rule, got)
-        first = first or (text if has_comma else "")
-        numbers.append(number)
-    example = float(first.replace(",", "."))
-    return numbers, f"{name} is written with a decimal comma: {first} is read as {example:g}"

@@ -27,7 +27,7 @@ from lm_eval_bayes.runs.readers.column_names import (
     is_numbered_trial,
     is_trial_word,
 )
-from lm_eval_bayes.runs.readers.protocol import FileContents, Query, Sniffed, check_no_regrade
+from lm_eval_bayes.runs.readers.protocol import FileContents, Query, Sniffed
 from lm_eval_bayes.runs.readers.text_files import (
     CsvRow,
     CsvTable,
@@ -67,7 +67,6 @@ def read(file: Path, query: Query) -> FileContents:
     InvalidInputError
         If the file is not an outcome matrix.
     """
-    check_no_regrade(file, query)
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     if file.suffix == ".npz":

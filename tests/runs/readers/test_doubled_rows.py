@@ -6,7 +6,6 @@ import json
 import shutil
 
 import pytest
-from _support.command_line import called
 from _support.errors import refused
 from _support.tables import write_rows
 from _support.tool_logs import DATA, outcomes_of, rows_of
@@ -71,18 +70,6 @@ def test_rows_of_a_log_that_are_there_twice(tmp_path, folder, name, keys, order)
     repeat_rows(copy / name, keys, order)
     check_refused(read)
     assert outcomes_of(read, dedupe=True) == expected
-
-
-def test_a_gate_does_not_fail_because_rows_are_there_twice(tmp_path):
-    """A is worse than B with a probability of .949, and of .966 if every row counted twice."""
-    folder = "verifiers/sums--org--weak/run1"
-    copy = shutil.copytree(DATA / folder, tmp_path / folder)
-    repeat_rows(copy / "results.jsonl", (), "row")
-    other = DATA / "verifiers/sums--org--strong/run1"
-    options = ("--metric", "right", "--margin", "0")
-    assert called("compare", DATA / folder, other, *options)[0] == 0
-    assert called("compare", copy, other, *options)[0] == 2
-    assert called("compare", copy, other, *options, "--dedupe")[0] == 0
 
 
 @pytest.mark.parametrize("order", ["file", "row"])

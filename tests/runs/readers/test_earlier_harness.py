@@ -37,25 +37,18 @@ def test_an_array_of_samples():
 
 
 def test_the_texts_of_an_array_are_found():
-    from lm_eval_bayes.harness.grading.grade import regraded
-
     file = DATA / "lm_eval_0.4.2" / "pretrained__org__name_toy_gen.jsonl"
-    (run,) = read_runs([file], regrade=regraded).runs
+
+    def grade(texts, target, marker):
+        return [(target in text, text) for text in texts]
+
+    (run,) = read_runs([file], regrade=grade).runs
     rows = json.loads(file.read_text())
     assert run.n_trials == 12
     (right,) = (row["resps"][0].count("4") for row in rows if row["target"] == "4")
     assert run.outcomes.counts[1, 1] == right
     for row, texts in zip(rows, run.texts, strict=True):
         assert [read_line(line)["resps"] for line in texts.lines] == [row["resps"]]
-
-
-def test_the_same_questions_have_the_same_ids():
-    old, new = (
-        read_runs([DATA / f"lm_eval_{version}"], task="toy_gen").runs[0]
-        for version in ("0.4.2", "0.4.9")
-    )
-    assert old.question_ids == new.question_ids
-    assert old.outcomes.counts.tolist() == new.outcomes.counts.tolist()  # one seed of the model
 
 
 @pytest.mark.parametrize("ending", [".gz", ".zst"])

@@ -104,22 +104,6 @@ def test_subsets_of_a_dataset_are_a_group(outputs):
     assert read_runs([outputs], task="general_mcq").tasks == (MCQ, "general_mcq_more")
 
 
-def test_another_run_adds_trials(outputs):
-    file = outputs / "reviews" / "weak" / f"{MCQ}.jsonl"
-    rows = rows_of(file)
-    rows[0]["messages"][0]["id"] = "another"
-    write_lines(file, rows)
-    (run,) = read_runs([REVIEWS["weak", MCQ], file]).runs
-    assert run.n_trials == 24
-
-
-def test_a_model_with_a_slash_keeps_its_name(outputs):
-    folder = outputs / "reviews"
-    (folder / "org").mkdir()
-    (folder / "weak").rename(folder / "org" / "weak")
-    assert read_runs([outputs], task=MCQ).models == ("org/weak",)
-
-
 def test_samples_without_a_score_do_not_count(outputs):
     file = outputs / "reviews" / "weak" / f"{MCQ}.jsonl"
     rows = rows_of(file)

@@ -84,13 +84,6 @@ def test_the_means_are_those_of_the_aggregate_record(result):
     assert [len(scores) for scores in of_model.values()] == [3, 3, 2, 3, 3]
 
 
-def test_settings_and_versions_are_read():
-    (run,) = read_runs([CONVERTED]).runs
-    assert run.provenance.generation_kwargs == {"temperature": 0.6, "max_tokens": 64}
-    assert run.provenance.versions == {"inspect_ai": "0.3.285"}
-    assert run.questions[0] == "Question a ?"
-
-
 def test_records_of_others_need_neither_results_nor_trials(tmp_path, records):
     _, rows = records
     for row in rows:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import shutil
-from pathlib import Path
 
 import pytest
 from _support.errors import refused
-from _support.tool_logs import DATA, outcomes_of, replaced_by_nested
+from _support.tool_logs import DATA, outcomes_of
 
 from lm_eval_bayes.runs.reader import read_runs
 
@@ -100,19 +99,6 @@ def test_relative_paths_are_read(monkeypatch, folder, name):
     monkeypatch.chdir(DATA / folder)
     for path, runs in zip((name, "."), expected, strict=True):
         assert [(run.model, run.task, run.n_trials) for run in read_runs([path]).runs] == runs
-
-
-@pytest.mark.parametrize(
-    ("log", "value"),
-    [
-        ("inspect_ai/weak.json", '"Question a ?"'),
-        ("promptfoo/sums.json", '"vars"'),
-        ("verifiers_traces/weak/traces.jsonl", '"1 + 1 = ?"'),
-    ],
-)
-def test_values_of_many_depths_are_read_or_refused(tmp_path, log, value):
-    file = shutil.copy(DATA / log, tmp_path)
-    replaced_by_nested(Path(file), value)
 
 
 def test_predictions_of_evalscope_lead_to_their_reviews():

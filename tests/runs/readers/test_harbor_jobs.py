@@ -149,14 +149,6 @@ def test_one_of_several_rewards_is_chosen(job):
     assert outcomes_of(job, metric="tests")["strong"] == {"chess": [0, 1, 0, 1]}
 
 
-def test_the_errors_of_steps_count_as_errors(job):
-    steps = [{"exception_info": {"exception_type": "AgentTimeoutError"}, "agent_result": None}]
-    for file in job.glob("*/result.json"):
-        rewrite(file, lambda content: content.update(step_results=steps, exception_info=None))
-    (run,) = read_runs([job]).runs
-    assert any("AgentTimeoutError 3" in note for note in run.notes)
-
-
 def test_two_agents_of_one_model_are_told_apart(tmp_path, job):
     other = shutil.copytree(job, tmp_path / "other")
     for file in other.glob("*/result.json"):

@@ -124,23 +124,6 @@ def test_a_copy_of_a_log_is_no_further_trials(tmp_path):
     assert run.sources == (str(tmp_path / "a.json"),)
 
 
-def test_another_run_of_a_model_adds_trials(tmp_path, content):
-    content["eval"]["task_id"] = "another"
-    other = written(tmp_path, content)
-    (run,) = read_runs([WEAK, other]).runs
-    assert run.n_trials == 28
-
-
-def test_other_settings_are_another_model(tmp_path, content):
-    content["eval"]["model_generate_config"]["temperature"] = 1.0
-    content["eval"]["task_id"] = "another"
-    other = written(tmp_path, content)
-    assert read_runs([WEAK, other]).models == (
-        "mockllm/weak (temperature=0.6)",
-        "mockllm/weak (temperature=1.0)",
-    )
-
-
 def test_runs_with_other_arguments_of_the_task_are_named_by_them(tmp_path, content):
     secret, long = "sk-abcdefghijklmnopqrstuvwxyz", "a long prompt of several words"
     for number, (mode, more) in enumerate([("plain", 1), ("hinted", 2), ("hinted", long)]):
@@ -153,20 +136,6 @@ def test_runs_with_other_arguments_of_the_task_are_named_by_them(tmp_path, conte
     assert long not in printed
     assert saved.models[0].startswith("mockllm/weak (mode=plain, n=1, ")
     assert saved.models[2].startswith("mockllm/weak (mode=hinted, n=hash ")
-
-
-def test_several_runs_are_merged_with_a_note(tmp_path, content):
-    for name in ("a", "b"):
-        content["eval"]["task_id"] = name
-        (tmp_path / name).mkdir()
-        written(tmp_path / name, content, "log.json")
-    folders = tmp_path / "a", tmp_path / "b"
-    for paths in ([tmp_path], folders):
-        (run,) = read_runs(paths).runs
-        assert run.n_trials == 28
-        assert any("merged: " in note for note in run.notes)
-    for run in read_runs(folders, merge=False).runs:
-        assert not [note for note in run.notes if "merged: " in note]
 
 
 def test_the_newest_log_of_a_retried_task_counts(tmp_path, content):
@@ -202,12 +171,6 @@ def test_a_log_that_did_not_end_is_read_from_its_journal(tmp_path):
     assert len(read_runs([log]).warnings) == 1
     without = {name: part for name, part in parts.items() if "summaries" not in name}
     assert outcomes_of(write_eval(log, without)) == outcomes_of(WEAK)
-
-
-@pytest.mark.parametrize("compression", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
-def test_earlier_compressions_are_read(tmp_path, compression):
-    log = write_eval(tmp_path / "weak.eval", entries(WEAK), compression)
-    assert outcomes_of(log) == outcomes_of(WEAK)
 
 
 def test_the_score_of_early_logs_is_read(tmp_path, content):
@@ -252,17 +215,6 @@ def test_nan_is_no_score_as_in_unscored_samples_of_the_tool(tmp_path, content, m
     log = written(tmp_path, content)
     (run,) = read_runs([log], metric=metric).runs
     assert run.n_trials == 13
-
-
-def test_true_and_false_are_scores(tmp_path, content):
-    values = (True, False, False, True, False)
-    content["samples"] = content["samples"][: len(values)]
-    for sample, value in zip(content["samples"], values, strict=True):
-        sample["scores"] = {"match": {"value": value}, "both": {"value": {"a": value}}}
-    log = written(tmp_path, content)
-    for metric in ("match", "both/a"):
-        ((_, of_model),) = outcomes_of(log, metric=metric).items()
-        assert [scores[0] for scores in of_model.values()] == list(map(float, values))
 
 
 def test_a_log_without_scores_is_refused(tmp_path, content):

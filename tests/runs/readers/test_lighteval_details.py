@@ -10,7 +10,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 from _support.errors import refused
-from _support.tool_logs import DATA, summary
+from _support.tool_logs import DATA
 
 from lm_eval_bayes.runs.reader import read_runs
 
@@ -77,11 +77,6 @@ def test_the_mean_is_that_of_lighteval(model, task, metric, mean):
         else outcomes.counts[:, 1] / outcomes.n_trials
     )
     assert np.mean(shares) == pytest.approx(mean)
-
-
-def test_pass_at_2_is_that_of_lighteval():
-    rows = summary(FILES["strong", "sums"])[0]["strong", "sums|0"]["rows"]
-    assert rows["pass@2"] == pytest.approx(0.9333333333333332)
 
 
 def test_texts_answers_tokens_and_settings_are_read():

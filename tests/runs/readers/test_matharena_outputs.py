@@ -98,12 +98,6 @@ def test_files_that_are_not_compressed_are_read(folder):
     assert outcomes_of(folder) == outcomes_of(WEAK)
 
 
-def test_points_are_scores(folder):
-    for file in folder.iterdir():
-        rewrite(file, lambda content: content.update(correct=[0.5, 1.0, 0, 2 / 7]))
-    assert outcomes_of(folder)["open/weak"]["1"] == [0.5, 1.0, 0.0, 2 / 7]
-
-
 def test_a_field_of_the_problems_names_clusters():
     (run,) = read_runs([WEAK], cluster="types").runs
     assert run.clusters == ("Algebra", "Number Theory", "Algebra", "Number Theory")

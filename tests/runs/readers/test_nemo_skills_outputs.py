@@ -107,12 +107,6 @@ def test_a_named_task_makes_a_folder_without_a_task_a_model(tmp_path, outputs):
     assert models == {"qwen", "llama"}
 
 
-def test_a_named_task_is_one_of_the_results():
-    assert len(read_runs([PUBLISHED]).tasks) == 5
-    (run,) = read_runs([PUBLISHED], task="gpqa").runs
-    assert (run.model, run.task, run.n_questions) == ("published", "gpqa", 4)
-
-
 @pytest.mark.parametrize("name", ["answer-judge", "gpqa"])
 def test_lines_are_no_questions_where_files_have_other_numbers_of_them(tmp_path, name):
     """Without its first line the other answers of a seed are those to the questions before."""

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from _support.command_line import called
 from _support.errors import refused
 from _support.format_logs import SAVED
 from _support.tool_logs import DATA
@@ -15,7 +14,6 @@ from _support.tool_logs import DATA
 from lm_eval_bayes.runs.reader import read_runs
 from lm_eval_bayes.runs.readers.file_access import PermissionDeniedError
 from lm_eval_bayes.runs.readers.formats import recognise
-from lm_eval_bayes.store.trial_store import TrialStore
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "geteuid"), reason="permissions of POSIX")
 
@@ -91,13 +89,6 @@ def test_no_table_or_store_that_may_not_be_read_is_sniffed(name, folder):
     check_refused(file, file)
 
 
-def test_a_store_in_a_folder_is_named(folder):
-    file = folder / "a.sqlite"
-    TrialStore.open(file).close()
-    file.chmod(0)
-    check_refused(folder, file)
-
-
 def test_a_file_in_a_folder_that_may_not_be_searched(folder):
     (folder / "sub").mkdir()
     (folder / "sub" / "a.csv").write_text("question,score\nq,1\n")
@@ -116,20 +107,3 @@ def test_a_file_of_another_tool_is_a_warning(folder):
         saved = read_runs([logs])
     (warning,) = saved.warnings
     assert warning.startswith(f"{logs / 'notes.json'} was not read: permission denied")
-
-
-@pytest.mark.parametrize("function", ["scandir", "open"])
-def test_an_error_of_the_system_is_not_swallowed(function, folder, monkeypatch):
-    logs, _ = copied("tau2", "weak.json", folder)
-    locked = logs / "folder" if function == "scandir" else logs / "weak.json"
-    genuine = os.scandir if function == "scandir" else Path.open
-
-    def denied(path=".", *arguments, **options):
-        if Path(path) == locked:
-            raise PermissionError(13, "Permission denied", str(path))
-        return genuine(path, *arguments, **options)
-
-    monkeypatch.setattr(os if function == "scandir" else Path, function, denied)
-    code, _, error = called("summary", logs)
-    assert code == 2
-    assert f"({locked}); got permission denied" in error

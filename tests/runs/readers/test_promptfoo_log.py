@@ -73,25 +73,12 @@ def test_prompts_are_models_of_their_own(name):
     assert "prompt 2: {{a}} + {{b}} =" in saved.runs[0].notes
 
 
-def test_another_evaluation_adds_trials(content, tmp_path):
-    other = written(tmp_path, {**content, "evalId": "eval-2"})
-    assert [run.n_trials for run in read_runs([SUMS, other]).runs] == [24, 24]
-
-
 def test_tests_of_equal_variables_and_other_assertions_stay_apart(content, tmp_path):
     for row in content["results"]["results"]:
         row["testCase"]["vars"] = {"a": 1}
         row["testCase"]["assert"] = [{"type": "equals", "value": row["vars"]["a"]}]
     ids = read_runs([written(tmp_path, content)]).runs[0].question_ids
     assert ids == ("a=1", "a=1#2", "a=1#3", "a=1#4")
-
-
-def test_long_variables_are_no_names(content, tmp_path):
-    for row in content["results"]["results"]:
-        row["testCase"]["vars"]["a"] = "x" * 500 + str(row["testIdx"] // 3)
-    ids = read_runs([written(tmp_path, content)]).runs[0].question_ids
-    assert len(set(ids)) == 4
-    assert {len(id) for id in ids} == {16}
 
 
 def test_addresses_of_providers_are_not_shown(content, tmp_path):

@@ -142,9 +142,3 @@ def test_the_companion_of_a_store_is_no_run_of_its_own(tmp_path, name):
     alone, both = read_runs([run]), read_runs([run, companion])
     assert [r.n_trials for r in both.runs] == [r.n_trials for r in alone.runs]
     assert both.warnings == alone.warnings
-
-
-@pytest.mark.parametrize("name", ["x.sqlite", "x.sqlite.bak", "y.sqlite-wal", "x.sqlite-walk"])
-def test_other_files_are_no_companions(tmp_path, name):
-    TrialStore.open(tmp_path / "x.sqlite").close()
-    assert store_of(tmp_path / name) is None

@@ -1,4 +1,4 @@
-"""JSON lines: many at a time as one by one, and keys that occur twice."""
+"""JSON lines: where they begin, and keys that occur twice."""
 
 from __future__ import annotations
 
@@ -16,39 +16,29 @@ from hypothesis import strategies as st
 
 from lm_eval_bayes import InvalidInputError
 from lm_eval_bayes.runs.reader import read_runs
-from lm_eval_bayes.runs.readers import text_files
 from lm_eval_bayes.runs.readers.text_files import JsonLines
 
 LINE = '{"question": "q%d", "trial": 1, "score": %d, "response": "%s"}\n'
 
 
-@pytest.mark.parametrize("text", ["short", "long " * 200, '\\"score\\": 1, ' * 40])
-@pytest.mark.parametrize("number", [0, 1, 3000])
+@pytest.mark.parametrize("place", ["outermost", "within"])
 @pytest.mark.parametrize("ending", ["", "cut off", "array"])
-def test_a_key_that_occurs_twice_is_refused(tmp_path, text, number, ending):
-    lines = [LINE % (i, i % 2, text) for i in range(3000)]
-    if number:
-        lines[number - 1] = lines[number - 1].replace('"score"', '"score" : 0.5, "score"', 1)
-    content = f"[{','.join(lines)}]" if ending == "array" else "".join(lines)
+def test_a_key_that_occurs_twice_is_refused(tmp_path, place, ending):
+    lines = [LINE % (i, i % 2, "short") for i in range(30)]
     path = tmp_path / "t.jsonl"
-    path.write_text(content + ('{"question": ' if ending == "cut off" else ""))
-    if not number:
-        assert read_runs([path]).runs[0].n_trials == 3000
-        return
-    place = f"object {number}" if ending == "array" else f"line {number}"
+
+    def write():
+        content = f"[{','.join(lines)}]" if ending == "array" else "".join(lines)
+        path.write_text(content + ('{"question": ' if ending == "cut off" else ""))
+
+    write()
+    assert read_runs([path]).runs[0].n_trials == 30
+    twice = '"score" : 0.5, "score"' if place == "outermost" else '"x": {"a": 1, "a": 1}, "score"'
+    lines[29] = lines[29].replace('"score"', twice, 1)
+    write()
     with refused("RUN", "duplicate") as caught:
         read_runs([path])
-    assert caught.value.value.endswith(place)
-
-
-def test_keys_within_objects_may_repeat(tmp_path):
-    path = tmp_path / "t.jsonl"
-    lines = [f'{{"question": {i}, "score": 1, "x": {{"a": 1, "a": 2}}}}' for i in range(2000)]
-    path.write_text("\n".join(lines) + "\n")
-    assert read_runs([path]).runs[0].n_questions == 2000
-    (tmp_path / "c.jsonl").write_text('{"id": 1, "c": 1, "c": 2, "n": 4}\n')
-    with refused("RUN", "duplicate", '"c" 2 times in line 1'):
-        read_runs([tmp_path / "c.jsonl"])
+    assert caught.value.value.endswith("2 times" if ending == "array" else "2 times in line 30")
 
 
 LINES = st.sampled_from(
@@ -60,30 +50,21 @@ LINES = st.sampled_from(
 )
 
 
-@example([b" ", b"[1]"], False, False, 20)
-@given(st.lists(LINES, max_size=12), st.booleans(), st.booleans(), st.sampled_from([1, 20, 2**16]))
-def test_blocks_of_lines_are_the_lines(tmp_path_factory, lines, ends, unique_keys, size):
+@example([b" ", b"[1]"], False)
+@given(st.lists(LINES, max_size=12), st.booleans())
+def test_the_objects_are_those_at_their_offsets(tmp_path_factory, lines, ends):
     path = tmp_path_factory.mktemp("lines") / "t.jsonl"
     path.write_bytes(b"\n".join(lines) + (b"\n" if ends else b""))
-
-    def read(blocks):
-        log, rows = JsonLines(path, "RUN", unique_keys=unique_keys), []
-        try:
-            for block in blocks(log):
-                rows += block
-        except InvalidInputError as error:
-            return str(error)
-        return [repr(row) for row in rows], log.offsets.tolist(), log.warnings
-
-    by_line = read(lambda log: ([row] for row in log))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(text_files, "_BLOCK", size)
-        assert read(JsonLines.blocks) == by_line
-    if not isinstance(by_line, str):
-        rows, offsets, _ = by_line
-        starts = [path.read_bytes()[offset:].split(b"\n")[0] for offset in offsets]
-        parsed = [repr(json.loads(line.decode("utf-8-sig"))) for line in starts]
-        assert parsed == (rows if offsets else [])
+    log = JsonLines(path, "RUN", unique_keys=False)
+    try:
+        rows = [repr(row) for row in log]
+    except InvalidInputError:
+        return
+    starts = [path.read_bytes()[offset:].split(b"\n")[0] for offset in log.offsets]
+    parsed = [repr(json.loads(line.decode("utf-8-sig"))) for line in starts]
+    assert parsed == (rows if log.offsets else [])
+    n_objects = sum(line.strip() != b"" for line in lines)
+    assert len(rows) == n_objects - len(log.warnings) or not log.random_access
 
 
 @pytest.mark.parametrize(
@@ -138,19 +119,6 @@ def test_broken_files(tmp_path, name, content, rule):
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     with refused("RUN", rule):
         read_runs([path])
-
-
-@pytest.mark.parametrize("indent", [None, 1])
-def test_where_a_json_file_is_damaged_is_said(tmp_path, indent):
-    content = json.loads((DATA / "tau2" / "weak.json").read_text(encoding="utf-8"))
-    text = json.dumps(content, indent=indent).replace('"task_id"', "task_id", 1)
-    path = tmp_path / "a.json"
-    path.write_text(text)
-    before = text[: text.index("task_id")]
-    with refused("RUN", "damaged") as caught:
-        read_runs([path])
-    assert f"character {len(before) - before.rfind(chr(10)):,}" in caught.value.value
-    assert (f"line {before.count(chr(10)) + 1}" in caught.value.value) == (indent == 1)
 
 
 def test_a_header_in_the_middle_is_no_trial(tmp_path):

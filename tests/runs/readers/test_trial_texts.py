@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import io
 import json
-import re
 import shutil
 import zipfile
 
 import pyarrow
 import pyarrow.parquet
 import pytest
-from _support.command_line import called
 from _support.errors import refused
 from _support.tables import write_rows
 from _support.tool_logs import DATA, content_of, rows_of, write_lines
@@ -128,17 +126,6 @@ def test_matharena():
     assert {(model, id): texts for (model, _, id), texts in read.items()} == expected
 
 
-def test_the_table_that_matharena_publishes():
-    file = DATA / "matharena" / "published.parquet"
-    read, right = texts_of(file)
-    rows = pyarrow.parquet.read_table(file).to_pylist()
-    texts = grouped(
-        ((row["model_name"], row["problem_idx"]), row["idx_answer"], row["answer"]) for row in rows
-    )
-    assert sorted(map(sorted, read.values())) == sorted(map(sorted, texts.values()))
-    assert right == {row["problem_idx"]: (row["gold_answer"],) for row in rows}
-
-
 @pytest.mark.parametrize("name", ["strong", "weak"])
 def test_tau2_bench(name):
     file = DATA / "tau2" / f"{name}.json"
@@ -159,14 +146,6 @@ def test_tau2_bench(name):
                     arguments = json.dumps(call["arguments"], sort_keys=True)
                     assert f"{call['name']}({arguments})" in text
     assert n_calls > 3
-
-
-def test_tau_bench_and_a_folder_of_simulations():
-    read, _ = texts_of(DATA / "tau_bench")
-    # the conversations were left out of this log but for the policy
-    assert {text for texts in read.values() for text in texts} == {None}
-    read, _ = texts_of(DATA / "tau2" / "folder")
-    assert all(len(texts) == 1 for texts in read.values())
 
 
 def test_nemo_skills(tmp_path):
@@ -329,9 +308,6 @@ def test_a_damaged_sample_is_left_out_with_a_sentence(tmp_path):
     (run,) = read_runs([file]).runs
     read = question_texts(run, run.question_ids.index("a"))
     assert (read.responses, read.n_damaged) == ((None, "5", "4"), 1)
-    page = tmp_path / "page.html"
-    assert called("report", file, "-o", page)[0] == 0
-    assert "Damaged in a log, and left out: 1 text." in page.read_text(encoding="utf-8")
 
 
 def test_a_document_is_read_again_once(monkeypatch):
@@ -344,7 +320,7 @@ def test_a_document_is_read_again_once(monkeypatch):
     assert reads == []  # nothing is read before a text is asked for
     for number in range(run.n_questions):
         question_texts(run, number)
-    assert reads == [[DATA / "tau2" / "strong.json"]]
+    assert reads == [(DATA / "tau2" / "strong.json",)]
 
 
 # -- conversations, pages, verifiers ---------------------------------------------------------------
@@ -372,40 +348,6 @@ def test_conversations():
     assert written(messages[:4]) is None
     for odd in (None, 7, [], [None], [[]], {"role": "assistant"}, [{"role": "assistant"}]):
         assert written(odd) in (None, "")
-
-
-def test_pages_hold_the_texts_of_other_tools(tmp_path):
-    hostile = "</script><script>window.injected=1</script>\x00\u202e"
-    rows = [{**row, "response": f"{hostile}{i}"} for i, row in enumerate(ROWS)]
-    file = tmp_path / "t.jsonl"
-    write_lines(file, rows)
-    page = tmp_path / "page.html"
-    assert called("report", file, "-o", page)[0] == 0
-    text = page.read_text(encoding="utf-8")
-    assert "window.injected" in text
-    assert "<script>window.injected" not in text
-    (data,) = re.findall(r'id="attempts-data">(.*?)</script>', text, re.DOTALL)
-    questions = json.loads(data)["1"]["questions"].values()
-    assert sum(len(m["texts"]) for q in questions for m in q["models"]) == len(ROWS) - 2
-    assert {q["right"] for q in questions} == {"1", "2", "3", "4"}
-    assert called("report", file, "-o", page, "--no-texts")[0] == 0
-    assert "window.injected" not in page.read_text(encoding="utf-8")
-
-
-def test_counts_with_texts_are_attempts_without_verdicts(tmp_path):
-    page = tmp_path / "page.html"
-    assert called("report", DATA / "lighteval" / "details" / "strong", "-o", page)[0] == 0
-    text = page.read_text(encoding="utf-8")
-    (data,) = re.findall(r'id="attempts-data">(.*?)</script>', text, re.DOTALL)
-    models = [
-        m
-        for panel in json.loads(data).values()
-        for q in panel["questions"].values()
-        for m in q["models"]
-    ]
-    counted = [model for model in models if "categories" not in model]
-    assert counted
-    assert all(len(model["texts"]) == model["n"] == 4 for model in counted)
 
 
 def test_a_verifier_reads_samples_of_the_harness_only():

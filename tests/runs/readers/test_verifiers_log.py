@@ -96,16 +96,19 @@ def test_tokens_settings_and_version_are_read():
     assert run.questions[0] == "1 + 1 = ?"
 
 
-def test_a_field_of_info_names_clusters():
+def test_a_field_of_info_names_clusters(rows, write):
     (run,) = read_runs([STRONG], cluster="part").runs
     assert run.clusters == ("I", "I", "II", "II")
+    for row in rows[:4]:  # one question has no such field
+        row["info"] = {}
+    with refused("cluster", "missing"):
+        read_runs([write(rows)], cluster="part")
 
 
-def test_another_run_adds_trials(rows, write):
-    for row in rows:
-        row["timing"]["start_time"] += 1000
-    (run,) = read_runs([WEAK, write(rows)]).runs
-    assert run.n_trials == 32
+def test_settings_may_be_texts_and_lists(rows, write):
+    sent = {"stop": ["Q:"], "reasoning_effort": "high", "top_p": None, "api_key": "x"}
+    (run,) = read_runs([write(rows, sampling_args=sent)]).runs
+    assert run.provenance.generation_kwargs == {"stop": ["Q:"], "reasoning_effort": "high"}
 
 
 def test_names_are_those_of_the_folder_without_metadata(rows, write):
