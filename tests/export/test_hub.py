@@ -13,12 +13,12 @@ import yaml
 from _support import fake_hub
 from _support.hostile import NAMES
 from _support.paths import REPOSITORY
+from lm_eval_bayes.export.hub_pull_request import open_pull_request
 
 from lm_eval_bayes._util.text import scope_label
 from lm_eval_bayes.analysis.summary import summarise
 from lm_eval_bayes.errors import InvalidInputError, LmEvalBayesError
 from lm_eval_bayes.export.hub import NEEDED, REGISTERED, HubSettings, hub_result
-from lm_eval_bayes.export.hub_pull_request import open_pull_request
 from lm_eval_bayes.export.run_metadata import KNOWN
 from lm_eval_bayes.runs.task_run import Provenance, TaskRun
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
