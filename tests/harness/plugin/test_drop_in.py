@@ -119,7 +119,7 @@ def test_all_zero_is_warned_of_with_its_cause(caplog):
 
 def test_one_response_never_becomes_a_silent_bayes_at_1():
     with refused("predictions", "type", "2", error=TaskConfigError):
-        metrics.bayes(references=["2"], predictions=["2"])
+        metrics.bayes(references=["2"], predictions=["2"], task_grading=None)
 
 
 def test_the_aggregation_without_the_metric_is_refused_before_sampling():
