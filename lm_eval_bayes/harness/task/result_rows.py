@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -383,8 +383,15 @@ def row_functions(
 
 def question_rows(question: GradedResponses) -> dict[str, RowValue]:
     """Compute every row for one question."""
+    numbers = _numbers(replace(question, cluster=None, prior_counts=None, origin=""))
+    return {name: RowValue(number, name, question) for name, number in numbers.items()}
+
+
+# In one process tasks, filters and looks have the same questions.
+@lru_cache(maxsize=1024)
+def _numbers(question: GradedResponses) -> dict[str, float]:
     table = TrialTable([question], quick=True)
-    return {name: RowValue(float(table.row(name)), name, question) for name in table.rows}
+    return {name: float(table.row(name)) for name in table.rows}
 
 
 @cached_in_evaluation(maxsize=256)

@@ -197,17 +197,6 @@ def test_rounds_end_at_the_most():
     assert Goal(budget=Budget.parse("2"), batch_trials=4).rounds == [2]
 
 
-def test_the_anytime_rule_does_not_depend_on_the_rounds():
-    planned, extended, rare = (
-        Goal(baseline={}, correction="anytime", batch_trials=batch, max_trials=most).rule
-        for batch, most in ((2, 8), (2, 80), (5, 80))
-    )
-    assert planned == extended == rare
-    assert planned.threshold(7) is not None
-    pocock, later = (Goal(baseline={}, batch_trials=4, max_trials=most).rule for most in (8, 80))
-    assert pocock.threshold(8) != later.threshold(8)
-
-
 def test_ks_that_do_not_fit_a_round_wait():
     assert with_trials({"bayes_k": 8, "bayes_maj_k": 8}, 4, {}) == {"bayes_n": 4, "bayes_k": [1]}
     assert with_trials({}, 4, {3: 2})["bayes_extra_trials"] == {"3": 2}
@@ -231,13 +220,6 @@ def test_a_baseline_without_its_last_line_has_a_question_less(tmp_path):
     assert baseline(tmp_path / "cut")[TASK].n_questions == 11
     with refused("--decide", "mismatch"):
         started(tmp_path, "new", decide=str(tmp_path / "cut"))
-
-
-def test_a_folder_of_several_models_is_no_baseline(tmp_path):
-    started(tmp_path, "two", budget="2", batch_trials=2)
-    started(tmp_path, "two/another", model_args="beta=1:9", budget="2", batch_trials=2)
-    with refused("--decide", "mismatch"):
-        baseline(tmp_path / "two")
 
 
 def test_use_cache_is_refused_before_anything_is_loaded(tmp_path):

@@ -121,14 +121,6 @@ def test_threads_share_the_pool():
     assert len(pids_of(POOL)) <= 4
 
 
-@pytest.mark.slow
-def test_in_a_daemonic_worker_process():
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        jobs = [pool.apply_async(grade, pair) for pair in (RIGHT, WRONG)]
-        results = [job.get(timeout=120) for job in jobs]
-    assert results == [Grade(True, r"\sqrt{8}"), Grade(False, r"\sqrt{12}")]
-
-
 @linux_only
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_forked_child_gets_its_own_worker():

@@ -85,18 +85,6 @@ def test_chosen_questions_keep_their_numbers(coin):
     assert prompts == ["1 + 1 =", "3 + 3 ="]
 
 
-def test_predict_only_stores_none(coin):
-    toy.evaluate(coin, coin_task(), predict_only=True, log_samples=True)
-    assert coin.trial_store.info().trials == 12
-    assert coin.trial_store.outcomes_of() == ()
-
-
-def test_another_version_stands_beside(coin):
-    run(coin)
-    run(coin, config={"metadata": {"version": 2}})
-    assert {task.version for task in coin.trial_store.outcomes_of()} == {"1.0", "2"}
-
-
 def test_a_store_that_fails_does_not_end_the_run(coin, monkeypatch, caplog):
     def full(self, tasks):
         raise StoreFullError("no room")
