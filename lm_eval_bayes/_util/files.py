@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, TypeAlias
 
-from lm_eval_bayes.errors import InvalidInputError, LmEvalBayesError
+from lm_eval_bayes.errors import InvalidInputError, LmEvalBayesError, Rule
 
 #: What a file is filled with: its bytes, or a function that writes them into an open file.
 Content: TypeAlias = bytes | Callable[[BinaryIO], None]
@@ -115,7 +115,10 @@ def write_errors(argument: str) -> Iterator[None]:
     except OSError as error:
         # Not by InvalidInputError.of, which shortens long values.
         sentence = f"`{argument}` must be a file that can be written; {error.filename}"
-        raise InvalidInputError(f"{sentence}: {error.strerror}") from None
+        rule: Rule = "permission" if isinstance(error, PermissionError) else "failed"
+        raise InvalidInputError(
+            f"{sentence}: {error.strerror}", rule, argument, error.filename
+        ) from None
 
 
 @contextmanager
@@ -322,5 +325,8 @@ def find_task_configs(package: Path) -> Path:
         return beside
     raise LmEvalBayesError(
         f"the task files of lm_eval_bayes must lie in {inside} (installed) or {beside} "
-        "(checkout); found neither, so please install the package again"
+        "(checkout); found neither, so please install the package again",
+        "path",
+        "task_configs",
+        str(package),
     )

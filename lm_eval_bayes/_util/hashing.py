@@ -128,7 +128,7 @@ def _canonical(value: Any, path: str) -> Any:
     try:
         return operator.index(value)
     except TypeError:
-        raise InvalidInputError.of(path, "format", "be a JSON value", value) from None
+        raise InvalidInputError.of(path, "type", "be a JSON value", value) from None
 
 
 def model_hash(fingerprint: Mapping[str, object]) -> str:
@@ -157,7 +157,7 @@ def sampling_hash(kwargs: Mapping[str, object]) -> str:
     for key in settings:
         if str(key).lower() == "seed":
             rule = "leave out the seed of each trial"
-            raise InvalidInputError.of("sampling", "conflict", rule, settings[key])
+            raise InvalidInputError.of("sampling", "unknown-key", rule, settings[key])
     return hash_json(settings, "sampling")
 
 

@@ -183,7 +183,7 @@ def anchor_study(
     ]
     if not to_place:
         raise InvalidInputError.of(
-            "anchors", "range", "leave a model to place", ", ".join(anchor_names)
+            "anchors", "empty", "leave a model to place", ", ".join(anchor_names)
         )
     if len(anchor_names) < (2 if leave_one_out else 1):
         rule = f"be a model to place and at least one anchor ({runs[0].task})"
@@ -197,7 +197,7 @@ def anchor_study(
         selected = question_filter.kept
         if not selected.size:
             rule = f"leave a question; {keep[0]:g} to {keep[1]:g} of the anchors solve"
-            raise InvalidInputError.of("keep", "range", rule, f"none of {runs[0].n_questions}")
+            raise InvalidInputError.of("keep", "empty", rule, f"none of {runs[0].n_questions}")
         all_anchors = all_anchors.take(selected)
         outcomes = {name: take_queries(of_model, selected) for name, of_model in outcomes.items()}
     placements = []

@@ -357,11 +357,11 @@ def _pass_curves(
     if of_a is None or of_b is None:
         rule = f"be left out for {a.task}, whose trials are not just right or wrong"
         got = "scores" if a.scored else f"{a.outcomes.n_categories} categories"
-        raise InvalidInputError.of("k", "conflict", rule, got)
+        raise InvalidInputError.of("k", "unsupported", rule, got)
     n_min = min(a.n_common, b.n_common)
     if not n_min:
         rule = f"be left out for {a.task}, where a question has no trial"
-        raise InvalidInputError.of("k", "conflict", rule, "0 trials")
+        raise InvalidInputError.of("k", "unsupported", rule, "0 trials")
     if spec.scope == "population" and max(ks) > n_min:
         rule = f'be at most N for scope "population" (N={n_min} on {a.task})'
         raise InvalidInputError.of("k", "range", rule, max(ks))

@@ -174,7 +174,7 @@ def gate_checks(
         for low, high in bounds:
             if not low < below <= high:
                 rule = f"be above {low:g} and at most {high:g}, the bounds of the {quantity}"
-                raise InvalidInputError.of("fail_if_below", "mismatch", rule, below)
+                raise InvalidInputError.of("fail_if_below", "range", rule, below)
         checks += [_checked("below", quantity, score, below, below, runs) for score in scores]
     checks = [replace(check, extrapolated_from=extrapolated_from) for check in checks]
     without = sum(int((task.a.outcomes.n_trials == 0).sum()) for task in comparison.tasks)
@@ -202,7 +202,7 @@ def _pass_hat_k(comparison: RunComparison, k: int) -> tuple[Posterior, Posterior
     sides = [run.right_or_wrong for run in (task.a, task.b)]
     if sides[0] is None or sides[1] is None:
         rule = "be left out where trials are neither right nor wrong"
-        raise InvalidInputError.of("gate_on", "conflict", rule, f"pass^{k}")
+        raise InvalidInputError.of("gate_on", "unsupported", rule, f"pass^{k}")
     aligned = align_questions(sides[0], sides[1], "intersection")
     a, b = (pass_hat_k_posterior(side, k) for side in (aligned.a, aligned.b))
     n_trials = np.concatenate([aligned.a.n_trials, aligned.b.n_trials])

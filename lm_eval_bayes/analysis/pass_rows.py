@@ -195,7 +195,7 @@ def _checked_ks(ks: Iterable[int], run: TaskRun) -> list[int]:
     if not run.binary and run.right_or_wrong is None:
         kind = "have scores and no threshold" if run.scored else "are not just right or wrong"
         rule = f"be left out for {run.task}, whose trials {kind}"
-        raise InvalidInputError.of("k", "conflict", rule, ascending)
+        raise InvalidInputError.of("k", "unsupported", rule, ascending)
     if ascending[-1] > run.n_common:
         rule = (
             f"be at most N, the trials that every question has (N={run.n_common} for "

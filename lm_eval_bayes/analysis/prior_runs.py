@@ -223,7 +223,7 @@ def assign_priors(
             if i in prior_by_run:
                 rule = f"be one run for {runs[i].model} on {runs[i].task}"
                 raise InvalidInputError.of(
-                    "prior", "mismatch", rule, f"{prior_by_run[i].label}, {prior.label}"
+                    "prior", "duplicate", rule, f"{prior_by_run[i].label}, {prior.label}"
                 )
             check_other_trials(runs, prior, "prior")
             check_same_metric(runs[i], prior, "prior")
@@ -285,12 +285,12 @@ def _runs_of_model(run: TaskRun, runs: Sequence[TaskRun], given: GivenPrior) -> 
             raise InvalidInputError.of("prior", "mismatch", rule, ", ".join(earlier) or "none")
         if given.model not in (None, *models):
             rule = f"be given to one of {', '.join(models)}, as MODEL=RUN"
-            raise InvalidInputError.of("prior", "conflict", rule, given.model)
+            raise InvalidInputError.of("prior", "choice", rule, given.model)
         if given.model not in (None, run.model):
             return ()
         return tuple(given.saved.runs)
     unknown = [model for model in earlier if model not in models]
     if unknown:
         rule = f"hold models named as those of the runs ({', '.join(models)}), or be MODEL=RUN"
-        raise InvalidInputError.of("prior", "format", rule, ", ".join(unknown))
+        raise InvalidInputError.of("prior", "mismatch", rule, ", ".join(unknown))
     return tuple(given.saved.of_model(run.model))

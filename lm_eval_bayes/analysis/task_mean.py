@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.errors import InvalidInputError, Rule
 from lm_eval_bayes.stats.arrays import FloatArray, read_only
 from lm_eval_bayes.stats.comparison.difference import (
     MASSES,
@@ -92,8 +92,10 @@ def mean_posterior(
     (0.5, 0.166667)
     """
     if not posteriors or len({post.scope for post in posteriors}) > 1:
-        rule = "be at least one posterior, all of one scope"
-        raise InvalidInputError.of("posteriors", "empty", rule, [post.scope for post in posteriors])
+        requirement = "be at least one posterior, all of one scope"
+        scopes = [post.scope for post in posteriors]
+        rule: Rule = "mismatch" if posteriors else "empty"
+        raise InvalidInputError.of("posteriors", rule, requirement, scopes)
     normalised = _normalised(weights, len(posteriors))
     weighted = list(zip(normalised, posteriors, strict=True))
     bounds = (

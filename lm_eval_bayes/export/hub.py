@@ -207,7 +207,7 @@ def hub_result(
         )
     if settings.revision is not None and _SHA.fullmatch(settings.revision) is None:
         rule = "be the hash of a commit of the dataset, 40 hexadecimal digits"
-        raise InvalidInputError.of("--revision", "choice", rule, settings.revision)
+        raise InvalidInputError.of("--revision", "format", rule, settings.revision)
     pinned = settings.revision or _pinned_revision(summary, settings.dataset)
     if pinned is None:
         warnings.append(_unpinned_warning(summary, dataset_id))
@@ -246,12 +246,12 @@ def library() -> ModuleType:
     try:
         import huggingface_hub
     except ImportError:
-        raise LmEvalBayesError(
-            f"{requirement}; none is installed: {pip_install_extra('hub')}"
-        ) from None
+        sentence = f"{requirement}; none is installed: {pip_install_extra('hub')}"
+        raise LmEvalBayesError(sentence, "not-installed", "huggingface_hub") from None
     if not hasattr(huggingface_hub, "EvalResultEntry"):
         version = getattr(huggingface_hub, "__version__", "of an unknown version")
-        raise LmEvalBayesError(f"{requirement}; installed is {version}: {pip_install_extra('hub')}")
+        sentence = f"{requirement}; installed is {version}: {pip_install_extra('hub')}"
+        raise LmEvalBayesError(sentence, "not-installed", "huggingface_hub", version)
     return huggingface_hub
 
 
@@ -346,6 +346,10 @@ def _yaml(hub: ModuleType, entry: Any) -> str:
     text: str = yaml.safe_dump(entries, sort_keys=False, allow_unicode=True, width=100)
     if hub.parse_eval_result_entries(yaml.safe_load(text)) != [entry]:
         raise LmEvalBayesError(
-            "huggingface_hub does not read this result back as it was written; nothing was exported"
+            "huggingface_hub does not read this result back as it was written; nothing was "
+            "exported",
+            "failed",
+            "huggingface_hub",
+            text,
         )
     return text

@@ -52,7 +52,7 @@ def check_suffix(suffix: str, argument: str = "suffix") -> Suffix:
         if suffix == known:
             return known
     raise InvalidInputError.of(
-        argument, "choice", "end with .csv, .json, .md or .tex", suffix or "no suffix"
+        argument, "format", "end with .csv, .json, .md or .tex", suffix or "no suffix"
     )
 
 

@@ -26,7 +26,7 @@ Progress = Callable[[int, int], None]
 _MOST_TABLES = 4
 
 
-def read_runs(
+def read_runs(  # noqa: PLR0913  public options
     paths: str | Path | Iterable[str | Path],
     *,
     task: str | None = None,

@@ -71,11 +71,12 @@ def compact_store(file: StoreFile) -> CompactReport:
         free = shutil.disk_usage(folder).free
         if free < 2 * file.path.stat().st_size + FREE_BYTES:
             raise
-        raise StoreFileError(
+        sentence = (
             f"{file.path} cannot be compacted: SQLite reports a full disk, but {free:,} bytes are "
             f"free in {folder}; the store may be damaged, which `lm-eval-bayes store verify` "
-            "tells, or a quota or the folder of temporary files be full; what was committed is safe"
-        ) from error
+            "tells, or a quota or the folder of temporary files be full; commits are safe"
+        )
+        raise StoreFileError(sentence, "failed", "store", file.path) from error
 
 
 def _compacted(file: StoreFile) -> CompactReport:

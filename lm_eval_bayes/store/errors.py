@@ -22,7 +22,7 @@ from lm_eval_bayes._util.sqlite import (
     PROTOCOL,
     primary_code,
 )
-from lm_eval_bayes.errors import LmEvalBayesError
+from lm_eval_bayes.errors import LmEvalBayesError, Rule
 
 try:
     import fcntl
@@ -51,25 +51,37 @@ class StoreFileError(StoreError, OSError):
 class StoreBusyError(StoreFileError):
     """Another process locked the store for longer than the wait."""
 
+    rule: Rule | None = "failed"
+
 
 class StoreFullError(StoreFileError):
     """The disk is full; what was committed before is safe."""
+
+    rule: Rule | None = "failed"
 
 
 class NotAStoreError(StoreError, ValueError):
     """The path is not that of a trial store."""
 
+    rule: Rule | None = "path"
+
 
 class StoreDamagedError(StoreError):
     """The file is a damaged trial store."""
+
+    rule: Rule | None = "damaged"
 
 
 class OtherSchemaError(StoreError):
     """The store was written by a release of this package with another schema."""
 
+    rule: Rule | None = "schema"
+
 
 class OtherWeightsError(StoreError, ValueError):
     """The store has trials of other weights under the same name."""
+
+    rule: Rule | None = "mismatch"
 
 
 class TrialConflictError(StoreError, ValueError):
@@ -82,6 +94,8 @@ class TrialConflictError(StoreError, ValueError):
     n_conflicts : int
         The number of these trials.
     """
+
+    rule: Rule | None = "mismatch"
 
     def __init__(
         self, message: str, conflicts: tuple[Conflict, ...] = (), n_conflicts: int | None = None
@@ -113,7 +127,10 @@ def translate_error(error: sqlite3.Error, path: str | PathLike[str], doing: str)
         if _has_no_locks(os.path.dirname(os.path.abspath(path))):
             return StoreFileError(
                 f"{path} cannot be {doing}: its file system has no locks, as NFS without a lock "
-                "service; use a local disk, and merge the stores with `lm-eval-bayes store merge`"
+                "service; use a local disk, and merge the stores with `lm-eval-bayes store merge`",
+                "failed",
+                "store",
+                path,
             )
         return StoreBusyError(f"{path} cannot be {doing}: another process has locked it")
     if _is_full(error, code, path):
@@ -123,7 +140,7 @@ def translate_error(error: sqlite3.Error, path: str | PathLike[str], doing: str)
     # Python 3.10 has no codes: damage is a DatabaseError itself, and no subclass of it.
     if code in _DAMAGE_CODES or (not code and type(error) is sqlite3.DatabaseError):
         return StoreDamagedError(f"{path} is damaged and cannot be {doing}: {error}")
-    return StoreFileError(f"{path} cannot be {doing}: {error}")
+    return StoreFileError(f"{path} cannot be {doing}: {error}", "failed", "store", path)
 
 
 def _has_no_locks(folder: str) -> bool:

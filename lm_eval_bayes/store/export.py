@@ -88,7 +88,9 @@ def export_jsonl(
     target = resolve_path(path)
     with closing(open_file(store, "read")) as file:
         if target == file.path:
-            raise StoreFileError(f"{target} is the store itself; export to another file")
+            raise StoreFileError(
+                f"{target} is the store itself; export to another file", "path", "path", target
+            )
         check_regular(path)
         if target.exists():
             if not overwrite:
@@ -138,12 +140,14 @@ def check_regular(path: str | PathLike[str]) -> None:
     """
     kind = irregular_kind(path)
     if kind is not None:
-        raise StoreFileError(f"{path} is {kind}, so it is not replaced; nothing was exported")
+        raise StoreFileError(
+            f"{path} is {kind}, so it is not replaced; nothing was exported", "path", "path", path
+        )
 
 
 def file_exists(target: object) -> StoreFileError:
     """Return the error of a file that exists and may not be replaced."""
-    return StoreFileError(f"{target} exists already; nothing was exported")
+    return StoreFileError(f"{target} exists already; nothing was exported", "path", "path", target)
 
 
 @contextmanager
@@ -156,7 +160,9 @@ def export_errors(target: Path) -> Iterator[None]:
     except FileExistsError as error:
         raise file_exists(error.filename) from None
     except OSError as error:
-        raise StoreFileError(f"{target} cannot be written: {error.strerror}") from error
+        raise StoreFileError(
+            f"{target} cannot be written: {error.strerror}", "failed", "path", target
+        ) from error
 
 
 def _check_not_store(target: Path) -> None:
@@ -165,9 +171,11 @@ def _check_not_store(target: Path) -> None:
     except NotAStoreError:
         return
     except StoreDamagedError as error:
-        raise StoreFileError(f"{error}; export to another file") from error
+        raise StoreFileError(f"{error}; export to another file", "path", "path", target) from error
     if exists:
-        raise StoreFileError(f"{target} is a trial store; export to another file")
+        raise StoreFileError(
+            f"{target} is a trial store; export to another file", "path", "path", target
+        )
 
 
 def _write_lines(file: StoreFile, write: Callable[[str], object], path: str) -> ExportReport:

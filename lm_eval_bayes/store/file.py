@@ -103,10 +103,11 @@ class StoreFile:
             finally:
                 connection.rollback()
             if self.signature is not None and self.signature != _signature(self.path):
-                raise StoreFileError(
+                sentence = (
                     f"{self.path} was changed by another process while it was read without locks: "
                     "open it again, from a folder that can be written"
                 )
+                raise StoreFileError(sentence, "failed", "store", self.path)
 
     @contextmanager
     def writing(self, commit: bool = True) -> Iterator[sqlite3.Connection]:
@@ -123,12 +124,14 @@ class StoreFile:
         with self._lock, translate_errors(self.path, "written"):
             connection = self.connection()
             if self.mode != "write":
-                raise StoreError(f"{self.path} was opened for reading, so nothing can be stored")
+                sentence = f"{self.path} was opened for reading, so nothing can be stored"
+                raise StoreError(sentence, "conflict", "mode", self.mode)
             if _identity(self.path) != self._identity:
-                raise StoreFileError(
+                sentence = (
                     f"{self.path} was removed or replaced while it was in use: nothing more can be "
                     "stored in it; run the same command again"
                 )
+                raise StoreFileError(sentence, "path", "store", self.path)
             begin_writing(connection, self.wait_s)
             done = False
             try:
@@ -168,11 +171,10 @@ class StoreFile:
     def connection(self) -> sqlite3.Connection:
         """Return the connection, if the file is open in this process."""
         if self._connection is None:
-            raise StoreError(f"{self.path} is closed")
+            raise StoreError(f"{self.path} is closed", "conflict", "store", self.path)
         if self._process != os.getpid():
-            raise StoreError(
-                f"{self.path} was opened before this process was forked: open it again"
-            )
+            sentence = f"{self.path} was opened before this process was forked: open it again"
+            raise StoreError(sentence, "conflict", "store", self.path)
         return self._connection
 
 
@@ -230,7 +232,9 @@ def open_file(
     resolved = resolve_path(path)
     if mode == "read":
         if not is_store(resolved):
-            raise StoreFileError(f"{resolved} cannot be opened: there is no such file")
+            raise StoreFileError(
+                f"{resolved} cannot be opened: there is no such file", "path", "store", resolved
+            )
         return _open_to_read(resolved, wait_s)
     warning = network_warning(resolved)
     if warning:
@@ -276,7 +280,9 @@ def create_file(path: Path, fill: Callable[[sqlite3.Connection], None] | None = 
     except StoreFileError:
         raise
     except OSError as error:
-        raise StoreFileError(f"{path} cannot be created: {error.strerror}") from error
+        raise StoreFileError(
+            f"{path} cannot be created: {error.strerror}", "failed", "store", path
+        ) from error
     finally:
         _remove(temporary)
 
@@ -304,10 +310,11 @@ def _remove(path: Path) -> None:
 def _open_to_write(path: Path, synchronous: Synchronous, wait_s: float) -> StoreFile:
     if not _writable(path):
         # Checked before SQLite opens it, which would leave a log beside a read-only file.
-        raise StoreFileError(
+        sentence = (
             f"{path} cannot be written: the file is read-only; write to a copy of it, or "
             "read it with `lm-eval-bayes store export`"
         )
+        raise StoreFileError(sentence, "permission", "store", path)
     exclusive = network_file_system(path) is not None
     if not exclusive:
         try:

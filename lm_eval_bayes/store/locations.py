@@ -57,11 +57,13 @@ def is_store(path: Path) -> bool:
     except FileNotFoundError:
         if not path.parent.is_dir():
             raise StoreFileError(
-                f"{path} cannot be opened: there is no folder {path.parent}"
+                f"{path} cannot be opened: there is no folder {path.parent}", "path", "store", path
             ) from None
         return False
     except OSError as error:
-        raise StoreFileError(f"{path} cannot be opened: {error.strerror}") from error
+        raise StoreFileError(
+            f"{path} cannot be opened: {error.strerror}", "failed", "store", path
+        ) from error
     if stat.S_ISDIR(status.st_mode):
         raise NotAStoreError(f"{path} is a directory, not a trial store")
     if not stat.S_ISREG(status.st_mode):
@@ -103,7 +105,9 @@ def _check_application(path: Path) -> None:
     try:
         application_id, is_complete = _stable_header(path)
     except sqlite3.OperationalError as error:
-        raise StoreFileError(f"{path} cannot be opened: {error}") from error
+        raise StoreFileError(
+            f"{path} cannot be opened: {error}", "failed", "store", path
+        ) from error
     except sqlite3.DatabaseError as error:
         if primary_code(error) == CORRUPT:
             raise StoreDamagedError(

@@ -151,9 +151,8 @@ def merge(
             with file.writing() as connection:
                 merger.run(connection)
         elif not create_file(target_path, merger.run):
-            raise StoreFileError(
-                f"{target_path} was created by another process meanwhile; nothing was merged"
-            )
+            sentence = f"{target_path} was created by another process meanwhile; nothing was merged"
+            raise StoreFileError(sentence, "path", "target", target_path)
     return merger.report()
 
 
@@ -192,12 +191,11 @@ class _Merger:
                 self._copy_clusters(connection, target, source)
         n_conflicts = sum(self.differing.values())
         if n_conflicts and self.refuses:
-            raise TrialConflictError(
+            sentence = (
                 f"{plural(n_conflicts, 'trial differs', 'trials differ')}, so nothing was "
-                f"merged: {_describe(self.differing, self.conflicts)}",
-                tuple(self.conflicts),
-                n_conflicts,
+                f"merged: {_describe(self.differing, self.conflicts)}"
             )
+            raise TrialConflictError(sentence, tuple(self.conflicts), n_conflicts)
         self.notes = [*_weights_notes(target, self.target), *self.notes]
 
     def report(self) -> MergeReport:

@@ -113,9 +113,12 @@ def export_samples(
     damaged: set[tuple[object, ...]] = set()
     with closing(open_file(store, "read")) as file:
         if target.exists() and not target.is_dir():
-            raise StoreFileError(f"{target} is no folder, and samples are written into one")
+            raise StoreFileError(
+                f"{target} is no folder, and samples are written into one", "path", "folder", target
+            )
         if not target.parent.is_dir():
-            raise StoreFileError(f"{target} cannot be written: there is no folder {target.parent}")
+            sentence = f"{target} cannot be written: there is no folder {target.parent}"
+            raise StoreFileError(sentence, "path", "folder", target)
 
         def contents() -> Generator[tuple[Path, Content], None, None]:
             # The transaction ends, and is checked, before the first file gets its name.

@@ -122,7 +122,7 @@ def check_schema(connection: sqlite3.Connection, path: str | PathLike[str]) -> N
     """
     schema = connection.execute("PRAGMA user_version").fetchone()[0]
     if schema != SCHEMA:
-        raise OtherSchemaError(
-            f"{path} has schema {schema}, and this release of lm-eval-bayes reads schema {SCHEMA}",
-            *("schema", str(path), schema),
+        sentence = (
+            f"{path} has schema {schema}, and this release of lm-eval-bayes reads schema {SCHEMA}"
         )
+        raise OtherSchemaError(sentence, "schema", str(path), schema)

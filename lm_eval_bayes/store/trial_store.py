@@ -188,7 +188,7 @@ class TrialStore:
             If no model of this store has the hash.
         """
         if check_text("name", name) in (None, ""):
-            raise InvalidInputError.of("name", "choice", "be a name or a hash", name)
+            raise InvalidInputError.of("name", "format", "be a name or a hash", name)
         with self.file.writing() as connection:
             require_id(connection, "models", model, self.path)
             put_alias(connection, alias_row(name, model), replace=True)

@@ -131,7 +131,9 @@ def _check_log(path: Path) -> None:
     except FileNotFoundError:
         return
     except OSError as error:
-        raise StoreFileError(f"{log} cannot be read: {error.strerror}") from error
+        raise StoreFileError(
+            f"{log} cannot be read: {error.strerror}", "failed", "store", log
+        ) from error
     if n_lost and n_intact_again == n_intact:
         raise StoreDamagedError(
             f"{log} is damaged: SQLite would ignore at least {plural(n_lost, 'commit')} behind the "

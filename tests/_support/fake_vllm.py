@@ -15,6 +15,16 @@ from lm_eval.models.utils import handle_stop_sequences, normalize_gen_kwargs
 from lm_eval_bayes.harness.models.vllm.sampling import VLLMSampling
 
 EOS = "<end>"
+#: The generation settings of the tests' requests.
+KWARGS = {
+    "temperature": 0.7,
+    "top_p": 0.9,
+    "top_k": 0,
+    "min_p": 0.0,
+    "until": ["\n\n"],
+    "max_gen_toks": 8,
+    "do_sample": True,
+}
 
 
 class SamplingParams:

@@ -73,3 +73,25 @@ def tokenized(server, **arguments):
     model.tokenizer, model.tokenizer_backend = Words(), "huggingface"
     model.tokenized_requests = True
     return model
+
+
+def recorded(server, store, task_changes=None, **arguments):
+    """Run the toy task with `--model trials`; return the texts and what the model says of them."""
+    from _support.toy import evaluate, toy_config
+    from lm_eval_bayes.harness.models.trials import TrialsLM
+    from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
+
+    model = TrialsLM.create_from_arg_obj(
+        {
+            **{"backend": "local-completions", "store": str(store), "model": "hash"},
+            **{"base_url": server.url(), "tokenizer_backend": None, "num_concurrent": 4},
+            **arguments,
+        }
+    )
+    config = toy_config(**(task_changes or {}))
+    try:
+        result = evaluate(model, RepeatedSamplingTask(config=config), log_samples=True)
+    finally:
+        model.trial_store.close()
+    texts = [sample["resps"][0] for sample in result["samples"]["toy"]]
+    return texts, model.get_model_info()["trials"]

@@ -130,10 +130,6 @@ def compare(case: SavedCase, folder: Path) -> Reading:
 
 def rank(case: SavedCase, folder: Path) -> Reading:
     content, notices = _json("rank", *case.runs, *case.others, *case.options)
-    return _leaderboard(content, notices)
-
-
-def _leaderboard(content: Mapping[str, Any], notices: tuple[str, ...]) -> Reading:
     (board,) = content["leaderboards"]
     middle = board["places"][1]
     return Reading(
@@ -343,14 +339,10 @@ def rubric_panel(case: SavedCase, folder: Path) -> Reading:
 # -- exports ---------------------------------------------------------------------------------------
 
 
-def _table(case: SavedCase, file: Path) -> tuple[str, tuple[str, ...]]:
+def export_table(case: SavedCase, folder: Path) -> Reading:
+    file = folder / "table.csv"
     _, error = _run("export", "table", *case.runs, *case.others, *case.options, "-o", file)
-    return file.read_text(encoding="utf-8"), _notices(error)
-
-
-def export_csv(case: SavedCase, folder: Path) -> Reading:
-    text, notices = _table(case, folder / "table.csv")
-    rows = list(csv.DictReader(io.StringIO(text)))
+    rows = list(csv.DictReader(io.StringIO(file.read_text(encoding="utf-8"))))
     middle = rows[1]
     return Reading(
         _names(rows),
@@ -358,43 +350,8 @@ def export_csv(case: SavedCase, folder: Path) -> Reading:
         int(middle["questions"]),
         scores={"hbayes": float(middle["mean"])},
         verdict=[(row["model"], row["rank"], float(row["low"])) for row in rows],
-        notices=notices,
+        notices=_notices(error),
     )
-
-
-def export_json(case: SavedCase, folder: Path) -> Reading:
-    text, notices = _table(case, folder / "table.json")
-    return _leaderboard(json.loads(text), notices)
-
-
-def _typeset(case: SavedCase, file: Path, begin: str, between: str, end: str) -> Reading:
-    """Read a table whose columns are rank, model, mean and more, the last one N."""
-    text, notices = _table(case, file)
-    lines = [line.strip().removesuffix(end) for line in text.splitlines()]
-    rows = [
-        re.sub(r"\\(.)", r"\1", line.removeprefix(begin)).split(between)
-        for line in lines
-        if line.removeprefix(begin)[:1].isdigit()
-    ]
-    questions = re.search(r"(\d+) questions", text)
-    assert questions is not None
-    return Reading(
-        tuple(sorted(row[1] for row in rows)),
-        int(rows[1][-1]),
-        int(questions[1]),
-        scores={"hbayes": float(rows[1][2])},
-        digits=3,
-        verdict=rows,
-        notices=notices,
-    )
-
-
-def export_markdown(case: SavedCase, folder: Path) -> Reading:
-    return _typeset(case, folder / "table.md", "| ", " | ", " |")
-
-
-def export_latex(case: SavedCase, folder: Path) -> Reading:
-    return _typeset(case, folder / "table.tex", "", " & ", r" \\")
 
 
 def export_hub(case: SavedCase, folder: Path) -> Reading:
@@ -455,10 +412,7 @@ COMMANDS: dict[str, Callable[[SavedCase, Path], Reading]] = {
     "rubric": rubric,
     "verify": verify,
     "run --decide": decide,
-    "export table, csv": export_csv,
-    "export table, json": export_json,
-    "export table, markdown": export_markdown,
-    "export table, latex": export_latex,
+    "export table": export_table,
     "export hub": export_hub,
     "export every-eval-ever": export_every_eval_ever,
 }

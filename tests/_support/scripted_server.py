@@ -1,4 +1,4 @@
-"""A loopback server that answers as the end-to-end one does, and misbehaves on request.
+"""A loopback server that honours seeds, and misbehaves on request.
 
 A script is a function of (number of the request, its JSON) that returns None for an ordinary
 answer, or what else is to happen: an `Act`.
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from _support.completions_server import answer_request
+from _support.completions import answer_request
 
 
 @dataclass
@@ -27,7 +27,7 @@ class Act:
     headers: dict[str, str] = field(default_factory=dict)
     delay_s: float = 0.0
     drop: bool = False  # close the connection without a word
-    cut: int | None = None  # send so many bytes of the answer and promise all
+    cut: int | None = None  # end the answer there, as in a slice, and promise all
     edit: Callable[[dict[str, Any]], None] | None = None  # of the ordinary answer
 
 
@@ -56,25 +56,21 @@ class Handler(BaseHTTPRequestHandler):
         server = self.server
         with server.lock:
             number = len(server.requests)
-            server.requests.append(body)
+            server.requests.append(server.logged(self.path, body))
             server.keys.append(self.headers.get("Authorization", ""))
             server.now += 1
             server.most = max(server.most, server.now)
         try:
-            if server.down.is_set():
-                self.close_connection = True
-                return
-            self.act(server.script(number, body) or Act(), body)
-        except (BrokenPipeError, ConnectionResetError):
-            self.close_connection = True  # the client has gone
+            act = Act(drop=True)
+            if not server.down.is_set():
+                act = server.planned(number, self.path, body) or Act()
+            if act.delay_s:
+                server.leaving.wait(act.delay_s)
         finally:
+            # before the answer is sent: behind it the next request may come first
             with server.lock:
                 server.now -= 1
-
-    def act(self, act: Act, body: dict[str, Any]) -> None:
-        if act.delay_s:
-            self.server.leaving.wait(act.delay_s)
-        if act.drop or self.server.down.is_set():
+        if act.drop or server.down.is_set():
             self.close_connection = True
             return
         content = act.content
@@ -83,13 +79,16 @@ class Handler(BaseHTTPRequestHandler):
             if act.edit is not None:
                 act.edit(content)
         raw = content if isinstance(content, bytes) else json.dumps(content).encode()
-        self.send(act.status, raw, act.headers, act.cut)
+        try:
+            self.send(act.status, raw, act.headers, act.cut)
+        except (BrokenPipeError, ConnectionResetError):
+            self.close_connection = True  # the client has gone
 
     def send(
         self, status: int, raw: bytes, headers: dict[str, str] | None = None, cut: int | None = None
     ) -> None:
         self.send_response(status)
-        for name, value in (headers or {}).items():
+        for name, value in {"Content-Type": "application/json", **(headers or {})}.items():
             self.send_header(name, value)
         self.send_header("Content-Length", str(len(raw)))
         self.end_headers()
@@ -140,9 +139,16 @@ class Server(ThreadingHTTPServer):
         self.script, self.pages = script, pages
         self.lock, self.leaving = threading.Lock(), threading.Event()
         self.down = threading.Event()  # as if killed: every connection is closed without a word
-        self.requests: list[dict[str, Any]] = []
+        self.requests: list[Any] = []
         self.keys: list[str] = []
         self.now = self.most = 0
+
+    def logged(self, path: str, body: dict[str, Any]) -> Any:
+        """Return what `requests` notes of a request."""
+        return body
+
+    def planned(self, number: int, path: str, body: dict[str, Any]) -> Act | None:
+        return self.script(number, body)
 
     def url(self, chat: bool = False) -> str:
         path = "chat/completions" if chat else "completions"
@@ -159,7 +165,13 @@ class Server(ThreadingHTTPServer):
 
 @contextmanager
 def serving(script: Script | None = None, pages: dict[str, Any] | None = None) -> Iterator[Server]:
-    server = Server(script or (lambda number, body: None), pages or {})
+    with running(Server(script or (lambda number, body: None), pages or {})) as server:
+        yield server
+
+
+@contextmanager
+def running(server: Server) -> Iterator[Server]:
+    """Serve in a thread until the block ends."""
     thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     try:

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import json
 import logging
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+from _support import scripted_server
 from _support.harness_command import lm_eval_command
+from _support.scripted_server import Act, error, running
 
 TASK = "demo_arithmetic_bayes"
 QUESTIONS, TRIALS = 8, 2
@@ -131,71 +131,37 @@ def answer(number: int) -> str:
     return f"Attempt {number}: the answer is $\\boxed{{{number % 13}}}$."
 
 
-class Handler(BaseHTTPRequestHandler):
+class Server(scripted_server.Server):
     """Answers as gguf's server, OpenAI's completions, SGLang's generate and a judge do."""
 
-    protocol_version = "HTTP/1.1"
-    server: Server
-
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))))
-        with self.server.lock:
-            self.server.asked += 1
-            text = answer(body.get("seed", self.server.asked))
-        choice: dict[str, Any] = {"index": 0, "text": text, "finish_reason": "stop"}
-        if self.path.startswith("/down"):
-            self.close_connection = True
-            return
-        if self.path.startswith("/quoting"):
-            quoted = f"no such key: {self.path} {self.headers.get('Authorization')}"
-            self.reply(400, {"error": {"message": quoted}})
-            return
-        if self.path.startswith("/judge/"):
-            choice["logprobs"] = {"top_logprobs": [{" A": -0.5, " B": -1.5, " C": -2.5}]}
-        self.reply(200, {"choices": [choice], "text": text, "usage": {"completion_tokens": 4}})
-
-    def do_GET(self) -> None:
-        if self.path.startswith("/down"):
-            self.close_connection = True
-            return
-        self.reply(404, {"error": {"message": "no such path"}})
-
-    def reply(self, status: int, content: dict[str, Any]) -> None:
-        payload = json.dumps(content).encode("utf-8")
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(payload)))
-        self.end_headers()
-        self.wfile.write(payload)
-
-    def log_message(self, format: str, *args: Any) -> None:
-        pass
-
-
-class Server(ThreadingHTTPServer):
-    daemon_threads = True
-    block_on_close = False
-
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.lock, self.asked = threading.Lock(), 0
+        super().__init__(lambda number, body: None, {})
+
+    @property
+    def asked(self) -> int:
+        return len(self.requests)
 
     @property
     def address(self) -> str:
         return f"127.0.0.1:{self.server_address[1]}"
 
+    def planned(self, number: int, path: str, body: dict[str, Any]) -> Act:
+        if path.startswith("/down"):
+            return Act(drop=True)
+        if path.startswith("/quoting"):
+            return error(400, f"no such key: {path} {self.keys[number]}")
+        text = answer(body.get("seed", number + 1))
+        choice: dict[str, Any] = {"index": 0, "text": text, "finish_reason": "stop"}
+        if path.startswith("/judge/"):
+            choice["logprobs"] = {"top_logprobs": [{" A": -0.5, " B": -1.5, " C": -2.5}]}
+        usage = {"completion_tokens": 4}
+        return Act(content={"choices": [choice], "text": text, "usage": usage})
+
 
 @contextmanager
 def serving() -> Iterator[Server]:
-    server = Server()
-    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
-    thread.start()
-    try:
+    with running(Server()) as server:
         yield server
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 def run_harness(scene: Scene, folder: Path, store: Path | None, limit: int = QUESTIONS) -> str:

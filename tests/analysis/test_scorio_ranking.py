@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from _support.errors import refused
 
 from lm_eval_bayes.analysis.leaderboard import leaderboard
 from lm_eval_bayes.analysis.scorio_ranking import rank_by_scorio, scorio_methods
-from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.task_run import TaskRun
 
 IDS = [f"q{i}" for i in range(12)]
@@ -64,17 +64,17 @@ def test_counts_are_in_a_drawn_order(scorio, runs):
 def test_what_cannot_be_ranked(scorio, runs):
     given = [run for run, _ in runs]
     ranking = leaderboard(given).ranking
-    with pytest.raises(InvalidInputError, match="`RUN` must be at least two models; got 1"):
+    with refused("RUN", "empty", 1):
         rank_by_scorio(given[:1], "borda", ranking)
     rubric = [
         TaskRun.from_trials(name, "aime", [[0, 1, 2]], ["q"], weights=(0, 0.5, 1)) for name in "ab"
     ]
-    with pytest.raises(InvalidInputError, match="must be of right and wrong trials"):
+    with refused("RUN", "unsupported", "a rubric on aime"):
         rank_by_scorio(rubric, "borda", leaderboard(rubric).ranking)
 
 
 def test_without_scorio_the_extra_is_named(runs, monkeypatch):
     monkeypatch.setitem(sys.modules, "scorio.rank", None)
     given = [run for run, _ in runs]
-    with pytest.raises(InvalidInputError, match=r"pip install 'scorio>=0.2'"):
+    with refused("method", "not-installed"):
         rank_by_scorio(given, "borda", leaderboard(given).ranking)

@@ -8,14 +8,13 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from _support.paths import REPOSITORY, SHARED, SUPPORT
+from _support.paths import REPOSITORY, SHARED
 
 HERE = Path(__file__).resolve().parent
 REPO = REPOSITORY
@@ -59,19 +58,15 @@ class FinishedRun:
         lines = path.read_text(encoding="utf-8").splitlines()
         return sorted(map(json.loads, lines), key=lambda entry: entry["doc_id"])
 
-    def recompute(self, *options: str) -> subprocess.CompletedProcess[str]:
-        """Run the independent check over the folder."""
-        return subprocess.run(
-            [sys.executable, str(HERE / "recompute.py"), str(self.folder), *options],
+    def check(self) -> None:
+        """Fail unless every row equals its independent recomputation."""
+        done = subprocess.run(
+            [sys.executable, str(HERE / "recompute.py"), str(self.folder)],
             capture_output=True,
             encoding="utf-8",
             timeout=120,
             check=False,
         )
-
-    def check(self) -> None:
-        """Fail unless every row equals its independent recomputation."""
-        done = self.recompute()
         print(done.stdout)
         assert done.returncode == 0, done.stdout + done.stderr
 
@@ -108,56 +103,6 @@ def run_harness(tmp_path_factory: pytest.TempPathFactory) -> RunHarness:
         return FinishedRun(folder, done.stdout)
 
     return run
-
-
-@dataclass
-class CompletionsServer:
-    """A running loopback server and what it has been asked."""
-
-    port: int
-    record: Path
-
-    def url(self, path: str) -> str:
-        return f"http://127.0.0.1:{self.port}/v1/{path}"
-
-    def requests(self) -> list[dict[str, Any]]:
-        lines = self.record.read_text(encoding="utf-8").splitlines()
-        return [json.loads(line)["body"] for line in lines]
-
-
-@contextmanager
-def serving(record: Path) -> Iterator[CompletionsServer]:
-    process = subprocess.Popen(
-        [sys.executable, str(SUPPORT / "completions_server.py"), "--record", str(record)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        encoding="utf-8",
-    )
-    assert process.stdin is not None
-    assert process.stdout is not None
-    try:
-        yield CompletionsServer(int(process.stdout.readline()), record)
-    finally:
-        process.stdin.close()  # the server stops when its input ends
-        try:
-            process.wait(timeout=10)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        process.stdout.close()
-
-
-@pytest.fixture(scope="session")
-def start_server() -> Callable[[Path], AbstractContextManager[CompletionsServer]]:
-    """Hand out `serving`, for fixtures that outlive one test."""
-    return serving
-
-
-@pytest.fixture
-def completions_server(tmp_path: Path) -> Iterator[CompletionsServer]:
-    """Start a fresh server with an empty record."""
-    with serving(tmp_path / "requests.jsonl") as server:
-        yield server
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import cmath
 import math
-import random
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -214,20 +213,3 @@ def incomplete_beta(a: float, b: float, x: float) -> float:
         if abs(c * d - 1) < 1e-16:
             break
     return front * fraction / a
-
-
-def drawn(
-    counts: Sequence[Sequence[int]], weights: Sequence[float], level: float, draws: int = 8000
-) -> tuple[float, float]:
-    """Quantiles from Dirichlet draws, for more than two categories."""
-    rng = random.Random(20260101)
-    scores = []
-    for _ in range(draws):
-        total = 0.0
-        for row in counts:
-            gammas = [rng.gammavariate(1 + c, 1.0) for c in row]
-            total += sum(w * g for w, g in zip(weights, gammas, strict=True)) / sum(gammas)
-        scores.append(total / len(counts))
-    scores.sort()
-    tail = (1 - level) / 2
-    return scores[int(tail * draws)], scores[int((1 - tail) * draws)]

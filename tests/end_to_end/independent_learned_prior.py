@@ -1,16 +1,13 @@
 """The posterior under a prior that questions share, without any library.
 
 Used by ``recompute.py``; imports nothing of the package it checks. The chances of question i are
-theta_i ~ Dirichlet(s m), m ~ Dirichlet(1.4/K, ..., 1.4/K) and s / (20 + s) ~ Beta(.7, 1). (m, s) is
+theta_i ~ Dirichlet(s m), m ~ Dirichlet(.7, .7) and s / (20 + s) ~ Beta(.7, 1). (m, s) is
 integrated out, and the score is one of two: the benchmark's, the mean of w.theta_i, or that of the
-population of such questions, w.m. How, by the number of distinct weights:
-
-* two: sums over an even grid in y = log(m / (1 - m)) and l = log s, which are all but exact for a
-  smooth density with exponential tails. The population's distribution function comes from the
-  density of y. The benchmark's is a Fourier series, whose coefficients average the product of the
-  questions' characteristic functions over the grid; where those die out too slowly (questions
-  that are all but certain), it is drawn;
-* more: draws, see ``independent_category_prior.py``.
+population of such questions, w.m. Two weights only. Sums over an even grid in y = log(m / (1 - m))
+and l = log s are all but exact for a smooth density with exponential tails. The population's
+distribution function comes from the density of y. The benchmark's is a Fourier series, whose
+coefficients average the product of the questions' characteristic functions over the grid; where
+those die out too slowly (questions that are all but certain), it is drawn.
 """
 
 from __future__ import annotations
@@ -24,7 +21,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 
-from independent_category_prior import by_chains
 from independent_scores import (
     SEED,
     Curve,
@@ -47,8 +43,6 @@ _FARTHEST = 30  # the frequency up to which a power series of a characteristic f
 
 def learned(counts: Sequence[Sequence[int]], weights: Sequence[float]) -> Learned:
     """Return both posteriors, from each question's trials in each category."""
-    if len(set(weights)) > 2:
-        return by_chains(tuple(sorted(map(tuple, counts))), tuple(weights))
     floor, top = min(weights), max(weights)
     pairs = []
     for row in counts:
@@ -164,7 +158,7 @@ def _by_grid(pairs: tuple[tuple[int, int], ...], floor: float, top: float) -> Le
     span = top - floor
 
     def score(moments: Ends, find: Callable[[], Law]) -> Score:
-        return Score(floor + span * moments[0], span * moments[1], floor, top, find, 0.0)
+        return Score(floor + span * moments[0], span * moments[1], floor, top, find)
 
     own = _benchmark_moments(hyper, pairs)
     shares = [(w, 1 / (1 + math.exp(-y))) for w, y, _ in hyper.nodes]

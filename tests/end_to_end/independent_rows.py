@@ -16,16 +16,16 @@ from typing import Any
 
 import independent_interval as interval
 import independent_learned_prior as learned_prior
-from independent_scores import Score, apart
+from independent_scores import Score
 
 
 @dataclass
 class Run:
-    """What the command line asked for, and what was found."""
+    """What was found, and how far off a row may be."""
 
-    tolerance: float
-    interval_tolerance: float
-    learned_tolerance: float
+    tolerance: float = 1e-9
+    interval_tolerance: float = 1e-5  # for the methods exact and hdi
+    learned_tolerance: float = 1e-3  # for hbayes, in standard deviations
     compared: int = 0
     complaints: list[str] = field(default_factory=list)
     worst: dict[str, tuple[float, str]] = field(default_factory=dict)
@@ -99,10 +99,6 @@ class Bank:
             return interval.normal(mu, sigma, level, floor, top)
         if method == "beta":
             return interval.moment_matched(mu, sigma, level, floor, top)
-        if len(self.weights) > 2:
-            if method == "hdi":
-                return self.drawn.ends(method, level)
-            return interval.drawn(self.counts, self.weights, level)
         up = self.weights[1] > self.weights[0]
         counts = [(row[1], row[0]) if up else (row[0], row[1]) for row in self.counts]
         ends = (interval.shortest if method == "hdi" else interval.exact)(counts, level)
@@ -137,29 +133,20 @@ class Bank:
     def learned_limit(self, run: Run, kind: str, what: str) -> float:
         """How far a value may be from ours: the tolerance is in sigma."""
         score = self.learned[kind]
-        moments = (run.learned_tolerance + score.moment_slack) * score.sigma
+        moments = run.learned_tolerance * score.sigma
         if what in ("", "sd"):
             return moments
         if self.learned_method in ("normal", "beta"):
             return 4 * moments  # mu and 2 or 3 sigma
-        # what chance adds: in our draws, and in the printed ones, of which there are as many
+        # what chance adds where the law is drawn
         chance = score.slack(self.settings["level"])
-        drawn = 0.1 * score.sigma if score.moment_slack else 0.0
         shape = 0.0
         if self.learned_method == "hdi" and what == "interval":
             # the shortest interval slides without getting longer
             shape = 0.4 if score.law.mass_slack else 0.05
         # a benchmark's ends are promised to two hundredths of their sd; a population's are exact
         ends = 20 if kind == "hbayes" else 5
-        return (ends * run.learned_tolerance + shape) * score.sigma + chance + drawn
-
-    @cached_property
-    def drawn(self) -> Score:
-        """The posterior of Bayes@N in draws, for highest-density intervals."""
-        floor, top = min(self.weights), max(self.weights)
-        unit = [(w - floor) / (top - floor) for w in self.weights]
-        law = apart(self.counts, unit)
-        return Score(*self.posterior(), floor, top, lambda: law, 0.0)
+        return (ends * run.learned_tolerance + shape) * score.sigma + chance
 
     # -- the Pass@k family: a random k-subset without repetition ------------------------
 
@@ -201,19 +188,18 @@ class Bank:
         average, spread = self.posterior(as_average=True)
         yield "avg", f"avg@{n}", average
         yield "avg sd", f"avg@{n}_stderr", spread
-        if len(self.weights) == 2:
-            tau = repr(self.settings["tau"])
-            for k in self.settings["k"]:
-                there = k <= fewest  # a run that lost trials has no estimate at this k
-                yield "pass@k", f"pass@{k}", self.at_least(1, k) if there else math.nan
-                if k == 1:
-                    continue
-                yield "pass^k", f"pass^{k}", self.at_least(k, k) if there else math.nan
-                name = f"g-pass@{k}_{self.settings['tau']:g}"
-                yield "g-pass@k", name, self.g_pass(k, tau) if there else math.nan
-                yield "mg-pass@k", f"mg-pass@{k}", self.mg_pass(k) if there else math.nan
-            k = self.settings["maj_k"]
-            yield "maj@k", f"maj@{k}", self.majority(k) if k <= fewest else math.nan
+        tau = repr(self.settings["tau"])
+        for k in self.settings["k"]:
+            there = k <= fewest  # a run that lost trials has no estimate at this k
+            yield "pass@k", f"pass@{k}", self.at_least(1, k) if there else math.nan
+            if k == 1:
+                continue
+            yield "pass^k", f"pass^{k}", self.at_least(k, k) if there else math.nan
+            name = f"g-pass@{k}_{self.settings['tau']:g}"
+            yield "g-pass@k", name, self.g_pass(k, tau) if there else math.nan
+            yield "mg-pass@k", f"mg-pass@{k}", self.mg_pass(k) if there else math.nan
+        k = self.settings["maj_k"]
+        yield "maj@k", f"maj@{k}", self.majority(k) if k <= fewest else math.nan
         yield "errors", "grading_errors", float(sum(q.grading_errors for q in self.questions))
 
     def tolerance(self, run: Run, kind: str) -> float:
@@ -224,11 +210,6 @@ class Bank:
             return run.tolerance
         if self.settings["interval"] == "hdi" and not any(map(sum, self.counts)):
             return max(self.weights) - min(self.weights)  # a flat law has many shortest intervals
-        if len(self.weights) > 2:
-            # two Monte-Carlo answers, 8000 draws and theirs; where an interval is the shortest of
-            # many, its place is anyone's guess: see `compare_shortest`
-            share = 1.0 if self.settings["interval"] == "hdi" else 0.15
-            return share * self.posterior()[1]
         if self.settings["interval"] == "hdi":
             # Near its optimum the shortest interval slides without getting longer, so its ends
             # are known less well than its length and its mass: see `compare_shortest`.
@@ -240,10 +221,6 @@ class Bank:
         if self.settings["interval"] != "hdi":
             return
         level = self.settings["level"]
-        if len(self.weights) > 2:
-            chance = 2 * self.drawn.slack(level) + 0.02 * self.drawn.sigma
-            self.compare_length_and_mass(("hdi", where), (low, high), self.drawn, chance, run)
-            return
         floor, top = min(self.weights), max(self.weights)
         own = self.bounds()
         run.compare("hdi length", where, high - low, own[1] - own[0], run.interval_tolerance)
@@ -257,24 +234,14 @@ class Bank:
     ) -> None:
         """Compare the length and the mass of a learned prior's highest-density interval."""
         if self.settings["interval"] == "hdi":
+            (low, high), level = ends, self.settings["level"]
+            score = self.learned[kind]
+            own = score.ends("hdi", level)
             limit = self.learned_limit(run, kind, "length")
-            named = f"{kind} hdi", where
-            self.compare_length_and_mass(named, ends, self.learned[kind], limit, run)
-
-    def compare_length_and_mass(
-        self,
-        named: tuple[str, str],
-        ends: tuple[float, float],
-        score: Score,
-        limit: float,
-        run: Run,
-    ) -> None:
-        (kind, where), (low, high), level = named, ends, self.settings["level"]
-        own = score.ends("hdi", level)
-        run.compare(f"{kind} length", where, high - low, own[1] - own[0], limit)
-        # twice the chance, for the printed ends may be drawn too
-        off = run.learned_tolerance + 2 * score.law.mass_slack
-        run.compare(f"{kind} mass", where, score.mass(low, high), level, off)
+            run.compare(f"{kind} hdi length", where, high - low, own[1] - own[0], limit)
+            # twice the chance, for the printed ends may be drawn too
+            off = run.learned_tolerance + 2 * score.law.mass_slack
+            run.compare(f"{kind} hdi mass", where, score.mass(low, high), level, off)
 
 
 def majority_credit(outcomes: Sequence[int], answers: Sequence[str | None], k: int) -> Fraction:

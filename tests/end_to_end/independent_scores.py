@@ -1,4 +1,4 @@
-"""Posteriors of a score, and the tools that grids and chains share. No library is needed.
+"""Posteriors of a score, and the tools of their grids. No library is needed.
 
 Used by ``recompute.py`` through ``independent_learned_prior.py``; imports nothing of the package it
 checks. A law is computed (`Curve`) or stands in draws (`Sample`), and then says how far its
@@ -83,7 +83,6 @@ class Score:
     floor: float
     top: float
     find: Callable[[], Law]
-    moment_slack: float  # how far mu and sigma may be off, in sigma
 
     @cached_property
     def law(self) -> Law:
@@ -128,27 +127,6 @@ class Learned:
     population: Score
 
 
-def apart(counts: Sequence[Sequence[int]], unit: Sequence[float], draws: int = 8000) -> Sample:
-    """Return the law of the benchmark's score if each question has a uniform prior of its own."""
-    rng = random.Random(SEED)
-    ones = [1.0] * len(unit)
-    return Sample((draw(ones, counts, unit, rng) for _ in range(draws)), draws)
-
-
-def draw(
-    shape: Sequence[float],
-    counts: Iterable[Sequence[int]],
-    unit: Sequence[float],
-    rng: random.Random,
-) -> float:
-    """Draw the mean score of all questions given s m."""
-    scores = []
-    for row in counts:
-        nu = [a + c for a, c in zip(shape, row, strict=True)]
-        scores.append(expected(gammas(nu, rng), unit))
-    return math.fsum(scores) / len(scores)
-
-
 def gammas(shapes: Sequence[float], rng: random.Random) -> list[float]:
     """Draw gamma variates up to a common factor, which keeps them from all being nought."""
     if max(shapes) > 1:
@@ -159,10 +137,6 @@ def gammas(shapes: Sequence[float], rng: random.Random) -> list[float]:
         for a in shapes
     ]
     return [math.exp(v - max(logs)) for v in logs]
-
-
-def expected(shape: Sequence[float], values: Sequence[float]) -> float:
-    return sum(a * v for a, v in zip(shape, values, strict=True)) / sum(shape)
 
 
 def rising(counts: Iterable[int]) -> Real:

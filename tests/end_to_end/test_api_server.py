@@ -5,10 +5,12 @@ from __future__ import annotations
 import importlib.util
 import json
 from collections import defaultdict
+from collections.abc import Iterator
 from itertools import chain
 from typing import Any
 
 import pytest
+from _support.scripted_server import serving
 
 TASK = "demo_arithmetic_bayes"
 QUESTIONS, TRIALS = 8, 4
@@ -25,9 +27,8 @@ pytestmark = [
 def ask(
     run_harness: Any, server: Any, *, concurrent: int, chat: bool = False, seed: int = 1234
 ) -> Any:
-    path = "chat/completions" if chat else "completions"
     model_args = (
-        f"model=hash,base_url={server.url(path)},tokenizer_backend=None,max_retries=1,"
+        f"model=hash,base_url={server.url(chat)},tokenizer_backend=None,max_retries=1,"
         f"num_concurrent={concurrent},seed={seed}"
     )
     return run_harness(
@@ -49,14 +50,17 @@ def responses(run: Any) -> list[list[str]]:
     return [sample["resps"][0] for sample in run.samples(TASK)]
 
 
+@pytest.fixture
+def completions_server() -> Iterator[Any]:
+    with serving() as server:
+        yield server
+
+
 @pytest.fixture(scope="module")
-def one_by_one(
-    run_harness: Any, tmp_path_factory: pytest.TempPathFactory, start_server: Any
-) -> Any:
+def one_by_one(run_harness: Any) -> Any:
     """Return a run with one request at a time, and what the server was asked."""
-    with start_server(tmp_path_factory.mktemp("server") / "requests.jsonl") as server:
-        run = ask(run_harness, server, concurrent=1)
-        return run, server.requests()
+    with serving() as server:
+        return ask(run_harness, server, concurrent=1), server.requests
 
 
 def test_every_trial_has_its_own_seed(one_by_one: Any) -> None:
@@ -90,7 +94,7 @@ def test_concurrent_requests_give_the_same_trials(
 ) -> None:
     run = ask(run_harness, completions_server, concurrent=4)
     before, requests = one_by_one
-    now = seeds_by_prompt(completions_server.requests())
+    now = seeds_by_prompt(completions_server.requests)
     # four requests race for the server's record, so their order there is free
     assert {p: sorted(s) for p, s in now.items()} == {
         p: sorted(s) for p, s in seeds_by_prompt(requests).items()
@@ -106,13 +110,13 @@ def test_another_seed_gives_other_trials(
     run = ask(run_harness, completions_server, concurrent=4, seed=99)
     before, requests = one_by_one
     # seed + trial is hashed with the prompt, so far-apart seeds share nothing
-    assert not {b["seed"] for b in completions_server.requests()} & {b["seed"] for b in requests}
+    assert not {b["seed"] for b in completions_server.requests} & {b["seed"] for b in requests}
     assert not set(chain(*responses(run))) & set(chain(*responses(before)))
 
 
 def test_chat_completions(run_harness: Any, completions_server: Any) -> None:
     run = ask(run_harness, completions_server, concurrent=4, chat=True)
-    requests = completions_server.requests()
+    requests = completions_server.requests
     assert all(body["messages"][-1]["role"] == "user" for body in requests)
     assert len({body["seed"] for body in requests}) == QUESTIONS * TRIALS
     assert [len(set(texts)) for texts in responses(run)] == [TRIALS] * QUESTIONS

@@ -43,24 +43,7 @@ def by_brute_force(counts: Any, weights: Any, seed: int, draws: int = 120_000) -
         total = gamma.sum(1)
         score += np.where(total > 0, gamma @ unit / np.where(total > 0, total, 1), m @ unit)
     likelihood = np.exp(log - log.max())
-    weight = likelihood / likelihood.sum()
-    population = spread_out(counts, unit, m, alpha.sum(1), weight) if unit.size > 2 else m @ unit
-    return [(score / len(counts), likelihood), (population, likelihood)]
-
-
-def spread_out(counts: Any, unit: Any, m: Any, s: Any, weight: Any) -> Any:
-    """Spread the population's score by Pearson's dispersion of the questions' average scores."""
-    tried = counts[counts.sum(1) >= 2]
-    n = tried.sum(1)
-    score = m @ unit
-    variance = m @ unit**2 - score**2
-    expected = np.array([weight @ (variance * (1 / k + (1 - 1 / k) / (s + 1))) for k in n])
-    averages = tried @ unit / n
-    centre = np.average(averages, weights=1 / expected)
-    pearson = (np.square(averages - centre) / expected).sum()
-    factor = np.sqrt(max(1.0, (5 + pearson) / (5 + n.size - 1)))
-    middle = special.logit(weight @ score)
-    return special.expit(middle + factor * (special.logit(score) - middle))
+    return [(score / len(counts), likelihood), (m @ unit, likelihood)]
 
 
 def compare_with_draws(found: Any, drawn: Weighted, tolerance: float) -> None:
@@ -192,25 +175,3 @@ def test_weights_merge_and_scale(prior: ModuleType) -> None:
         for method in ("exact", "normal", "beta"):
             ends = [2 + 3 * end for end in other.ends(method, 0.9)]
             assert one.ends(method, 0.9) == pytest.approx(ends, rel=1e-9)
-
-
-def test_chains_and_grid_agree(prior: ModuleType) -> None:
-    counts = ((0, 4), (1, 3), (3, 1), (4, 0), (4, 0), (4, 0))
-    grid = prior.learned(counts, (0.0, 1.0))
-    chains = prior.by_chains(counts, (0.0, 1.0))
-    for one, other in ((chains.benchmark, grid.benchmark), (chains.population, grid.population)):
-        assert one.moment_slack < 0.15
-        assert one.mu == pytest.approx(other.mu, abs=one.moment_slack * other.sigma)
-        assert one.sigma == pytest.approx(other.sigma, rel=one.moment_slack)
-        slack = one.slack(0.9)
-        assert slack < 0.4 * other.sigma
-        assert one.ends("exact", 0.9) == pytest.approx(other.ends("exact", 0.9), abs=slack)
-
-
-def test_three_categories_against_brute_force(prior: ModuleType) -> None:
-    counts, weights = [[3, 1, 0], [1, 1, 2], [0, 0, 0], [4, 0, 0]], (0.0, 0.25, 1.0)
-    found = prior.learned(counts, weights)
-    for score, drawn in zip(
-        (found.benchmark, found.population), by_brute_force(counts, weights, seed=4), strict=True
-    ):
-        compare_with_draws(score, drawn, 0.08)

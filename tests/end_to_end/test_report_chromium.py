@@ -278,17 +278,6 @@ def test_a_table_that_goes_on_says_so(browser, page):
     assert not any(more or hint for _, more, hint in state)
 
 
-@pytest.mark.parametrize("width", [400, 1200])
-def test_the_rules_of_a_row_are_in_one_line(browser, page, width):
-    opened(browser, page, width)
-    ask(browser, "document.querySelectorAll('details').forEach(d => d.open = true)")
-    lines = """[...document.querySelectorAll('table.wide tr, table.usual tr')].map(row =>
-        [...row.cells].map(e => e.getBoundingClientRect().bottom - row.closest('table')
-        .getBoundingClientRect().top))"""
-    for row in ask(browser, lines):
-        assert {round(bottom, 3) for bottom in row} <= {float(round(row[0]))}
-
-
 def test_without_scripts_everything_can_be_read(browser, page):
     from selenium.webdriver.common.by import By
     from selenium.webdriver.common.keys import Keys

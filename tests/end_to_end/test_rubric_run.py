@@ -16,8 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-HERE = Path(__file__).parent
 from _support.fake_runs import category_of, cuts_of
 
 TASK, N = "demo_arithmetic_rubric", 4
@@ -39,19 +37,13 @@ WEIGHTS = {
 #: The two that a verifier gives.
 VERIFIER_WEIGHTS = {"verifier_only": (0, 0, 0.1, 1), "verifier_probe": (0, 0.3, 0, 0.7, 1)}
 
-BACKENDS = {
-    "hf": (("torch", "transformers"), "dtype=bfloat16,device=cpu", ("--batch_size", "32")),
-    "vllm": (
-        ("vllm",),
-        "dtype=bfloat16,enforce_eager=True,max_model_len=1024",
-        ("--batch_size", "auto"),
-    ),
-}
-
 #: A closed box with something in it, perhaps with braces in it.
 BOX = re.compile(r"\\(?:boxed|fbox)\s*\{\s*[^{}\s](?:[^{}]|\{[^{}]*\})*\}")
 
-pytestmark = pytest.mark.slow
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(importlib.util.find_spec("vllm") is None, reason="needs vLLM"),
+]
 
 
 def trials_of(sample: dict[str, Any]) -> list[dict[str, float | None]]:
@@ -118,17 +110,14 @@ def scored_again(folder: Path, thresholds: str) -> dict[str, float]:
     return {row["name"]: row["scores"][0]["mu"] for row in found["tasks"][0]["schemata"]}
 
 
-@pytest.mark.parametrize("backend", [pytest.param("hf", marks=pytest.mark.by_hand), "vllm"])
-def test_every_schema_without_a_verifier(
-    backend: str, run_harness: Any, smollm2: Path, tmp_path: Path
-) -> None:
-    needs, options, batch = BACKENDS[backend]
-    if any(importlib.util.find_spec(name) is None for name in needs):
-        pytest.skip(f"needs {' and '.join(needs)}")
+def test_every_schema(run_harness: Any, smollm2: Path, tmp_path: Path) -> None:
+    model_args = (
+        f"backend=vllm,store={tmp_path / 'trials.sqlite'},pretrained={smollm2},dtype=bfloat16,"
+        "enforce_eager=True,max_model_len=1024"
+    )
     run = run_harness(
-        *("--model", "trials", "--model_args"),
-        f"backend={backend},store={tmp_path / 'trials.sqlite'},pretrained={smollm2},{options}",
-        *(*batch, "--tasks", TASK, "--limit", "8", "--apply_chat_template"),
+        *("--model", "trials", "--model_args", model_args, "--batch_size", "auto"),
+        *("--tasks", TASK, "--limit", "8", "--apply_chat_template"),
         *("--metadata", json.dumps({"bayes_n": N, "rubric_prior": "bayes"})),
         *("--gen_kwargs", "max_gen_toks=32"),
         timeout=900,

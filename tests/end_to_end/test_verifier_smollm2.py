@@ -168,36 +168,6 @@ def test_the_verdicts_are_the_arithmetic_of_an_independent_forward_pass(
     assert checked == 6
 
 
-def test_a_long_answer_is_shortened_to_the_window(smollm2: Path) -> None:
-    from lm_eval_bayes.rubric.verifier_prompt import VerifierInput, fitted_prompt
-    from lm_eval_bayes.verifiers.transformers_judge import TransformersJudge
-
-    judge = TransformersJudge(str(smollm2), device="cpu", max_length=600)
-    case = VerifierInput("What is 5 + 7?", "12", ANSWERS[2])
-    prompt = fitted_prompt(case, judge.length, judge.limit, judge.unit, judge.control_tokens)
-    assert 590 <= judge.length(prompt) <= 600
-    assert "so 12\n</candidate_answer>" in prompt
-    assert "<question>\nWhat is 5 + 7?\n</question>" in prompt
-    assert "<standard_answer>\n12\n</standard_answer>" in prompt
-
-
-def test_batches_of_eight_give_the_same_within_float_noise(
-    run: Path, whole: Path, smollm2: Path, tmp_path: Path
-) -> None:
-    out = tmp_path / "verdicts.jsonl"
-    verify(
-        *(str(run), "--verifier", str(smollm2), "--device", "cpu", "--dtype", "float32"),
-        *("--batch-size", "8", "--max-length", "600", "--out", str(out)),
-    )
-    (header, lines), (alone_header, alone) = read(out), read(whole)
-    assert header["verifier"] == alone_header["verifier"]
-    assert header["baseline"] == pytest.approx(alone_header["baseline"], abs=1e-4)
-    for key, line in lines.items():
-        assert line["scores"] == pytest.approx(alone[key]["scores"], abs=1e-4)
-        for label in "abc":
-            assert line[label] == pytest.approx(alone[key][label], abs=1e-4)
-
-
 @pytest.mark.by_hand
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT], ids=["killed", "ctrl-c"])
 def test_a_run_that_was_stopped_and_resumed_equals_one_that_was_not(

@@ -19,38 +19,16 @@ pytestmark = [
 ]
 
 
-def ask(run_harness: Any, smollm2: Path, task: str, *arguments: str, **environment: str) -> Any:
-    model_args = f"pretrained={smollm2},dtype=bfloat16,enforce_eager=True,max_model_len=2048"
-    return run_harness(
-        *("--model", "vllm", "--model_args", model_args, "--batch_size", "auto"),
-        *("--tasks", task, "--metadata", json.dumps({"bayes_n": 4}), *arguments),
-        timeout=900,
-        **{"VLLM_CPU_KVCACHE_SPACE": "2", "HF_HUB_OFFLINE": "1", **environment},
-    )
-
-
-def test_smollm2_on_the_demo_task(run_harness: Any, smollm2: Path) -> None:
-    task = "demo_arithmetic_bayes"
-    run = ask(
-        *(run_harness, smollm2, task, "--apply_chat_template"),
-        *("--gen_kwargs", "max_gen_toks=48"),
-    )
-    run.check()
-    texts = [sample["resps"][0] for sample in run.samples(task)]
-    assert [len(t) for t in texts] == [4] * 40
-    assert sum(len(set(t)) > 1 for t in texts) > 20
-    rows = run.rows(task)
-    assert 0 < rows["avg@4"] < 1
-    assert rows["bayes@4_low"] < rows["bayes@4"] < rows["bayes@4_high"]
-
-
 def test_smollm2_on_aime_2025(
     run_harness: Any, smollm2: Path, offline_contests: dict[str, str]
 ) -> None:
-    run = ask(
-        *(run_harness, smollm2, "aime25_bayes", "--limit", "2"),
-        *("--gen_kwargs", "max_gen_toks=64"),
-        **offline_contests,
+    model_args = f"pretrained={smollm2},dtype=bfloat16,enforce_eager=True,max_model_len=2048"
+    run = run_harness(
+        *("--model", "vllm", "--model_args", model_args, "--batch_size", "auto"),
+        *("--tasks", "aime25_bayes", "--metadata", json.dumps({"bayes_n": 4})),
+        *("--limit", "2", "--gen_kwargs", "max_gen_toks=64"),
+        timeout=900,
+        **{"VLLM_CPU_KVCACHE_SPACE": "2", **offline_contests},
     )
     run.check()
     samples = run.samples("aime25_bayes")

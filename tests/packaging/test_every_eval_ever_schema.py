@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import yaml
+from _support.environments import create_environment, installer, interpreter
 from _support.hostile import NAMES
 from _support.paths import REPOSITORY
 
@@ -62,39 +62,14 @@ print(json.dumps({"version": get_schema_version(), "paths": paths, "rows": rows,
 """
 
 
-def python312() -> str:
-    """Return a Python that the wheel runs on, or skip."""
-    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
-    found = [sys.executable, *(shutil.which(f"python3.{minor}") or "" for minor in (12, 13))]
-    found += sorted(str(p) for p in pyenv.glob("3.1[23].*/bin/python"))
-    for candidate in filter(None, found):
-        code = "import sys; print(sys.version_info >= (3, 12))"
-        try:
-            out = subprocess.run(
-                [candidate, "-c", code], capture_output=True, text=True, timeout=30, check=False
-            )
-        except OSError:
-            continue
-        if out.stdout.strip() == "True":
-            return candidate
-    pytest.skip("every-eval-ever needs Python 3.12, and there is none on this machine")
-
-
 @pytest.fixture(scope="module")
 def judge(tmp_path_factory):
     """Judge the `data` of a folder; return the files, their records, and all that is wrong."""
     folder = tmp_path_factory.mktemp("wheel") / "venv"
-    beside = Path(sys.executable).with_name("uv")
-    fast = str(beside) if beside.is_file() else shutil.which("uv")
-    python, wanted = folder / "bin" / "python", [f"every-eval-ever=={SCHEMA}", "jsonschema"]
-    if fast:
-        made = [fast, "venv", "-q", "-p", python312(), str(folder)]
-        install = [fast, "pip", "install", "-q", "-p", str(python), *wanted]
-    else:
-        made = [python312(), "-m", "venv", str(folder)]
-        install = [str(python), "-m", "pip", "install", "-q", *wanted]
-    subprocess.run(made, timeout=120, check=True)
-    subprocess.run(install, timeout=600, check=True)
+    create_environment(folder, interpreter("3.12", "3.13"))
+    python = folder / "bin" / "python"
+    command = [*installer(python), f"every-eval-ever=={SCHEMA}", "jsonschema"]
+    subprocess.run(command, timeout=600, check=True)
 
     def look(data: Path):
         environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
@@ -227,16 +202,3 @@ def test_rubrics_counts_of_one_and_known_benchmarks(judge, tmp_path):
     assert found["told"] == []
     folders = {path.rpartition("/")[0] for path in found["paths"]}
     assert folders == {"data/essays/org/Model-1.5B", "data/aime_2025/org/Model-1.5B"}
-
-
-def test_the_judge_finds_what_is_wrong(judge, tmp_path):
-    run = TaskRun.from_trials("m", "sums", [[0, 1]], ["p"])
-    write(tmp_path, run, model_id="org/m")
-    (path,) = tmp_path.glob("data/*/*/*/*-*[0-9a-f].json")
-    record = json.loads(path.read_text(encoding="utf-8"))
-    record["evaluation_results"][0]["score_details"]["score"] = 7.0
-    record["model_info"]["additional_details"] = {}
-    path.write_text(json.dumps(record), encoding="utf-8")
-    told = " ".join(judge(tmp_path)["told"])
-    assert "outside" in told
-    assert "deployment_type" in told

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from _support.environments import create_environment, installer, interpreter, uv
 from _support.paths import REPOSITORY
 
 pytestmark = pytest.mark.slow
@@ -70,30 +71,6 @@ if __name__ == "__main__":
 """
 
 
-def interpreter(version: str) -> str:
-    """Return a Python of this version, or skip."""
-    found = [sys.executable, shutil.which(f"python{version}") or ""]
-    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
-    found += sorted(str(p) for p in pyenv.glob(f"{version}.*/bin/python{version}"))
-    for candidate in filter(None, found):
-        code = "import sys; print('%d.%d' % sys.version_info[:2])"
-        try:
-            out = subprocess.run(
-                [candidate, "-c", code], capture_output=True, text=True, timeout=30, check=False
-            )
-        except OSError:
-            continue
-        if out.returncode == 0 and out.stdout.strip() == version:
-            return candidate
-    pytest.skip(f"no Python {version} on this machine")
-
-
-def uv() -> str | None:
-    """Return the fast installer where there is one; pip does the same, slowly."""
-    beside = Path(sys.executable).with_name("uv")
-    return str(beside) if beside.is_file() else shutil.which("uv")
-
-
 @dataclass
 class Environment:
     """A virtual environment and what a user does in it."""
@@ -132,11 +109,7 @@ class Environment:
         return result.stdout + result.stderr
 
     def install(self, *arguments: str | Path) -> None:
-        fast = uv()
-        if fast:
-            self.call(fast, "pip", "install", "-q", "-p", self.python, *arguments, timeout=300)
-        else:
-            self.call(self.python, "-m", "pip", "install", "-q", *arguments, timeout=600)
+        self.call(*installer(self.python), *arguments, timeout=600)
 
     def uninstall(self) -> None:
         fast = uv()
@@ -168,14 +141,8 @@ def create(folder: Path, python: str, *requirements: str) -> Environment:
 
     Listing all of them takes twenty seconds, and here they only have to be there at all.
     """
+    create_environment(folder, python)
     environment = Environment(folder)
-    fast = uv()
-    if fast:
-        subprocess.run(
-            [fast, "venv", "-q", "--seed", "-p", python, str(folder)], timeout=120, check=True
-        )
-    else:
-        subprocess.run([python, "-m", "venv", str(folder)], timeout=120, check=True)
     environment.install(*requirements)
     for path in (environment.site_packages / "lm_eval" / "tasks").iterdir():
         if path.is_dir() and path.name not in ("aime", "__pycache__"):
@@ -275,8 +242,7 @@ def plain(workshop) -> Environment:
 
 def test_the_lowest_declared_versions(wheel, tmp_path):
     """Every lower bound of pyproject.toml, with the newest versions of everything else."""
-    installer = uv()
-    if installer is None:
+    if uv() is None:
         pytest.skip("pip cannot choose the lowest versions; uv is part of the developer's tools")
     lowest = ("--resolution", "lowest-direct", str(wheel))
     environment = create(tmp_path / "venv", sys.executable, *lowest)

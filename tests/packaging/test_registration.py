@@ -51,12 +51,10 @@ assert "lm_eval_bayes.harness.models.biased_coin.model" not in sys.modules, "onl
     "first",
     [
         "from lm_eval.api.registry import get_metric; assert get_metric('exact_match')",
-        "import lm_eval.filters",
         "from lm_eval.api.registry import get_model; get_model('dummy')",
         "import lm_eval.api.task",
-        "import lm_eval.models, lm_eval.tasks, _lm_eval_bayes_boot; _lm_eval_bayes_boot.install()",
     ],
-    ids=["metric", "filters", "model", "task", "installed again"],
+    ids=["metric", "model", "task"],
 )
 def test_whatever_part_of_the_harness_comes_first(python, site_folder, first):
     code = f"{first}\nimport lm_eval.tasks, lm_eval.models\n"
@@ -64,10 +62,7 @@ def test_whatever_part_of_the_harness_comes_first(python, site_folder, first):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "module",
-    ["plugin.bayes_metric", "task.pipelines", "models.biased_coin", "tasks"],
-)
+@pytest.mark.parametrize("module", ["plugin.bayes_metric", "models.biased_coin"])
 def test_importing_a_module_of_ours_first_takes_nothing_from_the_harness(python, module):
     """Without start-up files: the harness fills a registry only while it is empty."""
     code = f"""
@@ -78,17 +73,6 @@ def test_importing_a_module_of_ours_first_takes_nothing_from_the_harness(python,
     assert registry.get_model("dummy")
     """
     assert output_of(python(code, LM_EVAL_BAYES_AUTOLOAD="0")) == ""
-
-
-@pytest.mark.slow
-def test_by_hand_without_start_up_files(python):
-    code = """
-    import sys
-    from lm_eval_bayes.harness.plugin import registration
-    assert "lm_eval" not in sys.modules
-    registration.register_all(); registration.register_all()
-    """.replace("\n    ", "\n")
-    assert output_of(python(code + EVERYTHING, LM_EVAL_BAYES_AUTOLOAD="0")) == ""
 
 
 @pytest.mark.slow
@@ -114,10 +98,8 @@ def test_the_command_line_without_the_harness_is_one_sentence(python, tmp_path):
     """
     result = python(code, LM_EVAL_BAYES_AUTOLOAD="0")
     assert result.returncode == 1
-    assert result.stderr.startswith(
-        "lm_eval_bayes needs the harness (pip install 'lm-eval>=0.4.12,<0.5')"
-    )
     assert len(result.stderr.splitlines()) == 1
+    assert "pip install 'lm-eval>=0.4.12,<0.5'" in result.stderr
 
 
 @pytest.mark.slow

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
+from _support.errors import refused
 
 from lm_eval_bayes._util.files import find_task_configs, task_configs_dir
 from lm_eval_bayes.errors import LmEvalBayesError
@@ -36,7 +36,7 @@ def test_a_checkout_has_them_beside(tmp_path):
 
 def test_a_strangers_folder_in_site_packages_is_not_ours(tmp_path):
     folder(tmp_path / "task_configs")
-    with pytest.raises(LmEvalBayesError, match="found neither, so please install the package"):
+    with refused("task_configs", "path", error=LmEvalBayesError):
         find_task_configs(tmp_path / "lm_eval_bayes")
 
 

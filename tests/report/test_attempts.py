@@ -9,6 +9,7 @@ import shutil
 import numpy as np
 import pytest
 from _support.command_line import called
+from _support.errors import refused
 from _support.paths import REPOSITORY
 from _support.saved_runs import question, write_run
 from hypothesis import given
@@ -16,7 +17,6 @@ from hypothesis import strategies as st
 
 from lm_eval_bayes import Outcomes
 from lm_eval_bayes.analysis.report_data import report_data
-from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.report.page import attempts as page_attempts
 from lm_eval_bayes.report.page.attempts import Cut
 from lm_eval_bayes.report.page.render import render
@@ -151,7 +151,7 @@ def test_a_log_that_was_replaced_is_refused(tmp_path):
     saved = read_runs([folder])
     (samples,) = folder.glob("samples_*")
     samples.write_text("{}\n", encoding="utf-8")
-    with pytest.raises(InvalidInputError, match="be unchanged while it is read"):
+    with refused("RUN", "damaged", "no line of question 0"):
         page_of(saved)
 
 

@@ -67,9 +67,3 @@ def test_the_dashed_line_is_explained_where_it_is_drawn(second, dashed):
     assert "Pareto frontier" in page
     assert ('class="frontier"' in page) is dashed
     assert ("Pareto frontier (dashed)" in page) is dashed
-
-
-def test_the_hint_of_more_columns_stands_below_the_table_of_costs():
-    """The script puts it behind the box that scrolls, which is no cell of the grid itself."""
-    page = page_of_models(("a", "b"), [[[1, 0], [1, 0]], [[0, 0], [1, 0]]], (100.0, 200.0))
-    assert re.search(r'</figure>\s*<div>\s*<div class="scroll"[^>]*"Tokens and score', page)

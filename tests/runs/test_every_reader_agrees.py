@@ -37,10 +37,7 @@ SLOW = {
     "report, rubrics",
     "verify",
     "run --decide",
-    "export table, csv",
-    "export table, json",
-    "export table, markdown",
-    "export table, latex",
+    "export table",
     "export hub",
     "export every-eval-ever",
 }

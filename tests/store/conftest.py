@@ -8,6 +8,7 @@ from contextlib import closing
 
 import pytest
 
+from lm_eval_bayes.store import file
 from lm_eval_bayes.store.trial import Trial, TrialKey
 from lm_eval_bayes.store.trial_store import TrialStore
 
@@ -102,16 +103,37 @@ def filled(tmp_path):
     """Return a function that makes a closed store of the given trials and returns its path."""
 
     def make(
-        name="trials.sqlite", trials=(0, 1, 2), prompts=("one", "two"), text="{q} {i}", **more
+        name="trials.sqlite",
+        trials=(0, 1, 2),
+        prompts=("one", "two"),
+        text="{q} {i}",
+        seed=0,
+        **more,
     ):
         path = tmp_path / name
         with TrialStore.open(path) as store:
             for prompt in prompts:
                 key = describe_key(store, prompt)
                 store.add(
-                    [full_trial(key, i, text.format(q=prompt, i=i), seed=i, **more) for i in trials]
+                    [
+                        full_trial(key, i, text.format(q=prompt, i=i), seed=seed + i, **more)
+                        for i in trials
+                    ]
                 )
                 store.add_prompt_signals(key.model, key.prompt, {"bits": 0.5})
         return path
 
     return make
+
+
+@pytest.fixture
+def appears_meanwhile(monkeypatch, filled):
+    """Let another process create a store just before this one puts its own there."""
+    publish = file.publish
+
+    def publish_too_late(temporary, target):
+        monkeypatch.setattr(file, "publish", publish)
+        filled(target.name)
+        return publish(temporary, target)
+
+    monkeypatch.setattr(file, "publish", publish_too_late)

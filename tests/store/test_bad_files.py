@@ -13,9 +13,9 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
+from _support.errors import refused
 from _support.paths import REPOSITORY
 
-from lm_eval_bayes.errors import LmEvalBayesError
 from lm_eval_bayes.store import locations
 from lm_eval_bayes.store.errors import (
     CORRUPT,
@@ -64,14 +64,21 @@ def foreign_sqlite_with_a_log(path):
     assert path.with_name(path.name + "-wal").stat().st_size > 0
 
 
+def store_without_its_header(path):
+    TrialStore.open(path).close()
+    data = path.read_bytes()
+    path.write_bytes(bytes(16) + data[16:])
+
+
 FOREIGN = {
-    "a JPEG": (lambda path: path.write_bytes(JPEG), "is not a trial store"),
-    "a text": (lambda path: path.write_text("trial,text\n0,42\n" * 99), "is not a trial store"),
-    "five bytes": (lambda path: path.write_bytes(b"SQLit"), "is not a trial store"),
-    "an empty file": (lambda path: path.touch(), "is an empty file, not a trial store"),
-    "another application's": (foreign_sqlite, "is an SQLite file of another application"),
-    "another one's, with a log": (foreign_sqlite_with_a_log, "SQLite"),
-    "a directory": (lambda path: path.mkdir(), "is a directory, not a trial store"),
+    "a JPEG": lambda path: path.write_bytes(JPEG),
+    "a text": lambda path: path.write_text("trial,text\n0,42\n" * 99),
+    "five bytes": lambda path: path.write_bytes(b"SQLit"),
+    "an empty file": lambda path: path.touch(),
+    "another application's": foreign_sqlite,
+    "another one's, with a log": foreign_sqlite_with_a_log,
+    "a store without its header": store_without_its_header,
+    "a directory": lambda path: path.mkdir(),
 }
 
 
@@ -84,7 +91,7 @@ def contents(folder):
 
 @pytest.mark.parametrize("what", FOREIGN)
 def test_foreign_files(what, path, filled):
-    make, sentence = FOREIGN[what]
+    make = FOREIGN[what]
     store = filled("good.sqlite")
     make(path)
     before = contents(path.parent)
@@ -95,10 +102,9 @@ def test_foreign_files(what, path, filled):
         lambda: merge([path], path.parent / "new.sqlite"),
         lambda: merge([store], path),
     ):
-        with pytest.raises(StoreError, match=sentence) as caught:
+        with refused(None, "path", None, error=StoreError) as caught:
             way()
         assert str(path) in str(caught.value)
-        assert "\n" not in str(caught.value)
         assert contents(path.parent) == before
 
 
@@ -109,39 +115,36 @@ def test_a_store_of_another_schema_is_refused_and_left_alone(path, filled, schem
         connection.execute(f"PRAGMA user_version = {schema}")
         connection.execute("PRAGMA journal_mode = WAL")
     before = contents(path.parent)
-    sentence = f"{path} has schema {schema}, and this release of lm-eval-bayes reads schema 1"
     for way in (
         lambda: TrialStore.open(path),
         lambda: TrialStore.open(path, mode="read"),
         lambda: verify(path),
         lambda: merge([path], path.with_name("b.sqlite")),
     ):
-        with pytest.raises(OtherSchemaError) as refused:
+        with refused(str(path), "schema", schema, error=OtherSchemaError):
             way()
-        assert str(refused.value) == sentence
-        assert (refused.value.rule, refused.value.value) == ("schema", schema)
         assert contents(path.parent) == before
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
 def test_a_named_pipe_is_not_waited_for(path):
     os.mkfifo(path)
-    with pytest.raises(NotAStoreError, match="is not a regular file"):
+    with refused(None, "path", None, error=NotAStoreError):
         TrialStore.open(path)
 
 
 def test_missing_places(tmp_path):
-    with pytest.raises(StoreFileError, match=r"there is no folder .*/absent"):
+    with refused("store", "path", error=StoreFileError):
         TrialStore.open(tmp_path / "absent" / "a.sqlite")
     (tmp_path / "file").touch()
-    with pytest.raises(StoreFileError, match=r"file/a\.sqlite cannot be opened"):
+    with refused("store", "failed", error=StoreFileError):
         TrialStore.open(tmp_path / "file" / "a.sqlite")
-    with pytest.raises(StoreFileError, match=r"a\.sqlite cannot be opened: there is no such file"):
+    with refused("store", "path", error=StoreFileError):
         TrialStore.open(tmp_path / "a.sqlite", mode="read")
-    with pytest.raises(StoreFileError, match="cannot be opened: File name too long"):
+    with refused("store", "failed", error=StoreFileError):
         TrialStore.open(tmp_path / ("x" * 300))
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
-    with pytest.raises(StoreFileError, match="loop cannot be opened"):
+    with refused("store", "failed", error=StoreFileError):
         TrialStore.open(tmp_path / "loop")
     assert sorted(os.listdir(tmp_path)) == ["file", "loop"]
 
@@ -166,7 +169,7 @@ def test_a_truncated_store(keep, path, filled):
     path.write_bytes(content[:size])
     for mode in ("write", "read"):
         kind = StoreDamagedError if REASONS or keep == "all but a byte" else StoreError
-        with pytest.raises(kind, match=r"damaged|not a trial store"):
+        with refused(None, "damaged", None, error=kind):
             TrialStore.open(path, mode=mode)
     assert path.read_bytes() == content[:size]
     assert os.listdir(path.parent) == [path.name]
@@ -174,7 +177,7 @@ def test_a_truncated_store(keep, path, filled):
         assert not verify(path).ok
 
 
-@pytest.mark.parametrize("keep", [30, 50, 70, 71, 80, 100])
+@pytest.mark.parametrize("keep", [30, 50, 70, 71, 99, 100])
 def test_a_store_cut_off_in_its_header(keep, path, filled):
     store = filled("good.sqlite")
     path.write_bytes(store.read_bytes()[:keep])
@@ -185,24 +188,14 @@ def test_a_store_cut_off_in_its_header(keep, path, filled):
         lambda: merge([path], path.parent / "new.sqlite"),
         lambda: merge([store], path),
     ):
-        with pytest.raises(StoreError, match=r"cut off after|cut short|malformed") as caught:
+        with refused(None, "damaged", None, error=StoreError) as caught:
             way()
         assert not REASONS or isinstance(caught.value, StoreDamagedError)
-        assert "another application" not in str(caught.value)
     if REASONS:
-        with pytest.raises(StoreFileError, match=r"cut .*; export to another file"):
+        with refused("path", "path", error=StoreFileError):
             export_jsonl(store, path, overwrite=True)
         assert not verify(path).ok
     assert contents(path.parent) == before
-
-
-def test_a_store_without_its_header(path, filled):
-    filled()
-    data = bytearray(path.read_bytes())
-    data[:16] = bytes(16)
-    path.write_bytes(data)
-    with pytest.raises(NotAStoreError, match="is not a trial store"):
-        TrialStore.open(path)
 
 
 def test_a_row_that_cannot_be_read_is_named_and_replaced(path, filled, make_trial):
@@ -212,9 +205,7 @@ def test_a_row_that_cannot_be_read_is_named_and_replaced(path, filled, make_tria
         connection.commit()
     with TrialStore.open(path, mode="read") as store:
         (key,) = store.info().counts
-        with pytest.raises(
-            StoreDamagedError, match=r"damaged: trial 1 of prompt .* does not match its hash"
-        ):
+        with refused(None, "damaged", None, error=StoreDamagedError):
             store.trials(key)
         assert store.trials(key, 2)[2].text == "one 2"
         damaged = []
@@ -245,7 +236,7 @@ def test_descriptions_that_cannot_be_read_are_damage(path, filled, table):
             "prompt_signals": [lambda: store.prompt_signals(key.model, [key.prompt])],
         }
         for question in [*ask[table], lambda: export_jsonl(store, path.with_name("a.jsonl"))]:
-            with pytest.raises(StoreDamagedError, match=r"is damaged: .* cannot be read"):
+            with refused(None, "damaged", None, error=StoreDamagedError):
                 question()
     assert not path.with_name("a.jsonl").exists()
 
@@ -255,7 +246,7 @@ def test_a_store_that_stays_locked(path, filled):
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         kind = StoreBusyError if REASONS else StoreFileError
-        with pytest.raises(kind, match=r"cannot be opened for writing: .*lock"):
+        with refused(None, "failed", None, error=kind):
             TrialStore.open(path, wait_s=0.1)
         with TrialStore.open(path, mode="read", wait_s=0.1) as store:
             assert store.info().trials == 6
@@ -275,7 +266,7 @@ for mode, path in zip(sys.argv[1::2], sys.argv[2::2]):
         with TrialStore.open(path, mode=mode) as store:
             print("opened with", store.info().trials)
     except LmEvalBayesError as error:
-        print("refused:", error)
+        print(type(error).__name__, error.rule, path)
 """
 
 
@@ -312,8 +303,8 @@ def test_a_read_only_folder(open_folder, filled):
     open_folder.chmod(0o555)
     new = open_folder / "new.sqlite"
     written, created, read = as_nobody("write", store, "write", new, "read", store)
-    assert written.startswith(f"refused: {store} cannot be opened for writing: ")
-    assert created.startswith(f"refused: {new} cannot be created: ")
+    assert written == f"StoreFileError failed {store}"
+    assert created == f"StoreFileError failed {new}"
     assert read == "opened with 6"
     assert os.listdir(open_folder) == ["a.sqlite"]
 
@@ -328,10 +319,12 @@ def test_files_that_are_not_ours(open_folder, filled):
     closed.chmod(0o600 if root else 0o000)
     open_folder.chmod(0o777)
     lines = as_nobody("write", ours, "read", ours, "write", closed, "read", closed)
-    assert lines[0].startswith(f"refused: {ours} cannot be written: ")
-    assert lines[1] == "opened with 6"
-    assert lines[2].startswith(f"refused: {closed} cannot be opened")
-    assert lines[3].startswith(f"refused: {closed} cannot be opened")
+    assert lines == [
+        f"StoreFileError permission {ours}",
+        "opened with 6",
+        f"StoreFileError failed {closed}",
+        f"StoreFileError failed {closed}",
+    ]
     assert sorted(os.listdir(open_folder)) == ["a.sqlite", "b.sqlite"]
 
 
@@ -339,8 +332,7 @@ def test_a_file_marked_read_only_is_kept_even_from_the_superuser(path, filled):
     filled()
     path.chmod(0o444)
     before = path.read_bytes()
-    sentence = "cannot be written: the file is read-only; write to a copy of it, or read"
-    with pytest.raises(StoreFileError, match=sentence):
+    with refused("store", "permission", error=StoreFileError):
         TrialStore.open(path)
     with TrialStore.open(path, mode="read") as store:
         assert store.info().trials == 6
@@ -357,7 +349,7 @@ def test_a_frozen_file_that_changes_after_all_is_noticed(path, filled):
         path.chmod(0o644)
         with TrialStore.open(path) as writer:
             writer.describe_prompts(["new"])
-        with pytest.raises(StoreFileError, match="was changed by another process while"):
+        with refused("store", "failed", error=StoreFileError):
             store.info()
 
 
@@ -399,11 +391,10 @@ def test_a_full_disk(tmp_path, describe, make_trial, plainly):
         with TrialStore.open(path) as store:
             key = describe(store)
             stored, error = add_until_full(store, key, make_trial)
-            assert f"{path} cannot be written" in str(error)
             assert not REASONS or isinstance(error, StoreFullError)
             assert stored > 10
             assert len(store.trials(key)) == stored
-            with pytest.raises(StoreError, match=r"b\.sqlite cannot be created"):
+            with refused(None, "failed", None, error=StoreError):
                 TrialStore.open(disk / "b.sqlite")
             assert not [name for name in os.listdir(disk) if "b.sqlite" in name]
             (disk / "filler").unlink()
@@ -421,7 +412,7 @@ def test_a_disk_without_room_for_the_log_of_a_store(tmp_path, filled, free):
         room = shutil.disk_usage(disk).free - free
         (disk / "filler").write_bytes(bytes(room))
         assert shutil.disk_usage(disk).free == free
-        with pytest.raises(StoreFullError, match=r"for writing: the disk is full"):
+        with refused(None, "failed", None, error=StoreFullError):
             TrialStore.open(path)
         (disk / "filler").unlink()
         with TrialStore.open(path) as store:
@@ -441,7 +432,7 @@ def test_creation_that_fails_leaves_nothing(tmp_path, monkeypatch):
         raise sqlite3.OperationalError("no")
 
     monkeypatch.setattr("lm_eval_bayes.store.file.create_tables", fail)
-    with pytest.raises(StoreFileError, match=r"a\.sqlite cannot be created: no"):
+    with refused("store", "failed", error=StoreFileError):
         TrialStore.open(tmp_path / "a.sqlite")
     assert os.listdir(tmp_path) == []
 
@@ -460,17 +451,7 @@ def test_a_file_system_without_hard_links(tmp_path, monkeypatch, describe, make_
         assert list(store.trials(key)) == [0]
 
 
-def test_a_store_that_another_process_creates_meanwhile_is_not_replaced(path, monkeypatch, filled):
-    from lm_eval_bayes.store import file
-
-    publish = file.publish
-
-    def slow(temporary, target):
-        monkeypatch.setattr(file, "publish", publish)
-        filled()
-        return publish(temporary, target)
-
-    monkeypatch.setattr(file, "publish", slow)
+def test_a_store_that_another_process_creates_meanwhile_is_not_replaced(path, appears_meanwhile):
     with TrialStore.open(path) as store:
         assert store.info().trials == 6
 
@@ -480,7 +461,6 @@ def test_the_file_is_as_readable_as_any_other(path):
     mask = os.umask(0)
     os.umask(mask)
     assert stat.S_IMODE(path.stat().st_mode) == 0o644 & ~mask
-    assert issubclass(StoreFileError, (LmEvalBayesError, OSError))
 
 
 @pytest.mark.parametrize("torn", ["malformed", "cut short"])
@@ -514,5 +494,5 @@ def test_a_store_that_is_removed_while_it_is_in_use(path, key, store, make_trial
     if replaced:
         with TrialStore.open(path):
             pass
-    with pytest.raises(StoreFileError, match="was removed or replaced while it was in use"):
+    with refused("store", "path", error=StoreFileError):
         store.add([make_trial(key, 1)])

@@ -17,7 +17,6 @@ from collections import defaultdict
 import pytest
 from _support.paths import REPOSITORY
 
-from lm_eval_bayes.store.trial import Trial, TrialKey
 from lm_eval_bayes.store.trial_store import TrialStore
 
 pytest.importorskip("pytest_benchmark", reason="pytest-benchmark is not installed")
@@ -28,37 +27,16 @@ RNG = random.Random(1)
 TEXTS = ["".join(RNG.choices("abcdefgh ijkl\n", k=1_000)) for _ in range(100)]
 
 
-def make_trials(store):
-    model = store.describe_model({"pretrained": "some/model"})
-    sampling = store.describe_sampling({"temperature": 0.6})
-    prompts = store.describe_prompts([f"Question {q}: " + "what? " * 40 for q in range(QUESTIONS)])
-    keys = [TrialKey(model=model, prompt=prompt, sampling=sampling) for prompt in prompts]
-    return [
-        Trial(
-            key,
-            i,
-            TEXTS[(i * 7 + q) % 100],
-            seed=i * QUESTIONS + q,
-            signals={"bits": 0.123456 * q, "prompt_bits": 0.5, "think_closed": True},
-            prompt_tokens=60,
-            completion_tokens=300,
-            finish_reason="stop",
-            stop_reason="\n\n",
-            queued_s=0.25,
-            generated_s=3.5,
-            concurrency=64,
-            versions={"vllm": "0.32.0", "torch": "2.13.0"},
-        )
-        for i in range(TRIALS)
-        for q, key in enumerate(keys)
-    ]
-
-
 @pytest.mark.parametrize("batch", [1, 64])
-def test_storing_a_hundred_thousand_trials(benchmark, path, batch):
+def test_storing_a_hundred_thousand_trials(benchmark, path, describe, make_trial, batch):
     benchmark.group = "store 100,000 trials"
     with TrialStore.open(path) as store:
-        trials = make_trials(store)
+        keys = [describe(store, f"Question {q}: " + "what? " * 40) for q in range(QUESTIONS)]
+        trials = [
+            make_trial(key, i, TEXTS[(i * 7 + q) % 100], seed=i * QUESTIONS + q)
+            for i in range(TRIALS)
+            for q, key in enumerate(keys)
+        ]
 
         def add_all():
             for start in range(0, len(trials), batch):

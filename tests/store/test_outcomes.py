@@ -8,8 +8,8 @@ from contextlib import closing
 from dataclasses import replace
 
 import pytest
+from _support.errors import refused
 
-from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.store.errors import StoreDamagedError, TrialConflictError
 from lm_eval_bayes.store.export import export_jsonl
 from lm_eval_bayes.store.merge import merge
@@ -158,7 +158,7 @@ def test_a_question_that_stands_twice_in_the_data(store, key):
 
 def test_all_or_nothing(store, key):
     unknown = TrialKey(model=key.model, prompt="blake2b-128:00", sampling=key.sampling)
-    with pytest.raises(InvalidInputError, match="`prompt` must be a hash that describe_prompt"):
+    with refused("prompt", "choice", "blake2b-128:00"):
         store.add_outcomes([graded(key, [1, 1]), graded(unknown, [1], doc_id=1)])
     assert store.outcomes_of() == ()
     assert store.add_outcomes([]) == store.add_outcomes([graded(key, [])]) == 0
@@ -166,22 +166,18 @@ def test_all_or_nothing(store, key):
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("change", "broken"),
     [
-        ({"outcomes": [2]}, "`outcome` must be below the 2 categories of the task; got 2"),
-        ({"outcomes": [-1]}, "`outcome` must be an integer of at least 0"),
-        ({"outcomes": [1], "answers": [3]}, "`answer` must be a string or None; got 3"),
-        ({"outcomes": [1], "categories": 1}, "`categories` must be an integer of at least 2"),
-        ({"outcomes": [1], "doc_id": -1}, "`doc_id` must be an integer of at least 0"),
-        ({"outcomes": [1], "task": "a\ud800"}, "`task` must be a string that UTF-8 can hold"),
-        ({"outcomes": [1], "questions": ("x",)}, "`questions` must hold GradedQuestion records"),
+        ({"outcomes": [2]}, ("outcome", "range", 2)),
+        ({"outcomes": [-1]}, ("outcome", "range", -1)),
+        ({"outcomes": [1], "categories": 1}, ("categories", "range", 1)),
+        ({"outcomes": [1], "doc_id": -1}, ("doc_id", "range", -1)),
+        ({"outcomes": [1], "task": "a\ud800"}, ("task", "format", "a\ud800")),
     ],
 )
-def test_arguments(store, key, change, message):
-    with pytest.raises(InvalidInputError, match=message):
+def test_arguments(store, key, change, broken):
+    with refused(*broken):
         store.add_outcomes([graded(key, **change)])
-    with pytest.raises(InvalidInputError, match="`tasks` must hold GradedTask records"):
-        store.add_outcomes([key])
     assert store.outcomes_of() == ()
 
 
@@ -206,23 +202,23 @@ def test_a_trial_that_was_graded_otherwise_stays_as_it_is_and_is_noted(shard, pa
     report = merge(parts, path)
     wrong = "1 trial" if not other else "2 trials"
     assert report.outcomes == 2
-    assert report.notes == (
-        f"{parts[1]} grades {wrong} of task aime differently; the first outcome is kept",
-    )
+    (note,) = report.notes
+    assert note.startswith(f"{parts[1]} grades {wrong} of task aime")
     assert outcomes_in(path) == outcomes_in(parts[0])
 
 
 def test_outcomes_of_trials_that_were_not_merged_stay_behind(shard, path):
     # The second store's trials have other texts, and what they were graded as is of those texts.
     parts = [shard("a.sqlite", [1]), shard("b.sqlite", [0, 0], texts="otherwise {i}")]
-    with pytest.raises(TrialConflictError, match="1 trial differs"):
+    with refused(None, "mismatch", None, error=TrialConflictError):
         merge(parts, path)
     with closing(sqlite3.connect(parts[0])) as connection:
         connection.execute("DELETE FROM outcomes")
         connection.commit()
     report = merge(parts, path, conflicts="keep-first")
     assert (report.n_conflicts, report.outcomes) == (1, 1)
-    assert report.notes == (f"1 outcome of {parts[1]} not merged, because the trials differ",)
+    (note,) = report.notes
+    assert f"1 outcome of {parts[1]}" in note
     (question,) = outcomes_in(path)[0].questions
     assert [(trial.trial, trial.outcome) for trial in question.trials] == [(1, 0)]
 
@@ -236,7 +232,7 @@ def test_damaged_outcomes_are_not_merged(shard, path, damage):
     with closing(sqlite3.connect(part)) as connection:
         connection.execute(damage)
         connection.commit()
-    with pytest.raises(StoreDamagedError, match=r"nothing was merged: the outcome of trial 0 of"):
+    with refused(None, "damaged", None, error=StoreDamagedError):
         merge([part], path)
     assert not path.exists()
 

@@ -84,19 +84,19 @@ def test_writers_at_once(path, plainly, writers, trials, shared):
     assert not [other for other in path.parent.iterdir() if other != path]
 
 
-def test_reading_while_others_write(path, plainly):
-    process = start("together", path, 2, 800, 1)
+def test_reading_while_others_write(path, plainly, tmp_path):
+    end = tmp_path / "end"
+    process = start("until", path, 2, end)
     seen = []
-    while process.poll() is None:
+    while process.poll() is None and len(set(seen)) < 5:
         if path.exists():
             with TrialStore.open(path, mode="read") as store:
-                counts = store.info().counts
-                for key in counts:
+                for key in store.info().counts:
                     trials = store.trials(key)
                     assert all(trial.text == text_of(i) for i, trial in trials.items())
                     seen.append(len(trials))
             assert len(seen) % 8 or verify(path).ok
+    end.touch()
     assert finish(process) == [0, 0]
     assert seen == sorted(seen)
-    assert len(set(seen)) > 2
-    assert len(check_numbers(plainly, path)) == 1601
+    assert len(check_numbers(plainly, path)) >= seen[-1] > 0

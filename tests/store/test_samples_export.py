@@ -11,6 +11,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from _support.errors import refused
 
 from lm_eval_bayes.store import samples_export
 from lm_eval_bayes.store.errors import StoreDamagedError, StoreFileError
@@ -134,7 +135,7 @@ def test_files_that_are_there_are_not_replaced_unasked(filled, tmp_path):
     store = filled()
     (entry,) = export_samples(store, tmp_path / "out").files
     Path(entry.path).write_text("precious")
-    with pytest.raises(StoreFileError, match="exists already; nothing was exported"):
+    with refused("path", "path", error=StoreFileError):
         export_samples(store, tmp_path / "out")
     assert Path(entry.path).read_text() == "precious"
     export_samples(store, tmp_path / "out", overwrite=True)
@@ -149,12 +150,12 @@ def test_an_export_that_fails_leaves_nothing(filled, tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(StoreFileError, match="out cannot be written: No space left"):
+    with refused("path", "failed", error=StoreFileError):
         export_samples(store, tmp_path / "out")
     assert os.listdir(tmp_path) == ["trials.sqlite"]
     # A folder that was there stays.
     (tmp_path / "out").mkdir()
-    with pytest.raises(StoreFileError, match="out cannot be written: No space left"):
+    with refused("path", "failed", error=StoreFileError):
         export_samples(store, tmp_path / "out")
     assert os.listdir(tmp_path / "out") == []
 
@@ -166,7 +167,7 @@ def test_rows_that_sqlite_cannot_read_during_the_export(filled, tmp_path, monkey
         raise sqlite3.DatabaseError("database disk image is malformed")
 
     monkeypatch.setattr(samples_export, "json_line", fail)
-    with pytest.raises(StoreDamagedError, match="cannot be read: database disk image"):
+    with refused(None, "damaged", None, error=StoreDamagedError):
         export_samples(store, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
@@ -176,7 +177,7 @@ def test_a_damaged_store(filled, tmp_path):
     with closing(sqlite3.connect(store)) as connection:
         connection.execute("UPDATE trials SET text = x'ff' WHERE trial = 1")
         connection.commit()
-    with pytest.raises(StoreDamagedError, match="a line to be exported cannot be read"):
+    with refused(None, "damaged", None, error=StoreDamagedError):
         export_samples(store, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 

@@ -1,27 +1,17 @@
 from __future__ import annotations
 
-import dataclasses
 import os
-import pickle
-import sqlite3
 import threading
-from contextlib import closing
 
 import pytest
+from _support.errors import refused
 
 from lm_eval_bayes._util.hashing import model_hash, prompt_hash, sampling_hash
-from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.store.errors import OtherWeightsError, StoreError
-from lm_eval_bayes.store.trial import COLUMNS, Trial, TrialKey
+from lm_eval_bayes.store.trial import TrialKey
 from lm_eval_bayes.store.trial_store import TrialStore
 
 ODD = "NUL \x00, a lone surrogate \ud83d, a pair kept apart \ud83d\ude00, 😀, \r\n, \ufeff"
-
-
-def test_a_trial_comes_back_as_it_went_in(store, key, make_trial):
-    trial = make_trial(key)
-    assert store.add([trial]) == 1
-    assert store.trials(key) == {0: trial}
 
 
 def test_texts_of_any_kind_come_back(store, key, make_trial, path, plainly):
@@ -48,21 +38,13 @@ def test_numbers_that_json_lacks_are_kept_in_signals(store, key, make_trial):
     assert trial.to_dict()["signals"] == {"bits": None, "nan": [None]}
 
 
-@pytest.mark.parametrize("stop", [None, 0, 128_009, "128009", "</s>"])
-def test_a_stop_is_a_string_or_a_token(store, key, make_trial, stop):
-    store.add([make_trial(key, stop_reason=stop)])
-    stored = store.trials(key)[0].stop_reason
-    assert stored == stop
-    assert type(stored) is type(stop)
-
-
 def test_a_slice_of_trials(store, key, make_trial):
     store.add([make_trial(key, i, str(i)) for i in (5, 1, 0, 3)])
     assert list(store.trials(key)) == [0, 1, 3, 5]
     assert list(store.trials(key, 1, 5)) == [1, 3]
     assert list(store.trials(key, first=2)) == [3, 5]
     assert store.trials(key, 2, 2) == {}
-    with pytest.raises(InvalidInputError, match="`first` must be an integer of at least 0; got -1"):
+    with refused("first", "range", -1):
         store.trials(key, -1)
 
 
@@ -103,38 +85,31 @@ def test_of_two_texts_or_seeds_of_a_trial_the_first_stays(store, key, make_trial
 
 
 @pytest.mark.parametrize(
-    ("changes", "sentence"),
+    ("changes", "broken"),
     [
-        ({"trial": -1}, "`trial` must be an integer of at least 0; got -1"),
-        ({"trial": 2**63}, "`trial` must be at most"),
-        ({"text": b"42"}, "`text` must be a string; got b'42'"),
-        ({"seed": 1.5}, "`seed` must be an integer"),
-        ({"signals": [1]}, "`signals` must be a mapping"),
-        ({"signals": {"a": object()}}, "`signals` must hold JSON values"),
-        ({"prompt_tokens": -3}, "`prompt_tokens` must be an integer of at least 0"),
-        ({"finish_reason": "\ud800"}, "`finish_reason` must be a string that UTF-8 can hold"),
-        ({"stop_reason": 1.5}, "`stop_reason` must be an integer"),
-        ({"queued_s": float("nan")}, "`queued_s` must be a finite number of seconds"),
-        ({"versions": {"a": {1}}}, r'`versions\["a"\]` must be a JSON value'),
-        ({"key": "k"}, "`key` must be a TrialKey; got 'k'"),
+        ({"trial": -1}, ("trial", "range", -1)),
+        ({"trial": 2**63}, ("trial", "range", 9223372036854775808)),
+        ({"seed": 1.5}, ("seed", "range", 1.5)),
+        ({"signals": [1]}, ("signals", "format")),
+        ({"signals": {"a": object()}}, ("signals", "format")),
+        ({"prompt_tokens": -3}, ("prompt_tokens", "range", -3)),
+        ({"finish_reason": "\ud800"}, ("finish_reason", "format", "\ud800")),
+        ({"stop_reason": 1.5}, ("stop_reason", "range", 1.5)),
+        ({"queued_s": float("nan")}, ("queued_s", "range")),
+        ({"versions": {"a": {1}}}, ('versions["a"]', "format")),
     ],
 )
-def test_a_field_that_breaks_its_rule_stores_nothing(store, key, make_trial, changes, sentence):
+def test_a_field_that_breaks_its_rule_stores_nothing(store, key, make_trial, changes, broken):
     fields = {"key": key, "trial": 0, "text": "42", **changes}
-    with pytest.raises(InvalidInputError, match=sentence):
+    with refused(*broken):
         store.add([make_trial(key, 1), make_trial(**fields)])
     assert store.trials(key) == {}
-
-
-def test_what_is_no_record_is_refused(store):
-    with pytest.raises(InvalidInputError, match="`trials` must hold Trial records"):
-        store.add([{"trial": 0}])
 
 
 @pytest.mark.parametrize("part", ["model", "prompt", "sampling"])
 def test_hashes_must_be_described_first(store, key, make_trial, part):
     fields = {**key.to_dict(), part: "blake2b-128:00"}
-    with pytest.raises(InvalidInputError, match=f"`{part}` must be a hash that describe_{part}"):
+    with refused(part, "choice", "blake2b-128:00"):
         store.add([make_trial(key), make_trial(TrialKey(**fields))])
     assert store.trials(key) == {}
 
@@ -147,7 +122,7 @@ def test_hashes_are_explained(store, describe):
     assert store.model(key.model) == {"pretrained": "m\ud800", "x": 1}
     assert store.prompt(key.prompt) == ODD
     assert store.sampling(key.sampling) == {"temperature": 1}
-    with pytest.raises(InvalidInputError, match="`digest` must be the hash of a prompt in"):
+    with refused("digest", "choice"):
         store.prompt(key.model)
 
 
@@ -158,7 +133,7 @@ def test_signals_of_prompts(store, key):
     wanted = {key.prompt: {"bits": 0.5, "x": float("inf")}}
     assert store.prompt_signals(key.model, [key.prompt, "blake2b-128:00"]) == wanted
     assert store.prompt_signals("blake2b-128:00", [key.prompt]) == {}
-    with pytest.raises(InvalidInputError, match="`model` must be a hash that describe_model gave"):
+    with refused("model", "choice"):
         store.add_prompt_signals(key.prompt, key.prompt, {})
 
 
@@ -170,7 +145,7 @@ def test_other_weights_under_one_name_are_refused(store):
     store.check_model({"weights": "sha256:bb"})
     # Asking for another revision is a choice, not an accident.
     store.check_model({"pretrained": "m", "revision": "v2", "weights": "sha256:bb"})
-    with pytest.raises(OtherWeightsError, match="the name m: sha256:aa is stored, sha256:bb given"):
+    with refused(None, "mismatch", None, error=OtherWeightsError):
         store.check_model({"pretrained": "m", "weights": "sha256:bb"})
 
 
@@ -184,7 +159,7 @@ def test_a_store_opened_for_reading_is_not_written(store, key, make_trial, path)
             lambda: reader.add_prompt_signals(key.model, key.prompt, {}),
             lambda: reader.prune(trials_from=0, dry_run=False),
         ):
-            with pytest.raises(StoreError, match="was opened for reading"):
+            with refused("mode", "conflict", "read", error=StoreError):
                 write()
 
 
@@ -200,14 +175,14 @@ def test_reading_leaves_nothing_behind(filled, tmp_path):
 def test_a_closed_store_says_so(store, key):
     store.close()
     store.close()
-    with pytest.raises(StoreError, match=r"trials\.sqlite is closed"):
+    with refused("store", "conflict", error=StoreError):
         store.trials(key)
 
 
 def test_options_are_checked(path):
-    with pytest.raises(InvalidInputError, match='`mode` must be "write" or "read"; got \'w\''):
+    with refused("mode", "choice", "w"):
         TrialStore.open(path, mode="w")
-    with pytest.raises(InvalidInputError, match='`synchronous` must be "NORMAL" or "FULL"'):
+    with refused("synchronous", "choice", "OFF"):
         TrialStore.open(path, synchronous="OFF")
     assert not path.exists()
 
@@ -255,19 +230,6 @@ def test_threads_may_share_a_store(store, key, make_trial):
     }
 
 
-def test_the_fields_of_a_trial_are_the_columns_of_the_table(store, key, path):
-    trial = Trial(key, 0, "42", signals={"bits": float("nan")}, created=1.5)
-    names = [field.name for field in dataclasses.fields(Trial)]
-    with closing(sqlite3.connect(path)) as connection:
-        columns = [row[1] for row in connection.execute("PRAGMA table_info(trials)")]
-    ids = ["model", "sampling", "prompt"]
-    assert columns == COLUMNS.split(", ")
-    assert sorted(columns) == sorted({*names, *ids, "hash"} - {"key"})
-    assert list(trial.to_dict()) == ["model", "prompt", "sampling", *names[1:]]
-    assert trial.to_dict()["signals"] == {"bits": None}
-    assert trial.to_dict()["prompt"] == key.prompt
-
-
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_forked_process_must_open_the_store_again(store, key, make_trial):
@@ -277,16 +239,11 @@ def test_a_forked_process_must_open_the_store_again(store, key, make_trial):
         try:
             store.add([make_trial(key)])
         except StoreError as error:
-            os.write(writer, str(error).encode())
+            os.write(writer, error.rule.encode())
         store.close()
         os._exit(0)
     os.waitpid(child, 0)
     os.close(writer)
     with os.fdopen(reader, "rb") as pipe:
-        assert b"was opened before this process was forked" in pipe.read()
+        assert pipe.read() == b"conflict"
     assert store.add([make_trial(key)]) == 1
-
-
-def test_records_travel_between_processes(key, make_trial):
-    trial = make_trial(key)
-    assert pickle.loads(pickle.dumps(trial)) == trial

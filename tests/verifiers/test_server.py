@@ -11,7 +11,7 @@ import time
 import pytest
 from _support.errors import refused
 from _support.fake_judge import opinion
-from _support.label_server import Act, complaint, serving, wait_until
+from _support.label_server import Act, error, serving, wait_until
 
 from lm_eval_bayes._util.retry import Backoff, retry_after
 from lm_eval_bayes.rubric.verifier_prompt import VerifierInput, fitted_prompt, verifier_prompt
@@ -128,7 +128,7 @@ def test_without_any_label_a_prompt_is_unjudged():
 def test_a_server_that_lists_fewer_tokens_is_asked_for_fewer():
     def script(number, path, body):
         if body.get("logprobs", 0) > 5:
-            return complaint(400, "logprobs must be at most 5")
+            return error(400, "logprobs must be at most 5")
         return None
 
     with serving(script) as server:
@@ -163,7 +163,7 @@ def test_lengths_are_characters_elsewhere():
 
 def test_a_prompt_that_the_server_finds_too_long_is_unjudged():
     def refuse(n, body):
-        return complaint(400, "maximum context length is 10") if n == 0 else None
+        return error(400, "maximum context length is 10") if n == 0 else None
 
     with serving(only_labels(refuse)) as server:
         results = judge_of(server, batch_size=1).scores(PROMPTS[:2])
@@ -179,10 +179,10 @@ def test_a_prompt_that_the_server_finds_too_long_is_unjudged():
 @pytest.mark.parametrize(
     "trouble",
     [
-        complaint(500, "oops"),
-        complaint(429, "slow down"),
+        error(500, "oops"),
+        error(429, "slow down"),
         Act(drop=True),
-        Act(200, {"choices": []}, short=3),
+        Act(200, {"choices": []}, cut=-3),
         Act(200, b"<html>not yet</html>"),
     ],
     ids=["500", "429", "dropped", "short", "page"],
@@ -195,7 +195,7 @@ def test_trouble_that_passes_is_waited_for(trouble, pauses):
 
 
 def test_a_server_may_say_how_long_to_wait(pauses):
-    trouble = complaint(429, "slow down", Retry_After="7")
+    trouble = error(429, "slow down", Retry_After="7")
     with serving(only_labels(lambda n, body: trouble if n == 0 else None)) as server:
         judge_of(server).scores(PROMPTS[:1])
     assert pauses == [7.0]
@@ -205,12 +205,12 @@ def test_a_server_may_say_how_long_to_wait(pauses):
 @pytest.mark.parametrize(
     ("trouble", "rule", "value"),
     [
-        (complaint(500, "oops"), "failed", None),
+        (error(500, "oops"), "failed", None),
         (Act(200, b"[" * 100_000), "failed", None),
         (Act(500, b"[" * 100_000), "failed", None),
         (Act(401, {"error": f"bad {KEY}"}), "failed", 401),
         (Act(302, {}, {"Location": "http://127.0.0.1:9/"}), "failed", 302),
-        (complaint(429, "insufficient_quota"), "failed", 429),
+        (error(429, "insufficient_quota"), "failed", 429),
         (Act(200, [1]), "unsupported", None),
         (Act(200, {"choices": [{"logprobs": None}]}), "unsupported", None),
     ],

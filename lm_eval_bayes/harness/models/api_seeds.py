@@ -115,21 +115,23 @@ def _check_room(model: Any, requests: Sequence[Any], longest: int) -> None:
         r.args[1].get("max_gen_toks", getattr(model, "_max_gen_toks", 256)) for r in requests
     )
     if longest + wanted > model.max_length:
-        raise TaskConfigError(
+        sentence = (
             f"the longest prompt has {longest} tokens and max_gen_toks is {wanted}, but the API "
             f"backend's max_length leaves {model.max_length} in all, so it would cut the prompt; "
             "pass the model's true context in --model_args max_length=..., or fewer max_gen_toks"
         )
+        raise TaskConfigError(sentence, "range", "max_gen_toks", wanted)
 
 
 @contextmanager
 def _seeded_payloads(model: Any, requests: Sequence[Any]) -> Iterator[None]:
     if getattr(model, "_batch_size", 1) > 1:
-        raise TaskConfigError(
+        sentence = (
             f"`batch_size` must be 1 for repeated sampling over an API; got {model._batch_size} "
             "(one seed serves a whole batch, so the trials in it would be one answer repeated; "
             "use num_concurrent=... for speed)"
         )
+        raise TaskConfigError(sentence, "conflict", "batch_size", model._batch_size)
     keys = _prompt_keys(model, requests)
     issued: defaultdict[str, int] = defaultdict(int)
     by_task: dict[Any, int] = {}

@@ -44,16 +44,16 @@ def stock_class(backend: object) -> type[LM]:
         If the harness has no such backend.
     """
     if not isinstance(backend, str) or not backend or backend in _RECORDING:
-        raise ModelConfigError(
+        sentence = (
             "`backend` must be a model of the harness, such as backend=vllm, backend=hf or "
             f"backend=local-completions; got {backend!r}"
         )
+        raise ModelConfigError(sentence, "choice", "backend", backend)
     try:
         stock: type[LM] = BiasedCoinLM if backend == "biased_coin" else get_model(backend)
     except (ValueError, KeyError) as error:
-        raise ModelConfigError(
-            f"`backend` must be a model of the harness; got {backend!r} ({error})"
-        ) from error
+        sentence = f"`backend` must be a model of the harness; got {backend!r} ({error})"
+        raise ModelConfigError(sentence, "choice", "backend", backend) from error
     return stock
 
 

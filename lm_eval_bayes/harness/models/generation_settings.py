@@ -42,7 +42,7 @@ def one_length_key(now: Mapping[str, Any], original: Mapping[str, Any]) -> dict[
     key = (new or given)[0]
     length = now[key]
     if isinstance(length, bool) or not isinstance(length, int) or length < 1:
-        raise TaskConfigError(f"`{key}` must be a whole number of tokens >= 1; got {length!r}")
+        raise TaskConfigError.of(key, "range", "be a whole number of tokens >= 1", length)
     return {k: v for k, v in now.items() if k not in given} | {"max_gen_toks": length}
 
 
@@ -76,31 +76,36 @@ def checked_generation_kwargs(
         return checked
     ask = f"task {task} asks every question N={n} times, so its trials must be sampled"
     if checked.get("do_sample") is not True:
-        raise TaskConfigError(
+        sentence = (
             f"{ask}: `do_sample` must be true; got {checked.get('do_sample')!r} "
             "(set `--gen_kwargs do_sample=True,temperature=0.6`, or bayes_n to 1)"
         )
+        raise TaskConfigError(sentence, "conflict", "do_sample", checked.get("do_sample"))
     temperature = checked.get("temperature")
     if isinstance(temperature, bool) or not isinstance(temperature, (int, float)):
-        raise TaskConfigError(f"{ask}: `temperature` must be a number above 0; got {temperature!r}")
+        sentence = f"{ask}: `temperature` must be a number above 0; got {temperature!r}"
+        raise TaskConfigError(sentence, "range", "temperature", temperature)
     if not 0 < temperature < math.inf:
-        raise TaskConfigError(
+        sentence = (
             f"{ask}: `temperature` must be above 0 and finite; got {temperature!r} "
             "(at 0 all N answers to a question are one answer)"
         )
+        raise TaskConfigError(sentence, "range", "temperature", temperature)
     for key, allowed, rule in _TOKEN_FILTERS:
         value = checked.get(key)
         if value is not None and not (isinstance(value, (int, float)) and allowed(value)):
-            raise TaskConfigError(
+            sentence = (
                 f"{ask}: `{key}` must {rule}; got {value!r} "
                 "(if one token is left to choose from, all N answers to a question are one answer)"
             )
+            raise TaskConfigError(sentence, "range", key, value)
     if checked.get("seed") is not None:
-        raise TaskConfigError(
+        sentence = (
             f"{ask}: `seed` must be left out of the generation settings; got {checked['seed']!r} "
             "(one seed for all trials of a question gives one answer N times; "
             "API backends get a seed for each trial, derived from the model argument `seed`)"
         )
+        raise TaskConfigError(sentence, "conflict", "seed", checked["seed"])
     checked.pop("seed", None)
     # vLLM ignores a model's generation_config.json and `hf` applies it, so it is explicit.
     checked.setdefault("top_p", 1.0)
@@ -146,15 +151,17 @@ def explicit_kwargs(kwargs: Mapping[str, Any], default_length: int, task: object
     explicit = dict(kwargs)
     sample, temperature = explicit.get("do_sample"), explicit.get("temperature")
     if sample is None and temperature is None:
-        raise ModelConfigError(
+        sentence = (
             f"task {task}: its generation settings name neither `temperature` nor `do_sample`, and "
             "backends differ in what that means; add one to generation_kwargs or --gen_kwargs"
         )
+        raise ModelConfigError(sentence, "missing", "temperature")
     if explicit.get("seed") is not None:
-        raise ModelConfigError(
+        sentence = (
             f"task {task}: `seed` must not be a generation setting, or all trials would be one; "
             f"got {explicit['seed']!r} (pass --model_args seed=... for other seeds of all trials)"
         )
+        raise ModelConfigError(sentence, "conflict", "seed", explicit["seed"])
     explicit.pop("seed", None)
     if temperature is None:
         temperature = 1.0 if sample else 0.0
@@ -411,10 +418,11 @@ def fit_generation(
     if wanted <= room:
         return kwargs
     if room < 1:
-        raise TaskConfigError(
+        sentence = (
             f"task {task}: the longest prompt has {about}, which leaves no room to generate in a "
             f"context of {window.tokens} ({window.source}); use a larger context"
         )
+        raise TaskConfigError(sentence, "range", "max_length", window.tokens)
     log.warning(
         "%s: max_gen_toks lowered from %d to %d, so that the longest prompt (%s) fits in "
         "the context of %d tokens (%s). Answers may be cut short; a larger context avoids it.",

@@ -114,13 +114,17 @@ class SGLangSampling(GenericSampling):
                 "`enable_deterministic_inference` must be left out with backend=sglang: the "
                 "harness sends SGLang no seeds, so all trials of a question would be one text; "
                 "a server of SGLang with --enable-deterministic-inference reads the seeds that "
-                "backend=local-completions sends"
+                "backend=local-completions sends",
+                "unsupported",
+                "enable_deterministic_inference",
+                kwargs["enable_deterministic_inference"],
             )
         if kwargs.get("random_seed") is not None:
-            raise ModelConfigError(
+            sentence = (
                 "`random_seed` must be left out with backend=sglang: a run that is resumed would "
                 "draw the random numbers of its first trials again"
             )
+            raise ModelConfigError(sentence, "unsupported", "random_seed", kwargs["random_seed"])
         self._outputs: list[tuple[tuple[int, ...], Mapping[str, Any]]] = []
         super().__init__(*args, **kwargs)
 

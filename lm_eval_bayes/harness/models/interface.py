@@ -268,10 +268,11 @@ def check_harness(backend: str, *needed: tuple[object, Sequence[str]]) -> None:
     """
     missing = [name for owner, names in needed for name in names if not hasattr(owner, name)]
     if missing:
-        raise ModelConfigError(
+        sentence = (
             f"this release of lm_eval builds {backend} in a way unknown to this package "
             f"(without {', '.join(missing)}); lm_eval {join_words(HARNESS.tested)} are tested"
         )
+        raise ModelConfigError(sentence, "unsupported", "lm_eval", tuple(missing))
 
 
 def installed_versions(*distributions: str) -> dict[str, str]:

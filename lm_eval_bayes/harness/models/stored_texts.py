@@ -132,10 +132,11 @@ class QuestionTexts:
         trials = self._sink.trials_of({self._key: numbers})[self._key]
         missing = [TrialId(self._key, number) for number in numbers if number not in trials]
         if missing:
-            raise StoreError(
+            sentence = (
                 f"{self._sink.name}: {list_first(missing)} was stored and can no longer be read; "
                 "run the same command again"
             )
+            raise StoreError(sentence, "damaged", "store", missing[0])
         return trials
 
     def trial(self, number: int) -> Trial:

@@ -46,8 +46,8 @@ class TrialRange:
             return cls()
         match = _RANGE.fullmatch(text) if isinstance(text, str) else None
         if match is None or int(match[1]) >= int(match[2]):
-            raise ModelConfigError(
-                f"`trials` must be a:b with whole numbers a < b, such as trials=8:16; got {text!r}"
+            raise ModelConfigError.of(
+                "trials", "format", "be a:b with whole numbers a < b, such as trials=8:16", text
             )
         return cls(int(match[1]), int(match[2]))
 
@@ -61,10 +61,11 @@ class TrialRange:
         """
         if self.last is not None and n != self.last - self.first:
             length = self.last - self.first
-            raise ModelConfigError(
+            sentence = (
                 f"`trials={self.first}:{self.last}` is {length} trials per question, but task "
                 f"{task} has N = {n}; pass --metadata '{{\"bayes_n\": {length}}}' as well"
             )
+            raise ModelConfigError(sentence, "mismatch", "trials", n)
 
 
 def trial_numbers(instances: Sequence[Any], first: int = 0) -> list[int]:

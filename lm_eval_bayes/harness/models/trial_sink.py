@@ -100,14 +100,15 @@ class StoreSink(TrialSink):
             If `path` is not a path, or its folder cannot be created.
         """
         if not isinstance(path, str) or not path.strip():
-            raise ModelConfigError(f"`store` must be the path of a file; got {path!r}")
+            raise ModelConfigError.of("store", "path", "be the path of a file", path)
         folder = Path(path).expanduser().parent
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise ModelConfigError(
-                f"`store` must lie in a folder that can be written; got {path!r} ({error.strerror})"
-            ) from error
+            sentence = (
+                f"`store` must lie in a folder that can be written; got {path!r}: {error.strerror}"
+            )
+            raise ModelConfigError(sentence, "path", "store", path) from error
 
     @classmethod
     def open(

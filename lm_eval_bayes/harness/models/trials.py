@@ -88,13 +88,14 @@ class RecordingMixin(SamplingMixin):
     ) -> None:
         self.trial_range = TrialRange.parse(trials)
         if seed_scheme not in SEED_SCHEMES:
-            raise ModelConfigError(
+            sentence = (
                 f"`seed_scheme` must be hash or plain; got {seed_scheme!r} (plain gives all "
                 "questions of a trial one seed)"
             )
+            raise ModelConfigError(sentence, "choice", "seed_scheme", seed_scheme)
         seed = self.default_seed if seed is None else seed
         if isinstance(seed, bool) or not isinstance(seed, int) or not -(2**31) <= seed < 2**31:
-            raise ModelConfigError(f"`seed` must be a whole number of 32 bits; got {seed!r}")
+            raise ModelConfigError.of("seed", "range", "be a whole number of 32 bits", seed)
         self.seed0, self.seed_scheme = seed, seed_scheme
         self.given_arguments = dict(kwargs)
         self.processes_file = None if store is None else Path(f"{store}.processes.json")
@@ -140,10 +141,11 @@ class RecordingMixin(SamplingMixin):
     def set_cache_hook(self, cache_hook: Any) -> None:
         """Refuse `--use_cache`, which would hold every text a second time and never read it."""
         if getattr(cache_hook, "dbdict", None) is not None:
-            raise ModelConfigError(
+            sentence = (
                 "--use_cache cannot be combined with a recording model: it never reads sampled "
                 "responses back; leave it out, the store keeps every trial"
             )
+            raise ModelConfigError(sentence, "conflict", "use_cache")
         super().set_cache_hook(cache_hook)  # type: ignore[misc]
 
     # -- generation ----------------------------------------------------------------------
@@ -383,8 +385,8 @@ def recording_class(backend: object, executor: object = None) -> type[LM]:
     bases: tuple[type, ...] = (RecordingMixin, sampling, stock)
     if executor is not None:
         if executor != "ray":
-            raise ModelConfigError(
-                f"`executor` must be ray, or left out to sample in this process; got {executor!r}"
+            raise ModelConfigError.of(
+                "executor", "choice", "be ray, or left out to sample in this process", executor
             )
         from lm_eval_bayes.harness.models.ray.sampling import RaySampling
 
@@ -449,31 +451,33 @@ class TrialsLM(LM):
         _check_no_settings(arguments)
         if cls.fixed_backend is None:
             if "backend" not in arguments:
-                raise ModelConfigError(
+                sentence = (
                     "--model trials needs a backend: --model_args "
                     "backend=vllm,store=trials.sqlite,pretrained=..."
                 )
+                raise ModelConfigError(sentence, "missing", "backend")
             if arguments.get("store") is None:
-                raise ModelConfigError(
+                sentence = (
                     "--model trials needs a store: --model_args store=trials.sqlite (to measure "
                     "without storing, use --model vllm-signals or --model hf-signals)"
                 )
+                raise ModelConfigError(sentence, "missing", "store")
             backend = arguments.pop("backend")
         else:
             for name in ("backend", "store"):
                 if name in arguments:
-                    raise ModelConfigError(
+                    sentence = (
                         f"--model {cls.fixed_backend}-signals takes no `{name}`; "
                         f"use --model trials with backend={cls.fixed_backend}"
                     )
+                    raise ModelConfigError(sentence, "conflict", name, arguments[name])
             backend = cls.fixed_backend
         executor = arguments.pop("executor", None)
         if executor is None:
             for name in _OF_RAY:
                 if name in arguments:
-                    raise ModelConfigError(
-                        f"`{name}` is an argument of executor=ray, which is not given"
-                    )
+                    sentence = f"`{name}` is an argument of executor=ray, which is not given"
+                    raise ModelConfigError(sentence, "conflict", name, arguments[name])
         kind = recording_class(backend, executor)
         # --model_args takes precedence over --device and --batch_size.
         extra = {
@@ -486,10 +490,11 @@ def _check_no_settings(arguments: Mapping[str, Any]) -> None:
     """Raise an error for a setting of tasks, which would end in one of the backend's."""
     for name, value in arguments.items():
         if name.startswith("bayes_"):
-            raise ModelConfigError(
+            sentence = (
                 f"`{name}` is a setting of the tasks, not of the model: give it as "
                 f"--metadata {name}={value}"
             )
+            raise ModelConfigError(sentence, "conflict", name, value)
 
 
 class VLLMSignalsLM(TrialsLM):

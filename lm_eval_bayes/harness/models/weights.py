@@ -218,7 +218,9 @@ def _cached_files(repository: str, commit: str, folder: Path | None, subfolder: 
     try:
         return [(path.name, path.stat().st_size, _digest(path)) for path in paths]
     except OSError as error:
-        raise ModelConfigError(f"a file of the model cannot be read: {error}") from None
+        raise ModelConfigError(
+            f"a file of the model cannot be read: {error}", "path", "pretrained", repository
+        ) from None
 
 
 def _digest(path: Path) -> str:
@@ -290,7 +292,9 @@ def weight_files(path: Path, gguf_file: str | None = None) -> list[Path]:
     try:
         listed = sorted(path.iterdir())
     except OSError as error:
-        raise ModelConfigError(f"the model folder {path} cannot be read: {error}") from None
+        raise ModelConfigError(
+            f"the model folder {path} cannot be read: {error}", "path", "pretrained", path
+        ) from None
     files = [p for p in listed if p.is_file() and not _NOT_WEIGHTS.match(p.name)]
     by_kind = ([p for p in files if p.suffix in kind] for kind in _KINDS)
     return next(filter(None, by_kind), [])
@@ -366,7 +370,9 @@ def hash_files(files: list[Path]) -> str | None:
         with ThreadPoolExecutor(max_workers=min(4, os.cpu_count() or 1)) as pool:
             digests = list(pool.map(_digest, files))
     except OSError as error:
-        raise ModelConfigError(f"a file of the model cannot be read: {error}") from None
+        raise ModelConfigError(
+            f"a file of the model cannot be read: {error}", "path", "pretrained", tuple(files)
+        ) from None
     return _content(list(zip([path.name for path in files], sizes, digests, strict=True)))
 
 

@@ -247,7 +247,7 @@ PATCHES: dict[str, Patch] = {
         "Sees which requests are trials; the harness puts one seed into all of them.",
         _builds_api_requests,
         "at the end of the evaluation; only the evaluated model is changed",
-        _SEEDS + "test_the_model_is_left_as_it_was",
+        _SEEDS + "test_every_trial_has_its_own_seed_and_a_run_can_be_repeated",
     ),
     API_PAYLOAD: Patch(
         "lm_eval.models.api_models:TemplateAPI._create_payload",
@@ -261,7 +261,7 @@ PATCHES: dict[str, Patch] = {
         "Gives a request that is sent again the seed that it had.",
         _callable,
         "at the end of the model's generate_until",
-        _SEEDS + "test_a_retry_is_the_same_trial",
+        _SEEDS + "test_every_trial_has_its_own_seed_and_a_run_can_be_repeated",
     ),
     VLLM_ENGINE: Patch(
         "lm_eval.models.vllm_causallms:LLM",

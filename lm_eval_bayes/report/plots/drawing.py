@@ -60,7 +60,9 @@ def check_matplotlib() -> None:
     """
     if find_spec("matplotlib") is None:
         raise LmEvalBayesError(
-            "figures need matplotlib, which is not installed: " + pip_install_extra("plots")
+            "figures need matplotlib, which is not installed: " + pip_install_extra("plots"),
+            "not-installed",
+            "matplotlib",
         )
 
 

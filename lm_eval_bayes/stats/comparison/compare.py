@@ -147,7 +147,7 @@ class Comparison(DifferenceSummary):
         }
 
 
-def compare(
+def compare(  # noqa: PLR0913  public options
     a: Outcomes,
     b: Outcomes,
     scope: Scope = "benchmark",

@@ -128,7 +128,7 @@ class Convergence(BootstrapRanking):
         }
 
 
-def convergence_at_n(
+def convergence_at_n(  # noqa: PLR0913  public options
     R: npt.ArrayLike,
     metric: Metric = "bayes",
     *,

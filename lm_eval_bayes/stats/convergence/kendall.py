@@ -93,7 +93,7 @@ def kendall_tau_b(x: npt.ArrayLike, y: npt.ArrayLike) -> FloatArray:
     return tau.reshape(x.shape[:-1])
 
 
-def kendall_curve(
+def kendall_curve(  # noqa: PLR0913  public options
     R: npt.ArrayLike,
     gold: npt.ArrayLike,
     metric: Metric = "bayes",

@@ -7,7 +7,8 @@ import random
 import types
 
 import pytest
-from _support.trial_requests import trial_request
+from _support.errors import refused
+from _support.trial_requests import instances_of, trial_request
 from lm_eval.api.model import LM
 
 from lm_eval_bayes.errors import ModelConfigError
@@ -45,11 +46,7 @@ Slow = type("Slow", (RecordingMixin, GenericSampling, SlowLM), {"backend_name": 
 
 
 def ask(lm, prompts, n):
-    requests = [
-        new_instance({}, (prompt, KWARGS), task="demo", doc_id=i, repeats=n)
-        for i, prompt in enumerate(prompts)
-    ]
-    return lm.generate_until([r for r in requests for _ in range(n)], disable_tqdm=True)
+    return lm.generate_until(instances_of(prompts, n, KWARGS), disable_tqdm=True)
 
 
 @pytest.mark.parametrize(
@@ -65,7 +62,8 @@ def ask(lm, prompts, n):
 def test_a_call_is_as_large_as_the_backend_allows(tmp_path, arguments, sizes):
     """Three questions with three trials: no call ends at the end of a trial number."""
     lm = Slow(store=str(tmp_path / "s.sqlite"), **arguments)
-    assert len(ask(lm, ["a", "b", "c"], 3)) == 9
+    texts = ask(lm, ["a", "b", "c"], 3)
+    assert [text.signals["seed"] for text in texts] == [None] * 9
     assert [len(call) for call in lm.calls] == sizes
     assert [prompt for call in lm.calls for prompt in call] == ["a", "b", "c"] * 3
 
@@ -73,7 +71,7 @@ def test_a_call_is_as_large_as_the_backend_allows(tmp_path, arguments, sizes):
 def test_what_came_before_a_failure_is_stored(tmp_path):
     path = tmp_path / "s.sqlite"
     lm = Slow(store=str(path), batch_size=2, fails_at=3)
-    with pytest.raises(MemoryError, match="no room"):
+    with pytest.raises(MemoryError):
         ask(lm, ["a", "b", "c"], 3)
     lm.sink.store.close()
     with TrialStore.open(path, mode="read") as stored:
@@ -170,17 +168,13 @@ def test_sglang_reports_tokens_and_finish_reasons(sglang, tmp_path, batch_size):
 
 
 @pytest.mark.parametrize(
-    ("argument", "match"),
-    [
-        ({"enable_deterministic_inference": True}, "all trials of a question would be one text"),
-        ({"enable_deterministic_inference": "True"}, "all trials of a question would be one text"),
-        ({"random_seed": 7}, "random numbers of its first trials again"),
-    ],
+    ("argument", "value"),
+    [("enable_deterministic_inference", "True"), ("random_seed", 7)],
 )
-def test_sglang_with_fixed_random_numbers_is_refused(sglang, tmp_path, argument, match):
-    with pytest.raises(ModelConfigError, match=match):
+def test_sglang_with_fixed_random_numbers_is_refused(sglang, tmp_path, argument, value):
+    with refused(argument, "unsupported", value, error=ModelConfigError):
         recording_class("sglang")(
-            store=str(tmp_path / "s.sqlite"), pretrained="org/model", **argument
+            store=str(tmp_path / "s.sqlite"), pretrained="org/model", **{argument: value}
         )
 
 
@@ -192,7 +186,7 @@ def test_an_answer_that_sglang_aborted_is_not_stored(sglang, tmp_path, monkeypat
     monkeypatch.setattr(Engine, "generate", aborted)
     path = tmp_path / "s.sqlite"
     lm = recording_class("sglang")(store=str(path), pretrained="org/model")
-    with pytest.raises(RuntimeError, match=r"SGLang aborted an answer.*out of memory"):
+    with pytest.raises(RuntimeError, match="out of memory"):
         ask(lm, ["a"], 1)
     lm.sink.store.close()
     with TrialStore.open(path, mode="read") as stored:

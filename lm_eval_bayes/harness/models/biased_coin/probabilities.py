@@ -22,11 +22,6 @@ from lm_eval_bayes.errors import ModelConfigError
 _PROMPT_HASH = re.compile(r"[0-9a-f]{64}")
 
 
-def refusal(argument: str, rule: str, got: object) -> ModelConfigError:
-    """Return the error for a model argument that breaks a rule."""
-    return ModelConfigError.of(argument, "range", rule, got)
-
-
 def uniforms(*key: object) -> tuple[float, float, float, float]:
     """Draw four numbers in [0, 1) that depend on the key alone.
 
@@ -89,7 +84,7 @@ def beta_probabilities(value: object, seed: int) -> SuccessProbabilities:
     numbers = [as_number(part) for part in parts] if isinstance(parts, (list, tuple)) else []
     if len(numbers) != 2 or not all(n is not None and 0 < n < math.inf for n in numbers):
         rule = 'be "a:b", two numbers above 0, for example beta=0.2:2 (quoted in a YAML file)'
-        raise refusal("beta", rule, value)
+        raise ModelConfigError.of("beta", "format", rule, value)
     a, b = numbers
 
     def drawn(question: Question) -> float:
@@ -120,40 +115,47 @@ def file_probabilities(value: object) -> SuccessProbabilities:
         If the file is missing or a line is malformed; the message names the line.
     """
     if not isinstance(value, (str, Path)) or not str(value):
-        raise refusal("file", "be the path of a .jsonl, .csv or .txt file", value)
+        raise ModelConfigError.of(
+            "file", "type", "be the path of a .jsonl, .csv or .txt file", value
+        )
     path = Path(value).expanduser()
     forms = {".jsonl": _jsonl_rows, ".csv": _csv_rows, ".txt": _list_rows}
     if path.suffix not in forms:
-        raise refusal("file", "end in .jsonl, .csv or .txt", str(value))
+        raise ModelConfigError.of("file", "format", "end in .jsonl, .csv or .txt", str(value))
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
-        raise ModelConfigError(f"`file` {value} cannot be read: {reason}") from error
+        raise ModelConfigError(
+            f"`file` {value} cannot be read: {reason}", "path", "file", value
+        ) from error
     table: dict[tuple[str | None, int | str], float] = {}
     for line, row in forms[path.suffix](str(value), text):
         where = f"`file` {value}, line {line}"
         if set(row) - {"task"} != {"id", "p"}:
-            raise ModelConfigError(
+            sentence = (
                 f"{where}: a row must have the fields id and p, and may have task; "
                 f"got {', '.join(map(str, row)) or 'none'}"
             )
+            raise ModelConfigError(sentence, "missing-column", "file", tuple(row))
         key = (_task(where, row.get("task")), _id(where, row["id"]))
         if key in table:
-            raise ModelConfigError(f"{where}: the id {row['id']} is in an earlier line too")
+            sentence = f"{where}: the id {row['id']} is in an earlier line too"
+            raise ModelConfigError(sentence, "duplicate", "id", row["id"])
         table[key] = probability_of(row["p"], f"{where}: p")
     if not table:
-        raise ModelConfigError(f"`file` {value} contains no probability")
+        raise ModelConfigError(f"`file` {value} contains no probability", "empty", "file", value)
 
     def looked_up(question: Question) -> float:
         digest = sha256_text(question.prompt)
         for key in product((question.task, None), (digest, question.doc_id)):
             if key in table:
                 return table[key]
-        raise ModelConfigError(
+        sentence = (
             f"`file` {value} has no p for question {question.doc_id} of task "
             f"{question.task} (prompt hash {digest})"
         )
+        raise ModelConfigError(sentence, "missing", "file", question.doc_id)
 
     parameters = {"kind": "file", "file": str(value), "rows": len(table)}
     return SuccessProbabilities(parameters, looked_up)
@@ -170,9 +172,13 @@ def _jsonl_rows(name: str, text: str) -> _Rows:
             row = json.loads(raw)
         except (ValueError, RecursionError) as error:
             reason = getattr(error, "msg", error)
-            raise ModelConfigError(f"`file` {name}, line {line}: not JSON: {reason}") from error
+            raise ModelConfigError(
+                f"`file` {name}, line {line}: not JSON: {reason}", "format", "file", raw
+            ) from error
         if not isinstance(row, dict):
-            raise ModelConfigError(f"`file` {name}, line {line}: a row must be a JSON object")
+            raise ModelConfigError(
+                f"`file` {name}, line {line}: a row must be a JSON object", "type", "file", row
+            )
         yield line, row
 
 
@@ -182,7 +188,9 @@ def _csv_rows(name: str, text: str) -> _Rows:
         for row in reader:
             yield reader.line_num, {k: v for k, v in row.items() if v is not None}
     except csv.Error as error:
-        raise ModelConfigError(f"`file` {name}, line {reader.reader.line_num}: {error}") from error
+        raise ModelConfigError(
+            f"`file` {name}, line {reader.reader.line_num}: {error}", "format", "file", name
+        ) from error
 
 
 def _list_rows(name: str, text: str) -> _Rows:
@@ -200,12 +208,14 @@ def _id(where: str, value: object) -> int | str:
     if _PROMPT_HASH.fullmatch(text):
         return text
     rule = "must be a question's position (0, 1, ...) or the 64 hex digits of its prompt_hash"
-    raise ModelConfigError(f"{where}: id {rule}; got {value!r}")
+    raise ModelConfigError(f"{where}: id {rule}; got {value!r}", "format", "id", value)
 
 
 def _task(where: str, value: object) -> str | None:
     if value is not None and not isinstance(value, str):
-        raise ModelConfigError(f"{where}: task must be a task's name; got {value!r}")
+        raise ModelConfigError(
+            f"{where}: task must be a task's name; got {value!r}", "type", "task", value
+        )
     return value or None
 
 
@@ -224,6 +234,8 @@ def probability_of(value: object, name: str) -> float:
     number = as_number(value)
     if number is None or not 0.0 <= number <= 1.0:
         if name.isidentifier():
-            raise refusal(name, "be a number in [0, 1]", value)
-        raise ModelConfigError(f"{name} must be a number in [0, 1]; got {value!r}")
+            raise ModelConfigError.of(name, "range", "be a number in [0, 1]", value)
+        raise ModelConfigError(
+            f"{name} must be a number in [0, 1]; got {value!r}", "range", "p", value
+        )
     return number

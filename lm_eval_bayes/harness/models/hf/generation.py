@@ -70,12 +70,15 @@ class Settings:
         sampling = TokenSampling(**{name: kwargs[name] for name in ("temperature", *NO_FILTERS)})
         length = kwargs["max_gen_toks"]
         if length < 1:
-            raise ModelConfigError(f"`max_gen_toks` must be a whole number >= 1; got {length!r}")
+            raise ModelConfigError.of("max_gen_toks", "range", "be a whole number >= 1", length)
         others = {k: v for k, v in kwargs.items() if k not in _KNOWN and not is_neutral(k, v)}
         if others.get("num_return_sequences") is not None:
             raise ModelConfigError(
                 "`num_return_sequences` must be left out, since each trial is a request of its "
-                f"own; got {others['num_return_sequences']!r}"
+                f"own; got {others['num_return_sequences']!r}",
+                "conflict",
+                "num_return_sequences",
+                others["num_return_sequences"],
             )
         return cls(sampling, length, others)
 
@@ -333,9 +336,8 @@ def generate_fallback(lm: Any, row: Row, length: int, stops: list[str]) -> list[
                 **settings,
             )
         except (TypeError, ValueError) as error:
-            raise TaskConfigError(
-                f"transformers refuses the generation settings {settings}: {error}"
-            ) from error
+            sentence = f"transformers refuses the generation settings {settings}: {error}"
+            raise TaskConfigError(sentence, "unsupported", "generation_kwargs", settings) from error
     tokens = output[0].tolist()
     if causal:
         tokens = tokens[ids.shape[1] :]

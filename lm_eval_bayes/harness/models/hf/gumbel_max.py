@@ -55,7 +55,7 @@ class TokenSampling:
             value = getattr(self, name)
             number = isinstance(value, (int, float)) and not isinstance(value, bool)
             if not number or not good(value):
-                raise ModelConfigError(f"`{name}` must {rule}; got {value!r}")
+                raise ModelConfigError.of(name, "range", rule, value)
 
     @property
     def unfiltered(self) -> bool:

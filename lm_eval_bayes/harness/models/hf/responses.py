@@ -125,10 +125,11 @@ class Row:
     def take(self, token: int, logprob: float) -> bool:
         """Append a token; return whether the trial has ended."""
         if math.isnan(logprob):
-            raise ModelConfigError(
+            sentence = (
                 "the model's logits are not numbers (NaN); with dtype=float16 an overflow does "
                 "that, and dtype=bfloat16 or dtype=float32 helps"
             )
+            raise ModelConfigError(sentence, "range", "logits", logprob)
         self.tokens.append(token)
         if self.logprobs is not None:
             self.logprobs.append(logprob)

@@ -173,10 +173,11 @@ class HFSampling(LazyWeights):
             if self.backend != "seq2seq":
                 room -= settings.max_new_tokens
             if room < 1:
-                raise ModelConfigError(
+                sentence = (
                     f"`max_gen_toks` must leave room for the prompt in the model's max_length of "
                     f"{self.max_length} tokens; got {settings.max_new_tokens}"
                 )
+                raise ModelConfigError(sentence, "range", "max_gen_toks", settings.max_new_tokens)
             if request.prompt not in prompts:
                 prompts[request.prompt] = self.prompt_tokens(request.prompt)
             tokens, cut = prompts[request.prompt]
@@ -246,10 +247,11 @@ class HFSampling(LazyWeights):
         if self.truncation:
             cut = len(self.tok_batch_encode([prompt], truncation=False)[0][0]) > len(tokens)
         if not tokens:
-            raise ModelConfigError(
+            sentence = (
                 "a prompt must have at least one token; got an empty one (a tokenizer that starts "
                 "every text with a token helps: --model_args add_bos_token=True)"
             )
+            raise ModelConfigError(sentence, "empty", "prompt", prompt)
         return tokens, cut
 
     # -- running ---------------------------------------------------------------------------
@@ -301,10 +303,11 @@ class HFSampling(LazyWeights):
     def _shrink(self, rows: int, error: BaseException) -> None:
         """Halve a batch that did not fit into memory; for a single row that is an error."""
         if rows < 2:
-            raise ModelConfigError(
+            sentence = (
                 "the memory is too small for one trial; fewer max_gen_toks, a shorter prompt "
                 "or a smaller dtype would help"
-            ) from error
+            )
+            raise ModelConfigError(sentence, "failed", "batch_size", rows) from error
         self._batch = rows // 2
         log.warning(
             "a batch of %d trials did not fit into memory; %d continue in batches of %d, with the "

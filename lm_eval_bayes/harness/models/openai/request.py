@@ -49,10 +49,11 @@ def backend_of(model: object) -> str:
     for cls in type(model).__mro__:
         if cls.__module__.startswith("lm_eval.") and cls.__name__ in BACKENDS:
             return BACKENDS[cls.__name__]
-    raise ModelConfigError(
+    sentence = (
         f"`backend` must be one of {', '.join(sorted(BACKENDS.values()))}; got "
         f"{type(model).__name__}"
     )
+    raise ModelConfigError(sentence, "choice", "backend", type(model).__name__)
 
 
 class Payloads:
@@ -232,32 +233,36 @@ class Payloads:
         kwargs = request.kwargs
         for name in _FIXED:
             if name in kwargs and not (name == "n" and kwargs[name] == 1):
-                raise TaskConfigError(
+                sentence = (
                     f"`{name}` must be left out of the generation settings: every request asks "
                     f"for one trial, with its own seed and log-probabilities; got {kwargs[name]!r}"
                 )
+                raise TaskConfigError(sentence, "conflict", name, kwargs[name])
         temperature = kwargs.get("temperature")
         if isinstance(temperature, bool) or not isinstance(temperature, (int, float)):
-            raise TaskConfigError(
+            sentence = (
                 "`temperature` must be a number in the generation settings of an API backend, "
                 f"which would take a missing one for 0; got {temperature!r}"
             )
+            raise TaskConfigError(sentence, "range", "temperature", temperature)
         if self.official:
             for name in ("top_k", "min_p", "repetition_penalty"):
                 value = _value(kwargs.get(name), _OFF[name])
                 if not self.may_leave_out(name, value):
-                    raise TaskConfigError(
+                    sentence = (
                         f"`{name}` must be off for {self.backend}, whose server does not know it; "
                         f"got {kwargs[name]!r}"
                     )
+                    raise TaskConfigError(sentence, "unsupported", name, kwargs[name])
         message: Any = [{"role": "user", "content": "?"}] if self.chat else "?"
         sent = self.body(message, kwargs, request.seed).get("temperature")
         if sent != temperature:
-            raise TaskConfigError(
+            sentence = (
                 f"`temperature` must be {sent} with {self.backend} and this model, since the "
                 f"harness always sends that; got {temperature!r} (if the model takes "
                 "others, local-chat-completions with the same base_url sends them)"
             )
+            raise TaskConfigError(sentence, "unsupported", "temperature", temperature)
 
 
 def _value(given: Any, off: float) -> Any:
@@ -285,11 +290,12 @@ def check_batch_size(batch_size: int) -> None:
         If the batch size is not 1.
     """
     if batch_size > 1:
-        raise ModelConfigError(
+        sentence = (
             f"`batch_size` must be 1 for trials over an API; got {batch_size} (one seed serves a "
             "whole batch, so the trials in it would be one answer repeated; use "
             "num_concurrent=... for speed)"
         )
+        raise ModelConfigError(sentence, "conflict", "batch_size", batch_size)
 
 
 def check_settings(
@@ -305,19 +311,18 @@ def check_settings(
     seen: set[str] = set()
     for request in requests:
         if len(getattr(request.instance, "args", ())) > 2:
-            raise TaskConfigError(
-                "the prompts must be text for trials over an API; got requests with images or sound"
-            )
+            sentence = "the prompts must be text for trials over an API; got images or sound"
+            raise TaskConfigError(sentence, "unsupported", "prompt")
         chat = not isinstance(request.context, str)
         if payloads.chat and not chat:
-            raise TaskConfigError(
-                f"{payloads.backend} needs --apply_chat_template; got a prompt of plain text"
-            )
+            sentence = f"{payloads.backend} needs --apply_chat_template; got a prompt of plain text"
+            raise TaskConfigError(sentence, "type", "prompt", request.context)
         if chat and not payloads.chat:
-            raise TaskConfigError(
+            sentence = (
                 f"{payloads.backend} cannot send a chat's messages; use local-chat-completions, "
                 "or name a Hugging Face tokenizer, whose chat template makes a text of them"
             )
+            raise TaskConfigError(sentence, "type", "prompt", request.context)
         settings = repr(sorted(request.kwargs.items(), key=str))
         if settings in seen:
             continue
@@ -352,7 +357,8 @@ def prompts_to_send(model: Any, requests: Sequence[TrialRequest], chat: bool) ->
     """
     contexts = {request.prompt: request.context for request in requests}
     if "" in contexts:
-        raise TaskConfigError("`prompt` must hold text to be sent to a server; got an empty one")
+        sentence = "`prompt` must hold text to be sent to a server; got an empty one"
+        raise TaskConfigError(sentence, "empty", "prompt", "")
     if chat or not getattr(model, "tokenized_requests", False):
         return contexts
     encoded = model.tok_encode(list(contexts.values()), add_special_tokens=model.add_bos_token)
@@ -387,11 +393,12 @@ def check_room(
             prompt, completion = tokens, length
     if prompt + completion > room:
         lengths = f"the longest prompt has {prompt} tokens and " if prompt else ""
-        raise TaskConfigError(
+        sentence = (
             f"{lengths}max_gen_toks is {completion}, but the model's context (max_length) is "
             f"{room} tokens, so the prompt would be cut or refused; pass the true context in "
             "--model_args max_length=..., or fewer max_gen_toks"
         )
+        raise TaskConfigError(sentence, "range", "max_gen_toks", completion)
 
 
 def token_count(message: Any) -> int | None:
@@ -436,7 +443,7 @@ def timeout_s(max_gen_toks: int, given: object) -> float:
         return seconds
     seconds = float(str(given))
     if not seconds > 0:
-        raise TaskConfigError(f"`timeout` must be a number of seconds above 0; got {given!r}")
+        raise TaskConfigError.of("timeout", "range", "be a number of seconds above 0", given)
     if seconds * _FAST_TOKENS_A_SECOND < max_gen_toks:
         log.warning(
             "timeout=%g allows a request %g s, so the server must generate more than %.0f tokens "

@@ -10,7 +10,7 @@ from typing import Any
 
 from lm_eval_bayes._util.retry import is_retried
 from lm_eval_bayes._util.text import one_line
-from lm_eval_bayes.errors import LmEvalBayesError
+from lm_eval_bayes.errors import LmEvalBayesError, Rule
 from lm_eval_bayes.harness.models.interface import TrialRequest, bits_per_token
 from lm_eval_bayes.stats.validation import as_real
 from lm_eval_bayes.store.trial import Trial
@@ -32,6 +32,8 @@ _FATAL = {
 
 class ServerError(LmEvalBayesError, RuntimeError):
     """A server cannot be used as configured."""
+
+    rule: Rule | None = "failed"
 
 
 class TrialsFailedError(ServerError):

@@ -91,9 +91,8 @@ class OpenAISampling(SamplingMixin):
         self, *args: Any, endpoint: str | None = None, seeds: str | None = None, **kwargs: Any
     ) -> None:
         if seeds not in (None, "ignored"):
-            raise ModelConfigError(
-                f"`seeds` must be ignored, for a server that ignores them, or left out; got "
-                f"{seeds!r}"
+            raise ModelConfigError.of(
+                "seeds", "choice", "be ignored, for a server that ignores them, or left out", seeds
             )
         self.seeded = seeds is None
         self._given = {
@@ -354,9 +353,12 @@ class OpenAISampling(SamplingMixin):
             )
         except ExchangeFailed as failure:
             if "seed" in failure.complaint and self.seeded:
-                raise ModelConfigError(f"{host} refuses the seeds of requests; {_IGNORED}") from (
-                    failure
-                )
+                raise ModelConfigError(
+                    f"{host} refuses the seeds of requests; {_IGNORED}",
+                    "unsupported",
+                    "seeds",
+                    failure.complaint,
+                ) from failure
             log.warning("whether %s honours seeds is not known: %s", host, failure)
             return
         if verdict is Verdict.UNKNOWN:
@@ -371,13 +373,17 @@ class OpenAISampling(SamplingMixin):
                     if self.seeded
                     else " (SGLang with --enable-deterministic-inference does so); leave out "
                     "seeds=ignored, if the server reads seeds"
-                )
+                ),
+                "unsupported",
+                "seeds",
+                verdict,
             )
         elif verdict is Verdict.IGNORED and self.seeded:
-            raise ModelConfigError(
+            sentence = (
                 f"{host} ignores the seeds of requests: it gave different texts for one seed; "
                 f"{_IGNORED}"
             )
+            raise ModelConfigError(sentence, "unsupported", "seeds", verdict)
 
     def _short_text(self, endpoint: Endpoint, request: TrialRequest, prompt: str, seed: int) -> str:
         """Return the server's short text for a prompt and a seed, at temperature 1.

@@ -44,7 +44,7 @@ def server_address(base_url: object) -> str:
     try:
         return check_address(base_url, "http://127.0.0.1:8000/v1/completions")
     except InvalidInputError as error:
-        raise ModelConfigError(str(error)) from None
+        raise ModelConfigError(str(error), error.rule, "base_url", error.value) from None
 
 
 def models_url(base_url: str) -> str:

@@ -56,10 +56,11 @@ def import_ray() -> Any:
     try:
         import ray
     except ImportError as error:
-        raise ModelConfigError(
+        sentence = (
             "executor=ray needs the package ray, of the extra lm-eval-bayes[ray]: "
             f"{pip_install_extra('ray')}"
-        ) from error
+        )
+        raise ModelConfigError(sentence, "not-installed", "ray") from error
     return ray
 
 
@@ -129,10 +130,11 @@ class RayCluster:
                 if address is not None or not isinstance(error, ConnectionError):
                     where = address or "on this computer"
                     reason = " ".join(str(error).split())
-                    raise ModelConfigError(
+                    sentence = (
                         f"the Ray cluster {where} cannot be joined: {reason} (RAY_ADDRESS=local "
                         "starts one of its own)"
-                    ) from error
+                    )
+                    raise ModelConfigError(sentence, "failed", "RAY_ADDRESS", address) from error
         for left in reversed(range(_ATTEMPTS)):
             try:
                 self._ray.init(

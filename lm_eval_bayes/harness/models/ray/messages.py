@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lm_eval_bayes import errors
-from lm_eval_bayes.errors import LmEvalBayesError
+from lm_eval_bayes.errors import LmEvalBayesError, Rule
 from lm_eval_bayes.harness.instances import new_instance
 from lm_eval_bayes.harness.models.interface import TrialRequest
 from lm_eval_bayes.store.trial import Trial, TrialKey
@@ -19,6 +19,8 @@ _LONGEST = 400
 
 class WorkerFailedError(LmEvalBayesError, RuntimeError):
     """Workers cannot start, or die again and again."""
+
+    rule: Rule | None = "failed"
 
 
 @dataclass(frozen=True)
@@ -121,6 +123,8 @@ class Failure:
         Its message.
     fatal : bool
         Whether it ends the run, as an error of the configuration does.
+    rule, argument : str or None
+        The id of the broken rule and the argument, for an error of this package.
     details : str
         The traceback.
     """
@@ -128,13 +132,16 @@ class Failure:
     kind: str
     message: str
     fatal: bool
+    rule: Rule | None = None
+    argument: str | None = None
     details: str = field(default="", repr=False)
 
     @classmethod
     def of(cls, error: BaseException, fatal: bool) -> Failure:
         """Describe an exception."""
         details = "".join(traceback.format_exception(error))
-        return cls(type(error).__name__, str(error), fatal, details)
+        rule, argument = getattr(error, "rule", None), getattr(error, "argument", None)
+        return cls(type(error).__name__, str(error), fatal, rule, argument, details)
 
     def __str__(self) -> str:
         message = " ".join(self.message.split())
@@ -151,7 +158,7 @@ class Failure:
         """
         kind = getattr(errors, self.kind, None)
         if isinstance(kind, type) and issubclass(kind, LmEvalBayesError):
-            return kind(self.message)
+            return kind(self.message, self.rule, self.argument)
         return WorkerFailedError(f"{where}: {self}")
 
 

@@ -125,7 +125,9 @@ class Pool:
         if not resources.room(cluster.nodes()):
             problem = f"a worker needs {resources}, and no node has as much"
             if cluster.started:
-                raise ModelConfigError(f"executor=ray: {problem}")
+                raise ModelConfigError(
+                    f"executor=ray: {problem}", "range", "gpus_per_worker", resources
+                )
             log.warning("%s at present; waiting for one that has", problem)
 
     def fill(self, trials: int) -> None:
@@ -158,10 +160,11 @@ class Pool:
         names = sorted(n for n in ours.keys() | theirs.keys() if ours.get(n) != theirs.get(n))
         if names:
             differences = "; ".join(f"{n} {theirs.get(n)!r}, not {ours.get(n)!r}" for n in names)
-            raise ModelConfigError(
+            sentence = (
                 f"worker {seat.number + 1} on {description.host} has another model than this "
                 f"process: {differences}"
             )
+            raise ModelConfigError(sentence, "mismatch", names[0], theirs.get(names[0]))
 
     def close(self, at_once: bool = False) -> None:
         """End all workers; engines may end by themselves first, unless `at_once`."""

@@ -118,9 +118,11 @@ def worker_resources(
         or not 0 <= gpus_per_worker < math.inf
         or (gpus_per_worker > 1 and gpus_per_worker != int(gpus_per_worker))
     ):
-        raise ModelConfigError(
-            "`gpus_per_worker` must be a whole number of at least 0, or a share of one GPU such as "
-            f"0.5; got {gpus_per_worker!r}"
+        raise ModelConfigError.of(
+            "gpus_per_worker",
+            "range",
+            "be a whole number of at least 0, or a share of one GPU such as 0.5",
+            gpus_per_worker,
         )
     most = max((node.get("GPU", 0.0) for node in nodes), default=0.0)
     if backend == "vllm":
@@ -129,10 +131,11 @@ def worker_resources(
         )
         gpus = float(world if most else 0) if gpus_per_worker is None else float(gpus_per_worker)
         if gpus and world > 1 and gpus != world:
-            raise ModelConfigError(
+            sentence = (
                 f"`gpus_per_worker` must be tensor_parallel_size × pipeline_parallel_size = {world}"
                 f"; got {gpus_per_worker!r}"
             )
+            raise ModelConfigError(sentence, "mismatch", "gpus_per_worker", gpus_per_worker)
         wanted = arguments.get("distributed_executor_backend")
         if gpus > 1 and (wanted == "ray" or (wanted is None and gpus > most)):
             return WorkerResources(gpus, True, {"distributed_executor_backend": "ray"})
@@ -148,5 +151,5 @@ def worker_resources(
 def _size(arguments: Mapping[str, Any], name: str) -> int:
     value = arguments.get(name, 1)
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ModelConfigError(f"`{name}` must be a positive whole number; got {value!r}")
+        raise ModelConfigError.of(name, "range", "be a positive whole number", value)
     return value

@@ -44,18 +44,22 @@ class RaySampling(SamplingMixin):
         self, *args: Any, workers: Any = None, gpus_per_worker: Any = None, **kwargs: Any
     ) -> None:
         if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
-            raise ModelConfigError(
-                f"`workers` must be a positive whole number, such as workers=8; got {workers!r}"
+            raise ModelConfigError.of(
+                "workers", "range", "be a positive whole number, such as workers=8", workers
             )
         if int(os.environ.get("WORLD_SIZE", "1") or 1) > 1:
-            raise ModelConfigError(
+            sentence = (
                 "executor=ray must be started as one process, which starts its workers; got "
                 f"{os.environ['WORLD_SIZE']} ranks"
             )
+            raise ModelConfigError(sentence, "conflict", "WORLD_SIZE", os.environ["WORLD_SIZE"])
         if int(kwargs.get("data_parallel_size") or 1) > 1:
             raise ModelConfigError(
                 "executor=ray takes no `data_parallel_size`: each of its workers is one engine; "
-                f"got {kwargs['data_parallel_size']!r}"
+                f"got {kwargs['data_parallel_size']!r}",
+                "conflict",
+                "data_parallel_size",
+                kwargs["data_parallel_size"],
             )
         import_ray()
         self._workers, self._gpus_per_worker = workers, gpus_per_worker
@@ -75,10 +79,11 @@ class RaySampling(SamplingMixin):
             If they cannot.
         """
         if backend not in BACKENDS:
-            raise ModelConfigError(
+            sentence = (
                 f"executor=ray is for backend={', '.join(BACKENDS)}; got {backend!r} (a server is "
                 "asked by one process, with num_concurrent=)"
             )
+            raise ModelConfigError(sentence, "choice", "backend", backend)
 
     def sample(
         self, requests: Sequence[TrialRequest] | RequestStream, measure: frozenset[str]
@@ -142,10 +147,11 @@ class RaySampling(SamplingMixin):
     def loglikelihood(self, requests: Sequence[Any], disable_tqdm: bool = False) -> Any:
         """Raise: the workers generate text, and have no likelihoods."""
         task = requests[0].task_name if requests else None
-        raise ModelConfigError(
+        sentence = (
             f"executor=ray only generates text, and task {task} asks for log-likelihoods; use a "
             "task with `output_type: generate_until`, or leave executor= out"
         )
+        raise ModelConfigError(sentence, "unsupported", "output_type", task)
 
     loglikelihood_rolling = loglikelihood
 

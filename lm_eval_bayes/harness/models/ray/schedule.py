@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from lm_eval_bayes.errors import LmEvalBayesError
+from lm_eval_bayes.errors import LmEvalBayesError, Rule
 from lm_eval_bayes.harness.models.interface import TrialRequest
 from lm_eval_bayes.store.trial import Trial, TrialKey
 
@@ -23,6 +23,8 @@ _END = 4
 
 class DeadlyRequestError(LmEvalBayesError, RuntimeError):
     """A request that kills every worker that samples it."""
+
+    rule: Rule | None = "failed"
 
 
 class ExpectedLengths:

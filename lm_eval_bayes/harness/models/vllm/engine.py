@@ -20,7 +20,7 @@ from types import ModuleType
 from typing import Any
 
 from lm_eval_bayes._util.processes import Process, process
-from lm_eval_bayes.errors import LmEvalBayesError, ModelConfigError, TaskConfigError
+from lm_eval_bayes.errors import LmEvalBayesError, ModelConfigError, Rule, TaskConfigError
 from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.models.interface import TrialRequest
 from lm_eval_bayes.harness.models.vllm.processes import (
@@ -44,6 +44,8 @@ _request_numbers = itertools.count()
 
 class EngineFailedError(LmEvalBayesError, RuntimeError):
     """The inference engine stopped before all requests were finished."""
+
+    rule: Rule | None = "failed"
 
 
 # -- requests ------------------------------------------------------------------------------------
@@ -129,10 +131,11 @@ def sampling_params(
     from vllm.sampling_params import RequestOutputKind
 
     if settings.get("n", 1) != 1:
-        raise TaskConfigError(
+        sentence = (
             f"`n` must be left out of the generation settings; got {settings['n']!r} (every "
             "trial is a request of its own, and as fast)"
         )
+        raise TaskConfigError(sentence, "conflict", "n", settings["n"])
     fixed: dict[str, Any] = {
         "seed": seed,
         "stop": stops,
@@ -148,7 +151,8 @@ def sampling_params(
     try:
         return SamplingParams(**{**settings, **fixed})
     except (TypeError, ValueError) as error:
-        raise TaskConfigError(f"vLLM refuses the generation settings: {error}") from error
+        sentence = f"vLLM refuses the generation settings: {error}"
+        raise TaskConfigError(sentence, "unsupported", "generation_kwargs", settings) from error
 
 
 def run(
@@ -428,7 +432,8 @@ def lazy_llm(model: Any, processes_file: Path | None, never: bool = False) -> It
             yield
             return
         if never:
-            raise ModelConfigError(f"executor=ray needs an engine that is built later: {problem}")
+            sentence = f"executor=ray needs an engine that is built later: {problem}"
+            raise ModelConfigError(sentence, "unsupported", "executor", problem)
         log.info("%s: the vLLM engine is built at once", problem)
         lazy_engine = LazyEngine(_no_second_engine, processes_file)
         with lazy_engine.building():
@@ -449,7 +454,10 @@ def _lazy_creator(
         except Exception as error:
             if never:
                 raise ModelConfigError(
-                    f"vLLM cannot read the model's configuration on this computer: {error}"
+                    f"vLLM cannot read the model's configuration on this computer: {error}",
+                    "unsupported",
+                    "pretrained",
+                    str(arguments.get("model")),
                 ) from error
             log.info("vLLM's engine is built at once: no configuration without it (%s)", error)
             config = lazy_engine.built().llm_engine.model_config

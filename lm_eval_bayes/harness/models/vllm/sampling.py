@@ -74,7 +74,7 @@ class VLLMSampling(SamplingMixin):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         problem = VLLM.problem(version_of(VLLM.distribution))
         if problem is not None:
-            raise ModelConfigError(problem)
+            raise ModelConfigError(problem, "unsupported", "vllm")
         if _on_cpu() and "enable_chunked_prefill" not in kwargs:
             kwargs["enable_chunked_prefill"] = False
             log.debug(
@@ -90,10 +90,11 @@ class VLLMSampling(SamplingMixin):
         self._data_parallel_config: Any = None
         mode = getattr(self._model_config, "logprobs_mode", "raw_logprobs")
         if str(getattr(mode, "value", mode)) != "raw_logprobs":
-            raise ModelConfigError(
+            sentence = (
                 f"`logprobs_mode` must be raw_logprobs, the model's own; got {mode!r} (the "
                 "recorded bits are those of the untempered model)"
             )
+            raise ModelConfigError(sentence, "unsupported", "logprobs_mode", mode)
 
     @property
     def cannot_record(self) -> tuple[str, ...]:
@@ -275,10 +276,11 @@ class VLLMSampling(SamplingMixin):
             length = settings_of[id(kwargs)][2]
             if (request.context, length) not in prompts:
                 if length >= self.max_length:
-                    raise TaskConfigError(
+                    sentence = (
                         "`max_gen_toks` must leave room for the prompt in the model's "
                         f"{self.max_length} tokens (max_model_len); got {length}"
                     )
+                    raise TaskConfigError(sentence, "range", "max_gen_toks", length)
                 complete = encoded[request.context]
                 tokens, max_tokens = maybe_truncate(
                     complete,

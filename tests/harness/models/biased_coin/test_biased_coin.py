@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import random
 import re
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -16,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from _support import toy
-from _support.paths import REPOSITORY
+from _support.errors import refused
 from hypothesis import given
 from hypothesis import strategies as st
 from lm_eval.api.instance import Instance
@@ -31,8 +28,6 @@ from lm_eval_bayes.harness.models.biased_coin.responses import SHARES, pick, wro
 from lm_eval_bayes.harness.models.trials import TrialsLM
 from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
 from lm_eval_bayes.tasks import demo_questions
-
-ROOT = REPOSITORY
 
 
 def request(
@@ -56,52 +51,37 @@ def answers(responses: list[str]) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "broken"),
     [
-        ({}, "exactly one of p .* got none of them"),
-        ({"p": 0.5, "beta": "1:1"}, "exactly one of p .* got p and beta"),
-        ({"p": 1.2}, r"`p` must be a number in \[0, 1\]; got 1.2"),
-        ({"p": float("nan")}, r"`p` must be a number in \[0, 1\]; got nan"),
-        ({"p": True}, r"`p` must be a number in \[0, 1\]; got True"),
-        ({"p": "half"}, r"`p` must be a number in \[0, 1\]; got 'half'"),
-        ({"beta": "0:1"}, '`beta` must be "a:b", two numbers above 0.*; got .*0:1'),
-        ({"beta": "abc"}, '`beta` must be "a:b".*; got .*abc'),
-        ({"beta": "1:inf"}, '`beta` must be "a:b"'),
-        ({"beta": 125}, '`beta` must be "a:b".*quoted in a YAML file.*; got 125'),
-        ({"file": "no_such_file.csv"}, "`file` no_such_file.csv cannot be read: No such file"),
-        ({"file": "p.parquet"}, "`file` must end in .jsonl, .csv or .txt; got 'p.parquet'"),
-        ({"file": 3}, "`file` must be the path"),
-        ({"p": 0.5, "seed": 1.5}, "`seed` must be an integer; got 1.5"),
-        ({"p": 0.5, "boxed": 2}, r"`boxed` must be a number in \[0, 1\]; got 2"),
-        ({"p": 0.5, "answer_field": 7}, "`answer_field` must be the name of a field; got 7"),
-        ({"p": 0.5, "prob": 0.5}, "biased_coin has no argument `prob`; its arguments are p, beta"),
+        ({}, ("p, beta, file", "conflict")),
+        ({"p": 0.5, "beta": "1:1"}, ("p, beta, file", "conflict")),
+        ({"p": 1.2}, ("p", "range", 1.2)),
+        ({"p": float("nan")}, ("p", "range")),
+        ({"p": "half"}, ("p", "range", "half")),
+        ({"p": True}, ("p", "range", True)),
+        ({"beta": "0:1"}, ("beta", "format", "0:1")),
+        ({"beta": "abc"}, ("beta", "format", "abc")),
+        ({"beta": "1:inf"}, ("beta", "format", "1:inf")),
+        ({"beta": 125}, ("beta", "format", 125)),
+        ({"file": 3}, ("file", "type", 3)),
+        ({"file": "no_such_file.csv"}, ("file", "path", "no_such_file.csv")),
+        ({"file": "p.parquet"}, ("file", "format", "p.parquet")),
+        ({"p": 0.5, "seed": 1.5}, ("seed", "type", 1.5)),
+        ({"p": 0.5, "boxed": 2}, ("boxed", "range", 2)),
+        ({"p": 0.5, "answer_field": 7}, ("answer_field", "type", 7)),
+        ({"p": 0.5, "prob": 0.5}, ("prob", "unknown-key", 0.5)),
     ],
 )
-def test_bad_arguments_are_refused_at_construction(arguments: dict[str, Any], message: str) -> None:
-    with pytest.raises(ModelConfigError, match=message):
+def test_bad_arguments_are_refused_at_construction(arguments: dict[str, Any], broken: Any) -> None:
+    with refused(*broken, error=ModelConfigError):
         BiasedCoinLM(**arguments)
 
 
-def test_the_harness_builds_it_from_a_string_and_from_a_mapping() -> None:
+def test_the_harness_builds_it_from_a_string() -> None:
     extra = {"batch_size": 1, "max_batch_size": None, "device": "cpu"}
-    by_string = BiasedCoinLM.create_from_arg_string("beta=0.2:2,seed=9,boxed=0.5", extra)
-    by_mapping = BiasedCoinLM.create_from_arg_obj({"beta": "0.2:2", "seed": 9, "boxed": 0.5}, extra)
-    assert (
-        by_string.probabilities.parameters
-        == by_mapping.probabilities.parameters
-        == {"kind": "beta", "a": 0.2, "b": 2}
-    )
-    assert (by_string.seed, by_string.boxed) == (9, 0.5)
-
-
-def test_importing_it_does_not_import_torch() -> None:
-    code = (
-        "import sys; import lm_eval; before = 'torch' in sys.modules\n"
-        "import lm_eval_bayes.harness.models.biased_coin.model\n"
-        "assert ('torch' in sys.modules) == before"
-    )
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    subprocess.run([sys.executable, "-c", code], check=True, env=env, timeout=120)
+    lm = BiasedCoinLM.create_from_arg_string("beta=0.2:2,seed=9,boxed=0.5", extra)
+    assert lm.probabilities.parameters == {"kind": "beta", "a": 0.2, "b": 2}
+    assert (lm.seed, lm.boxed) == (9, 0.5)
 
 
 # -- draws -------------------------------------------------------------------------------
@@ -133,12 +113,6 @@ def test_the_default_seed_is_that_of_model_trials_too(tmp_path: Path) -> None:
     stored = lm.generate_until(requests)
     assert stored == BiasedCoinLM(p=0.5, seed=1).generate_until(requests)
     assert lm.get_model_info()["trials"]["seed"] == 1
-
-
-def test_p_zero_and_one_are_certain() -> None:
-    for p, expected in ((0.0, 0), (1.0, 50)):
-        got = answers(BiasedCoinLM(p=p).generate_until(clones([request(0, 50)])))
-        assert sum(a == "12" for a in got) == expected
 
 
 def test_trials_of_a_question_are_independent() -> None:
@@ -180,23 +154,23 @@ def test_neither_order_nor_limit_changes_a_question(rnd: random.Random, limit: i
         assert p == true_p[doc_id]
 
 
-def test_draws_are_the_same_in_another_process() -> None:
-    code = (
-        "from lm_eval_bayes.harness.models.biased_coin.probabilities import uniforms\n"
-        "print(repr(uniforms('trial', 7, 'quiz', 'Wie viel ist 3\\u00b2?', 4)))"
+def test_draws_are_those_of_every_process() -> None:
+    """Recorded once: they depend on the key alone."""
+    drawn = uniforms("trial", 7, "quiz", "Wie viel ist 3²?", 4)
+    assert drawn == (
+        0.05950031508926201,
+        0.31756944275547727,
+        0.4667002148531324,
+        0.7036047585382482,
     )
-    env = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "99"}
-    process = subprocess.run(
-        [sys.executable, "-c", code], check=True, env=env, capture_output=True, text=True
-    )
-    assert process.stdout.strip() == repr(uniforms("trial", 7, "quiz", "Wie viel ist 3²?", 4))
 
 
-def test_another_seed_another_run() -> None:
-    requests = clones([request(0, 40)])
-    assert BiasedCoinLM(p=0.5, seed=1).generate_until(requests) != BiasedCoinLM(
-        p=0.5, seed=2
-    ).generate_until(requests)
+def test_another_seed_gives_other_draws() -> None:
+    right = []
+    for seed in (1, 2):
+        responses = BiasedCoinLM(p=0.5, seed=seed).generate_until(clones([request(0, 40)]))
+        right.append([answer == "12" for answer in answers(responses)])
+    assert right[0] != right[1]
 
 
 class _Rank(BiasedCoinLM):
@@ -259,20 +233,7 @@ def test_intervals_hold_the_recorded_truth_as_often_as_they_say() -> None:
 # -- answers -----------------------------------------------------------------------------
 
 GOLDS = [
-    *(
-        "70",
-        "033",
-        "0",
-        "1",
-        "999",
-        "-984",
-        "1,024",
-        "12345678901234567890",
-        "3.5",
-        ".25",
-        "B",
-        "J",
-    ),
+    *("70", "033", "0", "999", "-984", "1,024", "12345678901234567890", "3.5", ".25", "B", "J"),
     *(r"\frac{1}{9}", r"3+2\sqrt{2}", r"2^{25} \cdot 26!", r"20\pi", "x=5", r"1-\frac{2}{\pi}"),
     *(r"2,3,\frac{3+i\sqrt{3}}{2}", r"\left(1, \sqrt{2}\right)", r"[0, \infty)", r"\{1, 2\}"),
 ]
@@ -347,30 +308,26 @@ def test_gold_answers_of_many_types(gold: Any) -> None:
 )
 def test_a_gold_that_is_no_final_answer_is_refused(gold: Any) -> None:
     lm = BiasedCoinLM(p=1.0)
-    with pytest.raises(ModelConfigError, match="question 4 of task quiz: biased_coin needs the fi"):
+    with refused("answer", "format", error=ModelConfigError):
         lm.generate_until([request(0), request(4, answer=gold)])
     assert lm.get_model_info()["biased_coin"]["questions"] == {}
 
 
 def test_a_question_without_the_answer_field_is_refused() -> None:
-    with pytest.raises(ModelConfigError, match=r"no field `solution`; pass answer_field=.*answer"):
+    with refused("answer_field", "missing-key", "solution", error=ModelConfigError):
         BiasedCoinLM(p=0.5, answer_field="solution").generate_until([request(0)])
 
 
 def test_log_likelihoods_are_refused() -> None:
     lm = BiasedCoinLM(p=0.5)
     for method in (lm.loglikelihood, lm.loglikelihood_rolling):
-        with pytest.raises(ModelConfigError, match="only generates text, and task quiz asks"):
+        with refused("output_type", "unsupported", "quiz", error=ModelConfigError):
             method([request(0)])
 
 
 def test_a_chat_template_leaves_the_prompt_as_it_is() -> None:
-    lm = BiasedCoinLM(p=0.5)
-    assert lm.apply_chat_template([{"role": "user", "content": "What?"}]) == "What?"
-    two = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "What?"}]
-    assert lm.apply_chat_template(two, add_generation_prompt=False) == "Be brief.\n\nWhat?"
-    assert lm.tokenizer_name == "biased_coin"
-    assert lm.chat_template(True) == ""
+    messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "What?"}]
+    assert BiasedCoinLM(p=0.5).apply_chat_template(messages) == "Be brief.\n\nWhat?"
 
 
 def test_the_true_score_is_stated_where_the_grader_confirms_it(caplog) -> None:

@@ -10,6 +10,7 @@ torch = pytest.importorskip("torch", reason="needs torch")
 transformers = pytest.importorskip("transformers", reason="needs transformers")
 pytest.importorskip("accelerate", reason="needs accelerate, as the harness's hf backend does")
 
+from _support.errors import refused
 from _support.tiny_hf import PROMPTS, SAMPLED, TinyHF, requests_for, run, save_llama, tiny_model
 from lm_eval.api.instance import Instance
 from lm_eval.models.huggingface import HFLM
@@ -95,8 +96,6 @@ def test_where_other_processes_sample_no_weights_are_read(folder, given):
 def test_several_processes_read_at_once(monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
     assert _is_eager({"pretrained": "model"})
-    monkeypatch.setenv("WORLD_SIZE", "1")
-    assert not _is_eager({"pretrained": "model"})
 
 
 def test_a_model_given_as_an_object(folder):
@@ -169,17 +168,13 @@ def test_the_fingerprint_ignores_what_changes_only_speed(folder):
     ):
         assert tiny_model(folder, **arguments).fingerprint() == first, arguments
     rewrite("config.json", transformers_version="0.0.1")(Path(folder))
-    assert tiny_model(folder).fingerprint() == first
-
-
-def test_the_fingerprint_does_not_change_when_weights_are_read(folder):
     lm = tiny_model(folder)
-    before = lm.fingerprint()
+    assert lm.fingerprint() == first
     lm.load_weights()
-    assert lm.fingerprint() == before
+    assert lm.fingerprint() == first
 
 
 def test_a_harness_without_what_is_used_is_named(folder, monkeypatch):
     monkeypatch.setattr(hf_text, "_HELPERS", ("handle_stop_sequences", "gone_tomorrow"))
-    with pytest.raises(ModelConfigError, match=r"without gone_tomorrow\); lm_eval 0\.4\.12"):
+    with refused("lm_eval", "unsupported", ("gone_tomorrow",), error=ModelConfigError):
         tiny_model(folder)

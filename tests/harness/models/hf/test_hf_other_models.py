@@ -8,6 +8,7 @@ torch = pytest.importorskip("torch", reason="needs torch")
 transformers = pytest.importorskip("transformers", reason="needs transformers")
 pytest.importorskip("accelerate", reason="needs accelerate, as the harness's hf backend does")
 
+from _support.errors import refused
 from _support.tiny_hf import (
     EOS,
     GREEDY,
@@ -101,7 +102,7 @@ def test_a_neutral_setting_does_not_leave_the_loop(lm, caplog):
 
 
 def test_a_setting_that_transformers_does_not_know_is_a_sentence(lm):
-    with pytest.raises(TaskConfigError, match="transformers refuses the generation settings"):
+    with refused("generation_kwargs", "unsupported", error=TaskConfigError):
         run(lm, requests_for(PROMPTS, 1, {**SAMPLED, "no_such_setting": 3}))
 
 

@@ -7,8 +7,8 @@ pytest.importorskip("transformers", reason="needs transformers")
 pytest.importorskip("accelerate", reason="needs accelerate, as the harness's hf backend does")
 
 from _support.tiny_hf import PROMPTS, save_llama
+from _support.trial_requests import instances_of
 
-from lm_eval_bayes.harness.instances import new_instance
 from lm_eval_bayes.harness.models.trials import HFSignalsLM, TrialsLM
 
 pytestmark = pytest.mark.filterwarnings("default")
@@ -16,19 +16,11 @@ pytestmark = pytest.mark.filterwarnings("default")
 KWARGS = {"do_sample": True, "temperature": 0.8, "until": ["w9"], "max_gen_toks": 16}
 
 
-def requests(trials):
-    return [
-        new_instance({}, (prompt, dict(KWARGS)), task="task", doc_id=i, repeats=trials)
-        for i, prompt in enumerate(PROMPTS)
-    ]
-
-
 def generate(folder, store, trials, **more):
     lm = TrialsLM(
         backend="hf", store=str(store), pretrained=folder, device="cpu", batch_size=8, **more
     )
-    clones = [request for request in requests(trials) for _ in range(trials)]
-    answers = lm.generate_until(clones, disable_tqdm=True)
+    answers = lm.generate_until(instances_of(PROMPTS, trials, KWARGS), disable_tqdm=True)
     lm.trial_store.close()
     return lm, [answers[i * trials : (i + 1) * trials] for i in range(len(PROMPTS))]
 
@@ -55,7 +47,6 @@ def test_more_trials_keep_the_first_and_a_full_store_reads_no_weights(tmp_path):
 
 def test_signals_without_a_store(tmp_path):
     lm = HFSignalsLM(pretrained=save_llama(tmp_path), device="cpu", batch_size=8)
-    clones = [request for request in requests(2) for _ in range(2)]
-    answers = lm.generate_until(clones, disable_tqdm=True)
+    answers = lm.generate_until(instances_of(PROMPTS, 2, KWARGS), disable_tqdm=True)
     assert [answer.signals["trial"] for answer in answers] == [0, 1] * len(PROMPTS)
     assert all(answer.signals["completion_tokens"] >= 1 for answer in answers)

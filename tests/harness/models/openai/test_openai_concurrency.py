@@ -9,10 +9,6 @@ import time
 from contextlib import asynccontextmanager
 
 import pytest
-
-pytest.importorskip("aiohttp")
-openai_completions = pytest.importorskip("lm_eval.models.openai_completions")
-
 from _support.openai_models import (
     completions,
     requests_of,
@@ -29,7 +25,7 @@ pytestmark = pytest.mark.filterwarnings("default:.*:DeprecationWarning")
 def test_orders_are_begun_in_order_and_topped_up_without_a_barrier():
     # the first request is slow: the others must not wait for it
     def script(number, body):
-        return Act(delay_s=1.5 if body["seed"] == 0 else 0.05)
+        return Act(delay_s=1.5 if body["seed"] == 0 else 0.02)
 
     requests = requests_of(prompts=10, trials=4)
     with serving(script) as server:
@@ -125,7 +121,7 @@ def test_an_error_of_one_job_cancels_the_others():
         yield do
 
     began = time.monotonic()
-    with pytest.raises(ZeroDivisionError, match="a bug"):
+    with pytest.raises(ZeroDivisionError):
         list(concurrently(range(9), opened, 3))
     assert time.monotonic() - began < 5
     assert cancelled == [1, 2]

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import pytest
-
-pytest.importorskip("aiohttp")
-pytest.importorskip("lm_eval.models.openai_completions")
-
-from _support.openai_models import completions
+from _support.openai_models import chat, completions, recorded
 from _support.scripted_server import serving, vllm_pages
 
 from lm_eval_bayes._util.hashing import model_hash
@@ -47,25 +43,7 @@ def test_what_tells_models_apart_is_keyed():
     assert len(keys(*sizes)) == 2
 
 
-def recorded(server, store):
-    from _support.toy import evaluate, toy_config
-
-    from lm_eval_bayes.harness.models.trials import TrialsLM
-    from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
-
-    arguments = {"backend": "local-completions", "store": str(store), "model": "hash"}
-    arguments |= {"base_url": server.url(), "tokenizer_backend": None, "num_concurrent": 4}
-    model = TrialsLM.create_from_arg_obj(arguments)
-    try:
-        result = evaluate(model, RepeatedSamplingTask(config=toy_config()), log_samples=True)
-    finally:
-        model.trial_store.close()
-    texts = [sample["resps"][0] for sample in result["samples"]["toy"]]
-    return texts, model.get_model_info()["trials"]
-
-
 def test_a_run_goes_on_with_another_server(tmp_path):
-    pytest.importorskip("datasets")
     store = tmp_path / "trials.sqlite"
     with serving(pages=vllm_pages()) as first:
         texts, info = recorded(first, store)
@@ -84,9 +62,11 @@ def test_a_run_goes_on_with_another_server(tmp_path):
 
 def test_a_server_that_is_down_finds_the_trials_of_its_model(tmp_path):
     with serving(pages=vllm_pages()) as server:
-        up = completions(server).fingerprint()
+        up, of_chat = completions(server).fingerprint(), chat(server).fingerprint()
     with TrialStore.open(tmp_path / "s.sqlite") as store:
-        store.describe_model(keyed(up)[0], source_of(up))
+        for described in (of_chat, up):
+            store.describe_model(keyed(described)[0], source_of(described))
         stored = list(store.models().values())
     down = completions(server)
     assert keyed(down.fingerprint_among(stored))[0] == keyed(up)[0]
+    assert down.fingerprint_among([of_chat]) is None

@@ -6,10 +6,7 @@ import random
 from itertools import count
 
 import pytest
-
-pytest.importorskip("aiohttp")
-pytest.importorskip("lm_eval.models.openai_completions")
-
+from _support.errors import refused
 from _support.openai_models import OfficialChat, chat, completions, requests_of
 from _support.scripted_server import Act, error, serving
 
@@ -115,7 +112,7 @@ def test_a_server_that_ignores_seeds_is_an_error(kind):
     with serving(without_seeds()) as server:
         model = kind(server)
         requests = requests_of(2, 2, model if kind is chat else None)
-        with pytest.raises(ModelConfigError, match=r"ignores the seeds.*give seeds=ignored"):
+        with refused("seeds", "unsupported", error=ModelConfigError):
             model.prepare(requests)
         assert len(server.requests) == 12
         assert {body["temperature"] for body in server.requests} == {1.0}
@@ -132,22 +129,13 @@ def test_seeds_ignored_sends_none_and_records_none():
     assert [trial.seed for trial in trials] == [None] * 4
 
 
-def test_one_text_for_all_seeds_is_an_error():
+@pytest.mark.parametrize("seeds", [None, "ignored"])
+def test_one_text_for_all_requests_is_an_error(seeds):
     def script(number, body):
         return Act(edit=lambda answer: answer["choices"][0].update(text="always this"))
 
-    match = "same text for different seeds"
-    with serving(script) as server, pytest.raises(ModelConfigError, match=match):
-        completions(server).prepare(requests_of(1, 1))
-
-
-def test_one_text_without_seeds_is_an_error_too():
-    def script(number, body):
-        return Act(edit=lambda answer: answer["choices"][0].update(text="always this"))
-
-    match = "same text for requests without seeds.*leave out seeds=ignored"
-    with serving(script) as server, pytest.raises(ModelConfigError, match=match):
-        completions(server, seeds="ignored").prepare(requests_of(1, 1))
+    with serving(script) as server, refused("seeds", "unsupported", error=ModelConfigError):
+        completions(server, seeds=seeds).prepare(requests_of(1, 1))
 
 
 def test_a_server_that_refuses_seeds_is_an_error():
@@ -157,7 +145,7 @@ def test_a_server_that_refuses_seeds_is_an_error():
         )
 
     with serving(script) as server:
-        with pytest.raises(ModelConfigError, match="refuses the seeds of requests"):
+        with refused("seeds", "unsupported", error=ModelConfigError):
             completions(server).prepare(requests_of(1, 1))
         model = completions(server, seeds="ignored")
         model.prepare(requests_of(1, 1))
@@ -182,5 +170,5 @@ def test_neither_greedy_runs_nor_openai_are_checked():
 
 
 def test_seeds_has_one_value():
-    with serving() as server, pytest.raises(ModelConfigError, match=r"`seeds` must be ignored.*7"):
+    with serving() as server, refused("seeds", "choice", 7, error=ModelConfigError):
         completions(server, seeds=7)

@@ -5,6 +5,7 @@ import sys
 from types import ModuleType, SimpleNamespace
 
 import pytest
+from _support.errors import refused
 
 from lm_eval_bayes.errors import ModelConfigError
 from lm_eval_bayes.harness.models.ray import cluster
@@ -14,7 +15,7 @@ from lm_eval_bayes.harness.models.trials import TrialsLM
 
 def test_the_error_names_the_extra(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(ModelConfigError, match=r"of the extra lm-eval-bayes\[ray\]: pip install "):
+    with refused("ray", "not-installed", None, error=ModelConfigError):
         TrialsLM(
             backend="biased_coin",
             store=str(tmp_path / "a.sqlite"),
@@ -48,23 +49,19 @@ def imported_ray(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("token", "mode", "address", "read"),
-    [
-        (True, None, "10.0.0.1:6379", ["token"]),
-        (True, "disabled", "10.0.0.1:6379", []),
-        (False, None, "10.0.0.1:6379", []),
-    ],
+    ("token", "mode", "read"),
+    [(True, None, ["token"]), (True, "disabled", []), (False, None, [])],
 )
 def test_a_token_of_this_user_is_sent_to_the_cluster_of_an_address(
-    monkeypatch, tmp_path, imported_ray, token, mode, address, read
+    monkeypatch, tmp_path, imported_ray, token, mode, read
 ):
     if mode is not None:
         monkeypatch.setenv("RAY_AUTH_MODE", mode)
-    monkeypatch.setenv("RAY_ADDRESS", address)
+    monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
     monkeypatch.setattr(cluster, "_TOKEN", tmp_path / "auth_token")
     if token:
         (tmp_path / "auth_token").write_text("00")
-    with pytest.raises(ModelConfigError, match=f"mode {'token' if read else None} "):
+    with refused("RAY_ADDRESS", "failed", "10.0.0.1:6379", error=ModelConfigError):
         cluster.RayCluster(2)
     assert imported_ray == read
     assert os.environ.get("RAY_AUTH_MODE") == (mode or ("token" if token else None))
@@ -77,6 +74,6 @@ def test_what_ray_does_itself_with_the_token_is_left_to_it(monkeypatch, tmp_path
     monkeypatch.setattr(cluster, "_TOKEN", tmp_path / "auth_token")
     (tmp_path / "auth_token").write_text("00")
     sys.modules["ray"].shutdown = lambda: None
-    with pytest.raises(WorkerFailedError, match="no cluster at local, mode None"):
+    with refused(None, "failed", None, error=WorkerFailedError):
         cluster.RayCluster(2)
     assert "RAY_AUTH_MODE" not in os.environ

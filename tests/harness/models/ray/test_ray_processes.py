@@ -11,10 +11,9 @@ import time
 import pytest
 from _support.harness_command import few_tasks
 from _support.stored_trials import stored_trials
+from _support.trial_requests import sums
 
 from lm_eval_bayes.cli.commands.run import StoppingOptions, run
-from lm_eval_bayes.errors import ModelConfigError
-from lm_eval_bayes.harness.instances import new_instance
 from lm_eval_bayes.harness.models.ray.cluster import import_ray
 from lm_eval_bayes.harness.models.trials import TrialsLM
 
@@ -31,12 +30,7 @@ TASK = "demo_arithmetic_bayes"
 
 
 def instances(trials):
-    asked = []
-    for number in range(QUESTIONS):
-        doc = {"problem": f"What is {number} + 5?", "answer": str(number + 5)}
-        arguments = (doc["problem"], {"temperature": 1.0})
-        asked += [new_instance(doc, arguments, task="demo", doc_id=number, repeats=trials)] * trials
-    return asked
+    return sums(trials, QUESTIONS)
 
 
 def coin(path, **arguments):
@@ -81,18 +75,6 @@ def worker_pids(model):
     return {seat.number: seat.description.pid for seat in seats if seat.description is not None}
 
 
-def test_the_trials_are_those_of_one_process(cluster, closed, tmp_path):
-    alone = coin(tmp_path / "alone.sqlite")
-    lm = coin(tmp_path / "ray.sqlite", executor="ray", workers=2, seconds=0.2)
-    closed(lm)
-    expected = alone.generate_until(instances(8), disable_tqdm=True)
-    assert lm.generate_until(instances(8), disable_tqdm=True) == expected
-    pids = set(worker_pids(lm).values())
-    assert len(pids) == 2
-    assert os.getpid() not in pids
-    assert stored_trials(tmp_path / "ray.sqlite") == stored_trials(tmp_path / "alone.sqlite")
-
-
 def test_twenty_killed_workers_lose_and_double_nothing(cluster, closed, tmp_path):
     """Workers are killed at random moments while they sample, each by SIGKILL."""
     rng = random.Random(20)
@@ -126,25 +108,6 @@ def test_twenty_killed_workers_lose_and_double_nothing(cluster, closed, tmp_path
     # stored_trials fails where a trial is stored twice
     assert stored_trials(tmp_path / "ray.sqlite") == stored_trials(tmp_path / "alone.sqlite")
     assert lm.get_model_info()["trials"]["generated"] == trials * QUESTIONS
-
-
-def test_an_error_in_a_workers_constructor_is_one_sentence(cluster, tmp_path):
-    """The file is there when the driver reads it, and gone when the workers do."""
-    table = tmp_path / "p.txt"
-    table.write_text("0.5\n" * QUESTIONS)
-    lm = TrialsLM(
-        backend="biased_coin",
-        store=str(tmp_path / "a.sqlite"),
-        file=str(table),
-        executor="ray",
-        workers=2,
-    )
-    asked = instances(2)
-    lm.notice(asked)
-    table.unlink()
-    with pytest.raises(ModelConfigError, match=r"^`file` .*p\.txt cannot be read: No such file"):
-        lm.generate_until(asked, disable_tqdm=True)
-    assert stored_trials(tmp_path / "a.sqlite") == {}
 
 
 def test_a_worker_that_no_node_has_room_for_waits_for_one_and_new_nodes_join(

@@ -1,6 +1,7 @@
 """What a worker asks a cluster for."""
 
 import pytest
+from _support.errors import refused
 
 from lm_eval_bayes.errors import ModelConfigError
 from lm_eval_bayes.harness.models.ray.resources import WorkerResources, worker_resources
@@ -64,18 +65,18 @@ def test_the_number_may_be_given():
     assert worker_resources("vllm", {"tensor_parallel_size": 4}, 0, EIGHT).gpus == 0.0
 
 
-@pytest.mark.parametrize("given", [-1, 1.5, "two", True, float("nan")])
-def test_a_number_of_gpus_that_is_none(given):
-    with pytest.raises(ModelConfigError, match="`gpus_per_worker` must be a whole number"):
-        worker_resources("hf", {}, given, EIGHT)
-
-
-def test_a_number_of_gpus_that_vllm_would_not_use():
-    with pytest.raises(ModelConfigError, match=r"pipeline_parallel_size = 4; got 2"):
-        worker_resources("vllm", {"tensor_parallel_size": 4}, 2, EIGHT)
-
-
-@pytest.mark.parametrize("size", [0, "8", True])
-def test_sizes_must_be_positive_whole_numbers(size):
-    with pytest.raises(ModelConfigError, match="`tensor_parallel_size` must be a positive whole"):
-        worker_resources("vllm", {"tensor_parallel_size": size}, None, EIGHT)
+@pytest.mark.parametrize(
+    ("arguments", "gpus_per_worker", "broken"),
+    [
+        ({}, -1, ("gpus_per_worker", "range", -1)),
+        ({}, 1.5, ("gpus_per_worker", "range", 1.5)),
+        ({}, float("nan"), ("gpus_per_worker", "range")),
+        ({}, True, ("gpus_per_worker", "range", True)),
+        ({"tensor_parallel_size": 4}, 2, ("gpus_per_worker", "mismatch", 2)),
+        ({"tensor_parallel_size": 0}, None, ("tensor_parallel_size", "range", 0)),
+        ({"tensor_parallel_size": "8"}, None, ("tensor_parallel_size", "range", "8")),
+    ],
+)
+def test_resources_that_cannot_be(arguments, gpus_per_worker, broken):
+    with refused(*broken, error=ModelConfigError):
+        worker_resources("vllm", arguments, gpus_per_worker, EIGHT)

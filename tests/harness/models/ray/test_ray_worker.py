@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 from _support import fake_vllm
-from _support.fake_vllm import EngineArgs, FakeTrials, answer
+from _support.errors import refused
+from _support.fake_vllm import KWARGS, EngineArgs, FakeTrials, answer
 from _support.trial_requests import trial_request
 
 from lm_eval_bayes.errors import ModelConfigError
@@ -14,14 +15,6 @@ from lm_eval_bayes.harness.models.ray.messages import Question, WorkerRequest
 from lm_eval_bayes.harness.models.ray.worker import TrialWorker
 from lm_eval_bayes.harness.models.vllm.engine import EngineFailedError
 
-KWARGS = {
-    "temperature": 0.7,
-    "top_p": 0.9,
-    "top_k": 0,
-    "min_p": 0.0,
-    "until": [],
-    "max_gen_toks": 8,
-}
 PROMPTS = ("one two three", "four five")
 QUESTIONS = [Question.of(trial_request(0, p, p, 0, 0, KWARGS)) for p in PROMPTS]
 
@@ -189,12 +182,12 @@ def test_the_driver_of_vllm_builds_no_engine(folder):
     assert fake_vllm.LLM.built == []
     assert lm.fingerprint() == FakeTrials(pretrained=folder).fingerprint()
     assert not lm.weights_loaded
-    with pytest.raises(EngineFailedError, match="only the workers have engines"):
+    with refused(None, "failed", None, error=EngineFailedError):
         lm.load()
 
 
 def test_without_a_configuration_the_driver_says_so(folder, monkeypatch):
     monkeypatch.setattr(EngineArgs, "broken", True)
-    with pytest.raises(ModelConfigError, match="vLLM cannot read the model's configuration on"):
+    with refused("pretrained", "unsupported", error=ModelConfigError):
         Driver(pretrained=folder)
     assert fake_vllm.LLM.built == []

@@ -21,7 +21,6 @@ from lm_eval_bayes._util.processes import Process, process
 from lm_eval_bayes.harness.models.vllm import processes as engine_processes
 from lm_eval_bayes.harness.models.vllm.processes import (
     ProcessFile,
-    descendants,
     end,
     end_leftovers,
 )
@@ -29,7 +28,6 @@ from lm_eval_bayes.harness.plugin import patches
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
 
-REPO = REPOSITORY
 SLEEPER = "import time; print('up', flush=True); time.sleep(60)"
 STUBBORN = (
     "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
@@ -37,24 +35,20 @@ STUBBORN = (
 )
 
 
-def start(code, *arguments):
-    child = subprocess.Popen(
-        [sys.executable, "-c", code, *arguments],
-        stdout=subprocess.PIPE,
-        encoding="utf-8",
-        env={**os.environ, "PYTHONPATH": str(REPO)},
-    )
-    child.first_line = child.stdout.readline().strip()
-    return child
-
-
 @pytest.fixture
 def started():
     children = []
 
     def launch(code, *arguments):
-        children.append(start(code, *arguments))
-        return children[-1]
+        child = subprocess.Popen(
+            [sys.executable, "-c", code, *arguments],
+            stdout=subprocess.PIPE,
+            encoding="utf-8",
+            env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+        )
+        children.append(child)
+        child.first_line = child.stdout.readline().strip()
+        return child
 
     yield launch
     for child in children:
@@ -70,19 +64,6 @@ def gone(pid, seconds=5.0):
     return process(pid) is None
 
 
-def test_a_process_is_its_id_and_its_start(started):
-    child = started(SLEEPER)
-    child_process = process(child.pid)
-    assert child_process.alive
-    another = replace(child_process, started=child_process.started - 0.01)
-    assert not another.alive
-    assert another.send(signal.SIGKILL) is False
-    assert end([another]) == []
-    assert child.poll() is None
-    assert replace(child_process, name="renamed") == child_process  # processes rename themselves
-    assert child_process in descendants(os.getpid())
-
-
 def test_ending_asks_and_then_insists(started):
     polite, stubborn = started(SLEEPER), started(STUBBORN)
     began = time.monotonic()
@@ -92,47 +73,13 @@ def test_ending_asks_and_then_insists(started):
     assert stubborn.wait() == -signal.SIGKILL
 
 
-# A run that starts an "engine", notes it, and tells its id.
+def test_a_process_that_renames_itself_is_the_same():
+    own = process(os.getpid())
+    assert replace(own, name="renamed") == own
+
+
+# A run that binds sockets, as does its engine, of which it leaves a note; one socket is older.
 RUN = """
-import subprocess, sys, time
-from pathlib import Path
-from lm_eval_bayes._util.processes import process
-from lm_eval_bayes.harness.models.vllm.processes import ProcessFile
-engine = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
-file = ProcessFile(Path(sys.argv[1]))
-file.write([process(engine.pid)])
-print(engine.pid, file.path, flush=True)
-time.sleep(60)
-"""
-
-
-@pytest.fixture
-def killed_run(started, tmp_path):
-    """Return what a killed run left behind: its note and its engine's id."""
-    beside = tmp_path / "aime.sqlite.processes.json"
-    run = started(RUN, str(beside))
-    pid, path = run.first_line.split(" ", 1)
-    run.kill()
-    run.wait()
-    yield beside, Path(path), int(pid)
-    left = process(int(pid))
-    if left is not None:
-        left.send(signal.SIGKILL)
-
-
-def test_the_engine_of_a_killed_run_is_ended(killed_run, caplog):
-    beside, path, pid = killed_run
-    assert process(pid) is not None
-    ended = end_leftovers(beside)
-    assert [p.pid for p in ended] == [pid]
-    assert gone(pid)
-    assert not path.exists()
-    assert "had left behind" in caplog.text
-    assert end_leftovers(beside) == []
-
-
-# A run that binds sockets, as does its engine; one of them before the engine is built.
-SOCKETS = """
 import socket, subprocess, sys, time
 from pathlib import Path
 from lm_eval_bayes._util.processes import process
@@ -163,36 +110,49 @@ time.sleep(60)
 
 
 @pytest.fixture
-def sockets(started, tmp_path):
-    """Return the note of a run that was killed, and the folder of its and a stranger's sockets."""
+def killed_run(started, tmp_path):
+    """Return what a killed run left behind: its note, its engine's id, and a folder of sockets."""
     with tempfile.TemporaryDirectory() as short:  # a socket's path has at most 107 bytes
         folder, beside = Path(short), tmp_path / "aime.sqlite.processes.json"
         with socket.socket(socket.AF_UNIX) as stranger:
             stranger.bind(str(folder / "stranger"))
             stranger.listen()
-            run = started(SOCKETS, str(beside), short, str(folder / "stranger"))
+            run = started(RUN, str(beside), short, str(folder / "stranger"))
             run.kill()
             run.wait()
-            yield beside, folder
-            left = process(int(run.first_line))
+            (note,) = beside.parent.glob("aime.sqlite.processes.*.json")
+            engine = int(run.first_line)
+            yield beside, note, engine, folder
+            left = process(engine)
             if left is not None:
                 left.send(signal.SIGKILL)
+
+
+def test_the_engine_of_a_killed_run_is_ended(killed_run, caplog):
+    beside, path, pid, _ = killed_run
+    assert process(pid) is not None
+    ended = end_leftovers(beside)
+    assert [p.pid for p in ended] == [pid]
+    assert gone(pid)
+    assert not path.exists()
+    assert "had left behind" in caplog.text
+    assert end_leftovers(beside) == []
 
 
 def names(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_the_sockets_of_a_killed_runs_engine_are_removed(sockets):
-    beside, folder = sockets
+def test_the_sockets_of_a_killed_runs_engine_are_removed(killed_run):
+    beside, _, _, folder = killed_run
     assert names(folder) == ["back", "before", "front", "stranger"]
     assert len(end_leftovers(beside)) == 1
     assert names(folder) == ["before", "stranger"]
     assert list(beside.parent.iterdir()) == []
 
 
-def test_another_file_under_a_recorded_path_stays(sockets):
-    beside, folder = sockets
+def test_another_file_under_a_recorded_path_stays(killed_run):
+    beside, _, _, folder = killed_run
     for name in ("front", "back"):
         (folder / name).unlink()
     (folder / "back").write_text("a file")
@@ -202,9 +162,8 @@ def test_another_file_under_a_recorded_path_stays(sockets):
         assert names(folder) == ["back", "before", "front", "stranger"]
 
 
-def test_sockets_of_an_earlier_boot_are_removed(sockets):
-    beside, folder = sockets
-    (note,) = beside.parent.glob("aime.sqlite.processes.*.json")
+def test_sockets_of_an_earlier_boot_are_removed(killed_run):
+    beside, note, _, folder = killed_run
     edit(note, boot="an earlier one")
     assert end_leftovers(beside) == []
     assert names(folder) == ["before", "stranger"]
@@ -217,7 +176,7 @@ def edit(path, **changes):
 
 
 def test_a_recycled_id_is_left_alone(killed_run):
-    beside, path, pid = killed_run
+    beside, path, pid, _ = killed_run
     note = edit(path)
     note["processes"][0]["started"] -= 0.01
     path.write_text(json.dumps(note))
@@ -227,7 +186,7 @@ def test_a_recycled_id_is_left_alone(killed_run):
 
 
 def test_the_engine_of_a_living_run_is_left_alone(killed_run):
-    beside, path, pid = killed_run
+    beside, path, pid, _ = killed_run
     edit(path, owner=process(os.getpid()).to_dict())
     assert end_leftovers(beside) == []
     assert process(pid) is not None
@@ -240,12 +199,11 @@ def test_the_engine_of_a_living_run_is_left_alone(killed_run):
         ({"namespace": "pid:[1]"}, True),  # a container beside this one
         ({"host": "elsewhere"}, True),
         ({"boot": "an earlier one"}, False),
-        ({"processes": "nonsense"}, True),
         ({"owner": {"pid": 1}}, True),
     ],
 )
 def test_notes_that_mean_other_processes(killed_run, changes, stays):
-    beside, path, pid = killed_run
+    beside, path, pid, _ = killed_run
     edit(path, **changes)
     assert end_leftovers(beside) == []
     assert process(pid) is not None
@@ -272,17 +230,8 @@ def test_a_note_is_replaced_and_removed(tmp_path, started):
     assert [p.name for p in tmp_path.iterdir()] == [file.path.name]
     file.write([])
     assert list(tmp_path.iterdir()) == []
-    file.remove()
-
-
-def test_several_runs_have_a_note_each(tmp_path, killed_run):
-    beside, path, _ = killed_run
-    assert ProcessFile(beside).path != path
-    assert ProcessFile(beside).path == ProcessFile(beside).path
-
-
-def test_a_note_that_cannot_be_written_stops_nothing(tmp_path, started):
-    ProcessFile(tmp_path / "missing" / "s.json").write([process(started(SLEEPER).pid)])
+    # a note that cannot be written stops nothing
+    ProcessFile(tmp_path / "missing" / "s.json").write([child])
 
 
 # A parent whose child, spawned afresh, asks to die with it.

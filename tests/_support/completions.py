@@ -1,28 +1,18 @@
-"""A small completions server on the loopback address that honours seeds.
+"""The answers of a small completions server that honours seeds.
 
-    python tests/end_to_end/completions_server.py --record requests.jsonl
-
-Speaks OpenAI's ``/v1/completions`` and ``/v1/chat/completions``. Its "model" is a hash: the text is
-a function of (prompt, seed, temperature) alone, so one seed always gives one text and other seeds
-give other texts; at temperature 0 the seed is ignored, as by a greedy decoder. A question such as
-"What is 7 + 5?" at the end of the prompt is answered correctly with the chance ``--accuracy``.
-
-Prints its port on the first line, writes every request's JSON to ``--record``, and stops by itself
-when its standard input closes or after ``--seconds``. Standard library only; 127.0.0.1 only.
+Answers OpenAI's ``/v1/completions`` and ``/v1/chat/completions``. Its "model" is a hash: the text
+is a function of (prompt, seed, temperature) alone, so one seed always gives one text and other
+seeds give other texts; at temperature 0 the seed is ignored, as by a greedy decoder. A question
+such as "What is 7 + 5?" at the end of the prompt is answered correctly with a given chance.
 """
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
 import random
 import re
-import sys
-import threading
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import Any
 
 OPENINGS = ("Let me think step by step.", "First, write the problem down.", "We compute.")
@@ -113,87 +103,3 @@ def answer_request(body: dict[str, Any], chat: bool, accuracy: float) -> dict[st
         "choices": choices,
         "usage": {"completion_tokens": spent},
     }
-
-
-class Handler(BaseHTTPRequestHandler):
-    """One request: record it, answer it; say what was wrong with a bad one."""
-
-    protocol_version = "HTTP/1.1"
-    server: Server
-
-    def do_POST(self) -> None:
-        raw = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        chat = self.path.endswith("/chat/completions")
-        if not chat and not self.path.endswith("/completions"):
-            self.reply(404, {"error": {"message": f"no such path: {self.path}"}})
-            return
-        try:
-            body = json.loads(raw)
-            answer = answer_request(body, chat, self.server.accuracy)
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            message = f"{type(error).__name__}: {error}"
-            self.reply(400, {"error": {"message": message}})
-            return
-        self.server.record(self.path, body)
-        self.reply(200, answer)
-
-    def do_GET(self) -> None:
-        # the harness looks here for a remote tokenizer
-        self.reply(404, {"error": {"message": f"no such path: {self.path}"}})
-
-    def reply(self, status: int, content: dict[str, Any]) -> None:
-        payload = json.dumps(content).encode("utf-8")
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(payload)))
-        self.end_headers()
-        self.wfile.write(payload)
-
-    def log_message(self, format: str, *args: Any) -> None:
-        pass  # the record is the log
-
-
-class Server(ThreadingHTTPServer):
-    """The server with its accuracy and its record."""
-
-    daemon_threads = True
-
-    def __init__(self, accuracy: float, record: Path | None) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.accuracy = accuracy
-        self._path = record
-        self._lock = threading.Lock()
-        if record is not None:
-            record.write_text("", encoding="utf-8")
-
-    def record(self, path: str, body: dict[str, Any]) -> None:
-        if self._path is None:
-            return
-        with self._lock, self._path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"path": path, "body": body}) + "\n")
-
-
-def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--accuracy", type=float, default=0.6, help="chance of a right answer")
-    parser.add_argument("--record", type=Path, help="file for the requests, one JSON a line")
-    parser.add_argument("--seconds", type=float, default=300.0, help="stop after this long")
-    args = parser.parse_args(argv)
-    with Server(args.accuracy, args.record) as server:
-        timer = threading.Timer(args.seconds, server.shutdown)
-        timer.daemon = True
-        timer.start()
-        threading.Thread(target=stop_at_end_of_input, args=(server,), daemon=True).start()
-        print(server.server_address[1], flush=True)
-        server.serve_forever(poll_interval=0.1)
-        timer.cancel()
-    return 0
-
-
-def stop_at_end_of_input(server: Server) -> None:
-    sys.stdin.buffer.read()
-    server.shutdown()
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())
