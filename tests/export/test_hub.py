@@ -12,7 +12,6 @@ import yaml
 from _support.errors import refused
 from _support.hostile import NAMES
 from _support.paths import REPOSITORY
-from lm_eval_bayes.export.hub_pull_request import open_pull_request
 
 from lm_eval_bayes._util.text import scope_label
 from lm_eval_bayes.analysis.summary import summarise
