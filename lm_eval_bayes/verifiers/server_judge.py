@@ -369,7 +369,7 @@ class ServerJudge:
             for token, value in pairs:
                 score = float(value)
                 # neither NaN nor -9999, which some servers write for -inf
-                if -1e4 < score < math.inf:
+                if -9999.0 < score < math.inf:
                     likeliest[str(token)] = max(score, likeliest.get(str(token), score))
         except (KeyError, IndexError, TypeError, ValueError, AttributeError):
             sentence = (

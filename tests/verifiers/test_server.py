@@ -106,7 +106,8 @@ def test_the_fingerprint_names_the_model_and_not_the_port():
 
 def test_a_label_that_is_not_listed_gets_the_last_listed_score():
     def edit(n, body):
-        entries = [{"token": t, "logprob": v} for t, v in (("B", -0.1), ("x", -3.0), ("y", -7.5))]
+        listed = (("B", -0.1), ("x", -7.5), ("y", -9999.0), ("z", math.nan))
+        entries = [{"token": token, "logprob": logprob} for token, logprob in listed]
         content = [{"top_logprobs": entries}]
         return Act(200, {"choices": [{"logprobs": {"content": content}}]})
 

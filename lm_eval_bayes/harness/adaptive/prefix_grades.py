@@ -81,7 +81,7 @@ class PrefixGrades:
         run = TaskRun.from_trials(
             "",
             task,
-            [self._outcomes[position][: counts[position]] for position in ordered],
+            [self._outcomes[position] for position in ordered],
             distinct_ids(hashes),
             weights=self._tasks[task].settings.weights,
             doc_ids=tuple(int(self._instances[position].doc_id) for position in ordered),

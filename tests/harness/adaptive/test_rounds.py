@@ -1,6 +1,7 @@
 """`lm-eval-bayes run`: N raised round by round on a store until the answer is known."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -183,6 +184,18 @@ def test_a_forecast_for_very_many_questions_costs_little_and_says_the_same(monke
     assert look.further_low <= look.further <= look.further_high
     few = Goal(width=width * 2**0.5).analyze(trials_of(2_000, seed=1), 4)
     assert abs(few.further - look.further) <= 1
+
+
+def test_a_budget_of_tokens_needs_a_backend_that_counts_them(tmp_path, monkeypatch):
+    sample = CoinSampling.sample
+
+    def uncounted(self, orders, measure):
+        for request, trial in sample(self, orders, measure):
+            yield request, replace(trial, completion_tokens=None)
+
+    monkeypatch.setattr(CoinSampling, "sample", uncounted)
+    with refused("--budget", "unsupported", "tokens", error=TaskConfigError):
+        started(tmp_path, "t", budget="4ktokens")
 
 
 @pytest.mark.parametrize("text", ["", "-3", "8 weeks", "1e99tokens", "nan"])

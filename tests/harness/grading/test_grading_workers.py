@@ -235,6 +235,8 @@ def test_without_a_process_the_cheap_grades_go_on_and_the_rest_is_an_error(monke
     assert grade(r"\boxed{12}", 12, kind="aime").correct
     assert grade(r"\boxed{\sqrt{2}}", r"\sqrt 2 + 1").error.endswith("'" + sys.executable + "'")
     assert grade(r"\boxed{\frac{1}{2}}", r"\dfrac{1}{2}") == Grade(True, r"\frac{1}{2}")
+    monkeypatch.undo()  # an answer that was not compared is compared now
+    assert grade(r"\boxed{\sqrt{2}}", r"\sqrt 2 + 1") == Grade(False, r"\sqrt{2}")
 
 
 def test_a_worker_that_cannot_import_says_why(monkeypatch, tmp_path):
