@@ -166,7 +166,8 @@ SENTENCES = [
     (
         lambda: compare_runs(read_runs("a.csv").runs, read_runs("b.csv").runs),
         "mismatch",
-        "`B` must have answered the same questions of outcomes; got only a has x, y; only b has u, v",
+        "`B` must have answered the same questions of outcomes; got only a has x, y; only b "
+        "has u, v",
     ),
     (
         lambda: leaderboard([]),

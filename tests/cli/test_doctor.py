@@ -16,15 +16,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-import typer
+from _support.command_line import called
 from _support.paths import REPOSITORY
 from packaging.requirements import Requirement
-from typer.testing import CliRunner
 
 from lm_eval_bayes._util.hashing import weight_hash_folder
 from lm_eval_bayes._util.packages import HARNESS, pip_install_extra
 from lm_eval_bayes.cli.commands import doctor
-from lm_eval_bayes.cli.main import app
 from lm_eval_bayes.harness.plugin import installed
 from lm_eval_bayes.harness.plugin.registration import COMPONENTS
 from lm_eval_bayes.harness.task import questions
@@ -57,36 +55,25 @@ def lmeb(home, monkeypatch):
     monkeypatch.setattr(installed.Probe, "start", Sound)
 
     def run(*arguments):
-        result = invoked("doctor", "--json", *map(str, arguments))
-        message = json.loads(result.stdout)
-        assert message["ok"] == (result.exit_code == 0)
-        return result.exit_code, {(o["section"], o["name"]): o for o in message["findings"]}
+        code, printed, _ = called("doctor", "--json", *arguments)
+        message = json.loads(printed)
+        assert message["ok"] == (code == 0)
+        return code, {(o["section"], o["name"]): o for o in message["findings"]}
 
     return run
-
-
-def invoked(*arguments, **extra):
-    try:
-        runner = CliRunner(mix_stderr=False)
-    except TypeError:  # click 8.2 and later never mixes them
-        runner = CliRunner()
-    result = runner.invoke(app, list(arguments), prog_name="lm-eval-bayes", **extra)
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    return result
 
 
 def states(result, section):
     return {name: item["state"] for (of, name), item in result.items() if of == section}
 
 
-def cache(home, *, empty=False):
+def cache(home):
     """Lay the contests into a cache, as the datasets library does."""
     for item in questions.needed():
         folder = home / "datasets" / item.name.replace("/", "___") / "default/0.0.0" / item.revision
         folder.mkdir(parents=True)
         (folder / "dataset_info.json").write_text("{}")
-        (folder / "questions-train.arrow").write_bytes(b"" if empty else b"ARROW1")
+        (folder / "questions-train.arrow").write_bytes(b"ARROW1")
 
 
 # -- as a user starts it -------------------------------------------------------------------------
@@ -102,21 +89,23 @@ except SystemExit as end:
 """
 
 
-def started(tmp_path, *arguments, start_up=True, **environment):
+def started(tmp_path, *arguments, **environment):
     """Run it in a new interpreter that reads the start-up file, as where it is installed."""
     site = tmp_path / "site"
-    if not site.exists():
-        module = site / "_lm_eval_bayes_boot"
-        module.mkdir(parents=True)
-        boot = REPOSITORY / "lm_eval_bayes" / "_boot"
-        shutil.copy(boot / "_lm_eval_bayes_boot.py", module / "__init__.py")
-        for name in ("lm_eval_bayes_boot.pth", "lm_eval_bayes_boot.start"):
-            shutil.copy(boot / name, site)
-        (site / "sitecustomize.py").write_text(f"import site; site.addsitedir({str(site)!r})\n")
+    module = site / "_lm_eval_bayes_boot"
+    module.mkdir(parents=True)
+    boot = REPOSITORY / "lm_eval_bayes" / "_boot"
+    shutil.copy(boot / "_lm_eval_bayes_boot.py", module / "__init__.py")
+    for name in ("lm_eval_bayes_boot.pth", "lm_eval_bayes_boot.start"):
+        shutil.copy(boot / name, site)
+    (site / "sitecustomize.py").write_text(f"import site; site.addsitedir({str(site)!r})\n")
     package = str(Path(doctor.__file__).resolve().parents[3])
-    places = [str(site), package] if start_up else [package]
     env = {k: v for k, v in os.environ.items() if not k.startswith(("LM_EVAL_BAYES", "HF_"))}
-    env |= {"PYTHONPATH": os.pathsep.join(places), "HF_HOME": str(tmp_path / "hf"), **environment}
+    env |= {
+        "PYTHONPATH": os.pathsep.join([str(site), package]),
+        "HF_HOME": str(tmp_path / "hf"),
+        **environment,
+    }
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, *arguments],
         capture_output=True,
@@ -139,10 +128,7 @@ def test_it_tells_what_is_so(tmp_path):
         try:
             version = importlib.metadata.version(package.name)
         except importlib.metadata.PackageNotFoundError:
-            assert (first["state"], first["found"]) == (
-                "note",
-                f"not installed; needed for {package.purpose}",
-            )
+            assert first["state"] == "note"
             assert first["mend"] == pip_install_extra(package.extra)
         else:
             assert (first["state"], first["found"], first["mend"]) == ("ok", version, None)
@@ -152,21 +138,17 @@ def test_it_tells_what_is_so(tmp_path):
     assert result["harness", "lm-eval"]["found"].startswith(harness)
     plugin = result["harness", "plugin"]
     assert plugin["state"] == "ok", plugin
-    assert f"{len(COMPONENTS)} components and the tasks" in plugin["found"]
+    assert f"{len(COMPONENTS)} components" in plugin["found"]
     assert result["backends", "biased_coin"]["state"] == "ok"
     assert set(states(result, "questions").values()) == {"note"}
 
 
 @pytest.mark.slow
 def test_a_plugin_that_is_switched_off_is_a_note(tmp_path):
-    output, last = started(tmp_path, LM_EVAL_BAYES_AUTOLOAD="0")
+    output, last = started(tmp_path, "--json", LM_EVAL_BAYES_AUTOLOAD="0")
     assert last == "[] 0"
-    lines = output.splitlines()
-    (plugin,) = (line for line in lines if line.split()[:2] == ["note", "plugin"])
-    assert "LM_EVAL_BAYES_AUTOLOAD=0" in plugin
-    assert "`python -m lm_eval_bayes run`" in plugin
-    assert "    unset LM_EVAL_BAYES_AUTOLOAD" in lines
-    assert lines[-1] == "no problems found"
+    (plugin,) = [item for item in json.loads(output)["findings"] if item["name"] == "plugin"]
+    assert (plugin["state"], plugin["mend"]) == ("note", "unset LM_EVAL_BAYES_AUTOLOAD")
 
 
 # -- the plugin ----------------------------------------------------------------------------------
@@ -187,14 +169,8 @@ def probe(tmp_path, code, timeout_s=30.0):
 
 def test_a_broken_harness_is_told_in_one_line(tmp_path):
     result = probe(tmp_path, "print('hello')\nraise RuntimeError('no\\nluck')")
-    assert result.error == "luck"
-    assert not result.complete
-    assert not result.complete_by_hand
-    first = doctor._plugin(result)
-    assert (first.state, first.detail) == (
-        "wrong",
-        "the harness cannot be imported: luck",
-    )
+    assert (result.error, result.complete, result.complete_by_hand) == ("luck", False, False)
+    assert doctor._plugin(result).state == "wrong"
 
 
 def test_a_harness_that_hangs_is_ended(tmp_path):
@@ -209,44 +185,24 @@ def test_what_lm_eval_does_not_find_is_named(monkeypatch):
     half = installed.Registered(None, NAMES[:-2], NAMES)
     monkeypatch.setattr(doctor, "version_of", lambda name: "1.0")
     monkeypatch.setattr(installed, "start_up_file", lambda: None)
-    first = doctor._plugin(half)
-    assert first.state == "wrong"
-    missing = f"{NAMES[-2]}, the folder of tasks"
-    assert f"does not find {missing}: its start-up file is mi" in first.detail
-    assert first.fix == f"pip install --force-reinstall --no-deps {doctor.own_source()}"
+    finding = doctor._plugin(half)
+    assert finding.state == "wrong"
+    assert f"{NAMES[-2]}, the folder of tasks" in finding.detail
+    assert finding.fix == f"pip install --force-reinstall --no-deps {doctor.own_source()}"
     monkeypatch.setattr(doctor, "version_of", lambda name: None)
-    first = doctor._plugin(half)
-    assert first.state == "note"
-    assert "not installed" in first.detail
-    poor = installed.Registered(None, (), NAMES[1:])
-    assert doctor._plugin(poor).state == "wrong"
-    assert NAMES[0] in doctor._plugin(poor).detail
+    assert doctor._plugin(half).state == "note"
+    unregistered = doctor._plugin(installed.Registered(None, (), NAMES[1:]))
+    assert unregistered.state == "wrong"
+    assert NAMES[0] in unregistered.detail
 
 
 @pytest.mark.parametrize(
-    ("version", "state", "words"),
-    [
-        ("0.4.13", "ok", "supported"),
-        ("0.4.14", "note", "tested with"),
-        ("0.4.9", "wrong", "needed is lm-eval>=0.4.12,<0.5"),
-        ("0.5.0", "wrong", "needed is lm-eval>=0.4.12,<0.5"),
-        ("0.5.0.dev1", "wrong", "needed is lm-eval>=0.4.12,<0.5"),
-        (None, "note", "of unknown version"),
-    ],
+    ("version", "state"),
+    [("0.4.13", "ok"), ("0.4.14", "note"), ("0.4.9", "wrong"), ("0.5.0", "wrong"), (None, "note")],
 )
-def test_the_version_of_the_harness(monkeypatch, version, state, words):
+def test_the_version_of_the_harness(monkeypatch, version, state):
     monkeypatch.setattr(doctor, "version_of", lambda name: version)
-    first = next(iter(doctor._harness(ALL)))
-    assert first.state == state
-    assert words in first.detail
-
-
-def test_no_harness_at_all(lmeb, monkeypatch):
-    monkeypatch.setattr(installed, "harness_folder", lambda: None)
-    code, result = lmeb("--offline")
-    assert code == 1
-    assert result["harness", "lm-eval"]["state"] == "wrong"
-    assert result["harness", "lm-eval"]["mend"] == "pip install 'lm-eval>=0.4.12,<0.5'"
+    assert next(iter(doctor._harness(ALL))).state == state
 
 
 def test_the_lm_eval_of_another_python_is_noted(tmp_path, monkeypatch):
@@ -257,13 +213,6 @@ def test_the_lm_eval_of_another_python_is_noted(tmp_path, monkeypatch):
     assert installed.other_command() == script
     script.write_text(f"#!{sys.executable}\n")
     assert installed.other_command() is None
-
-
-def test_a_harness_that_discovers_plugins_is_known_by_its_source(tmp_path):
-    assert not installed.discovers_plugins(tmp_path)
-    (tmp_path / "api").mkdir()
-    (tmp_path / "api" / "registry.py").write_text("def load_plugins(group, into):\n    ...\n")
-    assert installed.discovers_plugins(tmp_path)
 
 
 # -- packages and backends -----------------------------------------------------------------------
@@ -279,16 +228,11 @@ def test_the_packages_are_those_of_pyproject():
     }
     assert looked == {name: needed[name] for name in looked}
     requirement = Requirement(re.search(r'"(lm-eval>=.*)"', text)[1])
-    tried = ("0.4.11", "0.4.12", "0.4.13", "0.4.99", "0.5.0.dev1", "0.5.0", "0.5.1")
-    for version in tried:
+    for version in ("0.4.11", "0.4.12", "0.4.99", "0.5.0.dev1", "0.5.0"):
         allowed = requirement.specifier.contains(version, prereleases=True)
         assert allowed is (HARNESS.problem(version) is None), version
-    extras = {package.extra for package in doctor.PACKAGES} | {
-        backend.extra for backend in installed.BACKENDS
-    }
-    assert all(
-        re.search(rf"^{name} = \[", text, flags=re.MULTILINE) for name in extras - {None, ""}
-    )
+    extras = {item.extra for item in (*doctor.PACKAGES, *installed.BACKENDS)} - {None, ""}
+    assert all(re.search(rf"^{name} = \[", text, flags=re.MULTILINE) for name in extras)
     base = text.partition("dependencies = [")[2].partition("]\n")[0]
     named = set(re.findall(r'"([\w-]+)', base)) - {"lm-eval", "antlr4-python3-runtime"}
     assert named <= {package.name for package in doctor.PACKAGES}
@@ -307,12 +251,11 @@ def test_what_is_missing_or_old_is_to_be_mended(lmeb, monkeypatch):
     monkeypatch.setattr(installed, "gpus", lambda: ("H200", "H200", "L4"))
     code, result = lmeb("--offline")
     assert code == 1
-    assert result["packages", "numpy"]["found"] == "1.20, older than 2.0"
     assert result["packages", "numpy"]["mend"] == "pip install 'numpy>=2.0'"
     assert result["packages", "jinja2"]["mend"] == "pip install 'jinja2>=3.1'"
     assert result["packages", "matplotlib"]["state"] == "note"
     assert states(result, "packages")["numpy"] == states(result, "packages")["jinja2"] == "wrong"
-    assert result["backends", "vllm"]["found"] == "cannot run because vllm is missing"
+    assert "vllm is missing" in result["backends", "vllm"]["found"]
     assert result["backends", "GPU"]["found"] == "2 x H200, 1 x L4"
 
 
@@ -378,14 +321,12 @@ def test_what_is_in_the_cache_is_not_asked_for(lmeb, home, monkeypatch):
     cache(home)
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     code, result = lmeb()
-    assert code == 0
-    assert set(states(result, "questions").values()) == {"ok"}
-    assert result["questions", "MathArena/aime_2025"]["found"] == "in the cache, for aime25_bayes"
+    assert (code, set(states(result, "questions").values())) == (0, {"ok"})
 
 
 def test_the_cache_of_real_questions_is_known(lmeb, shared, monkeypatch):
     monkeypatch.setenv("HF_DATASETS_CACHE", str(shared / "hf_home" / "datasets"))
-    code, result = lmeb("--offline")
+    _, result = lmeb("--offline")
     of = states(result, "questions")
     assert {name for name, state in of.items() if state == "ok"} == {
         "HuggingFaceH4/aime_2024",
@@ -393,14 +334,6 @@ def test_the_cache_of_real_questions_is_known(lmeb, shared, monkeypatch):
         "MathArena/hmmt_feb_2025",
     }
     assert set(of.values()) == {"ok", "note"}
-    assert code == 0
-
-
-def test_a_cache_without_questions_is_none(lmeb, home):
-    cache(home, empty=True)
-    code, result = lmeb("--offline")
-    assert code == 0
-    assert set(states(result, "questions").values()) == {"note"}
 
 
 @pytest.mark.filterwarnings("default")
@@ -421,10 +354,8 @@ def test_the_hub_is_asked_for_the_pinned_revisions(lmeb, monkeypatch):
     of = states(result, "questions")
     assert of.pop("MathArena/brumo_2025") == "note"
     assert set(of.values()) == {"ok"}
-    first = result["questions", "MathArena/brumo_2025"]
-    assert "not in the cache, and not available on the hub" in first["found"]
     revision = next(o.revision for o in questions.needed() if "brumo" in o.name)
-    assert first["mend"] == (
+    assert result["questions", "MathArena/brumo_2025"]["mend"] == (
         'python -c "from datasets import load_dataset; '
         f"load_dataset('MathArena/brumo_2025', revision='{revision}')\""
     )
@@ -439,19 +370,15 @@ def test_a_hub_that_says_nothing_is_not_waited_for(lmeb, monkeypatch):
         code, result = lmeb("--timeout", "0.5")
         ended.set()
     assert time.monotonic() - began < 20
-    assert code == 0
-    assert set(states(result, "questions").values()) == {"note"}
+    assert (code, set(states(result, "questions").values())) == (0, {"note"})
 
 
 def test_offline_by_the_environment(lmeb, home, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     code, result = lmeb()
     assert code == 0
-    first = result["questions", "MathArena/aime_2025"]
-    assert "HF_HUB_OFFLINE forbids to fetch them" in first["found"]
-    assert first["mend"].startswith("env -u HF_HUB_OFFLINE python -c ")
-    cache(home)
-    assert lmeb()[0] == 0
+    fix = result["questions", "MathArena/aime_2025"]["mend"]
+    assert fix.startswith("env -u HF_HUB_OFFLINE python -c ")
 
 
 # -- folders and stores --------------------------------------------------------------------------
@@ -462,26 +389,18 @@ def test_a_folder_that_cannot_be_written_to(lmeb, tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HOME", str(tmp_path / "file" / "hf"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file" / "cache"))
     code, result = lmeb("--offline")
-    assert code == 1
-    assert states(result, "folders") == {
-        "temporary": "ok",
-        "questions": "wrong",
-        "hashes of weights": "note",
-    }
-    assert "cannot be written to" in result["folders", "questions"]["found"]
+    folders = {"temporary": "ok", "questions": "wrong", "hashes of weights": "note"}
+    assert (code, states(result, "folders")) == (1, folders)
     assert not (tmp_path / "hf").exists()
 
 
 def test_a_store_to_come_and_one_that_is_there(lmeb, tmp_path):
     path = tmp_path / "s.sqlite"
-    code, result = lmeb("--offline", "--store", path)
-    assert (code, result["store", str(path)]["found"]) == (0, "a new file")
+    assert lmeb("--offline", "--store", path)[0] == 0
     assert not path.exists()
     TrialStore.open(path).close()
     before = path.read_bytes()
-    code, result = lmeb("--offline", "--store", path)
-    assert code == 0
-    assert result["store", str(path)]["found"].startswith("a trial store, ")
+    assert lmeb("--offline", "--store", path)[0] == 0
     assert path.read_bytes() == before
 
 
@@ -489,12 +408,10 @@ def test_a_place_that_can_be_no_store(lmeb, tmp_path):
     other = tmp_path / "notes.txt"
     other.write_text("not a store at all\n" * 100)
     code, result = lmeb("--offline", "--store", other)
-    assert code == 1
-    assert result["store", str(other)]["state"] == "wrong"
+    assert (code, result["store", str(other)]["state"]) == (1, "wrong")
     nowhere = tmp_path / "no such" / "s.sqlite"
     code, result = lmeb("--offline", "--store", nowhere)
-    assert code == 1
-    assert result["store", str(nowhere)]["mend"] == f"mkdir -p '{nowhere.parent}'"
+    assert (code, result["store", str(nowhere)]["mend"]) == (1, f"mkdir -p '{nowhere.parent}'")
 
 
 def test_a_network_file_system_is_warned_of(lmeb, tmp_path, monkeypatch):
@@ -502,101 +419,28 @@ def test_a_network_file_system_is_warned_of(lmeb, tmp_path, monkeypatch):
     mounts.write_text(f"/dev/sda / ext4 rw 0 0\nserver:/x {tmp_path.resolve()} nfs4 rw 0 0\n")
     monkeypatch.setattr("lm_eval_bayes.store.locations.MOUNTS", str(mounts))
     code, result = lmeb("--offline", "--store", tmp_path / "s.sqlite")
-    assert code == 0
-    first = result["store", "file system"]
-    assert first["state"] == "note"
-    assert "(nfs4)" in first["found"]
-    assert first["mend"].startswith("lm-eval-bayes store merge ")
+    finding = result["store", "file system"]
+    assert (code, finding["state"]) == (0, "note")
+    assert "(nfs4)" in finding["found"]
 
 
-@pytest.mark.parametrize("seconds", ["0", "-1", "nan", "inf"])
-def test_a_time_out_is_a_time(seconds):
-    result = invoked("doctor", "--timeout", seconds)
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr.startswith("error: `--timeout` must be a number of seconds above 0")
-
-
-def test_the_table_has_a_command_for_what_is_wrong(lmeb, monkeypatch):
+def test_without_the_harness_the_exit_code_is_1(lmeb, monkeypatch):
     monkeypatch.setattr(installed, "harness_folder", lambda: None)
-    result = invoked("doctor", "--offline")
-    lines = result.stdout.splitlines()
-    assert result.exit_code == 1
-    start = lines.index("fixes")
-    assert lines[start + 1 : start + 3] == [
-        "  wrong: lm-eval",
-        "    pip install 'lm-eval>=0.4.12,<0.5'",
-    ]
-    assert lines[-1] == "1 problem found"
-    assert [line for line in lines if line in doctor.SECTIONS] == list(doctor.SECTIONS[:-1])
+    code, result = lmeb("--offline")
+    assert (code, result["harness", "lm-eval"]["state"]) == (1, "wrong")
+    assert "    pip install 'lm-eval>=0.4.12,<0.5'" in called("doctor", "--offline")[1].splitlines()
 
 
 # -- completion ----------------------------------------------------------------------------------
 
 
-def completed(shell, words, monkeypatch):
-    """Return what a shell is told when these words are to be completed."""
-    given = {"bash": {"COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}}
-    given["zsh"] = given["fish"] = {"_TYPER_COMPLETE_ARGS": words}
-    for name, value in given[shell].items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setenv("_TYPER_COMPLETE_FISH_ACTION", "get-args")
-    monkeypatch.setenv("_LM_EVAL_BAYES_COMPLETE", f"complete_{shell}")
-    result = invoked()
-    assert result.exit_code == 0
-    return result.stdout
-
-
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_commands_options_and_values_complete(shell, monkeypatch):
-    names = list(typer.main.get_command(app).commands)
-    message = completed(shell, "lm-eval-bayes ", monkeypatch)
-    assert all(re.search(rf"\b{name}\b", message) for name in names)
-    assert "merge" in completed(shell, "lm-eval-bayes store me", monkeypatch)
-    assert "--offline" in completed(shell, "lm-eval-bayes doctor --off", monkeypatch)
-    message = completed(shell, "lm-eval-bayes summary --interval ", monkeypatch)
-    assert all(kind in message for kind in ("exact", "normal"))
-
-
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_the_script_is_shown_and_no_file_written(shell, tmp_path, monkeypatch):
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION", "1")
-    # the option's form is fixed, from this variable, when the commands are built
-    monkeypatch.setattr(typer.testing, "_get_command", typer.main.get_command)
-    result = invoked("--show-completion", shell)
-    assert result.exit_code == 0
-    assert f"_LM_EVAL_BAYES_COMPLETE=complete_{shell}" in result.stdout
-    assert list(tmp_path.iterdir()) == []
-    program = shutil.which(shell)
-    if program is not None:
-        script = tmp_path / "script"
-        script.write_text(result.stdout)
-        subprocess.run([program, "-n", str(script)], check=True, timeout=60)
-
-
-@pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
-def test_bash_completes(tmp_path, monkeypatch):
-    monkeypatch.setenv("_LM_EVAL_BAYES_COMPLETE", "source_bash")
-    (tmp_path / "script").write_text(invoked().stdout)
-    monkeypatch.delenv("_LM_EVAL_BAYES_COMPLETE")
-    program = tmp_path / "lm-eval-bayes"
-    program.write_text(
-        f"#!{sys.executable}\nimport sys\nsys.argv[0] = 'lm-eval-bayes'\n"
-        f"sys.path.insert(0, {str(Path(doctor.__file__).resolve().parents[3])!r})\n"
-        "from lm_eval_bayes.cli.main import main\nmain()\n"
-    )
-    program.chmod(0o755)
-    code = (
-        "source script; COMP_WORDS=(lm-eval-bayes store pr); COMP_CWORD=2\n"
-        '_lm_eval_bayes_completion lm-eval-bayes; echo "${COMPREPLY[@]}"'
-    )
-    done = subprocess.run(
-        ["bash", "--norc", "-c", code],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        cwd=tmp_path,
-        env={**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"},
-        check=True,
-    )
-    assert done.stdout.split() == ["prune"]
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [("store me", "merge"), ("doctor --off", "--offline"), ("summary --interval ", "normal")],
+)
+def test_commands_options_and_values_complete(words, offered, monkeypatch):
+    words = f"lm-eval-bayes {words}"
+    monkeypatch.setenv("COMP_WORDS", words)
+    monkeypatch.setenv("COMP_CWORD", str(words.count(" ")))
+    monkeypatch.setenv("_LM_EVAL_BAYES_COMPLETE", "complete_bash")
+    assert offered in called()[1].split()

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from _support.command_line import called as lmeb
+from _support.command_line import answer
+from _support.errors import refused
 from _support.saved_matrices import outcomes, saved
 
-from lm_eval_bayes import InvalidInputError, Outcomes, hbayes_at_n, learn_prior_strength
+from lm_eval_bayes import Outcomes, hbayes_at_n, learn_prior_strength
 from lm_eval_bayes.analysis.prior_runs import GivenPrior, assign_priors
 from lm_eval_bayes.runs.task_run import SavedRuns, TaskRun
 
@@ -39,12 +39,6 @@ def with_prior(matrix, earlier, strength):
     return hbayes_at_n(Outcomes.from_matrix(matrix, R0=earlier, prior_strength=strength))
 
 
-def answer(*arguments):
-    code, output, errors = lmeb(*arguments, "--json")
-    assert code == 0, errors
-    return json.loads(output)
-
-
 def test_summary_shows_the_score_with_the_prior_and_without(runs):
     content = answer("summary", runs / "new", "--prior", runs / "old", "--prior-strength", "0.5")
     (effect,) = content["priors"]
@@ -69,18 +63,8 @@ def test_the_strength_is_learned(runs):
     assert effect["with"]["sigma"] < effect["without"]["sigma"]
 
 
-def test_the_table_stands_below_the_scores(runs):
-    code, output, _ = lmeb("summary", runs / "new", "--prior", runs / "old", *AUTO)
-    assert code == 0
-    head, row = output.split("Prior evidence")[1].splitlines()[1:3]
-    assert "P(unrelated)" in head
-    assert "same chance of success in the earlier run" in " ".join(output.split())
-    assert "model-0" in row
-
-
 def test_without_an_earlier_run_nothing_is_shown(runs):
     assert answer("summary", runs / "new")["priors"] == []
-    assert "Prior evidence" not in lmeb("rank", runs / "new", runs / "rival")[1]
 
 
 def test_questions_that_the_earlier_run_lacks_have_no_prior(runs):
@@ -121,9 +105,6 @@ def test_compare_gives_a_prior_to_a_side(runs, scope):
     task = content["tasks"][0]
     assert task["b"]["mu"] == without["tasks"][0]["b"]["mu"]
     assert task["a"]["mu"] == content["priors"][0]["with"]["mu"]
-    code, output, _ = lmeb("compare", runs / "new", runs / "rival", *arguments)
-    assert code == 0
-    assert output.splitlines()[-1].endswith("without")
 
 
 def test_one_trial_per_question_is_compared_with_a_prior_in_scope_population(tmp_path, runs):
@@ -145,49 +126,6 @@ def test_convergence_learns_the_strength_at_every_n(runs):
     assert content["priors"][0]["with"]["mu"] == pytest.approx(along[-1]["mu"], rel=1e-9)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--prior", "missing", *AUTO], "`--prior` must be a run"),
-        (["--prior", "elsewhere", *AUTO], "`--prior` must have questions of contest_bayes"),
-        (["--prior", "new", *AUTO], "`--prior` must hold other trials than those of model"),
-        (["--prior", "rival=old", *AUTO], "`--prior` must be given to one of model"),
-        (["--prior", "old", "--prior", "old", *AUTO], "`--prior` must be one run for model"),
-        (["--prior", "old", "--prior-strength", "1.5"], '`--prior-strength` must be "auto"'),
-        (["--prior", "old", "--prior-strength", "nan"], "`--prior-strength` must be"),
-        (["--prior", "old", "--prior-strength", "-1"], "`--prior-strength` must be"),
-        (["--prior", "old", "--prior-strength", "some"], "got 'some'"),
-        (["--prior-strength", "0.5"], "`--prior-strength` must be given where an earlier run is"),
-        (["--prior-strength", "auto"], "got 'auto'"),
-        (["--prior", "old"], "`--prior-strength` must be given where an earlier run is"),
-    ],
-)
-def test_what_is_no_prior_is_refused_by_name(runs, monkeypatch, arguments, message):
-    monkeypatch.chdir(runs)
-    code, output, errors = lmeb("summary", "new", *arguments)
-    assert (code, output) == (2, "")
-    assert message in errors
-
-
-def test_the_strength_is_checked_before_a_run_is_read():
-    code, _, errors = lmeb("summary", "nowhere", "--prior", "nowhere", "--prior-strength", "7")
-    assert code == 2
-    assert "`--prior-strength`" in errors
-
-
-def test_among_several_models_the_earlier_run_needs_a_name(runs):
-    code, _, errors = lmeb("rank", runs / "new", runs / "rival", "--prior", runs / "old", *AUTO)
-    assert code == 2
-    assert "MODEL=RUN" in errors
-
-
-def test_trials_of_another_model_that_is_compared_are_no_prior(runs):
-    arguments = ("--prior", f"model={runs / 'rival'}", *AUTO)
-    code, _, errors = lmeb("rank", runs / "new", runs / "rival", *arguments)
-    assert code == 2
-    assert "other trials than those of rival" in errors
-
-
 # -- runs without files --------------------------------------------------------------------------
 
 
@@ -197,14 +135,14 @@ def run(model, trials, ids=("p", "q"), task="aime", **more):
 
 def test_other_categories_are_refused():
     rubric = run("old", [[0, 2], [1, 1]], weights=(0.0, 0.5, 1.0))
-    with pytest.raises(InvalidInputError, match=r"have the category weights of aime, \[0.0, 1.0\]"):
+    with refused("prior", "mismatch"):
         assign_priors([run("new", [[0], [1]])], [GivenPrior(SavedRuns((rubric,)))], 1)
 
 
 def test_a_copy_of_the_run_is_refused():
     seeds = ((1, 2), (3, 4))
     new, old = (run("m", [[0, 1], [1, 1]], seeds=seeds) for _ in range(2))
-    with pytest.raises(InvalidInputError, match="hold other trials than those of m"):
+    with refused("prior", "duplicate"):
         assign_priors([new], [GivenPrior(SavedRuns((old,)))], 1)
     other = run("m", [[0, 1], [1, 0]], seeds=seeds)
     assert assign_priors([new], [GivenPrior(SavedRuns((other,)))], 1.0).informed
@@ -212,7 +150,7 @@ def test_a_copy_of_the_run_is_refused():
 
 def test_positions_in_matrices_of_different_tasks_are_not_the_same_questions():
     new, old = run("m", [[0], [1]], ids="01"), run("m", [[1], [1]], ids="01", task="math")
-    with pytest.raises(InvalidInputError, match="have questions of aime; got a run of math"):
+    with refused("prior", "mismatch"):
         assign_priors([new], [GivenPrior(SavedRuns((old,)))], 1)
 
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 
 import numpy as np
-import pytest
-from _support.command_line import called
+from _support.command_line import answer, called
 from _support.paths import REPOSITORY
 
 from lm_eval_bayes.cli.ui import reading
-from lm_eval_bayes.errors import InvalidInputError
 
 
 def line(number, texts):
@@ -33,14 +31,6 @@ def test_warnings_and_progress_go_to_standard_error(tmp_path, capsys, monkeypatc
     assert "megabytes read: 1 of 1 (100%" in capsys.readouterr().err
 
 
-def test_names_are_those_of_the_options(tmp_path):
-    matrix = tmp_path / "one.csv"
-    matrix.write_text("1,0\n")
-    for options in ({"metric": "acc"}, {"filter": "strict"}, {"regrade": True}):
-        with pytest.raises(InvalidInputError, match=f"^`--{next(iter(options))}` must be left out"):
-            reading.ReadingOptions(**options).read([matrix])
-
-
 def test_a_count_of_several_models_is_of_each(tmp_path):
     """Both logs have one trial that a limit ended, and only one of them an error."""
     folder = REPOSITORY / "tests/runs/readers/data/tau2"
@@ -60,15 +50,8 @@ def test_dependent_trials_get_a_warning_in_every_command(tmp_path):
     dependent, plain = tmp_path / "shifted.csv", tmp_path / "plain.csv"
     np.savetxt(dependent, matrix, fmt="%d", delimiter=",")
     np.savetxt(plain, rng.permuted(matrix, axis=1), fmt="%d", delimiter=",")
-    sentence = "depend on each other"
     for command in ("summary", "compare", "rank"):
-        code, _, error = called(command, dependent, plain)
-        assert code == 0
-        assert [line[:25] for line in error.splitlines() if sentence in line] == [
-            "warning: shifted, outcome"
-        ]
-    code, printed, error = called("noise", dependent)
-    assert (sentence in " ".join((printed + error).split())) is True
-    assert "warning: " not in error
-    code, printed, _ = called("summary", dependent, plain, "--json")
-    assert [sentence in warning for warning in json.loads(printed)["warnings"]] == [True]
+        _, _, error = called(command, dependent, plain)
+        (warning,) = [line for line in error.splitlines() if line.startswith("warning: ")]
+        assert warning.startswith("warning: shifted, ")
+    assert len(answer("summary", dependent, plain)["warnings"]) == 1

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
+from functools import partial
 
 import numpy as np
 import pytest
-from _support.command_line import called
+from _support.command_line import answer, called, command_error, refusal
 from _support.saved_runs import TASK, question, write_run
 
 from lm_eval_bayes.report.plots.figures import check_folder
@@ -16,8 +16,7 @@ from lm_eval_bayes.report.plots.figures import check_folder
 HOSTILE = "../../mod$x_1$el \x1b[31m<script>window.injected=1</script>\n\u202e"
 
 
-def lmeb(*arguments):
-    return called("report", *arguments)
+lmeb = partial(called, "report")
 
 
 def trial(right, tokens=20):
@@ -52,9 +51,8 @@ def two(tmp_path_factory):
 
 def test_runs_become_a_page(two, tmp_path):
     page = tmp_path / "page.html"
-    code, out, err = lmeb(*two, "-o", page)
-    assert (code, err) == (0, "")
-    assert out.startswith(f"{page}: 2 models, 1 task, ")
+    code, _, error = lmeb(*two, "-o", page)
+    assert (code, error) == (0, "")
     text = page.read_text(encoding="utf-8")
     for item in ("easy", "hard", TASK, "<summary>Rubrics<", "<summary>Cost<", "exact_match"):
         assert item in text
@@ -70,24 +68,18 @@ def test_a_matrix_and_the_json(tmp_path):
     matrix = tmp_path / "phi.csv"
     matrix.write_text("0,1,1,0\n1,1,1,1\n0,0,0,1\n")
     page = tmp_path / "page.html"
-    code, out, _ = lmeb(matrix, "-o", page, "--json", "--scope", "population", "--level", ".9")
-    message = json.loads(out)
-    assert code == 0
-    assert message["bytes"] == page.stat().st_size
-    assert (message["questions"], message["trials"]) == (3, 12)
-    assert (message["scope"], message["level"], message["plots"]) == ("population", 0.9, [])
-    assert "<summary>Rubrics<" not in page.read_text(encoding="utf-8")
+    content = answer("report", matrix, "-o", page, "--scope", "population", "--level", ".9")
+    assert content["bytes"] == page.stat().st_size
+    assert (content["questions"], content["trials"]) == (3, 12)
+    assert (content["scope"], content["level"], content["plots"]) == ("population", 0.9, [])
 
 
 def test_standard_output_gets_the_page(two):
-    code, out, _ = lmeb(*two, "-o", "-", "--title", "A & B")
+    code, out, _ = lmeb(two[0], "-o", "-", "--title", "A & B")
     assert code == 0
     assert out.startswith("<!doctype html>")
     assert out.rstrip().endswith("</html>")
     assert "A &amp; B" in out
-    code, _, err = lmeb(*two, "-o", "-", "--json")
-    assert code == 2
-    assert "`--json` must be left out" in err
 
 
 @pytest.mark.slow
@@ -99,11 +91,9 @@ def test_figures_have_names_of_our_own(tmp_path):
     ]
     folder = tmp_path / "new" / "figures"
     page = tmp_path / "new too" / "page.html"
-    code, out, _ = lmeb(*runs, "-o", page, "--plots", folder)
-    assert code == 0
+    assert lmeb(*runs, "-o", page, "--plots", folder)[0] == 0
     names = ("convergence", "leaderboard", "pairs", "questions", "rubrics")
     assert sorted(os.listdir(folder)) == [f"{n}-1.{k}" for n in names for k in ("png", "svg")]
-    assert "leaderboard-1.svg" in out
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     assert all(b.startswith(b"\x89PNG") for name, b in before.items() if name.endswith("png"))
     assert not any(b"<script" in content for content in before.values())
@@ -113,25 +103,17 @@ def test_figures_have_names_of_our_own(tmp_path):
     assert before == {path.name: path.read_bytes() for path in folder.iterdir()}
     # somebody else's are not
     (folder / "pairs-1.svg").write_text("<svg>mine</svg>")
-    code, _, err = lmeb(*runs, "-o", page, "--plots", folder)
-    assert code == 2
-    assert "pairs-1.svg" in err
+    assert "pairs-1.svg" in str(command_error("report", *runs, "-o", page, "--plots", folder))
     check_folder(folder, overwrite=True)
 
 
-def test_somebody_elses_file_stays(two, tmp_path):
+def test_somebody_elses_file_stays_unless_told(two, tmp_path):
     page = tmp_path / "page.html"
     page.write_text("mine")
-    code, _, err = lmeb(two[0], "-o", page)
-    assert code == 2
-    assert "an earlier report" in err
+    assert lmeb(two[0], "-o", page)[0] == 2
     assert page.read_text() == "mine"
     assert lmeb(two[0], "-o", page, "--overwrite")[0] == 0
     assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
-    for item in (tmp_path, "/dev/null"):
-        code, _, err = lmeb(two[0], "-o", item, "--overwrite")
-        assert code == 2
-        assert "be a regular file" in err
 
 
 def test_what_is_read_is_not_replaced(two, tmp_path, monkeypatch):
@@ -144,23 +126,20 @@ def test_what_is_read_is_not_replaced(two, tmp_path, monkeypatch):
     matrix = tmp_path / "board.npz"
     np.savez(matrix, R=np.array([[[1, 0], [1, 1], [0, 0]]]))
     monkeypatch.chdir(folder)
-    cases = [(folder, samples), (folder, samples.name), (folder, results), (samples, samples)]
-    cases += [(samples, results), (folder, link), (matrix, matrix), (folder.parent, results)]
+    cases = [(folder, samples), (folder, samples.name), (folder, results), (samples, results)]
+    cases += [(folder, link), (matrix, matrix), (folder.parent, results), (folder, other)]
     other.write_bytes(samples.read_bytes())
     try:
-        for path, target in [*cases, (folder, other)]:
+        for path, target in cases:
             before = (folder / target).read_bytes()
-            code, _, err = lmeb(path, "-o", target, "--overwrite", "--task", TASK)
-            assert code == 2
-            rule = "`--output` must be another file than those that the runs are read from"
-            assert rule in err
+            report = ("report", path, "-o", target, "--overwrite", "--task", TASK)
+            assert refusal(*report) == ("--output", "conflict")
             assert (folder / target).read_bytes() == before
     finally:
         other.unlink()
-    for name in ("results_page.json", "board.html"):
-        page = tmp_path / name
-        page.write_text("mine")
-        assert lmeb(matrix, "-o", page, "--overwrite")[0] == 0
+    page = tmp_path / "results_page.json"
+    page.write_text("mine")
+    assert lmeb(matrix, "-o", page, "--overwrite")[0] == 0
 
 
 def test_a_link_stays_a_link(two, tmp_path):
@@ -169,35 +148,3 @@ def test_a_link_stays_a_link(two, tmp_path):
     assert lmeb(two[0], "-o", tmp_path / "link.html")[0] == 0
     assert (tmp_path / "link.html").is_symlink()
     assert existing.is_file()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["missing"], "missing"),
-        (["empty"], "empty"),
-        (["good", "--metric", "no_such"], "no_such"),
-        (["good", "--task", "no_such"], "no_such"),
-        (["good", "--level", "2"], "level"),
-        (["good", "-o", "good/results.txt/page.html"], "--output"),
-        (["good", "--plots", "good/results.txt"], "--plots"),
-        (["good", "--plots", "good/results.txt/deep"], "--plots"),
-    ],
-)
-def test_a_slip_is_one_sentence_and_writes_nothing(arguments, message, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    saved(tmp_path / "good", "m", [0.5, 0.5])
-    (tmp_path / "good" / "results.txt").write_text("no folder")
-    (tmp_path / "empty").mkdir()
-    before = sorted(tmp_path.rglob("*"))
-    code, out, err = lmeb(*arguments)
-    assert (code, out) == (2, "")
-    assert err.startswith("error: ")
-    assert err.count("\n") == 1
-    assert message in err
-    assert sorted(tmp_path.rglob("*")) == before
-
-
-def test_help_has_two_examples():
-    _, out, _ = lmeb("--help")
-    assert out.count("  lm-eval-bayes report ") == 2

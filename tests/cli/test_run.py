@@ -8,10 +8,12 @@ import os
 import re
 import shutil
 import signal
+import warnings
+from functools import partial
 from pathlib import Path
 
 import pytest
-from _support.command_line import called
+from _support.command_line import called, command_error, error_of, invoked, refusal
 from _support.harness_command import few_tasks
 
 from lm_eval_bayes.harness.models.biased_coin.model import CoinSampling
@@ -57,31 +59,28 @@ def store(tmp_path):
     return tmp_path / "trials.sqlite"
 
 
+@pytest.fixture(autouse=True)
+def tasks_of_the_demo():
+    with few_tasks():
+        yield
+
+
 @pytest.fixture
 def lmeb(store):
     """Run `lm-eval-bayes run` on a store; return (exit code, standard output, standard error)."""
-
-    def run(*arguments, store=store):
-        return called("run", *(() if store is None else ("--store", store)), *arguments)
-
-    with few_tasks():
-        yield run
+    return partial(called, "run", "--store", store)
 
 
 @pytest.fixture
-def refused(lmeb, store):
-    """Run what must end in one sentence and exit code 2, before anything is sampled."""
+def run_error(store):
+    """Run what must end with one error before anything is sampled; return the error."""
 
     def run(*arguments):
-        code, out, err = lmeb(*arguments)
-        assert code == 2
-        assert "Traceback" not in out + err
-        message = [line for line in err.splitlines() if line.startswith("error: ")]
-        assert len(message) == 1
+        error = command_error("run", "--store", store, *arguments)
         if store.exists():
             with TrialStore.open(store, mode="read") as opened:
                 assert opened.info().trials == 0
-        return message[0]
+        return error
 
     return run
 
@@ -133,39 +132,38 @@ def test_results_are_written_after_a_signal_while_sampling(lmeb, monkeypatch, tm
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "named"),
     [
-        ((*MODEL, "--tasks", "nosuchtask"), "Tasks not found: nosuchtask"),
-        (MODEL, "`--tasks` must name at least one task"),
-        ((*COIN, "--limit", "0"), "`--limit` must leave at least one question; got 0"),
-        ((*COIN, "--samples", json.dumps({TASK: [999]})), "Elements of --samples should be in"),
-        ((*COIN, "--log_samples"), "Specify --output_path if providing --log_samples"),
-        ((*COIN, "--config", "no.yaml"), r"Config file not found: .*no\.yaml"),
-        ((*COIN, "--predict_only", "--output_path", "o"), "`--predict_only` must be left out"),
-        ((*MODEL[2:], "--model", "nosuch", "--tasks", TASK), "`backend` must be a model of the"),
+        ((*MODEL, "--tasks", "nosuchtask"), "nosuchtask"),
+        (MODEL, "--tasks"),
+        ((*COIN, "--limit", "0"), "--limit"),
+        ((*COIN, "--samples", json.dumps({TASK: [999]})), "--samples"),
+        ((*COIN, "--log_samples"), "--output_path"),
+        ((*COIN, "--config", "no.yaml"), "no.yaml"),
+        ((*COIN, "--predict_only", "--output_path", "o"), "--predict_only"),
+        ((*MODEL[2:], "--model", "nosuch", "--tasks", TASK), "nosuch"),
     ],
 )
-def test_what_the_harness_cannot_run_is_told_in_one_sentence(refused, arguments, message):
-    assert re.match(f"error: {message}", refused("--width", "0.1", *arguments))
+def test_what_the_harness_cannot_run_is_told_in_one_sentence(run_error, arguments, named):
+    assert named in str(run_error("--width", "0.1", *arguments))
 
 
-def test_a_backend_that_is_not_installed_names_the_extra(refused, monkeypatch):
+def test_a_backend_that_is_not_installed_names_the_extra(run_error, monkeypatch):
     def missing(name):
         raise ModuleNotFoundError("No module named 'torch'", name="torch")
 
     monkeypatch.setattr("lm_eval_bayes.harness.models.backends.get_model", missing)
-    message = refused("--width", "0.1", "--tasks", TASK)
-    assert "needs the package `torch`, which is not installed" in message
-    assert "pip install 'lm-eval[hf]'" in message
+    error = run_error("--width", "0.1", "--tasks", TASK)
+    assert (error.argument, error.rule, error.value) == ("--model", "not-installed", "torch")
+    assert "pip install 'lm-eval[hf]'" in str(error)
 
 
-def test_requests_that_cannot_be_built_are_told_in_one_sentence(refused, tmp_path):
+def test_requests_that_cannot_be_built_are_told_in_one_sentence(run_error, tmp_path):
     (tmp_path / "broken.yaml").write_text(BROKEN)
     (tmp_path / "broken.py").write_text(BROKEN_TEXT)
-    message = refused(
-        *("--width", "0.1", *MODEL, "--tasks", "broken_demo", "--include_path", tmp_path)
-    )
-    assert message == "error: KeyError: 'no such field'"
+    words = (*MODEL, "--tasks", "broken_demo", "--include_path", tmp_path)
+    error = run_error("--width", "0.1", *words)
+    assert (error.rule, str(error)) == ("failed", "KeyError: 'no such field'")
 
 
 def test_a_bug_while_sampling_keeps_its_traceback(lmeb, monkeypatch):
@@ -181,43 +179,36 @@ def test_a_bug_while_sampling_keeps_its_traceback(lmeb, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("words", "argument", "rule"),
     [
-        (
-            ("--width", "2"),
-            f"`--width` must be below 1, since the score of task {TASK} goes from 0",
-        ),
-        (("--width", "1"), "`--width` must be below 1"),
-        (("--width", ".1", "--correction", "foo"), "`--correction` must be one of"),
-        (("--width", ".1", "--correction", "none"), "`--correction` must be given with --decide"),
-        (("--budget", "8", "--batch-trials", "0"), "`--batch-trials` must be an integer"),
-        (("--budget", "8x"), "`--budget` must be a number of trials"),
-        (("--budget", "0.5"), "`--budget` must be at least one trial per question"),
-        (
-            ("--width", ".1", "--metadata", '{"bayes_n": 4}'),
-            "`--metadata` must leave out bayes_n: .*--batch-trials up to --max-trials; got 4",
-        ),
-        (
-            ("--width", ".1", "--metadata", '{"bayes_extra_trials": {"3": 2}}'),
-            "`--metadata` must leave out bayes_extra_trials: use --allocate questions",
-        ),
+        ("--width 1", "--width", "range"),
+        ("--width .1 --correction foo", "--correction", "choice"),
+        ("--width .1 --correction none", "--correction", "conflict"),
+        ("--width .1 --allocate tasks", "--allocate", "choice"),
+        ("--budget 8 --batch-trials 0", "--batch-trials", "range"),
+        ('--width .1 --metadata {"bayes_n":4}', "--metadata", "conflict"),
+        ('--width .1 --metadata {"bayes_extra_trials":{"3":2}}', "--metadata", "conflict"),
+        ("--width .1 --use_cache c", "--use_cache", "conflict"),
     ],
 )
-def test_goals_that_cannot_be_meant_are_refused(refused, arguments, message):
-    assert re.match(f"error: {message}", refused(*arguments, *COIN))
+def test_goals_that_cannot_be_meant_are_refused(run_error, words, argument, rule):
+    error = run_error(*words.split(), *COIN)
+    assert (error.argument, error.rule) == (argument, rule)
 
 
-def test_a_run_without_a_store_is_refused(lmeb):
-    code, _, error = lmeb("--budget", "2", *COIN, store=None)
-    assert code == 2
-    assert "`--store` must name the file of the trials" in error
-    assert error.rstrip().endswith("; got neither of them")
+@pytest.mark.parametrize("budget", ["8x", "0.5"])
+def test_a_budget_that_is_no_number_of_trials_is_refused(run_error, budget):
+    assert run_error("--budget", budget, *COIN).argument == "--budget"
 
 
-def test_the_metadata_of_a_config_file_count(refused, lmeb, tmp_path):
+def test_a_run_without_a_store_is_refused():
+    assert refusal("run", "--budget", "2", *COIN) == ("--store", "missing")
+
+
+def test_the_metadata_of_a_config_file_count(run_error, lmeb, tmp_path):
     config = tmp_path / "run.yaml"
     config.write_text("metadata: {bayes_n: 4}\n")
-    assert "leave out bayes_n" in refused("--width", ".2", "--config", config, *COIN)
+    assert run_error("--width", ".2", "--config", config, *COIN).argument == "--metadata"
     config.write_text("metadata: {bayes_level: 0.5}\nlimit: 5\n")
     out = tmp_path / "out"
     code, _, _ = lmeb("--budget", "2", "--config", config, *COIN, "--output_path", out)
@@ -226,82 +217,68 @@ def test_the_metadata_of_a_config_file_count(refused, lmeb, tmp_path):
     assert results["configs"][TASK]["metadata"]["bayes"]["level"] == 0.5
 
 
-def test_a_task_of_another_kind_is_refused_before_sampling(refused, tmp_path):
+def test_a_task_of_another_kind_is_refused_before_sampling(run_error, tmp_path):
     (tmp_path / "plain.yaml").write_text(PLAIN)
-    message = refused("--width", ".1", *MODEL, "--tasks", "plain_demo", "--include_path", tmp_path)
-    assert message.startswith("error: task plain_demo logs no graded trials")
+    words = (*MODEL, "--tasks", "plain_demo", "--include_path", tmp_path)
+    assert "plain_demo" in str(run_error("--width", ".1", *words))
 
 
-def test_allocation_over_several_tasks_is_refused_before_sampling(refused, tmp_path):
+def test_allocation_over_several_tasks_is_refused_before_sampling(run_error, tmp_path):
     (tmp_path / "second.yaml").write_text(f"include: {TASK}.yaml\ntask: second_demo\n")
     (tmp_path / f"{TASK}.yaml").write_text(BROKEN.replace("!function broken.text", '"{{problem}}"'))
-    message = refused(
+    error = run_error(
         *("--width", ".1", "--allocate", "questions", *MODEL, "--include_path", tmp_path),
         *("--tasks", "broken_demo,second_demo"),
     )
-    assert "--allocate questions works on one task at a time; there are 2" in message
+    assert "--allocate" in str(error)
 
 
 # -- another run ----------------------------------------------------------------------------
 
 
-@pytest.fixture
-def other(lmeb, tmp_path):
-    """Return the output folder of a finished run on ten questions."""
-    out = tmp_path / "other"
-    lmeb(
-        *("--budget", "4", *COIN, "--limit", "10", "--output_path", out, "--log_samples"),
-        store=tmp_path / "other.sqlite",
-    )
+@pytest.fixture(scope="module")
+def other(tmp_path_factory):
+    """Return the output folder of a finished run on ten questions; its store lies beside it."""
+    out = tmp_path_factory.mktemp("runs") / "other"
+    words = ("--budget", "4", *COIN, "--limit", "10", "--output_path", out, "--log_samples")
+    with few_tasks(), warnings.catch_warnings():
+        warnings.simplefilter("default")
+        called("run", "--store", out.with_suffix(".sqlite"), *words)
     return out
 
 
 @pytest.mark.parametrize("kind", ["folder", "store"])
-@pytest.mark.parametrize(
-    ("limit", "message"),
-    [
-        ("6", "has 4 questions of {task} that this run does not ask; both must ask the same"),
-        ("11", "lacks 1 question of {task} that this run asks; both must ask the same questions"),
-    ],
-)
-def test_other_questions_are_refused_before_sampling(refused, other, kind, limit, message):
+@pytest.mark.parametrize(("limit", "difference"), [("6", "4 questions"), ("11", "1 question")])
+def test_other_questions_are_refused_before_sampling(run_error, other, kind, limit, difference):
     run = other if kind == "folder" else other.with_suffix(".sqlite")
-    text = refused("--decide", run, *COIN, "--limit", limit)
-    assert text.startswith(f"error: --decide: the run {run} {message.format(task=TASK)}")
+    assert difference in str(run_error("--decide", run, *COIN, "--limit", limit))
 
 
-def test_a_baseline_that_holds_trials_twice_is_refused_with_what_run_can_do(
-    refused, other, tmp_path
-):
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (("--samples", json.dumps({TASK: list(range(2, 12))})), "2 questions"),
+        (("--limit", "10", "--metadata", '{"bayes_weights": [0, 0.5]}'), "0, 0.5"),
+        (("--limit", "10", "--budget", "3"), "--budget"),
+    ],
+    ids=["other questions", "other scores", "too few trials"],
+)
+def test_runs_that_cannot_be_compared_are_refused_before_sampling(run_error, other, words, named):
+    assert named in str(run_error("--decide", other, *COIN, *words))
+
+
+def test_a_baseline_that_holds_trials_twice_is_refused(run_error, other, tmp_path):
     for folder in ("first", "second"):
         shutil.copytree(other, tmp_path / "both" / folder)
-    message = refused("--decide", tmp_path / "both", *COIN, "--limit", "10")
-    assert "once (name only one of them): 40 of 40 trials of" in message
-    assert "--dedupe" not in message
+    error = run_error("--decide", tmp_path / "both", *COIN, "--limit", "10")
+    assert "40 of 40 trials" in str(error)
+    assert "--dedupe" not in str(error)  # `run` has no such option
 
 
-def test_other_questions_of_the_same_number_are_refused(refused, other):
-    message = refused("--decide", other, *COIN, "--samples", json.dumps({TASK: list(range(2, 12))}))
-    assert f"has 2 questions of {TASK} that this run does not ask and lacks 2 questions" in message
-
-
-def test_another_task_is_refused_before_sampling(refused, other, tmp_path):
+def test_another_task_is_refused_before_sampling(run_error, other, tmp_path):
     (tmp_path / "mine.yaml").write_text(BROKEN.replace("!function broken.text", '"{{problem}}"'))
-    message = refused(
-        *("--decide", other, *MODEL, "--tasks", "broken_demo", "--include_path", tmp_path)
-    )
-    assert f"has no graded trials of broken_demo; it has those of {TASK}" in message
-
-
-def test_other_scores_are_refused_before_sampling(refused, other):
-    given = ("--metadata", '{"bayes_weights": [0, 0.5]}')
-    message = refused("--decide", other, *COIN, "--limit", "10", *given)
-    assert f"scores the categories of {TASK} with 0, 1, and this run with 0, 0.5" in message
-
-
-def test_too_few_trials_for_a_decision_are_refused(refused, lmeb, other):
-    message = refused("--decide", other, *COIN, "--limit", "10", "--budget", "3")
-    assert "needs at least 4 trials per question; --max-trials or --budget allows 3" in message
+    words = (*MODEL, "--tasks", "broken_demo", "--include_path", tmp_path)
+    assert "broken_demo" in str(run_error("--decide", other, *words))
 
 
 def test_the_same_questions_are_compared(lmeb, other):
@@ -309,9 +286,8 @@ def test_the_same_questions_are_compared(lmeb, other):
     code, _, err = lmeb("--decide", other, *COIN, *chosen, "--max-trials", "4")
     assert code == 0
     assert "difference +0.0000 (sd 0." in err
-    assert "z = 0 is below" in err
     (note,) = [line for line in err.splitlines() if line.startswith(f"note: {TASK}: ")]
-    assert f"{TASK}: hbayes@N does not keep to the rate of 0.05 on 10 questions" in note
+    assert "0.05 on 10 questions" in note
 
 
 # -- how it ends ----------------------------------------------------------------------------
@@ -320,22 +296,17 @@ def test_the_same_questions_are_compared(lmeb, other):
 def test_results_that_cannot_be_written_are_an_error(lmeb, store, tmp_path):
     out = tmp_path / "a file"
     out.write_text("")
-    code, _, err = lmeb("--budget", "2", *COIN, "--limit", "3", "--output_path", out)
-    assert code == 2
-    last = err.splitlines()[-1]
-    assert last.startswith(f"error: results could not be written to {out}")
-    assert last.endswith(
-        f"all trials are in {store}: run the same command again with another --output_path"
-    )
-    # and that is true
-    code, _, err = lmeb("--budget", "2", *COIN, "--limit", "3", "--output_path", tmp_path / "new")
-    assert code == 0
+    words = ("--budget", "2", *COIN, "--limit", "3", "--output_path")
+    error = error_of(invoked("run", "--store", store, *words, out))
+    assert (error.argument, error.rule, error.value) == ("--output_path", "failed", str(out))
+    # all trials are in the store
+    assert lmeb(*words, tmp_path / "new")[0] == 0
     with TrialStore.open(store, mode="read") as opened:
         assert opened.info().trials == 6
 
 
 @pytest.mark.parametrize("file", ["results", "samples"])
-def test_a_full_disk_is_an_error(lmeb, monkeypatch, tmp_path, file):
+def test_a_full_disk_is_an_error(monkeypatch, tmp_path, file):
     opened, out = Path.open, tmp_path / "out"
 
     def full(name):
@@ -362,41 +333,24 @@ def test_a_full_disk_is_an_error(lmeb, monkeypatch, tmp_path, file):
     monkeypatch.setattr(Path, "open", open_or_fail)
     monkeypatch.setattr(Path, "write_text", write_or_fail)
     monkeypatch.setattr(evaluation_tracker, "open", open_to_append, raising=False)
-    code, _, err = lmeb(
-        *("--budget", "2", *COIN, "--limit", "3", "--output_path", out, "--log_samples"),
-        store=None,
-    )
-    assert code == 2
-    last = err.splitlines()[-1]
-    assert re.search(rf"written to {out} \({file}_.* is missing or cut off\)", last)
-    saved = out / "trials.sqlite"
-    assert last.endswith(f"with another --output_path and --store {saved}")
-    assert saved.is_file()
+    words = ("--budget", "2", *COIN, "--limit", "3", "--output_path", out, "--log_samples")
+    error = error_of(invoked("run", *words))
+    assert (error.argument, error.rule) == ("--output_path", "failed")
+    assert f"({file}_" in str(error)
+    assert f"--store {out / 'trials.sqlite'}" in str(error)
+    assert (out / "trials.sqlite").is_file()
 
 
 def test_a_round_that_costs_more_than_the_budget_is_named(lmeb):
     code, _, err = lmeb("--width", ".05", "--budget", "500tokens", *COIN, "--limit", "10")
     assert code == 0
-    message = (
-        r"the first round already cost (1,\d{3}|[6-9]\d\d) tokens, more than the budget of 500"
-    )
-    assert re.search(rf"stopped: {message} tokens; at least one round is sampled", err)
-
-
-def test_help_says_that_one_round_is_made(lmeb):
-    _, out, _ = lmeb("--help", store=None)
-    text = " ".join(out.split())
-    assert "At least one round is sampled" in text
-    assert "[default: pocock]" in text
-    assert "[default: 0.95]" in text
+    assert re.search(r"stopped: .* (1,\d{3}|[6-9]\d\d) tokens, .* 500 tokens", err)
 
 
 def test_the_line_of_a_round_tells_the_fewest_and_the_most_trials(lmeb):
-    code, out, err = lmeb(
-        "--width", ".15", "--allocate", "questions", "--max-trials", "40", *COIN, "--limit", "12"
-    )
+    words = ("--allocate", "questions", "--max-trials", "40", *COIN, "--limit", "12")
+    code, out, err = lmeb("--width", ".15", *words)
     assert code == 0
-    fewest = re.findall(r"N (\d+) to (\d+) ", err)[-1]
-    assert int(fewest[0]) < int(fewest[1])
-    assert f"hbayes@{fewest[0]} " in out
-    assert f"{TASK}  N 4  mu" in err
+    fewest, most = re.findall(r"N (\d+) to (\d+) ", err)[-1]
+    assert int(fewest) < int(most)
+    assert f"hbayes@{fewest} " in out

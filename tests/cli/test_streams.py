@@ -29,12 +29,12 @@ COMMANDS = {
 
 
 #: Python may be told to keep no buffer, as in many containers; then other lines fail.
-CASES = [("help", ""), ("help", "1"), ("info", ""), ("info", "1"), ("export", "")]
+CASES = [("help", ""), ("info", "1"), ("export", "")]
 
 
-@pytest.fixture
-def store(tmp_path):
-    path = tmp_path / "a.sqlite"
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    path = tmp_path_factory.mktemp("stores") / "a.sqlite"
     with TrialStore.open(path) as store:
         key = TrialKey(
             model=store.describe_model({"pretrained": "some/model"}),
@@ -90,21 +90,13 @@ def test_a_full_disk_behind_standard_output(store, name, unbuffered):
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs POSIX pipes")
-@pytest.mark.parametrize(("name", "unbuffered"), CASES)
+@pytest.mark.parametrize(("name", "unbuffered"), [*CASES, ("export, after the first line", "")])
 def test_a_reader_that_is_gone(store, name, unbuffered):
-    process = started(name, store, stdout=subprocess.PIPE, env=environment(unbuffered))
-    # Long before the first line, as the interpreter has hardly begun to start.
-    process.stdout.close()
-    error = process.stderr.read()
-    process.stderr.close()
-    assert process.wait(timeout=120) == 141
-    assert error == ""
-
-
-@pytest.mark.skipif(os.name != "posix", reason="needs POSIX pipes")
-def test_a_reader_that_goes_after_the_first_line(store):
-    process = started("export", store, stdout=subprocess.PIPE, env=environment(""))
-    assert process.stdout.readline().startswith('{"kind": "model"')
+    command, _, after_a_line = name.partition(",")
+    process = started(command, store, stdout=subprocess.PIPE, env=environment(unbuffered))
+    if after_a_line:
+        assert process.stdout.readline().startswith('{"kind": "model"')
+    # otherwise long before the first line, as the interpreter has hardly begun to start
     process.stdout.close()
     error = process.stderr.read()
     process.stderr.close()
@@ -123,8 +115,7 @@ def test_standard_output_that_was_closed(store, name, code):
         timeout=120,
         env=environment(""),
     )
-    message = "error: standard output is closed: name a file with --output\n"
-    assert (done.returncode, done.stderr) == (code, message if code else "")
+    assert (done.returncode, done.stderr.count("error: `--output`")) == (code, int(code == 2))
 
 
 @needs_full

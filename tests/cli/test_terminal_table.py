@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import re
 
 import pytest
 from hypothesis import given, settings
@@ -12,7 +11,7 @@ from rich.cells import cell_len
 
 from lm_eval_bayes.cli.ui import terminal_table
 from lm_eval_bayes.cli.ui.output import say_table, tables_with_all_columns
-from lm_eval_bayes.cli.ui.table_layout import fit_one_block, fold, table_columns
+from lm_eval_bayes.cli.ui.table_layout import fit_one_block, table_columns
 from lm_eval_bayes.cli.ui.terminal_table import draw
 
 HEAD = ["task", "model", "questions", "N", "hbayes@N", "these questions", "questions like these"]
@@ -33,56 +32,6 @@ def drawn(monkeypatch, width, title, head, rows, optional=(), wide=True):
         patch.setattr(terminal_table, "Console", console)
         draw(title, head, rows, optional, wide)
     return [line.rstrip() for line in output.getvalue().splitlines()]
-
-
-def test_a_wide_terminal_has_one_line_a_row(monkeypatch):
-    lines = drawn(monkeypatch, 200, "Scores", HEAD, ROWS)
-    assert lines[0] == "Scores"
-    cells = [re.split(r" {2,}", line) for line in (lines[1], *lines[3:])]
-    assert cells == [HEAD, *ROWS]
-    assert set(lines[2]) == {"─"}
-
-
-def test_a_name_that_all_lines_have_is_said_once(monkeypatch):
-    lines = drawn(monkeypatch, 80, "Scores", HEAD, ROWS)
-    assert lines[:2] == ["Scores", "task demo_arithmetic_bayes"]
-    cells = [re.split(r" {2,}", line) for line in lines[-2:]]
-    assert cells == [row[1:] for row in ROWS]
-
-
-def test_numbers_that_all_lines_have_are_said_once_where_the_rest_then_fits(monkeypatch):
-    rows = [row[:6] for row in ROWS]
-    lines = drawn(monkeypatch, 44, "Scores", HEAD[:6], rows)
-    assert lines[1] == "task demo_arithmetic_bayes, questions 40, N 8"
-    cells = [re.split(r" {2,}", line) for line in lines[-2:]]
-    assert cells == [[row[1], *row[4:]] for row in rows]
-
-
-def test_a_table_too_wide_becomes_several_with_the_names(monkeypatch):
-    lines = drawn(monkeypatch, 34, "Scores", HEAD, ROWS)
-    parts = "\n".join(lines[2:]).split("\n\n")
-    cells = [
-        [re.split(r" {2,}", line) for line in part.splitlines()[-len(ROWS) :]] for part in parts
-    ]
-    assert len(parts) == 4
-    for number, row in enumerate(ROWS):
-        assert [part[number][0] for part in cells] == [row[1]] * 4
-        assert [cell for part in cells for cell in part[number][1:]] == row[2:]
-    assert max(map(len, lines[2:])) <= 34
-
-
-@pytest.mark.parametrize(
-    ("text", "width", "lines"),
-    [
-        ("demo_arithmetic_bayes", 16, ["demo_arithmetic_", "bayes"]),
-        ("demo_arithmetic_bayes", 30, ["demo_arithmetic_bayes"]),
-        ("a b", 1, ["a", "b"]),
-        ("数学/模型", 5, ["数学/", "模型"]),
-        ("", 5, [""]),
-    ],
-)
-def test_names_are_folded_at_their_joints(text, width, lines):
-    assert fold(text, width).split("\n") == lines
 
 
 NAMES = st.from_regex(r"\A[a-z]{3,8}(?:[-_/ .][a-z0-9]{1,8}){0,4}\Z")
@@ -119,23 +68,6 @@ def test_every_number_stands_on_one_line_and_no_name_loses_a_letter(data, width,
 # -- one block -----------------------------------------------------------------------------------
 
 
-def test_one_block_leaves_out_the_least_important_columns_and_names_them(monkeypatch):
-    rows = [[*row[:3], f"{8 + i}", *row[4:]] for i, row in enumerate(ROWS)]
-    optional = ["questions like these", "these questions"]
-    lines = drawn(monkeypatch, 52, "Scores", HEAD, rows, optional, wide=False)
-    assert lines[:2] == ["Scores", "task demo_arithmetic_bayes, questions 40"]
-    assert re.split(r" {2,}", lines[2]) == ["model", "N", "hbayes@N", "these questions"]
-    assert [re.split(r" {2,}", line) for line in lines[4:6]] == [
-        [row[1], *row[3:6]] for row in rows
-    ]
-    assert lines[6:] == ["left out: questions like these; --wide shows all"]
-
-
-def test_nothing_is_left_out_of_a_table_that_fits(monkeypatch):
-    lines = drawn(monkeypatch, 200, "Scores", HEAD, ROWS, HEAD[1:], wide=False)
-    assert lines == drawn(monkeypatch, 200, "Scores", HEAD, ROWS)
-
-
 LONG = "a" * 470
 
 
@@ -143,10 +75,6 @@ LONG = "a" * 470
     ("names", "shown"),
     [
         ([f"{LONG}-7b", f"{LONG}-1b"], ["aaaaaaaaaa…aaaaaa-7b", "aaaaaaaaaa…aaaaaa-1b"]),
-        (
-            [f"some-organisation/{n}b-{LONG}" for n in (7, 1)],
-            ["…7b-aaaaaa…aaaaaaaaa", "…1b-aaaaaa…aaaaaaaaa"],
-        ),
         (
             [f"{a}{LONG}{b}{LONG}" for a in "ab" for b in "cd"],
             [f"{start}aaaaaaaa…aaaaaaaa#{n}" for n, start in enumerate("aabb", 1)],
@@ -159,7 +87,6 @@ def test_long_names_are_shortened_in_the_middle_and_stay_different(names, shown)
     layout = fit_one_block(table_columns(("model", "mean", "tokens"), rows), 43)
     (block,) = layout.blocks
     assert list(block.columns[0].cells) == shown
-    assert layout.note == "texts are shortened; --wide shows all"
     assert all(cell_len(cell) <= block.widths[0] for cell in shown)
 
 
@@ -188,15 +115,6 @@ def test_one_block_fits_and_every_column_is_shown_or_named(data, width, n_rows):
         before = [row[head.index(column.head)] for row in rows]
         pairs = set(zip(before, column.cells, strict=True))
         assert len(pairs) == len(set(before)) == len(set(column.cells))
-
-
-def test_a_heading_is_folded_before_a_name_is_shortened():
-    rows = [("a-model-of-twenty-two", "0.133", "12%"), ("phi", "0.095", "5%")]
-    layout = fit_one_block(table_columns(("model", "shown 4, paired", "flips"), rows), 38)
-    (block,) = layout.blocks
-    assert layout.note == ""
-    assert block.columns[0].cells == ("a-model-of-twenty-two", "phi")
-    assert block.widths == (21, 8, 5)
 
 
 @pytest.mark.parametrize("wide", [True, False])

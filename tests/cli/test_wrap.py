@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import yaml
-from _support.command_line import called
+from _support.command_line import called, command_error
 from lm_eval.tasks import TaskManager
 
 from lm_eval_bayes.harness.plugin import sampled_tasks
@@ -60,18 +60,15 @@ def test_a_task_of_the_harness_is_included_by_its_name():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("task", "named"),
     [
-        (("no_such_task",), "`TASK` must be one task (no group) that is a YAML"),
-        (("demo_arithmetic_bayes",), "is sampled repeatedly already"),
-        (("squadv2",), "squadv2 has a Python class of its own"),
-        (("mmlu_abstract_algebra",), "has `output_type: multiple_choice`"),
-        (("choice.yaml",), "has `output_type: loglikelihood`"),
+        ("no_such_task", "TASK"),
+        ("demo_arithmetic_bayes", "already"),
+        ("squadv2", "Python class"),
+        ("mmlu_abstract_algebra", "multiple_choice"),
+        ("choice.yaml", "loglikelihood"),
     ],
 )
-def test_what_cannot_be_sampled_is_refused_in_a_sentence(folder, monkeypatch, arguments, message):
+def test_what_cannot_be_sampled_is_refused(folder, monkeypatch, task, named):
     monkeypatch.chdir(folder)
-    code, printed, error = called("wrap", *arguments)
-    assert (code, printed) == (2, "")
-    assert message in error
-    assert len(error.splitlines()) == 1
+    assert named in str(command_error("wrap", task))

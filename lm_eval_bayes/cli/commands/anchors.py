@@ -144,7 +144,7 @@ def _read(
         in_both = [model for model in placed.models if model in saved.models]
         if in_both:
             rule = "be a model that is not in the RUNs; give its name instead of its path"
-            raise InvalidInputError.of("--target", "type", rule, ", ".join(in_both))
+            raise InvalidInputError.of("--target", "duplicate", rule, ", ".join(in_both))
         names += placed.models
         already_shown = {*saved.warnings, *placed.warnings}
         saved = join_runs(saved, placed)

@@ -187,7 +187,7 @@ def _read_sides(
         others = [model for model in saved_a.models if model not in (model_a, model_b)]
         if None in named.values() and len(others) != [model_a, model_b].count(None):
             rule = "hold two models if B is left out, or --model-a and --model-b must name them"
-            raise InvalidInputError.of("A", "empty", rule, ", ".join(saved_a.models))
+            raise InvalidInputError.of("A", "missing", rule, ", ".join(saved_a.models))
         if model_a is not None and model_a == model_b:
             raise InvalidInputError.of("--model-b", "duplicate", "be another model than A", model_b)
         runs_a = saved_a.of_model(model_a or others.pop(0))
@@ -226,7 +226,7 @@ def _runs_of_one_model(
         raise InvalidInputError.of(side, "empty", "hold trials that can be counted", "none")
     if name is None and len(saved.models) > 1:
         rule = f"hold one model, or {option} must name one of {', '.join(saved.models)}"
-        raise InvalidInputError.of(side, "choice", rule, plural(len(saved.models), "model"))
+        raise InvalidInputError.of(side, "missing", rule, plural(len(saved.models), "model"))
     return _runs_of_model(saved, name or saved.models[0], option)
 
 

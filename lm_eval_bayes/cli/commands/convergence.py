@@ -108,7 +108,7 @@ def command(
     saved = replace(saved, runs=informed.runs)
     if plot is not None and len(saved.tasks) > 1:
         rule = f"be of one task; choose one with --task ({', '.join(saved.tasks)})"
-        raise InvalidInputError.of("--plot", "mismatch", rule, plot.name)
+        raise InvalidInputError.of("--plot", "conflict", rule, plot.name)
     with named_as_options("score", "replicates"):
         results = [
             task_convergence(saved.of_task(name), spec, scores=scores, replicates=replicates)

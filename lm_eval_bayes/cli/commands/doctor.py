@@ -131,7 +131,7 @@ def command(
     from lm_eval_bayes.harness.task import questions
 
     if not 0 < timeout < float("inf"):
-        raise InvalidInputError.of("--timeout", "choice", "be a number of seconds above 0", timeout)
+        raise InvalidInputError.of("--timeout", "range", "be a number of seconds above 0", timeout)
     # The harness and the hub take seconds; they run while the rest is checked.
     probe = Probe.start() if harness_folder() is not None else None
     try:

@@ -81,7 +81,7 @@ class HubOptions:
             value = getattr(self, name)
             if value is not None and len(saved.runs) > 1:
                 rule = f"be of one task; choose one with --task ({', '.join(saved.tasks)})"
-                raise InvalidInputError.of(f"--{name.replace('_', '-')}", "mismatch", rule, value)
+                raise InvalidInputError.of(f"--{name.replace('_', '-')}", "conflict", rule, value)
         if self.source_name is not None and self.source_url is None:
             rule = "be left out without --source-url"
             raise InvalidInputError.of("--source-name", "conflict", rule, self.source_name)
@@ -150,7 +150,7 @@ def hub(
     (path, n_tasks), *_ = Counter(result.path for result in results).most_common(1)
     if n_tasks > 1:
         rule = f"have one task per benchmark; choose one with --task (several are {path})"
-        raise InvalidInputError.of("RUN", "mismatch", rule, f"{n_tasks} tasks")
+        raise InvalidInputError.of("RUN", "duplicate", rule, f"{n_tasks} tasks")
     folder = output or Path()
     files = {folder / result.path: result.text.encode("utf-8") for result in results}
     check_targets(files, overwrite)
@@ -283,7 +283,7 @@ def every_eval_ever(
     if to_stdout and len(saved.runs) > 1:
         rule = "be one run if the record goes to standard output (--output names a folder)"
         runs_of_models = f"{len(saved.runs)} of {', '.join(saved.models)}"
-        raise InvalidInputError.of("RUN", "mismatch", rule, runs_of_models)
+        raise InvalidInputError.of("RUN", "conflict", rule, runs_of_models)
     if instances:
         for run in saved.runs:
             check_instances(run)
@@ -346,7 +346,7 @@ def _model_ids(given: Sequence[str], models: Sequence[str]) -> dict[str, str]:
         if model not in models or model in ids:
             rule = f"be {models[0]}=org/name, for each of several models once"
             raise InvalidInputError.of(
-                "--model-id", "duplicate", rule, f"{text!r}, for {', '.join(models)}"
+                "--model-id", "format", rule, f"{text!r}, for {', '.join(models)}"
             )
         _check_no_blank(id)
         ids[model] = id

@@ -181,7 +181,7 @@ def _check(width: float | None, separate: bool, max_trials: int) -> None:
 
     if width is None and not separate:
         rule = "be given a goal: --width .05, or --separate, or both"
-        raise InvalidInputError.of("plan", "conflict", rule, "neither")
+        raise InvalidInputError.of("plan", "missing", rule, "neither")
     with named_as_options("width", "max_trials"):
         if width is not None:
             check_positive("width", width)

@@ -82,7 +82,8 @@ def command(
         check_count("text_bytes", text_bytes, 0)
     to_stdout = str(output) in STANDARD_OUTPUT
     if to_stdout and sys.stdout is None:
-        raise InvalidInputError("standard output is closed: name a file with --output")
+        rule = "be a file where standard output is closed"
+        raise InvalidInputError.of("--output", "conflict", rule, str(output))
     if to_stdout and as_json:
         rule = "be left out if --output is standard output"
         raise InvalidInputError.of("--json", "conflict", rule, str(output))

@@ -27,7 +27,7 @@ from lm_eval_bayes.cli.ui.options import (
 )
 from lm_eval_bayes.cli.ui.output import say, say_json, say_table, sentence_name, warn
 from lm_eval_bayes.cli.ui.reading import Dedupe, ReadingOptions, Task
-from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.errors import InvalidInputError, Rule
 
 if TYPE_CHECKING:
     from lm_eval_bayes.analysis.rubric_classes import ClassifiedRuns
@@ -119,7 +119,7 @@ def command(
     by_task = {name: saved.of_task(name) for name in saved.tasks}
     if plot is not None and len(by_task) > 1:
         rule = f"be of one task; choose one with --task ({', '.join(by_task)})"
-        raise InvalidInputError.of("--plot", "mismatch", rule, plot.name)
+        raise InvalidInputError.of("--plot", "conflict", rule, plot.name)
     classified_runs = [
         _classify(of_task, frozen, schemata, schema_weights) for of_task in by_task.values()
     ]
@@ -231,7 +231,7 @@ def _classify(
             f"have the signals of a schema in every run of {classified.task}; of all schemata the "
             f"fewest are missing of {least}"
         )
-        raise InvalidInputError.of("RUN", "choice", rule, ", ".join(classified.models))
+        raise InvalidInputError.of("RUN", "missing", rule, ", ".join(classified.models))
     return classified
 
 
@@ -268,8 +268,9 @@ def _read_thresholds(path: Path) -> Thresholds:
         text = path.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        rule = f"be a file that can be read; {path}: {reason}"
-        raise InvalidInputError.of("--thresholds", "damaged", rule, path.name) from None
+        requirement = f"be a file that can be read; {path}: {reason}"
+        rule: Rule = "path" if isinstance(error, OSError) else "format"
+        raise InvalidInputError.of("--thresholds", rule, requirement, path.name) from None
     return Thresholds.from_json(text, path.name)
 
 

@@ -109,7 +109,7 @@ def run(harness_arguments: Sequence[str], options: StoppingOptions) -> int:
         saved = ReadingOptions().read([Path(options.decide)], argument="--decide", dedupe=None)
         baseline = baseline_runs(saved.runs, options.decide)
     if options.allocate not in (None, "questions"):
-        raise InvalidInputError.of("--allocate", "type", "be questions", options.allocate)
+        raise InvalidInputError.of("--allocate", "choice", "be questions", options.allocate)
     correction: Any = options.correction or CORRECTION
     names = [field.name for field in fields(options)]
     with named_as_options(*names):
@@ -154,7 +154,8 @@ def run(harness_arguments: Sequence[str], options: StoppingOptions) -> int:
         _setup_errors(rounds),
     ):
         if problem is not None:
-            raise LmEvalBayesError(f"this harness cannot evaluate with a stopping rule: {problem}")
+            message = f"this harness cannot evaluate with a stopping rule: {problem}"
+            raise LmEvalBayesError(message, "unsupported")
         args.func(args)
     _check_written(rounds, output_path, options.store)
     return 0 if rounds.interruption is None else exit_code(rounds.interruption)
@@ -318,7 +319,10 @@ def _setup_errors(rounds: Rounds | None = None) -> Iterator[None]:
         if stage in ("model", "requests") and name in EXTRAS:
             raise LmEvalBayesError(
                 f"the model's backend needs the package `{name}`, which is not installed; "
-                f"run {pip_install_extra(EXTRAS[name])}"
+                f"run {pip_install_extra(EXTRAS[name])}",
+                "not-installed",
+                "--model",
+                name,
             ) from error
         if stage not in ("tasks", "requests"):
             raise
@@ -327,7 +331,8 @@ def _setup_errors(rounds: Rounds | None = None) -> Iterator[None]:
         )
         message, kind = error_line(error), type(error).__name__
         plain = isinstance(error, (ValueError, OSError, AssertionError)) or message == kind
-        raise LmEvalBayesError(message if plain else f"{kind}: {message}") from error
+        message = message if plain else f"{kind}: {message}"
+        raise LmEvalBayesError(message, "failed") from error
 
 
 def _check_written(rounds: Rounds, output_path: str | None, store: str | None) -> None:
@@ -344,5 +349,8 @@ def _check_written(rounds: Rounds, output_path: str | None, store: str | None) -
     options = "another --output_path" + (f" and --store {rounds.store}" if store is None else "")
     raise LmEvalBayesError(
         f"results could not be written to {output_path} ({missing} is missing or cut off); all "
-        f"trials are in {rounds.store}: run the same command again with {options}"
+        f"trials are in {rounds.store}: run the same command again with {options}",
+        "failed",
+        "--output_path",
+        output_path,
     )

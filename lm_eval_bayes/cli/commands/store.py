@@ -143,10 +143,8 @@ def merge(
 
     target = resolve_path(output)
     if all(resolve_path(path) == target for path in stores):
-        raise InvalidInputError(
-            f"{target} is the target of --output and the only store that was given: there is "
-            "nothing to merge"
-        )
+        rule = "be another file than the only store that is merged"
+        raise InvalidInputError.of("--output", "duplicate", rule, str(target))
     try:
         with folder_for(output, "--output"):
             report = merge_stores(stores, output, "keep-first" if keep_first else "refuse")
@@ -271,12 +269,14 @@ def export(
     report: ExportReport | SamplesReport
     if str(output) in STANDARD_OUTPUT:
         if form is Format.samples:
-            raise InvalidInputError("samples are several files: name a folder with --output")
+            rule = "be a folder for --format samples, which are several files"
+            raise InvalidInputError.of("--output", "conflict", rule, str(output))
         if as_json:
             rule = "be left out if --output is standard output, where the lines are written"
             raise InvalidInputError.of("--json", "conflict", rule, str(output))
         if sys.stdout is None:
-            raise InvalidInputError("standard output is closed: name a file with --output")
+            rule = "be a file where standard output is closed"
+            raise InvalidInputError.of("--output", "conflict", rule, str(output))
         report = export_lines(store, sys.stdout)
     else:
         with folder_for(output, "--output"):
@@ -355,7 +355,8 @@ def prune(
         "trials_from": trials_from,
     }
     if all(value is None for value in criteria.values()):
-        raise InvalidInputError("no criterion: give --model, --sampling, --prompt or --trials-from")
+        rule = "be given a criterion: --model, --sampling, --prompt or --trials-from"
+        raise InvalidInputError.of("prune", "missing", rule, "none")
     paths = [resolve_path(path) for path in stores]
 
     def prune_store(path: Path, dry_run: bool) -> PruneReport:
@@ -472,4 +473,4 @@ def _model_named(name: str, models: Mapping[str, Mapping[str, Any]], path: Path)
     else:
         known = dict.fromkeys(names(digest, of_model)[2] for digest, of_model in models.items())
         rule = f"be a model of {path} ({', '.join(known) or 'it has none'})"
-    raise InvalidInputError.of("OLD", "type", rule, name)
+    raise InvalidInputError.of("OLD", "choice", rule, name)

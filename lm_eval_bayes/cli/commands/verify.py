@@ -131,7 +131,7 @@ def command(
         if number is not None:
             check_integer(name, number, 1)
     if not 0 < (as_real(timeout) or 0) < float("inf"):
-        raise InvalidInputError.of("--timeout", "choice", "be a number of seconds above 0", timeout)
+        raise InvalidInputError.of("--timeout", "range", "be a number of seconds above 0", timeout)
     settings = JudgeSettings(
         verifier, backend, base_url, revision, device, dtype, max_length, batch_size, timeout
     )

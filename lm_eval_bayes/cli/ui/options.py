@@ -212,7 +212,7 @@ def parse_integers(option: str, text: str) -> list[int]:
         numbers = []
     if not numbers or numbers[0] < 1:
         rule = "be integers of at least 1, separated by commas, as in 1,2,4"
-        raise InvalidInputError.of(option, "range", rule, text)
+        raise InvalidInputError.of(option, "format", rule, text)
     return numbers
 
 

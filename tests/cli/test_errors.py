@@ -1,0 +1,192 @@
+"""What each command refuses: the option or argument of the error, and the rule that it breaks."""
+
+from __future__ import annotations
+
+import pytest
+from _support.command_line import command_error, refusal
+
+#: The words of a command in the folder of saved runs, the argument of its error, and the rule.
+REFUSED = [
+    # of all commands
+    ("sumary", None, "usage"),
+    ("summary", "runs", "usage"),
+    ("summary a --scop x", "--scop", "usage"),
+    ("noise a --seed 1.5", "--seed", "usage"),
+    ("doctor --timeout nan", "--timeout", "range"),
+    # the intervals, and what is read
+    ("summary a --level 95", "--level", "range"),
+    ("summary a --seed -3", "--seed", "range"),
+    ("summary a --k 9", "--k", "range"),
+    ("summary a --k two", "--k", "format"),
+    ("summary a --k 0,1", "--k", "format"),
+    ("summary a --task gsm8k", "RUN", "choice"),
+    ("summary one.npz --metric acc", "--metric", "conflict"),
+    ("summary one.npz --filter x", "--filter", "conflict"),
+    ("summary one.npz --regrade", "--regrade", "conflict"),
+    ("summary missing", "RUN", "path"),
+    ("summary broken", "RUN", "damaged"),
+    # earlier runs as prior evidence
+    ("summary a --prior missing --prior-strength auto", "--prior", "path"),
+    ("summary a --prior c-elsewhere --prior-strength auto", "--prior", "mismatch"),
+    ("summary a --prior a --prior-strength auto", "--prior", "duplicate"),
+    ("summary a --prior x=b --prior-strength auto", "--prior", "choice"),
+    ("rank a b --prior three.npz --prior-strength auto", "--prior", "mismatch"),
+    ("summary nowhere --prior nowhere --prior-strength 7", "--prior-strength", "range"),
+    ("summary a --prior-strength 0.5", "--prior-strength", "conflict"),
+    ("summary a --prior b", "--prior-strength", "conflict"),
+    # comparisons and the gate
+    ("compare a b --rope nan", "--rope", "range"),
+    ("compare a b --margin -1", "--margin", "range"),
+    ("compare a b --questions -1", "--questions", "range"),
+    ("compare a b --k 9 --scope population", "--k", "range"),
+    ("compare three.npz", "A", "missing"),
+    ("compare three.npz --model-a x", "--model-a", "choice"),
+    ("compare a three.npz", "B", "missing"),
+    ("compare a b-hmmt", "B", "mismatch"),
+    ("compare a c-elsewhere", "B", "mismatch"),
+    ("compare a b --fail-if-unknown", "--fail-if-unknown", "conflict"),
+    ("compare a b --gate-on pass^4", "--gate-on", "conflict"),
+    ("compare a b --margin 0 --gate-on pass@4", "--gate-on", "choice"),
+    ("compare a b --margin 0 --gate-on pass^2 --scope population", "--gate-on", "unsupported"),
+    ("compare a b --fail-if-below nan", "--fail-if-below", "range"),
+    # leaderboards
+    ("rank a c-elsewhere", "RUN", "mismatch"),
+    ("rank three.npz --paper --pairs", "--paper", "conflict"),
+    ("rank three.npz --paper --scope population", "--paper", "conflict"),
+    ("rank three.npz --paper --ties leader", "--paper", "conflict"),
+    ("rank three.npz --paper --method borda", "--paper", "conflict"),
+    # plans, noise and convergence
+    ("noise a --difference 1.5", "--difference", "range"),
+    ("noise a --power 1", "--power", "range"),
+    ("plan a", "plan", "missing"),
+    ("plan a --width 0", "--width", "range"),
+    ("plan a --width .1 --max-trials 0", "--max-trials", "range"),
+    ("plan a --separate", "RUN", "empty"),
+    ("plan a b --width .1 --correction pocock", "--correction", "conflict"),
+    ("plan a b --separate --scope population --correction pocock", "--correction", "conflict"),
+    ("plan scores.csv --separate --correction pocock", "--correction", "unsupported"),
+    ("convergence three.npz --score g-pass@4", "--score", "choice"),
+    ("convergence three.npz --score pass@9", "--score", "range"),
+    ("convergence three.npz --plot x.pdf", "--plot", "format"),
+    ("convergence one.npz --score bayes", "RUN", "empty"),
+    ("convergence counts.csv", "RUN", "missing"),
+    ("convergence scores.csv", "RUN", "unsupported"),
+    # anchors
+    ("anchors three.npz --target nobody", "--target", "choice"),
+    ("anchors three.npz --anchor nobody", "--anchor", "choice"),
+    ("anchors a b --target b", "--target", "duplicate"),
+    ("anchors three.npz --keep 0.9:0.1", "--keep", "format"),
+    ("anchors three.npz --pseudo-count -1", "--pseudo-count", "range"),
+    ("anchors one.npz", "RUN", "empty"),
+    # pages and rubrics
+    ("report a -o notes.txt", "--output", "path"),
+    ("report a -o empty --overwrite", "--output", "path"),
+    ("report a -o /dev/null --overwrite", "--output", "path"),
+    ("report a -o - --json", "--json", "conflict"),
+    ("report a --plots notes.txt/deep", "--plots", "path"),
+    ("report a --text-bytes -1", "--text-bytes", "range"),
+    ("rubric boxed --schema mine", "schema", "choice"),
+    ("rubric boxed --schema ood_robustness", "schema", "missing"),
+    ("rubric boxed --weights exact_match", "--weights", "missing"),
+    ("rubric boxed --weights exact_match=0,1", "weights", "shape"),
+    ("rubric boxed --weights exact_match=0,1/0,1", "--weights", "format"),
+    ("rubric boxed --weights exact_match=1,1,1", "--weights", "duplicate"),
+    ("rubric boxed --weights exact_match=0,0,1 --schema format_aware", "--weights", "choice"),
+    ("rubric boxed --thresholds absent.json", "--thresholds", "path"),
+    ("rubric boxed --thresholds empty", "--thresholds", "path"),
+    ("rubric boxed --thresholds a.json --freeze b.json", "--freeze", "conflict"),
+    ("rubric boxed --freeze empty", "--freeze", "path"),
+    ("rubric boxed --freeze notes.txt", "--freeze", "path"),
+    ("rubric a", "RUN", "missing"),
+    ("rubric scores.csv", "RUN", "unsupported"),
+    # simulations
+    ("simulate --models 0", "--models", "range"),
+    ("simulate --models 40", "--gap", "range"),
+    ("simulate --means .4,x", "--means", "format"),
+    ("simulate --means .4,1.2", "--means", "range"),
+    ("simulate --means .4,.5 --models 2", "--models", "conflict"),
+    ("simulate --beta nan:1", "--beta", "format"),
+    ("simulate -o coins.parquet", "--output", "format"),
+    ("simulate --html demo.pdf", "--html", "format"),
+    ("simulate --html x.html -o x.html", "--html", "conflict"),
+    # exports
+    ("export table a -o notes.txt/board.csv", "--output", "path"),
+    ("export hub a --model-id org/..", "--model-id", "format"),
+    ("export hub a b --model-id a/b", "RUN", "mismatch"),
+    ("export hub a --model-id a/b", "--dataset", "missing"),
+    ("export hub b b-hmmt --model-id a/b --dataset c/d", "--dataset", "conflict"),
+    ("export hub a --model-id a/b --dataset c/d --value pass@99", "--value", "choice"),
+    ("export hub a --model-id a/b --source-name x", "--source-name", "conflict"),
+    ("export every-eval-ever a", "--model-id", "missing"),
+    ("export every-eval-ever a --model-id b", "--model-id", "format"),
+    ("export every-eval-ever a b --model-id a/b", "--model-id", "format"),
+    ("export every-eval-ever a b --developer a", "--developer", "mismatch"),
+    ("export every-eval-ever b b-hmmt --model-id a/b", "RUN", "conflict"),
+    ("export every-eval-ever a --instances --model-id a/b", "--instances", "conflict"),
+    # judges
+    ("verify a --verifier judge --backend onnx", "--backend", "choice"),
+    ("verify a --verifier judge --backend vllm --base-url http://h/v1", "--base-url", "conflict"),
+    ("verify a --verifier judge --base-url http://h --device cpu", "--device", "conflict"),
+    ("verify a --verifier judge --dtype int8", "--dtype", "choice"),
+    ("verify a --verifier judge --batch-size 0", "--batch-size", "range"),
+    ("verify a --verifier judge --limit 0", "--limit", "range"),
+    ("verify a --verifier judge --max-length -1", "--max-length", "range"),
+    ("verify a --verifier judge --timeout 0", "--timeout", "range"),
+    ("verify a b --verifier judge --out absent", "--out", "path"),
+    # stores
+    ("store merge a.sqlite ./a.sqlite -o a.sqlite", "--output", "duplicate"),
+    ("store merge a.sqlite -o notes.txt/all", "--output", "path"),
+    ("store prune a.sqlite --yes", "prune", "missing"),
+    ("store export a.sqlite --format samples -o -", "--output", "conflict"),
+    ("store export a.sqlite --json -o -", "--json", "conflict"),
+]
+
+
+def names_in(folder):
+    return sorted(folder.rglob("*"))
+
+
+@pytest.mark.parametrize(("words", "argument", "rule"), REFUSED)
+def test_what_is_refused_names_its_argument_and_writes_nothing(
+    files, monkeypatch, words, argument, rule
+):
+    monkeypatch.chdir(files)
+    before = names_in(files)
+    assert refusal(*words.split()) == (argument, rule)
+    assert names_in(files) == before
+
+
+@pytest.mark.parametrize("name", ["empty", "notes.txt"])
+def test_what_is_no_run_is_refused(files, name):
+    assert refusal("summary", files / name)[0] == "RUN"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "info absent.sqlite",
+        "info notes.txt",
+        "merge absent.sqlite -o new/all.sqlite",
+        "export absent.sqlite -o new/a.jsonl",
+        "prune absent.sqlite --trials-from 1",
+        "compact absent.sqlite",
+        "alias absent.sqlite old new",
+    ],
+)
+def test_what_is_no_store_is_refused_and_no_file_is_made(files, monkeypatch, words):
+    monkeypatch.chdir(files)
+    before = names_in(files)
+    name = words.split()[1]
+    assert name in str(command_error("store", *words.split()))
+    assert names_in(files) == before
+
+
+def test_the_value_of_a_refused_option_is_in_the_error(files):
+    error = command_error("compare", files / "a", files / "b", "--questions", -1)
+    assert (error.argument, error.rule, error.value) == ("--questions", "range", -1)
+
+
+def test_a_name_in_an_error_is_escaped(tmp_path):
+    path = tmp_path / "no\x1b[31m\nte.txt"
+    path.write_text("hello")
+    refusal("store", "info", path)
