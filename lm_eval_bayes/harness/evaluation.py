@@ -89,12 +89,6 @@ class Evaluation:
                 scores.append(math.nan)
         return scores
 
-    @property
-    def unrecorded(self) -> tuple[str, ...] | None:
-        """What the model cannot record of a trial; None if it records no trials."""
-        names: tuple[str, ...] | None = getattr(self.model, "cannot_record", None)
-        return names
-
 
 _current: ContextVar[Evaluation | None] = ContextVar("lm_eval_bayes_evaluation", default=None)
 

@@ -76,8 +76,8 @@ class Condition:
     >>> rule = Condition.read("wrong and (boxed or completion_tokens >= 512)")
     >>> rule.variables, rule.bounds
     (('wrong', 'boxed'), (('completion_tokens', (512.0,)),))
-    >>> rule.holds({"wrong": True, "boxed": False, "completion_tokens": 600.0})
-    True
+    >>> rule.hold([{"wrong": True, "boxed": False, "completion_tokens": 600.0}])
+    array([ True])
     """
 
     text: str
@@ -126,12 +126,8 @@ class Condition:
         """Evaluate for every trial, with unknowns, shape (T,)."""
         return _evaluate(self._tree, variable, signal)
 
-    def holds(self, case: Assignment) -> bool:
-        """Evaluate one case without unknowns."""
-        return bool(self.hold([case])[0])
-
     def hold(self, cases: Sequence[Assignment]) -> npt.NDArray[np.bool_]:
-        """Evaluate several such cases, shape (cases,)."""
+        """Evaluate cases without unknowns, shape (cases,)."""
         truth = self.evaluate(
             lambda name: np.array([case[name] for case in cases], dtype=np.int8),
             lambda name: np.array([case[name] for case in cases], dtype=np.float64),
@@ -139,24 +135,17 @@ class Condition:
         return np.asarray(truth == YES)
 
 
-def uncovered(conditions: tuple[Condition, ...]) -> Assignment | None:
-    """Return a case in which no condition holds, or None.
+def uncovered_and_unreached(
+    conditions: tuple[Condition, ...],
+) -> tuple[Assignment | None, tuple[int, ...]]:
+    """Return what is wrong with conditions of which the first that holds counts.
 
-    Raises
-    ------
-    InvalidInputError
-        If there are too many cases to try them all, see `distinguishable_cases`.
-    """
-    left = distinguishable_cases(conditions)
-    while cases := list(itertools.islice(left, _CASES_AT_ONCE)):
-        covered = np.any([condition.hold(cases) for condition in conditions], axis=0)
-        if not covered.all():
-            return cases[int(covered.argmin())]
-    return None
-
-
-def unreachable(conditions: tuple[Condition, ...]) -> tuple[int, ...]:
-    """Return the indices of the conditions that are in no case the first to hold.
+    Returns
+    -------
+    uncovered : dict or None
+        A case in which no condition holds, None where every case has one.
+    unreached : tuple of int
+        If every case has one: the conditions that are in no case the first to hold.
 
     Raises
     ------
@@ -165,15 +154,19 @@ def unreachable(conditions: tuple[Condition, ...]) -> tuple[int, ...]:
 
     Examples
     --------
-    >>> unreachable(tuple(Condition.read(when) for when in ("wrong", "correct", "wrong and boxed")))
-    (2,)
+    >>> texts = ("wrong", "correct", "wrong and boxed")
+    >>> uncovered_and_unreached(tuple(map(Condition.read, texts)))
+    (None, (2,))
     """
     unreached = set(range(len(conditions)))
     left = distinguishable_cases(conditions)
-    while unreached and (cases := list(itertools.islice(left, _CASES_AT_ONCE))):
+    while cases := list(itertools.islice(left, _CASES_AT_ONCE)):
         held = np.array([condition.hold(cases) for condition in conditions])
-        unreached -= set(held.argmax(axis=0)[held.any(axis=0)].tolist())
-    return tuple(sorted(unreached))
+        covered = held.any(axis=0)
+        if not covered.all():
+            return cases[int(covered.argmin())], ()
+        unreached -= set(held.argmax(axis=0).tolist())
+    return None, tuple(sorted(unreached))
 
 
 def distinguishable_cases(conditions: tuple[Condition, ...]) -> Iterator[Assignment]:

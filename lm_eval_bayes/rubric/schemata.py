@@ -26,7 +26,7 @@ import numpy as np
 
 from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.rubric.rules import Condition, first_match, uncovered, unreachable
+from lm_eval_bayes.rubric.rules import Condition, first_match, uncovered_and_unreached
 from lm_eval_bayes.rubric.signals import SignalTable
 from lm_eval_bayes.rubric.thresholds import PERCENTILES, TaskThresholds
 from lm_eval_bayes.rubric.variables import SIGNALS_OF, variable
@@ -97,20 +97,20 @@ class Schema:
             raise InvalidInputError.of("categories", "duplicate", rule, names)
         for category in self.categories:
             _check_weight(category.weight, self.name)
-        missed = uncovered(self.rules)
-        if missed is not None:
-            case = ", ".join(f"{name} = {_shown(value)}" for name, value in missed.items())
+        uncovered, unreached = uncovered_and_unreached(self.rules)
+        if uncovered is not None:
+            case = ", ".join(f"{name} = {_shown(value)}" for name, value in uncovered.items())
             sentence = (
                 f"`rules` must cover every case of rubric {self.name}: no category takes a trial "
                 f"with {case} (end with `otherwise: true`)"
             )
-            raise InvalidInputError(sentence, "missing", "rules", missed)
-        unreached = [self.categories[index].name for index in unreachable(self.rules)]
+            raise InvalidInputError(sentence, "missing", "rules", uncovered)
         if unreached:
             rule = (
                 f"leave a case to every category of rubric {self.name}; earlier ones take them all"
             )
-            raise InvalidInputError.of("rules", "conflict", rule, ", ".join(unreached))
+            names = [self.categories[index].name for index in unreached]
+            raise InvalidInputError.of("rules", "conflict", rule, ", ".join(names))
 
     @cached_property
     def rules(self) -> tuple[Condition, ...]:
@@ -184,7 +184,7 @@ class Schema:
         """
         variables = {name: variable(name, table, thresholds) for name in self.variables}
         truths = [rule.evaluate(variables.__getitem__, table.column) for rule in self.rules]
-        return np.asarray(first_match(truths, table.n_trials))
+        return first_match(truths, table.n_trials)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -19,6 +18,7 @@ from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.intervals import Scope
 from lm_eval_bayes.stats.outcomes import Outcomes
 from lm_eval_bayes.stats.results import Posterior
+from lm_eval_bayes.stats.validation import check_option
 
 Prior = Literal["hbayes", "bayes"]
 
@@ -76,17 +76,12 @@ class RubricScore:
         InvalidInputError
             If `prior` is another word, or the prior does not allow the scope.
         """
-        if prior not in ("hbayes", "bayes"):
-            raise InvalidInputError.of("prior", "choice", "be hbayes or bayes", prior)
+        check_option("prior", prior, ("hbayes", "bayes"))
         if prior == "hbayes":
             return hbayes_at_n(self.outcomes, scope, seed=seed)
         if scope != "benchmark":
             rule = 'be "benchmark" for uniform priors, which say nothing about the population'
             raise InvalidInputError.of("scope", "unsupported", rule, scope)
-        return self._uniform
-
-    @cached_property
-    def _uniform(self) -> Posterior:
         return bayes_at_n(self.outcomes)
 
     def to_dict(self) -> dict[str, Any]:
@@ -100,12 +95,7 @@ class RubricScore:
         }
 
 
-def score(
-    schema: Schema,
-    table: SignalTable,
-    thresholds: TaskThresholds,
-    question_ids: Sequence[Hashable] | None = None,
-) -> RubricScore:
+def score(schema: Schema, table: SignalTable, thresholds: TaskThresholds) -> RubricScore:
     """Classify every trial of a run and count.
 
     Parameters
@@ -116,8 +106,6 @@ def score(
         The trials.
     thresholds : TaskThresholds
         The percentiles of the task.
-    question_ids : sequence, optional
-        One per question.
 
     Raises
     ------
@@ -135,9 +123,12 @@ def score(
     >>> result.categories
     {'invalid': 1, 'wrong': 1, 'correct': 1, 'missing': 1}
     """
-    check_signals([schema], table)
-    categories = schema.classify(table, thresholds)
-    result = score_categories(schema, categories, table, thresholds, question_ids)
+    lacking = missing_signals(schema, table)
+    if lacking:
+        sources = "; ".join(f"{name} comes from {source_of(name)}" for name in lacking)
+        rule = f"find the signals of {schema.name} in the trials: {sources}"
+        raise InvalidInputError.of("schema", "missing", rule, f"no {', '.join(lacking)}")
+    result = score_categories(schema, schema.classify(table, thresholds), table, thresholds)
     if table.n_trials and result.missing == table.n_trials:
         none = [name for name, value in thresholds.values.items() if value is None]
         rule = f"let some trial into a category of {schema.name}"
@@ -158,16 +149,8 @@ def score_categories(
     """Score trials that are classified already; −1 stands for a missing category.
 
     Scope "population" of the score takes the questions of one of `clusters` as dependent.
-
-    Raises
-    ------
-    InvalidInputError
-        If there is not one category of the schema per trial.
     """
     width = len(schema.categories)
-    if category.shape != table.question.shape or np.any((category < -1) | (category >= width)):
-        rule = f"be one category 0..{width - 1} per trial, or -1"
-        raise InvalidInputError.of("category", "range", rule, category)
     classified = category >= 0
     flat = table.question[classified] * width + category[classified]
     counts = np.bincount(flat, minlength=table.n_questions * width)
@@ -181,20 +164,3 @@ def score_categories(
 def missing_signals(schema: Schema, table: SignalTable) -> tuple[str, ...]:
     """Return the signals that a schema needs and no trial has."""
     return tuple(name for name in schema.needs if not table.has(name))
-
-
-def check_signals(schemata: Iterable[Schema], table: SignalTable, argument: str = "schema") -> None:
-    """Refuse schemata whose signals no trial has.
-
-    Raises
-    ------
-    InvalidInputError
-        If one needs a signal that no trial has; it names the schema, the signals, and what
-        records them.
-    """
-    for schema in schemata:
-        lacking = missing_signals(schema, table)
-        if lacking:
-            sources = "; ".join(f"{name} comes from {source_of(name)}" for name in lacking)
-            rule = f"find the signals of {schema.name} in the trials: {sources}"
-            raise InvalidInputError.of(argument, "missing", rule, f"no {', '.join(lacking)}")

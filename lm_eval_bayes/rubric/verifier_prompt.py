@@ -12,12 +12,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.rubric.answers import THINK_END
-from lm_eval_bayes.stats.arrays import FloatArray, read_only
 
 #: The labels, in the order of all scores and probabilities in this module.
 LABELS = ("A", "B", "C")
@@ -119,13 +117,8 @@ class Calibration:
 
     Parameters
     ----------
-    baseline : sequence of float, shape (3,)
+    baseline : tuple of float, shape (3,)
         The scores b of the labels A, B, C without content, all finite.
-
-    Raises
-    ------
-    InvalidInputError
-        If an argument breaks its rule.
 
     Examples
     --------
@@ -137,57 +130,17 @@ class Calibration:
 
     baseline: tuple[float, float, float]
 
-    def __post_init__(self) -> None:
-        scores = _scores("baseline", self.baseline)
-        if scores.shape != (3,) or not np.isfinite(scores).all():
-            raise InvalidInputError.of(
-                "baseline", "shape", "be three finite numbers", self.baseline
-            )
-        object.__setattr__(self, "baseline", tuple(map(float, scores)))
-
-    def probabilities(self, scores: npt.ArrayLike) -> FloatArray:
-        """Return the probabilities of the labels.
+    def verdict(self, scores: Sequence[float]) -> Verdict:
+        """Return the verdict on one answer.
 
         Parameters
         ----------
-        scores : array, shape (…, 3)
-            Scores of A, B, C; minus infinity for a label that cannot occur, but not for all three.
-
-        Returns
-        -------
-        array, shape (…, 3)
-            Read-only, in [0, 1], adding up to 1.
-
-        Raises
-        ------
-        InvalidInputError
-            If the scores have another shape, or one is NaN or infinite.
+        scores : sequence of float, shape (3,)
+            The finite scores of A, B, C.
         """
-        given = _scores("scores", scores)
-        if given.ndim == 0 or given.shape[-1] != 3:
-            rule = "have the three labels as the last axis"
-            raise InvalidInputError.of("scores", "shape", rule, f"shape {given.shape}")
-        best = given.max(axis=-1) if given.size else given
-        if np.isnan(given).any() or np.isposinf(given).any() or np.isneginf(best).any():
-            rule = "be numbers below infinity, in every case at least one of them finite"
-            raise InvalidInputError.of("scores", "range", rule, scores)
-        gain = given - np.array(self.baseline)
-        weights = np.exp(gain - gain.max(axis=-1, keepdims=True))
-        return read_only(weights / weights.sum(axis=-1, keepdims=True), np.float64)
-
-    def verdict(self, scores: Sequence[float]) -> Verdict:
-        """Return the verdict on one answer, see :meth:`probabilities`."""
-        probabilities = self.probabilities(scores)
-        if probabilities.shape != (3,):
-            raise InvalidInputError.of("scores", "shape", "be three numbers", scores)
-        return Verdict(*map(float, probabilities))
-
-
-def _scores(name: str, values: npt.ArrayLike) -> FloatArray:
-    try:
-        return np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InvalidInputError.of(name, "type", "be numbers", values) from None
+        gain = np.array(scores) - np.array(self.baseline)
+        weights = np.exp(gain - gain.max())
+        return Verdict(*map(float, weights / weights.sum()))
 
 
 def after_reasoning(text: str) -> str:

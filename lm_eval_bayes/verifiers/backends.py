@@ -15,27 +15,8 @@ from lm_eval_bayes.stats.validation import check_option
 from lm_eval_bayes.verifiers.judge import Judge
 from lm_eval_bayes.verifiers.local_judge import DTYPES
 
-
-def _transformers_judge(settings: JudgeSettings, model: dict[str, Any]) -> Judge:
-    from lm_eval_bayes.verifiers.transformers_judge import TransformersJudge
-
-    return TransformersJudge(settings.verifier, **model)
-
-
-def _vllm_judge(settings: JudgeSettings, model: dict[str, Any]) -> Judge:
-    from lm_eval_bayes.verifiers.vllm_judge import VLLMJudge
-
-    return VLLMJudge(settings.verifier, batch_size=settings.batch_size, **model)
-
-
-#: The constructors of local judges by backend. A further one is a line here.
-_LOCAL: dict[str, Callable[[JudgeSettings, dict[str, Any]], Judge]] = {
-    "transformers": _transformers_judge,
-    "vllm": _vllm_judge,
-}
-
 #: The names of the backends, see :meth:`JudgeSettings.create`.
-BACKENDS = (*_LOCAL, "server")
+BACKENDS = ("transformers", "vllm", "server")
 
 
 @dataclass(frozen=True)
@@ -79,6 +60,9 @@ class JudgeSettings:
     timeout_s: float = 300.0
 
     def __post_init__(self) -> None:
+        if not self.verifier.strip():
+            rule = "be a folder or the name of a model"
+            raise InvalidInputError.of("verifier", "empty", rule, self.verifier)
         if self.backend is not None:
             check_option("--backend", self.backend, BACKENDS)
         check_option("--dtype", self.dtype, DTYPES)
@@ -127,7 +111,13 @@ class JudgeSettings:
             "dtype": self.dtype,
             "max_length": self.max_length,
         }
-        return _LOCAL[self.backend or local_backend(self.device)](self, model)
+        if (self.backend or local_backend(self.device)) == "vllm":
+            from lm_eval_bayes.verifiers.vllm_judge import VLLMJudge
+
+            return VLLMJudge(self.verifier, batch_size=self.batch_size, **model)
+        from lm_eval_bayes.verifiers.transformers_judge import TransformersJudge
+
+        return TransformersJudge(self.verifier, **model)
 
 
 def local_backend(device: str | None) -> str:

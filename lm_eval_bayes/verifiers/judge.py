@@ -18,7 +18,6 @@ from lm_eval_bayes.rubric.verifier_prompt import (
     VerifierInput,
     fitted_prompt,
 )
-from lm_eval_bayes.stats.validation import check_integer
 
 _Key = TypeVar("_Key")
 
@@ -118,13 +117,18 @@ def baseline_scores(judge: Judge) -> Scores:
     VerifierError
         If it cannot be scored.
     """
-    (scores,) = judge.scores(
-        [fitted_prompt(CONTENT_FREE_INPUT, judge.length, judge.limit, judge.unit)]
-    )
+    (scores,) = judge.scores([_prompt(judge, CONTENT_FREE_INPUT)])
     if isinstance(scores, Unjudged):
         sentence = f"the prompt without content cannot be scored: {scores.reason}"
         raise VerifierError(sentence, "failed", "verifier")
     return scores
+
+
+def _prompt(judge: Judge, verifier_input: VerifierInput) -> str:
+    """Return the prompt of an input, shortened to the judge's limit."""
+    return fitted_prompt(
+        verifier_input, judge.length, judge.limit, judge.unit, judge.control_tokens
+    )
 
 
 def label_mass(scores: Sequence[float]) -> float:
@@ -153,7 +157,7 @@ def check_room(judge: Judge, inputs: Iterable[VerifierInput]) -> None:
             shortest = replace(
                 verifier_input, answer=verifier_input.answer.strip()[-MIN_ANSWER_CHARACTERS:]
             )
-            fitted_prompt(shortest, judge.length, judge.limit, judge.unit, judge.control_tokens)
+            _prompt(judge, shortest)
 
 
 def judge_batches(
@@ -187,16 +191,13 @@ def judge_batches(
     VerifierError
         If the judge cannot continue.
     """
-    size = check_integer("batch_size", batch_size, 1)
     remaining = iter(inputs)
-    while window := list(islice(remaining, size * _SORTED_BATCHES)):
+    while window := list(islice(remaining, batch_size * _SORTED_BATCHES)):
         prompts: list[tuple[int, _Key, str]] = []
         too_long: list[Judgement[_Key]] = []
         for key, verifier_input in window:
             try:
-                prompt = fitted_prompt(
-                    verifier_input, judge.length, judge.limit, judge.unit, judge.control_tokens
-                )
+                prompt = _prompt(judge, verifier_input)
             except PromptTooLongError as error:
                 too_long.append(Judgement(key, error=str(error)))
             else:
@@ -205,8 +206,8 @@ def judge_batches(
             yield too_long
         # The longest first, so that a lack of memory is noticed at once.
         prompts.sort(key=lambda entry: -entry[0])
-        for start in range(0, len(prompts), size):
-            batch = prompts[start : start + size]
+        for start in range(0, len(prompts), batch_size):
+            batch = prompts[start : start + batch_size]
             scores = judge.scores([prompt for _, _, prompt in batch])
             keys = [key for _, key, _ in batch]
             yield [judgement(*pair, calibration) for pair in zip(keys, scores, strict=True)]

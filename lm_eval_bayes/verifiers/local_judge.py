@@ -20,7 +20,6 @@ from lm_eval_bayes.rubric.verifier_prompt import (
     PROMPT_VERSION,
     verifier_prompt,
 )
-from lm_eval_bayes.stats.validation import check_integer, check_option
 from lm_eval_bayes.verifiers.judge import Scores, Unjudged, VerifierError
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
@@ -172,8 +171,6 @@ def read_pretrained(name: str, revision: str | None = None) -> Pretrained:
     VerifierError
         If there is no such model, or its tokenizer does not fit a verifier.
     """
-    if not isinstance(name, str) or not name.strip():
-        raise InvalidInputError.of("verifier", "empty", "be a folder or the name of a model", name)
     try:
         import torch  # noqa: F401
         import transformers
@@ -217,13 +214,12 @@ def longest_prompt(max_length: int | None, window: int | None) -> int | None:
     InvalidInputError
         If `max_length` is larger than the model's context.
     """
-    if max_length is None:
-        return window
-    number = check_integer("max_length", max_length, 1)
-    if window is not None and number > window:
+    if max_length is None or window is None:
+        return max_length or window
+    if max_length > window:
         rule = f"be at most {window:,}, the tokens that this verifier reads"
         raise InvalidInputError.of("max_length", "range", rule, max_length)
-    return number
+    return max_length
 
 
 def dtype_of(dtype: str, config: Any, on_cpu: bool) -> str:
@@ -231,7 +227,6 @@ def dtype_of(dtype: str, config: Any, on_cpu: bool) -> str:
 
     "auto" is float32 on a CPU, elsewhere the type in which the weights are stored.
     """
-    dtype = check_option("dtype", dtype, DTYPES)
     if dtype != "auto":
         return dtype
     if on_cpu:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import ipaddress
 import json
+import math
 import time
 import urllib.error
 import urllib.request
@@ -19,7 +20,6 @@ from urllib.parse import urlsplit
 from lm_eval_bayes._util.addresses import check_address
 from lm_eval_bayes._util.retry import Backoff, is_retried, retry_after
 from lm_eval_bayes._util.text import one_line
-from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.rubric.verifier_prompt import (
     CONTENT_FREE_INPUT,
     LABELS,
@@ -28,10 +28,11 @@ from lm_eval_bayes.rubric.verifier_prompt import (
     verifier_prompt,
 )
 from lm_eval_bayes.runs.model_arguments import secret_texts, without_secrets
-from lm_eval_bayes.stats.validation import check_integer
 from lm_eval_bayes.verifiers.judge import Scores, Unjudged, VerifierError
 
 _MAX_BYTES = 1 << 24
+#: How often one request is sent at most.
+_ATTEMPTS = 5
 _REFUSALS = {
     401: "does not accept the key in OPENAI_API_KEY",
     403: "does not allow this key to use the model",
@@ -80,12 +81,6 @@ class Transport:
         Sent with every request, and never shown.
     timeout_s : float
         Seconds for one request, to the last byte of its answer.
-    attempts : int
-        How often one request is sent at most.
-    sleep : callable
-        Waits between attempts.
-    seed : int
-        Seeds the jitter of the waits.
 
     Attributes
     ----------
@@ -98,20 +93,11 @@ class Transport:
         If `base_url` is not an address, or contains a user name or password.
     """
 
-    def __init__(
-        self,
-        base_url: str,
-        key: str | None = None,
-        timeout_s: float = 300.0,
-        attempts: int = 5,
-        sleep: Callable[[float], object] = time.sleep,
-        seed: int = 0,
-    ) -> None:
+    def __init__(self, base_url: str, key: str | None = None, timeout_s: float = 300.0) -> None:
         self.base_url, self.address = base_url, check_address(base_url)
-        self._backoff = Backoff(seed)
-        self._key, self._timeout_s, self._attempts = key, timeout_s, attempts
+        self._backoff = Backoff(seed=0)
+        self._key, self._timeout_s = key, timeout_s
         self._secrets = secret_texts(base_url, key)
-        self._sleep = sleep
         handlers: list[Any] = [_NoRedirect()]
         if _is_here(urlsplit(base_url).hostname or ""):
             handlers.append(urllib.request.ProxyHandler({}))
@@ -138,13 +124,13 @@ class Transport:
             try:
                 return self._attempt(url, payload)
             except _Failed as failure:
-                if attempt >= self._attempts:
-                    times = "once" if attempt == 1 else f"{attempt} times"
+                if attempt == _ATTEMPTS:
                     sentence = (
-                        f"the server at {self.address} did not answer, asked {times}: {failure}"
+                        f"the server at {self.address} did not answer, asked {attempt} times: "
+                        f"{failure}"
                     )
                     raise VerifierError(sentence, "failed", "--base-url") from failure
-                self._sleep(self._backoff.pause_s(attempt, failure.wait_s))
+                time.sleep(self._backoff.pause_s(attempt, failure.wait_s))
 
     def _attempt(self, url: str, payload: Mapping[str, Any] | None) -> Any:
         request = urllib.request.Request(url, headers={"Accept": "application/json"})
@@ -273,8 +259,6 @@ class ServerJudge:
     ------
     VerifierError
         If the server cannot be reached, lacks the model, or gives no scores of the labels.
-    InvalidInputError
-        If an argument breaks its rule.
     """
 
     control_tokens: tuple[str, ...] = ()
@@ -287,12 +271,7 @@ class ServerJudge:
         max_length: int | None = None,
         batch_size: int = 8,
     ) -> None:
-        if not isinstance(name, str) or not name.strip():
-            raise InvalidInputError.of("verifier", "empty", "be the name of a model", name)
-        self._name, self._concurrency = name, check_integer("batch_size", batch_size, 1)
-        if max_length is not None:
-            max_length = check_integer("max_length", max_length, 1)
-        self._transport = transport
+        self._name, self._concurrency, self._transport = name, batch_size, transport
         parts = urlsplit(transport.base_url)
         path = parts.path.rstrip("/")
         api = path.removesuffix("/completions").removesuffix("/chat")
@@ -389,7 +368,8 @@ class ServerJudge:
                 pairs = logprobs["top_logprobs"][0].items()
             for token, value in pairs:
                 score = float(value)
-                if score > -1e4:  # neither NaN nor -9999, which some servers write for -inf
+                # neither NaN nor -9999, which some servers write for -inf
+                if -9999.0 < score < math.inf:
                     likeliest[str(token)] = max(score, likeliest.get(str(token), score))
         except (KeyError, IndexError, TypeError, ValueError, AttributeError):
             sentence = (

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
 import os
-from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 from lm_eval_bayes._util.packages import pip_install_extra
@@ -20,9 +17,7 @@ _ENVIRONMENT = {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "VLLM_LOGGING_STREAM": "e
 class VLLMJudge(LocalJudge):
     """Scores labels with vLLM, which makes its own batches.
 
-    With a vLLM that returns the log-probabilities of given tokens, the scores are these over
-    the complete vocabulary; with an earlier one only the labels may be sampled, and the scores
-    are the log-probabilities among the three. A calibrated verdict is the same either way.
+    The scores are the log-probabilities of the labels over the complete vocabulary.
 
     Parameters
     ----------
@@ -31,8 +26,6 @@ class VLLMJudge(LocalJudge):
         as this vLLM was built.
     batch_size : int
         Prompts that the engine runs concurrently.
-    engine : mapping
-        Further arguments of vLLM's `LLM`.
 
     Raises
     ------
@@ -45,16 +38,9 @@ class VLLMJudge(LocalJudge):
     kind = "vllm"
     label_room = 1
 
-    def __init__(
-        self,
-        name: str,
-        *,
-        batch_size: int = 8,
-        engine: Mapping[str, Any] = MappingProxyType({}),
-        **model: Any,
-    ) -> None:
+    def __init__(self, name: str, *, batch_size: int = 8, **model: Any) -> None:
         super().__init__(name, **model)
-        self._arguments = {"max_num_seqs": batch_size, "enable_prefix_caching": True, **engine}
+        self._batch_size = batch_size
 
     def _choose_device(self, device: str | None) -> str:
         for key, value in _ENVIRONMENT.items():
@@ -69,7 +55,6 @@ class VLLMJudge(LocalJudge):
             )
             raise VerifierError(sentence, "not-installed", "--backend", "vllm") from None
         self._vllm = vllm
-        self._by_token = "logprob_token_ids" in inspect.signature(vllm.SamplingParams).parameters
         built_for = "cpu" if current_platform.is_cpu() else "cuda"
         if device not in (None, built_for):
             sentence = (
@@ -88,12 +73,11 @@ class VLLMJudge(LocalJudge):
             "dtype": self._dtype,
             "max_logprobs": 3,
             "seed": 0,
-            **self._arguments,
+            "max_num_seqs": self._batch_size,
+            "enable_prefix_caching": True,
         }
         if self.limit is not None:
             arguments["max_model_len"] = self.limit + 1
-        if not self._by_token:
-            arguments["logprobs_mode"] = "processed_logprobs"
         try:
             return self._vllm.LLM(**arguments)
         except Exception as error:  # no memory on the GPU, an architecture unknown to vLLM
@@ -102,9 +86,12 @@ class VLLMJudge(LocalJudge):
 
     def _scores(self, rows: list[list[int]]) -> list[list[float]]:
         labels = list(self._pretrained.label_tokens.labels)
-        name = "logprob_token_ids" if self._by_token else "allowed_token_ids"
         params = self._vllm.SamplingParams(
-            max_tokens=1, temperature=0.0, logprobs=len(labels), detokenize=False, **{name: labels}
+            max_tokens=1,
+            temperature=0.0,
+            logprobs=len(labels),
+            logprob_token_ids=labels,
+            detokenize=False,
         )
         prompts = [{"prompt_token_ids": row} for row in rows]
         try:

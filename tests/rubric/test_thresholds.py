@@ -69,11 +69,6 @@ def test_percentiles_by_sorting(trials):
         assert getattr(found, name) == pytest.approx(percentile(values, percent), abs=1e-12)
 
 
-def test_invalid_trials_count_too():
-    columns = {"completion_bpt": [1.0, 5.0], "repeated_pattern": [0, 1]}
-    assert task_thresholds([SignalTable.from_questions([columns])]).tau_high == pytest.approx(2.6)
-
-
 def test_no_trial_has_the_signal():
     table = SignalTable.from_questions([{"completion_bpt": [1.0], "is_correct": [1]}])
     found = task_thresholds([table])
@@ -93,14 +88,6 @@ def test_any_other_value_is_another_hash():
         for other in (None, 0.25, np.nextafter(1.0 if value is None else value, 9.0).item()):
             if other != value:
                 assert dataclasses.replace(VALUES, **{name: other}).hash != VALUES.hash
-
-
-def test_two_values_in_each_others_place_are_another_hash():
-    first, second = TaskThresholds(ratio_p33=0.5), TaskThresholds(ratio_p66=0.5)
-    assert first.hash != second.hash
-    assert Thresholds({"a": first, "b": second}, ()).hash != (
-        Thresholds({"a": second, "b": first}, ()).hash
-    )
 
 
 def test_the_hash_is_of_the_values_alone():
@@ -137,14 +124,10 @@ def changed(**changes):
     return json.dumps({**json.loads(FROZEN.to_json()), **changes})
 
 
-def with_task(**changes):
-    told = json.loads(FROZEN.to_json())
-    told["tasks"]["aime25_rubric"].update(changes)
-    return json.dumps(told)
-
-
-def with_value(value, name="tau_high"):
-    return with_task(values={**VALUES.values, name: value})
+def with_value(name, value):
+    content = json.loads(FROZEN.to_json())
+    content["tasks"]["aime25_rubric"]["values"][name] = value
+    return json.dumps(content)
 
 
 @pytest.mark.parametrize(
@@ -154,16 +137,13 @@ def with_value(value, name="tau_high"):
         ("[]", "format"),
         (changed(format="lm-eval-bayes-verdicts"), "format"),
         (changed(version=2), "schema"),
-        (changed(tasks=[1]), "format"),
-        (changed(runs="abc"), "format"),
-        (changed(tasks={"t": None}), "missing-key"),
+        (changed(tasks=[1]), "damaged"),
+        (changed(tasks={"t": None}), "damaged"),
         (changed(tasks={}), "damaged"),
-        (with_value(1.0, "corr_p33"), "damaged"),
-        (with_value(float("nan")), "type"),
-        (with_value(10**400), "type"),
-        (with_value(True), "type"),
-        (with_value(1.0, "tau_new"), "missing-key"),
-        (with_task(counts={"tau_high": "many"}), "type"),
+        (with_value("corr_p33", 1.0), "damaged"),
+        (with_value("tau_high", float("nan")), "damaged"),
+        (with_value("tau_high", 10**400), "damaged"),
+        (with_value("tau_new", 1.0), "damaged"),
     ],
 )
 def test_files_that_are_refused(text, rule):
@@ -177,6 +157,3 @@ def test_the_thresholds_of_a_task():
         FROZEN.of("hmmt_feb25_rubric")
     with refused("thresholds", "missing", "x"):
         Thresholds({}, ()).of("x")
-
-
-# --- several models ---

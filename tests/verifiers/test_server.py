@@ -13,18 +13,10 @@ from _support.errors import refused
 from _support.fake_judge import opinion
 from _support.label_server import Act, error, serving, wait_until
 
-from lm_eval_bayes._util.retry import retry_after
-from lm_eval_bayes.rubric.verifier_prompt import (
-    VerifierInput,
-    fitted_prompt,
-    verifier_prompt,
-)
+from lm_eval_bayes._util.retry import Backoff, retry_after
+from lm_eval_bayes.rubric.verifier_prompt import VerifierInput, fitted_prompt, verifier_prompt
 from lm_eval_bayes.verifiers.judge import Unjudged, VerifierError, baseline_scores
-from lm_eval_bayes.verifiers.server_judge import (
-    ServerJudge,
-    Transport,
-    in_parallel,
-)
+from lm_eval_bayes.verifiers.server_judge import ServerJudge, Transport, in_parallel
 
 CASES = [
     VerifierInput(f"Question {i}?", "42", f"{'Step. ' * i}It is {40 + i % 4}.") for i in range(12)
@@ -33,12 +25,21 @@ PROMPTS = [verifier_prompt(case) for case in CASES]
 KEY = "sk-very-secret-key"
 
 
-def judge_of(server, path="", pauses=None, **settings):
-    more = {"timeout_s": 5.0, "attempts": 3, **settings}
-    address = server.url(path)
-    sent = {name: more.pop(name) for name in ("timeout_s", "attempts", "key") if name in more}
-    sleep = time.sleep if pauses is None else pauses.append
-    return ServerJudge("judge", Transport(address, sleep=sleep, **sent), **more)
+@pytest.fixture(autouse=True)
+def pauses(monkeypatch):
+    """The pauses between attempts, none of which is made."""
+    pause_s, listed = Backoff.pause_s, []
+
+    def noted(self, *arguments):
+        listed.append(pause_s(self, *arguments))
+        return 0.0
+
+    monkeypatch.setattr(Backoff, "pause_s", noted)
+    return listed
+
+
+def judge_of(server, path="", key=None, timeout_s=5.0, **settings):
+    return ServerJudge("judge", Transport(server.url(path), key, timeout_s), **settings)
 
 
 def only_labels(act):
@@ -105,7 +106,8 @@ def test_the_fingerprint_names_the_model_and_not_the_port():
 
 def test_a_label_that_is_not_listed_gets_the_last_listed_score():
     def edit(n, body):
-        entries = [{"token": t, "logprob": v} for t, v in (("B", -0.1), ("x", -3.0), ("y", -7.5))]
+        listed = (("B", -0.1), ("x", -7.5), ("y", -9999.0), ("z", math.nan))
+        entries = [{"token": token, "logprob": logprob} for token, logprob in listed]
         content = [{"top_logprobs": entries}]
         return Act(200, {"choices": [{"logprobs": {"content": content}}]})
 
@@ -186,19 +188,17 @@ def test_a_prompt_that_the_server_finds_too_long_is_unjudged():
     ],
     ids=["500", "429", "dropped", "short", "page"],
 )
-def test_trouble_that_passes_is_waited_for(trouble):
-    pauses = []
+def test_trouble_that_passes_is_waited_for(trouble, pauses):
     with serving(only_labels(lambda n, body: trouble if n < 2 else None)) as server:
-        (scores,) = judge_of(server, pauses=pauses).scores(PROMPTS[:1])
+        (scores,) = judge_of(server).scores(PROMPTS[:1])
     assert scores == pytest.approx([math.log(0.9 * p) for p in opinion(PROMPTS[0])])
     assert [0.75 <= pauses[0] <= 1.25, 1.5 <= pauses[1] <= 2.5, len(pauses)] == [True, True, 2]
 
 
-def test_a_server_may_say_how_long_to_wait():
-    pauses = []
+def test_a_server_may_say_how_long_to_wait(pauses):
     trouble = error(429, "slow down", Retry_After="7")
     with serving(only_labels(lambda n, body: trouble if n == 0 else None)) as server:
-        judge_of(server, pauses=pauses).scores(PROMPTS[:1])
+        judge_of(server).scores(PROMPTS[:1])
     assert pauses == [7.0]
     assert retry_after("Wed, 21 Oct 2015 07:28:00 GMT") == 0.0
 
@@ -207,12 +207,9 @@ def test_a_server_may_say_how_long_to_wait():
     ("trouble", "rule", "value"),
     [
         (error(500, "oops"), "failed", None),
-        (Act(drop=True), "failed", None),
         (Act(200, b"[" * 100_000), "failed", None),
         (Act(500, b"[" * 100_000), "failed", None),
-        (Act(200, {"choices": []}, cut=-3), "failed", None),
         (Act(401, {"error": f"bad {KEY}"}), "failed", 401),
-        (error(404, "no model"), "failed", 404),
         (Act(302, {}, {"Location": "http://127.0.0.1:9/"}), "failed", 302),
         (error(429, "insufficient_quota"), "failed", 429),
         (Act(200, [1]), "unsupported", None),
@@ -221,7 +218,7 @@ def test_a_server_may_say_how_long_to_wait():
 )
 def test_trouble_that_does_not_pass_is_one_sentence(trouble, rule, value):
     with serving(only_labels(lambda n, body: trouble)) as server:
-        judge = judge_of(server, pauses=[], key=KEY)
+        judge = judge_of(server, key=KEY)
         with refused("--base-url", rule, value, error=VerifierError) as caught:
             judge.scores(PROMPTS[:3])
         assert set(server.keys) == {f"Bearer {KEY}"}
@@ -229,15 +226,16 @@ def test_trouble_that_does_not_pass_is_one_sentence(trouble, rule, value):
     assert "\n" not in str(caught.value)
 
 
-def test_a_silent_server_is_given_up():
+def test_a_silent_server_is_given_up(pauses):
     with serving(only_labels(lambda n, body: Act(200, {}, delay_s=30))) as server:
-        pauses = []
-        judge = judge_of(server, pauses=pauses, timeout_s=0.1, attempts=3)
+        judge = judge_of(server, timeout_s=0.1)
+        pauses.clear()  # a busy machine may have let the first requests wait as well
         began = time.monotonic()
         with refused("--base-url", "failed", error=VerifierError):
             judge.scores(PROMPTS[:1])
         assert time.monotonic() - began < 5
-        assert pauses[0] < pauses[1]
+        assert len(pauses) == 4
+        assert pauses == sorted(pauses)
 
 
 def test_an_answer_in_drops_is_given_up():
@@ -258,7 +256,7 @@ def test_an_answer_in_drops_is_given_up():
 
         threading.Thread(target=drip, daemon=True).start()
         address = f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
-        transport = Transport(address, timeout_s=0.3, attempts=1)
+        transport = Transport(address, timeout_s=0.3)
         began = time.monotonic()
         with refused("--base-url", "failed", None, error=VerifierError):
             transport.send(address, {})
@@ -285,20 +283,7 @@ def test_proxies_are_not_asked_for_this_machine(monkeypatch):
     monkeypatch.delenv("no_proxy", raising=False)
     monkeypatch.delenv("NO_PROXY", raising=False)
     with serving() as server:
-        judge_of(server, attempts=1)
-
-
-@pytest.mark.parametrize(
-    ("name", "settings", "error"),
-    [
-        ("judge", {"max_length": 0}, ("max_length", "range", 0)),
-        ("judge", {"batch_size": 0}, ("batch_size", "range", 0)),
-        (" ", {}, ("verifier", "empty", " ")),
-    ],
-)
-def test_bad_settings(name, settings, error):
-    with refused(*error):
-        ServerJudge(name, Transport("http://127.0.0.1:9/v1"), **settings)
+        judge_of(server)
 
 
 # -- threads -----------------------------------------------------------------------------------

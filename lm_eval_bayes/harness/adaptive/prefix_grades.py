@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from lm_eval_bayes.harness.adaptive.results import graded_task
+import numpy as np
+
+from lm_eval_bayes._util.hashing import distinct_ids
 from lm_eval_bayes.harness.task.requests import doc_hash
 from lm_eval_bayes.runs.task_run import TOKENS, TaskRun
 
@@ -59,25 +62,30 @@ class PrefixGrades:
 
     def graded(self, counts: Sequence[int]) -> dict[str, TaskRun]:
         """Return the graded trials of every task: of each question its first `counts`."""
-        rows: dict[str, list[dict[str, Any]]] = {name: [] for name in self._tasks}
+        positions: dict[str, list[int]] = {name: [] for name in self._tasks}
         for position, count in enumerate(counts):
-            outcomes, tokens = self._outcomes[position], self._tokens[position]
-            instance, name = self._instances[position], self.task_of[position]
+            outcomes, task = self._outcomes[position], self.task_of[position]
             new = range(len(outcomes), count)
             if new:
                 responses = self._trials.completions(position, new)
-                outcomes += self._tasks[name].graded_outcomes(instance, responses)
-            rows[name].append(
-                {
-                    "doc_id": instance.doc_id,
-                    "doc_hash": self._hashes[position],
-                    "outcomes": outcomes[:count],
-                    "signals": {TOKENS: [None if n < 0 else n for n in tokens[:count]]},
-                }
-            )
-        return {
-            name: graded_task(
-                name, rows[name], self._tasks[name].settings.weights, self._priors.get(name)
-            )
-            for name in self._tasks
-        }
+                instance = self._instances[position]
+                outcomes += self._tasks[task].graded_outcomes(instance, responses)
+            positions[task].append(position)
+        return {task: self._run(task, of_task, counts) for task, of_task in positions.items()}
+
+    def _run(self, task: str, positions: Sequence[int], counts: Sequence[int]) -> TaskRun:
+        """Return the graded trials of one task, whose questions have these positions."""
+        ordered = sorted(positions, key=lambda position: int(self._instances[position].doc_id))
+        hashes = [self._hashes[position] for position in ordered]
+        tokens = [np.array(self._tokens[p][: counts[p]], dtype=np.float64) for p in ordered]
+        run = TaskRun.from_trials(
+            "",
+            task,
+            [self._outcomes[position] for position in ordered],
+            distinct_ids(hashes),
+            weights=self._tasks[task].settings.weights,
+            doc_ids=tuple(int(self._instances[position].doc_id) for position in ordered),
+            measured={TOKENS: tuple(np.where(column < 0, np.nan, column) for column in tokens)},
+        )
+        prior = self._priors.get(task)
+        return run if prior is None else replace(run, outcomes=prior.inform(run.outcomes, hashes))

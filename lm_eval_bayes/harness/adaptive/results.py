@@ -1,4 +1,4 @@
-"""The results of a finished evaluation: its graded trials, and whether its files were written.
+"""Whether the files of a finished evaluation were written.
 
 The harness only logs that a file could not be written, and goes on.
 """
@@ -6,60 +6,9 @@ The harness only logs that a file could not be written, and goes on.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
-
-from lm_eval_bayes._util.hashing import distinct_ids
-from lm_eval_bayes.runs.task_run import TOKENS, TaskRun
-
-if TYPE_CHECKING:
-    from lm_eval_bayes.harness.task.prior_run import PriorTrials
-
-
-def graded_task(
-    task: str,
-    samples: Sequence[Mapping[str, Any]],
-    weights: Sequence[float],
-    prior: PriorTrials | None,
-) -> TaskRun:
-    """Return the graded trials of one task.
-
-    Parameters
-    ----------
-    task : str
-        Its name.
-    samples : sequence of mapping
-        Its questions as the harness logs them: `doc_id`, `doc_hash`, `outcomes`, and where they
-        are known `filter` and `signals`.
-    weights : sequence of float
-        The score of each category.
-    prior : PriorTrials or None
-        The prior trials that the outcomes get.
-    """
-    first_filter = samples[0].get("filter")
-    rows = sorted(
-        (row for row in samples if row.get("filter") == first_filter),
-        key=lambda row: int(row["doc_id"]),
-    )
-    tokens = [(row.get("signals") or {}).get(TOKENS) for row in rows]
-    measured = {}
-    if None not in tokens:
-        measured[TOKENS] = tuple(np.array(column, dtype=np.float64) for column in tokens)
-    hashes = [str(row["doc_hash"]) for row in rows]
-    run = TaskRun.from_trials(
-        "",
-        task,
-        [row["outcomes"] for row in rows],
-        distinct_ids(hashes),
-        weights=weights,
-        doc_ids=tuple(int(row["doc_id"]) for row in rows),
-        measured=measured,
-    )
-    return run if prior is None else replace(run, outcomes=prior.inform(run.outcomes, hashes))
+from typing import Any
 
 
 def missing_output(tracker: Any, logged: Mapping[str, int]) -> str | None:

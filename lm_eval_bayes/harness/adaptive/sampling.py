@@ -43,8 +43,7 @@ class Sampling:
     """
 
     def __init__(self, run: Rounds, model: RecordingMixin, requests: Sequence[Any]) -> None:
-        evaluation = current_evaluation()
-        assert evaluation is not None  # the harness's `evaluate` is running
+        evaluation: Any = current_evaluation()  # the harness's `evaluate` is running
         self._run, self._evaluation, self._clones = run, evaluation, requests
         self._instances = list({id(request): request for request in requests}.values())
         self._trials = model.streamed_trials(self._instances)

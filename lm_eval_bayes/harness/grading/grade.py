@@ -9,16 +9,14 @@ answer goes there once.
 from __future__ import annotations
 
 import re
-import threading
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal
 
 from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes._util.text import error_line
 from lm_eval_bayes.errors import DatasetUnavailableError, InvalidInputError
-from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.grading.equivalence import has_several_values
 from lm_eval_bayes.harness.grading.worker_pool import POOL, WorkerError, WorkerUnavailable
 from lm_eval_bayes.rubric.answers import (
@@ -30,22 +28,8 @@ from lm_eval_bayes.rubric.answers import (
     squeeze,
     tidy,
 )
-from lm_eval_bayes.stats.validation import check_option
 
-logger = get_logger(__name__)
-
-__all__ = [
-    "Grade",
-    "extract_answer",
-    "final_part",
-    "gold_answer",
-    "grade",
-    "process_results_aime",
-    "process_results_math",
-    "regraded",
-]
-
-#: Seconds that one comparison of formulas may take.
+#: Seconds that an extraction or a comparison of formulas may take.
 TIMEOUT = 5.0
 #: Characters at the end of an unboxed response in which an answer is looked for.
 TAIL = 1500
@@ -57,9 +41,6 @@ _SOLUTION_MARK = "####"
 _UNCLOSED_BOX = re.compile(r"\\(?:boxed|fbox)\s*\{(?!\s*\})")
 #: The number of cached comparisons.
 CACHE_SIZE = 20_000
-
-_cache: OrderedDict[tuple[str, str, str], tuple[bool, str | None, float]] = OrderedDict()
-_cache_lock = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -81,16 +62,31 @@ class Grade(Record):
     error: str | None = None
 
 
-def _from_worker(job: dict[str, Any], limit: float) -> tuple[Any, str | None, bool]:
-    """Return the value, an error in one line, and whether the result may be cached."""
+def _from_worker(job: dict[str, Any]) -> tuple[Any, str | None]:
+    """Return the value and an error in one line.
+
+    Raises
+    ------
+    WorkerUnavailable
+        If there is no worker, which is no result.
+    """
     try:
-        reply = POOL.run(job, limit)
+        reply = POOL.run(job, TIMEOUT)
+    except WorkerUnavailable:
+        raise
     except WorkerError as error:
-        return None, str(error), not isinstance(error, WorkerUnavailable)
-    return reply.get("value"), reply.get("error"), True
+        return None, str(error)
+    return reply.get("value"), reply.get("error")
 
 
-def _extract(text: str, limit: float, several: bool = False) -> tuple[str | None, str | None]:
+def _extract(text: str, several: bool) -> tuple[str | None, str | None]:
+    r"""Return the answer that a text gives, and an error in one line.
+
+    The last ``\boxed{…}`` (or ``\fbox{…}``, ``\boxed 5``) with balanced braces;
+    unclosed and empty boxes do not count. Without any box: what math-verify's
+    own patterns find in the last 1,500 characters, or those before an unclosed
+    box ("the final answer is", else the last formula or number).
+    """
     boxed = boxed_answer(text, several)
     if boxed is not None:
         return boxed, None
@@ -98,33 +94,12 @@ def _extract(text: str, limit: float, several: bool = False) -> tuple[str | None
     tail = "\n".join(clean(line) for line in text[-TAIL:].splitlines())
     if not any(c.isdigit() or c in "$\\" for c in tail):
         return None, None  # math-verify finds formulas and numbers only
-    value, error, _ = _from_worker({"op": "extract", "text": tail}, limit)
+    value, error = _from_worker({"op": "extract", "text": tail})
     return value or None, error
 
 
-def extract_answer(text: str) -> str | None:
-    r"""Return the answer that a text gives, or None.
-
-    The last ``\boxed{…}`` (or ``\fbox{…}``, ``\boxed 5``) with balanced braces;
-    unclosed and empty boxes do not count. Without any box: what math-verify's
-    own patterns find in the last 1,500 characters, or those before an unclosed
-    box ("the final answer is", else the last formula or number).
-
-    Examples
-    --------
-    >>> extract_answer(r"Hence \boxed{\frac{1}{2}}.")
-    '\\frac{1}{2}'
-    >>> extract_answer("The answer is 12.")
-    '12'
-    """
-    answer, error = _extract(text, TIMEOUT)
-    if error:
-        logger.warning("no answer could be extracted: %s", error)
-    return answer
-
-
-def _compare(gold: str, answer: str, limit: float) -> tuple[bool, str | None]:
-    """Compare as text and as integers, else from the cache, else in a worker."""
+def _compare(gold: str, answer: str) -> tuple[bool, str | None]:
+    """Compare as text and as integers, else in a worker."""
     if len(answer) > LONGEST + 10 * len(gold):
         return False, None
     if squeeze(gold) == squeeze(answer):
@@ -132,22 +107,13 @@ def _compare(gold: str, answer: str, limit: float) -> tuple[bool, str | None]:
     whole_gold, whole_answer = plain_integer(gold), plain_integer(answer)
     if whole_gold is not None and whole_answer is not None:
         return whole_gold == whole_answer, None
-    key = ("math", gold, answer)
-    with _cache_lock:
-        cached = _cache.get(key)
-        # a time-out is no verdict for a caller who allows more time
-        if cached is not None and (cached[1] is None or cached[2] >= limit):
-            _cache.move_to_end(key)
-            return cached[0], cached[1]
-    job = {"op": "compare", "gold": tidy(gold), "answer": tidy(answer)}
-    value, error, cacheable = _from_worker(job, limit)
-    correct = error is None and value is True
-    if cacheable:
-        with _cache_lock:
-            _cache[key] = (correct, error, limit)
-            while len(_cache) > CACHE_SIZE:
-                _cache.popitem(last=False)
-    return correct, error
+    return _compare_formulas(tidy(gold), tidy(answer))
+
+
+@lru_cache(maxsize=CACHE_SIZE)
+def _compare_formulas(gold: str, answer: str) -> tuple[bool, str | None]:
+    value, error = _from_worker({"op": "compare", "gold": gold, "answer": answer})
+    return error is None and value is True, error
 
 
 def grade(
@@ -156,7 +122,6 @@ def grade(
     *,
     kind: Literal["math", "aime"] = "math",
     think_end_token: str | int | None = None,
-    timeout: float = TIMEOUT,
 ) -> Grade:
     r"""Grade one response.
 
@@ -175,14 +140,12 @@ def grade(
         be present, in any order, and no other.
     think_end_token : str, int or None
         See `final_part`.
-    timeout : float
-        Seconds for the extraction and for the comparison, each.
 
     Raises
     ------
     InvalidInputError
-        For another kind, a time limit that is not positive, a response that is
-        not text, an empty gold, or an AIME gold that is no integer in 0..999.
+        For a response that is not text, an empty gold, or an AIME gold that is no integer in
+        0..999.
 
     Examples
     --------
@@ -193,9 +156,6 @@ def grade(
     >>> grade(r"\boxed{\sqrt{8}}", r"2\sqrt{2}")
     Grade(correct=True, answer='\\sqrt{8}', error=None)
     """
-    check_option("kind", kind, ("math", "aime"))
-    if not timeout > 0:
-        raise InvalidInputError.of("timeout", "range", "be a positive number of seconds", timeout)
     if not isinstance(response, str):
         raise InvalidInputError.of("response", "type", "be text", response)
     if isinstance(gold, bool) or not str(gold).strip():
@@ -204,13 +164,17 @@ def grade(
     if kind == "aime" and right is None:
         raise InvalidInputError.of("gold", "range", "be an integer in 0..999", gold)
     several = has_several_values(tidy(str(gold)))
-    answer, error = _extract(final_part(response, think_end_token), timeout, several)
-    if answer is None:
-        return Grade(False, None, error)
-    if kind == "aime":
-        return Grade(aime_integer(answer) == right, answer)
-    correct, error = _compare(str(gold), answer, timeout)
-    return Grade(correct, answer, error)
+    answer = None
+    try:
+        answer, error = _extract(final_part(response, think_end_token), several)
+        if answer is None:
+            return Grade(False, None, error)
+        if kind == "aime":
+            return Grade(aime_integer(answer) == right, answer)
+        correct, error = _compare(str(gold), answer)
+        return Grade(correct, answer, error)
+    except WorkerUnavailable as no_worker:
+        return Grade(False, answer, str(no_worker))
 
 
 def _process_results(

@@ -39,10 +39,6 @@ class WorkerError(Exception):
     """A job got no reply; the message says why, in one line."""
 
 
-class WorkerTimeout(WorkerError):
-    """A job ran past its time limit."""
-
-
 class WorkerDied(WorkerError):
     """The process ended before it replied."""
 
@@ -97,7 +93,7 @@ class _Worker:
                 data = data[stdin.write(data) :]
             line = self.replies.get(timeout=limit)
         except queue.Empty:
-            raise WorkerTimeout(f"no result within {limit:g} s") from None
+            raise WorkerError(f"no result within {limit:g} s") from None
         except OSError:
             raise WorkerDied("the grading process ended before it replied") from None
         if line is None:
@@ -182,7 +178,7 @@ class WorkerPool:
 
         Raises
         ------
-        WorkerTimeout, WorkerDied, WorkerUnavailable
+        WorkerError
             When there is no reply; the worker is gone and the next job gets a new one.
         """
         message = {**job, "limit": limit}
@@ -201,11 +197,6 @@ class WorkerPool:
             raise
         finally:
             self._slots.put(worker)
-
-    def worker_pids(self) -> list[int]:
-        """Return the process ids of the living workers."""
-        processes = [worker.process for worker in list(self._workers)]
-        return sorted(process.pid for process in processes if process.poll() is None)
 
     def close(self) -> None:
         """Stop every worker; a later job starts a new one."""

@@ -30,7 +30,6 @@ from lm_eval_bayes.harness.grading.task_metric import grade_by_metric
 from lm_eval_bayes.harness.task import result_rows as rows
 from lm_eval_bayes.harness.task.answers import (
     EXACT_MATCH_OPTIONS,
-    NO_MATCH,
     AnswerSource,
     answer_of,
 )
@@ -117,9 +116,9 @@ def aggregate_bayes(items: Sequence[rows.RowValue]) -> float | str:
 
 
 def bayes(
-    references: Sequence[Any] | None = None,
-    predictions: Sequence[Any] | None = None,
-    task_grading: TaskGrading | None = None,
+    references: Sequence[Any],
+    predictions: Sequence[Any],
+    task_grading: TaskGrading,
     **options: Any,
 ) -> dict[str, rows.RowValue]:
     """Grade the N responses to one question and return every row for it.
@@ -130,8 +129,8 @@ def bayes(
         One entry: the gold answer.
     predictions : sequence
         One entry: the list of N responses, which a `keep_all` filter leaves.
-    task_grading : TaskGrading, optional
-        What is known of the task; None where the metric is called by hand.
+    task_grading : TaskGrading
+        What is known of the task, see :func:`lm_eval_bayes.harness.plugin.wrappers.install`.
     **options
         The `bayes_*` settings without the prefix; `grader` (`exact_match`, `math` or
         `aime`); and the options of the harness's `exact_match`.
@@ -141,9 +140,6 @@ def bayes(
     TaskConfigError
         If one response came where N were expected.
     """
-    if not references or not predictions:
-        sentence = "metric bayes must get one gold answer and the N responses to it"
-        raise TaskConfigError(sentence, "empty", "references")
     responses = predictions[0]
     if not isinstance(responses, (list, tuple)):
         sentence = (
@@ -152,10 +148,10 @@ def bayes(
             "take_first, throws the others away)"
         )
         raise TaskConfigError(sentence, "type", "predictions", responses)
-    n = len(responses) if task_grading is None else task_grading.n
+    n = task_grading.n
     settings = settings_of(options, n)
     pipeline = str(getattr(responses, "pipeline", "none"))
-    source: AnswerSource = "response" if task_grading is None else task_grading.sources[pipeline]
+    source = task_grading.sources[pipeline]
     if options.get("grader", "exact_match") != "exact_match":
         source = "grader"
     graded = [
@@ -170,10 +166,8 @@ def bayes(
                 references[0],
                 error,
             )
-    origin = "metric bayes" if task_grading is None else f"task {task_grading.task}"
-    record = rows.GradedResponses.of(
-        graded, settings, answer_source=source, origin=f"{origin}, filter {pipeline}"
-    )
+    origin = f"task {task_grading.task}, filter {pipeline}"
+    record = rows.GradedResponses.of(graded, settings, answer_source=source, origin=origin)
     return dict(rows.question_rows(record))
 
 
@@ -182,26 +176,17 @@ def _grade(
     gold: Any,
     options: Mapping[str, Any],
     pipeline: str,
-    task_grading: TaskGrading | None,
+    task_grading: TaskGrading,
 ) -> rows.Grading:
     grader = options.get("grader", "exact_match")
     try:
         if grader != "exact_match":
             result = grade(str(response), gold, kind=grader)
             return int(result.correct), result.answer, result.error
-        text = str(response)
-        no_match = frozenset({NO_MATCH})
-        if task_grading is None:
-            from lm_eval.api.registry import get_metric
-
-            name, function = "exact_match", get_metric("exact_match")
-            flags = {k: v for k, v in options.items() if k in EXACT_MATCH_OPTIONS}
-        else:
-            name, function = task_grading.metric, task_grading.function
-            flags, no_match = dict(task_grading.options), task_grading.fallbacks[pipeline]
-        category = grade_by_metric(name, function, flags, str(gold), text)
-        answer = answer_of(response, no_match, flags if name == "exact_match" else None)
-        return category, answer, None
+        name, flags = task_grading.metric, task_grading.options
+        category = grade_by_metric(name, task_grading.function, flags, str(gold), str(response))
+        compared = flags if name == "exact_match" else None
+        return category, answer_of(response, task_grading.fallbacks[pipeline], compared), None
     except LmEvalBayesError:
         raise
     except Exception as error:

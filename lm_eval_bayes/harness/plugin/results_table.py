@@ -28,24 +28,19 @@ _OURS = re.compile(
 )
 
 #: The rows of the short table, in their order; rows that count something are shown above 0 only.
-_SHORT = tuple(
-    map(
-        re.compile,
-        (
-            r"hbayes@\d+",
-            r"hbayes@\d+_low",
-            r"hbayes@\d+_high",
-            r"hbayes@\d+_without_prior",
-            r"prior_strength",
-            r"bayes@\d+",
-            r"avg@\d+",
-            r"pass@1",
-            r"pass@largest",
-            r"maj@\d+",
-            r"rubric_.+@\d+",
-            r"grading_errors|rubric_missing",
-        ),
-    )
+_SHORT = (
+    r"hbayes@\d+",
+    r"hbayes@\d+_low",
+    r"hbayes@\d+_high",
+    r"hbayes@\d+_without_prior",
+    r"prior_strength",
+    r"bayes@\d+",
+    r"avg@\d+",
+    r"pass@1",
+    r"pass@largest",
+    r"maj@\d+",
+    r"rubric_.+@\d+",
+    r"grading_errors|rubric_missing",
 )
 #: Rows of the short table for each metric after the first, in their order.
 _OF_OTHERS = re.compile(
@@ -225,4 +220,4 @@ def _rank(row: str, value: Any, largest: int, setting: str | Sequence[str]) -> i
         return None
     if row == f"pass@{largest}" and largest > 1:
         row = "pass@largest"
-    return next((i for i, p in enumerate(_SHORT) if p.fullmatch(row)), None)
+    return next((i for i, p in enumerate(_SHORT) if re.fullmatch(p, row)), None)

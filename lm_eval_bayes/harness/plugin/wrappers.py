@@ -71,7 +71,7 @@ def install() -> None:
     install_excepthook()
     problem = patches.install(patches.TASK_INIT, _checked)
     if problem is not None:
-        log.warning("%s: tasks that list `metric: bayes` are not checked before sampling", problem)
+        log.warning("%s: tasks that list `metric: bayes` cannot be evaluated", problem)
 
 
 def _checked(original: Callable[..., None]) -> Callable[..., None]:

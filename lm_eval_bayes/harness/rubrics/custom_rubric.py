@@ -18,17 +18,14 @@ In a file of its own, or in a task's YAML under `metadata`, as `rubric_own`::
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import math
 import re
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
+from yaml import YAMLError
 
 from lm_eval_bayes._util.text import error_line
 from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
@@ -70,8 +67,8 @@ class CustomRubric:
         TaskConfigError
             If it returns something other than a category.
         """
-        assert self.choose is not None
-        chosen = self.choose(document, completion, signals)
+        choose: Any = self.choose
+        chosen = choose(document, completion, signals)
         if chosen is None:
             return None
         names = [category.name for category in self.schema.categories]
@@ -126,7 +123,7 @@ def _content(value: object, folder: Path) -> Mapping[str, Any]:
         file = next((path for path in places if path.is_file()), None)
         if file is None:
             raise InvalidInputError.of("rubric_own", "path", "be a YAML file that exists", value)
-        value = load_yaml(file)
+        value = _read(file)
     if not isinstance(value, Mapping):
         rule = "be a mapping with name, categories, weights, and rules or category"
         raise InvalidInputError.of("rubric_own", "type", rule, value)
@@ -257,66 +254,18 @@ def _rule(
     return category, Condition.read(rule["when"], f"{argument} of rubric {name}").text
 
 
-def load_yaml(path: Path) -> Any:
-    """Load a file.
-
-    Parameters
-    ----------
-    path : Path
-        A YAML file. ``!function module.name`` is the function `name` of module.py beside it,
-        else of an installed module.
+def _read(path: Path) -> Any:
+    """Return the content of a file, with the functions that it names by `!function`.
 
     Raises
     ------
     TaskConfigError
         If the file cannot be read, or a function does not exist.
     """
+    from lm_eval.tasks._yaml_loader import load_yaml  # it imports the tasks
 
-    class Loader(yaml.SafeLoader):
-        pass
-
-    Loader.add_constructor(
-        "!function", lambda loader, node: _function(str(node.value), path.parent)
-    )
     try:
-        # a safe loader but for !function, which names the user's own code
-        return yaml.load(path.read_text(encoding="utf-8"), Loader=Loader)
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        return load_yaml(path)
+    except (OSError, ValueError, ImportError, AttributeError, SyntaxError, YAMLError) as error:
         reason = f"the rubric {path.name} cannot be read: {error_line(error)}"
         raise TaskConfigError(reason, "damaged", "rubric_own", path.name) from None
-
-
-def _function(spec: str, folder: Path) -> Callable[..., Any]:
-    module, _, name = spec.rpartition(".")
-    beside = folder.joinpath(*module.split(".")).with_suffix(".py") if module else None
-    try:
-        module_object = (
-            _from_file(beside, module)
-            if beside is not None and beside.is_file()
-            else importlib.import_module(module)
-        )
-        function = getattr(module_object, name)
-    except (ImportError, AttributeError, ValueError, SyntaxError) as error:
-        sentence = f"`!function {spec}` cannot be found: {error}"
-        raise TaskConfigError(sentence, "path", "category", spec) from None
-    if not callable(function):
-        sentence = f"`!function {spec}` is no function; it is {function!r:.60}"
-        raise TaskConfigError(sentence, "type", "category", function)
-    return function
-
-
-def _from_file(path: Path, module: str) -> Any:
-    unique = f"_lm_eval_bayes_rubric_{abs(hash(str(path.resolve())))}_{module.replace('.', '_')}"
-    if unique in sys.modules:
-        return sys.modules[unique]
-    spec = importlib.util.spec_from_file_location(unique, path)
-    if spec is None or spec.loader is None:
-        raise ImportError(f"{path} is no module")
-    module_object = importlib.util.module_from_spec(spec)
-    sys.modules[unique] = module_object
-    try:
-        spec.loader.exec_module(module_object)
-    except BaseException:
-        del sys.modules[unique]
-        raise
-    return module_object

@@ -35,8 +35,6 @@ from lm_eval_bayes.rubric.signals import (
 )
 from lm_eval_bayes.rubric.thresholds import OWN_THRESHOLDS
 
-__all__ = ["RubricTask"]
-
 log = get_logger(__name__)
 
 #: The signals that a user's function gets, None where a trial lacks one.
@@ -106,7 +104,7 @@ class RubricTask(RepeatedSamplingTask):
         """Build one N-fold request per question, if the rubrics will find their signals."""
         evaluation = current_evaluation()
         if evaluation is not None:
-            unrecorded = evaluation.unrecorded
+            unrecorded = getattr(evaluation.model, "cannot_record", None)
             recorded = () if unrecorded is None else _RUBRIC_SIGNALS.keys() - unrecorded
             self._check_signals(self._known_before() | _signals_from(recorded))
         super().build_all_requests(**kwargs)

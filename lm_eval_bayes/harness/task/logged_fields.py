@@ -44,12 +44,8 @@ class LoggedResult(dict[str, Any]):
         return self._rows.keys()
 
 
-def loggable(responses: Iterable[Any]) -> list[Any]:
-    """Return responses without lone surrogates, which a file cannot hold."""
-    return [_loggable(response) for response in responses]
-
-
-def _loggable(response: Any) -> Any:
+def loggable(response: Any) -> Any:
+    """Return a response without lone surrogates, which a file cannot hold."""
     if not isinstance(response, str):
         return response
     text = response.encode("utf-8", "replace").decode("utf-8")

@@ -17,7 +17,6 @@ from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
 from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.grading.task_metric import category_of, is_list_of_grades, score_of
 from lm_eval_bayes.harness.task import result_rows, score_rows
-from lm_eval_bayes.harness.task.answers import AnswerSource
 from lm_eval_bayes.harness.task.settings import Settings
 
 log = get_logger(__name__)
@@ -223,38 +222,33 @@ class MetricOutcome:
             return None
 
     def record(
-        self,
-        trials: Sequence[GradedTrial],
-        *,
-        cluster: str | None,
-        prior_counts: tuple[int, ...] | None,
-        answer_source: AnswerSource,
-        origin: str,
+        self, trials: Sequence[GradedTrial], **context: Any
     ) -> result_rows.GradedResponses | score_rows.ScoredResponses:
-        """Return the record of the graded responses to one question."""
+        """Return the record of the graded responses to one question.
+
+        Parameters
+        ----------
+        trials : sequence of GradedTrial
+            The graded responses.
+        **context
+            `cluster`, `prior_counts`, `answer_source` and `origin` of the record.
+        """
         if not self.first:
-            prior_counts, origin = None, f"{origin}, metric {self.name}"
+            context |= {"prior_counts": None, "origin": f"{context['origin']}, metric {self.name}"}
         if self.settings.bounds is not None:
             lowest = self.settings.bounds[0]
             scores = [lowest if t.failed else self.score(t.values) for t in trials]
             errors = [trial.error for trial in trials]
-            return score_rows.ScoredResponses.of(scores, errors, self.settings, origin)
+            return score_rows.ScoredResponses.of(scores, errors, self.settings, context["origin"])
         graded = [(0 if t.failed else self.category(t.values), t.answer, t.error) for t in trials]
-        return result_rows.GradedResponses.of(
-            graded,
-            self.settings,
-            cluster=cluster,
-            prior_counts=prior_counts,
-            answer_source=answer_source,
-            origin=origin,
-        )
+        return result_rows.GradedResponses.of(graded, self.settings, **context)
 
     def rows_of_question(self, record: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the rows of one question, and those that have a number for all questions only."""
         if self.settings.bounds is None:
             return self._labelled(result_rows.question_rows(record)), {}
-        rows = self._labelled(score_rows.scored_question_rows(record))
-        return rows, self._labelled(score_rows.rows_of_all_questions(record))
+        of_question, of_all_questions = score_rows.scored_question_rows(record)
+        return self._labelled(of_question), self._labelled(of_all_questions)
 
     def logged(self, record: Any) -> dict[str, Any]:
         """Return the grades or scores of the trials of a question, for the log."""

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from lm_eval_bayes.errors import InvalidInputError, LmEvalBayesError, TaskConfigError
 from lm_eval_bayes.harness.task.requests import doc_hash
 from lm_eval_bayes.harness.task.result_rows import with_prior_trials
@@ -58,7 +60,8 @@ class PriorTrials:
         try:
             saved = read_runs(str(settings.prior), argument="bayes_prior")
             run = _run_of(saved.runs, ids, task)
-            counts = prior_counts(ids, settings.weights_array, run, task, "bayes_prior")
+            weights = np.array(settings.weights)
+            counts = prior_counts(ids, weights, run, task, "bayes_prior")
         except LmEvalBayesError as error:
             sentence = f"task {task}: {error}"
             raise TaskConfigError(sentence, error.rule, error.argument, error.value) from error

@@ -74,13 +74,9 @@ def needed() -> tuple[Dataset, ...]:
 
 def cache_folder() -> Path:
     """Return where the `datasets` library keeps its prepared datasets."""
-    return Path(os.environ.get("HF_DATASETS_CACHE") or hub_home() / "datasets").expanduser()
-
-
-def hub_home() -> Path:
-    """Return the folder of the hub's own libraries, ``$HF_HOME`` where that is set."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache")
-    return Path(os.environ.get("HF_HOME") or cache / "huggingface").expanduser()
+    home = Path(os.environ.get("HF_HOME") or cache / "huggingface")
+    return Path(os.environ.get("HF_DATASETS_CACHE") or home / "datasets").expanduser()
 
 
 def is_cached(dataset: Dataset) -> bool:

@@ -22,7 +22,7 @@ from lm_eval_bayes.errors import InvalidInputError, LmEvalBayesError, TaskConfig
 from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.evaluation import current_evaluation
 from lm_eval_bayes.harness.grading import programs
-from lm_eval_bayes.harness.grading.grade import final_part, process_results_math
+from lm_eval_bayes.harness.grading.grade import process_results_math
 from lm_eval_bayes.harness.grading.task_metric import (
     check_metrics,
     single_result,
@@ -48,9 +48,8 @@ from lm_eval_bayes.harness.task.requests import (
     store_outcomes,
 )
 from lm_eval_bayes.harness.task.settings import check_rows
+from lm_eval_bayes.rubric.answers import final_part
 from lm_eval_bayes.runs.log_fields import cluster_label
-
-__all__ = ["RepeatedSamplingTask"]
 
 log = get_logger(__name__)
 
@@ -262,7 +261,7 @@ class RepeatedSamplingTask(ConfigurableTask):
         self, instance: Any, responses: Iterable[Any], names: Sequence[str]
     ) -> list[Responses]:
         """Return responses to the question of a request as some pipelines leave them."""
-        texts = loggable(responses)
+        texts = list(map(loggable, responses))
         part = new_instance(
             instance.doc, instance.args, repeats=len(texts), resps=texts, original=instance
         )

@@ -148,7 +148,7 @@ def _trim(instances: Sequence[Any], settings: Settings) -> None:
     """
     for instance in instances:
         n = settings.trials_of(instance.doc_id)
-        instance.resps = loggable(instance.resps[:n])
+        instance.resps = list(map(loggable, instance.resps[:n]))
 
 
 def _warn_if_identical(instances: Sequence[Any], n: int, task: str) -> None:

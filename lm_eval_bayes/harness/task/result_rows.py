@@ -8,7 +8,6 @@ back to :func:`aggregate`, which computes the row for all questions from a :clas
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -71,28 +70,13 @@ class GradedResponses:
     origin: str = "the run"
 
     @classmethod
-    def of(
-        cls,
-        graded: Sequence[Grading],
-        settings: Settings,
-        cluster: str | None = None,
-        prior_counts: tuple[int, ...] | None = None,
-        answer_source: AnswerSource = "grader",
-        origin: str = "the run",
-    ) -> GradedResponses:
-        """Return the record of a question's graded responses."""
+    def of(cls, graded: Sequence[Grading], settings: Settings, **further: Any) -> GradedResponses:
+        """Return the record of a question's graded responses, with further attributes."""
         outcomes, answers, errors = zip(*graded, strict=True) if graded else ((), (), ())
         # one string for equal answers, of which most trials of a question have one of a few
         shared: dict[str | None, str | None] = {}
         answers = tuple(shared.setdefault(answer, answer) for answer in answers)
-        return cls(
-            *(outcomes, answers, errors, settings, cluster, prior_counts, answer_source, origin)
-        )
-
-    @property
-    def error_notes(self) -> dict[int, str]:
-        """The errors by the numbers of their trials."""
-        return {i: error for i, error in enumerate(self.errors) if error is not None}
+        return cls(outcomes, answers, errors, settings, **further)
 
     def table(self, questions: Sequence[GradedResponses]) -> Table:
         """Return the rows over some questions."""
@@ -266,7 +250,8 @@ class TrialTable(Table):
     def vote(self) -> api.Posterior:
         """The posterior of maj@k; its note is logged where `bayes_rows` may show its interval."""
         s = self.settings
-        posterior = _vote(*self.candidates, s.maj_k, s.seed, 100 if self.quick else 1000)
+        draws = 100 if self.quick else 1000
+        posterior = api.maj_at_k_posterior(*self.candidates, s.maj_k, seed=s.seed, draws=draws)
         shown = s.rows != "short" and posterior.k != 1 and not self.quick
         if posterior.note is not None and shown:
             warn_once(f"maj@{s.maj_k}: {posterior.note}")
@@ -304,17 +289,6 @@ def _family(
     quantities = quantities_by_row(ks, tau)
     posteriors = pass_posteriors(api.Outcomes.from_counts(counts), list(quantities.values()))
     return dict(zip(quantities, posteriors, strict=True))
-
-
-@cached_in_evaluation(maxsize=1024)
-def _vote(
-    answers: tuple[tuple[Hashable, ...], ...],
-    correct: tuple[tuple[bool, ...], ...],
-    k: int,
-    seed: int,
-    draws: int,
-) -> api.Posterior:
-    return api.maj_at_k_posterior(answers, correct, k, seed=seed, draws=draws)
 
 
 def with_prior_trials(
@@ -401,35 +375,19 @@ def row_functions(
     if settings.binary and votes:
         rows |= posterior_rows(f"maj@{settings.maj_k}", lambda table: table.vote)
         rows[f"maj@{settings.maj_k}"] = TrialTable.majority
-    rows["grading_errors"] = lambda table: float(sum(len(q.error_notes) for q in table.questions))
+    rows["grading_errors"] = lambda table: float(
+        sum(error is not None for question in table.questions for error in question.errors)
+    )
     return rows
 
 
 def question_rows(question: GradedResponses) -> dict[str, RowValue]:
     """Compute every row for one question."""
-    numbers = {**_numbers(_pattern(question)), "grading_errors": float(len(question.error_notes))}
+    numbers = _numbers(replace(question, cluster=None, prior_counts=None, origin=""))
     return {name: RowValue(number, name, question) for name, number in numbers.items()}
 
 
-def _pattern(question: GradedResponses) -> GradedResponses:
-    """Return what the numbers of one question depend on, equal for questions that are alike.
-
-    The trials are sorted by category, and wrong answers are numbered, the most frequent first.
-    """
-    wrong = Counter(
-        answer
-        for outcome, answer in zip(question.outcomes, question.answers, strict=True)
-        if outcome == 0 and answer is not None and question.settings.binary
-    )
-    numbers = [str(i) for i, (_, n) in enumerate(wrong.most_common()) for _ in range(n)]
-    outcomes = tuple(sorted(question.outcomes))
-    answers = (*numbers, *(None,) * (len(outcomes) - len(numbers)))
-    errors = (None,) * len(outcomes)
-    settings, source = question.settings, question.answer_source
-    return GradedResponses(outcomes, answers, errors, settings, answer_source=source)
-
-
-# In one process many questions, tasks and looks have the same patterns.
+# In one process tasks, filters and looks have the same questions.
 @lru_cache(maxsize=1024)
 def _numbers(question: GradedResponses) -> dict[str, float]:
     table = TrialTable([question], quick=True)
@@ -476,8 +434,7 @@ def aggregate(values: Sequence[RowValue]) -> float | str:
         return "N/A"
     table = _table(tuple(value.question for value in values))
     number, evaluation = table.row(row), current_evaluation()
-    learned = isinstance(table, Table) and row in table.learned_rows
-    if learned and evaluation is not None and isinstance(number, float):
+    if row in table.learned_rows and evaluation is not None and isinstance(number, float):
         evaluation.learned_tables[row, id(number)] = (number, table)
     return number
 

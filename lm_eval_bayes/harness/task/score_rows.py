@@ -124,19 +124,22 @@ def score_row_functions(settings: Settings) -> dict[str, Callable[[ScoreTable], 
     return rows
 
 
-def scored_question_rows(question: ScoredResponses) -> dict[str, RowValue]:
+def scored_question_rows(
+    question: ScoredResponses,
+) -> tuple[dict[str, RowValue], dict[str, RowValue]]:
     """Compute the rows that need no learned prior for one question.
 
-    The other rows are those of :func:`rows_of_all_questions`.
+    Returns
+    -------
+    rows : dict
+        These rows.
+    rows_of_all_questions : dict
+        The other rows, which have a number for all questions only: here NaN, with the record.
     """
     table = ScoreTable([question], quick=True)
-    names = [name for name in table.rows if not name.startswith("hbayes@")]
-    return {name: RowValue(float(table.row(name)), name, question) for name in names}
-
-
-def rows_of_all_questions(question: ScoredResponses) -> dict[str, RowValue]:
-    """Return the rows that have a number for all questions only: here NaN, with the record."""
-    names = score_row_functions(question.passed.settings)
-    return {
-        name: RowValue(math.nan, name, question) for name in names if name.startswith("hbayes@")
-    }
+    learned = [name for name in table.rows if name.startswith("hbayes@")]
+    others = [name for name in table.rows if not name.startswith("hbayes@")]
+    return (
+        {name: RowValue(float(table.row(name)), name, question) for name in others},
+        {name: RowValue(math.nan, name, question) for name in learned},
+    )

@@ -7,11 +7,8 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any
 
-import numpy as np
-
 from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
-from lm_eval_bayes.stats.arrays import FloatArray
 from lm_eval_bayes.stats.intervals import METHODS, IntervalMethod
 from lm_eval_bayes.stats.prior_evidence import STRENGTHS, Strength, check_strength
 from lm_eval_bayes.stats.validation import (
@@ -115,11 +112,6 @@ class Settings(Record):
     bounds: tuple[float, float] | None = None
     threshold: float | None = None
     rows: str | tuple[str, ...] = "short"
-
-    @property
-    def weights_array(self) -> FloatArray:
-        """The score of each category, shape (C+1,)."""
-        return np.array(self.weights, dtype=np.float64)
 
     def trials_of(self, doc_id: int) -> int:
         """Return the number of trials of a question: N, and what it gets beyond."""

@@ -14,28 +14,22 @@ from _support.harness_command import few_tasks
 from lm_eval_bayes.cli.commands.run import StoppingOptions, run
 from lm_eval_bayes.harness.adaptive import sampling
 from lm_eval_bayes.harness.adaptive.rounds import Rounds
-from lm_eval_bayes.harness.instances import new_instance
 from lm_eval_bayes.harness.models.biased_coin.model import CoinSampling
 from lm_eval_bayes.harness.models.interface import RequestStream
-from lm_eval_bayes.harness.models.trials import TrialsLM
 from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
 from lm_eval_bayes.store.trial_store import TrialStore
 
 TASK = "demo_arithmetic_bayes"
-SLOTS = [16]
+SLOTS = 16
 NOW = [0.0]
 
 sample_at_once = CoinSampling.sample
 
 
-def is_long(seed):
-    """Return whether the trial of a seed is of the kind that takes ten times as long: half are."""
-    return np.random.default_rng([seed, 1]).random() < 0.5
-
-
 def seconds_of(seed):
-    """Return the log-normal latency of the trial of a seed."""
-    return np.random.default_rng(seed).lognormal(0.0, 1.1) * (10.0 if is_long(seed) else 1.0)
+    """Return the log-normal latency of the trial of a seed; half of them are ten times as long."""
+    is_long = np.random.default_rng([seed, 1]).random() < 0.5
+    return np.random.default_rng(seed).lognormal(0.0, 1.1) * (10.0 if is_long else 1.0)
 
 
 def sample_in_slots(self, requests, measure):
@@ -45,7 +39,7 @@ def sample_in_slots(self, requests, measure):
         return
     now, running = NOW[0], []
     while True:
-        while len(running) < SLOTS[0] and (request := next(requests, None)) is not None:
+        while len(running) < SLOTS and (request := next(requests, None)) is not None:
             ((_, trial),) = sample_at_once(self, [request], frozenset())
             heapq.heappush(running, (now + seconds_of(request.seed), request.index, request, trial))
         if not running:
@@ -110,26 +104,6 @@ def test_a_stream_counts_the_trials_of_rounds(tmp_path, slots, monkeypatch, goal
     assert looks[0] == looks[1]
     for name in ("resps", "outcomes"):
         assert [row[name] for row in samples] == [row[name] for row in same]
-
-
-def looks_of(results):
-    return [look for each in results["config"]["stopping"]["rounds"] for look in each["looks"]]
-
-
-def test_a_decision_is_that_of_rounds(tmp_path, slots, monkeypatch):
-    started(tmp_path, "other", model_args="p=0.8", width=0.4, batch_trials=8)
-    goal = {"decide": str(tmp_path / "other"), "max_trials": 40}
-    stream, samples = started(tmp_path, "stream", **goal)
-    before = stored(tmp_path, "stream")
-    monkeypatch.setattr(CoinSampling, "streams", False)
-    rounds, same = started(tmp_path, "rounds", **goal)
-    assert looks_of(stream) == looks_of(rounds)
-    assert looks_of(stream)[-1]["reached"]
-    assert stream["results"] == rounds["results"]
-    assert [row["outcomes"] for row in samples] == [row["outcomes"] for row in same]
-    n = len(samples[0]["outcomes"])
-    assert n < 40
-    assert stored(tmp_path, "rounds") == 12 * n < before
 
 
 def test_a_budget_of_hours_ends_before_the_look_that_would_exceed_it(tmp_path, slots, monkeypatch):
@@ -248,7 +222,7 @@ aggregate_metric_list:
 """
 
 
-def test_groups_and_rubrics_have_their_rows_at_the_n_of_the_last_look(tmp_path, slots, monkeypatch):
+def test_groups_and_rubrics_have_their_rows_at_the_n_of_the_last_look(tmp_path, slots):
     folder = tmp_path / "tasks"
     folder.mkdir()
     (folder / "first.yaml").write_text(
@@ -258,13 +232,8 @@ def test_groups_and_rubrics_have_their_rows_at_the_n_of_the_last_look(tmp_path, 
     )
     (folder / "second.yaml").write_text(f"include: {TASK}\ntask: second_demo\n")
     (folder / "group.yaml").write_text(GROUP)
-    goal = {"width": 0.2, "task": "two_demos"}
     include = ("--include_path", str(folder))
-    stream, _ = started(tmp_path, "stream", *include, **goal)
-    monkeypatch.setattr(CoinSampling, "streams", False)
-    rounds, _ = started(tmp_path, "rounds", *include, **goal)
-    assert stream["results"] == rounds["results"]
-    assert stream["groups"] == rounds["groups"]
+    stream, _ = started(tmp_path, "stream", *include, width=0.2, task="two_demos")
     n = stream["config"]["stopping"]["rounds"][-1]["trials"]
     assert n > 4
     assert f"hbayes@{n},none" in stream["groups"]["two_demos"]
@@ -273,38 +242,3 @@ def test_groups_and_rubrics_have_their_rows_at_the_n_of_the_last_look(tmp_path, 
         rows for name, rows in stream["results"].items() if name.endswith("demo_rubric_bayes")
     ]
     assert any("rubric_" in row and f"@{n}" in row for row in rows)
-
-
-def questions(n):
-    return [
-        new_instance(
-            {"problem": f"What is {i} + 1?", "answer": str(i + 1)},
-            (f"What is {i} + 1?", {"temperature": 1.0, "until": []}),
-            task="demo",
-            doc_id=i,
-            repeats=8,
-        )
-        for i in range(n)
-    ]
-
-
-@pytest.mark.slow
-def test_looks_are_unbiased_although_short_answers_come_first(tmp_path, slots, monkeypatch):
-    m, n = 300, 4
-    monkeypatch.setitem(globals(), "SLOTS", [m])
-    model = TrialsLM(backend="biased_coin", store=str(tmp_path / "u.sqlite"), p=0.5)
-    trials = model.streamed_trials(questions(m))
-    waiting = trials.missing([n] * m)
-    came, counted = [], []
-    for position, trial, response in trials.sample([64] * m):
-        came.append(is_long(response.trial.seed))
-        if trial < n:
-            counted.append(came[-1])
-        waiting.discard((position, trial))
-        if not waiting:
-            break
-    error = 0.5 / np.sqrt(m * n)
-    assert len(counted) == m * n < len(came)
-    assert abs(np.mean(counted) - 0.5) < 3 * error
-    # of as many trials, those that came first are mostly of the short kind
-    assert np.mean(came[: m // 2]) < 0.5 - 5 * 0.5 / np.sqrt(m // 2)

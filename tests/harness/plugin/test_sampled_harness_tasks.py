@@ -69,21 +69,6 @@ def gpqa(number: int) -> dict[str, Any]:
     return {"Question": f"Which is {number}?", "Correct Answer": str(number), **wrong}
 
 
-def drop(number: int) -> dict[str, Any]:
-    date = {"day": "", "month": "", "year": ""}
-    return {
-        "section_id": "s",
-        "query_id": str(number),
-        "passage": f"There were {number} of them.",
-        "question": "How many were there?",
-        "answer": {"number": str(number), "date": date, "spans": [], "worker_id": "", "hit_id": ""},
-        "validated_answers": {
-            **{"number": [""], "date": [date], "spans": [[""]]},
-            **{"worker_id": [""], "hit_id": [""]},
-        },
-    }
-
-
 #: Task -> file, split, question of a number, right response, wrong one, filter.
 CASES = {
     "gsm8k_cot": (
@@ -110,27 +95,11 @@ CASES = {
         "The answer is (Z).",
         "strict-match",
     ),
-    "triviaqa": (
-        "triviaqa/default.yaml",
-        "validation",
-        lambda i: {"question": f"Who is {i}", "answer": {"aliases": [f"Person {i}", f"P{i}"]}},
-        lambda doc: f" {doc['answer']['aliases'][1]}",
-        " Nobody",
-        "remove_whitespace",
-    ),
-    "drop": (
-        "drop/default.yaml",
-        "validation",
-        drop,
-        lambda doc: str(doc["answers"][0][0]),
-        "999",
-        "none",
-    ),
 }
 
 
 #: The second metric of tasks that have two.
-SECOND = {"minerva_math_algebra": "math_verify", "drop": "f1"}
+SECOND = {"minerva_math_algebra": "math_verify"}
 
 
 @pytest.mark.parametrize(

@@ -162,11 +162,6 @@ def test_frozen_thresholds_cut_instead_of_the_run_s_own(tmp_path):
     assert results["configs"]["toy"]["metadata"]["bayes"]["rubrics"]["thresholds"] == frozen.hash
 
 
-def test_predict_only_has_no_rows():
-    _, results = run(task(), predict_only=True)
-    assert results["samples"]["toy"][0]["signals"]["completion_tokens"] == [2, 4, 4]
-
-
 RULES = {
     "name": "terse",
     "categories": ["bad", "long", "short"],

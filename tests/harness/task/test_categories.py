@@ -7,7 +7,6 @@ from _support.errors import refused
 from _support.toy import toy_config
 
 from lm_eval_bayes.harness.grading.grade import process_results_math
-from lm_eval_bayes.harness.plugin.bayes_metric import settings_of
 from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
 
 THREE = {"metadata": {"bayes_categories": 3}}
@@ -25,11 +24,6 @@ def graded(category):
 def test_right_or_wrong_has_no_third_category(grader):
     with refused("bayes_categories", "mismatch", 3):
         RepeatedSamplingTask(config=toy_config(process_results=grader, **THREE))
-
-
-def test_the_metric_has_none_either():
-    with refused("bayes_categories", "mismatch", 3):
-        settings_of({"categories": 3}, 4)
 
 
 def test_a_grader_of_the_tasks_own_may_have(caplog):

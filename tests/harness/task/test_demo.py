@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import operator
-import re
 from collections import Counter
 from collections.abc import Callable
 from fractions import Fraction
@@ -38,18 +37,6 @@ def test_the_answer_is_right(row: dict[str, str]) -> None:
     value = compute(ast.parse(row["check"], mode="eval").body)
     assert value.denominator == 1
     assert row["answer"] == str(value)
-
-
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row["id"])
-def test_the_expression_is_the_problem_s(row: dict[str, str]) -> None:
-    # every number of the problem stands in its expression, except where words say it
-    words = {"one": "1", "two": "2", "five": "5"}
-    problem = re.sub(r"\b[a-z]+\b", lambda m: words.get(m[0], m[0]), row["problem"].lower())
-    problem = re.sub(r"in 1 week|a day|a week", "", problem)
-    missing = set(re.findall(r"\d+", problem)) - set(re.findall(r"\d+", row["check"]))
-    assert not missing
-    if match := re.fullmatch(r"What is ([-+*/() \d]+)\?", row["problem"]):
-        assert match[1].replace(" ", "") == row["check"]
 
 
 def test_forty_questions_at_five_levels() -> None:

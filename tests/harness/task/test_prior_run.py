@@ -64,6 +64,22 @@ def test_the_row_uses_the_prior_trials_and_stands_beside_the_one_without(earlier
     assert abs(result["hbayes@4,none"] - alone.mu) > 1e-3
 
 
+def test_the_prior_is_of_the_first_metric_alone(earlier):
+    def grades(doc, results):
+        right = int(results[0] == doc["answer"])
+        return {"exact_match": right, "same": right}
+
+    config = toy_config(
+        process_results=grades,
+        metric_list=[{"metric": name, "aggregation": "mean"} for name in ("exact_match", "same")],
+        metadata={"bayes_prior": {"run": str(earlier), "strength": 1}, "bayes_metric": "all"},
+    )
+    row = evaluate(ScriptedLM(SCRIPT), RepeatedSamplingTask(config=config))["results"]["toy"]
+    alone = hbayes_at_n(outcomes().without_prior()).mu
+    assert row["hbayes@4(same),none"] == pytest.approx(alone)
+    assert row["hbayes@4,none"] != pytest.approx(alone)
+
+
 def test_a_wrong_prior_is_an_error_before_sampling(earlier, tmp_path):
     with refused("bayes_prior", "path", error=TaskConfigError):
         task(str(tmp_path / "nowhere"))

@@ -413,15 +413,6 @@ def test_the_command_line_saves_a_run_without_numbers_and_ends_with_the_error(tm
         lm_eval.utils.make_table(results)
 
 
-def test_scores_beyond_their_bounds_are_logged_as_the_metric_gave_them():
-    metadata = {"bayes_bounds": [0, 0.9], "bayes_check": False}
-    task = graded_by(share_of_gold, metric_list=F1, metadata=metadata)
-    with refused(None, "failed", error=TaskConfigError) as caught:
-        evaluate(task, SCORED)
-    samples = caught.value.results["samples"]["toy"]
-    assert [sample["scores"] for sample in samples] == SHARES
-
-
 @pytest.mark.parametrize(("limit", "clusters"), [(None, ["a", "a", "b"]), (2, None)])
 def test_the_rows_of_the_population_take_questions_of_one_cluster_as_dependent(limit, clusters):
     """Questions of a single cluster, which `--limit` may leave, say nothing about others."""

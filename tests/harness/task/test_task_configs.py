@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import math
-import os
 import re
-import subprocess
-import sys
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -25,8 +20,6 @@ from lm_eval_bayes.harness.models.biased_coin.model import BiasedCoinLM
 from lm_eval_bayes.harness.rubrics.rubric_task import RubricTask
 from lm_eval_bayes.harness.task import result_rows as rows
 from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
-from lm_eval_bayes.stats.hierarchical.mean_over_tasks import mean_over_tasks
-from lm_eval_bayes.stats.outcomes import Outcomes
 
 ROOT = REPOSITORY
 CONFIGS = ROOT / "task_configs"
@@ -181,82 +174,3 @@ def test_a_demo_run_reports_the_posterior_and_records_the_truth() -> None:
         assert sample["outcomes"] == [int(gold in text) for text in sample["resps"][0]]
     right = sum(sum(s["outcomes"]) for s in results["samples"]["demo_arithmetic_bayes"])
     assert result["avg@8,none"] == pytest.approx(right / 320, abs=1e-12)
-
-
-RUN = """
-import json, sys
-from lm_eval.evaluator import evaluate
-from lm_eval.tasks import TaskManager
-from lm_eval_bayes.harness.models.biased_coin.model import BiasedCoinLM
-
-out, configs = sys.argv[1:]
-manager = TaskManager(include_path=configs, include_defaults=False, metadata={"bayes_n": 4})
-results = {}
-for boxed in (1.0, 0.0):
-    lm = BiasedCoinLM(p=0.5, boxed=boxed)
-    run = evaluate(lm, manager.load(["contest_math_bayes"]), bootstrap_iters=0)
-    results[boxed] = {
-        "results": run["results"],
-        "groups": run["groups"],
-        "samples": {
-            task: [
-                {k: s[k] for k in ("doc", "target", "resps", "outcomes")} for s in samples
-            ]
-            for task, samples in run["samples"].items()
-        },
-    }
-with open(out, "w") as handle:
-    json.dump(results, handle)
-"""
-
-
-@pytest.fixture(scope="module")
-def contest_runs(
-    offline_hub: dict[str, str], tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, Any]:
-    """The group on the real questions, in a process that is offline from its start."""
-    out = tmp_path_factory.mktemp("contests") / "results.json"
-    env = {**os.environ, **offline_hub, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-c", RUN, str(out), str(CONFIGS)]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr[-3000:]
-    results: dict[str, Any] = json.loads(out.read_text(encoding="utf-8"))
-    return results
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("boxed", ["1.0", "0.0"])
-@pytest.mark.parametrize("task", CONTESTS)
-def test_graders_and_mimic_agree_on_every_contest_question(
-    contest_runs: dict[str, Any], task: str, boxed: str
-) -> None:
-    samples = contest_runs[boxed]["samples"][task]
-    assert len(samples) == 30
-    for sample in samples:
-        gold = str(sample["doc"]["answer"])
-        written = rf"$\boxed{{{gold}}}$." if boxed == "1.0" else f"is ${gold}$. I hope"
-        (responses,) = sample["resps"]
-        assert sample["target"] == gold
-        assert sample["outcomes"] == [int(written in text) for text in responses]
-        assert len(responses) == 4
-
-
-@pytest.mark.slow
-def test_the_group_is_the_mean_of_its_four_contests(contest_runs: dict[str, Any]) -> None:
-    results = contest_runs["1.0"]
-    group = results["groups"]["contest_math_bayes"]
-    for row in ("bayes@4,none", "avg@4,none"):
-        mean = math.fsum(results["results"][task][row] for task in CONTESTS) / 4
-        assert group[row] == pytest.approx(mean, abs=1e-12)
-    outcomes = {
-        task: Outcomes.from_matrix([sample["outcomes"] for sample in results["samples"][task]])
-        for task in CONTESTS
-    }
-    posterior = mean_over_tasks(outcomes)
-    interval = posterior.interval()
-    assert group["hbayes@4,none"] == pytest.approx(posterior.mu, abs=1e-12)
-    assert group["hbayes@4_stderr,none"] == pytest.approx(posterior.sigma, abs=1e-12)
-    assert group["hbayes@4_low,none"] == pytest.approx(interval.low, abs=1e-12)
-    assert group["hbayes@4_high,none"] == pytest.approx(interval.high, abs=1e-12)
-    # 480 fair coins a group
-    assert abs(group["avg@4,none"] - 0.5) < 4 * math.sqrt(0.25 / 480)

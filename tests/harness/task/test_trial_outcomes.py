@@ -6,7 +6,6 @@ import copy
 import json
 import logging
 import pickle
-from dataclasses import replace
 
 import pytest
 from _support import toy
@@ -14,10 +13,10 @@ from lm_eval.utils import hash_string
 
 from lm_eval_bayes.harness.models.interface import Completion, signals_of, stored_trial
 from lm_eval_bayes.harness.models.trials import TrialsLM
-from lm_eval_bayes.harness.task.logged_fields import Responses
+from lm_eval_bayes.harness.task.logged_fields import Responses, loggable
 from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
 from lm_eval_bayes.harness.task.requests import store_outcomes
-from lm_eval_bayes.harness.task.result_rows import GradedResponses, TrialTable, question_rows
+from lm_eval_bayes.harness.task.result_rows import GradedResponses
 from lm_eval_bayes.harness.task.settings import Settings
 from lm_eval_bayes.store.errors import StoreFullError
 from lm_eval_bayes.store.trial import Trial, TrialKey
@@ -84,18 +83,6 @@ def test_chosen_questions_keep_their_numbers(coin):
     assert [question.doc_id for question in first.questions] == [0, 2]
     prompts = [coin.trial_store.prompt(q.trials[0].key.prompt) for q in first.questions]
     assert prompts == ["1 + 1 =", "3 + 3 ="]
-
-
-def test_predict_only_stores_none(coin):
-    toy.evaluate(coin, coin_task(), predict_only=True, log_samples=True)
-    assert coin.trial_store.info().trials == 12
-    assert coin.trial_store.outcomes_of() == ()
-
-
-def test_another_version_stands_beside(coin):
-    run(coin)
-    run(coin, config={"metadata": {"version": 2}})
-    assert {task.version for task in coin.trial_store.outcomes_of()} == {"1.0", "2"}
 
 
 def test_a_store_that_fails_does_not_end_the_run(coin, monkeypatch, caplog):
@@ -168,12 +155,10 @@ def test_a_trial_goes_where_the_text_goes_and_its_sink_into_no_pickle():
 
 
 def test_a_lone_surrogate_does_not_cost_the_trial():
-    from lm_eval_bayes.harness.task.logged_fields import _loggable
-
     odd = Completion("a\ud800", {}, Trial(KEY, 3, "a\ud800"), FakeSink())
-    assert _loggable(odd) == "a?"
-    assert stored_trial(_loggable(odd)) == stored_trial(odd)
-    assert _loggable("a\ud800") == "a?"
+    assert loggable(odd) == "a?"
+    assert stored_trial(loggable(odd)) == stored_trial(odd)
+    assert loggable("a\ud800") == "a?"
 
 
 def test_the_coin_tells_the_truth_about_all_questions_however_many_are_stored(tmp_path):
@@ -188,20 +173,3 @@ def test_the_coin_tells_the_truth_about_all_questions_however_many_are_stored(tm
         truths.append(lm.get_model_info()["biased_coin"])
     assert truths[0]["questions"] == {"toy": 3}
     assert truths[0] == truths[1]
-
-
-@pytest.mark.parametrize("weights", [(0.0, 1.0), (0.0, 0.5, 1.0)])
-def test_rows_of_a_question_depend_on_how_often_each_answer_was_given(weights):
-    settings = replace(Settings.from_metadata({}, 6), weights=weights)
-    trials = [(0, "4", None), (1, "5", None), (0, None, "error"), (0, "7", None), (0, "4", None)]
-    trials.append((len(weights) - 1, None, None))
-    question = GradedResponses.of(trials, settings, cluster="c", origin="a task")
-    expected = TrialTable([question], quick=True)
-    expected = {name: expected.row(name) for name in expected.rows}
-    assert expected["grading_errors"] == 1.0
-    renamed = {"4": "9", "7": "x", "5": "1/2"}
-    reordered = [(c, renamed.get(a, a), error) for c, a, error in reversed(trials)]
-    for alike in (question, GradedResponses.of(reordered, settings)):
-        rows = question_rows(alike)
-        assert {name: float(value) for name, value in rows.items()} == pytest.approx(expected)
-        assert all(value.question is alike for value in rows.values())

@@ -53,15 +53,6 @@ class AnyPrompt(dict):
         return ["2", "4", "6", "x"]
 
 
-def test_few_shot_examples_stand_in_the_prompt():
-    config = toy_config(num_fewshot=None, fewshot_split="test")
-    model = ScriptedLM(AnyPrompt())
-    results = evaluate(model, RepeatedSamplingTask(config=config), num_fewshot=1)
-    prompts = {request.args[0] for request in model.requests}
-    assert all(prompt.count("=") == 2 for prompt in prompts)
-    assert results["results"]["toy"]["avg@4,none"] == pytest.approx(3 / 12)
-
-
 class ChattingLM(ScriptedLM):
     tokenizer_name = "toy"
 
