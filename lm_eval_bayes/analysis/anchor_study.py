@@ -182,9 +182,8 @@ def anchor_study(
         name for name in outcomes if leave_one_out or name not in to_place
     ]
     if not to_place:
-        raise InvalidInputError.of(
-            "anchors", "empty", "leave a model to place", ", ".join(anchor_names)
-        )
+        got = ", ".join(anchor_names)
+        raise InvalidInputError.of("anchors", "empty", "leave a model to place", got)
     if len(anchor_names) < (2 if leave_one_out else 1):
         rule = f"be a model to place and at least one anchor ({runs[0].task})"
         raise InvalidInputError.of("RUN", "empty", rule, ", ".join(outcomes))

@@ -393,13 +393,11 @@ def _check_boards(boards: Sequence[Leaderboard]) -> None:
     for board in boards[1:]:
         if set(board.models) != set(first.models):
             rule = f"have the models of {first.task}"
-            raise InvalidInputError.of(
-                "boards", "mismatch", rule, f"{', '.join(board.models)}: {board.task}"
-            )
+            got = f"{', '.join(board.models)}: {board.task}"
+            raise InvalidInputError.of("boards", "mismatch", rule, got)
         if _rules(board) != _rules(first):
-            raise InvalidInputError.of(
-                "boards", "mismatch", "have the same rules", [_rules(first), _rules(board)]
-            )
+            rules = [_rules(first), _rules(board)]
+            raise InvalidInputError.of("boards", "mismatch", "have the same rules", rules)
 
 
 def _rules(board: Leaderboard) -> tuple[object, ...]:

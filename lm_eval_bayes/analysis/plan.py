@@ -277,9 +277,8 @@ def plan_separation(
     if correction != "none":
         if runs[0].scored:
             rule = "be none where trials have scores, whose further trials are not drawn one by one"
-            raise InvalidInputError.of(
-                "correction", "unsupported", rule, f"{correction} for {runs[0].task}"
-            )
+            got = f"{correction} for {runs[0].task}"
+            raise InvalidInputError.of("correction", "unsupported", rule, got)
         return _plan_decisions(
             best_first,
             posteriors,

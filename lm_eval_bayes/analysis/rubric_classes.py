@@ -240,9 +240,8 @@ def _check_verdicts(runs: Sequence[TaskRun]) -> None:
             f"{judged[0].label} has them, {without.label} has not (run lm-eval-bayes verify, or "
             "leave them aside with --ignore-verdicts)"
         )
-        raise InvalidInputError.of(
-            "runs", "mismatch", rule, f"verdicts in {len(judged)} of {len(runs)}"
-        )
+        got = f"verdicts in {len(judged)} of {len(runs)}"
+        raise InvalidInputError.of("runs", "mismatch", rule, got)
     for run, verifier in zip(judged, verifiers, strict=True):
         if verifier != verifiers[0]:
             rule = (

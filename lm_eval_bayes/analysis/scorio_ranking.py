@@ -219,9 +219,8 @@ def _outcomes(runs: Sequence[TaskRun], seed: int) -> tuple[IntArray, list[str], 
     fewest = min(run.outcomes.trials_range[0] for run in runs)
     most = max(run.outcomes.trials_range[1] for run in runs)
     if fewest == 0:
-        raise InvalidInputError.of(
-            "RUN", "empty", "have at least one trial of every question", "none"
-        )
+        rule = "have at least one trial of every question"
+        raise InvalidInputError.of("RUN", "empty", rule, "none")
     of_counts = [run.model for run in runs if run.trials is None]
     table = np.stack([_right_trials(run, runs[0], rng)[:, :fewest] for run in runs])
     notes = []

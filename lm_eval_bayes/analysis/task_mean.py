@@ -140,9 +140,8 @@ def _normalised(weights: Sequence[float] | None, n: int) -> list[float]:
     numbers = [as_real(weight) for weight in weights]
     positive = [w for w in numbers if w is not None and 0.0 < w < np.inf]
     if len(positive) < len(numbers) or len(numbers) != n:
-        raise InvalidInputError.of(
-            "weights", "range", f"be {n} finite numbers above 0", list(weights)
-        )
+        rule = f"be {n} finite numbers above 0"
+        raise InvalidInputError.of("weights", "range", rule, list(weights))
     total = sum(positive)
     return [w / total for w in positive]
 

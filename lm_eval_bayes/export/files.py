@@ -42,9 +42,8 @@ def check_targets(
         target = resolve_path(path)
         kind = irregular_kind(path)
         if kind is not None:
-            raise InvalidInputError.of(
-                argument, "path", f"be a regular file; it is {kind}", str(path)
-            )
+            got = str(path)
+            raise InvalidInputError.of(argument, "path", f"be a regular file; it is {kind}", got)
         check_writable(target, argument)
         if not target.exists():
             continue

@@ -345,11 +345,8 @@ def _yaml(hub: ModuleType, entry: Any) -> str:
     entries = hub.eval_result_entries_to_yaml([entry])
     text: str = yaml.safe_dump(entries, sort_keys=False, allow_unicode=True, width=100)
     if hub.parse_eval_result_entries(yaml.safe_load(text)) != [entry]:
-        raise LmEvalBayesError(
-            "huggingface_hub does not read this result back as it was written; nothing was "
-            "exported",
-            "failed",
-            "huggingface_hub",
-            text,
+        sentence = (
+            "huggingface_hub does not read this result back as it was written; nothing was exported"
         )
+        raise LmEvalBayesError(sentence, "failed", "huggingface_hub", text)
     return text

@@ -51,9 +51,8 @@ def check_suffix(suffix: str, argument: str = "suffix") -> Suffix:
     for known in SUFFIXES:
         if suffix == known:
             return known
-    raise InvalidInputError.of(
-        argument, "format", "end with .csv, .json, .md or .tex", suffix or "no suffix"
-    )
+    rule = "end with .csv, .json, .md or .tex"
+    raise InvalidInputError.of(argument, "format", rule, suffix or "no suffix")
 
 
 def table_text(

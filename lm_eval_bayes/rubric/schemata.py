@@ -199,9 +199,8 @@ class Schema:
 def _check_weight(weight: object, schema: str) -> float:
     number = isinstance(weight, (int, float, np.number)) and not isinstance(weight, bool)
     if not number or not abs(weight) <= 1e100:  # type: ignore[arg-type]
-        raise InvalidInputError.of(
-            "weights", "type", f"be finite numbers in rubric {schema}", weight
-        )
+        rule = f"be finite numbers in rubric {schema}"
+        raise InvalidInputError.of("weights", "type", rule, weight)
     return float(weight)  # type: ignore[arg-type]
 
 

@@ -132,9 +132,8 @@ def score(schema: Schema, table: SignalTable, thresholds: TaskThresholds) -> Rub
     if table.n_trials and result.missing == table.n_trials:
         none = [name for name, value in thresholds.values.items() if value is None]
         rule = f"let some trial into a category of {schema.name}"
-        raise InvalidInputError.of(
-            "thresholds", "missing", rule, f"none for {', '.join(none) or 'it'}"
-        )
+        got = f"none for {', '.join(none) or 'it'}"
+        raise InvalidInputError.of("thresholds", "missing", rule, got)
     return result
 
 

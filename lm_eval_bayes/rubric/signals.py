@@ -126,9 +126,8 @@ class SignalTable:
             column = np.array(values, dtype=np.float64)
             if column.shape != question.shape:
                 rule = f"have one value per trial ({question.size})"
-                raise InvalidInputError.of(
-                    f"columns[{name!r}]", "shape", rule, f"shape {column.shape}"
-                )
+                got = f"shape {column.shape}"
+                raise InvalidInputError.of(f"columns[{name!r}]", "shape", rule, got)
             column[np.isinf(column)] = np.nan  # no percentile could be taken
             _check_values(name, column)
             columns[name] = column

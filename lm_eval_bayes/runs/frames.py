@@ -131,9 +131,8 @@ def only_run(runs: list[TaskRun]) -> TaskRun:
     if len(runs) > 1:
         names = ", ".join(f"{run.model} on {run.task}" for run in runs[:4])
         rule = "hold one model and one task (read_frame returns several)"
-        raise InvalidInputError.of(
-            "frame", "mismatch", rule, names + (", …" if len(runs) > 4 else "")
-        )
+        got = names + (", …" if len(runs) > 4 else "")
+        raise InvalidInputError.of("frame", "mismatch", rule, got)
     return runs[0]
 
 

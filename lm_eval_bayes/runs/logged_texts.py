@@ -192,7 +192,6 @@ def _read_stored(line: StoredTrials) -> Mapping[str, Any]:
     missing = [number for number in line.numbers if number not in trials]
     if missing:
         rule = f"be unchanged while it is read ({line.file})"
-        raise InvalidInputError.of(
-            "RUN", "damaged", rule, f"no trial {missing[0]} of question {line.doc_id}"
-        )
+        got = f"no trial {missing[0]} of question {line.doc_id}"
+        raise InvalidInputError.of("RUN", "damaged", rule, got)
     return {"doc_id": line.doc_id, "resps": [[trials[number].text for number in line.numbers]]}

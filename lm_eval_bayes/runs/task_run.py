@@ -409,14 +409,12 @@ class TaskRun:
         self.require_graded(argument)
         if self.trials is None:
             rule = f"tell the order of the trials of {self.task}, not only their counts"
-            raise InvalidInputError.of(
-                argument, "missing", rule, ", ".join(self.sources) or self.model
-            )
+            got = ", ".join(self.sources) or self.model
+            raise InvalidInputError.of(argument, "missing", rule, got)
         if not self.n_common:
             rule = f"have a trial of every question of {self.task}"
-            raise InvalidInputError.of(
-                argument, "empty", rule, ", ".join(self.sources) or self.model
-            )
+            got = ", ".join(self.sources) or self.model
+            raise InvalidInputError.of(argument, "empty", rule, got)
         return np.stack([categories[: self.n_common] for categories in self.trials])
 
     @property
@@ -444,9 +442,8 @@ class TaskRun:
             raise self.signals_error
         if not self.signals:
             rule = "hold graded trials of a task of this package (`outcomes` in every line)"
-            raise InvalidInputError.of(
-                "RUN", "missing", rule, ", ".join(self.sources) or self.model
-            )
+            got = ", ".join(self.sources) or self.model
+            raise InvalidInputError.of("RUN", "missing", rule, got)
         sizes = [column.size for column in next(iter(self.signals.values()))]
         question = np.repeat(np.arange(self.n_questions), sizes)
         columns = {name: np.concatenate(arrays) for name, arrays in self.signals.items()}

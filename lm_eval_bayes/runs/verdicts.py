@@ -138,13 +138,11 @@ class _TrialVerdicts:
         """
         verdict = self.trials.get((doc_id, trial))
         if verdict is not None and verdict.text != text:
-            raise ChangedTrialError(
+            sentence = (
                 f"{self.path} holds a verdict on another text of trial {trial} of question "
-                f"{doc_id} (or on another question or standard answer); judge anew with --restart",
-                "mismatch",
-                str(self.path),
-                (doc_id, trial),
+                f"{doc_id} (or on another question or standard answer); judge anew with --restart"
             )
+            raise ChangedTrialError(sentence, "mismatch", str(self.path), (doc_id, trial))
         return None if verdict is None or verdict.error is not None else verdict
 
 
@@ -182,12 +180,10 @@ class Verdicts(_TrialVerdicts):
             "--out (rubrics only read what is beside the samples)"
         )
         if self.header.samples != samples:
-            raise OtherVerifierError(
-                f"{self.path} holds the verdicts on {self.header.samples}, not on {samples}; {way}",
-                "mismatch",
-                "samples",
-                samples,
+            sentence = (
+                f"{self.path} holds the verdicts on {self.header.samples}, not on {samples}; {way}"
             )
+            raise OtherVerifierError(sentence, "mismatch", "samples", samples)
         new, old = dict(verifier), dict(self.header.verifier)
         differ = [
             name
@@ -198,12 +194,8 @@ class Verdicts(_TrialVerdicts):
             changes = "; ".join(
                 f"{name} {_shown(old.get(name))}, now {_shown(new.get(name))}" for name in differ
             )
-            raise OtherVerifierError(
-                f"{self.path} holds the verdicts of another verifier ({changes}); {way}",
-                "mismatch",
-                "verifier",
-                differ,
-            )
+            sentence = f"{self.path} holds the verdicts of another verifier ({changes}); {way}"
+            raise OtherVerifierError(sentence, "mismatch", "verifier", differ)
 
 
 def verdicts_path(samples: str | PathLike[str]) -> Path:
@@ -274,18 +266,13 @@ def _header(path: Path, line: bytes) -> VerdictsHeader:
     except (ValueError, TypeError, KeyError, RecursionError):
         name, version = None, None
     if name != FORMAT:
-        raise VerdictsError(
-            f"{path} is no file of verdicts: its first line is not their header",
-            "format",
-            str(path),
-        )
+        sentence = f"{path} is no file of verdicts: its first line is not their header"
+        raise VerdictsError(sentence, "format", str(path))
     if version != VERSION:
-        raise VerdictsError(
-            f"{path} has version {_shown(version)} of the format, this release reads {VERSION}",
-            "schema",
-            str(path),
-            version,
+        sentence = (
+            f"{path} has version {_shown(version)} of the format, this release reads {VERSION}"
         )
+        raise VerdictsError(sentence, "schema", str(path), version)
     try:
         samples, verifier = content["samples"], content["verifier"]
         if not isinstance(samples, str) or not isinstance(verifier, dict):
@@ -603,9 +590,8 @@ def verdict_targets(files: Sequence[JudgedFile], out: Path | None) -> list[Path]
         if not out.parent.is_dir():
             raise InvalidInputError.of("--out", "path", "lie in a folder that exists", str(out))
         if out.resolve() == files[0].samples.resolve():
-            raise InvalidInputError.of(
-                "--out", "conflict", "be another file than the samples", str(out)
-            )
+            got = str(out)
+            raise InvalidInputError.of("--out", "conflict", "be another file than the samples", got)
         return [out]
     if not out.is_dir():
         rule = f"be a folder that exists, for the {len(files)} files of verdicts"

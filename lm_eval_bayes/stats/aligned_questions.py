@@ -87,9 +87,8 @@ def align_questions(a: Outcomes, b: Outcomes, how: Align = "strict") -> Aligned:
         rule = "have at least one question in common with `a`"
         if how == "strict":
             rule = 'have the questions of `a`; align="intersection" compares the common ones'
-        raise InvalidInputError.of(
-            "b", "mismatch", rule, _difference(a.question_ids, b.question_ids)
-        )
+        got = _difference(a.question_ids, b.question_ids)
+        raise InvalidInputError.of("b", "mismatch", rule, got)
     return Aligned(a.take(rows_a), b.take(rows_b), left_out_a, left_out_b)
 
 
@@ -120,9 +119,8 @@ def common_clusters(
         for question, (own, first) in enumerate(zip(labels, given[0], strict=True)):
             if own != first:
                 rule = f"put a question into the same cluster for all models ({first!r})"
-                raise InvalidInputError.of(
-                    argument, "mismatch", rule, f"{own!r} for question {question}"
-                )
+                got = f"{own!r} for question {question}"
+                raise InvalidInputError.of(argument, "mismatch", rule, got)
     return given[0] if given else None
 
 

@@ -223,7 +223,6 @@ def cluster_index(
     missing = next((i for i, entry in enumerate(entries) if entry is None or entry != entry), None)
     if missing is not None:
         rule = f"name the cluster of every {of_what}"
-        raise InvalidInputError.of(
-            "clusters", "missing", rule, f"{entries[missing]} for number {missing}"
-        )
+        got = f"{entries[missing]} for number {missing}"
+        raise InvalidInputError.of("clusters", "missing", rule, got)
     return np.asarray(indices, dtype=np.int64)

@@ -181,9 +181,8 @@ def confusion_posterior(
     n_undefined = draws - values.size
     if values.size < _BATCHES:
         rule = "be defined (not 0/0) for nearly all draws"
-        raise InvalidInputError.of(
-            "score", "unsupported", rule, f"undefined in {n_undefined} of {draws} draws"
-        )
+        got = f"undefined in {n_undefined} of {draws} draws"
+        raise InvalidInputError.of("score", "unsupported", rule, got)
     estimate = float(apply_score(function, matrix[None])[0])
     note = None
     if not np.isfinite(estimate):
@@ -279,9 +278,8 @@ def confusion_confidence(
     values = apply_score(function, drawn.reshape(replicates, *share.shape).astype(np.float64))
     defined = values[np.isfinite(values)]
     if defined.size < 2:
-        raise InvalidInputError.of(
-            "counts", "unsupported", f'give "{name}" a value in the replicates', "0/0"
-        )
+        rule = f'give "{name}" a value in the replicates'
+        raise InvalidInputError.of("counts", "unsupported", rule, "0/0")
     note = NO_SPREAD if defined.min() == defined.max() else None
     if defined.size < replicates:
         note = f"{replicates - defined.size} of {replicates} replicates gave 0/0 and were left out"

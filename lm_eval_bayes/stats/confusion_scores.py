@@ -106,9 +106,8 @@ def f_score(beta: float = 1.0) -> ConfusionScore:
     """
     number = check_positive("beta", beta)
     if number > 1e150:
-        raise InvalidInputError.of(
-            "beta", "range", "be at most 1e150, as its square is needed", beta
-        )
+        rule = "be at most 1e150, as its square is needed"
+        raise InvalidInputError.of("beta", "range", rule, beta)
     square = number**2
 
     def score(matrix: FloatArray) -> FloatArray:
@@ -180,9 +179,8 @@ def as_matrix(counts: Mapping[str, int] | Sequence[int] | npt.ArrayLike) -> Floa
         raise InvalidInputError.of("counts", "shape", rule, f"shape {array.shape}")
     matrix = array.astype(np.float64)
     if not np.isfinite(matrix).all() or (matrix < 0).any() or (matrix != np.trunc(matrix)).any():
-        raise InvalidInputError.of(
-            "counts", "range", "hold whole numbers of at least 0", matrix.tolist()
-        )
+        got = matrix.tolist()
+        raise InvalidInputError.of("counts", "range", "hold whole numbers of at least 0", got)
     return matrix
 
 
@@ -221,9 +219,8 @@ def apply_score(score: ConfusionScore, matrices: FloatArray) -> FloatArray:
         values = np.asarray(score(matrices))
     if values.shape != matrices.shape[:1] or values.dtype.kind not in "biuf":
         rule = f"give one number per matrix, shape {matrices.shape[:1]} for {matrices.shape}"
-        raise InvalidInputError.of(
-            "score", "shape", rule, f"shape {values.shape}, dtype {values.dtype}"
-        )
+        got = f"shape {values.shape}, dtype {values.dtype}"
+        raise InvalidInputError.of("score", "shape", rule, got)
     return values.astype(np.float64)
 
 

@@ -87,9 +87,8 @@ class Outcomes:
         prior_counts = check_counts("prior_counts", self.prior_counts, weights.size)
         if prior_counts.shape[0] != counts.shape[0]:
             rule = f"have one row per question ({counts.shape[0]})"
-            raise InvalidInputError.of(
-                "prior_counts", "shape", rule, f"{prior_counts.shape[0]} rows"
-            )
+            got = f"{prior_counts.shape[0]} rows"
+            raise InvalidInputError.of("prior_counts", "shape", rule, got)
         rule = f"be a number from 0 to {MOST_STRENGTH:g}"
         strength = check_real(
             "prior_strength", self.prior_strength, rule, lambda x: 0.0 <= x <= MOST_STRENGTH
@@ -403,14 +402,12 @@ def require_binary(outcomes: Outcomes) -> None:
             "be binary for the pass family; decide which categories count as correct, "
             "for example Outcomes.from_matrix(R >= 2)"
         )
-        raise InvalidInputError.of(
-            "outcomes", "unsupported", rule, f"{outcomes.n_categories} categories"
-        )
+        got = f"{outcomes.n_categories} categories"
+        raise InvalidInputError.of("outcomes", "unsupported", rule, got)
     if not outcomes.weights[0] < outcomes.weights[1]:
         rule = "score category 1 (correct) above category 0 (wrong) for the pass family"
-        raise InvalidInputError.of(
-            "outcomes", "range", rule, f"weights {outcomes.weights.tolist()}"
-        )
+        got = f"weights {outcomes.weights.tolist()}"
+        raise InvalidInputError.of("outcomes", "range", rule, got)
 
 
 def require_single_trials(name: str, outcomes: Outcomes) -> npt.NDArray[np.bool_]:

@@ -66,9 +66,8 @@ class ScoreOutcomes(Outcomes):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.clusters is not None:
-            raise InvalidInputError.of(
-                "clusters", "conflict", "be left out for scores", self.clusters[0]
-            )
+            rule = "be left out for scores"
+            raise InvalidInputError.of("clusters", "conflict", rule, self.clusters[0])
         object.__setattr__(self, "scores", tuple(read_only(row, np.float64) for row in self.scores))
 
     @classmethod

@@ -134,13 +134,11 @@ def mimics_with_means(
     """
     wanted = numeric("means", means).astype(np.float64)
     if wanted.ndim != 1 or wanted.size == 0:
-        raise InvalidInputError.of(
-            "means", "shape", "be 1-D, one entry per model", f"shape {wanted.shape}"
-        )
+        got = f"shape {wanted.shape}"
+        raise InvalidInputError.of("means", "shape", "be 1-D, one entry per model", got)
     if not ((wanted > 0.0) & (wanted < 1.0)).all():
-        raise InvalidInputError.of(
-            "means", "range", "lie strictly between 0 and 1", wanted.tolist()
-        )
+        got = wanted.tolist()
+        raise InvalidInputError.of("means", "range", "lie strictly between 0 and 1", got)
     n_questions = check_size("n_questions", n_questions, 1, wanted.size)
     rule = "be a finite number above 0, at most 1e9"
     s = check_real("strength", strength, rule, lambda x: 0.0 < x <= 1e9)
@@ -299,9 +297,8 @@ def _check_p(name: str, values: npt.ArrayLike) -> FloatArray:
     """Return probabilities of at least one dimension."""
     p = numeric(name, values).astype(np.float64)
     if p.ndim == 0 or p.size == 0:
-        raise InvalidInputError.of(
-            name, "shape", "hold a probability for each question", f"{p.shape}"
-        )
+        rule = "hold a probability for each question"
+        raise InvalidInputError.of(name, "shape", rule, f"{p.shape}")
     if not ((p >= 0.0) & (p <= 1.0)).all():
         bad = p[~((p >= 0.0) & (p <= 1.0))]
         raise InvalidInputError.of(name, "range", "hold probabilities in [0, 1]", bad[0].item())
@@ -312,13 +309,11 @@ def _check_beta(a: npt.ArrayLike, b: npt.ArrayLike, least: float) -> tuple[Float
     """Return the Beta parameters of L models, both (L,) and above `least`."""
     first, second = (numeric(name, v).astype(np.float64) for name, v in (("a", a), ("b", b)))
     if first.ndim != 1 or first.size == 0:
-        raise InvalidInputError.of(
-            "a", "shape", "be 1-D, one entry per model", f"shape {first.shape}"
-        )
+        got = f"shape {first.shape}"
+        raise InvalidInputError.of("a", "shape", "be 1-D, one entry per model", got)
     if second.shape != first.shape:
-        raise InvalidInputError.of(
-            "b", "shape", f"have the shape of a, {first.shape}", second.shape
-        )
+        rule = f"have the shape of a, {first.shape}"
+        raise InvalidInputError.of("b", "shape", rule, second.shape)
     for name, values in (("a", first), ("b", second)):
         if not (np.isfinite(values) & (values > least)).all():
             rule = f"hold finite numbers above {least:g}"
@@ -330,9 +325,8 @@ def _check_one(name: str, values: npt.ArrayLike) -> FloatArray:
     """Return the probabilities of one model."""
     p = _check_p(name, values)
     if p.ndim != 1:
-        raise InvalidInputError.of(
-            name, "shape", "be 1-D, one entry per question", f"shape {p.shape}"
-        )
+        rule = "be 1-D, one entry per question"
+        raise InvalidInputError.of(name, "shape", rule, f"shape {p.shape}")
     return p
 
 
@@ -442,9 +436,8 @@ def prior_study(
     old = mimics_with_means(means, n_questions, strength=_ORIGINAL_STRENGTH)
     n_models = old.shape[0]
     if not 2 <= n_models <= _MOST_MODELS:
-        raise InvalidInputError.of(
-            "means", "range", f"be those of 2 to {_MOST_MODELS:,} models", n_models
-        )
+        rule = f"be those of 2 to {_MOST_MODELS:,} models"
+        raise InvalidInputError.of("means", "range", rule, n_models)
     old_means = np.array(means, dtype=np.float64)
     rng = np.random.default_rng(seed)
     i = np.linspace(1.0, 8.0, n_models)

@@ -343,9 +343,8 @@ def check_option(name: str, value: object, options: tuple[_Option, ...]) -> _Opt
         if isinstance(value, str) and value == option:
             return option
     words = join_words([f'"{option}"' for option in options], "or")
-    raise InvalidInputError.of(
-        name, "choice", f"be {'one of ' if len(options) > 2 else ''}{words}", value
-    )
+    rule = f"be {'one of ' if len(options) > 2 else ''}{words}"
+    raise InvalidInputError.of(name, "choice", rule, value)
 
 
 def check_prior(prior: object) -> float:

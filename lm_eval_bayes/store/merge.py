@@ -140,9 +140,8 @@ def merge(
     target_path = resolve_path(target)
     paths = [path for path in dict.fromkeys(map(resolve_path, sources)) if path != target_path]
     if not paths:
-        raise InvalidInputError.of(
-            "sources", "conflict", "name a store other than the target", sources
-        )
+        rule = "name a store other than the target"
+        raise InvalidInputError.of("sources", "conflict", rule, sources)
     with ExitStack() as stack:
         files = [stack.enter_context(closing(open_file(path, "read"))) for path in paths]
         merger = _Merger(target_path, files, conflicts)

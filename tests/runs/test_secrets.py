@@ -221,6 +221,7 @@ def BROKEN(address):
     plain = {"model": "org/hash", "tokenizer_backend": None, "tokenized_requests": False}
     key, password = SECRETS["url_query"], SECRETS["url_password"]
     header = {"Authorization": f"Bearer {SECRETS['header']}"}
+    tried_once = {**plain, "header": header, "max_retries": 1}
     return {
         "password in the address": Scene(
             "local-completions",
@@ -231,14 +232,11 @@ def BROKEN(address):
         ),
         "nobody answers": Scene(
             "local-completions",
-            {**plain, "base_url": f"http://{address}/down?key={key}", "header": header},
+            {**tried_once, "base_url": f"http://{address}/down?key={key}"},
         ),
         "the key is refused, and quoted": Scene(
             "local-completions",
-            {
-                **{**plain, "header": header, "max_retries": 1},
-                "base_url": f"http://{address}/quoting?key={key}",
-            },
+            {**tried_once, "base_url": f"http://{address}/quoting?key={key}"},
         ),
         "wrong number": Scene(
             "gateway", {"api_key": SECRETS["api_key"], "trials": "4:x", "login": SECRETS["unknown"]}

@@ -345,9 +345,8 @@ def _model_ids(given: Sequence[str], models: Sequence[str]) -> dict[str, str]:
             model, id = models[0], text
         if model not in models or model in ids:
             rule = f"be {models[0]}=org/name, for each of several models once"
-            raise InvalidInputError.of(
-                "--model-id", "format", rule, f"{text!r}, for {', '.join(models)}"
-            )
+            got = f"{text!r}, for {', '.join(models)}"
+            raise InvalidInputError.of("--model-id", "format", rule, got)
         _check_no_blank(id)
         ids[model] = id
     return ids

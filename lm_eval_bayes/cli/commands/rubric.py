@@ -254,9 +254,8 @@ def _check_files(thresholds: Path | None, freeze: Path | None, plot: Path | None
 
         check_figure_path(plot, "--plot")
         if freeze is not None and os.path.realpath(plot) == os.path.realpath(freeze):
-            raise InvalidInputError.of(
-                "--plot", "conflict", "be another file than --freeze", str(plot)
-            )
+            got = str(plot)
+            raise InvalidInputError.of("--plot", "conflict", "be another file than --freeze", got)
 
 
 def _read_thresholds(path: Path) -> Thresholds:

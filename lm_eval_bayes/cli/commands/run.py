@@ -125,9 +125,8 @@ def run(harness_arguments: Sequence[str], options: StoppingOptions) -> int:
             allocate=options.allocate is not None,
         )
     if options.correction is not None and options.decide is None:
-        raise InvalidInputError.of(
-            "--correction", "conflict", "be given with --decide", options.correction
-        )
+        got = options.correction
+        raise InvalidInputError.of("--correction", "conflict", "be given with --decide", got)
     registration.register_all()
     from lm_eval._cli.harness import HarnessCLI
     from lm_eval.evaluator import simple_evaluate
@@ -317,13 +316,11 @@ def _setup_errors(rounds: Rounds | None = None) -> Iterator[None]:
         stage = "tasks" if rounds is None else rounds.stage
         name = error.name if isinstance(error, ModuleNotFoundError) else None
         if stage in ("model", "requests") and name in EXTRAS:
-            raise LmEvalBayesError(
+            sentence = (
                 f"the model's backend needs the package `{name}`, which is not installed; "
-                f"run {pip_install_extra(EXTRAS[name])}",
-                "not-installed",
-                "--model",
-                name,
-            ) from error
+                f"run {pip_install_extra(EXTRAS[name])}"
+            )
+            raise LmEvalBayesError(sentence, "not-installed", "--model", name) from error
         if stage not in ("tasks", "requests"):
             raise
         get_logger("lm_eval_bayes.harness.run").debug(
@@ -347,10 +344,8 @@ def _check_written(rounds: Rounds, output_path: str | None, store: str | None) -
     if missing is None:
         return
     options = "another --output_path" + (f" and --store {rounds.store}" if store is None else "")
-    raise LmEvalBayesError(
+    sentence = (
         f"results could not be written to {output_path} ({missing} is missing or cut off); all "
-        f"trials are in {rounds.store}: run the same command again with {options}",
-        "failed",
-        "--output_path",
-        output_path,
+        f"trials are in {rounds.store}: run the same command again with {options}"
     )
+    raise LmEvalBayesError(sentence, "failed", "--output_path", output_path)

@@ -119,9 +119,8 @@ def command(
     from lm_eval_bayes.stats.validation import as_real, check_integer
 
     if not verifier.strip():
-        raise InvalidInputError.of(
-            "--verifier", "choice", "be the name or the folder of a model", verifier
-        )
+        rule = "be the name or the folder of a model"
+        raise InvalidInputError.of("--verifier", "choice", rule, verifier)
     from lm_eval_bayes.runs.verdicts import files_to_judge, verdict_targets
     from lm_eval_bayes.verifiers.backends import JudgeSettings
     from lm_eval_bayes.verifiers.verification import Verification

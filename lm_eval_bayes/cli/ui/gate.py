@@ -82,9 +82,8 @@ def gate_files(
     try:
         if junit is not None and markdown is not None and junit.resolve() == markdown.resolve():
             got, markdown = str(markdown), None
-            raise InvalidInputError.of(
-                "--markdown", "conflict", "be another file than that of --junit", got
-            )
+            rule = "be another file than that of --junit"
+            raise InvalidInputError.of("--markdown", "conflict", rule, got)
         for file in _error_files(junit, markdown, "the command did not finish"):
             _write_outcome(*file)
         yield

@@ -46,9 +46,8 @@ class TrialRange:
             return cls()
         match = _RANGE.fullmatch(text) if isinstance(text, str) else None
         if match is None or int(match[1]) >= int(match[2]):
-            raise ModelConfigError.of(
-                "trials", "format", "be a:b with whole numbers a < b, such as trials=8:16", text
-            )
+            rule = "be a:b with whole numbers a < b, such as trials=8:16"
+            raise ModelConfigError.of("trials", "format", rule, text)
         return cls(int(match[1]), int(match[2]))
 
     def check(self, n: int, task: object) -> None:

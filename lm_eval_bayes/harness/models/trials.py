@@ -385,9 +385,8 @@ def recording_class(backend: object, executor: object = None) -> type[LM]:
     bases: tuple[type, ...] = (RecordingMixin, sampling, stock)
     if executor is not None:
         if executor != "ray":
-            raise ModelConfigError.of(
-                "executor", "choice", "be ray, or left out to sample in this process", executor
-            )
+            rule = "be ray, or left out to sample in this process"
+            raise ModelConfigError.of("executor", "choice", rule, executor)
         from lm_eval_bayes.harness.models.ray.sampling import RaySampling
 
         RaySampling.check_backend(name)

@@ -274,9 +274,8 @@ def _snapshot(repository: str, commit: str) -> Path | None:
 def local_folder(pretrained: str, subfolder: str | None = None) -> Path | None:
     """Return the path of a local model, or None if the name is not an existing path."""
     if not isinstance(pretrained, str) or not pretrained:
-        raise InvalidInputError.of(
-            "pretrained", "path", "be a path or the name of a model", pretrained
-        )
+        rule = "be a path or the name of a model"
+        raise InvalidInputError.of("pretrained", "path", rule, pretrained)
     path = Path(pretrained).expanduser()
     if not path.exists():
         return None

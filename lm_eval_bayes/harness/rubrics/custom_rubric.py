@@ -111,9 +111,8 @@ def custom_rubrics(value: object, folder: Path) -> tuple[CustomRubric, ...]:
     rubrics = tuple(_rubric(_content(item, folder)) for item in listed)
     names = [rubric.schema.name for rubric in rubrics]
     if len(set(names)) < len(names):
-        raise InvalidInputError.of(
-            "rubric_own", "duplicate", "give every rubric a name of its own", names
-        )
+        rule = "give every rubric a name of its own"
+        raise InvalidInputError.of("rubric_own", "duplicate", rule, names)
     return rubrics
 
 

@@ -423,12 +423,8 @@ def aggregate(values: Sequence[RowValue]) -> float | str:
         tasks of a group.
     """
     if not values or not all(isinstance(v, RowValue) for v in values):
-        raise InvalidInputError.of(
-            "values",
-            "type",
-            "come from the metric `bayes` or from RepeatedSamplingTask, at least one",
-            values[:1] if values else "none",
-        )
+        rule = "come from the metric `bayes` or from RepeatedSamplingTask, at least one"
+        raise InvalidInputError.of("values", "type", rule, values[:1] if values else "none")
     row = values[0].row
     if len(values) == 1 and row.endswith("_stderr") and _harness_pools():
         return "N/A"

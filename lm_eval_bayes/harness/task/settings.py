@@ -229,9 +229,8 @@ def _scores(metadata: Mapping[str, Any]) -> dict[str, Any]:
         raise InvalidInputError.of("bayes_bounds", "format", rule, value)
     for key in _OF_CATEGORIES:
         if metadata.get(key) is not None:
-            raise InvalidInputError.of(
-                key, "conflict", "be left out beside bayes_bounds", metadata[key]
-            )
+            got = metadata[key]
+            raise InvalidInputError.of(key, "conflict", "be left out beside bayes_bounds", got)
     if threshold is not None:
         low, high = ends
         threshold = check_real(
@@ -245,9 +244,8 @@ def _scores(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 def _cluster(value: object) -> str | None:
     if value is not None and (not isinstance(value, str) or not value.strip()):
-        raise InvalidInputError.of(
-            "cluster", "format", "be the name of a field of a question", value
-        )
+        rule = "be the name of a field of a question"
+        raise InvalidInputError.of("cluster", "format", rule, value)
     return value
 
 
@@ -330,9 +328,8 @@ def check_names(metadata: Mapping[str, Any], prefix: str, settings: Iterable[str
 def _integer(name: str, value: object, low: int, high: int, high_name: str = "") -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
         bound = f"{high_name} ({high_name}={high})" if high_name else f"{high:,}"
-        raise InvalidInputError.of(
-            name, "range", f"be an integer with {low} <= {name} <= {bound}", value
-        )
+        rule = f"be an integer with {low} <= {name} <= {bound}"
+        raise InvalidInputError.of(name, "range", rule, value)
     return value
 
 

@@ -40,9 +40,8 @@ def check_figure_path(path: Path, argument: str = "plot") -> None:
         If matplotlib is not installed.
     """
     if path.suffix.lower() not in SUFFIXES:
-        raise InvalidInputError.of(
-            argument, "format", f"end with {' or '.join(SUFFIXES)}", path.name
-        )
+        got = path.name
+        raise InvalidInputError.of(argument, "format", f"end with {' or '.join(SUFFIXES)}", got)
     check_writable(path, argument)
     if os.path.lexists(path) and not _is_figure(path):
         rule = "be a new file or a figure, which is then replaced"

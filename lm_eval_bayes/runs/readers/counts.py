@@ -109,9 +109,8 @@ def _partial_runs(
             earlier = questions.get(id)
             if earlier is not None and not (query.dedupe and earlier.counts == counts):
                 rule = f"count every question of a model once ({path})"
-                raise InvalidInputError.of(
-                    query.argument, "duplicate", rule, f"{id} again in line {line}"
-                )
+                got = f"{id} again in line {line}"
+                raise InvalidInputError.of(query.argument, "duplicate", rule, got)
             none = np.empty(0, dtype=np.int64)
             questions[id] = QuestionTrials(id, none, none, counts=counts, cluster=cluster)
     if not runs:

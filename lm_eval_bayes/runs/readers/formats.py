@@ -428,9 +428,8 @@ def _check_damage(folder: Path, format: Format, files: Sequence[Path], argument:
             _check_complete(file, argument)
             if own and files and not any(f.reader.sniff(file) for f in FORMATS):
                 rule = f"hold logs of {format.name} in files of its names alone"
-                raise InvalidInputError.of(
-                    argument, "format", f"{rule} ({file})", "another beginning"
-                )
+                got = "another beginning"
+                raise InvalidInputError.of(argument, "format", f"{rule} ({file})", got)
 
 
 def _check_complete(file: Path, argument: str) -> None:

@@ -148,9 +148,8 @@ def read(file: Path, query: Query) -> FileContents:
     for trial in trials:
         if not trial.question:
             rule = f"name the task of every trial ({file})"
-            raise InvalidInputError.of(
-                query.argument, "missing", rule, f"none of trial {trial.order[1]!r}"
-            )
+            got = f"none of trial {trial.order[1]!r}"
+            raise InvalidInputError.of(query.argument, "missing", rule, got)
     tasks = tuple(dict.fromkeys(trial.task for trial in trials))
     metrics = sorted({key for trial in trials for key in trial.rewards or ()}) or [_REWARD]
     metrics.sort(key=lambda name: name != _REWARD)

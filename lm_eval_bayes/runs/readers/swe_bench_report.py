@@ -142,9 +142,8 @@ def _of_run(file: Path, query: Query) -> tuple[dict[str, bool], tuple[str, ...]]
         for id in _ids(content, key, file, query):
             if id in resolved and key in ("unresolved_ids", "empty_patch_ids", "error_ids"):
                 rule = f"list every instance once ({file.name})"
-                raise InvalidInputError.of(
-                    query.argument, "duplicate", rule, f"{id} resolved and {kind}"
-                )
+                got = f"{id} resolved and {kind}"
+                raise InvalidInputError.of(query.argument, "duplicate", rule, got)
             if id not in resolved:
                 failed.setdefault(id, kind)
     outcomes = {**dict.fromkeys(resolved, True), **dict.fromkeys(failed, False)}

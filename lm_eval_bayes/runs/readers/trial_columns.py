@@ -350,9 +350,8 @@ def _score(value: Any, row: int, file: Path, query: Query) -> float:
         return float(text)
     except ValueError:
         rule = f"be numbers, or words such as true and false, in the column of scores of {file}"
-        raise InvalidInputError.of(
-            query.argument, "format", rule, f"{text!r} in row {row}"
-        ) from None
+        got = f"{text!r} in row {row}"
+        raise InvalidInputError.of(query.argument, "format", rule, got) from None
 
 
 def trial_numbers(labels: Sequence[Any]) -> IntArray:

@@ -121,15 +121,13 @@ def read(file: Path, query: Query) -> FileContents:
     kind = lacking(columns)
     if kind is not None:
         rule = f"have a column of {kind}s, as in {EXAMPLE}; {file.name} has {', '.join(names)}"
-        raise InvalidInputError.of(
-            query.argument, "missing-column", rule, f"no --columns {kind}=NAME"
-        )
+        got = f"no --columns {kind}=NAME"
+        raise InvalidInputError.of(query.argument, "missing-column", rule, got)
     repeated = [name for name in columns.values() if list(names).count(name) > 1]
     if repeated:
         rule = f"have one column {repeated[0]} in {file.name}"
-        raise InvalidInputError.of(
-            query.argument, "duplicate", rule, list(names).count(repeated[0])
-        )
+        n_columns = list(names).count(repeated[0])
+        raise InvalidInputError.of(query.argument, "duplicate", rule, n_columns)
     by_name, rows, warnings = _columns(file, names, columns, query)
     contents = table_contents(by_name, names, columns, file, query, rows)
     return replace(contents, warnings=(*warnings, *contents.warnings))
@@ -323,9 +321,8 @@ def _check_filled(names: Sequence[Any], kind: str, file: Path, argument: str) ->
     empty = [name is None or not str(name).strip() for name in names]
     if any(empty) and not all(empty):
         rule = f"name the {kind} in every row of {file.name}, or in none"
-        raise InvalidInputError.of(
-            argument, "missing", rule, f"an empty cell in row {empty.index(True) + 1}"
-        )
+        got = f"an empty cell in row {empty.index(True) + 1}"
+        raise InvalidInputError.of(argument, "missing", rule, got)
 
 
 def _right_and_wrong(run: PartialRun) -> str:

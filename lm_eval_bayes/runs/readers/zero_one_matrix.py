@@ -348,9 +348,8 @@ class _Npz:
             with zipfile.ZipFile(path) as archive:
                 size = sum(entry.file_size for entry in archive.infolist())
             if size > 8 * MOST_HELD:
-                raise InvalidInputError.of(
-                    argument, "range", rule, f"{size:,} bytes, too many to be held"
-                )
+                got = f"{size:,} bytes, too many to be held"
+                raise InvalidInputError.of(argument, "range", rule, got)
             with np.load(path, allow_pickle=False) as archive:
                 self.arrays = {name: archive[name] for name in archive.files}
         except InvalidInputError:
@@ -369,9 +368,8 @@ class _Npz:
         if name is None:
             rule = f"hold one outcome matrix R, (M, N) or (L, M, N), in {self.path.name}"
             shapes = [f"{n} {a.dtype} {a.shape}" for n, a in arrays.items()]
-            raise InvalidInputError.of(
-                self.argument, "shape", rule, ", ".join(shapes) or "no array"
-            )
+            got = ", ".join(shapes) or "no array"
+            raise InvalidInputError.of(self.argument, "shape", rule, got)
         if 0 in fitting[name].shape:
             rule = f"not be empty in {self.path.name} (M >= 1 questions, N >= 1 trials)"
             raise InvalidInputError.of(self.argument, "empty", rule, f"shape {fitting[name].shape}")

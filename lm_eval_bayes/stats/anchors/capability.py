@@ -130,9 +130,8 @@ class CapabilityPosterior(Record):
         (0.993, 0.767)
         """
         if not isinstance(anchor, str) or anchor not in self.anchors:
-            raise InvalidInputError.of(
-                "anchor", "choice", f"be one of {list(self.anchors)}", anchor
-            )
+            rule = f"be one of {list(self.anchors)}"
+            raise InvalidInputError.of("anchor", "choice", rule, anchor)
         return min(1.0, float(self.probability[self.anchors.index(anchor) + 1 :].sum()))
 
     def interval(self, level: float = 0.95, method: RangeMethod = "hdi") -> tuple[int, int]:
@@ -306,9 +305,8 @@ class _Likelihood:
         solved, failed = outcomes.right_and_wrong()
         if outcomes.n_questions != anchors.n_queries:
             rule = f"be about the {anchors.n_queries} queries of the anchors"
-            raise InvalidInputError.of(
-                "outcomes", "mismatch", rule, f"{outcomes.n_questions} questions"
-            )
+            got = f"{outcomes.n_questions} questions"
+            raise InvalidInputError.of("outcomes", "mismatch", rule, got)
         if outcomes.question_ids is not None and anchors.question_ids is not None:
             pairs = zip(anchors.question_ids, outcomes.question_ids, strict=True)
             for position, (ours, came) in enumerate(pairs):

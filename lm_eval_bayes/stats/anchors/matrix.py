@@ -117,9 +117,8 @@ class AnchorMatrix(Record):
                 ids = outcomes.question_ids
             elif outcomes.question_ids not in (None, ids):
                 rule = "have the question ids of the other anchors, in their order"
-                raise InvalidInputError.of(
-                    f"models[{name!r}]", "mismatch", rule, outcomes.question_ids
-                )
+                got = outcomes.question_ids
+                raise InvalidInputError.of(f"models[{name!r}]", "mismatch", rule, got)
         return cls.from_probabilities(np.array(rows), list(models), ids)
 
     @classmethod

@@ -196,9 +196,8 @@ def question_means(posterior: Posterior) -> QuestionMeans:
     means = posterior.distribution.question_means(per_question.mu, per_question.sigma)
     if means is None:
         rule = 'be of hbayes@N and scope "benchmark"'
-        raise InvalidInputError.of(
-            "posterior", "unsupported", rule, f"{posterior.quantity}, {posterior.scope}"
-        )
+        got = f"{posterior.quantity}, {posterior.scope}"
+        raise InvalidInputError.of("posterior", "unsupported", rule, got)
     return means
 
 

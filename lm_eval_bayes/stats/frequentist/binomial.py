@@ -197,7 +197,6 @@ def _check_binomial(
     n = check_count(f"trials{of}", trials, 1)
     count = check_integer(f"successes{of}", successes, 0)
     if count > n:
-        raise InvalidInputError.of(
-            f"successes{of}", "range", f"be at most `trials{of}` ({n})", count
-        )
+        rule = f"be at most `trials{of}` ({n})"
+        raise InvalidInputError.of(f"successes{of}", "range", rule, count)
     return count, n, check_level(level)

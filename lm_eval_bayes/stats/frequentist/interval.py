@@ -121,9 +121,8 @@ def as_scores(
     else:
         array = numeric(name, scores)
         if array.ndim != 1:
-            raise InvalidInputError.of(
-                name, "shape", "be 1-D, one score per question", f"shape {array.shape}"
-            )
+            got = f"shape {array.shape}"
+            raise InvalidInputError.of(name, "shape", "be 1-D, one score per question", got)
         values = array.astype(np.float64)
     if values.size < least:
         raise InvalidInputError.of(name, "empty", f"hold at least {least} scores", f"{values.size}")

@@ -217,9 +217,8 @@ def clustered_interval(
     where = cluster_index(clusters, values.size, "score")
     n_clusters = int(where.max()) + 1
     if n_clusters < 2:
-        raise InvalidInputError.of(
-            "clusters", "empty", "name at least two clusters", f"{n_clusters}"
-        )
+        rule = "name at least two clusters"
+        raise InvalidInputError.of("clusters", "empty", rule, f"{n_clusters}")
     mean = float(values.mean())
     totals = np.bincount(where, weights=values - mean)
     error = float(np.sqrt((totals**2).sum())) / values.size

@@ -200,9 +200,8 @@ def _check_mean_counts(mean_counts: npt.ArrayLike | None, n_categories: int) -> 
         raise InvalidInputError.of("mean_counts", "shape", rule, f"shape {array.shape}")
     pseudo_trials = array.astype(np.float64)
     if not (np.isfinite(pseudo_trials).all() and pseudo_trials.min() >= 0.0):
-        raise InvalidInputError.of(
-            "mean_counts", "range", "be finite and at least 0", array.tolist()
-        )
+        got = array.tolist()
+        raise InvalidInputError.of("mean_counts", "range", "be finite and at least 0", got)
     return pseudo_trials
 
 

@@ -71,9 +71,8 @@ def compare_rankings(a: Ranks, b: Ranks) -> RankingAgreement:
     if set(first) != set(second):
         only = sorted(set(first) ^ set(second))
         rule = "rank the same models as `a`"
-        raise InvalidInputError.of(
-            "b", "mismatch", rule, f"{', '.join(only[:3])} in one of them only"
-        )
+        got = f"{', '.join(only[:3])} in one of them only"
+        raise InvalidInputError.of("b", "mismatch", rule, got)
     if len(first) < 2:
         raise InvalidInputError.of("a", "empty", "rank at least two models", len(first))
     from scipy import stats  # takes long to import

@@ -170,9 +170,8 @@ class Ranking(Record):
             If no such model was ranked.
         """
         if not isinstance(model, str) or model not in self.models:
-            raise InvalidInputError.of(
-                "model", "choice", f"be one of {', '.join(self.models)}", model
-            )
+            rule = f"be one of {', '.join(self.models)}"
+            raise InvalidInputError.of("model", "choice", rule, model)
         return float(self.ranks[self.models.index(model)])
 
     def rows(self) -> list[dict[str, Any]]:

@@ -101,9 +101,8 @@ class PredictiveTrials:
         state = posterior.distribution.category_posterior(draws, rng)
         if state is None:
             rule = "be one of bayes@N or hbayes@N"
-            raise InvalidInputError.of(
-                "posterior", "unsupported", rule, f"a posterior of {posterior.quantity}"
-            )
+            got = f"a posterior of {posterior.quantity}"
+            raise InvalidInputError.of("posterior", "unsupported", rule, got)
         known_counts, prior, strength, weights = state
         gammas = rng.standard_gamma(known_counts + prior[:, None, :])
         # with parameters near 0 all gammas of a question can underflow
@@ -253,9 +252,8 @@ class PredictivePopulation:
         learned = posterior.learned
         if learned is None:
             rule = "have a learned prior in scope population"
-            raise InvalidInputError.of(
-                "posterior", "unsupported", rule, f"one of {posterior.quantity}"
-            )
+            got = f"one of {posterior.quantity}"
+            raise InvalidInputError.of("posterior", "unsupported", rule, got)
         bounds = (learned.strength, learned.strength_low, learned.strength_high)
         strength, step = _draw_strength(*bounds, draws, rng), rng.standard_normal(draws)
         dispersion = DispersionDraws.of(posterior, draws, rng) if posterior.scored else None

@@ -276,9 +276,8 @@ def _check_goal(
 ) -> list[Posterior]:
     """Return the posteriors that the goal is about, once there is exactly one goal."""
     if (width is None) == (z is None):
-        raise InvalidInputError.of(
-            "width", "conflict", "be given, or else `z`, but not both", (width, z)
-        )
+        got = (width, z)
+        raise InvalidInputError.of("width", "conflict", "be given, or else `z`, but not both", got)
     if (z is None) != (other is None):
         rule = "be given with `z` and only with it"
         raise InvalidInputError.of("other", "conflict", rule, "none" if other is None else "one")
@@ -363,21 +362,18 @@ def allocate_trials(
     sigma = posterior.per_question.sigma
     if posterior.scope != "benchmark" or sigma.size != outcomes.counts.shape[0]:
         rule = f'be of scope "benchmark" and of {outcomes.counts.shape[0]} questions'
-        raise InvalidInputError.of(
-            "posterior", "shape", rule, f"{posterior.scope}, {sigma.size} questions"
-        )
+        got = f"{posterior.scope}, {sigma.size} questions"
+        raise InvalidInputError.of("posterior", "shape", rule, got)
     if posterior.quantity not in ("bayes@N", "hbayes@N"):
         rule = "be one of bayes@N or hbayes@N"
-        raise InvalidInputError.of(
-            "posterior", "unsupported", rule, f"a posterior of {posterior.quantity}"
-        )
+        got = f"a posterior of {posterior.quantity}"
+        raise InvalidInputError.of("posterior", "unsupported", rule, got)
     n_trials = check_integer("n_trials", n_trials, 1, _MOST_TRIALS)
     have = outcomes.counts.sum(axis=1).astype(np.int64)
     if posterior.trials_range not in (None, (have.min(), have.max())):
         rule = "rest on the trials of `outcomes`"
-        raise InvalidInputError.of(
-            "posterior", "mismatch", rule, f"one of {posterior.trials_range} trials"
-        )
+        got = f"one of {posterior.trials_range} trials"
+        raise InvalidInputError.of("posterior", "mismatch", rule, got)
     room = np.full(have.size, n_trials)
     if most is not None:
         room = np.clip(check_count("most", most, 1) - have, 0, n_trials)

@@ -138,9 +138,8 @@ class BiasedCoinLM(LM):
         if isinstance(seed, bool) or not isinstance(seed, int):
             raise ModelConfigError.of("seed", "type", "be an integer", seed)
         if not isinstance(answer_field, str) or not answer_field:
-            raise ModelConfigError.of(
-                "answer_field", "type", "be the name of a field", answer_field
-            )
+            rule = "be the name of a field"
+            raise ModelConfigError.of("answer_field", "type", rule, answer_field)
         given = {"p": p, "beta": beta, "file": file}
         named = [name for name, value in given.items() if value is not None]
         if len(named) != 1:

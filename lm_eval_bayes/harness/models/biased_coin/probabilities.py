@@ -115,9 +115,8 @@ def file_probabilities(value: object) -> SuccessProbabilities:
         If the file is missing or a line is malformed; the message names the line.
     """
     if not isinstance(value, (str, Path)) or not str(value):
-        raise ModelConfigError.of(
-            "file", "type", "be the path of a .jsonl, .csv or .txt file", value
-        )
+        rule = "be the path of a .jsonl, .csv or .txt file"
+        raise ModelConfigError.of("file", "type", rule, value)
     path = Path(value).expanduser()
     forms = {".jsonl": _jsonl_rows, ".csv": _csv_rows, ".txt": _list_rows}
     if path.suffix not in forms:

@@ -91,9 +91,8 @@ class OpenAISampling(SamplingMixin):
         self, *args: Any, endpoint: str | None = None, seeds: str | None = None, **kwargs: Any
     ) -> None:
         if seeds not in (None, "ignored"):
-            raise ModelConfigError.of(
-                "seeds", "choice", "be ignored, for a server that ignores them, or left out", seeds
-            )
+            rule = "be ignored, for a server that ignores them, or left out"
+            raise ModelConfigError.of("seeds", "choice", rule, seeds)
         self.seeded = seeds is None
         self._given = {
             name: value for name, value in kwargs.items() if kind_of(name, value) is not Kind.SECRET

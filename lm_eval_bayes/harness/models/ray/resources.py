@@ -118,12 +118,8 @@ def worker_resources(
         or not 0 <= gpus_per_worker < math.inf
         or (gpus_per_worker > 1 and gpus_per_worker != int(gpus_per_worker))
     ):
-        raise ModelConfigError.of(
-            "gpus_per_worker",
-            "range",
-            "be a whole number of at least 0, or a share of one GPU such as 0.5",
-            gpus_per_worker,
-        )
+        rule = "be a whole number of at least 0, or a share of one GPU such as 0.5"
+        raise ModelConfigError.of("gpus_per_worker", "range", rule, gpus_per_worker)
     most = max((node.get("GPU", 0.0) for node in nodes), default=0.0)
     if backend == "vllm":
         world = _size(arguments, "tensor_parallel_size") * _size(

@@ -44,9 +44,8 @@ class RaySampling(SamplingMixin):
         self, *args: Any, workers: Any = None, gpus_per_worker: Any = None, **kwargs: Any
     ) -> None:
         if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
-            raise ModelConfigError.of(
-                "workers", "range", "be a positive whole number, such as workers=8", workers
-            )
+            rule = "be a positive whole number, such as workers=8"
+            raise ModelConfigError.of("workers", "range", rule, workers)
         if int(os.environ.get("WORLD_SIZE", "1") or 1) > 1:
             sentence = (
                 "executor=ray must be started as one process, which starts its workers; got "
