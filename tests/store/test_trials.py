@@ -96,7 +96,7 @@ def test_of_two_texts_or_seeds_of_a_trial_the_first_stays(store, key, make_trial
         ({"finish_reason": "\ud800"}, ("finish_reason", "format", "\ud800")),
         ({"stop_reason": 1.5}, ("stop_reason", "range", 1.5)),
         ({"queued_s": float("nan")}, ("queued_s", "range")),
-        ({"versions": {"a": {1}}}, ('versions["a"]', "format")),
+        ({"versions": {"a": {1}}}, ('versions["a"]', "type")),
     ],
 )
 def test_a_field_that_breaks_its_rule_stores_nothing(store, key, make_trial, changes, broken):
