@@ -1,4 +1,4 @@
-"""Grades with the oldest and the newest parser runtime that the package allows."""
+"""Grades with the oldest and the newest parser runtime that math-verify reads LaTeX with."""
 
 from __future__ import annotations
 
