@@ -102,12 +102,14 @@ def command_line(*arguments: str) -> str:
     return done.stdout
 
 
-def scored_again(folder: Path, thresholds: str) -> dict[str, float]:
-    """Return every schema's mean as `lm-eval-bayes rubric` computes it from saved files."""
-    printed = command_line("rubric", str(folder), "--json", "--prior", "bayes")
+def counted_again(folder: Path, thresholds: str) -> dict[str, list[int]]:
+    """Return the trials in every category, as `lm-eval-bayes rubric` counts saved files."""
+    printed = command_line("rubric", str(folder), "--json")
     assert thresholds in printed
-    found = json.loads(printed)
-    return {row["name"]: row["scores"][0]["mu"] for row in found["tasks"][0]["schemata"]}
+    schemata = json.loads(printed)["tasks"][0]["schemata"]
+    categories = {row["name"]: row["scores"][0]["categories"] for row in schemata}
+    assert all(row.pop("missing") == 0 for row in categories.values())
+    return {name: list(row.values()) for name, row in categories.items()}
 
 
 def test_every_schema(run_harness: Any, smollm2: Path, tmp_path: Path) -> None:
@@ -133,23 +135,24 @@ def test_every_schema(run_harness: Any, smollm2: Path, tmp_path: Path) -> None:
         assert rows[f"rubric_{schema}@{N}_stderr"] == pytest.approx(sd, abs=1e-9), schema
     assert rows["rubric_missing"] == 0
 
-    # scored again from the samples alone, without a model
-    told = scored_again(run.folder, rows["rubric_thresholds"])
-    assert set(told) == set(WEIGHTS)
-    for schema in WEIGHTS:
-        assert told[schema] == pytest.approx(rows[f"rubric_{schema}@{N}"], abs=1e-12)
+    # classified again from the samples alone, without a model
+    again = counted_again(run.folder, rows["rubric_thresholds"])
+    assert set(again) == set(WEIGHTS)
+    for schema, weights in WEIGHTS.items():
+        counts = counted(schema, questions, cuts, len(weights))
+        assert again[schema] == [sum(column) for column in zip(*counts, strict=True)], schema
 
-    # judged by a verifier (far too small to be right), and scored with its verdicts
+    # judged by a verifier (far too small to be right), and classified with its verdicts
     command_line("verify", str(run.folder), "--verifier", str(smollm2), "--backend", "transformers")
     (verdicts,) = run.folder.rglob("verdicts_*.jsonl")
     _, *lines = map(json.loads, verdicts.read_text(encoding="utf-8").splitlines())
-    said = {(line["doc_id"], line["trial"]): line for line in lines}
+    verdict_of = {(line["doc_id"], line["trial"]): line for line in lines}
     for sample, trials in zip(samples, questions, strict=True):
         for i, trial in enumerate(trials):
-            line = said[sample["doc_id"], i]
+            line = verdict_of[sample["doc_id"], i]
             trial |= {f"verifier_{label}": line[label] for label in "abc"}
-    told = scored_again(run.folder, rows["rubric_thresholds"])
-    assert set(told) == {*WEIGHTS, *VERIFIER_WEIGHTS}
+    again = counted_again(run.folder, rows["rubric_thresholds"])
+    assert set(again) == {*WEIGHTS, *VERIFIER_WEIGHTS}
     for schema, weights in (WEIGHTS | VERIFIER_WEIGHTS).items():
-        mean, _ = closed_form(counted(schema, questions, cuts, len(weights)), weights)
-        assert told[schema] == pytest.approx(mean, abs=1e-9), schema
+        counts = counted(schema, questions, cuts, len(weights))
+        assert again[schema] == [sum(column) for column in zip(*counts, strict=True)], schema
