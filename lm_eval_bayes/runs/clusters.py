@@ -19,9 +19,9 @@ _SOURCES = (
 def share_clusters(runs: Sequence[TaskRun], required: str | None = None) -> list[TaskRun]:
     """Give the runs of a task the clusters of its questions, where all of a run's are known.
 
-    A cluster is recorded with the logged samples and in the trial store, and a matrix
-    holds none: its questions get the clusters that another run of the task recorded, matched by id.
-    Scores have no clusters.
+    A cluster is recorded with the logged samples and in the trial store, and a matrix holds none:
+    its questions get the clusters that another run of the task recorded, matched by id. Scores have
+    no clusters.
 
     Parameters
     ----------

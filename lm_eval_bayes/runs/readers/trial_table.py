@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -437,10 +436,11 @@ def _trial_columns(by_kind: Mapping[str, list[Any]], model: str) -> TrialColumns
 def _columns_of(rows: Iterable[Mapping[str, Any]], names: Sequence[str]) -> dict[str, list[Any]]:
     """Return the columns of rows, None for a missing one; equal texts are held once."""
     columns: dict[str, list[Any]] = {name: [] for name in names}
+    texts: dict[str, str] = {}
     for row in rows:
         for name, column in columns.items():
             value = row.get(name)
-            column.append(sys.intern(value) if isinstance(value, str) else value)
+            column.append(texts.setdefault(value, value) if isinstance(value, str) else value)
     return columns
 
 

@@ -7,11 +7,11 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special
 
 from lm_eval_bayes._util.plain import NOT_IN_JSON, Record
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.arrays import FloatArray, IntArray, read_only
+from lm_eval_bayes.stats.comparison.compare import CONFIDENCE, z_threshold
 from lm_eval_bayes.stats.convergence.prefix_scores import (
     LINEAR,
     BootstrapRanking,
@@ -31,8 +31,6 @@ from lm_eval_bayes.stats.validation import Tau, check_option
 Gold: TypeAlias = Literal["all", "replicate"]
 
 GOLDS: tuple[Gold, ...] = ("all", "replicate")
-#: z below which neighbours tie, a one-sided probability of 95% [Hariri 2026, §2.9].
-_TIE_THRESHOLD = float(special.ndtri(0.95))
 #: Of the tie rules those that compare neighbours only.
 ConvergenceTies: TypeAlias = Literal["none", "adjacent"]
 
@@ -257,7 +255,7 @@ def _threshold(ties: ConvergenceTies, metric: Metric) -> float | None:
     if metric not in LINEAR:
         rule = 'be "none" for the pass family, whose estimators have no posterior'
         raise InvalidInputError.of("ties", "unsupported", rule, ties)
-    return _TIE_THRESHOLD
+    return z_threshold(CONFIDENCE)
 
 
 @dataclass(frozen=True, eq=False)
