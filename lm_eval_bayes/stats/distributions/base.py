@@ -35,17 +35,17 @@ class QuestionMeans(NamedTuple):
     noise: FloatArray
 
 
-class CategoryPosterior(NamedTuple):
-    """θ_α ~ Dirichlet(counts_α + prior_d), the questions' category probabilities in D draws.
+class CategoryDraws(NamedTuple):
+    """Joint draws of the category probabilities θ_α of all questions, D of M questions.
 
-    `counts` has shape (M, K): the trials, and under a fixed prior its pseudo-counts. `prior` has
-    shape (D, K): what each draw of a learned prior adds, s·m, and 0 for a fixed one.
-    `strength`, shape (D,), is the s of each draw; None where the prior is fixed. `weights`,
-    shape (K,), are the scores of the categories.
+    `counts`, shape (M, K), are the trials, and under a fixed prior its pseudo-counts; `theta` has
+    shape (D, M, K). `strength`, shape (D,), is what the learned prior of a question is worth in
+    trials, in each draw; None where the prior is fixed. `weights`, shape (K,), are the scores of
+    the categories.
     """
 
     counts: FloatArray
-    prior: FloatArray
+    theta: FloatArray
     strength: FloatArray | None
     weights: FloatArray
 
@@ -125,14 +125,12 @@ class Distribution(ABC):
         """
         return None
 
-    def category_posterior(
-        self, n_draws: int, rng: np.random.Generator
-    ) -> CategoryPosterior | None:
-        """Return the questions' Dirichlet posteriors in draws of the prior's parameters.
+    def draw_categories(self, n_draws: int, rng: np.random.Generator) -> CategoryDraws | None:
+        """Draw all questions' category probabilities jointly.
 
         Returns
         -------
-        CategoryPosterior or None
+        CategoryDraws or None
             None where the distribution does not determine how a further trial would change it.
         """
         return None

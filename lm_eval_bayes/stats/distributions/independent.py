@@ -20,7 +20,7 @@ from scipy import fft, special
 
 from lm_eval_bayes.stats.arrays import FloatArray, IntArray
 from lm_eval_bayes.stats.distributions.base import (
-    CategoryPosterior,
+    CategoryDraws,
     CdfTable,
     Distribution,
     beta_cdf,
@@ -95,14 +95,13 @@ class IndependentBetas(Distribution):
         p, q = draw_beta(self.a, self.b, (n_draws, self.a.size), rng)
         return np.asarray(self.low + (self.high - self.low) * self.curve.value(p, q))
 
-    def category_posterior(
-        self, n_draws: int, rng: np.random.Generator
-    ) -> CategoryPosterior | None:
-        """Return the Beta posteriors of Bayes@N; None for the pass family."""
+    def draw_categories(self, n_draws: int, rng: np.random.Generator) -> CategoryDraws | None:
+        """Draw the Betas of Bayes@N; None for the pass family."""
         if not isinstance(self.curve, Identity):
             return None
         counts, weights = np.stack([self.b, self.a], axis=1), np.array([self.low, self.high])
-        return CategoryPosterior(counts, np.zeros((n_draws, 2)), None, weights)
+        p, q = draw_beta(self.a, self.b, (n_draws, self.a.size), rng)
+        return CategoryDraws(counts, np.stack([q, p], axis=2), None, weights)
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,13 +132,11 @@ class IndependentDirichlets(Distribution):
         nu = np.broadcast_to(self.nu, (n_draws, *self.nu.shape))
         return draw_dirichlet_scores(nu, self.weights, rng)
 
-    def category_posterior(
-        self, n_draws: int, rng: np.random.Generator
-    ) -> CategoryPosterior | None:
-        """Return the Dirichlet posteriors."""
-        return CategoryPosterior(
-            self.nu, np.zeros((n_draws, self.weights.size)), None, self.weights
-        )
+    def draw_categories(self, n_draws: int, rng: np.random.Generator) -> CategoryDraws:
+        """Draw the Dirichlet posteriors."""
+        gammas = rng.standard_gamma(self.nu, (n_draws, *self.nu.shape))
+        theta = gammas / gammas.sum(axis=2, keepdims=True)
+        return CategoryDraws(self.nu, theta, None, self.weights)
 
 
 #: Minimum number of lattice steps per standard deviation of the sum.

@@ -2,34 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from dataclasses import replace
 
 import numpy as np
+from scipy import special
 
 from lm_eval_bayes.stats.arrays import FloatArray, IntArray
-from lm_eval_bayes.stats.distributions.base import CdfTable, TabulatedDistribution, logit_table
-from lm_eval_bayes.stats.distributions.curve_population import distribution_over_nodes
-from lm_eval_bayes.stats.distributions.success_curves import Curve
+from lm_eval_bayes.stats.distributions.base import (
+    CdfTable,
+    TabulatedDistribution,
+    beta_quantile,
+    logit_table,
+)
 from lm_eval_bayes.stats.distributions.weighted import weighted_quantiles
 from lm_eval_bayes.stats.hierarchical.nested_beta import (
     ClusterGrid,
     Clusters,
     NestedLikelihood,
     cluster_posterior,
-    curve_values,
     grid_with_within,
 )
 from lm_eval_bayes.stats.outcomes import Outcomes, scaled_weights
 from lm_eval_bayes.stats.results import STRENGTH_MASSES, LearnedClusters, Posterior
+from lm_eval_bayes.stats.states import MomentsOf
 
 #: The note on a rubric's clusters.
 SCORES_AS_SHARES = (
     "The cluster model takes the score of a trial with more than two categories as that share of a "
     "success."
 )
-#: Points between two nodes of logit θ at which a population's score is interpolated.
-_FINER = 4
+#: States of a further cluster, quantiles of its mean in each, and the most trials of a question
+#: that its own strength is told from infinity by.
+_STATES, _QUANTILES, _MOST_WITHIN = 1_000, 24, 100
 #: With fewer clusters than this, the interval depends on the prior of their similarity.
 _FEW_CLUSTERS = 5
 
@@ -69,42 +74,46 @@ def clustered_population(outcomes: Outcomes, index: IntArray, benchmark: Posteri
     )
 
 
-def clustered_curves(
-    outcomes: Outcomes, index: IntArray, curves: Sequence[Curve]
-) -> tuple[list[TabulatedDistribution], LearnedClusters]:
-    """Return the distributions of E curve(q) for a question of a further cluster.
+def clustered_values(
+    outcomes: Outcomes, index: IntArray, moments_of: MomentsOf, n_quantities: int, seed: int
+) -> tuple[FloatArray, LearnedClusters]:
+    """Return the mean of quantities of a question of a further cluster in P states, (J, P).
 
     Parameters
     ----------
     outcomes : Outcomes
-        Binary trials, with clusters. Prior trials count as trials, each with the weight λ.
+        Binary outcomes of M questions.
     index : array of int, shape (M,)
-        Their `cluster_index`.
-    curves : sequence of Curve, length K
-        The scores of a question as functions of its success probability q.
-
-    Returns
-    -------
-    distributions : list of TabulatedDistribution, length K
-    clusters : LearnedClusters
+        The cluster of each question.
+    moments_of : callable
+        The moments of J quantities of a question, given the parameters of its Beta distribution.
+    n_quantities : int
+        J.
+    seed : int
+        Of the states.
     """
     wrong, right = outcomes.weighted_counts.T
-    likelihood = NestedLikelihood(Clusters.of(right, wrong, index))
-    clusters = likelihood.clusters
-    grid = cluster_posterior(likelihood)
+    clusters = Clusters.of(right, wrong, index)
+    grid = cluster_posterior(NestedLikelihood(clusters))
     learned = learned_clusters(grid, outcomes.clusters or (), index)
-    mean, sd, table = cluster_mean(grid)
-    # of one trial, the expected score is θ
-    of_one_trial = TabulatedDistribution(table, mean, sd)
-    grid = grid_with_within(clusters, grid, max(curve.degree for curve in curves))
-    values = curve_values(clusters, grid, curves)
-    distributions = [
-        of_one_trial
-        if curve.degree == 1 and curve.top == 1.0
-        else distribution_over_nodes(value, grid.mass, curve.top, (_FINER, 1, 1))
-        for value, curve in zip(values, curves, strict=True)
-    ]
-    return distributions, learned
+    grid = grid_with_within(clusters, grid, _MOST_WITHIN)
+    rng = np.random.default_rng(seed)
+    below = np.cumsum(grid.mass)
+    node = np.searchsorted(below, (np.arange(_STATES) + rng.random()) * (below[-1] / _STATES))
+    axes = (grid.logit_mean, grid.log_strength, grid.log_within)
+    steps = [axis[1] - axis[0] if axis.size > 1 else 0.0 for axis in axes]
+    y, log_d, log_s = (
+        axis[at] + step * (rng.random(_STATES) - 0.5)
+        for axis, at, step in zip(axes, np.unravel_index(node, grid.mass.shape), steps)
+    )
+    d, s = np.exp(log_d)[:, None], np.exp(log_s)[:, None]
+    theta, other = special.expit(y)[:, None], special.expit(-y)[:, None]
+    middle = (np.arange(_QUANTILES) + 0.5) / _QUANTILES
+    p = beta_quantile(d * theta, d * other, middle)
+    q = beta_quantile(d * other, d * theta, 1.0 - middle)
+    alpha = np.maximum(np.stack([(s * q).ravel(), (s * p).ravel()]), 1e-9)
+    values = moments_of(alpha).first.reshape(n_quantities, _STATES, _QUANTILES)
+    return values.mean(axis=2), learned
 
 
 def cluster_mean(grid: ClusterGrid) -> tuple[float, float, CdfTable]:

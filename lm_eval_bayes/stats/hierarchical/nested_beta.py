@@ -20,8 +20,6 @@ import numpy as np
 from scipy import special
 
 from lm_eval_bayes.stats.arrays import FloatArray, IntArray, blocks
-from lm_eval_bayes.stats.distributions.curve_population import curve_means
-from lm_eval_bayes.stats.distributions.success_curves import Curve
 from lm_eval_bayes.stats.hierarchical.beta_binomial import log_rising
 from lm_eval_bayes.stats.hierarchical.hyperprior import (
     MEAN_SHAPE,
@@ -369,34 +367,6 @@ def grid_with_within(clusters: Clusters, grid: ClusterGrid, k: int) -> ClusterGr
     log_s = np.linspace(limits[0], limits[1], _FINAL[1])
     share = np.exp(_log_prior_mass(log_s, limits, _WITHIN))
     return grid._replace(log_within=log_s, mass=grid.mass * (share / share.sum()))
-
-
-def curve_values(clusters: Clusters, grid: ClusterGrid, curves: Sequence[Curve]) -> FloatArray:
-    """Return E curve(q) of a question of the population at every node, shape (K, Y, D, S).
-
-    The question is in a cluster of its own: p ~ Beta(d θ, d (1 − θ)), q ~ Beta(s p, s (1 − p)).
-
-    Parameters
-    ----------
-    clusters : Clusters
-        The trials.
-    grid : ClusterGrid
-        The nodes, of several values of s.
-    curves : sequence of Curve, length K
-        The scores of a question as functions of q.
-    """
-    degree = float(max(curve.degree for curve in curves))
-    sharpness = max(curve.sharpness for curve in curves)
-    information = float(np.exp(grid.log_strength[-1]) + sharpness)
-    nodes = _Nodes.of(max(float(clusters.n_trials.max()), degree), information)
-    mass = nodes.beta_mass(grid.logit_mean, grid.log_strength)
-    logit = np.broadcast_to(nodes.log_p - nodes.log_q, (grid.log_within.size, nodes.steps.size))
-    means = curve_means(logit, grid.log_within, curves)
-    tops = np.array([curve.top for curve in curves])[:, None, None]
-    ends = np.broadcast_to(tops, (*means.shape[:2], 1))
-    at_nodes = np.concatenate([np.zeros_like(ends), means, ends], axis=2)
-    shape = (len(curves), grid.log_within.size, grid.logit_mean.size, grid.log_strength.size)
-    return np.moveaxis((at_nodes @ mass).reshape(shape), 1, 3)
 
 
 def cluster_moments(

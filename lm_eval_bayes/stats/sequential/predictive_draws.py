@@ -98,16 +98,12 @@ class PredictiveTrials:
             If the posterior is of another quantity, whose distribution does not determine how
             a further trial would change it.
         """
-        state = posterior.distribution.category_posterior(draws, rng)
-        if state is None:
+        drawn = posterior.distribution.draw_categories(draws, rng)
+        if drawn is None:
             rule = "be one of bayes@N or hbayes@N"
             got = f"a posterior of {posterior.quantity}"
             raise InvalidInputError.of("posterior", "unsupported", rule, got)
-        known_counts, prior, strength, weights = state
-        gammas = rng.standard_gamma(known_counts + prior[:, None, :])
-        # with parameters near 0 all gammas of a question can underflow
-        gammas = np.maximum(gammas, np.finfo(np.float64).tiny)
-        truth = gammas / gammas.sum(axis=2, keepdims=True)
+        known_counts, truth, strength, weights = drawn
         low, span, unit = scaled_weights(weights)
         dispersion = DispersionDraws.of(posterior, draws, rng) if posterior.scored else None
         return cls(known_counts, strength, truth, unit, low, span, dispersion)

@@ -1,0 +1,346 @@
+"""What posterior states of the kinds of questions say of a score: its moments and its draws.
+
+Given a state the questions are independent, and each is of kind k with a known probability r_k,
+its θ being Dirichlet(s_k m_k + counts) then. So the mean and the variance of a score over these
+questions are exact in every state; a Beta distribution with these two moments represents it there.
+The score over the population of questions is a number in every state, Σ_k w_k E_k.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from scipy import special
+
+from lm_eval_bayes.stats.arrays import FloatArray, IntArray, protect
+from lm_eval_bayes.stats.distributions.base import CategoryDraws, Distribution, QuestionMeans
+from lm_eval_bayes.stats.mixture import KINDS, Mixture
+
+#: Memberships below this are left out.
+_NEGLIGIBLE = 1e-6
+#: The degree of a table of Beta-binomial probabilities up to which none overflows.
+MOST_DEGREE = 1000
+#: Numbers in such tables, in all states, and the fewest and the most states.
+_TABLE, _FEWEST, _MOST = 4_000_000, 600, 5_600
+
+
+class Moments(NamedTuple):
+    """First and second moment of a quantity of one question, arrays of one shape."""
+
+    first: FloatArray
+    second: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class StateMoments:
+    """Moments of J quantities in P states.
+
+    Attributes
+    ----------
+    mean, variance : array, shape (J, T, P)
+        Of the mean over the questions of each task.
+    population : array, shape (J, T, P)
+        The mean over the population of questions of each task.
+    question_mean, question_sd : array, shape (J, D)
+        Of a question of each row, over all states.
+    """
+
+    mean: FloatArray
+    variance: FloatArray
+    population: FloatArray
+    question_mean: FloatArray
+    question_sd: FloatArray
+
+    def __post_init__(self) -> None:
+        protect(self)
+
+
+#: The moments of J quantities, each (J, E), given Dirichlet parameters, (C+1, E).
+MomentsOf = Callable[[FloatArray], Moments]
+
+
+def state_moments(mixture: Mixture, moments_of: MomentsOf, per_row: int = 8) -> StateMoments:
+    """Return the moments of quantities of single questions in every state.
+
+    Parameters
+    ----------
+    mixture : Mixture
+        The states.
+    moments_of : callable
+        The moments of the quantities given the parameters of Dirichlet distributions.
+    per_row : int
+        Numbers that it needs at a time for each of those.
+    """
+    alpha = mixture.share * mixture.strength[:, None]
+    of_kind = np.stack([moments_of(each).first for each in alpha])
+    population = np.einsum("kjp,ktp->jtp", of_kind, mixture.weight)
+    n_rows, n_quantities = len(mixture.counts), of_kind.shape[1]
+    of_task = np.eye(mixture.weight.shape[1])[mixture.task] * mixture.times[:, None]
+    mean, variance = np.empty((2, *population.shape))
+    question = np.zeros((2, n_quantities, n_rows))
+    for block, member in mixture.memberships(per_row):
+        first, second = np.zeros((2, n_quantities, member.shape[1], n_rows))
+        for kind in range(KINDS):
+            state, row = np.nonzero(member[kind] > _NEGLIGIBLE)
+            probability = member[kind, state, row]
+            moments = moments_of(alpha[kind][:, block][:, state] + mixture.counts[row].T)
+            first[:, state, row] += probability * moments.first
+            second[:, state, row] += probability * moments.second
+        mean[..., block] = (first @ of_task).swapaxes(1, 2)
+        spread = np.maximum(second - first**2, 0.0)
+        variance[..., block] = (spread @ of_task).swapaxes(1, 2)
+        question += first.sum(axis=1), second.sum(axis=1)
+    sizes = of_task.sum(axis=0)[:, None]
+    question_mean, square = question / mixture.n_states
+    return StateMoments(
+        mean / sizes,
+        variance / sizes**2,
+        population,
+        question_mean,
+        np.sqrt(np.maximum(square - question_mean**2, 0.0)),
+    )
+
+
+def score_moments(weights: FloatArray) -> MomentsOf:
+    """Return the moments of Σ_k weights_k θ_k, θ ~ Dirichlet(α)."""
+
+    def moments_of(alpha: FloatArray) -> Moments:
+        total = alpha.sum(axis=0)
+        mean, square = weights @ alpha / total, weights**2 @ alpha / total
+        second = (square + total * mean**2) / (total + 1.0)
+        return Moments(mean[None], second[None])
+
+    return moments_of
+
+
+def vote_moments(credits: Sequence[FloatArray]) -> MomentsOf:
+    """Return the moments of g(p) = E credit[I], I ~ Binomial(k, p), for p ~ Beta(α_1, α_0).
+
+    All of Pass@k, Pass^k, G-Pass@k and mG-Pass@k are such quantities. g and g² are polynomials in
+    Bernstein form; raised to one degree, the means of all are sums of the same Beta-binomial
+    probabilities.
+
+    Parameters
+    ----------
+    credits : sequence of array, shape (k+1,)
+        The credit of I = 0 .. k right answers, 2k at most `MOST_DEGREE`; k may differ.
+    """
+    degree = 2 * max(credit.size - 1 for credit in credits)
+    first = np.stack([_raised(credit, degree) for credit in credits])
+    second = np.stack([_raised(_squared(credit), degree) for credit in credits])
+    coefficients = np.concatenate([first, second])
+
+    def moments_of(alpha: FloatArray) -> Moments:
+        wrong, right = alpha
+        means = np.empty((len(coefficients), right.size))
+        # from the end where the probabilities are larger, so that none underflows
+        turned = right > wrong
+        for few, many, columns, by_few in (
+            (right, wrong, ~turned, coefficients),
+            (wrong, right, turned, coefficients[:, ::-1]),
+        ):
+            means[:, columns] = by_few @ beta_binomial(few[columns], many[columns], degree)
+        return Moments(means[: len(first)], means[len(first) :])
+
+    return moments_of
+
+
+def beta_binomial(a: FloatArray, b: FloatArray, n: int) -> FloatArray:
+    """Return the probabilities of 0 .. n right answers of n for p ~ Beta(a, b), (n+1, E), a <= b.
+
+    Examples
+    --------
+    >>> beta_binomial(np.array([1.0]), np.array([1.0]), 3)[:, 0].tolist()
+    [0.25, 0.25, 0.25, 0.25]
+    """
+    ratio = np.ones((n + 1, a.size))
+    for i in range(n):
+        np.multiply(ratio[i], (n - i) / (i + 1.0) * (a + i) / (b + (n - i - 1.0)), out=ratio[i + 1])
+    return np.asarray(ratio / ratio.sum(axis=0))
+
+
+def _log_choose(n: FloatArray | int, i: FloatArray | int) -> FloatArray:
+    """Return log C(n, i)."""
+    return np.asarray(-special.betaln(1.0 + n - i, 1.0 + i) - np.log1p(n))
+
+
+def _raised(credit: FloatArray, degree: int) -> FloatArray:
+    """Return the credit of `degree` trials: that of a random k of them."""
+    k = credit.size - 1
+    i, j = np.arange(k + 1.0)[:, None], np.arange(degree + 1.0)
+    possible = (i <= j) & (k - i <= degree - j)
+    ways = _log_choose(j, np.where(possible, i, 0.0))
+    ways += _log_choose(degree - j, np.where(possible, k - i, 0.0)) - _log_choose(degree, k)
+    return np.asarray(credit @ np.where(possible, np.exp(ways), 0.0))
+
+
+def _squared(credit: FloatArray) -> FloatArray:
+    """Return the credit of 2k trials: the product of that of a random half and of the rest."""
+    k = credit.size - 1
+    i, j = np.arange(k + 1.0), np.arange(2.0 * k + 1.0)
+    middle = np.exp(_log_choose(k, i) - _log_choose(k, k // 2))
+    scale = np.exp(_log_choose(2 * k, j) - 2.0 * _log_choose(k, k // 2))
+    return np.asarray(np.convolve(credit * middle, credit * middle) / scale)
+
+
+def extreme_moments(k: int, *, right: bool) -> MomentsOf:
+    """Return the moments of p^k (`right`) or of 1 − (1 − p)^k, for p ~ Beta(α_1, α_0) and any k."""
+
+    def moments_of(alpha: FloatArray) -> Moments:
+        a, b = (alpha[1], alpha[0]) if right else (alpha[0], alpha[1])
+        whole = special.betaln(a, b)
+        power, square = (np.exp(special.betaln(a + n, b) - whole) for n in (k, 2 * k))
+        if not right:
+            power, square = 1.0 - power, 1.0 - 2.0 * power + square
+        return Moments(power[None], square[None])
+
+    return moments_of
+
+
+def states_for(mixture: Mixture, degree: int) -> Mixture:
+    """Return as many states as tables of this degree allow in little time."""
+    n_states = _TABLE // (len(mixture.counts) * (degree + 1))
+    return mixture.thinned(int(np.clip(n_states, _FEWEST, _MOST)))
+
+
+@dataclass(frozen=True, eq=False)
+class StateDistribution(Distribution):
+    """The distribution of a score by its mean and variance in every state.
+
+    Parameters
+    ----------
+    state_mean, state_variance : array, shape (P,)
+        On the scale of the score.
+    chain : array, shape (P,)
+        The chain of each state, for the Monte-Carlo error.
+    bounds : (float, float)
+        The range of the score.
+    seed : int
+        Of the draws.
+    """
+
+    computed = True
+
+    state_mean: FloatArray
+    state_variance: FloatArray
+    chain: IntArray
+    bounds: tuple[float, float]
+    seed: int
+
+    def __post_init__(self) -> None:
+        protect(self)
+
+    @property
+    def mean(self) -> float:  # type: ignore[override]
+        """Mean over all states."""
+        return float(self.state_mean.mean())
+
+    @property
+    def sd(self) -> float:  # type: ignore[override]
+        """Standard deviation: the variance within states and that between them."""
+        return float(np.sqrt(self.state_variance.mean() + self.state_mean.var()))
+
+    @property
+    def ess(self) -> float:
+        """The number of independent draws whose mean is as certain as that of the draws."""
+        if self.sd == 0.0:
+            return float(self.state_mean.size)
+        _, chain, sizes = np.unique(self.chain, return_inverse=True, return_counts=True)
+        of_chain = np.bincount(chain, self.state_mean) / sizes
+        between = of_chain.var(ddof=1) / sizes.size
+        variance = between + self.state_variance.mean() / self.chain.size
+        return float(self.sd**2 / variance)
+
+    @cached_property
+    def sorted_draws(self) -> FloatArray:
+        """One draw from every state, in ascending order."""
+        return np.sort(self.draw(self.state_mean.size, np.random.default_rng([self.seed, 1])))
+
+    def draw(self, n_draws: int, rng: np.random.Generator) -> FloatArray:
+        """Draw the score, from every state equally often as far as that goes."""
+        n_states = self.state_mean.size
+        state = np.arange(n_draws) % n_states
+        if n_draws < n_states:
+            state = state * n_states // n_draws
+        return draw_beta_moments(
+            self.state_mean[state], self.state_variance[state], self.bounds, rng
+        )
+
+    def quantiles(self, masses: FloatArray) -> FloatArray:
+        """Return the scores below which the masses lie."""
+        return np.asarray(np.quantile(self.sorted_draws, masses))
+
+    def cdf(self, scores: FloatArray) -> FloatArray:
+        """Return the masses at or below the scores."""
+        below = np.searchsorted(self.sorted_draws, scores, side="right")
+        return np.asarray(below / self.sorted_draws.size)
+
+
+def draw_beta_moments(
+    mean: FloatArray, variance: FloatArray, bounds: tuple[float, float], rng: np.random.Generator
+) -> FloatArray:
+    """Draw from Beta distributions of given moments on `bounds`; without variance, the mean."""
+    low, high = bounds
+    span = high - low if high > low else 1.0
+    unit = np.clip((mean - low) / span, 1e-12, 1.0 - 1e-12)
+    certain = variance <= 1e-18 * span**2
+    total = unit * (1.0 - unit) * span**2 / np.where(certain, 1.0, variance) - 1.0
+    total = np.maximum(total, 1e-3)
+    drawn = low + span * rng.beta(np.maximum(total * unit, 1e-6), np.maximum(total * (1.0 - unit), 1e-6))
+    return np.asarray(np.where(certain, mean, drawn))
+
+
+@dataclass(frozen=True, eq=False)
+class QuestionStates(StateDistribution):
+    """The distribution of the mean score of these questions, with that of each.
+
+    Parameters
+    ----------
+    mixture : Mixture
+        Of one task, with these states.
+    weights : array, shape (C+1,)
+        The score of each category of the mixture.
+    """
+
+    mixture: Mixture
+    weights: FloatArray
+
+    def draw_categories(self, n_draws: int, rng: np.random.Generator) -> CategoryDraws:
+        """Draw all questions' category probabilities jointly."""
+        n_states = self.mixture.n_states
+        mixture = self.mixture.at(rng.permutation(np.arange(n_draws) * n_states // n_draws))
+        alpha = mixture.share * mixture.strength[:, None]
+        counts = self.mixture.counts[self.mixture.where]
+        theta = np.empty((n_draws, *counts.shape))
+        for block, member in mixture.memberships(counts.size):
+            second = rng.random((member.shape[1], len(counts))) < member[1][:, self.mixture.where]
+            of_kinds = alpha[..., block].swapaxes(1, 2)[:, :, None]
+            theta[block] = draw_dirichlet(
+                counts + np.where(second[..., None], of_kinds[1], of_kinds[0]), rng
+            )
+        strength = mixture.equivalent_strength()[0]
+        return CategoryDraws(counts, theta, strength, self.weights)
+
+    def question_means(self, mu: FloatArray, sigma: FloatArray) -> QuestionMeans:
+        """Return every question's mean score over its trials, and its sampling variance."""
+        square = state_moments(self.mixture.thinned(_FEWEST), score_moments(self.weights**2))
+        mean_square = square.question_mean[0, self.mixture.where]
+        counts = self.mixture.counts[self.mixture.where]
+        trials = counts.sum(axis=1)
+        tried = trials > 0.0
+        variance = np.maximum(mean_square - mu**2 - sigma**2, 0.0)
+        average = np.divide(counts @ self.weights, trials, out=mu.copy(), where=tried)
+        noise = np.divide(variance, trials, out=sigma**2, where=tried)
+        return QuestionMeans(average, noise)
+
+
+def draw_dirichlet(alpha: FloatArray, rng: np.random.Generator) -> FloatArray:
+    """Draw from Dirichlet distributions, parameters along the last axis; they may be near 0."""
+    # a gamma of shape a is one of shape a + 1 times U^(1/a)
+    log_gamma = np.log(rng.standard_gamma(alpha + 1.0))
+    log_gamma += np.log(rng.random(alpha.shape)) / np.maximum(alpha, 1e-300)
+    return np.asarray(special.softmax(log_gamma, axis=-1))
