@@ -39,8 +39,6 @@ from lm_eval_bayes.stats.results import Posterior
 
 #: What the verdict of a comparison depends on.
 FLAT_PRIOR = "under a flat prior on the difference"
-#: Posterior draws of a mean difference without a computed distribution.
-_DRAWS = 20_000
 
 
 @dataclass(frozen=True)
@@ -424,7 +422,7 @@ def mean_difference(
         ]
         posterior = difference_posterior(*means)
     sides = [side for comparison in comparisons.values() for side in (comparison.a, comparison.b)]
-    summary = summarise_difference(posterior, sides, spec, first.rope, _DRAWS)
+    summary = summarise_difference(posterior, sides, spec, first.rope)
     return MeanDifference(
         tasks=tuple(comparisons),
         posterior=posterior,

@@ -386,7 +386,7 @@ def prefix_posteriors(
         outcomes = _first_trials(run, matrix, n)
         outcomes = replace(outcomes, prior_strength=strengths.get(n, outcomes.prior_strength))
         posterior = hbayes_at_n(outcomes, spec.scope, spec.level, spec.method, seed=spec.seed)
-        interval = posterior.interval(seed=spec.seed)
+        interval = posterior.interval()
         posteriors.append(PrefixPosterior(n, posterior.mu, posterior.sigma, interval))
     return tuple(posteriors)
 
@@ -448,7 +448,7 @@ def score_curve(summary: TaskSummary, n_points: int) -> ScoreCurve | None:
         else:
             posterior = hbayes_at_n(_first_trials(run, matrix, n), spec.scope, seed=spec.seed)
             method = spec.method if n <= exact_up_to else fast_method
-            interval = posterior.interval(spec.level, method, seed=spec.seed)
+            interval = posterior.interval(spec.level, method)
         points.append((n, posterior.mu, interval.low, interval.high))
     return ScoreCurve(*zip(*points, strict=True))
 

@@ -28,8 +28,6 @@ from lm_eval_bayes.stats.results import Posterior
 #: The outcome of a check.
 GateOutcome: TypeAlias = Literal["failed", "passed", "not known yet"]
 
-#: Draws of a difference that is not computed, and their seed.
-_DRAWS, _SEED = 200_000, 0
 #: More further trials per question, or questions, than this are not forecast.
 _MOST_FURTHER = 100_000
 #: Outcomes, the one that decides on all checks first.
@@ -218,10 +216,7 @@ def _checked(
     runs: Sequence[TaskRun],
 ) -> GateCheck:
     """Check whether a score, or a difference, is below a threshold."""
-    sample = None
-    if not posterior.distribution.computed:
-        sample = posterior.distribution.draw(_DRAWS, np.random.default_rng(_SEED))
-    p_below = 1.0 - p_above(posterior, threshold, sample)
+    p_below = 1.0 - p_above(posterior, threshold)
     outcome: GateOutcome = "not known yet"
     further_trials = further_questions = None
     if p_below >= CONFIDENCE:

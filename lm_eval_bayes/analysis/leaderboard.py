@@ -11,7 +11,6 @@ import numpy as np
 from lm_eval_bayes._util.plain import NOT_IN_JSON, Record, json_name
 from lm_eval_bayes._util.text import join_words
 from lm_eval_bayes.analysis.comparability import check_comparable, identical_runs
-from lm_eval_bayes.analysis.task_mean import WeightedSum
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.stats.arrays import FloatArray
@@ -35,6 +34,7 @@ from lm_eval_bayes.stats.ranking.shared_scores import (
 )
 from lm_eval_bayes.stats.ranking.simultaneous import pair_errors
 from lm_eval_bayes.stats.results import Posterior, joined_notes
+from lm_eval_bayes.stats.states import WeightedSum
 from lm_eval_bayes.stats.tie_rules import (
     TIE_RULES,
     TieRule,
@@ -304,7 +304,7 @@ def _rows(
             LeaderboardRow(
                 **numbers,
                 posterior=posterior,
-                interval=posterior.interval(spec.level, spec.method, seed=spec.seed),
+                interval=posterior.interval(spec.level, spec.method),
                 n_range=None if run is None else run.outcomes.trials_range,
                 tokens=None if run is None else run.tokens,
                 seconds=None if run is None else run.busy_seconds,

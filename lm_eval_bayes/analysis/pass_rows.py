@@ -11,11 +11,7 @@ from lm_eval_bayes.stats.intervals import Interval, IntervalSpec, Scope
 from lm_eval_bayes.stats.maj_at_k import maj_at_k, vote_candidates
 from lm_eval_bayes.stats.maj_at_k_posterior import maj_at_k_posterior
 from lm_eval_bayes.stats.pass_family.estimators import PassQuantity, estimate, quantities_by_row
-from lm_eval_bayes.stats.pass_family.posteriors import (
-    family_notes,
-    pass_posteriors,
-    table_method,
-)
+from lm_eval_bayes.stats.pass_family.posteriors import family_notes, pass_posteriors
 from lm_eval_bayes.stats.results import Posterior
 from lm_eval_bayes.stats.validation import as_real, check_count
 
@@ -111,10 +107,8 @@ def row_intervals(
     rows: PassRows, posteriors: Mapping[str, Posterior], spec: IntervalSpec
 ) -> dict[str, Interval]:
     """Return the credible intervals of the posteriors of rows, by the names of the rows."""
-    method = table_method(spec.method, len(rows.quantities))
     return {
-        name: posterior.interval(spec.level, method, seed=spec.seed)
-        for name, posterior in posteriors.items()
+        name: posterior.interval(spec.level, spec.method) for name, posterior in posteriors.items()
     }
 
 

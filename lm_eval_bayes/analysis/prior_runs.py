@@ -162,7 +162,7 @@ class PriorRuns:
 
 def _estimate(outcomes: Outcomes, spec: IntervalSpec) -> ScoreEstimate:
     posterior = hbayes_at_n(outcomes, spec.scope, spec.level, spec.method, seed=spec.seed)
-    return ScoreEstimate(posterior.mu, posterior.sigma, posterior.interval(seed=spec.seed))
+    return ScoreEstimate(posterior.mu, posterior.sigma, posterior.interval())
 
 
 def assign_priors(

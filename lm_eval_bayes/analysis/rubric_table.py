@@ -248,7 +248,7 @@ def rubric_table(
 
     def posterior_of(score: RubricScore) -> tuple[Posterior, Interval]:
         posterior = score.posterior("hbayes", seed, scope)
-        return posterior, posterior.interval(level, INTERVAL, seed=seed)
+        return posterior, posterior.interval(level, INTERVAL)
 
     # What posteriors import when they need it: Ctrl-C during an import in a thread may hang.
     import scipy.interpolate  # noqa: F401

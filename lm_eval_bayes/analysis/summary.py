@@ -52,7 +52,7 @@ class ScorePosteriors:
     def __post_init__(self) -> None:
         posteriors, spec = [*self.learned.items(), ("paper", self.paper)], self.spec
         intervals = {
-            name: posterior.interval(spec.level, spec.method, seed=spec.seed)
+            name: posterior.interval(spec.level, spec.method)
             for name, posterior in posteriors
             if posterior is not None
         }

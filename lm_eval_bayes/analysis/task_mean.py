@@ -8,51 +8,14 @@ independent from task to task. Those of hbayes@N share a prior: see
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from lm_eval_bayes.errors import InvalidInputError, Rule
-from lm_eval_bayes.stats.arrays import FloatArray, read_only
-from lm_eval_bayes.stats.comparison.difference import (
-    MASSES,
-    Quantile,
-    difference_table,
-)
-from lm_eval_bayes.stats.distributions.base import (
-    CdfTable,
-    Distribution,
-    Moments,
-    TabulatedDistribution,
-)
+from lm_eval_bayes.stats.arrays import read_only
 from lm_eval_bayes.stats.results import PerQuestion, Posterior, joined_notes
+from lm_eval_bayes.stats.states import WeightedSum
 from lm_eval_bayes.stats.validation import as_real
-
-#: Probabilities from 0 to 1 at which quantiles are tabulated.
-_MASSES = np.concatenate([[0.0], MASSES, [1.0]])
-
-
-@dataclass(frozen=True, eq=False)
-class WeightedSum(Distribution):
-    """The distribution of shift + Σ w_t S_t for independent S_t, by posterior draws."""
-
-    terms: tuple[Distribution, ...]
-    weights: tuple[float, ...]
-    shift: float = 0.0
-
-    def moments(self) -> Moments:
-        """Return the exact mean and standard deviation."""
-        moments = [term.moments() for term in self.terms]
-        weighted = list(zip(self.weights, moments, strict=True))
-        mean = self.shift + sum(w * term.mean for w, term in weighted)
-        return Moments(mean, float(np.sqrt(sum((w * term.sd) ** 2 for w, term in weighted))))
-
-    def draw(self, n_draws: int, rng: np.random.Generator) -> FloatArray:
-        """Draw the sum `n_draws` times, shape (n_draws,)."""
-        total = np.full(n_draws, self.shift)
-        for weight, term in zip(self.weights, self.terms, strict=True):
-            total += weight * term.draw(n_draws, rng)
-        return total
 
 
 def mean_posterior(
@@ -60,8 +23,7 @@ def mean_posterior(
 ) -> Posterior:
     """Return the posterior of Σ w_t S_t for independent scores S_t.
 
-    Its mean is Σ w μ and its standard deviation sqrt(Σ w² σ²), exactly. Its distribution is a
-    numeric convolution if all distributions are computed; otherwise it is drawn.
+    Its mean is Σ w μ and its standard deviation sqrt(Σ w² σ²), exactly. Its distribution is drawn.
 
     Parameters
     ----------
@@ -117,7 +79,9 @@ def mean_posterior(
         ),
         bounds=bounds,
         prior=first.prior,
-        distribution=_sum_distribution(weighted),
+        distribution=WeightedSum(
+            tuple(post.distribution for post in posteriors), tuple(normalised)
+        ),
         scope=first.scope,
         level=first.level,
         method=first.method,
@@ -144,31 +108,3 @@ def _normalised(weights: Sequence[float] | None, n: int) -> list[float]:
         raise InvalidInputError.of("weights", "range", rule, list(weights))
     total = sum(positive)
     return [w / total for w in positive]
-
-
-def _sum_distribution(weighted: Sequence[tuple[float, Posterior]]) -> Distribution:
-    """Return the distribution of the weighted sum."""
-    constant = float(sum(w * post.mu for w, post in weighted if post.sigma == 0.0))
-    varying = [(w, post) for w, post in weighted if post.sigma > 0.0]
-    if not varying or not all(post.distribution.computed for _, post in varying):
-        terms, weights = (post.distribution for _, post in varying), (w for w, _ in varying)
-        return WeightedSum(tuple(terms), tuple(weights), constant)
-    weight, first = varying[0]
-    mu, variance = constant + weight * first.mu, (weight * first.sigma) ** 2
-    total = _scaled(first.distribution.quantiles, weight, constant)
-    table = CdfTable(_MASSES, total(_MASSES))
-    for weight, post in varying[1:]:
-        mu, variance = mu + weight * post.mu, variance + (weight * post.sigma) ** 2
-        # X + Y = X − (−Y)
-        negated = _negated(_scaled(post.distribution.quantiles, weight, 0.0))
-        table = difference_table(total, negated, mu, float(np.sqrt(variance)))
-        total = table.quantile
-    return TabulatedDistribution(table, mu, float(np.sqrt(variance)))
-
-
-def _scaled(quantile: Quantile, scale: float, shift: float) -> Quantile:
-    return lambda u: shift + scale * quantile(u)
-
-
-def _negated(quantile: Quantile) -> Quantile:
-    return lambda u: -quantile(1.0 - u)

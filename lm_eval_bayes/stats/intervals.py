@@ -221,7 +221,6 @@ def score_interval(
     moments: tuple[float, float],
     bounds: tuple[float, float],
     spec: IntervalSpec,
-    draws: int,
 ) -> Interval:
     """Return the credible interval of a score.
 
@@ -234,9 +233,7 @@ def score_interval(
     bounds : (float, float)
         The smallest and the largest possible score; the endpoints are clipped to them.
     spec : IntervalSpec
-        Level, scope, method and seed.
-    draws : int
-        The number of draws where the quantiles are not computed.
+        Level, scope and method.
     """
     mu, sigma = moments
     mc_error = None
@@ -245,10 +242,9 @@ def score_interval(
     elif spec.method in _FROM_MOMENTS:
         low, high = _FROM_MOMENTS[spec.method](mu, sigma, bounds, spec.level)
     elif distribution.computed:
-        low, high = _FROM_QUANTILES[spec.method](distribution.interval_quantiles, spec.level)
+        low, high = _FROM_QUANTILES[spec.method](distribution.quantiles, spec.level)
     else:
-        sample = distribution.draw(draws, np.random.default_rng(spec.seed))
-        low, high, mc_error = drawn_ends(sample, spec.level, spec.method)
+        low, high, mc_error = drawn_ends(distribution.draws, spec.level, spec.method)
     bottom, top = bounds
     return Interval(
         low=float(np.clip(low, bottom, top)),
@@ -257,7 +253,7 @@ def score_interval(
         method=spec.method,
         scope=spec.scope,
         mc_error=mc_error,
-        seed=None if mc_error is None else spec.seed,
+        seed=None if mc_error is None else distribution.seed,
     )
 
 

@@ -11,22 +11,17 @@ from scipy import special
 
 from lm_eval_bayes._util.text import plural
 from lm_eval_bayes.stats.arrays import FloatArray, IntArray
-from lm_eval_bayes.stats.distributions.base import TabulatedDistribution, beta_quantile
-from lm_eval_bayes.stats.distributions.beta_mixture import beta_with_moments
-from lm_eval_bayes.stats.distributions.widened import AllowingForAnother
-from lm_eval_bayes.stats.hierarchical.beta_binomial import (
-    LEAST_EQUAL,
-    ROUGH,
-    HyperGrid,
-    equal_probability,
-    hyper_posterior,
+from lm_eval_bayes.stats.hierarchical.hbayes_at_n import (
+    few_questions_note,
+    hbayes_at_n,
+    learned_prior,
 )
-from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n, learned_from_grid
-from lm_eval_bayes.stats.hierarchical.hyperprior import MEAN_SHAPE
 from lm_eval_bayes.stats.intervals import SCOPES, Scope
 from lm_eval_bayes.stats.maj_at_k import tabulated_answers
-from lm_eval_bayes.stats.outcomes import Outcomes, Pairs, distinct_pairs
+from lm_eval_bayes.stats.mixture import KINDS, Mixture, learn_mixture
+from lm_eval_bayes.stats.outcomes import Outcomes
 from lm_eval_bayes.stats.results import PerQuestion, Posterior, joined_notes
+from lm_eval_bayes.stats.states import StateDistribution
 from lm_eval_bayes.stats.validation import check_integer, check_option, check_seed, check_size
 from lm_eval_bayes.stats.wrong_answers import (
     VoteCredits,
@@ -40,65 +35,17 @@ from lm_eval_bayes.stats.wrong_answers import (
 
 #: The largest k: the time grows with its third power.
 _MOST_VOTES = 256
-#: Nodes of p, where it is the same for all questions, and s of their common prior.
-_EQUAL_NODES = 48
-_EQUAL_STRENGTH = 1e7
-#: Nodes of (m, s) below this share of the largest posterior probability are left out.
-_NEGLIGIBLE = 1e-4
+#: States of the questions' kinds.
+_STATES = 800
 #: The warning of a posterior where no question has two trials.
 SINGLE_TRIALS = (
     "With one trial per question, chance and difficulty cannot be distinguished: at k > 1 the "
     "posterior depends on the prior of the questions' spread and of their wrong answers alone."
 )
-#: The warning of a posterior at more votes than there are trials.
-BEYOND_TRIALS = (
-    "k = {k} exceeds the trials of some question (N = {n}): a vote of more than N rests on the "
-    "Beta shape of the questions' common prior and on that of their wrong answers."
-)
-#: A posterior is skewed if its sd exceeds this share of the mean's distance from a bound.
-_SKEWED = 0.7
-#: The warning of a skewed posterior at k > 1.
-NEAR_BOUND = (
-    "The posterior is skewed towards a score that is nearly certain: its equal-tailed interval can "
-    "end short of the true score. In simulations with 30 questions and N = 8, 95% intervals held "
-    "the true maj@4 in 97% of runs and maj@8 in 97%, where p = .02 for all questions. Where "
-    "p = .05 and nine of ten wrong trials agree, they held maj@4 in 98% and maj@8 in 91%, and "
-    "those of the population in 97% and 87%."
-)
-#: The warning at k > 1 where votes are close.
-CLOSE_VOTES = (
-    "In at least half of the questions the right answer and the most frequent wrong one are within "
-    "√(N/2) votes of each other. In simulations with N = 8, where every question has one such "
-    "wrong answer, 95% intervals held the true maj@4 in 94% of runs and maj@8 in 92% with 30 "
-    "questions, and maj@4 in 95% and maj@8 in 79% with 400."
-)
-
-#: Fewer questions than these have a warning.
-_FEW_QUESTIONS = 10
-#: The warning of few questions at k > 1.
-FEW_QUESTIONS = (
-    "The interval of few questions depends on the prior: of simulated 95% intervals of three "
-    "questions as few as 92% held their maj@k, and 83% that of their population."
-)
-#: As many questions as these, or more, have a warning.
-_MANY_QUESTIONS = 100
-#: The warning of many questions at k > 1.
-MANY_QUESTIONS = (
-    "The interval of many questions is too narrow where the Pitman-Yor process does not describe "
-    "their wrong answers. In simulations with 400 questions and N = 8, 95% intervals held the true "
-    "maj@4 in 92% of runs and maj@8 in 73%, and those of the population in 95% and 78%, where one "
-    "wrong answer takes .8 of the wrong trials of every question. Where wrong trials agree to "
-    "different degrees, they held maj@4 in 87% and maj@8 in 87%."
-)
-#: The warning of a population's posterior at k > 1.
-INDEPENDENT = (
-    "Questions are taken as independent: where they come in clusters, the interval of their "
-    "population is too narrow."
-)
-#: The warning of a population's posterior at as many votes as there are trials, or more.
-AS_MANY_VOTES = (
-    "Of simulated 95% intervals at N = 8 with 30 questions, 89 to 91% held the population's maj@8 "
-    "in four of nine kinds of questions."
+#: The warning of votes that rest on the model of the wrong answers.
+WRONG_ANSWERS = (
+    "The interval of a vote rests on a model of how often wrong answers agree, and is too narrow "
+    "where many questions differ in that."
 )
 
 
@@ -213,59 +160,46 @@ def maj_at_k_posterior(
             k=1,
             note=joined_notes([posterior.note, questions.note]),
         )
-    y, x = outcomes.weighted_counts.T
-    grid = hyper_posterior(x, y, ROUGH)
-    likely = grid.weight > _NEGLIGIBLE * grid.weight.max()
-    weight = grid.weight[likely] / grid.weight[likely].sum()
-    strength = np.exp(grid.log_strength[likely])
-    logit = grid.logit_mean[likely]
-    nodes = _Nodes(strength * special.expit(logit), strength * special.expit(-logit), weight)
-    equal = _equal_nodes(x, y, grid)
+    mixture = learn_mixture(outcomes.weighted_counts, seed=seed).thinned(_STATES)
     prior = learn_wrong_prior(
         questions.wrong, np.bincount(questions.where, minlength=len(questions.wrong))
     )
-    credits = vote_credits(questions.wrong, prior, k, draws, np.random.default_rng(seed))
-
-    def moments_under(nodes: _Nodes) -> _Moments:
-        pairs = distinct_pairs(x, y)
-        return _benchmark_moments(pairs, questions.where, nodes, prior, credits, k)
-
-    moments = moments_under(nodes)
-    alike = None if equal is None else moments_under(equal)
+    rng = np.random.default_rng(seed)
+    credits = vote_credits(questions.wrong, prior, k, draws, rng)
+    node = rng.choice(prior.node_weight.size, mixture.n_states, p=prior.node_weight)
+    moments = _benchmark_moments(mixture, questions.where, prior, credits, k)
+    means = moments.at_state[np.arange(node.size), node]
+    scores = StateDistribution(
+        means, np.full_like(means, moments.within), mixture.chain, (0.0, 1.0), seed
+    )
+    note = _note(questions, outcomes)
     benchmark = Posterior(
         quantity="maj@k posterior",
-        mu=moments.mu,
-        sigma=moments.sigma,
+        mu=scores.mean,
+        sigma=scores.sd,
         per_question=PerQuestion(moments.question_mean, moments.question_sd),
         bounds=(0.0, 1.0),
         prior=None,
-        distribution=_distribution(
-            (moments.mu, moments.sigma), None if alike is None else (alike.mu, alike.sigma)
-        ),
+        distribution=scores,
         k=k,
-        n_trials=float((x + y).mean()),
+        n_trials=outcomes.mean_trials,
         trials_range=outcomes.trials_range,
-        learned=learned_from_grid(grid),
+        learned=learned_prior(mixture),
+        ess=scores.ess,
         seed=seed,
-        note=_note(questions, k, moments.mu, moments.sigma),
+        note=note,
     )
     if scope == "benchmark":
         return benchmark
-    mu, sigma = _population_moments(nodes, prior, k)
-    alike_population = None if equal is None else _population_moments(equal, prior, k)
+    means = _population_means(mixture, prior, k)[np.arange(node.size), node]
+    of_all = StateDistribution(means, np.zeros_like(means), mixture.chain, (0.0, 1.0), seed)
     return replace(
         benchmark,
-        mu=mu,
-        sigma=sigma,
-        distribution=_distribution((mu, sigma), alike_population),
+        mu=of_all.mean,
+        sigma=of_all.sd,
+        distribution=of_all,
         scope=scope,
-        note=joined_notes(
-            [
-                _note(questions, k, mu, sigma),
-                INDEPENDENT,
-                AS_MANY_VOTES if k >= max(outcomes.trials_range[0], 2) else None,
-            ]
-        ),
+        ess=of_all.ess,
         benchmark=benchmark,
     )
 
@@ -295,44 +229,23 @@ def _read(answers: Sequence[Sequence[Hashable]], correct: Sequence[Sequence[bool
     return _Questions(Outcomes.from_counts(counts), distinct, where, note)
 
 
-def _note(questions: _Questions, k: int, mu: float, sigma: float) -> str | None:
-    """Return the warnings about a posterior at k > 1, if any."""
-    fewest, most = questions.outcomes.trials_range
-    if most <= 1:
+def _note(questions: _Questions, outcomes: Outcomes) -> str | None:
+    """Return the warnings about a posterior at k > 1."""
+    if outcomes.most_trials <= 1:
         return joined_notes([SINGLE_TRIALS, questions.note])
-    wrong, right = questions.outcomes.counts.T
-    most_frequent = np.array([max(trials.sizes, default=0) for trials in questions.wrong])[
-        questions.where
-    ]
-    close = (
-        (right > 0) & (most_frequent > 1) & ((right - most_frequent) ** 2 <= 0.5 * (right + wrong))
-    )
-    return joined_notes(
-        [
-            BEYOND_TRIALS.format(k=k, n=fewest) if k > fewest else None,
-            NEAR_BOUND if sigma > _SKEWED * min(mu, 1.0 - mu) else None,
-            CLOSE_VOTES if close.mean() >= 0.5 else None,
-            FEW_QUESTIONS if close.size < _FEW_QUESTIONS else None,
-            MANY_QUESTIONS if close.size >= _MANY_QUESTIONS else None,
-            questions.note,
-        ]
-    )
-
-
-class _Nodes(NamedTuple):
-    """The posterior of (m, s): s m, s (1 − m) and the weight of each node, (H,)."""
-
-    right: FloatArray
-    wrong: FloatArray
-    weight: FloatArray
+    few = few_questions_note(outcomes.n_questions)
+    return joined_notes([WRONG_ANSWERS, few, questions.note])
 
 
 @dataclass(frozen=True, eq=False)
 class _Moments:
-    """Mean and sd of the score, and of each question's, (M,)."""
+    """The mean score at P states and G nodes of the wrong answers, (P, G), and its variance there.
 
-    mu: float
-    sigma: float
+    `question_mean` and `question_sd`, (M,), are those of each question.
+    """
+
+    at_state: FloatArray
+    within: float
     question_mean: FloatArray
     question_sd: FloatArray
 
@@ -340,57 +253,53 @@ class _Moments:
 class _RightVotes(NamedTuple):
     """How many of k new trials of a question are right.
 
-    `at_node`, shape (H, k + 1), is the distribution at each node of (m, s), and `joint`, shape
-    (k + 1, k + 1), that of two votes of k trials each, over all nodes.
+    `at_state`, (P, k + 1), is the distribution in every state, and `joint`, (k + 1, k + 1), that
+    of two vectors of k trials given the same p, over all states.
     """
 
-    at_node: FloatArray
+    at_state: FloatArray
     joint: FloatArray
 
 
-def _right_votes(x: float, y: float, nodes: _Nodes, k: int) -> _RightVotes:
-    """Return the distributions after x right and y wrong trials."""
-    right, wrong, total = (
-        log_rising_factorials(a, 2 * k)
-        for a in (x + nodes.right, y + nodes.wrong, x + y + nodes.right + nodes.wrong)
-    )
+def _right_votes(member: FloatArray, alpha: FloatArray, k: int) -> _RightVotes:
+    """Return the distributions for Beta parameters (2, 2, P) of both kinds, and their (2, P)."""
     r = np.arange(k + 1)
     log_ways = special.gammaln(k + 1.0) - special.gammaln(r + 1.0) - special.gammaln(k - r + 1.0)
-    at_node = np.exp(log_ways + right[:, : k + 1] + wrong[:, k::-1] - total[:, k, None])
-    moments = nodes.weight @ np.exp(right + wrong[:, ::-1] - total[:, 2 * k, None])
-    both = r[:, None] + r
+    at_state, moments = np.zeros((member.shape[1], k + 1)), np.zeros(2 * k + 1)
+    for kind in range(KINDS):
+        wrong, right = alpha[kind]
+        log_wrong, log_right, log_total = (
+            log_rising_factorials(a, 2 * k) for a in (wrong, right, wrong + right)
+        )
+        of_kind = log_right[:, : k + 1] + log_wrong[:, k::-1] - log_total[:, k, None]
+        at_state += member[kind][:, None] * np.exp(log_ways + of_kind)
+        of_two = log_right + log_wrong[:, ::-1] - log_total[:, 2 * k, None]
+        moments += member[kind] @ np.exp(of_two) / member.shape[1]
     # the logarithms, for the ways alone may exceed the largest float
-    log_joint = log_ways[:, None] + log_ways + np.log(np.maximum(moments[both], 1e-300))
-    return _RightVotes(at_node, np.exp(log_joint))
+    log_joint = log_ways[:, None] + log_ways
+    log_joint += np.log(np.maximum(moments[r[:, None] + r], 1e-300))
+    return _RightVotes(at_state, np.exp(log_joint))
 
 
 def _benchmark_moments(
-    pairs: Pairs,
-    where: IntArray,
-    nodes: _Nodes,
-    prior: WrongPrior,
-    credits: VoteCredits,
-    k: int,
+    mixture: Mixture, where: IntArray, prior: WrongPrior, credits: VoteCredits, k: int
 ) -> _Moments:
-    """Return the moments of the mean of v over the questions.
-
-    Given the hyperparameters the questions are independent: the variance is that of the
-    conditional mean of the score, and the mean of its conditional variance, of which each
-    question's is E v² − E[E(v | hyperparameters)²].
-    """
-    M = where.size
-    score = np.zeros((nodes.weight.size, prior.node_weight.size))
-    question_mean, within, spread = np.zeros(M), np.zeros(M), np.zeros(M)
+    """Return the moments of the mean of v over the questions; `where` is of their wrong trials."""
+    n_questions = where.size
+    at_state = np.zeros((mixture.n_states, prior.node_weight.size))
+    question_mean, within, spread = np.zeros((3, n_questions))
     weighted = credits.mean * prior.node_weight[:, None]
-    for pair, (x, y) in enumerate(zip(pairs.first, pairs.second, strict=True)):
-        votes = _right_votes(x, y, nodes, k)
-        own = np.flatnonzero(pairs.where == pair)
+    alpha = mixture.share * mixture.strength[:, None]
+    members = np.concatenate([part for _, part in mixture.memberships()], axis=1)
+    for row, counts in enumerate(mixture.counts):
+        votes = _right_votes(members[:, :, row], alpha + counts[:, None], k)
+        own = np.flatnonzero(mixture.where == row)
         which, times = np.unique(where[own], return_counts=True)
         mean = credits.mean[which]
-        score += votes.at_node @ np.tensordot(times, mean, axes=1).T
-        expected = nodes.weight @ votes.at_node
-        # of the votes of p alone, given the nodes, and over all of them
-        of_means = (votes.at_node * nodes.weight[:, None]).T @ votes.at_node
+        at_state += votes.at_state @ np.tensordot(times, mean, axes=1).T
+        expected = votes.at_state.mean(axis=0)
+        # of the votes of p alone, given the states, and over all of them
+        of_means = votes.at_state.T @ votes.at_state / mixture.n_states
         square = np.swapaxes(mean, 1, 2) @ weighted[which]
         mu = weighted[which].sum(axis=1) @ expected
         added = np.einsum("ij,pij->p", votes.joint, credits.covariance[which])
@@ -400,45 +309,16 @@ def _benchmark_moments(
         question_mean[own] = mu[index]
         within[own] = (own_within + added)[index]
         spread[own] = (total + np.maximum(added, 0.0))[index]
-    score /= M
-    mu = float(nodes.weight @ score @ prior.node_weight)
-    between = float(nodes.weight @ (score - mu) ** 2 @ prior.node_weight)
-    variance = between + max(float(within.sum()), 0.0) / M**2
     return _Moments(
-        float(np.clip(mu, 0.0, 1.0)),
-        float(np.sqrt(variance)),
+        at_state / n_questions,
+        max(float(within.sum()), 0.0) / n_questions**2,
         np.clip(question_mean, 0.0, 1.0),
         np.sqrt(np.maximum(spread, 0.0)),
     )
 
 
-def _population_moments(nodes: _Nodes, prior: WrongPrior, k: int) -> tuple[float, float]:
-    """Return mean and sd of E v of a further question given the hyperparameters."""
+def _population_means(mixture: Mixture, prior: WrongPrior, k: int) -> FloatArray:
+    """Return E v of a further question at every state and node of the wrong answers, (P, G)."""
     (mean,) = mean_credits([WrongTrials((), 0)], prior, k)
-    score = _right_votes(0.0, 0.0, nodes, k).at_node @ mean.T
-    mu = float(nodes.weight @ score @ prior.node_weight)
-    variance = float(nodes.weight @ (score - mu) ** 2 @ prior.node_weight)
-    return float(np.clip(mu, 0.0, 1.0)), float(np.sqrt(variance))
-
-
-def _equal_nodes(x: FloatArray, y: FloatArray, grid: HyperGrid) -> _Nodes | None:
-    """Return nodes of p if it is the same for all questions; None where the trials exclude it."""
-    if x.size == 1 or equal_probability(x, y, grid) < LEAST_EQUAL:
-        return None
-    middle = (np.arange(_EQUAL_NODES) + 0.5) / _EQUAL_NODES
-    a, b = float(x.sum()) + MEAN_SHAPE, float(y.sum()) + MEAN_SHAPE
-    p, q = beta_quantile(a, b, middle), beta_quantile(b, a, 1.0 - middle)
-    weight = np.full(_EQUAL_NODES, 1.0 / _EQUAL_NODES)
-    return _Nodes(_EQUAL_STRENGTH * p, _EQUAL_STRENGTH * q, weight)
-
-
-def _distribution(
-    own: tuple[float, float], alike: tuple[float, float] | None
-) -> TabulatedDistribution | AllowingForAnother:
-    """Return the Beta distribution of this mean and sd, its intervals widened by another's."""
-    mu, sigma = own
-    distribution = TabulatedDistribution(beta_with_moments(mu, sigma), mu, sigma)
-    if alike is None:
-        return distribution
-    other = TabulatedDistribution(beta_with_moments(*alike), *alike)
-    return AllowingForAnother(distribution, other)
+    alpha = mixture.share * mixture.strength[:, None]
+    return np.asarray(_right_votes(mixture.weight[:, 0], alpha, k).at_state @ mean.T)

@@ -18,7 +18,7 @@ way are kept.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -110,9 +110,14 @@ class Mixture:
 
     def at(self, states: slice | IntArray) -> Mixture:
         """Return the mixture with some of its states."""
-        arrays = (self.share, self.strength, self.weight, self.common, self.chain)
-        some = (array[..., states] for array in arrays)
-        return Mixture(self.counts, self.where, self.times, self.task, *some)
+        return replace(
+            self,
+            share=self.share[..., states],
+            strength=self.strength[:, states],
+            weight=self.weight[..., states],
+            common=self.common[:, states],
+            chain=self.chain[states],
+        )
 
     def equivalent_strength(self) -> FloatArray:
         """Return s of the one Dirichlet kind that differs as much between questions, (T, P).
@@ -135,7 +140,8 @@ class Mixture:
         """
         likelihood = _Likelihood(self.counts)
         for block in blocks(self.n_states, len(self.counts) * per_row):
-            log_share, log_strength = np.log(self.share[..., block]), np.log(self.strength[:, block])
+            log_share = np.log(self.share[..., block])
+            log_strength = np.log(self.strength[:, block])
             part = self.weight[:, self.task, block].swapaxes(1, 2) * np.stack(
                 [likelihood(*kind) for kind in zip(log_share, log_strength, strict=True)]
             )
@@ -272,9 +278,7 @@ class _Questions:
         inside = (log_strength > _LOWEST) & (log_strength < _HIGHEST)
         density = np.where(inside, finite, 0.0)
         density[log_strength == INFINITE] = _INFINITE_PROBABILITY
-        return np.asarray(
-            np.log(density + _SMALLEST) + (self.mean_shape * log_share).sum(axis=0)
-        )
+        return np.asarray(np.log(density + _SMALLEST) + (self.mean_shape * log_share).sum(axis=0))
 
     def step_sizes(self, members: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return sds of steps of log m and log s, (C+1, P) and (P,).
@@ -325,7 +329,7 @@ class _Chains:
             np.empty((KINDS, questions.n_tasks, n)),
             log_common,
             mean + sd * rng.standard_normal(n),
-            np.stack([questions.likelihood(*kind) for kind in zip(log_share, log_strength)]),
+            np.stack([questions.likelihood(log_share[k], log_strength[k]) for k in range(KINDS)]),
         )
         if questions.n_tasks == 1:
             chains.weight[:, 0] = special.softmax(log_common, axis=0)
@@ -339,27 +343,35 @@ class _Chains:
             return self.weight[:, 0]
         return np.asarray(special.softmax(self.log_common, axis=0))
 
-    def _arrays(self) -> tuple[FloatArray, ...]:
-        return (
-            self.log_share,
-            self.log_strength,
-            self.weight,
-            self.log_common,
-            self.log_concentration,
+    def _with(self, change: Callable[[FloatArray], FloatArray], likelihood: FloatArray) -> _Chains:
+        """Return the states with every array of them changed."""
+        return _Chains(
+            self.questions,
+            change(self.log_share),
+            change(self.log_strength),
+            change(self.weight),
+            change(self.log_common),
+            change(self.log_concentration),
+            likelihood,
         )
 
     def copy(self, *, keep_likelihood: bool) -> _Chains:
         """Return a copy of the states as they are now."""
         likelihood = self.likelihood.copy() if keep_likelihood else self.likelihood[:, :0]
-        return _Chains(self.questions, *(array.copy() for array in self._arrays()), likelihood)
+        return self._with(np.copy, likelihood)
 
     @classmethod
     def joined(cls, visited: list[_Chains]) -> _Chains:
         """Return all states of a list in one."""
-        arrays = zip(*(chains._arrays() for chains in visited), strict=True)
-        joined = (np.concatenate(parts, axis=-1) for parts in arrays)
-        likelihood = np.concatenate([chains.likelihood for chains in visited], axis=1)
-        return cls(visited[0].questions, *joined, likelihood)
+        return cls(
+            visited[0].questions,
+            np.concatenate([chains.log_share for chains in visited], axis=-1),
+            np.concatenate([chains.log_strength for chains in visited], axis=-1),
+            np.concatenate([chains.weight for chains in visited], axis=-1),
+            np.concatenate([chains.log_common for chains in visited], axis=-1),
+            np.concatenate([chains.log_concentration for chains in visited], axis=-1),
+            np.concatenate([chains.likelihood for chains in visited], axis=1),
+        )
 
     def resampled(self, new: FloatArray, rng: np.random.Generator) -> _Chains:
         """Return `_CHAINS` states, drawn by their likelihood of new questions (D,) of each row."""
@@ -367,12 +379,12 @@ class _Chains:
         below = np.cumsum(np.exp(log_weight - log_weight.max()))
         even = (np.arange(_CHAINS) + rng.random()) / _CHAINS
         chosen = np.minimum(np.searchsorted(below, even * below[-1]), below.size - 1)
-        arrays = (array[..., chosen] for array in self._arrays())
-        return _Chains(self.questions, *arrays, self.likelihood[:, chosen])
+        return self._with(lambda array: array[..., chosen], self.likelihood[:, chosen])
 
     def _parts(self) -> FloatArray:
         """Return weight times likelihood of each kind, (2, P, D)."""
-        return self.likelihood * self.weight[:, self.questions.task].swapaxes(1, 2)
+        weight = self.weight[:, self.questions.task].swapaxes(1, 2)
+        return np.asarray(self.likelihood * weight)
 
     def move(self, seen: FloatArray, rng: np.random.Generator) -> None:
         """Move every state once, given how many questions of each row are seen, (D,)."""
@@ -399,7 +411,7 @@ class _Chains:
         total = parts.sum(axis=0) + _SMALLEST
         share_sd, strength_sd = questions.step_sizes(parts[kind] / total * seen)
         scale = _LARGEST_STEP * 10.0 ** (-_STEP_DECADES * rng.random(n))
-        share_step, strength_step = rng.standard_normal(share_sd.shape), rng.standard_normal(n)
+        share_step, strength_step = rng.standard_normal(share_sd.shape), rng.standard_normal((n,))
         new_share = log_share[kind] + scale * share_sd * share_step
         new_share -= np.log(np.exp(new_share).sum(axis=0))
         now = log_strength[kind]

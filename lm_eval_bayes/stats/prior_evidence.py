@@ -34,7 +34,6 @@ from lm_eval_bayes.stats.hierarchical.dirichlet_multinomial import learn_particl
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import (
     distinct_weights,
     hbayes_at_n,
-    trials_by_weight,
 )
 from lm_eval_bayes.stats.intervals import IntervalMethod, Scope
 from lm_eval_bayes.stats.outcomes import Outcomes, check_outcomes
@@ -309,3 +308,16 @@ def prior_evidence(
         left_out=float(strength) == 0.0,
         prior_trials=float(outcomes.prior_counts.sum(axis=1).mean()),
     )
+
+
+def trials_by_weight(
+    outcomes: Outcomes, at_top: npt.NDArray[np.bool_]
+) -> tuple[FloatArray, FloatArray]:
+    """Return every question's trials in the categories `at_top` and in the others, each (M,).
+
+    Prior trials count by their weight. Categories of equal weight merge: a Dirichlet's sums are
+    again Dirichlet.
+    """
+    trials = outcomes.weighted_counts
+    right, wrong = trials[:, at_top].sum(axis=1), trials[:, ~at_top].sum(axis=1)
+    return read_only(right, np.float64), read_only(wrong, np.float64)

@@ -21,7 +21,7 @@ from lm_eval_bayes.stats.intervals import (
     normal_ends,
     score_interval,
 )
-from lm_eval_bayes.stats.validation import check_level, check_size
+from lm_eval_bayes.stats.validation import check_level
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,9 +190,6 @@ class Posterior(Record):
         self,
         level: float | None = None,
         method: IntervalMethod | None = None,
-        *,
-        seed: int = 0,
-        draws: int | None = None,
     ) -> Interval:
         """Return a credible interval; see :func:`credible_interval`.
 
@@ -205,23 +202,13 @@ class Posterior(Record):
         >>> round(exact.low, 3), round(exact.high, 3)
         (0.478, 0.995)
         """
-        return credible_interval(self, level, method, seed=seed, draws=draws)
+        return credible_interval(self, level, method)
 
-    def interval_by(self, spec: IntervalSpec, draws: int | None = None) -> Interval:
-        """Return the credible interval with these settings, in the posterior's own scope.
-
-        Parameters
-        ----------
-        spec : IntervalSpec
-            Level, method and seed.
-        draws : int, optional
-            As in :func:`credible_interval`.
-        """
-        if draws is None:
-            draws = int(np.clip(2_000_000 // self.per_question.mu.size, 4_000, 200_000))
+    def interval_by(self, spec: IntervalSpec) -> Interval:
+        """Return the credible interval of this level and method, in the posterior's own scope."""
         moments = (self.mu, self.sigma)
         own = replace(spec, scope=self.scope)
-        return score_interval(self.distribution, moments, self.bounds, own, draws)
+        return score_interval(self.distribution, moments, self.bounds, own)
 
     def to_dict(self, interval: Interval | None = None) -> dict[str, Any]:
         """Return plain JSON types, without the distribution.
@@ -336,9 +323,6 @@ def credible_interval(
     posterior: Posterior,
     level: float | None = None,
     method: IntervalMethod | None = None,
-    *,
-    seed: int = 0,
-    draws: int | None = None,
 ) -> Interval:
     """Return an interval that holds `level` of the posterior mass.
 
@@ -352,14 +336,9 @@ def credible_interval(
         Left out, the posterior's own ("exact"). "normal": μ ± zσ [Hariri 2026, §2.5],
         clipped to the possible scores. "beta": equal tails of the Beta distribution on the
         possible scores with the posterior's mean and variance. "exact": equal tails of the
-        true posterior. "hdi": the shortest interval of the true posterior. For two distinct
-        weights and for the pass family the true posterior is computed by numeric
-        convolution; for more it is drawn from.
-    seed : int
-        Seed of the draws, where there are any.
-    draws : int, optional
-        Their number, 1,000 to 10⁷; left out, between 4,000 and 200,000 by the size of the
-        problem.
+        true posterior. "hdi": the shortest interval of the true posterior. Of Bayes@N with two
+        distinct weights the true posterior is computed by numeric convolution; others are
+        represented by draws.
 
     Returns
     -------
@@ -369,8 +348,7 @@ def credible_interval(
     Raises
     ------
     InvalidInputError
-        If `level` is outside (0, 1), the method is unknown, or `seed` or `draws` is no such
-        integer.
+        If `level` is outside (0, 1) or the method is unknown.
 
     Examples
     --------
@@ -391,8 +369,5 @@ def credible_interval(
         posterior.level if level is None else level,
         posterior.scope,
         posterior.method if method is None else method,
-        seed,
     )
-    if draws is not None:
-        draws = check_size("draws", draws, 1000)
-    return posterior.interval_by(spec, draws)
+    return posterior.interval_by(spec)

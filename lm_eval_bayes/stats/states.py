@@ -10,14 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 from scipy import special
 
 from lm_eval_bayes.stats.arrays import FloatArray, IntArray, protect
-from lm_eval_bayes.stats.distributions.base import CategoryDraws, Distribution, QuestionMeans
+from lm_eval_bayes.stats.distributions.base import (
+    CategoryDraws,
+    Distribution,
+    Moments,
+    QuestionMeans,
+)
 from lm_eval_bayes.stats.mixture import KINDS, Mixture
 
 #: Memberships below this are left out.
@@ -28,7 +32,7 @@ MOST_DEGREE = 1000
 _TABLE, _FEWEST, _MOST = 4_000_000, 600, 5_600
 
 
-class Moments(NamedTuple):
+class RawMoments(NamedTuple):
     """First and second moment of a quantity of one question, arrays of one shape."""
 
     first: FloatArray
@@ -60,7 +64,7 @@ class StateMoments:
 
 
 #: The moments of J quantities, each (J, E), given Dirichlet parameters, (C+1, E).
-MomentsOf = Callable[[FloatArray], Moments]
+MomentsOf = Callable[[FloatArray], RawMoments]
 
 
 def state_moments(mixture: Mixture, moments_of: MomentsOf, per_row: int = 8) -> StateMoments:
@@ -108,11 +112,11 @@ def state_moments(mixture: Mixture, moments_of: MomentsOf, per_row: int = 8) -> 
 def score_moments(weights: FloatArray) -> MomentsOf:
     """Return the moments of Σ_k weights_k θ_k, θ ~ Dirichlet(α)."""
 
-    def moments_of(alpha: FloatArray) -> Moments:
+    def moments_of(alpha: FloatArray) -> RawMoments:
         total = alpha.sum(axis=0)
         mean, square = weights @ alpha / total, weights**2 @ alpha / total
         second = (square + total * mean**2) / (total + 1.0)
-        return Moments(mean[None], second[None])
+        return RawMoments(mean[None], second[None])
 
     return moments_of
 
@@ -134,7 +138,7 @@ def vote_moments(credits: Sequence[FloatArray]) -> MomentsOf:
     second = np.stack([_raised(_squared(credit), degree) for credit in credits])
     coefficients = np.concatenate([first, second])
 
-    def moments_of(alpha: FloatArray) -> Moments:
+    def moments_of(alpha: FloatArray) -> RawMoments:
         wrong, right = alpha
         means = np.empty((len(coefficients), right.size))
         # from the end where the probabilities are larger, so that none underflows
@@ -144,7 +148,7 @@ def vote_moments(credits: Sequence[FloatArray]) -> MomentsOf:
             (wrong, right, turned, coefficients[:, ::-1]),
         ):
             means[:, columns] = by_few @ beta_binomial(few[columns], many[columns], degree)
-        return Moments(means[: len(first)], means[len(first) :])
+        return RawMoments(means[: len(first)], means[len(first) :])
 
     return moments_of
 
@@ -190,13 +194,13 @@ def _squared(credit: FloatArray) -> FloatArray:
 def extreme_moments(k: int, *, right: bool) -> MomentsOf:
     """Return the moments of p^k (`right`) or of 1 − (1 − p)^k, for p ~ Beta(α_1, α_0) and any k."""
 
-    def moments_of(alpha: FloatArray) -> Moments:
+    def moments_of(alpha: FloatArray) -> RawMoments:
         a, b = (alpha[1], alpha[0]) if right else (alpha[0], alpha[1])
         whole = special.betaln(a, b)
         power, square = (np.exp(special.betaln(a + n, b) - whole) for n in (k, 2 * k))
         if not right:
             power, square = 1.0 - power, 1.0 - 2.0 * power + square
-        return Moments(power[None], square[None])
+        return RawMoments(power[None], square[None])
 
     return moments_of
 
@@ -223,8 +227,6 @@ class StateDistribution(Distribution):
         Of the draws.
     """
 
-    computed = True
-
     state_mean: FloatArray
     state_variance: FloatArray
     chain: IntArray
@@ -233,6 +235,7 @@ class StateDistribution(Distribution):
 
     def __post_init__(self) -> None:
         protect(self)
+        object.__setattr__(self, "n_draws", self.state_mean.size)
 
     @property
     def mean(self) -> float:  # type: ignore[override]
@@ -255,11 +258,6 @@ class StateDistribution(Distribution):
         variance = between + self.state_variance.mean() / self.chain.size
         return float(self.sd**2 / variance)
 
-    @cached_property
-    def sorted_draws(self) -> FloatArray:
-        """One draw from every state, in ascending order."""
-        return np.sort(self.draw(self.state_mean.size, np.random.default_rng([self.seed, 1])))
-
     def draw(self, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw the score, from every state equally often as far as that goes."""
         n_states = self.state_mean.size
@@ -269,15 +267,6 @@ class StateDistribution(Distribution):
         return draw_beta_moments(
             self.state_mean[state], self.state_variance[state], self.bounds, rng
         )
-
-    def quantiles(self, masses: FloatArray) -> FloatArray:
-        """Return the scores below which the masses lie."""
-        return np.asarray(np.quantile(self.sorted_draws, masses))
-
-    def cdf(self, scores: FloatArray) -> FloatArray:
-        """Return the masses at or below the scores."""
-        below = np.searchsorted(self.sorted_draws, scores, side="right")
-        return np.asarray(below / self.sorted_draws.size)
 
 
 def draw_beta_moments(
@@ -290,7 +279,9 @@ def draw_beta_moments(
     certain = variance <= 1e-18 * span**2
     total = unit * (1.0 - unit) * span**2 / np.where(certain, 1.0, variance) - 1.0
     total = np.maximum(total, 1e-3)
-    drawn = low + span * rng.beta(np.maximum(total * unit, 1e-6), np.maximum(total * (1.0 - unit), 1e-6))
+    drawn = low + span * rng.beta(
+        np.maximum(total * unit, 1e-6), np.maximum(total * (1.0 - unit), 1e-6)
+    )
     return np.asarray(np.where(certain, mean, drawn))
 
 
@@ -344,3 +335,39 @@ def draw_dirichlet(alpha: FloatArray, rng: np.random.Generator) -> FloatArray:
     log_gamma = np.log(rng.standard_gamma(alpha + 1.0))
     log_gamma += np.log(rng.random(alpha.shape)) / np.maximum(alpha, 1e-300)
     return np.asarray(special.softmax(log_gamma, axis=-1))
+
+
+@dataclass(frozen=True, eq=False)
+class WeightedSum(Distribution):
+    """The distribution of shift + Σ w_t S_t for independent scores S_t, by draws.
+
+    Parameters
+    ----------
+    terms : tuple of Distribution
+        Of the scores.
+    weights : tuple of float
+        Their weights, of any sign.
+    shift : float
+        What is added.
+    """
+
+    terms: tuple[Distribution, ...]
+    weights: tuple[float, ...]
+    shift: float = 0.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "seed", self.terms[0].seed)
+
+    def moments(self) -> Moments:
+        """Return the exact mean and standard deviation."""
+        moments = [term.moments() for term in self.terms]
+        weighted = list(zip(self.weights, moments, strict=True))
+        mean = self.shift + sum(w * term.mean for w, term in weighted)
+        return Moments(mean, float(np.sqrt(sum((w * term.sd) ** 2 for w, term in weighted))))
+
+    def draw(self, n_draws: int, rng: np.random.Generator) -> FloatArray:
+        """Draw the sum `n_draws` times, shape (n_draws,)."""
+        total = np.full(n_draws, self.shift)
+        for weight, term in zip(self.weights, self.terms, strict=True):
+            total += weight * rng.permutation(term.draw(n_draws, rng))
+        return total

@@ -22,11 +22,12 @@ from scipy import optimize, special
 from lm_eval_bayes._util.plain import NOT_IN_JSON, Record
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.arrays import FloatArray, protect
+from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.intervals import sample_tails
 from lm_eval_bayes.stats.outcomes import Outcomes, check_outcomes
-from lm_eval_bayes.stats.question_draws import draw_questions
 from lm_eval_bayes.stats.results import joined_notes
 from lm_eval_bayes.stats.score_outcomes import ScoreOutcomes
+from lm_eval_bayes.stats.sequential.predictive_draws import PredictiveTrials
 from lm_eval_bayes.stats.validation import check_fraction, check_level, check_positive, check_seed
 
 #: The number of posterior draws: so many numbers in all, between the two bounds.
@@ -240,9 +241,7 @@ def variance_components(
     """Return the variance of a trial's score within and between questions.
 
     The estimands are W, B and ICC = B/(W + B) of these M questions, see the module. Their
-    posterior is that of the questions' p_α under the learned prior of `hbayes_at_n`, for two
-    categories averaged over models of one and of two kinds of questions, see `question_draws`;
-    with few trials it is less extreme than the estimates of an analysis of variance, which stand
+    posterior is that of the questions' p_α under the learned prior of `hbayes_at_n`; with few trials it is less extreme than the estimates of an analysis of variance, which stand
     beside it. For more than two categories w_α = Σ_k w_k² θ_αk − (Σ_k w_k θ_αk)². For scores
     w_α = φ (p_α − low)(high − p_α) with their dispersion φ, which is taken as known.
 
@@ -351,7 +350,8 @@ def _draw(outcomes: Outcomes, seed: int) -> tuple[FloatArray, FloatArray, FloatA
     """Return posterior draws of W, B and the probability that two trials differ, each (D,)."""
     size = outcomes.n_questions * outcomes.n_categories
     draws = int(np.clip(_NUMBERS // size, _FEWEST, _MOST))
-    drawn = draw_questions(outcomes, draws, seed)
+    posterior = hbayes_at_n(outcomes, seed=seed)
+    drawn = PredictiveTrials.of(posterior, draws, np.random.default_rng(seed))
     p = drawn.truth @ drawn.unit
     w = np.maximum(drawn.truth @ np.square(drawn.unit) - np.square(p), 0.0)
     dispersion = outcomes.dispersion if isinstance(outcomes, ScoreOutcomes) else 1.0

@@ -20,7 +20,7 @@ import numpy as np
 from scipy import special
 
 from lm_eval_bayes.stats.arrays import FloatArray, IntArray, blocks
-from lm_eval_bayes.stats.hierarchical.beta_binomial import ROUGH, hyper_posterior
+from lm_eval_bayes.stats.mixture import learn_mixture
 
 #: The cells of (log c, d) at first: from, to and how many. The prior is c/(1 + c) ~ U(0, 1) and
 #: d uniform.
@@ -37,7 +37,7 @@ _BLOCK = 2_000_000
 #: Comparisons of a drawn number with a cumulative sum, over all questions.
 _DRAW_BUDGET = 10_000_000
 _FEWEST_DRAWS = 16
-_ABSTENTION_NODES = 16
+_ABSTENTION_NODES, _ABSTENTION_STATES = 16, 1_600
 
 
 class WrongTrials(NamedTuple):
@@ -127,14 +127,12 @@ def _abstention_nodes(
     if not abstained.any():
         return np.zeros(1), np.ones(1)
     answered = np.repeat([float(sum(wrong.sizes)) for wrong in trials], times)
-    grid = hyper_posterior(abstained, answered, ROUGH)
-    order = np.argsort(grid.logit_mean, axis=None)
-    below = np.cumsum(grid.weight.ravel()[order])
-    middle = (np.arange(_ABSTENTION_NODES) + 0.5) / _ABSTENTION_NODES
-    node = order[np.searchsorted(below, middle * below[-1])]
-    strength = np.exp(np.broadcast_to(grid.log_strength, grid.logit_mean.shape).ravel()[node])
-    logit = grid.logit_mean.ravel()[node]
-    return strength * special.expit(logit), strength * special.expit(-logit)
+    counts = np.stack([answered, abstained], axis=1)
+    mixture = learn_mixture(counts).thinned(_ABSTENTION_STATES)
+    mean = np.einsum("kp,kp->p", mixture.weight[:, 0], mixture.share[:, 1])
+    order = np.argsort(mean)[np.arange(_ABSTENTION_NODES) * mean.size // _ABSTENTION_NODES]
+    strength = mixture.equivalent_strength()[0, order]
+    return strength * mean[order], strength * (1.0 - mean[order])
 
 
 def _log_probability(

@@ -24,7 +24,7 @@ from lm_eval_bayes.harness.task.settings import Settings
 from lm_eval_bayes.stats.intervals import IntervalMethod, Scope
 from lm_eval_bayes.stats.maj_at_k import vote_candidates
 from lm_eval_bayes.stats.pass_family.estimators import PassQuantity, estimate, quantities_by_row
-from lm_eval_bayes.stats.pass_family.posteriors import family_notes, pass_posteriors, table_method
+from lm_eval_bayes.stats.pass_family.posteriors import family_notes, pass_posteriors
 from lm_eval_bayes.stats.prior_evidence import SAME_CHANCES
 
 log = get_logger(__name__)
@@ -145,8 +145,8 @@ class Table:
         s = self.settings
         if self.quick:
             method: IntervalMethod = "beta" if posterior.learned is not None else s.interval
-            return posterior.interval(s.level, method, seed=s.seed, draws=4000)
-        return posterior.interval(s.level, s.interval, seed=s.seed)
+            return posterior.interval(s.level, method)
+        return posterior.interval(s.level, s.interval)
 
 
 class TrialTable(Table):
@@ -260,8 +260,7 @@ class TrialTable(Table):
     def family_interval(self, name: str) -> api.Interval:
         """Return the interval of a row of the pass family."""
         s = self.settings
-        method = "beta" if self.quick else table_method(s.interval, len(self.family))
-        return self.family[name].interval(s.level, method, seed=s.seed)
+        return self.family[name].interval(s.level, s.interval)
 
     def majority(self) -> float:
         """Return maj@k."""

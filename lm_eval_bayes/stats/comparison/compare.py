@@ -12,10 +12,8 @@ from scipy import special
 from lm_eval_bayes._util.plain import NOT_IN_JSON, Record
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.aligned_questions import Align, align_questions, common_clusters
-from lm_eval_bayes.stats.arrays import FloatArray
 from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
 from lm_eval_bayes.stats.comparison.difference import (
-    default_draws,
     difference_posterior,
     draw_variance,
     p_above,
@@ -32,7 +30,6 @@ from lm_eval_bayes.stats.validation import (
     check_option,
     check_pair,
     check_real,
-    check_size,
 )
 
 Verdict: TypeAlias = Literal["a", "b", "undecided"]
@@ -157,7 +154,6 @@ def compare(  # noqa: PLR0913  public options
     interval: IntervalMethod = "exact",
     rope: float | tuple[float, float] | None = None,
     seed: int = 0,
-    draws: int | None = None,
 ) -> Comparison:
     """Compare two models on the same questions [Hariri 2026, §2.5, 2.9; Bowyer 2025, §3.3–3.4].
 
@@ -195,10 +191,7 @@ def compare(  # noqa: PLR0913  public options
     rope : float or (float, float), optional
         Differences that do not matter: ±rope, or from low to high.
     seed : int
-        Seed of the draws, where there are any.
-    draws : int, optional
-        Their number, 1,000 to 10⁷; left out, between 4,000 and 20,000 by the size of the
-        problem.
+        Seed of the states and draws that represent the posteriors.
 
     Returns
     -------
@@ -215,7 +208,7 @@ def compare(  # noqa: PLR0913  public options
     >>> b = Outcomes.from_matrix([[1, 0, 0, 1], [0, 0, 1, 0], [0, 0, 0, 0]])
     >>> result = compare(a, b, estimator="bayes")
     >>> round(result.difference, 4), round(result.p_a_greater, 4), result.rule_z
-    (0.3333, 0.9891, 'a')
+    (0.3333, 0.9901, 'a')
     """
     spec = IntervalSpec.of(level, scope, interval, seed)
     estimator = check_option("estimator", estimator, ESTIMATORS)
@@ -224,9 +217,6 @@ def compare(  # noqa: PLR0913  public options
         rule = 'be "hbayes" for scope "population"; Bayes@N is about these questions only'
         raise InvalidInputError.of("estimator", "unsupported", rule, estimator)
     pair = align_questions(a, b, align)
-    if draws is None:
-        draws = default_draws(pair.a.n_questions)
-    draws = check_size("draws", draws, 1000)
     if spec.scope == "benchmark":
         first, second = (FITS[estimator](side, spec.seed) for side in (pair.a, pair.b))
         posterior = difference_posterior(first, second)
@@ -237,11 +227,8 @@ def compare(  # noqa: PLR0913  public options
         # each carries the posterior of its questions, by which the two are paired
         index = sides[0].cluster_index
         posterior = paired_posterior(first.benchmark or first, second.benchmark or second, index)
-    interval_a, interval_b = first.interval_by(spec, draws), second.interval_by(spec, draws)
-    summary = summarise_difference(posterior, [first, second], spec, region, draws)
-    drawn = (
-        summary.mc_error is not None or first.seed is not None or interval_a.mc_error is not None
-    )
+    interval_a, interval_b = first.interval_by(spec), second.interval_by(spec)
+    summary = summarise_difference(posterior, [first, second], spec, region)
     return Comparison(
         a=first,
         b=second,
@@ -254,7 +241,7 @@ def compare(  # noqa: PLR0913  public options
         n_clusters=None if first.clusters is None else first.clusters.n_clusters,
         left_out_a=pair.left_out_a,
         left_out_b=pair.left_out_b,
-        seed=spec.seed if drawn else None,
+        seed=spec.seed,
     )
 
 
@@ -263,7 +250,6 @@ def summarise_difference(
     sides: Sequence[Posterior],
     spec: IntervalSpec,
     region: tuple[float, float] | None,
-    draws: int,
 ) -> DifferenceSummary:
     """Return what the posterior of A − B says.
 
@@ -274,27 +260,21 @@ def summarise_difference(
     sides : sequence of Posterior
         What it is the difference of, for the Monte-Carlo error.
     spec : IntervalSpec
-        Settings of the interval, and seed of the draws.
+        Settings of the interval.
     region : (float, float) or None
         The region of practical equivalence.
-    draws : int
-        Number of draws where the distribution is not computed; the interval and the
-        probabilities are of the same draws.
     """
-    sample: FloatArray | None = None
-    if posterior.sigma > 0.0 and not posterior.distribution.computed:
-        sample = posterior.distribution.draw(draws, np.random.default_rng(spec.seed))
-    p_a_greater = p_above(posterior, 0.0, sample)
+    p_a_greater, n_draws = p_above(posterior, 0.0), posterior.distribution.n_draws
     z = separation_in_sd(posterior.mu, posterior.sigma)
     decided = z >= z_threshold(CONFIDENCE)
     return DifferenceSummary(
-        interval=posterior.interval_by(spec, draws),
+        interval=posterior.interval_by(spec),
         z=z,
         rho=float(special.ndtr(z)),
         p_a_greater=p_a_greater,
-        mc_error=None if sample is None else share_error(p_a_greater, draws, *sides),
+        mc_error=share_error(p_a_greater, n_draws, *sides) if posterior.sigma > 0.0 else None,
         rope=region,
-        p_rope=None if region is None else _inside(posterior, region, sample),
+        p_rope=None if region is None else _inside(posterior, region),
         rule_z=_verdict(decided and posterior.mu > 0.0, decided and posterior.mu < 0.0),
     )
 
@@ -342,14 +322,13 @@ def _check_rope(rope: object) -> tuple[float, float] | None:
     return check_pair("rope", rope, rule, lambda low, high: -np.inf < low <= high < np.inf)
 
 
-def _inside(posterior: Posterior, region: tuple[float, float], sample: FloatArray | None) -> float:
+def _inside(posterior: Posterior, region: tuple[float, float]) -> float:
     """Return the probability of the closed region."""
     low, high = region
-    if sample is not None:
-        return float(((sample >= low) & (sample <= high)).mean())
     if posterior.sigma == 0.0:
         return float(low <= posterior.mu <= high)
-    return p_above(posterior, low) - p_above(posterior, high)
+    sample = posterior.distribution.draws
+    return float(((sample >= low) & (sample <= high)).mean())
 
 
 def _verdict(a_better: bool, b_better: bool) -> Verdict:

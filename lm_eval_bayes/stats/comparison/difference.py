@@ -1,57 +1,26 @@
 """The posterior of the difference of two models' scores.
 
-Given the data the two posteriors are independent. Where the quantiles of both are computed, so
-are those of their difference: both are put onto one lattice and convolved. Otherwise it is
-drawn. In scope "population" the questions are drawn too, the same ones for both models.
+Given the data the two posteriors are independent. In scope "population" the questions are drawn
+too, the same ones for both models.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from scipy import fft, special
+from scipy import special
 
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.arrays import FloatArray, IntArray, blocks, read_only
-from lm_eval_bayes.stats.distributions.base import (
-    CdfTable,
-    Distribution,
-    Moments,
-    QuestionMeans,
-    TabulatedDistribution,
-)
-from lm_eval_bayes.stats.distributions.independent import tabulate
+from lm_eval_bayes.stats.distributions.base import Distribution, Moments, QuestionMeans
 from lm_eval_bayes.stats.results import PerQuestion, Posterior, joined_notes
+from lm_eval_bayes.stats.states import WeightedSum
 
-Quantile = Callable[[FloatArray], FloatArray]
-
-#: Lattice steps in one standard deviation of the difference.
-_STEPS = 512
-_MAX_POINTS = 1 << 20
-#: Masses at which a quantile function is tabulated: dense at both ends, then out to 1e-12.
-_INNER = 0.5 - 0.5 * np.cos(np.pi * np.arange(1, 4096) / 4096)
-_OUTER = np.logspace(-12, -7.5, 19)
-MASSES = np.concatenate([_OUTER, _INNER, 1.0 - _OUTER[::-1]])
-
-
-@dataclass(frozen=True, eq=False)
-class DrawnDifference(Distribution):
-    """The distribution of A − B where it has to be drawn."""
-
-    first: Distribution
-    second: Distribution
-
-    def moments(self) -> Moments:
-        """Return the exact mean and standard deviation."""
-        (mean, sd), (other_mean, other_sd) = self.first.moments(), self.second.moments()
-        return Moments(mean - other_mean, float(np.hypot(sd, other_sd)))
-
-    def draw(self, n_draws: int, rng: np.random.Generator) -> FloatArray:
-        """Draw the difference `n_draws` times, shape (n_draws,)."""
-        return self.first.draw(n_draws, rng) - self.second.draw(n_draws, rng)
+#: Weights of questions drawn in all, and the fewest and the most draws of a bootstrap.
+_BOOTSTRAP, _FEWEST, _MOST = 1_000_000, 4_000, 20_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,6 +38,11 @@ class PairedBootstrap(Distribution):
 
     difference: FloatArray
     spread: PairedSpread
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        n_draws = int(np.clip(_BOOTSTRAP // self.difference.size, _FEWEST, _MOST))
+        object.__setattr__(self, "n_draws", n_draws)
 
     def moments(self) -> Moments:
         """Return the exact mean and standard deviation."""
@@ -89,8 +63,7 @@ class PairedBootstrap(Distribution):
 def difference_posterior(a: Posterior, b: Posterior) -> Posterior:
     """Return the posterior of A − B for two posteriors of scope "benchmark".
 
-    Mean μ_A − μ_B and standard deviation sqrt(σ_A² + σ_B²) are exact; the distribution is
-    computed where both are, and drawn otherwise.
+    Mean μ_A − μ_B and standard deviation sqrt(σ_A² + σ_B²) are exact; the distribution is drawn.
 
     Parameters
     ----------
@@ -110,16 +83,14 @@ def difference_posterior(a: Posterior, b: Posterior) -> Posterior:
     >>> from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
     >>> a, b = (bayes_at_n(Outcomes.from_matrix([[r]])) for r in (1, 0))
     >>> difference = difference_posterior(a, b)
-    >>> round(difference.mu, 6), round(p_above(difference, 0.0), 4)
-    (0.333333, 0.8333)
+    >>> round(difference.mu, 6), round(p_above(difference, 0.0), 2)
+    (0.333333, 0.83)
     """
-    first, second = a.distribution, b.distribution
-    distribution: Distribution = DrawnDifference(first, second)
-    mu, sigma = a.mu - b.mu, float(np.hypot(a.sigma, b.sigma))
-    if sigma > 0.0 and first.computed and second.computed:
-        table = difference_table(first.quantiles, second.quantiles, mu, sigma)
-        distribution = TabulatedDistribution(table, mu, sigma)
-    return _posterior(a, b, mu, sigma, distribution)
+    # the larger first, so that A − B and B − A have the same draws but for their sign
+    first, second = sorted((a, b), key=lambda side: (side.mu, side.sigma), reverse=True)
+    signs = (1.0, -1.0) if first is a else (-1.0, 1.0)
+    distribution = WeightedSum((first.distribution, second.distribution), signs)
+    return _posterior(a, b, a.mu - b.mu, float(np.hypot(a.sigma, b.sigma)), distribution)
 
 
 def paired_posterior(
@@ -167,7 +138,7 @@ def paired_posterior(
         first.average - second.average, first.noise + second.noise, cluster_index
     )
     spread = paired_spread(difference, noise, clustered=cluster_index is not None)
-    distribution = PairedBootstrap(read_only(difference, np.float64), spread)
+    distribution = PairedBootstrap(read_only(difference, np.float64), spread, a.distribution.seed)
     return _posterior(a, b, *distribution.moments(), distribution, population=True)
 
 
@@ -314,25 +285,8 @@ def bootstrap_weight(n_questions: int) -> float:
     return max(1.0 - 4.0 / n_questions, 0.5)
 
 
-def default_draws(n_questions: int) -> int:
-    """Return how often a difference of so many questions is drawn where no number is given."""
-    return int(np.clip(1_000_000 // n_questions, 4_000, 20_000))
-
-
-def p_above(difference: Posterior, threshold: float, sample: FloatArray | None = None) -> float:
-    """Return P(D > threshold) + ½ P(D = threshold).
-
-    Parameters
-    ----------
-    difference : Posterior
-        From `difference_posterior` or `paired_posterior`.
-    threshold : float
-        On the scale of the score.
-    sample : array, optional
-        Draws of the distribution, needed where it is not computed.
-    """
-    if sample is not None:
-        return float((sample > threshold).mean() + 0.5 * (sample == threshold).mean())
+def p_above(difference: Posterior, threshold: float) -> float:
+    """Return P(D > threshold) + ½ P(D = threshold)."""
     if difference.sigma == 0.0:
         return float(0.5 + 0.5 * np.sign(difference.mu - threshold))
     return float(1.0 - difference.distribution.cdf(np.array([threshold]))[0])
@@ -362,44 +316,6 @@ def draw_variance(n_draws: int, posteriors: Iterable[Posterior]) -> float:
     """
     particles = [posterior.ess for posterior in posteriors if posterior.ess is not None]
     return 1.0 / n_draws + (1.0 / min(particles) if particles else 0.0)
-
-
-def difference_table(first: Quantile, second: Quantile, mu: float, sigma: float) -> CdfTable:
-    """Tabulate the distribution function of A − B for independent A and B.
-
-    Parameters
-    ----------
-    first, second : callable
-        Quantile functions of A and B.
-    mu, sigma : float
-        Exact mean and standard deviation of A − B, sigma > 0; the table is stretched to
-        them, which undoes what the lattice adds.
-
-    Returns
-    -------
-    CdfTable
-        Its steps are sigma/512 or finer unless the distributions reach further than 2000 sigma.
-    """
-    x, y = first(MASSES), second(MASSES)
-    reach = float(max(x[-1] - x[0], y[-1] - y[0]))
-    step = max(sigma / _STEPS, reach / (_MAX_POINTS - 4))
-    mass_a, start_a = _lattice(x, step)
-    mass_b, start_b = _lattice(y, step)
-    size = mass_a.size + mass_b.size - 1
-    length = fft.next_fast_len(size, real=True)
-    transform = fft.rfft(mass_a, length) * fft.rfft(mass_b[::-1], length)
-    total = np.maximum(fft.irfft(transform, n=length)[:size], 0.0)
-    total /= total.sum()
-    first_point = start_a - (start_b + mass_b.size - 1)
-    points = np.arange(first_point, first_point + size, dtype=np.float64) * step
-    return tabulate(total, points, mu, sigma)
-
-
-def _lattice(score: FloatArray, step: float) -> tuple[FloatArray, int]:
-    """Return the masses around multiples of `step`, and the first multiple."""
-    start, stop = int(np.floor(score[0] / step)), int(np.ceil(score[-1] / step))
-    edges = (np.arange(start, stop + 2) - 0.5) * step
-    return np.diff(np.interp(edges, score, MASSES, left=0.0, right=1.0)), start
 
 
 def _posterior(

@@ -295,19 +295,15 @@ def _latent_curves(
     outcomes: Outcomes, ks: IntArray, draws: int, rng: np.random.Generator
 ) -> tuple[FloatArray, str | None]:
     """Draw the latent curve (1/M) Σ_α 1 − (1 − p_α)^k of a model, (draws, K), with its note."""
-    failures = Outcomes(
-        outcomes.counts[:, ::-1],
-        np.array([0.0, 1.0]),
-        outcomes.prior_counts[:, ::-1],
-        outcomes.prior_strength,
-    )
-    # with the categories turned round the score is q = 1 − p, with digits where it is small
-    posterior = hbayes_at_n(failures)
+    posterior = hbayes_at_n(outcomes)
     n_questions = outcomes.n_questions
     steps = np.diff(ks, prepend=0)
     curves = np.empty((draws, ks.size))
     for part in blocks(draws, n_questions, _CACHED):
-        q = posterior.distribution.draw_questions(part.stop - part.start, rng)
+        drawn = posterior.distribution.draw_categories(part.stop - part.start, rng)
+        if drawn is None:
+            raise TypeError("hbayes@N has questions")
+        q = drawn.theta[..., 0]
         power = np.ones_like(q)
         for column, step in enumerate(steps):
             power *= q if step == 1 else q**step

@@ -13,15 +13,15 @@ from functools import partial
 from typing import Literal
 
 import numpy as np
-from scipy import special
+from scipy import fft, special
 
 from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.stats.aligned_questions import Align, align_questions, check_same_weights
 from lm_eval_bayes.stats.arrays import FloatArray
-from lm_eval_bayes.stats.comparison.difference import difference_table
-from lm_eval_bayes.stats.distributions.base import beta_quantile
+from lm_eval_bayes.stats.distributions.base import CdfTable, beta_quantile
+from lm_eval_bayes.stats.distributions.independent import tabulate
 from lm_eval_bayes.stats.distributions.weighted import weighted_quantiles
-from lm_eval_bayes.stats.intervals import Interval
+from lm_eval_bayes.stats.intervals import Interval, QuantileFunction
 from lm_eval_bayes.stats.outcomes import Outcomes, require_single_trials
 from lm_eval_bayes.stats.validation import check_level, check_pair, check_seed, check_size
 
@@ -36,6 +36,15 @@ _FREEDOM, _WIDENING = 6.0, 1.2
 _BROAD = 0.1
 
 _BATCHES = 20
+
+
+#: Lattice steps in one standard deviation of the difference.
+_STEPS = 512
+_MAX_POINTS = 1 << 20
+#: Masses at which a quantile function is tabulated: dense at both ends, then out to 1e-12.
+_INNER = 0.5 - 0.5 * np.cos(np.pi * np.arange(1, 4096) / 4096)
+_OUTER = np.logspace(-12, -7.5, 19)
+_MASSES = np.concatenate([_OUTER, _INNER, 1.0 - _OUTER[::-1]])
 
 
 @dataclass(frozen=True)
@@ -460,3 +469,43 @@ def _normalised(log_weight: FloatArray) -> FloatArray:
     """Return weights of sum 1."""
     weight = np.exp(log_weight - log_weight.max())
     return np.asarray(weight / weight.sum())
+
+
+def difference_table(
+    first: QuantileFunction, second: QuantileFunction, mu: float, sigma: float
+) -> CdfTable:
+    """Tabulate the distribution function of A − B for independent A and B.
+
+    Parameters
+    ----------
+    first, second : callable
+        Quantile functions of A and B.
+    mu, sigma : float
+        Exact mean and standard deviation of A − B, sigma > 0; the table is stretched to
+        them, which undoes what the lattice adds.
+
+    Returns
+    -------
+    CdfTable
+        Its steps are sigma/512 or finer unless the distributions reach further than 2000 sigma.
+    """
+    x, y = first(_MASSES), second(_MASSES)
+    reach = float(max(x[-1] - x[0], y[-1] - y[0]))
+    step = max(sigma / _STEPS, reach / (_MAX_POINTS - 4))
+    mass_a, start_a = _lattice(x, step)
+    mass_b, start_b = _lattice(y, step)
+    size = mass_a.size + mass_b.size - 1
+    length = fft.next_fast_len(size, real=True)
+    transform = fft.rfft(mass_a, length) * fft.rfft(mass_b[::-1], length)
+    total = np.maximum(fft.irfft(transform, n=length)[:size], 0.0)
+    total /= total.sum()
+    first_point = start_a - (start_b + mass_b.size - 1)
+    points = np.arange(first_point, first_point + size, dtype=np.float64) * step
+    return tabulate(total, points, mu, sigma)
+
+
+def _lattice(score: FloatArray, step: float) -> tuple[FloatArray, int]:
+    """Return the masses around multiples of `step`, and the first multiple."""
+    start, stop = int(np.floor(score[0] / step)), int(np.ceil(score[-1] / step))
+    edges = (np.arange(start, stop + 2) - 0.5) * step
+    return np.diff(np.interp(edges, score, _MASSES, left=0.0, right=1.0)), start

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar, NamedTuple
 
 import numpy as np
 from scipy import special
 
-from lm_eval_bayes.stats.arrays import FloatArray, blocks
+from lm_eval_bayes.stats.arrays import FloatArray
 from lm_eval_bayes.stats.outcomes import scaled_weights
 
 
@@ -53,12 +54,15 @@ class CategoryDraws(NamedTuple):
 class Distribution(ABC):
     """The distribution of a benchmark's score."""
 
-    #: Whether :meth:`quantiles` and :meth:`cdf` are computed; if not, there are only draws.
-    computed: ClassVar[bool] = False
-
     #: Mean and standard deviation, of distributions that are built with them.
     mean: float
     sd: float
+
+    #: Whether :meth:`quantiles` and :meth:`cdf` are computed; if not, they are those of `draws`.
+    computed: ClassVar[bool] = False
+    #: The seed and the number of these draws.
+    seed: int
+    n_draws: int = 20_000
 
     def moments(self) -> Moments:
         """Return the mean and the standard deviation of the score."""
@@ -68,43 +72,24 @@ class Distribution(ABC):
     def draw(self, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw the score `n_draws` times, shape (n_draws,)."""
 
-    def draw_questions(self, n_draws: int, rng: np.random.Generator) -> FloatArray:
-        """Draw the scores of all questions jointly, shape (n_draws, M).
+    @cached_property
+    def draws(self) -> FloatArray:
+        """Draws of the score, shape (n_draws,), such that consecutive parts are independent."""
+        return self.draw(self.n_draws, np.random.default_rng([self.seed, 1]))
 
-        Raises
-        ------
-        NotImplementedError
-            If the distribution is not one of single questions.
-        """
-        raise NotImplementedError(f"{type(self).__name__} has no single questions")
+    @cached_property
+    def _sorted(self) -> FloatArray:
+        return np.sort(self.draws)
 
     def quantiles(self, masses: FloatArray) -> FloatArray:
-        """Return the scores below which the masses lie, an array of any shape in [0, 1].
-
-        Raises
-        ------
-        NotImplementedError
-            If the distribution is not `computed`.
-        """
-        raise NotImplementedError(f"{type(self).__name__} has draws only")
-
-    def interval_quantiles(self, masses: FloatArray) -> FloatArray:
-        """Return the quantiles that the ends of a credible interval are taken from.
-
-        They are those of the distribution, unless it allows for a model that the data cannot tell
-        from its own.
-        """
-        return self.quantiles(masses)
+        """Return the scores below which the masses lie, an array of any shape in [0, 1]."""
+        return np.asarray(np.quantile(self._sorted, masses))
 
     def cdf(self, scores: FloatArray) -> FloatArray:
-        """Return the masses at or below the scores, an array of any shape.
-
-        Raises
-        ------
-        NotImplementedError
-            If the distribution function is not computed.
-        """
-        raise NotImplementedError(f"{type(self).__name__} has draws only")
+        """Return the masses below the scores, an array of any shape; half of a mass at a score."""
+        first = np.searchsorted(self._sorted, scores, side="left")
+        last = np.searchsorted(self._sorted, scores, side="right")
+        return np.asarray((first + last) / (2.0 * self._sorted.size))
 
     def question_means(self, mu: FloatArray, sigma: FloatArray) -> QuestionMeans | None:
         """Return every question's mean score over its trials, and its sampling variance.
@@ -226,32 +211,6 @@ def cdf_from_density(axis: FloatArray, density: FloatArray) -> tuple[FloatArray,
     finer = np.linspace(axis[0], axis[-1], max(16 * axis.size, 16_000))
     below = CubicSpline(axis, density).antiderivative()(finer)
     return finer, np.maximum.accumulate(np.clip(below / below[-1], 0.0, 1.0))
-
-
-def mean_in_blocks(
-    distribution: Distribution, per_draw: int, n_draws: int, rng: np.random.Generator
-) -> FloatArray:
-    """Average the questions draw by draw, never holding more than a block of numbers.
-
-    Parameters
-    ----------
-    distribution : Distribution
-        Whose questions are averaged.
-    per_draw : int
-        How many random numbers one draw takes.
-    n_draws : int
-        How many draws.
-    rng : Generator
-        The source of the draws.
-
-    Returns
-    -------
-    array, shape (n_draws,)
-    """
-    means = np.empty(n_draws)
-    for part in blocks(n_draws, per_draw):
-        means[part] = distribution.draw_questions(part.stop - part.start, rng).mean(axis=1)
-    return means
 
 
 def beta_quantile(

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import fft, special
 
-from lm_eval_bayes.stats.arrays import FloatArray, IntArray
+from lm_eval_bayes.stats.arrays import FloatArray, IntArray, blocks
 from lm_eval_bayes.stats.distributions.base import (
     CategoryDraws,
     CdfTable,
@@ -27,7 +27,6 @@ from lm_eval_bayes.stats.distributions.base import (
     beta_quantile,
     draw_beta,
     draw_dirichlet_scores,
-    mean_in_blocks,
 )
 from lm_eval_bayes.stats.distributions.success_curves import Curve, Identity
 from lm_eval_bayes.stats.outcomes import distinct_pairs
@@ -58,6 +57,7 @@ class IndependentBetas(Distribution):
     high: float
     mean: float
     sd: float
+    seed: int = 0
 
     @cached_property
     def table(self) -> CdfTable:
@@ -88,7 +88,7 @@ class IndependentBetas(Distribution):
 
     def draw(self, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw the benchmark's score `n_draws` times, shape (n_draws,)."""
-        return mean_in_blocks(self, self.a.size, n_draws, rng)
+        return self.quantiles(rng.random(n_draws))
 
     def draw_questions(self, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw the scores of all questions, shape (n_draws, M)."""
@@ -122,10 +122,14 @@ class IndependentDirichlets(Distribution):
     weights: FloatArray
     mean: float
     sd: float
+    seed: int = 0
 
     def draw(self, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw the benchmark's score `n_draws` times, shape (n_draws,)."""
-        return mean_in_blocks(self, self.nu.size, n_draws, rng)
+        means = np.empty(n_draws)
+        for part in blocks(n_draws, self.nu.size):
+            means[part] = self.draw_questions(part.stop - part.start, rng).mean(axis=1)
+        return means
 
     def draw_questions(self, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw the scores of all questions, shape (n_draws, M)."""

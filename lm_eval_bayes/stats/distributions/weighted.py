@@ -87,12 +87,6 @@ class _WeightedAverage(Distribution):
         parts = [part.draw(n, rng) for part, n in zip(self.components, sizes, strict=True) if n]
         return rng.permutation(np.concatenate(parts))
 
-    def draw_questions(self, n_draws: int, rng: np.random.Generator) -> FloatArray:
-        """Draw the scores of all questions jointly, shape (n_draws, M)."""
-        pairs = zip(self.components, self._sizes(n_draws, rng), strict=True)
-        parts = [part.draw_questions(n, rng) for part, n in pairs if n]
-        return rng.permutation(np.concatenate(parts))
-
     def question_means(self, mu: FloatArray, sigma: FloatArray) -> QuestionMeans | None:
         """Return the averages of the components' means and noise; None where one has none."""
         parts = [component.question_means(mu, sigma) for component in self.components]

@@ -104,7 +104,7 @@ def clustered_values(
     steps = [axis[1] - axis[0] if axis.size > 1 else 0.0 for axis in axes]
     y, log_d, log_s = (
         axis[at] + step * (rng.random(_STATES) - 0.5)
-        for axis, at, step in zip(axes, np.unravel_index(node, grid.mass.shape), steps)
+        for axis, at, step in zip(axes, np.unravel_index(node, grid.mass.shape), steps, strict=True)
     )
     d, s = np.exp(log_d)[:, None], np.exp(log_s)[:, None]
     theta, other = special.expit(y)[:, None], special.expit(-y)[:, None]

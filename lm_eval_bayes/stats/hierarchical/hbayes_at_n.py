@@ -210,7 +210,7 @@ def _check_mean_counts(mean_counts: npt.ArrayLike | None, n_categories: int) -> 
 
 
 def distinct_weights(outcomes: Outcomes) -> tuple[FloatArray, npt.NDArray[np.bool_]]:
-    """Return the distinct weights, (K,), in ascending order, and which category has which, (C+1, K)."""
+    """Return the distinct weights, ascending, (K,), and which category has which, (C+1, K)."""
     weights = np.unique(outcomes.weights)
     return weights, outcomes.weights[:, None] == weights
 

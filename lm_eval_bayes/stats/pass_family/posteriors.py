@@ -489,9 +489,7 @@ def _learned(
     return [posteriors[i] for i in range(len(quantities))]
 
 
-def _of_one_trial(
-    outcomes: Outcomes, quantity: PassQuantity, scope: Scope, seed: int
-) -> Posterior:
+def _of_one_trial(outcomes: Outcomes, quantity: PassQuantity, scope: Scope, seed: int) -> Posterior:
     """Return the posterior at k = 1: of mG-Pass@1 it is 0, of the others the score's."""
     weights = np.array([0.0, _largest(quantity)])
     score = hbayes_at_n(replace(outcomes, weights=weights), scope, seed=seed)

@@ -12,7 +12,7 @@ from scipy import special
 from lm_eval_bayes._util.plain import NOT_IN_JSON, Record
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.arrays import FloatArray, read_only
-from lm_eval_bayes.stats.comparison.difference import default_draws, draw_variance
+from lm_eval_bayes.stats.comparison.difference import draw_variance
 from lm_eval_bayes.stats.comparison.shared_questions import (
     UNPAIRED,
     SharedQuestions,
@@ -384,8 +384,7 @@ def compare_in_order(
         difference,
         difference.moments(),
         (low - high, high - low),
-        IntervalSpec(confidence, posteriors[0].scope, "exact", seed),
-        default_draws(posteriors[0].per_question.mu.size),
+        IntervalSpec(confidence, posteriors[0].scope),
     )
     if not interval.low <= 0.0 <= interval.high:
         return result
@@ -466,7 +465,7 @@ def ranking_of_draws(
     if ties == "simultaneous":
         groups, threshold = separation_levels(simultaneous.separated), simultaneous.critical_value
     elif ties == "intervals":
-        intervals = [posterior.interval(confidence, seed=seed) for posterior in best]
+        intervals = [posterior.interval(confidence) for posterior in best]
         low, high = np.array([(each.low, each.high) for each in intervals]).T
         groups = tie_groups(interval_separations(low, high), "leader", 1.0)
     else:

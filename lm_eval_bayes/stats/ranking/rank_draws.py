@@ -13,8 +13,7 @@ from lm_eval_bayes.stats.results import Posterior
 def draw_scores(posteriors: Sequence[Posterior], draws: int, seed: int) -> FloatArray:
     """Draw the scores of L models, independent of each other.
 
-    Where the quantiles are computed, uniform numbers are sent through them, which costs
-    the same for 3 questions and for 3,000. Every model draws from a stream of its own.
+    Every model draws from a stream of its own.
 
     Parameters
     ----------
@@ -35,10 +34,8 @@ def draw_scores(posteriors: Sequence[Posterior], draws: int, seed: int) -> Float
         rng, distribution = np.random.default_rng(stream), posterior.distribution
         if posterior.sigma == 0.0:
             row[:] = posterior.mu
-        elif distribution.computed:
-            row[:] = distribution.quantiles(rng.random(draws))
         else:
-            row[:] = distribution.draw(draws, rng)
+            row[:] = rng.permutation(distribution.draw(draws, rng))
     return scores
 
 

@@ -134,7 +134,7 @@ class WidthReached:
         """
         trials = check_analysis(trials, posteriors)
         widths = {
-            name: posteriors[name].interval(self.level, self.method, seed=self.seed).width
+            name: posteriors[name].interval(self.level, self.method).width
             for name in check_leaderboard(posteriors)
         }
         widest = max(widths, key=widths.__getitem__)

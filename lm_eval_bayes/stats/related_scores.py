@@ -1,0 +1,151 @@
+"""Scores of models that are related: by an earlier run, or by a prior that a board shares.
+
+Each model's own posterior is kept as the masses of cells of the logit of its score, and multiplied
+by a factor f(score) that is normalized under the own prior, the posterior of the same questions
+without trials. So nothing is approximated by a normal distribution, and nothing fails at 0 or 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from lm_eval_bayes._util.plain import NOT_IN_JSON, Record
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.stats.arrays import FloatArray, protect
+from lm_eval_bayes.stats.distributions.base import Distribution
+from lm_eval_bayes.stats.validation import check_level
+
+#: Scores within .0003 of 0 or 1 count as equally far from others: their logits are clipped.
+_END = 8.0
+#: Even cells of the logit, and quantiles of every posterior that are edges as well.
+_EVEN = np.linspace(-16.0, 16.0, 129)
+_MASSES = special.ndtr(np.linspace(-3.5, 3.5, 113))
+#: The scales of the Cauchy distribution of the shift from an earlier run, in logits.
+SCALES = np.array([0.1, 0.2, 0.4, 0.8])
+#: The probability that a model is unlike the others of a board, and the scale of τ.
+_OUTLIER, _TAU_SCALE = 0.1, 1.0
+#: Nodes of τ and of m, and joint draws of a board's scores.
+_TAUS, _CENTRES, _DRAWS = 24, 60, 4_000
+
+
+class _Cells:
+    """Cells of the logit score, and the masses in them of D distributions on the same bounds."""
+
+    def __init__(self, distributions: Sequence[Distribution], bounds: tuple[float, float]) -> None:
+        low, high = bounds
+        span = high - low
+        of_each = [(each.quantiles(_MASSES) - low) / span for each in distributions]
+        ends = special.logit(np.clip(np.concatenate(of_each), 1e-7, 1.0 - 1e-7))
+        self.edges = np.unique(np.concatenate([ends, _EVEN]).round(9))
+        self.centre = np.clip(0.5 * (self.edges[1:] + self.edges[:-1]), -_END, _END)
+        at_edges = low + span * special.expit(self.edges)
+        below = np.stack([each.cdf(at_edges) for each in distributions])
+        below[:, 0], below[:, -1] = 0.0, 1.0
+        self.mass = np.maximum(np.diff(below), 0.0)
+
+
+def learn_scales(
+    own: Sequence[Distribution],
+    earlier: Sequence[Distribution],
+    priors: Sequence[Distribution],
+    bounds: tuple[float, float],
+) -> FloatArray:
+    """Return the posterior probabilities of `SCALES`, shared by models with an earlier run.
+
+    Parameters
+    ----------
+    own, earlier, priors : sequence of Distribution
+        Of each model: its score by its own trials, the score of its earlier run, and its score
+        without trials.
+    bounds : (float, float)
+        The range of the scores.
+    """
+    log_evidence = np.zeros(SCALES.size)
+    for now, before, prior in zip(own, earlier, priors, strict=True):
+        _, mass = _shifted(now, before, prior, bounds)
+        log_evidence += np.log(mass.sum(axis=1))
+    return np.asarray(special.softmax(log_evidence))
+
+
+def _shifted(
+    now: Distribution, before: Distribution, prior: Distribution, bounds: tuple[float, float]
+) -> tuple[FloatArray, FloatArray]:
+    """Return edges of cells, and the masses of the score times f at every scale, (4, cells).
+
+    logit score = logit earlier score + δ with δ ~ Cauchy(scale): f is the density of δ, averaged
+    over the earlier score.
+    """
+    cells = _Cells([now, before, prior], bounds)
+    own, earlier, of_prior = cells.mass
+    lag = (cells.centre[:, None] - cells.centre) ** 2
+    densities = 1.0 / (1.0 + lag / SCALES[:, None, None] ** 2)
+    factor = np.stack([density @ (earlier / (of_prior @ density)) for density in densities])
+    return cells.edges, own * factor
+
+
+def score_after_earlier(
+    now: Distribution,
+    before: Distribution,
+    prior: Distribution,
+    bounds: tuple[float, float],
+    weight: FloatArray,
+) -> FloatArray:
+    """Return draws of a score given an earlier run and the probabilities of `SCALES`, (4000,).
+
+    The arguments are those of `learn_scales`, of one model. The draws are in ascending order.
+    """
+    edges, mass = _shifted(now, before, prior, bounds)
+    below = np.append(0.0, np.cumsum(weight @ (mass / mass.sum(axis=1, keepdims=True))))
+    middle = (np.arange(_DRAWS) + 0.5) / _DRAWS
+    low, high = bounds
+    logit = np.interp(middle * below[-1], below, edges)
+    return np.asarray(low + (high - low) * special.expit(logit))
+
+
+def draw_shared(
+    own: Sequence[Distribution], prior: Distribution, bounds: tuple[float, float], seed: int
+) -> tuple[FloatArray, FloatArray]:
+    """Draw the scores of a board's models under a prior that they share, (L, 4000), and its τ.
+
+    f is normal in the logit of the score, with mean m, expit(m) ~ Beta(.7, .7), and sd τ, which is
+    half-normal with scale 1; with probability .1 a model is unlike the others, f = 1. m and τ are
+    summed over nodes.
+    """
+    rng = np.random.default_rng(seed)
+    cells = _Cells([prior, *own], bounds)
+    of_prior, mass = cells.mass[0], cells.mass[1:]
+    below = mass.cumsum(axis=1)
+    low_logit, middle = (cells.centre[np.argmax(below > q, axis=1)] for q in (0.16, 0.5))
+    narrowest = np.clip((middle - low_logit).min(), 1e-3, 0.3)
+    tau = np.geomspace(0.3 * narrowest, 4.0, _TAUS)
+    # dense where the models are
+    pooled = np.append(0.0, mass.mean(axis=0).cumsum())
+    centre = np.interp(np.linspace(0.005, 0.995, _CENTRES), pooled, cells.edges)
+    around = np.linspace(middle.min() - 1.0, middle.max() + 1.0, _CENTRES // 2)
+    centre = np.unique(np.clip(np.append(centre, around), -_END, _END))
+    step = np.gradient(centre)
+    at_centre, at_tau = (nodes.ravel() for nodes in np.meshgrid(centre, tau))
+    factor = np.exp(-0.5 * ((cells.centre - at_centre[:, None]) / at_tau[:, None]) ** 2)
+    factor *= (1.0 - _OUTLIER) / np.maximum(factor @ of_prior, 1e-300)[:, None]
+    factor += _OUTLIER
+    log_weight = np.log(mass @ factor.T).sum(axis=0) + np.log(np.tile(step, _TAUS))
+    log_weight += np.log(at_tau) - 0.5 * (at_tau / _TAU_SCALE) ** 2
+    log_weight += 0.7 * (special.log_expit(at_centre) + special.log_expit(-at_centre))
+    node, times = np.unique(
+        rng.choice(log_weight.size, _DRAWS, p=special.softmax(log_weight)), return_counts=True
+    )
+    logits = np.empty((len(own), _DRAWS))
+    start = 0
+    for index, n in zip(node, times, strict=True):
+        for model, of_model in enumerate((mass * factor[index]).cumsum(axis=1)):
+            u = rng.random(n) * of_model[-1]
+            part = np.interp(u, np.append(0.0, of_model), cells.edges)
+            logits[model, start : start + n] = part
+        start += n
+    low, high = bounds
+    return low + (high - low) * special.expit(logits), np.repeat(at_tau[node], times)
