@@ -413,6 +413,7 @@ class _Chains:
         scale = _LARGEST_STEP * 10.0 ** (-_STEP_DECADES * rng.random(n))
         share_step, strength_step = rng.standard_normal(share_sd.shape), rng.standard_normal((n,))
         new_share = log_share[kind] + scale * share_sd * share_step
+        new_share -= new_share.max(axis=0)
         new_share -= np.log(np.exp(new_share).sum(axis=0))
         now = log_strength[kind]
         is_infinite, switches = now == INFINITE, rng.random(n) < _SWITCH

@@ -23,11 +23,12 @@ from functools import partial
 from typing import Literal, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 from scipy import special
 
 from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.stats.arrays import FloatArray
+from lm_eval_bayes.stats.arrays import FloatArray, read_only
 from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
 from lm_eval_bayes.stats.hierarchical.beta_binomial import log_evidence
 from lm_eval_bayes.stats.hierarchical.dirichlet_multinomial import learn_particles

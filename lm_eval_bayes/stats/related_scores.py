@@ -7,18 +7,13 @@ without trials. So nothing is approximated by a normal distribution, and nothing
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 from scipy import special
 
-from lm_eval_bayes._util.plain import NOT_IN_JSON, Record
-from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.stats.arrays import FloatArray, protect
+from lm_eval_bayes.stats.arrays import FloatArray
 from lm_eval_bayes.stats.distributions.base import Distribution
-from lm_eval_bayes.stats.validation import check_level
 
 #: Scores within .0003 of 0 or 1 count as equally far from others: their logits are clipped.
 _END = 8.0

@@ -28,6 +28,10 @@ from lm_eval_bayes.stats.mixture import KINDS, Mixture
 _NEGLIGIBLE = 1e-6
 #: The degree of a table of Beta-binomial probabilities up to which none overflows.
 MOST_DEGREE = 1000
+#: The variance of the mean of all chains over that of independent ones, by simulation.
+_SHARED_ANCESTORS = 2.25
+#: From this number of questions on, their mean score in a state is taken as a Beta variable.
+_MANY = 20
 #: Numbers in such tables, in all states, and the fewest and the most states.
 _TABLE, _FEWEST, _MOST = 4_000_000, 600, 5_600
 
@@ -254,19 +258,22 @@ class StateDistribution(Distribution):
             return float(self.state_mean.size)
         _, chain, sizes = np.unique(self.chain, return_inverse=True, return_counts=True)
         of_chain = np.bincount(chain, self.state_mean) / sizes
-        between = of_chain.var(ddof=1) / sizes.size
+        between = _SHARED_ANCESTORS * of_chain.var(ddof=1) / sizes.size
         variance = between + self.state_variance.mean() / self.chain.size
         return float(self.sd**2 / variance)
 
     def draw(self, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw the score, from every state equally often as far as that goes."""
-        n_states = self.state_mean.size
-        state = np.arange(n_draws) % n_states
-        if n_draws < n_states:
-            state = state * n_states // n_draws
+        state = self._spread(n_draws)
         return draw_beta_moments(
             self.state_mean[state], self.state_variance[state], self.bounds, rng
         )
+
+    def _spread(self, n_draws: int) -> IntArray:
+        """Return a state for every draw, evenly spread over the chains, (n_draws,)."""
+        n_states = self.state_mean.size
+        number = np.arange(n_draws)
+        return number * n_states // n_draws if n_draws < n_states else number % n_states
 
 
 def draw_beta_moments(
@@ -300,21 +307,32 @@ class QuestionStates(StateDistribution):
     mixture: Mixture
     weights: FloatArray
 
+    def draw(self, n_draws: int, rng: np.random.Generator) -> FloatArray:
+        """Draw the score; of few questions the mean of draws of each, as a sum is no Beta then."""
+        if self.mixture.where.size >= _MANY:
+            return super().draw(n_draws, rng)
+        theta = self._draw_theta(self.mixture.at(self._spread(n_draws)), rng)
+        return np.asarray((theta @ self.weights).mean(axis=1))
+
     def draw_categories(self, n_draws: int, rng: np.random.Generator) -> CategoryDraws:
         """Draw all questions' category probabilities jointly."""
-        n_states = self.mixture.n_states
-        mixture = self.mixture.at(rng.permutation(np.arange(n_draws) * n_states // n_draws))
-        alpha = mixture.share * mixture.strength[:, None]
+        mixture = self.mixture.at(rng.permutation(self._spread(n_draws)))
         counts = self.mixture.counts[self.mixture.where]
-        theta = np.empty((n_draws, *counts.shape))
-        for block, member in mixture.memberships(counts.size):
-            second = rng.random((member.shape[1], len(counts))) < member[1][:, self.mixture.where]
-            of_kinds = alpha[..., block].swapaxes(1, 2)[:, :, None]
-            theta[block] = draw_dirichlet(
-                counts + np.where(second[..., None], of_kinds[1], of_kinds[0]), rng
-            )
-        strength = mixture.equivalent_strength()[0]
+        theta, strength = self._draw_theta(mixture, rng), mixture.equivalent_strength()[0]
         return CategoryDraws(counts, theta, strength, self.weights)
+
+    @staticmethod
+    def _draw_theta(mixture: Mixture, rng: np.random.Generator) -> FloatArray:
+        """Draw θ of all questions from every state, (P, M, C+1)."""
+        alpha = (mixture.share * mixture.strength[:, None]).swapaxes(1, 2)
+        counts = mixture.counts[mixture.where]
+        theta = np.empty((mixture.n_states, *counts.shape))
+        for block, member in mixture.memberships(counts.size):
+            is_second = rng.random((member.shape[1], len(counts))) < member[1][:, mixture.where]
+            of_kinds = alpha[:, block, None]
+            of_question = np.where(is_second[..., None], of_kinds[1], of_kinds[0])
+            theta[block] = draw_dirichlet(counts + of_question, rng)
+        return theta
 
     def question_means(self, mu: FloatArray, sigma: FloatArray) -> QuestionMeans:
         """Return every question's mean score over its trials, and its sampling variance."""
