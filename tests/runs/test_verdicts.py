@@ -191,17 +191,14 @@ def test_files_that_cannot_be_read_or_written(tmp_path):
 
 
 def test_a_full_disk_is_one_error(path, monkeypatch):
-    file = VerdictsFile(path, HEADER)
-    file.add([verdict(0, 0)])
-
     def full(number):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(os, "fsync", full)
-    with refused(str(path), "path", "No space left on device", error=StoreFileError):
-        file.add([verdict(1, 0)])
-    assert (1, 0) not in file.trials
-    file.close()
+    with VerdictsFile(path, HEADER) as file:
+        monkeypatch.setattr(os, "fsync", full)
+        with refused(str(path), "path", "No space left on device", error=StoreFileError):
+            file.add([verdict(1, 0)])
+        assert (1, 0) not in file.trials
 
 
 def test_two_verdicts_on_one_trial_are_refused(written):
