@@ -96,14 +96,9 @@ def made(model, env_id, rubric, url):
     file.write_text(json.dumps(metadata, indent=2))
 
 
-def main():
-    server = HTTPServer(("127.0.0.1", 0), Server)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    url = f"http://127.0.0.1:{server.server_port}/v1"
-    for model in ANSWERS:
-        made(model, "sums", vf.Rubric(funcs=[right, near], weights=[1.0, 0.0]), url)
-    made("org/weak", "near-sums", vf.Rubric(funcs=[right, near], weights=[0.75, 0.25]), url)
-
-
-if __name__ == "__main__":
-    main()
+server = HTTPServer(("127.0.0.1", 0), Server)
+threading.Thread(target=server.serve_forever, daemon=True).start()
+url = f"http://127.0.0.1:{server.server_port}/v1"
+for model in ANSWERS:
+    made(model, "sums", vf.Rubric(funcs=[right, near], weights=[1.0, 0.0]), url)
+made("org/weak", "near-sums", vf.Rubric(funcs=[right, near], weights=[0.75, 0.25]), url)

@@ -68,33 +68,28 @@ def strip(line):
     return json.dumps(episode) + "\n"
 
 
-def main():
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Server)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    work = Path(tempfile.mkdtemp())
-    environment = {**os.environ, "PYTHONPATH": str(HERE), "NO_KEY": "x"}
-    for model in ANSWERS:
-        asked.clear()
-        options = {
-            "-m": model,
-            "-r": 4,
-            "-c": 2,
-            "-o": work / "out",
-            "--env.agent.harness.id": "null",
-            "--env.agent.runtime.type": "subprocess",
-            "--client.base-url": f"http://127.0.0.1:{server.server_port}/v1",
-            "--client.api-key-var": "NO_KEY",
-            "--sampling.temperature": 0.7,
-            "--push": False,
-        }
-        words = [str(word) for option in options.items() for word in option]
-        subprocess.run(["vf-eval", "sums", *words], env=environment, cwd=work, check=True)
-    for file in sorted((work / "out").glob("*/traces.jsonl")):
-        name = file.parent.name.split("--")[2]
-        target = HERE / name / "traces.jsonl"
-        target.parent.mkdir(exist_ok=True)
-        target.write_text("".join(map(strip, file.read_text().splitlines())))
-
-
-if __name__ == "__main__":
-    main()
+server = ThreadingHTTPServer(("127.0.0.1", 0), Server)
+threading.Thread(target=server.serve_forever, daemon=True).start()
+work = Path(tempfile.mkdtemp())
+environment = {**os.environ, "PYTHONPATH": str(HERE), "NO_KEY": "x"}
+for model in ANSWERS:
+    asked.clear()
+    options = {
+        "-m": model,
+        "-r": 4,
+        "-c": 2,
+        "-o": work / "out",
+        "--env.agent.harness.id": "null",
+        "--env.agent.runtime.type": "subprocess",
+        "--client.base-url": f"http://127.0.0.1:{server.server_port}/v1",
+        "--client.api-key-var": "NO_KEY",
+        "--sampling.temperature": 0.7,
+        "--push": False,
+    }
+    words = [str(word) for option in options.items() for word in option]
+    subprocess.run(["vf-eval", "sums", *words], env=environment, cwd=work, check=True)
+for file in sorted((work / "out").glob("*/traces.jsonl")):
+    name = file.parent.name.split("--")[2]
+    target = HERE / name / "traces.jsonl"
+    target.parent.mkdir(exist_ok=True)
+    target.write_text("".join(map(strip, file.read_text().splitlines())))
