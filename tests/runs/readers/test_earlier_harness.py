@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pyarrow
 import pytest
-from _support.errors import refused
 
 from lm_eval_bayes.runs.logged_texts import read_line
 from lm_eval_bayes.runs.reader import read_runs
@@ -70,15 +69,3 @@ def test_a_compressed_folder(tmp_path, ending):
         assert (run.model, run.task) == (other.model, other.task)
         assert run.question_ids == other.question_ids
         assert run.outcomes.counts.tolist() == other.outcomes.counts.tolist()
-
-
-@pytest.mark.parametrize(
-    ("content", "rule"),
-    [("[1, 2]", "format"), ('[{"doc_id": 0}', "damaged"), ("[" * 5000, "damaged")],
-)
-def test_an_array_of_other_values(tmp_path, content, rule):
-    (tmp_path / "results.json").write_text('{"model_name": "a"}')
-    file = tmp_path / "samples_x.jsonl"
-    file.write_text(content)
-    with refused("RUN", rule):
-        read_runs([file])

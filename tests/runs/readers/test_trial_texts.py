@@ -251,12 +251,6 @@ def test_tables_with_a_column_of_texts(tmp_path, name):
     assert right == {f"q{q}": (str(q + 1),) for q in range(4)}
 
 
-def test_the_column_of_texts_may_be_named(tmp_path):
-    file = table(tmp_path / "t.jsonl")
-    file.write_text(file.read_text(encoding="utf-8").replace('"response"', '"said"'), "utf-8")
-    assert texts_of(file, columns={"response": "said"})[0] == EXPECTED
-
-
 def test_texts_of_merged_files_stay_with_their_trials(tmp_path):
     whole = tmp_path / "t.jsonl"
     lines = table(whole).read_text(encoding="utf-8").splitlines(keepends=True)
