@@ -159,9 +159,6 @@ def test_a_named_model_in_two_files(tmp_path):
     counts.write_text("model,id,c,n\nA,t,3,4\n")
     (run,) = read_runs([first, counts]).runs
     assert (run.trials, run.outcomes.counts.tolist()) == (None, [[1, 1], [0, 2], [1, 3]])
-    counts.write_text("model,id,c,n\nA,q,3,4\n")
-    with refused("RUN", "duplicate"):
-        read_runs([first, counts], dedupe=True)
 
 
 # -- NPZ -------------------------------------------------------------------------------------------

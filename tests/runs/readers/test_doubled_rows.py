@@ -85,17 +85,6 @@ def test_rows_of_a_frame_that_are_there_twice():
         read_frame(columns)
 
 
-def test_equal_texts_are_trials_of_their_own_where_another_field_differs(tmp_path):
-    """As of a model that answers with a number alone."""
-    file = DATA / "verifiers/sums--org--weak/run1/results.jsonl"
-    row = rows_of(file)[0]
-    rows = [row | {"timing": {"generation_ms": n}} for n in range(3)]
-    path = write_rows(tmp_path / "results.jsonl", rows)
-    assert read_runs([path]).runs[0].n_trials == 3
-    write_rows(tmp_path / "results.jsonl", [*rows, rows[1]])
-    check_refused(path)
-
-
 def test_a_trial_is_known_by_its_id(tmp_path):
     """Two trials with one id, of which one has another field."""
     file = DATA / "promptfoo" / "prompts.jsonl"

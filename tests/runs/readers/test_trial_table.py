@@ -290,16 +290,6 @@ def test_a_score_larger_than_a_float_is_refused(read, score):
     assert read("question,score\n1e400,1\n1e401,0\n").runs[0].question_ids == ("1e400", "1e401")
 
 
-@pytest.mark.parametrize("ending", [".parquet", ".arrow", ".csv.gz", ".jsonl.zst"])
-def test_a_file_that_is_cut_off(tmp_path, ending):
-    path = write_rows(tmp_path / f"t{ending}", rows_of(outcomes()))
-    content = path.read_bytes()
-    for size in (3, len(content) // 2, len(content) - 9):
-        path.write_bytes(content[:size])
-        with refused("RUN", "damaged"):
-            read_runs([path])
-
-
 def test_the_columns_of_tables_that_are_alike_are_noted_once(tmp_path):
     files = [tmp_path / f"t{n}.csv" for n in range(6)]
     for n, file in enumerate(files):
