@@ -169,7 +169,7 @@ TRIALS = st.lists(
 
 
 @given(trees_of(LEAVES, 12), TRIALS, st.booleans())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_a_condition_is_what_kleenes_logic_says(tree, trials, brackets):
     rule = Condition.read(written(tree, brackets))
 
@@ -238,7 +238,7 @@ FEW_LEAVES = st.one_of(
 
 
 @given(st.lists(trees_of(FEW_LEAVES, 4), min_size=2, max_size=3))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_a_rubric_is_taken_if_and_only_if_its_rules_cover_everything_and_each_decides(trees):
     everything = [
         {"boxed": boxed, "unboxed": not boxed, "economical": length == 0,

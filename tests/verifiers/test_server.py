@@ -218,7 +218,7 @@ def test_trouble_that_does_not_pass_is_one_sentence(trouble, rule, value):
 
 def test_a_silent_server_is_given_up(pauses):
     with serving(only_labels(lambda n, body: Act(200, {}, delay_s=30))) as server:
-        judge = judge_of(server, timeout_s=0.1)
+        judge = judge_of(server, timeout_s=0.05)
         pauses.clear()  # a busy machine may have let the first requests wait as well
         began = time.monotonic()
         with refused("--base-url", "failed", error=VerifierError):
