@@ -14,7 +14,7 @@ from _support.errors import refused
 from _support.harness_command import gateway
 from lm_eval.loggers import EvaluationTracker
 
-from lm_eval_bayes.harness.models import stored_texts, trial_stream, trials
+from lm_eval_bayes.harness.models import stored_texts, trial_stream
 from lm_eval_bayes.harness.models.interface import Completion
 from lm_eval_bayes.harness.models.stored_texts import (
     QuestionTexts,
@@ -53,8 +53,7 @@ def task(kind=RepeatedSamplingTask, **changes):
 
 
 def in_memory(monkeypatch):
-    for module in (trials, trial_stream):
-        monkeypatch.setattr(module, "stay_in_store", lambda model, instances: False)
+    monkeypatch.setattr(trial_stream, "stay_in_store", lambda model, instances: False)
 
 
 def test_empty_responses_of_a_store_are_counted(tmp_path, caplog):
@@ -221,14 +220,12 @@ def test_parts_of_texts_are_read_as_they_were():
     assert [str(text) for text in completions(list(stored))] == responses
 
 
-def test_every_request_has_a_response_unless_further_ones_do_not_count():
+def test_further_requests_begin_anew_or_do_not_count():
     first, second = SimpleNamespace(), SimpleNamespace()
     by_id = {id(first): ["a", "b"], id(second): ["c"]}
-    assert list(ResponsesInTurn([first, second, first], by_id)) == ["a", "c", "b"]
-    requests = [first, second, second]
-    assert list(ResponsesInTurn(requests, by_id, further="")) == ["a", "c", ""]
-    with pytest.raises(RuntimeError):
-        list(ResponsesInTurn(requests, by_id))
+    requests = [first, second, first, second]
+    assert list(ResponsesInTurn(requests, by_id)) == ["a", "c", "b", "c"]
+    assert list(ResponsesInTurn(requests, by_id, further="")) == ["a", "c", "b", ""]
 
 
 def test_filtered_texts_are_logged_as_they_were():

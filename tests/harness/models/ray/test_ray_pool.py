@@ -280,7 +280,8 @@ def test_an_interrupted_run_ends_the_workers_and_is_resumed(cluster, tmp_path):
 def test_closing_the_iterator_cancels_the_session_and_keeps_the_workers(cluster, tmp_path):
     clusters = cluster()
     lm = coin(tmp_path, seconds=0.2)
-    with contextlib.closing(lm.sampled(lm.trial_requests(instances(8)), True)) as sampled:
+    streamed = lm.streamed_trials(instances(1))
+    with contextlib.closing(streamed.sample([8] * QUESTIONS, as_list=True)) as sampled:
         next(sampled)
     alive = list(clusters[0].alive)
     assert len(alive) == 3

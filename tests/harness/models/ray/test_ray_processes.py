@@ -117,7 +117,7 @@ def test_a_worker_that_no_node_has_room_for_waits_for_one_and_new_nodes_join(
     closed(lm)
     joined = None
     came = 0
-    for _ in lm.sampled(lm.trial_requests(instances(500)), True):
+    for _ in lm.streamed_trials(instances(1)).sample([500] * QUESTIONS, as_list=True):
         came += 1
         if came == 5:
             assert len(worker_pids(lm)) <= 2
@@ -132,7 +132,8 @@ def test_a_worker_that_no_node_has_room_for_waits_for_one_and_new_nodes_join(
     again = coin(tmp_path / "again.sqlite", executor="ray", workers=3, seconds=0.1)
     closed(again)
     with_three, workers = None, []
-    for came, _ in enumerate(again.sampled(again.trial_requests(instances(60)), True), start=1):
+    arrivals = again.streamed_trials(instances(1)).sample([60] * QUESTIONS, as_list=True)
+    for came, _ in enumerate(arrivals, start=1):
         workers.append(len(worker_pids(again)))
         if workers[-1] == 3 and with_three is None:
             with_three = came
