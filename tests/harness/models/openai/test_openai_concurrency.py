@@ -122,7 +122,7 @@ def test_an_error_of_one_job_cancels_the_others():
 
     began = time.monotonic()
     with pytest.raises(ZeroDivisionError):
-        list(concurrently(range(9), opened, 3))
+        list(concurrently(range(9), opened, 3, lambda: None))
     assert time.monotonic() - began < 5
     assert cancelled == [1, 2]
 
