@@ -22,7 +22,6 @@ from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.models.api_seeds import trial_seed
 from lm_eval_bayes.harness.models.backends import canonical_name, sampling_mixin, stock_class
 from lm_eval_bayes.harness.models.generation_settings import explicit_kwargs, sampling_key
-from lm_eval_bayes.harness.models.generic import GenericSampling
 from lm_eval_bayes.harness.models.interface import (
     Completion,
     RequestStream,
@@ -348,7 +347,7 @@ def recording_class(backend: object, executor: object = None) -> type[LM]:
     """
     stock = stock_class(backend)
     name = canonical_name(str(backend))
-    sampling = sampling_mixin(name) or GenericSampling
+    sampling = sampling_mixin(name)
     bases: tuple[type, ...] = (RecordingMixin, sampling, stock)
     if executor is not None:
         if executor != "ray":

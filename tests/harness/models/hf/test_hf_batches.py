@@ -204,7 +204,7 @@ def test_an_automatic_batch_size_is_the_harness_own(words, batches):
 
 def test_logits_that_are_not_numbers_are_an_error(words):
     lm = tiny_model(words)
-    lm.load_weights()
+    lm.load()
     with torch.no_grad():
         lm.model.lm_head.weight.fill_(math.nan)
     with refused("logits", "range", error=ModelConfigError):

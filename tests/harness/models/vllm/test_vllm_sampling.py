@@ -289,24 +289,10 @@ def test_without_a_configuration_it_is_built_at_once(folder, caplog):
     assert len(sampled(lm, orders())) == 12
 
 
-def test_an_unknown_harness_builds_as_it_likes(folder, caplog):
-    caplog.set_level(logging.INFO)
-
-    def init(self, **arguments):
-        fake_vllm.VLLM.__init__(self, data_parallel_size=2, **arguments)
-        self.data_parallel_size = 1
-        self.model = fake_vllm.FakeLLM(**self.model_args)
-
-    parts = {k: v for k, v in vars(fake_vllm.VLLM).items() if k not in ("__dict__", "__weakref__")}
-    other = type("Other", (), {**parts, "__init__": init})
-    lm = type("OtherTrials", (fake_vllm.VLLMSampling, other), {})(pretrained=folder)
-    assert caplog.text.count("built at once") == 1
-    assert lm.weights_loaded is True
-    assert len(sampled(lm, orders())) == 12
-    lm.model.lazy_engine.shut_down()
-    assert LLM.built[0].llm_engine.down == 1
-    with refused(None, "failed", None, error=EngineFailedError):
-        sampled(lm, orders())
+def test_an_unknown_harness_is_refused(folder, monkeypatch):
+    monkeypatch.setattr(fake_vllm, "LLM", None)
+    with refused("lm_eval", "unsupported", error=ModelConfigError):
+        make(folder)
 
 
 def test_ranks_start_together(folder, monkeypatch):
