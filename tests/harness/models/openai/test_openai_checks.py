@@ -18,7 +18,6 @@ from _support.trial_requests import trial_request
 
 from lm_eval_bayes.errors import ModelConfigError, TaskConfigError
 from lm_eval_bayes.harness.instances import new_instance
-from lm_eval_bayes.harness.models.openai import retrying
 
 pytestmark = pytest.mark.filterwarnings("default:.*:DeprecationWarning")
 
@@ -83,8 +82,6 @@ def test_arguments_that_cannot_be():
 @pytest.mark.parametrize(
     ("url", "rule"),
     [
-        (None, "format"),
-        ("ftp://here/v1", "format"),
         ("http://me:password@here/v1/completions", "secret"),
         ("http://a:1/v1;http://me:password@b:2/v1", "format"),
         (["http://a:1/v1", "http://b:2/v1"], "format"),
@@ -108,19 +105,3 @@ def test_prompts_that_cannot_be():
         with refused("prompt", "empty", "", error=TaskConfigError):
             completions(server).sample([trial_request(0, "", "", 0, 1, KWARGS)])
         assert list(completions(server).sample([])) == []
-
-
-def test_time_for_long_answers(caplog, monkeypatch):
-    endpoints = []
-    original = retrying.RetryingClient.__init__
-
-    def spy(self, endpoint, *settings):
-        endpoints.append(endpoint)
-        original(self, endpoint, *settings)
-
-    monkeypatch.setattr(retrying.RetryingClient, "__init__", spy)
-    with serving() as server:
-        list(completions(server).sample(requests_of(1, 1, max_gen_toks=32768)))
-        list(completions(server, timeout=300).sample(requests_of(1, 1, max_gen_toks=32768)))
-    assert [endpoint.timeout_s for endpoint in endpoints] == [pytest.approx(6853.6), 300]
-    assert "109 tokens per second" in caplog.text  # 32768 in 300 s

@@ -9,7 +9,6 @@ import pytest
 from _support.errors import refused
 from _support.openai_models import (
     completions,
-    recorded,
     requests_of,
     tokenized,
 )
@@ -91,26 +90,3 @@ def test_only_the_harnesss_backends():
 
     with refused("backend", "choice", "Other", error=ModelConfigError):
         backend_of(Other(base_url="http://127.0.0.1:1/v1", tokenizer_backend=None))
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("default")
-def test_what_came_before_a_failure_is_not_asked_again(tmp_path):
-    store = tmp_path / "trials.sqlite"
-    with serving() as server:
-        complete, _ = recorded(server, tmp_path / "complete.sqlite")
-        # nine ask whether seeds are honoured, and the three prompts are measured
-        assert len(server.requests) == 9 + 12 + 3
-        assert len({b["seed"] for b in server.requests[9:] if not b.get("echo")}) == 12
-        server.script = lambda number, body: error(500, "full") if number >= 38 else None
-        with refused(None, "failed", error=TrialsFailedError):
-            recorded(server, store, max_retries=1)
-        server.script = lambda number, body: None
-        before = len(server.requests)
-        texts, _ = recorded(server, store)
-        assert 9 < len(server.requests) - before < 24
-        before = len(server.requests)
-        assert recorded(server, store)[0] == texts == complete
-        more, _ = recorded(server, store, {"repeats": 6})
-        assert len(server.requests) == before + 9 + 6
-        assert [some[:4] for some in more] == texts

@@ -173,24 +173,12 @@ def test_a_fifth_stop_cuts_on_reading(caplog):
     assert caplog.text.count("'five', 'six' cut the answers afterwards") == 1
 
 
-def test_completions_get_all_stops_and_nothing_is_cut():
-    until = ["one", "two", "three", "four", "five"]
-    with serving() as server:
-        model = completions(server, eos_string="</s>")
-        list(model.sample(requests_of(1, 1, until=until)))
-    assert server.requests[0]["stop"] == [*until, "</s>"]
-    assert model.stops_sent({**KWARGS, "until": until}) == [*until, "</s>"]
-    assert model.finished_text("a five b", {**KWARGS, "until": until}, {}) == "a five b"
-
-
 def test_the_official_server_gets_only_what_it_knows():
     with serving() as server:
         model = chat(server, cls=OfficialChat, model="gpt-4o")
         list(model.sample(requests_of(1, 1, model, until=[])))
         with refused("top_k", "unsupported", 20, error=TaskConfigError):
             model.sample(requests_of(1, 1, model, top_k=20))
-        with refused("min_p", "unsupported", 0.1, error=TaskConfigError):
-            model.sample(requests_of(1, 1, model, min_p=0.1))
     wanted = {"messages", "model", "max_completion_tokens", "temperature", "top_p", "seed"}
     assert set(server.requests[0]) == wanted | {"logprobs"}
     assert server.keys == ["Bearer sk-secret-of-the-tests"]
