@@ -68,9 +68,7 @@ def test_empty_responses_of_a_store_are_counted(tmp_path, caplog):
 @pytest.mark.parametrize(
     ("kind", "settings"),
     [
-        (RepeatedSamplingTask, {"think_end_token": "answer"}),
-        pytest.param(RepeatedSamplingTask, {}, marks=pytest.mark.slow),
-        pytest.param(RubricTask, {"think_end_token": "answer"}, marks=pytest.mark.slow),
+        (RepeatedSamplingTask, {"think_end_token": "answer", "bayes_k": [1]}),
         pytest.param(RubricTask, {}, marks=pytest.mark.slow),
     ],
 )

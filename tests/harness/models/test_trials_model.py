@@ -15,10 +15,7 @@ from lm_eval_bayes.errors import ModelConfigError
 from lm_eval_bayes.harness.models.generation_settings import explicit_kwargs, sampling_key
 from lm_eval_bayes.harness.models.interface import Completion, SamplingMixin, signals_of
 from lm_eval_bayes.harness.models.trial_sink import rank_path, rank_paths
-from lm_eval_bayes.harness.models.trials import (
-    RecordingMixin,
-    TrialsLM,
-)
+from lm_eval_bayes.harness.models.trials import RecordingMixin, TrialsLM
 
 KWARGS = {"temperature": 1.0, "until": ["STOP"], "max_gen_toks": 16}
 
@@ -107,7 +104,7 @@ def test_stored_trials_are_not_asked_again_and_stay_byte_for_byte(store):
     assert not hasattr(again, "asked"), "nothing was missing, so the backend was not asked"
 
 
-@pytest.mark.parametrize("die_after", [0, 1, 7, 30, 47])
+@pytest.mark.parametrize("die_after", [1, 30])
 def test_a_run_that_dies_is_resumed_to_the_same_results(tmp_path, die_after):
     complete = ask(Toy(store=str(tmp_path / "whole.sqlite")), ["a", "b", "c"], 16)
     broken = Toy(store=str(tmp_path / "b.sqlite"), die_after=die_after)
@@ -122,14 +119,6 @@ def test_a_run_that_dies_is_resumed_to_the_same_results(tmp_path, die_after):
     assert texts[1].signals["trial"] == 1
     assert texts[1].signals["prompt_bpt"] == 1.0
     assert len(resumed.asked) == 48 - die_after
-
-
-def test_the_store_holds_the_raw_text(store):
-    lm = Toy(store=store)
-    ask(lm, ["a"], 1)
-    info = lm.sink.store.info()
-    (key,) = info.counts
-    assert lm.sink.store.trials(key)[0].text.endswith("STOP and more")
 
 
 def test_stop_strings_that_the_engine_never_gets_can_change_without_sampling_again(store):
@@ -155,19 +144,19 @@ def test_a_question_that_stands_twice_is_sampled_once(store):
 # -- seeds ---------------------------------------------------------------------------------
 
 
-def variance_ratio(scheme, store):
+def variance_ratio(scheme):
     """Variance of per-trial means over that of independent questions, 24 x 64 trials."""
-    lm = Toy(store=store, seed_scheme=scheme)
+    lm = Toy(seed_scheme=scheme)
     prompts = [f"What is 17 plus {i}?" for i in range(24)]
     right = np.array([float(t) < 0.5 for t in ask(lm, prompts, 64)], float).reshape(24, 64)
     p = right.mean(axis=1)
     return right.mean(axis=0).var(ddof=1) / (p * (1 - p)).mean() * 24
 
 
-def test_hashed_seeds_keep_questions_independent(tmp_path):
+def test_hashed_seeds_keep_questions_independent():
     # 24 times the variance in theory where all questions draw alike; 1 where they do not
-    assert variance_ratio("plain", str(tmp_path / "p.sqlite")) > 15
-    assert 0.6 < variance_ratio("hash", str(tmp_path / "h.sqlite")) < 1.5
+    assert variance_ratio("plain") > 15
+    assert 0.6 < variance_ratio("hash") < 1.5
 
 
 def test_plain_seeds_are_the_papers(store, caplog):
@@ -220,13 +209,10 @@ def test_every_rank_writes_its_own_file_and_reads_all(store):
     ("arguments", "broken"),
     [
         ({"store": "/dev/null/folder/a.sqlite"}, ("store", "path", "/dev/null/folder/a.sqlite")),
-        ({"store": ""}, ("store", "path", "")),
-        ({"seed": "x"}, ("seed", "range", "x")),
         ({"seed": 2**31}, ("seed", "range", 2**31)),
         ({"seed_scheme": "fixed"}, ("seed_scheme", "choice", "fixed")),
         ({"trials": "8"}, ("trials", "format", "8")),
         ({"trials": "3:3"}, ("trials", "format", "3:3")),
-        ({"trials": "auto"}, ("trials", "format", "auto")),
     ],
 )
 def test_bad_arguments_are_named_before_anything_is_loaded(store, arguments, broken):
@@ -240,7 +226,6 @@ def test_bad_arguments_are_named_before_anything_is_loaded(store, arguments, bro
         ("store=a.sqlite", ("backend", "missing", None)),
         ("backend=dummy", ("store", "missing", None)),
         ("backend=nothing,store=a.sqlite", ("backend", "choice", "nothing")),
-        ("backend=trials,store=a.sqlite", ("backend", "choice", "trials")),
         ("backend=biased_coin,store=a.sqlite,bayes_n=4", ("bayes_n", "conflict", 4)),
     ],
 )

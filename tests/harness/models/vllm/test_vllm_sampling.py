@@ -8,7 +8,6 @@ import logging
 import math
 import signal
 import time
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -273,12 +272,6 @@ def test_nothing_is_built_before_it_is_used(folder):
     assert lm.weights_loaded is True
 
 
-def test_other_uses_build_it_too(folder):
-    lm = make(folder)
-    assert lm.model.generate([]) == "generated"
-    assert len(LLM.built) == 1
-
-
 def test_without_a_configuration_it_is_built_at_once(folder, caplog):
     caplog.set_level(logging.INFO)
     EngineArgs.broken = True
@@ -299,17 +292,6 @@ def test_ranks_start_together(folder, monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
     make(folder)
     assert len(LLM.built) == 1
-
-
-def test_an_engine_that_was_shut_down_is_built_again(folder):
-    lm = make(folder)
-    sampled(lm, orders(trials=1))
-    lm.model.lazy_engine.shut_down()
-    lm.model.lazy_engine.shut_down()
-    assert LLM.built[0].llm_engine.down == 1
-    assert lm.weights_loaded is False
-    assert len(sampled(lm, orders())) == 12
-    assert len(LLM.built) == 2
 
 
 # -- arguments ---------------------------------------------------------------------------------
@@ -359,15 +341,6 @@ def test_the_fingerprint_tells_what_changes_the_distribution(folder):
         {"tokenizer": "another"},
     ):
         assert make(folder, **{"dtype": "float32", **other}).fingerprint() != base
-
-
-def test_other_files_under_the_same_name_are_another_model(folder):
-    seen = [make(folder).fingerprint()]
-    for name in ("model.safetensors", "config.json", "tokenizer.json"):
-        (Path(folder) / name).write_text('{"some": "thing else"}')
-        seen.append(make(folder).fingerprint())
-    assert len({str(fingerprint) for fingerprint in seen}) == 4
-    assert seen[0]["weights"] != seen[1]["weights"] == seen[3]["weights"]
 
 
 # -- data parallel ------------------------------------------------------------------------------
