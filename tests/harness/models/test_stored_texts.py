@@ -44,16 +44,39 @@ class OwnTask(RepeatedSamplingTask):
     """A class of a user, who may read responses anywhere."""
 
 
-def coin(tmp_path, name="coin", p=0.5):
-    return TrialsLM(backend="biased_coin", store=str(tmp_path / f"{name}.sqlite"), p=p)
+def coin(folder, p=0.5):
+    return TrialsLM(backend="biased_coin", store=str(folder / "coin.sqlite"), p=p)
 
 
-def task(kind=RepeatedSamplingTask, **changes):
-    return kind(config=toy.toy_config(filter_list=PIPELINES, **changes))
+def task(kind=RepeatedSamplingTask, pipelines=PIPELINES[:1], **changes):
+    metadata = {"version": 1.0, "bayes_k": [1], "think_end_token": "answer"}
+    return kind(config=toy.toy_config(filter_list=pipelines, **{"metadata": metadata, **changes}))
 
 
-def in_memory(monkeypatch):
-    monkeypatch.setattr(trial_stream, "stay_in_store", lambda model, instances: False)
+def both(folder, kind=RepeatedSamplingTask):
+    """Return the results of texts that stay in the store, and of texts in memory."""
+    model = coin(folder)
+    toy.evaluate(model, task(kind, PIPELINES), log_samples=False)  # samples
+    stored = toy.evaluate(model, task(kind, PIPELINES))  # reads
+    assert model.get_model_info()["trials"]["from_store"] == 12
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(trial_stream, "stay_in_store", lambda model, instances: False)
+        return stored, toy.evaluate(model, task(kind, PIPELINES))
+
+
+@pytest.fixture(scope="module")
+def evaluated(tmp_path_factory):
+    return both(tmp_path_factory.mktemp("coin"))
+
+
+def written(folder, samples):
+    """Return the lines of the file of samples that the harness writes."""
+    tracker = EvaluationTracker(output_path=str(folder))
+    tracker.general_config_tracker.model_name_sanitized = "coin"
+    tracker.save_results_aggregated(results={}, samples=samples)
+    tracker.save_results_samples(task_name="toy", samples=samples["toy"])
+    (file,) = folder.rglob("samples_toy_*.jsonl")
+    return [json.loads(line) for line in file.read_text().splitlines()]
 
 
 def test_empty_responses_of_a_store_are_counted(tmp_path, caplog):
@@ -65,25 +88,11 @@ def test_empty_responses_of_a_store_are_counted(tmp_path, caplog):
         assert caplog.text.count("toy: 3 of 12 responses are empty") == 1
 
 
-@pytest.mark.parametrize(
-    ("kind", "settings"),
-    [
-        (RepeatedSamplingTask, {"think_end_token": "answer", "bayes_k": [1]}),
-        pytest.param(RubricTask, {}, marks=pytest.mark.slow),
-    ],
-)
-def test_rows_and_samples_are_those_of_texts_in_memory(tmp_path, monkeypatch, kind, settings):
-    config = {"metadata": {"version": 1.0, **settings}}
-    model = coin(tmp_path)
-    toy.evaluate(model, task(kind, **config))  # samples
-    stored = toy.evaluate(model, task(kind, **config))  # reads
-    assert model.get_model_info()["trials"]["from_store"] == 12
-    samples = stored.pop("samples")["toy"]
+def compare(stored, expected):
+    samples = stored["samples"]["toy"]
     assert isinstance(samples, stored_texts.StoredSamples)
     raw = list.__getitem__(samples, 0)
     assert all(isinstance(text, StoredText) for text in raw["resps"][0])
-    in_memory(monkeypatch)
-    expected = toy.evaluate(model, task(kind, **config))
     assert [dict(s) for s in samples] == [dict(s) for s in expected["samples"]["toy"]]
     assert samples[2] == expected["samples"]["toy"][2]
     assert stored["results"] == expected["results"]
@@ -92,19 +101,21 @@ def test_rows_and_samples_are_those_of_texts_in_memory(tmp_path, monkeypatch, ki
     assert len(texts) == len(PIPELINES)
 
 
-def test_the_file_of_samples_has_the_texts(tmp_path, monkeypatch):
-    lines = {}
-    for name in ("stored", "memory"):
-        tracker = EvaluationTracker(output_path=str(tmp_path / name))
-        results = toy.evaluate(coin(tmp_path), task(), evaluation_tracker=tracker)
-        samples = results.pop("samples")
-        tracker.save_results_aggregated(results=results, samples=samples)
-        tracker.save_results_samples(task_name="toy", samples=samples["toy"])
-        (file,) = (tmp_path / name).rglob("samples_toy_*.jsonl")
-        lines[name] = [json.loads(line) for line in file.read_text().splitlines()]
-        in_memory(monkeypatch)
-    assert lines["stored"] == lines["memory"]
-    assert len(lines["stored"]) == 3 * len(PIPELINES)
+def test_rows_and_samples_are_those_of_texts_in_memory(evaluated):
+    compare(*evaluated)
+
+
+@pytest.mark.slow
+def test_rows_and_samples_of_rubrics_are_those_of_texts_in_memory(tmp_path):
+    compare(*both(tmp_path, RubricTask))
+
+
+def test_the_file_of_samples_has_the_texts(tmp_path, evaluated):
+    stored, memory = (results["samples"] for results in evaluated)
+    copied = {"toy": [dict(sample) for sample in memory["toy"]]}  # the harness changes them
+    lines = written(tmp_path / "stored", stored)
+    assert lines == written(tmp_path / "memory", copied)
+    assert len(lines) == 3 * len(PIPELINES)
 
 
 def _dumped(samples, **options):
@@ -113,12 +124,8 @@ def _dumped(samples, **options):
     return file.getvalue()
 
 
-def test_json_of_samples_has_the_texts(tmp_path, monkeypatch):
-    stored = toy.evaluate(coin(tmp_path), task())["samples"]
-    assert isinstance(stored["toy"], stored_texts.StoredSamples)
-    assert all(isinstance(t, StoredText) for t in list.__getitem__(stored["toy"], 0)["resps"][0])
-    in_memory(monkeypatch)
-    expected = toy.evaluate(coin(tmp_path), task())["samples"]
+def test_json_of_samples_has_the_texts(evaluated):
+    stored, expected = (results["samples"] for results in evaluated)
     for write in (json.dumps, _dumped):
         for options in ({}, {"indent": 1}, {"sort_keys": True}, {"default": str}):
             assert write(stored, **options) == write(expected, **options)
@@ -170,14 +177,9 @@ def test_equal_answers_are_still_warned_of(tmp_path, caplog):
 def test_a_lone_surrogate_does_not_lose_the_file_of_samples(tmp_path):
     model = coin(tmp_path)
     type(model).respond = lambda self, question, trial, prepared: f"{trial} \ud800 2"
-    tracker = EvaluationTracker(output_path=str(tmp_path / "out"))
-    samples = toy.evaluate(model, task(), evaluation_tracker=tracker).pop("samples")
-    tracker.save_results_aggregated(results={}, samples=samples)
-    tracker.save_results_samples(task_name="toy", samples=samples["toy"])
-    (file,) = (tmp_path / "out").rglob("samples_toy_*.jsonl")
-    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    lines = written(tmp_path / "out", toy.evaluate(model, task())["samples"])
     assert lines[0]["resps"] == [[f"{trial} ? 2" for trial in range(4)]]
-    assert len(lines) == 3 * len(PIPELINES)
+    assert len(lines) == 3
 
 
 def test_a_trial_that_is_gone_is_an_error_that_names_it(tmp_path):

@@ -98,12 +98,6 @@ def test_stored_trials_start_no_worker(cluster, tmp_path):
     assert clusters == []
 
 
-def test_there_are_no_more_workers_than_trials(cluster, tmp_path):
-    clusters = cluster()
-    coin(tmp_path, workers=8).generate_until(instances(1, questions=2), disable_tqdm=True)
-    assert len(clusters[0].alive) == 2
-
-
 def test_workers_that_die_lose_and_double_nothing(cluster, tmp_path, monkeypatch):
     """Every seventh request kills its worker, the first time that it is given."""
     # by chance one place may get several of them before it returns a trial
@@ -133,7 +127,7 @@ def test_a_worker_that_does_not_answer_is_named_and_its_trials_go_to_others(
     cluster, tmp_path, monkeypatch, caplog
 ):
     """The first worker that has a request hangs, as a process that is stopped does."""
-    for name, value in {"_SILENT_S": 0.5, "_HANGS_S": 1.5, "DEATHS_IN_A_ROW": 100}.items():
+    for name, value in {"_SILENT_S": 0.2, "_HANGS_S": 0.6, "DEATHS_IN_A_ROW": 100}.items():
         monkeypatch.setattr(f"lm_eval_bayes.harness.models.ray.pool.{name}", value)
     monkeypatch.setattr("lm_eval_bayes.harness.models.ray.worker.PATIENCE_S", 0.02)
     hanging, over = [], threading.Event()
@@ -156,8 +150,8 @@ def test_a_worker_that_does_not_answer_is_named_and_its_trials_go_to_others(
     finally:
         over.set()
     assert hanging[0] in clusters[0].killed
-    assert "0.5 s; after 1.5 s" in caplog.text
-    assert "(no answer for 1.5 s)" in caplog.text
+    assert "0.2 s; after 0.6 s" in caplog.text
+    assert "(no answer for 0.6 s)" in caplog.text
     alone = coin(tmp_path, "alone", executor=None)
     assert texts == alone.generate_until(instances(6), disable_tqdm=True)
     assert stored_trials(tmp_path / "ray.sqlite") == stored_trials(tmp_path / "alone.sqlite")
@@ -172,19 +166,6 @@ def test_time_in_which_the_driver_was_stopped_is_no_silence(cluster, tmp_path, m
     lm = coin(tmp_path, seconds=0.005)
     lm.generate_until(instances(6), disable_tqdm=True)
     assert clusters[0].killed == []
-
-
-def test_a_deadly_request_is_named_and_the_other_trials_are_kept(cluster, tmp_path):
-    class Deadly(FragileWorker):
-        @staticmethod
-        def dies(request):
-            return (request.question, request.trial) == (4, 1)
-
-    cluster(kind=Deadly)
-    lm = coin(tmp_path)
-    with refused(None, "failed", None, error=DeadlyRequestError):
-        lm.generate_until(instances(2), disable_tqdm=True)
-    assert len(stored_trials(tmp_path / "ray.sqlite")) >= QUESTIONS
 
 
 def test_a_worker_that_dies_again_and_again_ends_the_run(cluster, tmp_path):

@@ -1,7 +1,6 @@
 """`executor=ray` on a real cluster of processes: the same trials, killed workers, new nodes."""
 
 import importlib.util
-import json
 import os
 import random
 import signal
@@ -9,11 +8,9 @@ import threading
 import time
 
 import pytest
-from _support.harness_command import few_tasks
 from _support.stored_trials import stored_trials
 from _support.trial_requests import sums
 
-from lm_eval_bayes.cli.commands.run import StoppingOptions, run
 from lm_eval_bayes.harness.models.ray.cluster import import_ray
 from lm_eval_bayes.harness.models.trials import TrialsLM
 
@@ -26,7 +23,6 @@ pytestmark = [
 ]
 
 QUESTIONS = 10
-TASK = "demo_arithmetic_bayes"
 
 
 def instances(trials):
@@ -144,26 +140,3 @@ def test_a_worker_that_no_node_has_room_for_waits_for_one_and_new_nodes_join(
     alone = coin(tmp_path / "alone.sqlite")
     alone.generate_until(instances(60), disable_tqdm=True)
     assert stored_trials(tmp_path / "again.sqlite") == stored_trials(tmp_path / "alone.sqlite")
-
-
-def test_run_stops_by_its_rule_with_the_trials_of_one_process(cluster, tmp_path):
-    def scores(name, *model_args):
-        arguments = ",".join(("beta=2:3", *model_args))
-        with few_tasks():
-            code = run(
-                [
-                    *("--model", "biased_coin", "--model_args", arguments, "--tasks", TASK),
-                    *("--output_path", str(tmp_path / name), "--log_samples"),
-                ],
-                StoppingOptions(store=str(tmp_path / f"{name}.sqlite"), width=0.1),
-            )
-        assert code == 0
-        (path,) = (tmp_path / name).rglob("results_*.json")
-        return json.loads(path.read_text())["results"][TASK]
-
-    alone = scores("alone")
-    with_ray = scores("ray", "executor=ray", "workers=2")
-    assert with_ray == alone
-    # what was running when the rule held may be stored as well
-    by_one, by_ray = (stored_trials(tmp_path / f"{n}.sqlite") for n in ("alone", "ray"))
-    assert by_one.items() <= by_ray.items()

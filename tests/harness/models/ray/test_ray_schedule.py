@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from _support.errors import refused
 from _support.trial_requests import trial_request
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lm_eval_bayes.harness.instances import new_instance
@@ -92,6 +92,8 @@ def test_requests_are_read_only_when_they_are_given():
     schedule.end()
     assert schedule.waiting == 0
     assert not schedule.is_done  # three are running
+    assert schedule.leave(0) == 0  # and are dropped with their worker
+    assert schedule.is_done
 
 
 def test_the_longest_expected_start_first_at_the_end():
@@ -129,15 +131,6 @@ def test_requests_of_a_dead_worker_are_given_again_first_and_late_answers_are_ig
     assert finish(schedule, 1, lost[0]) is None
 
 
-def test_after_the_end_requests_of_a_dead_worker_are_dropped():
-    schedule = schedule_of(questions=2, trials=4)
-    schedule.join(0, slots=1)
-    schedule.next_for(0, sharing=1)
-    schedule.end()
-    assert schedule.leave(0) == 0
-    assert schedule.is_done
-
-
 @pytest.mark.parametrize(("slots", "expected"), [(1, 3), (8, 3), (64, 4), (256, 4)])
 def test_a_request_that_kills_its_worker_is_found_and_named(slots, expected):
     """Whatever runs beside it: the error names this one."""
@@ -163,6 +156,7 @@ def test_a_request_that_kills_its_worker_is_found_and_named(slots, expected):
     assert deadly not in finished
 
 
+@settings(max_examples=40)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 6), st.sampled_from([1, 3, 16]))
 def test_whatever_happens_every_request_is_finished_once(seed, n_workers, slots):
     """Workers die and come back at random; none dies three times with one request."""
@@ -217,7 +211,7 @@ def virtual_time(schedule, seconds_of, workers, slots):
 
 
 @pytest.mark.parametrize(("workers", "slots"), [(8, 1), (8, 8), (3, 16)])
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_log_normal_trials_end_within_a_tenth_of_the_ideal_time(workers, slots, seed):
     """Questions differ (σ = 1), and so do the trials of one (σ = 0.6)."""
     rng = np.random.default_rng(seed)
