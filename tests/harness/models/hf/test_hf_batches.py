@@ -24,8 +24,6 @@ from _support.tiny_hf import (
 from lm_eval_bayes.errors import ModelConfigError
 from lm_eval_bayes.harness.models.hf.generation import TokenLoop
 from lm_eval_bayes.harness.models.interface import RequestStream
-from lm_eval_bayes.harness.models.ray.messages import Question, WorkerRequest, WorkerSetup
-from lm_eval_bayes.harness.models.ray.worker import TrialWorker
 
 # transformers and torch warn of their own affairs
 pytestmark = pytest.mark.filterwarnings("default")
@@ -119,33 +117,6 @@ def test_after_its_deadline_a_batch_is_left(words):
         stream.end(0.0)
     assert 0 < len(lengths) < 4
     assert len(set(lengths.values())) == 1  # those that ended in one step
-
-
-def test_a_ray_worker_that_gets_its_requests_bit_by_bit_has_the_texts_of_a_list(words):
-    requests = requests_for(PROMPTS, 3, SAMPLED)
-    expected = run(tiny_model(words, batch_size=1), requests, PROMPTS)
-    arguments = {"pretrained": str(words), "device": "cpu", "batch_size": 1}
-    worker = TrialWorker(WorkerSetup("hf", arguments, "."))
-    assert worker.describe().slots == 1
-    worker.begin(1, [Question.of(request) for request in requests[: len(PROMPTS)]])
-    trials = {}
-    for some in (requests[:2], requests[2:7], requests[7:]):
-        worker.give(
-            1,
-            [
-                WorkerRequest(r.index, r.index % len(PROMPTS), r.trial, r.seed, r.trial == 0)
-                for r in some
-            ],
-        )
-        while not trials.keys() >= {request.index for request in some}:
-            taken = worker.take(1)
-            assert taken.failure is None, taken.failure.details
-            trials |= dict(taken.trials)
-    worker.close()
-    assert trials.keys() == expected.keys()
-    for index, trial in expected.items():
-        other = trials[index]
-        assert (other.text, other.seed, other.signals) == (trial.text, trial.seed, trial.signals)
 
 
 def test_rows_that_have_ended_leave_the_batch(tmp_path, shapes):
