@@ -283,13 +283,3 @@ def test_settings_are_hashed_by_what_they_say(folder):
     assert other != got
     (folder / "modeling_own.py").write_text("x = 1")
     assert settings_of(str(folder)) not in (got, other)
-
-
-def test_a_tokenizer_is_hashed_by_its_files(folder):
-    (folder / "tokenizer.json").write_text("{}")
-    got = tokenizer_of(str(folder))
-    assert got.startswith("sha256:")
-    (folder / "model-1.safetensors").write_bytes(b"other weights")
-    assert tokenizer_of(str(folder)) == got
-    (folder / "tokenizer.json").write_text('{"a": 1}')
-    assert tokenizer_of(str(folder)) != got

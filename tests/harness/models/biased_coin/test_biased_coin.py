@@ -70,13 +70,6 @@ def test_bad_arguments_are_refused_at_construction(arguments: dict[str, Any], br
         BiasedCoinLM(**arguments)
 
 
-def test_the_harness_builds_it_from_a_string() -> None:
-    extra = {"batch_size": 1, "max_batch_size": None, "device": "cpu"}
-    lm = BiasedCoinLM.create_from_arg_string("beta=0.2:2,seed=9,boxed=0.5", extra)
-    assert lm.probabilities.parameters == {"kind": "beta", "a": 0.2, "b": 2}
-    assert (lm.seed, lm.boxed) == (9, 0.5)
-
-
 # -- draws -------------------------------------------------------------------------------
 
 

@@ -6,14 +6,13 @@ import asyncio
 import random
 import threading
 import time
-from contextlib import asynccontextmanager
 
 import pytest
 from _support.openai_models import completions, requests_of
 from _support.scripted_server import Act, serving
 
 from lm_eval_bayes.harness.models.interface import RequestStream
-from lm_eval_bayes.harness.models.openai.client import concurrently
+from lm_eval_bayes.harness.models.openai import client
 from lm_eval_bayes.harness.models.openai.responses import TrialsFailedError
 
 pytestmark = pytest.mark.filterwarnings("default:.*:DeprecationWarning")
@@ -100,28 +99,13 @@ def test_closing_early_cancels_what_is_running():
         assert len(server.requests) <= 8
 
 
-def test_an_error_of_one_job_cancels_the_others():
-    cancelled = []
-
-    @asynccontextmanager
-    async def opened():
-        async def do(job):
-            if job == 0:
-                await asyncio.sleep(0.05)
-                raise ZeroDivisionError("a bug")
-            try:
-                await asyncio.sleep(60)
-            except asyncio.CancelledError:
-                cancelled.append(job)
-                raise
-
-        yield do
-
+def test_an_exception_that_is_no_failure_ends_the_run(monkeypatch):
+    monkeypatch.setattr(client, "read_trial", lambda *arguments, **more: 1 / 0)
     began = time.monotonic()
-    with pytest.raises(ZeroDivisionError):
-        list(concurrently(range(9), opened, 3, lambda: None))
-    assert time.monotonic() - began < 5
-    assert cancelled == [1, 2]
+    with serving(lambda number, body: Act(delay_s=30.0 * (number > 0))) as server:
+        with pytest.raises(ZeroDivisionError):
+            list(completions(server).sample(requests_of(9, 1)))
+        assert time.monotonic() - began < 5
 
 
 def test_a_loop_of_the_caller_is_not_disturbed():

@@ -72,19 +72,6 @@ def test_prompts_are_measured_once():
     assert model.cannot_record == ()
 
 
-def test_a_chat():
-    with serving(pages=vllm_pages()) as server:
-        model = chat(server)
-        requests = requests_of(2, 2, model)
-        got = dict(model.sample(requests, frozenset()))
-    assert all(b["logprobs"] is True and "prompt" not in b for b in server.requests)
-    assert {b["seed"] for b in server.requests} == {o.seed for o in requests}
-    for sampled in got.values():
-        n = sampled.completion_tokens
-        assert sampled.signals["completion_bpt"] == pytest.approx((n + 1) / 2)
-    assert backend_of(model) == "local-chat-completions"
-
-
 def test_vllms_chat_measures_prompts():
     def edit(answer):
         answer["prompt_logprobs"] = [None, {"5": {"logprob": -1.3862943611198906, "rank": 2}}]
@@ -94,6 +81,8 @@ def test_vllms_chat_measures_prompts():
         requests = requests_of(1, 1, model)
         ((_, sampled),) = model.sample(requests, frozenset({requests[0].prompt}))
     assert sampled.signals["prompt_bpt"] == pytest.approx(2.0)
+    assert sampled.signals["completion_bpt"] == pytest.approx((sampled.completion_tokens + 1) / 2)
+    assert server.requests[1]["seed"] == requests[0].seed
     assert server.requests[0]["prompt_logprobs"] == 0
     assert "prompt_logprobs" not in server.requests[1]
 

@@ -55,14 +55,7 @@ def test_a_list_of_models_that_cannot_be_read_is_none(page):
 
 #: llama.cpp's answer to a request with `echo`, which it does not know: logprobs of "," alone.
 ECHO_OF_LLAMACPP = {
-    "choices": [
-        {
-            "text": ",",
-            "index": 0,
-            "logprobs": {"content": [token(",", -0.06621775776147842)]},
-            "finish_reason": "length",
-        }
-    ],
+    "choices": [{"text": ",", "logprobs": {"content": [token(",", -0.06621775776147842)]}}],
     "usage": {"completion_tokens": 1, "prompt_tokens": 4, "total_tokens": 5},
 }
 

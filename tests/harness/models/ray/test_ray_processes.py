@@ -111,32 +111,17 @@ def test_a_worker_that_no_node_has_room_for_waits_for_one_and_new_nodes_join(
 ):
     lm = coin(tmp_path / "ray.sqlite", executor="ray", workers=3, seconds=0.2)
     closed(lm)
-    joined = None
-    came = 0
-    for _ in lm.streamed_trials(instances(1)).sample([500] * QUESTIONS, as_list=True):
-        came += 1
-        if came == 5:
-            assert len(worker_pids(lm)) <= 2
-            joined = cluster.add_node(num_cpus=1, object_store_memory=100 * 2**20)
-        if joined is not None and len(worker_pids(lm)) == 3:
-            break
-    assert len(worker_pids(lm)) == 3
-    assert 5 <= came < 500 * QUESTIONS
-    assert len(stored_trials(tmp_path / "ray.sqlite")) >= came
-    lm._pool.close(at_once=True)
-    # a node that leaves takes its worker with it, whose trials the others sample
-    again = coin(tmp_path / "again.sqlite", executor="ray", workers=3, seconds=0.1)
-    closed(again)
-    with_three, workers = None, []
-    arrivals = again.streamed_trials(instances(1)).sample([60] * QUESTIONS, as_list=True)
+    joined, workers = None, []
+    arrivals = lm.streamed_trials(instances(1)).sample([60] * QUESTIONS, as_list=True)
     for came, _ in enumerate(arrivals, start=1):
-        workers.append(len(worker_pids(again)))
-        if workers[-1] == 3 and with_three is None:
-            with_three = came
-            cluster.remove_node(joined)
-    assert with_three is not None
-    assert with_three < 60 * QUESTIONS
+        workers.append(len(worker_pids(lm)))
+        if came == 5:
+            joined = cluster.add_node(num_cpus=1, object_store_memory=100 * 2**20)
+        if workers[-1] == 3 and max(workers[:-1]) == 2:
+            cluster.remove_node(joined)  # takes its worker with it
+    assert max(workers[:5]) <= 2
+    assert max(workers) == 3
     assert workers[-1] == 2
     alone = coin(tmp_path / "alone.sqlite")
     alone.generate_until(instances(60), disable_tqdm=True)
-    assert stored_trials(tmp_path / "again.sqlite") == stored_trials(tmp_path / "alone.sqlite")
+    assert stored_trials(tmp_path / "ray.sqlite") == stored_trials(tmp_path / "alone.sqlite")

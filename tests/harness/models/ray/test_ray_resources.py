@@ -11,32 +11,22 @@ EIGHT = [{"CPU": 64.0, "GPU": 8.0}, {"CPU": 64.0, "GPU": 8.0}]
 
 
 @pytest.mark.parametrize(
-    ("backend", "arguments", "nodes", "gpus", "spread", "added"),
+    ("backend", "arguments", "gpus", "executor"),
     [
-        ("biased_coin", {}, EIGHT, 0, False, {}),
-        ("hf", {}, EIGHT, 1, False, {}),
-        ("vllm", {}, CPU, 0, False, {}),
-        (
-            *("vllm", {"tensor_parallel_size": 4}, EIGHT, 4, False),
-            {"distributed_executor_backend": "mp"},
-        ),
-        (
-            *("vllm", {"tensor_parallel_size": 8, "pipeline_parallel_size": 2}, EIGHT, 16, True),
-            {"distributed_executor_backend": "ray"},
-        ),
-        (
-            *("vllm", {"tensor_parallel_size": 2, "distributed_executor_backend": "ray"}, EIGHT),
-            *(2, True, {"distributed_executor_backend": "ray"}),
-        ),
-        (
-            *("vllm", {"tensor_parallel_size": 2, "distributed_executor_backend": "mp"}, EIGHT),
-            *(2, False, {}),
-        ),
+        ("biased_coin", {}, 0, None),
+        ("hf", {}, 1, None),
+        ("vllm", {}, 1, None),
+        ("vllm", {"tensor_parallel_size": 4}, 4, "mp"),
+        ("vllm", {"tensor_parallel_size": 8, "pipeline_parallel_size": 2}, 16, "ray"),
+        ("vllm", {"tensor_parallel_size": 2, "distributed_executor_backend": "ray"}, 2, "ray"),
+        ("vllm", {"tensor_parallel_size": 2, "distributed_executor_backend": "mp"}, 2, None),
     ],
 )
-def test_gpus_follow_from_the_arguments(backend, arguments, nodes, gpus, spread, added):
-    resources = worker_resources(backend, arguments, None, nodes)
-    assert (resources.gpus, resources.spread, resources.arguments) == (gpus, spread, added)
+def test_gpus_follow_from_the_arguments(backend, arguments, gpus, executor):
+    resources = worker_resources(backend, arguments, None, EIGHT)
+    added = {} if executor is None else {"distributed_executor_backend": executor}
+    assert (resources.gpus, resources.arguments) == (gpus, added)
+    assert resources.spread is (executor == "ray")
 
 
 def test_a_spread_worker_has_a_bundle_per_gpu():

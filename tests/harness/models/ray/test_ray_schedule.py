@@ -37,9 +37,9 @@ def requests_of(questions, trials):
     return requests
 
 
-def schedule_of(questions, trials, lengths=None):
+def schedule_of(questions, trials):
     requests = requests_of(questions, trials)
-    return Schedule(requests, len(requests), lengths or ExpectedLengths())
+    return Schedule(requests, len(requests), ExpectedLengths())
 
 
 def trial_of(request, seconds=1.0):
@@ -96,14 +96,22 @@ def test_requests_are_read_only_when_they_are_given():
     assert schedule.is_done
 
 
-def test_the_longest_expected_start_first_at_the_end():
+@pytest.mark.parametrize(
+    ("by_trial", "expected"),
+    [
+        (False, [(0, 1), (1, 1), (0, 3), (1, 3), (0, 2)]),
+        (True, [(0, 1), (0, 3), (0, 2), (0, 0), (1, 1)]),  # as streams are sorted
+    ],
+)
+def test_the_longest_expected_start_first_at_the_end(by_trial, expected):
     lengths = ExpectedLengths()
     for question, seconds in ((0, 1.0), (1, 9.0), (2, 4.0)):
         lengths.add(Trial(key_of(question), 0, "x", generated_s=seconds))
-    schedule = schedule_of(questions=4, trials=2, lengths=lengths)
+    requests = requests_of(questions=4, trials=2)
+    schedule = Schedule(requests, len(requests), lengths, by_trial)
     schedule.join(0, slots=4)
     # question 3 has no trial yet and is expected to take the mean of all, 14 / 3 seconds
-    assert names(schedule.next_for(0, sharing=1)) == [(0, 1), (1, 1), (0, 3), (1, 3), (0, 2)]
+    assert names(schedule.next_for(0, sharing=1)) == expected
 
 
 def test_expected_lengths_are_means_by_question_in_seconds_tokens_or_characters():
@@ -227,16 +235,6 @@ def test_log_normal_trials_end_within_a_tenth_of_the_ideal_time(workers, slots, 
     assert came <= max(1.1 * ideal, ideal / 1.1 + seconds.max())
     # never worse than what any order of starts guarantees (Graham 1966)
     assert came <= ideal + seconds.max() * (1 + 1 / slots)
-
-
-def test_a_stream_keeps_the_order_of_trials_and_sorts_within_them():
-    lengths = ExpectedLengths()
-    for question, seconds in ((0, 1.0), (1, 9.0), (2, 4.0)):
-        lengths.add(Trial(key_of(question), 0, "x", generated_s=seconds))
-    requests = requests_of(questions=3, trials=2)
-    schedule = Schedule(requests, len(requests), lengths, by_trial=True)
-    schedule.join(0, slots=4)
-    assert names(schedule.next_for(0, sharing=1)) == [(0, 1), (0, 2), (0, 0), (1, 1), (1, 2)]
 
 
 def test_lengths_that_become_known_at_the_end_still_count():
