@@ -2,10 +2,8 @@
 
 import io
 import json
-import tracemalloc
 import weakref
 from array import array
-from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -35,7 +33,6 @@ KEY = TrialKey("m", "p", "s")
 LAST = {"function": "regex", "regex_pattern": r"(\d+)", "group_select": -1}
 PIPELINES = [
     {"name": "last", "filter": [LAST]},
-    {"name": "all", "filter": [{"function": "take_first"}]},
     {"name": "upper", "filter": [{"function": "uppercase"}]},
 ]
 
@@ -243,24 +240,3 @@ def test_filtered_texts_are_logged_as_they_were():
     sample = {"resps": [stored], "filtered_resps": [logged], "lengths": array("q", [1, 2])}
     written = stored_texts.with_texts(sample)
     assert written == {"resps": [texts], "filtered_resps": [filtered], "lengths": [1, 2]}
-
-
-@pytest.mark.parametrize(("stripped", "most"), [(False, 3), (True, 24)])
-def test_a_trial_in_the_store_takes_few_bytes(stripped, most):
-    n = 20_000
-    text = " " * stripped + "it is 2"
-    trial = Trial(KEY, 0, text)
-    question = QuestionTexts(Sink([]), KEY, {})
-    response = Completion(text.strip(), trial=trial)
-    question.add(trial, response)
-    trials = [replace(trial, trial=number) for number in range(0, n, 1000)]
-    tracemalloc.start()
-    try:
-        for first in trials:  # any order, with holes
-            question.add(first, response)
-        responses = StoredTexts(question, range(n))
-        size = tracemalloc.get_traced_memory()[0]
-    finally:
-        tracemalloc.stop()
-    assert len(responses) == n
-    assert size / n < most

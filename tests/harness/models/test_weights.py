@@ -230,16 +230,6 @@ def test_a_copy_of_a_model_of_the_hub_is_the_same_model(hub, tmp_path, reads):
     assert is_content(got[0])
 
 
-def test_a_commit_of_the_readme_changes_nothing(hub):
-    first = hub("a", {**FILES, "README.md": b"one"})
-    got = [f("some/model") for f in (weights_of, settings_of, tokenizer_of)]
-    hub("b", {**FILES, "README.md": b"two"})
-    assert [f("some/model") for f in (weights_of, settings_of, tokenizer_of)] == got
-    hub("c", {**FILES, "model-00001-of-00002.safetensors": b"other"})
-    assert weights_of("some/model") != got[0]
-    assert weights_of("some/model", first) == got[0]
-
-
 def test_a_cache_without_all_shards_is_told_by_the_commit(hub):
     files = {k: v for k, v in FILES.items() if k != "model-00002-of-00002.safetensors"}
     assert weights_of("some/model", hub("a", files)) == f"hub:{'a' * 40}"

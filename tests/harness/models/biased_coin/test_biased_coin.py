@@ -178,19 +178,6 @@ def test_two_ranks_tell_what_one_tells() -> None:
 # -- the truth ---------------------------------------------------------------------------
 
 
-def test_true_score_is_the_mean_over_the_questions_asked() -> None:
-    lm = BiasedCoinLM(beta="2:5", seed=3)
-    lm.generate_until(clones([request(i, 2) for i in range(8)] + [request(0, 2, task="other")]))
-    info = lm.get_model_info()["biased_coin"]
-    assert info["questions"] == {"quiz": 8, "other": 1}
-    assert info["true_score"]["quiz"] == pytest.approx(sum(info["true_p"]["quiz"].values()) / 8)
-    assert info["true_p"]["quiz"]["0"] != info["true_p"]["other"]["0"]
-    assert json.loads(json.dumps(info)) == info
-
-    lm.generate_until(clones([request(3, 2)]))
-    assert lm.get_model_info()["biased_coin"]["questions"] == {"quiz": 1}
-
-
 def test_intervals_hold_the_recorded_truth_as_often_as_they_say() -> None:
     # Under a Beta(1, 1) law the paper's prior is the truth, so 95% intervals hold in 95%.
     held = 0
@@ -296,11 +283,6 @@ def test_log_likelihoods_are_refused() -> None:
     for method in (lm.loglikelihood, lm.loglikelihood_rolling):
         with refused("output_type", "unsupported", "quiz", error=ModelConfigError):
             method([request(0)])
-
-
-def test_a_chat_template_leaves_the_prompt_as_it_is() -> None:
-    messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "What?"}]
-    assert BiasedCoinLM(p=0.5).apply_chat_template(messages) == "Be brief.\n\nWhat?"
 
 
 def test_the_true_score_is_stated_where_the_grader_confirms_it(caplog) -> None:

@@ -67,7 +67,6 @@ def test_a_question_that_is_not_in_the_file_is_refused_before_sampling(tmp_path:
         ("p.txt", " \n", None, ("file", "empty")),
         ("p.jsonl", '{"id": 0, "p": 0.5}\n{"id": 1\n', 2, ("file", "format", '{"id": 1')),
         ("p.jsonl", "[" * 100_000 + "\n", 1, ("file", "format")),
-        ("p.jsonl", "[0, 0.5]\n", 1, ("file", "type")),
         ("p.jsonl", '{"id": -1, "p": 0.5}\n', 1, ("id", "format", -1)),
         ("p.jsonl", '{"id": 0, "p": 1, "task": 3}\n', 1, ("task", "type", 3)),
         ("p.csv", "id,p\n0,0.5\n0,0.6\n", 3, ("id", "duplicate", "0")),

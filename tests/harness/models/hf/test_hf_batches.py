@@ -91,13 +91,6 @@ def test_a_stream_has_the_batches_and_the_texts_of_a_list(words, batches, batch_
         assert (other.text, other.seed, other.signals) == (trial.text, trial.seed, trial.signals)
 
 
-def test_a_stream_is_taken_a_trial_number_at_a_time(words):
-    lm = tiny_model(words, batch_size=4)
-    stream = stream_of(requests_for(PROMPTS, 6, SAMPLED))
-    next(lm.sample(stream, frozenset()))
-    assert stream.given == 5  # the first four, and one that shows where the next number begins
-
-
 def test_after_the_end_of_a_stream_the_running_batch_alone_goes_on(words):
     lm = tiny_model(words, batch_size=4)
     stream = stream_of(requests_for(PROMPTS, 6, SAMPLED))
@@ -136,12 +129,6 @@ def test_trials_of_one_prompt_share_its_prefill(lm, shapes):
     run(lm, requests_for(PROMPTS[:1], 10, {**SAMPLED, "max_gen_toks": 2}))
     assert shapes[0] == (1, 3)
     assert shapes[1][1] == 1
-
-
-def test_between_two_trials_the_callers_torch_is_as_it_was(lm):
-    for _ in lm.sample(requests_for(PROMPTS, 1, SAMPLED), frozenset()):
-        assert torch.is_grad_enabled()
-        assert not torch.is_inference_mode_enabled()
 
 
 def test_memory_that_runs_out_halves_the_batch_and_changes_no_trial(words, monkeypatch, caplog):

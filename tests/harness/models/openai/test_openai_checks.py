@@ -46,8 +46,6 @@ def test_the_servers_own_room():
             tokenized(server).sample(requests_of(1, 1, max_gen_toks=4092))
         with refused("max_gen_toks", "range", 5000, error=TaskConfigError):
             completions(server).sample(requests_of(1, 1, max_gen_toks=5000))
-        with refused("max_gen_toks", "range", 95, error=TaskConfigError):
-            tokenized(server, max_length=100).sample(requests_of(1, 1, max_gen_toks=95))
 
 
 def test_a_server_that_cuts_prompts(caplog):
@@ -75,6 +73,8 @@ def test_arguments_that_cannot_be():
             completions(server).sample(requests_of(1, 1, n=4))
         with refused("batch_size", "conflict", 8, error=ModelConfigError):
             completions(server, batch_size=8).sample(requests_of(1, 1))
+        with refused("seeds", "choice", 7, error=ModelConfigError):
+            completions(server, seeds=7)
         with refused("timeout", "range", 0, error=TaskConfigError):
             completions(server, timeout=0).sample(requests_of(1, 1))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import threading
 import time
 
@@ -19,30 +18,24 @@ pytestmark = pytest.mark.filterwarnings("default:.*:DeprecationWarning")
 
 
 def test_orders_are_begun_in_order_and_topped_up_without_a_barrier():
-    # the first request is slow: the others must not wait for it
-    def script(number, body):
-        return Act(delay_s=0.5 if body["seed"] == 0 else 0.02)
-
     requests = requests_of(prompts=8, trials=3)
+    others = threading.Event()
+
+    def script(number, body):
+        if number == len(requests) - 1:
+            others.set()
+        elif body["seed"] == 0:  # the first request, for which the others must not wait
+            others.wait(30)
+        return Act(delay_s=0.02)
+
     with serving(script) as server:
         got = [order for order, _ in completions(server, concurrent=4).sample(requests)]
         assert server.most == 4
-    assert got[-1].seed == 0
+    assert requests[0] in got[-4:]
     begun = [b["seed"] for b in server.requests]
     wanted = [o.seed for o in requests]
     # four are under way at a time, so none arrives more than a few places from its own
     assert max(abs(begun.index(seed) - i) for i, seed in enumerate(wanted)) <= 4
-
-
-def test_texts_do_not_depend_on_company():
-    requests = requests_of(prompts=4, trials=2)
-    shuffled = random.Random(1).sample(requests, len(requests))
-    with serving() as server:
-        alone, together = (
-            {o.index: s.text for o, s in completions(server, n).sample(some)}
-            for n, some in ((1, requests), (8, shuffled))
-        )
-    assert alone == together
 
 
 def stream_of(requests):
@@ -60,7 +53,7 @@ def test_an_ended_stream_yields_what_ends_in_time_and_cancels_the_rest():
         sampling = completions(server, concurrent=3).sample(stream)
         got = [next(sampling)[0]]
         stream.end(5.0)
-        stream.deadline = time.monotonic() + 0.7
+        stream.deadline = time.monotonic() + 1.0
         got += [request for request, _ in sampling]
         assert stream.given == len(server.requests) < len(requests)
     assert {request.index for request in got} >= {0, 1, 2}

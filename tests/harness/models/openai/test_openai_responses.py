@@ -158,7 +158,6 @@ def test_a_fifth_stop_cuts_on_reading(caplog):
     assert server.requests[0]["stop"] == until[:4] == model.stops_sent({**KWARGS, "until": until})
     raw = "0 six 0 five 0"
     assert model.finished_text(raw, {**KWARGS, "until": until}, {}) == "0 "
-    assert model.finished_text(raw, KWARGS, {}) == raw
     assert caplog.text.count("'five', 'six' cut the answers afterwards") == 1
 
 
@@ -187,15 +186,10 @@ def test_a_temperature_that_the_harness_changes():
 def test_numbers_that_are_none_are_left_out():
     """A store takes no such numbers; an answer is not lost for one."""
     choice = {"index": 0, "text": "42", "finish_reason": ["stop"], "stop_reason": 2**70}
-    body = {
-        "choices": [choice],
-        "usage": {"prompt_tokens": -1, "completion_tokens": 2**70},
-        "metrics": {
-            "queue_time_ms": math.nan,
-            "time_to_first_token_ms": 1.0,
-            "generation_time_ms": 10**400,
-        },
-    }
+    usage = {"prompt_tokens": -1, "completion_tokens": 2**70}
+    times = {"queue_time_ms": math.nan, "time_to_first_token_ms": 1.0}
+    metrics = {**times, "generation_time_ms": 10**400}
+    body = {"choices": [choice], "usage": usage, "metrics": metrics}
     trial = read_trial(trial_request(0, "?", "?", 0, 1, KWARGS), body, chat=False)
     encode(trial)
     assert trial.text == "42"

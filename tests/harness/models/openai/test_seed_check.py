@@ -167,8 +167,3 @@ def test_neither_greedy_runs_nor_openai_are_checked():
         official = chat(server, cls=OfficialChat)
         official.prepare(requests_of(1, 1, official))
         assert server.requests == []
-
-
-def test_seeds_has_one_value():
-    with serving() as server, refused("seeds", "choice", 7, error=ModelConfigError):
-        completions(server, seeds=7)

@@ -88,13 +88,6 @@ def test_a_second_call_samples_what_is_missing_with_the_same_workers(cluster, tm
     assert len(stored_trials(tmp_path / "ray.sqlite")) == 4 * QUESTIONS
 
 
-def test_stored_trials_start_no_worker(cluster, tmp_path):
-    coin(tmp_path, executor=None).generate_until(instances(2), disable_tqdm=True)
-    clusters = cluster()
-    coin(tmp_path).generate_until(instances(2), disable_tqdm=True)
-    assert clusters == []
-
-
 def test_workers_that_die_lose_and_double_nothing(cluster, tmp_path, monkeypatch):
     """Every seventh request kills its worker, the first time that it is given."""
     # by chance one place may get several of them before it returns a trial

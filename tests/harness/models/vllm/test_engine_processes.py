@@ -257,12 +257,6 @@ def test_vllms_processes_are_bound_while_an_engine_is_built(vllm_modules, monkey
     assert patches.undo(patches.VLLM_WORKER)
 
 
-def test_another_vllm_is_left_as_it_is(monkeypatch):
-    monkeypatch.setitem(sys.modules, "vllm.v1.engine.core", None)
-    with engine_processes.bound_to_this_process() as bound:
-        assert not bound
-
-
 # A run under SIGTERM, whose engine is one process.
 TERMINATED = """
 import signal, subprocess, sys, time

@@ -126,14 +126,10 @@ def test_settings_of_a_request(folder):
     lm = make(folder)
     sampled(lm, orders(trials=1))
     params = engine_of(lm).started[0][1].settings
-    assert params["temperature"] == 0.7
-    assert params["top_p"] == 0.9
-    assert params["top_k"] == -1
+    assert [params[name] for name in ("temperature", "top_p", "top_k")] == [0.7, 0.9, -1]
     assert params["stop"] == ["\n\n", EOS]
-    assert params["max_tokens"] == 8
-    assert params["logprobs"] == 0
-    assert params["flat_logprobs"] is True
-    assert params["output_kind"] == "final"
+    assert (params["max_tokens"], params["logprobs"]) == (8, 0)
+    assert (params["flat_logprobs"], params["output_kind"]) == (True, "final")
     assert "prompt_logprobs" not in params
     assert "do_sample" not in params
 
@@ -206,12 +202,9 @@ def test_generation_config_is_not_applied_and_that_is_said_once(folder, caplog):
     lm = make(folder)
     for _ in range(2):
         sampled(lm, orders(trials=1))
-    messages = [
-        r.getMessage() for r in caplog.records if "generation_config.json" in r.getMessage()
-    ]
-    assert len(messages) == 1
-    assert "repetition_penalty=1.1, which" in messages[0]
-    assert "temperature" not in messages[0]
+    (message,) = [m for m in caplog.messages if "generation_config.json" in m]
+    assert "repetition_penalty=1.1, which" in message
+    assert "temperature" not in message
     assert lm.fingerprint()["end_tokens"] == [2, 7]
     # what the task gives is applied
     sampled(lm, orders(trials=1, repetition_penalty=1.2))
