@@ -167,8 +167,8 @@ class RecordingMixin(SamplingMixin):
             pass
         for _ in trials.sample(counts, as_list=True, disable_tqdm=disable_tqdm):
             pass
-        by_question = zip(instances, trials.responses(counts), strict=True)
-        responses = ResponsesInTurn(requests, {id(i): of_i for i, of_i in by_question})
+        by_id = zip(map(id, instances), trials.responses(counts), strict=True)
+        responses = ResponsesInTurn(requests, dict(by_id))
         return responses if trials.in_store else list(responses)
 
     def streamed_trials(self, instances: Sequence[Any]) -> StreamedTrials:
