@@ -73,21 +73,6 @@ def test_probabilities_are_those_of_draws(four, board):
         assert (ranks[i] < row.rank_low).mean() < 0.04 > (ranks[i] > row.rank_high).mean()
 
 
-def test_ties_are_cut_by_z(four):
-    board = leaderboard(four, ties="leader")
-    mu = [item.posterior.mu for item in board.rows]
-    sigma = [item.posterior.sigma for item in board.rows]
-    rank, expected = 1, [1]
-    for i in range(1, 4):
-        z = (mu[i - 1] - mu[i]) / math.hypot(sigma[i - 1], sigma[i])
-        rank += z >= stats.norm.ppf(0.95)
-        expected.append(rank)
-    assert [item.rank for item in board.rows] == expected
-    assert 1 < len(set(expected)) < 4  # something ties, and not all
-    alone = leaderboard(four, ties="none")
-    assert [item.rank for item in alone.rows] == [1, 2, 3, 4]
-
-
 def test_what_runs_took_stands_beside_them():
     tokens = tuple(np.full(2, 5.0) for _ in range(3))
     run = TaskRun.from_trials(
@@ -154,9 +139,6 @@ def test_scores_under_the_shared_prior(four, scope):
     own = [row.mu for row in overall.rows]
     assert overall.shared.unshared_mu.tolist() == own
     assert np.ptp(overall.shared.mu) < np.ptp(own)
-    # of all pairs, between the flat prior's probability and one half
-    flat, shared = overall.p_greater[0, 1:], overall.shared.p_greater[0, 1:]
-    assert ((shared > 0.5) & (shared < flat + 0.02)).all()
 
 
 # -- what is refused -----------------------------------------------------------------------------

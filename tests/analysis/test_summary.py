@@ -32,17 +32,6 @@ def run_of(matrix=MATRIX, model="A", task="aime", ids=None, **more):
     return TaskRun.from_trials(model, task, matrix, names, **more)
 
 
-def test_the_paper_s_posterior_is_the_formula_s():
-    summary = summarise(run_of())
-    counts = [[6 - sum(row), sum(row)] for row in MATRIX]
-    mu, sigma = by_hand.uniform_prior(counts)
-    assert summary.paper.mu == pytest.approx(mu, abs=1e-12)
-    assert summary.paper.sigma == pytest.approx(sigma, abs=1e-12)
-    assert summary.average.value == pytest.approx(np.mean(MATRIX), abs=1e-12)
-    # eq. 20 of Hariri et al.: T / N times the sd of Bayes@N
-    assert summary.average.sigma == pytest.approx(8 / 6 * sigma, abs=1e-12)
-
-
 def test_the_pass_family_counts_subsets():
     answers = tuple(ANSWERS)
     rows = summarise(run_of(answers=answers), ks=[1, 2, 3, 5]).rows

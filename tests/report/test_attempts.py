@@ -240,19 +240,6 @@ DATA = REPOSITORY / "tests/runs/readers/data"
 
 
 @pytest.mark.parametrize(
-    ("log", "numbers", "without"),
-    [("inspect_ai/weak.eval", [1, 3], [2]), ("tau2/strong.json", [0, 1, 2], [3])],
-)
-def test_attempts_have_the_numbers_of_the_log(log, numbers, without):
-    """An epoch and a simulation of these logs ended in an error."""
-    data, _ = content(page_of(read_runs([DATA / log]), text_bytes=0))
-    models = [model for q in data["1"]["questions"].values() for model in q["models"]]
-    (model,) = (model for model in models if "n_unscored" in model)
-    assert (model["n"], model["numbers"]) == (len(numbers), numbers)
-    assert (model["unscored"], model["n_unscored"]) == (without, 1)
-
-
-@pytest.mark.parametrize(
     ("labels", "numbers", "without"),
     [
         ((1, 2, 3), [1, 3], [2]),
