@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from _support.errors import refused
 from _support.fake_runs import N_TRIALS, category_of, cuts_of, fake_runs, trials_of
-from _support.saved_runs import TASK, from_columns, write_run
+from _support.saved_runs import TASK, question, write_run
 
 from lm_eval_bayes.analysis.rubric_classes import classify_runs, pooled_thresholds
 from lm_eval_bayes.analysis.rubric_table import rubric_table
@@ -39,12 +39,34 @@ def columns():
     return runs
 
 
+def questions_of(columns):
+    """Return the questions of a model's columns; a text always tells whether there is a box."""
+    questions = []
+    for number, signals in enumerate(columns):
+        trials = []
+        for values in zip(*signals.values(), strict=True):
+            trial = dict(zip(signals, values, strict=True))
+            ratio = trial["token_ratio"]
+            saved = {
+                "text": "It is \\boxed{7}." if trial["has_box"] else "It is 7.",
+                "outcome": trial["is_correct"],
+                "completion_tokens": None if ratio is None else round(64 * ratio),
+                "finish_reason": {0: "stop", 1: "length", None: None}[trial["repeated_pattern"]],
+                **{name: trial[name] for name in ("prompt_bpt", "completion_bpt")},
+            }
+            if trial["verifier_a"] is not None:
+                saved["verdict"] = tuple(trial[f"verifier_{label}"] for label in "abc")
+            trials.append(saved)
+        questions.append(question(trials, number))
+    return questions
+
+
 @pytest.fixture(scope="module")
 def runs(columns, tmp_path_factory):
     """The same, written to files and read."""
     folder = tmp_path_factory.mktemp("runs")
-    for model, found in columns.items():
-        write_run(folder / model, model, from_columns(found))
+    for model, of_model in columns.items():
+        write_run(folder / model, model, questions_of(of_model))
     return read_runs([folder], signals="all").runs
 
 
@@ -115,14 +137,6 @@ def test_counts_of_saved_runs_equal_the_tables_of_the_paper_applied_by_hand(colu
     assert sum(score.missing for score in classified.scores["exact_match"].values()) > 0
 
 
-def test_thresholds_are_pooled_over_all_models(columns, classified):
-    cuts = cuts_of(trials_of(columns))
-    assert classified.thresholds.values == pytest.approx(cuts, rel=1e-12)
-    assert classified.source.runs == tuple(run.label for run in classified.runs)
-    hashes = {s.thresholds for found in classified.scores.values() for s in found.values()}
-    assert hashes == {classified.thresholds.hash}
-
-
 def test_the_learned_prior_and_its_ranks_are_those_of_the_core(classified):
     table = rubric_table(only(classified, "exact_match", "verifier_probe", "concision_high_conf"))
     for row in table.rows:
@@ -136,18 +150,7 @@ def test_the_learned_prior_and_its_ranks_are_those_of_the_core(classified):
     assert table.ranks.shape == table.mu.shape == (3, 3)
 
 
-def test_of_questions_like_these_models_are_compared_question_by_question(runs):
-    first = runs[0]
-    turned = TaskRun.from_trials(
-        first.model,
-        first.task,
-        first.trials[::-1],
-        first.question_ids[::-1],
-        sources=first.sources,
-        signals={name: arrays[::-1] for name, arrays in first.signals.items()},
-        verifiers=first.verifiers,
-    )
-    classified = classify_runs((turned, *runs[1:]), pooled_thresholds(runs))
+def test_of_questions_like_these_models_are_compared_question_by_question(classified):
     some = only(classified, "exact_match", "format_aware")
     table = rubric_table(some, scope="population", seed=3)
     benchmark = rubric_table(some, seed=3)

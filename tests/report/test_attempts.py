@@ -9,7 +9,6 @@ import shutil
 import numpy as np
 import pytest
 from _support.command_line import called
-from _support.errors import refused
 from _support.paths import REPOSITORY
 from _support.saved_runs import question, write_run
 from hypothesis import given
@@ -149,15 +148,6 @@ def test_runs_without_texts_are_named(tmp_path):
     other = TaskRun.from_trials("lab/b", saved.runs[0].task, [[1]], saved.runs[0].question_ids)
     _, note = content(page_of([*saved.runs, other]))
     assert note.endswith("No texts that this report reads were logged of lab/b.")
-
-
-def test_a_log_that_was_replaced_is_refused(tmp_path):
-    folder = logged(tmp_path / "a", "lab/a", [["x", "y"], ["z", "w"]])
-    saved = read_runs([folder])
-    (samples,) = folder.glob("samples_*")
-    samples.write_text("{}\n", encoding="utf-8")
-    with refused("RUN", "damaged", "no line of question 0"):
-        page_of(saved)
 
 
 def test_texts_take_at_most_the_budget(tmp_path):

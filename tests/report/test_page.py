@@ -523,24 +523,3 @@ def test_all_letters_contrast_with_what_is_behind_them():
                 assert contrast(colours[letters], colours[behind]) >= 4.5, (letters, behind)
         for drawn in ("accent", "accent-bar", "warm"):
             assert contrast(colours[drawn], colours["sheet"]) >= (2.5 if drawn[6:] else 3.0)
-
-
-@pytest.mark.slow
-def test_twenty_models_on_four_tasks_take_less_than_five_megabytes():
-    texts = tuple("Let ABC be a triangle. " * 40 for _ in range(30))
-    rng = np.random.default_rng(0)
-
-    def answers():
-        return tuple(tuple(map(str, rng.integers(0, 10**6, 80))) for _ in range(30))
-
-    runs = [
-        run(
-            *(f"lab/model-{i}", f"task {t}"),
-            **{"n": 80, "seed": 100 * t + i, "m": 30, "questions": texts, "tokens": 12_345.0},
-            answers=answers(),
-        )
-        for i in range(20)
-        for t in range(4)
-    ]
-    page, _ = page_of(*runs)
-    assert len(page.encode()) < 5_000_000
