@@ -7,7 +7,6 @@ import pytest
 from _support.errors import refused
 from _support.run_files import LATER, SENT, STAMP, TASK, row, seeded, write_run
 
-from lm_eval_bayes.analysis.pass_rows import pass_rows
 from lm_eval_bayes.runs.merging import duplicates, merge_trials
 from lm_eval_bayes.runs.partial_run import QuestionTrials
 from lm_eval_bayes.runs.reader import join_runs, read_runs
@@ -62,7 +61,6 @@ def test_answers_that_one_file_lacks_are_unknown(tmp_path):
     write_run(tmp_path / "b", [second])
     (run,) = read_runs([tmp_path / "a", tmp_path / "b"]).runs
     assert (run.n_common, run.answers) == (4, None)
-    assert not [name for name in pass_rows(run, None, 0).estimates if name.startswith("maj@")]
 
 
 # -- several folders -------------------------------------------------------------------------------
