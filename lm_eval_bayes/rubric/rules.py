@@ -262,7 +262,7 @@ def _number(node: ast.expr) -> float | None:
     try:
         value = ast.literal_eval(node)
         number = float(value) if type(value) in (int, float) else math.nan
-    except (ValueError, TypeError, OverflowError):  # of more than 308 digits
+    except (ValueError, TypeError, OverflowError):  # no literal, or of more than 308 digits
         return None
     return number if math.isfinite(number) else None
 

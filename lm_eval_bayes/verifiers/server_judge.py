@@ -415,7 +415,7 @@ class ServerJudge:
 
 
 def in_parallel(work: Callable[[_T], _R], items: Sequence[_T], at_once: int) -> list[_R]:
-    """Work on items in threads; the first error or Ctrl-C ends it at once.
+    """Work on items in threads; the first error, in their order, or Ctrl-C ends it.
 
     Examples
     --------
