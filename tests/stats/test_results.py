@@ -37,9 +37,6 @@ DRAWN = {
         [["7", "8", "9", "7"]] * 3, MARKS, np.int64(3), seed=seed, draws=N
     ),
     "confusion": lambda seed: leb.confusion_posterior(CELLS, draws=10 * N, seed=seed),
-    "confidence": lambda seed: leb.confusion_confidence(
-        CELLS, method="bootstrap", replicates=N, seed=seed
-    ),
     "bootstrap": lambda seed: leb.bootstrap_interval(np.linspace(0, 1, 9), replicates=N, seed=seed),
     "convergence": lambda seed: leb.convergence_at_n(
         TENSOR, "g-pass", k=np.int64(2), tau=np.float32(0.5), replicates=N, seed=seed
