@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 from _support.errors import refusals
-from scipy import special, stats
+from scipy import stats
 
 from lm_eval_bayes.stats.aligned_questions import common_clusters
 from lm_eval_bayes.stats.clustered import clustered_posterior
@@ -69,35 +69,6 @@ NESTED = np.array([[1, 3], [0, 4], [2, 2], [4, 0], [3, 1], [0, 2], [1, 1]])
 LABELS = ["a", "a", "b", "c", "c", "c", "d"]
 
 
-def test_importance_sampling_draws_the_same_posterior():
-    rng = np.random.default_rng(5)
-    n = 200_000
-    theta = rng.beta(0.7, 0.7, n)
-    d, s = (
-        scale * share / (1 - share)
-        for scale, share in ((3, rng.beta(1, 0.7, n)), (20, rng.beta(0.7, 1.0, n)))
-    )
-    logs = np.zeros(n)
-    for label in "abcd":
-        p = np.clip(rng.beta(d * theta + 1e-12, d * (1 - theta) + 1e-12), 1e-12, 1 - 1e-12)
-        for (wrong, right), of in zip(NESTED.tolist(), LABELS, strict=True):
-            if of == label:
-                a, b = s * p + 1e-12, s * (1 - p) + 1e-12
-                logs += special.betaln(a + right, b + wrong) - special.betaln(a, b)
-    weights = np.exp(logs - logs.max())
-    weights /= weights.sum()
-    error = 4.0 / np.sqrt(1.0 / (weights**2).sum())
-    posterior = clustered_posterior(Outcomes.from_counts(NESTED), LABELS)
-    assert posterior.mu == pytest.approx(weights @ theta, abs=error * posterior.sigma)
-    interval = posterior.interval()
-    for end, tail in ((interval.low, 0.025), (interval.high, 0.975)):
-        below = weights[theta <= end].sum()
-        assert below == pytest.approx(tail, abs=error * np.sqrt(0.025 * 0.975))
-    learned = posterior.clusters
-    for values, median in ((d, learned.strength), (s, learned.within)):
-        assert weights[values <= median].sum() == pytest.approx(0.5, abs=0.5 * error + 0.01)
-
-
 def test_scope_population_of_outcomes_with_clusters_is_the_cluster_model():
     outcomes = Outcomes.from_counts(NESTED, clusters=LABELS)
     population = hbayes_at_n(outcomes, "population")
@@ -147,7 +118,7 @@ def test_scores_follow_the_weights():
     assert turned.mu == pytest.approx(1 - plain.mu, abs=1e-12)
 
 
-@pytest.mark.parametrize("counts", [[[30_000, 70_000]] * 50, [[1, 0]], [[10**6, 0], [0, 10**6]]])
+@pytest.mark.parametrize("counts", [[[1, 0]], [[10**6, 0], [0, 10**6]]])
 def test_extreme_counts_stay_in_order(counts):
     posterior = clustered_posterior(Outcomes.from_counts(counts))
     for method in ("normal", "beta", "exact", "hdi"):

@@ -17,7 +17,6 @@ from lm_eval_bayes.stats.distributions.success_curves import Identity
 from lm_eval_bayes.stats.distributions.weighted import weighted_quantiles
 from lm_eval_bayes.stats.hierarchical.dirichlet_multinomial import (
     Likelihood,
-    Particles,
     Proposal,
     learn_particles,
     log_posterior,
@@ -117,26 +116,6 @@ def test_single_trials_leave_the_strength_to_its_prior(totals):
     np.testing.assert_allclose(sd, np.sqrt(exact.var()), rtol=0.04)
 
 
-def test_draws_have_the_moments_of_the_posterior():
-    outcomes = Outcomes.from_counts(COUNTS["ragged"].astype(int), weights=[0, 0.1, 0.4, 0.4, 1])
-    posterior = category_posterior(outcomes, IntervalSpec())
-    assert isinstance(posterior.distribution, DirichletMixtureDistribution)
-    draws = posterior.distribution.draw(100_000, np.random.default_rng(1))
-    assert draws.mean() == pytest.approx(posterior.mu, abs=5 * posterior.sigma / 300)
-    assert draws.std() == pytest.approx(posterior.sigma, rel=0.02)
-
-
-def test_reported_error_is_that_of_other_seeds():
-    outcomes = Outcomes.from_counts(skewed(5, 8).astype(int))
-    found = []
-    for seed in range(16):
-        posterior = category_posterior(outcomes, IntervalSpec(seed=seed))
-        found.append(posterior.interval(seed=seed, draws=20_000))
-    scatter = max(np.std([i.low for i in found]), np.std([i.high for i in found]))
-    reported = np.mean([i.mc_error for i in found])
-    assert 0.7 < reported / scatter < 1.5
-
-
 def test_notes_say_what_a_reader_must_know():
     single = Outcomes.from_counts([[1, 0, 0], [0, 0, 1], [0, 0, 0]])
     assert category_posterior(single, IntervalSpec()).note == PRIOR_ALONE
@@ -167,12 +146,3 @@ def test_draws_of_a_score_are_those_of_a_mean_of_betas(a, b, n_questions, is_nor
     masses = np.array([0.005, 0.025, 0.2, 0.5, 0.8, 0.975, 0.995])
     off = (np.quantile(drawn, masses) - 2.0 - 2.0 * exact.quantile(masses)) / (2.0 * sd)
     assert np.abs(off).max() < (0.025 if is_normal else 0.06)
-
-
-def test_effective_sample_size_and_quantiles_of_weights():
-    three = np.array([3.0, 1.0, 2.0])
-    for weight, ess, median in (([1 / 3] * 3, 3.0, 2.0), ([1.0, 0.0, 0.0], 1.0, 3.0)):
-        particles = Particles(np.ones((3, 1)), three, np.array(weight), 0.0)
-        assert particles.ess == pytest.approx(ess)
-        quantile = weighted_quantiles(three, particles.weight, np.array(0.5))
-        assert quantile == pytest.approx(median)

@@ -260,18 +260,6 @@ def bank(*rows):
     return [list(row) for row in rows], [[a == "r" for a in row] for row in rows]
 
 
-def test_the_order_of_trials_and_questions_does_not_matter():
-    posterior = maj_at_k_posterior(ANSWERS, CORRECT, 4)
-    turned = maj_at_k_posterior(
-        [row[::-1] for row in ANSWERS][::-1], [row[::-1] for row in CORRECT][::-1], 4
-    )
-    assert (turned.mu, turned.sigma) == pytest.approx((posterior.mu, posterior.sigma), abs=1e-14)
-    assert turned.per_question.mu[::-1] == pytest.approx(posterior.per_question.mu)
-    other = maj_at_k_posterior(ANSWERS, CORRECT, 4, seed=1)
-    assert other.mu == posterior.mu
-    assert other.sigma == pytest.approx(posterior.sigma, rel=0.02)
-
-
 def test_notes():
     five = bank("rrrrrrab", "rrrrraab", "aaaaaarr", "abcdefrr", "rrrrrraa")
     clear = [[*rows, *rows] for rows in five]

@@ -25,8 +25,6 @@ def test_coins_fall_as_often_as_they_should():
     np.testing.assert_allclose(R.mean(axis=2), p, atol=0.012)
     # trials of a coin are independent: neighbours are uncorrelated
     assert abs(np.corrcoef(R[0, 2, :-1], R[0, 2, 1:])[0, 1]) < 0.03
-    assert R.tolist() == simulate_outcomes(p, 20_000, seed=1).tolist()
-    assert simulate_outcomes([0.5], 4, seed=2).shape == (1, 4)
 
 
 def test_beta_mimics_have_their_moments():
