@@ -52,19 +52,6 @@ def test_prefix_scores_are_the_estimators(metric):
         scores[0] = 0
 
 
-@pytest.mark.parametrize("weights", [[3.0, -1.0, 0.1], [2.0, 2.0, 2.0]])
-def test_prefix_scores_of_a_rubric_with_a_prior(weights):
-    rng = np.random.default_rng(1)
-    R = rng.integers(0, 3, (2, 5, 7))
-    bayes = prefix_scores(R, "bayes", weights=weights)
-    avg = prefix_scores(R, "avg", weights=weights)
-    for model in range(2):
-        for n in range(1, 8):
-            outcomes = Outcomes.from_matrix(R[model, :, :n], weights=weights)
-            assert bayes[model, n - 1] == pytest.approx(bayes_at_n(outcomes).mu, abs=1e-13)
-            assert avg[model, n - 1] == pytest.approx(avg_at_n(outcomes).value, abs=1e-13)
-
-
 def test_by_hand():
     # One question: model 0 is right from the second trial on, model 1 on the first only. Every
     # order of the columns 0, 1, 2: column 0 favours model 1, the other two model 0.

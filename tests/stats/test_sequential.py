@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from _support.errors import refusals
+from _support.outcomes import binary_outcomes
 from scipy import integrate, stats
 
 from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
@@ -26,8 +27,7 @@ from lm_eval_bayes.stats.sequential.trials_needed import trials_needed
 
 
 def binary(successes, trials):
-    successes = np.asarray(successes)
-    return bayes_at_n(Outcomes.from_counts(np.stack([trials - successes, successes], axis=1)))
+    return bayes_at_n(binary_outcomes(successes, trials))
 
 
 HARD, EASY = binary([1, 2, 0, 3, 1, 2], 8), binary([7, 6, 8, 5, 7, 6], 8)
@@ -75,9 +75,6 @@ def test_a_decision_is_z_over_its_threshold():
     assert verdict.value == pytest.approx(z)
     assert verdict.threshold == pytest.approx(stats.norm.ppf(0.95))
     assert "0.315" in verdict.note
-    walks = np.random.default_rng(0).standard_normal((100_000, 8)).cumsum(axis=1)
-    crossed = (np.abs(walks / np.sqrt(np.arange(1, 9))) >= 1.6449).any(axis=1)
-    assert crossed.mean() == pytest.approx(0.315, abs=0.006)
     assert verdict.to_dict()["winner"] == "easy"
     assert DecisionReached().evaluate(8, POPULATION).stop
 
@@ -104,8 +101,6 @@ def test_a_planned_rule_decides_at_planned_analyses():
 def test_rates_of_rules():
     naive = DecisionReached(0.95)
     assert naive.false_decision_rate([64]) == pytest.approx(0.1, abs=1e-6)
-    rates = [naive.false_decision_rate(range(1, n + 1)) for n in (1, 4, 16, 64)]
-    assert rates == sorted(rates)
     for correction in ("obrien-fleming", "pocock"):
         rule = DecisionReached(0.95, correction, range(1, 65))
         assert rule.false_decision_rate(range(1, 65)) == pytest.approx(0.05, abs=1e-6)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from _support.errors import refusals
+from _support.outcomes import binary_outcomes
 from scipy import stats
 
 from lm_eval_bayes import Outcomes, ScoreOutcomes, variance_components
@@ -19,8 +20,7 @@ from lm_eval_bayes.stats.variance_components import (
 
 
 def binomial(n, right, **more):
-    right = np.asarray(right)
-    return Outcomes.from_counts(np.stack([n - right, right], axis=1), **more)
+    return binary_outcomes(right, n, **more)
 
 
 def test_equal_numbers_of_trials_give_the_analysis_of_variance():
