@@ -105,21 +105,6 @@ def test_quantiles_are_those_of_draws_by_rejection():
         assert np.all((low - 1e-3 < ours) & (ours < high + 1e-3)), (scope, low, ours, high)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("n_trials", [3, 16, 64])
-@pytest.mark.parametrize("never", [0, 1, 15])
-def test_quantiles_are_those_of_questions_that_are_all_or_nothing(never, n_trials):
-    counts = [[n_trials, 0]] * never + [[0, n_trials]] * (30 - never)
-    posterior = hbayes_at_n(Outcomes.from_counts(counts))
-    rng = np.random.default_rng(n_trials)
-    drawn = posterior.distribution.draw_questions(200_000, rng).mean(axis=1)
-    levels = np.array([0.005, 0.025, 0.25, 0.5, 0.75, 0.975, 0.995])
-    error = 4.0 * np.sqrt(levels * (1 - levels) / drawn.size)
-    low, high = np.quantile(drawn, levels - error), np.quantile(drawn, levels + error)
-    ours, some = posterior.distribution.table.quantile(levels), 0.03 * posterior.sigma
-    assert np.all((low - some < ours) & (ours < high + some)), (low, ours, high)
-
-
 @pytest.mark.parametrize("error", [1e-8, 1e-4])
 @pytest.mark.parametrize("a", [1e-4, 2.5, 400.0])
 def test_a_beta_is_a_gamma_no_further_from_it_than_was_asked(a, error):
