@@ -137,14 +137,14 @@ def test_two_models():
 
 # §3.5: F1 with shares ~ Dirichlet(1, 1, 1, 1)
 def test_f1():
-    rng, runs, covered = np.random.default_rng(2), 400, 0
+    rng, runs, covered = np.random.default_rng(2), 250, 0
     for _ in range(runs):
         share = rng.dirichlet(np.ones(4))
         truth = 2 * share[0] / (2 * share[0] + share[1] + share[2])
         counts = rng.multinomial(10, share)
         interval = confusion_posterior(counts, draws=2000).interval()
         covered += interval.low <= truth <= interval.high
-    assert covered / runs == pytest.approx(0.95, abs=0.033)
+    assert covered / runs == pytest.approx(0.95, abs=0.04)
 
 
 def test_real_clusters_are_wider_than_independent_answers(shared):

@@ -90,7 +90,7 @@ def test_queries_like_these_by_all_bootstrap_samples(between):
         expected += capability_intervals(once, counts, between=between).probability / 27
     outcomes = Outcomes.from_counts(COUNTS)
     posterior = capability_intervals(
-        ANCHORS, outcomes, between=between, scope="population", replicates=40_000
+        ANCHORS, outcomes, between=between, scope="population", replicates=20_000
     )
     assert posterior.probability == pytest.approx(expected, abs=0.008)
     assert posterior.scope == json.loads(json.dumps(posterior.to_dict()))["scope"] == "population"
@@ -169,11 +169,11 @@ def exact_p_value(R):
 
 def test_independence_by_all_permutations():
     R = np.array([[0, 1, 1], [0, 1, 0], [1, 1, 0]])
-    check = query_independence(R, permutations=20_000)
+    check = query_independence(R, permutations=5_000)
     covariance = np.cov(R)
     assert check.variance_ratio == pytest.approx(covariance.sum() / np.trace(covariance))
     assert check.p_value == pytest.approx(exact_p_value(R), abs=0.02)
-    assert (check.n_varying, check.permutations, check.seed) == (3, 20_000, 0)
+    assert (check.n_varying, check.permutations, check.seed) == (3, 5_000, 0)
 
 
 def test_independence_of_several_models_is_pooled():
@@ -259,8 +259,8 @@ test_bad_input_is_named = refusals(
 )
 
 
-def fine_grid_log(weaker, stronger, solved, failed, cells=1_000_000):
-    """log ∫₀¹ of the likelihood by Simpson's rule on a million cells: 50 in the narrowest sd."""
+def fine_grid_log(weaker, stronger, solved, failed, cells=400_000):
+    """log ∫₀¹ of the likelihood by Simpson's rule, with 20 cells in the narrowest sd."""
     u = np.linspace(0, 1, cells + 1)
     logs = np.zeros_like(u)
     for a, b, c, f in zip(weaker, stronger, solved, failed, strict=True):

@@ -27,7 +27,6 @@ CELLS = (5, 3, 2, 4)
 
 test_bad_values = refusals(
     (lambda: leb.Outcomes.from_matrix([[1, 2], [3]]), "R", "shape"),
-    (lambda: leb.AnchorMatrix.from_probabilities([[1, 2], [3]]), "probabilities", "shape"),
     (lambda: leb.AnyOf(None), "rules", "type"),
     (lambda: leb.DecisionReached(analyses={1, 2}), "analyses", "type"),
     (lambda: leb.maj_at_k([b"ab"], [[True]], 1), "answers", "type"),

@@ -97,13 +97,13 @@ def test_more_than_two_categories():
     weights = [0, 0.3, 1]
     rng = np.random.default_rng(2)
     a, b = (Outcomes.from_matrix(rng.integers(0, 3, (8, 5)), weights=weights) for _ in "ab")
-    result = compare(a, b, estimator="bayes", draws=50_000, seed=3, rope=0.02)
+    result = compare(a, b, estimator="bayes", draws=20_000, seed=3, rope=0.02)
     gammas = [rng.standard_gamma(np.broadcast_to(x.counts + 1, (40_000, 8, 3))) for x in (a, b)]
     drawn = [(g @ np.array(weights) / g.sum(axis=2)).mean(axis=1) for g in gammas]
     share = (drawn[0] > drawn[1]).mean()
     assert result.p_a_greater == pytest.approx(share, abs=5 * (0.0025 + result.mc_error))
     p = result.p_a_greater
-    assert result.mc_error == pytest.approx(np.sqrt(p * (1 - p) / 50_000), rel=1e-3)
+    assert result.mc_error == pytest.approx(np.sqrt(p * (1 - p) / 20_000), rel=1e-3)
     assert 0 < share_error(1.0, 10_000) < 1e-3
     assert result.seed == 3
     assert 0 < result.p_rope < 1

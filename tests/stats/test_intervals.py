@@ -84,7 +84,7 @@ def test_pass_family_against_draws(name, n_questions):
     correct = rng.binomial(6, rng.beta(0.6, 0.6, n_questions))
     posterior = LATENT[name](binary_outcomes(correct, 6))
     pseudo = posterior.prior
-    draws = 100_000
+    draws = 60_000
     means = np.zeros(draws)
     for c in correct:
         means += curve_values(name, rng.beta(c + pseudo, 6 - c + pseudo, draws)) / n_questions

@@ -62,7 +62,7 @@ def test_the_usual_size_is_exact_and_agrees_with_the_draws(monkeypatch):
     correct = [[a == 1 for a in row] for row in answers]
     exact = maj_at_k(answers, correct, 8)
     monkeypatch.setattr(majority, "_EXACT_COST", 0)
-    drawn = maj_at_k(answers, correct, 8, draws=40_000)
+    drawn = maj_at_k(answers, correct, 8, draws=15_000)
     assert drawn.per_question == pytest.approx(exact.per_question, abs=0.015)
     assert abs(drawn.value - exact.value) < 5 * drawn.mc_error < 0.01
 

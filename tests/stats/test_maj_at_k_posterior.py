@@ -80,11 +80,11 @@ def test_the_mean_credits_are_those_of_every_sequence_of_wrong_trials(prior, k):
 
 @pytest.mark.parametrize(
     ("prior", "wrong", "spread"),
-    [(TWO_NODES, WRONG[1:2], 0.03), (ABSTAINING, WRONG[2:3], 0.08)],
+    [(TWO_NODES, [WrongTrials((2, 1), 0)], 0.03), (ABSTAINING, WRONG[2:3], 0.08)],
     ids=["answers", "abstentions"],
 )
 def test_the_covariances_are_those_of_every_pair_of_votes(prior, wrong, spread):
-    k, draws = 3, 20_000
+    k, draws = 3, 8_000
     own = wrong_answers.vote_credits(wrong, prior, k, draws, np.random.default_rng(4)).covariance
     for index, trials in enumerate(wrong):
         expected = np.zeros((k + 1, k + 1))

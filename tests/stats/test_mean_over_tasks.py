@@ -166,7 +166,7 @@ def rubric_tasks(n_tasks, mean=(0.3, 0.3, 0.3, 0.3, 3.0)):
 
 
 def test_tasks_of_more_than_two_weights_enter_by_moments():
-    tasks = rubric_tasks(4)
+    tasks = rubric_tasks(3)
     average = np.mean([(t.counts @ t.weights).sum() / t.counts.sum() for t in tasks.values()])
     for scope in SCOPES:
         own = [hbayes_at_n(task, scope) for task in tasks.values()]

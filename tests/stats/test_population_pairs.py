@@ -38,7 +38,7 @@ POPULATIONS = {str(i): hbayes_at_n(each, "population") for i, each in enumerate(
 
 
 def test_a_ranking_agrees_with_the_comparisons():
-    ranking = rank(POPULATIONS)
+    ranking = rank(POPULATIONS, draws=5_000)
     assert (ranking.paired, ranking.scope, ranking.note) == (True, "population", None)
     for i, a in enumerate(ranking.models):
         for j in range(i + 1, 4):

@@ -39,7 +39,7 @@ def uniform_log_factors(counts, older, strengths):
 
 def learned_log_factors(counts, older, strengths):
     """The same under the learned prior: a plain sum over quantiles of the priors of m and s."""
-    u = (np.arange(120) + 0.5) / 120
+    u = (np.arange(80) + 0.5) / 80
     m = special.betaincinv(0.7, 0.7, u)[:, None]
     t = (u ** (1 / 0.7))[None, :]
     s = 20 * t / (1 - t)

@@ -91,7 +91,7 @@ def test_trials_until_z_is_the_first_that_reaches():
 
 @pytest.fixture(scope="module")
 def study():
-    return prior_study(replicates=3000, seed=11)
+    return prior_study(replicates=2000, seed=11)
 
 
 def test_fig_2_agreement_of_old_and_new(study):

@@ -137,15 +137,3 @@ test_what_is_refused = refusals(
     (lambda: compare_paired(ONE, ONE, draws=10), "draws", "range"),
     (lambda: single_trial_posterior(TWICE), "outcomes", "unsupported"),
 )
-
-
-@pytest.mark.parametrize(("right", "n"), [(0, 1), (9, 30), (30, 30)])
-def test_the_posterior_of_single_trials_is_a_beta(right, n):
-    posterior = single_trial_posterior(
-        Outcomes.from_counts([[0, 1]] * right + [[1, 0]] * (n - right))
-    )
-    expected = stats.beta(1 + right, 1 + n - right)
-    assert (posterior.mu, posterior.sigma) == pytest.approx((expected.mean(), expected.std()))
-    interval = posterior.interval()
-    assert (interval.low, interval.high) == pytest.approx(expected.ppf([0.025, 0.975]), abs=1e-6)
-    assert (interval.scope, interval.method, interval.level) == ("population", "exact", 0.95)

@@ -46,7 +46,7 @@ def test_two_models_by_summing_over_all_predictive_draws():
 
 def test_many_questions_by_the_formula():
     # σ² is all but sure where there are many questions: Σ (E p(1−p)) / (T + n + 1) / M²
-    forecast = trials_needed(MANY, width=0.05, draws=2000)
+    forecast = trials_needed(MANY, width=0.05, draws=800)
     a, b = MANY.distribution.a, MANY.distribution.b
     room = a * b / ((a + b) * (a + b + 1))  # E p(1 − p)
 
@@ -71,11 +71,11 @@ def test_what_is_reached_needs_nothing():
 
 
 def test_what_is_out_of_reach_is_none_and_says_so():
-    forecast = trials_needed(MANY, width=0.01, max_trials=50)
+    forecast = trials_needed(MANY, width=0.01, max_trials=50, draws=500)
     assert forecast.additional is forecast.total is None
     assert forecast.probability == 0.0
     assert "50 further trials" in forecast.note
-    equal = trials_needed(MANY, other=MANY, z=3.0, max_trials=100)
+    equal = trials_needed(MANY, other=MANY, z=3.0, max_trials=100, draws=500)
     assert equal.additional is None
     assert 0.0 < equal.probability < 0.5
 
@@ -84,14 +84,14 @@ def test_categories_and_ragged_trials():
     counts = [[3, 2, 3], [1, 1, 2], [0, 0, 6], [4, 0, 0]] * 4
     weights = [0.0, 0.5, 1.0]
     outcomes = Outcomes.from_counts(counts, weights=weights)
-    forecast = trials_needed(bayes_at_n(outcomes), width=0.1)
+    forecast = trials_needed(bayes_at_n(outcomes), width=0.1, draws=500)
     assert forecast.trials == pytest.approx((8 + 4 + 6 + 4) / 4)
     # the moments of a draw with nothing added are the posterior's own
     predictive = PredictiveTrials.of(bayes_at_n(outcomes), 5, np.random.default_rng(0))
     mu, sigma = predictive.moments(0, np.random.default_rng(0))
     assert mu == pytest.approx(np.full(5, bayes_at_n(outcomes).mu), abs=1e-12)
     assert sigma == pytest.approx(np.full(5, bayes_at_n(outcomes).sigma), abs=1e-12)
-    learned = trials_needed(hbayes_at_n(outcomes), width=0.1)
+    learned = trials_needed(hbayes_at_n(outcomes), width=0.1, draws=500)
     assert learned.trials == pytest.approx(5.5)
     assert learned.additional > 5
 
