@@ -18,7 +18,6 @@ from lm_eval_bayes.stats.validation import (
 
 A = leb.Outcomes.from_counts([[3, 5], [6, 2], [4, 4]])
 B = leb.Outcomes.from_counts([[5, 3], [6, 2], [7, 1]])
-TENSOR = np.array([[[0, 1, 1, 0], [1, 1, 0, 1]], [[0, 0, 1, 0], [1, 1, 0, 0]]])
 POSTERIOR = leb.bayes_at_n(A)
 PAIR = {"a": POSTERIOR, "b": leb.bayes_at_n(B)}
 ANCHORS = leb.AnchorMatrix.from_probabilities([[0.1, 0.2, 0.3], [0.5, 0.6, 0.7]])

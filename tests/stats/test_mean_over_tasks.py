@@ -153,9 +153,6 @@ def test_notes_and_numbers_of_trials():
     assert population.benchmark is None
 
 
-RUBRIC = [[0, 1, 3], [1, 0, 3], [0, 2, 2], [4, 0, 0], [0, 0, 4]]
-
-
 def rubric_tasks(n_tasks, mean=(0.3, 0.3, 0.3, 0.3, 3.0)):
     rng = np.random.default_rng(4)
     tasks = {}

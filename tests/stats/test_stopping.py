@@ -21,7 +21,6 @@ from lm_eval_bayes.stats.sequential.trials_needed import trials_needed
 
 ONE = bayes_at_n(binary_outcomes([6], 8))
 MANY = bayes_at_n(binary_outcomes([0, 2, 5, 8, 8, 3, 7, 1, 6, 4] * 3, 8))
-EASIER = bayes_at_n(binary_outcomes([1, 3, 5, 8, 8, 4, 7, 2, 6, 5] * 3, 8))
 
 
 def test_two_models_by_summing_over_all_predictive_draws():
