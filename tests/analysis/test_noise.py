@@ -16,6 +16,8 @@ from lm_eval_bayes.analysis.noise import (
 )
 from lm_eval_bayes.runs.reader import read_runs
 from lm_eval_bayes.runs.task_run import TaskRun
+from lm_eval_bayes.stats.outcomes import Outcomes
+from lm_eval_bayes.stats.variance_components import moment_estimates
 
 AIME = "data/outcomes/matharena_aime_2025_II.csv"
 
@@ -42,9 +44,9 @@ def test_the_published_board_by_hand(aime, board):
         assert components.score == pytest.approx(R.mean())
         assert components.flipped == np.mean((mean > 0) & (mean < 1))
         msw = R.var(axis=1, ddof=1).mean()
-        assert components.within_estimate == pytest.approx(msw)
-        msb = 4 * mean.var(ddof=1)
-        assert components.between_estimate == pytest.approx(max(0.0, (msb - msw) / 4))
+        within, between = moment_estimates(Outcomes.from_matrix(R))
+        assert within == pytest.approx(msw)
+        assert between == pytest.approx(max(0.0, mean.var(ddof=1) - msw / 4))
         # the posterior is no farther from the estimate than its interval is wide
         assert components.within.low <= msw <= components.within.high or msw == 0
 
@@ -169,11 +171,11 @@ def test_numbers_published_for_tau_bench(right, flips, icc):
     (model,) = task_noise([run]).models
     components = model.components
     assert components.flipped == pytest.approx(flips, abs=0.006)
-    assert components.icc_estimate == pytest.approx(icc, abs=6e-4)
+    within, between = moment_estimates(Outcomes.from_matrix(trials))
+    assert between / (within + between) == pytest.approx(icc, abs=6e-4)
     assert components.icc.low < icc < components.icc.high
     # pass^1 − pass^2 is an unbiased estimate of the mean of p (1 − p)
-    within = np.mean(passes / 4) - np.mean(passes * (passes - 1) / 12)
-    assert components.within_estimate == pytest.approx(within)
+    assert within == pytest.approx(np.mean(passes / 4) - np.mean(passes * (passes - 1) / 12))
     # so two single runs must differ by 1.96 √2 sqrt(within/M), to a task
     apart = 1.96 * np.sqrt(2 * within / passes.size)
     assert model.single.distance == pytest.approx(apart, abs=1.5 / passes.size)
