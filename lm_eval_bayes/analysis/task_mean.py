@@ -69,7 +69,7 @@ def mean_posterior(
         bounds=bounds,
         prior=first.prior,
         distribution=WeightedSum(
-            tuple(post.distribution for post in posteriors), tuple(normalised)
+            tuple(post.distribution for post in posteriors), tuple(w for w, _ in weighted)
         ),
         scope=first.scope,
         level=first.level,

@@ -236,8 +236,9 @@ def variance_components(
 
     The estimands are W, B and ICC = B/(W + B) of these M questions, see the module. Their
     posterior is that of the questions' p_α under the learned prior of `hbayes_at_n`; with few
-    trials it is less extreme than the estimates of an analysis of variance. For more than two categories w_α = Σ_k w_k² θ_αk − (Σ_k w_k θ_αk)². For scores
-    w_α = φ (p_α − low)(high − p_α) with their dispersion φ, which is taken as known.
+    trials it is less extreme than the estimates of an analysis of variance. For more than two
+    categories w_α = Σ_k w_k² θ_αk − (Σ_k w_k θ_αk)². For scores w_α = φ (p_α − low)(high − p_α)
+    with their dispersion φ, which is taken as known.
 
     Parameters
     ----------
