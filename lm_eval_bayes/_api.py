@@ -68,9 +68,9 @@ from lm_eval_bayes.stats.frequentist.means import within_question_clt as within_
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n as hbayes_at_n
 from lm_eval_bayes.stats.hierarchical.mean_over_tasks import mean_over_tasks as mean_over_tasks
 from lm_eval_bayes.stats.intervals import Interval as Interval
+from lm_eval_bayes.stats.learned_shift import LearnedShift as LearnedShift
 from lm_eval_bayes.stats.maj_at_k import maj_at_k as maj_at_k
 from lm_eval_bayes.stats.maj_at_k_posterior import maj_at_k_posterior as maj_at_k_posterior
-from lm_eval_bayes.stats.mean_evidence import MeanEvidence as MeanEvidence
 from lm_eval_bayes.stats.mean_evidence import mean_evidence as mean_evidence
 from lm_eval_bayes.stats.mean_evidence import mean_pseudo_trials as mean_pseudo_trials
 from lm_eval_bayes.stats.outcomes import Outcomes as Outcomes
@@ -92,10 +92,7 @@ from lm_eval_bayes.stats.pass_family.posteriors import pass_hat_k_posterior as p
 from lm_eval_bayes.stats.pass_family.posteriors import (
     strict_majority_at_k_posterior as strict_majority_at_k_posterior,
 )
-from lm_eval_bayes.stats.prior_evidence import PriorEvidence as PriorEvidence
-from lm_eval_bayes.stats.prior_evidence import learn_prior_strength as learn_prior_strength
-from lm_eval_bayes.stats.prior_evidence import prior_evidence as prior_evidence
-from lm_eval_bayes.stats.prior_strength import LearnedStrength as LearnedStrength
+from lm_eval_bayes.stats.prior_evidence import learn_shift as learn_shift
 from lm_eval_bayes.stats.ranking.agreement import RankingAgreement as RankingAgreement
 from lm_eval_bayes.stats.ranking.agreement import compare_rankings as compare_rankings
 from lm_eval_bayes.stats.ranking.rank import Ranking as Ranking

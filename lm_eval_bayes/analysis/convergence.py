@@ -21,9 +21,9 @@ from lm_eval_bayes.stats.convergence.kendall import KendallCurve, kendall_curve
 from lm_eval_bayes.stats.convergence.prefix_scores import LINEAR, Metric, prefix_scores
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.intervals import DEFAULT_INTERVAL, Interval, IntervalMethod, IntervalSpec
+from lm_eval_bayes.stats.learned_shift import LearnedShift
 from lm_eval_bayes.stats.outcomes import BINARY_WEIGHTS, Outcomes
-from lm_eval_bayes.stats.prior_evidence import learn_prior_strength
-from lm_eval_bayes.stats.prior_strength import LearnedStrength
+from lm_eval_bayes.stats.prior_evidence import learn_shift
 
 #: Points of all curves of a report together, and the fewest and the most of a single curve.
 _MAX_TOTAL_POINTS, _MIN_POINTS, _MAX_POINTS = 720, 6, 24
@@ -218,11 +218,10 @@ def task_convergence(
     """
     check_comparable(runs)
     matrices = [run.matrix() for run in runs]
+    shifts = _prefix_shifts(runs, matrices, spec.seed)
     prefixes = {
-        run.model: prefix_posteriors(run, matrix, spec, strengths)
-        for run, matrix, strengths in zip(
-            runs, matrices, _prefix_strengths(runs, matrices, spec.seed), strict=True
-        )
+        run.model: prefix_posteriors(run, matrix, spec, shifts)
+        for run, matrix in zip(runs, matrices, strict=True)
     }
     n_trials = min(matrix.shape[1] for matrix in matrices)
     ranking_scores, notes = _ranking_scores(runs[0], scores, n_trials), []
@@ -366,7 +365,7 @@ def prefix_posteriors(
     run: TaskRun,
     matrix: IntArray,
     spec: IntervalSpec,
-    strengths: Mapping[int, float] = MappingProxyType({}),
+    shifts: Mapping[int, LearnedShift] = MappingProxyType({}),
 ) -> tuple[PrefixPosterior, ...]:
     """Return hbayes@n for n = 1, 2, 4, … and N.
 
@@ -378,36 +377,34 @@ def prefix_posteriors(
         Its outcomes, in the order in which the trials were drawn.
     spec : IntervalSpec
         Settings of the intervals.
-    strengths : mapping of int to float
-        The weight of the run's prior trials by n; where it is missing, that of the run.
+    shifts : mapping of int to LearnedShift
+        The shifts from earlier runs by n, where they are learned.
     """
     posteriors = []
     for n in doublings(matrix.shape[1]):
         outcomes = _first_trials(run, matrix, n)
-        outcomes = replace(outcomes, prior_strength=strengths.get(n, outcomes.prior_strength))
+        if isinstance(outcomes.prior_strength, LearnedShift):
+            outcomes = replace(outcomes, prior_strength=shifts.get(n, outcomes.prior_strength))
         posterior = hbayes_at_n(outcomes, spec.scope, spec.level, spec.method, seed=spec.seed)
         interval = posterior.interval()
         posteriors.append(PrefixPosterior(n, posterior.mu, posterior.sigma, interval))
     return tuple(posteriors)
 
 
-def _prefix_strengths(
+def _prefix_shifts(
     runs: Sequence[TaskRun], matrices: Sequence[IntArray], seed: int
-) -> list[dict[int, float]]:
-    """Return the weight of every run's prior trials by n, learned from the first n trials."""
-    strengths: list[dict[int, float]] = [{} for _ in runs]
-    learned = [isinstance(run.outcomes.prior_strength, LearnedStrength) for run in runs]
-    lengths = [
-        doublings(R.shape[1]) if use else () for R, use in zip(matrices, learned, strict=True)
+) -> dict[int, LearnedShift]:
+    """Return the shifts from earlier runs by n, learned from the first n trials of all runs."""
+    pairs = [
+        (run, matrix)
+        for run, matrix in zip(runs, matrices, strict=True)
+        if isinstance(run.outcomes.prior_strength, LearnedShift)
     ]
-    for n in sorted({n for several in lengths for n in several}):
-        some = [i for i, several in enumerate(lengths) if n in several]
-        of_n = learn_prior_strength(
-            [_first_trials(runs[i], matrices[i], n) for i in some], seed=seed
-        )
-        for i, strength in zip(some, of_n, strict=True):
-            strengths[i][n] = strength
-    return strengths
+    lengths = {n for _, matrix in pairs for n in doublings(matrix.shape[1])}
+    return {
+        n: learn_shift([_first_trials(run, R, n) for run, R in pairs if R.shape[1] >= n], seed=seed)
+        for n in sorted(lengths)
+    }
 
 
 def points_per_curve(n_curves: int) -> int:

@@ -13,14 +13,14 @@ from lm_eval_bayes.runs.prior_trials import check_other_trials, prior_counts
 from lm_eval_bayes.runs.task_run import SavedRuns, TaskRun
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.intervals import Interval, IntervalSpec
+from lm_eval_bayes.stats.learned_shift import LearnedShift
 from lm_eval_bayes.stats.outcomes import Outcomes
 from lm_eval_bayes.stats.prior_evidence import (
     SAME_CHANCES,
     Strength,
     check_strength,
-    learn_prior_strength,
+    learn_shift,
 )
-from lm_eval_bayes.stats.prior_strength import LearnedStrength
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,16 +80,14 @@ class PriorEffect(Record):
         How many of the questions have prior trials.
     n_trials : int
         The prior trials of these questions.
-    strength : float
-        λ, the weight of one prior trial; where it was learned, its posterior mean.
-    p_unrelated : float or None
-        Posterior probability that λ = 0; None where λ was given.
-    left_out : bool
-        Whether the prior trials have no weight.
+    strength : float or None
+        λ, the weight of one prior trial; None where a shift was learned.
+    shift : float or None
+        The mean of the learned scale of shifts between the runs, in logits; None with λ.
     informed, without : ScoreEstimate
         With the prior trials, and without.
-    note : str
-        What the numbers with the prior trials assume.
+    note : str or None
+        What the numbers with the prior trials assume, if they have a weight.
     """
 
     task: str
@@ -98,12 +96,11 @@ class PriorEffect(Record):
     sources: tuple[str, ...]
     n_questions: int = field(metadata=json_name("questions"))
     n_trials: int = field(metadata=json_name("trials"))
-    strength: float
-    p_unrelated: float | None
-    left_out: bool
+    strength: float | None
+    shift: float | None
     informed: ScoreEstimate = field(metadata=json_name("with"))
     without: ScoreEstimate
-    note: str = SAME_CHANCES
+    note: str | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,13 +145,11 @@ class PriorRuns:
                     sources=prior.sources,
                     n_questions=int((outcomes.prior_counts.sum(axis=1) > 0).sum()),
                     n_trials=int(outcomes.prior_counts.sum()),
-                    strength=float(strength),
-                    p_unrelated=(
-                        strength.p_unrelated if isinstance(strength, LearnedStrength) else None
-                    ),
-                    left_out=float(strength) == 0.0,
+                    strength=None if isinstance(strength, LearnedShift) else strength,
+                    shift=strength.scale if isinstance(strength, LearnedShift) else None,
                     informed=_estimate(outcomes, spec) if estimate is None else estimate,
                     without=_estimate(outcomes.without_prior(), spec),
+                    note=None if isinstance(strength, LearnedShift) else SAME_CHANCES,
                 )
             )
         return tuple(effects)
@@ -174,8 +169,8 @@ def assign_priors(
 ) -> PriorRuns:
     """Give runs the trials of earlier runs as prior trials.
 
-    Questions are matched by their ids. Where λ is learned, the models of a task share its
-    distribution, see :func:`~lm_eval_bayes.stats.prior_evidence.learn_prior_strength`.
+    Questions are matched by their ids. Where shifts are learned, it is from all models of a task,
+    see :func:`~lm_eval_bayes.stats.prior_evidence.learn_shift`.
 
     Parameters
     ----------
@@ -184,9 +179,9 @@ def assign_priors(
     priors : sequence of GivenPrior
         The earlier runs.
     strength : "auto" or float
-        λ in [0, 1], the weight of a prior trial; "auto": learned.
+        λ in [0, 1], the weight of a prior trial; "auto": a shift is learned.
     seed : int
-        Seed of the draws, for more than two categories.
+        As for `hbayes_at_n`.
 
     Returns
     -------
@@ -229,14 +224,15 @@ def assign_priors(
             check_same_metric(runs[i], prior, "prior")
             prior_by_run[i] = prior
     outcomes = {i: _with_counts(runs[i], prior) for i, prior in prior_by_run.items()}
-    strengths: dict[int, float] = dict.fromkeys(outcomes, 0.0)
-    for task in dict.fromkeys(run.task for run in runs):
+    strengths: dict[int, float | LearnedShift] = {}
+    for task in dict.fromkeys(runs[i].task for i in outcomes):
         of_task = [i for i in outcomes if runs[i].task == task]
-        if strength != "auto":
-            strengths.update(dict.fromkeys(of_task, strength))
-        elif of_task:
-            learned = learn_prior_strength([outcomes[i] for i in of_task], seed=seed)
-            strengths.update(zip(of_task, learned, strict=True))
+        shared: float | LearnedShift
+        if strength == "auto":
+            shared = learn_shift([outcomes[i] for i in of_task], seed=seed)
+        else:
+            shared = strength
+        strengths.update(dict.fromkeys(of_task, shared))
     informed = {
         i: replace(runs[i], outcomes=replace(outcomes[i], prior_strength=strengths[i]))
         for i in outcomes

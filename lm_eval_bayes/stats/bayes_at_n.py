@@ -20,10 +20,8 @@ from lm_eval_bayes.stats.outcomes import (
     require_trials,
     scaled_weights,
 )
-from lm_eval_bayes.stats.prior_strength import LearnedStrength
 from lm_eval_bayes.stats.results import Estimate, PerQuestion, Posterior
 from lm_eval_bayes.stats.score_outcomes import ScoreOutcomes
-from lm_eval_bayes.stats.strength_average import average_over_strength
 from lm_eval_bayes.stats.validation import check_prior
 
 
@@ -67,11 +65,6 @@ def bayes_at_n(outcomes: Outcomes, prior: str | float = "uniform") -> Posterior:
     """
     check_outcomes("outcomes", outcomes)
     pseudo = check_prior(prior)
-    strength = outcomes.prior_strength
-    if isinstance(strength, LearnedStrength):
-        return average_over_strength(
-            strength, lambda value: bayes_at_n(replace(outcomes, prior_strength=value), prior)
-        )
     nu = outcomes.weighted_counts + pseudo
     bounds = outcomes.bounds
     mean, sd = _dirichlet_moments(nu, outcomes.weights)
@@ -336,7 +329,7 @@ def prior_advice(outcomes: Outcomes, *, seed: int = 0) -> PriorAdvice:
 def _advise(outcomes: Outcomes, learned: float | None) -> PriorAdvice:
     """Compare λD with N_α and with s."""
     depth, n_trials = outcomes.prior_counts.sum(axis=1), outcomes.n_trials
-    strength = advised = outcomes.prior_strength
+    strength = advised = outcomes.prior_weight
     # the question with the largest prior weight per trial of its own; no trial counts as most
     question = int(np.argmax(depth / np.maximum(n_trials, 1e-9)))
     d, n, deepest = int(depth[question]), int(n_trials[question]), int(depth.max())

@@ -31,7 +31,7 @@ from lm_eval_bayes.stats.arrays import FloatArray, IntArray, blocks, protect
 #: The number of kinds, and the prior's parameters.
 KINDS = 2
 _WEIGHT = 0.15 / KINDS
-_MEAN_TOTAL = 1.4
+MEAN_TOTAL = 1.4
 _INFINITE_PROBABILITY = 0.25
 _LOWEST, _HIGHEST = -2.5, 6.5
 #: The log of a strength at which a kind's questions are equal: their θ differ by less than .001.
@@ -266,7 +266,7 @@ class _Questions:
         self.of_task = np.eye(self.n_tasks)[task]
         self.n_categories = counts.shape[1]
         self.likelihood = _Likelihood(counts)
-        shape = np.full(self.n_categories, _MEAN_TOTAL / self.n_categories) + mean_counts
+        shape = np.full(self.n_categories, MEAN_TOTAL / self.n_categories) + mean_counts
         self.mean_shape = shape[:, None]
         trials = counts.sum(axis=1, keepdims=True)
         self.sums = np.hstack([np.ones_like(trials), trials**2, counts, counts**2, counts * trials])

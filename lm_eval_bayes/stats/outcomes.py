@@ -24,7 +24,7 @@ from lm_eval_bayes.stats.arrays import (
     protect,
     read_only,
 )
-from lm_eval_bayes.stats.prior_strength import LearnedStrength
+from lm_eval_bayes.stats.learned_shift import LearnedShift
 from lm_eval_bayes.stats.validation import check_real
 
 BINARY_WEIGHTS = (0.0, 1.0)
@@ -48,9 +48,10 @@ class Outcomes:
         The score of each category.
     prior_counts : array of int, shape (M, C+1)
         The same for earlier trials R0; all zeros when there were none.
-    prior_strength : float
-        λ in [0, 1e6], the weight of one prior trial: 1 is [Hariri 2026], λ < 1 a power prior. A
-        `LearnedStrength`, from `learn_prior_strength`, is integrated out.
+    prior_strength : float or LearnedShift
+        λ in [0, 1e6], the weight of one prior trial: 1 is [Hariri 2026], λ < 1 a power prior. Or
+        what `learn_shift` returns: prior trials are then no trials, and tell `hbayes_at_n` alone
+        where the score lies.
     question_ids : tuple or None
         One distinct name per question.
     clusters : tuple or None
@@ -77,7 +78,7 @@ class Outcomes:
     counts: IntArray
     weights: FloatArray
     prior_counts: IntArray
-    prior_strength: float = 1.0
+    prior_strength: float | LearnedShift = 1.0
     question_ids: tuple[Hashable, ...] | None = field(default=None, repr=False)
     clusters: tuple[Hashable, ...] | None = field(default=None, repr=False)
 
@@ -89,16 +90,16 @@ class Outcomes:
             rule = f"have one row per question ({counts.shape[0]})"
             got = f"{prior_counts.shape[0]} rows"
             raise InvalidInputError.of("prior_counts", "shape", rule, got)
-        rule = f"be a number from 0 to {MOST_STRENGTH:g}"
-        strength = check_real(
-            "prior_strength", self.prior_strength, rule, lambda x: 0.0 <= x <= MOST_STRENGTH
-        )
+        if not isinstance(self.prior_strength, LearnedShift):
+            rule = f"be a number from 0 to {MOST_STRENGTH:g}"
+            strength = check_real(
+                "prior_strength", self.prior_strength, rule, lambda x: 0.0 <= x <= MOST_STRENGTH
+            )
+            object.__setattr__(self, "prior_strength", strength)
         ids = check_ids(self.question_ids, counts.shape[0])
         object.__setattr__(self, "counts", read_only(counts, np.int64))
         object.__setattr__(self, "weights", read_only(weights, np.float64))
         object.__setattr__(self, "prior_counts", read_only(prior_counts, np.int64))
-        if not isinstance(self.prior_strength, LearnedStrength):
-            object.__setattr__(self, "prior_strength", strength)
         object.__setattr__(self, "question_ids", ids)
         clusters = check_clusters(self.clusters, counts.shape[0])
         object.__setattr__(self, "clusters", clusters)
@@ -114,7 +115,7 @@ class Outcomes:
         R: npt.ArrayLike,
         weights: npt.ArrayLike | None = None,
         R0: npt.ArrayLike | None = None,
-        prior_strength: float = 1.0,
+        prior_strength: float | LearnedShift = 1.0,
         question_ids: Sequence[Hashable] | None = None,
         clusters: Sequence[Hashable] | None = None,
     ) -> Outcomes:
@@ -130,8 +131,8 @@ class Outcomes:
             (0, 1); the number of categories is never guessed from what happened to occur.
         R0 : array, shape (M, D), optional
             Earlier trials on the same questions, same categories.
-        prior_strength : float
-            λ >= 0, the weight of one prior trial.
+        prior_strength : float or LearnedShift
+            λ >= 0, the weight of one prior trial, or what `learn_shift` returns.
         question_ids : sequence, optional
             One distinct name per question.
         clusters : sequence, length M, optional
@@ -168,7 +169,7 @@ class Outcomes:
         counts: npt.ArrayLike,
         weights: npt.ArrayLike | None = None,
         prior_counts: npt.ArrayLike | None = None,
-        prior_strength: float = 1.0,
+        prior_strength: float | LearnedShift = 1.0,
         question_ids: Sequence[Hashable] | None = None,
         clusters: Sequence[Hashable] | None = None,
     ) -> Outcomes:
@@ -182,8 +183,8 @@ class Outcomes:
             Left out, k/C: evenly spaced from 0 to 1.
         prior_counts : array of int, shape (M, C+1), optional
             Counts of earlier trials.
-        prior_strength : float
-            λ >= 0, the weight of one prior trial.
+        prior_strength : float or LearnedShift
+            λ >= 0, the weight of one prior trial, or what `learn_shift` returns.
         question_ids : sequence, optional
             One distinct name per question.
         clusters : sequence, length M, optional
@@ -244,10 +245,15 @@ class Outcomes:
         return int(n_trials.min()), int(n_trials.max())
 
     @property
+    def prior_weight(self) -> float:
+        """λ; 0 where prior trials are no trials, as the shift between the runs is learned."""
+        return 0.0 if isinstance(self.prior_strength, LearnedShift) else self.prior_strength
+
+    @property
     def most_trials(self) -> int:
         """The most trials of a question, prior ones included unless their weight is 0."""
         trials = self.n_trials
-        if self.prior_strength > 0.0:
+        if self.prior_weight > 0.0:
             trials = trials + self.prior_counts.sum(axis=1)
         return int(trials.max())
 
@@ -264,13 +270,13 @@ class Outcomes:
     @property
     def mean_trials(self) -> float:
         """Mean trials per question, prior ones with the weight λ."""
-        total = self.counts.sum() + self.prior_strength * self.prior_counts.sum()
+        total = self.counts.sum() + self.prior_weight * self.prior_counts.sum()
         return float(total / self.n_questions)
 
     @property
     def weighted_counts(self) -> FloatArray:
         """Trials of each question and category, prior ones with the weight λ, shape (M, C+1)."""
-        return np.asarray(self.counts + self.prior_strength * self.prior_counts, dtype=np.float64)
+        return np.asarray(self.counts + self.prior_weight * self.prior_counts, dtype=np.float64)
 
     def without_prior(self) -> Outcomes:
         """Return the outcomes without their prior trials."""

@@ -8,20 +8,20 @@ without trials. So nothing is approximated by a normal distribution, and nothing
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from scipy import special
 
 from lm_eval_bayes.stats.arrays import FloatArray
 from lm_eval_bayes.stats.distributions.base import Distribution
+from lm_eval_bayes.stats.learned_shift import SCALES, LearnedShift
 
 #: Scores within .0003 of 0 or 1 count as equally far from others: their logits are clipped.
 _END = 8.0
 #: Even cells of the logit, and quantiles of every posterior that are edges as well.
 _EVEN = np.linspace(-16.0, 16.0, 129)
 _MASSES = special.ndtr(np.linspace(-3.5, 3.5, 113))
-#: The scales of the Cauchy distribution of the shift from an earlier run, in logits.
-SCALES = np.array([0.1, 0.2, 0.4, 0.8])
 #: The probability that a model is unlike the others of a board, and the scale of τ.
 _OUTLIER, _TAU_SCALE = 0.1, 1.0
 #: Nodes of τ and of m, and joint draws of a board's scores.
@@ -33,71 +33,56 @@ class _Cells:
 
     def __init__(self, distributions: Sequence[Distribution], bounds: tuple[float, float]) -> None:
         low, high = bounds
-        span = high - low
+        span = (high - low) or 1.0
         of_each = [(each.quantiles(_MASSES) - low) / span for each in distributions]
         ends = special.logit(np.clip(np.concatenate(of_each), 1e-7, 1.0 - 1e-7))
         self.edges = np.unique(np.concatenate([ends, _EVEN]).round(9))
         self.centre = np.clip(0.5 * (self.edges[1:] + self.edges[:-1]), -_END, _END)
-        at_edges = low + span * special.expit(self.edges)
+        at_edges = low + (high - low) * special.expit(self.edges)
         below = np.stack([each.cdf(at_edges) for each in distributions])
         below[:, 0], below[:, -1] = 0.0, 1.0
         self.mass = np.maximum(np.diff(below), 0.0)
 
 
-def learn_scales(
-    own: Sequence[Distribution],
-    earlier: Sequence[Distribution],
-    priors: Sequence[Distribution],
-    bounds: tuple[float, float],
-) -> FloatArray:
-    """Return the posterior probabilities of `SCALES`, shared by models with an earlier run.
+class TwoRuns(NamedTuple):
+    """A model's score by its own trials, by an earlier run alone, and without trials."""
 
-    Parameters
-    ----------
-    own, earlier, priors : sequence of Distribution
-        Of each model: its score by its own trials, the score of its earlier run, and its score
-        without trials.
-    bounds : (float, float)
-        The range of the scores.
-    """
-    log_evidence = np.zeros(SCALES.size)
-    for now, before, prior in zip(own, earlier, priors, strict=True):
-        _, mass = _shifted(now, before, prior, bounds)
+    own: Distribution
+    earlier: Distribution
+    without_trials: Distribution
+    bounds: tuple[float, float]
+
+
+def learn_scales(models: Sequence[TwoRuns]) -> LearnedShift:
+    """Return the posterior probabilities of the scales of the shift that models share."""
+    log_evidence = np.zeros(len(SCALES))
+    for model in models:
+        _, mass = _shifted(model)
         log_evidence += np.log(mass.sum(axis=1))
-    return np.asarray(special.softmax(log_evidence))
+    return LearnedShift(tuple(special.softmax(log_evidence).tolist()))
 
 
-def _shifted(
-    now: Distribution, before: Distribution, prior: Distribution, bounds: tuple[float, float]
-) -> tuple[FloatArray, FloatArray]:
+def _shifted(model: TwoRuns) -> tuple[FloatArray, FloatArray]:
     """Return edges of cells, and the masses of the score times f at every scale, (4, cells).
 
     logit score = logit earlier score + δ with δ ~ Cauchy(scale): f is the density of δ, averaged
     over the earlier score.
     """
-    cells = _Cells([now, before, prior], bounds)
+    cells = _Cells(model[:3], model.bounds)
     own, earlier, of_prior = cells.mass
     lag = (cells.centre[:, None] - cells.centre) ** 2
-    densities = 1.0 / (1.0 + lag / SCALES[:, None, None] ** 2)
+    densities = [1.0 / (1.0 + lag / scale**2) for scale in SCALES]
     factor = np.stack([density @ (earlier / (of_prior @ density)) for density in densities])
     return cells.edges, own * factor
 
 
-def score_after_earlier(
-    now: Distribution,
-    before: Distribution,
-    prior: Distribution,
-    bounds: tuple[float, float],
-    weight: FloatArray,
-) -> FloatArray:
-    """Return draws of a score given an earlier run and the probabilities of `SCALES`, (4000,).
-
-    The arguments are those of `learn_scales`, of one model. The draws are in ascending order.
-    """
-    edges, mass = _shifted(now, before, prior, bounds)
-    below = np.append(0.0, np.cumsum(weight @ (mass / mass.sum(axis=1, keepdims=True))))
+def score_after_earlier(model: TwoRuns, shift: LearnedShift) -> FloatArray:
+    """Return draws of a score given an earlier run, (4000,), in ascending order."""
+    edges, mass = _shifted(model)
+    mixed = np.array(shift.weights) @ (mass / mass.sum(axis=1, keepdims=True))
+    below = np.append(0.0, np.cumsum(mixed))
     middle = (np.arange(_DRAWS) + 0.5) / _DRAWS
-    low, high = bounds
+    low, high = model.bounds
     logit = np.interp(middle * below[-1], below, edges)
     return np.asarray(low + (high - low) * special.expit(logit))
 

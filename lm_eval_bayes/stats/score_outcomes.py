@@ -147,7 +147,7 @@ class ScoreOutcomes(Outcomes):
         from unbiased estimates of both variances, with half a degree of freedom at φ = 1 so that
         few or equal scores do not give 0. It is 1 where no question has two trials.
         """
-        return 1.0 / (self.prior_strength * _RESOLUTION)
+        return 1.0 / (self.prior_weight * _RESOLUTION)
 
     @property
     def dispersion_df(self) -> float:

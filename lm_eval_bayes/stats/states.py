@@ -347,6 +347,37 @@ class QuestionStates(StateDistribution):
         return QuestionMeans(average, noise)
 
 
+@dataclass(frozen=True, eq=False)
+class DrawnScore(StateDistribution):
+    """The distribution of a score by draws that are given.
+
+    Parameters
+    ----------
+    own : Distribution
+        The distribution by the trials of the questions alone.
+    """
+
+    own: Distribution
+
+    @classmethod
+    def of(
+        cls, draws: FloatArray, own: Distribution, bounds: tuple[float, float], seed: int
+    ) -> DrawnScore:
+        """Take draws in random order, shape (P,)."""
+        return cls(draws, np.zeros_like(draws), np.arange(draws.size), bounds, seed, own)
+
+    def question_means(self, mu: FloatArray, sigma: FloatArray) -> QuestionMeans | None:
+        """Return those of the trials, moved and scaled as the mean and the variance of the score.
+
+        They are None for a population's score.
+        """
+        means = self.own.question_means(mu, sigma)
+        if means is None:
+            return None
+        shift, ratio = self.mean - self.own.mean, self.sd / max(self.own.sd, 1e-300)
+        return QuestionMeans(means.average + shift, means.noise * ratio**2)
+
+
 def draw_dirichlet(alpha: FloatArray, rng: np.random.Generator) -> FloatArray:
     """Draw from Dirichlet distributions, parameters along the last axis; they may be near 0."""
     # a gamma of shape a is one of shape a + 1 times U^(1/a)

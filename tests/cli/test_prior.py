@@ -11,11 +11,11 @@ from _support.command_line import answer
 from _support.errors import refused
 from _support.saved_matrices import outcomes, saved
 
-from lm_eval_bayes import Outcomes, hbayes_at_n, learn_prior_strength
+from lm_eval_bayes import Outcomes, hbayes_at_n, learn_shift
 from lm_eval_bayes.analysis.prior_runs import GivenPrior, assign_priors
 from lm_eval_bayes.runs.task_run import SavedRuns, TaskRun
 
-#: The weight of prior trials is learned.
+#: Shifts from earlier runs are learned.
 AUTO = ("--prior-strength", "auto")
 NEW, OLD, RIVAL = outcomes(1), outcomes(2, n=6), outcomes(3, lift=0.2)
 
@@ -55,11 +55,10 @@ def test_summary_shows_the_score_with_the_prior_and_without(runs):
     assert task["rows"] == without["rows"]
 
 
-def test_the_strength_is_learned(runs):
+def test_a_shift_is_learned(runs):
     (effect,) = answer("summary", runs / "new", "--prior", runs / "old", *AUTO)["priors"]
-    (strength,) = learn_prior_strength([Outcomes.from_matrix(NEW, R0=OLD)])
-    assert effect["strength"] == pytest.approx(float(strength), rel=1e-12)
-    assert effect["p_unrelated"] == pytest.approx(strength.p_unrelated, rel=1e-12)
+    shift = learn_shift([Outcomes.from_matrix(NEW, R0=OLD)])
+    assert (effect["strength"], effect["shift"]) == (None, shift.scale)
     assert effect["with"]["sigma"] < effect["without"]["sigma"]
 
 
@@ -82,22 +81,22 @@ def test_a_task_of_another_name_on_the_same_documents_is_a_prior(runs):
     assert (effect["questions"], effect["trials"]) == (12, 12)
 
 
-def test_models_that_are_ranked_share_the_strength(runs):
+def test_the_shift_is_learned_from_all_models_that_are_ranked(runs):
     arguments = ("--prior", f"model={runs / 'old'}", "--prior", f"rival={runs / 'inverted'}", *AUTO)
     content = answer("rank", runs / "new", runs / "rival", *arguments)
     models = [Outcomes.from_matrix(NEW, R0=OLD), Outcomes.from_matrix(RIVAL, R0=1 - RIVAL)]
-    strengths = learn_prior_strength(models)
-    assert [effect["strength"] for effect in content["priors"]] == pytest.approx(list(strengths))
-    assert [effect["left_out"] for effect in content["priors"]] == [False, True]
+    shift = learn_shift(models)
+    assert [effect["shift"] for effect in content["priors"]] == [shift.scale] * 2
     rows = {row["model"]: row for row in content["leaderboards"][0]["places"]}
-    informed = hbayes_at_n(replace(models[0], prior_strength=strengths[0]))
-    assert rows["model"]["mu"] == pytest.approx(informed.mu, rel=1e-12)
-    assert rows["rival"]["mu"] == pytest.approx(hbayes_at_n(Outcomes.from_matrix(RIVAL)).mu)
+    for name, model in zip(("model", "rival"), models, strict=True):
+        informed = hbayes_at_n(replace(model, prior_strength=shift))
+        assert rows[name]["mu"] == pytest.approx(informed.mu, rel=1e-12)
 
 
+@pytest.mark.parametrize("strength", [".5", "auto"])
 @pytest.mark.parametrize("scope", ["benchmark", "population"])
-def test_compare_gives_a_prior_to_a_side(runs, scope):
-    arguments = ("--prior", f"A={runs / 'old'}", "--prior-strength", ".5", "--scope", scope)
+def test_compare_gives_a_prior_to_a_side(runs, scope, strength):
+    arguments = ("--prior", f"A={runs / 'old'}", "--prior-strength", strength, "--scope", scope)
     content = answer("compare", runs / "new", runs / "rival", *arguments)
     without = answer("compare", runs / "new", runs / "rival", "--scope", scope)
     assert content["without_priors"]["p_a_greater"] == without["p_a_greater"]
@@ -115,13 +114,12 @@ def test_one_trial_per_question_is_compared_with_a_prior_in_scope_population(tmp
 
 
 @pytest.mark.slow
-def test_convergence_learns_the_strength_at_every_n(runs):
+def test_convergence_learns_the_shift_at_every_n(runs):
     content = answer("convergence", runs / "new", "--prior", runs / "old", *AUTO)
     along = content["tasks"][0]["along"]["model"]
     for prefix in along:
         first = Outcomes.from_matrix(NEW[:, : prefix["n"]], R0=OLD)
-        (strength,) = learn_prior_strength([first])
-        expected = hbayes_at_n(replace(first, prior_strength=strength))
+        expected = hbayes_at_n(replace(first, prior_strength=learn_shift([first])))
         assert prefix["mu"] == pytest.approx(expected.mu, rel=1e-9)
     assert content["priors"][0]["with"]["mu"] == pytest.approx(along[-1]["mu"], rel=1e-9)
 

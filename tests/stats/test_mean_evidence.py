@@ -7,17 +7,9 @@ import pytest
 from _support.errors import refusals
 from scipy import special, stats
 
-from lm_eval_bayes import (
-    LearnedStrength,
-    Outcomes,
-    hbayes_at_n,
-    mean_evidence,
-    mean_pseudo_trials,
-)
+from lm_eval_bayes import Outcomes, hbayes_at_n, mean_evidence, mean_pseudo_trials
 
 COUNTS = [[3, 1], [2, 2], [0, 4], [1, 3], [4, 0], [2, 2], [3, 1], [4, 0]]
-ALIKE = [[4, 2], [3, 3], [1, 5], [2, 4], [5, 1]] * 6
-EASY = [[0, 4]] * 60
 RUBRIC = [[2, 1, 1], [0, 1, 3], [3, 1, 0], [1, 1, 2]]
 
 
@@ -54,11 +46,11 @@ def test_with_single_trials_the_counts_add_up():
     other = Outcomes.from_counts([[1, 0]] * 25 + [[0, 1]] * 15)
     pseudo = mean_pseudo_trials(other)
     assert pseudo == pytest.approx([25, 15], abs=1e-3)
-    evidence = mean_evidence(single, other, 0.5, "population")
-    interval = evidence.posterior.interval()
+    interval = mean_evidence(single, other, 0.5, "population").interval()
     exact = stats.beta(0.7 + 3 + 7.5, 0.7 + 7 + 12.5).ppf([0.025, 0.975])
     assert (interval.low, interval.high) == pytest.approx(exact, abs=2e-4)
-    assert evidence.without.mu == hbayes_at_n(single, "population").mu
+    without = mean_evidence(single, other, 0.0, "population")
+    assert without.mu == hbayes_at_n(single, "population").mu
 
 
 def test_a_rubric_has_the_posterior_of_prior_draws():
@@ -77,44 +69,6 @@ def test_a_rubric_has_the_posterior_of_prior_draws():
     posterior = hbayes_at_n(Outcomes.from_counts(RUBRIC), mean_counts=pseudo)
     assert posterior.mu == pytest.approx(weight @ score, abs=3e-3)
     assert posterior.learned.mean == pytest.approx(weight @ m, abs=6e-3)
-
-
-@pytest.mark.parametrize("other", [ALIKE, EASY], ids=["alike", "easy"])
-def test_the_weight_is_that_of_quadrature(other):
-    outcomes, other = Outcomes.from_counts(COUNTS), Outcomes.from_counts(other)
-    evidence = mean_evidence(outcomes, other, "auto")
-    wrong, right = evidence.pseudo_trials
-    largest = min(1.0, mean_pseudo_trials(outcomes).sum() / (wrong + right))
-    strengths = largest * (np.arange(10) + 0.5) / 10
-    factors = []
-    for value in (0.0, *strengths):
-        m, s, log_mass = prior_nodes(value * right, value * wrong)
-        factors.append(np.exp(log_mass + log_likelihood(m, s, COUNTS)).sum())
-    related = np.array(factors[1:])
-    unrelated = factors[0] / (factors[0] + related.mean())
-    assert evidence.p_unrelated == pytest.approx(unrelated, abs=1e-3)
-    assert evidence.left_out == (unrelated >= 0.8) == (other.n_questions == len(EASY))
-    if evidence.left_out:
-        assert evidence.posterior.interval() == evidence.without.interval()
-    else:
-        mean = (1 - unrelated) * (related @ strengths) / related.sum()
-        assert float(evidence.strength) == pytest.approx(mean, rel=5e-3)
-
-
-def test_the_posterior_is_the_average_over_the_weight():
-    outcomes, other = Outcomes.from_counts(COUNTS), Outcomes.from_counts(ALIKE)
-    evidence = mean_evidence(outcomes, other, "auto", scope="population")
-    strength = evidence.strength
-    assert isinstance(strength, LearnedStrength)
-    parts = [
-        hbayes_at_n(outcomes, "population", mean_counts=value * evidence.pseudo_trials)
-        for value in strength.values
-    ]
-    weight = np.array(strength.weights)
-    assert evidence.posterior.mu == pytest.approx(weight @ [part.mu for part in parts], abs=1e-4)
-    benchmark = weight @ [part.benchmark.mu for part in parts]
-    assert evidence.posterior.benchmark.mu == pytest.approx(benchmark, abs=1e-4)
-    assert evidence.posterior.sigma < evidence.without.sigma
 
 
 CLUSTERED = Outcomes.from_counts(COUNTS, clusters=list("aabbccdd"))

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from lm_eval_bayes._util.text import (
-    NO_VALUE,
     format_interval,
     format_mean_sd,
-    format_probability,
     interval_label,
 )
 from lm_eval_bayes.cli.ui.errors import named_as_options
@@ -50,9 +48,9 @@ class PriorOptions:
         str | None,
         option(
             "P|auto",
-            "The weight of a prior trial, from 0 to 1, to be given with a prior: 1, the paper's, "
-            "assumes that every question had the same chance in the earlier run, auto the same up "
-            "to a weight that is learned from the agreement with the new trials.",
+            "To be given with a prior: auto, to learn how far scores shift between the runs, or "
+            "the weight of a prior trial, from 0 to 1 (1 is the paper's), which assumes that every "
+            "question had the same chance in the earlier run.",
         ),
     ] = None
 
@@ -154,8 +152,7 @@ def say_effects(effects: Sequence[PriorEffect], spec: IntervalSpec) -> None:
             "prior": lambda effect: effect.prior_model,
             "questions": lambda effect: f"{effect.n_questions:,}",
             "prior trials": lambda effect: f"{effect.n_trials:,}",
-            "weight": _weight,
-            "P(unrelated)": _p_unrelated,
+            **_strength_column(effects),
             "with": lambda effect: _mean_sd(effect.informed),
             "interval": lambda effect: format_interval(effect.informed.interval),
             "without": lambda effect: _mean_sd(effect.without),
@@ -163,21 +160,19 @@ def say_effects(effects: Sequence[PriorEffect], spec: IntervalSpec) -> None:
         },
         optional=_OPTIONAL,
     )
-    say_prose(effects[0].note)
+    if effects[0].note is not None:
+        say_prose(effects[0].note)
 
 
-def _weight(effect: PriorEffect) -> str:
-    if effect.left_out and effect.p_unrelated is not None:
-        return "left out"
-    return f"{effect.strength:.2f}"
+def _strength_column(effects: Sequence[PriorEffect]) -> dict[str, Callable[[PriorEffect], str]]:
+    """Return the column of the weight of a prior trial, or of the scale of shifts in logits."""
+    if effects[0].shift is None:
+        return {"weight": lambda effect: f"{effect.strength:.2f}"}
+    return {"shift (logits)": lambda effect: f"{effect.shift:.2f}"}
 
 
 def _mean_sd(score: ScoreEstimate) -> str:
     return format_mean_sd(score.mu, score.sigma)
-
-
-def _p_unrelated(effect: PriorEffect) -> str:
-    return NO_VALUE if effect.p_unrelated is None else format_probability(effect.p_unrelated)
 
 
 #: Columns of an effect that may be left out, the least important first.
@@ -185,7 +180,6 @@ _OPTIONAL = (
     "questions",
     "prior trials",
     "prior",
-    "P(unrelated)",
     "its interval",
     "interval",
 )

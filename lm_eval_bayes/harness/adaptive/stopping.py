@@ -21,8 +21,8 @@ from lm_eval_bayes.stats.comparison.compare import CONFIDENCE
 from lm_eval_bayes.stats.comparison.difference import separation_in_sd
 from lm_eval_bayes.stats.comparison.shared_questions import SharedQuestions, separation
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
+from lm_eval_bayes.stats.learned_shift import LearnedShift
 from lm_eval_bayes.stats.outcomes import Outcomes
-from lm_eval_bayes.stats.prior_strength import LearnedStrength
 from lm_eval_bayes.stats.results import Posterior
 from lm_eval_bayes.stats.sequential.decision import (
     CORRECTIONS,
@@ -317,8 +317,8 @@ class Goal:
     ) -> tuple[int | None, int | None, int | None]:
         """Forecast the further trials until the width is reached, and their central 90% interval.
 
-        Of very many questions a sample is used, and of a learned weight of prior trials its mean.
-        The number of trials depends on the relative decrease of the width, so the width of that
+        Of very many questions a sample is used, and no earlier run whose shift is learned. The
+        number of trials depends on the relative decrease of the width, so the width of that
         posterior is taken.
         """
         relative_width = (self.width or 0.0) / width
@@ -328,8 +328,8 @@ class Goal:
             part = outcomes.take(
                 np.random.default_rng(0).choice(n, _FORECAST_QUESTIONS, replace=False)
             )
-        if isinstance(outcomes.prior_strength, LearnedStrength):
-            part = replace(part, prior_strength=float(outcomes.prior_strength))
+        if isinstance(outcomes.prior_strength, LearnedShift):
+            part = part.without_prior()
         if part is not outcomes:
             posterior = self.posterior(part)
             width = posterior.interval(self.level, "exact").width

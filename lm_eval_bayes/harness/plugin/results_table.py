@@ -23,7 +23,7 @@ log = get_logger(__name__)
 
 #: Names of the rows of this package.
 _OURS = re.compile(
-    r"(h?bayes|avg|pass|g-pass|mg-pass|maj)[@^]\d.*|grading_errors|prior_strength"
+    r"(h?bayes|avg|pass|g-pass|mg-pass|maj)[@^]\d.*|grading_errors|prior_(strength|shift)"
     r"|rubric_.+@\d+(_low|_high)?|rubric_missing|rubric_thresholds"
 )
 
@@ -33,7 +33,7 @@ _SHORT = (
     r"hbayes@\d+_low",
     r"hbayes@\d+_high",
     r"hbayes@\d+_without_prior",
-    r"prior_strength",
+    r"prior_(strength|shift)",
     r"bayes@\d+",
     r"avg@\d+",
     r"pass@1",

@@ -272,7 +272,7 @@ class MetricOutcome:
             {
                 name: name != "grading_errors"
                 for name in self._row_names(votes=votes)
-                if not name.endswith("_stderr") and name != result_rows.PRIOR_STRENGTH
+                if not name.endswith("_stderr") and not name.startswith("prior_")
             }
         )
 

@@ -173,9 +173,9 @@ class TrialTable(Table):
 
     @cached_property
     def informed(self) -> api.Outcomes:
-        """The same with the prior trials of `bayes_prior` and their weight, where there are any.
+        """The same with the prior trials of `bayes_prior`, where there are any.
 
-        The rows of a single question have none, because one question cannot teach the weight.
+        The rows of a single question have none, because one question cannot teach a shift.
         """
         counts = [question.prior_counts for question in self.questions]
         if self.quick or not any(counts):
@@ -219,7 +219,8 @@ class TrialTable(Table):
             warning = zero_score(outcomes, answers, first.answer_source, first.origin)
             if warning is not None:
                 log.warning("%s", warning)
-        notes = [posterior.note, None if self.informed is self.outcomes else SAME_CHANCES]
+        weighted = self.informed is not self.outcomes and self.settings.prior_strength != "auto"
+        notes = [posterior.note, SAME_CHANCES if weighted else None]
         for note in filter(None, () if self.quick else notes):
             warn_once(f"hbayes@{self.settings.n}: {note}")
         return float(posterior.mu)
@@ -293,7 +294,7 @@ def _family(
 def with_prior_trials(
     outcomes: api.Outcomes, counts: Sequence[tuple[int, ...] | None], settings: Settings
 ) -> api.Outcomes:
-    """Return outcomes with their prior trials, and the weight that the settings give these.
+    """Return outcomes with their prior trials, and their weight or a shift that is learned.
 
     Parameters
     ----------
@@ -302,18 +303,20 @@ def with_prior_trials(
     counts : sequence of tuple of int or None, length M
         Every question's prior trials by category; None without any.
     settings : Settings
-        With the weight, which may have to be learned.
+        With the weight, or "auto".
     """
     none = (0,) * outcomes.n_categories
     informed = replace(outcomes, prior_counts=np.array([row or none for row in counts]))
-    strength: float | str = settings.prior_strength
-    if isinstance(strength, str):
-        (strength,) = api.learn_prior_strength([informed], seed=settings.seed)
+    strength = settings.prior_strength
+    if strength == "auto":
+        return replace(informed, prior_strength=api.learn_shift([informed], seed=settings.seed))
     return replace(informed, prior_strength=strength)
 
 
-#: The row of the weight of a prior trial, 0 where the prior trials are left out.
-PRIOR_STRENGTH = "prior_strength"
+def _learned_shift(table: TrialTable) -> float:
+    """Return the learned scale of the shift, in logits; NaN where no question has prior trials."""
+    shift = table.informed.prior_strength
+    return shift.scale if isinstance(shift, api.LearnedShift) else float("nan")
 
 
 def posterior_rows(
@@ -367,7 +370,10 @@ def row_functions(
         rows |= posterior_rows(
             f"hbayes@{n}_without_prior", lambda table: table.without_prior("benchmark")
         )
-        rows[PRIOR_STRENGTH] = lambda table: float(table.informed.prior_strength)
+        if settings.prior_strength == "auto":
+            rows["prior_shift"] = _learned_shift
+        else:
+            rows["prior_strength"] = lambda table: table.informed.prior_weight
     if settings.binary:
         for name, quantity in quantities_by_row(settings.k, settings.tau).items():
             rows |= _family_rows(name, quantity)

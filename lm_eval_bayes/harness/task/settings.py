@@ -86,7 +86,7 @@ class Settings(Record):
     prior : str or None
         The path of an earlier run of the same questions, whose trials are prior trials.
     prior_strength : "auto" or float
-        λ, the weight of a prior trial, in [0, 1]; "auto": learned.
+        λ, the weight of a prior trial, in [0, 1]; "auto": a shift is learned.
     bounds : tuple of float, or None
         The lowest and the highest score of a metric that gives scores; None for categories.
     threshold : float or None

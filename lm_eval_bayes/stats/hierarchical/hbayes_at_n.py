@@ -6,14 +6,16 @@ from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
+from scipy import special
 
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.arrays import FloatArray, numeric, read_only
 from lm_eval_bayes.stats.hierarchical.clusters import clustered_population
 from lm_eval_bayes.stats.intervals import IntervalMethod, IntervalSpec, Scope
+from lm_eval_bayes.stats.learned_shift import LearnedShift
 from lm_eval_bayes.stats.mixture import Mixture, learn_mixture
 from lm_eval_bayes.stats.outcomes import Outcomes, check_outcomes
-from lm_eval_bayes.stats.prior_strength import LearnedStrength
+from lm_eval_bayes.stats.related_scores import TwoRuns, score_after_earlier
 from lm_eval_bayes.stats.results import (
     STRENGTH_MASSES,
     LearnedPrior,
@@ -22,12 +24,12 @@ from lm_eval_bayes.stats.results import (
     joined_notes,
 )
 from lm_eval_bayes.stats.states import (
+    DrawnScore,
     QuestionStates,
     StateDistribution,
     score_moments,
     state_moments,
 )
-from lm_eval_bayes.stats.strength_average import average_over_strength
 
 #: The warning of a benchmark's posterior where no question has two trials.
 PRIOR_ALONE = (
@@ -67,7 +69,8 @@ def hbayes_at_n(
     ----------
     outcomes : Outcomes
         Counts of M >= 1 questions; N_α may differ and may be 0. Prior trials count as
-        trials, each with the weight λ; a λ that was learned is integrated out. Or the scores of
+        trials, each with the weight λ. With a `LearnedShift` they say where the score lies, up to
+        the shift, and `per_question` is that of the trials alone. Or the scores of
         `ScoreOutcomes`, as quasi-counts.
     scope : {"benchmark", "population"}
         What the score is the mean of: "benchmark", these M questions, (1/M) Σ_α w·θ_α;
@@ -119,19 +122,6 @@ def hbayes_at_n(
     """
     check_outcomes("outcomes", outcomes, scores=True)
     spec = IntervalSpec.of(level, scope, interval, seed)
-    strength = outcomes.prior_strength
-    if isinstance(strength, LearnedStrength):
-        return average_over_strength(
-            strength,
-            lambda value: hbayes_at_n(
-                replace(outcomes, prior_strength=value),
-                scope,
-                level,
-                interval,
-                mean_counts=mean_counts,
-                seed=seed,
-            ),
-        )
     pseudo_trials = _check_mean_counts(mean_counts, outcomes.n_categories)
     index = outcomes.cluster_index if spec.scope == "population" else None
     if index is not None and pseudo_trials is not None:
@@ -139,8 +129,50 @@ def hbayes_at_n(
         raise InvalidInputError.of("mean_counts", "conflict", rule, pseudo_trials.tolist())
     benchmark, population = _both_scopes(outcomes, spec, pseudo_trials)
     if index is not None:
-        return clustered_population(outcomes, index, benchmark)
-    return benchmark if spec.scope == "benchmark" else population
+        population = clustered_population(outcomes, index, benchmark)
+    posterior = benchmark if spec.scope == "benchmark" else population
+    shift = outcomes.prior_strength
+    if not isinstance(shift, LearnedShift) or not outcomes.prior_counts.any():
+        return posterior
+    draws = score_after_earlier(two_runs(outcomes, spec.seed, pseudo_trials), shift)
+    return _after_earlier_run(posterior, draws, spec.seed)
+
+
+def two_runs(outcomes: Outcomes, seed: int, mean_counts: FloatArray | None = None) -> TwoRuns:
+    """Return the score of these questions by the trials, by the prior trials, and by none."""
+    alone = replace(outcomes.without_prior(), clusters=None)
+    own, earlier, without = (
+        hbayes_at_n(replace(alone, counts=counts), mean_counts=mean_counts, seed=seed).distribution
+        for counts in (alone.counts, outcomes.prior_counts, np.zeros_like(alone.counts))
+    )
+    return TwoRuns(own, earlier, without, outcomes.bounds)
+
+
+def _after_earlier_run(posterior: Posterior, draws: FloatArray, seed: int) -> Posterior:
+    """Return the posterior given draws of the score of these questions, in ascending order.
+
+    What separates the score of a population from that of these questions, in sds, is as without
+    the earlier run, which has the same questions.
+    """
+    rng = np.random.default_rng([seed, 3])
+    own = posterior.benchmark or posterior
+    benchmark = _by_draws(own, rng.permutation(draws), seed)
+    if posterior.benchmark is None:
+        return benchmark
+    shared = min(1.0, own.sigma / posterior.sigma)
+    rank = np.clip(own.distribution.cdf(draws), 1e-9, 1.0 - 1e-9)
+    normal = rng.permutation(special.ndtri((np.arange(draws.size) + 0.5) / draws.size))
+    z = shared * special.ndtri(rank) + np.sqrt(1.0 - shared**2) * normal
+    population = posterior.distribution.quantiles(special.ndtr(rng.permutation(z)))
+    return replace(_by_draws(posterior, population, seed), benchmark=benchmark)
+
+
+def _by_draws(posterior: Posterior, draws: FloatArray, seed: int) -> Posterior:
+    """Return the posterior with draws of its score in place of its distribution."""
+    distribution = DrawnScore.of(draws, posterior.distribution, posterior.bounds, seed)
+    return replace(
+        posterior, mu=distribution.mean, sigma=distribution.sd, distribution=distribution, seed=seed
+    )
 
 
 def _both_scopes(

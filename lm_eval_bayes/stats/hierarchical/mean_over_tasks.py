@@ -18,6 +18,7 @@ from lm_eval_bayes.stats.hierarchical.hbayes_at_n import (
     posterior_note,
 )
 from lm_eval_bayes.stats.intervals import IntervalMethod, IntervalSpec, Scope
+from lm_eval_bayes.stats.learned_shift import LearnedShift
 from lm_eval_bayes.stats.mixture import learn_mixture
 from lm_eval_bayes.stats.outcomes import Outcomes, check_outcomes, scaled_weights
 from lm_eval_bayes.stats.results import PerQuestion, Posterior, joined_notes
@@ -28,6 +29,8 @@ TaskWeights: TypeAlias = Literal["equal", "size"]
 TASK_WEIGHTS: tuple[TaskWeights, ...] = ("equal", "size")
 #: The quantity of the posteriors.
 _QUANTITY = "mean of hbayes@N"
+#: The note on a mean over tasks with earlier runs whose shift is learned.
+NO_EARLIER_RUN = "The mean over tasks does not use the earlier runs."
 #: States of the model that moments are computed in.
 _STATES = 2_800
 
@@ -172,6 +175,8 @@ class TaskMeans:
         if len(bounds) > 1:
             ranges = ", ".join(f"{low:g} to {high:g}" for low, high in bounds)
             notes.append(f"The tasks' scores have different bounds, {ranges}: so has their mean.")
+        if any(isinstance(task.prior_strength, LearnedShift) for task in self.tasks.values()):
+            notes.append(NO_EARLIER_RUN)
         if without:
             notes.append(f"Predicted from the other tasks, without trials: {', '.join(without)}.")
         return joined_notes(notes)

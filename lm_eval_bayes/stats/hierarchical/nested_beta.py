@@ -6,9 +6,8 @@ exactly, and p_t by the trapezoid rule on an axis that all clusters share, so th
 all clusters at all hyperparameters are matrix products. The posterior of (θ, d, s) is computed on a
 grid in logit θ, log d and log s.
 
-The hyperprior is d/(3 + d) ~ Beta(1, .7), and that of :mod:`.hyperprior` for θ and s:
-θ ~ Beta(.7, .7) and s/(20 + s) ~ Beta(.7, 1). `examples/clusters.py` measures how often the
-intervals hold the truth.
+The hyperprior is θ ~ Beta(.7, .7), d/(3 + d) ~ Beta(1, .7) and s/(20 + s) ~ Beta(.7, 1).
+`examples/clusters.py` measures how often the intervals hold the truth.
 """
 
 from __future__ import annotations
@@ -20,12 +19,6 @@ import numpy as np
 from scipy import special
 
 from lm_eval_bayes.stats.arrays import FloatArray, IntArray, blocks
-from lm_eval_bayes.stats.hierarchical.beta_binomial import log_rising
-from lm_eval_bayes.stats.hierarchical.hyperprior import (
-    MEAN_SHAPE,
-    STRENGTH_SCALE,
-    STRENGTH_SHAPE,
-)
 from lm_eval_bayes.stats.outcomes import distinct_pairs
 
 #: Distance of the nodes of p_t, in standard deviations of the narrowest factor of an integrand.
@@ -35,8 +28,10 @@ _LARGEST = 40.0
 #: Numbers held at a time.
 _BLOCK = 4_000_000
 
+#: Both parameters of the Beta prior of θ.
+_MEAN_SHAPE = 0.7
 #: Parameters (a, b, c) of the priors x/(c + x) ~ Beta(a, b) of d and s.
-_STRENGTH, _WITHIN = (1.0, 0.7, 3.0), (STRENGTH_SHAPE, 1.0, STRENGTH_SCALE)
+_STRENGTH, _WITHIN = (1.0, 0.7, 3.0), (0.7, 1.0, 20.0)
 #: Ranges of logit θ, and smallest values of log d and log s: below, all is decided.
 _LOGIT_MEAN, _SMALLEST = (-45.0, 45.0), (-7.0, -6.0)
 #: Largest s, in units of the largest number of trials: above, questions of a cluster are alike.
@@ -47,6 +42,25 @@ _SEARCH, _FINAL = (41, 13, 9), (25, 15)
 _FINAL_MEAN = (49, 241, 1.0)
 #: Depth of the log density below its peak at which it is cut off (e^-22 = 3e-10).
 _DEPTH = 22.0
+
+
+def log_rising(a: FloatArray, log_a: FloatArray, x: FloatArray) -> FloatArray:
+    """Return log Γ(a + x) / Γ(a) for a > 0 and x > 0, also where a is tiny or huge."""
+    small = np.minimum(a, 32.0)
+    direct = log_a + special.gammaln(small + x) - special.gammaln(small + 1.0)
+    # Stirling's series on both, subtracted before anything large can cancel
+    large = np.maximum(a, 32.0)
+    both = large + x
+    series = _stirling_tail(both) - _stirling_tail(large)
+    ratio = (large - 0.5) * np.log1p(x / large) + x * np.log(both) - x + series
+    return np.where(a < 32.0, direct, ratio)
+
+
+def _stirling_tail(a: FloatArray) -> FloatArray:
+    """Return log Γ(a) − (a − ½) log a + a − ½ log 2π for a >= 32."""
+    inverse = 1.0 / a
+    square = inverse * inverse
+    return np.asarray(inverse * (1 / 12 - square * (1 / 360 - square / 1260)))
 
 
 class Clusters(NamedTuple):
@@ -322,7 +336,7 @@ def _log_mass(
 ) -> FloatArray:
     """Return the log of likelihood, prior and step at every node, shape (Y, D, S)."""
     y, log_d, log_s = axes
-    prior = MEAN_SHAPE * (special.log_expit(y) + special.log_expit(-y))
+    prior = _MEAN_SHAPE * (special.log_expit(y) + special.log_expit(-y))
     return np.asarray(
         likelihood(y, log_d, log_s)
         + prior[:, None, None]

@@ -14,8 +14,8 @@ from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.arrays import FloatArray, IntArray, cluster_index
 from lm_eval_bayes.stats.comparison.difference import cluster_values, paired_spread
 from lm_eval_bayes.stats.distributions.base import beta_quantile
-from lm_eval_bayes.stats.hierarchical.hyperprior import mean_concentration
 from lm_eval_bayes.stats.intervals import IntervalSpec
+from lm_eval_bayes.stats.mixture import MEAN_TOTAL
 from lm_eval_bayes.stats.outcomes import scaled_weights
 from lm_eval_bayes.stats.results import Posterior
 from lm_eval_bayes.stats.score_outcomes import PRIOR_DF
@@ -140,9 +140,9 @@ class PredictiveTrials:
             share = (s + 1.0) / (trials + s)
             # the number of independent trials with the same information about m
             information = (share * trials).sum(axis=1)
-            prior = mean_concentration(n_categories)
+            prior = MEAN_TOTAL / n_categories
             learned = (share[:, :, None] * counts).sum(axis=1) + prior
-            information += prior * n_categories
+            information += MEAN_TOTAL
             learned /= information[:, None]
             mean = learned @ self.unit
             spread = np.maximum(learned @ self.unit**2 - mean**2, 0.0)
@@ -291,7 +291,7 @@ class PredictivePopulation:
         """Return mean and sd of each draw at φ/N = `per_trial`."""
         mu_now, sigma_now = self.posterior.mu, self.posterior.sigma
         # with any number of categories the prior's parameters have the sum of those for two
-        prior, dispersion = 2.0 * mean_concentration(2) + 1.0, self.posterior.dispersion
+        prior, dispersion = MEAN_TOTAL + 1.0, self.posterior.dispersion
         now, then = (prior + self._information(x) for x in (dispersion / self.trials, per_trial))
         sigma = sigma_now * np.sqrt(now / then)
         gained = np.maximum(sigma_now**2 - sigma**2, 0.0)

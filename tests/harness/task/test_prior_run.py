@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from _support.errors import refused
@@ -15,7 +17,7 @@ from lm_eval_bayes.harness.task.requests import doc_hash
 from lm_eval_bayes.runs.reader import read_runs
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.outcomes import Outcomes
-from lm_eval_bayes.stats.prior_evidence import SAME_CHANCES, prior_evidence
+from lm_eval_bayes.stats.prior_evidence import SAME_CHANCES, learn_shift
 
 pytestmark = pytest.mark.filterwarnings("default")
 
@@ -49,15 +51,16 @@ def outcomes():
 @pytest.mark.parametrize("strength", ["auto", 0.5])
 def test_the_row_uses_the_prior_trials_and_stands_beside_the_one_without(earlier, strength, caplog):
     result = evaluate(ScriptedLM(SCRIPT), task(str(earlier), strength))["results"]["toy"]
-    assert f"hbayes@4: {SAME_CHANCES}" in caplog.messages
+    assert (f"hbayes@4: {SAME_CHANCES}" in caplog.messages) == (strength != "auto")
+    shift = learn_shift([outcomes()])
+    informed = replace(outcomes(), prior_strength=shift if strength == "auto" else strength)
     for scope, name in (("benchmark", "hbayes@4"), ("population", "hbayes@4_population")):
-        expected = prior_evidence(outcomes(), strength, scope=scope)
-        interval = expected.posterior.interval(0.95, "exact")
+        expected = hbayes_at_n(informed, scope)
+        interval = expected.interval(0.95, "exact")
         values = [result[f"{name}{suffix},none"] for suffix in ("", "_stderr", "_low", "_high")]
-        assert values == pytest.approx(
-            [expected.posterior.mu, expected.posterior.sigma, interval.low, interval.high]
-        )
-    assert result["prior_strength,none"] == pytest.approx(float(expected.strength))
+        assert values == pytest.approx([expected.mu, expected.sigma, interval.low, interval.high])
+    row = ("prior_shift", shift.scale) if strength == "auto" else ("prior_strength", strength)
+    assert result[f"{row[0]},none"] == pytest.approx(row[1])
     alone = hbayes_at_n(outcomes().without_prior())
     assert result["hbayes@4_without_prior,none"] == pytest.approx(alone.mu)
     assert result["hbayes@4_without_prior_stderr,none"] == pytest.approx(alone.sigma)
