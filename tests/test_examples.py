@@ -20,7 +20,6 @@ SLOW = {
     "clusters.py",
     "intervals_elsewhere.py",
     "majority_votes.py",
-    "mean_evidence.py",
     "noise.py",
     "prior_evidence.py",
     "ray_workers.py",

@@ -49,13 +49,13 @@ def mean_pseudo_trials(other: Outcomes, *, seed: int = 0) -> FloatArray:
 
     Examples
     --------
-    With one trial per question they are the counts. Six trials of as many questions say more
-    about how hard these are, but not as much as sixty questions:
+    With one trial per question they are the counts, up to the error of the draws. Six trials of as
+    many questions say more about how hard these are, but not as much as sixty questions:
 
-    >>> mean_pseudo_trials(Outcomes.from_counts([[1, 0]] * 6 + [[0, 1]] * 4)).round(3).tolist()
+    >>> mean_pseudo_trials(Outcomes.from_counts([[1, 0]] * 6 + [[0, 1]] * 4)).round().tolist()
     [6.0, 4.0]
-    >>> mean_pseudo_trials(Outcomes.from_counts([[5, 1]] * 6 + [[1, 5]] * 4)).round(1).tolist()
-    [16.5, 12.9]
+    >>> mean_pseudo_trials(Outcomes.from_counts([[5, 1]] * 6 + [[1, 5]] * 4)).round().tolist()
+    [14.0, 11.0]
     """
     check_outcomes("other", other)
     low, high = other.bounds

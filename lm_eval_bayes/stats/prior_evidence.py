@@ -22,10 +22,10 @@ from lm_eval_bayes.stats.validation import check_real, check_seed
 
 #: A weight of prior trials, or "auto" for a shift that is learned.
 Strength: TypeAlias = float | Literal["auto"]
-#: What they assume.
+#: What they are and assume.
 STRENGTHS = (
-    "a number is the weight of a prior trial, 1 the paper's, and assumes that every question had "
-    "the same chance of success; auto learns how far scores shift between the runs"
+    "auto learns how far scores shift between the runs; a number from 0 to 1 is the weight of a "
+    "prior trial, 1 the paper's, and assumes the same chances of success"
 )
 #: What a posterior with prior trials of a fixed weight assumes.
 SAME_CHANCES = (

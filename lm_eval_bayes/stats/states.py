@@ -91,6 +91,7 @@ def state_moments(mixture: Mixture, moments_of: MomentsOf, per_row: int = 8) -> 
     mean, variance = np.empty((2, *population.shape))
     question = np.zeros((2, n_quantities, n_rows))
     for block, member in mixture.memberships(per_row):
+        member[member > 1.0 - _NEGLIGIBLE] = 1.0
         first, second = np.zeros((2, n_quantities, member.shape[1], n_rows))
         for kind in range(KINDS):
             state, row = np.nonzero(member[kind] > _NEGLIGIBLE)
@@ -254,13 +255,11 @@ class StateDistribution(Distribution):
     @property
     def ess(self) -> float:
         """The number of independent draws whose mean is as certain as that of the draws."""
-        if self.sd == 0.0:
-            return float(self.state_mean.size)
         _, chain, sizes = np.unique(self.chain, return_inverse=True, return_counts=True)
         of_chain = np.bincount(chain, self.state_mean) / sizes
         between = _SHARED_ANCESTORS * of_chain.var(ddof=1) / sizes.size
         variance = between + self.state_variance.mean() / self.chain.size
-        return float(self.sd**2 / variance)
+        return float(self.sd**2 / variance if variance > 0.0 else self.chain.size)
 
     def draw(self, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw the score, from every state equally often as far as that goes."""

@@ -67,17 +67,16 @@ def test_the_score_is_that_of_quadrature(case):
     axis, joint = by_quadrature(*case)
     evidence = joint.sum(axis=1) / joint.sum()
     shift = learn_scales([model])
-    assert shift.weights == pytest.approx(evidence, abs=0.005)
+    assert shift.weights == pytest.approx(evidence, abs=0.003)
     draws = score_after_earlier(model, shift)
     mass = np.array(shift.weights) @ (joint / joint.sum(axis=1, keepdims=True))
-    score = special.expit(axis)
+    score, middle = special.expit(axis), mass.cumsum() - 0.5 * mass
     mean = mass @ score
     sd = np.sqrt(mass @ (score - mean) ** 2)
-    assert draws.mean() == pytest.approx(mean, abs=0.02 * sd)
-    assert draws.std() == pytest.approx(sd, rel=0.02)
-    for q in (0.025, 0.5, 0.975):
-        below = mass[score <= np.quantile(draws, q)].sum()
-        assert below == pytest.approx(q, abs=0.01)
+    assert draws.mean() == pytest.approx(mean, abs=0.01 * sd)
+    assert draws.std() == pytest.approx(sd, rel=0.01)
+    below = np.interp(special.logit(np.quantile(draws, (0.025, 0.5, 0.975))), axis, middle)
+    assert below == pytest.approx([0.025, 0.5, 0.975], abs=0.004)
 
 
 def test_the_scale_is_learned_from_all_models_in_any_order():
@@ -122,7 +121,7 @@ def test_scores_and_their_difference_add_up():
     for scope, tolerance in (("benchmark", 1e-12), ("population", 0.01)):
         result = compare(informed, rival, scope)
         assert result.difference == pytest.approx(result.a.mu - result.b.mu, abs=tolerance)
-        assert result.sd < compare(BOTH.without_prior(), rival, scope).sd
+        assert result.sd <= compare(BOTH.without_prior(), rival, scope).sd
 
 
 def test_all_right_after_a_half_right_run_is_near_one():
@@ -140,7 +139,8 @@ def test_equal_weights_and_rubrics_have_a_score_after_an_earlier_run():
     assert posterior.sigma < hbayes_at_n(rubric.without_prior()).sigma
     level = replace(BOTH, weights=[0.5, 0.5])
     level = replace(level, prior_strength=learn_shift([level]))
-    assert (hbayes_at_n(level).mu, hbayes_at_n(level).sigma) == (0.5, 0.0)
+    posterior = hbayes_at_n(level)
+    assert (posterior.mu, posterior.sigma) == pytest.approx((0.5, 0.0), abs=1e-12)
 
 
 def test_a_mean_over_tasks_says_that_it_does_not_use_earlier_runs():

@@ -45,7 +45,7 @@ KEYS = {
     "bayes_seed": "the seed of Monte-Carlo intervals and votes (default 0)",
     "bayes_extra_trials": "further trials of single questions: number of the question -> how many",
     "bayes_prior": "an earlier run of the same questions as prior evidence for hbayes@N: "
-    f"`{{run: PATH, strength: S}}` with S from 0 to 1, or auto; {STRENGTHS}",
+    f"`{{run: PATH, strength: S}}`; {STRENGTHS}",
     "bayes_rows": "the rows of the printed table: short (the default), all, or one or a list of "
     "names in which * stands for anything, such as pass@*; results and samples hold every row",
     "cluster": "the field of a question that names its cluster: a contest, a topic, a passage",
