@@ -12,7 +12,6 @@ from _support.errors import refused
 from _support.paths import SHARED
 
 from lm_eval_bayes.errors import DatasetUnavailableError
-from lm_eval_bayes.harness.grading.equivalence import has_several_values, split_answers
 from lm_eval_bayes.harness.grading.grade import (
     Grade,
     grade,
@@ -55,7 +54,13 @@ def boxed(answer: object) -> str:
     return f"We find that the answer is\n\\[\\boxed{{{answer}}}\\]"
 
 
-@pytest.mark.parametrize("name", SETS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow if name == "hmmt_feb_2025" else ())
+        for name in SETS
+    ],
+)
 def test_the_gold_of_every_question_is_correct_and_a_changed_one_is_wrong(name):
     kind = SETS[name]
     process = process_results_aime if kind == "aime" else process_results_math
@@ -76,9 +81,8 @@ def test_the_gold_of_every_question_is_correct_and_a_changed_one_is_wrong(name):
             )
 
 
-@pytest.mark.parametrize(
-    "name", ["brumo_2025", pytest.param("hmmt_feb_2025", marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["brumo_2025", "hmmt_feb_2025"])
 def test_the_gold_written_in_another_way_is_correct(name):
     for doc in questions(name):
         gold = doc["answer"]
@@ -91,7 +95,7 @@ def test_the_gold_written_in_another_way_is_correct(name):
             assert grade(boxed(rewritten), gold) == Grade(True, rewritten), rewritten
 
 
-@pytest.mark.parametrize("every", [9, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("every", [25, pytest.param(1, marks=pytest.mark.slow)])
 def test_the_494_graded_answers_that_hold(every):
     cases = graded_cases("grading_holds")
     assert len(cases) == 494
@@ -157,6 +161,10 @@ def test_several_answers_come_in_any_order_and_dress():
         ("x^2+2x", "x(x+2)"),
         (r"30^\circ", "30"),
         ("1024", "1,024"),
+        ("2,3", "x = 2 or x = 3"),
+        ("2,3", r"x \in \{3, 2\}"),
+        ("(1,2),(3,4)", "(3, 4); (1, 2)"),
+        (r"1+x-y, 1-x+y", r"1 \pm x \mp y"),
         (5, "x = 5"),
         ("0", r"\sqrt{8}-2\sqrt{2}"),
         (r"\pi", "3.1415926536"),
@@ -303,26 +311,3 @@ def test_a_row_survives_what_goes_wrong_and_says_so():
 def test_questions_without_answers_are_refused():
     with refused("answer", "missing-key", error=DatasetUnavailableError):
         process_results_math({"problem": "?", "solution": "!"}, ["x"])
-
-
-@pytest.mark.parametrize(
-    ("text", "parts"),
-    [
-        (r"x = 2 or x = 3", ["x = 2", "x = 3"]),
-        ("2; 3", ["2", "3"]),
-        (r"x \in \{2, 3\}", ["2", "3"]),
-        (r"\{1\}, \{2\}", [r"\{1\}", r"\{2\}"]),
-        ("1,024", ["1,024"]),
-        ("(1, 2), (3, 4)", ["(1, 2)", "(3, 4)"]),
-        (r"\frac{1}{2}, \binom{3}{2}", [r"\frac{1}{2}", r"\binom{3}{2}"]),
-        (r"1 \pm x \mp y", ["1 + x - y", "1 - x + y"]),
-    ],
-)
-def test_answers_in_several_parts(text, parts):
-    assert split_answers(text) == parts
-
-
-def test_lists_and_tuples_have_several_values():
-    several = ["2, 3", r"\pm 1", r"x \in \{2, 3\}", "(1, 2)", "(1,2),(3,4)"]
-    single = ["33", "1,024", "[0, 1)", r"\frac{4}{9}", "(n-1)(n+1)", r"\binom{3}{2}"]
-    assert [answer for answer in several + single if has_several_values(answer)] == several

@@ -93,17 +93,16 @@ def by_hand():
     return counts, missing
 
 
-@pytest.mark.parametrize("prior", ["hbayes", "bayes"])
-def test_rows_are_posteriors_of_categories_counted_by_hand(prior):
+def test_rows_are_posteriors_of_categories_counted_by_hand():
     counts, missing = by_hand()
-    rows, _ = run(task(rubric_prior=prior, rubric_schemata=list(counts)))
+    rows, _ = run(task(rubric_schemata=list(counts), bayes_interval="exact", bayes_k=1))
     assert {name for name in rows if name.endswith("@3") and name.startswith("rubric_")} == {
         f"rubric_{name}@3" for name in counts
     }
     assert rows["rubric_missing"] == missing
     for name, counted in counts.items():
         outcomes = Outcomes.from_counts(counted, weights=SCHEMATA[name].weights)
-        posterior = (hbayes_at_n if prior == "hbayes" else bayes_at_n)(outcomes)
+        posterior = hbayes_at_n(outcomes)
         row = f"rubric_{name}@3"
         assert rows[row] == pytest.approx(posterior.mu, rel=1e-12)
         assert rows[f"{row}_stderr"] == pytest.approx(posterior.sigma, rel=1e-12)

@@ -45,7 +45,7 @@ def test_categories_without_weights_get_even_scores():
         ({"bayes_weights": [0, float("nan")]}, "bayes_weights", "format"),
         ({"bayes_weights": [1, 0]}, "bayes_weights", "range"),
         ({"bayes_threshold": 0.5}, "bayes_threshold", "conflict"),
-        ({"bayes_bounds": [1, 0]}, "bayes_bounds", "format"),
+        ({"bayes_bounds": [1, 0]}, "bayes_bounds", "range"),
         ({"bayes_bounds": [0, 1], "bayes_threshold": 0}, "bayes_threshold", "range"),
         ({"bayes_bounds": [0, 1], "bayes_weights": [0, 1]}, "bayes_weights", "conflict"),
         ({"bayes_metric": 3}, "bayes_metric", "type"),

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import lm_eval
 import pytest
 from _support.errors import refused
-from _support.toy import SCRIPT, ScriptedLM, evaluate, plain_task, toy_config
+from _support.toy import ScriptedLM, evaluate, plain_task, toy_config
 from lm_eval.tasks import TaskManager
 
 from lm_eval_bayes._util.files import task_configs_dir
@@ -61,12 +61,6 @@ class ChattingLM(ScriptedLM):
 
     def chat_template(self, chat_template=False):
         return "<user>{content}"
-
-
-def test_a_chat_template_reaches_every_trial():
-    model = ChattingLM({f"<user>{q}": a for q, a in SCRIPT.items()})
-    results = evaluate(model, RepeatedSamplingTask(config=toy_config()), apply_chat_template=True)
-    assert results["results"]["toy"]["avg@4,none"] == pytest.approx(4 / 12)
 
 
 @pytest.mark.parametrize(
