@@ -16,8 +16,15 @@ from lm_eval.loggers import EvaluationTracker
 from lm_eval.utils import handle_non_serializable
 
 import lm_eval_bayes
-from lm_eval_bayes import Outcomes, hbayes_at_n, pass_at_k_posterior, pass_hat_k_posterior
+from lm_eval_bayes import (
+    Outcomes,
+    hbayes_at_n,
+    maj_at_k_posterior,
+    pass_at_k_posterior,
+    pass_hat_k_posterior,
+)
 from lm_eval_bayes.errors import TaskConfigError
+from lm_eval_bayes.harness.grading.grade import process_results_math
 from lm_eval_bayes.harness.task import questions
 from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
 from lm_eval_bayes.stats.score_outcomes import ScoreOutcomes
@@ -127,13 +134,6 @@ def test_metadata_sets_n_k_and_the_interval():
     assert row["bayes@3_low,none"] == pytest.approx(low, abs=1e-9)
     assert "pass@3,none" in row
     assert "pass@1,none" not in row
-
-
-def test_limit_and_samples_choose_questions():
-    limited = evaluate(RepeatedSamplingTask(config=toy_config()), limit=2)
-    assert limited["n-samples"]["toy"]["effective"] == 2
-    chosen = evaluate(RepeatedSamplingTask(config=toy_config()), samples={"toy": [1]})
-    assert [s["outcomes"] for s in chosen["samples"]["toy"]] == [[0, 1, 0, 0]]
 
 
 def test_predict_only_logs_responses_and_grades_nothing():
@@ -282,6 +282,28 @@ def test_maj_needs_an_extracted_answer(caplog):
     last_word = [{"function": "regex", "regex_pattern": r"(\S+)$"}, {"function": "take_first"}]
     task = graded_by(ends_in_the_gold, repeats=8, filter_list=[{"name": "f", "filter": last_word}])
     assert evaluate(task, script)["results"]["toy"]["maj@8,f"] == 0.0
+
+
+def test_right_answers_are_one_candidate_however_they_are_written():
+    # three of five right in three forms against two that agree, two against two, two against three
+    right = (r"\boxed{%d}", r"\boxed{%d.0}", r"\boxed{\frac{%d}{1}}")
+    wrong = ((8, 8), (8, 8, 9), (8, 8, 8))
+    script = {
+        question["question"]: [form % int(question["answer"]) for form in right][: 5 - len(others)]
+        + [rf"\boxed{{{other}}}" for other in others]
+        for question, others in zip(QUESTIONS, wrong, strict=True)
+    }
+    metadata = {"bayes_interval": "exact", "bayes_k": 1}
+    task = graded_by(process_results_math, repeats=5, metadata={**metadata, "bayes_maj_k": 5})
+    row = evaluate(task, script)["results"]["toy"]
+    assert row["maj@5,none"] == pytest.approx((1 + 0.5 + 0) / 3, abs=1e-12)
+    answers = [["right"] * (5 - len(others)) + list(map(str, others)) for others in wrong]
+    marks = [[answer == "right" for answer in row] for row in answers]
+    posterior = maj_at_k_posterior(answers, marks, 5)
+    interval = posterior.interval()
+    assert [row[f"maj@5_{end},none"] for end in ("stderr", "low", "high")] == pytest.approx(
+        [posterior.sigma, interval.low, interval.high], abs=1e-12
+    )
 
 
 def test_a_response_without_a_match_abstains():
