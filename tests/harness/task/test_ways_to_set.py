@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from types import SimpleNamespace
 
 import lm_eval
@@ -48,11 +49,6 @@ def test_metadata_of_simple_evaluate_and_model_arguments_meet(monkeypatch, demo_
     assert "lowered from 4000" in caplog.text
 
 
-class AnyPrompt(dict):
-    def __missing__(self, prompt):
-        return ["2", "4", "6", "x"]
-
-
 class ChattingLM(ScriptedLM):
     tokenizer_name = "toy"
 
@@ -75,7 +71,7 @@ class ChattingLM(ScriptedLM):
 def test_a_chat_template_that_is_not_applied_is_warned_of(
     template, options, task, n_warnings, caplog
 ):
-    model = ChattingLM(AnyPrompt())
+    model = ChattingLM(defaultdict(lambda: ["2", "4", "6", "x"]))
     model.tokenizer = SimpleNamespace(chat_template=template)
     evaluate(model, task(config=toy_config()), **options)
     assert caplog.text.count("--apply_chat_template") == n_warnings
