@@ -40,7 +40,7 @@ Families: TypeAlias = Mapping[tuple[str, str], Mapping[str, PassRow]]
 _NO_FAMILIES: Families = MappingProxyType({})
 
 
-def check_suffix(suffix: str, argument: str = "suffix") -> Suffix:
+def check_suffix(suffix: str) -> Suffix:
     """Return the suffix of a table's file, checked.
 
     Raises
@@ -52,7 +52,7 @@ def check_suffix(suffix: str, argument: str = "suffix") -> Suffix:
         if suffix == known:
             return known
     rule = "end with .csv, .json, .md or .tex"
-    raise InvalidInputError.of(argument, "format", rule, suffix or "no suffix")
+    raise InvalidInputError.of("--output", "format", rule, suffix or "no suffix")
 
 
 def table_text(
@@ -70,11 +70,6 @@ def table_text(
         By task and model, the rows of the pass family to be shown; those of a model that has none
         are empty.
 
-    Raises
-    ------
-    InvalidInputError
-        If no format has the suffix.
-
     Examples
     --------
     >>> from lm_eval_bayes.analysis.leaderboard import leaderboard
@@ -88,7 +83,7 @@ def table_text(
     | 1 | good | 0.868 | 0.056 | 0.742 to 0.957 | >0.999 | 1 | 16 |
     | 2 | a\\_b | 0.132 | 0.056 | 0.043 to 0.258 | <0.001 | 2 | 16 |
     """
-    return _WRITERS[check_suffix(suffix)](boards, families)
+    return _WRITERS[suffix](boards, families)
 
 
 def _names(boards: Sequence[Leaderboard], families: Families) -> list[str]:
@@ -219,7 +214,7 @@ def _cells(
         "Model": [escape(model) for model in models or board.models],
         "Mean": [f"{row.posterior.mu:.3f}" for row in board.rows],
         "sd": [f"{row.posterior.sigma:.3f}" for row in board.rows],
-        f"{escape(f'{100 * board.level:g}%')} interval": [
+        f"{escape(f'{100 * board.spec.level:g}%')} interval": [
             f"{row.interval.low:.3f} to {row.interval.high:.3f}" for row in board.rows
         ],
     }
@@ -288,7 +283,7 @@ def _caption(board: Leaderboard, families: Families) -> str:
 def _score_caption(board: Leaderboard) -> str:
     """Return a description of the scores and ranks."""
     interval = board.rows[0].interval
-    level = f"{100 * board.level:g}%"
+    level = f"{100 * board.spec.level:g}%"
     confidence = f"{100 * board.ranking.confidence:g}%"
     scores = (
         f"Posterior mean of the score on {board.n_questions} questions (hbayes@N), with {level} "

@@ -415,7 +415,7 @@ def table(
 
     spec = intervals.spec()
     ks = None if k is None else parse_integers("--k", k)
-    suffix = check_suffix(output.suffix.lower(), "--output")
+    suffix = check_suffix(output.suffix.lower())
     check_targets([output], overwrite)
     saved = reading.read(runs)
     check_not_read([output], runs, saved)
