@@ -16,7 +16,7 @@ def started(
     *arguments,
     task=TASK,
     model_args="beta=2:3",
-    metadata='{"bayes_interval": "normal"}',
+    metadata='{"bayes_interval": "normal", "bayes_k": 1}',
     code=0,
     **goal,
 ):

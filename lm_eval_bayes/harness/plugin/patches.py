@@ -151,8 +151,7 @@ PATCHES: dict[str, Patch] = {
         "paths only.",
         _takes("path"),
         "never: files that exist are read as before",
-        "tests/harness/plugin/test_sampled_tasks.py"
-        "::test_include_takes_the_name_of_a_task_first_of_its_own_folder",
+        "tests/harness/plugin/test_sampled_tasks.py::test_include_takes_the_name_of_a_task",
     ),
     TASK_INIT: Patch(
         "lm_eval.api.task:ConfigurableTask.__init__",

@@ -24,10 +24,10 @@ from lm_eval_bayes.runs.task_run import TaskRun
 
 
 def test_a_width_is_reached_and_not_before(tmp_path, capsys):
-    results, _ = started(tmp_path, "w", metadata='{"bayes_k": 1}', width=0.2)
+    results, _ = started(tmp_path, "w", metadata='{"bayes_k": 1}', width=0.24)
     rounds = rounds_of(results)
     widths = [r["looks"][0]["high"] - r["looks"][0]["low"] for r in rounds]
-    assert widths[-1] <= 0.2 < min(widths[:-1])
+    assert widths[-1] <= 0.24 < min(widths[:-1])
     n = rounds[-1]["trials"]
     row = results["results"][TASK]
     assert row[f"hbayes@{n}_high,none"] - row[f"hbayes@{n}_low,none"] == pytest.approx(widths[-1])

@@ -200,7 +200,9 @@ def test_groups_and_rubrics_have_their_rows_at_the_n_of_the_last_look(tmp_path, 
     (folder / "second.yaml").write_text(f"include: {TASK}\ntask: second_demo\n")
     (folder / "group.yaml").write_text(GROUP)
     include = ("--include_path", str(folder))
-    stream, _ = started(tmp_path, "stream", *include, budget="8", task="two_demos")
+    stream, _ = started(
+        *(tmp_path, "stream", *include, "--limit", "4"), budget="8", task="two_demos"
+    )
     n = rounds_of(stream)[-1]["trials"]
     assert n == 8
     assert f"hbayes@{n},none" in stream["groups"]["two_demos"]

@@ -159,7 +159,7 @@ def test_a_tag_of_sampled_tasks(manager):
     assert set(results["results"]) == {"toy_bayes", "second_bayes"}
 
 
-def test_include_takes_the_name_of_a_task_first_of_its_own_folder(tmp_path):
+def test_include_takes_the_name_of_a_task(tmp_path):
     override = "include: demo_arithmetic_bayes\ntask: demo_arithmetic_bayes\nrepeats: 5\n"
     (tmp_path / "override.yaml").write_text(override, encoding="utf-8")
     (tmp_path / "mine.yaml").write_text("include: demo_arithmetic_bayes\ntask: mine\n")
