@@ -264,6 +264,8 @@ def with_trials(metadata: Mapping[str, Any], base: int, extra: Mapping[int, int]
     --------
     >>> with_trials({"bayes_k": [1, 8, 64], "a": 1}, 16, {})
     {'a': 1, 'bayes_n': 16, 'bayes_k': [1, 8]}
+    >>> with_trials({"bayes_k": 8, "bayes_maj_k": 8}, 4, {3: 2})
+    {'bayes_n': 4, 'bayes_k': [1], 'bayes_extra_trials': {'3': 2}}
     """
     own = {"bayes_n", "bayes_k", "bayes_maj_k", "bayes_extra_trials"}
     changed = {name: value for name, value in metadata.items() if name not in own}

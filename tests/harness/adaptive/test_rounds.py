@@ -16,7 +16,6 @@ from lm_eval_bayes.cli.ui.errors import INTERRUPTED
 from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
 from lm_eval_bayes.harness.adaptive import stopping
 from lm_eval_bayes.harness.adaptive.preflight import baseline_runs, preflight
-from lm_eval_bayes.harness.adaptive.rounds import with_trials
 from lm_eval_bayes.harness.adaptive.stopping import Budget, Goal
 from lm_eval_bayes.harness.models.biased_coin.model import CoinSampling
 from lm_eval_bayes.runs.reader import read_runs
@@ -24,10 +23,10 @@ from lm_eval_bayes.runs.task_run import TaskRun
 
 
 def test_a_width_is_reached_and_not_before(tmp_path, capsys):
-    results, _ = started(tmp_path, "w", metadata='{"bayes_k": 1}', width=0.24)
+    results, _ = started(tmp_path, "w", metadata='{"bayes_k": 1}', width=0.2)
     rounds = rounds_of(results)
     widths = [r["looks"][0]["high"] - r["looks"][0]["low"] for r in rounds]
-    assert widths[-1] <= 0.24 < min(widths[:-1])
+    assert widths[-1] <= 0.2 < min(widths[:-1])
     n = rounds[-1]["trials"]
     row = results["results"][TASK]
     assert row[f"hbayes@{n}_high,none"] - row[f"hbayes@{n}_low,none"] == pytest.approx(widths[-1])
@@ -192,11 +191,6 @@ def test_rounds_end_at_the_most():
     assert Goal(width=0.1, batch_trials=4, max_trials=10).rounds == [4, 8, 10]
     assert Goal(budget=Budget.parse("6"), batch_trials=4).rounds == [4, 6]
     assert Goal(budget=Budget.parse("2"), batch_trials=4).rounds == [2]
-
-
-def test_ks_that_do_not_fit_a_round_wait():
-    assert with_trials({"bayes_k": 8, "bayes_maj_k": 8}, 4, {}) == {"bayes_n": 4, "bayes_k": [1]}
-    assert with_trials({}, 4, {3: 2})["bayes_extra_trials"] == {"3": 2}
 
 
 def baseline(path):

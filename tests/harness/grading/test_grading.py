@@ -17,7 +17,6 @@ from lm_eval_bayes.harness.grading.grade import (
     process_results_aime,
     process_results_math,
 )
-from lm_eval_bayes.harness.grading.worker_pool import POOL
 
 SETS = {
     **dict.fromkeys(("aime_2024", "aime_2025", "aime_2026"), "aime"),
@@ -254,19 +253,6 @@ def test_an_unreadable_gold_is_an_error_of_the_grader_and_not_of_the_model():
     assert result.correct is False
     assert result.error.startswith("ValueError: the gold answer is no formula")
     assert "\n" not in result.error
-
-
-def test_a_pair_is_compared_once(monkeypatch):
-    calls = []
-
-    def run(job, limit):
-        calls.append(job["answer"])
-        return {"value": True}
-
-    monkeypatch.setattr(POOL, "run", run)
-    for answer in ("once", "twice", "once"):
-        assert grade(boxed(rf"\sqrt{{{answer}}}"), r"\frac{1}{3}").correct
-    assert calls == [r"\sqrt{once}", r"\sqrt{twice}"]
 
 
 @pytest.mark.parametrize(
