@@ -256,7 +256,7 @@ BACKENDS = (
 )
 
 
-def gpus() -> tuple[str, ...]:
+def gpus(timeout_s: float = 5.0) -> tuple[str, ...]:
     """Return the names of the GPUs that the driver's own tool lists, without loading torch."""
     import shutil
 
@@ -269,7 +269,7 @@ def gpus() -> tuple[str, ...]:
                 capture_output=True,
                 text=True,
                 errors="replace",
-                timeout=5.0,
+                timeout=timeout_s,
                 check=False,
             )
         except (OSError, subprocess.TimeoutExpired):
