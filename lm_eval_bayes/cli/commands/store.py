@@ -137,17 +137,13 @@ def merge(
       lm-eval-bayes store merge runs/aime*.sqlite -o runs/all.sqlite
       lm-eval-bayes store merge a.sqlite b.sqlite -o all.sqlite --keep-first
     """
-    from lm_eval_bayes._util.files import folder_for, resolve_path
+    from lm_eval_bayes._util.files import folder_for
     from lm_eval_bayes.store.errors import TrialConflictError
     from lm_eval_bayes.store.merge import merge as merge_stores
 
-    target = resolve_path(output)
-    if all(resolve_path(path) == target for path in stores):
-        rule = "be another file than the only store that is merged"
-        raise InvalidInputError.of("--output", "duplicate", rule, str(target))
     try:
-        with folder_for(output, "--output"):
-            report = merge_stores(stores, output, "keep-first" if keep_first else "refuse")
+        with folder_for(output, "--output"), named_as_options(target="output"):
+            report = merge_stores(stores, output, keep_first=keep_first)
     except TrialConflictError as error:
         warn(f"error: {error}")
         if as_json:
