@@ -28,10 +28,8 @@ class CompactReport:
 
     Attributes
     ----------
-    path : str
-        The store.
     trials : int
-        Number of its trials.
+        Number of the store's trials.
     text_bytes : int
         Size of their texts as UTF-8.
     stored_bytes : int
@@ -42,7 +40,6 @@ class CompactReport:
         Texts that cannot be read, and were left as they are.
     """
 
-    path: str
     trials: int
     text_bytes: int
     stored_bytes: int
@@ -114,7 +111,7 @@ def _compacted(file: StoreFile) -> CompactReport:
     file.texts.forget()
     file.compact()
     after = file.path.stat().st_size
-    return CompactReport(path=str(file.path), before=before, after=after, **counts)
+    return CompactReport(before=before, after=after, **counts)
 
 
 def _samples(connection: sqlite3.Connection, texts: TextCodec) -> list[bytes]:

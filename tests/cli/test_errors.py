@@ -13,6 +13,7 @@ REFUSED = [
     ("summary a --scop x", "--scop", "usage"),
     ("noise a --seed 1.5", "--seed", "usage"),
     ("doctor --timeout nan", "--timeout", "range"),
+    ("run --allocate tasks", "--allocate", "usage"),
     # the intervals, and what is read
     ("summary a --level 95", "--level", "range"),
     ("summary a --seed -3", "--seed", "range"),
@@ -136,7 +137,6 @@ REFUSED = [
     # stores
     ("store merge a.sqlite ./a.sqlite -o a.sqlite", "--output", "duplicate"),
     ("store merge a.sqlite -o notes.txt/all", "--output", "path"),
-    ("store prune a.sqlite --yes", "prune", "missing"),
     ("store export a.sqlite --format samples -o -", "--output", "conflict"),
     ("store export a.sqlite --json -o -", "--json", "conflict"),
 ]

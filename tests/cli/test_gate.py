@@ -22,7 +22,7 @@ from lm_eval_bayes import Outcomes, hbayes_at_n, pass_hat_k_posterior
 from lm_eval_bayes.analysis.comparison import compare_runs
 from lm_eval_bayes.analysis.gate import gate_checks
 from lm_eval_bayes.cli.ui.errors import TerminatedError
-from lm_eval_bayes.cli.ui.gate import gate_files
+from lm_eval_bayes.cli.ui.gate import GateOptions
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.reader import read_runs
 
@@ -320,7 +320,7 @@ def test_an_error_of_standard_output_is_no_outcome(tmp_path):
     ],
 )
 def test_no_class_of_an_exception_is_an_outcome(tmp_path, error, message):
-    with pytest.raises(type(error)), gate_files(tmp_path / "gate.xml", None, is_gate=True):
+    with pytest.raises(type(error)), GateOptions(margin=0, junit=tmp_path / "gate.xml").files():
         raise error
     assert message in error_of(tmp_path / "gate.xml")
     assert type(error).__name__ not in error_of(tmp_path / "gate.xml")

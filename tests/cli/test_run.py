@@ -182,9 +182,7 @@ def test_a_bug_while_sampling_keeps_its_traceback(lmeb, monkeypatch):
     ("words", "argument", "rule"),
     [
         ("--width 1", "--width", "range"),
-        ("--width .1 --correction foo", "--correction", "choice"),
         ("--width .1 --correction none", "--correction", "conflict"),
-        ("--width .1 --allocate tasks", "--allocate", "choice"),
         ("--budget 8 --batch-trials 0", "--batch-trials", "range"),
         ('--width .1 --metadata {"bayes_n":4}', "--metadata", "conflict"),
         ('--width .1 --metadata {"bayes_extra_trials":{"3":2}}', "--metadata", "conflict"),

@@ -18,7 +18,6 @@ from lm_eval_bayes.cli.ui.gate import GateOptions
 from lm_eval_bayes.cli.ui.options import (
     IntervalOptions,
     Json,
-    expand_options,
     option,
     parse_integers,
     prints_tables,
@@ -37,7 +36,6 @@ Alignment: TypeAlias = Literal["strict", "intersection"]
 
 
 @prints_tables
-@expand_options
 def command(
     a: Annotated[
         Path,
@@ -119,10 +117,9 @@ def command(
     with gate.files():
         gate.check()
         spec = intervals.spec()
-        with named_as_options("rope", "questions"):
-            check_count("questions", questions, 0)
-            if rope is not None:
-                check_non_negative("rope", rope)
+        check_count("--questions", questions, 0)
+        if rope is not None:
+            check_non_negative("--rope", rope)
         ks = () if k is None else parse_integers("--k", k)
         priors.strength()
         runs_a, runs_b = _read_sides(a, b, model_a, model_b, reading)
