@@ -19,7 +19,6 @@ REFUSED = [
     ("summary a --seed -3", "--seed", "range"),
     ("summary a --k 9", "--k", "range"),
     ("summary a --k two", "--k", "format"),
-    ("summary a --k 0,1", "--k", "format"),
     ("summary a --task gsm8k", "RUN", "choice"),
     ("summary one.npz --metric acc", "--metric", "conflict"),
     ("summary one.npz --filter x", "--filter", "conflict"),
@@ -44,7 +43,6 @@ REFUSED = [
     ("compare three.npz --model-a x", "--model-a", "choice"),
     ("compare a three.npz", "B", "missing"),
     ("compare a b-hmmt", "B", "mismatch"),
-    ("compare a c-elsewhere", "B", "mismatch"),
     ("compare a b --fail-if-unknown", "--fail-if-unknown", "conflict"),
     ("compare a b --gate-on pass^4", "--gate-on", "conflict"),
     ("compare a b --margin 0 --gate-on pass@4", "--gate-on", "choice"),
@@ -53,8 +51,6 @@ REFUSED = [
     # leaderboards
     ("rank a c-elsewhere", "RUN", "mismatch"),
     ("rank three.npz --paper --pairs", "--paper", "conflict"),
-    ("rank three.npz --paper --scope population", "--paper", "conflict"),
-    ("rank three.npz --paper --ties leader", "--paper", "conflict"),
     ("rank three.npz --paper --method borda", "--paper", "conflict"),
     # plans, noise and convergence
     ("noise a --difference 1.5", "--difference", "range"),
@@ -82,7 +78,6 @@ REFUSED = [
     # pages and rubrics
     ("report a -o notes.txt", "--output", "path"),
     ("report a -o empty --overwrite", "--output", "path"),
-    ("report a -o /dev/null --overwrite", "--output", "path"),
     ("report a -o - --json", "--json", "conflict"),
     ("report a --plots notes.txt/deep", "--plots", "path"),
     ("report a --text-bytes -1", "--text-bytes", "range"),
@@ -111,6 +106,7 @@ REFUSED = [
     ("simulate --html demo.pdf", "--html", "format"),
     ("simulate --html x.html -o x.html", "--html", "conflict"),
     # exports
+    ("export table a -o board.xlsx", "--output", "choice"),
     ("export table a -o notes.txt/board.csv", "--output", "path"),
     ("export hub a --model-id org/..", "--model-id", "format"),
     ("export hub a b --model-id a/b", "RUN", "mismatch"),

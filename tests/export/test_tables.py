@@ -11,7 +11,6 @@ import subprocess
 
 import pytest
 from _support.command_line import exported_table
-from _support.errors import refused
 from _support.hostile import NAMES
 
 from lm_eval_bayes import rank
@@ -309,11 +308,6 @@ def test_what_stands_below_a_table_depends_on_the_rule_for_ties():
     assert len(texts) == 6
     for text in texts:
         assert f"90% credible intervals (hdi) about {scope_label('population')}" in text
-
-
-def test_an_unknown_suffix_is_refused(board):
-    with refused("suffix", "format", ".html"):
-        table_text([board], ".html")
 
 
 # -- names of files ------------------------------------------------------------------------------
