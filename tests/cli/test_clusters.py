@@ -10,7 +10,6 @@ import pytest
 from _support.command_line import answer, refusal
 from _support.harness_command import lm_eval_command
 from _support.run_files import row, write_run
-from scipy import stats
 
 from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
 from lm_eval_bayes.harness.task.questions import check_clusters
@@ -156,12 +155,6 @@ def test_a_field_of_the_documents_is_read_where_the_task_recorded_none(tmp_path)
     options = ("--cluster", "contest", "--scope", "population")
     (task,) = answer("summary", path, *options)["tasks"]
     assert task["clusters"] == 6
-    # six equal clusters: near the t interval of their means, and wider than independent questions
-    means = np.bincount(CONTESTS, weights=run.outcomes.counts[:, 1]) / 20
-    low, high = stats.t.interval(0.95, 5, means.mean(), means.std(ddof=1) / np.sqrt(6))
-    interval = task["hbayes"]["population"]["interval"]
-    assert interval["low"] == pytest.approx(low, abs=0.08)
-    assert interval["high"] == pytest.approx(high, abs=0.08)
 
 
 def edited(path, change):

@@ -143,14 +143,6 @@ def test_it_tells_what_is_so(tmp_path):
     assert set(states(result, "questions").values()) == {"note"}
 
 
-@pytest.mark.slow
-def test_a_plugin_that_is_switched_off_is_a_note(tmp_path):
-    output, last = started(tmp_path, "--json", LM_EVAL_BAYES_AUTOLOAD="0")
-    assert last == "[] 0"
-    (plugin,) = [item for item in json.loads(output)["findings"] if item["name"] == "plugin"]
-    assert (plugin["state"], plugin["fix"]) == ("note", "unset LM_EVAL_BAYES_AUTOLOAD")
-
-
 # -- the plugin ----------------------------------------------------------------------------------
 
 

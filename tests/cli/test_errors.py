@@ -124,7 +124,6 @@ REFUSED = [
     ("verify a --verifier judge --backend onnx", "--backend", "choice"),
     ("verify a --verifier judge --backend vllm --base-url http://h/v1", "--base-url", "conflict"),
     ("verify a --verifier judge --base-url http://h --device cpu", "--device", "conflict"),
-    ("verify a --verifier judge --dtype int8", "--dtype", "choice"),
     ("verify a --verifier judge --batch-size 0", "--batch-size", "range"),
     ("verify a --verifier judge --limit 0", "--limit", "range"),
     ("verify a --verifier judge --max-length -1", "--max-length", "range"),

@@ -247,7 +247,8 @@ def with_own(tmp_path, name, counts, own=OWN):
 
 def test_a_rubric_that_the_task_had_of_its_own_is_shown_and_can_be_named(tmp_path):
     runs = [with_own(tmp_path, "good", GOOD), with_own(tmp_path, "poor", POOR)]
-    assert any(line.split()[:1] == ["terse"] for line in lmeb(*runs)[1].splitlines())
+    printed = lmeb(*runs, "--schema", "terse")[1]
+    assert any(line.split()[:1] == ["terse"] for line in printed.splitlines())
     content = answer("rubric", runs[0], "--schema", "terse", "--weights", "terse=0,1,1")
     # the first two trials of each question have 8 and 12 tokens, and are right
     categories = of(content, "good", "terse")["categories"]

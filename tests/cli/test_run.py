@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from _support.command_line import called, command_error, error_of, invoked, refusal
+from _support.command_line import called, command_error, error_of, invoked
 from _support.harness_command import few_tasks
 
 from lm_eval_bayes.harness.models.biased_coin.model import CoinSampling
@@ -178,26 +178,15 @@ def test_a_bug_while_sampling_keeps_its_traceback(lmeb, monkeypatch):
 @pytest.mark.parametrize(
     ("words", "argument", "rule"),
     [
-        ("--width 1", "--width", "range"),
         ("--width .1 --correction none", "--correction", "conflict"),
         ("--budget 8 --batch-trials 0", "--batch-trials", "range"),
         ('--width .1 --metadata {"bayes_n":4}', "--metadata", "conflict"),
         ('--width .1 --metadata {"bayes_extra_trials":{"3":2}}', "--metadata", "conflict"),
-        ("--width .1 --use_cache c", "--use_cache", "conflict"),
     ],
 )
 def test_goals_that_cannot_be_meant_are_refused(run_error, words, argument, rule):
     error = run_error(*words.split(), *COIN)
     assert (error.argument, error.rule) == (argument, rule)
-
-
-@pytest.mark.parametrize("budget", ["8x", "0.5"])
-def test_a_budget_that_is_no_number_of_trials_is_refused(run_error, budget):
-    assert run_error("--budget", budget, *COIN).argument == "--budget"
-
-
-def test_a_run_without_a_store_is_refused():
-    assert refusal("run", "--budget", "2", *COIN) == ("--store", "missing")
 
 
 def test_the_metadata_of_a_config_file_count(run_error, lmeb, tmp_path):

@@ -40,7 +40,7 @@ NUMBERS = st.sampled_from(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.data(), st.integers(40, 140), st.integers(1, 4))
 def test_every_number_stands_on_one_line_and_no_name_loses_a_letter(data, width, n_rows):
     n_names, n_numbers = data.draw(st.integers(1, 2)), data.draw(st.integers(1, 6))
@@ -87,7 +87,7 @@ def test_long_names_are_shortened_in_the_middle_and_stay_different(names, shown)
     assert all(cell_len(cell) <= block.widths[0] for cell in shown)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.data(), st.integers(60, 140), st.integers(1, 4))
 def test_one_block_fits_and_every_column_is_shown_or_named(data, width, n_rows):
     n_names, n_numbers = data.draw(st.integers(1, 2)), data.draw(st.integers(1, 12))

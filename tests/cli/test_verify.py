@@ -202,8 +202,6 @@ def test_nothing_that_others_wrote_reaches_a_terminal_raw(tmp_path, judges):
     [
         (True, True, None, "vllm"),
         (True, False, None, "transformers"),
-        (True, True, "cpu", "transformers"),
-        (False, True, None, "transformers"),
     ],
 )
 def test_the_backend_that_is_taken_by_default(monkeypatch, vllm, cuda, device, backend):

@@ -60,13 +60,6 @@ def test_merging_again_adds_nothing(shards, path, plainly):
     assert plainly(path) == before
 
 
-def test_into_a_store_that_is_in_use(shards, store, key, make_trial, path):
-    store.add([make_trial(key)])
-    assert merge(shards, path).added == 18
-    assert store.add([make_trial(key, 1)]) == 1
-    assert store.info().trials == 20
-
-
 def test_conflicts_are_named_and_nothing_is_merged(shards, filled, path, plainly):
     other = filled("d.sqlite", trials=(2, 9), text="{q} {i} otherwise")
     with refused(None, "mismatch", None, error=TrialConflictError) as caught:

@@ -142,8 +142,3 @@ def test_info_counts_by_model_sampling_and_prompt(store, series, make_trial, pat
     assert (first.completion_tokens, first.first, first.last) == (32, 1_790_000_000.5, 2e9)
     plain = json.loads(json.dumps(info.to_dict()))
     assert sum(line["trials"] for line in plain["counts"]) == 33
-
-
-def test_info_of_an_empty_store(store):
-    info = store.info()
-    assert (info.trials, info.series, info.counts) == (0, (), {})
