@@ -1,11 +1,10 @@
 """Coverage of intervals for a population of questions that come in clusters, simulated.
 
 Clusters are drawn, questions in them, N trials of each question, and then 95% intervals for the
-mean score of the population: "clusters", `hbayes_at_n` of outcomes with clusters; "gamma", the
-prior of [Bowyer 2025, §3.2]; "independent", `hbayes_at_n` without clusters; "t", the clustered
-standard error with Student's t. Printed: how often the interval contained the truth, with its mean
-width in units of that under the true prior, whose d and s are known (of "clusters" where there is
-none).
+mean score of the population: "clusters", `hbayes_at_n` of outcomes with clusters; "independent",
+`hbayes_at_n` without clusters; "t", the clustered standard error with Student's t. Printed: how
+often the interval contained the truth, with its mean width in units of that under the true prior,
+whose d and s are known (of "clusters" where there is none).
 
     python examples/clusters.py                  # a short version, a few seconds
     python examples/clusters.py --runs 200       # those of docs/intervals.md, some minutes
@@ -23,7 +22,7 @@ from scipy import special
 import lm_eval_bayes as leb
 
 LEVEL = 0.95
-METHODS = ("clusters", "gamma", "independent", "t")
+METHODS = ("clusters", "independent", "t")
 #: Sizes of unequal clusters, repeated as often as needed.
 UNEQUAL = (1, 2, 2, 3, 4, 6, 9, 17)
 
@@ -127,7 +126,6 @@ def intervals(right, n, index):
     clustered = leb.Outcomes.from_counts(outcomes.counts, clusters=index)
     return {
         "clusters": leb.hbayes_at_n(clustered, "population").interval(LEVEL),
-        "gamma": leb.clustered_posterior(clustered, prior="gamma").interval(LEVEL),
         "independent": leb.hbayes_at_n(outcomes, "population").interval(LEVEL),
         "t": leb.clustered_interval(outcomes, index, LEVEL, small_sample=True),
     }

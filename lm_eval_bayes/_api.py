@@ -39,7 +39,6 @@ from lm_eval_bayes.stats.comparison.single_trial import (
 from lm_eval_bayes.stats.comparison.single_trial import compare_paired as compare_paired
 from lm_eval_bayes.stats.comparison.single_trial import compare_unpaired as compare_unpaired
 from lm_eval_bayes.stats.confusion import ConfusionPosterior as ConfusionPosterior
-from lm_eval_bayes.stats.confusion import confusion_confidence as confusion_confidence
 from lm_eval_bayes.stats.confusion import confusion_posterior as confusion_posterior
 from lm_eval_bayes.stats.confusion_scores import f_score as f_score
 from lm_eval_bayes.stats.convergence.convergence import Convergence as Convergence

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import ast
-import io
 import re
-import tokenize
+from functools import cache
 
-import pytest
 from _support.paths import REPOSITORY
 
 _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
@@ -19,23 +17,31 @@ BUDGETS = {
 }
 
 
-def code_lines(folder):
+@cache
+def code_lines(path):
     """Count the lines without docstrings, comments, blank lines and imports."""
-    return sum(_code_lines(path.read_text()) for path in (REPOSITORY / folder).rglob("*.py"))
+    if path.is_dir():
+        return sum(map(code_lines, [*path.glob("*/"), *path.glob("*.py")]))
+    return _code_lines(path.read_text())
 
 
 def _code_lines(source):
     lines = source.splitlines()
-    left_out = {number for number, line in enumerate(lines, 1) if not line.strip()}
-    for node in ast.walk(ast.parse(source)):
+    left_out = {n for n, line in enumerate(lines, 1) if line.strip()[:1] in ("", "#")}
+    for node in statements(ast.parse(source)):
         if isinstance(node, _DOCUMENTED) and ast.get_docstring(node) is not None:
             left_out.update(range(node.body[0].lineno, node.body[0].end_lineno + 1))
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             left_out.update(range(node.lineno, node.end_lineno + 1))
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type == tokenize.COMMENT and token.line.lstrip().startswith("#"):
-            left_out.add(token.start[0])
     return len(lines) - len(left_out)
+
+
+def statements(node):
+    """Yield a module and the statements in it; expressions are passed over, as they are many."""
+    yield node
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, ast.expr):
+            yield from statements(child)
 
 
 def test_a_line_of_code_has_more_than_a_comment_an_import_or_a_docstring():
@@ -49,6 +55,8 @@ def test_every_room_has_a_budget():
     assert rooms <= {folder for folders in BUDGETS for folder in folders}
 
 
-@pytest.mark.parametrize("folders", BUDGETS, ids=" ".join)
-def test_a_room_holds_its_budget(folders):
-    assert sum(map(code_lines, folders)) <= BUDGETS[folders]
+def test_every_room_holds_its_budget():
+    lines = {
+        folders: sum(code_lines(REPOSITORY / folder) for folder in folders) for folders in BUDGETS
+    }
+    assert {folders: n for folders, n in lines.items() if n > BUDGETS[folders]} == {}

@@ -98,24 +98,27 @@ def test_every_deliberate_error_names_its_rule():
     classes = [
         node
         for module in MODULES
-        for node in ast.walk(tree_of(module))
+        for node in tree_of(module).body
         if isinstance(node, ast.ClassDef)
     ]
     deliberate, fixed = {"LmEvalBayesError"}, set()
-    for _ in classes:
+    for _ in range(6):  # more than the classes of the longest derivation
         for node in classes:
-            bases = {ast.unparse(base) for base in node.bases}
+            bases = {base.id for base in node.bases if isinstance(base, ast.Name)}
             if bases & deliberate:
                 deliberate.add(node.name)
                 own = any(ast.unparse(statement).startswith("rule") for statement in node.body)
                 if bases & fixed or own:
                     fixed.add(node.name)
+    named = {f"{name}(" for name in deliberate - fixed}
     unnamed = [
         f"{module}:{node.lineno}"
-        for module in MODULES
+        for module, path in MODULES.items()
+        if any(call in path.read_text(encoding="utf-8") for call in named)
         for node in ast.walk(tree_of(module))
         if isinstance(node, ast.Call)
-        and ast.unparse(node.func) in deliberate - fixed
+        and isinstance(node.func, ast.Name)
+        and node.func.id in deliberate - fixed
         and len(node.args) < 2
     ]
     assert unnamed == []

@@ -272,6 +272,18 @@ def join_words(words: Sequence[str], conjunction: str = "and") -> str:
     return f"{', '.join(words[:-1])} {conjunction} {words[-1]}"
 
 
+def first_names(names: Sequence[str], shown: int = 3) -> str:
+    """Return the first names with commas, and the number of the others.
+
+    Examples
+    --------
+    >>> first_names(["a", "b", "c"]), first_names(["a", "b", "c"], 2)
+    ('a, b, c', 'a, b and 1 more')
+    """
+    more = len(names) - shown
+    return ", ".join(names[:shown]) + (f" and {more:,} more" if more > 0 else "")
+
+
 # -- untrusted text ------------------------------------------------------------------------------
 
 

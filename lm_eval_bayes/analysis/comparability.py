@@ -8,17 +8,14 @@ from typing import Literal
 import numpy as np
 from scipy import special
 
+from lm_eval_bayes._util.text import shorten_middle
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.task_run import GRADED, REGRADED, TaskRun
 from lm_eval_bayes.stats.arrays import IntArray
 from lm_eval_bayes.stats.score_outcomes import ScoreOutcomes
 
-#: Characters of a question's id, and of its text, in one line of output.
-_MAX_ID_LENGTH, _MAX_TEXT_LENGTH = 20, 60
 #: Number of ids that an error names for each run.
 _MAX_IDS_IN_ERROR = 3
-
-
 #: Largest probability by which runs may agree in every outcome without being called copies.
 _COINCIDENCE = 1e-6
 
@@ -90,7 +87,7 @@ def _counts_of_values(outcomes: ScoreOutcomes) -> IntArray:
     return counts
 
 
-def check_comparable(runs: Sequence[TaskRun], argument: str = "RUN") -> None:
+def check_comparable(runs: Sequence[TaskRun]) -> None:
     """Raise unless the runs can be compared with each other.
 
     Raises
@@ -100,15 +97,15 @@ def check_comparable(runs: Sequence[TaskRun], argument: str = "RUN") -> None:
         filters differ, category weights differ, or the models answered different questions; the
         message names the first questions that differ.
     """
-    check_one_task(runs, argument)
+    check_one_task(runs)
     first = runs[0]
     for run in runs[1:]:
-        check_same_metric(first, run, argument)
-        check_same_weights(first, run, argument)
-        check_same_questions(first, run, argument)
+        check_same_metric(first, run)
+        check_same_weights(first, run)
+        check_same_questions(first, run)
 
 
-def check_one_task(runs: Sequence[TaskRun], argument: str = "RUN") -> None:
+def check_one_task(runs: Sequence[TaskRun]) -> None:
     """Raise unless the runs are of one task and of models with different names.
 
     Raises
@@ -117,13 +114,13 @@ def check_one_task(runs: Sequence[TaskRun], argument: str = "RUN") -> None:
         If there is no run, they are of several tasks, or two models have the same name.
     """
     if not runs:
-        raise InvalidInputError.of(argument, "empty", "be at least one", "none")
+        raise InvalidInputError.of("RUN", "empty", "be at least one", "none")
     tasks = list(dict.fromkeys(run.task for run in runs))
     if len(tasks) > 1:
-        raise InvalidInputError.of(argument, "mismatch", "be of one task", ", ".join(tasks))
+        raise InvalidInputError.of("RUN", "mismatch", "be of one task", ", ".join(tasks))
     models = [run.model for run in runs]
     if len(set(models)) < len(models):
-        raise InvalidInputError.of(argument, "duplicate", "have different names", ", ".join(models))
+        raise InvalidInputError.of("RUN", "duplicate", "have different names", ", ".join(models))
 
 
 def metric_difference(a: TaskRun, b: TaskRun) -> Literal["metric", "filter"] | None:
@@ -169,11 +166,9 @@ def check_same_weights(a: TaskRun, b: TaskRun, argument: str = "RUN") -> None:
         kinds = ["scores" if run.scored else "categories" for run in (a, b)]
         rule = f"have the same kind of outcomes on {a.task}: {a.model} has {kinds[0]}"
         raise InvalidInputError.of(argument, "mismatch", rule, f"{kinds[1]} of {b.model}")
-    if a.scored and of_a != of_b:
-        rule = f"have the same bounds of scores on {a.task}: {a.model} has {of_a}"
-        raise InvalidInputError.of(argument, "mismatch", rule, f"{of_b} for {b.model}")
     if of_a != of_b:
-        rule = f"have the same category weights on {a.task}: {a.model} has {of_a}"
+        noun = "bounds of scores" if a.scored else "category weights"
+        rule = f"have the same {noun} on {a.task}: {a.model} has {of_a}"
         raise InvalidInputError.of(argument, "mismatch", rule, f"{of_b} for {b.model}")
 
 
@@ -226,22 +221,20 @@ def short_id(question_id: str) -> str:
     Examples
     --------
     >>> short_id("q7"), short_id("0123456789abcdef0123456789abcdef")
-    ('q7', '0123456789a…89abcdef')
+    ('q7', '0123456789…789abcdef')
     """
-    if len(question_id) <= _MAX_ID_LENGTH:
-        return question_id
-    return f"{question_id[:11]}…{question_id[12 - _MAX_ID_LENGTH :]}"
+    return shorten_middle(question_id, 20)
 
 
-def short_text(text: str) -> str:
+def short_text(text: str, longest: int = 60) -> str:
     """Return a question's text on one line, truncated if it is long.
 
     Examples
     --------
     >>> short_text(" What is" + chr(10) + "7 + 5?")
     'What is 7 + 5?'
-    >>> len(short_text("word " * 1000))
-    60
+    >>> short_text("word " * 1000, 20)
+    'word word word word…'
     """
-    line = " ".join(text[: 8 * _MAX_TEXT_LENGTH].split())
-    return line if len(line) <= _MAX_TEXT_LENGTH else line[: _MAX_TEXT_LENGTH - 1] + "…"
+    line = " ".join(text[: 8 * longest].split())
+    return line if len(line) <= longest else f"{line[: longest - 1].rstrip()}…"

@@ -16,6 +16,7 @@ from lm_eval_bayes.analysis.comparability import (
     check_same_weights,
     question_rows,
 )
+from lm_eval_bayes.analysis.summary import posterior_to_dict
 from lm_eval_bayes.analysis.task_mean import mean_posterior
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.reader import consistency_warnings
@@ -149,8 +150,7 @@ class MeanDifference(DifferenceSummary):
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types; an infinite z becomes None."""
-        content = self.posterior.to_dict(self.interval)
-        del content["per_question"]
+        content = posterior_to_dict(self.posterior, self.interval)
         verdict = {"verdict": self.verdict, "verdict_prior": FLAT_PRIOR}
         return {**content, **super().to_dict(), **verdict}
 

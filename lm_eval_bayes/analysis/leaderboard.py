@@ -12,7 +12,6 @@ from lm_eval_bayes._util.plain import NOT_IN_JSON, Record, json_name
 from lm_eval_bayes._util.text import join_words
 from lm_eval_bayes.analysis.comparability import check_comparable, identical_runs
 from lm_eval_bayes.analysis.task_mean import WeightedSum
-from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.stats.arrays import FloatArray
 from lm_eval_bayes.stats.comparison.shared_questions import UNPAIRED, SharedQuestions
@@ -36,12 +35,10 @@ from lm_eval_bayes.stats.ranking.shared_scores import (
 from lm_eval_bayes.stats.ranking.simultaneous import pair_errors
 from lm_eval_bayes.stats.results import Posterior, joined_notes
 from lm_eval_bayes.stats.tie_rules import (
-    TIE_RULES,
     TieRule,
     distance_in_sd,
     separations,
 )
-from lm_eval_bayes.stats.validation import check_option
 
 #: Draws of single questions' scores in all, and the fewest and the most joint draws.
 _MAX_QUESTION_DRAWS, _MIN_DRAWS, _MAX_DRAWS = 20_000_000, 4_000, 20_000
@@ -165,19 +162,9 @@ class Leaderboard(Record):
         return len(self.rows) > 1
 
     @property
-    def level(self) -> float:
-        """Level of the intervals."""
-        return self.spec.level
-
-    @property
     def scope(self) -> Scope:
         """Scope of the posteriors."""
         return self.ranking.scope
-
-    @property
-    def n_clusters(self) -> int | None:
-        """Number of clusters of the questions of a task, in scope "population"; None without."""
-        return self.ranking.n_clusters
 
     @property
     def counted(self) -> tuple[str, ...]:
@@ -204,7 +191,12 @@ class Leaderboard(Record):
         """Return plain JSON types; for one model the comparisons are None."""
         ranking = self.ranking.to_dict()
         del ranking["models"]
-        plain = {**super().to_dict(), "level": self.level, **ranking, "notes": list(self.notes)}
+        plain = {
+            **super().to_dict(),
+            "level": self.spec.level,
+            **ranking,
+            "notes": list(self.notes),
+        }
         if not self.compares:
             for row in plain["places"]:
                 row.update(dict.fromkeys(COMPARISONS))
@@ -250,7 +242,6 @@ def leaderboard(
     >>> [(row.model, row.rank) for row in board.rows]
     [('good', 1.0), ('poor', 2.0)]
     """
-    ties = check_option("ties", ties, TIE_RULES)
     check_comparable(runs)
     posteriors = {
         run.model: hbayes_at_n(run.outcomes, spec.scope, spec.level, spec.method, seed=spec.seed)
@@ -351,14 +342,8 @@ def overall_leaderboard(boards: Sequence[Leaderboard]) -> Leaderboard:
     Returns
     -------
     Leaderboard
-
-    Raises
-    ------
-    InvalidInputError
-        If tasks repeat, or models or rules differ.
     """
     first = boards[0]
-    _check_boards(boards)
     posteriors = {
         model: _shared_mean(
             [(board.task, row) for board in boards for row in board.rows if row.model == model],
@@ -383,26 +368,6 @@ def _shared_mean(rows: Sequence[tuple[str, LeaderboardRow]], spec: IntervalSpec)
     outcomes = {task: row.outcomes for task, row in rows if row.outcomes is not None}
     posteriors = {task: row.posterior for task, row in rows}
     return TaskMeans(outcomes, posteriors, seed=spec.seed).posterior("equal", spec)
-
-
-def _check_boards(boards: Sequence[Leaderboard]) -> None:
-    tasks = [board.task for board in boards]
-    if len(set(tasks)) < max(2, len(tasks)):
-        raise InvalidInputError.of("boards", "empty", "be of at least two different tasks", tasks)
-    first = boards[0]
-    for board in boards[1:]:
-        if set(board.models) != set(first.models):
-            rule = f"have the models of {first.task}"
-            got = f"{', '.join(board.models)}: {board.task}"
-            raise InvalidInputError.of("boards", "mismatch", rule, got)
-        if _rules(board) != _rules(first):
-            rules = [_rules(first), _rules(board)]
-            raise InvalidInputError.of("boards", "mismatch", "have the same rules", rules)
-
-
-def _rules(board: Leaderboard) -> tuple[object, ...]:
-    ranking = board.ranking
-    return board.spec, ranking.ties, ranking.seed
 
 
 def _mean_ranking(boards: Sequence[Leaderboard], posteriors: Mapping[str, Posterior]) -> Ranking:
@@ -454,13 +419,9 @@ def _by_task(boards: Sequence[Leaderboard], models: Iterable[str]) -> list[list[
 
 def _shared_by_task(by_task: Sequence[Sequence[Posterior]]) -> list[SharedQuestions] | None:
     """Pair the questions of every task; None if those of some task cannot be paired."""
-    tasks = []
-    for posteriors in by_task:
-        shared = SharedQuestions.of(posteriors)
-        if shared is None:
-            return None
-        tasks.append(shared)
-    return tasks
+    shared = [SharedQuestions.of(posteriors) for posteriors in by_task]
+    tasks = [task for task in shared if task is not None]
+    return tasks if len(tasks) == len(shared) else None
 
 
 def _separations(tasks: Sequence[SharedQuestions], levelled: FloatArray) -> FloatArray:

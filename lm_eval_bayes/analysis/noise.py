@@ -401,26 +401,17 @@ def format_trials(n: float) -> str:
     return f"{n:.3g}" if n != int(n) else f"{n:.0f}"
 
 
-@dataclass(frozen=True)
-class Spread(Record):
-    """The median of a number over the models of a board, and its range."""
-
-    median: float
-    low: float
-    high: float
-
-
-def spread(values: Sequence[Any]) -> Spread | None:
-    """Return the median and the range of the numbers that are known; None if none is.
+def spread(values: Sequence[Any]) -> tuple[float, float, float] | None:
+    """Return the median, the lowest and the highest of the known numbers; None if none is known.
 
     Examples
     --------
     >>> spread([0.1, None, 0.3, 0.2])
-    Spread(median=0.2, low=0.1, high=0.3)
+    (0.2, 0.1, 0.3)
     >>> spread([0.1, math.inf, 0.3])
-    Spread(median=0.3, low=0.1, high=inf)
+    (0.3, 0.1, inf)
     """
     known = [float(value) for value in values if value is not None and not math.isnan(value)]
     if not known:
         return None
-    return Spread(float(np.median(known)), min(known), max(known))
+    return float(np.median(known)), min(known), max(known)

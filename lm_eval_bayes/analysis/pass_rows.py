@@ -10,7 +10,7 @@ from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.stats.intervals import Interval, IntervalSpec, Scope
 from lm_eval_bayes.stats.maj_at_k import maj_at_k, vote_candidates
 from lm_eval_bayes.stats.maj_at_k_posterior import maj_at_k_posterior
-from lm_eval_bayes.stats.pass_family.estimators import PassQuantity, estimate, quantities_by_row
+from lm_eval_bayes.stats.pass_family.estimators import estimate, quantities_by_row
 from lm_eval_bayes.stats.pass_family.posteriors import (
     family_notes,
     pass_posteriors,
@@ -24,17 +24,13 @@ _DEFAULT_TAU, _DEFAULT_MAJ_K = 0.5, 8
 
 
 class PassRows(NamedTuple):
-    """Estimates by the names of their rows, and how each is computed.
-
-    `quantities` are the members of the pass family, `votes` the k of maj@k.
-    """
+    """Estimates and posteriors by the names of their rows."""
 
     estimates: dict[str, float]
-    quantities: dict[str, PassQuantity]
-    votes: dict[str, int]
+    posteriors: dict[str, Posterior]
 
 
-def pass_rows(run: TaskRun, ks: Iterable[int] | None, seed: int) -> PassRows:
+def pass_rows(run: TaskRun, ks: Iterable[int] | None, scope: Scope, seed: int) -> PassRows:
     """Return the pass family and maj@k of a run, by the row names of the harness's tables.
 
     Parameters
@@ -45,6 +41,9 @@ def pass_rows(run: TaskRun, ks: Iterable[int] | None, seed: int) -> PassRows:
     ks : iterable of int or None
         The values of k, each at most the fewest trials of a question. None for powers of two and
         those of the run's own settings.
+    scope : {"benchmark", "population"}
+        Whether the posteriors are about these questions, or the population that they are a
+        sample of.
     seed : int
         Seed of the draws of maj@k, if there are any.
 
@@ -56,62 +55,35 @@ def pass_rows(run: TaskRun, ks: Iterable[int] | None, seed: int) -> PassRows:
     Examples
     --------
     >>> run = TaskRun.from_trials("A", "aime", [[0, 1, 1, 0], [0, 0, 0, 0]], ["q1", "q2"])
-    >>> {name: round(value, 3) for name, value in pass_rows(run, [2], 0).estimates.items()}
+    >>> estimates = pass_rows(run, [2], "benchmark", 0).estimates
+    >>> {name: round(value, 3) for name, value in estimates.items()}
     {'pass@2': 0.417, 'pass^2': 0.083, 'g-pass@2_0.5': 0.417, 'mg-pass@2': 0.083}
     """
     n_max, outcomes = run.n_common, run.right_or_wrong
     given_ks = None if ks is None else _checked_ks(ks, run)
     if outcomes is None or not n_max:
-        return PassRows({}, {}, {})
+        return PassRows({}, {})
     settings = _bayes_settings(run)
     ks = _default_ks(run, settings) if given_ks is None else given_ks
     tau = as_real(settings.get("tau", _DEFAULT_TAU))
     tau = tau if tau is not None and 0.0 <= tau <= 1.0 else _DEFAULT_TAU
     quantities = quantities_by_row(ks, tau)
-    rows = {name: estimate(outcomes, quantity).value for name, quantity in quantities.items()}
-    votes: dict[str, int] = {}
+    estimates = {name: estimate(outcomes, quantity).value for name, quantity in quantities.items()}
+    # of the trials that the estimates are from
+    family = pass_posteriors(outcomes.without_prior(), list(quantities.values()), scope=scope)
+    posteriors = dict(zip(quantities, family, strict=True))
     if run.answers is not None and run.trials is not None:
         maj_k = _maj_k(settings, n_max)
-        votes[f"maj@{maj_k}"] = maj_k
-        rows[f"maj@{maj_k}"] = maj_at_k(
-            *vote_candidates(run.answers, run.trials), maj_k, seed=seed
-        ).value
-    return PassRows(rows, quantities, votes)
+        votes = vote_candidates(run.answers, run.trials)
+        estimates[f"maj@{maj_k}"] = maj_at_k(*votes, maj_k, seed=seed).value
+        posteriors[f"maj@{maj_k}"] = maj_at_k_posterior(*votes, maj_k, scope, seed=seed)
+    return PassRows(estimates, posteriors)
 
 
-def row_posteriors(run: TaskRun, rows: PassRows, scope: Scope, seed: int) -> dict[str, Posterior]:
-    """Return the posteriors of the pass family and of maj@k, by the names of their rows.
-
-    Parameters
-    ----------
-    run : TaskRun
-        The trials.
-    rows : PassRows
-        Its rows.
-    scope : {"benchmark", "population"}
-        Whether they are about these questions, or the population that they are a sample of.
-    seed : int
-        Seed of the draws of maj@k.
-    """
-    outcomes = run.right_or_wrong
-    if not rows.quantities or outcomes is None:
-        return {}
-    # of the trials that the estimates are from
-    quantities = list(rows.quantities.values())
-    posteriors = pass_posteriors(outcomes.without_prior(), quantities, scope=scope)
-    family = dict(zip(rows.quantities, posteriors, strict=True))
-    for name, k in rows.votes.items():
-        family[name] = maj_at_k_posterior(
-            *vote_candidates(run.answers or (), run.trials or ()), k, scope, seed=seed
-        )
-    return family
-
-
-def row_intervals(
-    rows: PassRows, posteriors: Mapping[str, Posterior], spec: IntervalSpec
-) -> dict[str, Interval]:
+def row_intervals(posteriors: Mapping[str, Posterior], spec: IntervalSpec) -> dict[str, Interval]:
     """Return the credible intervals of the posteriors of rows, by the names of the rows."""
-    method = table_method(spec.method, len(rows.quantities))
+    n_pass = sum(not name.startswith("maj@") for name in posteriors)
+    method = table_method(spec.method, n_pass)
     return {
         name: posterior.interval(spec.level, method, seed=spec.seed)
         for name, posterior in posteriors.items()
@@ -163,12 +135,11 @@ def pass_family(
     >>> round(row.estimate, 3), row.interval.low < row.posterior.mu < row.interval.high
     (0.417, True)
     """
-    rows = pass_rows(run, ks, spec.seed)
-    posteriors = row_posteriors(run, rows, spec.scope, spec.seed)
-    intervals = row_intervals(rows, posteriors, spec)
+    rows = pass_rows(run, ks, spec.scope, spec.seed)
+    intervals = row_intervals(rows.posteriors, spec)
     return {
         name: PassRow(rows.estimates[name], posterior, intervals[name])
-        for name, posterior in posteriors.items()
+        for name, posterior in rows.posteriors.items()
     }
 
 

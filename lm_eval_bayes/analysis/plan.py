@@ -27,53 +27,31 @@ from lm_eval_bayes.stats.sequential.trials_needed import TrialsForecast, trials_
 from lm_eval_bayes.stats.validation import check_count
 
 
-@dataclass(frozen=True)
-class RoundCost:
-    """Expected cost of one further trial of every question.
+def round_cost(run: TaskRun) -> dict[str, tuple[float | None, int]]:
+    """Return the expected "tokens" and "time" of one further trial of every question of a run.
 
-    Attributes
-    ----------
-    tokens : float or None
-        Completion tokens; None if no trial's were recorded.
-    seconds : float or None
-        Seconds of model time, each trial's divided by the number of concurrent trials; None if
-        no trial's were recorded.
-    tokens_recorded, seconds_recorded : int
-        Number of trials that either rests on.
-    trials : int
-        Number of trials of the run.
-    """
-
-    tokens: float | None
-    seconds: float | None
-    tokens_recorded: int
-    seconds_recorded: int
-    trials: int
-
-
-def round_cost(run: TaskRun) -> RoundCost:
-    """Return the expected cost of one further trial of every question of a run.
-
-    A question costs the mean of its own trials; one without any measurement costs the mean of
-    the other questions.
+    Each with the number of trials that it rests on, and None if no trial's were recorded. Time is
+    in seconds of the model, each trial's divided by the number of concurrent trials. A question
+    costs the mean of its own trials; one without any measurement costs the mean of the other
+    questions.
 
     Examples
     --------
     >>> tokens = (np.array([10.0, 30.0]), np.array([50.0, 70.0]), np.array([np.nan, np.nan]))
     >>> trials = [[0, 1], [1, 1], [0, 0]]
     >>> run = TaskRun.from_trials("A", "x", trials, list("pqr"), measured={TOKENS: tokens})
-    >>> cost = round_cost(run)
-    >>> cost.tokens, cost.tokens_recorded, cost.seconds
-    (120.0, 4, None)
+    >>> round_cost(run)
+    {'tokens': (120.0, 4), 'time': (None, 0)}
     """
-    tokens, tokens_recorded = _sum_of_means(run.measured.get(TOKENS))
     seconds = run.measured.get(SECONDS)
     concurrency = run.measured.get(CONCURRENCY)
     if seconds is not None and concurrency is not None:
         # as in `busy_seconds`: a trial of unknown concurrency counts as a single one
         seconds = tuple(s / np.fmax(c, 1.0) for s, c in zip(seconds, concurrency, strict=True))
-    time, seconds_recorded = _sum_of_means(seconds)
-    return RoundCost(tokens, time, tokens_recorded, seconds_recorded, run.n_trials)
+    return {
+        "tokens": _sum_of_means(run.measured.get(TOKENS)),
+        "time": _sum_of_means(seconds),
+    }
 
 
 def _sum_of_means(measured: Sequence[FloatArray] | None) -> tuple[float | None, int]:
@@ -334,16 +312,16 @@ def _plan_decisions(
 
 def _plan_line(runs: Sequence[TaskRun], forecast: TrialsForecast, posterior: Posterior) -> PlanLine:
     """Convert a forecast of trials into tokens and time."""
-    costs = {run.model: round_cost(run) for run in runs}
+    costs = [round_cost(run) for run in runs]
     unrecorded = []
-    for noun, quantity, verb in (("tokens", "tokens", "were"), ("time", "seconds", "was")):
-        for model, cost in costs.items():
-            n_recorded = getattr(cost, f"{quantity}_recorded")
-            if getattr(cost, quantity) is None:
-                unrecorded.append(f"{noun} {verb} not recorded for {model}")
-            elif n_recorded < cost.trials:
+    for noun, verb in (("tokens", "were"), ("time", "was")):
+        for run, cost in zip(runs, costs, strict=True):
+            amount, n_recorded = cost[noun]
+            if amount is None:
+                unrecorded.append(f"{noun} {verb} not recorded for {run.model}")
+            elif n_recorded < run.n_trials:
                 unrecorded.append(
-                    f"{noun} of {n_recorded:,} of {cost.trials:,} trials of {model} {verb} "
+                    f"{noun} of {n_recorded:,} of {run.n_trials:,} trials of {run.model} {verb} "
                     "recorded; the forecast extrapolates from them"
                 )
     repeat_notes = [repeat_note(run) for run in runs]
@@ -353,8 +331,8 @@ def _plan_line(runs: Sequence[TaskRun], forecast: TrialsForecast, posterior: Pos
         forecast=forecast,
         n_questions=runs[0].n_questions,
         trials=_amount(forecast, float(sum(run.n_questions for run in runs))),
-        tokens=_total_amount(forecast, [cost.tokens for cost in costs.values()]),
-        seconds=_total_amount(forecast, [cost.seconds for cost in costs.values()]),
+        tokens=_total_amount(forecast, [cost["tokens"][0] for cost in costs]),
+        seconds=_total_amount(forecast, [cost["time"][0] for cost in costs]),
         unrecorded=tuple(unrecorded),
         notes=tuple(note for note in (forecast.note, *repeat_notes) if note),
         repeats=any(repeat_notes),

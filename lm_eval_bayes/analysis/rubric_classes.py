@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from lm_eval_bayes._util.plain import Record
+from lm_eval_bayes.analysis.comparability import check_one_task, check_same_questions
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.rubric.schemata import SCHEMATA, Schema
 from lm_eval_bayes.rubric.scoring import RubricScore, missing_signals, score_categories
@@ -153,7 +154,9 @@ def classify_runs(
         different verifiers or only some of them by one, or lack the signals of a schema that
         must not be left out.
     """
-    _check_runs(runs)
+    check_one_task(runs)
+    for run in runs[1:]:
+        check_same_questions(runs[0], run)
     task = runs[0].task
     cuts = thresholds.of(task)
     chosen = [*SCHEMATA.values(), *custom_rubrics(runs)] if schemata is None else list(schemata)
@@ -205,28 +208,6 @@ def custom_rubrics(runs: Iterable[TaskRun]) -> tuple[Schema, ...]:
 
 
 # -- what runs must have in common ---------------------------------------------------------------
-
-
-def _check_runs(runs: Sequence[TaskRun]) -> None:
-    if not runs:
-        raise InvalidInputError.of("runs", "empty", "be at least one", "none")
-    models, tasks = [run.model for run in runs], {run.task for run in runs}
-    if len({*models}) < len(models):
-        raise InvalidInputError.of("runs", "duplicate", "have a name each", models)
-    if len(tasks) > 1:
-        raise InvalidInputError.of("runs", "mismatch", "be of one task", sorted(tasks))
-    first = runs[0]
-    for run in runs[1:]:
-        for left, right in ((first, run), (run, first)):
-            theirs = set(right.question_ids)
-            for number, digest in enumerate(left.question_ids):
-                if digest not in theirs:
-                    doc_id = number if left.doc_ids is None else left.doc_ids[number]
-                    rule = (
-                        f"have answered the same questions of {run.task} to be ranked: question "
-                        f"{doc_id} of {left.label} is none of those of {right.label}"
-                    )
-                    raise InvalidInputError.of("runs", "mismatch", rule, f"doc_hash {digest[:16]}")
 
 
 def _check_verdicts(runs: Sequence[TaskRun]) -> None:

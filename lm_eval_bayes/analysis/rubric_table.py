@@ -20,15 +20,12 @@ from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.rubric.schemata import Schema
 from lm_eval_bayes.rubric.scoring import RubricScore
 from lm_eval_bayes.stats.arrays import FloatArray, IntArray
+from lm_eval_bayes.stats.comparison.compare import CONFIDENCE
 from lm_eval_bayes.stats.comparison.shared_questions import UNPAIRED
-from lm_eval_bayes.stats.intervals import SCOPES, Interval, IntervalMethod, Scope
-from lm_eval_bayes.stats.outcomes import Outcomes
+from lm_eval_bayes.stats.intervals import Interval, IntervalMethod, Scope
 from lm_eval_bayes.stats.ranking.rank import simultaneous_ranks
 from lm_eval_bayes.stats.results import Posterior
-from lm_eval_bayes.stats.validation import check_confidence, check_level, check_option, check_seed
 
-#: The confidence of all comparisons of models under a schema together.
-CONFIDENCE = 0.95
 #: How the credible intervals are computed: exact ones of more than two distinct weights are drawn.
 INTERVAL: IntervalMethod = "beta"
 
@@ -111,8 +108,10 @@ class RubricTable(Record):
         What was scored.
     rows : tuple of SchemaScores
         One a schema.
-    level, scope, confidence, seed
+    level, scope, seed
         As they were given to :func:`rubric_table`.
+    confidence : float
+        Of all comparisons of models under a schema together.
     """
 
     classified: ClassifiedRuns = field(metadata=NOT_IN_JSON)
@@ -208,10 +207,13 @@ def rubric_table(
     level: float = 0.95,
     scope: Scope = "benchmark",
     *,
-    confidence: float = CONFIDENCE,
     seed: int = 0,
 ) -> RubricTable:
     """Score and rank models under every schema, with a prior that is learned across questions.
+
+    With 95% confidence no pair of models is separated the wrong way under a schema, as by the rule
+    "simultaneous" of `rank`. Every schema has a ranking of its own, without a correction for their
+    number.
 
     Parameters
     ----------
@@ -224,21 +226,14 @@ def rubric_table(
     scope : {"benchmark", "population"}
         About these questions, or about the population of questions; models are then compared
         question by question, as by `rank`.
-    confidence : float
-        In [0.5, 1): with this probability no pair of models is separated the wrong way under a
-        schema; the rule "simultaneous" of `rank`. Every schema has a ranking of its own, without
-        a correction for their number.
     seed : int
         Of whatever is drawn.
 
     Raises
     ------
     InvalidInputError
-        If an argument breaks its rule, or weights of a schema that is not in the table.
+        If weights break their rule, or are of a schema that is not in the table.
     """
-    scope = check_option("scope", scope, SCOPES)
-    level, confidence = check_level(level), check_confidence(confidence)
-    seed = check_seed(seed)
     scores = {name: dict(by_model) for name, by_model in classified.scores.items()}
     for name, given in (weights or {}).items():
         if name not in scores:
@@ -258,7 +253,7 @@ def rubric_table(
         posteriors = list(map_in_threads(posterior_of, by_model.values(), _AT_ONCE))
         computed = dict(zip(by_model, posteriors, strict=True))
         ranks = simultaneous_ranks(
-            {model: posterior for model, (posterior, _) in computed.items()}, confidence, seed
+            {model: posterior for model, (posterior, _) in computed.items()}, CONFIDENCE, seed
         )
         ranked = tuple(
             ModelScore(
@@ -273,7 +268,7 @@ def rubric_table(
             for model, (posterior, ends) in computed.items()
         )
         rows.append(SchemaScores(ranked[0].score.schema, ranked))
-    return RubricTable(classified, tuple(rows), level, scope, confidence, seed)
+    return RubricTable(classified, tuple(rows), level, scope, CONFIDENCE, seed)
 
 
 def _reweighted(
@@ -284,12 +279,7 @@ def _reweighted(
         model: replace(
             score,
             schema=schema,
-            outcomes=Outcomes.from_counts(
-                score.counts,
-                weights=schema.weights,
-                question_ids=score.outcomes.question_ids,
-                clusters=score.outcomes.clusters,
-            ),
+            outcomes=replace(score.outcomes, weights=np.array(schema.weights)),
         )
         for model, score in scores.items()
     }

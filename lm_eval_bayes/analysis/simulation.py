@@ -25,7 +25,6 @@ from lm_eval_bayes.stats.validation import (
     check_integer,
     check_real,
     check_sequence,
-    check_size,
 )
 
 #: The interval methods compared, in the order of the results.
@@ -234,7 +233,7 @@ def interval_study(
     benchmark : SimulatedBenchmark
         The models and the distribution of their questions.
     trials : sequence of int
-        Values of N.
+        Values of N, rising, as `check_trials` returns them.
     spec : IntervalSpec
         Settings of the intervals; its seed is that of the simulated trials.
     replicates : int
@@ -248,11 +247,6 @@ def interval_study(
         For every N: hbayes@N; in scope "benchmark" bayes@N with the uniform and the Jeffreys
         prior; and the CLT interval of avg@N (from N = 2 on in scope "benchmark").
 
-    Raises
-    ------
-    InvalidInputError
-        If an argument breaks its rule.
-
     Examples
     --------
     On a hard benchmark, intervals under the uniform prior of bayes@N have no coverage:
@@ -262,11 +256,9 @@ def interval_study(
     >>> [(study.method, study.coverage > 0.8, study.coverage < 0.1) for study in studies[:2]]
     [('hbayes@N', True, False), ('bayes@N', False, True)]
     """
-    ascending = check_trials(trials)
-    replicates = check_size("replicates", replicates, 1)
     s = benchmark.strength
     studies = []
-    for n in ascending:
+    for n in trials:
         by_method: dict[str, list[tuple[float, ...]]] = {}
         for replicate in range(replicates):
             rng = np.random.default_rng([spec.seed, n, replicate])

@@ -13,7 +13,6 @@ from lm_eval_bayes._util.plain import Record, json_name, to_plain
 from lm_eval_bayes.analysis.pass_rows import (
     pass_rows,
     row_intervals,
-    row_posteriors,
     uncertainty_to_dict,
 )
 from lm_eval_bayes.analysis.task_mean import mean_posterior
@@ -125,12 +124,6 @@ class TaskSummary(ScorePosteriors):
         Their credible intervals; empty where `summarise` was told to leave them out.
     n_range : tuple of int
         The fewest and the most trials of a question.
-    tokens : int or None
-        Completion tokens of all trials, if recorded.
-    seconds : float or None
-        Model time of all trials, if recorded.
-    cost : float or None
-        The cost of all trials in the unit of the log, if recorded.
     """
 
     run: TaskRun
@@ -139,9 +132,6 @@ class TaskSummary(ScorePosteriors):
     family: Mapping[str, Posterior]
     family_intervals: Mapping[str, Interval]
     n_range: tuple[int, int]
-    tokens: int | None
-    seconds: float | None
-    cost: float | None
 
     @property
     def n(self) -> str:
@@ -204,9 +194,9 @@ class TaskSummary(ScorePosteriors):
                 if categories
                 else {}
             ),
-            "tokens": self.tokens,
-            "seconds": self.seconds,
-            "cost": self.cost,
+            "tokens": run.tokens,
+            "seconds": run.busy_seconds,
+            "cost": run.cost,
             "sources": list(run.sources),
             "notes": list(self.notes),
         }
@@ -260,9 +250,8 @@ def summarise(
     True
     """
     outcomes = run.outcomes
-    rows = pass_rows(run, ks, spec.seed)
-    family = row_posteriors(run, rows, "benchmark", spec.seed)
-    intervals = row_intervals(rows, family, spec) if family_intervals else {}
+    rows = pass_rows(run, ks, "benchmark", spec.seed)
+    intervals = row_intervals(rows.posteriors, spec) if family_intervals else {}
     return TaskSummary(
         run=run,
         spec=spec,
@@ -270,12 +259,9 @@ def summarise(
         paper=None if run.scored else bayes_at_n(outcomes),
         average=avg_at_n(outcomes) if run.n_common else None,
         rows=MappingProxyType(rows.estimates),
-        family=MappingProxyType(family),
+        family=MappingProxyType(rows.posteriors),
         family_intervals=MappingProxyType(intervals),
         n_range=outcomes.trials_range,
-        tokens=run.tokens,
-        seconds=run.busy_seconds,
-        cost=run.cost,
     )
 
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lm_eval_bayes.errors import InvalidInputError, Rule
 from lm_eval_bayes.stats.arrays import FloatArray, read_only
 from lm_eval_bayes.stats.comparison.difference import (
     MASSES,
@@ -26,7 +25,6 @@ from lm_eval_bayes.stats.distributions.base import (
     TabulatedDistribution,
 )
 from lm_eval_bayes.stats.results import PerQuestion, Posterior, joined_notes
-from lm_eval_bayes.stats.validation import as_real
 
 #: Probabilities from 0 to 1 at which quantiles are tabulated.
 _MASSES = np.concatenate([[0.0], MASSES, [1.0]])
@@ -66,7 +64,7 @@ def mean_posterior(
     Parameters
     ----------
     posteriors : sequence of Posterior
-        One per task: scores, or differences of scores; all of one scope.
+        At least one, one per task: scores, or differences of scores; all of one scope.
     weights : sequence of float, optional
         Positive weights, scaled to sum to 1. Equal by default.
 
@@ -74,11 +72,6 @@ def mean_posterior(
     -------
     Posterior
         With all questions in `per_question`, task by task, and without `benchmark`.
-
-    Raises
-    ------
-    InvalidInputError
-        If there is no posterior, scopes differ, or the weights break their rule.
 
     Examples
     --------
@@ -91,13 +84,9 @@ def mean_posterior(
     >>> mean.mu, round(mean.sigma, 6)  # 1/6
     (0.5, 0.166667)
     """
-    if not posteriors or len({post.scope for post in posteriors}) > 1:
-        requirement = "be at least one posterior, all of one scope"
-        scopes = [post.scope for post in posteriors]
-        rule: Rule = "mismatch" if posteriors else "empty"
-        raise InvalidInputError.of("posteriors", rule, requirement, scopes)
-    normalised = _normalised(weights, len(posteriors))
-    weighted = list(zip(normalised, posteriors, strict=True))
+    relative = [1.0] * len(posteriors) if weights is None else list(weights)
+    total = sum(relative)
+    weighted = [(w / total, post) for w, post in zip(relative, posteriors, strict=True)]
     bounds = (
         float(sum(w * post.bounds[0] for w, post in weighted)),
         float(sum(w * post.bounds[1] for w, post in weighted)),
@@ -131,19 +120,6 @@ def mean_posterior(
         seed=next((post.seed for post in posteriors if post.seed is not None), None),
         note=joined_notes(post.note for post in posteriors),
     )
-
-
-def _normalised(weights: Sequence[float] | None, n: int) -> list[float]:
-    """Return weights that sum to 1."""
-    if weights is None:
-        return [1.0 / n] * n
-    numbers = [as_real(weight) for weight in weights]
-    positive = [w for w in numbers if w is not None and 0.0 < w < np.inf]
-    if len(positive) < len(numbers) or len(numbers) != n:
-        rule = f"be {n} finite numbers above 0"
-        raise InvalidInputError.of("weights", "range", rule, list(weights))
-    total = sum(positive)
-    return [w / total for w in positive]
 
 
 def _sum_distribution(weighted: Sequence[tuple[float, Posterior]]) -> Distribution:

@@ -33,16 +33,11 @@ from lm_eval_bayes.export.run_metadata import (
     versions,
 )
 from lm_eval_bayes.runs.task_run import TaskRun
-from lm_eval_bayes.stats.intervals import SCOPES, Scope
-from lm_eval_bayes.stats.outcomes import Outcomes
+from lm_eval_bayes.stats.intervals import Scope
 from lm_eval_bayes.stats.score_outcomes import ScoreOutcomes
-from lm_eval_bayes.stats.validation import check_option
 
 #: Version of the schema.
 SCHEMA = "0.3.0"
-RELATIONSHIPS = ("first_party", "third_party", "collaborative", "other")
-DEPLOYMENTS = ("self_deployed", "externally_managed", "unknown")
-AVAILABILITIES = ("open_weights", "closed_weights", "unknown")
 
 #: Backends that run the model on the evaluator's machine.
 _LOCAL = frozenset({"hf", "hf-auto", "vllm", "sglang", "gguf", "nemo_lm", "mamba_ssm", "openvino"})
@@ -59,11 +54,12 @@ class Sender:
     organization : str
         Submitting organization.
     relationship : str
-        Relation of the evaluator to the model's developer, one of `RELATIONSHIPS`.
+        Relation of the evaluator to the model's developer, such as "third_party".
     developer : str
         The model's developer, unless its id names it.
     deployment, availability : str
-        One of `DEPLOYMENTS` and `AVAILABILITIES`; a deployment of "" follows from the backend.
+        Who runs the model, such as "self_deployed", and who has its weights, such as
+        "open_weights"; a deployment of "" follows from the backend.
     """
 
     organization: str = "not stated"
@@ -137,7 +133,6 @@ def submission(
     sender: Sender | None = None,
     scope: Scope | None = None,
     reading_warnings: Sequence[str] = (),
-    now: float | None = None,
 ) -> Submission:
     """Return a model's results on a task in the schema of Every Eval Ever.
 
@@ -156,8 +151,6 @@ def submission(
     reading_warnings : sequence of str
         Warnings of the reader; those about the run's own files, for example that a log is cut
         off, become part of the details of every result.
-    now : float, optional
-        Time of the submission, in seconds since 1970 UTC.
 
     Returns
     -------
@@ -166,7 +159,7 @@ def submission(
     Raises
     ------
     InvalidInputError
-        If an argument breaks its rule, or the model's developer is unknown.
+        If `model_id` is no id, or the model's developer is unknown.
 
     Examples
     --------
@@ -180,12 +173,9 @@ def submission(
     ('hbayes@4', 4)
     """
     sender = Sender() if sender is None else sender
-    scope = None if scope is None else check_option("scope", scope, SCOPES)
-    relationship = check_option("--relationship", sender.relationship, RELATIONSHIPS)
     run = summary.run
     harness = "lm_eval" in run.provenance.versions
     name, developer = _model(run, model_id, sender.developer)
-    timestamp = str(int(time.time() if now is None else now))
     benchmark = benchmark_of(run)
     identity = _uuid(run, name)
     own_stamp = ended(run).get("evaluation_timestamp", identity)
@@ -194,13 +184,13 @@ def submission(
         "schema_version": SCHEMA,
         # the same whenever the run is exported: the second in which it ended, or its own id
         "evaluation_id": one_line(f"{run.task}/{name}/{own_stamp}"),
-        "retrieved_timestamp": timestamp,
+        "retrieved_timestamp": str(int(time.time())),
         **ended(run),
         "source_metadata": {
             "source_name": "lm-evaluation-harness" if harness else "trials",
             "source_type": "evaluation_run",
             "source_organization_name": replace_surrogates(sender.organization),
-            "evaluator_relationship": relationship,
+            "evaluator_relationship": sender.relationship,
         },
         "eval_library": _library(run),
         "model_info": _model_info(run, name, developer, sender),
@@ -254,19 +244,13 @@ def _uuid(run: TaskRun, name: str) -> str:
         "weights": outcomes.weights.tolist(),
         "ids": list(run.question_ids),
         "trials": None if run.trials is None else [trials.tolist() for trials in run.trials],
-        **_scores(outcomes),
         "date": run.provenance.date,
         "settings": generation_settings(run),
     }
+    if isinstance(outcomes, ScoreOutcomes):
+        content["scores"] = [scores.tolist() for scores in outcomes.scores]
     digits = hash_json(content).partition(":")[2]
     return str(uuid.UUID(hex=digits, version=4))
-
-
-def _scores(outcomes: Outcomes) -> dict[str, Any]:
-    """Return the scores of all trials, if trials have some."""
-    if not isinstance(outcomes, ScoreOutcomes):
-        return {}
-    return {"scores": [scores.tolist() for scores in outcomes.scores]}
 
 
 def _library(run: TaskRun) -> dict[str, Any]:
@@ -290,8 +274,8 @@ def _model_info(run: TaskRun, name: str, developer: str, sender: Sender) -> dict
         if version is not None:
             info["inference_engine"]["version"] = as_text(version)
     info["additional_details"] = {
-        "deployment_type": check_option("--deployment", deployment, DEPLOYMENTS),
-        "model_availability": check_option("--availability", sender.availability, AVAILABILITIES),
+        "deployment_type": deployment,
+        "model_availability": sender.availability,
         **model_settings(run),
     }
     if backend:

@@ -65,7 +65,7 @@ class InstancesFile:
         self.checksum = digest.hexdigest()
 
 
-def check_instances(run: TaskRun, argument: str = "--instances") -> None:
+def check_instances(run: TaskRun) -> None:
     """Raise if only the counts of a run are known.
 
     Raises
@@ -75,7 +75,7 @@ def check_instances(run: TaskRun, argument: str = "--instances") -> None:
     """
     if (run.trials is None and not run.scored) or not run.n_trials:
         rule = f"have single trials of {run.task}, not only counts"
-        raise InvalidInputError.of(argument, "unsupported", rule, run.model)
+        raise InvalidInputError.of("--instances", "unsupported", rule, run.model)
 
 
 def instances(
@@ -86,16 +86,11 @@ def instances(
     Parameters
     ----------
     summary : TaskSummary
-        The run.
+        The run, whose single trials are known, see `check_instances`.
     submission : Submission
         Its aggregate record.
     texts : bool
         Whether questions, answers and completions are included.
-
-    Raises
-    ------
-    InvalidInputError
-        If the single trials are unknown.
 
     Examples
     --------
@@ -107,7 +102,6 @@ def instances(
     [('p', '0', 0.0), ('p', '1', 1.0), ('q', '0', 1.0), ('q', '1', 1.0)]
     """
     run = summary.run
-    check_instances(run)
     best = float(run.outcomes.weights.max()) if run.threshold is None else run.threshold
     average = f"avg@{summary.n}" if summary.average is not None else f"hbayes@{summary.n}"
     shared = {

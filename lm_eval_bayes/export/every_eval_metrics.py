@@ -60,12 +60,18 @@ def results_of(
         shared["generation_config"] = generation
     learned, intervals = summary.learned, summary.intervals
     results = [
-        _posterior_result(summary, f"hbayes@{n}{suffix}", learned[of], intervals[of])
+        _result(
+            summary,
+            f"hbayes@{n}{suffix}",
+            learned[of].mu,
+            **_uncertainty(learned[of], intervals[of]),
+        )
         for of, suffix in _SCOPE_SUFFIXES.items()
         if scope in (None, of)
     ]
     if summary.paper is not None:
-        results.append(_posterior_result(summary, f"bayes@{n}", summary.paper, intervals["paper"]))
+        uncertainty = _uncertainty(summary.paper, intervals["paper"])
+        results.append(_result(summary, f"bayes@{n}", summary.paper.mu, **uncertainty))
     if summary.average is not None:
         method = _SCORE_ERROR if run.scored else _AVERAGE_ERROR
         sigma = summary.average.sigma
@@ -74,7 +80,8 @@ def results_of(
         results.append(_result(summary, f"avg@{n}", summary.average.value, **error))
     for name, number in summary.rows.items():
         if math.isfinite(number):
-            results.append(_result(summary, name, number, **_family_uncertainty(summary, name)))
+            family = summary.family[name], summary.family_intervals[name]
+            results.append(_result(summary, name, number, **_uncertainty(*family)))
     if warnings:
         for result in results:
             result["score_details"]["details"]["warnings"] = "; ".join(warnings)
@@ -96,19 +103,6 @@ _SCORE_ERROR = (
     "standard error of the mean for these questions, with the variance of scores around their "
     "question's mean, pooled over questions"
 )
-
-
-def _posterior_result(
-    summary: TaskSummary, name: str, posterior: Posterior, interval: Interval
-) -> dict[str, Any]:
-    return _result(summary, name, posterior.mu, **_uncertainty(posterior, interval))
-
-
-def _family_uncertainty(summary: TaskSummary, name: str) -> dict[str, Any]:
-    """Return the uncertainty of an estimate of the pass family, if there is one."""
-    if name not in summary.family:
-        return {}
-    return _uncertainty(summary.family[name], summary.family_intervals[name])
 
 
 def _uncertainty(posterior: Posterior, interval: Interval) -> dict[str, Any]:

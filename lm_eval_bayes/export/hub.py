@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from types import ModuleType
 from typing import Any, Literal, TypeAlias
@@ -35,14 +35,12 @@ from lm_eval_bayes.export.run_metadata import (
 )
 from lm_eval_bayes.runs.task_run import GRADED
 from lm_eval_bayes.stats.intervals import Scope
-from lm_eval_bayes.stats.validation import check_option
 
 #: Folder of the results in a model's repository.
 FOLDER = ".eval_results"
 #: The first version of huggingface_hub with EvalResultEntry.
 NEEDED = "1.4"
 Scale: TypeAlias = Literal["percent", "share"]
-SCALES: tuple[Scale, ...] = ("percent", "share")
 
 #: Factor and number of decimals of a score, by scale.
 _FACTORS_AND_DIGITS: dict[Scale, tuple[float, int]] = {"percent": (100.0, 2), "share": (1.0, 4)}
@@ -92,8 +90,8 @@ class HubResult(Record):
     warnings: tuple[str, ...] = ()
 
 
-def check_model_id(name: str, argument: str = "--model-id") -> str:
-    """Return a model's id on the hub, checked.
+def check_model_id(name: str) -> None:
+    """Raise unless a name can be that of a model on the hub.
 
     Raises
     ------
@@ -101,8 +99,8 @@ def check_model_id(name: str, argument: str = "--model-id") -> str:
         If it is not ``org/name``.
     """
     if hub_id(name) is None:
-        raise InvalidInputError.of(argument, "format", "be a model of the hub, as org/name", name)
-    return name
+        rule = "be a model of the hub, as org/name"
+        raise InvalidInputError.of("--model-id", "format", rule, name)
 
 
 @dataclass(frozen=True)
@@ -120,11 +118,6 @@ class HubSettings:
         The benchmark; None for that of the run.
     source_url, source_name : str or None
         A page about the run.
-
-    Raises
-    ------
-    InvalidInputError
-        If the scale is unknown.
     """
 
     value: str = "avg@N"
@@ -134,9 +127,6 @@ class HubSettings:
     revision: str | None = None
     source_url: str | None = None
     source_name: str | None = None
-
-    def __post_init__(self) -> None:
-        check_option("scale", self.scale, SCALES)
 
 
 def hub_result(
@@ -302,42 +292,28 @@ def _unregistered_warning(dataset_id: str) -> str:
     )
 
 
-def _questions(summary: TaskSummary) -> str:
-    run = summary.run
-    total = run.provenance.n_questions or 0
-    of_total = f" of its {total}" if total > run.n_questions else ""
-    return f"{run.n_questions}{of_total} questions"
-
-
 def _notes(
     summary: TaskSummary, name: str, scale: Scale, scope: Scope, damage: tuple[str, ...]
 ) -> str:
     """Return the metric, its credible interval and the sampling, the most important first."""
     run, n = summary.run, summary.n
     interval = summary.intervals[scope]
-    low, high = _scaled((interval.low, interval.high), scale)
+    factor, digits = _FACTORS_AND_DIGITS[scale]
+    low, high = (f"{factor * end:.{digits}f}" for end in (interval.low, interval.high))
     of_trials = "" if name.endswith(f"@{n}") else f" of {n} trials"
     settings = generation_settings(run)
-    chosen = {key: settings[key] for key in _IN_NOTES if key in settings}
+    total = run.provenance.n_questions or 0
+    of_total = f" of its {total}" if total > run.n_questions else ""
     parts = [
-        f"{name}{of_trials}, {_questions(summary)}",
+        f"{name}{of_trials}, {run.n_questions}{of_total} questions",
         f"{100 * interval.level:g}% interval {low} to {high} about "
         f"{scope_label(interval.scope)} (hbayes@{n})",
         *damage,
         f"filter {run.filter}" if is_filtered(run) else "",
         f"metric {run.metric}" if run.metric != GRADED else "",
-        _settings_note(chosen),
+        ", ".join(f"{key} {settings[key]}" for key in _IN_NOTES if key in settings),
     ]
     return "; ".join(filter(None, parts))
-
-
-def _scaled(numbers: Sequence[float], scale: Scale) -> list[str]:
-    factor, digits = _FACTORS_AND_DIGITS[scale]
-    return [f"{factor * number:.{digits}f}" for number in numbers]
-
-
-def _settings_note(settings: Mapping[str, str]) -> str:
-    return ", ".join(f"{name} {value}" for name, value in settings.items())
 
 
 def _yaml(hub: ModuleType, entry: Any) -> str:

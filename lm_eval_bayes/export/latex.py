@@ -55,7 +55,7 @@ def latex_cell(text: object) -> str:
     """
     escaped = re.sub(r"-\{\}(?!-)", "-", one_line(text).translate(_ESCAPES))
     foreign = _foreign(escaped)
-    return "".join(_character(c) if c in foreign else c for c in escaped)
+    return "".join(_FOREIGN % {"c": c, "n": ord(c)} if c in foreign else c for c in escaped)
 
 
 def latex_paragraph(text: object) -> str:
@@ -134,7 +134,3 @@ def latex_table(
 def _foreign(text: str) -> set[str]:
     """Return the characters that pdflatex does not have."""
     return set() if text.isascii() else {c for c in text if c > "~" and c not in _OF_PDFLATEX}
-
-
-def _character(c: str) -> str:
-    return _FOREIGN % {"c": c, "n": ord(c)}

@@ -112,15 +112,15 @@ def _components_table(model: ModelNoise, noise: TaskNoise) -> Table:
         icc = c.icc
         ends = f"{format_score(1 - icc.high)} to {format_score(1 - icc.low)}"
         rows = [
-            ("within questions", _variance(c.within.mu), format_score(1 - icc.mu), ends),
+            ("within questions", f"{c.within.mu:.4f}", format_score(1 - icc.mu), ends),
             (
                 "between questions (share: ICC)",
-                _variance(c.between.mu),
+                f"{c.between.mu:.4f}",
                 format_score(icc.mu),
                 f"{format_score(icc.low)} to {format_score(icc.high)}",
             ),
         ]
-    rows.append(("total", _variance(c.total.mu), "", ""))
+    rows.append(("total", f"{c.total.mu:.4f}", "", ""))
     return Table("variance of a trial's score, about these questions", head, tuple(rows))
 
 
@@ -251,7 +251,7 @@ def _spread_table(noise: TaskNoise, n: str) -> Table:
         over = spread(values)
         if over is None:
             return [label, NO_VALUE, NO_VALUE, NO_VALUE]
-        return [label, form(over.median), form(over.low), form(over.high)]
+        return [label, *map(form, over)]
 
     flips = [None if m.components.flip is None else m.components.flip.mu for m in models]
     bound = "at most " if any(model.single.is_bound for model in models) else ""
@@ -306,8 +306,8 @@ def _board_needed(noise: TaskNoise, n: str) -> Part:
             (
                 about,
                 f"{len(enough)} of {len(needed)}" if repeated else NO_VALUE,
-                NO_VALUE if trials is None else _counts(trials.low, trials.high),
-                NO_VALUE if questions is None else _counts(questions.low, questions.high),
+                NO_VALUE if trials is None else _counts(*trials[1:]),
+                NO_VALUE if questions is None else _counts(*questions[1:]),
             )
         )
     head = ("", "possible for", f"N on {noise.n_questions:,} questions", f"questions, N = {n}")
@@ -326,10 +326,6 @@ def _counts(low: float, high: float) -> str:
 def _percent(share: float) -> str:
     text = f"{100 * share:.1f}" if share < 0.1 else f"{100 * share:.4g}"
     return f"{text.removesuffix('.0')}%" if share < 0.1 or share > 0.9 else f"{100 * share:.0f}%"
-
-
-def _variance(value: float) -> str:
-    return f"{value:.4f}"
 
 
 def _shown(run: RunNoise, design: Design) -> float | None:

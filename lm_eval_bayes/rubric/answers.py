@@ -39,13 +39,9 @@ def final_part(text: str, think_end_token: str | int | None = None) -> str:
     >>> final_part("maybe 4? </think> It is 5.")
     ' It is 5.'
     """
-    end = 0
-    own = think_end_token if isinstance(think_end_token, str) else ""
-    for marker in (THINK_END, own):
-        at = text.rfind(marker) if marker else -1
-        if at >= 0:
-            end = max(end, at + len(marker))
-    return text[end:]
+    if think_end_token and isinstance(think_end_token, str):
+        text = text.rpartition(think_end_token)[2]
+    return text.rpartition(THINK_END)[2]
 
 
 # Full-width signs, the minus sign, and signs with a LaTeX command. NFKC would turn 10² into 102.

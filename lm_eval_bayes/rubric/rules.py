@@ -259,16 +259,12 @@ def _is_signal(node: ast.expr) -> bool:
 
 
 def _number(node: ast.expr) -> float | None:
-    negative = isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub)
-    if isinstance(node, ast.UnaryOp) and negative:
-        node = node.operand
-    if not isinstance(node, ast.Constant) or type(node.value) not in (int, float):
-        return None
     try:
-        value = float(node.value)  # type: ignore[arg-type]
-    except OverflowError:  # a whole number of more than 308 digits
+        value = ast.literal_eval(node)
+        number = float(value) if type(value) in (int, float) else math.nan
+    except (ValueError, TypeError, OverflowError):  # no literal, or of more than 308 digits
         return None
-    return (-value if negative else value) if math.isfinite(value) else None
+    return number if math.isfinite(number) else None
 
 
 def _source(node: ast.expr) -> str:

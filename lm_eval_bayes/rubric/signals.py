@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -42,8 +41,6 @@ _RANGES = {
         ("token_ratio", "prompt_bpt", "completion_bpt"), ("be at least 0", 0.0, np.inf)
     ),
 }
-#: Types that numpy converts to float by itself.
-_PLAIN = frozenset({int, float, bool, type(None)})
 #: Tolerance for rounding beyond the ends of a range.
 _SLACK = 1e-6
 
@@ -187,9 +184,6 @@ def _check_values(name: str, column: FloatArray) -> None:
 
 def numbers(values: Sequence[float | bool | None]) -> FloatArray:
     """Return floats; NaN for anything that is not a number."""
-    if _PLAIN.issuperset(map(type, values)):
-        with suppress(OverflowError):
-            return np.array(values, dtype=np.float64)  # None is NaN
     return np.asarray([_number(v) for v in values], dtype=np.float64)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lm_eval_bayes._util.text import first_names
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.merging import merge_runs
 from lm_eval_bayes.runs.readers.protocol import Query
@@ -87,7 +88,6 @@ def read_frame(
         query,
         TableRows(lambda: zip(*by_name.values(), strict=True)),
         model=model,
-        source="frame",
     )
     of_columns = f"columns of {': '.join(contents.columns)}"
     notes = (of_columns, *contents.notes, *contents.warnings)
@@ -129,10 +129,9 @@ def only_run(runs: list[TaskRun]) -> TaskRun:
         If there are several models or tasks.
     """
     if len(runs) > 1:
-        names = ", ".join(f"{run.model} on {run.task}" for run in runs[:4])
+        names = [f"{run.model} on {run.task}" for run in runs]
         rule = "hold one model and one task (read_frame returns several)"
-        got = names + (", …" if len(runs) > 4 else "")
-        raise InvalidInputError.of("frame", "mismatch", rule, got)
+        raise InvalidInputError.of("frame", "mismatch", rule, first_names(names))
     return runs[0]
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from lm_eval_bayes._util.text import add_counts, plural, shorten_middle
+from lm_eval_bayes._util.text import add_counts, first_names, plural, shorten_middle
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.logged_texts import LoggedTexts
 from lm_eval_bayes.runs.model_names import distinct_names
@@ -217,9 +217,9 @@ class _Merger:
             if n_common and not self.dedupe:
                 raise self._duplicates(merged, partial, n_common)
             if n_common:
+                names = first_names(merged.sources)
                 self.warnings.append(
-                    f"{n_common:,} trials of {partial.source} are in {_sources(merged)} too and "
-                    "count once"
+                    f"{n_common:,} trials of {partial.source} are in {names} too and count once"
                 )
             merged = _sum(merged, partial)
         return replace(merged, notes=(*merged.notes, *_notes_on_merged(partials)))
@@ -274,7 +274,7 @@ class _Merger:
         rule = (
             f"have every trial of {partial.model} on {partial.task} once ({advice}): "
             f"{n_common:,} of {partial.n_trials:,} trials of {partial.source} are also in "
-            f"{_sources(merged)}"
+            f"{first_names(merged.sources)}"
         )
         return InvalidInputError.of(self.argument, "duplicate", rule, partial.source)
 
@@ -287,8 +287,7 @@ def _notes_on_merged(partials: Sequence[PartialRun]) -> list[str]:
         names = [_file(run) for run in runs]
         if len(set(names)) < len(names):  # as in folders of one tool
             names = [run.source for run in runs]
-        listed = ", ".join(names[:3]) + (f" and {len(runs) - 3:,} more" if len(runs) > 3 else "")
-        notes.append(f"the trials of {len(runs):,} files were merged: {listed}")
+        notes.append(f"the trials of {len(runs):,} files were merged: {first_names(names)}")
     recorded: dict[str, dict[str, int]] = {}
     for partial in partials:
         for name, version in partial.provenance.versions.items():
@@ -296,23 +295,14 @@ def _notes_on_merged(partials: Sequence[PartialRun]) -> list[str]:
             times[str(version)] = times.get(str(version), 0) + 1
     for name, times in recorded.items():
         if len(times) > 1:
-            listed = ", ".join(
-                f"{shorten_middle(version, 12)} ({plural(n, 'file')})"
-                for version, n in list(times.items())[:3]
-            )
-            more = f" and {len(times) - 3:,} more" if len(times) > 3 else ""
-            notes.append(f"runs of different versions were merged: {name} {listed}{more}")
+            versions = [f"{shorten_middle(v, 12)} ({plural(n, 'file')})" for v, n in times.items()]
+            listed = first_names(versions)
+            notes.append(f"runs of different versions were merged: {name} {listed}")
     return notes
 
 
 def _file(partial: PartialRun) -> str:
     return Path(partial.source).name
-
-
-def _sources(partial: PartialRun) -> str:
-    """Return the files that were merged, the first three by name."""
-    first, others = partial.sources[:3], len(partial.sources) - 3
-    return ", ".join(first) + (f" and {others:,} more" if others > 0 else "")
 
 
 def _age(partial: PartialRun) -> tuple[bool, str, int]:
@@ -406,8 +396,8 @@ def _merged_notes(first: PartialRun, second: PartialRun) -> tuple[str, ...]:
         elif are_apart:
             notes[number] = str(sums[number])
         elif note != notes[number]:
-            notes[number] = f"{notes[number]} ({_sources(first)})"
-            notes.append(f"{note} ({_sources(second)})")
+            notes[number] = f"{notes[number]} ({first_names(first.sources)})"
+            notes.append(f"{note} ({first_names(second.sources)})")
     return tuple(dict.fromkeys(notes))
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from lm_eval_bayes._util.text import one_line, plural
+from lm_eval_bayes._util.text import first_names, one_line, plural
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.clusters import share_clusters
 from lm_eval_bayes.runs.merging import merge_runs
@@ -22,9 +22,6 @@ from lm_eval_bayes.runs.task_run import SavedRuns, TaskRun
 
 #: Called with the bytes that were read, and with those of all files.
 Progress = Callable[[int, int], None]
-
-#: Tables that a note on their columns names.
-_MOST_TABLES = 4
 
 
 def read_runs(
@@ -198,9 +195,7 @@ def _notes(contents: Sequence[FileContents]) -> tuple[str, ...]:
         tables.setdefault(columns, []).append(name)
     notes = []
     for columns, names in tables.items():
-        if len(names) > _MOST_TABLES:
-            names = [*names[: _MOST_TABLES - 1], f"{len(names) - _MOST_TABLES + 1:,} more tables"]
-        notes.append(f"columns of {', '.join(names)}: {columns}")
+        notes.append(f"columns of {first_names(names)}: {columns}")
     return tuple(dict.fromkeys([*notes, *(note for content in contents for note in content.notes)]))
 
 
@@ -244,9 +239,7 @@ def _tasks_of_groups(
                 continue
             members[group] = tuple(dict.fromkeys([*members.get(group, ()), *present]))
             if missing:
-                more = f" and {len(missing) - 3:,} more" if len(missing) > 3 else ""
-                listed = ", ".join(missing[:3])
-                warnings.append(f"nothing was read of {listed}{more} in group {group}")
+                warnings.append(f"nothing was read of {first_names(missing)} in group {group}")
     return members, warnings
 
 

@@ -394,7 +394,7 @@ class TaskRun:
             rule = f"have right and wrong trials, or categories, of {self.task}"
             raise InvalidInputError.of(argument, "unsupported", rule, f"scores of {self.model}")
 
-    def matrix(self, argument: str = "RUN") -> IntArray:
+    def matrix(self) -> IntArray:
         """Return the first N trials of every question, N being those that every question has.
 
         Returns
@@ -406,15 +406,14 @@ class TaskRun:
         InvalidInputError
             If trials have scores, only counts are known, or a question has no trial.
         """
-        self.require_graded(argument)
+        self.require_graded()
+        got = ", ".join(self.sources) or self.model
         if self.trials is None:
             rule = f"tell the order of the trials of {self.task}, not only their counts"
-            got = ", ".join(self.sources) or self.model
-            raise InvalidInputError.of(argument, "missing", rule, got)
+            raise InvalidInputError.of("RUN", "missing", rule, got)
         if not self.n_common:
             rule = f"have a trial of every question of {self.task}"
-            got = ", ".join(self.sources) or self.model
-            raise InvalidInputError.of(argument, "empty", rule, got)
+            raise InvalidInputError.of("RUN", "empty", rule, got)
         return np.stack([categories[: self.n_common] for categories in self.trials])
 
     @property

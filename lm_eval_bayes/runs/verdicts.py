@@ -364,7 +364,7 @@ class VerdictsFile(_TrialVerdicts):
         return self
 
     def __exit__(self, *error: object) -> None:
-        self.close()
+        self._file.close()
 
     def add(self, verdicts: Iterable[TrialVerdict]) -> None:
         """Write verdicts, and see them safely on the disk.
@@ -381,10 +381,6 @@ class VerdictsFile(_TrialVerdicts):
             self._file.flush()
             os.fsync(self._file.fileno())
         self.trials.update((verdict.key, verdict) for verdict in added)
-
-    def close(self) -> None:
-        """Close the file; closing twice does nothing."""
-        self._file.close()
 
     def _fresh(self, header: VerdictsHeader) -> IO[bytes]:
         line = json.dumps(header.to_dict(), allow_nan=False) + "\n"

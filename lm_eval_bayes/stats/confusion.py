@@ -1,4 +1,4 @@
-"""Posteriors and confidence intervals of scores of a confusion matrix, such as F_β and MCC."""
+"""Posteriors of scores of a confusion matrix, such as F_β and MCC."""
 
 from __future__ import annotations
 
@@ -18,12 +18,7 @@ from lm_eval_bayes.stats.confusion_scores import (
     as_matrix,
     named_score,
 )
-from lm_eval_bayes.stats.frequentist.interval import (
-    NO_SPREAD,
-    ConfidenceInterval,
-    mean_interval,
-)
-from lm_eval_bayes.stats.intervals import Interval, drawn_ends, sample_tails
+from lm_eval_bayes.stats.intervals import Interval, drawn_ends
 from lm_eval_bayes.stats.validation import (
     check_level,
     check_option,
@@ -31,11 +26,6 @@ from lm_eval_bayes.stats.validation import (
     check_seed,
     check_size,
 )
-
-#: Step of the central differences, as a share of all cases.
-_STEP = 1e-5
-#: Scores that can be negative; every other named one lies in [0, 1].
-_SIGNED = ("mcc", "kappa")
 
 _METHODS: tuple[Literal["exact", "hdi"], ...] = ("exact", "hdi")
 _BATCHES = 20
@@ -200,116 +190,3 @@ def confusion_posterior(
         seed=seed,
         note=note,
     )
-
-
-def confusion_confidence(
-    counts: Mapping[str, int] | Sequence[int] | npt.ArrayLike,
-    score: str | ConfusionScore = "f1",
-    level: float = 0.95,
-    *,
-    method: str = "delta",
-    replicates: int = 10_000,
-    seed: int = 0,
-) -> ConfidenceInterval:
-    """Return a confidence interval for a score of a confusion matrix.
-
-    "delta": score ± z·sqrt((Σ p g² − (Σ p g)²)/n), g being the score's gradient at the cell
-    shares p. "bootstrap": quantiles of the score of matrices drawn from Multinomial(n, p).
-    Both are to be compared with
-    :func:`lm_eval_bayes.stats.confusion.confusion_posterior`;
-    where a cell is empty both are too narrow [Bowyer 2025, §3.5].
-
-    Parameters
-    ----------
-    counts : mapping, 4 numbers or array of shape (K, K)
-        As in `confusion_posterior`.
-    score : str or callable
-        As in `confusion_posterior`.
-    level : float
-        In (0, 1).
-    method : {"delta", "bootstrap"}
-        See above.
-    replicates, seed : int
-        Of the bootstrap; 100 to 10⁷ replicates.
-
-    Returns
-    -------
-    ConfidenceInterval
-        Of scope "population". Replicates whose score is 0/0 are left out, and the note counts
-        them.
-
-    Raises
-    ------
-    InvalidInputError
-        If an argument breaks its rule, or the score of the counts is 0/0.
-
-    Examples
-    --------
-    >>> interval = confusion_confidence((12, 3, 2, 13), "f1")
-    >>> round(interval.estimate, 3), round(interval.low, 3), round(interval.high, 3)
-    (0.828, 0.679, 0.976)
-    """
-    matrix = as_matrix(counts)
-    name, function = named_score(score, matrix.shape[0])
-    level, seed = check_level(level), check_seed(seed)
-    method = check_option("method", method, ("delta", "bootstrap"))
-    replicates = check_size("replicates", replicates, 100, matrix.size)
-    total = float(matrix.sum())
-    if total == 0.0:
-        raise InvalidInputError.of("counts", "empty", "count at least one case", "none")
-    share = matrix / total
-    estimate = float(apply_score(function, share[None])[0])
-    if not np.isfinite(estimate):
-        raise InvalidInputError.of("counts", "unsupported", f'give "{name}" a value', "0/0")
-    if method == "delta":
-        gradient = _gradient(function, share)
-        centre = float((share * gradient).sum())
-        variance = float((share * (gradient - centre) ** 2).sum()) / total
-        possible = (-1.0 if name in _SIGNED else 0.0, 1.0)
-        return mean_interval(
-            estimate,
-            float(np.sqrt(variance)),
-            level,
-            method="delta",
-            estimand=name,
-            bounds=possible if isinstance(score, str) else (-np.inf, np.inf),
-        )
-    drawn = np.random.default_rng(seed).multinomial(int(total), share.ravel(), size=replicates)
-    values = apply_score(function, drawn.reshape(replicates, *share.shape).astype(np.float64))
-    defined = values[np.isfinite(values)]
-    if defined.size < 2:
-        rule = f'give "{name}" a value in the replicates'
-        raise InvalidInputError.of("counts", "unsupported", rule, "0/0")
-    note = NO_SPREAD if defined.min() == defined.max() else None
-    if defined.size < replicates:
-        note = f"{replicates - defined.size} of {replicates} replicates gave 0/0 and were left out"
-    low, high = sample_tails(defined, level)
-    return ConfidenceInterval(
-        low=low,
-        high=high,
-        level=level,
-        method="bootstrap",
-        estimand=name,
-        estimate=estimate,
-        standard_error=float(defined.std()),
-        seed=seed,
-        replicates=replicates,
-        note=note,
-    )
-
-
-def _gradient(score: ConfusionScore, share: FloatArray) -> FloatArray:
-    """Return the derivative of the score by each cell's share; 0 for empty cells.
-
-    Their variance is 0, so their derivative has no effect, and some scores are not defined for
-    a negative share.
-    """
-    gradient = np.zeros(share.size)
-    filled = np.flatnonzero(share)
-    steps = np.zeros((2, filled.size, share.size))
-    steps[0, np.arange(filled.size), filled] = _STEP * share.ravel()[filled]
-    steps[1] = -steps[0]
-    moved = (share.ravel() + steps).reshape(-1, *share.shape)
-    above, below = apply_score(score, moved).reshape(2, filled.size)
-    gradient[filled] = (above - below) / (2.0 * _STEP * share.ravel()[filled])
-    return gradient.reshape(share.shape)

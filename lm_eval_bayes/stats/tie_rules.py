@@ -44,7 +44,6 @@ _Z_RULES: Mapping[ZRule, _Rule] = {
     "pairwise": _Rule(slice),
     "none": _Rule(_upper_neighbour, by_threshold=False),
 }
-Z_RULES: tuple[ZRule, ...] = tuple(_Z_RULES)
 TIE_RULES: tuple[TieRule, ...] = get_args(TieRule)
 #: The rules that compare neighbours only, and whether each compares z with a threshold.
 NEIGHBOUR_RULES: Mapping[TieRule, bool] = {
@@ -201,7 +200,8 @@ def tie_groups(z: FloatArray, ties: ZRule, threshold: float) -> IntArray:
     Three neighbours, each 1.2 from the next, and a distant fourth:
 
     >>> z = np.array([[0, 1.2, 2.4, 9], [1.2, 0, 1.2, 8], [2.4, 1.2, 0, 7], [9, 8, 7, 0]])
-    >>> [tie_groups(z, rule, 1.645).tolist() for rule in Z_RULES]
+    >>> rules = ("adjacent", "leader", "pairwise", "none")
+    >>> [tie_groups(z, rule, 1.645).tolist() for rule in rules]
     [[0, 0, 0, 1], [0, 0, 1, 2], [0, 0, 1, 2], [0, 1, 2, 3]]
     """
     rule = _Z_RULES[ties]

@@ -108,9 +108,6 @@ class VarianceComponents(Record):
     flipped : float or None
         The share of questions whose own trials have different scores, of those with two trials or
         more.
-    within_estimate, between_estimate, icc_estimate : float or None
-        Unbiased estimates of W and B, see `moment_estimates`, and the ratio; B is truncated at 0.
-        None where no question has two trials, the ratio also where both are 0.
     level : float
         The posterior mass of the intervals.
     seed, draws : int
@@ -134,9 +131,6 @@ class VarianceComponents(Record):
     icc: PosteriorSummary | None
     flip: PosteriorSummary | None
     flipped: float | None
-    within_estimate: float | None
-    between_estimate: float | None
-    icc_estimate: float | None
     level: float
     seed: int
     draws: int
@@ -242,9 +236,9 @@ def variance_components(
     The estimands are W, B and ICC = B/(W + B) of these M questions, see the module. Their
     posterior is that of the questions' p_α under the learned prior of `hbayes_at_n`, for two
     categories averaged over models of one and of two kinds of questions, see `question_draws`;
-    with few trials it is less extreme than the estimates of an analysis of variance, which stand
-    beside it. For more than two categories w_α = Σ_k w_k² θ_αk − (Σ_k w_k θ_αk)². For scores
-    w_α = φ (p_α − low)(high − p_α) with their dispersion φ, which is taken as known.
+    with few trials it is less extreme than the estimates of an analysis of variance. For more than
+    two categories w_α = Σ_k w_k² θ_αk − (Σ_k w_k θ_αk)². For scores w_α = φ (p_α − low)(high − p_α)
+    with their dispersion φ, which is taken as known.
 
     Parameters
     ----------
@@ -283,8 +277,6 @@ def variance_components(
 
     >>> right = [8, 8, 8, 7, 0, 0, 6, 5, 4, 3, 3, 2]
     >>> components = variance_components(Outcomes.from_counts([[8 - c, c] for c in right]))
-    >>> round(components.within_estimate, 3), round(components.between_estimate, 3)
-    (0.137, 0.121)
     >>> round(components.icc.mu, 2), round(components.flip.mu, 2), components.flipped
     (0.45, 0.28, 0.5833333333333334)
 
@@ -305,7 +297,6 @@ def variance_components(
     n, mean, _ = question_moments(outcomes)
     within, between, flip = _draw(outcomes, seed)
     separable = bool((n >= 2).any())
-    estimates = moment_estimates(outcomes)
     total = within + between
     icc = np.divide(between, total, out=np.zeros_like(total), where=total > 0.0)
 
@@ -332,11 +323,6 @@ def variance_components(
         icc=summary(icc),
         flip=None if outcomes.scored else summary(flip),
         flipped=None if outcomes.scored else _flipped(outcomes),
-        within_estimate=None if estimates is None else estimates[0],
-        between_estimate=None if estimates is None else estimates[1],
-        icc_estimate=None
-        if estimates is None or sum(estimates) == 0.0
-        else estimates[1] / sum(estimates),
         level=level,
         seed=seed,
         draws=int(within.size),

@@ -415,7 +415,7 @@ class ServerJudge:
 
 
 def in_parallel(work: Callable[[_T], _R], items: Sequence[_T], at_once: int) -> list[_R]:
-    """Work on items in threads; the first error or Ctrl-C ends it at once.
+    """Work on items in threads; the first error, in their order, or Ctrl-C ends it.
 
     Examples
     --------
@@ -426,6 +426,4 @@ def in_parallel(work: Callable[[_T], _R], items: Sequence[_T], at_once: int) -> 
         return []
     # Daemon threads: a running request does not delay the end of a stopped command.
     with ThreadPool(min(at_once, len(items))) as pool:
-        numbered = enumerate(items)
-        results = dict(pool.imap_unordered(lambda pair: (pair[0], work(pair[1])), numbered))
-    return [results[index] for index in range(len(items))]
+        return list(pool.imap(work, items))

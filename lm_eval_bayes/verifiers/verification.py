@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from lm_eval_bayes._util.plain import NOT_IN_JSON, Record
@@ -111,7 +112,6 @@ class Verification:
         self._judge = judge
         self._batch_size, self._restart = batch_size, restart
         self._verifier = judge.fingerprint
-        self._baseline: Scores | None = None
         #: Scores by the hash of the text, of this run and of earlier ones; or why this run has
         #: none.
         self._scores: dict[str, Scores | Unjudged] = {}
@@ -153,7 +153,7 @@ class Verification:
     ) -> Tally:
         if earlier is not None and all(_is_judged(earlier, trial) for trial in plan.trials):
             return _tally(plan, earlier.trials, len(plan.trials), earlier.header.baseline)
-        baseline = earlier.header.baseline if earlier is not None else self._own_baseline()
+        baseline = earlier.header.baseline if earlier is not None else self._own_baseline
         header = VerdictsHeader(plan.samples.name, self._verifier, baseline)
         with VerdictsFile(plan.target, header, self._restart) as file:
             calibration = Calibration(file.header.baseline)
@@ -178,10 +178,9 @@ class Verification:
                 advance(len(batch))
             return _tally(plan, file.trials, earlier_trials, file.header.baseline)
 
+    @cached_property
     def _own_baseline(self) -> Scores:
-        if self._baseline is None:
-            self._baseline = baseline_scores(self._judge)
-        return self._baseline
+        return baseline_scores(self._judge)
 
 
 def _is_judged(verdicts: Verdicts | VerdictsFile, trial: TrialCase) -> bool:

@@ -49,18 +49,8 @@ class LearnedPrior:
         return rng.beta(s * m + self.right, s * (1.0 - m) + self.wrong)
 
 
-def pass_at_k(row, k):
-    """Return the share of k-subsets with a right trial, by looking at each."""
-    subsets = list(itertools.combinations(row, k))
-    return sum(any(subset) for subset in subsets) / len(subsets)
-
-
-def pass_hat_k(row, k):
-    subsets = list(itertools.combinations(row, k))
-    return sum(all(subset) for subset in subsets) / len(subsets)
-
-
-def g_pass_at_k(row, k, needed):
+def g_pass_at_k(row, k, needed=1):
+    """Return the share of k-subsets with so many right trials, by looking at each."""
     subsets = list(itertools.combinations(row, k))
     return sum(sum(subset) >= needed for subset in subsets) / len(subsets)
 

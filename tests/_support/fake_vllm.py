@@ -62,7 +62,7 @@ def answer(seed):
 class Engine:
     """An `LLMEngine` that notes what it is asked."""
 
-    def __init__(self, model_config, seats, metrics=True):
+    def __init__(self, model_config, seats):
         self.model_config = model_config
         self.vllm_config = SimpleNamespace(scheduler_config=SimpleNamespace(max_num_seqs=seats))
         self.engine_core = SimpleNamespace(shutdown=self._shut_down)
@@ -72,8 +72,6 @@ class Engine:
         self.steps = self.most = 0
         self.fail_at = None
         self.finish_reason = "stop"
-        self.metrics = metrics
-        self.clock = None
 
     def _shut_down(self):
         self.down += 1
@@ -126,7 +124,6 @@ class Engine:
             outputs=[completion],
             prompt_token_ids=list(tokens),
             prompt_logprobs=prompt_logprobs,
-            metrics=self.clock() if self.clock else None,
         )
 
 
@@ -140,9 +137,6 @@ class FakeLLM:
         self.llm_engine = Engine(config, arguments.get("max_num_seqs") or 4)
         self.arguments = arguments
         FakeLLM.built.append(self)
-
-    def generate(self, *args, **kwargs):
-        return "generated"
 
 
 LLM = FakeLLM

@@ -75,7 +75,7 @@ def tokenized(server, **arguments):
     return model
 
 
-def recorded(server, store, task_changes=None, **arguments):
+def recorded(server, store):
     """Run the toy task with `--model trials`; return the texts and what the model says of them."""
     from _support.toy import evaluate, toy_config
     from lm_eval_bayes.harness.models.trials import TrialsLM
@@ -85,13 +85,9 @@ def recorded(server, store, task_changes=None, **arguments):
         {
             **{"backend": "local-completions", "store": str(store), "model": "hash"},
             **{"base_url": server.url(), "tokenizer_backend": None, "num_concurrent": 4},
-            **arguments,
         }
     )
-    config = toy_config(**(task_changes or {}))
-    try:
-        result = evaluate(model, RepeatedSamplingTask(config=config), log_samples=True)
-    finally:
-        model.trial_store.close()
+    result = evaluate(model, RepeatedSamplingTask(config=toy_config(metadata={"bayes_k": [1]})))
+    model.trial_store.close()
     texts = [sample["resps"][0] for sample in result["samples"]["toy"]]
     return texts, model.get_model_info()["trials"]

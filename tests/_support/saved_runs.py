@@ -84,29 +84,3 @@ def _row(number, item, limits):
 
 def _write_lines(path, rows):
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-
-
-def from_columns(columns, recorded=True, judged=True):
-    """Turn a fake run's columns (tests/rubric/fake_runs.py) into questions with texts.
-
-    A text always tells whether there is a box: where `has_box` is missing there is none.
-    """
-    questions = []
-    for number, signals in enumerate(columns):
-        trials = []
-        for i in range(len(signals["is_correct"])):
-            recorded = {name: values[i] for name, values in signals.items()}
-            trial = {
-                "text": "It is \\boxed{7}." if recorded["has_box"] else "It is 7.",
-                "outcome": recorded["is_correct"],
-            }
-            ratio, cut = recorded["token_ratio"], recorded["repeated_pattern"]
-            if recorded:
-                trial["completion_tokens"] = None if ratio is None else round(64 * ratio)
-                trial["finish_reason"] = {0: "stop", 1: "length", None: None}[cut]
-                trial |= {name: recorded[name] for name in ("prompt_bpt", "completion_bpt")}
-            if judged and recorded["verifier_a"] is not None:
-                trial["verdict"] = tuple(recorded[f"verifier_{label}"] for label in "abc")
-            trials.append(trial)
-        questions.append(question(trials, number))
-    return questions

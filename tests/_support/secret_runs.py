@@ -19,7 +19,7 @@ from _support.harness_command import lm_eval_command
 from _support.scripted_server import Act, error, running
 
 TASK = "demo_arithmetic_bayes"
-QUESTIONS, TRIALS = 8, 2
+QUESTIONS, TRIALS = 4, 2
 
 #: Every secret, by the name of its cell. No two share eight characters.
 SECRETS = {

@@ -15,8 +15,10 @@ from lm_eval_bayes.harness.models.ray.worker import TrialWorker
 class ThreadCluster:
     """Stands in for `RayCluster`."""
 
-    def __init__(self, nodes=({"CPU": 8.0},), kind=TrialWorker, started=True):
-        self.started, self.kind, self._nodes = started, kind, list(nodes)
+    started = True
+
+    def __init__(self, nodes=({"CPU": 8.0},), kind=TrialWorker):
+        self.kind, self._nodes = kind, list(nodes)
         self._threads = ThreadPoolExecutor(64)
         self.alive, self.killed = [], []
         self._calls = {}

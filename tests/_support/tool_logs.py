@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-import copy
 import json
-import random
 from pathlib import Path
 
 from _support.command_line import called
 from lm_eval_bayes.runs.reader import read_runs
 
 DATA = Path(__file__).parents[1] / "runs" / "readers" / "data"
-
-#: What a value of a JSON file may become.
-ODD = (
-    *(None, True, -1, 0.5, 7, 1e308, 10**400, float("nan"), float("inf")),
-    *("", "x", "\ud800", "C", [], {}, [[]], [None], {"": {}}, ["a", 1], {"value": []}),
-)
 
 
 def summary(*arguments):
@@ -76,49 +68,6 @@ def outcomes_of(path, **query):
         }
         for run in runs
     }
-
-
-# -- broken files ------------------------------------------------------------------------------
-
-
-def mutated_bytes(content, seed):
-    """Return bytes with a part changed, removed, doubled, or cut off."""
-    chance = random.Random(seed)
-    at = chance.randrange(len(content))
-    size = chance.choice((1, 1, 2, 8, 100))
-    kind = chance.randrange(5)
-    if kind == 0:
-        return content[:at]
-    if kind == 1:
-        return content[:at] + content[at + size :]
-    if kind == 2:
-        return content[: at + size] + content[at:]
-    if kind == 3:
-        return content[:at] + bytes([content[at] ^ (1 << chance.randrange(8))]) + content[at + 1 :]
-    return content[:at] + chance.randbytes(size) + content[at + size :]
-
-
-def mutated_json(content, seed, n=3):
-    """Return a JSON value in which some values are removed or replaced."""
-    chance = random.Random(seed)
-    content = copy.deepcopy(content)
-    for _ in range(chance.randint(1, n)):
-        node, place = content, None
-        for _ in range(chance.randint(1, 9)):
-            if not isinstance(node, (dict, list)) or not node:
-                break
-            place = (
-                node,
-                chance.choice(list(node) if isinstance(node, dict) else range(len(node))),
-            )
-            node = node[place[1]]
-        if place is None:
-            continue
-        if chance.random() < 0.3:
-            del place[0][place[1]]
-        else:
-            place[0][place[1]] = copy.deepcopy(chance.choice(ODD))
-    return content
 
 
 def nested(depth=100_000):

@@ -13,9 +13,8 @@ from _support.errors import refused
 from scipy import stats
 
 from lm_eval_bayes import mean_over_tasks
-from lm_eval_bayes._util.text import format_probability
 from lm_eval_bayes.analysis.comparison import compare_runs, verdict_sentence
-from lm_eval_bayes.runs.task_run import Provenance, TaskRun
+from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.stats.intervals import IntervalSpec
 
 M = 16
@@ -56,12 +55,6 @@ def test_the_difference_is_that_of_draws(pair, drawn):
     assert c.p_a_greater == pytest.approx((difference > 0).mean(), abs=0.008)
     assert c.p_rope == pytest.approx((np.abs(difference) <= 0.05).mean(), abs=0.012)
     assert (result.a.model, result.b.model) == ("new", "old")
-
-
-def test_turned_round_it_says_the_opposite(pair):
-    target, back = (compare_runs([a], [b]) for a, b in (pair, pair[::-1]))
-    assert target.p_a_greater == pytest.approx(1 - back.p_a_greater, abs=1e-6)
-    assert target.tasks[0].comparison.difference == -back.tasks[0].comparison.difference
 
 
 def test_the_questions_that_drive_it(pair):
@@ -106,22 +99,6 @@ def test_questions_are_matched_by_id_and_left_out_by_request(pair):
         compare_runs([a], [item], IntervalSpec(scope="population"), align="intersection")
 
 
-def test_population_is_a_paired_t():
-    # what is easy for one is hard for the other, so that questions differ by more than chance
-    a, b = build("a", 1, 0.1, n=32), build("b", 2, n=32)
-    b = TaskRun.from_trials("b", "aime", b.trials[::-1], b.question_ids)
-    (result,) = compare_runs([a], [b], IntervalSpec(scope="population")).tasks
-    rows = [item.outcomes.counts[:, 1] / 32 for item in (a, b)]
-    observed = rows[0] - rows[1]
-    assert result.comparison.difference == pytest.approx(observed.mean())
-    # the bootstrap has the variance of Student's t with M - 1 degrees of freedom
-    se = observed.std(ddof=1) / math.sqrt(M)
-    assert result.comparison.sd == pytest.approx(se * math.sqrt((M - 1) / (M - 3)), rel=0.02)
-    p = stats.t(M - 1).cdf(observed.mean() / se)
-    assert result.comparison.p_a_greater == pytest.approx(p, abs=0.02)
-    assert result.paired is None
-
-
 def test_one_trial_a_question_gets_the_paired_model():
     a, b = build("a", 3, 0.2, n=1, m=40), build("b", 4, n=1, m=40)
     (result,) = compare_runs([a], [b], IntervalSpec(scope="population")).tasks
@@ -132,12 +109,6 @@ def test_one_trial_a_question_gets_the_paired_model():
         (~right_a & right_b).sum(),
         (~right_a & ~right_b).sum(),
     )
-    # by simulation: Dirichlet(1, 1, 1, 1) on the table says much the same of the difference
-    rng = np.random.default_rng(1)
-    shares = rng.dirichlet(np.array(result.paired.table) + 1.0, 50_000)
-    difference = shares[:, 1] - shares[:, 2]
-    assert result.paired.difference == pytest.approx(difference.mean(), abs=0.03)
-    assert result.paired.p_a_greater == pytest.approx((difference > 0).mean(), abs=0.03)
     assert compare_runs([a], [b]).tasks[0].paired is None
 
 
@@ -148,7 +119,7 @@ def test_pass_curves_are_the_estimators_in_scope_population(pair):
     assert curves.ks.tolist() == [1, 2, 4, 8]
     for side, run in ((curves.a, pair[0]), (curves.b, pair[1])):
         for k, value in zip((1, 2, 4, 8), side, strict=True):
-            rows = [by_hand.pass_at_k(row.tolist(), k) for row in run.trials]
+            rows = [by_hand.g_pass_at_k(row.tolist(), k) for row in run.trials]
             assert value == pytest.approx(np.mean(rows))
     beyond = compare_runs([pair[0]], [pair[1]], ks=[1, 20]).tasks[0].curves
     assert beyond.ks.tolist() == [1, 20]
@@ -216,26 +187,12 @@ def test_certain_and_equal_models():
 
 
 def test_what_is_refused(pair):
-    a, b = pair
+    a, _ = pair
     with refused("B", "mismatch", "hmmt"):
         compare_runs([a], [build("b", 1, task="hmmt")])
     rubric = TaskRun.from_trials("r", "aime", [[2]], ["q0"], weights=(0, 0.5, 1))
     with refused("B", "mismatch", "[0.0, 0.5, 1.0] for r"):
         compare_runs([a], [rubric])
-    with refused("rope", "range", -1.0):
-        compare_runs([a], [b], rope=-1.0)
-
-
-def test_what_differs_beside_the_model(pair):
-    a = build(
-        "a", 1, provenance=Provenance(generation_kwargs={"temperature": 0.6, "do_sample": True})
-    )
-    b = build(
-        "b", 2, provenance=Provenance(generation_kwargs={"temperature": 1.0, "do_sample": True})
-    )
-    (message,) = compare_runs([a], [b]).tasks[0].differs
-    assert "temperature: 0.6, 1.0" in message
-    assert compare_runs([pair[0]], [pair[1]]).tasks[0].differs == ()
 
 
 # -- words ---------------------------------------------------------------------------------------
@@ -255,12 +212,6 @@ def test_verdicts(pair, p, distinguishable, p_rope, verdict):
     (task,) = compare_runs([pair[0]], [pair[1]], rope=0.1).tasks
     summary = replace(task.comparison, p_a_greater=p, p_rope=p_rope)
     assert verdict_sentence(summary, distinguishable).startswith(verdict)
-
-
-def test_probabilities_are_never_rounded_to_certainty():
-    assert [format_probability(p) for p in (1.0, 0.9996, 0.9994, 0.5, 0.0006, 0.0004, 0.0)] == [
-        ">0.999", ">0.999", "0.999", "0.500", "0.001", "<0.001", "<0.001",
-    ]  # fmt: skip
 
 
 def test_questions_with_the_same_observed_scores_are_not_listed():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -49,7 +49,7 @@ def board(four):
 
 def draws(run, seed):
     wrong, right = run.outcomes.counts.T
-    return by_hand.LearnedPrior(right, wrong).draw(40_000, seed).mean(axis=1)
+    return by_hand.LearnedPrior(right, wrong).draw(20_000, seed).mean(axis=1)
 
 
 def test_probabilities_are_those_of_draws(four, board):
@@ -70,21 +70,6 @@ def test_probabilities_are_those_of_draws(four, board):
         held = (ranks[i] >= row.rank_low) & (ranks[i] <= row.rank_high)
         assert held.mean() >= 0.94
         assert (ranks[i] < row.rank_low).mean() < 0.04 > (ranks[i] > row.rank_high).mean()
-
-
-def test_ties_are_cut_by_z(four):
-    board = leaderboard(four, ties="leader")
-    mu = [item.posterior.mu for item in board.rows]
-    sigma = [item.posterior.sigma for item in board.rows]
-    rank, expected = 1, [1]
-    for i in range(1, 4):
-        z = (mu[i - 1] - mu[i]) / math.hypot(sigma[i - 1], sigma[i])
-        rank += z >= stats.norm.ppf(0.95)
-        expected.append(rank)
-    assert [item.rank for item in board.rows] == expected
-    assert 1 < len(set(expected)) < 4  # something ties, and not all
-    alone = leaderboard(four, ties="none")
-    assert [item.rank for item in alone.rows] == [1, 2, 3, 4]
 
 
 def test_what_runs_took_stands_beside_them():
@@ -112,12 +97,11 @@ def test_population_pairs_questions_whatever_their_order(four):
 def test_identical_runs_are_named():
     trials = np.random.default_rng(0).integers(0, 2, (20, 4))
     ids = [f"q{i}" for i in range(20)]
-    copies = [TaskRun.from_trials(f"copy {i}", "aime", trials, ids) for i in range(20)]
+    copies = [TaskRun.from_trials(f"copy {i}", "aime", trials, ids) for i in range(4)]
     turned = TaskRun.from_trials("turned", "aime", trials[::-1], ids[::-1])
     other = build("other", 0.5, 3, m=20, n=4)
-    board = leaderboard([*copies[:10], other, turned, *copies[10:]])
-    names = [f"copy {i}" for i in range(10)] + ["turned"] + [f"copy {i}" for i in range(10, 20)]
-    assert board.identical == (tuple(names),)
+    board = leaderboard([*copies[:2], other, turned, *copies[2:]])
+    assert board.identical == (("copy 0", "copy 1", "turned", "copy 2", "copy 3"),)
     assert sum("copy 0, copy 1" in note for note in board.notes) == 1
     assert len({row.rank for row in board.rows if row.model != "other"}) == 1
     # the same counts in another order are no copy
@@ -130,15 +114,10 @@ def test_identical_runs_are_named():
 
 def test_copies_of_counts_are_found_without_trials():
     counts = np.random.default_rng(1).binomial(64, 0.5, 12)
-    run = TaskRun.from_trials("a", "aime", [[0, 1]] * 12, [f"q{i}" for i in range(12)])
-    of_counts = replace(
-        run,
-        trials=None,
-        outcomes=Outcomes.from_counts(
-            np.stack([64 - counts, counts], axis=1), question_ids=run.outcomes.question_ids
-        ),
-    )
-    assert identical_runs([of_counts, replace(of_counts, model="b")]) == (("a", "b"),)
+    ids = [f"q{i}" for i in range(12)]
+    outcomes = Outcomes.from_counts(np.stack([64 - counts, counts], axis=1), question_ids=ids)
+    runs = [TaskRun(name, "aime", (), outcomes) for name in "ab"]
+    assert identical_runs(runs) == (("a", "b"),)
 
 
 @pytest.mark.parametrize("scope", ["benchmark", "population"])
@@ -154,9 +133,6 @@ def test_scores_under_the_shared_prior(four, scope):
     own = [row.mu for row in overall.rows]
     assert overall.shared.unshared_mu.tolist() == own
     assert np.ptp(overall.shared.mu) < np.ptp(own)
-    # of all pairs, between the flat prior's probability and one half
-    flat, shared = overall.p_greater[0, 1:], overall.shared.p_greater[0, 1:]
-    assert ((shared > 0.5) & (shared < flat + 0.02)).all()
 
 
 # -- what is refused -----------------------------------------------------------------------------
@@ -182,14 +158,10 @@ def test_runs_that_cannot_be_ranked(rule, came, others):
         leaderboard(runs)
 
 
-def test_an_unknown_rule_for_ties(four):
-    with refused("ties", "choice", "all"):
-        leaderboard(four, ties="all")
-
-
 # -- several tasks -------------------------------------------------------------------------------
 
 
+@cache
 def boards(scope):
     tasks = [
         [build(model, chance, seed + 10 * t, f"t{t}", m=12 + 4 * t) for model, chance, seed in who]
@@ -244,9 +216,7 @@ def test_the_mean_over_tasks_pairs_questions_in_scope_population():
     assert overall.ranking.paired
     assert overall.scope == "population"
     for i, a in enumerate(overall.models):
-        for j, b in enumerate(overall.models):
-            if i == j:
-                continue
+        for j, b in enumerate(overall.models[:i]):
             pairs = []
             for runs in tasks:
                 of = {run.model: run.outcomes for run in runs}
@@ -258,18 +228,3 @@ def test_the_mean_over_tasks_pairs_questions_in_scope_population():
                 assert overall.ranking.z[i, j] == pytest.approx(abs(mean) / sd, rel=1e-6)
             # a mean over tasks and questions is all but normal
             assert overall.p_greater[i, j] == pytest.approx(stats.norm.cdf(mean / sd), abs=0.03)
-    again = overall_leaderboard(result)
-    assert np.array_equal(again.p_greater, overall.p_greater)
-
-
-def test_leaderboards_that_do_not_fit_together():
-    _, (first, second, _) = boards("benchmark")
-    with refused("boards", "empty"):
-        overall_leaderboard([first, first])
-    fewer = leaderboard([build("a", 0.5, 1, "t9"), build("b", 0.5, 2, "t9")])
-    with refused("boards", "mismatch", "a, b: t9"):
-        overall_leaderboard([first, fewer])
-    _, (_, other, _) = boards("population")
-    with refused("boards", "mismatch"):
-        overall_leaderboard([first, other])
-    assert overall_leaderboard([first, second]).tasks == ("t0", "t1")

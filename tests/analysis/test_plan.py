@@ -142,8 +142,6 @@ def test_trials_that_can_only_repeat_themselves(about, repeats):
 
 
 def test_what_cannot_be_planned():
-    with refused("width", "range", 0.0):
-        plan_width([build("a", 1)], 0.0)
     with refused("max_trials", "range", 0):
         plan_width([build("a", 1)], 0.1, max_trials=0)
     with refused("RUN", "empty", "a"):

@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 from _support.errors import refused
 from _support.fake_runs import N_TRIALS, category_of, cuts_of, fake_runs, trials_of
-from _support.saved_runs import TASK, from_columns, write_run
+from _support.saved_runs import TASK, question, write_run
 
 from lm_eval_bayes.analysis.rubric_classes import classify_runs, pooled_thresholds
 from lm_eval_bayes.analysis.rubric_table import rubric_table
 from lm_eval_bayes.errors import LmEvalBayesError
-from lm_eval_bayes.report.plots.rank_trajectories import draw_rank_trajectories, positions
+from lm_eval_bayes.report.plots.drawing import check_figure_path, draw_as
+from lm_eval_bayes.report.plots.rank_trajectories import draw_ranks
 from lm_eval_bayes.rubric.schemata import SCHEMATA
 from lm_eval_bayes.rubric.scoring import RubricScore
 from lm_eval_bayes.rubric.thresholds import OWN_THRESHOLDS, Thresholds
@@ -38,12 +39,34 @@ def columns():
     return runs
 
 
+def questions_of(columns):
+    """Return the questions of a model's columns; a text always tells whether there is a box."""
+    questions = []
+    for number, signals in enumerate(columns):
+        trials = []
+        for values in zip(*signals.values(), strict=True):
+            trial = dict(zip(signals, values, strict=True))
+            ratio = trial["token_ratio"]
+            saved = {
+                "text": "It is \\boxed{7}." if trial["has_box"] else "It is 7.",
+                "outcome": trial["is_correct"],
+                "completion_tokens": None if ratio is None else round(64 * ratio),
+                "finish_reason": {0: "stop", 1: "length", None: None}[trial["repeated_pattern"]],
+                **{name: trial[name] for name in ("prompt_bpt", "completion_bpt")},
+            }
+            if trial["verifier_a"] is not None:
+                saved["verdict"] = tuple(trial[f"verifier_{label}"] for label in "abc")
+            trials.append(saved)
+        questions.append(question(trials, number))
+    return questions
+
+
 @pytest.fixture(scope="module")
 def runs(columns, tmp_path_factory):
     """The same, written to files and read."""
     folder = tmp_path_factory.mktemp("runs")
-    for model, found in columns.items():
-        write_run(folder / model, model, from_columns(found))
+    for model, of_model in columns.items():
+        write_run(folder / model, model, questions_of(of_model))
     return read_runs([folder], signals="all").runs
 
 
@@ -52,9 +75,9 @@ def classified(runs):
     return classify_runs(runs, pooled_thresholds(runs))
 
 
-@pytest.fixture(scope="module")
-def table(classified):
-    return rubric_table(classified)
+def only(classified, *names):
+    """Return classified runs with these schemata alone."""
+    return replace(classified, scores={name: classified.scores[name] for name in names})
 
 
 def made(model, n_questions=4, n_trials=6, seed=0, **more):
@@ -82,13 +105,6 @@ def made(model, n_questions=4, n_trials=6, seed=0, **more):
         sources=(f"samples_{model}.jsonl",),
         signals=signals,
     )
-
-
-def renamed(run, question_ids):
-    """Return a run with other names of its questions."""
-    counts, weights = run.outcomes.counts, run.outcomes.weights
-    named = Outcomes.from_counts(counts, weights=weights, question_ids=question_ids)
-    return replace(run, outcomes=named)
 
 
 def judged(run, name="judge-3B", trials=None):
@@ -121,15 +137,8 @@ def test_counts_of_saved_runs_equal_the_tables_of_the_paper_applied_by_hand(colu
     assert sum(score.missing for score in classified.scores["exact_match"].values()) > 0
 
 
-def test_thresholds_are_pooled_over_all_models(columns, classified):
-    cuts = cuts_of(trials_of(columns))
-    assert classified.thresholds.values == pytest.approx(cuts, rel=1e-12)
-    assert classified.source.runs == tuple(run.label for run in classified.runs)
-    hashes = {s.thresholds for found in classified.scores.values() for s in found.values()}
-    assert hashes == {classified.thresholds.hash}
-
-
-def test_the_learned_prior_and_its_ranks_are_those_of_the_core(table):
+def test_the_learned_prior_and_its_ranks_are_those_of_the_core(classified):
+    table = rubric_table(only(classified, "exact_match", "verifier_probe", "concision_high_conf"))
     for row in table.rows:
         posteriors = {one.model: hbayes_at_n(one.score.outcomes) for one in row.scores}
         ranking = rank(posteriors, draws=1000)
@@ -138,23 +147,11 @@ def test_the_learned_prior_and_its_ranks_are_those_of_the_core(table):
             assert one.sigma == posteriors[one.model].sigma
             assert one.interval == posteriors[one.model].interval(0.95, "beta")
             assert one.rank == ranking.rank_of(one.model)
-    assert table.ranks.shape == table.mu.shape == (12, 3)
+    assert table.ranks.shape == table.mu.shape == (3, 3)
 
 
-def test_of_questions_like_these_models_are_compared_question_by_question(runs):
-    first = runs[0]
-    turned = TaskRun.from_trials(
-        first.model,
-        first.task,
-        first.trials[::-1],
-        first.question_ids[::-1],
-        sources=first.sources,
-        signals={name: arrays[::-1] for name, arrays in first.signals.items()},
-        verifiers=first.verifiers,
-    )
-    classified = classify_runs((turned, *runs[1:]), pooled_thresholds(runs))
-    names = ("exact_match", "format_aware", "length_robust")
-    some = replace(classified, scores={name: classified.scores[name] for name in names})
+def test_of_questions_like_these_models_are_compared_question_by_question(classified):
+    some = only(classified, "exact_match", "format_aware")
     table = rubric_table(some, scope="population", seed=3)
     benchmark = rubric_table(some, seed=3)
     for row, narrower in zip(table.rows, benchmark.rows, strict=True):
@@ -171,18 +168,11 @@ def test_of_questions_like_these_models_are_compared_question_by_question(runs):
     assert table.to_dict()["scope"] == "population"
 
 
-def test_a_seed_gives_other_draws_of_rubrics(classified):
-    some = replace(classified, scores={"format_aware": classified.scores["format_aware"]})
-    one, same, other = (rubric_table(some, seed=seed).mu for seed in (1, 1, 2))
-    assert np.array_equal(one, same)
-    assert not np.array_equal(one, other)
-    assert np.allclose(one, other, atol=0.01)
-
-
 def test_one_question_pairs_nothing():
     runs = [made("a", 1), made("b", 1, seed=1)]
-    found = rubric_table(classify_runs(runs, pooled_thresholds(runs)), scope="population")
-    assert found.warnings[0].startswith("The models are treated as if each had answered different")
+    classified = only(classify_runs(runs, pooled_thresholds(runs)), "exact_match")
+    table = rubric_table(classified, scope="population")
+    assert table.warnings[0].startswith("The models are treated as if each had answered different")
 
 
 def models_of(shares, rng, n_trials):
@@ -215,9 +205,9 @@ def test_equal_models_are_rarely_separated(classified):
 
 
 def test_new_weights_need_no_new_classification(classified):
-    plain = rubric_table(classified)
     given = {"format_aware": (0, 0, 1 / 3, 0.5, 1), "exact_match": [0, -1, 3]}
-    changed = rubric_table(classified, given)
+    some = only(classified, *given, "ood_robustness")
+    plain, changed = rubric_table(some), rubric_table(some, given)
     for before, after in zip(plain.rows, changed.rows, strict=True):
         name = after.schema.name
         if name not in given:
@@ -230,25 +220,19 @@ def test_new_weights_need_no_new_classification(classified):
             assert other.score.categories == one.score.categories
 
 
-@pytest.mark.parametrize(
-    ("weights", "told"),
-    [
-        ({"exact_match": [0, 1]}, ("weights", "shape")),
-        ({"mine": [0, 1]}, ("weights", "choice", "mine")),
-    ],
-)
-def test_weights_that_do_not_fit(classified, weights, told):
-    with refused(*told):
-        rubric_table(classified, weights)
+def test_weights_of_no_schema_of_the_table(classified):
+    with refused("weights", "choice", "mine"):
+        rubric_table(classified, {"mine": [0, 1]})
 
 
 def test_frozen_thresholds_keep_a_score_when_a_model_joins(runs):
     two, newcomer = runs[:2], runs[2]
     frozen = Thresholds.from_json(pooled_thresholds(two).to_json())
-    alone = rubric_table(classify_runs(two, frozen))
-    joined = rubric_table(classify_runs([*two, newcomer], frozen))
+    schemata = [SCHEMATA["conf_calibrated"], SCHEMATA["ood_robustness"]]
+    alone = rubric_table(classify_runs(two, frozen, schemata))
+    joined = rubric_table(classify_runs([*two, newcomer], frozen, schemata))
     assert np.array_equal(alone.mu, joined.mu[:, :2])
-    moved = rubric_table(classify_runs(runs, pooled_thresholds(runs)))
+    moved = rubric_table(classify_runs(runs, pooled_thresholds(runs), schemata))
     assert not np.array_equal(alone.mu, moved.mu[:, :2])
     assert joined.to_dict()["thresholds"]["pooled_over"] == [run.label for run in two]
 
@@ -256,7 +240,8 @@ def test_frozen_thresholds_keep_a_score_when_a_model_joins(runs):
 def test_a_single_run_says_that_its_thresholds_are_its_own(runs):
     first, second = runs[:2]
     own = classify_runs([first], pooled_thresholds([first]))
-    assert rubric_table(own).to_dict()["thresholds"]["note"] == OWN_THRESHOLDS
+    table = rubric_table(only(own, "conf_calibrated"))
+    assert table.to_dict()["thresholds"]["note"] == OWN_THRESHOLDS
     for several in ([first], [first, second]):
         pooled = classify_runs(several, pooled_thresholds([first, second]))
         assert pooled.thresholds_note is None
@@ -268,18 +253,9 @@ def test_a_single_run_says_that_its_thresholds_are_its_own(runs):
 # -- what models must have in common -------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("runs", "rule"),
-    [
-        ([], "empty"),
-        ([made("a"), made("a")], "duplicate"),
-        ([made("a"), replace(made("b"), task="other")], "mismatch"),
-        ([made("a"), renamed(made("b"), ("hash0", "hash1", "else", "hash3"))], "mismatch"),
-        ([made("a", 3), made("b", 4)], "mismatch"),
-    ],
-)
-def test_runs_that_make_no_comparison(runs, rule):
-    with refused("runs", rule):
+def test_models_answered_the_same_questions():
+    runs = [made("a", 3), made("b", 4)]
+    with refused("RUN", "mismatch", "only b has hash3"):
         classify_runs(runs, pooled_thresholds(runs))
 
 
@@ -303,9 +279,11 @@ def test_two_verifiers_cannot_be_mixed():
 
 def test_an_unfinished_verification_is_warned_of():
     runs = [judged(made("a")), judged(made("b", seed=1), trials=5)]
-    found = rubric_table(classify_runs(runs, pooled_thresholds(runs)))
-    assert found.warnings[0].startswith("b: 5 of 24 trials have a verdict")
-    assert any(w == "verifier_only: " + w[15:] and "b missing" in w for w in found.warnings)
+    classified = only(classify_runs(runs, pooled_thresholds(runs)), "verifier_only")
+    first, second, *_ = rubric_table(classified).warnings
+    assert first.startswith("b: 5 of 24 trials have a verdict")
+    assert second.startswith("verifier_only: ")
+    assert "b missing" in second
 
 
 def test_schemata_without_their_signals_are_left_out_or_refused():
@@ -341,58 +319,36 @@ def test_frozen_thresholds_of_runs_that_were_never_wrong():
 # -- the picture ---------------------------------------------------------------------------------
 
 
-def test_places_keep_ranks_and_the_order_of_tied_models():
-    rng = np.random.default_rng(2)
-    for _ in range(50):
-        ranks, mu = rng.integers(1, 5, (6, 9)), rng.random((6, 9))
-        found = positions(ranks, mu)
-        assert np.array_equal(np.sort(found), np.broadcast_to(np.arange(9), (6, 9)))
-        for column in range(6):
-            better = ranks[column][:, None] < ranks[column]
-            assert np.all((found[column][:, None] < found[column])[better])
-        for column in range(1, 6):
-            tied = ranks[column][:, None] == ranks[column]
-            above = found[column][:, None] < found[column]
-            before = found[column - 1][:, None] < found[column - 1]
-            assert np.array_equal(above[tied], before[tied])
-
-
-def test_every_model_is_named_at_both_ends_and_a_dollar_is_a_dollar(tmp_path, monkeypatch):
-    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
-    from matplotlib.text import Text
-
-    shown = []
-    draw = Text.draw
-    monkeypatch.setattr(
-        Text, "draw", lambda self, *a: (shown.append((self.get_text(), self)), draw(self, *a))[1]
-    )
+def test_every_model_is_named_at_both_ends_and_a_dollar_is_a_dollar():
+    text = pytest.importorskip("matplotlib.text", reason="matplotlib is not installed")
     ranks = np.array([[1, 1, 2], [2, 1, 2]])
     names = ["a$x_1$", "$\\frac$", HOSTILE]
-    drawn = []
-    for name in ("a.svg", "b.svg"):
-        path = tmp_path / name
-        draw_rank_trajectories(path, ["s_1", "s_2"], names, ranks, np.ones((2, 3)))
-        drawn.append(path.read_bytes())
-    assert drawn[0] == drawn[1]
+    figures = []
+
+    def draw(figure):
+        draw_ranks(figure, ["s_1", "s_2"], names, ranks, np.ones((2, 3)), "")
+        figures.append(figure)
+
+    draw_as(draw, [])
+    shown = [(item.get_text(), item) for item in figures[0].findobj(text.Text)]
     for name in names[:2]:
-        assert len({text.get_position()[0] for label, text in shown if label == name}) == 2
-    assert all(not text.get_parse_math() for label, text in shown if "$" in label)
+        assert len({item.get_position()[0] for label, item in shown if label == name}) == 2
+    assert not any(item.get_parse_math() for label, item in shown if "$" in label)
 
 
 def test_pictures_that_cannot_be_drawn(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     (tmp_path / "folder.svg").mkdir()
     (tmp_path / "thresholds.svg").write_text("{}")
-    ranks, mu = np.ones((1, 1), dtype=np.int64), np.ones((1, 1))
     for name, rule in (
         ("a.pdf", "format"),
         ("file/a.svg", "path"),
         ("folder.svg", "path"),
         ("thresholds.svg", "path"),
     ):
-        with refused("plot", rule):
-            draw_rank_trajectories(tmp_path / name, ["s"], ["m"], ranks, mu)
+        with refused("--plot", rule):
+            check_figure_path(tmp_path / name)
     assert (tmp_path / "thresholds.svg").read_text() == "{}"
     monkeypatch.setattr("lm_eval_bayes.report.plots.drawing.find_spec", lambda _: None)
     with refused("matplotlib", "not-installed", error=LmEvalBayesError):
-        draw_rank_trajectories(tmp_path / "a.svg", ["s"], ["m"], ranks, mu)
+        check_figure_path(tmp_path / "a.svg")

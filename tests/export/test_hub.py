@@ -53,6 +53,11 @@ def summary():
     return summarise(run())
 
 
+def quick(of):
+    """Return a summary without exact intervals."""
+    return summarise(of, IntervalSpec(method="normal"), family_intervals=False)
+
+
 def read_back(result):
     (entry,) = hub_library.parse_eval_result_entries(yaml.safe_load(result.text))
     return entry
@@ -74,7 +79,7 @@ def test_the_hubs_own_library_reads_what_was_meant(summary):
 
 
 def test_the_notes_tell_of_questions_that_were_not_asked():
-    limited = summarise(run(provenance=build(n_questions=M + 27)))
+    limited = quick(run(provenance=build(n_questions=M + 27)))
     assert f"{M} of its {M + 27} questions" in hub_result(limited).notes
 
 
@@ -99,7 +104,7 @@ def test_a_dataset_that_is_no_registered_benchmark_is_warned_of(summary):
     assert "MathArena/aime_2026" in REGISTERED
     assert warned() == ["no leaderboard of the hub collects results of MathArena/aime_2025"]
     assert warned(dataset="MathArena/aime_2026") == []
-    own = summarise(run("mine", TRIALS[:5], provenance=build(dataset="org/mine", revision="")))
+    own = quick(run("mine", TRIALS[:5], provenance=build(dataset="org/mine", revision="")))
     for message in (warned(own), warned(dataset="org/mine")):
         (warning,) = message
         assert warning.startswith("org/mine is none of the benchmarks known to collect results")
@@ -119,12 +124,12 @@ def test_another_number_scale_scope_and_level():
     assert entry.notes.startswith(f"pass@4 of {N} trials, {M} questions; 90% interval 0.")
     assert (entry.source_url, entry.source_name) == ("https://example.org/logs", "Logs")
     posterior = hbayes_at_n(run().outcomes).mu
-    assert hub_result(summarise(run()), HubSettings("hbayes@N")).value == round(100 * posterior, 2)
+    assert hub_result(quick(run()), HubSettings("hbayes@N")).value == round(100 * posterior, 2)
 
 
 def test_trials_that_differ_in_number_are_told():
     trials = [[0, 1, 1], [1] * 5, [0] * 4]
-    result = hub_result(summarise(run(trials=trials)))
+    result = hub_result(quick(run(trials=trials)))
     assert result.notes.startswith("avg@3 to 5, 3 questions; ")
     # every question counts the same, whatever its trials
     assert result.value == round(100 * (2 / 3 + 1 + 0) / 3, 2)
@@ -135,8 +140,7 @@ def test_the_known_benchmarks_have_files_of_their_own():
     datasets = {item.dataset for item in KNOWN.values()}
     assert len(files) == len(datasets)
     for name, item in KNOWN.items():
-        named = run(name, TRIALS[:2], provenance=build(dataset=""))
-        result = hub_result(summarise(named, family_intervals=False))
+        result = hub_result(quick(run(name, TRIALS[:2], provenance=build(dataset=""))))
         assert result.path == f".eval_results/{item.file}.yaml"
         assert result.dataset_id == item.dataset
 
@@ -153,14 +157,12 @@ def test_our_tasks_run_on_the_datasets_that_are_listed():
 
 
 def test_a_known_name_on_another_dataset_is_another_benchmark():
-    other = build(dataset="somebody/gsm8k-hard")
-    result = hub_result(summarise(run("gsm8k", TRIALS[:2], provenance=other)))
+    other = quick(run("gsm8k", TRIALS[:2], provenance=build(dataset="somebody/gsm8k-hard")))
+    result = hub_result(other)
     assert result.path == ".eval_results/gsm8k-own.yaml"
     assert (result.dataset_id, result.task_id) == ("somebody/gsm8k-hard", "default")
     assert any('"default"' in item for item in result.warnings)
-    given = hub_result(
-        summarise(run("gsm8k", TRIALS[:2], provenance=other)), HubSettings(task_id="hard")
-    )
+    given = hub_result(other, HubSettings(task_id="hard"))
     assert given.task_id == "hard"
     assert not any('"default"' in item for item in given.warnings)
 
@@ -168,7 +170,7 @@ def test_a_known_name_on_another_dataset_is_another_benchmark():
 @pytest.mark.parametrize("name", NAMES)
 def test_no_name_of_a_task_becomes_a_path_or_a_line(name):
     config = build(dataset="org/data", generation_kwargs={name: name, "temperature": 1})
-    result = hub_result(summarise(run(name, TRIALS[:2], provenance=config)))
+    result = hub_result(quick(run(name, TRIALS[:2], provenance=config)))
     folder, file = result.path.split("/")
     assert folder == ".eval_results"
     assert file.endswith(".yaml")
@@ -179,14 +181,12 @@ def test_no_name_of_a_task_becomes_a_path_or_a_line(name):
 
 
 def test_what_was_not_pinned_is_not_given():
-    for revision, message in ((None, "pinned no revision"), ("main", "pinned main")):
-        actual = hub_result(
-            summarise(run(trials=TRIALS[:2], provenance=build(revision=revision or "")))
-        )
+    for revision, message in (("", "pinned no revision"), ("main", "pinned main")):
+        actual = hub_result(quick(run(trials=TRIALS[:2], provenance=build(revision=revision))))
         assert actual.dataset_revision is None
         assert "revision" not in actual.text
         assert any(message in item for item in actual.warnings)
-    given = hub_result(summarise(run(trials=TRIALS[:2])), HubSettings(revision="a" * 40))
+    given = hub_result(quick(run(trials=TRIALS[:2])), HubSettings(revision="a" * 40))
     assert given.dataset_revision == "a" * 40
 
 
@@ -219,14 +219,13 @@ POINTS = TaskRun.from_trials(
         (run(), {"value": "pass@9"}, "--value", "choice", "pass@9"),
         (run(), {"dataset": "../x"}, "--dataset", "missing", "../x"),
         (run(), {"revision": "main"}, "--revision", "format", "main"),
-        (run(), {"scale": "points"}, "scale", "choice", "points"),
         (NOWHERE, {}, "--dataset", "missing", "no name"),
         (POINTS, {}, "RUN", "range", "m"),
     ],
 )
 def test_what_cannot_be_exported(of, settings, argument, rule, came):
     with refused(argument, rule, came):
-        hub_result(summarise(of, IntervalSpec(method="normal")), HubSettings(**settings))
+        hub_result(quick(of), HubSettings(**settings))
 
 
 def test_an_older_library_is_told_which_is_needed(summary, monkeypatch):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import gzip
 import json
 import os
-import shutil
 import sys
 from urllib.parse import unquote
 
@@ -97,10 +96,6 @@ def is_link(folder):
     folder.symlink_to(folder.parent / "gpt-4o")
 
 
-def is_file(folder):
-    folder.write_text("model: x\n", encoding="utf-8")
-
-
 def is_pipe(folder):
     about(folder)
     os.mkfifo(folder / "counts.csv")
@@ -110,11 +105,6 @@ def many_files(folder):
     in_order(folder)
     for i in range(60):
         counts(folder, name=f"counts-{i}.csv")
-
-
-def many_folders(folder):
-    in_order(folder)
-    folder.joinpath(*["d"] * 70).mkdir(parents=True)
 
 
 def sparse(folder):
@@ -128,15 +118,6 @@ def gz_bomb(folder):
     with gzip.open(folder / "trials.csv.gz", "wb") as stream:
         for _ in range(20):
             stream.write(b"0" * 10**6)
-
-
-def copied(name):
-    """Return a writer of a copy of a genuine submission."""
-
-    def write(folder):
-        shutil.copytree(folder.parent / name, folder)
-
-    return write
 
 
 def harness_log(*, weights):
@@ -167,42 +148,21 @@ MERGES = "a: &a {x: 1}\n" + "".join(
     for a, b in zip("abcdefghi", "bcdefghij", strict=True)
 )
 DEEP = "[" * 200_000
-SPLIT = '{"doc_id": 0, "doc_hash": "q", "outcomes": %s}\n'
 
 #: The name of the folder, what writes it, and a part of the sentence that must name it.
 HOSTILE = {
     # numbers
     "trial-1e400": (record(trial="1e400"), "a whole number of up to 9 digits as `trial`"),
-    "trial-5000-digits": (record(trial="9" * 5000), "is no record"),
     "score-nan": (record(score="NaN"), "score 0 or 1"),
-    "score-text": (record(score='"1"'), "score 0 or 1"),
-    "question-list": (record(question="[1]"), "a text as `sample_id`"),
     "counts-nan": (counted("nan", "nan"), ""),
-    "counts-negative": (counted(-1, 4), ""),
-    "counts-more-right-than-all": (counted(5, 4), ""),
     "counts-beyond-int64": (counted(10**30, 10**30), ""),
-    "counts-257": (counted(257, 257), "4 to 256 trials; one has 257"),
-    "counts-one-large": (
-        file("counts.csv", table(*(f"{id},4,4" for id in IDS[1:]), f"{IDS[0]},900,900")),
-        "one has 900",
-    ),
-    "counts-twice": (file("counts.csv", table(*[f"{id},4,4" for id in IDS] * 2)), ""),
-    "trials-too-few": (counted(3, 3), "one has 3"),
     "weights-of-a-hundred": (harness_log(weights=[0, 100]), ""),
     # contents
     "not-utf8-records": (
         file("a_samples.jsonl", b"\xff\xfe\x00{}"),
         "a_samples.jsonl must be UTF-8",
     ),
-    "not-utf8-about": (described(b"model: \xff\xfe\nowner: intruder\n"), "no YAML in UTF-8"),
-    "nul-bytes": (file("counts.csv", b"\0" * 1000), ""),
-    "empty-file": (file("counts.csv", b""), ""),
     "deep-records": (file("a_samples.jsonl", DEEP), "is no record"),
-    "deep-results": (file("results_2025.json", DEEP), ""),
-    "deep-outcomes": (file("samples_t_2025.jsonl", SPLIT % ("[" * 900 + "]" * 900)), ""),
-    "json-cut-off": (file("a_samples.jsonl", '{"evaluation": {'), "is no record"),
-    "wide-cell": (file("counts.csv", "id,c,n\n" + "x" * 10**6 + ",1,4\n"), ""),
-    "html": (file("counts.csv", "<script>alert(1)</script>"), ""),
     "other-questions": (file("counts.csv", table("elsewhere,1,4")), "16 questions are missing"),
     "command-question": (
         file("counts.csv", table(*(f"{id},4,4" for id in [*IDS, "::error::x"]))),
@@ -210,7 +170,6 @@ HOSTILE = {
     ),
     "no-outcomes": (about, ""),
     "no-about": (undescribed, "submission.yaml is missing"),
-    "no-files": (os.mkdir, "submission.yaml is missing"),
     "two-models": (
         file(
             "counts.csv", "model,id,c,n\n" + "".join(f"{m},{id},4,4\n" for m in "ab" for id in IDS)
@@ -219,26 +178,20 @@ HOSTILE = {
     ),
     # files
     "link-to-passwd": (with_link("/etc/passwd"), "counts.csv is a link"),
-    "link-to-genuine": (with_link("../gpt-4o/trials.csv"), "counts.csv is a link"),
     "link-as-folder": (is_link, "not a file or a link"),
-    "file-as-folder": (is_file, "not a file or a link"),
-    "pipe": (is_pipe, "no regular file"),
     "many-files": (many_files, "at most 50 files"),
-    "many-folders": (many_folders, "at most 50 files"),
+    "pipe": (is_pipe, "no regular file"),
     "sparse-100-gb": (sparse, "at most 5,000,000 bytes"),
     "gz-bomb": (gz_bomb, "got trials.csv.gz"),
     "code": (file("conftest.py", "open('pwned', 'w')"), "got conftest.py"),
-    "file-named-command": (file("::error::.csv", table("q,1,4")), "the names in it"),
     "file-named-newline": (file("a\n::error::b.csv", table("q,1,4")), "the names in it"),
     # names of folders
-    "::error::folder": (in_order, "the folder's name"),
     "a\n::error file=x::folder": (in_order, "the folder's name"),
     "a\r\x1b[31m\u202efolder": (in_order, "the folder's name"),
     "a..b": (in_order, "the folder's name"),
     "-rf": (in_order, "the folder's name"),
     "$(touch pwned)": (in_order, "the folder's name"),
     "<script>alert(1)<script>": (in_order, "the folder's name"),
-    "x" * 200: (in_order, "the folder's name"),
     "gpt-4\u043e": (in_order, "the folder's name"),
     "bytes-\udcff": (in_order, "the folder's name"),
     # submission.yaml
@@ -246,9 +199,7 @@ HOSTILE = {
     "yaml-laughs": (described(f"{LAUGHS}model: *j\nowner: intruder\n"), "`model`"),
     "yaml-merges": (described(f"{MERGES}model: *j\nowner: intruder\n"), "`model`"),
     "yaml-deep": (described("[" * 9_000), "no YAML"),
-    "yaml-list": (described("- model\n"), "names and values"),
     "yaml-long": (described("model: evil\n" + "# more\n" * 5_000), "at most 10,000 bytes"),
-    "yaml-no-owner": (described("model: evil-none\n"), "`owner`"),
     "yaml-owner-path": (described("model: evil-path\nowner: ../../MathArena\n"), "`owner`"),
     "yaml-script-link": (
         described("model: evil-s\nowner: intruder\nlink: 'javascript:alert(1)'\n"),
@@ -259,17 +210,13 @@ HOSTILE = {
         "`submitted_by`",
     ),
     # names of models
-    "AAA": (copied("gpt-4o"), "belongs to the folder gpt-4o of MathArena"),
     "AAA-owner": (named("gpt-4o"), "belongs to the folder gpt-4o of MathArena"),
     "model-case": (named("GPT-4O"), "too like gpt-4o"),
     "model-zero": (named("gpt-40"), "too like gpt-4o"),
     "model-parentheses": (named("o3-mini-high"), "too like o3-mini (high)"),
     "model-cyrillic": (named("gpt-4\u043e"), "`model`"),
     "model-control": (named("a\x1b[31m"), "`model`"),
-    "model-command": (named("::error::x"), "`model`"),
-    "model-formula": (named("=1+1"), "`model`"),
     "model-html": (named("<b>x</b>|"), "`model`"),
-    "model-long": (named("a" * 5_000), "`model`"),
     "model-slow": (named("a" + "(" * 90 + "!"), "`model`"),
     "twins-1": (named("evil twin"), "the folders twins-1 and twins-2 claim one model"),
     "twins-2": (named("Evil-Twin"), "the folders twins-1 and twins-2 claim one model"),

@@ -111,7 +111,7 @@ def test_the_published_paired_comparisons(models):
     gaps = []
     for i, j in PAIRS:
         result = compare_paired(
-            outcomes(models[i]), outcomes(models[j]), correlation_prior=(1, 1), draws=20_000
+            outcomes(models[i]), outcomes(models[j]), correlation_prior=(1, 1), draws=5_000
         )
         # two runs of theirs, A against B and B against A
         theirs = 0.5 * (PAIRED[i, j] + 1 - PAIRED[j, i])

@@ -11,12 +11,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from _support.errors import refused
 from scipy import special, stats
 
 from lm_eval_bayes.stats.bayes_at_n import single_trial_posterior
 from lm_eval_bayes.stats.clustered import clustered_posterior
-from lm_eval_bayes.stats.confusion import confusion_confidence, confusion_posterior
+from lm_eval_bayes.stats.confusion import confusion_posterior
 from lm_eval_bayes.stats.frequentist.binomial import (
     clopper_pearson_interval,
     odds_ratio_interval,
@@ -136,30 +135,16 @@ def test_two_models():
     assert ((found[:, 0] <= truth) & (truth <= found[:, 1])).mean() > 0.97
 
 
-# §3.5: F1 with shares ~ Dirichlet(1, 1, 1, 1); Bayes holds by construction, the others do not
-@pytest.mark.parametrize("n", [10, 30])
-def test_f1(n):
-    rng, runs = np.random.default_rng(2), 400
-    held = dict.fromkeys(("bayes", "delta", "bootstrap"), 0)
+# §3.5: F1 with shares ~ Dirichlet(1, 1, 1, 1)
+def test_f1():
+    rng, runs, covered = np.random.default_rng(2), 250, 0
     for _ in range(runs):
         share = rng.dirichlet(np.ones(4))
-        tp, fp, fn, tn = counts = rng.multinomial(n, share)
         truth = 2 * share[0] / (2 * share[0] + share[1] + share[2])
-        intervals = {"bayes": confusion_posterior(counts, draws=2000).interval()}
-        if tp + fp + fn:
-            intervals["delta"] = confusion_confidence(counts)
-            intervals["bootstrap"] = confusion_confidence(
-                counts, method="bootstrap", replicates=1000
-            )
-        else:
-            with refused("counts", "unsupported"):
-                confusion_confidence(counts)
-        for name, interval in intervals.items():
-            held[name] += interval.low <= truth <= interval.high
-        assert tn == n - tp - fp - fn
-    assert held["bayes"] / runs == pytest.approx(0.95, abs=0.033)
-    assert held["delta"] < held["bayes"] - 0.03 * runs
-    assert held["bootstrap"] < held["bayes"] - 0.03 * runs
+        counts = rng.multinomial(10, share)
+        interval = confusion_posterior(counts, draws=2000).interval()
+        covered += interval.low <= truth <= interval.high
+    assert covered / runs == pytest.approx(0.95, abs=0.04)
 
 
 def test_real_clusters_are_wider_than_independent_answers(shared):

@@ -133,7 +133,7 @@ def test_quadrature_agrees(name):
         np.testing.assert_allclose(posterior.per_question.sigma, expected[:, 1], rtol=0.03)
 
 
-@pytest.mark.parametrize("name", [name for name in CASES if name.startswith("two")])
+@pytest.mark.parametrize("name", ["two: ragged", "two: one question"])
 @pytest.mark.parametrize("scope", ["benchmark", "population"])
 def test_two_categories_have_the_posterior_of_the_quadrature_in_the_package(name, scope):
     counts, weights, _ = CASES[name]
@@ -147,7 +147,7 @@ def test_two_categories_have_the_posterior_of_the_quadrature_in_the_package(name
     assert ends[0] == pytest.approx(ends[1], abs=0.08 * computed.sigma)
 
 
-@pytest.mark.parametrize("name", ["two: spread", "three: ragged", "three: never seen"])
+@pytest.mark.parametrize("name", ["three: ragged", "three: never seen"])
 def test_exact_interval_is_that_of_draws_from_the_quadrature(name):
     counts, weights, _ = CASES[name]
     counts, weights = np.array(counts), np.array(weights, dtype=float)

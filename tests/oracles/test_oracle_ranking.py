@@ -76,7 +76,7 @@ COUNTS = [(3, 9), (5, 7), (4, 6), (1, 2)]  # wrong and right, one question
 def test_rank_probabilities_of_four_betas_by_quadrature():
     posteriors = {str(i): bayes_at_n(Outcomes.from_counts([c])) for i, c in enumerate(COUNTS)}
     betas = {str(i): stats.beta(right + 1, wrong + 1) for i, (wrong, right) in enumerate(COUNTS)}
-    ranking = rank(posteriors, draws=200_000)
+    ranking = rank(posteriors, draws=50_000)
     x, weight = np.polynomial.legendre.leggauss(400)
     x, weight = 0.5 * (x + 1), 0.5 * weight
     for i, model in enumerate(ranking.models):
@@ -99,7 +99,7 @@ def test_rank_probabilities_of_four_betas_by_quadrature():
             if i != j:
                 greater = own @ betas[other].cdf(x)
                 assert ranking.p_greater[i, j] == pytest.approx(greater, abs=5 * ranking.mc_error)
-    assert ranking.mc_error < 0.0012
+    assert ranking.mc_error < 0.0023
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ def test_mc_error_is_what_repetition_scatters():
         str(i): bayes_at_n(Outcomes.from_counts(np.stack([8 - c, c], axis=1)))
         for i, c in enumerate(rng.binomial(8, 0.5, (3, 10)))
     }
-    runs = [rank(posteriors, seed=seed, draws=2000) for seed in range(60)]
+    runs = [rank(posteriors, seed=seed, draws=1000) for seed in range(40)]
     scatter = np.std([run.rank_distribution for run in runs], axis=0, ddof=1).max()
     assert scatter == pytest.approx(np.mean([run.mc_error for run in runs]), rel=0.25)
 
@@ -170,6 +170,8 @@ def test_nineteen_real_models(shared):
     group = np.flatnonzero(ranking.ranks == 1)
     assert group.size >= 5
     assert ranking.p_greater[0, group[-1]] > 0.95
-    leader = rank({name: hbayes_at_n(each) for name, each in outcomes.items()}, "leader")
+    leader = rank(
+        {name: hbayes_at_n(each) for name, each in outcomes.items()}, "leader", draws=1000
+    )
     assert leader.models[0] == "o3-mini (high)"
     assert np.unique(leader.ranks).size > np.unique(ranking.ranks).size

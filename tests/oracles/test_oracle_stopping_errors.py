@@ -127,6 +127,7 @@ def test_a_width_rule_hardly_harms_the_interval():
         assert stopped > 0.93
 
 
+@pytest.mark.slow
 def test_a_width_rule_with_the_learned_prior_holds():
     rng = np.random.default_rng(15)
     rule, held, runs = WidthReached(0.12), 0, 60

@@ -1,4 +1,4 @@
-"""Five hundred random cases of every estimand that scorio has too."""
+"""A hundred random cases of every estimand that scorio has too."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from lm_eval_bayes import (
 
 scorio = pytest.importorskip("scorio.eval", reason="scorio is not installed")
 
-CASES = 500
+CASES = 100
 TOLERANCE = 1e-10
 
 

@@ -122,6 +122,7 @@ def test_the_pass_family_s_order(rows, data):
         assert pass_hat_k(outcomes, k - 1).value >= all_of - 1e-12
 
 
+@settings(max_examples=25)
 @given(counts(), st.data())
 def test_wrong_and_right_change_places(rows, data):
     k = data.draw(st.integers(1, int(rows.sum(axis=1).min())))
@@ -151,7 +152,7 @@ def test_pass_at_k_has_the_mean_of_its_latent_quantity(n, data):
     assert mean == pytest.approx(1 - (1 - p) ** k, abs=1e-11)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(counts(), st.floats(0.05, 0.99), st.sampled_from(METHODS), st.integers(1, 40))
 def test_intervals_lie_within_the_range_and_nest(rows, level, method, k):
     outcomes = Outcomes.from_counts(rows)

@@ -16,7 +16,7 @@ from lm_eval_bayes.stats.anchors.checks import (
 from lm_eval_bayes.stats.anchors.matrix import AnchorMatrix, take_queries
 from lm_eval_bayes.stats.outcomes import Outcomes
 
-settings.register_profile("anchors", max_examples=50, deadline=None)
+settings.register_profile("anchors", max_examples=20, deadline=None)
 PROFILE = settings.get_profile("anchors")
 PROBABILITY = st.floats(0, 1, width=32)
 WAY = st.sampled_from(BETWEEN)

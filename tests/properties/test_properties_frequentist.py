@@ -93,7 +93,7 @@ def test_swapping_models_inverts_the_odds_ratio(a, b, level):
     assert there.low <= there.estimate <= there.high
 
 
-@settings(max_examples=15)
+@settings(max_examples=8)
 @given(BINARY.filter(lambda rows: sum(map(sum, rows)) > 0))
 def test_wrong_and_right_are_mirrored_in_the_cluster_model(rows):
     posterior = clustered_posterior(Outcomes.from_counts(rows))

@@ -194,7 +194,7 @@ def test_groups_of_variables_exclude_each_other_and_know_as_much(table):
 
 
 @given(TABLES, st.sampled_from(list(SCHEMATA)), st.randoms(use_true_random=False))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_trials_are_counted_once_wherever_they_stand(table, name, random):
     cuts = task_thresholds([table])
     schema = SCHEMATA[name]
@@ -226,7 +226,7 @@ FRACTIONS = {"token_ratio", "prompt_bpt", "completion_bpt", "verifier_a", "verif
 
 
 @given(TABLES, st.sampled_from(list(SCHEMATA)))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_learning_a_missing_value_never_changes_a_category(table, name):
     """A trial that had a category keeps it, whatever its missing values turn out to be."""
     cuts = task_thresholds([table])

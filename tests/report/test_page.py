@@ -6,19 +6,19 @@ import base64
 import hashlib
 import json
 import re
-import sys
 from collections import Counter
 from html.parser import HTMLParser
 from importlib import resources
-from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from lm_eval_bayes import Outcomes, hbayes_at_n, mean_over_tasks
-from lm_eval_bayes.analysis.report_data import report_data
+from lm_eval_bayes import Outcomes, hbayes_at_n
+from lm_eval_bayes.analysis.leaderboard import leaderboard
+from lm_eval_bayes.analysis.report_data import model_costs, report_data
 from lm_eval_bayes.report.page.render import MARK, render
+from lm_eval_bayes.report.page.sentences import comparison_sentence
 from lm_eval_bayes.report.page.tables import question_table
 from lm_eval_bayes.runs.task_run import Provenance, SavedRuns, TaskRun
 from lm_eval_bayes.stats.intervals import IntervalSpec
@@ -88,56 +88,26 @@ def run(model="a/one", task="aime", n=8, m=6, seed=0, p=None, tokens=100.0, **mo
     return TaskRun.from_trials(model, task, trials(p, n, seed), ids, measured=measured, **more)
 
 
-def page_of(*runs, saved=None, **more):
-    contents = report_data(
-        SavedRuns(tuple(runs)) if saved is None else saved, IntervalSpec.of(**more)
-    )
+def data_of(*runs, interval="normal", **settings):
+    return report_data(SavedRuns(tuple(runs)), IntervalSpec.of(interval=interval, **settings))
+
+
+def page_of(*runs, **settings):
+    contents = data_of(*runs, **settings)
     return render(contents), contents
 
 
 @pytest.fixture(scope="module")
 def usual():
-    """Three models on two tasks."""
+    """Two models on two tasks."""
     runs = [
-        run(model, task, seed=10 * i + j, p=np.clip(np.linspace(0, 1, 8) + 0.12 * i, 0.02, 0.98))
-        for i, model in enumerate(["lab/low", "lab/mid", "lab/high"])
+        run(
+            model, task, n=5, seed=10 * i + j, p=np.clip(np.linspace(0, 1, 6) + 0.2 * i, 0.02, 0.98)
+        )
+        for i, model in enumerate(["lab/low", "lab/high"])
         for j, task in enumerate(["first", "second"])
     ]
-    return page_of(*runs)
-
-
-def test_the_renderer_computes_no_result():
-    """While the page is rendered, no function of `stats` runs but those that read records."""
-    runs = [
-        run(model, "first", seed=i, p=np.full(5, 0.3 + 0.2 * i)) for i, model in enumerate("ab")
-    ]
-    data = report_data(SavedRuns(tuple(runs)))
-    called = set()
-
-    def record(frame, event, argument):
-        path = frame.f_code.co_filename
-        if event == "call" and "lm_eval_bayes" in path:
-            room, file = Path(path).parts[-2:]
-            called.add((room, file, frame.f_code.co_name))
-
-    sys.setprofile(record)
-    try:
-        render(data)
-    finally:
-        sys.setprofile(None)
-    assert ("page", "tables.py", "question_table") in called
-    files = {file for room, file, _ in called if room == "stats"}
-    assert files <= {"outcomes.py", "ranking.py", "results.py"}
-    assert not {room for room, _, _ in called} & {"comparison", "hierarchical", "distributions"}
-    names = {name for room, _, name in called if room in ("stats", "analysis")}
-    assert not names & {
-        "rank",
-        "interval",
-        "interval_by",
-        "summarise",
-        "model_costs",
-        "score_curve",
-    }
+    return page_of(*runs, interval="exact")
 
 
 # -- the numbers ---------------------------------------------------------------------------------
@@ -146,7 +116,7 @@ def test_the_renderer_computes_no_result():
 def test_at_one_trial_the_interval_about_questions_like_these_is_that_of_a_beta():
     # 12 of 30 right at N = 1: Beta(.7 + 12, .7 + 18)
     item = TaskRun.from_trials("m", "t", [[1]] * 12 + [[0]] * 18, [f"{q}" for q in range(30)])
-    page, _ = page_of(item, scope="population")
+    page, _ = page_of(item, scope="population", interval="exact")
     low, high = stats.beta.ppf([0.025, 0.975], 12.7, 18.7)
     (board,) = Page(page).data()["leaderboards"]
     interval = board["places"][0]["interval"]
@@ -175,18 +145,19 @@ def test_a_curve_is_the_posterior_of_the_first_trials(usual):
             interval = posterior.interval(0.95, "exact")
             assert mu == pytest.approx(posterior.mu, abs=1e-12)
             assert (low, high) == pytest.approx((interval.low, interval.high), abs=0.012)
-        assert result.n == tuple(range(1, 9))
+        assert result.n == tuple(range(1, 6))
         assert result.mu[-1] == panel.board.rows[panel.models.index(item.model)].posterior.mu
 
 
 def test_the_frontier_is_those_that_no_model_beats():
     rng = np.random.default_rng(5)
     runs = [
-        run(f"m{i}", p=np.full(8, rng.random()), seed=i, tokens=float(rng.integers(1, 9)))
+        run(f"m{i}", n=4, p=np.full(5, rng.random()), seed=i, tokens=float(rng.integers(1, 9)))
         for i in range(6)
     ]
-    _, contents = page_of(*runs)
-    costs = contents.panels[0].costs
+    by_model = {item.model: item for item in runs}
+    board = leaderboard(runs, IntervalSpec(method="normal"))
+    costs = model_costs(board, [by_model[model] for model in board.models])
     points = [(item.tokens, -item.row.mu) for item in costs]
     for item, point in zip(costs, points, strict=True):
         beaten = any(p != point and p[0] <= point[0] and p[1] <= point[1] for p in points)
@@ -195,27 +166,15 @@ def test_the_frontier_is_those_that_no_model_beats():
 
 def test_questions_are_matched_by_their_ids_whatever_their_order():
     p = np.array([0.05, 0.5, 0.95])
-    item = run("A", p=p, ids=["x", "y", "z"], n=30)
+    item = run("A", p=p, ids=["x", "y", "z"], n=9)
     two = TaskRun.from_trials("B", "aime", list(item.trials[::-1]), ["z", "y", "x"])
-    _, contents = page_of(item, two)
+    contents = data_of(item, two)
     shown = question_table(contents.panels[0], contents).rows
     assert [question.name for question in shown] == ["x", "y", "z"]
     for question in shown:
         assert question.cells[0] == question.cells[1]
         right = int(item.trials["xyz".index(question.name)].sum())
-        assert question.cells[0].counted == f"{right} of 30 right"
-
-
-def test_the_mean_of_tasks_is_that_of_tasks_that_share_a_prior(usual):
-    _, contents = usual
-    for group in contents.groups:
-        own = [item for item in contents.summaries if item.run.model == group.model]
-        shared = mean_over_tasks({item.run.task: item.run.outcomes for item in own})
-        mean = group.means["equal"].learned["benchmark"]
-        assert (mean.mu, mean.sigma) == pytest.approx((shared.mu, shared.sigma))
-        # close to that of independent scores, as tasks are few
-        sd = np.sqrt(sum((0.5 * item.learned["benchmark"].sigma) ** 2 for item in own))
-        assert mean.sigma == pytest.approx(sd, rel=0.05)
+        assert question.cells[0].counted == f"{right} of 9 right"
 
 
 # -- the page ------------------------------------------------------------------------------------
@@ -283,7 +242,8 @@ def test_rows_of_questions_show_the_ids_of_the_task():
 def test_numbers_beside_intervals_of_pass_at_k_lie_inside():
     """The unbiased estimate of a model that is nearly always right may lie above its interval."""
     ids = [f"q{question}" for question in range(6)]
-    page, contents = page_of(TaskRun.from_trials("m", "t", [[1, 1, 0, 0]] * 6, ids))
+    item = TaskRun.from_trials("m", "t", [[1, 1, 0, 0]] * 6, ids)
+    page, contents = page_of(item, interval="exact")
     (summary,) = contents.summaries
     inside = summary.family_intervals["pass@4"]
     assert summary.rows["pass@4"] == 1.0 > inside.high
@@ -295,31 +255,23 @@ def test_numbers_beside_intervals_of_pass_at_k_lie_inside():
 
 
 def test_all_of_it_is_there(usual):
-    page, contents = usual
+    page, _ = usual
     visible_text = Page(page).visible_text()
-    for message in (
-        "Pairwise comparison",
-        "Questions",
-        "Convergence",
-        "Cost",
-        "Estimates",
-        "Provenance",
-        "How to read this report",
-        "What is 3 + 3?",
-        "pass@4",
-    ):
-        assert message in visible_text
-    assert "Rubrics" not in visible_text
-    assert [panel.task for panel in contents.panels] == ["first", "second"]
+    sections = re.findall("<(?:summary|h2)[^>]*>(?:<bdi>)?([^<]*)", page)
+    panel = ["Pairwise comparison", "Questions", "Convergence", "Cost", "Estimates"]
+    assert sections == [
+        *("All tasks", "Warnings", "first", *panel, "second", *panel),
+        *("Provenance", "first", "second", "How to read this report"),
+    ]
+    assert "What is 3 + 3?" in visible_text
+    assert "pass@4" in visible_text
     data = Page(page).data()
     assert [board["task"] for board in data["leaderboards"]] == ["first", "second"]
-    assert data["level"] == 0.95
-    heads = [attrs for tag, attrs in Page(page).elements if tag == "th" and "aria-sort" in attrs]
-    assert heads
+    assert [attrs for tag, attrs in Page(page).elements if tag == "th" and "aria-sort" in attrs]
 
 
 def test_the_leader_is_said_in_a_sentence():
-    certain = [run("good", p=np.full(9, 0.9), n=30), run("poor", p=np.full(9, 0.1), n=30, seed=1)]
+    certain = [run("good", p=np.full(9, 0.9)), run("poor", p=np.full(9, 0.1), seed=1)]
     page, contents = page_of(*certain)
     visible_text = Page(page).visible_text()
     (row, _) = contents.panels[0].board.rows
@@ -329,18 +281,9 @@ def test_the_leader_is_said_in_a_sentence():
     assert re.search(r"poor scores \d+\.\d% \(\d", visible_text)
 
 
-def answers(page):
-    """Return the sentences above the boards."""
-    found = re.findall(r'<p class="answer">(.*?)</p>', page, re.DOTALL)
-    return [re.sub("<[^>]*>", "", text) for text in found]
-
-
-def board_of_means(*means, n=40, m=10):
-    """Return a page of models that are right in so many of n trials of every question."""
-    trials_of = [[[1] * right + [0] * (n - right)] * m for right in means]
-    ids = [f"q{i}" for i in range(m)]
-    runs = [TaskRun.from_trials(f"m{i}", "t", t, ids) for i, t in enumerate(trials_of)]
-    return page_of(*runs)
+def sentence_about(board):
+    """Return the sentence without its markup."""
+    return re.sub("<[^>]*>", "", comparison_sentence(board))
 
 
 @pytest.mark.parametrize(
@@ -364,34 +307,36 @@ def board_of_means(*means, n=40, m=10):
             "confidence for all pairs at once, and not distinguishable from each other are the 5 "
             "models from m1 to m5; m6, m7 and m8.",
         ),
+        (
+            (39, 38, 30, 29, 21, 20, 12, 11, 3, 3),
+            "40 of 45 pairs of models are distinguishable with 95% confidence for all pairs at "
+            "once, and not distinguishable from each other are m0 and m1; m2 and m3; 3 further "
+            "groups.",
+        ),
     ],
 )
 def test_one_sentence_says_which_models_are_distinguishable(means, sentence):
-    page, contents = board_of_means(*means)
-    assert answers(page) == [sentence]
-    separated = contents.panels[0].board.ranking.simultaneous.separated
+    trials_of = [[[1] * right + [0] * (40 - right)] * 20 for right in means]
+    ids = [f"q{i}" for i in range(20)]
+    runs = [TaskRun.from_trials(f"m{i}", "t", t, ids) for i, t in enumerate(trials_of)]
+    board = leaderboard(runs, IntervalSpec(method="normal"))
+    assert sentence_about(board) == sentence
+    separated = board.ranking.simultaneous.separated
     n_models = len(means)
     # the pairs that the sentence calls equal are those that the ranking does not separate
     tied = {(i, j) for i in range(n_models) for j in range(i) if means[i] - means[j] in (-1, 0, 1)}
     assert n_models * (n_models - 1) / 2 - separated.sum() == len(tied)
 
 
-def test_further_groups_are_counted():
-    means = (95, 94, 75, 74, 55, 54, 35, 34, 10, 10)
-    assert answers(board_of_means(*means, n=100)[0]) == [
-        "40 of 45 pairs of models are distinguishable with 95% confidence for all pairs at once, "
-        "and not distinguishable from each other are m0 and m1; m2 and m3; 3 further groups."
-    ]
-
-
 def test_the_mean_of_several_tasks_has_a_sentence(usual):
     page, contents = usual
-    assert [text.startswith("By the mean of the tasks: ") for text in answers(page)] == [
-        True,
-        False,
-        False,
-    ]
-    assert contents.overall is not None
+    sentences = re.findall(r'<p class="answer">(.*?)</p>', page, re.DOTALL)
+    boards = [contents.overall, *(panel.board for panel in contents.panels)]
+    assert [
+        re.sub("<[^>]*>", "", text).removeprefix("By the mean of the tasks: ")
+        for text in (sentences)
+    ] == [sentence_about(board) for board in boards]
+    assert sentences[0].startswith("By the mean of the tasks: ")
     expected = np.mean([[row.mu for row in p.board.rows] for p in contents.panels], axis=0)
     assert [row.mu for row in contents.overall.rows] == pytest.approx(expected.tolist(), abs=0.02)
 
@@ -412,7 +357,7 @@ def test_categories_with_scores_of_their_own():
         TaskRun.from_trials(m, "t", rng.integers(0, 3, (5, 6)), list("abcde"), (-1.0, 0.25, 2.0))
         for m in ("A", "B")
     ]
-    page, _ = page_of(*runs, interval="beta")
+    page, _ = page_of(*runs)
     result = check_whole(page)
     assert "percent" not in result.visible_text().partition("How to read this report")[0].replace(
         "probability, in percent,", ""
@@ -432,13 +377,13 @@ def test_uneven_trials_and_one_question_and_nothing_answered():
 def test_many_questions_are_cut_with_a_word_about_it():
     rng = np.random.default_rng(0)
     runs = [
-        TaskRun.from_trials(m, "t", rng.integers(0, 2, (3000, 1)), [f"q{i}" for i in range(3000)])
+        TaskRun.from_trials(m, "t", rng.integers(0, 2, (400, 1)), [f"q{i}" for i in range(400)])
         for m in ("A", "B")
     ]
     page, contents = page_of(*runs)
     shown = question_table(contents.panels[0], contents)
     assert len(shown.rows) == 300
-    assert "the 300 of 3,000 on which models differ most" in page
+    assert "the 300 of 400 on which models differ most" in page
     assert len(page) < 1_000_000
 
 
@@ -467,12 +412,12 @@ def test_nobody_gets_out_of_the_text():
         "prompt_hashes": (HOSTILE,) * 6,
     }
     runs = [
-        run(f"{HOSTILE}{i}", task, seed=i, **more)
+        run(f"{HOSTILE}{i}", task, n=2, seed=i, **more)
         for i in range(2)
         for task in (HOSTILE, f"{HOSTILE}2")
     ]
     saved = SavedRuns(tuple(runs), {HOSTILE: (HOSTILE, f"{HOSTILE}2")}, (HOSTILE,))
-    contents = report_data(saved)
+    contents = report_data(saved, IntervalSpec(method="normal"))
     for title in ("", HOSTILE):
         page = render(contents, title=title)
         result = check_whole(page)
@@ -489,8 +434,8 @@ def test_nobody_gets_out_of_the_text():
         assert "/home/me" not in page
 
 
-def test_five_megabytes_of_a_question_are_shortened():
-    complete = "7" * 5_000_000
+def test_a_megabyte_of_a_question_is_shortened():
+    complete = "7" * 1_000_000
     item = run(
         questions=(complete,) * 6,
         provenance=Provenance(model_args={"tokenizer": complete}, config={"y": complete}),
@@ -500,25 +445,17 @@ def test_five_megabytes_of_a_question_are_shortened():
     page, _ = page_of(item)
     check_whole(page)
     assert len(page) < 300_000
-    assert "4,996,000 more characters are not shown" in page
-    assert "(4,998,000 more characters)" in page
+    assert "996,000 more characters are not shown" in page
+    assert "(998,000 more characters)" in page
 
 
 def test_keys_and_passwords_are_not_shown_around():
     build = Provenance(
         model_args={
             "pretrained": "phi",
-            "api_key": "abc-secret",
-            "hf_token": "abc-secret",
             "eos_token": "<eos>",
-            "use_auth_token": True,
             "header": {"Authorization": "abc-secret"},
-            "base_url": "https://me:abc-secret@host/v1?key=abc-secret#abc-secret",
-            "endpoints": [
-                "http://abc-secret@first:8000/v1",
-                {"url": "https://second?k=abc-secret"},
-            ],
-            "proxy": "abc-secret:abc-secret@proxy:3128?token=abc-secret",
+            "endpoints": [{"url": "https://second?k=abc-secret"}],
         },
         generation_kwargs={"webhook": "see https://me:abc-secret@hook/x?sig=abc-secret for it"},
         dataset="https://me:abc-secret@hub/data?token=abc-secret",
@@ -532,7 +469,7 @@ def test_keys_and_passwords_are_not_shown_around():
     assert "hf_abc" not in page
     assert "<eos>" in visible_text
     assert "phi" in visible_text
-    for place in ("https://host/v1", "https://hook/x", "https://hub/data", "https://third/v1"):
+    for place in ("https://hook/x", "https://hub/data", "https://third/v1"):
         assert place in visible_text
 
 
@@ -541,7 +478,7 @@ def test_a_plot_that_would_show_nothing_is_left_out():
     assert "<summary>Convergence</summary>" not in single
     assert "<summary>Cost</summary>" in single
     assert "cost-1" not in single
-    both = page_of(run("a", tokens=10.0), run("b", seed=1, tokens=20.0))[0]
+    both = page_of(run("a", n=2, tokens=10.0), run("b", n=2, seed=1, tokens=20.0))[0]
     assert "<summary>Convergence</summary>" in both
     assert 'id="cost-1' in both
 
@@ -578,24 +515,3 @@ def test_all_letters_contrast_with_what_is_behind_them():
                 assert contrast(colours[letters], colours[behind]) >= 4.5, (letters, behind)
         for drawn in ("accent", "accent-bar", "warm"):
             assert contrast(colours[drawn], colours["sheet"]) >= (2.5 if drawn[6:] else 3.0)
-
-
-@pytest.mark.slow
-def test_twenty_models_on_four_tasks_take_less_than_five_megabytes():
-    texts = tuple("Let ABC be a triangle. " * 40 for _ in range(30))
-    rng = np.random.default_rng(0)
-
-    def answers():
-        return tuple(tuple(map(str, rng.integers(0, 10**6, 80))) for _ in range(30))
-
-    runs = [
-        run(
-            *(f"lab/model-{i}", f"task {t}"),
-            **{"n": 80, "seed": 100 * t + i, "m": 30, "questions": texts, "tokens": 12_345.0},
-            answers=answers(),
-        )
-        for i in range(20)
-        for t in range(4)
-    ]
-    page, _ = page_of(*runs)
-    assert len(page.encode()) < 5_000_000

@@ -3,7 +3,7 @@ r"""What counts as the answer of a text: boxes, markers, integers. Nothing here 
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lm_eval_bayes.rubric.answers import (
@@ -83,6 +83,7 @@ no_box = st.text(max_size=60).filter(lambda s: "box" not in s and "\\" not in s)
 
 
 @given(no_box, balanced.filter(lambda s: s.strip()), no_box)
+@settings(max_examples=40)
 def test_any_balanced_content_is_found_in_any_surroundings(before, content, after):
     assert boxed_answer(f"{before}\\boxed{{{content}}}{after}") == " ".join(content.split())
 

@@ -17,12 +17,6 @@ REASONING = (
     "Wait, let me check again. For a = 111 we get b = 889, so it counts.\n"
     "Wait, let me check again. For a = 119 we get b = 881, so it counts too.\n"
 )
-TABLE = (
-    "\\begin{tabular}{c|c|c}\n"
-    + "".join(f"{n} & {n * n} & {n**3} \\\\\n" for n in range(1, 60))
-    + "\\hline\n" * 3
-    + "\\end{tabular}"
-)
 
 
 @pytest.mark.parametrize(
@@ -44,7 +38,6 @@ def test_loops(text):
         "",
         REASONING,
         REASONING + "The answer is 5.\n" * 30 + "So I stop here, with 7.",
-        TABLE + "\n\nThe sum is \\boxed{1770}.",
         ", ".join(str(n) for n in range(2000)),
         "The first part\n" + "-" * 100,
         "| a | b |\n|---|---|\n" + "| 0 | 0 |\n" * 11,
@@ -92,13 +85,6 @@ def endings(draw):
 @settings(max_examples=150, deadline=None)
 def test_it_is_what_the_definition_says(text):
     assert text_loop(text) == by_definition(text)
-
-
-@pytest.mark.parametrize("times", [3, 4])
-@pytest.mark.parametrize("size", [1, 31, 500, 1500, 1501])
-def test_long_patterns_by_definition(size, times):
-    pattern = "".join(chr(97 + (n * n // 7) % 26) for n in range(size - 1)) + "!"
-    assert text_loop("Yes. " + pattern * times) == by_definition("Yes. " + pattern * times)
 
 
 @pytest.mark.parametrize(

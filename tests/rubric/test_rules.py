@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from lm_eval_bayes.rubric.rules import Condition, distinguishable_cases, first_match
 from lm_eval_bayes.rubric.schemata import Category, Schema
-from lm_eval_bayes.rubric.variables import conjunction, disjunction, negation
 
 # --- what is refused ---
 
@@ -84,19 +83,6 @@ def test_a_deep_condition_that_is_allowed():
 
 
 # --- three-valued logic ---
-
-_AND = {(1, 1): 1, (1, 0): 0, (1, -1): -1, (0, 0): 0, (0, -1): 0, (-1, -1): -1}
-_OR = {(1, 1): 1, (1, 0): 1, (1, -1): 1, (0, 0): 0, (0, -1): -1, (-1, -1): -1}
-
-
-def test_kleenes_tables():
-    for pair, expected in _AND.items():
-        for a, b in (pair, pair[::-1]):
-            assert conjunction(np.array([a]), np.array([b])).tolist() == [expected]
-    for pair, expected in _OR.items():
-        for a, b in (pair, pair[::-1]):
-            assert disjunction(np.array([a]), np.array([b])).tolist() == [expected]
-    assert negation(np.array([1, 0, -1])).tolist() == [0, 1, -1]
 
 
 NAMES = ("wrong", "boxed", "ood", "A_high")
@@ -183,7 +169,7 @@ TRIALS = st.lists(
 
 
 @given(trees_of(LEAVES, 12), TRIALS, st.booleans())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_a_condition_is_what_kleenes_logic_says(tree, trials, brackets):
     rule = Condition.read(written(tree, brackets))
 
@@ -252,7 +238,7 @@ FEW_LEAVES = st.one_of(
 
 
 @given(st.lists(trees_of(FEW_LEAVES, 4), min_size=2, max_size=3))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_a_rubric_is_taken_if_and_only_if_its_rules_cover_everything_and_each_decides(trees):
     everything = [
         {"boxed": boxed, "unboxed": not boxed, "economical": length == 0,

@@ -65,20 +65,6 @@ def test_bayes_at_n_by_hand(table):
     assert found.sigma == pytest.approx(np.sqrt(variance.sum()) / 3, abs=1e-14)
 
 
-@pytest.mark.parametrize("prior", ["bayes", "hbayes"])
-def test_a_model_that_is_always_right_may_still_fail(prior):
-    """Categories are the schema's, not those that happened to occur: sd 0 would be too sure."""
-    columns = {"repeated_pattern": [0] * 4, "is_correct": [1] * 4, "has_box": [1] * 4}
-    result = score(
-        SCHEMATA["format_aware"], SignalTable.from_questions([columns] * 5), TaskThresholds()
-    )
-    posterior = result.posterior(prior)
-    assert result.counts.shape == (5, 5)
-    assert posterior.sigma > 0.01
-    assert 0.3 < posterior.mu < 1.0
-    assert posterior.interval().low < 0.97
-
-
 def test_a_score_as_plain_json(table):
     found = score(SCHEMATA["strict_compliance"], table, TaskThresholds())
     told = json.loads(json.dumps(found.to_dict()))
@@ -97,9 +83,3 @@ def test_a_score_as_plain_json(table):
 def test_missing_signals_are_named(table):
     with refused("schema", "missing", "no completion_bpt"):
         score(SCHEMATA["conf_calibrated"], table, TaskThresholds())
-
-
-def test_a_prior_that_is_none(table):
-    found = score(SCHEMATA["exact_match"], table, TaskThresholds())
-    with refused("prior", "choice", "learned"):
-        found.posterior("learned")

@@ -9,9 +9,8 @@ import math
 import numpy as np
 import pytest
 from _support.errors import refused
-from scipy import special, stats
+from scipy import special
 
-from lm_eval_bayes import Outcomes, bayes_at_n, hbayes_at_n
 from lm_eval_bayes.rubric.verifier_prompt import (
     CONTENT_FREE_INPUT,
     MIN_ANSWER_CHARACTERS,
@@ -196,55 +195,6 @@ def compass(shared):
     found = json.loads(path.read_text())
     assert len(found["scores"]) == len(found["correct"]) == len(found["answers"]) == 80
     return found
-
-
-def posterior_by_quadrature(successes, trials):
-    """The learned prior of one question, m ~ Beta(.7, .7) and s/(20 + s) ~ Beta(.7, 1)."""
-    x, in_m = special.roots_jacobi(300, -0.3, -0.3)
-    z, in_t = special.roots_jacobi(300, 0.0, -0.3)
-    s, m = 20 * (1 + z[:, None]) / (1 - z[:, None]), (1 + x) / 2
-    a, b, area = s * m, s * (1 - m), np.outer(in_t, in_m)
-    moments = [
-        (
-            area
-            * np.exp(
-                special.betaln(a + successes + k, b + trials - successes)
-                - special.betaln(a, b)
-                + 60
-            )
-        ).sum()
-        for k in range(3)
-    ]
-    mean = moments[1] / moments[0]
-    return mean, math.sqrt(moments[2] / moments[0] - mean**2)
-
-
-@pytest.mark.parametrize(
-    ("threshold", "high", "agree", "mu", "sigma"),
-    [
-        # Table 4's A_high: every answer is called what the grader calls it
-        (0.6, 32, 80, 33 / 82, 0.053827239939410326),
-        # thresholds at which two, then twenty right answers are not found likely enough
-        (0.9995, 30, 78, 31 / 82, 0.053224677225672014),
-        (0.9998, 12, 60, 13 / 82, 0.04009067079929217),
-    ],
-)
-def test_the_posterior_of_real_verifier_scores(compass, threshold, high, agree, mu, sigma):
-    judged = [int(score >= threshold) for score in compass["scores"]]
-    graded = compass["correct"]
-    assert sum(judged) == high
-    assert sum(a == b for a, b in zip(judged, graded, strict=True)) == agree
-    assert all(b for a, b in zip(judged, graded, strict=True) if a)
-
-    posterior = bayes_at_n(Outcomes.from_matrix([judged]))
-    law = stats.beta(1 + high, 81 - high)
-    assert (posterior.mu, posterior.sigma) == pytest.approx((mu, sigma), abs=1e-12)
-    interval = posterior.interval(0.95, "exact")
-    assert (interval.low, interval.high) == pytest.approx(law.ppf([0.025, 0.975]), abs=1e-6)
-
-    learned = hbayes_at_n(Outcomes.from_matrix([judged]))
-    expected = posterior_by_quadrature(high, 80)
-    assert (learned.mu, learned.sigma) == pytest.approx(expected, abs=2e-7)
 
 
 def test_real_scores_part_right_from_wrong_answers(compass):

@@ -30,15 +30,10 @@ IMPOSSIBLE = {
 }
 
 
-#: Commands that take long, or read in the same way as `summary`, `rank` and `rubric`.
+#: Commands that take long, or read in the same way as `compare`, `rank` and `rubric`.
 SLOW = {
-    "report",
-    "report, rubrics",
-    "verify",
-    "run --decide",
-    "export table",
-    "export hub",
-    "export every-eval-ever",
+    *("noise", "plan", "convergence", "anchors", "report", "report, rubrics", "verify"),
+    *("run --decide", "export table", "export hub", "export every-eval-ever"),
 }
 
 
@@ -50,7 +45,7 @@ def cells() -> Iterator[object]:
     for case in CASES:
         for command in COMMANDS:
             if (case, command) not in IMPOSSIBLE:
-                slow = command in SLOW or (case == REDUCED and command != "summary")
+                slow = command in {*SLOW, "summary"} or (case == REDUCED and command != "rank")
                 marks = [pytest.mark.slow] if slow else []
                 yield pytest.param(case, command, id=f"{case}-{command}", marks=marks)
 
@@ -153,7 +148,7 @@ def test_every_reader_agrees(saved, read, case, command):
     assert reading.trials == plain.trials
     assert reading.scores == pytest.approx(plain.scores, abs=1e-9)
     assert dict(leaves(reading.verdict)) == pytest.approx(dict(leaves(plain.verdict)), abs=1e-9)
-    assert reading.notices == read(case, "summary").notices
+    assert reading.notices == read(case, "rank").notices
     assert bool(reading.notices) == bool(files.mentions)
     for name in files.mentions:
         assert name in "\n".join(reading.notices)

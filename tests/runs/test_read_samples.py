@@ -158,19 +158,6 @@ def test_a_samples_file_by_itself(tmp_path):
     assert read_one(renamed).n_trials == 2
 
 
-def test_the_last_line_may_be_cut_off_unless_it_is_the_only_one(tmp_path):
-    samples = write_run(tmp_path, [row(0, outcomes=[1]), row(1, outcomes=[1])])
-    whole = samples.read_text()
-    samples.write_text(whole[:-40])
-    saved = read_runs([tmp_path])
-    assert saved.runs[0].n_questions == 1
-    (warning,) = saved.warnings
-    assert "line 2" in warning
-    samples.write_text(whole[:40])
-    with refused("RUN", "damaged"):
-        read_runs([tmp_path])
-
-
 ROW = row(0, outcomes=[1, 0])
 
 
@@ -179,16 +166,11 @@ ROW = row(0, outcomes=[1, 0])
     [
         ("", "empty"),
         ("{broken}\n" + json.dumps(ROW), "damaged"),
-        ("[1]\n", "format"),
-        ("\udcff\n", "damaged"),
-        ("[" * 100_000 + "\n", "damaged"),
         ({"doc_id": "zero"}, "missing"),
         ({"outcomes": [1, 2]}, "damaged"),
         ({"outcomes": [1, True]}, "damaged"),
-        ({"outcomes": [1, 0.5]}, "damaged"),
         ({"outcomes": 3}, "damaged"),
         ({"answers": ["a"]}, "damaged"),
-        ({"signals": {"seed": [1]}}, "damaged"),
         ({"signals": [1]}, "damaged"),
         ({"outcomes": [None, None]}, "missing"),
         (json.dumps(row(0, perplexity=3.5)), "missing"),
@@ -255,22 +237,12 @@ def test_only_a_task_or_a_group(tmp_path):
         read_runs(tmp_path, task="d")
 
 
-@pytest.mark.parametrize("weights", [3, ["a"], [1]])
+@pytest.mark.parametrize("weights", [3, ["a"]])
 def test_odd_weights_in_the_results_are_refused(tmp_path, weights):
     config = {TASK: {"metadata": {"bayes": {"weights": weights}}}}
     write_run(tmp_path, [row(0, outcomes=[1])], configs=config)
     with refused("RUN", "missing"):
         read_runs(tmp_path)
-
-
-@pytest.mark.parametrize("odd", [None, "x", {"a": []}])
-def test_results_may_hold_anything(tmp_path, odd):
-    names = ("config", "configs", "versions", "n-shot", "group_subtasks", "date")
-    samples = write_run(tmp_path, [row(0, acc=1)], **dict.fromkeys(names, odd))
-    assert read_one(samples).n_trials == 1
-    text = json.dumps({"configs": {TASK: {"metadata": [1], "metric_list": 3, "dataset_kwargs": 1}}})
-    (tmp_path / f"results_{STAMP}.json").write_text(text)
-    assert read_one(tmp_path).n_trials == 1
 
 
 def test_no_path_is_no_run():
@@ -283,7 +255,6 @@ def test_no_path_is_no_run():
     [
         ({"original": 9, "effective": 2}, "2 of the task's 9 questions", None),
         ({"original": 9, "effective": 3}, None, "2 of 3 questions"),
-        ({"original": 2, "effective": 2}, None, None),
     ],
 )
 def test_questions_that_are_not_there(tmp_path, counted, note, warning):

@@ -117,18 +117,6 @@ def test_verdicts_on_slices_reach_their_trials(tmp_path, folders):
         assert run.signals["verifier_a"][question].tolist() == [seed / 100 for seed in seeds]
 
 
-def test_a_slice_that_was_not_judged_has_no_verdicts(tmp_path):
-    _, second = slices(tmp_path, ("a", "b"))
-    judge(second, number_of)
-    (run,) = read_runs([tmp_path], signals="all").runs
-    assert (run.n_trials, run.n_judged) == (16, 8)
-    a = run.signals["verifier_a"][0]
-    assert np.isnan(a[:4]).all()
-    assert a[4:].tolist() == [0.5, 0.51, 0.52, 0.53]
-    (without,) = read_runs([tmp_path], signals="all", verdicts=False).runs
-    assert (without.n_judged, without.verifier) == (0, None)
-
-
 def test_slices_that_two_verifiers_judged_are_refused(tmp_path):
     first, second = slices(tmp_path, ("a", "b"))
     judge(first, number_of)

@@ -10,9 +10,8 @@ import pytest
 from _support.errors import refused
 from _support.saved_runs import STAMP, TASK, VERIFIER, question, write_run
 
-from lm_eval_bayes.rubric.verifier_prompt import VerifierInput
 from lm_eval_bayes.runs.reader import read_runs
-from lm_eval_bayes.runs.verdicts import ChangedTrialError, VerdictsError, case_hash
+from lm_eval_bayes.runs.verdicts import ChangedTrialError, VerdictsError
 
 SAMPLES, VERDICTS = (f"{kind}_{TASK}_{STAMP}.jsonl" for kind in ("samples", "verdicts"))
 LOOP = "Wait, let me check again. " * 20
@@ -86,10 +85,8 @@ def test_signals_by_hand(read):
 @pytest.mark.parametrize(
     ("sent", "configured", "ratio"),
     [
-        ({"max_gen_toks": 32}, {"max_gen_toks": 64}, 0.5),
         ({"max_tokens": 128}, {"max_gen_toks": 64}, 0.125),
         ({"temperature": 1.0}, {"max_gen_toks": 64}, 0.25),
-        ({}, {}, 16 / 32_768),
     ],
 )
 def test_where_the_limit_of_a_completion_comes_from(read, sent, configured, ratio):
@@ -106,8 +103,6 @@ def test_a_box_counts_after_the_models_own_end_of_thinking(read):
     assert column(read([question([trial(text)])], config={"metadata": metadata}), "has_box") == [1]
     thinking = {"metadata": {**metadata, "think_end_token": "[END]"}}
     assert column(read([question([trial(text)])], config=thinking), "has_box") == [0]
-    number = {"metadata": {**metadata, "think_end_token": 7}}
-    assert column(read([question([trial(text)])], config=number), "has_box") == [1]
 
 
 @pytest.mark.parametrize("weights", [[0.0, 0.5, 1.0], [1.0, 0.0]])
@@ -144,18 +139,6 @@ def test_verdicts_stand_beside_their_trials(read):
     assert column(without, "has_box") == column(run, "has_box")
 
 
-def test_a_trial_that_could_not_be_judged_and_a_torn_line_are_missing(tmp_path):
-    trials = [trial(verdict=(0.7, 0.2, 0.1)), trial(), trial()]
-    folder = write_run(tmp_path / "run", "m", [question(trials)])
-    with (folder / VERDICTS).open("a") as file:
-        text = case_hash(VerifierInput("What is 0 + 0?", "0", trials[1]["text"]))
-        file.write(json.dumps({"doc_id": 0, "trial": 1, "text": text, "error": "too long"}) + "\n")
-        file.write('{"doc_id": 0, "trial": 2, "text": "blake2b-1')
-    run = signals_of(folder)
-    assert column(run, "verifier_a") == [0.7, None, None]
-    assert run.n_judged == 1
-
-
 def test_verdicts_on_other_texts_are_refused(read, tmp_path):
     def change(row):
         row["resps"][0][0] = "It is \\boxed{5}."
@@ -182,7 +165,6 @@ def test_verdicts_on_other_samples_are_refused(tmp_path):
 @pytest.mark.parametrize(
     ("change", "rule"),
     [
-        ({"resps": []}, "mismatch"),
         ({"resps": [["a", 5]]}, "mismatch"),
         ({"resps": [["a", "b"]]}, "damaged"),
         ({"signals": {"prompt_bpt": 2.0}}, "damaged"),

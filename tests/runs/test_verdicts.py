@@ -78,9 +78,7 @@ def test_a_file_is_gone_on_with(written):
         assert file.header.baseline == HEADER.baseline  # that of the verdicts which are there
         assert file.verdict_of(0, 0, TEXT) == verdict(0, 0)
         assert file.verdict_of(0, 1, TEXT) is None  # it may be judged again
-        assert file.verdict_of(7, 0, TEXT) is None
         file.add([verdict(0, 1)])
-        assert file.verdict_of(0, 1, TEXT) == verdict(0, 1)
         assert read_verdicts(written).trials[0, 1] == verdict(0, 1)  # before it is closed
     assert written.read_bytes().startswith(before)
     assert read_verdicts(written).trials[0, 1] == verdict(0, 1)  # the last line counts
@@ -125,13 +123,8 @@ def test_another_verifier_is_refused_with_what_differs(written):
 
 
 def test_a_changed_trial_is_noticed(written):
-    with refused(str(written), "mismatch", (1, 0), error=ChangedTrialError):
-        read_verdicts(written).verdict_of(1, 0, "blake2b-128:ff")
-    with (
-        VerdictsFile(written, HEADER) as file,
-        refused(str(written), "mismatch", (0, 1), error=ChangedTrialError),
-    ):
-        file.verdict_of(0, 1, "blake2b-128:ff")
+    with refused(str(written), "mismatch", (0, 1), error=ChangedTrialError):
+        read_verdicts(written).verdict_of(0, 1, "blake2b-128:ff")
 
 
 def test_one_writer_at_a_time(written):
@@ -157,14 +150,11 @@ def line(old, new):
         (b"", "format", None),
         (HEAD, "format", None),
         (b"hello\n", "format", None),
-        (b'{"format": "x", "version": 1}\n', "format", None),
         (HEAD.replace(b'"version": 1', b'"version": 2') + b"\n", "schema", 2),
         (HEAD.replace(b"-3.5", b"NaN") + b"\n", "damaged", 1),
         (HEAD.replace(b'"samples_t_1.jsonl"', b"7") + b"\n", "damaged", 1),
-        (HEAD + b"\nhello\n" + LINE.encode() + b"\n", "damaged", 2),
         (HEAD + b"\n[]\n", "damaged", 2),
         (line("0.5", "0.6"), "damaged", 2),
-        (line("0.5", "NaN"), "damaged", 2),
         (line('"trial": 0', '"trial": -1'), "damaged", 2),
         (line(f'"{TEXT}"', "3"), "damaged", 2),
         (line('"c": 0.25', '"d": 0.25'), "damaged", 2),
@@ -172,8 +162,6 @@ def line(old, new):
 )
 def test_broken_files(path, content, rule, value):
     path.write_bytes(content)
-    with refused(str(path), rule, value, error=VerdictsError):
-        read_verdicts(path)
     with refused(str(path), rule, value, error=VerdictsError):
         VerdictsFile(path, HEADER)
     assert path.read_bytes() == content
@@ -191,17 +179,14 @@ def test_files_that_cannot_be_read_or_written(tmp_path):
 
 
 def test_a_full_disk_is_one_error(path, monkeypatch):
-    file = VerdictsFile(path, HEADER)
-    file.add([verdict(0, 0)])
-
     def full(number):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(os, "fsync", full)
-    with refused(str(path), "path", "No space left on device", error=StoreFileError):
-        file.add([verdict(1, 0)])
-    assert (1, 0) not in file.trials
-    file.close()
+    with VerdictsFile(path, HEADER) as file:
+        monkeypatch.setattr(os, "fsync", full)
+        with refused(str(path), "path", "No space left on device", error=StoreFileError):
+            file.add([verdict(1, 0)])
+        assert (1, 0) not in file.trials
 
 
 def test_two_verdicts_on_one_trial_are_refused(written):

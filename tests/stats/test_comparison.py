@@ -81,11 +81,10 @@ def test_the_rule_of_the_intervals_is_the_stricter_one():
 
 
 @pytest.mark.parametrize("method", ["exact", "hdi", "normal", "beta"])
-@pytest.mark.parametrize("scope", ["benchmark", "population"])
-def test_every_kind_of_interval(method, scope):
-    result = compare(A, B, scope, 0.9, interval=method, draws=20_000)
+def test_every_kind_of_interval(method):
+    result = compare(A, B, "population", 0.9, interval=method, draws=20_000)
     interval = result.interval
-    assert (interval.method, interval.scope, interval.level) == (method, scope, 0.9)
+    assert (interval.method, interval.scope, interval.level) == (method, "population", 0.9)
     assert -1 <= interval.low < result.difference < interval.high <= 1
     if method == "normal":
         half = stats.norm.ppf(0.95) * result.sd
@@ -98,13 +97,13 @@ def test_more_than_two_categories():
     weights = [0, 0.3, 1]
     rng = np.random.default_rng(2)
     a, b = (Outcomes.from_matrix(rng.integers(0, 3, (8, 5)), weights=weights) for _ in "ab")
-    result = compare(a, b, estimator="bayes", draws=50_000, seed=3, rope=0.02)
+    result = compare(a, b, estimator="bayes", draws=20_000, seed=3, rope=0.02)
     gammas = [rng.standard_gamma(np.broadcast_to(x.counts + 1, (40_000, 8, 3))) for x in (a, b)]
     drawn = [(g @ np.array(weights) / g.sum(axis=2)).mean(axis=1) for g in gammas]
     share = (drawn[0] > drawn[1]).mean()
     assert result.p_a_greater == pytest.approx(share, abs=5 * (0.0025 + result.mc_error))
     p = result.p_a_greater
-    assert result.mc_error == pytest.approx(np.sqrt(p * (1 - p) / 50_000), rel=1e-3)
+    assert result.mc_error == pytest.approx(np.sqrt(p * (1 - p) / 20_000), rel=1e-3)
     assert 0 < share_error(1.0, 10_000) < 1e-3
     assert result.seed == 3
     assert 0 < result.p_rope < 1
@@ -134,14 +133,6 @@ IDS = ["q1", "q2", "q3"]
 
 def with_ids(outcomes, ids):
     return Outcomes.from_counts(outcomes.counts, question_ids=ids)
-
-
-def test_ids_in_another_order_are_aligned():
-    plain = compare(A, B)
-    shuffled = Outcomes.from_counts(B.counts[[2, 0, 1]], question_ids=["q3", "q1", "q2"])
-    result = compare(with_ids(A, IDS), shuffled)
-    assert result.p_a_greater == plain.p_a_greater
-    np.testing.assert_array_equal(result.b.per_question.mu, plain.b.per_question.mu)
 
 
 def test_the_intersection_is_counted_and_in_the_order_of_a():

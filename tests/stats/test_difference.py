@@ -8,7 +8,6 @@ from scipy import integrate, optimize, stats
 from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
 from lm_eval_bayes.stats.comparison.difference import (
     difference_posterior,
-    difference_table,
     p_above,
     paired_posterior,
 )
@@ -47,16 +46,6 @@ def test_one_question_against_quadrature(counts):
     assert interval.mc_error is None
 
 
-def test_a_table_of_two_normals():
-    first, second = stats.norm(3.0, 2.0), stats.norm(-1.0, 1.5)
-    table = difference_table(first.ppf, second.ppf, 4.0, 2.5)
-    exact = stats.norm(4.0, 2.5)
-    x = np.linspace(-5, 13, 200)
-    np.testing.assert_allclose(table.cdf(x), exact.cdf(x), rtol=0, atol=2e-6)
-    u = np.array([0.001, 0.025, 0.5, 0.975, 0.999])
-    np.testing.assert_allclose(table.quantile(u), exact.ppf(u), rtol=0, atol=1e-3)
-
-
 def test_a_certain_score_against_an_uncertain_one():
     point = bayes_at_n(Outcomes.from_counts([[1, 3]], weights=[0.5, 0.5]))
     beta = bayes_at_n(Outcomes.from_counts([[1, 3]]))
@@ -65,17 +54,6 @@ def test_a_certain_score_against_an_uncertain_one():
     interval = difference.interval(0.95)
     assert interval.low == pytest.approx(stats.beta(4, 2).ppf(0.025) - 0.5, abs=1e-4)
     assert difference.bounds == (-0.5, 0.5)
-
-
-def test_more_than_two_categories_are_drawn():
-    a = bayes_at_n(Outcomes.from_matrix([[0, 1, 2], [2, 2, 2]], weights=[0, 0.4, 1]))
-    b = bayes_at_n(Outcomes.from_matrix([[0, 1, 0], [1, 2, 2]], weights=[0, 0.4, 1]))
-    difference = difference_posterior(a, b)
-    rng = np.random.default_rng(0)
-    sample = difference.distribution.draw(200_000, rng)
-    assert sample.mean() == pytest.approx(a.mu - b.mu, abs=0.003)
-    assert sample.std() == pytest.approx(np.hypot(a.sigma, b.sigma), rel=0.01)
-    assert p_above(difference, 0.0, sample) == (sample > 0.0).mean()
 
 
 def by_hand(a, b, n_draws, rng):
@@ -102,10 +80,10 @@ def test_the_paired_posterior_against_one_by_hand(shift):
     others = np.clip(right + shift * rng.integers(-1, 3, 9), 0, 8)
     a, b = (Outcomes.from_counts(np.stack([8 - x, x], axis=1)) for x in (right, others))
     posterior = paired_posterior(hbayes_at_n(a), hbayes_at_n(b))
-    drawn = by_hand(a, b, 400_000, rng)
-    assert posterior.mu == pytest.approx(drawn.mean(), abs=5 * drawn.std() / 600)
+    drawn = by_hand(a, b, 160_000, rng)
+    assert posterior.mu == pytest.approx(drawn.mean(), abs=5 * drawn.std() / 400)
     assert posterior.sigma == pytest.approx(drawn.std(), rel=0.006)
-    ours = posterior.distribution.draw(100_000, np.random.default_rng(7))
+    ours = posterior.distribution.draw(60_000, np.random.default_rng(7))
     np.testing.assert_allclose(
         np.quantile(ours, [0.025, 0.5, 0.975]),
         np.quantile(drawn, [0.025, 0.5, 0.975]),

@@ -53,18 +53,6 @@ def test_within_question_clt_from_the_scores_themselves():
     assert interval.scope == "benchmark"
 
 
-def test_within_question_variance_is_unbiased_by_enumeration():
-    p = np.array([0.2, 0.7])
-    truth = (p * (1 - p) / 3).sum() / 4
-    expected = 0.0
-    for outcome in itertools.product((0, 1), repeat=6):
-        R = np.reshape(outcome, (2, 3))
-        chance = np.prod(np.where(R == 1, p[:, None], 1 - p[:, None]))
-        error = within_question_clt(Outcomes.from_matrix(R)).standard_error
-        expected += chance * error**2
-    assert expected == pytest.approx(truth, rel=1e-12)
-
-
 def test_outcomes_give_their_question_means():
     means = avg_at_n(RUBRIC).per_question
     assert clt_interval(RUBRIC).to_dict() == clt_interval(means).to_dict()

@@ -23,7 +23,7 @@ RUBRIC = [[2, 1, 1], [0, 1, 3], [3, 1, 0], [1, 1, 2]]
 
 def prior_nodes(a, b):
     """Return m, s and the log prior mass on a grid: m ~ Beta(.7 + a, .7 + b), s as in the code."""
-    logit, log_s = np.linspace(-16, 16, 601)[:, None], np.linspace(-16, 18, 301)[None, :]
+    logit, log_s = np.linspace(-16, 16, 301)[:, None], np.linspace(-16, 18, 151)[None, :]
     m, s = special.expit(logit), np.exp(log_s)
     log_mass = (0.7 + a) * np.log(m) + (0.7 + b) * special.log_expit(-logit)
     log_mass = log_mass + 0.7 * log_s - 1.7 * np.log(20 + s)

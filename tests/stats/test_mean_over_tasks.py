@@ -71,8 +71,8 @@ def weighted_quantiles(values, weight, masses):
 
 def test_it_agrees_with_importance_sampling():
     tasks = tasks_of([[2, 1]], [[0, 2]], [[1, 1], [1, 0]])
-    means, weight = by_importance(tasks, (0.2, 0.6, 0.2), 400_000, seed=7)
-    assert 1 / (weight**2).sum() > 10_000
+    means, weight = by_importance(tasks, (0.2, 0.6, 0.2), 150_000, seed=7)
+    assert 1 / (weight**2).sum() > 4_000
     error = np.sqrt((weight**2).sum())
     for scope in SCOPES:
         posterior = mean_over_tasks(tasks, {"t0": 1.0, "t1": 3.0, "t2": 1.0}, scope)
@@ -93,21 +93,6 @@ def test_one_task_is_hbayes(counts, scope):
     assert (posterior.mu, posterior.sigma) == (expected.mu, expected.sigma)
     assert posterior.interval() == expected.interval()
     assert posterior.quantity == "mean of hbayes@N"
-
-
-def test_equal_means_are_pooled():
-    """Many tasks of one constant p, N = 1: close to one task of all questions."""
-    rng = np.random.default_rng(5)
-    rights = rng.binomial(100, 0.95, 40)
-    tasks = tasks_of(*([[1, 0]] * (100 - r) + [[0, 1]] * r for r in rights))
-    posterior = mean_over_tasks(tasks, scope="population")
-    rate = rights.mean() / 100
-    deviation = np.sqrt(rate * (1 - rate) / 4000)
-    assert abs(posterior.mu - rate) < 0.15 * deviation
-    assert posterior.sigma == pytest.approx(deviation, rel=0.05)
-    # priors of their own, Beta(.7, .7) each, pull the mean by more than half a standard deviation
-    alone = np.mean([(r + 0.7) / 101.4 for r in rights])
-    assert rate - alone > 1.5 * deviation
 
 
 def test_weights():
@@ -168,9 +153,6 @@ def test_notes_and_numbers_of_trials():
     assert population.benchmark is None
 
 
-RUBRIC = [[0, 1, 3], [1, 0, 3], [0, 2, 2], [4, 0, 0], [0, 0, 4]]
-
-
 def rubric_tasks(n_tasks, mean=(0.3, 0.3, 0.3, 0.3, 3.0)):
     rng = np.random.default_rng(4)
     tasks = {}
@@ -181,7 +163,7 @@ def rubric_tasks(n_tasks, mean=(0.3, 0.3, 0.3, 0.3, 3.0)):
 
 
 def test_tasks_of_more_than_two_weights_enter_by_moments():
-    tasks = rubric_tasks(4)
+    tasks = rubric_tasks(3)
     average = np.mean([(t.counts @ t.weights).sum() / t.counts.sum() for t in tasks.values()])
     for scope in SCOPES:
         own = [hbayes_at_n(task, scope) for task in tasks.values()]
@@ -196,10 +178,9 @@ def test_tasks_of_more_than_two_weights_enter_by_moments():
         assert posterior.ess == min(post.ess for post in own)
 
 
-@pytest.mark.parametrize("p", [0.5, 0.998])
-def test_large_tasks(p):
+def test_large_tasks():
     rng = np.random.default_rng(2)
-    rights = rng.binomial(2000, p, 8)
+    rights = rng.binomial(2000, 0.998, 8)
     tasks = tasks_of(*(np.array([[1, 0]] * (2000 - r) + [[0, 1]] * r) for r in rights))
     posterior = mean_over_tasks(tasks, scope="population")
     rate = rights.mean() / 2000

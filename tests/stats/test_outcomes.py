@@ -41,13 +41,6 @@ def test_the_arrays_of_the_caller_are_copied():
     assert outcomes.weights.tolist() == [0.0, 1.0]
 
 
-def test_ragged_counts_and_default_weights():
-    outcomes = Outcomes.from_counts([[1, 0, 0], [2, 3, 4], [0, 0, 0]])
-    assert outcomes.n_trials.tolist() == [1, 9, 0]
-    assert outcomes.weights.tolist() == [0.0, 0.5, 1.0]
-    assert Outcomes.from_counts([[3, 5]]).weights.tolist() == [0.0, 1.0]
-
-
 def test_question_ids_are_kept_as_a_tuple():
     assert Outcomes.from_matrix([[0], [1]], question_ids=["a", 2]).question_ids == ("a", 2)
     ids = np.array(["q1", "q2"])

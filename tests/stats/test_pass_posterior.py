@@ -91,9 +91,9 @@ def test_a_million_trials_and_half_as_many_to_pass():
     assert wide.mu == pytest.approx(0.5 + 0.5 / np.sqrt(2 * np.pi * spread), abs=1e-8)
 
 
-@pytest.mark.parametrize("prior", [1e-6, 0.05])
-def test_priors_with_nearly_all_mass_at_the_ends(prior):
+def test_priors_with_nearly_all_mass_at_the_ends():
     outcomes = Outcomes.from_counts([[0, 0], [3, 0], [0, 3]])
+    prior = 1e-6
     exact = Fraction(prior)
     for k in (1, 4, 16):
         credit = [Fraction(j >= 1) for j in range(k + 1)]

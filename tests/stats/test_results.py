@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -37,9 +36,6 @@ DRAWN = {
         [["7", "8", "9", "7"]] * 3, MARKS, np.int64(3), seed=seed, draws=N
     ),
     "confusion": lambda seed: leb.confusion_posterior(CELLS, draws=10 * N, seed=seed),
-    "confidence": lambda seed: leb.confusion_confidence(
-        CELLS, method="bootstrap", replicates=N, seed=seed
-    ),
     "bootstrap": lambda seed: leb.bootstrap_interval(np.linspace(0, 1, 9), replicates=N, seed=seed),
     "convergence": lambda seed: leb.convergence_at_n(
         TENSOR, "g-pass", k=np.int64(2), tau=np.float32(0.5), replicates=N, seed=seed
@@ -73,22 +69,6 @@ def test_the_seed_decides_and_json_holds_the_result(name):
     plain = first.to_dict()
     assert json.loads(json.dumps(plain, allow_nan=False)) == plain == again.to_dict()
     assert without_seed(first) != without_seed(other)
-
-
-COMPUTED = {
-    "g-pass": lambda: leb.g_pass_at_k(A, np.int64(2), np.float32(0.5)),
-    "fraction": lambda: leb.g_pass_at_k_posterior(A, np.int64(2), Fraction(1, 2)),
-    "odds": lambda: leb.odds_ratio_interval(np.int64(2), np.int64(5), 2, 5),
-    "look": lambda: leb.WidthReached(np.float32(0.9)).evaluate(
-        np.int64(8), {"a": leb.bayes_at_n(A)}
-    ),
-}
-
-
-@pytest.mark.parametrize("name", COMPUTED)
-def test_numpy_numbers_become_json(name):
-    plain = COMPUTED[name]().to_dict()
-    assert json.loads(json.dumps(plain)) == plain
 
 
 POSTERIORS = {

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from _support.errors import refusals
+from _support.outcomes import binary_outcomes
 from scipy import integrate, stats
 
 from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
@@ -26,8 +27,7 @@ from lm_eval_bayes.stats.sequential.trials_needed import trials_needed
 
 
 def binary(successes, trials):
-    successes = np.asarray(successes)
-    return bayes_at_n(Outcomes.from_counts(np.stack([trials - successes, successes], axis=1)))
+    return bayes_at_n(binary_outcomes(successes, trials))
 
 
 HARD, EASY = binary([1, 2, 0, 3, 1, 2], 8), binary([7, 6, 8, 5, 7, 6], 8)
@@ -75,9 +75,6 @@ def test_a_decision_is_z_over_its_threshold():
     assert verdict.value == pytest.approx(z)
     assert verdict.threshold == pytest.approx(stats.norm.ppf(0.95))
     assert "0.315" in verdict.note
-    walks = np.random.default_rng(0).standard_normal((100_000, 8)).cumsum(axis=1)
-    crossed = (np.abs(walks / np.sqrt(np.arange(1, 9))) >= 1.6449).any(axis=1)
-    assert crossed.mean() == pytest.approx(0.315, abs=0.006)
     assert verdict.to_dict()["winner"] == "easy"
     assert DecisionReached().evaluate(8, POPULATION).stop
 
@@ -104,8 +101,6 @@ def test_a_planned_rule_decides_at_planned_analyses():
 def test_rates_of_rules():
     naive = DecisionReached(0.95)
     assert naive.false_decision_rate([64]) == pytest.approx(0.1, abs=1e-6)
-    rates = [naive.false_decision_rate(range(1, n + 1)) for n in (1, 4, 16, 64)]
-    assert rates == sorted(rates)
     for correction in ("obrien-fleming", "pocock"):
         rule = DecisionReached(0.95, correction, range(1, 65))
         assert rule.false_decision_rate(range(1, 65)) == pytest.approx(0.05, abs=1e-6)
@@ -164,20 +159,14 @@ def test_on_the_mixture_boundary_the_martingale_is_one_over_the_error(n, error):
     assert martingale == pytest.approx(1.0 / error, rel=1e-6)
 
 
-def test_the_anytime_rule_errs_in_at_most_five_percent_of_any_number_of_analyses():
-    rates = [ANYTIME.false_decision_rate(range(1, n + 1)) for n in (16, 256)]
-    assert rates == sorted(rates)
-    assert 0.01 < rates[-1] < 0.05
-
-
 def test_crossings_of_the_anytime_rule_by_simulated_walks():
     rng = np.random.default_rng(4)
     rule = DecisionReached(0.9, correction="anytime")
-    walks = np.abs(rng.standard_normal((20_000, 300)).cumsum(axis=1)) / np.sqrt(np.arange(1, 301))
+    walks = np.abs(rng.standard_normal((5_000, 300)).cumsum(axis=1)) / np.sqrt(np.arange(1, 301))
     limits = [rule.threshold(n) or np.inf for n in range(1, 301)]
     simulated = (walks >= limits).any(axis=1).mean()
     theory = rule.false_decision_rate(range(1, 301))
-    assert simulated == pytest.approx(theory, abs=4 * np.sqrt(theory / 20_000))
+    assert simulated == pytest.approx(theory, abs=4 * np.sqrt(theory / 5_000))
     assert simulated < 0.1
 
 
@@ -228,25 +217,8 @@ def test_scores_of_0_and_1_need_the_trials_of_right_and_wrong(scope):
     a, b = (trials_needed(posterior, width=width) for posterior in (of_scores, of_trials))
     assert a.current == pytest.approx(b.current, rel=1e-4)
     assert a.additional == pytest.approx(b.additional, rel=0.1, abs=1)
-
-
-def test_the_forecast_of_scores_is_what_their_trials_need():
-    rng = np.random.default_rng(5)
-    p = rng.beta(2, 2, 40)[:, None]
-    scores = rng.beta(10 * p, 10 * (1 - p), (40, 30))
-    posterior = hbayes_at_n(ScoreOutcomes.from_scores(scores[:, :6]))
-    target = 0.6 * posterior.interval().width
-    forecast = trials_needed(posterior, width=target)
-    widths = {
-        n: hbayes_at_n(ScoreOutcomes.from_scores(scores[:, : 6 + n])).interval().width
-        for n in (forecast.additional // 2, 2 * forecast.additional)
-    }
-    assert min(widths.values()) < target < max(widths.values())
-    assert forecast.note is None
-    assert (
-        "No question has two trials"
-        in trials_needed(hbayes_at_n(ScoreOutcomes.from_scores(scores[:, :1])), width=target).note
-    )
+    single = hbayes_at_n(ScoreOutcomes.from_scores(matrix[:, :1]), scope)
+    assert "No question has two trials" in trials_needed(single, width=width).note
 
 
 @pytest.mark.parametrize("extra", [1, 100])

@@ -6,12 +6,12 @@ import itertools
 
 import numpy as np
 import pytest
+from _support.outcomes import binary_outcomes
 from scipy import special, stats
 
 from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
 from lm_eval_bayes.stats.comparison.difference import cluster_values
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
-from lm_eval_bayes.stats.outcomes import Outcomes
 from lm_eval_bayes.stats.ranking.rank import rank
 from lm_eval_bayes.stats.ranking.simultaneous import (
     IndependentErrors,
@@ -21,11 +21,6 @@ from lm_eval_bayes.stats.ranking.simultaneous import (
     pair_errors,
 )
 from lm_eval_bayes.stats.tie_rules import separation_levels
-
-
-def outcomes(right, n):
-    right = np.asarray(right)
-    return Outcomes.from_counts(np.stack([n - right, right], axis=1))
 
 
 @pytest.mark.parametrize(("n_models", "confidence"), [(2, 0.95), (20, 0.5)])
@@ -108,12 +103,14 @@ def test_the_mean_of_tasks_is_that_of_its_parts():
 
 
 def test_one_model_and_equal_models():
-    alone = rank({"only": bayes_at_n(outcomes([3, 1], 4))})
+    alone = rank({"only": bayes_at_n(binary_outcomes([3, 1], 4))})
     assert (alone.ranks.tolist(), alone.simultaneous.critical_value) == ([1.0], 0.0)
     assert (alone.rank_low_marginal.tolist(), alone.rank_high_marginal.tolist()) == ([1.0], [1.0])
     for scope in ("benchmark", "population"):
         for n in (1, 4):
-            copies = {f"m{i}": hbayes_at_n(outcomes([1, 0, 1, 1], n), scope) for i in range(5)}
+            copies = {
+                f"m{i}": hbayes_at_n(binary_outcomes([1, 0, 1, 1], n), scope) for i in range(5)
+            }
             assert rank(copies).ranks.tolist() == [1.0] * 5
 
 
@@ -122,7 +119,9 @@ def test_one_trial_per_question_is_paired_in_both_scopes():
     p = special.expit(rng.normal(0.0, 3.0, 40))
     right = [rng.binomial(1, p) for _ in range(3)]
     for scope in ("benchmark", "population"):
-        ranking = rank({f"m{i}": hbayes_at_n(outcomes(x, 1), scope) for i, x in enumerate(right)})
+        ranking = rank(
+            {f"m{i}": hbayes_at_n(binary_outcomes(x, 1), scope) for i, x in enumerate(right)}
+        )
         rows = [right[int(name[1])] for name in ranking.models]
         scale = np.sqrt((40 * (1 - 4 / 40) + 1) / (40 - 1))
         for i, j in itertools.combinations(range(3), 2):
@@ -132,8 +131,8 @@ def test_one_trial_per_question_is_paired_in_both_scopes():
 
 def test_only_pairs_with_few_trials_are_paired():
     rng = np.random.default_rng(11)
-    many = [hbayes_at_n(outcomes(rng.binomial(16, 0.5, 10), 16)) for _ in range(2)]
-    once = hbayes_at_n(outcomes(rng.binomial(1, 0.5, 10), 1))
+    many = [hbayes_at_n(binary_outcomes(rng.binomial(16, 0.5, 10), 16)) for _ in range(2)]
+    once = hbayes_at_n(binary_outcomes(rng.binomial(1, 0.5, 10), 1))
     errors = pair_errors([*many, once])
     assert isinstance(errors, MixedErrors)
     assert errors.chosen.tolist() == [False, True, True]
@@ -141,13 +140,13 @@ def test_only_pairs_with_few_trials_are_paired():
     drawn = errors.draw(20_000, np.random.default_rng(0))
     assert drawn.error.var(axis=1)[0] == pytest.approx(errors.variance[0], rel=0.05)
     # a posterior under the uniform prior has no means of questions to pair
-    uniform = [bayes_at_n(outcomes([1, 0, 1], 1)), bayes_at_n(outcomes([0, 0, 1], 1))]
+    uniform = [bayes_at_n(binary_outcomes([1, 0, 1], 1)), bayes_at_n(binary_outcomes([0, 0, 1], 1))]
     assert isinstance(pair_errors(uniform), IndependentErrors)
 
 
 def test_sets_of_ranks_hold_the_separations_and_are_plain():
     rng = np.random.default_rng(12)
-    runs = {f"m{i}": outcomes(rng.binomial(16, 0.3 + 0.06 * i, 60), 16) for i in range(7)}
+    runs = {f"m{i}": binary_outcomes(rng.binomial(16, 0.3 + 0.06 * i, 60), 16) for i in range(7)}
     ranking = rank({name: hbayes_at_n(run) for name, run in runs.items()})
     better = ranking.simultaneous.separated
     for i in range(7):

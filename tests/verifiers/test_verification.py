@@ -88,23 +88,15 @@ def test_only_a_window_of_cases_is_read_ahead():
     assert len(read) == 32
 
 
-def test_what_cannot_be_judged_says_why():
+def test_a_question_that_is_too_long_is_unjudged_and_says_why():
     judge = FakeJudge(limit=len(verifier_prompt(VerifierInput("q", "4", "x")).split()) + 12)
-    too_long = VerifierInput("question " * 50, "4", "x")
     cases = [
+        ("long", VerifierInput("question " * 50, "4", "x")),
         ("ok", VerifierInput("q", "4", "4")),
-        ("fails", VerifierInput("q", "4", "fail")),
-        ("long", too_long),
     ]
-    results = {
-        result.key: result
-        for batch in judge_batches(judge, cases, Calibration(BASELINE), 8)
-        for result in batch
-    }
-    assert results["ok"].verdict.label == "A"
-    assert (results["fails"].verdict, results["fails"].error) == (None, "no scores")
-    assert "make a prompt of" in results["long"].error
-    assert len(judge.batches) == 1
+    (too_long,), (judged,) = judge_batches(judge, cases, Calibration(BASELINE), 8)
+    assert (too_long.key, judged.key, judged.verdict.label) == ("long", "ok", "A")
+    assert "make a prompt of" in too_long.error
 
 
 def test_the_baseline_comes_from_the_prompt_without_content():
@@ -226,16 +218,6 @@ def test_bad_files_are_refused_before_any_score(tmp_path):
     assert not (tmp_path / "new.jsonl").exists()
 
 
-def test_restart_judges_anew_with_another_verifier(tmp_path):
-    task = plan(tmp_path)
-    verify(FakeJudge(), task)
-    judge = FakeJudge(name="other")
-    (tally,) = verify(judge, task, restart=True)
-    assert tally.kept == 0
-    assert read_verdicts(task.target).header.verifier["name"] == "other"
-    assert len(judge.prompts) == 1 + len({trial.text for trial in task.trials})
-
-
 def test_a_restart_that_dies_before_the_first_score_leaves_what_was_there(tmp_path):
     task = plan(tmp_path)
     verify(FakeJudge(), task)
@@ -243,3 +225,7 @@ def test_a_restart_that_dies_before_the_first_score_leaves_what_was_there(tmp_pa
     with pytest.raises(KeyboardInterrupt):
         verify(FakeJudge(die_after=0), task, restart=True)
     assert task.target.read_bytes() == before
+    judge = FakeJudge(name="other")
+    (tally,) = verify(judge, task, restart=True)
+    assert (tally.kept, read_verdicts(task.target).header.verifier["name"]) == (0, "other")
+    assert len(judge.prompts) == 1 + len({trial.text for trial in task.trials})

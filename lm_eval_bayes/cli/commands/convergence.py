@@ -98,7 +98,7 @@ def command(
     if plot is not None:
         from lm_eval_bayes.report.plots.drawing import check_figure_path
 
-        check_figure_path(plot, "--plot")
+        check_figure_path(plot)
     priors.strength()
     saved = reading.read(runs)
     informed = priors.apply(saved.runs, reading, seed=spec.seed)

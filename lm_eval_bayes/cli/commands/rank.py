@@ -252,14 +252,16 @@ def _overall(
 
 
 def _show(board: Leaderboard, pairs: bool, shared: bool) -> None:
-    scope = scope_label(board.scope, board.n_clusters)
+    scope = scope_label(board.scope, board.ranking.n_clusters)
     title = f"{board.task}: {plural(board.n_questions, 'question')}, for {scope}"
     confidence = f"{100 * board.ranking.confidence:g}%"
     columns: dict[str, Callable[[LeaderboardRow], object]] = {
         "rank": lambda row: f"{row.rank:g}",
         "model": lambda row: row.model,
         "mean ± sd": lambda row: format_mean_sd(row.posterior.mu, row.posterior.sigma),
-        interval_label(board.level, board.spec.method): lambda row: format_interval(row.interval),
+        interval_label(board.spec.level, board.spec.method): lambda row: format_interval(
+            row.interval
+        ),
     }
     if board.compares:
         columns |= {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -247,7 +248,7 @@ def _check_files(thresholds: Path | None, freeze: Path | None, plot: Path | None
     if plot is not None:
         from lm_eval_bayes.report.plots.drawing import check_figure_path
 
-        check_figure_path(plot, "--plot")
+        check_figure_path(plot)
         if freeze is not None and os.path.realpath(plot) == os.path.realpath(freeze):
             got = str(plot)
             raise InvalidInputError.of("--plot", "conflict", "be another file than --freeze", got)
@@ -308,17 +309,19 @@ def _holds(path: Path, pooled: Thresholds) -> bool:
 
 
 def _draw(path: Path, table: RubricTable) -> None:
-    from lm_eval_bayes.report.plots.rank_trajectories import draw_rank_trajectories
+    from lm_eval_bayes.report.plots.drawing import draw_file
+    from lm_eval_bayes.report.plots.rank_trajectories import draw_ranks
 
     classified = table.classified
-    draw_rank_trajectories(
-        path,
-        [row.schema.name for row in table.rows],
-        [one_line(model) for model in classified.models],
-        table.ranks,
-        table.mu,
-        f"{one_line(classified.task)}: rank under each rubric",
+    draw = partial(
+        draw_ranks,
+        schemata=[row.schema.name for row in table.rows],
+        models=[one_line(model) for model in classified.models],
+        ranks=table.ranks,
+        mu=table.mu,
+        title=f"{one_line(classified.task)}: rank under each rubric",
     )
+    draw_file(path, draw)
     warn(f"figure written to {path}")
 
 

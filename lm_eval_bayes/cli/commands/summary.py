@@ -359,7 +359,7 @@ def _split_row_name(row: str) -> tuple[str, int]:
 
 
 def _show_cost(summaries: Sequence[TaskSummary]) -> None:
-    measured = [(summary.tokens, summary.seconds, summary.cost) for summary in summaries]
+    measured = [(s.run.tokens, s.run.busy_seconds, s.run.cost) for s in summaries]
     if all(amounts == (None, None, None) for amounts in measured):
         partly = [reason for summary in summaries for reason in _partly_recorded(summary.run)]
         for line in partly or ["tokens and time were not recorded"]:
@@ -368,7 +368,7 @@ def _show_cost(summaries: Sequence[TaskSummary]) -> None:
     say()
     costs: dict[str, Callable[[TaskSummary], str]] = {}
     if any(cost is not None for _, _, cost in measured):
-        costs["cost, as logged"] = lambda summary: format_large(summary.cost)
+        costs["cost, as logged"] = lambda summary: format_large(summary.run.cost)
     say_records(
         "Cost",
         summaries,
@@ -376,11 +376,13 @@ def _show_cost(summaries: Sequence[TaskSummary]) -> None:
             "task": lambda summary: summary.run.task,
             "model": lambda summary: summary.run.model,
             "trials": lambda summary: f"{summary.run.n_trials:,}",
-            "tokens": lambda summary: format_large(summary.tokens),
+            "tokens": lambda summary: format_large(summary.run.tokens),
             "tokens per trial": lambda summary: format_large(
-                None if summary.tokens is None else summary.tokens / max(summary.run.n_trials, 1)
+                None
+                if summary.run.tokens is None
+                else summary.run.tokens / max(summary.run.n_trials, 1)
             ),
-            "model time": lambda summary: format_duration(summary.seconds),
+            "model time": lambda summary: format_duration(summary.run.busy_seconds),
             **costs,
         },
         optional=("trials",),

@@ -68,16 +68,14 @@ def canonical_name(backend: str) -> str:
     return _ALIASES.get(backend, backend)
 
 
-def sampling_mixin(backend: str) -> type[SamplingMixin] | None:
-    """Return the sampling mixin of a backend, None if it has none of its own.
+def sampling_mixin(backend: str) -> type[SamplingMixin]:
+    """Return the sampling mixin of a backend.
 
     Examples
     --------
-    >>> sampling_mixin("biased_coin").__name__, sampling_mixin("dummy")
-    ('CoinSampling', None)
+    >>> sampling_mixin("biased_coin").__name__, sampling_mixin("dummy").__name__
+    ('CoinSampling', 'GenericSampling')
     """
-    if backend not in SAMPLING:
-        return None
-    module, attribute = SAMPLING[backend]
+    module, attribute = SAMPLING.get(backend, (f"{_PACKAGE}.generic", "GenericSampling"))
     mixin: type[SamplingMixin] = getattr(importlib.import_module(module), attribute)
     return mixin

@@ -388,8 +388,7 @@ class Completion(str):
         return self.with_text(str(self))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Completion:
-        measured = copy.deepcopy(dict(self._measured), memo)
-        return Completion(str(self), measured, self.trial, self.sink)
+        return copy.copy(self)
 
     def __getitem__(self, key: Any) -> Completion:
         return self.with_text(super().__getitem__(key))

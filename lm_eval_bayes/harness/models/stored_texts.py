@@ -229,7 +229,8 @@ class ResponsesInTurn(Sequence[Any]):
     responses : mapping of int to sequence
         The responses to each, by the `id` of the request.
     further : str, optional
-        Stands for further ones; without it there must be one for every request.
+        Stands for further ones; without it they begin anew, as the harness pads a rank that has
+        fewer requests than the others with its last one.
     """
 
     def __init__(
@@ -247,9 +248,13 @@ class ResponsesInTurn(Sequence[Any]):
         return list(self)[index]
 
     def __iter__(self) -> Iterator[Any]:
-        ends = () if self._further is None else repeat(self._further)
-        iterators = {key: chain(responses, ends) for key, responses in self._responses.items()}
+        iterators = {key: self._endless(of_key) for key, of_key in self._responses.items()}
         return (next(iterators[id(request)]) for request in self._requests)
+
+    def _endless(self, responses: Sequence[Any]) -> Iterator[Any]:
+        if self._further is None:
+            return chain.from_iterable(repeat(responses))
+        return chain(responses, repeat(self._further))
 
 
 class StoredSignals:

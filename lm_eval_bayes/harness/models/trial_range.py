@@ -1,12 +1,9 @@
-"""The numbers of a run's trials: the argument ``trials=a:b``, and the harness's clones."""
+"""The numbers of a run's trials: the argument ``trials=a:b``."""
 
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from lm_eval_bayes.errors import ModelConfigError
 
@@ -65,37 +62,3 @@ class TrialRange:
                 f"{task} has N = {n}; pass --metadata '{{\"bayes_n\": {length}}}' as well"
             )
             raise ModelConfigError(sentence, "mismatch", "trials", n)
-
-
-def trial_numbers(instances: Sequence[Any], first: int = 0) -> list[int]:
-    """Number the clones of every request of the harness.
-
-    The harness lists one request object `repeats` times. With several ranks it may list some
-    requests more often, so that all ranks have equally many; such a further clone gets the
-    number of the clone that it repeats.
-
-    Parameters
-    ----------
-    instances : sequence of Instance
-        The harness's requests.
-    first : int
-        The number of a request's first clone.
-
-    Returns
-    -------
-    list of int
-        A trial number for each request.
-
-    Examples
-    --------
-    >>> from types import SimpleNamespace
-    >>> a, b = SimpleNamespace(repeats=2), SimpleNamespace(repeats=2)
-    >>> trial_numbers([a, a, b, b, b, b])
-    [0, 1, 0, 1, 0, 1]
-    """
-    clones: Counter[int] = Counter()
-    numbers = []
-    for instance in instances:
-        numbers.append(first + clones[id(instance)] % max(int(instance.repeats or 1), 1))
-        clones[id(instance)] += 1
-    return numbers

@@ -23,7 +23,6 @@ from lm_eval_bayes.harness.models.stored_texts import (
     completions,
     stay_in_store,
 )
-from lm_eval_bayes.harness.models.trial_sink import StoreSink
 from lm_eval_bayes.store.trial import Trial, TrialKey
 
 if TYPE_CHECKING:
@@ -76,6 +75,11 @@ class StreamedTrials:
         The recording model.
     instances : sequence of Instance
         The harness's requests, one for each question.
+
+    Attributes
+    ----------
+    in_store : bool
+        Whether the texts stay in the store.
     """
 
     def __init__(self, model: RecordingMixin, instances: Sequence[Any]) -> None:
@@ -97,14 +101,12 @@ class StreamedTrials:
         # shared by the responses to a prompt, and filled at the end
         self._prompt_signals: dict[str, dict[str, Any]] = {}
         self._texts: list[QuestionTexts] = []
-        if isinstance(model.sink, StoreSink) and stay_in_store(model, instances):
-            self._texts = [
-                QuestionTexts(
-                    *(model.sink, r.key, self._prompt_signals.setdefault(r.key.prompt, {})),
-                    self._first,
-                )
-                for r in self._requests
-            ]
+        self.in_store = stay_in_store(model, instances)
+        if self.in_store:
+            sink: Any = model.sink
+            for r in self._requests:
+                signals = self._prompt_signals.setdefault(r.key.prompt, {})
+                self._texts.append(QuestionTexts(sink, r.key, signals, self._first))
         self._stream: RequestStream | None = None
         self._lost: set[tuple[int, int]] = set()
 

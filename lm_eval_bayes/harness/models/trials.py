@@ -22,9 +22,7 @@ from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.models.api_seeds import trial_seed
 from lm_eval_bayes.harness.models.backends import canonical_name, sampling_mixin, stock_class
 from lm_eval_bayes.harness.models.generation_settings import explicit_kwargs, sampling_key
-from lm_eval_bayes.harness.models.generic import GenericSampling
 from lm_eval_bayes.harness.models.interface import (
-    NO_SIGNALS,
     Completion,
     RequestStream,
     SamplingMixin,
@@ -32,8 +30,8 @@ from lm_eval_bayes.harness.models.interface import (
     prompt_text,
 )
 from lm_eval_bayes.harness.models.stored_models import what_is_stored
-from lm_eval_bayes.harness.models.stored_texts import ResponsesInTurn, stay_in_store
-from lm_eval_bayes.harness.models.trial_range import TrialRange, trial_numbers
+from lm_eval_bayes.harness.models.stored_texts import ResponsesInTurn
+from lm_eval_bayes.harness.models.trial_range import TrialRange
 from lm_eval_bayes.harness.models.trial_sink import StoreSink, TrialSink
 from lm_eval_bayes.harness.models.trial_stream import StreamedTrials
 from lm_eval_bayes.runs.model_arguments import redacted
@@ -150,8 +148,10 @@ class RecordingMixin(SamplingMixin):
 
     # -- generation ----------------------------------------------------------------------
 
-    def generate_until(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[str]:
-        """Return a Completion for each request, from the store or newly generated.
+    def generate_until(self, requests: Sequence[Any], disable_tqdm: bool = False) -> Sequence[Any]:
+        """Return a response to each request, from the store or newly generated.
+
+        Each is a Completion, or a StoredText where the texts can stay in the store.
 
         Parameters
         ----------
@@ -160,31 +160,6 @@ class RecordingMixin(SamplingMixin):
         disable_tqdm : bool
             Whether to show no progress bar.
         """
-        if stay_in_store(self, requests):
-            return self._responses_in_store(requests, disable_tqdm)
-        self.notice(requests)
-        wanted = self.trial_requests(requests)
-        trials = self.stored_trials(wanted)
-        self.count_from_store(len(trials))
-        # Of several requests for one trial, the first is generated.
-        numbered = {(request.key, request.trial): request for request in reversed(wanted)}
-        ordered = sorted(numbered.values(), key=lambda request: (request.trial, request.index))
-        missing = [request for request in ordered if (request.key, request.trial) not in trials]
-        if missing:
-            for trial in self.sampled(missing, disable_tqdm):
-                trials[trial.key, trial.trial] = trial
-        signals = self.prompt_signals_of(wanted)
-        return [
-            self.completion(
-                request,
-                trials[request.key, request.trial],
-                signals.get(request.key.prompt, NO_SIGNALS),
-            )
-            for request in wanted
-        ]
-
-    def _responses_in_store(self, requests: Sequence[Any], disable_tqdm: bool) -> Any:
-        """Return the responses to requests, whose texts stay in the store."""
         instances = list({id(request): request for request in requests}.values())
         trials = self.streamed_trials(instances)
         counts = [int(instance.repeats or 1) for instance in instances]
@@ -192,8 +167,9 @@ class RecordingMixin(SamplingMixin):
             pass
         for _ in trials.sample(counts, as_list=True, disable_tqdm=disable_tqdm):
             pass
-        by_question = zip(instances, trials.responses(counts), strict=True)
-        return ResponsesInTurn(requests, {id(i): responses for i, responses in by_question})
+        by_id = zip(map(id, instances), trials.responses(counts), strict=True)
+        responses = ResponsesInTurn(requests, dict(by_id))
+        return responses if trials.in_store else list(responses)
 
     def streamed_trials(self, instances: Sequence[Any]) -> StreamedTrials:
         """Return the trials of questions, to be sampled without barriers.
@@ -223,29 +199,26 @@ class RecordingMixin(SamplingMixin):
         self._from_store += trials
 
     def trial_requests(self, instances: Sequence[Any]) -> list[TrialRequest]:
-        """Return the trial that each of the harness's requests asks for."""
+        """Return a request for the first trial of each question, for :meth:`numbered`."""
         default = int(getattr(self, "max_gen_toks", 0) or getattr(self, "_max_gen_toks", 256))
-        first: dict[int, TrialRequest] = {}
         sampling_hashes: dict[str, str] = {}
         prompts = list(dict.fromkeys(prompt_text(instance.args[0]) for instance in instances))
         prompt_keys = dict(zip(prompts, self.sink.describe_prompts(prompts), strict=True))
         requests = []
-        numbers = trial_numbers(instances, self.trial_range.first)
-        for index, (instance, number) in enumerate(zip(instances, numbers, strict=True)):
-            if id(instance) not in first:
-                self.trial_range.check(int(instance.repeats or 1), instance.task_name)
-                explicit = explicit_kwargs(instance.args[1], default, instance.task_name)
-                sampling = redacted(sampling_key(explicit, self.stops_sent(explicit)))
-                text = canonical_json(sampling)
-                if text not in sampling_hashes:
-                    sampling_hashes[text] = self.sink.describe_sampling(sampling)
-                context = instance.args[0]
-                prompt = prompt_text(context)
-                key = TrialKey(self.model_key, prompt_keys[prompt], sampling_hashes[text])
-                first[id(instance)] = TrialRequest(
-                    index, context, instance, prompt, number, self.seed0, explicit, key
-                )
-            requests.append(replace(self.numbered(first[id(instance)], number), index=index))
+        for index, instance in enumerate(instances):
+            self.trial_range.check(int(instance.repeats or 1), instance.task_name)
+            explicit = explicit_kwargs(instance.args[1], default, instance.task_name)
+            sampling = redacted(sampling_key(explicit, self.stops_sent(explicit)))
+            text = canonical_json(sampling)
+            if text not in sampling_hashes:
+                sampling_hashes[text] = self.sink.describe_sampling(sampling)
+            context = instance.args[0]
+            prompt = prompt_text(context)
+            key = TrialKey(self.model_key, prompt_keys[prompt], sampling_hashes[text])
+            number = self.trial_range.first
+            requests.append(
+                TrialRequest(index, context, instance, prompt, number, self.seed0, explicit, key)
+            )
         return requests
 
     def numbered(self, request: TrialRequest, number: int) -> TrialRequest:
@@ -276,8 +249,6 @@ class RecordingMixin(SamplingMixin):
                 len(stored),
                 other_seeds,
             )
-        if not stored:
-            self.log_other_trials(seeds)
         self.learn_lengths(stored.values())
         return stored
 
@@ -301,14 +272,16 @@ class RecordingMixin(SamplingMixin):
         """
         questions = requests.questions if isinstance(requests, RequestStream) else requests
         self.prepare(questions)
+        wanted = requests if self.streams else list(requests)
         measured = self.prompt_signals_of(questions)
         measure = frozenset(r.prompt for r in questions if r.key.prompt not in measured)
         versions = dict(self.versions())
         show = not disable_tqdm and not getattr(self, "rank", 0)
         came = 0
+        sampled: Any = self.sample(wanted, measure)
         with (
             tqdm(total=len(requests), desc="Sampling trials", disable=not show) as bar,
-            closing(self._sampled(requests, measure)) as sampled,
+            closing(sampled),
         ):
             for _, trial in sampled:
                 signals = dict(trial.signals or {})
@@ -325,13 +298,6 @@ class RecordingMixin(SamplingMixin):
         ended = isinstance(requests, RequestStream) and requests.ended
         if came < given and not ended:
             raise RuntimeError(f"{self.backend_name} returned {given - came} trials too few")
-
-    def _sampled(
-        self, requests: Sequence[TrialRequest] | RequestStream, measure: frozenset[str]
-    ) -> Generator[tuple[TrialRequest, Trial], None, None]:
-        if isinstance(requests, RequestStream) and not self.streams:
-            requests = list(requests)
-        yield from self.sample(requests, measure)
 
     # -- what the harness writes into its results -------------------------------------------
 
@@ -381,7 +347,7 @@ def recording_class(backend: object, executor: object = None) -> type[LM]:
     """
     stock = stock_class(backend)
     name = canonical_name(str(backend))
-    sampling = sampling_mixin(name) or GenericSampling
+    sampling = sampling_mixin(name)
     bases: tuple[type, ...] = (RecordingMixin, sampling, stock)
     if executor is not None:
         if executor != "ray":

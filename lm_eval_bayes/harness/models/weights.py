@@ -82,7 +82,6 @@ _TOKENIZER_FILES = (
 )
 
 _CHUNK = 1 << 24
-_LARGE = 2 << 30
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _BLOB = re.compile(r"[0-9a-f]{64}")
 
@@ -153,9 +152,7 @@ def weights_of(
     """
     local = local_folder(pretrained, subfolder)
     if local is not None:
-        files = weight_files(local, gguf_file)
-        loaded = set(loaded_names([path.name for path in files]))
-        return hash_files([path for path in files if path.name in loaded])
+        return hash_files(weight_files(local, gguf_file))
     commit = hub_commit(pretrained, revision)
     if commit is None:
         return None
@@ -167,20 +164,23 @@ def weights_of(
 
 
 def loaded_names(names: Sequence[str]) -> list[str]:
-    """Return the names that are loaded of weight files of one kind.
+    """Return the names that are loaded of the files of a folder.
 
     Examples
     --------
-    >>> loaded_names(["consolidated.safetensors", "model.safetensors"])
+    >>> loaded_names(["consolidated.safetensors", "model.safetensors", "pytorch_model.bin"])
     ['model.safetensors']
-    >>> loaded_names(["a.gguf", "b.gguf"])
+    >>> loaded_names(["a.gguf", "b.gguf", "README.md"])
     ['a.gguf', 'b.gguf']
     """
+    weights = [name for name in names if not _NOT_WEIGHTS.match(name)]
+    by_kind = ([name for name in weights if name.endswith(kind)] for kind in _KINDS)
+    of_kind: list[str] = next(filter(None, by_kind), [])
     for form in (_WHOLE, _SHARD):
-        matching = [name for name in names if form.fullmatch(name)]
+        matching = [name for name in of_kind if form.fullmatch(name)]
         if matching:
             return matching
-    return list(names)
+    return of_kind
 
 
 def _hub_weights(
@@ -193,9 +193,7 @@ def _hub_weights(
         if gguf_file:
             chosen = [entry for entry in found if entry[0] == gguf_file]
         else:
-            names = [name for name, _, _ in found if not _NOT_WEIGHTS.match(name)]
-            of_kind = ([name for name in names if name.endswith(kind)] for kind in _KINDS)
-            loaded = loaded_names(next(filter(None, of_kind), []))
+            loaded = loaded_names([name for name, _, _ in found])
             chosen = sorted(entry for entry in found if entry[0] in loaded)
         if chosen and _is_complete([name for name, _, _ in chosen]):
             return _content(chosen)
@@ -224,15 +222,10 @@ def _cached_files(repository: str, commit: str, folder: Path | None, subfolder: 
 
 
 def _digest(path: Path) -> str:
-    """Return the hash of a file, which the cache of the hub may tell."""
-    return _blob_digest(path) or file_digest(path)
-
-
-def _blob_digest(path: Path) -> str | None:
-    """Return the SHA-256 of a large file in the cache of the hub, which names it by that."""
+    """Return the hash of a file; the cache of the hub names a large one by it."""
     real = Path(os.path.realpath(path))
     is_named = real.parent.name == "blobs" and _BLOB.fullmatch(real.name)
-    return f"{SHA256}:{real.name}" if is_named else None
+    return f"{SHA256}:{real.name}" if is_named else file_digest(path)
 
 
 def _listed_files(repository: str, commit: str, folder: Path | None, subfolder: str) -> list[_File]:
@@ -257,13 +250,13 @@ def _listed_files(repository: str, commit: str, folder: Path | None, subfolder: 
     return files
 
 
-def _snapshot(repository: str, commit: str) -> Path | None:
-    """Return the folder of a commit in the cache of the hub, None if there is none."""
+def _snapshot(repository: str, revision: str) -> Path | None:
+    """Return the folder of a revision in the cache of the hub, None if there is none."""
     from huggingface_hub import try_to_load_from_cache
 
     for name in _PROBES:
         try:
-            path = try_to_load_from_cache(repository, name, revision=commit)
+            path = try_to_load_from_cache(repository, name, revision=revision)
         except Exception:  # not a valid name for the hub
             return None
         if isinstance(path, str):
@@ -283,20 +276,18 @@ def local_folder(pretrained: str, subfolder: str | None = None) -> Path | None:
 
 
 def weight_files(path: Path, gguf_file: str | None = None) -> list[Path]:
-    """Return the files of a model's weights, sorted by name."""
+    """Return the files of a model's weights that are loaded, sorted by name."""
     if path.is_file():
         return [path]
     if gguf_file:
         return [path / gguf_file]
     try:
-        listed = sorted(path.iterdir())
+        names = sorted(file.name for file in path.iterdir() if file.is_file())
     except OSError as error:
         raise ModelConfigError(
             f"the model folder {path} cannot be read: {error}", "path", "pretrained", path
         ) from None
-    files = [p for p in listed if p.is_file() and not _NOT_WEIGHTS.match(p.name)]
-    by_kind = ([p for p in files if p.suffix in kind] for kind in _KINDS)
-    return next(filter(None, by_kind), [])
+    return [path / name for name in loaded_names(names)]
 
 
 def settings_of(
@@ -359,13 +350,6 @@ def hash_files(files: list[Path]) -> str | None:
         return None
     try:
         sizes = [path.stat().st_size for path in files]
-        known = (_blob_digest(p) or cached_digest(p, p.stat()) for p in files)
-        if sum(sizes) > _LARGE and None in known:
-            log.info(
-                "hashing %d weight files (%.1f GB) of %s, once; later they are recognized by "
-                "size, times and inode",
-                *(len(files), sum(sizes) / 1e9, files[0].parent),
-            )
         with ThreadPoolExecutor(max_workers=min(4, os.cpu_count() or 1)) as pool:
             digests = list(pool.map(_digest, files))
     except OSError as error:
@@ -424,19 +408,6 @@ def hub_commit(name: str, revision: str | None = None) -> str | None:
             log.debug("the hub did not return the commit of %s", name, exc_info=True)
         else:
             return f"hub:{sha}" if sha else None
-    return _cached_commit(repository, revision)
-
-
-def _cached_commit(repository: str, revision: str) -> str | None:
-    from huggingface_hub import try_to_load_from_cache
-
-    for name in _PROBES:
-        try:
-            path = try_to_load_from_cache(repository, name, revision=revision)
-        except Exception:  # not a valid name for the hub
-            return None
-        if isinstance(path, str):
-            # …/snapshots/<commit>/config.json
-            commit = Path(path).parent.name
-            return f"hub:{commit}" if _COMMIT.fullmatch(commit) else None
-    return None
+    folder = _snapshot(repository, revision)
+    commit = "" if folder is None else folder.name  # …/snapshots/<commit>
+    return f"hub:{commit}" if _COMMIT.fullmatch(commit) else None

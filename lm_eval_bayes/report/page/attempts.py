@@ -43,33 +43,23 @@ class Cut(NamedTuple):
     """A text without its middle: its beginning, the characters left out, and its end."""
 
     head: str
-    left_out: int
-    tail: str
+    left_out: int = 0
+    tail: str = ""
 
-    @classmethod
-    def of(cls, text: str, longest: int) -> Cut:
-        """Return a text of at most so many characters.
+    def shortened(self, longest: int) -> Cut:
+        """Return the same text with at most so many characters.
 
         Examples
         --------
-        >>> Cut.of("abcdef", 4), Cut.of("abc", 4)
+        >>> Cut("abcdef").shortened(4), Cut("abc").shortened(4)
         (Cut(head='ab', left_out=2, tail='ef'), Cut(head='abc', left_out=0, tail=''))
         """
+        text = self.head + self.tail
         if len(text) <= longest:
-            return cls(text, 0, "")
-        end = longest // 2
-        return cls(text[: longest - end], len(text) - longest, text[len(text) - end :])
-
-    def shortened(self, longest: int) -> Cut:
-        """Return the same text with at most so many characters."""
-        n = len(self.head) + len(self.tail)
-        if n <= longest:
             return self
-        if not self.left_out:
-            return Cut.of(self.head, longest)
         end = longest // 2
-        tail = self.tail[len(self.tail) - end :] if end else ""
-        return Cut(self.head[: longest - end], self.left_out + n - longest, tail)
+        n_more = len(text) - longest
+        return Cut(text[: longest - end], self.left_out + n_more, text[len(text) - end :])
 
     def to_json(self) -> list[Any]:
         """Return what the page holds, with invisible characters escaped."""
@@ -254,7 +244,7 @@ class _Texts:
         place: list[Any] = []
         for i, text in enumerate(responses[: self.per_cell]):
             if text is not None:
-                self._places.append((place, i, Cut.of(text, self.longest)))
+                self._places.append((place, i, Cut(text).shortened(self.longest)))
         return place
 
     def fit(self) -> None:

@@ -14,7 +14,6 @@ from lm_eval_bayes.report.page.svg import (
     VIEW_WIDTH,
     doubling_ticks,
     element,
-    group,
     labelled_figure,
     line,
     log_share,
@@ -164,7 +163,7 @@ def background_curves(panel: TaskPanel) -> Markup:
         if curve is not None and len(curve.n) > 1
     ]
     lines = [element("polyline", points=polyline(mean), class_="other") for mean in means]
-    definition = element("defs", group(lines, id=f"lines-{panel.number}"))
+    definition = element("defs", element("g", *lines, id=f"lines-{panel.number}"))
     return element("svg", definition, class_="defs", width=0, height=0, aria_hidden="true")
 
 
@@ -267,12 +266,11 @@ def score_against_tokens(panel: TaskPanel) -> Markup:
         x = percent(log_share(cost.tokens, low, high))
         y, y_low, y_high = (axis.y(v, height) for v in (mu, interval.low, interval.high))
         parts.append(
-            group(
-                [
-                    line(x, x, y_low, y_high, "whisker"),
-                    element("circle", cx=x, cy=y, r=9.5, class_="spot"),
-                    element("text", cost.position, x=x, y=y + 3.5, class_="spot-number"),
-                ],
+            element(
+                "g",
+                line(x, x, y_low, y_high, "whisker"),
+                element("circle", cx=x, cy=y, r=9.5, class_="spot"),
+                element("text", cost.position, x=x, y=y + 3.5, class_="spot-number"),
                 class_="on-frontier" if cost.frontier else "off-frontier",
             )
         )

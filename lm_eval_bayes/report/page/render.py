@@ -87,7 +87,6 @@ def render(
         "large": format_large,
         "integer": format_integer,
         "duration": format_duration,
-        "anchor": _anchor,
         "breakable": _breakable,
     }
     panels = [_panel_context(panel, data) for panel in data.panels]
@@ -260,10 +259,6 @@ def _breakable(text: object) -> Markup:
     """Return a name with line breaks allowed after a slash, underscore, colon or point."""
     parts = re.split(r"(?<=[/_:.])", name(text))
     return Markup("<wbr>").join(parts)
-
-
-def _anchor(panel: TaskPanel) -> str:
-    return f"task-{panel.number}"
 
 
 def _template(file: str) -> str:

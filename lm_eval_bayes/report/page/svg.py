@@ -35,11 +35,6 @@ def element(tag: str, *children: object, **attributes: object) -> Markup:
     return Markup("<{0}{1}>{2}</{0}>").format(Markup(tag), attribute_text, content)
 
 
-def group(parts: Iterable[Markup], **attributes: object) -> Markup:
-    """Return a group of elements."""
-    return element("g", *parts, **attributes)
-
-
 def line(x1: object, x2: object, y1: object, y2: object, kind: str) -> Markup:
     """Return a line of a class of the style sheet."""
     return element("line", x1=x1, x2=x2, y1=y1, y2=y2, class_=kind)
@@ -157,7 +152,7 @@ def round_range(low: float, high: float, bounds: tuple[float, float]) -> tuple[f
     return (first, last) if last > first else bounds
 
 
-def doubling_ticks(n_max: int, most: int = 7) -> list[int]:
+def doubling_ticks(n_max: int) -> list[int]:
     """Return numbers of trials for a logarithmic axis: powers of two, and the last one.
 
     Examples
@@ -168,7 +163,7 @@ def doubling_ticks(n_max: int, most: int = 7) -> list[int]:
     [1, 4, 16, 64, 256, 1000]
     """
     step = 1
-    while n_max.bit_length() > step * most:
+    while n_max.bit_length() > 7 * step:
         step += 1
     ticks = [2**power for power in range(0, n_max.bit_length(), step)]
     # the last power of two would overlap the last number

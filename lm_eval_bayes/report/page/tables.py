@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lm_eval_bayes._util.text import plural, shorten_names
+from lm_eval_bayes.analysis.comparability import short_text
 from lm_eval_bayes.analysis.report_data import ALL_TASKS, ReportData, Selection, TaskPanel
 from lm_eval_bayes.report.page.text import Scale, TruncatedText, name, short_names, truncate
 from lm_eval_bayes.runs.task_run import TaskRun
@@ -190,7 +191,7 @@ def question_table(panel: TaskPanel, data: ReportData) -> QuestionTable:
             QuestionRow(
                 number=question + 1,
                 name=name(question_id),
-                label=_label(text) if text else "",
+                label=name(short_text(text, _LABEL_LENGTH)),
                 text=truncate(text, text_length),
                 mean=mean,
                 share=scale.share(mean),
@@ -216,14 +217,6 @@ def _question_text(runs: Sequence[TaskRun], positions: Sequence[int]) -> str:
         if run.questions
     )
     return next(filter(None, texts), "")
-
-
-def _label(text: str) -> str:
-    """Return the beginning of a question's text on one line."""
-    start = " ".join(text[: 8 * _LABEL_LENGTH].split())
-    if len(start) > _LABEL_LENGTH:
-        start = f"{start[: _LABEL_LENGTH - 1].rstrip()}…"
-    return name(start)
 
 
 def _trial_counts(run: TaskRun, position: int) -> str:

@@ -45,8 +45,6 @@ def draw_convergence(path: Path, result: TaskConvergence, title: str = "") -> No
     ------
     InvalidInputError
         If the figure cannot be written.
-    LmEvalBayesError
-        If matplotlib is not installed.
     """
 
     def draw(figure: Figure) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from lm_eval_bayes._util.files import check_writable, write_atomic, write_errors
 from lm_eval_bayes._util.packages import pip_install_extra
+from lm_eval_bayes._util.text import shorten_middle
 from lm_eval_bayes.errors import InvalidInputError, LmEvalBayesError
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ TEXT = "#222222"
 _MAX_NAME = 40
 
 
-def check_figure_path(path: Path, argument: str = "plot") -> None:
+def check_figure_path(path: Path) -> None:
     """Raise, before any work, if a figure cannot be written to a path.
 
     Raises
@@ -41,11 +42,11 @@ def check_figure_path(path: Path, argument: str = "plot") -> None:
     """
     if path.suffix.lower() not in SUFFIXES:
         got = path.name
-        raise InvalidInputError.of(argument, "format", f"end with {' or '.join(SUFFIXES)}", got)
-    check_writable(path, argument)
+        raise InvalidInputError.of("--plot", "format", f"end with {' or '.join(SUFFIXES)}", got)
+    check_writable(path, "--plot")
     if os.path.lexists(path) and not _is_figure(path):
         rule = "be a new file or a figure, which is then replaced"
-        raise InvalidInputError.of(argument, "path", rule, str(path))
+        raise InvalidInputError.of("--plot", "path", rule, str(path))
     check_matplotlib()
 
 
@@ -65,15 +66,20 @@ def check_matplotlib() -> None:
         )
 
 
-def _is_figure(path: Path) -> bool:
-    """Return whether a file begins like a PNG or SVG file."""
+def file_start(path: Path) -> bytes:
+    """Return the first bytes of a file; none of what is no file or cannot be read."""
     if not path.is_file():
-        return False
+        return b""
     try:
         with path.open("rb") as file:
-            start = file.read(512)
+            return file.read(4096)
     except OSError:
-        return False
+        return b""
+
+
+def _is_figure(path: Path) -> bool:
+    """Return whether a file begins like a PNG or SVG file."""
+    start = file_start(path)
     if path.suffix.lower() == ".png":
         return start.startswith(b"\x89PNG")
     return start.lstrip().startswith((b"<?xml", b"<svg"))
@@ -81,9 +87,7 @@ def _is_figure(path: Path) -> bool:
 
 def short_name(name: str) -> str:
     """Return a name without its middle if it is long."""
-    if len(name) <= _MAX_NAME:
-        return name
-    return f"{name[: _MAX_NAME // 2 - 1]}…{name[-_MAX_NAME // 2 :]}"
+    return shorten_middle(name, _MAX_NAME)
 
 
 def draw_as(
@@ -115,16 +119,15 @@ def draw_as(
 
 
 def draw_file(path: Path, draw: Callable[[Figure], None]) -> None:
-    """Draw a figure and write it to a path, .svg or .png, which is checked before any work.
+    """Draw a figure and write it to a path, .svg or .png; equal input gives the same bytes.
+
+    `check_figure_path` refuses a wrong path before any work.
 
     Raises
     ------
     InvalidInputError
         If the figure cannot be written.
-    LmEvalBayesError
-        If matplotlib is not installed.
     """
-    check_figure_path(path)
     (content,) = draw_as(draw, [path.suffix.lower().removeprefix(".")])
     write_figure_file(content, path)
 

@@ -26,6 +26,7 @@ from lm_eval_bayes.report.page.text import Scale, name, short_names
 from lm_eval_bayes.report.plots.drawing import (
     check_matplotlib,
     draw_as,
+    file_start,
     short_name,
     write_figure_file,
 )
@@ -295,7 +296,7 @@ def _panel_figures(panel: TaskPanel, data: ReportData) -> list[FigureFile]:
     return [FigureFile(f"{kind}-{panel.number}", panel.task, draw) for kind, draw in draws.items()]
 
 
-def check_folder(folder: Path, overwrite: bool, argument: str = "--plots") -> None:
+def check_folder(folder: Path, overwrite: bool) -> None:
     """Raise, before any work, if figures cannot be written into a folder.
 
     Raises
@@ -307,25 +308,15 @@ def check_folder(folder: Path, overwrite: bool, argument: str = "--plots") -> No
         If matplotlib is not installed.
     """
     if folder.exists() and not folder.is_dir():
-        raise InvalidInputError.of(argument, "path", "be a folder", str(folder))
-    check_writable(folder / NAMES[0], argument)
+        raise InvalidInputError.of("--plots", "path", "be a folder", str(folder))
+    check_writable(folder / NAMES[0], "--plots")
     check_matplotlib()
     for figure_name in NAMES:
         for kind in KINDS:
             for path in sorted(folder.glob(f"{figure_name}-*.{kind}")):
-                if not overwrite and not _is_own_figure(path):
+                if not overwrite and MARK.encode() not in file_start(path):
                     rule = "have no other files with names of figures, unless --overwrite is given"
-                    raise InvalidInputError.of(argument, "path", rule, path.name)
-
-
-def _is_own_figure(path: Path) -> bool:
-    try:
-        if not path.is_file():
-            return False
-        with open(path, "rb") as file:
-            return MARK.encode() in file.read(4096)
-    except OSError:
-        return False
+                    raise InvalidInputError.of("--plots", "path", rule, path.name)
 
 
 def write_figures(figure_files: Sequence[FigureFile], folder: Path) -> tuple[Path, ...]:

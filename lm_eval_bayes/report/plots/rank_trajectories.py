@@ -8,17 +8,14 @@ column, so lines cross only where one model is better than the other.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.report.plots.drawing import (
     COLOURS,
     DASHES,
     TEXT,
-    draw_file,
     short_name,
 )
 from lm_eval_bayes.stats.arrays import FloatArray, IntArray
@@ -62,20 +59,20 @@ def positions(ranks: IntArray, mu: FloatArray) -> IntArray:
     return result
 
 
-def draw_rank_trajectories(
-    path: Path,
+def draw_ranks(
+    figure: Figure,
     schemata: Sequence[str],
     models: Sequence[str],
     ranks: IntArray,
     mu: FloatArray,
-    title: str = "",
+    title: str,
 ) -> None:
-    """Draw the ranks of models under several schemata; equal input gives the same bytes.
+    """Draw the ranks of models under several schemata into a figure.
 
     Parameters
     ----------
-    path : Path
-        The figure, .svg or .png; an existing figure is replaced.
+    figure : matplotlib.figure.Figure
+        An empty figure.
     schemata : sequence of str, length S
         The columns.
     models : sequence of str, length L
@@ -86,28 +83,7 @@ def draw_rank_trajectories(
         Posterior means.
     title : str
         The title.
-
-    Raises
-    ------
-    InvalidInputError
-        If there is no schema or no model, or the figure cannot be written.
-    LmEvalBayesError
-        If matplotlib is not installed.
     """
-    if not schemata or not models:
-        raise InvalidInputError.of("plot", "empty", "have a schema and a model to show", "none")
-    draw_file(path, lambda figure: draw_ranks(figure, schemata, models, ranks, mu, title))
-
-
-def draw_ranks(
-    figure: Figure,
-    schemata: Sequence[str],
-    models: Sequence[str],
-    ranks: IntArray,
-    mu: FloatArray,
-    title: str,
-) -> None:
-    """Draw the ranks into a figure; the arguments are those of :func:`draw_rank_trajectories`."""
     position = positions(ranks, mu)
     figure.set_size_inches(1.2 + 0.95 * len(schemata), 1.3 + 0.3 * len(models))
     axes = figure.add_subplot()

@@ -84,12 +84,9 @@ def _call(call: object) -> str:
             call = json.loads(call)
         except (ValueError, RecursionError):
             return str(call)
-    made = mapping(call)
-    function = made.get("function")
-    made = {**made, "name": function} if isinstance(function, str) else mapping(function) or made
-    arguments = made.get("arguments")
-    return f"{name_of(made.get('name'))}({_as_text(arguments)})"
-
-
-def _as_text(arguments: object) -> str:
-    return arguments if isinstance(arguments, str) else json_text(arguments)
+    named = mapping(call)
+    function = named.get("function")
+    named = {**named, "name": function} if isinstance(function, str) else mapping(function) or named
+    arguments = named.get("arguments")
+    text = arguments if isinstance(arguments, str) else json_text(arguments)
+    return f"{name_of(named.get('name'))}({text})"

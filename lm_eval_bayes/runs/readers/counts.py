@@ -16,23 +16,17 @@ from lm_eval_bayes.runs.readers.column_names import IDS, MODELS, TASKS, UNNAMED
 from lm_eval_bayes.runs.readers.protocol import FileContents, Query, Sniffed
 from lm_eval_bayes.runs.readers.text_files import (
     JsonLines,
-    csv_header,
     file_argument,
-    first_line,
     read_csv,
 )
+from lm_eval_bayes.runs.readers.trial_table import CSV, JSON_LINES, header
 from lm_eval_bayes.stats.validation import MOST_TRIALS
 
 
 def sniff(path: Path) -> Sniffed | None:
     """Return a file that has columns, or lines with keys, of counts."""
-    names: Iterable[str] = ()
-    suffix = plain_name(path).suffix
-    if suffix in (".csv", ".tsv"):
-        names = csv_header(path)
-    elif suffix == ".jsonl":
-        names = first_line(path) or ()
-    return Sniffed([path]) if has_counts(names) else None
+    is_text = plain_name(path).suffix in (*CSV, *JSON_LINES)
+    return Sniffed([path]) if is_text and has_counts(header(path)) else None
 
 
 def has_counts(names: Iterable[str]) -> bool:
@@ -60,8 +54,8 @@ def read(file: Path, query: Query) -> FileContents:
     InvalidInputError
         If a row holds no such counts, or a question occurs twice.
     """
-    if plain_name(file).suffix == ".jsonl":
-        names = list(first_line(file) or ())
+    if plain_name(file).suffix in JSON_LINES:
+        names = list(header(file))
         lines = JsonLines(file, query.argument, query.advance)
         runs = _partial_runs(enumerate(lines, 1), file, query)
         warnings = lines.warnings

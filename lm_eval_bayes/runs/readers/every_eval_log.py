@@ -71,9 +71,7 @@ def sniff(path: Path) -> Sniffed | None:
     if path.is_dir():
         files = sorted(file for file in files_below(path) if file.suffix == ".jsonl")
     elif path.suffix == ".json":
-        files = (
-            [beside] if (beside := path.with_name(f"{path.stem}_samples.jsonl")).exists() else []
-        )
+        files = [path.with_name(f"{path.stem}_samples.jsonl")]
     else:
         files = [path] if plain_name(path).suffix == ".jsonl" else []
     files = [file for file in files if (first_line(file) or {}).keys() >= _KEYS]

@@ -5,11 +5,13 @@ A format is a module of this folder and an entry of :data:`FORMATS`.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lm_eval_bayes._util.compressed import plain_name
+from lm_eval_bayes._util.text import first_names
 from lm_eval_bayes.errors import InvalidInputError, Rule
 from lm_eval_bayes.runs.readers import (
     counts,
@@ -183,9 +185,6 @@ FORMATS: tuple[Format, ...] = (
     Format("trial store", ".sqlite, or its folder", _OWN, trial_store),
 )
 
-#: Files of a folder that an error names.
-_MOST_NAMED = 3
-
 _RULE = (
     "be a run: a folder that the harness wrote into, a results_*.json or samples_*.jsonl file of "
     "it, a trial store, a table (.csv, .jsonl, .parquet, .npz) or a log of another tool "
@@ -295,7 +294,8 @@ def recognise(
         except (OSError, ValueError, RuntimeError):
             exists = False
         if not exists:
-            rule = _RULE if _is_something(path) else "be a run, and this path does not exist"
+            exists = os.path.lexists(os.path.expanduser(path))
+            rule = _RULE if exists else "be a run, and this path does not exist"
             raise InvalidInputError.of(argument, "path", rule, str(path))
         check_permission(expanded)
         return _recognised(expanded, argument, columns)
@@ -324,17 +324,6 @@ def _recognised(
             warnings = (*sniffed.warnings, *_unread(path, format, sniffed))
             return format, replace(sniffed, warnings=warnings)
     raise denied or _unrecognised(path, argument)
-
-
-def _is_something(path: str | Path) -> bool:
-    """Return whether something exists at a path, or whether that cannot be told."""
-    try:
-        Path(path).expanduser().lstat()
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    except (OSError, ValueError, RuntimeError):
-        pass
-    return True
 
 
 def _unrecognised(expanded: Path, argument: str) -> InvalidInputError:
@@ -394,11 +383,9 @@ def _rule_of_folder(folder: Path) -> str:
         return "hold a run, and this folder is empty"
     tables = [name for name in names if _is_table(folder / name)]
     if tables:
-        listed = ", ".join(tables[:_MOST_NAMED])
-        more = f" and {len(tables) - _MOST_NAMED:,} more" if len(tables) > _MOST_NAMED else ""
         return (
             f"be tables named one by one, as in {folder / tables[0]}, not their folder (it holds "
-            f"{listed}{more})"
+            f"{first_names(tables)})"
         )
     return (
         "be a folder of a run: the output folder of the harness with logged samples "
@@ -470,11 +457,10 @@ def _unread(folder: Path, found: Format, sniffed: Sniffed) -> tuple[str, ...]:
     )
     if not unread:
         return warnings
-    named = [f"{file.relative_to(folder)} ({name})" for file, name in list(unread.items())[:3]]
-    more = f" and {len(unread) - 3:,} more" if len(unread) > 3 else ""
+    named = [f"{file.relative_to(folder)} ({name})" for file, name in unread.items()]
     were = "1 file was" if len(unread) == 1 else f"{len(unread):,} files were"
     return (
         *warnings,
-        f"{were} not read in {folder}: {', '.join(named)}{more}; of a folder only the files of one "
+        f"{were} not read in {folder}: {first_names(named)}; of a folder only the files of one "
         f"tool are read, here {found.name} (name the others by their own paths)",
     )

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lm_eval_bayes._util.text import one_line, plural
+from lm_eval_bayes._util.text import first_names, one_line, plural
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.provenance import mapping, number
 from lm_eval_bayes.runs.readers.file_access import files_below
@@ -25,6 +25,7 @@ from lm_eval_bayes.runs.readers.json_files import (
     load_json,
     name_of,
     score_of,
+    seconds_between,
     text_of,
     timestamp,
     total,
@@ -214,7 +215,7 @@ def _notes(trials: Sequence[_Trial], metric: str) -> Iterator[str]:
 
 def _listed(counts: Counter[str]) -> str:
     listed = [f"{one_line(name, 40)} {n:,}" for name, n in sorted(counts.items())]
-    return ", ".join([*listed[:5], "…"] if len(listed) > 5 else listed)
+    return first_names(listed, 5)
 
 
 def _provenance(system: _System, date: float | None) -> Provenance:
@@ -287,13 +288,8 @@ def _harbor_trial(content: Mapping[str, Any]) -> _Trial:
         order=(started or 0.0, name_of(content.get("trial_name"))),
         tokens=total(context.get("n_output_tokens") for context in contexts),
         cost=total(context.get("cost_usd") for context in contexts),
-        time=_seconds(span if span else content, "started_at", "finished_at"),
+        time=seconds_between(span if span else content, "started_at", "finished_at"),
     )
-
-
-def _seconds(span: Mapping[str, Any], start: str, end: str) -> float | None:
-    started, ended = timestamp(span.get(start)), timestamp(span.get(end))
-    return None if started is None or ended is None else max(ended - started, 0.0)
 
 
 def _metadata(folder: Path, query: Query) -> Mapping[str, Any]:
@@ -314,8 +310,7 @@ def _run_trials(
     listed = (mapping(result) for result in content["results"])
     trials = [_terminal_trial(result, about, file.parent) for result in listed]
     run = name_of(content.get("id")) or name_of(about.get("uuid")) or file.absolute().parent.name
-    ended = timestamp(about.get("end_time"))
-    return trials, run, ended
+    return trials, run, timestamp(about.get("end_time"))
 
 
 def _terminal_trial(content: Mapping[str, Any], about: Mapping[str, Any], folder: Path) -> _Trial:
@@ -338,5 +333,5 @@ def _terminal_trial(content: Mapping[str, Any], about: Mapping[str, Any], folder
         text=text_of(content.get("instruction")),
         # agents that do not count their tokens report 0
         tokens=number(content.get("total_output_tokens")) or None,
-        time=_seconds(content, "agent_started_at", "agent_ended_at"),
+        time=seconds_between(content, "agent_started_at", "agent_ended_at"),
     )

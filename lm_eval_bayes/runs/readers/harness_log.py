@@ -16,7 +16,12 @@ from lm_eval_bayes._util.compressed import plain_name
 from lm_eval_bayes._util.hashing import distinct_ids
 from lm_eval_bayes._util.text import join_words
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.runs.log_fields import cluster_label, field_names, fields_in_words
+from lm_eval_bayes.runs.log_fields import (
+    cluster_label,
+    field_names,
+    fields_in_words,
+    prompt_and_settings,
+)
 from lm_eval_bayes.runs.logged_texts import LoggedLine
 from lm_eval_bayes.runs.merging import merge_trials, same_numbers_same_texts
 from lm_eval_bayes.runs.model_arguments import backend_and_arguments, model_name, plain_model_name
@@ -264,7 +269,7 @@ def _lines_of_filter(
             rule = f"number its questions (`doc_id` in every line of {rows.file})"
             raise InvalidInputError.of(query.argument, "missing", rule, doc_id)
         position = LoggedLine(str(rows.file), rows.offset, doc_id)
-        yield LogLine.of(row, position, _cluster(task, row, query))
+        yield LogLine(row, position, *prompt_and_settings(row), _cluster(task, row, query))
 
 
 def _cluster(task: LoggedTask, row: Mapping[str, Any], query: Query) -> str | None:

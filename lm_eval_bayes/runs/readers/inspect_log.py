@@ -39,6 +39,7 @@ from lm_eval_bayes.runs.readers.json_files import (
     nothing_to_count,
     parse_json,
     score_of,
+    seconds_between,
     timestamp,
     unusable_score,
 )
@@ -543,14 +544,13 @@ def _provenance(log: _Log) -> Provenance:
         versions["task"] = version
     dataset = mapping(evaluation.get("dataset"))
     n_samples = dataset.get("samples")
-    started, ended = (
-        timestamp(mapping(header.get("stats")).get(key)) for key in ("started_at", "completed_at")
-    )
+    stats = mapping(header.get("stats"))
+    ended = timestamp(stats.get("completed_at"))
     return Provenance(
         generation_kwargs=call_settings(sent),
         date=timestamp(evaluation.get("created")) if ended is None else ended,
         versions=versions,
-        seconds=None if started is None or ended is None else max(ended - started, 0.0),
+        seconds=seconds_between(stats, "started_at", "completed_at"),
         dataset=name_of(dataset.get("name")),
         n_questions=n_samples if type(n_samples) is int else None,
         setup=_task_arguments(evaluation.get("task_args")),

@@ -231,6 +231,12 @@ def timestamp(text: object) -> float | None:
         return None
 
 
+def seconds_between(span: Mapping[str, Any], start: str, end: str) -> float | None:
+    """Return the time between two moments that a mapping names; None where one is missing."""
+    started, ended = timestamp(span.get(start)), timestamp(span.get(end))
+    return None if started is None or ended is None else max(ended - started, 0.0)
+
+
 def clusters_of(documents: Iterable[object], query: Query, where: str) -> list[str] | None:
     """Return the cluster of every document, by the field that the query names; None without one.
 

@@ -12,7 +12,6 @@ import numpy as np
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.log_fields import (
     document_hash,
-    prompt_and_settings,
     prompt_hash,
     question_text,
 )
@@ -43,13 +42,6 @@ class LogLine:
     prompt: str
     settings: Mapping[str, Any] | None
     cluster: str | None = None
-
-    @classmethod
-    def of(
-        cls, row: Mapping[str, Any], position: LoggedLine, cluster: str | None = None
-    ) -> LogLine:
-        """Return a line that was read."""
-        return cls(row, position, *prompt_and_settings(row), cluster)
 
     @property
     def doc_id(self) -> int:

@@ -183,14 +183,13 @@ def read(file: Path, query: Query) -> FileContents:
         measured={"tokens": [row.get(_TOKENS) for row in rows]},
         texts=lines_log(lines, _generation),
     )
-    first_label = 0 if named and named[1] else 1
     runs = partial_runs(
         columns,
         file,
         query,
         metric=metric,
         notes=notes,
-        first_label=first_label,
+        first_label=0 if named and named[1] else 1,
         by_line=by_line,
     )
     return FileContents(runs, (task,), warnings=lines.warnings)

@@ -16,7 +16,13 @@ from lm_eval_bayes._util.text import error_line, plural
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.provenance import mapping
 from lm_eval_bayes.runs.readers.file_access import files_below
-from lm_eval_bayes.runs.readers.json_files import beginning, broken, load_json, name_of
+from lm_eval_bayes.runs.readers.json_files import (
+    beginning,
+    broken,
+    chosen_metric,
+    load_json,
+    name_of,
+)
 from lm_eval_bayes.runs.readers.protocol import FileContents, Query, Sniffed
 from lm_eval_bayes.runs.readers.trial_columns import TrialColumns, first_number, partial_runs
 
@@ -99,8 +105,7 @@ def read(file: Path, query: Query) -> FileContents:
     InvalidInputError
         If a report is broken or contradicts itself.
     """
-    if query.metric not in (None, "resolved"):
-        raise InvalidInputError.of("metric", "choice", f"be resolved ({file.name})", query.metric)
+    metric, _ = chosen_metric(["resolved"], query, file, "metric")
     task = query.task or _TASK
     folder = file if file.is_dir() else _run_folder(file) if _is_instance_report(file) else None
     if folder is None:
@@ -125,9 +130,7 @@ def read(file: Path, query: Query) -> FileContents:
         cluster=[id.rpartition("-")[0] for id in ids] if query.cluster == "repo" else None,
     )
     first_label = 0 if numbered else 1
-    runs = partial_runs(
-        columns, file, query, metric="resolved", notes=notes, first_label=first_label
-    )
+    runs = partial_runs(columns, file, query, metric=metric, notes=notes, first_label=first_label)
     return FileContents(runs, (task,))
 
 

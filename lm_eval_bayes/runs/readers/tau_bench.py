@@ -70,8 +70,6 @@ _TOO_LONG = "context_window_exceeded"
 #: Both tools report pass^k for every k up to the number of trials; of more, powers of two.
 _MOST_KS = 8
 
-_METRICS = ("success", "reward")
-
 
 def sniff(path: Path) -> Sniffed | None:
     """Return a file of results, or those in a folder."""
@@ -125,7 +123,7 @@ def read(file: Path, query: Query) -> FileContents:
     if all(reward is None for reward in results.rewards):
         got = f"{len(results.rewards):,} without"
         raise nothing_to_count(file, query, "rewards of simulations", got)
-    metric, _ = chosen_metric(_METRICS, query, file, "metric")
+    metric, _ = chosen_metric(("success", "reward"), query, file, "metric")
     columns, notes = results.columns, results.notes
     columns.model, columns.task, columns.texts = results.model, task, texts
     most = max(Counter(columns.question).values(), default=0)

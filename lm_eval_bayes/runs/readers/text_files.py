@@ -63,7 +63,7 @@ class JsonLines:
         self,
         file: Path,
         argument: str,
-        advance: Advance | None = None,
+        advance: Advance = lambda n_bytes: None,
         *,
         unique_keys: bool = True,
     ) -> None:
@@ -95,20 +95,16 @@ class JsonLines:
                     if not self.offsets and line.lstrip(_BEFORE_JSON).startswith(b"["):
                         self.offset, self.random_access = 0, False
                         content = line.lstrip(_BEFORE_JSON) + lines.read()
-                        self._advance(len(content))
+                        self.advance(len(content))
                         yield from self._array(content)
                         return
-                    self._advance(len(line))
+                    self.advance(len(line))
                     row = None if line.isspace() else self._parsed(line)
                     if row is not None:
                         self.offsets.append(self.offset)
                         yield row
         except UNREADABLE as error:
             raise unreadable(error, self.file, self.argument) from None
-
-    def _advance(self, n_bytes: int) -> None:
-        if self.advance is not None:
-            self.advance(n_bytes)
 
     def _parsed(self, line: bytes) -> Row | None:
         """Return the object of a line; None for the last one if it is cut off."""

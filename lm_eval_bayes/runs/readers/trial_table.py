@@ -157,7 +157,6 @@ def table_contents(
     rows: TableRows,
     *,
     model: str = "",
-    source: str = "",
 ) -> FileContents:
     """Return the runs of a table, with notes on how its columns were read.
 
@@ -177,8 +176,6 @@ def table_contents(
         How its rows are found again.
     model : str
         The model where no column names one; by default it is named after the file.
-    source : str
-        As for `partial_runs`.
 
     Raises
     ------
@@ -207,7 +204,7 @@ def table_contents(
         trials.records = list(map(record_key, rows.again()))
     for answer in (columns.get("answer"), *other_columns("answer", names, columns), None):
         trials.answer = None if answer is None else by_name[answer]
-        runs = partial_runs(trials, file, query, metric=columns["score"], source=source)
+        runs = partial_runs(trials, file, query, metric=columns["score"])
         mixed = next(filter(None, map(_right_and_wrong, runs)), "")
         if not mixed:
             break
@@ -315,8 +312,6 @@ def _plain_columns(
 
 def _check_filled(names: Sequence[Any], kind: str, file: Path, argument: str) -> None:
     """Refuse a column of names that is empty in some rows only: whose trials would they be?"""
-    if set(map(type, names)) == {str} and all(map(str.strip, set(names))):
-        return
     empty = [name is None or not str(name).strip() for name in names]
     if any(empty) and not all(empty):
         rule = f"name the {kind} in every row of {file.name}, or in none"
@@ -416,9 +411,6 @@ def _numbers_of_rows(
 
 def _trial_columns(by_kind: Mapping[str, list[Any]], model: str) -> TrialColumns:
     """Return the columns of a table, by what they hold, as trials."""
-    measured: dict[str, list[Any]] = {
-        kind: by_kind[kind] for kind in ("tokens", "cost", "time") if kind in by_kind
-    }
     return TrialColumns(
         question=by_kind["question"],
         score=by_kind["score"],
@@ -428,8 +420,7 @@ def _trial_columns(by_kind: Mapping[str, list[Any]], model: str) -> TrialColumns
         cluster=by_kind.get("cluster"),
         category=by_kind.get("category"),
         text=by_kind.get("text"),
-        answer=by_kind.get("answer"),
-        measured=measured,
+        measured={kind: by_kind[kind] for kind in _MEASURED if kind in by_kind},
     )
 
 

@@ -70,7 +70,7 @@ def plain_numbers(
     """
     if str not in set(map(type, values)):
         return values, ""
-    distinct = {value for value in set(map(_key, values)) if isinstance(value, str)}
+    distinct = {value for value in values if isinstance(value, str)}
     if is_share and any("%" in text for text in distinct):
         if is_bounded:
             rule = f"have numbers without % in the column {name} of {file} where bounds are given"
@@ -153,7 +153,3 @@ def _measurement(value: Any) -> float:
         return float(value)
     except (ValueError, OverflowError):
         return -1.0
-
-
-def _key(value: Any) -> Any:
-    return value if isinstance(value, str) else None

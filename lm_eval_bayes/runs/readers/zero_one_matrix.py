@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lm_eval_bayes._util.compressed import plain_name
-from lm_eval_bayes._util.text import error_line
+from lm_eval_bayes._util.text import error_line, first_names
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.partial_run import PartialRun, QuestionTrials
 from lm_eval_bayes.runs.provenance import number
@@ -47,9 +47,6 @@ _WORDS = {
 #: Names of the array of outcomes, if it is not the only one of its shape.
 _OUTCOMES = ("R", "outcomes", "r")
 
-#: Columns that an error names.
-_MOST_NAMES = 8
-
 #: By model and task, the trials of every question, NaN where one is missing.
 Rows = dict[tuple[str, str], dict[str, Any]]
 
@@ -76,7 +73,7 @@ def read(file: Path, query: Query) -> FileContents:
         warnings = table.warnings
         runs = matrices_of_csv(table, query.argument, query.task or UNNAMED)
         if _layout(table).columns_are_models:
-            models = ", ".join(run.model for run in runs[:3]) + (", …" if len(runs) > 3 else "")
+            models = first_names([run.model for run in runs])
             notes = (f"columns of {file.name} are read as models: {models}",)
     query.advance(file.stat().st_size)
     return FileContents(runs, tuple(run.task for run in runs), warnings=warnings, notes=notes)
@@ -240,8 +237,7 @@ def _choice(table: CsvTable, layout: _Layout) -> str:
     """Return how the columns of a table of trials are chosen, if this one names its columns."""
     if len(layout.body) == len(table.rows):
         return ""
-    names = [name or "(no name)" for name in layout.names]
-    listed = ", ".join(names[:_MOST_NAMES]) + (", …" if len(names) > _MOST_NAMES else "")
+    listed = first_names([name or "(no name)" for name in layout.names], 8)
     return f" (--columns question=NAME,score=NAME chooses other columns, here of {listed})"
 
 

@@ -71,8 +71,6 @@ class PassCurveComparison(Record):
     turn : Turn or None
         Where the sign first turns; None where it never is certain, or where it is certain
         and the same from its first budget to the last.
-    no_spread : tuple of int
-        Budgets with an sd of 0.
     n_questions, left_out_a, left_out_b : int
         Questions compared, and those of each model that the other lacks.
     draws, seed : int
@@ -96,7 +94,6 @@ class PassCurveComparison(Record):
     worse: tuple[int, ...]
     undecided: tuple[int, ...]
     turn: Turn | None
-    no_spread: tuple[int, ...]
     n_questions: int
     left_out_a: int
     left_out_b: int
@@ -208,7 +205,6 @@ def compare_pass_curves(
         worse=tuple(budgets[sign < 0].tolist()),
         undecided=tuple(budgets[sign == 0].tolist()),
         turn=first_turn(budgets, sign),
-        no_spread=tuple(budgets[none].tolist()),
         n_questions=pair.a.n_questions,
         left_out_a=pair.left_out_a,
         left_out_b=pair.left_out_b,

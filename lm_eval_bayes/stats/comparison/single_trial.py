@@ -59,8 +59,6 @@ class SingleTrialComparison(Record):
         Equal-tailed, of the odds ratio.
     p_a_greater : float
         P(θ_A > θ_B).
-    n_questions_a, n_questions_b : int
-        Questions of each model that were used.
     table : tuple of int or None
         Paired only: both right, only A, only B, neither.
     correlation : float or None
@@ -84,8 +82,6 @@ class SingleTrialComparison(Record):
     odds_ratio: float
     odds_ratio_interval: Interval
     p_a_greater: float
-    n_questions_a: int
-    n_questions_b: int
     table: tuple[int, int, int, int] | None = None
     correlation: float | None = None
     ess: float | None = None
@@ -159,8 +155,6 @@ def compare_unpaired(a: Outcomes, b: Outcomes, level: float = 0.95) -> SingleTri
         odds_ratio=float(odds[1]),
         odds_ratio_interval=_interval(odds[0], odds[2], level),
         p_a_greater=float(1.0 - table.cdf(np.zeros(1))[0]),
-        n_questions_a=a.n_questions,
-        n_questions_b=b.n_questions,
     )
 
 
@@ -251,8 +245,6 @@ def compare_paired(
             odds[0], odds[2], level, float((odds * odds_error)[[0, 2]].max()), seed
         ),
         p_a_greater=p_a_greater,
-        n_questions_a=pair.a.n_questions,
-        n_questions_b=pair.b.n_questions,
         table=counts,
         correlation=float(weight @ (2.0 * rho_hat - 1.0)),
         ess=float(1.0 / (weight**2).sum()),

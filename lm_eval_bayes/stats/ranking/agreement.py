@@ -28,9 +28,6 @@ class RankingAgreement(Record):
         Kendall's τ_b, ties counted; None where all models of one ranking tie.
     spearman : float or None
         Spearman's ρ; None in the same case.
-    weighted_tau : float or None
-        `scipy.stats.weightedtau` with its defaults: pairs with a model near the top count more,
-        by hyperbolic weights, averaged over both rankings' orders.
     largest_displacement : float
         The largest difference of a model's two ranks.
     n_models : int
@@ -39,7 +36,6 @@ class RankingAgreement(Record):
 
     tau_b: float | None
     spearman: float | None
-    weighted_tau: float | None
     largest_displacement: float
     n_models: int
 
@@ -88,8 +84,6 @@ def compare_rankings(a: Ranks, b: Ranks) -> RankingAgreement:
     return RankingAgreement(
         tau_b=value(stats.kendalltau(x, y).statistic) if varies else None,
         spearman=value(stats.spearmanr(x, y).statistic) if varies else None,
-        # ranks fall with the score, by which weightedtau finds the top
-        weighted_tau=value(stats.weightedtau(-x, -y).statistic) if varies else None,
         largest_displacement=float(np.abs(x - y).max()),
         n_models=len(models),
     )

@@ -48,6 +48,7 @@ class Reply:
 
 def run(monkeypatch, server, chat=False, **model_args):
     monkeypatch.setattr(api_models.requests, "post", server)
+    monkeypatch.setattr("time.sleep", lambda seconds: None)  # the harness's pauses
     cls = openai_completions.LocalChatCompletion if chat else openai_completions.LocalCompletionsAPI
     model = cls(model="m", base_url="http://127.0.0.1:1/v1", tokenizer_backend=None, **model_args)
     return model, evaluate(
@@ -108,16 +109,3 @@ def test_a_prompt_that_would_be_cut_is_refused(monkeypatch):
     with refused("max_gen_toks", "range", 8, error=TaskConfigError):
         evaluate(model, RepeatedSamplingTask(config=toy_config()))
     assert not server.payloads
-
-
-def test_an_unknown_shape_of_the_harness_is_warned_about(monkeypatch, caplog):
-    monkeypatch.setattr(api_models.requests, "post", Server())
-    model = openai_completions.LocalCompletionsAPI(
-        model="m", base_url="http://127.0.0.1:1/v1", tokenizer_backend=None
-    )
-    model.tok_encode = None
-    evaluate(model, RepeatedSamplingTask(config=toy_config()))
-    assert "has no method `tok_encode`: every trial of a question may carry the same seed" in (
-        caplog.text
-    )
-    assert "generate_until" not in vars(model)

@@ -27,10 +27,7 @@ def test_the_window_comes_from_the_model_arguments():
     ("config", "tokens"),
     [
         ('{"max_position_embeddings": 2048}', 2048),
-        (
-            '{"max_position_embeddings": 9, "text_config": {"max_position_embeddings": 32768}}',
-            32768,
-        ),
+        ('{"n_ctx": 9, "text_config": {"n_ctx": 32768}}', 32768),
         ('{"n_ctx": "many"}', None),
         ("[]", None),
         ("", None),
@@ -68,6 +65,7 @@ def test_an_unknown_context_is_warned_about_with_the_argument_to_pass(caplog):
         fit_generation({"max_gen_toks": 32768}, [PROMPT], {"pretrained": "a/b"}, "t")
     assert "max_model_len=" in caplog.text
     caplog.clear()
-    with caplog.at_level(logging.WARNING):  # a model without a context
+    with caplog.at_level(logging.WARNING):  # a model without a context, and one that checks it
         fit_generation({"max_gen_toks": 32768}, [PROMPT], {"p": 0.5}, "t")
+        fit_generation({"max_gen_toks": 32768}, [PROMPT], {"pretrained": "a/b"}, "t", True)
     assert not caplog.records

@@ -22,11 +22,11 @@ KWARGS = {"temperature": 1.0, "until": ["STOP"], "max_gen_toks": 16, "do_sample"
 
 
 class SlowLM(LM):
-    """A backend that counts its calls and fails at a given one."""
+    """A backend that counts its calls."""
 
-    def __init__(self, batch_size=1, fails_at=None, num_concurrent=1, **kwargs):
+    def __init__(self, batch_size=1, num_concurrent=1, **kwargs):
         super().__init__()
-        self.batch_size, self._concurrent, self.fails_at = batch_size, num_concurrent, fails_at
+        self.batch_size, self._concurrent = batch_size, num_concurrent
         self.calls = []
 
     def loglikelihood(self, requests):
@@ -36,8 +36,6 @@ class SlowLM(LM):
 
     def generate_until(self, requests, disable_tqdm=False):
         assert disable_tqdm
-        if len(self.calls) == self.fails_at:
-            raise MemoryError("no room")
         self.calls.append([request.args[0] for request in requests])
         return [f"{request.args[0]} {len(self.calls)}" for request in requests]
 
@@ -54,7 +52,6 @@ def ask(lm, prompts, n):
     [
         ({"batch_size": 4}, [4, 4, 1]),
         ({"batch_size": "4"}, [4, 4, 1]),
-        ({"batch_size": 1}, [1] * 9),
         ({"batch_size": "auto"}, [9]),
         ({"batch_size": 1, "num_concurrent": 2}, [8, 1]),
     ],
@@ -66,19 +63,6 @@ def test_a_call_is_as_large_as_the_backend_allows(tmp_path, arguments, sizes):
     assert [text.signals["seed"] for text in texts] == [None] * 9
     assert [len(call) for call in lm.calls] == sizes
     assert [prompt for call in lm.calls for prompt in call] == ["a", "b", "c"] * 3
-
-
-def test_what_came_before_a_failure_is_stored(tmp_path):
-    path = tmp_path / "s.sqlite"
-    lm = Slow(store=str(path), batch_size=2, fails_at=3)
-    with pytest.raises(MemoryError):
-        ask(lm, ["a", "b", "c"], 3)
-    lm.sink.store.close()
-    with TrialStore.open(path, mode="read") as stored:
-        assert stored.info().trials == 6
-    again = Slow(store=str(path), batch_size=2, fails_at=3)
-    assert len(ask(again, ["a", "b", "c"], 3)) == 9
-    assert again.calls == [["a", "b"], ["c"]]
 
 
 def test_a_stream_is_taken_call_by_call_and_may_end():

@@ -15,8 +15,6 @@ from lm_eval_bayes.harness.models.stored_models import what_is_stored
 from lm_eval_bayes.harness.models.trial_sink import StoreSink
 from lm_eval_bayes.runs.model_arguments import keyed
 from lm_eval_bayes.store.errors import OtherWeightsError
-from lm_eval_bayes.store.export import export_jsonl
-from lm_eval_bayes.store.merge import merge
 from lm_eval_bayes.store.trial import Trial, TrialKey
 from lm_eval_bayes.store.trial_store import TrialStore
 from lm_eval_bayes.store.verify import verify
@@ -117,28 +115,6 @@ def test_an_alias_by_name_and_by_hash(path):
     with TrialStore.open(path) as store:  # the name is given to another model
         store.add_alias("gpt-x-2026-05", store.describe_model({**api, "pretrained": "gpt-y"}))
     assert describe(path, new) != digest
-    assert verify(path).ok
-
-
-def test_merged_exported_and_pruned_with_the_model(path, tmp_path):
-    first, second = tmp_path / "a.sqlite", tmp_path / "b.sqlite"
-    digest = describe(first, MODEL, n=2)
-    assert describe(second, COPY, n=4) == digest
-    with TrialStore.open(second) as store:
-        store.add_alias("model-x", digest)
-    assert merge([first, second], path).added == 4
-    names = [(model, source["pretrained"]) for model, source in sources_in(path)]
-    assert names == [(digest, "org/model"), (digest, COPY["pretrained"])]
-    with TrialStore.open(path, mode="read") as store:
-        assert store.aliases() == {"model-x": digest}
-        assert [series.trials for series in store.info().series] == [4]
-    assert export_jsonl(path, tmp_path / "a.jsonl").damaged == 0
-    lines = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()]
-    assert [line["model"] for line in lines if line["kind"] in ("source", "alias")] == [digest] * 3
-    with TrialStore.open(path) as store:
-        store.prune(model=digest, dry_run=False)
-        assert (store.models(), store.aliases()) == ({}, {})
-    assert sources_in(path) == []
     assert verify(path).ok
 
 

@@ -2,10 +2,8 @@
 
 import io
 import json
-import tracemalloc
 import weakref
 from array import array
-from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -14,7 +12,7 @@ from _support.errors import refused
 from _support.harness_command import gateway
 from lm_eval.loggers import EvaluationTracker
 
-from lm_eval_bayes.harness.models import stored_texts, trial_stream, trials
+from lm_eval_bayes.harness.models import stored_texts, trial_stream
 from lm_eval_bayes.harness.models.interface import Completion
 from lm_eval_bayes.harness.models.stored_texts import (
     QuestionTexts,
@@ -35,7 +33,6 @@ KEY = TrialKey("m", "p", "s")
 LAST = {"function": "regex", "regex_pattern": r"(\d+)", "group_select": -1}
 PIPELINES = [
     {"name": "last", "filter": [LAST]},
-    {"name": "all", "filter": [{"function": "take_first"}]},
     {"name": "upper", "filter": [{"function": "uppercase"}]},
 ]
 
@@ -44,17 +41,39 @@ class OwnTask(RepeatedSamplingTask):
     """A class of a user, who may read responses anywhere."""
 
 
-def coin(tmp_path, name="coin", p=0.5):
-    return TrialsLM(backend="biased_coin", store=str(tmp_path / f"{name}.sqlite"), p=p)
+def coin(folder, p=0.5):
+    return TrialsLM(backend="biased_coin", store=str(folder / "coin.sqlite"), p=p)
 
 
-def task(kind=RepeatedSamplingTask, **changes):
-    return kind(config=toy.toy_config(filter_list=PIPELINES, **changes))
+def task(kind=RepeatedSamplingTask, pipelines=PIPELINES[:1], **changes):
+    metadata = {"version": 1.0, "bayes_k": [1], "think_end_token": "answer"}
+    return kind(config=toy.toy_config(filter_list=pipelines, **{"metadata": metadata, **changes}))
 
 
-def in_memory(monkeypatch):
-    for module in (trials, trial_stream):
-        monkeypatch.setattr(module, "stay_in_store", lambda model, instances: False)
+def both(folder, kind=RepeatedSamplingTask):
+    """Return the results of texts that stay in the store, and of texts in memory."""
+    model = coin(folder)
+    toy.evaluate(model, task(kind, PIPELINES), log_samples=False)  # samples
+    stored = toy.evaluate(model, task(kind, PIPELINES))  # reads
+    assert model.get_model_info()["trials"]["from_store"] == 12
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(trial_stream, "stay_in_store", lambda model, instances: False)
+        return stored, toy.evaluate(model, task(kind, PIPELINES))
+
+
+@pytest.fixture(scope="module")
+def evaluated(tmp_path_factory):
+    return both(tmp_path_factory.mktemp("coin"))
+
+
+def written(folder, samples):
+    """Return the lines of the file of samples that the harness writes."""
+    tracker = EvaluationTracker(output_path=str(folder))
+    tracker.general_config_tracker.model_name_sanitized = "coin"
+    tracker.save_results_aggregated(results={}, samples=samples)
+    tracker.save_results_samples(task_name="toy", samples=samples["toy"])
+    (file,) = folder.rglob("samples_toy_*.jsonl")
+    return [json.loads(line) for line in file.read_text().splitlines()]
 
 
 def test_empty_responses_of_a_store_are_counted(tmp_path, caplog):
@@ -66,27 +85,11 @@ def test_empty_responses_of_a_store_are_counted(tmp_path, caplog):
         assert caplog.text.count("toy: 3 of 12 responses are empty") == 1
 
 
-@pytest.mark.parametrize(
-    ("kind", "settings"),
-    [
-        (RepeatedSamplingTask, {"think_end_token": "answer"}),
-        pytest.param(RepeatedSamplingTask, {}, marks=pytest.mark.slow),
-        pytest.param(RubricTask, {"think_end_token": "answer"}, marks=pytest.mark.slow),
-        pytest.param(RubricTask, {}, marks=pytest.mark.slow),
-    ],
-)
-def test_rows_and_samples_are_those_of_texts_in_memory(tmp_path, monkeypatch, kind, settings):
-    config = {"metadata": {"version": 1.0, **settings}}
-    model = coin(tmp_path)
-    toy.evaluate(model, task(kind, **config))  # samples
-    stored = toy.evaluate(model, task(kind, **config))  # reads
-    assert model.get_model_info()["trials"]["from_store"] == 12
-    samples = stored.pop("samples")["toy"]
+def compare(stored, expected):
+    samples = stored["samples"]["toy"]
     assert isinstance(samples, stored_texts.StoredSamples)
     raw = list.__getitem__(samples, 0)
     assert all(isinstance(text, StoredText) for text in raw["resps"][0])
-    in_memory(monkeypatch)
-    expected = toy.evaluate(model, task(kind, **config))
     assert [dict(s) for s in samples] == [dict(s) for s in expected["samples"]["toy"]]
     assert samples[2] == expected["samples"]["toy"][2]
     assert stored["results"] == expected["results"]
@@ -95,19 +98,21 @@ def test_rows_and_samples_are_those_of_texts_in_memory(tmp_path, monkeypatch, ki
     assert len(texts) == len(PIPELINES)
 
 
-def test_the_file_of_samples_has_the_texts(tmp_path, monkeypatch):
-    lines = {}
-    for name in ("stored", "memory"):
-        tracker = EvaluationTracker(output_path=str(tmp_path / name))
-        results = toy.evaluate(coin(tmp_path), task(), evaluation_tracker=tracker)
-        samples = results.pop("samples")
-        tracker.save_results_aggregated(results=results, samples=samples)
-        tracker.save_results_samples(task_name="toy", samples=samples["toy"])
-        (file,) = (tmp_path / name).rglob("samples_toy_*.jsonl")
-        lines[name] = [json.loads(line) for line in file.read_text().splitlines()]
-        in_memory(monkeypatch)
-    assert lines["stored"] == lines["memory"]
-    assert len(lines["stored"]) == 3 * len(PIPELINES)
+def test_rows_and_samples_are_those_of_texts_in_memory(evaluated):
+    compare(*evaluated)
+
+
+@pytest.mark.slow
+def test_rows_and_samples_of_rubrics_are_those_of_texts_in_memory(tmp_path):
+    compare(*both(tmp_path, RubricTask))
+
+
+def test_the_file_of_samples_has_the_texts(tmp_path, evaluated):
+    stored, memory = (results["samples"] for results in evaluated)
+    copied = {"toy": [dict(sample) for sample in memory["toy"]]}  # the harness changes them
+    lines = written(tmp_path / "stored", stored)
+    assert lines == written(tmp_path / "memory", copied)
+    assert len(lines) == 3 * len(PIPELINES)
 
 
 def _dumped(samples, **options):
@@ -116,12 +121,8 @@ def _dumped(samples, **options):
     return file.getvalue()
 
 
-def test_json_of_samples_has_the_texts(tmp_path, monkeypatch):
-    stored = toy.evaluate(coin(tmp_path), task())["samples"]
-    assert isinstance(stored["toy"], stored_texts.StoredSamples)
-    assert all(isinstance(t, StoredText) for t in list.__getitem__(stored["toy"], 0)["resps"][0])
-    in_memory(monkeypatch)
-    expected = toy.evaluate(coin(tmp_path), task())["samples"]
+def test_json_of_samples_has_the_texts(evaluated):
+    stored, expected = (results["samples"] for results in evaluated)
     for write in (json.dumps, _dumped):
         for options in ({}, {"indent": 1}, {"sort_keys": True}, {"default": str}):
             assert write(stored, **options) == write(expected, **options)
@@ -173,14 +174,9 @@ def test_equal_answers_are_still_warned_of(tmp_path, caplog):
 def test_a_lone_surrogate_does_not_lose_the_file_of_samples(tmp_path):
     model = coin(tmp_path)
     type(model).respond = lambda self, question, trial, prepared: f"{trial} \ud800 2"
-    tracker = EvaluationTracker(output_path=str(tmp_path / "out"))
-    samples = toy.evaluate(model, task(), evaluation_tracker=tracker).pop("samples")
-    tracker.save_results_aggregated(results={}, samples=samples)
-    tracker.save_results_samples(task_name="toy", samples=samples["toy"])
-    (file,) = (tmp_path / "out").rglob("samples_toy_*.jsonl")
-    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    lines = written(tmp_path / "out", toy.evaluate(model, task())["samples"])
     assert lines[0]["resps"] == [[f"{trial} ? 2" for trial in range(4)]]
-    assert len(lines) == 3 * len(PIPELINES)
+    assert len(lines) == 3
 
 
 def test_a_trial_that_is_gone_is_an_error_that_names_it(tmp_path):
@@ -221,14 +217,12 @@ def test_parts_of_texts_are_read_as_they_were():
     assert [str(text) for text in completions(list(stored))] == responses
 
 
-def test_every_request_has_a_response_unless_further_ones_do_not_count():
+def test_further_requests_begin_anew_or_do_not_count():
     first, second = SimpleNamespace(), SimpleNamespace()
     by_id = {id(first): ["a", "b"], id(second): ["c"]}
-    assert list(ResponsesInTurn([first, second, first], by_id)) == ["a", "c", "b"]
-    requests = [first, second, second]
-    assert list(ResponsesInTurn(requests, by_id, further="")) == ["a", "c", ""]
-    with pytest.raises(RuntimeError):
-        list(ResponsesInTurn(requests, by_id))
+    requests = [first, second, first, second]
+    assert list(ResponsesInTurn(requests, by_id)) == ["a", "c", "b", "c"]
+    assert list(ResponsesInTurn(requests, by_id, further="")) == ["a", "c", "b", ""]
 
 
 def test_filtered_texts_are_logged_as_they_were():
@@ -246,24 +240,3 @@ def test_filtered_texts_are_logged_as_they_were():
     sample = {"resps": [stored], "filtered_resps": [logged], "lengths": array("q", [1, 2])}
     written = stored_texts.with_texts(sample)
     assert written == {"resps": [texts], "filtered_resps": [filtered], "lengths": [1, 2]}
-
-
-@pytest.mark.parametrize(("stripped", "most"), [(False, 3), (True, 24)])
-def test_a_trial_in_the_store_takes_few_bytes(stripped, most):
-    n = 20_000
-    text = " " * stripped + "it is 2"
-    trial = Trial(KEY, 0, text)
-    question = QuestionTexts(Sink([]), KEY, {})
-    response = Completion(text.strip(), trial=trial)
-    question.add(trial, response)
-    trials = [replace(trial, trial=number) for number in range(0, n, 1000)]
-    tracemalloc.start()
-    try:
-        for first in trials:  # any order, with holes
-            question.add(first, response)
-        responses = StoredTexts(question, range(n))
-        size = tracemalloc.get_traced_memory()[0]
-    finally:
-        tracemalloc.stop()
-    assert len(responses) == n
-    assert size / n < most

@@ -230,16 +230,6 @@ def test_a_copy_of_a_model_of_the_hub_is_the_same_model(hub, tmp_path, reads):
     assert is_content(got[0])
 
 
-def test_a_commit_of_the_readme_changes_nothing(hub):
-    first = hub("a", {**FILES, "README.md": b"one"})
-    got = [f("some/model") for f in (weights_of, settings_of, tokenizer_of)]
-    hub("b", {**FILES, "README.md": b"two"})
-    assert [f("some/model") for f in (weights_of, settings_of, tokenizer_of)] == got
-    hub("c", {**FILES, "model-00001-of-00002.safetensors": b"other"})
-    assert weights_of("some/model") != got[0]
-    assert weights_of("some/model", first) == got[0]
-
-
 def test_a_cache_without_all_shards_is_told_by_the_commit(hub):
     files = {k: v for k, v in FILES.items() if k != "model-00002-of-00002.safetensors"}
     assert weights_of("some/model", hub("a", files)) == f"hub:{'a' * 40}"
@@ -283,13 +273,3 @@ def test_settings_are_hashed_by_what_they_say(folder):
     assert other != got
     (folder / "modeling_own.py").write_text("x = 1")
     assert settings_of(str(folder)) not in (got, other)
-
-
-def test_a_tokenizer_is_hashed_by_its_files(folder):
-    (folder / "tokenizer.json").write_text("{}")
-    got = tokenizer_of(str(folder))
-    assert got.startswith("sha256:")
-    (folder / "model-1.safetensors").write_bytes(b"other weights")
-    assert tokenizer_of(str(folder)) == got
-    (folder / "tokenizer.json").write_text('{"a": 1}')
-    assert tokenizer_of(str(folder)) != got

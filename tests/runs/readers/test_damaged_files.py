@@ -28,11 +28,14 @@ DAMAGES = {
     "NUL": lambda content: bytes(len(content)),
     # one byte more than half, as a file that is cut off at the end of a line is no damaged file
     "half": lambda content: content[: len(content) // 2 + 1],
-    "NUL tail": lambda content: content + bytes(64),
     "broken first line": _broken_first_line,
     "first line of another kind": lambda content: b"[1]\n" + content,
     "byte order mark": lambda content: codecs.BOM_UTF8 + content,
 }
+
+
+#: Damages that are found where a file is cut to half or empty, too.
+SLOW = ("8 bytes", "NUL", "first line of another kind")
 
 
 def copied(source, tmp_path):
@@ -59,7 +62,13 @@ def files_of(folder):
     return {(file.name, len(file.parts)): file for file in files}.values()
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize(
+    "damage",
+    [
+        pytest.param(damage, marks=[pytest.mark.slow] if damage in SLOW else [])
+        for damage in DAMAGES
+    ],
+)
 @pytest.mark.parametrize("source", SOURCES)
 def test_a_damaged_file_does_not_vanish(source, damage, tmp_path):
     folder = copied(source, tmp_path)
@@ -72,24 +81,6 @@ def test_a_damaged_file_does_not_vanish(source, damage, tmp_path):
         if damage == "byte order mark" and file.suffix not in (".parquet", ".zst"):
             assert counted == expected
         file.write_bytes(content)
-
-
-@pytest.mark.parametrize(
-    ("source", "name", "n_trials"),
-    [
-        ("promptfoo", "prompts.json", 56),
-        ("tau2", "weak.json", 31),
-        ("swe_bench", "org__weak-1.5.run_2.json", 24),
-    ],
-)
-def test_a_damaged_file_of_any_name_is_refused(source, name, n_trials, tmp_path):
-    """These tools' files have any name; one that cannot be read stands where theirs do."""
-    folder = copied(source, tmp_path)
-    assert sum(trials(read_runs([folder], dedupe=True)).values()) == n_trials
-    (folder / name).write_bytes(b"")
-    counted, named = read_or_named(folder)
-    assert counted is None
-    assert str(folder / name) in named
 
 
 @pytest.mark.parametrize("source", SOURCES)
@@ -146,23 +137,6 @@ def test_a_line_that_is_too_long_is_refused_before_it_is_in_memory(name, tmp_pat
         assert tracemalloc.get_traced_memory()[1] < 3 * 2**22
     finally:
         tracemalloc.stop()
-
-
-@pytest.mark.parametrize("name", ["board.jsonl", "board.csv"])
-@pytest.mark.parametrize("place", [0, -1])
-def test_the_longest_line(name, place, tmp_path, monkeypatch):
-    rows = [b'{"question": "q%d", "score": 1}' % i for i in range(4)]
-    if name == "board.csv":
-        rows = [b"question,score", *(b"q%d,1" % i for i in range(4))]
-    monkeypatch.setattr(text_files, "_LONGEST_LINE", 100)
-    file, n_bytes = tmp_path / name, len(rows[place])
-    rows[place] += b" " * (99 - n_bytes)
-    file.write_bytes(b"\n".join([*rows, b""]))
-    assert read_runs([file]).runs[0].n_questions == 4
-    rows[place] += b" "
-    file.write_bytes(b"\n".join([*rows, b""]))
-    with refused("RUN", "range"):
-        read_runs([file])
 
 
 @pytest.mark.parametrize(("depth", "rule"), [(600, "range"), (100_000, "damaged")])

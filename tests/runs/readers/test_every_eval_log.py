@@ -105,11 +105,3 @@ def test_several_tasks_and_models_may_be_in_one_file(tmp_path, records):
     assert [names[2] for names in read] == ["avg@N", "avg@N", "f1"]
     assert len(read_runs([other], task="sums").runs) == 1
     assert len(read_runs([other], metric="f1").runs) == 1
-
-
-def test_the_metadata_name_clusters(tmp_path, records):
-    _, rows = records
-    for row in rows:
-        row["metadata"]["contest"] = "I" if row["sample_id"] < "r" else "II"
-    other = write_lines(tmp_path / "records.jsonl", rows)
-    assert read_runs([other], cluster="contest").runs[0].clusters == ("I", "I", "II", "II")

@@ -83,12 +83,10 @@ def test_a_copy_is_no_further_trials(tmp_path, log):
     ("folder", "name"),
     [
         ("evalscope/weak/reviews/weak", f"{MCQ}.jsonl"),
-        ("harbor/letters/chess__s0abcde", "result.json"),
         ("terminal_bench/ob1_1", "results.json"),
         ("lighteval/details/weak", "."),
         ("matharena/outputs/aime/aime_2025/open/weak", "1.json.zst"),
         (f"{NEMO}/gpqa", "output-rs0.jsonl"),
-        ("tau2/folder", "results.json"),
     ],
 )
 def test_relative_paths_are_read(monkeypatch, folder, name):

@@ -59,10 +59,8 @@ def test_the_outcomes_were_counted_by_hand():
     [
         ("strong", "sums", None, 0.75),
         ("weak", "sums", None, 0.35),
-        ("weak", "sums", "pass@k:k=1&n=4", 0.35),
         ("weak", "sums", "pass@k:k=2&n=4", 0.5666666666666667),
         ("weak", "sums", "maj@n:n=4", 0.4),
-        ("weak", "once", None, 0.6),
         ("weak", "once", "f1", 0.6),
     ],
 )

@@ -132,14 +132,3 @@ def test_greedy_outputs_beside_seeds_are_left_out(outputs):
     assert saved.runs[0].n_trials == 6
     assert "output.jsonl" in saved.warnings[0]
     assert read_runs([outputs / "output.jsonl"]).runs[0].n_trials == 3
-
-
-def test_a_field_names_clusters(outputs):
-    assert read_runs([outputs], cluster="subject").runs[0].clusters == ("a", "b", "a")
-
-
-def test_outputs_that_were_not_graded_are_of_no_format(outputs):
-    file = outputs / "output-rs3.jsonl"
-    write_lines(file, [{"problem": "1+1?", "generation": "2"}])
-    with refused("RUN", "missing-column"):
-        read_runs([file])

@@ -25,17 +25,6 @@ def table(folder, lines):
     return write_lines(folder / "t.jsonl", lines)
 
 
-def test_trials_that_count_as_wrong_are_counted_by_model(tmp_path):
-    def score(model, question, trial):
-        return None if model == "m1" and question < 3 and trial == 0 else 1
-
-    first, second = read_runs([table(tmp_path, rows(score))], unscored="wrong").runs
-    assert [run.n_trials for run in (first, second)] == [48, 48]
-    (note,) = first.notes
-    assert note.startswith("3 trials")
-    assert second.notes == ()
-
-
 def test_categories_that_differ_between_models_are_warned_of(tmp_path):
     def category(model, question, trial):
         return "b" if (model, question) in {("m2", 0), ("m2", 4)} else "ab"[question % 2]

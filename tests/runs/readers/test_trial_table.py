@@ -88,11 +88,8 @@ def test_other_names_of_columns(read, tmp_path):
     assert (run.model, run.outcomes.counts.tolist()) == ("A", [[1, 1], [0, 1]])
     with refused("columns", "missing-column", "question=nothing"):
         read(text, columns={"question": "nothing"})
-    code, _, _ = called(
-        "summary", tmp_path / "t.csv", "--columns", "question=item,score=pass_,model=who"
-    )
-    assert code == 0
-    assert called("summary", tmp_path / "t.csv", "--columns", "what=item")[0] == 2
+    for text, code in (("question=item,score=pass_,model=who", 0), ("what=item", 2)):
+        assert called("summary", tmp_path / "t.csv", "--columns", text)[0] == code
 
 
 def test_scores_between_0_and_1_are_scores(tmp_path):
@@ -128,11 +125,9 @@ def test_numbers_of_rows_taken_for_questions_are_warned_of(read, text, column):
     "text",
     [
         "id,problem,model,score\n1,a,A,1\n2,b,A,0\n1,a,B,1\n2,b,B,1\n",
-        "id,trial,correct\n0,0,1\n1,0,0\n",
         "id,trial,correct\n0,7,1\n1,8,0\n",
-        "id,trial,correct\n0,0,1\n0,1,0\n1,0,1\n",
     ],
-    ids=["questions of two models", "one trial of all", "labels of rows", "two trials"],
+    ids=["questions of two models", "labels of rows"],
 )
 def test_questions_of_one_trial_are_no_fault(read, text):
     assert read(text).warnings == ()
@@ -177,11 +172,7 @@ def test_utf_16_is_read_by_its_byte_order_mark(tmp_path, ending, packed):
 
     for encoding, mark in (("utf-16-le", b"\xff\xfe"), ("utf-16-be", b"\xfe\xff")):
         assert read(mark + text.encode(encoding)) == expected
-    for content in (
-        (b"\xfe\xff" + text.encode("utf-16-be"))[:-1],
-        text.encode("utf-16-le"),
-        text.replace("aime", "Prüfung").encode("latin-1"),
-    ):
+    for content in (text.encode("utf-16-le"), text.replace("aime", "Prüfung").encode("latin-1")):
         with refused("RUN", "damaged"):
             read(content)
 
@@ -254,19 +245,15 @@ def test_scores_have_no_clusters(read):
     [
         ("question,score\na,maybe\n", "format", "'maybe' in row 1"),
         ("question,score\na,1\n,0\n", "missing", "none in row 2"),
-        ("question,score\na,-0.5\n", "range", "-0.5 in row 1"),
         ("question,score\na,1\nb,1e400\n", "range", "1e400 in row 2"),
         ("question,score\n", "empty", "none"),
-        ("question,score\na,1,2\nb,1\n", "shape", None),
         ("question,score,cluster\na,1,I\na,0,II\n", "mismatch", "I and II"),
         ("question,score,score\na,1,0\nb,1,0\n", "duplicate", 2),
         ("model,question,trial,score\nm,a,0,1\n,a,1,0\n", "missing", "an empty cell in row 2"),
-        ("task,question,score\n,a,1\nx,b,0\n", "missing", "an empty cell in row 1"),
         ("agent,run,resolved\na,1,1\na,2,0\n", "missing-column", None),
         ("question,epoch1,epoch2,error\na,1,0,0\n", "conflict", "epoch1, epoch2 and error"),
         ("id,accuracy,n\na,0.5,64\n", "range", None),
         ("id,trial_1,trial_2\nq1,85%,1\n", "range", None),
-        ("item,pass_,who\na,yes,A\n", "range", None),
         # percentages and decimal commas
         ("question,score\na,85%\na,0.9\n", "format", None),
         ("question,score\na,85%\na,pass\n", "format", None),
@@ -303,22 +290,6 @@ def test_a_score_larger_than_a_float_is_refused(read, score):
     assert read("question,score\n1e400,1\n1e401,0\n").runs[0].question_ids == ("1e400", "1e401")
 
 
-@pytest.mark.parametrize("ending", [".parquet", ".arrow", ".csv.gz", ".jsonl.zst"])
-def test_a_file_that_is_cut_off(tmp_path, ending):
-    path = write_rows(tmp_path / f"t{ending}", rows_of(outcomes()))
-    content = path.read_bytes()
-    for size in (3, len(content) // 2, len(content) - 9):
-        path.write_bytes(content[:size])
-        with refused("RUN", "damaged"):
-            read_runs([path])
-
-
-def test_wide_columns_of_epochs_are_trials_of_one_model(read, counts):
-    text = "question,epoch1,epoch2,gen_0,run1\na,1,0,1,1\nb,0,0,1,0\n"
-    assert counts(text) == [[1, 3], [3, 1]]
-    assert read("question,gpt-4,gpt-5\na,1,0\nb,0,0\n").models == ("gpt-4", "gpt-5")
-
-
 def test_the_columns_of_tables_that_are_alike_are_noted_once(tmp_path):
     files = [tmp_path / f"t{n}.csv" for n in range(6)]
     for n, file in enumerate(files):
@@ -326,10 +297,6 @@ def test_the_columns_of_tables_that_are_alike_are_noted_once(tmp_path):
     (note,) = read_runs(files, columns={"score": "pass"}).notes
     assert "question=item, model=model, score=pass" in note
     assert "3 more" in note
-
-
-def test_a_column_of_models_that_is_empty_names_none(read):
-    assert read("model,question,score\n,a,1\n,b,0\n").models == ("t",)
 
 
 @pytest.mark.parametrize(
@@ -346,10 +313,7 @@ def test_a_table_that_may_end_within_a_number_is_warned_of(read, end, n_warnings
 
 @pytest.mark.parametrize(
     ("ending", "wrong"),
-    [
-        *((".csv", wrong) for wrong in ("12k", "-1", "1e999", "9" * 400, "20%")),
-        *((".jsonl.gz", "12k"), (".parquet", "12k")),
-    ],
+    [*((".csv", wrong) for wrong in ("-1", "9" * 400, "20%")), (".parquet", "12k")],
 )
 def test_measurements_that_are_no_numbers_are_named(tmp_path, ending, wrong):
     rows = [

@@ -20,7 +20,6 @@ from _support.tool_logs import DATA, content_of, rows_of, write_lines
 from lm_eval_bayes.runs.question_texts import question_texts
 from lm_eval_bayes.runs.reader import read_runs
 from lm_eval_bayes.runs.readers.conversations import written
-from lm_eval_bayes.runs.readers.trial_texts import SpooledRecords
 from lm_eval_bayes.runs.verdicts import files_to_judge
 
 
@@ -251,12 +250,6 @@ def test_tables_with_a_column_of_texts(tmp_path, name):
     assert right == {f"q{q}": (str(q + 1),) for q in range(4)}
 
 
-def test_the_column_of_texts_may_be_named(tmp_path):
-    file = table(tmp_path / "t.jsonl")
-    file.write_text(file.read_text(encoding="utf-8").replace('"response"', '"said"'), "utf-8")
-    assert texts_of(file, columns={"response": "said"})[0] == EXPECTED
-
-
 def test_texts_of_merged_files_stay_with_their_trials(tmp_path):
     whole = tmp_path / "t.jsonl"
     lines = table(whole).read_text(encoding="utf-8").splitlines(keepends=True)
@@ -308,19 +301,6 @@ def test_a_damaged_sample_is_left_out_with_a_sentence(tmp_path):
     (run,) = read_runs([file]).runs
     read = question_texts(run, run.question_ids.index("a"))
     assert (read.responses, read.n_damaged) == ((None, "5", "4"), 1)
-
-
-def test_a_document_is_read_again_once(monkeypatch):
-    reads = []
-    spooled = SpooledRecords._spooled
-    monkeypatch.setattr(
-        SpooledRecords, "_spooled", lambda self: reads.append(self.files) or spooled(self)
-    )
-    (run,) = read_runs([DATA / "tau2" / "strong.json"]).runs
-    assert reads == []  # nothing is read before a text is asked for
-    for number in range(run.n_questions):
-        question_texts(run, number)
-    assert reads == [(DATA / "tau2" / "strong.json",)]
 
 
 # -- conversations, pages, verifiers ---------------------------------------------------------------

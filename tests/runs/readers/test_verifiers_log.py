@@ -127,8 +127,7 @@ def test_metrics_of_earlier_releases_are_columns(rows, write):
     assert run.busy_seconds == pytest.approx(1.5 * 16)
 
 
-@pytest.mark.parametrize("reward", [float("nan"), "high"])
-def test_a_reward_that_is_no_number_is_refused(rows, write, reward):
-    rows[1]["reward"] = reward
+def test_a_reward_that_is_no_number_is_refused(rows, write):
+    rows[1]["reward"] = float("nan")
     with refused("RUN", "range"):
         read_runs([write(rows)])

@@ -141,7 +141,7 @@ def file_probabilities(value: object) -> SuccessProbabilities:
         if key in table:
             sentence = f"{where}: the id {row['id']} is in an earlier line too"
             raise ModelConfigError(sentence, "duplicate", "id", row["id"])
-        table[key] = probability_of(row["p"], f"{where}: p")
+        table[key] = probability_of(row["p"], "p", f"{where}: ")
     if not table:
         raise ModelConfigError(f"`file` {value} contains no probability", "empty", "file", value)
 
@@ -228,13 +228,10 @@ def as_number(value: object) -> float | None:
         return None
 
 
-def probability_of(value: object, name: str) -> float:
-    """Return a probability in [0, 1]; `name` is what the error calls it."""
+def probability_of(value: object, name: str, where: str = "") -> float:
+    """Return a probability in [0, 1]; `where` and `name` are what the error calls it."""
     number = as_number(value)
     if number is None or not 0.0 <= number <= 1.0:
-        if name.isidentifier():
-            raise ModelConfigError.of(name, "range", "be a number in [0, 1]", value)
-        raise ModelConfigError(
-            f"{name} must be a number in [0, 1]; got {value!r}", "range", "p", value
-        )
+        sentence = f"{where}`{name}` must be a number in [0, 1]; got {value!r}"
+        raise ModelConfigError(sentence, "range", name, value)
     return number

@@ -5,7 +5,6 @@ Its weights are loaded at the first use, so that a run whose trials are all stor
 
 from __future__ import annotations
 
-import hashlib
 import inspect
 import json
 import os
@@ -14,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from lm_eval_bayes._util.hashing import ALGORITHM, hash_text
+from lm_eval_bayes._util.hashing import hash_text
 from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.models.interface import SamplingMixin
 from lm_eval_bayes.harness.models.weights import (
@@ -58,29 +57,13 @@ class WeightsPlaceholder:
         self.device = device
         return self
 
-    @property
-    def dtype(self) -> str:
-        """The type of the weights in the configuration."""
-        return str(_config_dtype(self.config) or "")
-
-    def num_parameters(self) -> int:
-        """Return the number of parameters of this configuration, or -1 if it is unknown."""
-        import torch
-
-        try:
-            with torch.device("meta"):
-                return int(self.model_class.from_config(self.config).num_parameters())
-        except Exception:  # custom code, or a class without from_config
-            return -1
-
 
 class LazyWeights(SamplingMixin):
     """A mixin before the harness's `HFLM` that postpones loading the weights.
 
     Configuration and tokenizer are loaded at once, for chat templates, lengths and rank. The
     weights are loaded at once too with several processes, `parallelize`, a tensor-parallel plan,
-    an adapter, a delta or a quantized format of its own, and with a model given as an object; never
-    where other processes sample.
+    an adapter, a delta or a quantized format of its own; never where other processes sample.
     """
 
     _postponed = False
@@ -118,7 +101,7 @@ class LazyWeights(SamplingMixin):
     def model(self) -> Any:
         """The model; its weights are loaded at the first use."""
         if not self._postponed and not self.weights_loaded:
-            self.load_weights()
+            self.load()
         return super().model  # type: ignore[misc]
 
     @property
@@ -127,7 +110,7 @@ class LazyWeights(SamplingMixin):
         with self._without_loading():
             return int(super().max_length)  # type: ignore[misc]
 
-    def load_weights(self) -> None:
+    def load(self) -> None:
         """Load the weights as the harness does, unless they are loaded."""
         import torch
 
@@ -150,7 +133,6 @@ def _is_eager(arguments: Mapping[str, Any]) -> bool:
     parallel = int(os.environ.get("WORLD_SIZE", "1") or 1) > 1
     return (
         parallel
-        or not isinstance(arguments.get("pretrained"), str)
         or arguments.get("device_map") is not None
         or any(arguments.get(name) for name in _EAGER)
     )
@@ -203,7 +185,7 @@ def hf_fingerprint(lm: Any, given: Mapping[str, Any], ends: Mapping[int, Any]) -
     return {
         "backend": "hf",
         "kind": lm.backend,
-        "pretrained": pretrained if isinstance(pretrained, str) else _object_name(pretrained),
+        "pretrained": pretrained,
         "subfolder": given.get("subfolder") or None,
         **{n: given.get(n) for n in ("revision", "gguf_file", "peft", "delta", "add_bos_token")},
         **_files(lm, given),
@@ -228,48 +210,25 @@ def hf_fingerprint(lm: Any, given: Mapping[str, Any], ends: Mapping[int, Any]) -
 
 
 def _files(lm: Any, given: Mapping[str, Any]) -> dict[str, str | None]:
-    """Return the identity of weights, settings and tokenizer: of their files or of objects.
+    """Return the identity of the files of weights, settings and tokenizer.
 
     The commit of the hub is added where it is not the identity itself.
     """
     pretrained, tokenizer = given["pretrained"], given.get("tokenizer")
     revision, subfolder = given.get("revision"), given.get("subfolder") or None
     commit = getattr(lm.config, "_commit_hash", None) or revision
-    if isinstance(pretrained, str):
-        weights = weights_of(pretrained, commit, subfolder, given.get("gguf_file"))
-        added = [given[name] for name in ("peft", "delta") if given.get(name)]
-        if added:
-            weights = joined([weights, *[weights_of(str(name), revision) for name in added]])
-        settings = settings_of(pretrained, commit, subfolder)
+    weights = weights_of(pretrained, commit, subfolder, given.get("gguf_file"))
+    added = [given[name] for name in ("peft", "delta") if given.get(name)]
+    if added:
+        weights = joined([weights, *[weights_of(str(name), revision) for name in added]])
+    settings = settings_of(pretrained, commit, subfolder)
+    if tokenizer is None or isinstance(tokenizer, str):
+        own = commit if tokenizer is None else revision
+        files = tokenizer_of(tokenizer or pretrained, own, subfolder)
     else:
-        weights = hash_of_parameters(pretrained)
-        config = {k: v for k, v in lm.config.to_dict().items() if k != "transformers_version"}
-        settings = hash_text(json.dumps(config, sort_keys=True, default=str))
-    source = tokenizer or pretrained
-    if isinstance(source, str):
-        files = tokenizer_of(source, commit if tokenizer is None else revision, subfolder)
-    else:
-        files = hash_text(repr(sorted((tokenizer or lm.tokenizer).get_vocab().items())))
+        files = hash_text(repr(sorted(tokenizer.get_vocab().items())))
     hub = {"commit": commit} if commit and is_content(weights) else {}
     return {"weights": weights, "settings": settings, "tokenizer_files": files, **hub}
-
-
-def hash_of_parameters(model: Any) -> str:
-    """Return a hash of a model's parameters: their names, types, shapes and values."""
-    import torch
-
-    hashed = hashlib.blake2b(digest_size=16)
-    for name, tensor in sorted(model.state_dict().items()):
-        hashed.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
-        flat = tensor.detach().reshape(-1).contiguous()
-        for part in flat.split(1 << 24):
-            hashed.update(part.cpu().view(torch.uint8).numpy().tobytes())
-    return f"{ALGORITHM}:{hashed.hexdigest()}"
-
-
-def _object_name(model: Any) -> str:
-    name = getattr(getattr(model, "config", None), "_name_or_path", "") or ""
-    return f"{type(model).__name__}({name})"
 
 
 def _config_dtype(config: Any) -> Any:
@@ -300,8 +259,6 @@ def generation_config_of(config: Any, given: Mapping[str, Any]) -> Any:
     from transformers import GenerationConfig
 
     pretrained = given["pretrained"]
-    if not isinstance(pretrained, str):
-        return getattr(pretrained, "generation_config", None) or GenerationConfig()
     revision = getattr(config, "_commit_hash", None) or given.get("revision") or "main"
     try:
         return GenerationConfig.from_pretrained(

@@ -84,10 +84,6 @@ class HFSampling(LazyWeights):
         """How many trials are a batch; of batch_size=auto it is detected."""
         return self._batch_size(2)
 
-    def load(self) -> None:
-        """Load the weights, if they are not loaded."""
-        self.load_weights()
-
     def sample(
         self, requests: Sequence[TrialRequest] | RequestStream, measure: frozenset[str]
     ) -> Iterator[tuple[TrialRequest, Trial]]:
@@ -120,7 +116,7 @@ class HFSampling(LazyWeights):
             row_of(request)
         queue = Queue(map(row_of, requests), len(requests), measure)
         self.warn_not_applied(self._generation_config.to_diff_dict(), questions[0].kwargs)
-        self.load_weights()
+        self.load()
         bits = queue.bits
         while stream is None or not stream.ended:
             settings = queue.next_settings()

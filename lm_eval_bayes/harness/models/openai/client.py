@@ -23,7 +23,7 @@ from typing import Any, TypeAlias, TypeVar
 from lm_eval_bayes._util.text import join_words
 from lm_eval_bayes.harness.models.interface import TrialRequest
 from lm_eval_bayes.harness.models.openai.connection import Endpoint
-from lm_eval_bayes.harness.models.openai.request import Payloads, max_gen_toks, token_count
+from lm_eval_bayes.harness.models.openai.request import Payloads, token_count
 from lm_eval_bayes.harness.models.openai.responses import (
     ExchangeFailed,
     read_prompt_bits,
@@ -47,7 +47,7 @@ def concurrently(
     jobs: Iterable[_Job],
     opened: Opened[_Job, _Result],
     concurrency: int,
-    deadline: Callable[[], float | None] = lambda: None,
+    deadline: Callable[[], float | None],
 ) -> Iterator[_Result]:
     """Do jobs concurrently and yield each result as it comes.
 
@@ -193,13 +193,10 @@ class TrialClient:
     @contextlib.asynccontextmanager
     async def _opened(self) -> AsyncIterator[Callable[[TrialRequest], Awaitable[Outcome]]]:
         """Open the connections and return the function that requests one trial."""
-        async with RetryingClient.opened(
-            self.endpoint,
-            self.concurrency,
-            model=self.payloads.model_name,
-            served=self.served,
-            unchecked=self.unchecked,
-        ) as server:
+        async with self.endpoint.session(self.concurrency) as session:
+            server = RetryingClient(
+                self.endpoint, session, self.payloads.model_name, self.served, self.unchecked
+            )
             yield partial(self._send, server)
 
     async def _send(self, server: RetryingClient, request: TrialRequest) -> Outcome:
@@ -295,7 +292,7 @@ class TrialClient:
                 answer.prompt_tokens,
                 token_count(self.messages[request.prompt]),
             )
-        limit, used = max_gen_toks(request), answer.completion_tokens
+        limit, used = request.kwargs["max_gen_toks"], answer.completion_tokens
         if answer.finish_reason == "length" and used is not None and used < limit:
             self.warn_once(
                 "length",

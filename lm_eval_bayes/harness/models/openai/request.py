@@ -9,7 +9,6 @@ from typing import Any
 
 from lm_eval_bayes.errors import ModelConfigError, TaskConfigError
 from lm_eval_bayes.harness import get_logger
-from lm_eval_bayes.harness.models.generation_settings import DEFAULT_MAX_GEN_TOKS
 from lm_eval_bayes.harness.models.interface import TrialRequest, check_harness
 from lm_eval_bayes.harness.models.openai.responses import ExchangeFailed
 
@@ -25,8 +24,8 @@ BACKENDS = {
 
 _NEEDED = ("_create_payload", "create_message", "tok_encode", "header", "base_url", "model")
 
-# Settings with several answers for a request, another seed, or a stream.
-_FIXED = ("seed", "n", "best_of", "stream", "stream_options", "echo", "logprobs")
+# Settings with several answers for a request, or a stream.
+_FIXED = ("n", "best_of", "stream", "stream_options", "echo", "logprobs")
 
 #: Token filters, each with the value that is sent for "off". Servers disagree on top_k: most that
 #: know it take -1 for "off", some of them not 0, and llama-cpp-python 0 only.
@@ -73,7 +72,7 @@ class Payloads:
         Whether a seed is sent.
     """
 
-    def __init__(self, model: Any, seeded: bool = True) -> None:
+    def __init__(self, model: Any, seeded: bool) -> None:
         check_harness(type(model).__name__, (model, _NEEDED))
         self._model, self.seeded = model, seeded
         self.backend = backend_of(model)
@@ -128,7 +127,7 @@ class Payloads:
         messages = self._model.create_message([message], generate=True)
         payload = self.body(messages, kwargs, request.seed)
         for name, value in filters.items():
-            if not (self.may_leave_out(name, value) and (self.official or name in self.left_out)):
+            if value != _OFF[name] or not (self.official or name in self.left_out):
                 payload[name] = self._off[name] if value == _OFF[name] else value
                 if self.llamacpp and name in _LLAMACPP:
                     payload[_LLAMACPP[name]] = payload[name]
@@ -153,10 +152,6 @@ class Payloads:
         not report. ``completion_bpt`` is of temperature 1.
         """
         return self.sglang and request.kwargs.get("temperature") != 1.0
-
-    def may_leave_out(self, name: str, value: object) -> bool:
-        """Return whether a token filter is off."""
-        return name in _OFF and value == _OFF[name]
 
     def adapt(self, sent: Mapping[str, Any], failure: ExchangeFailed) -> bool:
         """Leave out a setting that the server refused by name; return whether the body changes.
@@ -238,23 +233,16 @@ class Payloads:
                     f"for one trial, with its own seed and log-probabilities; got {kwargs[name]!r}"
                 )
                 raise TaskConfigError(sentence, "conflict", name, kwargs[name])
-        temperature = kwargs.get("temperature")
-        if isinstance(temperature, bool) or not isinstance(temperature, (int, float)):
-            sentence = (
-                "`temperature` must be a number in the generation settings of an API backend, "
-                f"which would take a missing one for 0; got {temperature!r}"
-            )
-            raise TaskConfigError(sentence, "range", "temperature", temperature)
         if self.official:
             for name in ("top_k", "min_p", "repetition_penalty"):
-                value = _value(kwargs.get(name), _OFF[name])
-                if not self.may_leave_out(name, value):
+                if _value(kwargs.get(name), _OFF[name]) != _OFF[name]:
                     sentence = (
                         f"`{name}` must be off for {self.backend}, whose server does not know it; "
                         f"got {kwargs[name]!r}"
                     )
                     raise TaskConfigError(sentence, "unsupported", name, kwargs[name])
         message: Any = [{"role": "user", "content": "?"}] if self.chat else "?"
+        temperature = kwargs["temperature"]
         sent = self.body(message, kwargs, request.seed).get("temperature")
         if sent != temperature:
             sentence = (
@@ -279,23 +267,6 @@ _TIMEOUT_S_A_TOKEN = 0.2
 
 #: Few servers generate more tokens per second for one request.
 _FAST_TOKENS_A_SECOND = 50.0
-
-
-def check_batch_size(batch_size: int) -> None:
-    """Check that a request asks for one trial.
-
-    Raises
-    ------
-    ModelConfigError
-        If the batch size is not 1.
-    """
-    if batch_size > 1:
-        sentence = (
-            f"`batch_size` must be 1 for trials over an API; got {batch_size} (one seed serves a "
-            "whole batch, so the trials in it would be one answer repeated; use "
-            "num_concurrent=... for speed)"
-        )
-        raise ModelConfigError(sentence, "conflict", "batch_size", batch_size)
 
 
 def check_settings(
@@ -388,7 +359,7 @@ def check_room(
         return
     prompt, completion = 0, 0
     for request in requests:
-        tokens, length = token_count(messages[request.prompt]) or 0, max_gen_toks(request)
+        tokens, length = token_count(messages[request.prompt]) or 0, request.kwargs["max_gen_toks"]
         if tokens + length > prompt + completion:
             prompt, completion = tokens, length
     if prompt + completion > room:
@@ -410,11 +381,6 @@ def token_count(message: Any) -> int | None:
     (3, None)
     """
     return len(message) if isinstance(message, list) else None
-
-
-def max_gen_toks(request: TrialRequest) -> int:
-    """Return the maximal number of tokens of a trial."""
-    return int(request.kwargs.get("max_gen_toks", DEFAULT_MAX_GEN_TOKS))
 
 
 def timeout_s(max_gen_toks: int, given: object) -> float:

@@ -6,6 +6,7 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, InitVar, dataclass
 from typing import Any
 
 from lm_eval_bayes._util.retry import is_retried
@@ -69,6 +70,7 @@ class TrialsFailedError(ServerError):
         )
 
 
+@dataclass(eq=False, repr=False)
 class ExchangeFailed(Exception):
     """A request that failed.
 
@@ -88,24 +90,17 @@ class ExchangeFailed(Exception):
         Whether there was a connection.
     """
 
-    def __init__(
-        self,
-        sentence: str,
-        *,
-        retry: bool,
-        fatal: bool = False,
-        wait_s: float | None = None,
-        busy: bool = False,
-        complaint: str = "",
-        connected: bool = True,
-    ) -> None:
+    sentence: InitVar[str]
+    _: KW_ONLY
+    retry: bool
+    fatal: bool = False
+    wait_s: float | None = None
+    busy: bool = False
+    complaint: str = ""
+    connected: bool = True
+
+    def __post_init__(self, sentence: str) -> None:
         super().__init__(sentence)
-        self.retry = retry
-        self.fatal = fatal
-        self.wait_s = wait_s
-        self.busy = busy or wait_s is not None
-        self.complaint = complaint
-        self.connected = connected
 
 
 def refusal(status: int, raw: bytes, wait_s: float | None) -> ExchangeFailed:
@@ -137,7 +132,7 @@ def refusal(status: int, raw: bytes, wait_s: float | None) -> ExchangeFailed:
         retry=is_retried(status) and not no_quota,
         fatal=status in _FATAL or no_quota,
         wait_s=wait_s,
-        busy=status == 429,
+        busy=status == 429 or wait_s is not None,
         complaint=words if status in (400, 422) or _is_not_supported(status, words) else "",
     )
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -100,9 +100,9 @@ class RetryingClient:
         self,
         endpoint: Endpoint,
         session: aiohttp.ClientSession,
-        model: str | None = None,
-        served: Mapping[str, Any] | None = None,
-        unchecked: bool = False,
+        model: str | None,
+        served: Mapping[str, Any] | None,
+        unchecked: bool,
     ) -> None:
         self._endpoint, self._session = endpoint, session
         self._model, self._served, self._unchecked = model, served, unchecked
@@ -117,15 +117,6 @@ class RetryingClient:
         # the same of the server being busy
         self._busy, self._busy_at, self._busy_until = 0, -1.0, 0.0
         self._is_tried = False  # by a single request, after a pause
-
-    @classmethod
-    @contextlib.asynccontextmanager
-    async def opened(
-        cls, endpoint: Endpoint, concurrency: int, **settings: Any
-    ) -> AsyncIterator[RetryingClient]:
-        """Open connections for a number of concurrent requests."""
-        async with endpoint.session(concurrency) as session:
-            yield cls(endpoint, session, **settings)
 
     async def ask(
         self,

@@ -13,8 +13,8 @@ with another ``--logprobs-mode``, and SGLang's only at temperature 1, where they
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -27,14 +27,12 @@ from lm_eval_bayes.harness.models.interface import (
     TrialRequest,
     installed_versions,
 )
-from lm_eval_bayes.harness.models.openai.client import TrialClient, concurrently
+from lm_eval_bayes.harness.models.openai.client import TrialClient
 from lm_eval_bayes.harness.models.openai.connection import Endpoint
 from lm_eval_bayes.harness.models.openai.request import (
     Payloads,
-    check_batch_size,
     check_room,
     check_settings,
-    max_gen_toks,
     prompts_to_send,
     timeout_s,
 )
@@ -42,9 +40,7 @@ from lm_eval_bayes.harness.models.openai.responses import (
     ExchangeFailed,
     ServerError,
     TrialsFailedError,
-    read_trial,
 )
-from lm_eval_bayes.harness.models.openai.retrying import RetryingClient
 from lm_eval_bayes.harness.models.openai.seed_check import TOKENS, Verdict, check_seeds
 from lm_eval_bayes.harness.models.openai.served_models import Server, server_address
 from lm_eval_bayes.runs.model_arguments import Kind, keyed, kind_of
@@ -165,11 +161,14 @@ class OpenAISampling(SamplingMixin):
         questions = requests.questions if isinstance(requests, RequestStream) else requests
         payloads = self._payloads
         server_address(self.base_url)
-        check_batch_size(getattr(self, "_batch_size", 1))
+        batch_size = getattr(self, "_batch_size", 1)
+        if batch_size > 1:
+            rule = "be 1 for trials over an API, where one seed serves a batch (see num_concurrent)"
+            raise ModelConfigError.of("batch_size", "conflict", rule, batch_size)
         check_settings(payloads, questions, self.warn_once)
         messages = prompts_to_send(self, questions, payloads.chat)
         check_room(questions, messages, self._room())
-        longest = max(map(max_gen_toks, questions))
+        longest = max(int(request.kwargs["max_gen_toks"]) for request in questions)
         endpoint = self._requests(
             timeout_s(longest, self._given.get("timeout")),
             max(1, int(self._given.get("max_retries", ATTEMPTS))),
@@ -397,33 +396,9 @@ class OpenAISampling(SamplingMixin):
         if self._payloads.chat:
             context = self.apply_chat_template([{"role": "user", "content": prompt}])
         asked = replace(request, context=context, prompt=prompt, seed=seed, kwargs=kwargs)
-        sent: dict[str, Any] = {}
-
-        def payload() -> dict[str, Any]:
-            sent.clear()
-            if self._payloads.chat:
-                sent.update(self._payloads.of(asked, context))
-            else:
-                sent.update(self._payloads.of(asked, prompt), prompt=prompt)
-            return sent
-
-        async def ask(server: RetryingClient) -> Trial | ExchangeFailed:
-            try:
-                exchange = await server.ask(
-                    payload,
-                    lambda body: read_trial(asked, body, self._payloads.chat),
-                    lambda failure: self._payloads.adapt(sent, failure),
-                )
-            except ExchangeFailed as failure:
-                return failure
-            return exchange.value
-
-        @asynccontextmanager
-        async def opened() -> AsyncIterator[Callable[[TrialRequest], Awaitable[Any]]]:
-            async with RetryingClient.opened(endpoint, 1) as server:
-                yield lambda _: ask(server)
-
-        (answer,) = concurrently([asked], opened, 1)
+        messages = prompts_to_send(self, [asked], self._payloads.chat)
+        client = TrialClient(self._payloads, endpoint, messages, set(), 1, None, _no_warning)
+        ((_, answer),) = client.outcomes([asked])
         if isinstance(answer, ExchangeFailed):
             raise answer
         # all that the server wrote, reasoning and answer
@@ -468,3 +443,7 @@ class OpenAISampling(SamplingMixin):
         if failed:
             server = self._endpoint or server_address(self.base_url)
             raise TrialsFailedError(failed, answered, len(requests), server)
+
+
+def _no_warning(topic: str, message: str, *values: object) -> None:
+    """Say nothing of the texts that only show whether seeds are honoured."""

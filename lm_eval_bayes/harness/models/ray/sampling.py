@@ -139,7 +139,7 @@ class RaySampling(SamplingMixin):
 
     # -- what would load the weights here --------------------------------------------------------
 
-    def load_weights(self) -> None:
+    def load(self) -> None:
         """Raise: only the workers load weights."""
         raise WorkerFailedError("with executor=ray only the workers load weights")
 

@@ -10,7 +10,7 @@ import os
 import platform
 import threading
 from collections import deque
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -130,9 +130,8 @@ def build(setup: WorkerSetup) -> SamplingMixin:
     """Return the backend of a worker: its sampling mixin before the harness's class."""
     stock = stock_class(setup.backend)
     name = canonical_name(setup.backend)
-    mixin = sampling_mixin(name)
-    assert mixin is not None  # the driver has checked it
-    kind = type(f"Worker{stock.__name__}", (mixin, stock), {"backend_name": name})
+    members = {"backend_name": name}
+    kind = type(f"Worker{stock.__name__}", (sampling_mixin(name), stock), members)
     model: SamplingMixin = kind(**setup.arguments)
     model.given_arguments = dict(setup.arguments)
     return model
@@ -151,14 +150,9 @@ class Session:
         self._requests: deque[WorkerRequest] = deque()
         self._finished: list[tuple[int, Trial]] = []
         self._failure: Failure | None = None
-        self._over = False
+        self.is_over = False  # nothing more is to be sampled
         #: Prompts of the requests that were taken and measure it.
         self.measured: set[str] = set()
-
-    @property
-    def is_over(self) -> bool:
-        """Whether nothing more is to be sampled."""
-        return self._over
 
     # -- for the driver ------------------------------------------------------------------------
 
@@ -172,7 +166,7 @@ class Session:
         """Return the finished trials; wait for the first one, a failure or the end."""
         with self._changed:
             self._changed.wait_for(
-                lambda: self._finished or self._failure or self._over, timeout=patience_s
+                lambda: self._finished or self._failure or self.is_over, timeout=patience_s
             )
             finished, self._finished = self._finished, []
             return Taken(finished, self._failure)
@@ -180,7 +174,7 @@ class Session:
     def cancel(self) -> None:
         """End the session."""
         with self._changed:
-            self._over = True
+            self.is_over = True
             self._requests.clear()
             self._changed.notify_all()
 
@@ -189,8 +183,8 @@ class Session:
     def wait_for_requests(self) -> bool:
         """Wait for a request; return False once the session is over."""
         with self._changed:
-            self._changed.wait_for(lambda: self._requests or self._over)
-            return not self._over
+            self._changed.wait_for(lambda: self._requests or self.is_over)
+            return not self.is_over
 
     def next_requests(self, count: int) -> list[TrialRequest]:
         """Return at most `count` waiting requests; their prompts to be measured are noted."""
@@ -210,15 +204,12 @@ class Session:
             sampled = model.sample(WaitingRequests(self), self.measured)
         else:
             requests = self.next_requests(max(1, int(model.slots)))
-            measure = frozenset(self._to_measure(requests))
-            sampled = model.sample(Batch(self, requests) if model.streams else requests, measure)
+            measure = frozenset(self.measured & {request.prompt for request in requests})
+            self.measured -= measure
+            stream = SessionRequests(self, requests, requests)
+            sampled = model.sample(stream if model.streams else requests, measure)
         with closing(sampled):
             yield from sampled
-
-    def _to_measure(self, requests: Sequence[TrialRequest]) -> Set[str]:
-        prompts = self.measured & {request.prompt for request in requests}
-        self.measured -= prompts
-        return prompts
 
     def add(self, number: int, trial: Trial) -> None:
         """Add a finished trial."""
@@ -246,13 +237,6 @@ class SessionRequests(RequestStream):
     def is_over(self) -> bool:
         """Whether running requests are to be cancelled."""
         return self._session.is_over
-
-
-class Batch(SessionRequests):
-    """Requests of a session that were taken together."""
-
-    def __init__(self, session: Session, requests: Sequence[TrialRequest]) -> None:
-        super().__init__(session, requests, requests)
 
 
 class WaitingRequests(SessionRequests):

@@ -407,8 +407,8 @@ def lazy_llm(model: Any, processes_file: Path | None, never: bool = False) -> It
     """Let the harness's `VLLM.__init__` create a `LazyLLM` inside the block.
 
     The harness finds `LLM` by a name of its module, which is replaced inside the block. The
-    engine is built at once, with a line in the log, if there is no such name or no
-    configuration without weights; and with several ranks, whose processes start together.
+    engine is built at once, with a line in the log, if there is no configuration without weights;
+    and with several ranks, whose processes start together.
 
     Parameters
     ----------
@@ -422,25 +422,17 @@ def lazy_llm(model: Any, processes_file: Path | None, never: bool = False) -> It
     Raises
     ------
     ModelConfigError
-        If no engine is to be built and there is no configuration without one.
+        If there is no such name, or if no engine is to be built and there is no configuration
+        without one.
     """
     module = _module_with_llm(type(model))
     with patches.applied(
         patches.VLLM_ENGINE, lambda original: _lazy_creator(original, processes_file, never), module
     ) as problem:
-        if problem is None:
-            yield
-            return
-        if never:
-            sentence = f"executor=ray needs an engine that is built later: {problem}"
-            raise ModelConfigError(sentence, "unsupported", "executor", problem)
-        log.info("%s: the vLLM engine is built at once", problem)
-        lazy_engine = LazyEngine(_no_second_engine, processes_file)
-        with lazy_engine.building():
-            yield
-        lazy_engine.llm = getattr(model, "model", None)
-        if lazy_engine.llm is not None:
-            model.model = LazyLLM(lazy_engine, lazy_engine.llm.llm_engine.model_config)
+        if problem is not None:
+            sentence = f"this release of lm_eval builds vLLM's engine in an unknown way: {problem}"
+            raise ModelConfigError(sentence, "unsupported", "lm_eval", problem)
+        yield
 
 
 def _lazy_creator(
@@ -472,15 +464,7 @@ def _no_engine_here() -> Any:
     raise EngineFailedError("with executor=ray only the workers have engines")
 
 
-def _no_second_engine() -> Any:
-    raise EngineFailedError("vLLM's engine was shut down, and only a new run can build another")
-
-
 def _module_with_llm(kind: type) -> ModuleType:
     """Return the module whose `LLM` creates the engine, an empty one if there is none."""
-    for base in kind.__mro__:
-        code = getattr(base.__dict__.get("__init__"), "__code__", None)
-        module = sys.modules.get(base.__module__)
-        if module is not None and hasattr(module, "LLM") and "LLM" in getattr(code, "co_names", ()):
-            return module
-    return ModuleType("no_engine")
+    modules = [sys.modules[base.__module__] for base in kind.__mro__]
+    return next((m for m in modules if hasattr(m, "LLM")), ModuleType("no_engine"))

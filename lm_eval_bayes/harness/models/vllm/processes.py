@@ -37,7 +37,6 @@ import psutil
 from lm_eval_bayes._util.files import write_atomic
 from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes._util.processes import Process, process, process_record, process_scope
-from lm_eval_bayes._util.text import plural
 from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.plugin import patches
 
@@ -128,16 +127,11 @@ class SocketFile(Record):
             return None
         return cls(path, status.st_dev, status.st_ino, status.st_ctime)
 
-    def remove(self) -> bool:
-        """Remove this very file; return whether it existed."""
-        if SocketFile.at(self.path) != self:
-            return False
-        try:
-            os.unlink(self.path)
-        except OSError as error:
-            log.debug("the socket %s of a killed run is not removed: %s", self.path, error)
-            return False
-        return True
+    def remove(self) -> None:
+        """Remove this very file, if it exists."""
+        if SocketFile.at(self.path) == self:
+            with suppress(OSError):
+                os.unlink(self.path)
 
 
 def sockets_of(processes: Iterable[Process]) -> set[SocketFile]:
@@ -195,7 +189,7 @@ class ProcessFile:
                 self.path.unlink(missing_ok=True)
 
 
-def end_leftovers(base: Path, patience_s: float = 3.0) -> list[Process]:
+def end_leftovers(base: Path) -> list[Process]:
     """End the engine processes of runs that were killed, and remove what they left.
 
     A process is ended, with its children, only if its id, start time, boot and namespace are
@@ -206,8 +200,6 @@ def end_leftovers(base: Path, patience_s: float = 3.0) -> list[Process]:
     ----------
     base : Path
         The common name of the files, see `ProcessFile`.
-    patience_s : float
-        See :func:`end`.
 
     Returns
     -------
@@ -221,7 +213,7 @@ def end_leftovers(base: Path, patience_s: float = 3.0) -> list[Process]:
         if found is None:
             continue
         orphans, sockets = found
-        left = end(orphans, patience_s)
+        left = end(orphans, patience_s=3.0)
         ended += [p for p in orphans if p not in left]
         if left:
             log.warning(
@@ -230,9 +222,8 @@ def end_leftovers(base: Path, patience_s: float = 3.0) -> list[Process]:
                 ", ".join(str(p.pid) for p in left),
             )
         else:
-            removed = sum(socket.remove() for socket in sockets)
-            if removed:
-                log.info("removed %s of a killed run's engine", plural(removed, "socket"))
+            for socket in sockets:
+                socket.remove()
             with suppress(OSError):
                 path.unlink(missing_ok=True)
     if ended:

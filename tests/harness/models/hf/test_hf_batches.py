@@ -24,8 +24,6 @@ from _support.tiny_hf import (
 from lm_eval_bayes.errors import ModelConfigError
 from lm_eval_bayes.harness.models.hf.generation import TokenLoop
 from lm_eval_bayes.harness.models.interface import RequestStream
-from lm_eval_bayes.harness.models.ray.messages import Question, WorkerRequest, WorkerSetup
-from lm_eval_bayes.harness.models.ray.worker import TrialWorker
 
 # transformers and torch warn of their own affairs
 pytestmark = pytest.mark.filterwarnings("default")
@@ -93,13 +91,6 @@ def test_a_stream_has_the_batches_and_the_texts_of_a_list(words, batches, batch_
         assert (other.text, other.seed, other.signals) == (trial.text, trial.seed, trial.signals)
 
 
-def test_a_stream_is_taken_a_trial_number_at_a_time(words):
-    lm = tiny_model(words, batch_size=4)
-    stream = stream_of(requests_for(PROMPTS, 6, SAMPLED))
-    next(lm.sample(stream, frozenset()))
-    assert stream.given == 5  # the first four, and one that shows where the next number begins
-
-
 def test_after_the_end_of_a_stream_the_running_batch_alone_goes_on(words):
     lm = tiny_model(words, batch_size=4)
     stream = stream_of(requests_for(PROMPTS, 6, SAMPLED))
@@ -121,33 +112,6 @@ def test_after_its_deadline_a_batch_is_left(words):
     assert len(set(lengths.values())) == 1  # those that ended in one step
 
 
-def test_a_ray_worker_that_gets_its_requests_bit_by_bit_has_the_texts_of_a_list(words):
-    requests = requests_for(PROMPTS, 3, SAMPLED)
-    expected = run(tiny_model(words, batch_size=1), requests, PROMPTS)
-    arguments = {"pretrained": str(words), "device": "cpu", "batch_size": 1}
-    worker = TrialWorker(WorkerSetup("hf", arguments, "."))
-    assert worker.describe().slots == 1
-    worker.begin(1, [Question.of(request) for request in requests[: len(PROMPTS)]])
-    trials = {}
-    for some in (requests[:2], requests[2:7], requests[7:]):
-        worker.give(
-            1,
-            [
-                WorkerRequest(r.index, r.index % len(PROMPTS), r.trial, r.seed, r.trial == 0)
-                for r in some
-            ],
-        )
-        while not trials.keys() >= {request.index for request in some}:
-            taken = worker.take(1)
-            assert taken.failure is None, taken.failure.details
-            trials |= dict(taken.trials)
-    worker.close()
-    assert trials.keys() == expected.keys()
-    for index, trial in expected.items():
-        other = trials[index]
-        assert (other.text, other.seed, other.signals) == (trial.text, trial.seed, trial.signals)
-
-
 def test_rows_that_have_ended_leave_the_batch(tmp_path, shapes):
     lm = tiny_model(save_llama(tmp_path, word_tokenizer(12), initializer_range=0.1), batch_size=64)
     got = run(lm, requests_for(["w4 w5"], 64, SAMPLED))
@@ -165,12 +129,6 @@ def test_trials_of_one_prompt_share_its_prefill(lm, shapes):
     run(lm, requests_for(PROMPTS[:1], 10, {**SAMPLED, "max_gen_toks": 2}))
     assert shapes[0] == (1, 3)
     assert shapes[1][1] == 1
-
-
-def test_between_two_trials_the_callers_torch_is_as_it_was(lm):
-    for _ in lm.sample(requests_for(PROMPTS, 1, SAMPLED), frozenset()):
-        assert torch.is_grad_enabled()
-        assert not torch.is_inference_mode_enabled()
 
 
 def test_memory_that_runs_out_halves_the_batch_and_changes_no_trial(words, monkeypatch, caplog):
@@ -204,7 +162,7 @@ def test_an_automatic_batch_size_is_the_harness_own(words, batches):
 
 def test_logits_that_are_not_numbers_are_an_error(words):
     lm = tiny_model(words)
-    lm.load_weights()
+    lm.load()
     with torch.no_grad():
         lm.model.lm_head.weight.fill_(math.nan)
     with refused("logits", "range", error=ModelConfigError):

@@ -53,54 +53,19 @@ def test_a_trial_is_the_same_alone_in_a_batch_and_shuffled(words, kwargs):
     assert len({got.text for got in together.values()}) > 32
 
 
-def test_seeds_leave_the_global_generator_alone(lm):
-    torch.manual_seed(5)
-    wanted = torch.rand(3)
-    torch.manual_seed(5)
-    run(lm, requests_for(PROMPTS[:2], 2, SAMPLED))
-    assert torch.equal(torch.rand(3), wanted)
-
-
 @pytest.mark.parametrize(
-    "recipe",
-    [
-        {},
-        {"temperature": 0.7},
-        {"temperature": 1.4, "top_k": 6},
-        {"top_p": 0.8},
-        {"min_p": 0.1},
-        {"temperature": 0.9, "top_k": 20, "top_p": 0.9, "min_p": 0.02},
-    ],
-    ids=str,
+    "recipe", [{}, {"temperature": 0.9, "top_k": 6, "top_p": 0.95, "min_p": 0.02}], ids=str
 )
-def test_first_tokens_have_the_warped_distribution(tmp_path, monkeypatch, recipe):
-    lm = tiny_model(save_llama(tmp_path, initializer_range=0.2), batch_size=500)
-    prompt = "w4 w5 w6"
-    tokens = recorded_tokens(monkeypatch)
-    run(lm, requests_for([prompt], 2000, {**SAMPLED, **recipe, "max_gen_toks": 1}))
-    logits = reference_logits(lm, lm.tok_encode(prompt))[-1]
-    wanted = reference_probabilities(logits, **recipe)
-    counts = np.bincount([t[0] for t in tokens.values()], minlength=len(wanted))
-    assert counts[wanted == 0].sum() == 0
-    common = wanted * 2000 >= 5
-    observed = [*counts[common], counts[~common].sum()]
-    expected = [*(wanted[common] * 2000), wanted[~common].sum() * 2000]
-    if expected[-1] == 0:
-        observed, expected = observed[:-1], expected[:-1]
-    assert len(expected) > 3
-    assert stats.chisquare(observed, expected).pvalue > 1e-3
-
-
-def test_sequences_have_the_distribution_of_their_products(tmp_path, monkeypatch):
+def test_sequences_have_the_distribution_of_their_products(tmp_path, monkeypatch, recipe):
     # both tokens of two, over 6000 trials: the cache and the second draw are right too
     lm = tiny_model(
         save_llama(tmp_path, word_tokenizer(8), initializer_range=0.15), batch_size=1000
     )
     prompt = "w4 w5"
     tokens = recorded_tokens(monkeypatch)
-    run(lm, requests_for([prompt], 6000, {**SAMPLED, "max_gen_toks": 2}))
+    run(lm, requests_for([prompt], 6000, {**SAMPLED, **recipe, "max_gen_toks": 2}))
     ids = lm.tok_encode(prompt)
-    first = reference_probabilities(reference_logits(lm, ids)[-1])
+    first = reference_probabilities(reference_logits(lm, ids)[-1], **recipe)
     expected, observed = [], []
     pairs = [tuple(t) for t in tokens.values()]
     for a in range(8):
@@ -108,22 +73,13 @@ def test_sequences_have_the_distribution_of_their_products(tmp_path, monkeypatch
             expected.append(first[a])
             observed.append(pairs.count((a,)))
             continue
-        second = reference_probabilities(reference_logits(lm, [*ids, a])[-1])
+        second = reference_probabilities(reference_logits(lm, [*ids, a])[-1], **recipe)
         expected += [first[a] * p for p in second]
         observed += [pairs.count((a, b)) for b in range(8)]
-    assert sum(observed) == 6000
-    assert stats.chisquare(observed, 6000 * np.array(expected)).pvalue > 1e-3
-
-
-def test_bits_equal_an_independent_forward_pass(lm, monkeypatch):
-    tokens = recorded_tokens(monkeypatch)
-    got = run(lm, requests_for(PROMPTS, 8, {**SAMPLED, "temperature": 0.5, "top_p": 0.9}), PROMPTS)
-    for index, trial in got.items():
-        ids = lm.tok_encode(PROMPTS[index % len(PROMPTS)])
-        wanted = reference_bits(lm, ids, tokens[index])
-        assert trial.signals["completion_bpt"] == pytest.approx(wanted, abs=2e-5)
-        assert trial.prompt_tokens == len(ids)
-        assert trial.completion_tokens == len(tokens[index])
+    expected, observed = 6000 * np.array(expected), np.array(observed)
+    possible = expected > 0
+    assert observed[possible].sum() == 6000
+    assert stats.chisquare(observed[possible], expected[possible]).pvalue > 1e-3
 
 
 @pytest.mark.parametrize("at_once", [1024, 3, 1])

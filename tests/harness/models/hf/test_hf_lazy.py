@@ -39,12 +39,9 @@ def test_making_the_object_reads_configuration_and_tokenizer_only(folder):
     canonical_json(lm.fingerprint())
     assert set(lm.versions()) >= {"torch", "transformers", "lm_eval"}
     assert list(lm.sample([], frozenset())) == []
-    info = lm.get_model_info()
     assert not lm.weights_loaded
     assert run(lm, requests_for(PROMPTS, 1, SAMPLED))
     assert lm.weights_loaded
-    assert lm.get_model_info()["model_num_parameters"] == info["model_num_parameters"] > 10_000
-    assert str(lm.get_model_info()["model_dtype"]) == str(info["model_dtype"]) == "torch.float32"
 
 
 def test_a_model_read_late_is_the_model_that_the_harness_reads(folder):
@@ -62,21 +59,9 @@ def test_a_model_read_late_is_the_model_that_the_harness_reads(folder):
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
 
 
-@pytest.mark.parametrize(
-    "given",
-    [
-        {"parallelize": True},
-        {"peft": "adapter"},
-        {"delta": "delta"},
-        {"gguf_file": "a.gguf"},
-        {"tp_plan": "auto"},
-        {"device_map": "auto"},
-        {"pretrained": object()},
-    ],
-    ids=lambda given: next(iter(given)),
-)
-def test_what_is_more_than_reading_files_is_done_at_once(given):
-    assert _is_eager({"pretrained": "model", **given})
+def test_what_is_more_than_reading_files_is_done_at_once():
+    for name in ("parallelize", "peft", "delta", "gguf_file", "tp_plan", "device_map"):
+        assert _is_eager({"pretrained": "model", name: "auto"}), name
     assert not _is_eager({"pretrained": "model", "parallelize": False, "peft": None})
 
 
@@ -98,18 +83,10 @@ def test_several_processes_read_at_once(monkeypatch):
     assert _is_eager({"pretrained": "model"})
 
 
-def test_a_model_given_as_an_object(folder):
+def test_a_model_given_as_an_object_is_refused(folder):
     model = transformers.AutoModelForCausalLM.from_pretrained(folder)
-    lm = TinyHF(pretrained=model, batch_size=4)
-    assert lm.weights_loaded
-    got = run(lm, requests_for(PROMPTS, 1, SAMPLED))
-    assert [t.text for t in got.values()]
-    first = lm.fingerprint()
-    assert first["weights"].startswith("blake2b-128:")
-    assert first["pretrained"].startswith("LlamaForCausalLM(")
-    with torch.no_grad():
-        model.lm_head.weight[0, 0] += 1.0
-    assert lm.fingerprint()["weights"] != first["weights"]
+    with refused("pretrained", "path"):
+        TinyHF(pretrained=model, batch_size=4).fingerprint()
 
 
 def test_weights_that_are_missing_are_missed_when_they_are_needed(folder):
@@ -160,9 +137,7 @@ def test_the_fingerprint_knows_what_changes_the_distribution(folder, tmp_path):
 def test_the_fingerprint_ignores_what_changes_only_speed(folder):
     first = tiny_model(folder).fingerprint()
     for arguments in (
-        {"batch_size": "auto", "max_batch_size": 3},
-        {"batch_size": 1},
-        {"attn_implementation": "eager"},
+        {"batch_size": "auto", "max_batch_size": 3, "attn_implementation": "eager"},
         {"think_end_token": "</think>"},
         {"dtype": "float32"},
     ):
@@ -170,7 +145,7 @@ def test_the_fingerprint_ignores_what_changes_only_speed(folder):
     rewrite("config.json", transformers_version="0.0.1")(Path(folder))
     lm = tiny_model(folder)
     assert lm.fingerprint() == first
-    lm.load_weights()
+    lm.load()
     assert lm.fingerprint() == first
 
 

@@ -56,7 +56,7 @@ def test_other_causal_models(tmp_path, monkeypatch, name):
     monkeypatch.setattr(hf_loop, "_PROMPT_CHUNK", 3)
     lm = tiny_model(tmp_path, dtype="float32")
     tokens = recorded_tokens(monkeypatch)
-    got = run(lm, requests_for(PROMPTS, 4, SAMPLED), PROMPTS)
+    got = run(lm, requests_for(PROMPTS, 4, {**SAMPLED, "temperature": 0.5}), PROMPTS)
     for index, trial in got.items():
         ids = lm.tok_encode(PROMPTS[index % 4])
         wanted = reference_bits(lm, ids, tokens[index])
@@ -92,15 +92,6 @@ def test_further_settings_go_through_transformers_own_generate(lm, monkeypatch, 
     assert sum("prompt_bpt" in v.signals for v in got.values()) == 3
 
 
-def test_a_neutral_setting_does_not_leave_the_loop(lm, caplog):
-    kwargs = {**SAMPLED, "repetition_penalty": 1.0, "num_beams": 1}
-    with caplog.at_level(logging.WARNING):
-        got = run(lm, requests_for(PROMPTS, 2, kwargs))
-    assert "one at a time" not in caplog.text
-    plain = run(lm, requests_for(PROMPTS, 2, SAMPLED))
-    assert {k: v.text for k, v in got.items()} == {k: v.text for k, v in plain.items()}
-
-
 def test_a_setting_that_transformers_does_not_know_is_a_sentence(lm):
     with refused("generation_kwargs", "unsupported", error=TaskConfigError):
         run(lm, requests_for(PROMPTS, 1, {**SAMPLED, "no_such_setting": 3}))
@@ -108,17 +99,9 @@ def test_a_setting_that_transformers_does_not_know_is_a_sentence(lm):
 
 def test_an_encoder_with_a_decoder(tmp_path, caplog):
     torch.manual_seed(0)
-    config = transformers.T5Config(
-        vocab_size=60,
-        d_model=32,
-        d_kv=8,
-        d_ff=64,
-        num_layers=2,
-        num_heads=4,
-        decoder_start_token_id=0,
-        pad_token_id=0,
-        eos_token_id=EOS,
-    )
+    sizes = {"vocab_size": 60, "d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2}
+    tokens = {"decoder_start_token_id": 0, "pad_token_id": 0, "eos_token_id": EOS}
+    config = transformers.T5Config(**sizes, **tokens, num_heads=4)
     transformers.T5ForConditionalGeneration(config).save_pretrained(tmp_path)
     word_tokenizer().save_pretrained(tmp_path)
     lm = tiny_model(tmp_path)

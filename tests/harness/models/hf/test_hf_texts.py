@@ -12,13 +12,10 @@ pytest.importorskip("accelerate", reason="needs accelerate, as the harness's hf 
 from _support.errors import refused
 from _support.tiny_hf import (
     EOS,
-    GREEDY,
-    PROMPTS,
     SAMPLED,
     TURN,
     byte_tokenizer,
     recorded_tokens,
-    reference_bits,
     requests_for,
     run,
     save_llama,
@@ -55,27 +52,6 @@ def test_the_end_of_the_sequence_the_length_and_further_end_tokens(tmp_path, mon
         assert trial.text == lm.tok_decode(own)
         assert "<" not in trial.text
     assert seen == {("stop", None), ("stop", TURN), ("length", None)}
-
-
-def test_stop_strings_end_a_row_at_the_token_that_completes_them(byte_lm, monkeypatch):
-    tokens = recorded_tokens(monkeypatch)
-    stops = ["e\xb8", "ab", "q", "\n"]
-    got = run(byte_lm, requests_for(["so", "what now"], 24, {**SAMPLED, "until": stops}))
-    by_string = 0
-    for index, trial in got.items():
-        own = tokens[index]
-        decoded = [byte_lm.tok_decode(own[:n]) for n in range(len(own) + 1)]
-        assert not any(stop in text for text in decoded[:-1] for stop in stops)
-        if trial.stop_reason is not None:
-            by_string += 1
-            assert trial.finish_reason == "stop"
-            assert trial.stop_reason in decoded[-1]
-            assert trial.completion_tokens == len(own)
-            assert trial.signals["completion_bpt"] == pytest.approx(
-                reference_bits(byte_lm, byte_lm.tok_encode(["so", "what now"][index % 2]), own),
-                abs=2e-5,
-            )
-    assert by_string > 5
 
 
 class Scripted:
@@ -200,15 +176,6 @@ def save_llama_once(folder, tokenizer):
     if not target.exists():
         save_llama(target, tokenizer, seed=3)
     return target
-
-
-@pytest.mark.parametrize("until", [[], ["w9"]])
-def test_greedy_is_what_the_harness_generates(lm, until):
-    kwargs = {**GREEDY, "until": until}
-    got = run(lm, requests_for(PROMPTS, 1, kwargs))
-    ours = [lm.finished_text(got[i].text, kwargs, got[i].signals) for i in range(len(PROMPTS))]
-    requests = [new_instance({}, (p, {**kwargs})) for p in PROMPTS]
-    assert ours == HFLM.generate_until(lm, requests, disable_tqdm=True)
 
 
 def test_a_prompt_that_does_not_fit_is_cut_on_the_left_and_says_so(words, caplog):

@@ -14,6 +14,7 @@ from _support.openai_models import (
 )
 from _support.scripted_server import Act, error, serving, vllm_pages
 
+from lm_eval_bayes.harness.models.openai import connection
 from lm_eval_bayes.harness.models.openai.responses import (
     ServerError,
     TrialsFailedError,
@@ -25,9 +26,7 @@ pytestmark = pytest.mark.filterwarnings("default:.*:DeprecationWarning")
 def test_with_no_logprobs_beside_the_token():
     def script(number, body):
         if body.get("logprobs") == 1:
-            return error(
-                400, "Requested sample logprobs of 1, which is greater than max allowed: 0"
-            )
+            return error(400, "Requested sample logprobs of 1 are more than max allowed: 0")
         return None
 
     with serving(script) as server:
@@ -63,24 +62,23 @@ def test_a_filter_that_is_wanted_may_not_be_left_out():
     "act",
     [
         Act(500, {"error": {"message": "engine dead"}}),
-        Act(503, b"<html><title>Bad gateway</title></html>"),
         Act(429, {"error": "slow down"}, {"Retry-After": "0"}),
         Act(drop=True),
         Act(cut=20),
         Act(200, b'{"choices": [{"te'),
         Act(200, {"error": {"message": "upstream", "code": 502}}),
         Act(200, b"[" * 100_000),
-        Act(200, b" " * (64 * 2**20 + 1)),
+        Act(200, b" " * 200_001),
         Act(200, b""),
         Act(edit=lambda a: a["choices"][0].update(text=None)),
         Act(200, {"choices": []}),
-        Act(200, {"object": "nothing"}),
         Act(edit=lambda a: a["choices"][0].update(finish_reason="abort")),
-        Act(delay_s=3.0),
+        Act(delay_s=1.6),
     ],
 )
-def test_trying_again_with_the_same_seed(act):
+def test_trying_again_with_the_same_seed(monkeypatch, act):
     """A trial that fails once is tried again; one that always fails is named at the end."""
+    monkeypatch.setattr(connection, "MAX_BODY", 200_000)
     requests = requests_of(prompts=4, trials=2)
     bad, unlucky = requests[1], requests[2]
     seen = []
@@ -92,7 +90,7 @@ def test_trying_again_with_the_same_seed(act):
         return act if body["seed"] == unlucky.seed and seen.count(unlucky.seed) == 1 else None
 
     with serving(script) as server:
-        sampling = completions(server, max_retries=2, timeout=1).sample(requests)
+        sampling = completions(server, max_retries=2, timeout=0.8).sample(requests)
         got = []
         with refused(None, "failed", None, error=TrialsFailedError) as caught:
             got.extend(iter(sampling.__next__, None))
@@ -105,19 +103,17 @@ def test_trying_again_with_the_same_seed(act):
 
 
 def test_retry_after_holds_for_all():
-    began = time.monotonic()
     times = []
 
     def script(number, body):
-        times.append(time.monotonic() - began)
-        return error(429, "slow down", Retry_After="1") if number == 0 else Act(delay_s=0.3)
+        times.append(time.monotonic())
+        return error(429, "slow down", Retry_After="0.5") if number == 0 else Act(delay_s=0.1)
 
     with serving(script) as server:
         assert len(list(completions(server, concurrent=2).sample(requests_of(4, 1)))) == 4
-    # two requests were running when the server sent Retry-After: 1; none follows within that second
+    # two requests were running when the server sent it; none follows within that time
     assert len(times) == 5
-    assert times[1] < 0.5
-    assert times[2] - times[0] >= 1
+    assert times[2] - times[0] >= 0.5
 
 
 def test_a_rate_limit_is_no_failure_while_others_are_answered():
@@ -125,14 +121,14 @@ def test_a_rate_limit_is_no_failure_while_others_are_answered():
     answered = []
 
     def script(number, body):
-        if number % 6 == 0 or len(answered) >= 24:
+        if number % 6 == 0 or len(answered) >= 12:
             answered.append(number)
             return None
         return error(429, "slow down", Retry_After="0.01")
 
     with serving(script) as server:
-        model = completions(server, concurrent=16, max_retries=4)
-        assert len(list(model.sample(requests_of(20, 2)))) == 40
+        model = completions(server, concurrent=8, max_retries=4)
+        assert len(list(model.sample(requests_of(10, 2)))) == 20
     tries = Counter(b["seed"] for b in server.requests)
     assert max(tries.values()) > 4 + 1
 
@@ -188,12 +184,12 @@ def test_a_server_that_comes_back_is_asked_for_its_model(root):
         server.down.clear()
 
     def script(number, body):
-        if number == 20:
+        if number == 8:
             server.down.set()
             threading.Thread(target=restarted).start()
         return Act(delay_s=0.02)
 
-    requests = requests_of(prompts=30, trials=2)
+    requests = requests_of(prompts=10, trials=2)
     with serving(script, vllm_pages()) as server:
         model = completions(server, concurrent=4, max_retries=20)
         assert model.fingerprint()["served"]["root"] == "org/hash"
@@ -203,19 +199,18 @@ def test_a_server_that_comes_back_is_asked_for_its_model(root):
             return
         with refused(None, "failed", None, error=TrialsFailedError):
             list(sampling)
-    assert len(server.requests) <= 24
+    assert len(server.requests) <= 12
 
 
 def test_a_proxy_with_one_server_that_ended_costs_no_trial():
-    """Three of four requests fail at once for a second, longer than ten attempts take."""
+    """Three of four requests fail at once for longer than four attempts take."""
     began = time.monotonic()
 
     def script(number, body):
-        if time.monotonic() - began < 1.0 and number % 4:
+        if time.monotonic() - began < 0.7 and number % 4:
             return Act(500, {"error": {"message": "engine dead"}})
         return Act(delay_s=0.05)
 
     with serving(script) as server:
-        requests = requests_of(prompts=30, trials=3)
-        answers = list(completions(server, 12, max_retries=10).sample(requests))
-    assert len(answers) == 90
+        answers = list(completions(server, 12, max_retries=4).sample(requests_of(20, 2)))
+    assert len(answers) == 40

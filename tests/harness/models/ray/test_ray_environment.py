@@ -9,7 +9,6 @@ from _support.errors import refused
 
 from lm_eval_bayes.errors import ModelConfigError
 from lm_eval_bayes.harness.models.ray import cluster
-from lm_eval_bayes.harness.models.ray.messages import WorkerFailedError
 from lm_eval_bayes.harness.models.trials import TrialsLM
 
 
@@ -66,14 +65,3 @@ def test_a_token_of_this_user_is_sent_to_the_cluster_of_an_address(
     assert imported_ray == read
     assert os.environ.get("RAY_AUTH_MODE") == (mode or ("token" if token else None))
     assert os.environ["RAY_USAGE_STATS_ENABLED"] == "0"
-
-
-def test_what_ray_does_itself_with_the_token_is_left_to_it(monkeypatch, tmp_path, imported_ray):
-    """A variable that is set after the import, and not read, is sent to the nodes alone."""
-    monkeypatch.setenv("RAY_ADDRESS", "local")
-    monkeypatch.setattr(cluster, "_TOKEN", tmp_path / "auth_token")
-    (tmp_path / "auth_token").write_text("00")
-    sys.modules["ray"].shutdown = lambda: None
-    with refused(None, "failed", None, error=WorkerFailedError):
-        cluster.RayCluster(2)
-    assert "RAY_AUTH_MODE" not in os.environ

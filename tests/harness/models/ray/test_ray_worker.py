@@ -106,51 +106,30 @@ def test_a_dead_engine_is_no_configuration_error(folder):
     worker.give(2, [request_for(0)])
     failure = worker.take(2).failure
     assert (failure.kind, failure.fatal) == ("TaskConfigError", True)
-    assert type(failure.error("worker 1")).__name__ == "TaskConfigError"
 
 
-class Batches(SamplingMixin):
-    """A backend that takes lists of five."""
+class StreamsWithoutPauses(SamplingMixin):
+    """A backend of five slots that takes streams, but none that gives None.
 
-    slots = 5
+    Trials of requests from number 100 on take until the session is over.
+    """
 
-    def __init__(self):
-        self.batches = []
-
-    def sample(self, requests, measure):
-        self.batches.append(([r.index for r in requests], sorted(measure)))
-        for request in requests:
-            yield request, request.result(str(request.seed))
-
-
-def test_other_backends_get_as_many_as_they_have_slots():
-    worker = worker_of(Batches())
-    worker.begin(1, QUESTIONS)
-    worker.give(1, [request_for(n, n % 2, measures=n == 3) for n in range(7)])
-    assert len(taken(worker, 1, 7)) == 7
-    assert worker._model.batches == [([0, 1, 2, 3, 4], ["four five"]), ([5, 6], [])]
-    worker.cancel(1)
-
-
-class StreamsWithoutPauses(Batches):
-    """A backend that takes streams, but none that gives None; its trials take until `finish`."""
-
-    streams = True
+    slots, streams = 5, True
 
     def __init__(self):
-        super().__init__()
-        self.cancelled = []
+        self.batches, self.cancelled = [], []
 
     def sample(self, requests, measure):
         assert isinstance(requests, RequestStream)
         assert len(requests) == len(requests.questions)
-        for result in super().sample(list(requests), measure):
-            while result[0].index >= 100 and not requests.is_over:
+        self.batches.append(([r.index for r in requests.questions], sorted(measure)))
+        for request in requests:
+            while request.index >= 100 and not requests.is_over:
                 time.sleep(0.01)
             if requests.is_over:
-                self.cancelled.append(result[0].index)
+                self.cancelled.append(request.index)
                 return
-            yield result
+            yield request, request.result(str(request.seed))
 
 
 def test_backends_whose_streams_have_no_pauses_get_streams_of_as_many_as_they_have_slots():

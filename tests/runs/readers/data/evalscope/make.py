@@ -53,58 +53,51 @@ def strip(row):
     return row
 
 
-def main():
-    work = Path(tempfile.mkdtemp())
-    os.chdir(work)
-    for folder in ("mcq", "qa"):
-        Path(folder).mkdir()
-    choices = {letter: f"choice {letter}" for letter in RIGHT}
-    rows = [
-        {"question": f"Question {n}?", **choices, "answer": RIGHT[n], "id": n} for n in range(4)
-    ]
-    text = "\n".join(map(json.dumps, rows))
-    Path("mcq/letters_val.jsonl").write_text(text + "\n", encoding="utf-8")
-    rows = [{"query": f"Question {n}, a word?", "response": t} for n, t in ABOUT_TEXT.items()]
-    Path("qa/words.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n", encoding="utf-8")
-    MockLLM.generate = generate
-    for model in ANSWERS:
-        state["model"] = model
-        config = TaskConfig(
-            model=model,
-            eval_type="mock_llm",
-            datasets=["general_mcq", "general_qa"],
-            dataset_args={
-                "general_mcq": {"local_path": "mcq", "subset_list": ["letters"]},
-                "general_qa": {"local_path": "qa", "subset_list": ["words"]},
-            },
-            generation_config={"temperature": 0.7, "max_tokens": 32},
-            repeats=3,
-            eval_batch_size=1,
-            work_dir=str(work / "outputs" / model),
-            no_timestamp=True,
-            ignore_errors=True,
-            collect_perf=False,
-        )
-        run_task(config)
-        source, target = work / "outputs" / model, HERE / model
-        shutil.rmtree(target, ignore_errors=True)
-        for file in sorted(source.rglob("*.jsonl")):
-            kept = target / file.relative_to(source)
-            kept.parent.mkdir(parents=True, exist_ok=True)
-            rows = [strip(json.loads(line)) for line in file.read_text("utf-8").splitlines()]
-            lines = [json.dumps(row, ensure_ascii=False) for row in rows]
-            kept.write_text("\n".join(lines) + "\n", encoding="utf-8")
-        for file in sorted(source.rglob("reports/*/*.json")):
-            report = json.loads(file.read_text(encoding="utf-8"))
-            for metric in report["metrics"]:
-                print(model, file.name, metric["identity"], metric["score"], metric["num"])
-            dropped = ("dataset_description", "metrics", "analysis")
-            report = {key: value for key, value in report.items() if key not in dropped}
-            kept = target / file.relative_to(source)
-            kept.parent.mkdir(parents=True, exist_ok=True)
-            kept.write_text(json.dumps(report) + "\n", encoding="utf-8")
-    shutil.rmtree(work)
-
-
-if __name__ == "__main__":
-    main()
+work = Path(tempfile.mkdtemp())
+os.chdir(work)
+for folder in ("mcq", "qa"):
+    Path(folder).mkdir()
+choices = {letter: f"choice {letter}" for letter in RIGHT}
+rows = [{"question": f"Question {n}?", **choices, "answer": RIGHT[n], "id": n} for n in range(4)]
+text = "\n".join(map(json.dumps, rows))
+Path("mcq/letters_val.jsonl").write_text(text + "\n", encoding="utf-8")
+rows = [{"query": f"Question {n}, a word?", "response": t} for n, t in ABOUT_TEXT.items()]
+Path("qa/words.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n", encoding="utf-8")
+MockLLM.generate = generate
+for model in ANSWERS:
+    state["model"] = model
+    config = TaskConfig(
+        model=model,
+        eval_type="mock_llm",
+        datasets=["general_mcq", "general_qa"],
+        dataset_args={
+            "general_mcq": {"local_path": "mcq", "subset_list": ["letters"]},
+            "general_qa": {"local_path": "qa", "subset_list": ["words"]},
+        },
+        generation_config={"temperature": 0.7, "max_tokens": 32},
+        repeats=3,
+        eval_batch_size=1,
+        work_dir=str(work / "outputs" / model),
+        no_timestamp=True,
+        ignore_errors=True,
+        collect_perf=False,
+    )
+    run_task(config)
+    source, target = work / "outputs" / model, HERE / model
+    shutil.rmtree(target, ignore_errors=True)
+    for file in sorted(source.rglob("*.jsonl")):
+        kept = target / file.relative_to(source)
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        rows = [strip(json.loads(line)) for line in file.read_text("utf-8").splitlines()]
+        lines = [json.dumps(row, ensure_ascii=False) for row in rows]
+        kept.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    for file in sorted(source.rglob("reports/*/*.json")):
+        report = json.loads(file.read_text(encoding="utf-8"))
+        for metric in report["metrics"]:
+            print(model, file.name, metric["identity"], metric["score"], metric["num"])
+        dropped = ("dataset_description", "metrics", "analysis")
+        report = {key: value for key, value in report.items() if key not in dropped}
+        kept = target / file.relative_to(source)
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        kept.write_text(json.dumps(report) + "\n", encoding="utf-8")
+shutil.rmtree(work)

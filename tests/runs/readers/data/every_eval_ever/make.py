@@ -16,17 +16,12 @@ from inspect_ai.log import EvalLog, read_eval_log, write_eval_log
 HERE = Path(__file__).parent
 
 
-def main():
-    work = Path(tempfile.mkdtemp())
-    text = read_eval_log(str(HERE.parent / "inspect_ai" / "weak.eval")).model_dump_json()
-    text = text.replace("mockllm/weak", "openai/weak")
-    write_eval_log(EvalLog.model_validate_json(text), str(work / "weak.json"))
-    converter = [sys.executable, "-m", "every_eval_ever.converters.inspect"]
-    given = ["--log_path", str(work / "weak.json"), "--output_dir", str(work / "out")]
-    subprocess.run([*converter, *given], check=True)
-    for file in (work / "out").rglob("*.json*"):
-        shutil.copy(file, HERE)
-
-
-if __name__ == "__main__":
-    main()
+work = Path(tempfile.mkdtemp())
+text = read_eval_log(str(HERE.parent / "inspect_ai" / "weak.eval")).model_dump_json()
+text = text.replace("mockllm/weak", "openai/weak")
+write_eval_log(EvalLog.model_validate_json(text), str(work / "weak.json"))
+converter = [sys.executable, "-m", "every_eval_ever.converters.inspect"]
+given = ["--log_path", str(work / "weak.json"), "--output_dir", str(work / "out")]
+subprocess.run([*converter, *given], check=True)
+for file in (work / "out").rglob("*.json*"):
+    shutil.copy(file, HERE)

@@ -80,37 +80,32 @@ def trial(model, task, number, letter):
     )
 
 
-def main():
-    folder = HERE / "letters"
-    trials = [
-        trial(model, task, number, letter)
-        for model, plan in PLANS.items()
-        for task, letters in plan.items()
-        for number, letter in enumerate(letters)
-    ]
-    for result in trials:
-        path = folder / result.trial_name / "result.json"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        content = json.loads(result.model_dump_json())
-        kept = ("task", "trial_name", "trials_dir", "job_id")
-        content["config"] = {key: content["config"][key] for key in kept}
-        path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-    job = JobResult(
-        id=JOB,
-        started_at=START,
-        updated_at=START,
-        finished_at=START + timedelta(hours=1),
-        n_total_trials=len(trials) + 1,
-        stats=JobStats.from_trial_results(trials, n_total_trials=len(trials) + 1),
-    )
-    exclude = {"trial_results"}
-    text = job.model_dump_json(indent=4, exclude=exclude)
-    (folder / "result.json").write_text(text + "\n", encoding="utf-8")
-    print(json.dumps(compute_pass_at_k_by_evals(trials)))
-    for name, stats in job.stats.evals.items():
-        rewards = {reward: len(names) for reward, names in stats.reward_stats["reward"].items()}
-        print(name, stats.n_trials, stats.n_errors, rewards)
-
-
-if __name__ == "__main__":
-    main()
+folder = HERE / "letters"
+trials = [
+    trial(model, task, number, letter)
+    for model, plan in PLANS.items()
+    for task, letters in plan.items()
+    for number, letter in enumerate(letters)
+]
+for result in trials:
+    path = folder / result.trial_name / "result.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    content = json.loads(result.model_dump_json())
+    kept = ("task", "trial_name", "trials_dir", "job_id")
+    content["config"] = {key: content["config"][key] for key in kept}
+    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+job = JobResult(
+    id=JOB,
+    started_at=START,
+    updated_at=START,
+    finished_at=START + timedelta(hours=1),
+    n_total_trials=len(trials) + 1,
+    stats=JobStats.from_trial_results(trials, n_total_trials=len(trials) + 1),
+)
+exclude = {"trial_results"}
+text = job.model_dump_json(indent=4, exclude=exclude)
+(folder / "result.json").write_text(text + "\n", encoding="utf-8")
+print(json.dumps(compute_pass_at_k_by_evals(trials)))
+for name, stats in job.stats.evals.items():
+    rewards = {reward: len(names) for reward, names in stats.reward_stats["reward"].items()}
+    print(name, stats.n_trials, stats.n_errors, rewards)

@@ -142,23 +142,18 @@ def rewrite(file):
             archive.writestr(name, json.dumps(strip(content)))
 
 
-def main():
-    work = Path(tempfile.mkdtemp())
-    os.chdir(work)
-    for name in ANSWERS:
-        log = made(name, work)
-        shutil.copy(log.location, HERE / f"{name}.eval")
-        log = read_eval_log(log.location)
-        for score in log.results.scores:
-            metrics = {metric: value.value for metric, value in score.metrics.items()}
-            print(name, log.status, score.scorer, score.name, metrics)
-        for sample in log.samples:
-            values = {scorer: score.value for scorer, score in (sample.scores or {}).items()}
-            print(" ", sample.id, sample.epoch, bool(sample.error), bool(sample.limit), values)
-        rewrite(HERE / f"{name}.eval")
-    convert_eval_logs(str(HERE / "weak.eval"), "json", str(HERE), overwrite=True)
-    shutil.rmtree(work)
-
-
-if __name__ == "__main__":
-    main()
+work = Path(tempfile.mkdtemp())
+os.chdir(work)
+for name in ANSWERS:
+    log = made(name, work)
+    shutil.copy(log.location, HERE / f"{name}.eval")
+    log = read_eval_log(log.location)
+    for score in log.results.scores:
+        metrics = {metric: value.value for metric, value in score.metrics.items()}
+        print(name, log.status, score.scorer, score.name, metrics)
+    for sample in log.samples:
+        values = {scorer: score.value for scorer, score in (sample.scores or {}).items()}
+        print(" ", sample.id, sample.epoch, bool(sample.error), bool(sample.limit), values)
+    rewrite(HERE / f"{name}.eval")
+convert_eval_logs(str(HERE / "weak.eval"), "json", str(HERE), overwrite=True)
+shutil.rmtree(work)

@@ -96,48 +96,41 @@ class Scripted(LightevalModel):
 """
 
 
-def main():
-    work = Path(tempfile.mkdtemp())
-    os.chdir(work)
-    Path("sums").mkdir()
-    lines = [
-        json.dumps({"question": f"Question {n}: {right - 1} + 1 =", "answer": str(right)})
-        for n, right in enumerate(RIGHT)
-    ]
-    Path("sums/train.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    Path("tasks_of_sums.py").write_text(TASKS, encoding="utf-8")
-    Path("scripted.py").write_text(MODEL, encoding="utf-8")
-    Path("answers.json").write_text(json.dumps(ANSWERS), encoding="utf-8")
+work = Path(tempfile.mkdtemp())
+os.chdir(work)
+Path("sums").mkdir()
+lines = [
+    json.dumps({"question": f"Question {n}: {right - 1} + 1 =", "answer": str(right)})
+    for n, right in enumerate(RIGHT)
+]
+Path("sums/train.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+Path("tasks_of_sums.py").write_text(TASKS, encoding="utf-8")
+Path("scripted.py").write_text(MODEL, encoding="utf-8")
+Path("answers.json").write_text(json.dumps(ANSWERS), encoding="utf-8")
 
-    from lighteval.logging.evaluation_tracker import EvaluationTracker
-    from lighteval.models.custom.custom_model import CustomModelConfig
-    from lighteval.pipeline import ParallelismManager, Pipeline, PipelineParameters
-    from lighteval.tasks.registry import Registry
+from lighteval.logging.evaluation_tracker import EvaluationTracker
+from lighteval.models.custom.custom_model import CustomModelConfig
+from lighteval.pipeline import ParallelismManager, Pipeline, PipelineParameters
+from lighteval.tasks.registry import Registry
 
-    # its own tasks, some of which ask the network when they are loaded, are not needed
-    Registry._load_from_files = Registry._load_from_subdirs = staticmethod(lambda *args: {})
-    for model in ANSWERS:
-        tracker = EvaluationTracker(output_dir=str(work / "out"), save_details=True)
-        pipeline = Pipeline(
-            tasks="sums|0,once|0",
-            pipeline_parameters=PipelineParameters(
-                launcher_type=ParallelismManager.CUSTOM, custom_tasks_directory="tasks_of_sums.py"
-            ),
-            evaluation_tracker=tracker,
-            model_config=CustomModelConfig(
-                model_name=model, model_definition_file_path="scripted.py"
-            ),
-        )
-        pipeline.evaluate()
-        pipeline.save_and_push_results()
-        print(model, json.dumps(pipeline.get_results()["results"]))
-    for folder in ("details", "results"):
-        shutil.rmtree(HERE / folder, ignore_errors=True)
-        shutil.copytree(work / "out" / folder, HERE / folder)
-    for file in (HERE / "details").rglob("*|*"):  # a name that not every system allows
-        file.rename(file.with_name(file.name.replace("|", "_")))
-    shutil.rmtree(work)
-
-
-if __name__ == "__main__":
-    main()
+# its own tasks, some of which ask the network when they are loaded, are not needed
+Registry._load_from_files = Registry._load_from_subdirs = staticmethod(lambda *args: {})
+for model in ANSWERS:
+    tracker = EvaluationTracker(output_dir=str(work / "out"), save_details=True)
+    pipeline = Pipeline(
+        tasks="sums|0,once|0",
+        pipeline_parameters=PipelineParameters(
+            launcher_type=ParallelismManager.CUSTOM, custom_tasks_directory="tasks_of_sums.py"
+        ),
+        evaluation_tracker=tracker,
+        model_config=CustomModelConfig(model_name=model, model_definition_file_path="scripted.py"),
+    )
+    pipeline.evaluate()
+    pipeline.save_and_push_results()
+    print(model, json.dumps(pipeline.get_results()["results"]))
+for folder in ("details", "results"):
+    shutil.rmtree(HERE / folder, ignore_errors=True)
+    shutil.copytree(work / "out" / folder, HERE / folder)
+for file in (HERE / "details").rglob("*|*"):  # a name that not every system allows
+    file.rename(file.with_name(file.name.replace("|", "_")))
+shutil.rmtree(work)

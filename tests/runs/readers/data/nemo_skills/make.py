@@ -13,25 +13,20 @@ HERE = Path(__file__).parent
 BENCHMARKS = ("answer-judge", "gpqa", "hendrycks_math", "human-eval", "minif2f")
 
 
-def main():
-    source = Path(sys.argv[1])
-    metrics = json.loads((source / "metrics.json-test").read_text(encoding="utf-8"))
-    kept = {}
-    for name in BENCHMARKS:
-        target = HERE / "published" / "eval-results" / name
-        target.mkdir(parents=True, exist_ok=True)
-        for file in sorted((source / name).glob("output-rs*.jsonl-test")):
-            rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
-            for row in rows:
-                if "judgement" in row:
-                    before, marker, verdict = row["judgement"].rpartition("Judgement:")
-                    row["judgement"] = f"{before[:20]}{marker}{verdict[:20]}"
-            text = "".join(json.dumps(row) + "\n" for row in rows)
-            (target / file.name.removesuffix("-test")).write_text(text, encoding="utf-8")
-        modes = metrics[name]
-        kept[name] = {mode: modes[mode] for mode in modes if mode.startswith("pass@")}
-    (HERE / "metrics.json").write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()
+source = Path(sys.argv[1])
+metrics = json.loads((source / "metrics.json-test").read_text(encoding="utf-8"))
+kept = {}
+for name in BENCHMARKS:
+    target = HERE / "published" / "eval-results" / name
+    target.mkdir(parents=True, exist_ok=True)
+    for file in sorted((source / name).glob("output-rs*.jsonl-test")):
+        rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+        for row in rows:
+            if "judgement" in row:
+                before, marker, verdict = row["judgement"].rpartition("Judgement:")
+                row["judgement"] = f"{before[:20]}{marker}{verdict[:20]}"
+        text = "".join(json.dumps(row) + "\n" for row in rows)
+        (target / file.name.removesuffix("-test")).write_text(text, encoding="utf-8")
+    modes = metrics[name]
+    kept[name] = {mode: modes[mode] for mode in modes if mode.startswith("pass@")}
+(HERE / "metrics.json").write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")

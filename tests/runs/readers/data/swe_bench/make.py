@@ -53,23 +53,18 @@ def run(model, run_id, letters):
     make_run_report(predictions, [{"instance_id": id} for id in IDS], run_id)
 
 
-def main():
-    work = Path(tempfile.mkdtemp())
-    os.chdir(work)
-    for model, runs in RUNS.items():
-        for number, letters in enumerate(runs, 1):
-            run(model, f"run_{number}", letters)
-    for report in work.glob("*.json"):
-        shutil.copy(report, HERE)
-    kept = Path("logs", "run_evaluation", "run_1")
-    for folder in (work / kept).glob("*/*"):
-        target = HERE / kept / folder.relative_to(work / kept)
-        target.mkdir(parents=True, exist_ok=True)
-        if (folder / "report.json").exists():
-            shutil.copy(folder / "report.json", target)
-        else:
-            (target / "run_instance.log").write_text("no report was written\n")
-
-
-if __name__ == "__main__":
-    main()
+work = Path(tempfile.mkdtemp())
+os.chdir(work)
+for model, runs in RUNS.items():
+    for number, letters in enumerate(runs, 1):
+        run(model, f"run_{number}", letters)
+for report in work.glob("*.json"):
+    shutil.copy(report, HERE)
+kept = Path("logs", "run_evaluation", "run_1")
+for folder in (work / kept).glob("*/*"):
+    target = HERE / kept / folder.relative_to(work / kept)
+    target.mkdir(parents=True, exist_ok=True)
+    if (folder / "report.json").exists():
+        shutil.copy(folder / "report.json", target)
+    else:
+        (target / "run_instance.log").write_text("no report was written\n")

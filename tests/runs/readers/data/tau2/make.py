@@ -95,55 +95,50 @@ def watched(name):
     return batch, run_single_task, run
 
 
-def main():
-    llm_utils.completion = completion
-    for name, plan in PLANS.items():
-        run = f"readers_{name.partition('/')[2]}"
-        folder = Path(DATA_DIR, "simulations", run)
-        shutil.rmtree(folder, ignore_errors=True)
-        batch, original, batch.run_single_task = watched(name)
-        config = TextRunConfig(
-            domain="mock",
-            task_ids=list(plan),
-            agent="llm_agent",
-            llm_agent=name,
-            llm_args_agent={"temperature": 0.5},
-            llm_user="openai/user",
-            llm_args_user={"temperature": 0.0},
-            num_trials=4,
-            max_steps=12,
-            max_concurrency=1,
-            max_retries=1,
-            retry_delay=0.0,
-            save_to=run,
-            log_level="ERROR",
-        )
-        run_domain(config)
-        batch.run_single_task = original
-        path = folder / "results.json" if folder.is_dir() else folder.with_suffix(".json")
-        results = Results.load(path)
-        metrics = compute_metrics(results)
-        print(name, metrics.as_dict())
-        for simulation in results.simulations:
-            reward = simulation.reward_info.reward if simulation.reward_info else None
-            reason = simulation.termination_reason.value
-            print(" ", simulation.task_id, simulation.trial, reward, reason)
-        for simulation in results.simulations:
-            simulation.messages = simulation.messages[2:3]
-            for message in simulation.messages:
-                message.raw_data = None
-            if simulation.reward_info:
-                simulation.reward_info.action_checks = None
-            if simulation.info:
-                simulation.info.pop("error_traceback", None)
-        results.info.environment_info.policy = ""
-        results.info.user_info.global_simulation_guidelines = None
-        path = HERE / f"{name.partition('/')[2]}.json"
-        results.save(path)
-        path.write_text(json.dumps(json.loads(path.read_text())) + "\n")
-    results.simulations = results.simulations[:4]
-    results.save(HERE / "folder" / "results.json", format="dir")
-
-
-if __name__ == "__main__":
-    main()
+llm_utils.completion = completion
+for name, plan in PLANS.items():
+    run = f"readers_{name.partition('/')[2]}"
+    folder = Path(DATA_DIR, "simulations", run)
+    shutil.rmtree(folder, ignore_errors=True)
+    batch, original, batch.run_single_task = watched(name)
+    config = TextRunConfig(
+        domain="mock",
+        task_ids=list(plan),
+        agent="llm_agent",
+        llm_agent=name,
+        llm_args_agent={"temperature": 0.5},
+        llm_user="openai/user",
+        llm_args_user={"temperature": 0.0},
+        num_trials=4,
+        max_steps=12,
+        max_concurrency=1,
+        max_retries=1,
+        retry_delay=0.0,
+        save_to=run,
+        log_level="ERROR",
+    )
+    run_domain(config)
+    batch.run_single_task = original
+    path = folder / "results.json" if folder.is_dir() else folder.with_suffix(".json")
+    results = Results.load(path)
+    metrics = compute_metrics(results)
+    print(name, metrics.as_dict())
+    for simulation in results.simulations:
+        reward = simulation.reward_info.reward if simulation.reward_info else None
+        reason = simulation.termination_reason.value
+        print(" ", simulation.task_id, simulation.trial, reward, reason)
+    for simulation in results.simulations:
+        simulation.messages = simulation.messages[2:3]
+        for message in simulation.messages:
+            message.raw_data = None
+        if simulation.reward_info:
+            simulation.reward_info.action_checks = None
+        if simulation.info:
+            simulation.info.pop("error_traceback", None)
+    results.info.environment_info.policy = ""
+    results.info.user_info.global_simulation_guidelines = None
+    path = HERE / f"{name.partition('/')[2]}.json"
+    results.save(path)
+    path.write_text(json.dumps(json.loads(path.read_text())) + "\n")
+results.simulations = results.simulations[:4]
+results.save(HERE / "folder" / "results.json", format="dir")

@@ -9,16 +9,10 @@ import json
 import sys
 from pathlib import Path
 
-
-def main():
-    results = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
-    for result in results:
-        result["info"] = {key: result["info"][key] for key in ("source", "user_cost")}
-        system = result["traj"][0]
-        result["traj"] = [{"role": system["role"], "content": system["content"][:22]}]
-    target = Path(__file__).parent / "gpt-4o-airline.json"
-    target.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()
+results = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
+for result in results:
+    result["info"] = {key: result["info"][key] for key in ("source", "user_cost")}
+    system = result["traj"][0]
+    result["traj"] = [{"role": system["role"], "content": system["content"][:22]}]
+target = Path(__file__).parent / "gpt-4o-airline.json"
+target.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")

@@ -22,27 +22,22 @@ DROPPED = {
 KEPT = ("run_id", "uuid", "dataset_name", "dataset_version", "agent_name", "n_attempts")
 
 
-def main():
-    source = Path(sys.argv[1])
-    for name, folder in RUNS.items():
-        run = json.loads((source / folder / "results.json").read_text(encoding="utf-8"))
-        about = json.loads((source / folder / "run_metadata.json").read_text(encoding="utf-8"))
-        results = [
-            {
-                key: "" if key == "instruction" else value
-                for key, value in result.items()
-                if key not in DROPPED or key == "instruction"
-            }
-            for result in run["results"]
-        ]
-        run = {"id": run["id"], "results": results, "accuracy": run["accuracy"]}
-        about = {key: about[key] for key in (*KEPT, "model_name", "start_time", "end_time")}
-        target = Path(__file__).parent / name
-        target.mkdir(exist_ok=True)
-        for file, content in (("results", run), ("run_metadata", about)):
-            (target / f"{file}.json").write_text(json.dumps(content) + "\n", encoding="utf-8")
-        print(name, run["accuracy"])
-
-
-if __name__ == "__main__":
-    main()
+source = Path(sys.argv[1])
+for name, folder in RUNS.items():
+    run = json.loads((source / folder / "results.json").read_text(encoding="utf-8"))
+    about = json.loads((source / folder / "run_metadata.json").read_text(encoding="utf-8"))
+    results = [
+        {
+            key: "" if key == "instruction" else value
+            for key, value in result.items()
+            if key not in DROPPED or key == "instruction"
+        }
+        for result in run["results"]
+    ]
+    run = {"id": run["id"], "results": results, "accuracy": run["accuracy"]}
+    about = {key: about[key] for key in (*KEPT, "model_name", "start_time", "end_time")}
+    target = Path(__file__).parent / name
+    target.mkdir(exist_ok=True)
+    for file, content in (("results", run), ("run_metadata", about)):
+        (target / f"{file}.json").write_text(json.dumps(content) + "\n", encoding="utf-8")
+    print(name, run["accuracy"])

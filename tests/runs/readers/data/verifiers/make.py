@@ -6,11 +6,9 @@ What the tool itself computed is in the `metadata.json` files: `avg_reward`, `pa
 
 import asyncio
 import json
-import re
 import shutil
+import sys
 import tempfile
-import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import verifiers as vf
@@ -18,22 +16,12 @@ from datasets import Dataset
 from verifiers.types import ClientConfig
 
 HERE = Path(__file__).parent
-#: By model and question, the answers of four rollouts; "fail" is an error of the server.
-ANSWERS = {
-    "org/weak": ["2 2 3 2", "5 4 5 5", "6 6 fail 7", "8 8 8 8"],
-    "org/strong": ["2 2 2 2", "4 4 5 4", "6 6 6 6", "9 8 8 8"],
-}
-asked: dict[tuple[str, str], int] = {}
+sys.path.append(str(HERE.parent))
+from sums_server import ANSWERS, Server, asked, serve
 
 
-class Server(BaseHTTPRequestHandler):
-    def do_POST(self):
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        model, text = body["model"], body["messages"][-1]["content"]
-        number = int(re.search(r"(\d) \+", text)[1]) - 1
-        turn = asked.get((model, text), 0)
-        answer = ANSWERS[model][number].split()[turn]
-        asked[model, text] = turn + 1
+class Completions(Server):
+    def reply(self, model, answer, turn):
         message = {"role": "assistant", "content": answer}
         content = {
             "id": "chat",
@@ -45,15 +33,7 @@ class Server(BaseHTTPRequestHandler):
         }
         if answer == "fail":
             content = {"error": {"message": "the prompt is refused", "code": "invalid"}}
-        raw = json.dumps(content).encode()
-        self.send_response(400 if answer == "fail" else 200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(raw)))
-        self.end_headers()
-        self.wfile.write(raw)
-
-    def log_message(self, *args):
-        pass
+        self.send(400 if answer == "fail" else 200, "application/json", json.dumps(content))
 
 
 def right(completion, answer, **kwargs):
@@ -96,14 +76,7 @@ def made(model, env_id, rubric, url):
     file.write_text(json.dumps(metadata, indent=2))
 
 
-def main():
-    server = HTTPServer(("127.0.0.1", 0), Server)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    url = f"http://127.0.0.1:{server.server_port}/v1"
-    for model in ANSWERS:
-        made(model, "sums", vf.Rubric(funcs=[right, near], weights=[1.0, 0.0]), url)
-    made("org/weak", "near-sums", vf.Rubric(funcs=[right, near], weights=[0.75, 0.25]), url)
-
-
-if __name__ == "__main__":
-    main()
+url = serve(Completions)
+for model in ANSWERS:
+    made(model, "sums", vf.Rubric(funcs=[right, near], weights=[1.0, 0.0]), url)
+made("org/weak", "near-sums", vf.Rubric(funcs=[right, near], weights=[0.75, 0.25]), url)
