@@ -54,11 +54,6 @@ def table_text(
         By task and model, the rows of the pass family to be shown; those of a model that has none
         are empty.
 
-    Raises
-    ------
-    InvalidInputError
-        If no format has the suffix.
-
     Examples
     --------
     >>> from lm_eval_bayes.analysis.leaderboard import leaderboard
@@ -203,7 +198,7 @@ def _cells(
         "Model": [escape(model) for model in models or board.models],
         "Mean": [f"{row.posterior.mu:.3f}" for row in board.rows],
         "sd": [f"{row.posterior.sigma:.3f}" for row in board.rows],
-        f"{escape(f'{100 * board.level:g}%')} interval": [
+        f"{escape(f'{100 * board.spec.level:g}%')} interval": [
             f"{row.interval.low:.3f} to {row.interval.high:.3f}" for row in board.rows
         ],
     }
@@ -272,7 +267,7 @@ def _caption(board: Leaderboard, families: Families) -> str:
 def _score_caption(board: Leaderboard) -> str:
     """Return a description of the scores and ranks."""
     interval = board.rows[0].interval
-    level = f"{100 * board.level:g}%"
+    level = f"{100 * board.spec.level:g}%"
     confidence = f"{100 * board.ranking.confidence:g}%"
     scores = (
         f"Posterior mean of the score on {board.n_questions} questions (hbayes@N), with {level} "

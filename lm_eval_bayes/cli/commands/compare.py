@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import typer
 
@@ -138,8 +137,8 @@ def command(
         if as_json:
             say_json(
                 {
-                    "a": _describe(runs_a),
-                    "b": _describe(runs_b),
+                    "a": {"model": sides["A"], "sources": sources_of(runs_a)},
+                    "b": {"model": sides["B"], "sources": sources_of(runs_b)},
                     "align": align,
                     "p_a_less": 1.0 - comparison.p_a_greater,
                     "checks": () if report is None else report.checks,
@@ -232,8 +231,3 @@ def _runs_of_model(saved: SavedRuns, name: str, option: str) -> tuple[TaskRun, .
     if not runs:
         raise InvalidInputError.of(option, "choice", f"be one of {', '.join(saved.models)}", name)
     return runs
-
-
-def _describe(runs: Sequence[TaskRun]) -> dict[str, Any]:
-    """Return the model of some runs, and the files that they are from."""
-    return {"model": runs[0].model, "sources": sources_of(runs)}
