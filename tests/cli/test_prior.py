@@ -55,17 +55,6 @@ def test_summary_shows_the_score_with_the_prior_and_without(runs):
     assert task["rows"] == without["rows"]
 
 
-def test_a_shift_is_learned(runs):
-    (effect,) = answer("summary", runs / "new", "--prior", runs / "old", *AUTO)["priors"]
-    shift = learn_shift([Outcomes.from_matrix(NEW, R0=OLD)])
-    assert (effect["strength"], effect["shift"]) == (None, shift.scale)
-    assert effect["with"]["sigma"] < effect["without"]["sigma"]
-
-
-def test_without_an_earlier_run_nothing_is_shown(runs):
-    assert answer("summary", runs / "new")["priors"] == []
-
-
 def test_questions_that_the_earlier_run_lacks_have_no_prior(runs):
     arguments = ("--prior", runs / "few", "--prior-strength", "1")
     (effect,) = answer("summary", runs / "new", *arguments)["priors"]
@@ -76,17 +65,13 @@ def test_questions_that_the_earlier_run_lacks_have_no_prior(runs):
     assert effect["with"]["mu"] == pytest.approx(expected.mu, rel=1e-12)
 
 
-def test_a_task_of_another_name_on_the_same_documents_is_a_prior(runs):
-    (effect,) = answer("summary", runs / "new", "--prior", runs / "greedy", *AUTO)["priors"]
-    assert (effect["questions"], effect["trials"]) == (12, 12)
-
-
 def test_the_shift_is_learned_from_all_models_that_are_ranked(runs):
     arguments = ("--prior", f"model={runs / 'old'}", "--prior", f"rival={runs / 'inverted'}", *AUTO)
     content = answer("rank", runs / "new", runs / "rival", *arguments)
     models = [Outcomes.from_matrix(NEW, R0=OLD), Outcomes.from_matrix(RIVAL, R0=1 - RIVAL)]
     shift = learn_shift(models)
     assert [effect["shift"] for effect in content["priors"]] == [shift.scale] * 2
+    assert [effect["strength"] for effect in content["priors"]] == [None] * 2
     rows = {row["model"]: row for row in content["leaderboards"][0]["places"]}
     for name, model in zip(("model", "rival"), models, strict=True):
         informed = hbayes_at_n(replace(model, prior_strength=shift))
@@ -104,13 +89,6 @@ def test_compare_gives_a_prior_to_a_side(runs, scope, strength):
     assert task["difference"] != without["tasks"][0]["difference"]
     assert task["b"]["mu"] == without["tasks"][0]["b"]["mu"]
     assert task["a"]["mu"] == content["priors"][0]["with"]["mu"]
-
-
-def test_one_trial_per_question_is_compared_with_a_prior_in_scope_population(tmp_path, runs):
-    single = saved(tmp_path / "single", "a", NEW[:, :1])
-    other = saved(tmp_path / "other", "b", RIVAL[:, :1])
-    arguments = ("--scope", "population", "--prior", f"A={runs / 'old'}", *AUTO)
-    assert answer("compare", single, other, *arguments)["tasks"][0]["paired"] is None
 
 
 @pytest.mark.slow

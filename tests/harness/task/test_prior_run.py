@@ -50,7 +50,8 @@ def outcomes():
 
 @pytest.mark.parametrize("strength", ["auto", 0.5])
 def test_the_row_uses_the_prior_trials_and_stands_beside_the_one_without(earlier, strength, caplog):
-    result = evaluate(ScriptedLM(SCRIPT), task(str(earlier), strength))["results"]["toy"]
+    with_prior = task(str(earlier), strength, bayes_k=1, bayes_interval="exact")
+    result = evaluate(ScriptedLM(SCRIPT), with_prior)["results"]["toy"]
     assert (f"hbayes@4: {SAME_CHANCES}" in caplog.messages) == (strength != "auto")
     shift = learn_shift([outcomes()])
     informed = replace(outcomes(), prior_strength=shift if strength == "auto" else strength)
