@@ -219,7 +219,7 @@ const lmeb = (() => {
   // -- the learned prior ---------------------------------------------------------------------
 
   /* p_α ~ Beta(s m, s (1 − m)), m ~ Beta(a, a) and s/(c + s) ~ Beta(a, 1), on a grid in
-     y = log(m/(1 − m)) and l = log s, as in stats/hierarchical/beta_binomial.py. */
+     y = log(m/(1 − m)) and l = log s. */
   const PRIOR_SHAPE = 0.7;
   const LOG_PRIOR_SCALE = Math.log(20);
   const DEPTH = 15;

@@ -1,7 +1,7 @@
 """The wrong answers of a benchmark's questions as Pitman-Yor processes, and the votes they cast.
 
 A wrong trial abstains with a probability of its question's own, Beta(a, b), where (a, b) are
-learned from all questions as in `hierarchical.beta_binomial`. If it does not, its answer is one of
+learned from all questions as in `mixture`. If it does not, its answer is one of
 those seen, in proportion to how often it was given less a discount d, or a new one, in proportion
 to c + d J, where J answers were seen. With d = 0 this is a Dirichlet process of concentration c.
 The questions share (c, d), whose posterior is computed on a grid, as fine as it needs, from the

@@ -167,12 +167,12 @@ test_bad_arguments_are_refused = refusals(
 
 @pytest.mark.slow
 def test_intervals_hold_shifted_scores():
-    """Coverage 93–97% at every shift (± 2.5 at 100 sets a cell, 300 a shift); narrower at 0."""
+    """Coverage in 60 sets a shift (± 2.8), and narrower intervals where nothing has shifted."""
     rng = np.random.default_rng(0)
-    ratios = {}
+    ratios, total = {}, 0
     for shift in (-1.0, -0.5, 0.0, 0.5, 1.0):
         held, ratio = [], []
-        for _ in range(300):
+        for _ in range(60):
             n = int(rng.choice([4, 8, 16]))
             logit = special.logit(rng.beta(2, 2, 30))
             p = special.expit(logit + shift)
@@ -182,7 +182,9 @@ def test_intervals_hold_shifted_scores():
             interval, alone = informed.interval(), hbayes_at_n(outcomes.without_prior()).interval()
             held.append(interval.low <= p.mean() <= interval.high)
             ratio.append(interval.width / alone.width)
-        assert np.mean(held) >= 0.915
+        assert np.mean(held) >= 0.85
+        total += sum(held)
         ratios[shift] = np.mean(ratio)
+    assert total >= 0.92 * 300
     assert ratios[0.0] < 0.96
-    assert max(ratios.values()) < 1.03
+    assert max(ratios.values()) < 1.05
