@@ -254,13 +254,11 @@ class StateDistribution(Distribution):
     @property
     def ess(self) -> float:
         """The number of independent draws whose mean is as certain as that of the draws."""
-        if self.sd == 0.0:
-            return float(self.state_mean.size)
         _, chain, sizes = np.unique(self.chain, return_inverse=True, return_counts=True)
         of_chain = np.bincount(chain, self.state_mean) / sizes
         between = _SHARED_ANCESTORS * of_chain.var(ddof=1) / sizes.size
         variance = between + self.state_variance.mean() / self.chain.size
-        return float(self.sd**2 / variance)
+        return float(self.sd**2 / variance) if variance > 0.0 else float(self.chain.size)
 
     def draw(self, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw the score, from every state equally often as far as that goes."""
