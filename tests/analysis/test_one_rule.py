@@ -43,7 +43,8 @@ def distinguishable(runs, spec):
     planned = {frozenset(line.models) for line in plan.lines}
     pairs = {frozenset(pair) for pair in combinations(ranking.models, 2)}
     assert pairs - planned == by_rank
-    assert plan.separated == len(by_rank)
+    assert {frozenset(pair) for pair in plan.distinguishable} == by_rank
+    assert by_rank == pairs_of(ranking.models, ranking.distinguishable)
     assert not any(line.reached for line in plan.lines)
     return by_rank
 
@@ -97,7 +98,7 @@ def test_a_probability_of_95_percent_is_no_verdict():
     assert not task.distinguishable
     assert task.verdict.startswith("Undecided: ")
     assert leaderboard(runs).ranking.ranks.tolist() == [1.0, 1.0]
-    assert plan_separation(runs).separated == 0
+    assert plan_separation(runs).distinguishable == ()
 
 
 def test_the_nineteen_models_of_aime(shared):

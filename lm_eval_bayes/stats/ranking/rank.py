@@ -29,6 +29,7 @@ from lm_eval_bayes.stats.ranking.rank_draws import (
     draw_under_shared_prior,
 )
 from lm_eval_bayes.stats.ranking.simultaneous import (
+    BoolArray,
     PairErrors,
     SimultaneousComparisons,
     compare_simultaneously,
@@ -164,6 +165,12 @@ class Ranking(Record):
         """Their upper ends."""
         return self.simultaneous.rank_high_marginal
 
+    @property
+    def distinguishable(self) -> BoolArray:
+        """``[i, j]``: whether models i and j are distinguishable, shape (L, L)."""
+        better = self.simultaneous.separated
+        return np.asarray(better | better.T)
+
     def rank_of(self, model: str) -> float:
         """Return the rank of one model.
 
@@ -187,7 +194,8 @@ class Ranking(Record):
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types; a z of two certain, different scores is None."""
-        return {**super().to_dict(), "models": self.rows()}
+        pairs = {"distinguishable": self.distinguishable.tolist()}
+        return {**super().to_dict(), "models": self.rows(), **pairs}
 
 
 def rank(
