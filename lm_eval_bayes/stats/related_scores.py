@@ -52,10 +52,9 @@ class _Cells:
 
     def smooth_mass(self, distribution: Distribution) -> FloatArray:
         """Return the masses of a wide distribution that is known by draws, (cells,)."""
-        from scipy.interpolate import PchipInterpolator  # takes long to import
-
-        below = PchipInterpolator(_SMOOTH, self._below(distribution, _SMOOTH))
-        return np.diff(below(self.edges))
+        below = np.clip(self._below(distribution, _SMOOTH), 1e-9, 1.0 - 1e-9)
+        normal = np.interp(self.edges, _SMOOTH, special.ndtri(below))
+        return np.diff(special.ndtr(normal))
 
 
 def learn_scales(

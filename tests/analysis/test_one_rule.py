@@ -75,6 +75,22 @@ def test_several_models(spec):
     assert pairs_of(panel.models, cells) == separated
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("spec", [BENCHMARK, POPULATION], ids=lambda spec: spec.scope)
+def test_twenty_boards(spec):
+    """Plan as rank of three models; compare as rank of every two."""
+    answers = []
+    for seed in range(20):
+        runs = board(seed, [1.0, 0.4, 0.0], n=1 + seed % 4)
+        distinguishable(runs, spec)
+        for a, b in combinations(runs, 2):
+            (task,) = compare_runs([a], [b], spec).tasks
+            ranking = leaderboard([b, a], spec).ranking
+            assert task.distinguishable == ranking.distinguishable[0, 1]
+            answers.append(task.distinguishable)
+    assert 10 < sum(answers) < 50
+
+
 @pytest.mark.parametrize("spec", [BENCHMARK, POPULATION], ids=lambda spec: spec.scope)
 def test_two_models_on_the_mean_of_two_tasks(spec):
     for seed in (1, 7):

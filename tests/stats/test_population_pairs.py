@@ -132,7 +132,7 @@ def test_certain_scores_in_a_population():
     assert separation(certain, certain).z == 0.0
     assert separation(certain, certain).sd < 1e-4  # the states leave out kinds of probability 1e-6
     higher = hbayes_at_n(Outcomes.from_counts([[1, 3], [0, 2]], weights=[2, 2]), "population")
-    assert separation(higher, certain).z == np.inf
+    assert separation(higher, certain).z > 1e4
 
 
 def test_a_population_carries_its_benchmark():

@@ -74,7 +74,7 @@ def test_rank_has_the_same_draws():
     assert SURE_NEAR_ENDS in shared.note
     expected = shared_scores({model: posteriors[model] for model in shared.models})
     assert np.array_equal(shared.p_greater, expected.p_greater)
-    assert np.abs(flat.p_greater - shared.p_greater).max() > 0.03
+    assert np.abs(flat.p_greater - shared.p_greater).max() > 0.02
     for name in ("models", "ranks", "mu", "sigma", "rank_low", "rank_high"):
         assert np.array_equal(getattr(flat, name), getattr(shared, name))
     assert rank({"m0": posteriors["m0"]}, prior="shared").p_best.tolist() == [1.0]

@@ -32,7 +32,7 @@ BoolArray = npt.NDArray[np.bool_]
 #: Errors of pairs drawn in all, and the fewest and the most joint draws.
 _PAIR_DRAWS, _MIN_DRAWS, _MAX_DRAWS = 4_000_000, 4_000, 40_000
 #: The fewest where there are more pairs than this.
-_MANY_PAIRS, _MIN_DRAWS_OF_MANY = 10_000, 2_000
+_MANY_PAIRS, _MIN_DRAWS_OF_MANY = 1_500, 1_200
 #: Means of fewer trials per question have an uncertain sampling variance.
 _REPLICATED = 2.0
 
@@ -59,7 +59,7 @@ class SimultaneousComparisons(Record):
         Confidence sets for the rank of one model, whichever it is: of its own comparisons with
         the others only.
     draws, seed : int
-        The joint draws of the errors, 4,000 to 40,000 by the number of pairs (2,000 beyond 10,000
+        The joint draws of the errors, 4,000 to 40,000 by the number of pairs (1,200 beyond 1,500
         pairs). The critical value has a standard error of about .01 for up to twenty models.
     """
 
