@@ -74,7 +74,7 @@ def test_a_decision_is_z_over_its_threshold():
     assert verdict.winner == "easy"
     assert verdict.value == pytest.approx(z)
     assert verdict.threshold == pytest.approx(1.98, abs=0.06)
-    assert "0.187" in verdict.note
+    assert "0.176" in verdict.note
     assert verdict.to_dict()["winner"] == "easy"
     assert DecisionReached().evaluate(8, POPULATION).stop
 
