@@ -138,7 +138,7 @@ def shared_scores(
     ... }
     >>> shared = shared_scores(posteriors)
     >>> shared.unshared_mu.round(1).tolist(), shared.mu.round(1).tolist()
-    ([0.8, 0.7, 0.6, 0.6], [0.7, 0.7, 0.7, 0.6])
+    ([0.8, 0.7, 0.6, 0.6], [0.7, 0.7, 0.7, 0.7])
     """
     level, seed = check_level(level), check_seed(seed)
     names = check_leaderboard(posteriors)
