@@ -5,8 +5,8 @@ the same M questions, N times each; a question's difficulty adds to the logits o
 first 18 models make three boards of 6. Over all pairs of a board whose larger probability lies in
 .85–.99 the mean of that probability is compared with the share of pairs in which that model is
 truly better: under a flat prior on the difference (the ρ of `compare`), and under the prior that is
-learned from the board (`shared_scores`). Then the same claims with normal errors of known sd 1, for
-models of several spreads, and equal models at N = 1: how often does `compare` call one better?
+learned from the board (`shared_scores`). Then equal models at N = 1: how often does `compare` call
+one better?
 
     python examples/shared_prior.py                  # a short version, some seconds
     python examples/shared_prior.py --runs 100       # the tables of the docs, a quarter of an hour
@@ -20,40 +20,33 @@ import numpy as np
 from scipy import special
 
 import lm_eval_bayes as leb
-from lm_eval_bayes.stats.ranking.shared_prior import board_logits, shared_logits
-from lm_eval_bayes.stats.ranking.simultaneous import pair_errors
 
 M, MODELS = 30, 20
 TRIALS, SPREADS, DIFFICULTY = (4, 16), (0.1, 0.3, 0.6, 1.0), (0.5, 1.5, 3.0)
 SCOPES, PRIORS = ("benchmark", "population"), ("flat", "shared")
 #: Boards by their size, as models of a board of 20.
 BOARDS = {6: (slice(0, 6), slice(6, 12), slice(12, 18)), 20: (slice(0, 20),)}
-#: Sds of the models in standard errors, where the errors are normal and known.
-RATIOS = (0.3, 0.4, 0.6, 1.0, 2.0, 4.0)
 #: Claimed probabilities.
 LOW, HIGH = 0.85, 0.99
 
 
-def learned_from(right, n):
-    """Return hbayes@N of scope "population"."""
-    outcomes = leb.Outcomes.from_counts(np.stack([n - right, right], axis=1))
-    return leb.hbayes_at_n(outcomes, "population")
-
-
 def simulate_models(n, spread, difficulty, rng):
-    """Draw abilities, in logits, and posteriors of "population"."""
+    """Draw abilities, in logits, and posteriors."""
     ability = rng.normal(0.0, spread, MODELS)
     p = special.expit(rng.normal(0.0, difficulty, M) + ability[:, None])
-    return ability, [learned_from(row, n) for row in rng.binomial(n, p)]
+    counts = [np.stack([n - right, right], axis=1) for right in rng.binomial(n, p)]
+    return ability, [leb.hbayes_at_n(leb.Outcomes.from_counts(each)) for each in counts]
 
 
 def claims(posteriors):
     """Return P(i > j) for all pairs i < j by prior."""
-    errors = pair_errors(posteriors)
-    logits = board_logits({str(i): p for i, p in enumerate(posteriors)}, errors.own_variance)
+    named = {str(i): posterior for i, posterior in enumerate(posteriors)}
+    mu, sigma = np.array([(each.mu, each.sigma) for each in posteriors]).T
+    z = (mu[:, None] - mu) / np.hypot(sigma[:, None], sigma)
+    pairs = np.triu_indices(mu.size, 1)
     return {
-        "flat": special.ndtr(errors.difference / np.sqrt(errors.variance)),
-        "shared": logits.p_greater()[np.triu_indices(len(posteriors), 1)],
+        "flat": special.ndtr(z[pairs]),
+        "shared": leb.shared_scores(named).p_greater[pairs],
     }
 
 
@@ -77,29 +70,23 @@ def calibration(boards):
 
 
 def study(n, spread, difficulty, runs, seed):
-    """Return by size and scope the calibration under each prior."""
+    """Return by size the calibration under each prior."""
     rng = np.random.default_rng([seed, n, round(10 * spread), round(10 * difficulty)])
-    pairs = {(size, scope, prior): [] for size in BOARDS for scope in SCOPES for prior in PRIORS}
+    pairs = {(size, prior): [] for size in BOARDS for prior in PRIORS}
     for _ in range(runs):
         ability, posteriors = simulate_models(n, spread, difficulty, rng)
         for size, parts in BOARDS.items():
             first, second = np.triu_indices(size, 1)
             for part in parts:
                 better = ability[part][first] > ability[part][second]
-                for scope in SCOPES:
-                    of_scope = [p if scope == "population" else p.benchmark for p in posteriors]
-                    claimed = claims(of_scope[part])
-                    for prior in PRIORS:
-                        pairs[size, scope, prior].append((claimed[prior], better))
-    return {
-        (size, scope): {prior: calibration(pairs[size, scope, prior]) for prior in PRIORS}
-        for size in BOARDS
-        for scope in SCOPES
-    }
+                claimed = claims(posteriors[part])
+                for prior in PRIORS:
+                    pairs[size, prior].append((claimed[prior], better))
+    return {size: {prior: calibration(pairs[size, prior]) for prior in PRIORS} for size in BOARDS}
 
 
 def board_rows(cells):
-    """Yield a row per setting, with a column per size and scope."""
+    """Yield a row per setting, with a column per size."""
     for setting, cell in cells.items():
         yield [
             *(f"{value:g}" for value in setting),
@@ -114,27 +101,6 @@ def claims_in_words(cell):
         return "no pair"
     off = [100 * (each["right"] - each["claimed"]) for each in (flat, shared)]
     return f"{off[0]:+.1f}, {off[1]:+.1f} ± {100 * shared['se']:.1f} ({100 * shared['pairs']:.0f}%)"
-
-
-def normal_error_rows(runs, seed, numbers):
-    """Yield the rows of the table of claims with normal errors of sd 1."""
-    for ratio in RATIOS:
-        cells = []
-        for size, parts in BOARDS.items():
-            rng = np.random.default_rng([seed, 3, size, round(10 * ratio)])
-            first, second = np.triu_indices(size, 1)
-            boards = []
-            for _ in range(runs * len(parts)):
-                ability = rng.normal(0.0, ratio, size)
-                logits = shared_logits(ability + rng.standard_normal(size), np.ones(size))
-                boards.append((logits.p_greater()[first, second], ability[first] > ability[second]))
-            cell = numbers[f"normal {ratio:g} {size}"] = calibration(boards)
-            if cell["pairs"]:
-                off, se = 100 * (cell["right"] - cell["claimed"]), 100 * cell["se"]
-                cells.append(f"{off:+.1f} ± {se:.1f} ({100 * cell['pairs']:.0f}%)")
-            else:
-                cells.append("no pair")
-        yield [f"{ratio:g}", *cells]
 
 
 def single_trial_rows(runs, seed, numbers):
@@ -169,7 +135,7 @@ def main():
     parser.add_argument("--runs", type=int, default=2, help="boards of 20 models per cell")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--trials", type=int, nargs="+", default=None, help="values of N")
-    parser.add_argument("--only", choices=["boards", "normal", "equal"], help="one study only")
+    parser.add_argument("--only", choices=["boards", "equal"], help="one study only")
     parser.add_argument("--out", type=Path, help="a JSON file for the numbers")
     args = parser.parse_args()
     is_short = args.runs < 20
@@ -186,20 +152,15 @@ def main():
         for n, difficulty, spread in settings:
             cell = study(n, spread, difficulty, args.runs, args.seed)
             cells[n, difficulty, spread] = cell
-            for (size, scope), values in cell.items():
-                numbers[f"{n} {difficulty} {spread} {size} {scope}"] = values
+            for size, values in cell.items():
+                numbers[f"{n} {difficulty} {spread} {size}"] = values
             if args.out is not None:
                 args.out.write_text(json.dumps(numbers, indent=1), encoding="utf-8")
         header = ["N", "sd of difficulty", "sd of logits"]
-        columns = [f"L = {size}, {scope}" for size in BOARDS for scope in SCOPES]
+        columns = [f"L = {size}" for size in BOARDS]
         boards = f"{args.runs} boards of 20 and {3 * args.runs} of 6 models per cell, M = {M}"
         print(f"Right minus claimed, points: flat, shared ± se (pairs with a claim), {boards}\n")
         table([*header, *columns], board_rows(cells))
-    if args.only in (None, "normal"):
-        boards = f"{args.runs} boards of 20 and {3 * args.runs} of 6 models"
-        print(f"Right minus claimed with normal errors of sd 1 (pairs with a claim), {boards}\n")
-        columns = [f"L = {size}" for size in BOARDS]
-        table(["sd of the models", *columns], normal_error_rows(args.runs, args.seed, numbers))
     if args.only in (None, "equal"):
         runs = 4 * args.runs
         print(f"Two equal models, N = 1: called different, %, nominal 10, {runs} pairs\n")

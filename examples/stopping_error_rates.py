@@ -29,10 +29,10 @@ SHAPES = {
     "p ~ Beta(.3, 3)": lambda rng, size: rng.beta(0.3, 3.0, size),
 }
 RULES = {
-    "z >= 1.645, one analysis at 64": DecisionReached(0.95, analyses=(TRIALS,)),
-    "z >= 1.645, every trial": DecisionReached(0.95),
-    "z >= 1.96, every trial": DecisionReached(0.975),
-    "z >= 1.645, analyses at 4, 8, 16, 32, 64": DecisionReached(0.95, analyses=FEW),
+    "z >= 1.645, one analysis at 64": DecisionReached(0.9, analyses=(TRIALS,)),
+    "z >= 1.645, every trial": DecisionReached(0.9),
+    "z >= 1.96, every trial": DecisionReached(0.95),
+    "z >= 1.645, analyses at 4, 8, 16, 32, 64": DecisionReached(0.9, analyses=FEW),
     "O'Brien-Fleming 95%, every trial": DecisionReached(0.95, "obrien-fleming", EVERY),
     "Pocock 95%, every trial": DecisionReached(0.95, "pocock", EVERY),
     "O'Brien-Fleming 95%, 4, 8, 16, 32, 64": DecisionReached(0.95, "obrien-fleming", FEW),
@@ -108,7 +108,7 @@ def learned(rng: np.random.Generator, runs: int) -> None:
     print("| questions | false: z >= 1.645 | false: O'Brien-Fleming | held after stopping |")
     print("|---|---|---|---|")
     naive, careful = (
-        DecisionReached(0.95, analyses=FEW),
+        DecisionReached(0.9, analyses=FEW),
         RULES["O'Brien-Fleming 95%, 4, 8, 16, 32, 64"],
     )
     for name, draw in SHAPES.items():

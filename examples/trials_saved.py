@@ -61,11 +61,11 @@ def shifted(p, gap):
 def decisions(runs, rng):
     """Print how soon each design decides, how often, and how often wrongly."""
     designs = {
-        "80 trials, one analysis": leb.DecisionReached(0.975, analyses=(MOST,)),
+        "80 trials, one analysis": leb.DecisionReached(0.95, analyses=(MOST,)),
         "O'Brien-Fleming": leb.DecisionReached(0.95, correction="obrien-fleming", analyses=LOOKS),
         "Pocock": leb.DecisionReached(0.95, correction="pocock", analyses=LOOKS),
         "anytime": leb.DecisionReached(0.95, correction="anytime"),
-        "uncorrected, z >= 1.96": leb.DecisionReached(0.975, analyses=LOOKS),
+        "uncorrected, z >= 1.96": leb.DecisionReached(0.95, analyses=LOOKS),
     }
     print(f"Two models on {M} questions, p ~ Beta(2,3); {runs} runs\n")
     print("| true difference | design | trials per question | decided, % | wrong winner, % |")

@@ -259,7 +259,7 @@ def compare_runs(
                 a=run_a,
                 b=run_b,
                 comparison=comparison,
-                distinguishable=_distinguishable([comparison], comparison, spec.seed),
+                distinguishable=_distinguishable([comparison], comparison.posterior, spec.seed),
                 questions=_largest_differences(run_a, run_b, comparison, n_questions),
                 paired=_paired(run_a, run_b, spec, align),
                 curves=_pass_curves(run_a, run_b, ks, spec, align) if ks else None,
@@ -426,21 +426,15 @@ def mean_difference(
     return MeanDifference(
         tasks=tuple(comparisons),
         posterior=posterior,
-        distinguishable=_distinguishable([*comparisons.values()], summary, spec.seed, posterior),
+        distinguishable=_distinguishable([*comparisons.values()], posterior, spec.seed),
         **vars(summary),
     )
 
 
-def _distinguishable(
-    comparisons: Sequence[Comparison],
-    summary: DifferenceSummary,
-    seed: int,
-    mean: Posterior | None = None,
-) -> bool:
-    """Return whether `rank` separates two models, and the interval of A − B excludes 0.
+def _distinguishable(comparisons: Sequence[Comparison], difference: Posterior, seed: int) -> bool:
+    """Return whether two models are distinguishable, as `rank` says.
 
-    `comparisons` has one entry per task, `summary` is that of A − B, and `mean` the posterior of
-    the mean difference of several tasks.
+    `comparisons` has one entry per task, and `difference` is the posterior of the mean of A − B.
     """
     pairs = [(task.a, task.b) for task in comparisons]
     if sum(a.mu - b.mu for a, b in pairs) < 0.0:
@@ -450,10 +444,9 @@ def _distinguishable(
         CONFIDENCE,
         seed,
         [pair_errors(pair) for pair in pairs],
-        None if mean is None else mean.distribution,
+        difference.distribution,
     )
-    low, high = summary.interval.low, summary.interval.high
-    return bool(result.separated.any()) and not low <= 0.0 <= high
+    return bool(result.separated.any())
 
 
 def verdict_sentence(summary: DifferenceSummary, distinguishable: bool) -> str:

@@ -28,6 +28,8 @@ from lm_eval_bayes.stats.results import Posterior
 #: The outcome of a check.
 GateOutcome: TypeAlias = Literal["failed", "passed", "not known yet"]
 
+#: The probability at which an end of the 95% interval is the limit.
+_LIMIT = 0.5 + 0.5 * CONFIDENCE
 #: More further trials per question, or questions, than this are not forecast.
 _MOST_FURTHER = 100_000
 #: Outcomes, the one that decides on all checks first.
@@ -45,8 +47,8 @@ class GateCheck(Record):
     quantity : str
         "score", the mean over questions, or "pass^k".
     outcome : {"failed", "passed", "not known yet"}
-        "failed" where the probability of the failure is at least 95%, "passed" where that of its
-        contrary is.
+        "failed" where the 95% interval of A − B, or of A, lies below the limit, and "passed" where
+        it lies above. Of the score, A is worse only where A and B are distinguishable, too.
     probability : float
         The posterior probability of the failure: P(A < B − margin), or P(A < limit).
     limit : float
@@ -100,7 +102,7 @@ class GateCheck(Record):
             )
         text = f"{outcome}: {statement}{quantity}"
         if self.outcome == "not known yet":
-            text += f", between {1.0 - CONFIDENCE:.3g} and {CONFIDENCE:g}"
+            text += f", between {1.0 - _LIMIT:.3g} and {_LIMIT:g}"
         if self.further_trials is not None:
             text += (
                 f"; about {plural(self.further_trials, 'further trial')} per question would tell"
@@ -167,7 +169,9 @@ def gate_checks(
     runs = [run for task in comparison.tasks for run in (task.a, task.b)]
     checks = []
     if margin is not None:
-        checks.append(_checked("worse", quantity, difference, -margin, margin, runs))
+        pair = comparison.overall or comparison.tasks[0]
+        can_fail = pass_hat_k is not None or pair.distinguishable
+        checks.append(_checked("worse", quantity, difference, -margin, margin, runs, can_fail))
     if below is not None:
         for low, high in bounds:
             if not low < below <= high:
@@ -214,14 +218,15 @@ def _checked(
     threshold: float,
     limit: float,
     runs: Sequence[TaskRun],
+    can_fail: bool = True,
 ) -> GateCheck:
     """Check whether a score, or a difference, is below a threshold."""
     p_below = 1.0 - p_above(posterior, threshold)
     outcome: GateOutcome = "not known yet"
     further_trials = further_questions = None
-    if p_below >= CONFIDENCE:
+    if p_below >= _LIMIT and can_fail:
         outcome = "failed"
-    elif 1.0 - p_below >= CONFIDENCE:
+    elif 1.0 - p_below >= _LIMIT:
         outcome = "passed"
     elif posterior.scope == "population":
         n_questions = runs[0].n_questions
@@ -245,10 +250,10 @@ def _checked(
 def _further(posterior: Posterior, threshold: float, n: float) -> int | None:
     """Return how much more of n, of which the variance is the reciprocal, makes an outcome known.
 
-    n (z σ / |μ − threshold|)² − n with z the normal quantile of 95%.
+    n (z σ / |μ − threshold|)² − n with z = 1.96.
     """
     gap = abs(posterior.mu - threshold)
     if gap == 0.0:
         return None
-    further = n * ((float(stats.norm.ppf(CONFIDENCE)) * posterior.sigma / gap) ** 2 - 1.0)
+    further = n * ((float(stats.norm.ppf(_LIMIT)) * posterior.sigma / gap) ** 2 - 1.0)
     return None if further > _MOST_FURTHER else max(1, math.ceil(further))

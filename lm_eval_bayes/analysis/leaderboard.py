@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -26,11 +26,7 @@ from lm_eval_bayes.stats.ranking.rank import (
     sort_best_first,
 )
 from lm_eval_bayes.stats.ranking.rank_draws import draw_scores
-from lm_eval_bayes.stats.ranking.shared_scores import (
-    SharedScores,
-    mean_own_variance,
-    shared_scores,
-)
+from lm_eval_bayes.stats.ranking.shared_scores import SharedScores, shared_scores
 from lm_eval_bayes.stats.ranking.simultaneous import pair_errors
 from lm_eval_bayes.stats.results import Posterior, joined_notes
 from lm_eval_bayes.stats.states import WeightedSum
@@ -308,20 +304,14 @@ def _rows(
 
 
 def _shared_scores(
-    ranking: Ranking,
-    posteriors: Mapping[str, Posterior],
-    spec: IntervalSpec,
-    by_task: Sequence[Sequence[Posterior]] = (),
+    ranking: Ranking, posteriors: Mapping[str, Posterior], spec: IntervalSpec
 ) -> SharedScores | None:
-    """Return the scores under a shared prior, in the order of the ranking.
-
-    `by_task` has the posteriors of every task, in the same order, where there are several.
-    """
+    """Return the scores under a shared prior, in the order of the ranking."""
     if len(ranking.models) < 2:
         return None
-    own_variance = mean_own_variance([pair_errors(task) for task in by_task]) if by_task else None
     in_order = {model: posteriors[model] for model in ranking.models}
-    return shared_scores(in_order, spec.level, own_variance=own_variance)
+    shared = shared_scores(in_order, spec.level, seed=spec.seed)
+    return replace(shared, p_greater=ranking.p_greater) if ranking.paired else shared
 
 
 # -- several tasks -------------------------------------------------------------------------------
@@ -359,7 +349,7 @@ def overall_leaderboard(boards: Sequence[Leaderboard]) -> Leaderboard:
         spec=first.spec,
         ranking=ranking,
         rows=_rows(ranking, posteriors, {}, first.spec),
-        shared=_shared_scores(ranking, posteriors, first.spec, _by_task(boards, ranking.models)),
+        shared=_shared_scores(ranking, posteriors, first.spec),
     )
 
 

@@ -194,13 +194,14 @@ class SeparationPlan(Record):
         The task.
     lines : tuple of PlanLine
         One per further pair, those with the largest z first.
-    separated : int
-        Number of pairs that are distinguishable already; with a correction, that are decided.
+    distinguishable : tuple of (str, str)
+        The pairs that are distinguishable already, the better model first; with a correction, that
+        are decided.
     """
 
     task: str
     lines: tuple[PlanLine, ...] = field(metadata=json_name("pairs"))
-    separated: int
+    distinguishable: tuple[tuple[str, str], ...]
 
 
 def plan_separation(
@@ -269,10 +270,10 @@ def plan_separation(
     comparisons = compare_in_order([*ordered.values()], CONFIDENCE, spec.seed)
     # the critical value is 0 where all scores are certain
     target = max(comparisons.critical_value, z_threshold(CONFIDENCE))
-    lines, n_separated = [], 0
+    lines, distinguishable = [], []
     for (i, a), (j, b) in combinations(enumerate(best_first), 2):
         if comparisons.separated[i, j]:
-            n_separated += 1
+            distinguishable.append((a.model, b.model))
         else:
             better, other = posteriors[a.model], posteriors[b.model]
             forecast = trials_needed(
@@ -283,7 +284,7 @@ def plan_separation(
             lines.append(_plan_line([a, b], forecast, better))
         report(1)
     lines.sort(key=lambda line: -line.forecast.current)
-    return SeparationPlan(runs[0].task, tuple(lines), n_separated)
+    return SeparationPlan(runs[0].task, tuple(lines), tuple(distinguishable))
 
 
 def _plan_decisions(
@@ -296,18 +297,19 @@ def _plan_decisions(
     report: Callable[[int], None],
 ) -> SeparationPlan:
     """Forecast for every pair the trials until a rule with analyses after every batch decides."""
-    lines, n_pairs = [], 0
+    lines, decided = [], []
     for a, b in combinations(best_first, 2):
-        n_pairs += 1
         n_trials = max(run.outcomes.trials_range[1] for run in (a, b))
         rounds = batches(check_count("batch_trials", batch_trials, 1), n_trials + max_trials)
         rule = DecisionReached(CONFIDENCE, correction=correction, analyses=tuple(rounds))
         forecast = trials_to_decision(posteriors[a.model], posteriors[b.model], rule, seed=seed)
-        if forecast.additional != 0:
+        if forecast.additional == 0:
+            decided.append((a.model, b.model))
+        else:
             lines.append(_plan_line([a, b], forecast, posteriors[a.model]))
         report(1)
     lines.sort(key=lambda line: -line.forecast.current)
-    return SeparationPlan(best_first[0].task, tuple(lines), n_pairs - len(lines))
+    return SeparationPlan(best_first[0].task, tuple(lines), tuple(decided))
 
 
 def _plan_line(runs: Sequence[TaskRun], forecast: TrialsForecast, posterior: Posterior) -> PlanLine:

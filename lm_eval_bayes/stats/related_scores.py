@@ -19,8 +19,10 @@ from lm_eval_bayes.stats.learned_shift import SCALES, LearnedShift
 
 #: Scores within .0003 of 0 or 1 count as equally far from others: their logits are clipped.
 _END = 8.0
-#: Even cells of the logit, and quantiles of every posterior that are edges as well.
+#: Even edges of cells of the logit, every second of which an own prior is interpolated between,
+#: and quantiles of every posterior that are edges as well.
 _EVEN = np.linspace(-16.0, 16.0, 129)
+_SMOOTH = _EVEN[::2]
 _MASSES = special.ndtr(np.linspace(-3.5, 3.5, 113))
 #: The probability that a model is unlike the others of a board, and the scale of τ.
 _OUTLIER, _TAU_SCALE = 0.1, 1.0
@@ -32,16 +34,39 @@ class _Cells:
     """Cells of the logit score, and the masses in them of D distributions on the same bounds."""
 
     def __init__(self, distributions: Sequence[Distribution], bounds: tuple[float, float]) -> None:
+<<<<<<< HEAD
         low, high = bounds
         span = (high - low) or 1.0
+=======
+        low, high = self.bounds = bounds
+        span = high - low
+>>>>>>> l-board
         of_each = [(each.quantiles(_MASSES) - low) / span for each in distributions]
         ends = special.logit(np.clip(np.concatenate(of_each), 1e-7, 1.0 - 1e-7))
         self.edges = np.unique(np.concatenate([ends, _EVEN]).round(9))
         self.centre = np.clip(0.5 * (self.edges[1:] + self.edges[:-1]), -_END, _END)
+<<<<<<< HEAD
         at_edges = low + (high - low) * special.expit(self.edges)
         below = np.stack([each.cdf(at_edges) for each in distributions])
         below[:, 0], below[:, -1] = 0.0, 1.0
         self.mass = np.maximum(np.diff(below), 0.0)
+=======
+        below = np.stack([self._below(each, self.edges) for each in distributions])
+        self.mass = np.diff(below)
+
+    def _below(self, distribution: Distribution, edges: FloatArray) -> FloatArray:
+        """Return the masses below edges, of which the first and the last hold all of it."""
+        low, high = self.bounds
+        below = distribution.cdf(low + (high - low) * special.expit(edges))
+        below[0], below[-1] = 0.0, 1.0
+        return np.maximum.accumulate(below)
+
+    def smooth_mass(self, distribution: Distribution) -> FloatArray:
+        """Return the masses of a wide distribution that is known by draws, (cells,)."""
+        below = np.clip(self._below(distribution, _SMOOTH), 1e-9, 1.0 - 1e-9)
+        normal = np.interp(self.edges, _SMOOTH, special.ndtri(below))
+        return np.diff(special.ndtr(normal))
+>>>>>>> l-board
 
 
 class TwoRuns(NamedTuple):
@@ -88,17 +113,21 @@ def score_after_earlier(model: TwoRuns, shift: LearnedShift) -> FloatArray:
 
 
 def draw_shared(
-    own: Sequence[Distribution], prior: Distribution, bounds: tuple[float, float], seed: int
+    own: Sequence[Distribution],
+    prior: Distribution,
+    bounds: tuple[float, float],
+    seed: int,
+    draws: int = _DRAWS,
 ) -> tuple[FloatArray, FloatArray]:
-    """Draw the scores of a board's models under a prior that they share, (L, 4000), and its τ.
+    """Draw the scores of a board's models under a prior that they share, (L, draws), and its τ.
 
     f is normal in the logit of the score, with mean m, expit(m) ~ Beta(.7, .7), and sd τ, which is
     half-normal with scale 1; with probability .1 a model is unlike the others, f = 1. m and τ are
     summed over nodes.
     """
     rng = np.random.default_rng(seed)
-    cells = _Cells([prior, *own], bounds)
-    of_prior, mass = cells.mass[0], cells.mass[1:]
+    cells = _Cells(own, bounds)
+    mass, of_prior = cells.mass, cells.smooth_mass(prior)
     below = mass.cumsum(axis=1)
     low_logit, middle = (cells.centre[np.argmax(below > q, axis=1)] for q in (0.16, 0.5))
     narrowest = np.clip((middle - low_logit).min(), 1e-3, 0.3)
@@ -117,9 +146,9 @@ def draw_shared(
     log_weight += np.log(at_tau) - 0.5 * (at_tau / _TAU_SCALE) ** 2
     log_weight += 0.7 * (special.log_expit(at_centre) + special.log_expit(-at_centre))
     node, times = np.unique(
-        rng.choice(log_weight.size, _DRAWS, p=special.softmax(log_weight)), return_counts=True
+        rng.choice(log_weight.size, draws, p=special.softmax(log_weight)), return_counts=True
     )
-    logits = np.empty((len(own), _DRAWS))
+    logits = np.empty((len(own), draws))
     start = 0
     for index, n in zip(node, times, strict=True):
         for model, of_model in enumerate((mass * factor[index]).cumsum(axis=1)):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import numpy.typing as npt
 from lm_eval_bayes._util.plain import NOT_IN_JSON, Record
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.arrays import FloatArray, protect, read_only
-from lm_eval_bayes.stats.distributions.base import Distribution
+from lm_eval_bayes.stats.distributions.base import Distribution, QuestionMeans
 from lm_eval_bayes.stats.intervals import (
     Interval,
     IntervalMethod,
@@ -185,6 +186,11 @@ class Posterior(Record):
     scored: bool = field(default=False, repr=False, metadata=NOT_IN_JSON)
     dispersion: float = field(default=1.0, repr=False, metadata=NOT_IN_JSON)
     dispersion_df: float = field(default=np.inf, repr=False, metadata=NOT_IN_JSON)
+
+    @cached_property
+    def question_means(self) -> QuestionMeans | None:
+        """What was observed of every question, see `Distribution.question_means`."""
+        return self.distribution.question_means(self.per_question.mu, self.per_question.sigma)
 
     def interval(
         self,

@@ -259,7 +259,11 @@ class StateDistribution(Distribution):
         of_chain = np.bincount(chain, self.state_mean) / sizes
         between = _SHARED_ANCESTORS * of_chain.var(ddof=1) / sizes.size
         variance = between + self.state_variance.mean() / self.chain.size
+<<<<<<< HEAD
         return float(self.sd**2 / variance if variance > 0.0 else self.chain.size)
+=======
+        return float(self.sd**2 / variance) if variance > 0.0 else float(self.chain.size)
+>>>>>>> l-board
 
     def draw(self, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw the score, from every state equally often as far as that goes."""

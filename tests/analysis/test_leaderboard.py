@@ -89,7 +89,7 @@ def test_population_pairs_questions_whatever_their_order(four):
     for i, a in enumerate(board.models):
         for j, b in enumerate(board.models[:i]):
             # one pair at a time: the same bootstrap over questions, from other draws
-            pair = compare(of[a], of[b], scope="population", draws=20_000)
+            pair = compare(of[a], of[b], scope="population")
             assert board.p_greater[i, j] == pytest.approx(pair.p_a_greater, abs=0.02)
             assert board.ranking.z[i, j] == pytest.approx(pair.z, rel=1e-6)
 

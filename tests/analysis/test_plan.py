@@ -59,7 +59,7 @@ def test_half_of_simulated_futures_tell_two_models_apart():
     a, b = build("a", 1, 0.06), build("b", 2)
     plan = plan_separation([b, a])
     (line,) = plan.lines
-    assert (line.models, plan.separated) == (("a", "b"), 0)
+    assert (line.models, plan.distinguishable) == (("a", "b"), ())
     needed = line.forecast.additional
     pairs = zip(futures(a, needed, 60, 5), futures(b, needed, 60, 55), strict=True)
     z = [abs(x.mu - y.mu) / np.hypot(x.sigma, y.sigma) for x, y in pairs]
@@ -69,7 +69,7 @@ def test_half_of_simulated_futures_tell_two_models_apart():
 def test_only_pairs_that_are_close_are_planned_for():
     runs = [build("a", 1), build("b", 2, 0.02), build("c", 3, -0.4)]
     plan = plan_separation(runs)
-    assert plan.separated == 2
+    assert len(plan.distinguishable) == 2
     assert [set(line.models) for line in plan.lines] == [{"a", "b"}]
     assert plan_separation(runs[1:]).lines == ()
     json.dumps(plan.to_dict(), allow_nan=False)

@@ -56,7 +56,7 @@ def test_models_that_are_already_distinguishable(tmp_path):
     path = tmp_path / "m.npz"
     np.savez(path, R=np.stack([outcomes(1, 0.4), outcomes(2, -0.3)]))
     (separation,) = answer("plan", path, "--separate")["separation"]
-    assert (separation["separated"], separation["pairs"]) == (1, [])
+    assert (len(separation["distinguishable"]), separation["pairs"]) == (1, [])
     assert len(lmeb("plan", path, "--separate")[1].splitlines()) == 1
 
 

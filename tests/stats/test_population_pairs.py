@@ -129,9 +129,10 @@ def test_certain_scores_in_a_population():
     flat = Outcomes.from_counts([[1, 3], [0, 2]], weights=[1, 1])
     certain = hbayes_at_n(flat, "population")
     assert rank({"a": certain, "b": certain}).z.tolist() == [[0, 0], [0, 0]]
-    assert (separation(certain, certain).z, separation(certain, certain).sd) == (0.0, 0.0)
+    assert separation(certain, certain).z == 0.0
+    assert separation(certain, certain).sd < 1e-4  # the states leave out kinds of probability 1e-6
     higher = hbayes_at_n(Outcomes.from_counts([[1, 3], [0, 2]], weights=[2, 2]), "population")
-    assert separation(higher, certain).z == np.inf
+    assert separation(higher, certain).z > 1e4
 
 
 def test_a_population_carries_its_benchmark():
@@ -164,9 +165,10 @@ def test_a_decision_goes_by_the_paired_z():
         both = {"a": POPULATIONS[str(i)], "b": POPULATIONS[str(j)]}
         verdict = DecisionReached(0.95).evaluate(16, both)
         assert verdict.value == pytest.approx(pair.z, rel=1e-12)
-        assert (verdict.winner or "undecided") == pair.rule_z
+        better = "undecided" if pair.interval.low <= 0.0 <= pair.interval.high else pair.rule_z
+        assert (verdict.winner or "undecided") == better
         # on fixed questions it would be .43 after 16 analyses
-        assert not verdict.stop or ("0.1 " in verdict.note and "0.43" not in verdict.note)
+        assert not verdict.stop or ("0.05 " in verdict.note and "0.43" not in verdict.note)
     unpaired = {m: replace(each, benchmark=None) for m, each in both.items()}
     assert DecisionReached(0.95).evaluate(16, unpaired).note == UNPAIRED
 

@@ -123,10 +123,19 @@ def test_one_trial_per_question_is_paired_in_both_scopes():
             {f"m{i}": hbayes_at_n(binary_outcomes(x, 1), scope) for i, x in enumerate(right)}
         )
         rows = [right[int(name[1])] for name in ranking.models]
-        scale = np.sqrt((40 * (1 - 4 / 40) + 1) / (40 - 1))
         for i, j in itertools.combinations(range(3), 2):
-            t = stats.ttest_rel(rows[i], rows[j]).statistic
-            assert ranking.simultaneous.z[i, j] == pytest.approx(t * scale, abs=1e-9)
+            off = rows[i] - rows[j]
+            sd = np.sqrt((off**2).mean() / (40 * (1 - 4 / 40) + 1))
+            assert ranking.simultaneous.z[i, j] == pytest.approx(off.mean() / sd, abs=1e-9)
+
+
+@pytest.mark.parametrize("scope", ["benchmark", "population"])
+@pytest.mark.parametrize("m", [2, 3, 5])
+def test_few_questions_on_which_two_models_differ_do_not_separate_them(scope, m):
+    right = {"a": [1] * m, "b": [0] * m}
+    ranking = rank({name: hbayes_at_n(binary_outcomes(x, 1), scope) for name, x in right.items()})
+    assert ranking.ranks.tolist() == [1.0, 1.0]
+    assert ranking.simultaneous.critical_value == pytest.approx(1.96, abs=0.05)
 
 
 def test_only_pairs_with_few_trials_are_paired():

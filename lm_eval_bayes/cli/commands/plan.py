@@ -218,7 +218,7 @@ def _model_columns(heading: str, lines: Sequence[PlanLine]) -> dict[str, Callabl
 
 
 def _show_separation(plan: SeparationPlan, rule: str, scope: str) -> None:
-    separated = plural(plan.separated, "pair")
+    separated = plural(len(plan.distinguishable), "pair")
     n_clusters = next((line.n_clusters for line in plan.lines), None)
     scope_text = f"for {scope_label(scope, n_clusters)}"
     if not plan.lines:

@@ -75,7 +75,7 @@ def command(
         typer.Option(
             "--shared",
             help="Also show scores and P(row > column) under a prior that the models share, which "
-            "learns from all of them how far they are apart. It fails near 0 and 1.",
+            "learns from all of them how far they are apart.",
         ),
     ] = False,
     paper: Annotated[

@@ -275,7 +275,8 @@ def _distance_in_population(analysis: InterimAnalysis) -> str:
     from lm_eval_bayes.stats.comparison.compare import CONFIDENCE, z_threshold
 
     limit = analysis.population_z_limit
-    needed = f"z = {analysis.population_z:.3g}; one analysis needs {z_threshold(CONFIDENCE):.3g}"
+    least = z_threshold(0.5 + 0.5 * CONFIDENCE)
+    needed = f"z = {analysis.population_z:.3g}; one analysis needs {least:.3g}"
     if limit is None:
         return f"{needed}, and the differences of questions are no larger than chance"
     return f"{needed}, and endless trials of these questions would give about {limit:.3g}"

@@ -253,8 +253,7 @@ def pair_table(panel: TaskPanel) -> list[tuple[str, list[tuple[float, bool] | No
         return []
     p = panel.board.p_greater
     names = heading_names(panel)
-    better = panel.board.ranking.simultaneous.separated
-    distinguishable = better | better.T
+    distinguishable = panel.board.ranking.distinguishable
     return [
         (
             names[i],

@@ -51,11 +51,14 @@ class PairedBootstrap(Distribution):
     def draw(self, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw the population's difference `n_draws` times, shape (n_draws,)."""
         mean, size = self.difference.mean(), self.difference.size
+        distance = self.difference - mean
+        # the questions' order does not matter, nor whether it is A − B or B − A
+        distance = distance[np.lexsort((np.sign(distance) * np.sign(mean), np.abs(distance)))]
         # of the mean's sign, so that A − B and B − A have the same draws but for their sign
         drawn = float(np.copysign(self.spread.chance, mean)) * rng.standard_normal(n_draws)
         for part in blocks(n_draws, 2 * size):
             share = rng.standard_gamma(bootstrap_weight(size), (part.stop - part.start, size))
-            off = share @ (self.difference - mean) / share.sum(axis=1)
+            off = share @ distance / share.sum(axis=1)
             drawn[part] += mean + self.spread.kappa * off
         return drawn
 
@@ -163,8 +166,7 @@ def question_means(posterior: Posterior) -> QuestionMeans:
     >>> means.average.tolist(), bool(means.noise.min() > 0.0)
     ([0.75, 1.0, 0.375], True)
     """
-    per_question = posterior.per_question
-    means = posterior.distribution.question_means(per_question.mu, per_question.sigma)
+    means = posterior.question_means
     if means is None:
         rule = 'be of hbayes@N and scope "benchmark"'
         got = f"{posterior.quantity}, {posterior.scope}"

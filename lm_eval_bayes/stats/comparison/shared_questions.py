@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -75,7 +76,7 @@ class SharedQuestions:
         [[0, 1], [1, 0]]
         """
         by_model = (p if p.scope == "benchmark" else p.benchmark for p in posteriors)
-        benchmarks = tuple(benchmark for benchmark in by_model if benchmark is not None)
+        benchmarks = tuple(p for p in by_model if p is not None and p.question_means is not None)
         n_questions = min((p.per_question.mu.size for p in benchmarks), default=0)
         if len(benchmarks) < len(posteriors) or n_questions < 2:
             return None
@@ -118,7 +119,7 @@ class SharedQuestions:
 
         ``[i, j]`` is about model i minus model j, as `paired_posterior` has it.
         """
-        average, noise = self.question_means()
+        average, noise = self.question_means
         rows = range(len(average))
         sd = np.stack([self._spread(average[i] - average, noise[i] + noise).sd for i in rows])
         score = average.mean(axis=1)
@@ -141,7 +142,7 @@ class SharedQuestions:
         >>> round(float(shared.separation_after_endless_trials()[0, 1]), 2)
         3.36
         """
-        average, noise = self.question_means()
+        average, noise = self.question_means
         score = average.mean(axis=1)
         spreads = [self._spread(average[i] - average, noise[i] + noise) for i in range(score.size)]
         between = np.stack([spread.sd**2 - spread.chance**2 for spread in spreads])
@@ -149,8 +150,9 @@ class SharedQuestions:
             np.abs(score[:, None] - score), np.sqrt(np.where(between > 1e-12, between, 0.0))
         )
 
+    @cached_property
     def question_means(self) -> tuple[FloatArray, FloatArray]:
-        """Return what was observed of every question in the first model's order, both (L, M).
+        """What was observed of every question in the first model's order, both (L, M).
 
         With clusters it is their values, both (L, T); see `cluster_values`.
         """
@@ -164,9 +166,10 @@ class SharedQuestions:
 
     def first_difference(self) -> Distribution:
         """Return the distribution of the first model's score less the second's, paired."""
-        average, noise = self.question_means()
+        average, noise = self.question_means
         difference = average[0] - average[1]
-        return PairedBootstrap(difference, self._spread(difference, noise[0] + noise[1]))
+        spread = self._spread(difference, noise[0] + noise[1])
+        return PairedBootstrap(difference, spread, self.posteriors[0].distribution.seed)
 
     def separations(self, mu: FloatArray) -> FloatArray:
         """Return z = |mean| / sd of the paired difference of every two models, (L, L).
@@ -201,7 +204,7 @@ class SharedQuestions:
         *streams, shared = map(
             np.random.default_rng, np.random.SeedSequence(seed).spawn(len(self.posteriors) + 1)
         )
-        average, noise = self.question_means()
+        average, noise = self.question_means
         mean = average.mean(axis=1, keepdims=True)
         n_questions = average.shape[1]
         kappa = max(

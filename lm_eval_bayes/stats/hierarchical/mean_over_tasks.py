@@ -148,6 +148,9 @@ class TaskMeans:
             ess=distribution.ess,
             seed=spec.seed,
             note=self._note(spec.scope),
+            benchmark=None
+            if spec.scope == "benchmark"
+            else self.posterior(weights, replace(spec, scope="benchmark")),
         )
 
     def _distribution(self, share: FloatArray, spec: IntervalSpec) -> StateDistribution:

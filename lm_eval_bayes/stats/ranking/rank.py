@@ -20,9 +20,16 @@ from lm_eval_bayes.stats.comparison.shared_questions import (
 )
 from lm_eval_bayes.stats.distributions.base import Distribution
 from lm_eval_bayes.stats.intervals import IntervalSpec, Scope, score_interval
-from lm_eval_bayes.stats.ranking.rank_draws import count_ranks, draw_scores
-from lm_eval_bayes.stats.ranking.shared_prior import FAILS_NEAR_ENDS, board_logits
+from lm_eval_bayes.stats.ranking.rank_draws import (
+    DRAWS,
+    SURE_NEAR_ENDS,
+    count_ranks,
+    draw_paired,
+    draw_scores,
+    draw_under_shared_prior,
+)
 from lm_eval_bayes.stats.ranking.simultaneous import (
+    BoolArray,
     PairErrors,
     SimultaneousComparisons,
     compare_simultaneously,
@@ -48,9 +55,6 @@ from lm_eval_bayes.stats.validation import (
 #: The prior behind the probabilities of a ranking.
 RankPrior: TypeAlias = Literal["flat", "shared"]
 RANK_PRIORS: tuple[RankPrior, ...] = ("flat", "shared")
-#: Draws of single questions' scores where questions are paired, models times questions times
-#: draws; and how many draws there are at the least and at the most.
-_QUESTIONS_DRAWN, _FEWEST, _DRAWS = 20_000_000, 4_000, 20_000
 #: Two means nearer than this share of the range of scores differ by rounding only.
 _ROUNDING = 1e-12
 
@@ -161,6 +165,12 @@ class Ranking(Record):
         """Their upper ends."""
         return self.simultaneous.rank_high_marginal
 
+    @property
+    def distinguishable(self) -> BoolArray:
+        """``[i, j]``: whether models i and j are distinguishable, shape (L, L)."""
+        better = self.simultaneous.separated
+        return np.asarray(better | better.T)
+
     def rank_of(self, model: str) -> float:
         """Return the rank of one model.
 
@@ -184,7 +194,8 @@ class Ranking(Record):
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types; a z of two certain, different scores is None."""
-        return {**super().to_dict(), "models": self.rows()}
+        pairs = {"distinguishable": self.distinguishable.tolist()}
+        return {**super().to_dict(), "models": self.rows(), **pairs}
 
 
 def rank(
@@ -240,14 +251,14 @@ def rank(
         Of the probabilities of ranks and of every A > B: "flat" has each model's own posterior,
         under which large differences are as plausible as small ones, so that between close models
         P(A > B) is too certain; "shared" learns from all models how far they are apart, see
-        `shared_scores`, and fails near the ends of the range of scores, as the `note` says. μ, σ,
-        ranks and their sets are the same with both.
+        `shared_scores`. μ, σ, ranks and their sets are the same with both, and so are the
+        probabilities where questions are paired: `prior` is then "flat".
     seed : int
         Seed of the draws.
     draws : int, optional
-        Their number, 1,000 to 10⁷, for the probabilities; left out 20,000, and where questions
-        are paired down to 4,000 by the size of the problem. The simultaneous comparisons have
-        draws of their own, see `simultaneous.draws`.
+        Their number, 1,000 to 10⁷, for the probabilities; left out 20,000, under a shared prior
+        4,000, and where questions are paired down to 4,000 by the size of the problem. The
+        simultaneous comparisons have draws of their own, see `simultaneous.draws`.
 
     Returns
     -------
@@ -290,34 +301,22 @@ def rank(
     ordered, levelled = sort_best_first(posteriors)
     best = list(ordered.values())
     shared = SharedQuestions.of(best) if best[0].scope == "population" else None
-    errors = pair_errors(best)
-    if draws is None:
-        draws = _DRAWS
-        if shared is not None:
-            n_scores = len(best) * shared.n_units
-            draws = int(np.clip(_QUESTIONS_DRAWN // n_scores, _FEWEST, _DRAWS))
-    if shared is None:
+    if shared is not None:
+        prior = "flat"
+        z, scores = shared.separations(levelled), draw_paired(shared, seed, draws)
+    else:
         z = separations(levelled, np.array([posterior.sigma for posterior in best]))
-    else:
-        z = shared.separations(levelled)
-    logits = None
-    if prior == "shared" and len(best) > 1:
-        logits = board_logits(ordered, errors.own_variance)
-    if logits is not None:
-        low, high = best[0].bounds
-        drawn = logits.draw(draws, np.random.default_rng(seed))
-        scores = low + (high - low) * special.expit(drawn)
-    elif shared is not None:
-        scores = shared.draw(draws, seed)
-    else:
-        scores = draw_scores(best, draws, seed)
+        if prior == "shared" and len(best) > 1:
+            scores, _ = draw_under_shared_prior(best, seed, draws)
+        else:
+            scores = draw_scores(best, draws or DRAWS, seed)
     board = JointDraws(
         z,
         scores,
-        [errors],
+        [pair_errors(best)],
         paired=shared is not None,
         n_clusters=None if shared is None else shared.n_clusters,
-        note=joined_notes([_note(best, shared), None if logits is None else FAILS_NEAR_ENDS]),
+        note=joined_notes([_note(best, shared), SURE_NEAR_ENDS if prior == "shared" else None]),
     )
     return ranking_of_draws(
         ordered, board, ties=ties, confidence=confidence, seed=seed, prior=prior

@@ -5,9 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from scipy import special
 
+from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.arrays import FloatArray, IntArray
+from lm_eval_bayes.stats.comparison.shared_questions import SharedQuestions
+from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
+from lm_eval_bayes.stats.outcomes import Outcomes
+from lm_eval_bayes.stats.related_scores import draw_shared
 from lm_eval_bayes.stats.results import Posterior
+from lm_eval_bayes.stats.states import QuestionStates
+
+#: What a user of the shared prior must know.
+SURE_NEAR_ENDS = (
+    "Under the shared prior P(A > B) of equal models near 0 or 1 stays 5 to 15 points too sure."
+)
+#: Draws of single questions' scores where questions are paired, models times questions times
+#: draws; and how many draws there are at the least and at the most.
+_QUESTIONS_DRAWN, _FEWEST, DRAWS = 20_000_000, 4_000, 20_000
 
 
 def draw_scores(posteriors: Sequence[Posterior], draws: int, seed: int) -> FloatArray:
@@ -37,6 +52,54 @@ def draw_scores(posteriors: Sequence[Posterior], draws: int, seed: int) -> Float
         else:
             row[:] = rng.permutation(distribution.draw(draws, rng))
     return scores
+
+
+def draw_paired(shared: SharedQuestions, seed: int, draws: int | None = None) -> FloatArray:
+    """Draw the scores of L models that answered the same questions, paired, (L, draws)."""
+    if draws is None:
+        n_scores = len(shared.posteriors) * shared.n_units
+        draws = int(np.clip(_QUESTIONS_DRAWN // n_scores, _FEWEST, DRAWS))
+    return shared.draw(draws, seed)
+
+
+def draw_under_shared_prior(
+    posteriors: Sequence[Posterior], seed: int, draws: int | None = None
+) -> tuple[FloatArray, FloatArray | None]:
+    """Draw the scores of L models under a prior that they share, (L, draws), and its τ.
+
+    The own prior is the posterior of as many questions without trials. τ is None where all scores
+    are certain.
+
+    Raises
+    ------
+    InvalidInputError
+        If the posteriors are not of hbayes@N or its means.
+    """
+    first, draws = posteriors[0], draws or _FEWEST
+    if first.prior is not None or first.k is not None:
+        rule = "be of hbayes@N or of its means over tasks for a shared prior"
+        raise InvalidInputError.of("posteriors", "unsupported", rule, first.quantity)
+    if not any(posterior.sigma for posterior in posteriors):
+        return draw_scores(posteriors, draws, seed), None
+    on_questions = [posterior.benchmark or posterior for posterior in posteriors]
+    questions = on_questions[0].distribution
+    weights = questions.weights if isinstance(questions, QuestionStates) else first.bounds
+    counts = np.zeros((first.per_question.mu.size, len(weights)), dtype=np.int64)
+    prior = hbayes_at_n(
+        Outcomes.from_counts(counts, weights=weights), on_questions[0].scope, seed=seed
+    )
+    own = [posterior.distribution for posterior in on_questions]
+    scores, tau = draw_shared(own, prior.distribution, first.bounds, seed, draws)
+    common = np.random.default_rng([seed, 3]).standard_normal(draws)
+    for row, of_questions, posterior in zip(scores, on_questions, posteriors, strict=True):
+        if posterior is of_questions:
+            continue
+        # the share of the error that is due to the questions is common to all models
+        below = np.clip(of_questions.distribution.cdf(row), 1e-9, 1.0 - 1e-9)
+        share = min(of_questions.sigma / posterior.sigma, 1.0)
+        normal = share * special.ndtri(below) + np.sqrt(1.0 - share**2) * common
+        row[:] = posterior.distribution.quantiles(special.ndtr(normal))
+    return scores, tau
 
 
 def count_ranks(scores: FloatArray) -> tuple[FloatArray, FloatArray, float]:

@@ -32,13 +32,9 @@ BoolArray = npt.NDArray[np.bool_]
 #: Errors of pairs drawn in all, and the fewest and the most joint draws.
 _PAIR_DRAWS, _MIN_DRAWS, _MAX_DRAWS = 4_000_000, 4_000, 40_000
 #: The fewest where there are more pairs than this.
-_MANY_PAIRS, _MIN_DRAWS_OF_MANY = 10_000, 2_000
+_MANY_PAIRS, _MIN_DRAWS_OF_MANY = 1_500, 1_200
 #: Means of fewer trials per question have an uncertain sampling variance.
 _REPLICATED = 2.0
-#: A model's own error variance is at least this share of the models' mean.
-_SMALLEST_SHARE = 0.1
-#: Differences between questions in proportion to the models' count in full from this sd on.
-_STRETCH = 0.4
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +59,7 @@ class SimultaneousComparisons(Record):
         Confidence sets for the rank of one model, whichever it is: of its own comparisons with
         the others only.
     draws, seed : int
-        The joint draws of the errors, 4,000 to 40,000 by the number of pairs (2,000 beyond 10,000
+        The joint draws of the errors, 4,000 to 40,000 by the number of pairs (1,200 beyond 1,500
         pairs). The critical value has a standard error of about .01 for up to twenty models.
     """
 
@@ -120,11 +116,6 @@ class IndependentErrors:
         first, second = np.triu_indices(self.mu.size, 1)
         return np.asarray(self.sigma[first] ** 2 + self.sigma[second] ** 2)
 
-    @property
-    def own_variance(self) -> FloatArray:
-        """The variance of every score."""
-        return np.asarray(self.sigma**2)
-
     def draw(self, draws: int, rng: np.random.Generator) -> DrawnErrors:
         """Draw normal errors of the scores, and variances by χ²."""
         error = (self.sigma * rng.standard_normal((draws, self.mu.size))).T.copy()
@@ -155,7 +146,7 @@ class PairedErrors:
     question's effect on all models cancels in every difference. As in `compare`, the variance of
     a difference is at least that due to the sampling of trials. In the draws that covariance is
     a Wishart matrix with M − 1 degrees of freedom, independent of the means. Where the variance
-    has that lower bound it is never drawn larger than estimated, so that critical values are at
+    has a lower bound it is never drawn larger than estimated, so that critical values are at
     least those of known variances.
 
     Parameters
@@ -167,11 +158,15 @@ class PairedErrors:
     clustered : bool
         Whether these are the values of M clusters of questions. Their covariance is not estimated
         then, but models are taken to be independent in the draws.
+    about_zero: bool
+        Whether a variance is at least that of the questions' differences about 0, as it is between
+        equal models: few differences that agree by chance have no variance about their mean.
     """
 
     average: FloatArray
     noise: FloatArray
     clustered: bool = False
+    about_zero: bool = False
 
     @property
     def difference(self) -> FloatArray:
@@ -193,50 +188,33 @@ class PairedErrors:
                 clustered=self.clustered,
             )
             variance[part] = spread.sd**2
-        return variance
+        return np.maximum(variance, self._least())
 
-    @property
-    def own_variance(self) -> FloatArray:
-        """That of the sampling of trials, times a factor that all models together estimate.
-
-        It is the mean unbiased variance of a model's difference from the others over that due to
-        the sampling of trials, and at least 1. (Where each pair has such a lower bound of its own,
-        as in `variance`, the mean of the variances is too large.) A part of that variance may be
-        in proportion to the models' own differences: on questions that separate models well, all
-        are further apart. It stretches every difference alike and puts no model above another, so
-        it is left out as far as the sd of the stretch is well below 1. Without the part due to
-        trials the variances are fitted to those of the pairs by least squares.
-        """
+    def _least(self) -> FloatArray:
+        """Return the lower bounds of the variances."""
         n_models, n_questions = self.average.shape
+        first, second = np.triu_indices(n_models, 1)
         chance = self.noise.mean(axis=1) / n_questions
-        if not chance.all():
-            return _divided(self.variance, n_models)
-        score = self.average.mean(axis=1)
-        off = score - score.mean()
-        residual = self.average - score[:, None]
-        residual -= residual.mean(axis=0)
-        degrees = n_questions * (n_questions - 1)
-        total, size = (residual**2).sum() / degrees, (off**2).sum()
-        along = ((off @ residual) ** 2).sum() / (degrees * max(size, 1e-300))
-        if n_models > 2 and size > 0.0:
-            other = (total - along) / (n_models - 2)
-            part = min(along / (_STRETCH**2 * size), 1.0)
-            total += (1.0 - part) * (other - along)
-        return np.asarray(chance * max(total / ((n_models - 1) * chance.mean()), 1.0))
+        least = chance[first] + chance[second]
+        if self.about_zero:
+            product = self.average @ self.average.T / n_questions
+            square = product[first, first] + product[second, second] - 2.0 * product[first, second]
+            square /= n_questions * bootstrap_weight(n_questions) + 1.0
+            if self.clustered:
+                square *= few_clusters_factor(n_questions)
+            least = np.maximum(least, square)
+        return np.asarray(least)
 
     def draw(self, draws: int, rng: np.random.Generator) -> DrawnErrors:
         """Draw errors of the differences, and the variances that would be estimated."""
         n_models, n_questions = self.average.shape
         first, second = np.triu_indices(n_models, 1)
-        chance = self.noise.mean(axis=1) / n_questions
-        floor = chance[first] + chance[second]
-        freedom = n_questions - 1
+        freedom, least = n_questions - 1, self._least()
         factor = self._factor()
         n_factors = factor.shape[1]
         of_mean = ((factor[first] - factor[second]) ** 2).sum(axis=1) / n_questions
-        # the error has at least the variance that is due to the sampling of trials
-        larger = np.divide(floor, of_mean, out=np.ones_like(floor), where=of_mean > 0.0)
-        larger = np.maximum(larger, 1.0)
+        # what an error lacks of its least variance is independent for every model
+        lacking = np.sqrt(0.5 * np.maximum(least - of_mean, 0.0))
         to_estimate = (freedom / n_questions) / (n_questions * bootstrap_weight(n_questions) + 1.0)
         if self.clustered:
             to_estimate *= few_clusters_factor(n_questions)
@@ -244,14 +222,16 @@ class PairedErrors:
         for part in blocks(draws, n_models * n_models):
             size = part.stop - part.start
             mean = rng.standard_normal((size, n_factors)) @ factor.T / np.sqrt(n_questions)
-            error[:, part] = (np.sqrt(larger) * (mean[:, first] - mean[:, second])).T
+            rest = rng.standard_normal((size, n_models))
+            error[:, part] = (mean[:, first] - mean[:, second]).T
+            error[:, part] += (lacking * (rest[:, first] - rest[:, second])).T
             root = factor @ _wishart_roots(size, n_factors, freedom, rng)
             gram = root @ root.transpose(0, 2, 1)
             own = np.einsum("bii->bi", gram)
             spread = own[:, first] + own[:, second] - 2.0 * gram[:, first, second]
-            variance[:, part] = np.maximum(larger * to_estimate * spread / freedom, floor).T
-        expected = np.maximum(larger * to_estimate * of_mean * n_questions, floor)
-        largest = np.where(floor > 0.0, expected if self.clustered else self.variance, np.inf)
+            variance[:, part] = np.maximum(to_estimate * spread / freedom, least).T
+        expected = np.maximum(to_estimate * of_mean * n_questions, least)
+        largest = np.where(least > 0.0, expected if self.clustered else self.variance, np.inf)
         np.minimum(variance, largest[:, None], out=variance)
         return DrawnErrors(error, variance)
 
@@ -300,11 +280,6 @@ class MixedErrors:
         """Its variance."""
         return np.where(self.chosen, self.first.variance, self.second.variance)
 
-    @property
-    def own_variance(self) -> FloatArray:
-        """That which fits the variances of the differences by least squares."""
-        return _divided(self.variance, self.first.own_variance.size)
-
     def draw(self, draws: int, rng: np.random.Generator) -> DrawnErrors:
         """Draw from both."""
         first, second = self.first.draw(draws, rng), self.second.draw(draws, rng)
@@ -315,23 +290,8 @@ class MixedErrors:
 
 
 #: The estimated differences of all pairs i < j, their variances, both of shape (P,) in the order of
-#: ``np.triu_indices(L, 1)``, the variance of every model's own error, (L,), and draws of all.
+#: ``np.triu_indices(L, 1)``, and draws of all.
 PairErrors: TypeAlias = IndependentErrors | PairedErrors | MixedErrors
-
-
-def _divided(pair_variance: FloatArray, n_models: int) -> FloatArray:
-    """Return d_i such that d_i + d_j is the variance of a difference, by least squares.
-
-    A d_i is at least a tenth of their mean. Two models have equal ones.
-    """
-    if n_models == 2:
-        return np.full(2, 0.5 * pair_variance[0])
-    first, second = np.triu_indices(n_models, 1)
-    of_model = np.bincount(first, pair_variance, n_models)
-    of_model += np.bincount(second, pair_variance, n_models)
-    total = of_model.sum() / (2.0 * (n_models - 1))
-    own = (of_model - total) / (n_models - 2)
-    return np.asarray(np.maximum(own, _SMALLEST_SHARE * total / n_models))
 
 
 def _wishart_roots(draws: int, size: int, freedom: int, rng: np.random.Generator) -> FloatArray:
@@ -355,7 +315,8 @@ def pair_errors(posteriors: Sequence[Posterior]) -> PairErrors:
     freedom. With fewer than two trials per question the sampling variance and the differences
     between questions cannot be distinguished, and the posterior sd depends on the prior: a pair
     with such a model is compared as in scope "population" where questions can be paired, whose
-    variance is the larger one, and that variance has no lower bound from the prior.
+    variance is the larger one; its lower bound is then not from the prior but the variance of the
+    questions' differences about 0.
 
     Parameters
     ----------
@@ -363,33 +324,24 @@ def pair_errors(posteriors: Sequence[Posterior]) -> PairErrors:
         One per model, of one scope.
     """
     few = np.array([_few_trials(posterior) for posterior in posteriors])
-    shared = _shared_questions(posteriors)
+    population = posteriors[0].scope == "population"
+    shared = SharedQuestions.of(posteriors) if population or few.any() else None
     paired = None
     if shared is not None:
-        average, noise = shared.question_means()
+        average, noise = shared.question_means
         noise = np.where(few[:, None], 0.0, noise)
-        paired = PairedErrors(average, noise, shared.cluster_index is not None)
-    if posteriors[0].scope == "population" and paired is not None:
+        paired = PairedErrors(average, noise, shared.cluster_index is not None, bool(few.any()))
+    if paired is not None and population:
         return paired
     independent = IndependentErrors(
         np.array([posterior.mu for posterior in posteriors]),
         np.array([posterior.sigma for posterior in posteriors]),
         np.array([_freedom(posterior) for posterior in posteriors]),
     )
-    if paired is None or not few.any():
+    if paired is None:
         return independent
     first, second = np.triu_indices(few.size, 1)
     return MixedErrors(few[first] | few[second], paired, independent)
-
-
-def _shared_questions(posteriors: Sequence[Posterior]) -> SharedQuestions | None:
-    """Pair the questions where every posterior has the mean scores of its questions."""
-    for posterior in posteriors:
-        own = posterior.benchmark or posterior
-        questions = own.per_question
-        if own.distribution.question_means(questions.mu, questions.sigma) is None:
-            return None
-    return SharedQuestions.of(posteriors)
 
 
 def _few_trials(posterior: Posterior) -> bool:
