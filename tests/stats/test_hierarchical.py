@@ -141,3 +141,11 @@ def test_few_questions_have_a_note():
     assert hbayes_at_n(Outcomes.from_counts([[3, 1]] * 9)).note == few_questions_note(9)
     assert few_questions_note(9) is not None
     assert hbayes_at_n(Outcomes.from_counts([[3, 1]] * 10)).note is None
+
+
+def test_earlier_trials_are_further_ones_where_they_count():
+    counts, earlier = [[1, 0, 0], [0, 0, 1], [0, 0, 0]], [[0, 1, 0], [0, 0, 1], [0, 0, 1]]
+    for strength, note in ((0, PRIOR_ALONE), (0.5, few_questions_note(3))):
+        outcomes = Outcomes.from_counts(counts, prior_counts=earlier, prior_strength=strength)
+        assert hbayes_at_n(outcomes).note == note
+        assert hbayes_at_n(outcomes, "population").note == few_questions_note(3)

@@ -24,6 +24,7 @@ class Normal(Distribution):
 
     mu: float
     sigma: float
+    seed: int = 0
 
     def moments(self):
         return Moments(self.mu, self.sigma)
