@@ -32,7 +32,7 @@ class Draws(NamedTuple):
 
 
 @cache
-def _prior(n_categories, n_tasks):
+def prior_draws(n_categories, n_tasks):
     """Return w (D, T, 2), m (D, 2, C+1) and s (D, 2) from the prior."""
     rng = np.random.default_rng(1)
     m = rng.dirichlet(np.full(n_categories, 1.4 / n_categories), (_PRIOR, 2))
@@ -61,7 +61,7 @@ def posterior_draws(counts, task=None):
     """Return draws given the counts of M questions, (M, C+1), and the task of each."""
     counts = np.asarray(counts, dtype=float)
     task = np.zeros(len(counts), dtype=int) if task is None else np.asarray(task)
-    w, m, s = _prior(counts.shape[1], int(task.max()) + 1)
+    w, m, s = prior_draws(counts.shape[1], int(task.max()) + 1)
     alpha = np.maximum(m * s[..., None], 1e-12)
     total = alpha.sum(axis=2)
     rows, where, times = np.unique(
