@@ -29,7 +29,7 @@ def compared(*arguments, code=0):
 
 
 def p_greater(a, b):
-    """Return P(A > B) from draws of the plain grid."""
+    """Return P(A > B) from draws of the plain grid, of one kind of questions."""
     drawn = [
         by_hand.LearnedPrior(item.sum(axis=1), item.shape[1] - item.sum(axis=1)).draw(40_000, seed)
         for seed, item in enumerate((a, b))
@@ -43,7 +43,7 @@ def test_numbers_of_a_comparison(two, tmp_path):
     plain = compared(two[0], third, "--rope", ".1")
     assert (plain["a"]["model"], plain["b"]["model"]) == ("good", "third")
     (task,) = plain["tasks"]
-    assert task["p_a_greater"] == pytest.approx(p_greater(GOOD, close), abs=0.012)
+    assert task["p_a_greater"] == pytest.approx(p_greater(GOOD, close), abs=0.03)
     assert plain["p_a_less"] == pytest.approx(1 - task["p_a_greater"])
     normal = stats.norm(task["difference"], task["sd"])
     assert task["rope"] == [-0.1, 0.1]
