@@ -51,8 +51,11 @@ class PairedBootstrap(Distribution):
     def draw(self, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw the population's difference `n_draws` times, shape (n_draws,)."""
         mean, size = self.difference.mean(), self.difference.size
-        # of the mean's sign, so that A − B and B − A have the same draws but for their sign
-        drawn = float(np.copysign(self.spread.chance, mean)) * rng.standard_normal(n_draws)
+        # of the first sign that there is, so that A − B and B − A have the same draws but for it
+        signs = np.sign([mean, *self.difference])
+        sign = next((each for each in signs if each), 1.0)
+        half = sign * float(self.spread.chance) * rng.standard_normal(-(-n_draws // 2))
+        drawn = np.stack([half, -half], axis=1).ravel()[:n_draws]
         for part in blocks(n_draws, 2 * size):
             share = rng.standard_gamma(bootstrap_weight(size), (part.stop - part.start, size))
             off = share @ (self.difference - mean) / share.sum(axis=1)
@@ -89,7 +92,9 @@ def difference_posterior(a: Posterior, b: Posterior) -> Posterior:
     # the larger first, so that A − B and B − A have the same draws but for their sign
     first, second = sorted((a, b), key=lambda side: (side.mu, side.sigma), reverse=True)
     signs = (1.0, -1.0) if first is a else (-1.0, 1.0)
-    distribution = WeightedSum((first.distribution, second.distribution), signs)
+    # of equal moments no order is the larger one
+    equal = (a.mu, a.sigma) == (b.mu, b.sigma)
+    distribution = WeightedSum((first.distribution, second.distribution), signs, symmetric=equal)
     return _posterior(a, b, a.mu - b.mu, float(np.hypot(a.sigma, b.sigma)), distribution)
 
 
