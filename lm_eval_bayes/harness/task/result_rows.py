@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -21,14 +21,21 @@ from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.evaluation import cached_in_evaluation, current_evaluation
 from lm_eval_bayes.harness.task.answers import AnswerSource, zero_score
 from lm_eval_bayes.harness.task.settings import Settings
-from lm_eval_bayes.stats.intervals import IntervalMethod, Scope
+from lm_eval_bayes.stats.intervals import Scope
 from lm_eval_bayes.stats.maj_at_k import vote_candidates
-from lm_eval_bayes.stats.pass_family.estimators import PassQuantity, estimate, quantities_by_row
-from lm_eval_bayes.stats.pass_family.posteriors import family_notes, pass_posteriors
+from lm_eval_bayes.stats.pass_family.estimators import (
+    PassQuantity,
+    estimate,
+    posterior_row,
+    quantities_by_row,
+)
+from lm_eval_bayes.stats.pass_family.posteriors import Prior, family_notes, pass_posteriors
 from lm_eval_bayes.stats.prior_evidence import SAME_CHANCES
 
 log = get_logger(__name__)
 
+#: The sum of the parameters of a single question's prior.
+_QUESTION_PRIOR = 1.4
 #: Category, answer and error of one response.
 Grading = tuple[int, "str | None", "str | None"]
 
@@ -83,22 +90,18 @@ class GradedResponses:
         return TrialTable(questions)
 
 
-class Question(Protocol):
-    """The record of one question's trials, from which rows are computed."""
-
-    def table(self, questions: Sequence[Any]) -> Table:
-        """Return the rows over some questions, whose records are of this class."""
-
-
 class RowValue(float):
-    """One row's number for one question, with the record of its trials."""
+    """One row's number for one question, with the record of its trials.
+
+    The record's `table` returns the rows over some questions, whose records are of its class.
+    """
 
     __slots__ = ("question", "row")  # a run has dozens for every question
 
     row: str
-    question: Question
+    question: Any
 
-    def __new__(cls, value: float, row: str, question: Question) -> RowValue:
+    def __new__(cls, value: float, row: str, question: Any) -> RowValue:
         """Build the number; `row` is the row's name."""
         self = super().__new__(cls, value)
         self.row, self.question = row, question
@@ -134,19 +137,10 @@ class Table:
             log.warning("row %s cannot be computed: %s", name, error)
             return math.nan
 
-    @property
-    def learned_rows(self) -> tuple[str, str]:
-        """The rows of the mean under the learned prior, one for each scope."""
-        name = f"hbayes@{self.settings.n}"
-        return name, f"{name}_population"
-
     def interval(self, posterior: api.Posterior) -> api.Interval:
         """Return the interval of a posterior by the run's settings."""
         s = self.settings
-        if self.quick:
-            method: IntervalMethod = "beta" if posterior.learned is not None else s.interval
-            return posterior.interval(s.level, method)
-        return posterior.interval(s.level, s.interval)
+        return posterior.interval(s.level, "beta" if self.quick else s.interval)
 
 
 class TrialTable(Table):
@@ -202,7 +196,12 @@ class TrialTable(Table):
         return self._informed_posteriors[scope]
 
     def without_prior(self, scope: Scope) -> api.Posterior:
-        """Return the posterior under the learned prior from the trials of this run alone."""
+        """Return the posterior under the learned prior from the trials of this run alone.
+
+        A single question has nothing to learn a prior from: its own is Dirichlet(1.4/K, …).
+        """
+        if self.quick:
+            return api.bayes_at_n(self.outcomes, _QUESTION_PRIOR / self.outcomes.n_categories)
         counts = tuple(map(tuple, self.outcomes.counts.tolist()))
         clusters = self.outcomes.clusters if scope == "population" else None
         return _learned(counts, self.settings.weights, scope, self.settings.seed, clusters)
@@ -230,11 +229,12 @@ class TrialTable(Table):
 
         Their notes are logged for all questions together.
         """
-        counts = tuple(map(tuple, self.outcomes.counts.tolist()))
-        posteriors = _family(counts, tuple(self.settings.k), self.settings.tau)
-        if not self.quick:
-            for note in family_notes(posteriors):
-                warn_once(note)
+        quantities = quantities_by_row(self.settings.k, self.settings.tau)
+        prior: Prior = 0.5 * _QUESTION_PRIOR if self.quick else "learned"
+        found = pass_posteriors(self.outcomes, list(quantities.values()), prior)
+        posteriors = dict(zip(map(posterior_row, quantities), found, strict=True))
+        for note in () if self.quick else family_notes(posteriors):
+            warn_once(note)
         return posteriors
 
     @cached_property
@@ -250,22 +250,16 @@ class TrialTable(Table):
     def vote(self) -> api.Posterior:
         """The posterior of maj@k; its note is logged where `bayes_rows` may show its interval."""
         s = self.settings
-        draws = 100 if self.quick else 1000
-        posterior = api.maj_at_k_posterior(*self.candidates, s.maj_k, seed=s.seed, draws=draws)
-        shown = s.rows != "short" and posterior.k != 1 and not self.quick
+        if self.quick:  # the vote as that share of the question's trials
+            won = round(s.n * api.maj_at_k(*self.candidates, s.maj_k, seed=s.seed).value)
+            return api.bayes_at_n(
+                api.Outcomes.from_counts([[s.n - won, won]]), 0.5 * _QUESTION_PRIOR
+            )
+        posterior = api.maj_at_k_posterior(*self.candidates, s.maj_k, seed=s.seed)
+        shown = s.rows != "short" and posterior.k != 1
         if posterior.note is not None and shown:
-            warn_once(f"maj@{s.maj_k}: {posterior.note}")
+            warn_once(f"{posterior_row(f'maj@{s.maj_k}')}: {posterior.note}")
         return posterior
-
-    def family_interval(self, name: str) -> api.Interval:
-        """Return the interval of a row of the pass family."""
-        s = self.settings
-        return self.family[name].interval(s.level, s.interval)
-
-    def majority(self) -> float:
-        """Return maj@k."""
-        s = self.settings
-        return float(api.maj_at_k(*self.candidates, s.maj_k, seed=s.seed).value)
 
 
 @cached_in_evaluation(maxsize=1024)
@@ -279,15 +273,6 @@ def _learned(
     # Several rows need one posterior, and many questions have the same counts.
     outcomes = api.Outcomes.from_counts(counts, weights=weights, clusters=clusters)
     return api.hbayes_at_n(outcomes, scope, seed=seed)
-
-
-@cached_in_evaluation(maxsize=1024)
-def _family(
-    counts: tuple[tuple[int, ...], ...], ks: tuple[int, ...], tau: float
-) -> dict[str, api.Posterior]:
-    quantities = quantities_by_row(ks, tau)
-    posteriors = pass_posteriors(api.Outcomes.from_counts(counts), list(quantities.values()))
-    return dict(zip(quantities, posteriors, strict=True))
 
 
 def with_prior_trials(
@@ -336,9 +321,7 @@ def _family_rows(name: str, quantity: PassQuantity) -> dict[str, Callable[[Trial
     """
     return {
         name: lambda table: float(estimate(table.outcomes, quantity).value),
-        f"{name}_stderr": lambda table: float(table.family[name].sigma),
-        f"{name}_low": lambda table: float(table.family_interval(name).low),
-        f"{name}_high": lambda table: float(table.family_interval(name).high),
+        **posterior_rows(posterior_row(name), lambda table: table.family[posterior_row(name)]),
     }
 
 
@@ -372,8 +355,11 @@ def row_functions(
         for name, quantity in quantities_by_row(settings.k, settings.tau).items():
             rows |= _family_rows(name, quantity)
     if settings.binary and votes:
-        rows |= posterior_rows(f"maj@{settings.maj_k}", lambda table: table.vote)
-        rows[f"maj@{settings.maj_k}"] = TrialTable.majority
+        name = f"maj@{settings.maj_k}"
+        rows[name] = lambda table: float(
+            api.maj_at_k(*table.candidates, settings.maj_k, seed=settings.seed).value
+        )
+        rows |= posterior_rows(posterior_row(name), lambda table: table.vote)
     rows["grading_errors"] = lambda table: float(
         sum(error is not None for question in table.questions for error in question.errors)
     )
@@ -429,7 +415,8 @@ def aggregate(values: Sequence[RowValue]) -> float | str:
         return "N/A"
     table = _table(tuple(value.question for value in values))
     number, evaluation = table.row(row), current_evaluation()
-    if row in table.learned_rows and evaluation is not None and isinstance(number, float):
+    learned = f"hbayes@{table.settings.n}"
+    if row in (learned, f"{learned}_population") and evaluation is not None:
         evaluation.learned_tables[row, id(number)] = (number, table)
     return number
 
