@@ -70,7 +70,6 @@ def test_intervals_hold_the_score_and_its_population(shape, n):
         for scope, truth in zip(SCOPES, (p.mean(), population), strict=True):
             interval = hbayes_at_n(outcomes, scope).interval()
             held[scope] += interval.low <= truth <= interval.high
-    print(shape, n, held)
     # two standard errors below
     assert min(held.values()) >= (0.89 - 2 * (0.89 * 0.11 / runs) ** 0.5) * runs, held
 
@@ -110,5 +109,4 @@ def test_intervals_of_real_counts_hold(real_counts, n):
         for scope, truth in zip(SCOPES, truths, strict=True):
             interval = hbayes_at_n(binary_outcomes(right, n), scope).interval()
             held[scope] += interval.low <= truth <= interval.high
-    print(n, held)
     assert min(held.values()) >= (0.89 - 2 * (0.89 * 0.11 / runs) ** 0.5) * runs, held
