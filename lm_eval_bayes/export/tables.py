@@ -64,8 +64,8 @@ def table_text(
     >>> print(table_text([leaderboard([poor, good])], ".md").split("\\n\\n")[1])
     | Rank | Model | Mean | sd | 95% interval | P(best) | Ranks | N |
     | ---: | :--- | ---: | ---: | :---: | ---: | :---: | ---: |
-    | 1 | good | 0.868 | 0.056 | 0.742 to 0.957 | >0.999 | 1 | 16 |
-    | 2 | a\\_b | 0.132 | 0.056 | 0.043 to 0.258 | <0.001 | 2 | 16 |
+    | 1 | good | 0.865 | 0.056 | 0.736 to 0.955 | >0.999 | 1 | 16 |
+    | 2 | a\\_b | 0.134 | 0.056 | 0.046 to 0.260 | <0.001 | 2 | 16 |
     """
     return _WRITERS[suffix](boards, families)
 

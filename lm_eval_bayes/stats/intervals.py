@@ -245,10 +245,11 @@ def score_interval(
         low, high = _FROM_QUANTILES[spec.method](distribution.quantiles, spec.level)
     else:
         low, high, mc_error = drawn_ends(distribution.draws, spec.level, spec.method)
-    bottom, top = bounds
+    # of a long tail the mean can lie beyond a quantile; no interval leaves it out
+    low, high = np.clip([min(low, mu), max(high, mu)], *bounds).tolist()
     return Interval(
-        low=float(np.clip(low, bottom, top)),
-        high=float(np.clip(high, bottom, top)),
+        low=low,
+        high=high,
         level=spec.level,
         method=spec.method,
         scope=spec.scope,

@@ -34,23 +34,12 @@ class _Cells:
     """Cells of the logit score, and the masses in them of D distributions on the same bounds."""
 
     def __init__(self, distributions: Sequence[Distribution], bounds: tuple[float, float]) -> None:
-<<<<<<< HEAD
-        low, high = bounds
-        span = (high - low) or 1.0
-=======
         low, high = self.bounds = bounds
-        span = high - low
->>>>>>> l-board
+        span = (high - low) or 1.0
         of_each = [(each.quantiles(_MASSES) - low) / span for each in distributions]
         ends = special.logit(np.clip(np.concatenate(of_each), 1e-7, 1.0 - 1e-7))
         self.edges = np.unique(np.concatenate([ends, _EVEN]).round(9))
         self.centre = np.clip(0.5 * (self.edges[1:] + self.edges[:-1]), -_END, _END)
-<<<<<<< HEAD
-        at_edges = low + (high - low) * special.expit(self.edges)
-        below = np.stack([each.cdf(at_edges) for each in distributions])
-        below[:, 0], below[:, -1] = 0.0, 1.0
-        self.mass = np.maximum(np.diff(below), 0.0)
-=======
         below = np.stack([self._below(each, self.edges) for each in distributions])
         self.mass = np.diff(below)
 
@@ -66,7 +55,6 @@ class _Cells:
         below = np.clip(self._below(distribution, _SMOOTH), 1e-9, 1.0 - 1e-9)
         normal = np.interp(self.edges, _SMOOTH, special.ndtri(below))
         return np.diff(special.ndtr(normal))
->>>>>>> l-board
 
 
 class TwoRuns(NamedTuple):

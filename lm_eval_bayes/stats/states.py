@@ -9,7 +9,7 @@ The score over the population of questions is a number in every state, Σ_k w_k 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -244,13 +244,15 @@ class StateDistribution(Distribution):
 
     @property
     def mean(self) -> float:  # type: ignore[override]
-        """Mean over all states."""
-        return float(self.state_mean.mean())
+        """Mean over all states; where they agree, exactly theirs."""
+        first = self.state_mean[0]
+        return float(first + (self.state_mean - first).mean())
 
     @property
     def sd(self) -> float:  # type: ignore[override]
         """Standard deviation: the variance within states and that between them."""
-        return float(np.sqrt(self.state_variance.mean() + self.state_mean.var()))
+        between = (self.state_mean - self.state_mean[0]).var()
+        return float(np.sqrt(self.state_variance.mean() + between))
 
     @property
     def ess(self) -> float:
@@ -259,11 +261,7 @@ class StateDistribution(Distribution):
         of_chain = np.bincount(chain, self.state_mean) / sizes
         between = _SHARED_ANCESTORS * of_chain.var(ddof=1) / sizes.size
         variance = between + self.state_variance.mean() / self.chain.size
-<<<<<<< HEAD
         return float(self.sd**2 / variance if variance > 0.0 else self.chain.size)
-=======
-        return float(self.sd**2 / variance) if variance > 0.0 else float(self.chain.size)
->>>>>>> l-board
 
     def draw(self, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw the score, from every state equally often as far as that goes."""
@@ -314,7 +312,9 @@ class QuestionStates(StateDistribution):
         """Draw the score; of few questions the mean of draws of each, as a sum is no Beta then."""
         if self.mixture.where.size >= _MANY:
             return super().draw(n_draws, rng)
-        theta = self._draw_theta(self.mixture.at(self._spread(n_draws)), rng)
+        mixture = self.mixture.at(self._spread(n_draws))
+        # the order of the questions does not matter
+        theta = self._draw_theta(replace(mixture, where=np.sort(mixture.where)), rng)
         return np.asarray((theta @ self.weights).mean(axis=1))
 
     def draw_categories(self, n_draws: int, rng: np.random.Generator) -> CategoryDraws:
@@ -401,11 +401,14 @@ class WeightedSum(Distribution):
         Their weights, of any sign.
     shift : float
         What is added.
+    symmetric : bool
+        Whether the draws are to come in pairs of opposite sign.
     """
 
     terms: tuple[Distribution, ...]
     weights: tuple[float, ...]
     shift: float = 0.0
+    symmetric: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "seed", self.terms[0].seed)
@@ -419,6 +422,9 @@ class WeightedSum(Distribution):
 
     def draw(self, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw the sum `n_draws` times, shape (n_draws,)."""
+        if self.symmetric:
+            half = replace(self, symmetric=False).draw(-(-n_draws // 2), rng)
+            return np.stack([half, -half], axis=1).ravel()[:n_draws]
         total = np.full(n_draws, self.shift)
         for weight, term in zip(self.weights, self.terms, strict=True):
             total += weight * rng.permutation(term.draw(n_draws, rng))

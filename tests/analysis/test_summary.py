@@ -150,7 +150,7 @@ def test_means_of_tasks():
     assert group.means["equal"].average == pytest.approx((0.75 + 0.2) / 2)
 
 
-def test_the_interval_of_a_mean_is_that_of_the_convolution():
+def test_the_interval_of_a_mean_holds_its_mass():
     # one question each: Beta(4, 2) and Beta(2, 5) under the uniform prior
     runs = [run_of([[1, 1, 0, 1]], "A", "one"), run_of([[0, 0, 1, 0, 0]], "A", "two")]
     (group,) = summarise_groups([summarise(run) for run in runs], {"both": ["one", "two"]})
@@ -158,7 +158,8 @@ def test_the_interval_of_a_mean_is_that_of_the_convolution():
     first, second = stats.beta(4, 2), stats.beta(2, 5)
     for end, mass in ((ends.low, 0.025), (ends.high, 0.975)):
         below, _ = integrate.quad(lambda x, e=end: first.pdf(x) * second.cdf(2 * e - x), 0, 1)
-        assert below == pytest.approx(mass, abs=2e-4)
+        # of 20,000 draws
+        assert below == pytest.approx(mass, abs=0.005)
 
 
 def test_the_interval_of_a_mean_with_drawn_laws():

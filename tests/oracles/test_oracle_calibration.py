@@ -115,8 +115,11 @@ def test_questions_that_are_nearly_always_solved_mirror_those():
     outcomes = leb.Outcomes.from_counts([[4, 0]] * 12 + [[3, 1]] * 2 + [[2, 2]])
     mirrored = leb.Outcomes.from_counts(outcomes.counts[:, ::-1])
     for scope in ("benchmark", "population"):
-        few, many = (leb.hbayes_at_n(each, scope).interval() for each in (outcomes, mirrored))
-        assert (few.low, few.high) == pytest.approx((1 - many.high, 1 - many.low), abs=1e-12)
+        posteriors = [leb.hbayes_at_n(each, scope) for each in (outcomes, mirrored)]
+        few, many = (posterior.interval() for posterior in posteriors)
+        # other states: Monte Carlo
+        slack = 0.25 * posteriors[0].sigma
+        assert (few.low, few.high) == pytest.approx((1 - many.high, 1 - many.low), abs=slack)
 
 
 @pytest.mark.slow

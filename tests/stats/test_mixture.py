@@ -1,70 +1,23 @@
-"""The mixture of two kinds of questions, against draws from its prior weighted by the likelihood.
-
-The oracle shares no code with the package: (w, m, s) from the prior as the docstring states it, the
-likelihood of every question from `scipy.special`, and a draw of θ where a question's score is asked.
-"""
+"""The mixture of two kinds of questions, against draws of its prior weighted by the likelihood."""
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pytest
+from _support.weighted_prior import posterior_draws, summary
 from scipy import integrate, special, stats
 
 from lm_eval_bayes.stats.mixture import learn_mixture
 from lm_eval_bayes.stats.states import (
+    QuestionStates,
     StateDistribution,
     extreme_moments,
     score_moments,
     state_moments,
     vote_moments,
 )
-
-_DRAWS = 400_000
-
-
-def _prior(n_categories, n_tasks, rng):
-    """Return w (D, T, 2), m (D, 2, C+1) and s (D, 2) from the prior."""
-    m = rng.dirichlet(np.full(n_categories, 1.4 / n_categories), (_DRAWS, 2))
-    ends = special.expit(np.array([-2.5, 6.5]) - np.log(20.0)) ** 0.7
-    share = rng.uniform(*ends, (_DRAWS, 2)) ** (1.0 / 0.7)
-    s = np.where(rng.random((_DRAWS, 2)) < 0.25, 1e6, 20.0 * share / (1.0 - share))
-    v = rng.beta(0.075, 0.075, _DRAWS)
-    if n_tasks == 1:
-        w = v[:, None]
-    else:
-        c = np.exp(np.log(50.0) + 2.0 * rng.standard_normal(_DRAWS))
-        a, b = np.maximum(c * v, 1e-12), np.maximum(c * (1.0 - v), 1e-12)
-        w = rng.beta(a[:, None], b[:, None], (_DRAWS, n_tasks))
-    return np.stack([w, 1.0 - w], axis=2), m, s
-
-
-def _weighted(counts, task, weights, seed):
-    """Return draws of the score of these questions and of the population's by task, and weights."""
-    rng = np.random.default_rng(seed)
-    n_tasks = task.max() + 1
-    w, m, s = _prior(counts.shape[1], n_tasks, rng)
-    alpha = np.maximum(m * s[..., None], 1e-12)
-    log_weight, score = np.zeros(_DRAWS), np.zeros((n_tasks, _DRAWS))
-    for row, t in zip(counts, task, strict=True):
-        after = alpha + row
-        log_like = special.gammaln(after).sum(axis=2) - special.gammaln(after.sum(axis=2))
-        log_like -= special.gammaln(alpha).sum(axis=2) - special.gammaln(alpha.sum(axis=2))
-        part = w[:, t] * np.exp(log_like)
-        log_weight += np.log(part.sum(axis=1))
-        kind = (rng.random(_DRAWS) < part[:, 1] / part.sum(axis=1)).astype(int)
-        gammas = rng.standard_gamma(after[np.arange(_DRAWS), kind]) + 1e-300
-        score[t] += gammas @ weights / gammas.sum(axis=1) / (task == t).sum()
-    population = np.einsum("dtk,dkc,c->td", w, m, weights)
-    weight = np.exp(log_weight - log_weight.max())
-    return score, population, weight / weight.sum()
-
-
-def _summary(values, weight):
-    order = np.argsort(values)
-    below = np.cumsum(weight[order])
-    ends = values[order][np.searchsorted(below, [0.025, 0.975])]
-    mean = weight @ values
-    return np.array([mean, np.sqrt(weight @ (values - mean) ** 2), *ends])
 
 
 @pytest.mark.parametrize(
@@ -80,31 +33,49 @@ def _summary(values, weight):
 )
 def test_states_are_those_of_the_weighted_prior(counts, task, weights):
     counts, task, weights = np.array(counts, float), np.array(task), np.array(weights)
-    score, population, weight = _weighted(counts, task, weights, 1)
+    drawn = posterior_draws(counts, task)
+    assert drawn.effective > 3_000
+    score, population = (
+        drawn.theta @ weights,
+        np.einsum("dtk,dkc,c->dt", drawn.weight, drawn.mean, weights),
+    )
+    n_tasks = task.max() + 1
+    of_draws = [
+        summary(values)
+        for t in range(n_tasks)
+        for values in (score[:, task == t].mean(axis=1), population[:, t])
+    ]
     of_seeds = []
     for seed in range(4):
         mixture = learn_mixture(counts, task, seed=seed)
         moments = state_moments(mixture, score_moments(weights))
+        common = (mixture.chain, (weights.min(), weights.max()), seed)
         rows = []
-        for t in range(task.max() + 1):
-            bounds = (weights.min(), weights.max())
-            of_task = [
-                (moments.mean[0, t], moments.variance[0, t]),
-                (moments.population[0, t], np.zeros(mixture.n_states)),
-            ]
-            for mean, variance in of_task:
-                states = StateDistribution(mean, variance, mixture.chain, bounds, seed)
+        for t in range(n_tasks):
+            scores = (moments.mean[0, t], moments.variance[0, t], *common)
+            means = moments.population[0, t]
+            for states in (
+                QuestionStates(*scores, mixture, weights)
+                if n_tasks == 1
+                else StateDistribution(*scores),
+                StateDistribution(means, np.zeros_like(means), *common),
+            ):
                 ends = states.quantiles(np.array([0.025, 0.975]))
                 rows.append([states.mean, states.sd, *ends])
         of_seeds.append(rows)
-    expected = [
-        _summary(values[t], weight) for t in range(task.max() + 1) for values in (score, population)
-    ]
-    sd = np.array(expected)[:, 1:2]
-    # the mean of four seeds; the oracle has an error of its own
-    np.testing.assert_array_less(np.abs(np.mean(of_seeds, axis=0) - expected) / sd, 0.12)
+    off = np.abs(np.array(of_seeds) - of_draws) / np.array(of_draws)[:, 1:2]
+    # the mean of four seeds; the draws have an error of their own
+    bias = np.abs(np.mean(of_seeds, axis=0) - of_draws) / np.array(of_draws)[:, 1:2]
+    np.testing.assert_array_less(bias, 0.12)
     # each seed alone, an interval's end the least certain
-    np.testing.assert_array_less(np.abs(np.array(of_seeds) - expected) / sd, 0.35)
+    np.testing.assert_array_less(off, 0.35)
+
+
+@cache
+def legendre():
+    """Nodes and weights of quadrature over (0, 1)."""
+    node, weight = np.polynomial.legendre.leggauss(200)
+    return 0.5 + 0.5 * node, 0.5 * weight
 
 
 @pytest.mark.parametrize(("a", "b"), [(0.3, 4.0), (5.0, 0.6), (60.0, 90.0), (2e5, 3e5)])
@@ -112,15 +83,19 @@ def test_states_are_those_of_the_weighted_prior(counts, task, weights):
 def test_moments_of_votes_are_those_of_quadrature(a, b, k):
     rng = np.random.default_rng(k)
     credits = [1.0 * (np.arange(k + 1) == k), np.sort(rng.random(k + 1)), rng.random(2)]
-    found = vote_moments(credits)(np.array([[b], [a]]))
-    # an integral over u with p its quantile has no singular end
-    node, node_weight = np.polynomial.legendre.leggauss(4_000)
-    p = stats.beta(a, b).ppf(0.5 + 0.5 * node)
+    moments = vote_moments(credits)(np.array([[b], [a]]))
+    if a < 1000.0:
+        node, weight = special.roots_jacobi(40, b - 1.0, a - 1.0)
+        p, weight = 0.5 + 0.5 * node, weight / weight.sum()
+    else:
+        node, weight = legendre()
+        p = special.betaincinv(a, b, node)
     for j, credit in enumerate(credits):
         n = credit.size - 1
         value = stats.binom.pmf(np.arange(n + 1), n, p[:, None]) @ credit
-        expected = 0.5 * node_weight @ np.stack([value, value**2], axis=1)
-        assert (found.first[j, 0], found.second[j, 0]) == pytest.approx(tuple(expected), abs=2e-6)
+        expected = weight @ np.stack([value, value**2], axis=1)
+        own = (moments.first[j, 0], moments.second[j, 0])
+        assert own == pytest.approx(tuple(expected), abs=2e-6)
 
 
 def test_moments_of_extreme_powers():

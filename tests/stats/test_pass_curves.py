@@ -41,7 +41,8 @@ def test_latent_curves_against_the_exact_moments():
 def test_the_credible_band_holds_whole_curves():
     result = compare_pass_curves(A, B, range(1, 31), level=0.8)
     rng = np.random.default_rng(99)
-    p = [hbayes_at_n(side).distribution.draw_questions(20_000, rng) for side in (A, B)]
+    drawn = [hbayes_at_n(side).distribution.draw_categories(20_000, rng) for side in (A, B)]
+    p = [side.theta[..., 1] for side in drawn]
     ks = np.arange(1, 31)
     curves = [1 - ((1 - side)[:, :, None] ** ks).mean(axis=1) for side in p]
     drawn = curves[0] - curves[1]

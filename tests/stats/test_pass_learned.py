@@ -1,15 +1,11 @@
-"""The pass family's posteriors under the learned prior, against roads of their own.
-
-The hyperprior is written down here again: m ~ Beta(.7, .7) and s/(20 + s) ~ Beta(.7, 1).
-"""
+"""The pass family's posteriors under the learned prior, against draws of the model."""
 
 from __future__ import annotations
-
-from collections import Counter
 
 import numpy as np
 import pytest
 from _support.outcomes import binary_outcomes
+from _support.weighted_prior import posterior_draws
 from scipy import special, stats
 
 from lm_eval_bayes import (
@@ -21,45 +17,26 @@ from lm_eval_bayes import (
     pass_hat_k_posterior,
     strict_majority_at_k_posterior,
 )
-from lm_eval_bayes.stats.hierarchical.beta_binomial import (
-    HyperGrid,
-    equal_probability,
-    histogram_discrepancy,
-    hyper_posterior,
-)
 from lm_eval_bayes.stats.pass_family.estimators import PassQuantity
-from lm_eval_bayes.stats.pass_family.posteriors import family_notes, pass_posteriors, table_method
-
-#: What decides on the model of two kinds of questions.
-PROBABLE_KINDS = "lm_eval_bayes.stats.pass_family.posteriors.probable_kinds"
-
+from lm_eval_bayes.stats.pass_family.posteriors import (
+    BEYOND_TRIALS,
+    SINGLE_TRIALS,
+    family_notes,
+    pass_posteriors,
+)
 
 MIXED = ([0, 0, 1, 2, 4, 4, 3, 0, 1, 4], 4)
 HARD = ([0] * 25 + [1, 1, 2, 1, 4], 4)
 SINGLE = ([1], 4)
 LONG = ([0, 3, 17, 40, 64, 61, 2, 0, 0, 30, 55, 64], 64)
+APART = ([0, 1, 1, 2, 8, 7, 8], 8)
+NEVER = ([0, 0, 0, 0, 4, 5, 3], 8)
 
 
-def hyperprior_draws(correct, n, n_draws, rng, scale=20.0):
-    """Draw (m, s) from the hyperprior, and compute the logarithm of their likelihood."""
-    m = np.clip(rng.beta(0.7, 0.7, n_draws), 1e-12, 1.0 - 1e-12)
-    u = rng.beta(0.7, 1.0, n_draws)
-    s = np.clip(scale * u / (1.0 - u), 1e-9, 1e9)
-    log_likelihood = -len(correct) * special.betaln(s * m, s * (1 - m))
-    for c, times in Counter(correct).items():
-        log_likelihood += times * special.betaln(c + s * m, n - c + s * (1 - m))
-    return m, s, log_likelihood
-
-
-def draws_by_importance(correct, n, n_draws, rng, scale=20.0):
-    """Resample (m, s) of the hyperprior by their likelihood, then draw every p."""
-    m, s, log_likelihood = hyperprior_draws(correct, n, n_draws, rng, scale)
-    weight = np.exp(log_likelihood - log_likelihood.max())
-    chosen = rng.choice(n_draws, n_draws // 4, p=weight / weight.sum())
-    a, b = (s * m)[chosen], (s * (1 - m))[chosen]
-    p = np.stack([rng.beta(c + a, n - c + b) for c in correct], axis=1)
-    effective = weight.sum() ** 2 / (weight**2).sum()
-    return p, a, b, min(effective, chosen.size)
+def draws_of(correct, n):
+    """Return the draws of the model for questions with so many right answers of n."""
+    right = np.array(correct)
+    return posterior_draws(np.stack([n - right, right], axis=1))
 
 
 CURVES = {
@@ -80,47 +57,39 @@ CURVES = {
 }
 
 
-@pytest.fixture
-def one_kind(monkeypatch):
-    """The model of one kind of questions, without that of two, whose tests have their own file."""
-    monkeypatch.setattr(PROBABLE_KINDS, lambda pairs, grid: None)
-
-
-def mass_between(scores, ends, margin):
-    low, high = ends
-    return np.mean((scores >= low - margin) & (scores <= high + margin))
-
-
-@pytest.mark.usefixtures("one_kind")
-@pytest.mark.parametrize("data", [MIXED, SINGLE], ids=["mixed", "one"])
-def test_benchmark_and_population_against_draws_by_importance(data):
-    correct, n = data
-    p, a, b, effective = draws_by_importance(correct, n, 60_000, np.random.default_rng(1))
-    error = 5.0 / np.sqrt(effective)
-    # E q^k and E p^k of a Beta, in rising factorials
-    of_population = {
+@pytest.mark.parametrize(
+    "data", [MIXED, SINGLE, APART, NEVER], ids=["mixed", "one", "apart", "never"]
+)
+def test_benchmark_and_population_against_weighted_draws(data):
+    drawn = draws_of(*data)
+    assert drawn.effective > 5_000
+    p = drawn.theta[..., 1]
+    b, a = np.moveaxis(drawn.mean * drawn.strength[..., None], 2, 0)
+    # E (1 - p)^k and E p^k of a Beta, in rising factorials
+    of_kinds = {
         "pass@3": 1.0 - special.poch(b, 3) / special.poch(a + b, 3),
         "pass^4": special.poch(a, 4) / special.poch(a + b, 4),
     }
     for name, (posterior_of, curve) in CURVES.items():
-        benchmark = posterior_of(binary_outcomes(correct, n))
-        assert benchmark.per_question.mu == pytest.approx(curve(p).mean(axis=0), abs=error)
-        pairs = [(benchmark, curve(p).mean(axis=1))]
-        if name in of_population:
-            population = posterior_of(binary_outcomes(correct, n), scope="population")
-            assert (population.scope, population.benchmark.scope) == ("population", "benchmark")
-            pairs.append((population, of_population[name]))
+        values = curve(p)
+        population = posterior_of(binary_outcomes(*data), scope="population")
+        benchmark = posterior_of(binary_outcomes(*data))
+        assert (population.scope, population.benchmark.scope) == ("population", "benchmark")
+        assert population.benchmark.mu == benchmark.mu
+        sds = np.maximum(values.std(axis=0), 1e-12)
+        off = np.abs(benchmark.per_question.mu - values.mean(axis=0)) / sds
+        np.testing.assert_array_less(off, 0.12)
+        pairs = [(benchmark, values.mean(axis=1))]
+        if name in of_kinds:
+            pairs.append((population, (drawn.weight[:, 0] * of_kinds[name]).sum(axis=1)))
         for posterior, scores in pairs:
             sd = scores.std()
-            assert posterior.mu == pytest.approx(scores.mean(), abs=error * sd)
-            kurtosis = np.mean((scores - scores.mean()) ** 4) / sd**4
-            assert posterior.sigma == pytest.approx(sd, rel=0.5 * error * np.sqrt(kurtosis))
-            for level in (0.5, 0.95):
-                masses = np.array([0.5 - level / 2, 0.5 + level / 2])
-                ends = posterior.distribution.quantiles(masses)
-                # give or take 2% of the sd at either end
-                narrower, wider = (mass_between(scores, ends, x * sd) for x in (-0.02, 0.02))
-                assert narrower - 0.5 * error <= level <= wider + 0.5 * error
+            assert posterior.mu == pytest.approx(scores.mean(), abs=0.1 * sd)
+            assert posterior.sigma == pytest.approx(sd, rel=0.12)
+            interval = posterior.interval()
+            # in a state a Beta stands for the score of few questions
+            inside = np.mean((scores >= interval.low - 1e-9) & (scores <= interval.high + 1e-9))
+            assert inside == pytest.approx(0.95, abs=0.03)
 
 
 @pytest.mark.parametrize("data", [HARD, LONG], ids=str)
@@ -130,50 +99,8 @@ def test_k_of_one_is_hbayes_at_n(data):
         expected = hbayes_at_n(outcomes, scope)
         posterior = pass_at_k_posterior(outcomes, 1, scope=scope)
         assert mg_pass_at_k_posterior(outcomes, 1, scope=scope).interval().high == 0.0
-        assert posterior.mu == pytest.approx(expected.mu, abs=2e-5)
-        assert posterior.sigma == pytest.approx(expected.sigma, rel=2e-3)
-        assert posterior.learned.strength == pytest.approx(expected.learned.strength, rel=1e-2)
-        for level in (0.5, 0.95):
-            interval, wanted = posterior.interval(level), expected.interval(level)
-            assert interval.low == pytest.approx(wanted.low, abs=0.03 * expected.sigma)
-            assert interval.high == pytest.approx(wanted.high, abs=0.03 * expected.sigma)
-
-
-#: As of questions that are all equally hard.
-ALIKE = ([2, 1, 3, 2, 2, 4, 2, 1, 2, 3, 3, 2, 1, 0, 2, 3, 2, 2, 1, 3], 4)
-
-
-@pytest.mark.parametrize("data", [ALIKE, ([0] * 20, 4)], ids=["alike", "none"])
-def test_the_probability_of_equal_questions_against_draws_of_the_hyperprior(data):
-    correct, n = data
-    x = np.array(correct, dtype=float)
-    *_, log_likelihood = hyperprior_draws(correct, n, 200_000, np.random.default_rng(7))
-    differ = special.logsumexp(log_likelihood) - np.log(log_likelihood.size)
-    equal = special.betaln(x.sum() + 0.7, (n - x).sum() + 0.7) - special.betaln(0.7, 0.7)
-    expected = special.expit(equal - differ)
-    assert equal_probability(x, n - x, hyper_posterior(x, n - x)) == pytest.approx(
-        expected, abs=0.01
-    )
-
-
-@pytest.mark.usefixtures("one_kind")
-@pytest.mark.parametrize("scope", ["benchmark", "population"])
-def test_an_interval_allows_for_questions_that_are_alike(scope):
-    x = np.array(ALIKE[0])
-    a, b = x.sum() + 0.7, (4 - x).sum() + 0.7
-    posterior = pass_at_k_posterior(binary_outcomes(*ALIKE), 4, scope=scope)
-    own = posterior.distribution.quantiles(np.array([0.05, 0.95]))
-    alike = 1.0 - stats.beta.ppf([0.95, 0.05], b, a) ** 4
-    interval = posterior.interval(0.9)
-    assert interval.low == pytest.approx(min(own[0], alike[0]), abs=1e-9)
-    assert interval.high == pytest.approx(max(own[1], alike[1]), abs=1e-9)
-    assert interval.high > own[1]
-    # where the questions differ, and at k = 1, it is that of the learned prior
-    for data, k in ((MIXED, 4), (ALIKE, 1)):
-        posterior = pass_at_k_posterior(binary_outcomes(*data), k, scope=scope)
-        own = posterior.distribution.quantiles(np.array([0.025, 0.975]))
-        assert posterior.interval().low == pytest.approx(own[0], abs=1e-12)
-        assert posterior.interval().high == pytest.approx(own[1], abs=1e-12)
+        assert (posterior.mu, posterior.sigma) == (expected.mu, expected.sigma)
+        assert posterior.interval() == expected.interval()
 
 
 CLUSTERS = "abbcccdade"
@@ -237,74 +164,23 @@ def test_many_members_have_the_posteriors_of_each():
     rng = np.random.default_rng(4)
     outcomes = binary_outcomes(rng.binomial(64, rng.beta(0.4, 0.4, 30)), 64)
     rows = [PassQuantity(name, k) for name in ("pass@k", "mg-pass@k") for k in range(2, 65)]
-    together = pass_posteriors(outcomes, [*rows, PassQuantity("g-pass@k", 64, 0.5)])[-1]
+    (*_, together) = pass_posteriors(outcomes, [*rows, PassQuantity("g-pass@k", 64, 0.5)])
     alone = g_pass_at_k_posterior(outcomes, 64, 0.5)
     assert (together.mu, together.sigma) == pytest.approx((alone.mu, alone.sigma), rel=1e-5)
-    assert table_method("hdi", 65) == table_method("exact", 65) == "beta"
-    assert table_method("exact", 64) == "exact"
 
 
-@pytest.mark.usefixtures("one_kind")
-def test_mostly_extreme_questions_have_a_note():
-    mostly_never = binary_outcomes([0] * 24 + [1, 2, 4, 4, 3, 2], 4)
-    for scope in ("benchmark", "population"):
-        assert "93%" in pass_hat_k_posterior(mostly_never, 2, scope=scope).note
-        assert pass_at_k_posterior(mostly_never, 1, scope=scope).note is None
-    mostly_always = binary_outcomes([4] * 24 + [3, 2, 0, 0, 1, 2], 4)
-    assert pass_at_k_posterior(mostly_always, 4).note is not None
-    # questions that may be alike, and those that differ more evenly, have none
-    for correct in ([4] * 28 + [3, 3], [0] * 30, MIXED[0]):
-        assert pass_at_k_posterior(binary_outcomes(correct, 4), 2).note is None
-
-
-@pytest.mark.usefixtures("one_kind")
-def test_mostly_extreme_questions_allow_for_a_wider_spread():
-    correct = [0] * 24 + [1, 2, 4, 4, 3, 2]
-    members = [PassQuantity("pass@k", 1), PassQuantity("pass^k", 2)]
-    first, second = pass_posteriors(binary_outcomes(correct, 4), members, scope="population")
-    # a second prior, s / (2 + s) ~ Beta(.7, 1)
-    p, a, b, effective = draws_by_importance(correct, 4, 200_000, np.random.default_rng(5), 2.0)
-    assert effective > 1_000
-    of_population = a * (a + 1.0) / ((a + b) * (a + b + 1.0))
-    for posterior, scores in (
-        (second, of_population),
-        (second.benchmark, (p**2).mean(axis=1)),
-    ):
-        own = posterior.distribution.quantiles(np.array([0.025, 0.975]))
-        low, high = np.quantile(scores, [0.025, 0.975])
-        interval = posterior.interval()
-        assert interval.low == pytest.approx(min(low, own[0]), abs=0.05 * scores.std())
-        assert interval.high == pytest.approx(max(high, own[1]), abs=0.15 * scores.std())
-        assert interval.high > own[1]
-    # not that of k = 1, nor where there are many trials
-    assert not hasattr(first.distribution, "other")
-    many = binary_outcomes([0] * 24 + [3, 6, 12, 12, 9, 6], 12)
-    assert not hasattr(pass_at_k_posterior(many, 2).distribution, "other")
-
-
-@pytest.mark.usefixtures("one_kind")
-def test_questions_of_two_kinds_have_a_note():
-    two_kinds = binary_outcomes(
-        [0] * 13 + [1, 2] + [11, 12, 12, 12, 12, 13, 13, 13, 13, 14, 14, 14], 16
-    )
-    assert "several kinds" in pass_hat_k_posterior(two_kinds, 16).note
-    assert pass_hat_k_posterior(two_kinds, 1).note is None
-    # quantiles of one Beta distribution
-    p = stats.beta.ppf((np.arange(30) + 0.5) / 30, 0.5, 0.7)
-    assert pass_hat_k_posterior(binary_outcomes(np.rint(16 * p).astype(int), 16), 16).note is None
-
-
-def test_beyond_the_trials_the_note_has_the_measured_coverage():
-    note = pass_at_k_posterior(binary_outcomes(*MIXED), 32).note
-    assert "N = 4" in note
-    assert "98%" in note
+def test_beyond_twice_the_trials_and_of_single_ones_there_is_a_note():
+    outcomes = binary_outcomes(*MIXED)
+    assert pass_at_k_posterior(outcomes, 8).note is None
+    assert pass_at_k_posterior(outcomes, 9).note == BEYOND_TRIALS.format(k=9, n=4)
+    assert pass_at_k_posterior(binary_outcomes([0, 1] * 8, 1), 2).note == SINGLE_TRIALS
 
 
 def test_notes_of_a_table_name_their_rows():
     members = {f"pass@{k}": PassQuantity("pass@k", k) for k in (1, 2, 4)}
-    posteriors = pass_posteriors(binary_outcomes([4] * 25 + [1] * 5, 4), list(members.values()))
+    posteriors = pass_posteriors(binary_outcomes([1, 0] * 15, 1), list(members.values()))
     (note,) = family_notes(dict(zip(members, posteriors, strict=True)))
-    assert note.startswith("pass@2, pass@4: ")
+    assert note == f"pass@2, pass@4: {SINGLE_TRIALS}"
 
 
 @pytest.mark.parametrize(
@@ -312,17 +188,18 @@ def test_notes_of_a_table_name_their_rows():
     [
         (([16, 16, 16, 16, 16, 16, 3], 16), 4),
         (([4] * 29 + [1], 4), 4),
-        # of an sd below 1e-4 the transform that few questions take elsewhere ended in NaN
+        # of an sd below 1e-4
         (([16, 16], 16), 16),
     ],
 )
 def test_quantiles_of_few_or_skewed_questions_against_draws(data, k):
     (posterior,) = pass_posteriors(binary_outcomes(*data), [PassQuantity("pass@k", k)])
-    p, *_ = draws_by_importance(*data, 200_000, np.random.default_rng(8))
-    draws = (1 - (1 - p) ** k).mean(axis=1)
+    draws = (1 - (1 - draws_of(*data).theta[..., 1]) ** k).mean(axis=1)
     masses = np.array([0.025, 0.25, 0.5, 0.75, 0.975])
     quantiles = posterior.distribution.quantiles(masses)
-    assert quantiles == pytest.approx(np.quantile(draws, masses), abs=0.06 * posterior.sigma + 1e-7)
+    # in a state the score of so few questions is not quite a Beta variable
+    margin = 0.3 * posterior.sigma + 1e-7
+    assert quantiles == pytest.approx(np.quantile(draws, masses), abs=margin)
 
 
 def test_of_single_trials_the_score_of_one_trial_is_that_of_hbayes():
@@ -331,21 +208,5 @@ def test_of_single_trials_the_score_of_one_trial_is_that_of_hbayes():
         outcomes = Outcomes.from_matrix(matrix, weights=[0, 2], clusters=clusters)
         score = hbayes_at_n(Outcomes.from_matrix(matrix))
         one, two = pass_posteriors(outcomes, [PassQuantity("pass@k", k) for k in (1, 2)])
-        (alone,) = pass_posteriors(outcomes, [PassQuantity("pass@k", 1)])
-        assert (alone.quantity, alone.k, alone.note) == (one.quantity, 1, one.note)
-        assert (alone.mu, alone.sigma) == (score.mu, score.sigma)
-        assert (alone.mu, alone.sigma) == pytest.approx((one.mu, one.sigma), rel=1e-4)
-        assert alone.interval().low == pytest.approx(one.interval().low, abs=2e-3)
-        assert alone.bounds == one.bounds == two.bounds
-
-
-def test_the_discrepancy_of_a_histogram_against_one_strength():
-    x = np.array([0, 0, 1, 3, 4, 4, 2, 1, 0, 4], dtype=float)
-    point = np.zeros((1, 1))
-    grid = HyperGrid(point, point, np.ones((2, 1, 1)), np.ones((1, 1)), 0.0)
-    # m = 1/2 and s = 1: the arcsine distribution
-    expected = 10.0 * stats.betabinom.pmf(np.arange(5), 4, 0.5, 0.5)
-    observed = np.bincount(x.astype(int), minlength=5)
-    statistic = ((observed - expected) ** 2 / np.maximum(expected, 0.5)).sum()
-    assert histogram_discrepancy(x, 4.0 - x, grid) == pytest.approx(statistic, rel=1e-9)
-    assert histogram_discrepancy(x, 5.0 - np.minimum(x, 3.0), grid) == 0.0
+        assert (one.quantity, one.k, one.bounds) == ("pass@k posterior", 1, two.bounds)
+        assert (one.mu, one.sigma) == (score.mu, score.sigma)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from _support.errors import refusals
+from _support.weighted_prior import posterior_draws
 from scipy import stats
-from scipy.special import betaln
 
 from lm_eval_bayes import Outcomes, ScoreOutcomes, avg_at_n, hbayes_at_n
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import SINGLE_SCORES
@@ -37,23 +37,14 @@ def test_the_dispersion_is_the_share_of_the_largest_variance():
     assert ScoreOutcomes.from_scores(scores).dispersion == pytest.approx(1 / 5, rel=0.03)
 
 
-def test_one_question_s_posterior_is_the_integral_over_its_prior():
-    # two questions with one strength: s and m integrated numerically, apart from the package
+def test_scores_count_as_quasi_trials():
     scores = ScoreOutcomes.from_scores([[0.5, 0.7], [0.4, 0.1]])
-    phi = scores.dispersion
-    x, n = scores.means * scores.n_trials / phi, scores.n_trials / phi
-    u, m = (np.arange(400) + 0.5) / 400, (np.arange(400) + 0.5) / 400
-    u, m = np.meshgrid(stats.beta.ppf(u, 0.7, 1), stats.beta.ppf(m, 0.7, 0.7))
-    s = 20 * u / (1 - u)
-    log_weight = sum(
-        betaln(s * m + a, s * (1 - m) + b - a) - betaln(s * m, s * (1 - m))
-        for a, b in zip(x, n, strict=True)
-    )
-    weight = np.exp(log_weight - log_weight.max())
-    mean = sum((s * m + a) / (s + b) for a, b in zip(x, n, strict=True)) / 2
-    assert hbayes_at_n(scores).mu == pytest.approx(
-        float((weight * mean).sum() / weight.sum()), abs=2e-3
-    )
+    trials = scores.n_trials / scores.dispersion
+    right = scores.means * trials
+    drawn = posterior_draws(np.stack([trials - right, right], axis=1)).theta[..., 1].mean(axis=1)
+    posterior = hbayes_at_n(scores)
+    assert posterior.mu == pytest.approx(drawn.mean(), abs=0.1 * drawn.std())
+    assert posterior.sigma == pytest.approx(drawn.std(), rel=0.1)
 
 
 def test_bounds_move_the_posterior():
@@ -62,8 +53,9 @@ def test_bounds_move_the_posterior():
         ScoreOutcomes.from_scores([[10 * x - 3 for x in row] for row in F1], (-3.0, 7.0)),
     )
     a, b = hbayes_at_n(plain), hbayes_at_n(moved)
-    assert (b.mu, b.sigma) == pytest.approx((10 * a.mu - 3, 10 * a.sigma), rel=1e-9)
-    assert b.interval().low == pytest.approx(10 * a.interval().low - 3, abs=1e-6)
+    # the counts differ by rounding, and with them a step of a chain now and then
+    assert (b.mu, b.sigma) == pytest.approx((10 * a.mu - 3, 10 * a.sigma), rel=0.02)
+    assert b.interval().low == pytest.approx(10 * a.interval().low - 3, abs=0.05 * b.sigma)
     assert avg_at_n(moved).value == pytest.approx(10 * np.mean(F1) - 3)
     within = np.var(F1, axis=1, ddof=1).mean()
     assert avg_at_n(plain).sigma == pytest.approx(np.sqrt(within / 9))

@@ -54,8 +54,10 @@ class PairedBootstrap(Distribution):
         distance = self.difference - mean
         # the questions' order does not matter, nor whether it is A − B or B − A
         distance = distance[np.lexsort((np.sign(distance) * np.sign(mean), np.abs(distance)))]
-        # of the mean's sign, so that A − B and B − A have the same draws but for their sign
-        drawn = float(np.copysign(self.spread.chance, mean)) * rng.standard_normal(n_draws)
+        # of the first sign that there is, so that A − B and B − A have the same draws but for it
+        sign = next((each for each in np.sign([mean, *distance]) if each), 1.0)
+        half = sign * float(self.spread.chance) * rng.standard_normal(-(-n_draws // 2))
+        drawn = np.stack([half, -half], axis=1).ravel()[:n_draws]
         for part in blocks(n_draws, 2 * size):
             share = rng.standard_gamma(bootstrap_weight(size), (part.stop - part.start, size))
             off = share @ distance / share.sum(axis=1)
@@ -92,7 +94,9 @@ def difference_posterior(a: Posterior, b: Posterior) -> Posterior:
     # the larger first, so that A − B and B − A have the same draws but for their sign
     first, second = sorted((a, b), key=lambda side: (side.mu, side.sigma), reverse=True)
     signs = (1.0, -1.0) if first is a else (-1.0, 1.0)
-    distribution = WeightedSum((first.distribution, second.distribution), signs)
+    # of equal moments no order is the larger one
+    equal = (a.mu, a.sigma) == (b.mu, b.sigma)
+    distribution = WeightedSum((first.distribution, second.distribution), signs, symmetric=equal)
     return _posterior(a, b, a.mu - b.mu, float(np.hypot(a.sigma, b.sigma)), distribution)
 
 

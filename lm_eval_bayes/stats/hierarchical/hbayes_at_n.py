@@ -14,7 +14,7 @@ from lm_eval_bayes.stats.hierarchical.clusters import clustered_population
 from lm_eval_bayes.stats.intervals import IntervalMethod, IntervalSpec, Scope
 from lm_eval_bayes.stats.learned_shift import LearnedShift
 from lm_eval_bayes.stats.mixture import Mixture, learn_mixture
-from lm_eval_bayes.stats.outcomes import Outcomes, check_outcomes
+from lm_eval_bayes.stats.outcomes import Outcomes, check_outcomes, scaled_weights
 from lm_eval_bayes.stats.related_scores import TwoRuns, score_after_earlier
 from lm_eval_bayes.stats.results import (
     STRENGTH_MASSES,
@@ -184,19 +184,26 @@ def _both_scopes(
     mixture = learn_mixture(
         outcomes.weighted_counts @ belongs, mean_counts=mean_counts, seed=spec.seed
     ).thinned(_STATES)
-    moments = state_moments(mixture, score_moments(weights))
+    low, span, unit = scaled_weights(weights)
+    moments = state_moments(mixture, score_moments(unit))
     common = (mixture.chain, outcomes.bounds, spec.seed)
     scores = QuestionStates(
-        moments.mean[0, 0], moments.variance[0, 0], *common, mixture, read_only(weights, np.float64)
+        low + span * moments.mean[0, 0],
+        span**2 * moments.variance[0, 0],
+        *common,
+        mixture,
+        read_only(weights, np.float64),
     )
-    means = moments.population[0, 0]
+    means = low + span * moments.population[0, 0]
     population = StateDistribution(means, np.zeros_like(means), *common)
     where = mixture.where
     benchmark = Posterior(
         quantity="hbayes@N",
         mu=scores.mean,
         sigma=scores.sd,
-        per_question=PerQuestion(moments.question_mean[0, where], moments.question_sd[0, where]),
+        per_question=PerQuestion(
+            low + span * moments.question_mean[0, where], span * moments.question_sd[0, where]
+        ),
         bounds=outcomes.bounds,
         prior=None,
         distribution=scores,

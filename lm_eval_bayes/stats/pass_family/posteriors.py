@@ -66,12 +66,12 @@ def family_notes(posteriors: Mapping[str, Posterior]) -> tuple[str, ...]:
 
     Examples
     --------
-    >>> outcomes = Outcomes.from_counts([[0, 4]] * 25 + [[3, 1]] * 5)
+    >>> outcomes = Outcomes.from_counts([[0, 1]] * 25 + [[1, 0]] * 5)
     >>> members = {"pass@1": PassQuantity("pass@k", 1), "pass@4": PassQuantity("pass@k", 4)}
     >>> posteriors = pass_posteriors(outcomes, list(members.values()))
     >>> (note,) = family_notes(dict(zip(members, posteriors)))
-    >>> note[:46]
-    'pass@4: Most questions have no right answer, o'
+    >>> note[:49]
+    'pass@4: With one trial per question, chance and d'
     """
     rows: dict[str, list[str]] = {}
     for name, posterior in posteriors.items():
@@ -319,7 +319,7 @@ def pass_posteriors(
     >>> outcomes = Outcomes.from_counts([[4, 0]] * 10 + [[3, 1]] * 2)
     >>> members = [PassQuantity("pass@k", k) for k in (1, 2, 4)]
     >>> [round(posterior.mu, 2) for posterior in pass_posteriors(outcomes, members)]
-    [0.06, 0.1, 0.18]
+    [0.06, 0.11, 0.19]
     >>> [round(posterior.mu, 2) for posterior in pass_posteriors(outcomes, members, "uniform")]
     [0.19, 0.33, 0.49]
     """

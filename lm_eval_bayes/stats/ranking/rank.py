@@ -289,7 +289,7 @@ def rank(
     >>> ranking.rank_low.tolist(), ranking.rank_high.tolist()
     ([1.0, 1.0, 3.0], [2.0, 2.0, 3.0])
     >>> ranking.p_best.round(2).tolist()
-    [0.73, 0.27, 0.0]
+    [0.74, 0.26, 0.0]
     """
     ties = check_option("ties", ties, TIE_RULES)
     prior = check_option("prior", prior, RANK_PRIORS)
