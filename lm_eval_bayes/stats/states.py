@@ -21,6 +21,7 @@ from lm_eval_bayes.stats.distributions.base import (
     Distribution,
     Moments,
     QuestionMeans,
+    draw_dirichlet,
 )
 from lm_eval_bayes.stats.mixture import KINDS, Mixture
 
@@ -254,13 +255,11 @@ class StateDistribution(Distribution):
     @property
     def ess(self) -> float:
         """The number of independent draws whose mean is as certain as that of the draws."""
-        if self.sd == 0.0:
-            return float(self.state_mean.size)
         _, chain, sizes = np.unique(self.chain, return_inverse=True, return_counts=True)
         of_chain = np.bincount(chain, self.state_mean) / sizes
         between = _SHARED_ANCESTORS * of_chain.var(ddof=1) / sizes.size
         variance = between + self.state_variance.mean() / self.chain.size
-        return float(self.sd**2 / variance)
+        return float(self.sd**2 / variance if variance > 0.0 else self.chain.size)
 
     def draw(self, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw the score, from every state equally often as far as that goes."""
@@ -317,9 +316,7 @@ class QuestionStates(StateDistribution):
     def draw_categories(self, n_draws: int, rng: np.random.Generator) -> CategoryDraws:
         """Draw all questions' category probabilities jointly."""
         mixture = self.mixture.at(rng.permutation(self._spread(n_draws)))
-        counts = self.mixture.counts[self.mixture.where]
-        theta, strength = self._draw_theta(mixture, rng), mixture.equivalent_strength()[0]
-        return CategoryDraws(counts, theta, strength, self.weights)
+        return CategoryDraws(self._draw_theta(mixture, rng), self.weights)
 
     @staticmethod
     def _draw_theta(mixture: Mixture, rng: np.random.Generator) -> FloatArray:
@@ -345,14 +342,6 @@ class QuestionStates(StateDistribution):
         average = np.divide(counts @ self.weights, trials, out=mu.copy(), where=tried)
         noise = np.divide(variance, trials, out=sigma**2, where=tried)
         return QuestionMeans(average, noise)
-
-
-def draw_dirichlet(alpha: FloatArray, rng: np.random.Generator) -> FloatArray:
-    """Draw from Dirichlet distributions, parameters along the last axis; they may be near 0."""
-    # a gamma of shape a is one of shape a + 1 times U^(1/a)
-    log_gamma = np.log(rng.standard_gamma(alpha + 1.0))
-    log_gamma += np.log(rng.random(alpha.shape)) / np.maximum(alpha, 1e-300)
-    return np.asarray(special.softmax(log_gamma, axis=-1))
 
 
 @dataclass(frozen=True, eq=False)

@@ -27,7 +27,6 @@ from lm_eval_bayes.stats.intervals import sample_tails
 from lm_eval_bayes.stats.outcomes import Outcomes, check_outcomes
 from lm_eval_bayes.stats.results import joined_notes
 from lm_eval_bayes.stats.score_outcomes import ScoreOutcomes
-from lm_eval_bayes.stats.sequential.predictive_draws import PredictiveTrials
 from lm_eval_bayes.stats.validation import check_fraction, check_level, check_positive, check_seed
 
 #: The number of posterior draws: so many numbers in all, between the two bounds.
@@ -51,8 +50,7 @@ FEW_FLIPS = (
 )
 FEW_REPEATS = (
     "There are few repeated trials, so the shares of variance and of questions that flip depend on "
-    "the prior: in simulations of so few their 95% intervals contained the truth in as few as "
-    "81% of runs."
+    "the prior."
 )
 #: The note of questions in clusters.
 IN_CLUSTERS = (
@@ -337,15 +335,15 @@ def _draw(outcomes: Outcomes, seed: int) -> tuple[FloatArray, FloatArray, FloatA
     """Return posterior draws of W, B and the probability that two trials differ, each (D,)."""
     size = outcomes.n_questions * outcomes.n_categories
     draws = int(np.clip(_NUMBERS // size, _FEWEST, _MOST))
-    posterior = hbayes_at_n(outcomes, seed=seed)
-    drawn = PredictiveTrials.of(posterior, draws, np.random.default_rng(seed))
-    p = drawn.truth @ drawn.unit
-    w = np.maximum(drawn.truth @ np.square(drawn.unit) - np.square(p), 0.0)
-    dispersion = outcomes.dispersion if isinstance(outcomes, ScoreOutcomes) else 1.0
-    square = drawn.span**2
-    flip = 1.0 - np.square(drawn.truth).sum(axis=2).mean(axis=1)
-    within = square * dispersion * w.mean(axis=1)
-    return within, square * p.var(axis=1, ddof=1), np.asarray(flip)
+    drawn = hbayes_at_n(outcomes, seed=seed).distribution.draw_categories(
+        draws, np.random.default_rng(seed)
+    )
+    if drawn is None:
+        raise TypeError("hbayes@N has questions")
+    score = drawn.theta @ drawn.weights
+    within = np.maximum(drawn.theta @ np.square(drawn.weights) - np.square(score), 0.0)
+    flip = 1.0 - np.square(drawn.theta).sum(axis=2).mean(axis=1)
+    return outcomes.dispersion * within.mean(axis=1), score.var(axis=1, ddof=1), np.asarray(flip)
 
 
 def _step(outcomes: Outcomes) -> float | None:
