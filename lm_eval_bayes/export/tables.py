@@ -24,7 +24,6 @@ from lm_eval_bayes._util.text import (
 )
 from lm_eval_bayes.analysis.leaderboard import COMPARISONS, Leaderboard, LeaderboardRow
 from lm_eval_bayes.analysis.pass_rows import PassRow, row_notes, uncertainty_to_dict
-from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.export.latex import latex_cell, latex_head, latex_paragraph, latex_table
 from lm_eval_bayes.runs.task_run import GRADED
 
@@ -38,21 +37,6 @@ DIGITS_IN_FULL: tuple[Suffix, ...] = (".csv", ".json")
 Families: TypeAlias = Mapping[tuple[str, str], Mapping[str, PassRow]]
 
 _NO_FAMILIES: Families = MappingProxyType({})
-
-
-def check_suffix(suffix: str) -> Suffix:
-    """Return the suffix of a table's file, checked.
-
-    Raises
-    ------
-    InvalidInputError
-        If no format has it.
-    """
-    for known in SUFFIXES:
-        if suffix == known:
-            return known
-    rule = "end with .csv, .json, .md or .tex"
-    raise InvalidInputError.of("--output", "format", rule, suffix or "no suffix")
 
 
 def table_text(

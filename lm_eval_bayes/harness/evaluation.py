@@ -55,7 +55,7 @@ class Evaluation:
     response_cache: bool = False
     caches: dict[Callable[..., Any], Callable[..., Any]] = field(default_factory=dict)
     tasks: Mapping[str, Any] = field(default_factory=dict)
-    learned_tables: dict[tuple[str, int], tuple[float, Any]] = field(default_factory=dict)
+    learned_tables: dict[tuple[str, int], tuple[Any, Any]] = field(default_factory=dict)
     named_tasks: Mapping[str, Any] = field(default_factory=dict)
     name_group_rows: Callable[[], None] = lambda: None
 

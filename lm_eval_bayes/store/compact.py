@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from lm_eval_bayes.store.errors import FREE_BYTES, StoreFileError, StoreFullError
-from lm_eval_bayes.store.file import StoreFile
+from lm_eval_bayes.store.file import StoreFile, marks
 from lm_eval_bayes.store.texts import (
     MARK,
     SAMPLES,
@@ -28,10 +28,8 @@ class CompactReport:
 
     Attributes
     ----------
-    path : str
-        The store.
     trials : int
-        Number of its trials.
+        Number of the store's trials.
     text_bytes : int
         Size of their texts as UTF-8.
     stored_bytes : int
@@ -42,7 +40,6 @@ class CompactReport:
         Texts that cannot be read, and were left as they are.
     """
 
-    path: str
     trials: int
     text_bytes: int
     stored_bytes: int
@@ -114,25 +111,17 @@ def _compacted(file: StoreFile) -> CompactReport:
     file.texts.forget()
     file.compact()
     after = file.path.stat().st_size
-    return CompactReport(path=str(file.path), before=before, after=after, **counts)
+    return CompactReport(before=before, after=after, **counts)
 
 
 def _samples(connection: sqlite3.Connection, texts: TextCodec) -> list[bytes]:
     """Return texts from all over the store."""
-    first, last = connection.execute("SELECT min(rowid), max(rowid) FROM trials").fetchone()
-    if first is None:
-        return []
-    step = max(1, (last - first) // (4 * SAMPLES))
-    found = []
-    for row_id in range(first, last + 1, step):
-        statement = "SELECT text FROM trials WHERE rowid >= ? ORDER BY rowid LIMIT 1"
-        row = connection.execute(statement, (row_id,)).fetchone()
-        if row is None:  # of a damaged store
-            break
-        text = texts.unpack(row[0])
-        if isinstance(text, bytes) and text:
-            found.append(text)
-    return found[:: max(1, len(found) // SAMPLES)]
+    ids = [row_id for (row_id,) in connection.execute("SELECT rowid FROM trials ORDER BY rowid")]
+    chosen = ids[:: max(1, (len(ids) - 1) // (4 * SAMPLES))]
+    statement = f"SELECT text FROM trials WHERE rowid IN ({marks(chosen)}) ORDER BY rowid"
+    unpacked = [texts.unpack(stored) for (stored,) in connection.execute(statement, chosen)]
+    readable = [text for text in unpacked if isinstance(text, bytes) and text]
+    return readable[:: max(1, len(readable) // SAMPLES)]
 
 
 def _stored_texts(connection: sqlite3.Connection) -> Iterator[tuple[int, object]]:

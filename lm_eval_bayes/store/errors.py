@@ -97,12 +97,9 @@ class TrialConflictError(StoreError, ValueError):
 
     rule: Rule | None = "mismatch"
 
-    def __init__(
-        self, message: str, conflicts: tuple[Conflict, ...] = (), n_conflicts: int | None = None
-    ) -> None:
+    def __init__(self, message: str, conflicts: tuple[Conflict, ...], n_conflicts: int) -> None:
         super().__init__(message)
-        self.conflicts = conflicts
-        self.n_conflicts = len(conflicts) if n_conflicts is None else n_conflicts
+        self.conflicts, self.n_conflicts = conflicts, n_conflicts
 
 
 def is_lock_error(error: sqlite3.Error) -> bool:

@@ -27,8 +27,8 @@ from lm_eval_bayes.store.questions import QUESTION, cluster_rows
 from lm_eval_bayes.store.sources import alias_rows, source_rows
 from lm_eval_bayes.store.tables import (
     TABLES,
-    HashCheckedReader,
     description_rows,
+    key_trials,
     prompt_signals_rows,
 )
 from lm_eval_bayes.store.trial import TrialKey
@@ -87,10 +87,6 @@ def export_jsonl(
     """
     target = resolve_path(path)
     with closing(open_file(store, "read")) as file:
-        if target == file.path:
-            raise StoreFileError(
-                f"{target} is the store itself; export to another file", "path", "path", target
-            )
         check_regular(path)
         if target.exists():
             if not overwrite:
@@ -167,15 +163,14 @@ def export_errors(target: Path) -> Iterator[None]:
 
 def _check_not_store(target: Path) -> None:
     try:
-        exists = is_store(target)
+        is_store(target)
     except NotAStoreError:
         return
-    except StoreDamagedError as error:
-        raise StoreFileError(f"{error}; export to another file", "path", "path", target) from error
-    if exists:
-        raise StoreFileError(
-            f"{target} is a trial store; export to another file", "path", "path", target
-        )
+    except StoreDamagedError:
+        pass
+    raise StoreFileError(
+        f"{target} is a trial store; export to another file", "path", "path", target
+    )
 
 
 def _write_lines(file: StoreFile, write: Callable[[str], object], path: str) -> ExportReport:
@@ -226,7 +221,6 @@ def _lines(
             line["signals"] = json.loads(line["signals"])
             del line["digest"]
             yield line, signals.is_intact()
-        reader = HashCheckedReader(connection, file.texts)
         series = connection.execute(
             "SELECT m.hash, s.hash, p.hash, model, sampling, prompt FROM "
             "(SELECT DISTINCT model, sampling, prompt FROM trials) "
@@ -236,7 +230,7 @@ def _lines(
         # One question at a time: SQLite sorts the hashes here and never the texts.
         for model, sampling, prompt, *ids in series:
             key = TrialKey(model=model, prompt=prompt, sampling=sampling)
-            for trial, intact in reader.trials(key, ids):
+            for trial, intact in key_trials(connection, file.texts, key, ids):
                 yield {"kind": "trial", **trial.to_dict()}, intact
         for outcome in outcome_rows(connection):
             question = dict(zip(QUESTION, outcome.question, strict=True))

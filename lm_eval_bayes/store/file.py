@@ -227,7 +227,6 @@ def open_file(
     wait_s: float = WAIT_S,
 ) -> StoreFile:
     """Open a store, see :meth:`lm_eval_bayes.store.trial_store.TrialStore.open`."""
-    mode = check_option("mode", mode, get_args(Mode))
     synchronous = check_option("synchronous", synchronous, get_args(Synchronous))
     resolved = resolve_path(path)
     if mode == "read":

@@ -159,16 +159,16 @@ def _read_header(path: Path) -> tuple[int | None, bool]:
     return int(application_id), is_complete
 
 
-def network_file_system(path: str | PathLike[str], mounts: str | None = None) -> str | None:
+def network_file_system(path: str | PathLike[str]) -> str | None:
     """Return the type of the network file system that `path` is on.
+
+    If the table of mounts cannot be read, as on macOS and Windows, only Windows' names of network
+    shares are recognised.
 
     Parameters
     ----------
     path : path
         A path, which need not exist.
-    mounts : str, optional
-        The table of mounts, :data:`MOUNTS` by default. If it cannot be read, as on macOS and
-        Windows, only Windows' names of network shares are recognised.
 
     Returns
     -------
@@ -179,7 +179,7 @@ def network_file_system(path: str | PathLike[str], mounts: str | None = None) ->
     if os.path.splitdrive(real)[0].startswith("\\\\"):
         return "network share"
     try:
-        with open(mounts or MOUNTS, encoding="utf-8", errors="surrogateescape") as table:
+        with open(MOUNTS, encoding="utf-8", errors="surrogateescape") as table:
             lines = table.read().splitlines()
     except OSError:
         return None
@@ -196,9 +196,9 @@ def network_file_system(path: str | PathLike[str], mounts: str | None = None) ->
     return kind if kind is not None and kind.lower() in NETWORK else None
 
 
-def network_warning(path: str | PathLike[str], mounts: str | None = None) -> str | None:
+def network_warning(path: str | PathLike[str]) -> str | None:
     """Return a warning if `path` is on a network file system, else None."""
-    kind = network_file_system(path, mounts)
+    kind = network_file_system(path)
     if kind is None:
         return None
     return (

@@ -10,13 +10,12 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, TypeVar, get_args
+from typing import Any, TypeVar
 
 from lm_eval_bayes._util.files import resolve_path
 from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes._util.text import plural
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.stats.validation import check_option
 from lm_eval_bayes.store.errors import (
     OtherWeightsError,
     StoreDamagedError,
@@ -43,7 +42,7 @@ from lm_eval_bayes.store.tables import (
     broken_references,
     check_weights,
     description_rows,
-    find_key_ids,
+    find_rows,
     insert_prompt_signals,
     insert_trials,
     prompt_signals_rows,
@@ -51,7 +50,7 @@ from lm_eval_bayes.store.tables import (
     trial_rows,
 )
 from lm_eval_bayes.store.texts import TextCodec
-from lm_eval_bayes.store.trial import ID, Conflict, TrialKey, TrialRow
+from lm_eval_bayes.store.trial import Conflict, TrialKey, TrialRow
 
 _Row = TypeVar(
     "_Row",
@@ -63,8 +62,6 @@ _Row = TypeVar(
     OutcomeRow,
     ClusterRow,
 )
-
-OnConflict: TypeAlias = Literal["refuse", "keep-first"]
 
 #: The most conflicts that a report lists; all are counted.
 MAX_CONFLICTS = 1_000
@@ -108,7 +105,8 @@ class MergeReport(Record):
 def merge(
     sources: Sequence[str | PathLike[str]],
     target: str | PathLike[str],
-    conflicts: OnConflict = "refuse",
+    *,
+    keep_first: bool = False,
 ) -> MergeReport:
     """Copy all trials of the sources into the target, all of them or none.
 
@@ -122,29 +120,28 @@ def merge(
         Stores, read in this order. The target may be among them, as in the result of a wildcard.
     target : path
         A store, or a new file, which is created atomically.
-    conflicts : str
-        What to do about trials with another text or seed: "refuse" to merge anything, or
-        "keep-first".
+    keep_first : bool
+        Whether the first of the trials that have different texts or seeds is kept; otherwise
+        nothing is merged then.
 
     Raises
     ------
     TrialConflictError
-        If stores have different trials of one number and `conflicts` is "refuse". Its
-        ``conflicts`` list them, up to 1,000.
+        If stores have different trials of one number, without `keep_first`. Its ``conflicts``
+        list them, up to 1,000.
+    InvalidInputError
+        If there is no source but the target.
     StoreError
         If one of the files is not a store, damaged, of another schema, or cannot be written.
     """
-    conflicts = check_option("conflicts", conflicts, get_args(OnConflict))
-    if isinstance(sources, (str, bytes, PathLike)):
-        raise InvalidInputError.of("sources", "type", "be a list of paths", sources)
     target_path = resolve_path(target)
     paths = [path for path in dict.fromkeys(map(resolve_path, sources)) if path != target_path]
     if not paths:
-        rule = "name a store other than the target"
-        raise InvalidInputError.of("sources", "conflict", rule, sources)
+        rule = "be another file than the only store that is merged"
+        raise InvalidInputError.of("target", "duplicate", rule, str(target_path))
     with ExitStack() as stack:
         files = [stack.enter_context(closing(open_file(path, "read"))) for path in paths]
-        merger = _Merger(target_path, files, conflicts)
+        merger = _Merger(target_path, files, keep_first)
         if is_store(target_path):
             file = stack.enter_context(closing(open_file(target_path, "write")))
             with file.writing() as connection:
@@ -158,10 +155,10 @@ def merge(
 class _Merger:
     """One merge: its sources, and the counts of its report."""
 
-    def __init__(self, target: Path, sources: Sequence[StoreFile], conflicts: OnConflict) -> None:
+    def __init__(self, target: Path, sources: Sequence[StoreFile], keep_first: bool) -> None:
         self.target = target
         self.sources = sources
-        self.refuses = conflicts == "refuse"
+        self.keep_first = keep_first
         self.counts = {"added": 0, "known": 0, "outcomes": 0}
         self.differing = Counter[tuple[str, TrialKey]]()
         self.conflicts: list[Conflict] = []
@@ -189,7 +186,7 @@ class _Merger:
                 self._copy_outcomes(connection, target, source, differing)
                 self._copy_clusters(connection, target, source)
         n_conflicts = sum(self.differing.values())
-        if n_conflicts and self.refuses:
+        if n_conflicts and not self.keep_first:
             sentence = (
                 f"{plural(n_conflicts, 'trial differs', 'trials differ')}, so nothing was "
                 f"merged: {_describe(self.differing, self.conflicts)}"
@@ -292,9 +289,8 @@ def _describe(differing: Counter[tuple[str, TrialKey]], listed: Sequence[Conflic
 
 def _has_trial(file: StoreFile, row: TrialRow) -> bool:
     with file.reading() as connection:
-        ids = find_key_ids(connection, row.key)
-        statement = f"SELECT 1 FROM trials WHERE ({ID}) = (?, ?, ?, ?)"
-        return connection.execute(statement, (*ids, row.trial)).fetchone() is not None
+        rows = find_rows(connection, [row.key], "trial", row.trial, row.trial + 1)
+        return next(rows, None) is not None
 
 
 def _weights_notes(target: sqlite3.Connection, path: Path) -> list[str]:

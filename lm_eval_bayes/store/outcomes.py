@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from itertools import chain, groupby
-from operator import itemgetter
+from functools import lru_cache
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from lm_eval_bayes._util.hashing import hash_bytes, text_bytes
 from lm_eval_bayes._util.plain import NOT_IN_JSON, Record
@@ -26,7 +27,14 @@ from lm_eval_bayes.store.questions import (
     put_question,
 )
 from lm_eval_bayes.store.tables import KeyIds
-from lm_eval_bayes.store.trial import ID, TrialKey, check_int64, check_text, compact_json
+from lm_eval_bayes.store.trial import (
+    ID,
+    TrialKey,
+    check_int64,
+    check_text,
+    has_hash,
+    json_bytes,
+)
 
 
 @dataclass(frozen=True)
@@ -105,7 +113,7 @@ class GradedTask(Record):
     >>> task = GradedTask("aime", "1.0", "none", 2, (GradedQuestion(0, "ab", trials),))
     >>> task.series
     (('blake2b-128:0a', 'blake2b-128:0c'),)
-    >>> task.of("another model").questions
+    >>> task.of("another model", "blake2b-128:0c").questions
     ()
     """
 
@@ -121,14 +129,11 @@ class GradedTask(Record):
         keys = {trial.key for question in self.questions for trial in question.trials}
         return tuple(sorted({(key.model, key.sampling) for key in keys}))
 
-    def of(self, model: str, sampling: str | None = None) -> GradedTask:
-        """Return the part of one model, and of one sampling if it is given.
-
-        Questions without such a trial are left out.
-        """
+    def of(self, model: str, sampling: str) -> GradedTask:
+        """Return the part of one model and sampling, without questions that have no such trial."""
 
         def is_included(trial: GradedTrial) -> bool:
-            return trial.key.model == model and sampling in (None, trial.key.sampling)
+            return (trial.key.model, trial.key.sampling) == (model, sampling)
 
         questions = (
             replace(question, trials=tuple(filter(is_included, question.trials)))
@@ -154,8 +159,8 @@ _REPLACE = _INSERT + (
 # Every outcome with its question and its key.
 _SELECT = (
     f"SELECT {', '.join(f'q.{column}' for column in QUESTION)}, "
-    "m.hash, s.hash, p.hash, o.trial, o.graded, o.outcome, o.answer, o.error, o.hash "
-    "FROM outcomes AS o JOIN questions AS q ON q.id = o.question "
+    "m.hash, s.hash, p.hash, o.trial, o.graded, o.outcome, o.answer, o.error, o.hash, "
+    "o.rowid FROM outcomes AS o JOIN questions AS q ON q.id = o.question "
     "JOIN models AS m ON m.id = o.model JOIN samplings AS s ON s.id = o.sampling "
     "JOIN prompts AS p ON p.id = o.prompt "
 )
@@ -172,43 +177,24 @@ def check_outcomes(tasks: Iterable[GradedTask]) -> list[CheckedQuestion]:
     """
     checked: list[CheckedQuestion] = []
     for task in tasks:
-        if not isinstance(task, GradedTask):
-            raise InvalidInputError.of("tasks", "type", "hold GradedTask records", task)
         name, version = _required("task", task.task), _required("version", task.version)
         filter_name = _required("filter", task.filter)
         categories = check_int64("categories", task.categories, 2)
         for question in task.questions:
-            if not isinstance(question, GradedQuestion):
-                raise InvalidInputError.of(
-                    "questions", "type", "hold GradedQuestion records", question
-                )
             doc_id = check_int64("doc_id", question.doc_id, 0)
             doc_hash = _required("doc_hash", question.doc_hash)
-            trials = tuple(question.trials)
-            for trial in trials:
+            for trial in question.trials:
                 _check_trial(trial, categories)
-            if question.cluster is not None and not (
-                isinstance(question.cluster, Cluster)
-                and all(isinstance(text, str) for text in question.cluster)
-            ):
-                rule = "be None or a Cluster of two strings"
-                raise InvalidInputError.of("cluster", "type", rule, question.cluster)
-            if trials:
+            if question.trials:
                 row: Question = (name, version, filter_name, doc_id, categories, doc_hash)
-                checked.append((row, trials, question.cluster))
+                checked.append((row, question.trials, question.cluster))
     return checked
 
 
 def _check_trial(trial: GradedTrial, categories: int) -> None:
-    if not isinstance(trial, GradedTrial) or not isinstance(trial.key, TrialKey):
-        raise InvalidInputError.of("trials", "type", "hold GradedTrial records", trial)
-    check_int64("trial", trial.trial, 0)
     if check_integer("outcome", trial.outcome, 0) >= categories:
         rule = f"be below the {categories} categories of the task"
         raise InvalidInputError.of("outcome", "range", rule, trial.outcome)
-    for name, text in (("answer", trial.answer), ("error", trial.error)):
-        if text is not None and not isinstance(text, str):
-            raise InvalidInputError.of(name, "type", "be a string or None", text)
 
 
 def _required(name: str, value: object) -> str:
@@ -255,7 +241,7 @@ def put_outcomes(
             (question_id, *trial_id, *_encode(question, trial, now))
             for trial_id, trial in zip(trial_ids, trials, strict=True)
         ]
-        _delete_damaged(connection, question, question_id)
+        _delete_damaged(connection, question_id)
         n_changed += connection.executemany(_REPLACE, rows).rowcount
         # Questions with this doc_id, such as the document before its gold answer was corrected.
         others = connection.execute(
@@ -276,16 +262,10 @@ def put_outcomes(
     return n_changed
 
 
-def _delete_damaged(connection: sqlite3.Connection, question: Question, question_id: int) -> None:
+def _delete_damaged(connection: sqlite3.Connection, question_id: int) -> None:
     """Delete the outcomes of a question that do not match their hashes, to be stored anew."""
-    stored = connection.execute(
-        "SELECT m.hash, s.hash, p.hash, o.trial, o.graded, o.outcome, o.answer, o.error, o.hash, "
-        "o.rowid FROM outcomes AS o JOIN models AS m ON m.id = o.model "
-        "JOIN samplings AS s ON s.id = o.sampling JOIN prompts AS p ON p.id = o.prompt "
-        "WHERE o.question = ?",
-        (question_id,),
-    )
-    damaged = [row[-1:] for row in stored if not _outcome_row((*question, *row)).is_intact()]
+    stored = connection.execute(f"{_SELECT} WHERE o.question = ?", (question_id,))
+    damaged = [row[-1:] for row in stored if not _outcome_row(row).is_intact()]
     connection.executemany("DELETE FROM outcomes WHERE rowid = ?", damaged)
 
 
@@ -301,7 +281,7 @@ def _hashed_bytes(question: Question, key: TrialKey, trial: int, values: tuple[A
     graded, outcome, answer, error = values
     lengths = [None if text is None else len(text) for text in (answer, error)]
     head = [*question, key.model, key.prompt, key.sampling, trial, graded, outcome, *lengths]
-    return compact_json(head).encode("ascii") + b"\0" + (answer or b"") + (error or b"")
+    return json_bytes(*head) + b"\0" + (answer or b"") + (error or b"")
 
 
 @dataclass(frozen=True)
@@ -338,11 +318,8 @@ class OutcomeRow:
 
     def is_intact(self) -> bool:
         """Whether it matches its hash."""
-        try:
-            data = _hashed_bytes(self.question, self.key, self.trial, self.values)
-            return self.digest == hash_bytes(data)
-        except (TypeError, ValueError):
-            return False
+        row = (self.question, self.key, self.trial, self.values)
+        return has_hash(self.digest, _hashed_bytes, *row)
 
     def graded_trial(self) -> GradedTrial:
         """Return the record.
@@ -367,10 +344,17 @@ def outcome_rows(
     yield from map(_outcome_row, connection.execute(f"{_SELECT} {where} {_ORDER}", values))
 
 
+#: Consecutive rows share the object of their key.
+_key = lru_cache(maxsize=1)(TrialKey)
+
+
 def _outcome_row(row: tuple[Any, ...]) -> OutcomeRow:
     """Return a row of :data:`_SELECT` as a record."""
-    key = TrialKey(model=row[6], prompt=row[8], sampling=row[7])
+    key = _key(model=row[6], prompt=row[8], sampling=row[7])
     return OutcomeRow(row[:6], key, row[9], row[10:14], row[14])
+
+
+_Row = TypeVar("_Row", OutcomeRow, ClusterRow)
 
 
 def insert_outcome(
@@ -395,40 +379,30 @@ def read_outcomes(file: StoreFile, task: str | None = None) -> tuple[GradedTask,
     where, values = ("", ()) if task is None else ("WHERE q.task = ?", (_required("task", task),))
     with file.reading() as connection, readable(file.path, "an outcome"):
         check_structure(connection, file.path)
-        rows = connection.execute(f"{_SELECT} {where} {_ORDER}", values).fetchall()
-        stored = list(cluster_rows(connection, where, values))
-        for row in chain[OutcomeRow | ClusterRow](map(_outcome_row, rows), stored):
-            if not row.is_intact():
-                raise StoreDamagedError(
-                    f"{file.path} is damaged: {row} does not match its hash; the command that "
-                    "sampled the trials grades them again"
-                )
+        stored = _intact(cluster_rows(connection, where, values), file.path)
         clusters = {row.question: row.cluster() for row in stored}
-        graded = tuple(_group_by_task(rows, clusters))
+        tasks: dict[tuple[str, str, str, int], list[GradedQuestion]] = {}
+        rows = _intact(outcome_rows(connection, where, values), file.path)
+        for question, of_question in groupby(rows, attrgetter("question")):
+            name, version, filter_name, doc_id, categories, doc_hash = question
+            trials = tuple(row.graded_trial() for row in of_question)
+            graded = GradedQuestion(doc_id, doc_hash, trials, clusters.get(question))
+            tasks.setdefault((name, version, filter_name, categories), []).append(graded)
         # filters in the order in which the harness applied them
         first = dict.fromkeys(
             connection.execute("SELECT task, filter FROM questions ORDER BY id").fetchall()
         )
     place = {name: number for number, name in enumerate(first)}
-    return tuple(
-        sorted(graded, key=lambda task: (task.task, task.version, place[task.task, task.filter]))
-    )
+    graded_tasks = [GradedTask(*task, tuple(questions)) for task, questions in tasks.items()]
+    graded_tasks.sort(key=lambda task: (task.task, task.version, place[task.task, task.filter]))
+    return tuple(graded_tasks)
 
 
-def _group_by_task(
-    rows: list[tuple[Any, ...]], clusters: Mapping[Question, Cluster]
-) -> Iterator[GradedTask]:
-    for (name, version, filter_name, categories), of_task in groupby(rows, itemgetter(0, 1, 2, 4)):
-        questions = []
-        for (doc_id, doc_hash), of_question in groupby(of_task, itemgetter(3, 5)):
-            keys: dict[tuple[str, ...], TrialKey] = {}
-            trials = []
-            for row in of_question:
-                hashes = row[6:9]
-                if hashes not in keys:
-                    keys[hashes] = TrialKey(model=row[6], prompt=row[8], sampling=row[7])
-                answer, error = _decode(row[12]), _decode(row[13])
-                trials.append(GradedTrial(keys[hashes], row[9], row[11], answer, error))
-            cluster = clusters.get((name, version, filter_name, doc_id, categories, doc_hash))
-            questions.append(GradedQuestion(doc_id, doc_hash, tuple(trials), cluster))
-        yield GradedTask(name, version, filter_name, categories, tuple(questions))
+def _intact(rows: Iterable[_Row], path: Path) -> Iterator[_Row]:
+    for row in rows:
+        if not row.is_intact():
+            raise StoreDamagedError(
+                f"{path} is damaged: {row} does not match its hash; the command that sampled the "
+                "trials grades them again"
+            )
+        yield row

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from lm_eval_bayes._util.hashing import hash_bytes, text_bytes
 from lm_eval_bayes.store.file import marks
-from lm_eval_bayes.store.trial import compact_json
+from lm_eval_bayes.store.trial import has_hash, json_bytes
 
 #: The columns that identify a question, in the order of every row here.
 QUESTION = ("task", "version", "filter", "doc_id", "categories", "doc_hash")
@@ -79,10 +79,7 @@ class ClusterRow:
 
     def is_intact(self) -> bool:
         """Whether it matches its hash."""
-        try:
-            return self.digest == hash_bytes(_cluster_bytes(self.question, self.values))
-        except (TypeError, ValueError):
-            return False
+        return has_hash(self.digest, _cluster_bytes, self.question, self.values)
 
     def cluster(self) -> Cluster:
         """Return the record.
@@ -99,7 +96,7 @@ class ClusterRow:
 def _cluster_bytes(question: Question, values: tuple[Any, Any]) -> bytes:
     """Return the bytes that a cluster is hashed by, independent of the ids of a file."""
     field, label = map(bytes, values)
-    return compact_json([*question, len(field)]).encode("ascii") + b"\0" + field + label
+    return json_bytes(*question, len(field)) + b"\0" + field + label
 
 
 def cluster_rows(

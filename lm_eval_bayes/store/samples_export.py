@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import json
 import sqlite3
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -17,12 +16,13 @@ from typing import Any, BinaryIO
 from lm_eval_bayes._util.files import Content, resolve_path, write_all_or_none
 from lm_eval_bayes._util.hashing import sha256_text
 from lm_eval_bayes._util.plain import Record
+from lm_eval_bayes._util.text import format_date
 from lm_eval_bayes.store.errors import StoreFileError, readable, translate_errors
 from lm_eval_bayes.store.export import check_regular, export_errors, file_exists, json_line
 from lm_eval_bayes.store.file import StoreFile, check_structure, open_file
 from lm_eval_bayes.store.outcomes import OutcomeRow, outcome_rows
 from lm_eval_bayes.store.questions import ClusterRow, Question, cluster_rows
-from lm_eval_bayes.store.tables import DescriptionRow, HashCheckedReader, prompt_signals_rows
+from lm_eval_bayes.store.tables import DescriptionRow, key_trials, prompt_signals_rows
 from lm_eval_bayes.store.trial import MEASUREMENTS, Trial, TrialKey
 
 #: The fields of a trial among its signals in a log of samples, before the trial's own signals.
@@ -177,12 +177,9 @@ def _file_name(series: _Series) -> str:
         parts.append(sha256_text("\0".join(series.task))[:16])
     # Letters and digits only: in a damaged store, a hash can be any text, a path included.
     name = "-".join("".join(c for c in part if c.isalnum()) for part in parts)
-    try:
-        date = datetime.datetime.fromtimestamp(series.last, datetime.timezone.utc)
-    except (OverflowError, OSError, ValueError):
-        date = datetime.datetime.fromtimestamp(0, datetime.timezone.utc)
-    text = date.replace(tzinfo=None).isoformat(timespec="microseconds").replace(":", "-")
-    return f"samples_{name}_{text}.jsonl"
+    form = "%Y-%m-%dT%H-%M-%S.%f"
+    # A date that no calendar has is that of the epoch.
+    return f"samples_{name}_{format_date(series.last, form) or format_date(0.0, form)}.jsonl"
 
 
 def _all_series(
@@ -243,7 +240,6 @@ class _LineReader:
     damaged: set[tuple[object, ...]]
 
     def __post_init__(self) -> None:
-        self.reader = HashCheckedReader(self.connection, self.file.texts)
         self.clusters: dict[Question, ClusterRow] = {
             row.question: row for row in cluster_rows(self.connection)
         }
@@ -290,7 +286,8 @@ class _LineReader:
         outcomes = [] if question_id is None else self._outcomes(question_id, prompt_id)
         key = TrialKey(model=self.hashes[0], prompt=digest, sampling=self.hashes[1])
         trials = []
-        for trial, intact in self.reader.trials(key, (*self.ids, prompt_id)):
+        ids = (*self.ids, prompt_id)
+        for trial, intact in key_trials(self.connection, self.file.texts, key, ids):
             trials.append(trial)
             if not intact:
                 self.damaged.add(("trial", key, trial.trial))

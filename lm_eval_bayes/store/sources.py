@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from lm_eval_bayes._util.hashing import canonical_json, hash_bytes
 from lm_eval_bayes.store.tables import find_id
-from lm_eval_bayes.store.trial import compact_json
+from lm_eval_bayes.store.trial import has_hash, json_bytes
 
 
 class SourceRow(NamedTuple):
@@ -25,7 +25,7 @@ class SourceRow(NamedTuple):
 
     def is_intact(self) -> bool:
         """Whether it matches its hash."""
-        return _is_intact(self)
+        return has_hash(self.digest, json_bytes, *self[:-1])
 
 
 class AliasRow(NamedTuple):
@@ -40,29 +40,18 @@ class AliasRow(NamedTuple):
 
     def is_intact(self) -> bool:
         """Whether it matches its hash."""
-        return _is_intact(self)
-
-
-def _is_intact(row: tuple[Any, ...]) -> bool:
-    try:
-        return bool(row[-1] == _hash(*row[:-1]))
-    except (TypeError, ValueError):
-        return False
-
-
-def _hash(*values: object) -> str:
-    return hash_bytes(compact_json(values).encode("ascii"))
+        return has_hash(self.digest, json_bytes, *self[:-1])
 
 
 def source_row(model: str, source: Mapping[str, object], now: float) -> SourceRow:
     """Return the row of a source; `now` is in seconds since 1970 UTC."""
     values = (model, canonical_json(source, "source"), now)
-    return SourceRow(*values, _hash(*values))
+    return SourceRow(*values, hash_bytes(json_bytes(*values)))
 
 
 def alias_row(name: str, model: str) -> AliasRow:
     """Return the row of an alias."""
-    return AliasRow(name, model, _hash(name, model))
+    return AliasRow(name, model, hash_bytes(json_bytes(name, model)))
 
 
 def source_rows(connection: sqlite3.Connection) -> Iterator[SourceRow]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,17 +16,16 @@ from lm_eval_bayes.store.errors import OtherWeightsError
 from lm_eval_bayes.store.file import chunks, marks
 from lm_eval_bayes.store.texts import TextCodec
 from lm_eval_bayes.store.trial import (
-    COLUMNS,
+    CHECKED,
     ID,
     INSERT,
-    MEASUREMENTS,
-    READ,
     REPLACE,
     Trial,
     TrialKey,
     TrialRow,
-    compact_json,
     decode,
+    has_hash,
+    json_bytes,
     signals_json,
 )
 
@@ -168,19 +166,6 @@ def _source(fingerprint: Mapping[str, object]) -> str | None:
     return canonical_json({key: fingerprint.get(key) for key in SOURCE_OF_WEIGHTS}, "fingerprint")
 
 
-_KEY_IDS = "SELECT " + ", ".join(
-    f"(SELECT id FROM {table} WHERE hash = ?)" for table in ("models", "samplings", "prompts")
-)
-
-
-def find_key_ids(connection: sqlite3.Connection, key: TrialKey) -> tuple[Any, Any, Any]:
-    """Return the ids of a key's model, sampling and prompt, None for what is not stored."""
-    # One statement for the three, as every commit of trials looks up its keys.
-    hashes = (key.model, key.sampling, key.prompt)
-    ids: tuple[Any, Any, Any] = connection.execute(_KEY_IDS, hashes).fetchone()
-    return ids
-
-
 class KeyIds(dict[TrialKey, tuple[int, int, int]]):
     """The ids of the model, sampling and prompt of keys, each looked up once.
 
@@ -202,12 +187,11 @@ class KeyIds(dict[TrialKey, tuple[int, int, int]]):
         self._connection, self._path = connection, path
 
     def __missing__(self, key: TrialKey) -> tuple[int, int, int]:
-        self[key] = ids = find_key_ids(self._connection, key)
-        if None in ids:
-            hashes = {"models": key.model, "samplings": key.sampling, "prompts": key.prompt}
-            for table, digest in hashes.items():
-                require_id(self._connection, table, digest, self._path)
-        return ids
+        model = require_id(self._connection, "models", key.model, self._path)
+        sampling = require_id(self._connection, "samplings", key.sampling, self._path)
+        prompt = require_id(self._connection, "prompts", key.prompt, self._path)
+        self[key] = (model, sampling, prompt)
+        return self[key]
 
 
 def insert_trials(
@@ -240,8 +224,7 @@ def insert_trials(
         if inserted.rowcount == 1:
             yield row, None
             continue
-        found = connection.execute(_FIND, row_id).fetchone()
-        stored = TrialRow(row.key, row.trial, found[0], (*found[1:-1], texts.unpack(found[-1])))
+        stored = trial_row(row.key, connection.execute(_FIND, row_id).fetchone(), texts)
         if stored.is_intact():
             yield row, row.difference(stored)
         else:
@@ -249,10 +232,12 @@ def insert_trials(
             yield row, None
 
 
-_FIND = (
-    f"SELECT (SELECT description FROM versions WHERE id = versions), {', '.join(MEASUREMENTS)}, "
-    f"hash, text FROM trials WHERE ({ID}) = (?, ?, ?, ?)"
-)
+_FIND = f"SELECT {CHECKED} FROM trials WHERE ({ID}) = (?, ?, ?, ?)"
+
+
+def trial_row(key: TrialKey, row: Sequence[Any], texts: TextCodec) -> TrialRow:
+    """Return the :data:`CHECKED` columns of a trial as a record."""
+    return TrialRow(key, row[0], row[1], (*row[2:-1], texts.unpack(row[-1])))
 
 
 def trial_rows(connection: sqlite3.Connection, texts: TextCodec) -> Iterator[TrialRow]:
@@ -261,21 +246,24 @@ def trial_rows(connection: sqlite3.Connection, texts: TextCodec) -> Iterator[Tri
         dict(connection.execute(f"SELECT id, hash FROM {table}").fetchall())
         for table in ("models", "samplings", "prompts")
     ]
-    versions = dict(connection.execute("SELECT id, description FROM versions").fetchall())
     latest, key = None, TrialKey("?", "?", "?")
-    for row in connection.execute(f"SELECT {COLUMNS} FROM trials ORDER BY {ID}"):
+    statement = f"SELECT model, sampling, prompt, {CHECKED} FROM trials ORDER BY {ID}"
+    for row in connection.execute(statement):
         if row[:3] != latest:
             latest = row[:3]
             model, sampling, prompt = (
                 by_id.get(row_id, "?") for by_id, row_id in zip(hashes, latest, strict=True)
             )
             key = TrialKey(model=model, prompt=prompt, sampling=sampling)
-        values = (*row[5:-1], texts.unpack(row[-1]))
-        yield TrialRow(key, row[3], versions.get(row[4], "?"), values)
+        yield trial_row(key, row[3:], texts)
 
 
 def find_rows(
-    connection: sqlite3.Connection, keys: list[TrialKey], columns: str, first: int, last: int
+    connection: sqlite3.Connection,
+    keys: list[TrialKey],
+    columns: str,
+    first: int = 0,
+    end: int | None = None,
 ) -> Iterator[tuple[TrialKey, Any]]:
     """Find trials of many keys, with few statements for each pair of model and sampling.
 
@@ -286,9 +274,11 @@ def find_rows(
     keys : list of TrialKey
         The keys.
     columns : str
-        The columns to read; the first is ``prompt``.
-    first, last : int
-        The smallest and the largest trial number.
+        The columns to read.
+    first : int
+        The smallest trial number.
+    end : int, optional
+        One more than the largest trial number.
 
     Yields
     ------
@@ -299,17 +289,18 @@ def find_rows(
     for key in keys:
         groups.setdefault((key.model, key.sampling), []).append(key)
     prompts = find_ids(connection, "prompts", {key.prompt for key in keys})
+    last = 2**63 - 1 if end is None else end - 1
     for (model, sampling), group in groups.items():
         pair = (find_id(connection, "models", model), find_id(connection, "samplings", sampling))
         by_id = {prompts[key.prompt]: key for key in group if key.prompt in prompts}
         for chunk in chunks(sorted(by_id)):
             statement = (
-                f"SELECT {columns} FROM trials WHERE model = ? AND sampling = ? "
+                f"SELECT prompt, {columns} FROM trials WHERE model = ? AND sampling = ? "
                 f"AND prompt IN ({marks(chunk)}) AND trial >= ? AND trial <= ? "
                 "ORDER BY model, sampling, prompt, trial"
             )
             for row in connection.execute(statement, (*pair, *chunk, first, last)):
-                yield by_id[row[0]], row
+                yield by_id[row[0]], row[1:]
 
 
 @contextmanager
@@ -324,8 +315,10 @@ def paused_collector() -> Iterator[None]:
             gc.enable()
 
 
-class HashCheckedReader:
-    """Reads the trials of one key at a time, each checked against its hash.
+def key_trials(
+    connection: sqlite3.Connection, texts: TextCodec, key: TrialKey, ids: Sequence[int]
+) -> Iterator[tuple[Trial, bool]]:
+    """Read the trials of one key by number.
 
     Parameters
     ----------
@@ -333,48 +326,25 @@ class HashCheckedReader:
         In a transaction that reads.
     texts : TextCodec
         How its texts are compressed.
+    key : TrialKey
+        The hashes of model, prompt and sampling.
+    ids : sequence of int
+        The ids of model, sampling and prompt, in this order.
+
+    Yields
+    ------
+    Trial, bool
+        A trial, and whether it matches its hash.
+
+    Raises
+    ------
+    TypeError, ValueError, LookupError
+        If a row is damaged such that it cannot be read.
     """
-
-    def __init__(self, connection: sqlite3.Connection, texts: TextCodec) -> None:
-        self._connection, self._texts = connection, texts
-        self._version_texts: dict[int, str] = dict(
-            connection.execute("SELECT id, description FROM versions").fetchall()
-        )
-        self._versions = {
-            version_id: json.loads(text) for version_id, text in self._version_texts.items()
-        }
-
-    def trials(self, key: TrialKey, ids: Sequence[int]) -> Iterator[tuple[Trial, bool]]:
-        """Read the trials of a key by number.
-
-        Parameters
-        ----------
-        key : TrialKey
-            The hashes of model, prompt and sampling.
-        ids : sequence of int
-            The ids of model, sampling and prompt, in this order.
-
-        Yields
-        ------
-        Trial, bool
-            A trial, and whether it matches its hash.
-
-        Raises
-        ------
-        TypeError, ValueError, LookupError
-            If a row is damaged such that it cannot be read.
-        """
-        rows = self._connection.execute(
-            f"SELECT {READ}, hash FROM trials "
-            "WHERE (model, sampling, prompt) = (?, ?, ?) ORDER BY trial",
-            tuple(ids),
-        )
-        for row in rows:
-            text = self._texts.unpack(row[-2])
-            trial = decode(key, self._versions, (*row[:-2], text))
-            # a TrialRow has the hash before the text
-            values = (*row[3:-2], row[-1], text)
-            yield trial, TrialRow(key, row[1], self._version_texts[row[2]], values).is_intact()
+    condition = "(model, sampling, prompt) = (?, ?, ?) ORDER BY trial"
+    for columns in connection.execute(f"SELECT {CHECKED} FROM trials WHERE {condition}", ids):
+        row = trial_row(key, columns, texts)
+        yield decode(row), row.is_intact()
 
 
 class PromptSignalsRow(NamedTuple):
@@ -391,14 +361,7 @@ class PromptSignalsRow(NamedTuple):
 
     def is_intact(self) -> bool:
         """Whether it matches its hash."""
-        try:
-            return self.digest == hash_bytes(_hashed_bytes(*self[:4]))
-        except (TypeError, ValueError):
-            return False
-
-
-def _hashed_bytes(model: str, prompt: str, created: float, signals: str) -> bytes:
-    return compact_json([model, prompt, created, signals]).encode("ascii")
+        return has_hash(self.digest, json_bytes, *self[:4])
 
 
 def prompt_signals_row(
@@ -406,7 +369,7 @@ def prompt_signals_row(
 ) -> PromptSignalsRow:
     """Return the row of a measurement; `now` is in seconds since 1970 UTC."""
     values = (model, prompt, now, signals_json("signals", signals))
-    return PromptSignalsRow(*values, hash_bytes(_hashed_bytes(*values)))
+    return PromptSignalsRow(*values, hash_bytes(json_bytes(*values)))
 
 
 def insert_prompt_signals(

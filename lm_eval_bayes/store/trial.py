@@ -9,16 +9,11 @@ import functools
 import json
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
 
-from lm_eval_bayes._util.hashing import (
-    canonical_json,
-    check_mapping,
-    hash_bytes,
-    text_bytes,
-)
+from lm_eval_bayes._util.hashing import canonical_json, hash_bytes, text_bytes
 from lm_eval_bayes._util.plain import NOT_IN_JSON, Record
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.validation import as_real, check_integer
@@ -95,7 +90,7 @@ def signals_json(name: str, signals: Mapping[str, Any]) -> str:
         If `signals` is not a mapping or contains a value that is not JSON.
     """
     try:
-        return compact_json(dict(check_mapping(name, signals)))
+        return compact_json(dict(signals))
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInputError.of(name, "format", "hold JSON values", str(error)) from None
 
@@ -119,9 +114,17 @@ def _parse_json(text: str) -> Any:
     return value
 
 
-def _column(encode: Callable[..., Any], decode: Callable[[Any], Any] | None = None) -> Any:
-    """Return the metadata of a field that is a column: how it is checked and read."""
-    return {"encode": encode, "decode": decode}
+def json_bytes(*values: object) -> bytes:
+    """Return the JSON of stored values, by which they are hashed."""
+    return compact_json(values).encode("ascii")
+
+
+def has_hash(digest: object, encode: Callable[..., bytes], *values: object) -> bool:
+    """Whether a stored hash is that of stored values, whose bytes `encode` returns."""
+    try:
+        return digest == hash_bytes(encode(*values))
+    except (TypeError, ValueError):
+        return False
 
 
 def _optional(
@@ -132,7 +135,7 @@ def _optional(
     def encode_value(name: str, value: Any) -> Any:
         return None if value is None else encode(name, value, *limits)
 
-    return field(default=None, metadata=_column(encode_value, decode))
+    return field(default=None, metadata={"encode": encode_value, "decode": decode})
 
 
 @dataclass(frozen=True)
@@ -163,7 +166,7 @@ class Trial(Record):
         Number of concurrent requests.
     versions : mapping
         Versions of the software that generated it, by name. Treat it as read-only: trials that
-        were read together share it.
+        were read share it.
     created : float
         When, in seconds since 1970 UTC.
 
@@ -190,7 +193,7 @@ class Trial(Record):
     generated_s: float | None = _optional(_check_time)
     concurrency: int | None = _optional(check_int64, 0)
     versions: Mapping[str, Any] = field(default_factory=dict)
-    created: float = field(default_factory=time.time, metadata=_column(_check_time))
+    created: float = field(default_factory=time.time, metadata={"encode": _check_time})
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types, with the three hashes of the key; NaN becomes None."""
@@ -206,7 +209,7 @@ _ENCODERS = tuple((column.name, column.metadata["encode"]) for column in _COLUMN
 _DECODERS = tuple(
     (column.name, column.metadata["decode"])
     for column in _COLUMN_FIELDS
-    if column.metadata["decode"] is not None
+    if column.metadata.get("decode") is not None
 )
 
 #: The columns of measurements, in the order in which they are hashed and stored.
@@ -218,12 +221,11 @@ ID = "model, sampling, prompt, trial"
 #: Every column of the table, in the order of :data:`INSERT`.
 COLUMNS = f"{ID}, versions, {', '.join(MEASUREMENTS)}, hash, text"
 
-# The key takes the place of the prompt's id.
-_FIELDS_READ = ("key", "trial", "versions", *MEASUREMENTS, "text")
-#: The columns that :func:`decode` reads.
-READ = ", ".join(("prompt", *_FIELDS_READ[1:]))
-#: The columns of a :class:`TrialRow`.
-CHECKED = ", ".join(("prompt", "trial", "versions", *MEASUREMENTS, "hash", "text"))
+#: The columns of a :class:`TrialRow` without its key: number, versions as JSON, and values.
+CHECKED = (
+    "trial, (SELECT description FROM versions WHERE id = versions), "
+    f"{', '.join(MEASUREMENTS)}, hash, text"
+)
 
 INSERT = (
     f"INSERT INTO trials ({COLUMNS}) VALUES ({', '.join('?' * len(COLUMNS.split(', ')))}) "
@@ -262,11 +264,8 @@ class TrialRow(NamedTuple):
     def is_intact(self) -> bool:
         """Whether it still has the hash that it was written with."""
         *measurements, digest, text = self.values
-        head = (self.key, self.trial, self.versions, tuple(measurements))
-        try:
-            return bool(digest == hash_bytes(_hashed_bytes(*head, text)))
-        except (TypeError, ValueError):
-            return False
+        head = (self.key, self.trial, self.versions, measurements)
+        return has_hash(digest, _hashed_bytes, *head, text)
 
     def difference(self, stored: TrialRow) -> str:
         """Return how seed and text of a stored trial differ from these, "" if they are equal.
@@ -286,22 +285,19 @@ def encode(trial: Trial) -> TrialRow:
     InvalidInputError
         If one of its fields breaks its rule.
     """
-    if not isinstance(trial, Trial):
-        raise InvalidInputError.of("trials", "type", "hold Trial records", trial)
-    if not isinstance(trial.key, TrialKey):
-        raise InvalidInputError.of("key", "type", "be a TrialKey", trial.key)
-    if not isinstance(trial.text, str):
-        raise InvalidInputError.of("text", "type", "be a string", trial.text)
     number = check_int64("trial", trial.trial, 0)
-    versions = canonical_json(check_mapping("versions", trial.versions), "versions")
+    versions = canonical_json(trial.versions, "versions")
     text = text_bytes(trial.text)
     values = tuple(check(name, getattr(trial, name)) for name, check in _ENCODERS)
     digest = hash_bytes(_hashed_bytes(trial.key, number, versions, values, text))
     return TrialRow(trial.key, number, versions, (*values, digest, text))
 
 
-def decode(key: TrialKey, versions: Mapping[int, Mapping[str, Any]], row: Any) -> Trial:
-    """Turn a row, as :data:`READ` orders it, into a record.
+_parse_versions = functools.lru_cache(maxsize=1024)(json.loads)
+
+
+def decode(row: TrialRow) -> Trial:
+    """Turn a row into a record.
 
     Raises
     ------
@@ -312,10 +308,11 @@ def decode(key: TrialKey, versions: Mapping[int, Mapping[str, Any]], row: Any) -
     # fields one by one, which is slower than this.
     trial: Trial = object.__new__(Trial)
     values = trial.__dict__
-    values.update(zip(_FIELDS_READ, row, strict=True))
-    values["key"] = key
-    values["text"] = str(values["text"], "utf-8", "surrogatepass")
-    values["versions"] = versions[values["versions"]]
+    *measurements, _, text = row.values
+    values.update(zip(MEASUREMENTS, measurements, strict=True))
+    values["key"], values["trial"] = row.key, row.trial
+    values["text"] = str(text, "utf-8", "surrogatepass")
+    values["versions"] = _parse_versions(row.versions)
     for name, read in _DECODERS:
         if values[name] is not None:
             values[name] = read(values[name])
@@ -323,7 +320,7 @@ def decode(key: TrialKey, versions: Mapping[int, Mapping[str, Any]], row: Any) -
 
 
 def _hashed_bytes(
-    key: TrialKey, trial: int, versions: str, values: tuple[Any, ...], text: bytes
+    key: TrialKey, trial: int, versions: str, values: Iterable[Any], text: bytes
 ) -> bytes:
     """Return the bytes that a trial is hashed by: all of it, independent of the ids of a file."""
     head = [key.model, key.prompt, key.sampling, trial, versions, *values]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
@@ -49,14 +48,13 @@ from lm_eval_bayes.store.tables import (
     prompt_signals_rows,
     put_description,
     require_id,
+    trial_row,
 )
 from lm_eval_bayes.store.trial import (
     CHECKED,
     Trial,
     TrialId,
     TrialKey,
-    TrialRow,
-    check_int64,
     check_text,
     decode,
     encode,
@@ -315,15 +313,9 @@ class TrialStore:
             inserted = insert_trials(connection, rows, self.path, self.file.texts)
             return sum(difference is None for _, difference in inserted)
 
-    def trials(self, key: TrialKey, first: int = 0, last: int | None = None) -> dict[int, Trial]:
-        """Return the trials of a key with first <= number < last, by number.
-
-        Raises
-        ------
-        StoreDamagedError
-            If one of them is not what was written.
-        """
-        return self._trials([key], *_span(first, last))[key]
+    def trials(self, key: TrialKey) -> dict[int, Trial]:
+        """Return the trials of a key by number, see :meth:`trials_of`."""
+        return self.trials_of([key])[key]
 
     def trials_of(
         self,
@@ -358,60 +350,37 @@ class TrialStore:
         StoreDamagedError
             If the file is damaged, or a trial is not what was written and `damaged` is None.
         """
-        return self._trials(list(keys), *_span(first, n), damaged)
-
-    def numbers_of(
-        self, keys: Iterable[TrialKey], n: int | None = None
-    ) -> dict[TrialKey, set[int]]:
-        """Return which of the trials 0..n-1 are stored, without reading their texts."""
-        numbers: dict[TrialKey, set[int]] = {key: set() for key in keys}
-        with self.file.reading() as connection, readable(self.path, "a trial"):
-            for key, row in find_rows(connection, list(numbers), "prompt, trial", *_span(0, n)):
-                numbers[key].add(row[1])
-        return numbers
-
-    def _trials(
-        self,
-        keys: list[TrialKey],
-        first: int,
-        last: int,
-        damaged: list[TrialId] | None = None,
-    ) -> dict[TrialKey, dict[int, Trial]]:
         trials_by_key: dict[TrialKey, dict[int, Trial]] = {key: {} for key in keys}
         with (
             self.file.reading() as connection,
             paused_collector(),
             readable(self.path, "a trial"),
         ):
-            texts, versions = self._versions(connection)
             latest: TrialKey | None = None
             trials: dict[int, Trial] = {}
-            for key, row in find_rows(connection, list(trials_by_key), CHECKED, first, last):
+            for key, columns in find_rows(connection, list(trials_by_key), CHECKED, first, n):
                 # Rows are grouped by key, and comparing identities is faster than hashing the key.
                 if key is not latest:
                     latest, trials = key, trials_by_key[key]
-                text = self.file.texts.unpack(row[-1])
-                checked = TrialRow(key, row[1], texts.get(row[2], ""), (*row[3:-1], text))
-                if checked.is_intact():
-                    trials[row[1]] = decode(key, versions, (*row[:-2], text))
+                row = trial_row(key, columns, self.file.texts)
+                if row.is_intact():
+                    trials[row.trial] = decode(row)
                 elif damaged is not None:
-                    damaged.append(TrialId(key, row[1]))
+                    damaged.append(TrialId(key, row.trial))
                 else:
                     raise StoreDamagedError(
-                        f"{self.path} is damaged: {checked} does not match its hash "
+                        f"{self.path} is damaged: {row} does not match its hash "
                         "(`lm-eval-bayes store verify` lists all such trials)"
                     )
         return trials_by_key
 
-    def _versions(
-        self, connection: sqlite3.Connection
-    ) -> tuple[dict[int, str], dict[int, dict[str, Any]]]:
-        """Return the versions of software by id, as JSON and read from it."""
-        texts, versions = {}, {}
-        for row in description_rows(connection, "versions"):
-            self._check(row)
-            texts[row.id], versions[row.id] = row.description, json.loads(row.description)
-        return texts, versions
+    def numbers_of(self, keys: Iterable[TrialKey]) -> dict[TrialKey, set[int]]:
+        """Return the numbers of the trials that are stored, without reading their texts."""
+        numbers: dict[TrialKey, set[int]] = {key: set() for key in keys}
+        with self.file.reading() as connection, readable(self.path, "a trial"):
+            for key, (number,) in find_rows(connection, list(numbers), "trial"):
+                numbers[key].add(number)
+        return numbers
 
     def _check(self, row: DescriptionRow | PromptSignalsRow | AliasRow) -> None:
         if not row.is_intact():
@@ -538,9 +507,3 @@ class TrialStore:
         """
         hashes = {"models": model, "samplings": sampling, "prompts": prompt}
         return prune_trials(self.file, hashes, trials_from, dry_run)
-
-
-def _span(first: object, last: object | None) -> tuple[int, int]:
-    """Return the smallest and the largest trial number of first <= number < last."""
-    end = 2**63 if last is None else check_int64("last", last, 0)
-    return check_int64("first", first, 0), end - 1

@@ -18,7 +18,8 @@ QUESTIONS = [
 
 
 def toy_config(**changes):
-    """A `generate_until` configuration as a YAML would give it."""
+    """A `generate_until` configuration as a YAML would give it; its intervals are quick ones."""
+    metadata = {"version": 1.0, "bayes_interval": "normal", **(changes.pop("metadata", None) or {})}
     config = {
         "task": "toy",
         "custom_dataset": lambda **_: {"test": datasets.Dataset.from_list(QUESTIONS)},
@@ -36,7 +37,7 @@ def toy_config(**changes):
         },
         "metric_list": [{"metric": "exact_match", "aggregation": "mean", "higher_is_better": True}],
         "repeats": 4,
-        "metadata": {"version": 1.0},
+        "metadata": metadata,
     }
     config.update(changes)
     return {k: v for k, v in config.items() if v is not None}

@@ -4,27 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import re
 
 import numpy as np
 import pytest
-from _support.command_line import answer, command_error, refusal
-from _support.errors import refused
+from _support.command_line import answer, refusal
 from _support.harness_command import lm_eval_command
 from _support.run_files import row, write_run
-from _support.tool_logs import DATA
-from scipy import stats
 
 from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
 from lm_eval_bayes.harness.task.questions import check_clusters
 from lm_eval_bayes.harness.task.settings import Settings
 from lm_eval_bayes.runs.reader import read_runs
-from lm_eval_bayes.stats.bayes_at_n import single_trial_posterior
 from lm_eval_bayes.stats.clustered import clustered_posterior
 from lm_eval_bayes.stats.comparison.compare import compare
-from lm_eval_bayes.stats.comparison.single_trial import compare_paired, compare_unpaired
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
-from lm_eval_bayes.stats.outcomes import Outcomes
 from lm_eval_bayes.store.merge import merge
 from lm_eval_bayes.store.samples_export import export_samples
 
@@ -126,15 +119,6 @@ def test_a_rubric_is_scored_with_clusters(coins):
     assert score["sigma"] == pytest.approx(hbayes_at_n(run.outcomes, "population").sigma, rel=0.2)
 
 
-def test_models_of_independent_questions_refuse_clusters():
-    outcomes = Outcomes.from_matrix([[1], [0], [1], [1]], clusters=["I", "I", "II", "II"])
-    for function in (compare_paired, compare_unpaired):
-        with refused("a", "unsupported"):
-            function(outcomes, outcomes)
-    with refused("outcomes", "unsupported"):
-        single_trial_posterior(outcomes)
-
-
 def test_a_task_refuses_clusters_before_it_samples():
     with pytest.raises(TaskConfigError, match="contest"):
         harness(
@@ -171,12 +155,6 @@ def test_a_field_of_the_documents_is_read_where_the_task_recorded_none(tmp_path)
     options = ("--cluster", "contest", "--scope", "population")
     (task,) = answer("summary", path, *options)["tasks"]
     assert task["clusters"] == 6
-    # six equal clusters: near the t interval of their means, and wider than independent questions
-    means = np.bincount(CONTESTS, weights=run.outcomes.counts[:, 1]) / 20
-    low, high = stats.t.interval(0.95, 5, means.mean(), means.std(ddof=1) / np.sqrt(6))
-    interval = task["hbayes"]["population"]["interval"]
-    assert interval["low"] == pytest.approx(low, abs=0.08)
-    assert interval["high"] == pytest.approx(high, abs=0.08)
 
 
 def edited(path, change):
@@ -231,28 +209,3 @@ def test_recorded_clusters_that_say_nothing_become_a_note(tmp_path):
         (run,) = read_runs(path).runs
         assert run.clusters is None
         assert number in run.notes[-1]
-
-
-def test_files_of_counts_have_a_column_of_clusters(tmp_path):
-    path = tmp_path / "counts.csv"
-    lines = [f"q{i},{i % 4},4,C{CONTESTS[i]},{i % 2}\n" for i in range(30)]
-    path.write_text("id,c,n,cluster,parity\n" + "".join(lines))
-    (run,) = read_runs(path).runs
-    assert run.clusters == tuple(f"C{c}" for c in CONTESTS)
-    (run,) = read_runs(path, cluster="parity").runs
-    assert run.clusters == tuple("01" * 15)
-
-
-@pytest.mark.parametrize(
-    ("log", "field"),
-    [
-        ("inspect_ai/weak.eval", "contest"),
-        ("tau2/strong.json", "ticket"),
-        ("every_eval_ever", "epoch"),
-        ("lm_eval_0.4.9", "question"),
-    ],
-)
-def test_a_field_that_a_log_lacks_is_refused_with_those_that_it_has(log, field):
-    error = command_error("summary", DATA / log, "--cluster", "prat")
-    assert error.argument == "--cluster"
-    assert re.search(rf"[, ]{field}\b", str(error))

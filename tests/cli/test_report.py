@@ -140,11 +140,3 @@ def test_what_is_read_is_not_replaced(two, tmp_path, monkeypatch):
     page = tmp_path / "results_page.json"
     page.write_text("mine")
     assert lmeb(matrix, "-o", page, "--overwrite")[0] == 0
-
-
-def test_a_link_stays_a_link(two, tmp_path):
-    existing = tmp_path / "there.html"
-    (tmp_path / "link.html").symlink_to(existing)
-    assert lmeb(two[0], "-o", tmp_path / "link.html")[0] == 0
-    assert (tmp_path / "link.html").is_symlink()
-    assert existing.is_file()

@@ -7,11 +7,10 @@ import json
 import numpy as np
 import pytest
 from _support.command_line import answer, called, command_error, refusal
-from _support.run_files import LATER, SENT, row, write_run
+from _support.run_files import SENT, row, write_run
 from scipy.special import comb
 
 from lm_eval_bayes import ScoreOutcomes, hbayes_at_n
-from lm_eval_bayes.stats.sequential.trials_needed import trials_needed
 
 TASK = "summaries_bayes"
 M, N = 12, 8
@@ -73,16 +72,6 @@ def test_summary_has_the_mean_score_and_its_posterior(runs):
     assert task["score_bounds"] == [1, 5]
 
 
-def test_slices_and_older_files_are_merged_trial_by_trial(runs, tmp_path):
-    slices = [save(tmp_path / f"{a}", "good", range(a, a + 4)) for a in (0, 4)]
-    complete, merged = answer("summary", runs["good"]), answer("summary", *slices)
-    for result in (complete, merged):
-        del result["tasks"][0]["sources"]
-    assert merged["tasks"] == complete["tasks"]
-    again = save(slices[0], "good", range(N), stamp=LATER)
-    assert answer("summary", again)["tasks"][0]["avg"] == complete["tasks"][0]["avg"]
-
-
 def test_compare_and_rank_are_of_the_mean_scores(runs):
     (task,) = answer("compare", runs["good"], runs["poor"])["tasks"]
     sides = [hbayes_at_n(ScoreOutcomes.from_scores(s, (1, 5))) for s in SCORES.values()]
@@ -123,30 +112,6 @@ def test_a_metric_is_chosen_by_its_name(runs):
     assert task["metric"] == "exact"
     assert "grade or exact" in called("summary", runs["good"])[2]
     assert refusal("summary", runs["good"], "--metric", "rouge")[0] == "--metric"
-
-
-def test_exports_and_report(runs, tmp_path):
-    code, _, error = called("report", *runs.values(), "-o", tmp_path / "r.html")
-    assert code == 0, error
-    page = (tmp_path / "r.html").read_text(encoding="utf-8")
-    assert f"mean {SCORES['good'][0].mean():.3g} of {N} trials" in page
-    out = tmp_path / "records"
-    arguments = (runs["good"], "-o", out, "--model-id", "org/good", "--instances")
-    assert called("export", "every-eval-ever", *arguments)[0] == 0
-    (records,) = out.rglob("*.jsonl")
-    instances = [json.loads(line) for line in records.read_text(encoding="utf-8").splitlines()]
-    scores = [instance["evaluation"]["score"] for instance in instances]
-    assert scores == SCORES["good"].ravel().tolist()
-
-
-def test_plan_forecasts_the_trials_of_scores(runs):
-    plan = answer("plan", *runs.values(), "--width", ".05", "--separate")
-    assert plan["separation"][0]["separated"] == 1
-    for line in plan["runs"]:
-        posterior = hbayes_at_n(ScoreOutcomes.from_scores(SCORES[line["models"][0][4:]], (1, 5)))
-        forecast = trials_needed(posterior, width=0.05)
-        assert line["forecast"]["additional"] == forecast.additional
-        assert forecast.additional_low < forecast.additional < forecast.additional_high
 
 
 def test_prior_evidence_refuses_scores(runs):

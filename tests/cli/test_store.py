@@ -7,14 +7,11 @@ import json
 import os
 import re
 import sqlite3
-import subprocess
-import sys
 from contextlib import closing
 from functools import partial
 
 import pytest
 from _support.command_line import answer, called, command_error, refusal
-from _support.paths import REPOSITORY
 
 from lm_eval_bayes.cli.ui import output
 from lm_eval_bayes.store.outcomes import GradedQuestion, GradedTask, GradedTrial
@@ -48,9 +45,6 @@ def make(tmp_path):
         return path
 
     return store_of
-
-
-# -- errors ----------------------------------------------------------------------------------
 
 
 # -- info --------------------------------------------------------------------------------------
@@ -95,16 +89,6 @@ def test_an_ascii_terminal_gets_escapes(monkeypatch):
 
 
 # -- merge ---------------------------------------------------------------------------------------
-
-
-def test_merge(make, tmp_path):
-    parts = [make("a.sqlite", (0, 1), task="aime"), make("b.sqlite", (1, 2), task="aime")]
-    target = tmp_path / "all.sqlite"
-    report = answer("store", "merge", *parts, "-o", target)
-    assert (report["merged"], report["added"], report["known"]) == (True, 3, 1)
-    assert report["outcomes"] == 3
-    report = answer("store", "merge", *parts, "-o", target)
-    assert (report["merged"], report["added"], report["known"]) == (True, 0, 4)
 
 
 def test_conflicts_are_named_and_nothing_is_merged(make, tmp_path):
@@ -205,13 +189,6 @@ def test_an_export_of_damaged_trials_says_so(make, tmp_path, form):
     assert (code, json.loads(printed)["damaged"]) == (1, 2)
 
 
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
-def test_an_export_replaces_only_regular_files(make, tmp_path):
-    os.mkfifo(tmp_path / "pipe")
-    command_error("store", "export", make(), "-o", tmp_path / "pipe", "--overwrite")
-    assert (tmp_path / "pipe").is_fifo()
-
-
 # -- prune -----------------------------------------------------------------------------------------
 
 
@@ -240,18 +217,13 @@ def test_a_slip_in_the_second_store_deletes_nothing_in_the_first(make):
         assert store.info().trials == 3
 
 
-# -- as a process ----------------------------------------------------------------------------
-
-
-def test_output_in_a_pipe(make, tmp_path):
+def test_output_in_a_pipe(make):
     path = make(task="aime")
-    command = [sys.executable, "-m", "lm_eval_bayes.cli.main", "store", "info", path]
-    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert not set("─━│┃") & set(done.stdout), "no boxes are drawn in a pipe"
-    assert max(map(len, done.stdout.splitlines()[1:])) <= 80
-    trials = done.stdout.split("\ntrials\n")[1].splitlines()
+    code, printed, error = lmeb("info", path, width="80")
+    assert (code, error) == (0, "")
+    assert not set("─━│┃") & set(printed), "no boxes are drawn in a pipe"
+    assert max(map(len, printed.splitlines()[1:])) <= 80
+    trials = printed.split("\ntrials\n")[1].splitlines()
     assert any("…" in line for line in trials[:6]), "hashes are shortened in the middle"
     (info,) = answer("store", "info", path)
     assert info["models"].keys() <= set(lmeb("info", "--wide", path)[1].split())

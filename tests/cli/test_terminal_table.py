@@ -40,7 +40,7 @@ NUMBERS = st.sampled_from(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.data(), st.integers(40, 140), st.integers(1, 4))
 def test_every_number_stands_on_one_line_and_no_name_loses_a_letter(data, width, n_rows):
     n_names, n_numbers = data.draw(st.integers(1, 2)), data.draw(st.integers(1, 6))
@@ -55,14 +55,11 @@ def test_every_number_stands_on_one_line_and_no_name_loses_a_letter(data, width,
     assert all(cell_len(line) <= width for line in lines[2:])
     for row in rows:
         for cell in row[n_names:]:
-            assert cell in complete or cell == "-"
+            assert cell in complete
         for name in row[:n_names]:
             letters = iter(complete)
             assert all(c in letters for c in name if c != " ")
-    # a column without a value may be left out
-    valued = [name for name, *cells in zip(head, *rows, strict=True) if set(cells) != {"-"}]
-    for word in {word for name in valued for word in name.split()}:
-        assert word in complete
+    assert all(word in complete for name in head for word in name.split())
 
 
 # -- one block -----------------------------------------------------------------------------------
@@ -90,7 +87,7 @@ def test_long_names_are_shortened_in_the_middle_and_stay_different(names, shown)
     assert all(cell_len(cell) <= block.widths[0] for cell in shown)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.data(), st.integers(60, 140), st.integers(1, 4))
 def test_one_block_fits_and_every_column_is_shown_or_named(data, width, n_rows):
     n_names, n_numbers = data.draw(st.integers(1, 2)), data.draw(st.integers(1, 12))

@@ -10,7 +10,7 @@ import pytest
 from _support.command_line import answer, called, command_error, refusal
 from _support.fake_judge import FakeJudge, expected, opinion
 from _support.judged_runs import ROWS, STAMP, row, write
-from _support.label_server import Act, serving
+from _support.label_server import serving
 
 from lm_eval_bayes.cli.ui import output
 from lm_eval_bayes.runs.verdicts import read_verdicts
@@ -79,14 +79,6 @@ def test_a_folder_of_runs_is_judged(runs, judges):
     assert judges.provenance[1].batches == []
     assert [row["kept"] for row in second] == [row["trials"] for row in first]
     assert [row["means"] for row in second] == [row["means"] for row in first]
-
-
-def test_the_numbers_of_a_task(runs, judges):
-    first, _ = answer("verify", runs, "--verifier", "judge", "--task", "demo")
-    assert sum(first["means"]) == pytest.approx(1)
-    trials = verdicts(runs / "m1").trials.values()
-    assert first["means"][0] == pytest.approx(sum(t.a for t in trials) / 8, abs=1e-12)
-    assert (first["trials"], first["failed"], first["failures"]) == (8, 0, {})
 
 
 def test_the_table(runs, judges):
@@ -163,25 +155,6 @@ def test_a_server_is_asked_by_the_same_command(runs, monkeypatch):
     assert verdicts(runs / "m1").header.verifier["kind"] == "server"
 
 
-def test_a_server_that_breaks_down_loses_nothing_that_was_judged(runs, monkeypatch):
-    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    monkeypatch.setattr("lm_eval_bayes._util.retry.FIRST_PAUSE_S", 0.001)
-
-    def script(number, path, body):
-        return Act(500, {"error": "down"}) if server_down and number >= 6 else None
-
-    server_down = True
-    with serving(script) as server:
-        options = ("--verifier", "judge", "--base-url", server.url(), "--batch-size", "1")
-        arguments = ("verify", runs / "m1", *options)
-        assert "HTTP 500" in str(command_error(*arguments))
-        saved = len(verdicts(runs / "m1").trials)
-        assert 1 <= saved < 8
-        server_down = False
-        (row,) = answer(*arguments)
-    assert (row["trials"], row["kept"]) == (8, saved)
-
-
 # -- errors, all before a model is asked -------------------------------------------------------
 
 
@@ -209,22 +182,6 @@ def test_questions_without_a_standard_answer_are_refused(tmp_path, judges):
     assert judges.provenance == []
 
 
-def test_another_verifiers_file_is_refused_and_restart_replaces_it(runs, judges):
-    assert run(runs / "m1", "--verifier", "first")[0] == 0
-    error = command_error("verify", runs / "m1", "--verifier", "second")
-    assert "--restart" in str(error)
-    assert (judges.provenance[1].batches, judges.provenance[1].closed) == ([], 1)
-    assert run(runs / "m1", "--verifier", "second", "--restart")[0] == 0
-    assert verdicts(runs / "m1").header.verifier["name"] == "second"
-
-
-def test_samples_that_changed_are_noticed(runs, judges):
-    arguments = (runs / "m2", "--verifier", "judge", "--task", "other")
-    assert run(*arguments)[0] == 0
-    write(runs / "m2", [row(0, ["8"], gold="7")], task="other")
-    assert "trial 0 of question 0" in str(command_error("verify", *arguments))
-
-
 def test_nothing_that_others_wrote_reaches_a_terminal_raw(tmp_path, judges):
     hostile = "\x1b[31m[bold]\u202e"
     path = write(tmp_path / "m", [row(0, ["x"], question=f"{hostile} long " * 200)], task="demo")
@@ -245,8 +202,6 @@ def test_nothing_that_others_wrote_reaches_a_terminal_raw(tmp_path, judges):
     [
         (True, True, None, "vllm"),
         (True, False, None, "transformers"),
-        (True, True, "cpu", "transformers"),
-        (False, True, None, "transformers"),
     ],
 )
 def test_the_backend_that_is_taken_by_default(monkeypatch, vllm, cuda, device, backend):
@@ -286,8 +241,3 @@ def test_progress_on_a_terminal_is_a_bar(monkeypatch, capsys):
     shown = capsys.readouterr().err
     assert "answers [bold]judged" in shown
     assert "4/4" in shown
-
-
-def test_a_folder_where_the_verdicts_should_be_is_an_error(runs, judges):
-    (runs / "m1" / f"verdicts_demo_{STAMP}.jsonl").mkdir()
-    command_error("verify", runs / "m1", "--verifier", "judge")

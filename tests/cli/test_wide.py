@@ -12,7 +12,7 @@ COMMANDS = {
     "summary": ("summary",),
     "rank": ("rank", "--pairs", "--shared"),
     "noise": ("noise",),
-    "plan": ("plan", "--width", ".02", "--separate"),
+    "plan": ("plan", "--separate"),
     "convergence": ("convergence", "--replicates", "5"),
     "compare": ("compare", "--model-a", MODELS[2], "--model-b", MODELS[3]),
 }

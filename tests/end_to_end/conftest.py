@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
 import os
 import shutil
@@ -18,18 +17,6 @@ from _support.paths import REPOSITORY, SHARED
 
 HERE = Path(__file__).resolve().parent
 REPO = REPOSITORY
-
-
-def harness_command() -> list[str]:
-    """Return the user's own `lm_eval` where the package is installed, else the module's."""
-    command = Path(sys.executable).with_name("lm_eval")
-    try:
-        importlib.metadata.distribution("lm-eval-bayes")
-    except importlib.metadata.PackageNotFoundError:
-        return [sys.executable, "-m", "lm_eval_bayes", "run"]
-    if not command.exists():
-        return [sys.executable, "-m", "lm_eval_bayes", "run"]
-    return [str(command), "run"]
 
 
 @dataclass
@@ -80,12 +67,11 @@ def run_harness(tmp_path_factory: pytest.TempPathFactory) -> RunHarness:
 
     def run(*arguments: str, timeout: float = 240, **environment: str) -> FinishedRun:
         folder = tmp_path_factory.mktemp("run")
-        command = [*harness_command(), *arguments, "--log_samples", "--output_path", str(folder)]
+        command = [sys.executable, "-m", "lm_eval_bayes", "run", *arguments, "--log_samples"]
+        command += ["--output_path", str(folder)]
         environ = {**os.environ, "NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1", **environment}
-        if command[1] == "-m":
-            environ["PYTHONPATH"] = os.pathsep.join(
-                [str(REPO), *filter(None, [environ.get("PYTHONPATH")])]
-            )
+        path = filter(None, [str(REPO), environ.get("PYTHONPATH")])
+        environ["PYTHONPATH"] = os.pathsep.join(path)
         done = subprocess.run(
             command,
             cwd=folder,

@@ -143,26 +143,15 @@ def rising(counts: Iterable[int]) -> Real:
     """Return the sum of log(a (a + 1) ... (a + c - 1)) over counts c, as a function of log a."""
     times = Counter(c for c in counts if c)
     most = max(times, default=0)
-    if most > 50 + 3 * len(times):
-        return lambda log_a: math.fsum(t * _stirling(log_a, c) for c, t in times.items())
     above = [sum(t for c, t in times.items() if c > j) for j in range(most)]
 
-    def short(log_a: float) -> float:
+    def log_product(log_a: float) -> float:
         if not above:
             return 0.0
         a = math.exp(log_a)
         return above[0] * log_a + sum(t * math.log(a + j) for j, t in enumerate(above) if j)
 
-    return short
-
-
-def _stirling(log_a: float, c: int) -> float:
-    a = math.exp(log_a)
-    if a < 1000:
-        return log_a + math.lgamma(a + c) - math.lgamma(a + 1)
-    # Stirling's series of both, one from the other
-    series = (1 / (a + c) - 1 / a) / 12
-    return (a + c - 0.5) * math.log1p(c / a) + c * log_a - c + series
+    return log_product
 
 
 def log_sigmoid(y: float) -> float:

@@ -1,22 +1,16 @@
-"""The independent check stands on its own feet: published values, brute force, scipy."""
+"""The independent check stands on its own feet, and notices what is wrong."""
 
 from __future__ import annotations
 
 import importlib
 import json
-import random
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterator
-from fractions import Fraction
-from itertools import combinations
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import numpy as np
 import pytest
-from scipy import stats
 
 pytestmark = pytest.mark.slow
 
@@ -30,22 +24,12 @@ MODULES = (
 
 
 @pytest.fixture(scope="module")
-def modules() -> Iterator[dict[str, ModuleType]]:
+def recompute() -> Iterator[ModuleType]:
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(Path(__file__).resolve().parent))
         for name in MODULES:
             patch.delitem(sys.modules, name, raising=False)
-        yield {name: importlib.import_module(name) for name in MODULES}
-
-
-@pytest.fixture(scope="module")
-def recompute(modules: dict[str, ModuleType]) -> ModuleType:
-    return modules["recompute"]
-
-
-@pytest.fixture(scope="module")
-def interval(modules: dict[str, ModuleType]) -> ModuleType:
-    return modules["independent_interval"]
+        yield importlib.import_module("recompute")
 
 
 def test_it_knows_nothing_of_the_package() -> None:
@@ -61,56 +45,6 @@ def test_published_posterior(recompute: ModuleType) -> None:
     questions = [recompute.Question(row, [None] * 5, 0) for row in rows]
     mu, sigma = recompute.Bank(questions, {"weights": [0, 0.5, 1]}).posterior()
     assert (round(mu, 6), round(sigma, 6)) == (0.5625, 0.091998)  # [Hariri 2026]
-
-
-def test_majority_against_every_subset(modules: dict[str, ModuleType]) -> None:
-    rng = random.Random(3)
-    for _ in range(300):
-        n = rng.randint(1, 8)
-        k = rng.randint(1, n)
-        outcomes = [rng.randrange(2) for _ in range(n)]
-        answers = [rng.choice(["a", "b", "c", None]) for _ in range(n)]
-        credits = []
-        for subset in combinations(range(n), k):
-            votes = Counter(
-                "right" if outcomes[i] else answers[i]
-                for i in subset
-                if outcomes[i] or answers[i] is not None
-            )
-            top = max(votes.values(), default=0)
-            first = [a for a, v in votes.items() if v == top]
-            credits.append(Fraction("right" in first, max(1, len(first))))
-        expected = sum(credits) / len(credits)
-        assert modules["independent_rows"].majority_credit(outcomes, answers, k) == expected
-
-
-@pytest.mark.parametrize(("right", "wrong"), [(0, 4), (3, 13), (80, 0), (311, 689)])
-def test_one_question_is_a_beta(interval: ModuleType, right: int, wrong: int) -> None:
-    own = interval.exact([(right, wrong)], 0.95)
-    assert own == pytest.approx(stats.beta.ppf([0.025, 0.975], 1 + right, 1 + wrong), abs=1e-10)
-    a, b = 0.3 + right, 0.7 + wrong
-    for x in (0.01, 0.4, 0.93):
-        expected = stats.beta.cdf(x, a, b)
-        assert interval.incomplete_beta(a, b, x) == pytest.approx(expected, abs=1e-12)
-
-
-def test_two_questions_two_ways(interval: ModuleType) -> None:
-    shapes = [(3, 5), (2, 9)]
-    quadrature = interval.mean_distribution([(a - 1, b - 1) for a, b in shapes])
-    fourier = interval._distribution_by_fourier(shapes)
-    for x in np.linspace(0.02, 0.98, 25):
-        assert quadrature(x) == pytest.approx(fourier(x), abs=1e-8)
-
-
-def test_many_questions_against_draws(interval: ModuleType) -> None:
-    counts = [(right, 16 - right) for right in (0, 0, 1, 1, 2, 4, 9, 15, 16, 16)]
-    rng = np.random.default_rng(5)
-    draws = np.mean([rng.beta(1 + r, 1 + w, 400_000) for r, w in counts], axis=0)
-    own = interval.exact(counts, 0.95)
-    # the Monte-Carlo error of such a quantile is about 7e-5
-    assert own == pytest.approx(np.quantile(draws, [0.025, 0.975]), abs=4e-4)
-    shortest = interval.shortest(counts, 0.95)
-    assert shortest[1] - shortest[0] <= own[1] - own[0]
 
 
 # -- the check itself: it must notice what is wrong -------------------------------------------
@@ -162,11 +96,6 @@ def shifted(row: str, by: float) -> Callable[[Rows], object]:
     return change
 
 
-def exchange(rows: Rows) -> None:
-    one, other = "hbayes@4,none", "hbayes@4_population,none"
-    rows[one], rows[other] = rows[other], rows[one]
-
-
 def nudge(rows: Rows) -> None:
     rows["mg-pass@2,none"] += 1e-7
 
@@ -189,10 +118,8 @@ def test_a_run_that_is_right_passes(
         (shifted("hbayes@4_population_high", 0.01), "exact", "population_high,none: printed"),
         (shifted("hbayes@4_high", 0.02), "hdi", "hbayes@4 interval,none: printed"),
         (shifted("hbayes@4_population_low", -0.02), "hdi", "population interval,none: printed"),
-        (exchange, "exact", "hbayes@4_population,none: printed"),
         (lambda rows: rows.pop("hbayes@4_low,none"), "exact", "hbayes@4_low,none: 'missing'"),
         (lambda rows: rows.update({"hbayes@2,none": 0.4}), "exact", "unknown row hbayes@2,none"),
-        (lambda rows: rows.update({"pass@3,none": 0.5}), "exact", "unknown row pass@3,none"),
         (shifted("bayes@4_low", -0.001), "exact", "bayes@4_low,none: printed"),
         (lambda rows: rows.pop("pass^2,none"), "exact", "pass^2,none: 'missing'"),
         (nudge, "exact", "mg-pass@2,none: printed"),

@@ -121,39 +121,15 @@ assert registry.is_higher_better("bayes") is True
 aggregation = registry.get_metric_aggregation("bayes")
 assert aggregation.__module__ == "lm_eval_bayes.harness.plugin.bayes_metric"
 assert not hasattr(registry.metric_registry._objs["bayes"], "value"), "still a placeholder"
-"""
-    result = python(code, start=site_folder)
-    assert (result.returncode, result.stderr) == (0, "")
 
-
-@pytest.mark.slow
-def test_on_the_main_branch_the_tasks_are_found_too(python, site_folder):
-    code = f"""
-{MAIN_BRANCH}
-from lm_eval.tasks import TaskManager
+# the tasks are found too
 from lm_eval.tasks._index import TaskIndex
 roots = []
 TaskIndex._iter_yaml_files = lambda root: roots.append(root.name) or []
-TaskManager()
-print(roots)
+lm_eval.tasks.TaskManager()
+assert roots == ["tasks", "task_configs"]
 """
     result = python(code, start=site_folder)
-    assert (result.stdout.strip(), result.stderr) == ("['tasks', 'task_configs']", "")
-
-
-@pytest.mark.slow
-def test_by_hand_on_the_main_branch(python):
-    """From a folder without metadata the main branch would discover nothing."""
-    code = f"""
-{MAIN_BRANCH}
-from lm_eval_bayes.harness.plugin import registration
-registration.register_all()
-discover()
-assert registry.get_metric("bayes").__module__ == "lm_eval_bayes.harness.plugin.bayes_metric"
-assert registry.is_higher_better("bayes") is True
-assert registry.get_model("biased_coin").__name__ == "BiasedCoinLM"
-"""
-    result = python(code, LM_EVAL_BAYES_AUTOLOAD="0")
     assert (result.returncode, result.stderr) == (0, "")
 
 

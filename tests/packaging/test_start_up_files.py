@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import shutil
 import subprocess
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -191,24 +190,6 @@ def test_the_harness_module_keeps_its_own_loader(stand_ins, python):
     """
     result = python(code, start=stand_ins, bare=True)
     assert output_of(result) == "['lm_eval.tasks', 'lm_eval.tasks']"
-
-
-def test_a_harness_in_a_zip_file(site_folder, tmp_path, python):
-    fake_package(site_folder)
-    source = fake_harness(tmp_path / "source")
-    archive = tmp_path / "harness.zip"
-    with zipfile.ZipFile(archive, "w") as zipped:
-        for file in source.rglob("*.py"):
-            zipped.write(file, file.relative_to(source))
-    code = f"""
-    import sys; sys.path.insert(0, {str(archive)!r})
-    import lm_eval.filters, lm_eval.tasks, zipimport
-    assert isinstance(lm_eval.tasks.__loader__, zipimport.zipimporter)
-    from lm_eval_bayes.harness.plugin.registration import calls
-    print(calls)
-    """
-    result = python(code, start=site_folder, bare=True)
-    assert output_of(result) == "['lm_eval.filters', 'lm_eval.tasks']"
 
 
 def test_namespace_folders_are_left_alone(stand_ins, python):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from _support.errors import refused
 
-from lm_eval_bayes._util.files import find_task_configs, task_configs_dir
+from lm_eval_bayes._util.files import find_task_configs
 from lm_eval_bayes.errors import LmEvalBayesError
 from lm_eval_bayes.harness.plugin.registration import with_our_tasks
 
@@ -14,11 +14,6 @@ from lm_eval_bayes.harness.plugin.registration import with_our_tasks
 def folder(path: Path) -> Path:
     path.mkdir(parents=True)
     return path
-
-
-def test_this_copy_has_its_tasks():
-    names = {file.stem for file in task_configs_dir().rglob("*.yaml")}
-    assert {"aime25_bayes", "contest_math_bayes", "demo_arithmetic_bayes"} <= names
 
 
 def test_a_wheel_has_them_inside(tmp_path):

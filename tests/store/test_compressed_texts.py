@@ -45,8 +45,8 @@ def many(store, describe, make_trial):
 
 
 def check(store, trials):
-    for trial in trials:
-        assert store.trials(trial.key, trial.trial, trial.trial + 1) == {trial.trial: trial}
+    stored = store.trials_of({trial.key for trial in trials})
+    assert all(stored[trial.key][trial.trial] == trial for trial in trials)
 
 
 def rows(path, statement):

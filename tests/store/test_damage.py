@@ -11,7 +11,6 @@ from dataclasses import replace
 import pytest
 from _support.errors import refused
 
-from lm_eval_bayes.store import compact
 from lm_eval_bayes.store.errors import StoreDamagedError, StoreFileError, StoreFullError
 from lm_eval_bayes.store.export import export_jsonl
 from lm_eval_bayes.store.merge import merge
@@ -93,23 +92,6 @@ def test_rows_that_an_index_hides_are_an_error(path, keys, table, read):
     assert str(path) in str(caught.value)
 
 
-def test_of_flipped_bits_of_an_index_none_hides_a_grade(path, keys):
-    content, rng, n_refused = path.read_bytes(), random.Random(7), 0
-    page = index_page(path, "outcomes")
-    used = [page + i for i in range(4096) if content[page + i]]
-    for position in rng.choices(used, k=100):
-        data = bytearray(content)
-        data[position] ^= 1 << rng.randrange(8)
-        path.write_bytes(data)
-        try:
-            with TrialStore.open(path, mode="read") as store:
-                assert store.outcomes_of() == (graded(keys),)
-                assert store.info().outcomes == 40
-        except StoreDamagedError:
-            n_refused += 1
-    assert n_refused > 50
-
-
 def test_a_prompt_that_only_an_index_has_is_an_error_of_the_store(path, keys):
     """Prompt 4 of an entry becomes prompt -124."""
     content, page, n_refused = path.read_bytes(), index_page(path, "trials"), 0
@@ -175,18 +157,3 @@ def filled_up(store):
     with store.file.writing() as connection:
         connection.execute("CREATE TABLE more (x)")
         connection.execute("INSERT INTO more VALUES (zeroblob(1000000))")
-
-
-def test_a_last_rowid_that_no_text_follows_is_no_text_more(store):
-    """Of a damaged table SQLite may give a last rowid that it does not find again."""
-
-    class Damaged:
-        def execute(self, statement, parameters=()):
-            row = (1, 9) if "min(rowid)" in statement else (b"a text",)
-            self.row = None if parameters > (4,) else row
-            return self
-
-        def fetchone(self):
-            return self.row
-
-    assert compact._samples(Damaged(), store.file.texts) == [b"a text"] * 4

@@ -14,6 +14,8 @@ from lm_eval_bayes._util.hashing import model_hash, prompt_hash, sampling_hash
 from lm_eval_bayes.store.errors import StoreFileError
 from lm_eval_bayes.store.export import export_jsonl, export_lines
 from lm_eval_bayes.store.merge import merge
+from lm_eval_bayes.store.outcomes import GradedQuestion, GradedTask, GradedTrial
+from lm_eval_bayes.store.questions import Cluster
 from lm_eval_bayes.store.verify import verify
 
 ODD = "NUL \x00, surrogate \ud83d, 😀, \u2028"
@@ -34,6 +36,8 @@ def test_everything_is_there(store, describe, make_trial, tmp_path):
     trial = make_trial(key, 1, ODD)
     store.add([make_trial(key, 0, signals={"bits": float("nan")}), trial])
     store.add_prompt_signals(key.model, key.prompt, {"bits": float("inf"), "n": 1})
+    questions = (GradedQuestion(4, "aa", (GradedTrial(key, 1, 0, ODD),), Cluster("year", "I")),)
+    store.add_outcomes([GradedTask("aime", "1.0", "none", 2, questions)])
     report = export_jsonl(store, tmp_path / "a.jsonl")
     lines = read_lines(tmp_path / "a.jsonl")
     assert [line["kind"] for line in lines] == [
@@ -43,10 +47,12 @@ def test_everything_is_there(store, describe, make_trial, tmp_path):
         "prompt_signals",
         "trial",
         "trial",
+        "outcome",
+        "cluster",
     ]
-    assert (report.trials, report.lines) == (2, 6)
+    assert (report.trials, report.lines) == (2, 8)
     assert report.size == (tmp_path / "a.jsonl").stat().st_size
-    model, sampling, prompt, signals, first, second = lines
+    model, sampling, prompt, signals, first, second, outcome, cluster = lines
     assert model["hash"] == model_hash(model["description"]) == key.model
     assert sampling["hash"] == sampling_hash(sampling["description"]) == key.sampling
     assert prompt["hash"] == prompt_hash(prompt["text"]) == key.prompt
@@ -69,6 +75,12 @@ def test_everything_is_there(store, describe, make_trial, tmp_path):
         "versions": {"vllm": "0.32.0", "torch": "2.13.0"},
         "created": 1_790_000_000.5,
     }
+    question = {"task": "aime", "version": "1.0", "filter": "none", "doc_id": 4}
+    question |= {"categories": 2, "doc_hash": "aa"}
+    assert outcome.pop("graded") > 1e9
+    graded = {**key.to_dict(), "trial": 1, "outcome": 0, "answer": ODD, "error": None}
+    assert outcome == {"kind": "outcome", **question, **graded}
+    assert cluster == {"kind": "cluster", **question, "field": "year", "label": "I"}
 
 
 def test_the_order_comes_from_the_content(filled, tmp_path):

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
-import pytest
-
-from lm_eval_bayes.store.locations import network_file_system
+from lm_eval_bayes.store import locations
 
 TABLE = """\
 /dev/sda1 / ext4 rw,relatime 0 0
@@ -34,23 +32,11 @@ PLACES = {
 }
 
 
-@pytest.fixture
-def table(tmp_path):
-    path = tmp_path / "mounts"
-    path.write_text(TABLE)
-    return str(path)
-
-
-@pytest.mark.parametrize("path", PLACES)
-def test_the_innermost_mount_decides(table, path):
-    assert network_file_system(path, table) == PLACES[path]
-
-
-def test_a_link_is_followed(table, tmp_path):
+def test_the_innermost_mount_decides(tmp_path, monkeypatch):
+    monkeypatch.setattr(locations, "MOUNTS", str(tmp_path / "mounts"))
+    assert locations.network_file_system("/home/a") is None
+    (tmp_path / "mounts").write_text(TABLE)
+    assert {path: locations.network_file_system(path) for path in PLACES} == PLACES
     link = tmp_path / "link.sqlite"
     link.symlink_to("/scratch/a.sqlite")
-    assert network_file_system(link, table) == "lustre"
-
-
-def test_without_a_table_nothing_is_claimed(tmp_path):
-    assert network_file_system("/home/a", str(tmp_path / "absent")) is None
+    assert locations.network_file_system(link) == "lustre"

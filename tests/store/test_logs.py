@@ -56,20 +56,6 @@ def test_a_copy_without_its_log_is_told_from_a_whole_one(path, store, key, make_
     assert verify(copy).notes == ()
 
 
-def test_a_store_at_rest_has_no_log_by_its_header(path, filled, make_trial, caplog):
-    filled()
-    assert journal(path) == 1
-    with TrialStore.open(path) as store:
-        assert journal(path) == 2
-        (key, *_) = store.info().counts
-        with TrialStore.open(path, mode="read") as reader:
-            assert reader.info().trials == 6
-        store.add([make_trial(key, 9)])
-        assert journal(path) == 2
-    assert journal(path) == 1
-    assert caplog.text == ""
-
-
 @pytest.mark.parametrize("is_killed", [False, True])
 def test_a_store_that_its_process_did_not_close_is_whole(path, filled, is_killed):
     """Of one that was killed, the first reader folds the log in."""

@@ -60,13 +60,6 @@ def test_merging_again_adds_nothing(shards, path, plainly):
     assert plainly(path) == before
 
 
-def test_into_a_store_that_is_in_use(shards, store, key, make_trial, path):
-    store.add([make_trial(key)])
-    assert merge(shards, path).added == 18
-    assert store.add([make_trial(key, 1)]) == 1
-    assert store.info().trials == 20
-
-
 def test_conflicts_are_named_and_nothing_is_merged(shards, filled, path, plainly):
     other = filled("d.sqlite", trials=(2, 9), text="{q} {i} otherwise")
     with refused(None, "mismatch", None, error=TrialConflictError) as caught:
@@ -112,7 +105,7 @@ def test_many_conflicts_are_summed_up(filled, path, monkeypatch):
 
 def test_keeping_the_first(shards, filled, path, plainly):
     other = filled("d.sqlite", trials=(2, 9), text="{q} {i} otherwise")
-    report = merge([*shards, other], path, conflicts="keep-first")
+    report = merge([*shards, other], path, keep_first=True)
     assert (report.added, report.known, report.n_conflicts) == (20, 2, 2)
     assert [conflict.trial for conflict in report.conflicts] == [2, 2]
     texts = {text for _, text in plainly(path).values()}
@@ -125,25 +118,22 @@ def test_a_seed_that_differs_is_a_conflict(filled, path):
         merge([filled("a.sqlite"), filled("b.sqlite", seed=9)], path)
 
 
-def test_a_damaged_source_is_named_and_nothing_is_merged(shards, path):
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE trials SET text = x'00' WHERE trial = 5 AND prompt = 1",
+        "UPDATE prompt_signals SET signals = '{}'",
+        "DELETE FROM prompts WHERE id = 1",
+        "DELETE FROM versions WHERE id = 1",
+    ],
+)
+def test_a_damaged_source_is_an_error_and_nothing_is_merged(shards, path, damage):
     with closing(sqlite3.connect(shards[1])) as connection:
-        connection.execute("UPDATE trials SET text = x'00' WHERE trial = 5 AND prompt = 1")
+        connection.execute(damage)
         connection.commit()
     with refused(None, "damaged", None, error=StoreDamagedError):
         merge(shards, path)
     assert not path.exists()
-
-
-@pytest.mark.parametrize("table", ["prompts", "versions", "prompt_signals"])
-def test_a_source_whose_descriptions_are_damaged(shards, path, table):
-    with closing(sqlite3.connect(shards[1])) as connection:
-        if table == "prompt_signals":
-            connection.execute("UPDATE prompt_signals SET signals = '{}'")
-        else:
-            connection.execute(f"DELETE FROM {table} WHERE id = 1")
-        connection.commit()
-    with refused(None, "damaged", None, error=StoreDamagedError):
-        merge(shards, path)
 
 
 def test_two_weights_under_one_name_are_noted(path, tmp_path, describe, make_trial):
@@ -157,13 +147,9 @@ def test_two_weights_under_one_name_are_noted(path, tmp_path, describe, make_tri
     assert "the model m has more than one set of weights" in report.notes[0]
 
 
-def test_arguments(shards, path):
-    with refused("sources", "type"):
-        merge(shards[0], path)
-    with refused("sources", "conflict"):
-        merge([], path)
-    with refused("conflicts", "choice", "last"):
-        merge(shards, path, conflicts="last")
+def test_a_store_alone_is_not_merged(shards):
+    with refused("target", "duplicate", str(shards[0])):
+        merge([shards[0], shards[0]], shards[0])
 
 
 def test_of_two_aliases_of_one_name_the_first_stays(filled, tmp_path, path):

@@ -11,7 +11,6 @@ import pytest
 from _support.errors import refused
 
 from lm_eval_bayes.store.errors import StoreDamagedError, TrialConflictError
-from lm_eval_bayes.store.export import export_jsonl
 from lm_eval_bayes.store.merge import merge
 from lm_eval_bayes.store.outcomes import GradedQuestion, GradedTask, GradedTrial
 from lm_eval_bayes.store.trial import TrialKey
@@ -79,7 +78,6 @@ def test_what_was_graded_comes_back(store, key, describe, path):
     assert store.outcomes_of("other") == ()
     assert tasks[0].series == ((key.model, key.sampling),)
     assert tasks[0].of(key.model, key.sampling) == tasks[0]
-    assert tasks[0].of(key.model, "another").questions == ()
     plain = json.loads(json.dumps(tasks[0].to_dict()))
     assert plain["questions"][1]["trials"][0]["error"] == ODD
     assert verify(path).ok
@@ -99,8 +97,9 @@ def test_questions_come_in_order_and_models_apart(store, describe):
         for model in {key.model for key in keys}:
             trials = [t for t in question.trials if t.key.model == model]
             assert [(t.trial, t.outcome) for t in trials] == [(0, 1), (1, 0), (2, 1)]
-    of_model = task.of(keys[0].model)
+    of_model = task.of(keys[0].model, keys[0].sampling)
     assert {trial.key for question in of_model.questions for trial in question.trials} == {keys[0]}
+    assert task.of(keys[0].model, "another").questions == ()
 
 
 def test_the_same_grading_changes_nothing(store, key, path):
@@ -215,7 +214,7 @@ def test_outcomes_of_trials_that_were_not_merged_stay_behind(shard, path):
     with closing(sqlite3.connect(parts[0])) as connection:
         connection.execute("DELETE FROM outcomes")
         connection.commit()
-    report = merge(parts, path, conflicts="keep-first")
+    report = merge(parts, path, keep_first=True)
     assert (report.n_conflicts, report.outcomes) == (1, 1)
     (note,) = report.notes
     assert f"1 outcome of {parts[1]}" in note
@@ -265,32 +264,6 @@ def test_every_change_by_hand_is_found(shard, statement):
         assert connection.execute(statement).rowcount > 0
         connection.commit()
     assert not verify(path).ok
-
-
-def test_export(shard, tmp_path):
-    path = shard("a.sqlite", [1, 0], answers=[ODD, None])
-    export_jsonl(path, tmp_path / "a.jsonl")
-    lines = map(json.loads, (tmp_path / "a.jsonl").read_text().splitlines())
-    outcomes = [line for line in lines if line["kind"] == "outcome"]
-    assert [line["answer"] for line in outcomes] == [ODD, None]
-    trial = outcomes[1]
-    assert trial.pop("graded") > 1e9
-    assert {trial.pop(name).partition(":")[0] for name in ("model", "prompt", "sampling")} == {
-        "blake2b-128"
-    }
-    assert trial == {
-        "kind": "outcome",
-        "task": "aime",
-        "version": "1.0",
-        "filter": "none",
-        "doc_id": 0,
-        "categories": 2,
-        "doc_hash": "aa",
-        "trial": 1,
-        "outcome": 0,
-        "answer": None,
-        "error": None,
-    }
 
 
 def test_outcomes_go_with_their_trials(store, key, describe, make_trial, path):

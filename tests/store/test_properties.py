@@ -60,7 +60,7 @@ def opened(folder, name):
     return store, key
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.dictionaries(st.integers(0, 2**63 - 1), trials, max_size=5))
 def test_trials_come_back(drawn):
     with tempfile.TemporaryDirectory() as folder:
@@ -73,7 +73,7 @@ def test_trials_come_back(drawn):
         assert verify(Path(folder) / "a.sqlite").ok
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(st.lists(st.sets(st.integers(0, 12)), min_size=1, max_size=4), st.randoms())
 def test_a_merge_is_the_union(shards, rng):
     with tempfile.TemporaryDirectory() as folder:

@@ -36,29 +36,31 @@ def test_a_sound_store(path, filled):
     assert report.descriptions == 5
 
 
-@pytest.mark.parametrize(
-    "change_of_trial",
-    [
-        "text = x'34'",
-        "seed = 8",
-        "trial = 9",
-        "signals = '{}'",
-        "finish_reason = CAST(x'ff' AS TEXT)",
-        "stop_reason = '5'",
-        "completion_tokens = 5",
-        "prompt_tokens = 5",
-        "generated_s = 2.5",
-        "queued_s = 2.5",
-        "concurrency = 1",
-        "created = created + 1",
-        "hash = 'md5:00'",
-    ],
+CHANGES_OF_A_TRIAL = (
+    "text = x'34'",
+    "seed = 8",
+    "trial = 9",
+    "signals = '{}'",
+    "finish_reason = CAST(x'ff' AS TEXT)",
+    "stop_reason = '5'",
+    "completion_tokens = 5",
+    "prompt_tokens = 5",
+    "generated_s = 2.5",
+    "queued_s = 2.5",
+    "concurrency = 1",
+    "created = created + 1",
+    "hash = 'md5:00'",
 )
-def test_every_change_of_a_trial_by_hand_is_named(path, filled, change_of_trial):
+
+
+def test_every_change_of_a_trial_by_hand_is_named(path, filled):
     filled(prompts=("one",))
-    change(path, f"UPDATE trials SET {change_of_trial} WHERE trial = 1")
-    (problem,) = verify(path).problems
-    assert problem.startswith("trial 9" if change_of_trial == "trial = 9" else "trial 1")
+    content = path.read_bytes()
+    for changed in CHANGES_OF_A_TRIAL:
+        path.write_bytes(content)
+        change(path, f"UPDATE trials SET {changed} WHERE trial = 1")
+        (problem,) = verify(path).problems
+        assert problem.startswith("trial 9" if changed == "trial = 9" else "trial 1"), changed
 
 
 @pytest.mark.parametrize(
@@ -128,7 +130,7 @@ def flip(log, position):
     log.write_bytes(data)
 
 
-@pytest.mark.parametrize("offset", [0, 5, 8, 12, 16, 20, 24, 2_000, 24 + 4095])
+@pytest.mark.parametrize("offset", [0, 5, 8, 16, 24 + 4095])
 def test_commits_behind_a_damaged_frame_of_the_log_are_counted(left_log, offset):
     """The frame is the first of the fifth commit, of two pages: it and seven more are lost."""
     path, sizes = left_log
@@ -143,14 +145,14 @@ def test_commits_behind_a_damaged_frame_of_the_log_are_counted(left_log, offset)
     assert log.read_bytes() == damaged
 
 
-@pytest.mark.parametrize("position", range(0, 32, 3))
+@pytest.mark.parametrize("position", [0, 9, 18, 30])
 def test_a_damaged_header_of_the_log_is_a_problem(left_log, position):
     path, _ = left_log
     flip(path.with_name(f"{path.name}-wal"), position)
     assert verify(path).n_problems == 1
 
 
-@pytest.mark.parametrize("cut", [1, 4096, 4096 + 23, 4096 + 24])
+@pytest.mark.parametrize("cut", [1, 4096 + 24])
 def test_a_frame_that_a_kill_cut_off_is_no_damage(left_log, cut):
     path, sizes = left_log
     os.truncate(f"{path}-wal", sizes[-1] - cut)
@@ -203,7 +205,7 @@ def test_random_flips_are_found_or_change_nothing(path, filled, tmp_path):
     exported, content = target.read_bytes(), path.read_bytes()
     rng = random.Random(4)
     n_detected = 0
-    for _ in range(100):
+    for _ in range(40):
         data = bytearray(content)
         data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
         path.write_bytes(data)
@@ -216,4 +218,4 @@ def test_random_flips_are_found_or_change_nothing(path, filled, tmp_path):
             continue
         export_jsonl(path, target, overwrite=True)
         assert target.read_bytes() == exported
-    assert n_detected > 40
+    assert n_detected > 15

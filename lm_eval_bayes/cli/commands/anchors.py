@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from lm_eval_bayes._util.text import (
     format_probability,
     format_score,
@@ -20,10 +18,6 @@ from lm_eval_bayes.cli.ui.errors import named_as_options
 from lm_eval_bayes.cli.ui.options import (
     IntervalOptions,
     Json,
-    Level,
-    Scope,
-    Seed,
-    expand_options,
     option,
     parse_pair,
     prints_tables,
@@ -46,7 +40,6 @@ if TYPE_CHECKING:
 
 
 @prints_tables
-@expand_options
 def command(
     runs: Runs,
     *,
@@ -79,15 +72,7 @@ def command(
         ),
     ] = 0.0,
     reading: ReadingOptions,
-    level: Level = 0.95,
-    scope: Annotated[
-        Scope,
-        typer.Option(
-            help="The benchmark's questions, or their population: then questions are resampled "
-            "and the posteriors averaged, which is less sensitive to the assumptions."
-        ),
-    ] = "benchmark",
-    seed: Seed = 0,
+    intervals: IntervalOptions,
     as_json: Json = False,
 ) -> None:
     """Place a model among reference models.
@@ -97,7 +82,9 @@ def command(
     question by question, give the posterior probability of each interval under a uniform prior.
 
     The method assumes that a stronger anchor is better on every question, and that questions are
-    independent given the model. Both assumptions are tested, and the results are shown.
+    independent given the model. Both assumptions are tested, and the results are shown. In scope
+    population questions are resampled and the posteriors averaged, which is less sensitive to the
+    assumptions.
 
     \b
     Examples:
@@ -110,7 +97,7 @@ def command(
     if keep is not None:
         rule = "be two shares from 0 to 1 separated by a colon, as in 0.01:0.5"
         shares = parse_pair("--keep", keep, rule, lambda low, high: 0.0 <= low <= high <= 1.0)
-    spec = IntervalOptions(level, scope, seed).spec()
+    spec = intervals.spec()
     saved, targets = _read(runs, target or (), reading)
     with named_as_options("target", "keep", "pseudo_count", anchors="anchor"):
         studies = [

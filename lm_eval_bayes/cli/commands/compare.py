@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import typer
 
@@ -18,7 +17,6 @@ from lm_eval_bayes.cli.ui.gate import GateOptions
 from lm_eval_bayes.cli.ui.options import (
     IntervalOptions,
     Json,
-    expand_options,
     option,
     parse_integers,
     prints_tables,
@@ -37,7 +35,6 @@ Alignment: TypeAlias = Literal["strict", "intersection"]
 
 
 @prints_tables
-@expand_options
 def command(
     a: Annotated[
         Path,
@@ -119,10 +116,9 @@ def command(
     with gate.files():
         gate.check()
         spec = intervals.spec()
-        with named_as_options("rope", "questions"):
-            check_count("questions", questions, 0)
-            if rope is not None:
-                check_non_negative("rope", rope)
+        check_count("--questions", questions, 0)
+        if rope is not None:
+            check_non_negative("--rope", rope)
         ks = () if k is None else parse_integers("--k", k)
         priors.strength()
         runs_a, runs_b = _read_sides(a, b, model_a, model_b, reading)
@@ -141,8 +137,8 @@ def command(
         if as_json:
             say_json(
                 {
-                    "a": _describe(runs_a),
-                    "b": _describe(runs_b),
+                    "a": {"model": sides["A"], "sources": sources_of(runs_a)},
+                    "b": {"model": sides["B"], "sources": sources_of(runs_b)},
                     "align": align,
                     "p_a_less": 1.0 - comparison.p_a_greater,
                     "checks": () if report is None else report.checks,
@@ -235,8 +231,3 @@ def _runs_of_model(saved: SavedRuns, name: str, option: str) -> tuple[TaskRun, .
     if not runs:
         raise InvalidInputError.of(option, "choice", f"be one of {', '.join(saved.models)}", name)
     return runs
-
-
-def _describe(runs: Sequence[TaskRun]) -> dict[str, Any]:
-    """Return the model of some runs, and the files that they are from."""
-    return {"model": runs[0].model, "sources": sources_of(runs)}

@@ -22,7 +22,6 @@ from lm_eval_bayes.cli.ui.errors import named_as_options
 from lm_eval_bayes.cli.ui.options import (
     IntervalOptions,
     Json,
-    expand_options,
     option,
     prints_tables,
 )
@@ -36,8 +35,7 @@ from lm_eval_bayes.cli.ui.output import (
     warn,
 )
 from lm_eval_bayes.cli.ui.prior import PriorOptions, say_effects
-from lm_eval_bayes.cli.ui.reading import ReadingOptions, Runs
-from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.cli.ui.reading import ReadingOptions, Runs, check_one_task
 
 if TYPE_CHECKING:
     from lm_eval_bayes.analysis.convergence import (
@@ -52,7 +50,6 @@ _SHARES = (0.5, 0.9, 0.95)
 
 
 @prints_tables
-@expand_options
 def command(
     runs: Runs,
     *,
@@ -106,9 +103,8 @@ def command(
     saved = reading.read(runs)
     informed = priors.apply(saved.runs, reading, seed=spec.seed)
     saved = replace(saved, runs=informed.runs)
-    if plot is not None and len(saved.tasks) > 1:
-        rule = f"be of one task; choose one with --task ({', '.join(saved.tasks)})"
-        raise InvalidInputError.of("--plot", "conflict", rule, plot.name)
+    if plot is not None:
+        check_one_task(saved, "--plot", plot.name)
     with named_as_options("score", "replicates"):
         results = [
             task_convergence(saved.of_task(name), spec, scores=scores, replicates=replicates)

@@ -31,7 +31,7 @@ from lm_eval_bayes.cli.commands import formats
 from lm_eval_bayes.cli.ui.errors import CHECK_FAILED
 from lm_eval_bayes.cli.ui.options import Json, option
 from lm_eval_bayes.cli.ui.output import say, say_json, say_table
-from lm_eval_bayes.errors import InvalidInputError, LmEvalBayesError
+from lm_eval_bayes.errors import LmEvalBayesError
 
 if TYPE_CHECKING:
     from lm_eval_bayes.harness.plugin.installed import Registered
@@ -129,9 +129,9 @@ def command(
         return
     from lm_eval_bayes.harness.plugin.installed import Probe, harness_folder
     from lm_eval_bayes.harness.task import questions
+    from lm_eval_bayes.stats.validation import check_positive
 
-    if not 0 < timeout < float("inf"):
-        raise InvalidInputError.of("--timeout", "range", "be a number of seconds above 0", timeout)
+    check_positive("--timeout", timeout)
     # The harness and the hub take seconds; they run while the rest is checked.
     probe = Probe.start() if harness_folder() is not None else None
     try:
@@ -153,9 +153,8 @@ def command(
     findings = [finding for members in sections.values() for finding in members]
     n_wrong = sum(finding.state == "wrong" for finding in findings)
     if as_json:
-        names = ("name", "state", "found", "mend")
         records = [
-            {"section": section, **dict(zip(names, finding, strict=True))}
+            {"section": section, **finding._asdict()}
             for section, members in sections.items()
             for finding in members
         ]
@@ -292,8 +291,7 @@ def _backends() -> Iterator[Finding]:
         names = ", ".join(backend.names)
         missing = [name for name in backend.needs if version_of(name) is None]
         if missing:
-            verb = "is" if len(missing) == 1 else "are"
-            detail = f"cannot run because {join_words(missing)} {verb} missing"
+            detail = f"cannot run without {join_words(missing)}"
             fix = pip_install_extra(backend.extra) if backend.extra else pip_install(*missing)
             yield Finding(names, "note", detail, fix)
         else:

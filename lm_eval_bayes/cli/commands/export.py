@@ -24,7 +24,7 @@ from lm_eval_bayes.cli.ui.options import (
     parse_integers,
 )
 from lm_eval_bayes.cli.ui.output import say, say_json, warn
-from lm_eval_bayes.cli.ui.reading import ReadingOptions, Runs, check_not_read
+from lm_eval_bayes.cli.ui.reading import ReadingOptions, Runs, check_not_read, check_one_task
 from lm_eval_bayes.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -79,9 +79,8 @@ class HubOptions:
         """Refuse settings of one benchmark for several, and a link's text without a link."""
         for name in ("dataset", "task_id", "revision"):
             value = getattr(self, name)
-            if value is not None and len(saved.runs) > 1:
-                rule = f"be of one task; choose one with --task ({', '.join(saved.tasks)})"
-                raise InvalidInputError.of(f"--{name.replace('_', '-')}", "conflict", rule, value)
+            if value is not None:
+                check_one_task(saved, f"--{name.replace('_', '-')}", value)
         if self.source_name is not None and self.source_url is None:
             rule = "be left out without --source-url"
             raise InvalidInputError.of("--source-name", "conflict", rule, self.source_name)
@@ -128,7 +127,6 @@ def hub(
     from lm_eval_bayes.export.files import check_targets, write_files
     from lm_eval_bayes.export.hub import HubSettings, check_model_id, hub_result, library
 
-    _check_no_blank(model_id)
     check_model_id(model_id)
     library()
     spec = intervals.spec()
@@ -347,16 +345,8 @@ def _model_ids(given: Sequence[str], models: Sequence[str]) -> dict[str, str]:
             rule = f"be {models[0]}=org/name, for each of several models once"
             got = f"{text!r}, for {', '.join(models)}"
             raise InvalidInputError.of("--model-id", "format", rule, got)
-        _check_no_blank(id)
         ids[model] = id
     return ids
-
-
-def _check_no_blank(model_id: str) -> None:
-    """Refuse an id with a blank, which a message shows in quotes."""
-    if " " in model_id:
-        rule = "be the id of a model, as org/name, without blanks"
-        raise InvalidInputError.of("--model-id", "format", rule, repr(model_id))
 
 
 def _write_record(record: Submission, rows: InstancesFile | None, output: BinaryIO) -> None:
@@ -411,11 +401,12 @@ def table(
     from lm_eval_bayes.analysis.leaderboard import leaderboard
     from lm_eval_bayes.analysis.pass_rows import pass_family
     from lm_eval_bayes.export.files import check_targets, write_files
-    from lm_eval_bayes.export.tables import DIGITS_IN_FULL, check_suffix, table_text
+    from lm_eval_bayes.export.tables import DIGITS_IN_FULL, SUFFIXES, table_text
+    from lm_eval_bayes.stats.validation import check_option
 
     spec = intervals.spec()
     ks = None if k is None else parse_integers("--k", k)
-    suffix = check_suffix(output.suffix.lower())
+    suffix = check_option("--output", output.suffix.lower(), SUFFIXES)
     check_targets([output], overwrite)
     saved = reading.read(runs)
     check_not_read([output], runs, saved)

@@ -11,7 +11,6 @@ from lm_eval_bayes.cli.ui.options import (
     Level,
     Overwrite,
     Seed,
-    expand_options,
     option,
     prints_tables,
 )
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
 
 
 @prints_tables
-@expand_options
 def command(
     runs: Runs,
     *,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import comb
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
@@ -19,9 +19,9 @@ from lm_eval_bayes._util.text import (
 )
 from lm_eval_bayes.cli.ui.errors import named_as_options
 from lm_eval_bayes.cli.ui.options import (
+    Correction,
     IntervalOptions,
     Json,
-    expand_options,
     option,
     prints_tables,
 )
@@ -45,12 +45,10 @@ MAX_TRIALS, PLANNED_TRIALS = 100_000, 80
 #: More pairs than this take so long that their progress is shown.
 _MANY_PAIRS = 50
 
-Correction: TypeAlias = Literal["none", "pocock", "obrien-fleming", "anytime"]
 NumberFormat: TypeAlias = Callable[[float | None], str]
 
 
 @prints_tables
-@expand_options
 def command(
     runs: Runs,
     *,
@@ -182,10 +180,9 @@ def _check(width: float | None, separate: bool, max_trials: int) -> None:
     if width is None and not separate:
         rule = "be given a goal: --width .05, or --separate, or both"
         raise InvalidInputError.of("plan", "missing", rule, "neither")
-    with named_as_options("width", "max_trials"):
-        if width is not None:
-            check_positive("width", width)
-        check_count("max_trials", max_trials, 1)
+    if width is not None:
+        check_positive("--width", width)
+    check_count("--max-trials", max_trials, 1)
 
 
 # -- tables --------------------------------------------------------------------------------------

@@ -29,7 +29,6 @@ from lm_eval_bayes.cli.ui.options import (
     IntervalOptions,
     Json,
     Ties,
-    expand_options,
     option,
     prints_tables,
 )
@@ -55,7 +54,6 @@ if TYPE_CHECKING:
 
 
 @prints_tables
-@expand_options
 def command(
     runs: Runs,
     *,

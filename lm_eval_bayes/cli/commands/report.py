@@ -11,7 +11,6 @@ from typing import Annotated
 import typer
 
 from lm_eval_bayes._util.text import format_bytes, plural
-from lm_eval_bayes.cli.ui.errors import named_as_options
 from lm_eval_bayes.cli.ui.options import (
     STANDARD_OUTPUT,
     IntervalOptions,
@@ -19,7 +18,7 @@ from lm_eval_bayes.cli.ui.options import (
     expand_options,
     option,
 )
-from lm_eval_bayes.cli.ui.output import say, say_json, say_table
+from lm_eval_bayes.cli.ui.output import check_standard_output, say, say_json, say_table
 from lm_eval_bayes.cli.ui.reading import ReadingOptions, Runs, check_not_read
 from lm_eval_bayes.errors import InvalidInputError
 
@@ -78,16 +77,11 @@ def command(
     from lm_eval_bayes.stats.validation import check_count
 
     spec = intervals.spec()
-    with named_as_options("text_bytes"):
-        check_count("text_bytes", text_bytes, 0)
+    check_count("--text-bytes", text_bytes, 0)
     to_stdout = str(output) in STANDARD_OUTPUT
-    if to_stdout and sys.stdout is None:
-        rule = "be a file where standard output is closed"
-        raise InvalidInputError.of("--output", "conflict", rule, str(output))
-    if to_stdout and as_json:
-        rule = "be left out if --output is standard output"
-        raise InvalidInputError.of("--json", "conflict", rule, str(output))
-    if not to_stdout:
+    if to_stdout:
+        check_standard_output(as_json=as_json)
+    else:
         _check_output(output, overwrite)
     if plots is not None:
         from lm_eval_bayes.report.plots.figures import check_folder, report_figures, write_figures

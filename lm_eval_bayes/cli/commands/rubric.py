@@ -22,12 +22,11 @@ from lm_eval_bayes._util.text import (
 from lm_eval_bayes.cli.ui.options import (
     IntervalOptions,
     Json,
-    expand_options,
     option,
     prints_tables,
 )
 from lm_eval_bayes.cli.ui.output import say, say_json, say_table, sentence_name, warn
-from lm_eval_bayes.cli.ui.reading import Dedupe, ReadingOptions, Task
+from lm_eval_bayes.cli.ui.reading import Dedupe, ReadingOptions, Task, check_one_task
 from lm_eval_bayes.errors import InvalidInputError, Rule
 
 if TYPE_CHECKING:
@@ -42,7 +41,6 @@ _NAMED_RUNS = 4
 
 
 @prints_tables
-@expand_options
 def command(
     runs: Annotated[
         list[Path],
@@ -118,9 +116,8 @@ def command(
     custom_rubrics = {rubric.name: rubric for run in saved.runs for rubric in run.custom_rubrics}
     schemata, schema_weights = _parse_schemata(schema or (), weights or (), custom_rubrics)
     by_task = {name: saved.of_task(name) for name in saved.tasks}
-    if plot is not None and len(by_task) > 1:
-        rule = f"be of one task; choose one with --task ({', '.join(by_task)})"
-        raise InvalidInputError.of("--plot", "conflict", rule, plot.name)
+    if plot is not None:
+        check_one_task(saved, "--plot", plot.name)
     classified_runs = [
         _classify(of_task, frozen, schemata, schema_weights) for of_task in by_task.values()
     ]
@@ -242,11 +239,9 @@ def _classify(
 def _check_files(thresholds: Path | None, freeze: Path | None, plot: Path | None) -> None:
     """Refuse wrong files before any run is read."""
     if freeze is not None:
-        from lm_eval_bayes._util.files import check_writable
+        from lm_eval_bayes.export.files import check_targets
 
-        check_writable(freeze, "--freeze")
-        if freeze.exists() and not freeze.is_file():
-            raise InvalidInputError.of("--freeze", "path", "be a regular file", str(freeze))
+        check_targets([freeze], overwrite=True, argument="--freeze")
     if thresholds is not None and freeze is not None:
         rule = "be left out with --thresholds, which are frozen already"
         raise InvalidInputError.of("--freeze", "conflict", rule, str(freeze))

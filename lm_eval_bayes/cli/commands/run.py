@@ -8,14 +8,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from lm_eval_bayes._util.packages import pip_install_extra
 from lm_eval_bayes._util.text import error_line, format_duration, format_range, plural
 from lm_eval_bayes.cli.ui.errors import exit_code, named_as_options
-from lm_eval_bayes.cli.ui.options import Level, expand_options, option
+from lm_eval_bayes.cli.ui.options import Correction, Level, expand_options, option
 from lm_eval_bayes.cli.ui.output import warn
 from lm_eval_bayes.cli.ui.reading import ReadingOptions
 from lm_eval_bayes.errors import InvalidInputError, LmEvalBayesError
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from lm_eval_bayes.harness.adaptive.stopping import InterimAnalysis
 
 #: The default correction of `--decide` for interim analyses.
-CORRECTION = "pocock"
+CORRECTION: Correction = "pocock"
 
 #: Task settings that the run sets itself, and the options to use instead.
 _OWN_METADATA = {
@@ -70,10 +70,9 @@ class StoppingOptions:
     ] = None
     level: Level = 0.95
     correction: Annotated[
-        str | None,
-        option(
-            "pocock|obrien-fleming|anytime|none",
-            "Correction of --decide, which declares one of two equal models better with a "
+        Correction | None,
+        typer.Option(
+            help="Correction of --decide, which declares one of two equal models better with a "
             "probability of 5%, for interim analyses: pocock (stops early at large "
             "differences), obrien-fleming (little loss of power at the last analysis), anytime "
             "(stays valid if --max-trials is raised later), none.  "
@@ -81,11 +80,10 @@ class StoppingOptions:
         ),
     ] = None
     allocate: Annotated[
-        str | None,
-        option(
-            "questions",
-            "Give further trials to the questions with the largest posterior variance, "
-            "instead of to all questions.",
+        Literal["questions"] | None,
+        typer.Option(
+            help="Give further trials to the questions with the largest posterior variance, "
+            "instead of to all questions."
         ),
     ] = None
 
@@ -108,9 +106,6 @@ def run(harness_arguments: Sequence[str], options: StoppingOptions) -> int:
     if options.decide is not None:
         saved = ReadingOptions().read([Path(options.decide)], argument="--decide", dedupe=None)
         baseline = baseline_runs(saved.runs, options.decide)
-    if options.allocate not in (None, "questions"):
-        raise InvalidInputError.of("--allocate", "choice", "be questions", options.allocate)
-    correction: Any = options.correction or CORRECTION
     names = [field.name for field in fields(options)]
     with named_as_options(*names):
         goal = Goal(
@@ -121,7 +116,7 @@ def run(harness_arguments: Sequence[str], options: StoppingOptions) -> int:
             batch_trials=options.batch_trials,
             max_trials=options.max_trials,
             level=options.level,
-            correction=correction,
+            correction=options.correction or CORRECTION,
             allocate=options.allocate is not None,
         )
     if options.correction is not None and options.decide is None:

@@ -18,7 +18,6 @@ from lm_eval_bayes.cli.ui.options import (
     IntervalOptions,
     Json,
     Overwrite,
-    expand_options,
     option,
     parse_integers,
     parse_numbers,
@@ -38,7 +37,6 @@ _REPLICATES, _MODELS, _GAP, _BETA = 200, 5, 0.03, (0.3, 1.2)
 
 
 @prints_tables
-@expand_options
 def command(
     *,
     models: Annotated[int | None, option("L", f"Number of models; {_MODELS} by default.")] = None,
@@ -107,8 +105,7 @@ def command(
     spec = intervals.spec()
     benchmark = _benchmark(models, gap, means, questions, beta)
     if replicates is not None:
-        with named_as_options("replicates"):
-            check_size("replicates", replicates, 1)
+        check_size("--replicates", replicates, 1)
     argument = "--html" if output is None else "--output"
     _check_files(output, html, overwrite, argument)
     files: dict[Path, bytes] = {}

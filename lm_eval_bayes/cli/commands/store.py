@@ -4,16 +4,29 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
-from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from lm_eval_bayes._util.text import format_bytes, format_date, format_range, plural
 from lm_eval_bayes.cli.ui.errors import CHECK_FAILED, ERROR, named_as_options
-from lm_eval_bayes.cli.ui.options import STANDARD_OUTPUT, Json, Overwrite, option, prints_tables
-from lm_eval_bayes.cli.ui.output import say, say_each, say_json, say_table, warn
+from lm_eval_bayes.cli.ui.options import (
+    STANDARD_OUTPUT,
+    Json,
+    Overwrite,
+    expand_options,
+    option,
+    prints_tables,
+)
+from lm_eval_bayes.cli.ui.output import (
+    check_standard_output,
+    say,
+    say_each,
+    say_json,
+    say_table,
+    warn,
+)
 from lm_eval_bayes.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -24,6 +37,7 @@ if TYPE_CHECKING:
     from lm_eval_bayes.store.prune import PruneReport
     from lm_eval_bayes.store.samples_export import SamplesReport
     from lm_eval_bayes.store.trial import Conflict
+    from lm_eval_bayes.store.trial_store import TrialStore
     from lm_eval_bayes.store.verify import Verification
 
 app = typer.Typer(
@@ -53,13 +67,6 @@ Stores = Annotated[
 
 def _counts(record: object, *names: str) -> str:
     return ", ".join(plural(getattr(record, name), *_NOUNS[name]) for name in names)
-
-
-class Format(str, Enum):
-    """The formats of `store export`."""
-
-    jsonl = "jsonl"
-    samples = "samples"
 
 
 @app.command()
@@ -109,12 +116,9 @@ def _print_info(info: StoreInfo) -> None:
 def _series_row(series: SeriesInfo) -> tuple[str, ...]:
     counts = (f"{series.prompts:,}", f"{series.trials:,}")
     ranges = (format_range((series.fewest, series.most)), f"{series.completion_tokens:,}")
-    dates = (_date(series.first), _date(series.last))
+    form = "%Y-%m-%d %H:%M"
+    dates = [format_date(seconds, form) or "?" for seconds in (series.first, series.last)]
     return (series.model, series.sampling, *counts, *ranges, *dates)
-
-
-def _date(seconds: float) -> str:
-    return format_date(seconds, "%Y-%m-%d %H:%M") or "?"
 
 
 @app.command()
@@ -137,17 +141,13 @@ def merge(
       lm-eval-bayes store merge runs/aime*.sqlite -o runs/all.sqlite
       lm-eval-bayes store merge a.sqlite b.sqlite -o all.sqlite --keep-first
     """
-    from lm_eval_bayes._util.files import folder_for, resolve_path
+    from lm_eval_bayes._util.files import folder_for
     from lm_eval_bayes.store.errors import TrialConflictError
     from lm_eval_bayes.store.merge import merge as merge_stores
 
-    target = resolve_path(output)
-    if all(resolve_path(path) == target for path in stores):
-        rule = "be another file than the only store that is merged"
-        raise InvalidInputError.of("--output", "duplicate", rule, str(target))
     try:
-        with folder_for(output, "--output"):
-            report = merge_stores(stores, output, "keep-first" if keep_first else "refuse")
+        with folder_for(output, "--output"), named_as_options(target="output"):
+            report = merge_stores(stores, output, keep_first=keep_first)
     except TrialConflictError as error:
         warn(f"error: {error}")
         if as_json:
@@ -228,6 +228,7 @@ def _print_verification(result: Verification) -> None:
 
 
 @app.command()
+@expand_options
 def export(
     store: Annotated[
         Path, typer.Argument(metavar="STORE", help="The trial store.", show_default=False)
@@ -242,13 +243,13 @@ def export(
         ),
     ],
     form: Annotated[
-        Format,
+        Literal["jsonl", "samples"],
         typer.Option(
             "--format",
             help="jsonl: everything, one record per line. samples: the harness's samples_*.jsonl, "
             "a file for each model, sampling and task.",
         ),
-    ] = Format.jsonl,
+    ] = "jsonl",
     overwrite: Overwrite = False,
     as_json: Json = False,
 ) -> None:
@@ -268,19 +269,14 @@ def export(
 
     report: ExportReport | SamplesReport
     if str(output) in STANDARD_OUTPUT:
-        if form is Format.samples:
+        if form == "samples":
             rule = "be a folder for --format samples, which are several files"
             raise InvalidInputError.of("--output", "conflict", rule, str(output))
-        if as_json:
-            rule = "be left out if --output is standard output, where the lines are written"
-            raise InvalidInputError.of("--json", "conflict", rule, str(output))
-        if sys.stdout is None:
-            rule = "be a file where standard output is closed"
-            raise InvalidInputError.of("--output", "conflict", rule, str(output))
+        check_standard_output(as_json=as_json)
         report = export_lines(store, sys.stdout)
     else:
         with folder_for(output, "--output"):
-            if form is Format.samples:
+            if form == "samples":
                 report = export_samples(store, output, overwrite, _stored_name)
             else:
                 report = export_jsonl(store, output, overwrite)
@@ -288,11 +284,10 @@ def export(
             say_json(report)
         else:
             _print_export(report)
-    damaged = report.damaged
-    if damaged:
-        does = "does not match its hash" if damaged == 1 else "do not match their hashes"
+    if report.damaged:
+        does = "does not match its hash" if report.damaged == 1 else "do not match their hashes"
         warn(
-            f"warning: {plural(damaged, 'record')} exported from {store} {does}; "
+            f"warning: {plural(report.damaged, 'record')} exported from {store} {does}; "
             "see `lm-eval-bayes store verify`"
         )
         raise typer.Exit(CHECK_FAILED)
@@ -319,16 +314,20 @@ def _print_export(report: ExportReport | SamplesReport) -> None:
         say(f"{report.folder}: nothing was written, the store has no trials")
 
 
-def _hash_of(noun: str) -> Any:
-    return option("HASH", f"Only trials of this {noun}.")
+def _existing(path: Path) -> TrialStore:
+    """Open a store for writing, which would create a missing one: it is read first."""
+    from lm_eval_bayes.store.trial_store import TrialStore
+
+    TrialStore.open(path, mode="read").close()
+    return TrialStore.open(path)
 
 
 @app.command()
 def prune(
     stores: Stores,
-    model: Annotated[str | None, _hash_of("model")] = None,
-    sampling: Annotated[str | None, _hash_of("sampling")] = None,
-    prompt: Annotated[str | None, _hash_of("prompt")] = None,
+    model: Annotated[str | None, option("HASH", "Only trials of this model.")] = None,
+    sampling: Annotated[str | None, option("HASH", "Only trials of this sampling.")] = None,
+    prompt: Annotated[str | None, option("HASH", "Only trials of this prompt.")] = None,
     trials_from: Annotated[
         int | None, option("N", "Only trials numbered N and up, from 0.")
     ] = None,
@@ -346,7 +345,6 @@ def prune(
       lm-eval-bayes store prune runs/aime.sqlite --model blake2b-128:0f... --yes
     """
     from lm_eval_bayes._util.files import resolve_path
-    from lm_eval_bayes.store.trial_store import TrialStore
 
     criteria: dict[str, Any] = {
         "model": model,
@@ -354,15 +352,10 @@ def prune(
         "prompt": prompt,
         "trials_from": trials_from,
     }
-    if all(value is None for value in criteria.values()):
-        rule = "be given a criterion: --model, --sampling, --prompt or --trials-from"
-        raise InvalidInputError.of("prune", "missing", rule, "none")
     paths = [resolve_path(path) for path in stores]
 
     def prune_store(path: Path, dry_run: bool) -> PruneReport:
-        # Opened for reading first: opening a missing store for writing would create it.
-        TrialStore.open(path, mode="read").close()
-        with TrialStore.open(path) as store:
+        with _existing(path) as store:
             return store.prune(**criteria, dry_run=dry_run)
 
     # A dry run of all stores comes first, so that an error in one leaves all of them unchanged.
@@ -394,22 +387,15 @@ def compact(stores: Stores) -> None:
       lm-eval-bayes store compact runs/aime.sqlite
       lm-eval-bayes store compact runs/*.sqlite
     """
-    from lm_eval_bayes._util.files import resolve_path
-    from lm_eval_bayes.store.trial_store import TrialStore
-
-    paths = [resolve_path(path) for path in stores]
-    for path in paths:
-        # Opened for reading first: opening a missing store for writing would create it.
-        TrialStore.open(path, mode="read").close()
-    for path in paths:
-        with TrialStore.open(path) as store:
+    for path in stores:
+        with _existing(path) as store:
             report = store.compact()
         sizes = f"{format_bytes(report.before)} before, {format_bytes(report.after)} now"
         texts = f"{format_bytes(report.text_bytes)} in {format_bytes(report.stored_bytes)}"
-        say(f"{report.path}: {sizes} ({plural(report.trials, 'text')}, {texts})")
+        say(f"{path}: {sizes} ({plural(report.trials, 'text')}, {texts})")
         if report.damaged:
             warn(
-                f"warning: {plural(report.damaged, 'text')} of {report.path} cannot be read and "
+                f"warning: {plural(report.damaged, 'text')} of {path} cannot be read and "
                 "stayed as before; see `lm-eval-bayes store verify`"
             )
 
@@ -444,12 +430,8 @@ def alias(
       lm-eval-bayes store alias runs/aime.sqlite gpt-x gpt-x-2026-05-01
       lm-eval-bayes store alias runs/aime.sqlite 0f3c52d1a8e94b7790d1e2a3b4c5d6e7 gpt-x-2026-05-01
     """
-    from lm_eval_bayes.store.trial_store import TrialStore
-
-    # Opened for reading first: opening a missing store for writing would create it.
-    with TrialStore.open(store, mode="read") as opened:
+    with _existing(store) as opened:
         model = _model_named(old, opened.models(), opened.path)
-    with TrialStore.open(store) as opened:
         opened.add_alias(new, model)
     is_hash = old in (model, model.rpartition(":")[2])
     say(f"{store}: {new} is {model if is_hash else f'{old}, {model}'}")

@@ -24,7 +24,6 @@ from lm_eval_bayes.cli.ui.errors import named_as_options
 from lm_eval_bayes.cli.ui.options import (
     BothScopesOptions,
     Json,
-    expand_options,
     option,
     parse_integers,
     prints_tables,
@@ -56,7 +55,6 @@ _OPTIONAL = ("its interval", "bayes@N, uniform prior", "clusters", "avg@N", "que
 
 
 @prints_tables
-@expand_options
 def command(
     runs: Runs,
     *,
@@ -215,20 +213,13 @@ def _show(
 
 def _posterior_cells(scores: ScorePosteriors, scopes: Sequence[Scope]) -> list[str]:
     """Return mean and sd in the first scope and the intervals in all, then those of bayes@N."""
-    learned = scores.learned[scopes[0]]
-    return [
-        format_mean_sd(learned.mu, learned.sigma),
-        *(format_interval(scores.intervals[scope]) for scope in scopes),
-        *_paper_cells(scores),
-    ]
-
-
-def _paper_cells(scores: ScorePosteriors) -> list[str]:
-    """Return mean and sd of bayes@N and its interval; scores have none."""
-    if scores.paper is None:
-        return [NO_VALUE, NO_VALUE]
-    mean_sd = format_mean_sd(scores.paper.mu, scores.paper.sigma)
-    return [mean_sd, format_interval(scores.intervals["paper"])]
+    learned, paper = scores.learned[scopes[0]], scores.paper
+    intervals = [format_interval(scores.intervals[scope]) for scope in scopes]
+    cells = [format_mean_sd(learned.mu, learned.sigma), *intervals]
+    if paper is None:  # scores have none
+        return [*cells, NO_VALUE, NO_VALUE]
+    mean_sd = format_mean_sd(paper.mu, paper.sigma)
+    return [*cells, mean_sd, format_interval(scores.intervals["paper"])]
 
 
 def _show_categories(

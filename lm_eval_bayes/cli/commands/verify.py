@@ -116,7 +116,7 @@ def command(
       lm-eval-bayes verify runs/* --verifier judge --base-url http://127.0.0.1:8000/v1
     """
     from lm_eval_bayes.cli.ui.output import Progress
-    from lm_eval_bayes.stats.validation import as_real, check_integer
+    from lm_eval_bayes.stats.validation import check_integer, check_positive
 
     if not verifier.strip():
         rule = "be the name or the folder of a model"
@@ -129,8 +129,7 @@ def command(
     for name, number in (("--max-length", max_length), ("--limit", limit)):
         if number is not None:
             check_integer(name, number, 1)
-    if not 0 < (as_real(timeout) or 0) < float("inf"):
-        raise InvalidInputError.of("--timeout", "range", "be a number of seconds above 0", timeout)
+    check_positive("--timeout", timeout)
     settings = JudgeSettings(
         verifier, backend, base_url, revision, device, dtype, max_length, batch_size, timeout
     )

@@ -6,8 +6,8 @@ import math
 import os
 import re
 import signal
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -48,53 +48,6 @@ _LONGEST_BEGINNING = 1 << 16
 _GATE_OPTIONS = ("--margin", "--fail-if-below", "--fail-if-unknown", "--gate-on")
 
 
-@contextmanager
-def gate_files(
-    junit: Path | None,
-    markdown: Path | None,
-    *,
-    is_gate: bool,
-    environ: Mapping[str, str] = os.environ,
-) -> Iterator[None]:
-    """Replace the outcomes of an earlier run, so that an error does not leave them in place.
-
-    Until the outcomes are written, the files say that the command did not finish; after an error
-    they say which it was. So also a command that the system ends leaves no earlier outcome. In
-    GitHub Actions an error is also an annotation, and is added to the summary of the job.
-
-    Parameters
-    ----------
-    junit, markdown : Path, optional
-        The files of the outcomes.
-    is_gate : bool
-        Whether the command checks something; otherwise nothing is written.
-    environ : mapping
-        The environment variables.
-
-    Raises
-    ------
-    InvalidInputError
-        If a file cannot be written, or both are the same.
-    """
-    if not is_gate:
-        yield
-        return
-    try:
-        if junit is not None and markdown is not None and junit.resolve() == markdown.resolve():
-            got, markdown = str(markdown), None
-            rule = "be another file than that of --junit"
-            raise InvalidInputError.of("--markdown", "conflict", rule, got)
-        for file in _error_files(junit, markdown, "the command did not finish"):
-            _write_outcome(*file)
-        yield
-    except LmEvalBayesError as error:
-        _report_error(junit, markdown, str(error), environ)
-        raise
-    except (Exception, KeyboardInterrupt) as error:
-        _report_error(junit, markdown, _end_of_command(error), environ)
-        raise
-
-
 def _end_of_command(error: BaseException) -> str:
     """Return in words how a command ended with an exception that is no error of its arguments."""
     if isinstance(error, TerminatedError):
@@ -121,7 +74,7 @@ class GateCommand(TyperCommand):
             junit, markdown = (_value_of(option, given) for option in ("--junit", "--markdown"))
             names = {word.partition("=")[0] for word in given}
             if junit or markdown or not names.isdisjoint(_GATE_OPTIONS):
-                _report_error(junit, markdown, usage_sentence(error), os.environ)
+                _report_error(junit, markdown, usage_sentence(error))
             raise
 
 
@@ -135,9 +88,7 @@ def _value_of(option: str, words: Sequence[str]) -> Path | None:
     return Path(value) if value else None
 
 
-def _report_error(
-    junit: Path | None, markdown: Path | None, message: str, environ: Mapping[str, str]
-) -> None:
+def _report_error(junit: Path | None, markdown: Path | None, message: str) -> None:
     """Write an error to the files, and to the log and the summary of GitHub Actions."""
     for file in _error_files(junit, markdown, message):
         try:
@@ -145,8 +96,8 @@ def _report_error(
         except InvalidInputError as error:
             if str(error) != message:
                 warn(f"warning: {error}")
-    _annotate("error", message, environ)
-    _add_to_summary(_markdown_error(message), environ)
+    _annotate("error", message)
+    _add_to_summary(_markdown_error(message))
 
 
 def _error_files(
@@ -191,15 +142,15 @@ def _markdown_error(message: str) -> str:
     return f"**error** {_plain(message)}\n\n"
 
 
-def _annotate(level: str, message: str, environ: Mapping[str, str]) -> None:
+def _annotate(level: str, message: str) -> None:
     """Write an annotation where GitHub Actions reads one."""
-    if environ.get("GITHUB_ACTIONS") == "true":
+    if os.environ.get("GITHUB_ACTIONS") == "true":
         warn(f"::{level} title=lm-eval-bayes::{_escaped(message)}", is_command=True)
 
 
-def _add_to_summary(text: str, environ: Mapping[str, str]) -> None:
+def _add_to_summary(text: str) -> None:
     """Add a text to the summary of a job, if there is one; warn if it cannot be written."""
-    summary = environ.get("GITHUB_STEP_SUMMARY")
+    summary = os.environ.get("GITHUB_STEP_SUMMARY")
     if not summary:
         return
     try:
@@ -261,10 +212,38 @@ class GateOptions:
             "--gate-on": self.gate_on != "score",
         }
 
-    def files(self) -> AbstractContextManager[None]:
-        """Replace the outcomes of an earlier run; see :func:`gate_files`."""
-        is_gate = self.checks or any(self._given.values())
-        return gate_files(self.junit, self.markdown, is_gate=is_gate)
+    @contextmanager
+    def files(self) -> Iterator[None]:
+        """Replace the outcomes of an earlier run, so that an error does not leave them in place.
+
+        Until the outcomes are written, the files say that the command did not finish; after an
+        error they say which it was. So also a command that the system ends leaves no earlier
+        outcome. In GitHub Actions an error is also an annotation, and is added to the summary of
+        the job. Nothing is written where no option of a gate is given.
+
+        Raises
+        ------
+        InvalidInputError
+            If a file cannot be written, or both are the same.
+        """
+        if not self.checks and not any(self._given.values()):
+            yield
+            return
+        junit, markdown = self.junit, self.markdown
+        try:
+            if junit is not None and markdown is not None and junit.resolve() == markdown.resolve():
+                got, markdown = str(markdown), None
+                rule = "be another file than that of --junit"
+                raise InvalidInputError.of("--markdown", "conflict", rule, got)
+            for file in _error_files(junit, markdown, "the command did not finish"):
+                _write_outcome(*file)
+            yield
+        except LmEvalBayesError as error:
+            _report_error(junit, markdown, str(error))
+            raise
+        except (Exception, KeyboardInterrupt) as error:
+            _report_error(junit, markdown, _end_of_command(error))
+            raise
 
     def check(self) -> None:
         """Check the options, before any run is read.
@@ -280,23 +259,22 @@ class GateOptions:
             if is_given and not self.checks:
                 rule = "be given with --margin or --fail-if-below"
                 raise InvalidInputError.of(name, "conflict", rule, "neither of them")
-        with named_as_options("margin", "fail_if_below"):
-            if self.margin is not None:
-                check_non_negative("margin", self.margin)
-            if self.fail_if_below is not None:
-                check_real("fail_if_below", self.fail_if_below, "be a finite score", math.isfinite)
+        if self.margin is not None:
+            check_non_negative("--margin", self.margin)
+        if self.fail_if_below is not None:
+            limit = self.fail_if_below
+            check_real("--fail-if-below", limit, "be a finite score", math.isfinite)
         self._pass_hat_k()
 
     def _pass_hat_k(self) -> int | None:
         """Return the k of "pass^k"; None for "score"."""
-        k = self.gate_on.removeprefix("pass^")
         if self.gate_on == "score":
             return None
-        is_number = k != self.gate_on and k.isascii() and k.isdigit()
-        if not is_number or not 1 <= int(k) <= 1_000_000:
+        match = re.fullmatch(r"pass\^([1-9][0-9]{0,5})", self.gate_on)
+        if match is None:
             rule = "be score, or pass^K such as pass^4"
             raise InvalidInputError.of("--gate-on", "choice", rule, self.gate_on)
-        return int(k)
+        return int(match[1])
 
     def report(
         self, comparison: RunComparison, names: tuple[str, str], strict: bool
@@ -336,7 +314,12 @@ class GateOptions:
             left_out=_left_out(comparison, missing),
             unknown_fails=self.fail_if_unknown,
         )
-        report.write(self.junit, self.markdown)
+        text = markdown_table(report)
+        if self.markdown is not None:
+            _write_outcome("--markdown", self.markdown, text.encode())
+        if self.junit is not None:
+            _write_outcome("--junit", self.junit, junit_xml(report))
+        _add_to_summary(text)
         return report
 
 
@@ -377,9 +360,9 @@ class GateReport:
 
     checks: tuple[GateCheck, ...]
     names: tuple[str, str]
-    missing_tasks: tuple[str, ...] = ()
-    left_out: tuple[str, ...] = ()
-    unknown_fails: bool = False
+    missing_tasks: tuple[str, ...]
+    left_out: tuple[str, ...]
+    unknown_fails: bool
 
     @property
     def missing_sentence(self) -> str | None:
@@ -404,27 +387,7 @@ class GateReport:
         """Whether the command ends with the exit code of a failed check."""
         return self.outcome == "failed" or (self.unknown_fails and self.outcome == "not known yet")
 
-    def write(
-        self,
-        junit: Path | None = None,
-        markdown: Path | None = None,
-        environ: Mapping[str, str] = os.environ,
-    ) -> None:
-        """Write the outcomes to files, and add them to the summary of a job of GitHub Actions.
-
-        Raises
-        ------
-        InvalidInputError
-            If a file cannot be written.
-        """
-        text = markdown_table(self)
-        if markdown is not None:
-            _write_outcome("--markdown", markdown, text.encode())
-        if junit is not None:
-            _write_outcome("--junit", junit, junit_xml(self))
-        _add_to_summary(text, environ)
-
-    def show(self, environ: Mapping[str, str] = os.environ) -> None:
+    def show(self) -> None:
         """Write the outcomes to standard error, in GitHub Actions also as annotations."""
         a, b = (_sided(name, side) for name, side in zip(self.names, "AB", strict=True))
         lines = [(_LEVELS[check.outcome], check.sentence) for check in self.checks]
@@ -433,7 +396,7 @@ class GateReport:
         for level, sentence in lines:
             warn(sentence)
             message = "; left out: ".join([f"{a} and {b}: {sentence}", *self.left_out])
-            _annotate(level, message, environ)
+            _annotate(level, message)
 
 
 def _sided(name: str, side: str) -> str:

@@ -41,6 +41,8 @@ STANDARD_OUTPUT = ("-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
 Scope: TypeAlias = Literal["benchmark", "population"]
 #: Which models of a group a model is compared with before it shares their rank.
 TieRule: TypeAlias = Literal["simultaneous", "adjacent", "leader", "pairwise", "intervals", "none"]
+#: How the analyses after every batch of trials are corrected for.
+Correction: TypeAlias = Literal["none", "pocock", "obrien-fleming", "anytime"]
 
 
 def option(metavar: str, help_text: str, *names: str) -> Any:
@@ -156,8 +158,9 @@ _enum: Any = Enum
 def prints_tables(command: Callable[..., None]) -> Callable[..., None]:
     """Add the option --wide to a command: its tables are one block that fits, unless it is given.
 
-    It stands above `expand_options`.
+    Its groups of options are expanded, see :func:`expand_options`.
     """
+    command = expand_options(command)
     annotations = get_type_hints(command, include_extras=True)
     parameters = {
         name: _keyword(name, parameter.default, annotations[name])

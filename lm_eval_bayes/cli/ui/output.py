@@ -24,6 +24,7 @@ from typing import Any, TypeVar
 import typer
 
 from lm_eval_bayes._util.text import begins_with_count, one_line, plural, shorten_middle
+from lm_eval_bayes.errors import InvalidInputError
 
 T = TypeVar("T")
 
@@ -110,6 +111,16 @@ def _first(names: list[str], noun: str) -> list[str]:
     if len(names) <= _MOST_NAMES:
         return names
     return [*names[: _MOST_NAMES - 1], plural(len(names) - _MOST_NAMES + 1, f"more {noun}")]
+
+
+def check_standard_output(*, as_json: bool) -> None:
+    """Refuse `--output` that is standard output where that is closed, or gets JSON."""
+    if as_json:
+        rule = "be left out if --output is standard output"
+        raise InvalidInputError.of("--json", "conflict", rule, "standard output")
+    if sys.stdout is None:
+        rule = "be a file where standard output is closed"
+        raise InvalidInputError.of("--output", "conflict", rule, "standard output")
 
 
 def discard(stream: Any) -> None:

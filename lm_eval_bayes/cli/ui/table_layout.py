@@ -103,10 +103,8 @@ def table_columns(head: Sequence[str], lines: Sequence[Sequence[str]]) -> list[C
 
 def fit_all(columns: Sequence[Column], width: int) -> Layout:
     """Return a layout with all columns, split into tables that fit, and with complete names."""
-    above, rest = _move_constant(list(columns), width)
-    parts = _parts(rest, width)
-    blocks = tuple(Block(tuple(part), tuple(_widths(part, width))) for part in parts)
-    return Layout(tuple(above), blocks, "")
+    parts = _parts(list(columns), width)
+    return Layout((), tuple(Block(tuple(part), tuple(_widths(part, width))) for part in parts), "")
 
 
 def fit_one_block(columns: Sequence[Column], width: int, optional: Sequence[str] = ()) -> Layout:
@@ -189,26 +187,6 @@ def _constants(columns: Sequence[Column]) -> list[Column]:
     found = [column for column in names if column in constant]
     found += [column for column in constant if column not in names]
     return found[: len(columns) - 1]
-
-
-def _move_constant(columns: list[Column], width: int) -> tuple[list[Column], list[Column]]:
-    """Take out columns that are the same in every line, as many as it needs to fit.
-
-    Names first; numbers only where that makes it one table.
-    """
-    above: list[Column] = []
-    rest = columns
-    constant = [column for column in columns if column.is_constant and column.head]
-    names = [column for column in constant if column.is_name]
-    numbers = [column for column in constant if not column.is_name]
-    for column in names:
-        if _width([c.widest for c in rest]) > width and len(rest) > 1:
-            above, rest = [*above, column], [c for c in rest if c is not column]
-    for taken in range(len(numbers) + 1):
-        fewer = [c for c in rest if c not in numbers[:taken]]
-        if fewer and _width([c.narrowest() for c in fewer]) <= width:
-            return [*above, *numbers[:taken]], fewer
-    return above, rest
 
 
 # -- widths --------------------------------------------------------------------------------------

@@ -29,15 +29,15 @@ class TaskPreflight:
     weights : tuple of float
         The score of each category.
     question_ids : tuple of str
-        The hashes of its questions, as the harness logs them; empty if they are not needed.
+        The hashes of its questions, as the harness logs them.
     prior : PriorTrials or None
         The prior trials of the task's metadata, `bayes_prior`.
     """
 
     task: str
     weights: tuple[float, ...]
-    question_ids: tuple[str, ...] = ()
-    prior: PriorTrials | None = None
+    question_ids: tuple[str, ...]
+    prior: PriorTrials | None
 
     def check_width(self, width: float) -> None:
         """Raise an error for a width that every interval has.
@@ -101,15 +101,13 @@ class TaskPreflight:
             raise InvalidInputError(sentence, "mismatch", "--decide", weights)
 
 
-def preflight(arguments: Mapping[str, Any], *, hashed: bool) -> dict[str, TaskPreflight]:
+def preflight(arguments: Mapping[str, Any]) -> dict[str, TaskPreflight]:
     """Load the tasks that the harness will evaluate.
 
     Parameters
     ----------
     arguments : mapping
         Those of the harness's `simple_evaluate`.
-    hashed : bool
-        Whether to hash the questions.
 
     Returns
     -------
@@ -156,7 +154,7 @@ def preflight(arguments: Mapping[str, Any], *, hashed: bool) -> dict[str, TaskPr
         questions = list(task.doc_iterator(limit=get_sample_size(task, limit), samples=chosen))
         if not questions:
             raise TaskConfigError(f"task {name}: there is no question", "empty", "task", name)
-        ids = distinct_ids([doc_hash(doc) for _, doc in questions]) if hashed else ()
+        ids = distinct_ids([doc_hash(doc) for _, doc in questions])
         tasks[name] = TaskPreflight(name, tuple(task.settings.weights), ids, task.prior)
     return tasks
 

@@ -113,9 +113,10 @@ class Rounds:
         self._arguments, self._started = arguments, time.monotonic()
         planned = self.goal.rounds
         self._plan(planned[0], {})
-        tasks = preflight(arguments, hashed=self.goal.baseline is not None)
+        tasks = preflight(arguments)
         self.goal.check(tasks)
-        if self.goal.uses_prior_trials:
+        # as the rows hbayes@N do; the error rates of decisions hold for the run's own trials alone
+        if self.goal.baseline is None:
             self.priors = {
                 name: task.prior for name, task in tasks.items() if task.prior is not None
             }
@@ -123,8 +124,10 @@ class Rounds:
         model = self._model()
         self.stage = "requests"
         last: dict[str, Any] | None = None
+        # with allocation single questions may get more than the mean of the last round
+        most = self.goal.max_trials if self.goal.allocate else planned[-1]
         try:
-            last = self._evaluate(model, planned[-1], {})
+            last = self._evaluate(model, most, {})
         except KeyboardInterrupt as interruption:
             self.interruption, self.reason = interruption, "interrupted"
             if self.counted is not None:  # while the harness worked on the responses
@@ -139,11 +142,7 @@ class Rounds:
     def replacing(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """Return the function that replaces `simple_evaluate`."""
 
-        @functools.wraps(original)
-        def simple_evaluate(**arguments: Any) -> dict[str, Any] | None:
-            return self(**arguments)
-
-        return simple_evaluate
+        return functools.wraps(original)(functools.partial(self))
 
     def missing_output(self) -> str | None:
         """Return the name of an output file that is missing or incomplete, if there is one."""
@@ -265,6 +264,8 @@ def with_trials(metadata: Mapping[str, Any], base: int, extra: Mapping[int, int]
     --------
     >>> with_trials({"bayes_k": [1, 8, 64], "a": 1}, 16, {})
     {'a': 1, 'bayes_n': 16, 'bayes_k': [1, 8]}
+    >>> with_trials({"bayes_k": 8, "bayes_maj_k": 8}, 4, {3: 2})
+    {'bayes_n': 4, 'bayes_k': [1], 'bayes_extra_trials': {'3': 2}}
     """
     own = {"bayes_n", "bayes_k", "bayes_maj_k", "bayes_extra_trials"}
     changed = {name: value for name, value in metadata.items() if name not in own}

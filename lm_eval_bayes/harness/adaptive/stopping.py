@@ -232,14 +232,6 @@ class Goal:
             return DecisionReached(CONFIDENCE, correction=self.correction)
         return DecisionReached(CONFIDENCE, correction=self.correction, analyses=tuple(self.rounds))
 
-    @property
-    def uses_prior_trials(self) -> bool:
-        """Whether the analyses use the prior trials of tasks, as the rows hbayes@N do.
-
-        Decisions do not: their error rates hold for the trials of the run alone.
-        """
-        return self.baseline is None
-
     def check(self, tasks: Mapping[str, TaskPreflight]) -> None:
         """Check the goal against the tasks of the run, before anything is sampled.
 

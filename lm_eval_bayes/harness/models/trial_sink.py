@@ -215,7 +215,8 @@ class StoreSink(TrialSink):
         """Store a trial; return it, or the one that another process stored first."""
         if self.store.add([trial]):
             return trial
-        return self.store.trials(trial.key, trial.trial, trial.trial + 1)[trial.trial]
+        number = trial.trial
+        return self.store.trials_of([trial.key], number + 1, first=number)[trial.key][number]
 
     def prompt_signals(self, model: str, prompts: Iterable[str]) -> dict[str, dict[str, Any]]:
         """Return the signals of prompts, measured by any rank."""

@@ -56,8 +56,8 @@ class TaskGrading:
     ----------
     task : str
         Its name.
-    n : int
-        Trials per question. Several ranks pad the last question; what is too much is dropped.
+    settings : Settings
+        Its settings. Several ranks pad the last question; what is beyond its N is dropped.
     metric : str
         The metric that grades a response.
     function : callable
@@ -71,7 +71,7 @@ class TaskGrading:
     """
 
     task: str
-    n: int
+    settings: Settings
     metric: str
     function: Callable[..., Any]
     options: Mapping[str, Any]
@@ -148,14 +148,14 @@ def bayes(
             "take_first, throws the others away)"
         )
         raise TaskConfigError(sentence, "type", "predictions", responses)
-    n = task_grading.n
-    settings = settings_of(options, n)
+    settings = task_grading.settings
     pipeline = str(getattr(responses, "pipeline", "none"))
     source = task_grading.sources[pipeline]
     if options.get("grader", "exact_match") != "exact_match":
         source = "grader"
     graded = [
-        _grade(r, references[0], options, pipeline, task_grading) for r in list(responses)[:n]
+        _grade(response, references[0], options, pipeline, task_grading)
+        for response in responses[: settings.n]
     ]
     for trial, (_, _, error) in enumerate(graded):
         if error is not None:

@@ -54,12 +54,8 @@ def discovers_plugins(folder: Path) -> bool:
         return False
 
 
-def declared() -> tuple[Component, ...]:
-    """Return the components whose entry points the installed metadata has."""
-    return tuple(component for component in COMPONENTS if _is_declared(component))
-
-
 def _is_declared(component: Component) -> bool:
+    """Return whether the installed metadata has the entry point of a component."""
     where = f"{component.module}:{component.attribute}"
     group = importlib.metadata.entry_points(group=f"lm_eval.{component.kind}s")
     return any((point.name, point.value) == (component.name, where) for point in group)
@@ -204,7 +200,7 @@ def _registered() -> list[str]:
     registry = sys.modules["lm_eval.api.registry"]
     if hasattr(registry, "load_plugins"):
         # It reads entry points when a name is requested, so every declared component is found.
-        return [_name(component) for component in declared()] + folder
+        return [_name(component) for component in COMPONENTS if _is_declared(component)] + folder
     names = []
     for component in COMPONENTS:
         registry_of_kind: Any = getattr(registry, f"{component.kind}_registry", None)

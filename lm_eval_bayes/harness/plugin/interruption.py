@@ -1,14 +1,12 @@
-"""What `lm_eval --model trials` says when it is stopped: what is stored, and what resumes it."""
+"""What `lm_eval --model trials` says when it is stopped: what is stored."""
 
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
 from lm_eval_bayes._util.text import plural
-from lm_eval_bayes.runs.model_arguments import as_mapping, names_a_secret, redacted
 from lm_eval_bayes.store.trial_store import TrialStore
 
 _STORE = re.compile(r"(?:^|[\s,=])store=([^\s,]+)")
@@ -31,18 +29,4 @@ def stopped(words: Sequence[str]) -> str | None:
             stored = f"{plural(sum(store.trial_counts().values()), 'trial')} in {path}"
     except Exception:  # it must not hide that the command was stopped
         stored = f"the trials in {path}" if path.exists() else "nothing yet"
-    return f"stopped; stored: {stored}; to resume, {_again(words)}"
-
-
-def _again(words: Sequence[str]) -> str:
-    """Return the command that resumes, without its text if it holds a secret."""
-    if any(map(_holds_a_secret, words)):
-        return "run the same command again"
-    return f"run: {shlex.join([Path(words[0]).name, *words[1:]])}"
-
-
-def _holds_a_secret(word: str) -> bool:
-    given = as_mapping(word)
-    return redacted(word) != word or any(
-        names_a_secret(name, value) for name, value in given.items()
-    )
+    return f"stopped; stored: {stored}; run the same command again to resume"

@@ -306,7 +306,7 @@ def _including_by_name(original: Callable[..., Any]) -> Callable[..., Any]:
             # a task of the including file's folder comes before the harness's own of that name
             read = options.get("_seen") or ()
             others = [f for f in sorted(file.parent.glob("*.yaml")) if f.resolve() not in read]
-            named = _by_task(others).get(file.name) or task_file(file.name)
+            named = _by_task(others).get(file.name) or _task_files().get(file.name)
             if named is not None:
                 return original(named, **options)
         return original(path, **options)
@@ -314,13 +314,9 @@ def _including_by_name(original: Callable[..., Any]) -> Callable[..., Any]:
     return load_yaml
 
 
-def task_file(name: str) -> Path | None:
-    """Return the file of a task of the harness or of this package, None if it is unknown."""
-    return _own_files().get(name)
-
-
 @functools.cache
-def _own_files() -> dict[str, Path]:
+def _task_files() -> dict[str, Path]:
+    """Return the YAML files of the harness and of this package by the names of their tasks."""
     import lm_eval.tasks
 
     from lm_eval_bayes._util.files import task_configs_dir
@@ -363,7 +359,7 @@ def wrapper_yaml(task: str) -> str:
     from lm_eval.tasks._yaml_loader import load_yaml
 
     is_path = task.endswith((".yaml", ".yml"))
-    file = Path(task).expanduser() if is_path else task_file(task)
+    file = Path(task).expanduser() if is_path else _task_files().get(task)
     if file is None or not file.is_file():
         rule = "be one task (no group) that is a YAML of the harness, or its path"
         raise InvalidInputError.of("TASK", "path", rule, task)

@@ -27,6 +27,8 @@ from lm_eval_bayes.harness.evaluation import error_of_run, evaluating
 from lm_eval_bayes.harness.models.api_seeds import seeded_trials
 from lm_eval_bayes.harness.models.stored_texts import read_later
 from lm_eval_bayes.harness.plugin import patches, results_table, sample_loggers
+from lm_eval_bayes.harness.plugin.installed import BACKENDS
+from lm_eval_bayes.harness.plugin.interruption import stopped
 from lm_eval_bayes.harness.task import answers, pipelines, questions
 from lm_eval_bayes.harness.task.group_rows import replace_group_rows
 from lm_eval_bayes.harness.task.requests import (
@@ -42,18 +44,8 @@ from lm_eval_bayes.runs.model_arguments import NOT_SHOWN, names_a_secret, redact
 log = get_logger(__name__)
 
 #: Which extra brings a module that a backend of the harness imports.
-EXTRAS = {
-    "torch": "hf",
-    "transformers": "hf",
-    "accelerate": "hf",
-    "peft": "hf",
-    "vllm": "vllm",
-    "aiohttp": "api",
-    "requests": "api",
-    "tenacity": "api",
-    "tiktoken": "api",
-}
-
+EXTRAS = {name: backend.extra for backend in BACKENDS if backend.extra for name in backend.needs}
+EXTRAS["peft"] = "hf"
 
 #: The models of this package that take addresses or keys.
 _RECORDING = re.compile("trials|vllm-signals|hf-signals")
@@ -236,7 +228,7 @@ def _task_grading(task: Any, settings: Settings) -> Any:
     }
     return TaskGrading(
         name,
-        settings.n,
+        settings,
         metric,
         function,
         own,
@@ -517,7 +509,7 @@ def _with_means(group: Any, original: Callable[..., Any]) -> Callable[..., Any]:
 def install_excepthook() -> None:
     """Show an uncaught error of this package as one line; leave every other error as it was.
 
-    Ctrl-C of a command with a trial store is one line too, with what resumes it.
+    Ctrl-C of a command with a trial store is one line too.
 
     A missing backend and a metric of the hub that cannot be fetched, such as `code_eval`, count as
     one only on a command line that names a task of this package.
@@ -531,7 +523,7 @@ def _one_line(previous: Callable[..., None]) -> Callable[..., None]:
     ) -> None:
         if issubclass(kind, LmEvalBayesError):
             sys.stderr.write(f"lm-eval-bayes: {error}\n")
-        elif issubclass(kind, KeyboardInterrupt) and (sentence := _stopped()) is not None:
+        elif issubclass(kind, KeyboardInterrupt) and (sentence := stopped(sys.argv)) is not None:
             sys.stderr.write(f"\nlm-eval-bayes: {sentence}\n")
         elif isinstance(error, ModuleNotFoundError) and error.name in EXTRAS and _names_a_task():
             sys.stderr.write(
@@ -548,12 +540,6 @@ def _one_line(previous: Callable[..., None]) -> Callable[..., None]:
             previous(kind, error, traceback)
 
     return hook
-
-
-def _stopped() -> str | None:
-    from lm_eval_bayes.harness.plugin.interruption import stopped
-
-    return stopped(sys.argv)
 
 
 def _metric_not_fetched(trace: TracebackType | None) -> str | None:

@@ -65,8 +65,8 @@ def answer_source(
 
     Parameters
     ----------
-    pipeline : FilterEnsemble or None
-        The harness's object; None if it is not known.
+    pipeline : FilterEnsemble
+        The harness's object.
     doc : dict
         A question.
     runs_code : bool
@@ -76,7 +76,7 @@ def answer_source(
     """
     if runs_code:
         return "none"
-    if pipeline is not None and extracts(pipeline, doc):
+    if extracts(pipeline, doc):
         return "filter"
     return "response" if matches_exactly else "none"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice, zip_longest
-from typing import Any
+from typing import Any, cast
 
 from lm_eval_bayes.harness.models.interface import Completion, signal_columns
 from lm_eval_bayes.harness.models.stored_texts import (
@@ -65,8 +65,7 @@ class Responses(list[Any]):
     @property
     def raw(self) -> Sequence[Any]:
         """The responses before the filter."""
-        responses: Sequence[Any] = self.instance.resps
-        return responses
+        return cast("Sequence[Any]", self.instance.resps)
 
     def set_filtered(self, filtered: Sequence[Any], texts: Sequence[str]) -> None:
         """Put filtered responses here for the log: short texts, and parts of those in the store.

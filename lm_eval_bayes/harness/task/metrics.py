@@ -280,10 +280,6 @@ class MetricOutcome:
         """Return the aggregation of every row."""
         return self._labelled(dict.fromkeys(self._row_names(votes=votes), _number_of_all))
 
-    def rows_without_number(self, *, votes: bool) -> dict[str, float]:
-        """Return the rows of a question that has no record."""
-        return dict.fromkeys(self.aggregation(votes=votes), math.nan)
-
     def _labelled(self, rows: Mapping[str, Any]) -> dict[str, Any]:
         """Return rows under their labels; errors of grading are those of the first metric."""
         return {

@@ -10,6 +10,7 @@ Use it in a YAML that includes the task's own::
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -415,7 +416,7 @@ class RepeatedSamplingTask(ConfigurableTask):
         rows_of_all: dict[str, Any] = {}
         for outcome, record in zip(self.outcomes, records, strict=True):
             if record is None:
-                rows_of_all |= outcome.rows_without_number(votes=self._votes)
+                rows_of_all |= dict.fromkeys(outcome.aggregation(votes=self._votes), math.nan)
                 logged[outcome.labelled("scores")] = outcome.raw_values(trials)
                 continue
             of_question, of_all = outcome.rows_of_question(record)
@@ -519,7 +520,7 @@ class RepeatedSamplingTask(ConfigurableTask):
             return "grader"
         by_name = {ensemble.name: ensemble for ensemble in self._filters}
         return answers.answer_source(
-            by_name.get(pipeline),
+            by_name[pipeline],
             self.task_docs[0],
             runs_code=self._runs_code,
             matches_exactly=self._matches_exactly,

@@ -110,8 +110,14 @@ def receive_responses(instances: Sequence[Any], settings: Settings, task: str) -
     task : str
         The task's name, for messages.
     """
-    _trim(instances, settings)
-    _warn_if_identical(instances, settings.n, task)
+    for instance in instances:
+        # several ranks pad the shortest one with its last question, which then has too many; a
+        # lone surrogate, which the JSON of an API may carry, would cost the whole log of samples
+        n = settings.trials_of(instance.doc_id)
+        instance.resps = list(map(loggable, instance.resps[:n]))
+    are_identical = (len(set(map(str, instance.resps))) == 1 for instance in instances)
+    if settings.n > 1 and instances and all(are_identical):
+        _warn_of_identical(settings.n, task)
     responses = [response for instance in instances for response in instance.resps]
     _warn_of_empty(sum(not str(r).strip() for r in responses), len(responses), task)
 
@@ -139,27 +145,8 @@ def receive_stored(
     return True
 
 
-def _trim(instances: Sequence[Any], settings: Settings) -> None:
-    """Cut the padding of several ranks, and replace what a file cannot hold.
-
-    With several ranks the harness pads the short rank with its last question again, so
-    that question has too many. A lone surrogate, which the JSON of an API may carry,
-    would make the harness drop the whole log of samples; it becomes a question mark.
-    """
-    for instance in instances:
-        n = settings.trials_of(instance.doc_id)
-        instance.resps = list(map(loggable, instance.resps[:n]))
-
-
-def _warn_if_identical(instances: Sequence[Any], n: int, task: str) -> None:
-    """Warn if every question got the same answer N times: then N is 1 in truth."""
-    if n < 2 or not instances:
-        return
-    if all(len(i.resps) > 1 and len({str(r) for r in i.resps}) == 1 for i in instances):
-        _warn_of_identical(n, task)
-
-
 def _warn_of_identical(n: int, task: str) -> None:
+    """Warn that every question got the same answer N times: then N is 1 in truth."""
     log.warning(
         "%s: all %d answers to every question are identical, so these are not %d trials and "
         "the intervals are far too narrow. Likely causes: the backend ignores temperature, "
@@ -219,17 +206,11 @@ def store_outcomes(
         if entry is not None:
             key, number = entry[1].key, entry[1].trial
             trials[key, number] = GradedTrial(key, number, outcome, answer, error)
-    try:
-        instance = responses.instance
-        doc_id = instance.doc_id if chosen is None else sorted(set(chosen))[instance.doc_id]
-        digest, cluster = doc_hash(instance.doc), None
-        if graded.settings.cluster is not None and graded.cluster is not None:
-            cluster = Cluster(graded.settings.cluster, graded.cluster)
-        question = GradedQuestion(doc_id, digest, tuple(trials.values()), cluster)
-    except Exception as error:
-        # A document that JSON cannot hold, or the like: the rows do not need it.
-        log.warning("%s: a question's outcomes cannot be stored: %s", task, error)
-        return
+    instance, cluster = responses.instance, None
+    doc_id = instance.doc_id if chosen is None else sorted(set(chosen))[instance.doc_id]
+    if graded.settings.cluster is not None and graded.cluster is not None:
+        cluster = Cluster(graded.settings.cluster, graded.cluster)
+    question = GradedQuestion(doc_id, doc_hash(instance.doc), tuple(trials.values()), cluster)
     categories = len(graded.settings.weights)
     sink.add_outcomes(GradedTask(task, version, responses.pipeline, categories, (question,)))
 

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -83,22 +83,18 @@ class GradedResponses:
         return TrialTable(questions)
 
 
-class Question(Protocol):
-    """The record of one question's trials, from which rows are computed."""
-
-    def table(self, questions: Sequence[Any]) -> Table:
-        """Return the rows over some questions, whose records are of this class."""
-
-
 class RowValue(float):
-    """One row's number for one question, with the record of its trials."""
+    """One row's number for one question, with the record of its trials.
+
+    The record's `table` returns the rows over some questions, whose records are of its class.
+    """
 
     __slots__ = ("question", "row")  # a run has dozens for every question
 
     row: str
-    question: Question
+    question: Any
 
-    def __new__(cls, value: float, row: str, question: Question) -> RowValue:
+    def __new__(cls, value: float, row: str, question: Any) -> RowValue:
         """Build the number; `row` is the row's name."""
         self = super().__new__(cls, value)
         self.row, self.question = row, question
@@ -133,12 +129,6 @@ class Table:
         except InvalidInputError as error:
             log.warning("row %s cannot be computed: %s", name, error)
             return math.nan
-
-    @property
-    def learned_rows(self) -> tuple[str, str]:
-        """The rows of the mean under the learned prior, one for each scope."""
-        name = f"hbayes@{self.settings.n}"
-        return name, f"{name}_population"
 
     def interval(self, posterior: api.Posterior) -> api.Interval:
         """Return the interval of a posterior by the run's settings."""
@@ -262,11 +252,6 @@ class TrialTable(Table):
         s = self.settings
         return self.family[name].interval(s.level, s.interval)
 
-    def majority(self) -> float:
-        """Return maj@k."""
-        s = self.settings
-        return float(api.maj_at_k(*self.candidates, s.maj_k, seed=s.seed).value)
-
 
 @cached_in_evaluation(maxsize=1024)
 def _learned(
@@ -373,7 +358,9 @@ def row_functions(
             rows |= _family_rows(name, quantity)
     if settings.binary and votes:
         rows |= posterior_rows(f"maj@{settings.maj_k}", lambda table: table.vote)
-        rows[f"maj@{settings.maj_k}"] = TrialTable.majority
+        rows[f"maj@{settings.maj_k}"] = lambda table: float(
+            api.maj_at_k(*table.candidates, settings.maj_k, seed=settings.seed).value
+        )
     rows["grading_errors"] = lambda table: float(
         sum(error is not None for question in table.questions for error in question.errors)
     )
@@ -429,7 +416,8 @@ def aggregate(values: Sequence[RowValue]) -> float | str:
         return "N/A"
     table = _table(tuple(value.question for value in values))
     number, evaluation = table.row(row), current_evaluation()
-    if row in table.learned_rows and evaluation is not None and isinstance(number, float):
+    learned = f"hbayes@{table.settings.n}"
+    if row in (learned, f"{learned}_population") and evaluation is not None:
         evaluation.learned_tables[row, id(number)] = (number, table)
     return number
 

@@ -15,7 +15,9 @@ from lm_eval_bayes.stats.validation import (
     as_real,
     check_flag,
     check_fraction,
+    check_integer,
     check_option,
+    check_pair,
     check_real,
 )
 
@@ -176,7 +178,7 @@ class Settings(Record):
                 "bayes_interval", metadata.get("bayes_interval", "exact"), METHODS
             ),
             level=check_fraction("bayes_level", metadata.get("bayes_level", 0.95)),
-            seed=_integer("bayes_seed", metadata.get("bayes_seed", 0), 0, 2**32 - 1),
+            seed=check_integer("bayes_seed", metadata.get("bayes_seed", 0), 0, 2**32 - 1),
             metric=metric,
             check=check_flag("bayes_check", metadata.get("bayes_check", True)),
             cluster=_cluster(metadata.get("cluster")),
@@ -206,7 +208,7 @@ def _of_trials(metadata: Mapping[str, Any], n: int) -> dict[str, Any]:
     return {
         "n": n,
         "k": _ks(metadata.get("bayes_k"), n),
-        "maj_k": _integer("bayes_maj_k", metadata.get("bayes_maj_k", min(8, n)), 1, n, "N"),
+        "maj_k": check_integer("bayes_maj_k", metadata.get("bayes_maj_k", min(8, n)), 1, n),
         "extra_trials": _extra_trials(metadata.get("bayes_extra_trials"), n),
     }
 
@@ -222,24 +224,24 @@ def _scores(metadata: Mapping[str, Any]) -> dict[str, Any]:
             rule = "come with bayes_bounds, the lowest and the highest score"
             raise InvalidInputError.of("bayes_threshold", "conflict", rule, threshold)
         return {}
-    numbers = value if isinstance(value, (list, tuple)) else []
-    ends = [end for end in map(as_real, numbers) if end is not None and abs(end) <= _LARGEST_WEIGHT]
-    if len(ends) != 2 or len(numbers) != 2 or not ends[0] < ends[1]:
-        rule = "be the lowest and the highest score, as in [0, 1]"
-        raise InvalidInputError.of("bayes_bounds", "format", rule, value)
+    low, high = bounds = check_pair(
+        "bayes_bounds",
+        value,
+        "be the lowest and the highest score, as in [0, 1]",
+        lambda low, high: -_LARGEST_WEIGHT <= low < high <= _LARGEST_WEIGHT,
+    )
     for key in _OF_CATEGORIES:
         if metadata.get(key) is not None:
             got = metadata[key]
             raise InvalidInputError.of(key, "conflict", "be left out beside bayes_bounds", got)
     if threshold is not None:
-        low, high = ends
         threshold = check_real(
             "bayes_threshold",
             threshold,
             f"be a number above {low:g} and up to {high:g}, the bounds",
             lambda x: low < x <= high,
         )
-    return {"bounds": (ends[0], ends[1]), "threshold": threshold}
+    return {"bounds": bounds, "threshold": threshold}
 
 
 def _cluster(value: object) -> str | None:
@@ -300,7 +302,7 @@ def _extra_trials(value: object, n: int) -> tuple[tuple[int, int], ...]:
             raise InvalidInputError.of(
                 "bayes_extra_trials", "format", "name questions by their numbers, from 0", key
             )
-        extra[int(digits)] = _integer("bayes_extra_trials", trials, 0, MAX_TRIALS - n)
+        extra[int(digits)] = check_integer("bayes_extra_trials", trials, 0, MAX_TRIALS - n)
     return tuple(sorted((doc_id, trials) for doc_id, trials in extra.items() if trials))
 
 
@@ -325,14 +327,6 @@ def check_names(metadata: Mapping[str, Any], prefix: str, settings: Iterable[str
         raise TaskConfigError(sentence, "unknown-key", "metadata", min(unknown))
 
 
-def _integer(name: str, value: object, low: int, high: int, high_name: str = "") -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        bound = f"{high_name} ({high_name}={high})" if high_name else f"{high:,}"
-        rule = f"be an integer with {low} <= {name} <= {bound}"
-        raise InvalidInputError.of(name, "range", rule, value)
-    return value
-
-
 def _n_trials(metadata: Mapping[str, Any], repeats: object, task: str) -> int:
     given = metadata.get("bayes_n")
     if isinstance(given, Mapping):
@@ -341,7 +335,7 @@ def _n_trials(metadata: Mapping[str, Any], repeats: object, task: str) -> int:
             raise InvalidInputError.of("bayes_n", "format", rule, given)
         metadata = {"bayes_n": given[task]} if task in given else {}
     name = "bayes_n" if "bayes_n" in metadata else "repeats"
-    return _integer(name, metadata.get("bayes_n", repeats), 1, MAX_TRIALS)
+    return check_integer(name, metadata.get("bayes_n", repeats), 1, MAX_TRIALS)
 
 
 def _ks(value: object, n: int) -> tuple[int, ...]:
@@ -350,14 +344,14 @@ def _ks(value: object, n: int) -> tuple[int, ...]:
     ks: Sequence[object] = value if isinstance(value, (list, tuple)) else [value]
     if not ks:
         raise InvalidInputError.of("bayes_k", "empty", "name at least one k", value)
-    return tuple(sorted({_integer("bayes_k", k, 1, n, "N") for k in ks}))
+    return tuple(sorted({check_integer("bayes_k", k, 1, n) for k in ks}))
 
 
 def _weights(
     value: object, declared: object, n_categories: int | None, certain: bool
 ) -> tuple[float, ...]:
     if declared is not None:
-        count = _integer("bayes_categories", declared, 2, 1000)
+        count = check_integer("bayes_categories", declared, 2, 1000)
         if certain and n_categories is not None and count != n_categories:
             rule = (
                 f"be {n_categories} or left out, as the outcome metric has {n_categories} "

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from _support.errors import refused
 from _support.harness_command import few_tasks
+from _support.stopping_runs import TASK, rounds_of, started
 from _support.toy import OneTask, plain_task
 
 from lm_eval_bayes import compare
@@ -15,45 +16,17 @@ from lm_eval_bayes.cli.ui.errors import INTERRUPTED
 from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
 from lm_eval_bayes.harness.adaptive import stopping
 from lm_eval_bayes.harness.adaptive.preflight import baseline_runs, preflight
-from lm_eval_bayes.harness.adaptive.rounds import with_trials
 from lm_eval_bayes.harness.adaptive.stopping import Budget, Goal
 from lm_eval_bayes.harness.models.biased_coin.model import CoinSampling
 from lm_eval_bayes.runs.reader import read_runs
 from lm_eval_bayes.runs.task_run import TaskRun
 
-TASK = "demo_arithmetic_bayes"
-
-
-@pytest.fixture(autouse=True)
-def _few_tasks():
-    with few_tasks():
-        yield
-
-
-def started(tmp_path, name, *arguments, model_args="beta=2:3", task=TASK, **goal):
-    """Run with the biased coin; return exit code and the results file's content."""
-    out = tmp_path / name
-    code = run(
-        [
-            *("--model", "biased_coin", "--model_args", model_args, "--tasks", task),
-            *("--output_path", str(out), "--log_samples", "--limit", "12", *arguments),
-        ],
-        StoppingOptions(**{"store": str(tmp_path / f"{name}.sqlite"), **goal}),
-    )
-    files = sorted(out.rglob("results_*.json"))
-    return code, json.loads(files[-1].read_text()) if files else None
-
-
-def rounds_of(results):
-    return results["config"]["stopping"]["rounds"]
-
 
 def test_a_width_is_reached_and_not_before(tmp_path, capsys):
-    code, results = started(tmp_path, "w", width=0.16)
-    assert code == 0
+    results, _ = started(tmp_path, "w", metadata='{"bayes_k": 1}', width=0.2)
     rounds = rounds_of(results)
     widths = [r["looks"][0]["high"] - r["looks"][0]["low"] for r in rounds]
-    assert widths[-1] <= 0.16 < min(widths[:-1])
+    assert widths[-1] <= 0.2 < min(widths[:-1])
     n = rounds[-1]["trials"]
     row = results["results"][TASK]
     assert row[f"hbayes@{n}_high,none"] - row[f"hbayes@{n}_low,none"] == pytest.approx(widths[-1])
@@ -61,16 +34,15 @@ def test_a_width_is_reached_and_not_before(tmp_path, capsys):
 
 
 def test_stopping_in_rounds_changes_no_number(tmp_path):
-    _, rounds = started(tmp_path, "r", width=1e-3, max_trials=12)
-    _, once = started(tmp_path, "o", width=1e-3, batch_trials=12, max_trials=12)
+    rounds, _ = started(tmp_path, "r", budget="12")
+    once, _ = started(tmp_path, "o", budget="12", batch_trials=12)
     assert rounds["results"] == once["results"]
     assert [r["trials"] for r in rounds_of(rounds)] == [4, 8, 12]
 
 
 def test_a_decision_against_a_finished_run(tmp_path, capsys):
     started(tmp_path, "weak", model_args="p=0.3", budget="16", batch_trials=16)
-    code, results = started(tmp_path, "strong", model_args="p=0.8", decide=str(tmp_path / "weak"))
-    assert code == 0
+    results, _ = started(tmp_path, "strong", model_args="p=0.8", decide=str(tmp_path / "weak"))
     last = rounds_of(results)[-1]
     assert '"this run" is better' in last["looks"][0]["reason"]
     assert last["trials"] < 80
@@ -86,9 +58,9 @@ def test_a_decision_against_a_finished_run(tmp_path, capsys):
 
 def test_the_interval_uses_the_prior_trials_of_the_task_as_its_row_does(tmp_path):
     started(tmp_path, "old", model_args="beta=2:3,seed=1234", budget="4")
-    prior = json.dumps({"bayes_prior": {"run": str(tmp_path / "old"), "strength": "auto"}})
-    _, results = started(
-        tmp_path, "new", "--metadata", prior, model_args="beta=2:3,seed=9", width=0.2, max_trials=8
+    prior = {"bayes_prior": {"run": str(tmp_path / "old"), "strength": "auto"}, "bayes_k": 1}
+    results, _ = started(
+        *(tmp_path, "new"), metadata=json.dumps(prior), model_args="beta=2:3,seed=9", budget="4"
     )
     row, last = results["results"][TASK], rounds_of(results)[-1]
     n, look = last["trials"], last["looks"][0]
@@ -97,11 +69,10 @@ def test_the_interval_uses_the_prior_trials_of_the_task_as_its_row_does(tmp_path
 
 
 def test_trials_go_to_the_questions_that_carry_the_variance(tmp_path):
-    _, results = started(tmp_path, "q", width=0.13, allocate="questions", max_trials=60)
+    goal = {"budget": "24", "batch_trials": 8, "allocate": "questions"}
+    results, trials = started(tmp_path, "q", **goal)
     rounds = rounds_of(results)
     assert rounds[-1]["n_trials"] == 12 * rounds[-1]["trials"]
-    samples = next((tmp_path / "q").rglob("samples_*.jsonl"))
-    trials = [json.loads(line) for line in samples.read_text().splitlines()]
     lengths = [len(question["outcomes"]) for question in trials]
     assert len(set(lengths)) > 1
     assert sum(lengths) == rounds[-1]["n_trials"]
@@ -122,22 +93,21 @@ def test_ctrl_c_writes_what_every_question_has(tmp_path, monkeypatch):
             yield pair
 
     monkeypatch.setattr(CoinSampling, "sample", interrupted)
-    code, results = started(tmp_path, "c", width=0.01)
-    assert code == INTERRUPTED
+    results, _ = started(tmp_path, "c", budget="12", code=INTERRUPTED)
     assert "hbayes@6,none" in results["results"][TASK]
     assert results["config"]["stopping"]["reason"] == "interrupted"
     # what came of the broken round is not lost
     monkeypatch.setattr(CoinSampling, "sample", sample)
-    _, resumed = started(tmp_path, "c", width=0.01, max_trials=8)
+    resumed, _ = started(tmp_path, "c", budget="8")
     assert resumed["config"]["trials"]["from_store"] >= after
 
 
 def test_a_task_without_graded_trials_is_refused():
     arguments = {"tasks": ["toy"], "task_manager": OneTask(plain_task())}
     with refused("task", "unsupported", "toy", error=TaskConfigError):
-        preflight(arguments, hashed=False)
+        preflight(arguments)
     with refused("--predict_only", "conflict"):
-        preflight({**arguments, "predict_only": True}, hashed=False)
+        preflight({**arguments, "predict_only": True})
 
 
 @pytest.mark.parametrize(
@@ -174,15 +144,16 @@ def test_a_forecast_for_very_many_questions_costs_little_and_says_the_same(monke
         return forecast(posterior, **goal)
 
     monkeypatch.setattr(stopping, "trials_needed", measured)
-    many = trials_of(4_000)
+    monkeypatch.setattr(stopping, "_FORECAST_QUESTIONS", 500)
+    many = trials_of(1_000)
     interval = Goal(width=0.5).analyze(many, 4)
     width = (interval.high - interval.low) / 2
     look = Goal(width=width).analyze(many, 4)
-    assert sizes == [2_000]  # a second's work, however many there are
+    assert sizes == [500]  # however many there are
     # half the width takes four times the trials: 12 beyond the 4
     assert look.further in (11, 12, 13)
     assert look.further_low <= look.further <= look.further_high
-    few = Goal(width=width * 2**0.5).analyze(trials_of(2_000, seed=1), 4)
+    few = Goal(width=width * 2**0.5).analyze(trials_of(500, seed=1), 4)
     assert abs(few.further - look.further) <= 1
 
 
@@ -204,15 +175,22 @@ def test_a_budget_is_an_amount_of_something(text):
         Budget.parse(text)
 
 
+@pytest.mark.parametrize("correction", ["none", "pocock"])
+def test_no_goal_is_reached_after_one_trial(correction):
+    best, worst = (
+        {n: TaskRun.from_trials("", "t", [[right] * n] * 8, list("abcdefgh")) for n in (1, 2, 4)}
+        for right in (1, 0)
+    )
+    width = Goal(width=0.9, batch_trials=1)
+    assert [width.analyze(best[n], n).reached for n in (1, 2)] == [False, True]
+    decision = Goal(baseline={"t": worst[4]}, batch_trials=1, correction=correction)
+    assert [decision.analyze(best[n], n).reached for n in (1, 4)] == [False, True]
+
+
 def test_rounds_end_at_the_most():
     assert Goal(width=0.1, batch_trials=4, max_trials=10).rounds == [4, 8, 10]
     assert Goal(budget=Budget.parse("6"), batch_trials=4).rounds == [4, 6]
     assert Goal(budget=Budget.parse("2"), batch_trials=4).rounds == [2]
-
-
-def test_ks_that_do_not_fit_a_round_wait():
-    assert with_trials({"bayes_k": 8, "bayes_maj_k": 8}, 4, {}) == {"bayes_n": 4, "bayes_k": [1]}
-    assert with_trials({}, 4, {3: 2})["bayes_extra_trials"] == {"3": 2}
 
 
 def baseline(path):
@@ -242,7 +220,7 @@ def test_use_cache_is_refused_before_anything_is_loaded(tmp_path):
 
 
 def test_a_store_must_be_named_or_follow_from_the_output(tmp_path):
-    with refused("--store", "missing", "neither of them"):
+    with few_tasks(), refused("--store", "missing", "neither of them"):
         run(
             ["--model", "biased_coin", "--model_args", "p=.5", "--tasks", TASK],
             StoppingOptions(width=0.1),

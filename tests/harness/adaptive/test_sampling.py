@@ -1,17 +1,14 @@
 """`lm-eval-bayes run` in one stream: which trials count, what is graded, and when it stops."""
 
-import functools
 import heapq
 import itertools
-import json
 import sqlite3
 from contextlib import closing
 
 import numpy as np
 import pytest
-from _support.harness_command import few_tasks
+from _support.stopping_runs import TASK, rounds_of, started
 
-from lm_eval_bayes.cli.commands.run import StoppingOptions, run
 from lm_eval_bayes.harness.adaptive import sampling
 from lm_eval_bayes.harness.adaptive.rounds import Rounds
 from lm_eval_bayes.harness.models.biased_coin.model import CoinSampling
@@ -19,7 +16,6 @@ from lm_eval_bayes.harness.models.interface import RequestStream
 from lm_eval_bayes.harness.task.repeated_sampling import RepeatedSamplingTask
 from lm_eval_bayes.store.trial_store import TrialStore
 
-TASK = "demo_arithmetic_bayes"
 SLOTS = 16
 NOW = [0.0]
 
@@ -58,34 +54,13 @@ def slots(monkeypatch):
     NOW[0] = 0.0
 
 
-def started(tmp_path, name, *arguments, task=TASK, model_args="beta=2:3", **goal):
-    """Run with the biased coin; return the results file's content and the samples."""
-    out = tmp_path / name
-    with few_tasks():
-        code = run(
-            [
-                *("--model", "biased_coin", "--model_args", model_args, "--tasks", task),
-                *("--output_path", str(out), "--log_samples", "--limit", "12", *arguments),
-            ],
-            StoppingOptions(**{"store": str(tmp_path / f"{name}.sqlite"), **goal}),
-        )
-    assert code == 0
-    results = json.loads(max(out.rglob("results_*.json")).read_text())
-    samples = [
-        json.loads(line)
-        for file in sorted(out.rglob("samples_*.jsonl"))
-        for line in file.read_text().splitlines()
-    ]
-    return results, samples
-
-
 def stored(tmp_path, name):
     with TrialStore.open(tmp_path / f"{name}.sqlite", mode="read") as store:
         return store.info().trials
 
 
 GOALS = [
-    {"width": 0.16},
+    {"width": 0.2},
     pytest.param({"budget": "4ktokens"}, marks=pytest.mark.slow),
     pytest.param(
         {"width": 0.16, "allocate": "questions", "max_trials": 40}, marks=pytest.mark.slow
@@ -100,7 +75,7 @@ def test_a_stream_counts_the_trials_of_rounds(tmp_path, slots, monkeypatch, goal
     rounds, same = started(tmp_path, "rounds", **goal)
     assert stream["results"] == rounds["results"]
     assert stream["configs"] == rounds["configs"]
-    looks = [[r["looks"] for r in of["config"]["stopping"]["rounds"]] for of in (stream, rounds)]
+    looks = [[r["looks"] for r in rounds_of(of)] for of in (stream, rounds)]
     assert looks[0] == looks[1]
     for name in ("resps", "outcomes"):
         assert [row[name] for row in samples] == [row[name] for row in same]
@@ -117,7 +92,7 @@ def test_a_budget_of_hours_ends_before_the_look_that_would_exceed_it(tmp_path, s
     monkeypatch.setattr(RequestStream, "end", noted)
     monkeypatch.setattr(Rounds, "hours", lambda self: NOW[0] / 3600.0)
     results, samples = started(tmp_path, "h", budget="200s", batch_trials=2)
-    rounds = results["config"]["stopping"]["rounds"]
+    rounds = rounds_of(results)
     seconds = [0.0, *(3600.0 * each["hours"] for each in rounds)]
     assert len(rounds) > 1
     for previous, at in itertools.pairwise(seconds[:-1]):
@@ -147,7 +122,7 @@ def test_a_look_is_taken_as_soon_as_every_question_has_its_trials(tmp_path, slot
 
     monkeypatch.setattr(CoinSampling, "sample", noted)
     monkeypatch.setattr(Rounds, "analyze", looked)
-    started(tmp_path, "l", width=1e-3, max_trials=12, batch_trials=3)
+    started(tmp_path, "l", budget="12", batch_trials=3)
     assert [trials for trials, _ in looks] == [3, 6, 9, 12]
     prompts = {prompt for prompt, _ in came}
     assert len(prompts) == 12
@@ -159,8 +134,8 @@ def test_a_look_is_taken_as_soon_as_every_question_has_its_trials(tmp_path, slot
 
 
 def test_what_is_running_at_the_stop_is_stored_and_not_counted(tmp_path, slots, monkeypatch):
-    results, samples = started(tmp_path, "s", width=0.16)
-    n = results["config"]["stopping"]["rounds"][-1]["trials"]
+    results, samples = started(tmp_path, "s", width=0.2)
+    n = rounds_of(results)[-1]["trials"]
     assert n < 80
     assert {len(row["outcomes"]) for row in samples} == {n}
     assert stored(tmp_path, "s") > 12 * n
@@ -174,40 +149,32 @@ def test_what_is_running_at_the_stop_is_stored_and_not_counted(tmp_path, slots, 
 
     before = stored(tmp_path, "s")
     monkeypatch.setattr(CoinSampling, "sample", counted)
-    further, _ = started(tmp_path, "s", width=1e-3, max_trials=48, batch_trials=12)
+    further, _ = started(tmp_path, "s", budget="48", batch_trials=24)
     assert stored(tmp_path, "s") == 12 * 48 == before + len(asked)
-    assert further["config"]["stopping"]["rounds"][-1]["trials"] == 48
+    assert rounds_of(further)[-1]["trials"] == 48
     assert further["config"]["trials"]["from_store"] == before
 
 
-def test_each_response_is_graded_once_and_tasks_are_built_twice(tmp_path, slots, monkeypatch):
-    graded, built = [], []
-    grade, create = RepeatedSamplingTask._grade, RepeatedSamplingTask.__init__
+def test_each_response_is_graded_once(tmp_path, slots, monkeypatch):
+    graded, grade = [], RepeatedSamplingTask._grade
 
     def counted(self, grader, response, pipeline, doc_id, trial):
         if doc_id is not None:  # the coin has answers of its own graded
             graded.append((doc_id, trial))
         return grade(self, grader, response, pipeline, doc_id, trial)
 
-    @functools.wraps(create)  # the harness reads its signature
-    def created(self, *arguments, **more):
-        built.append(1)
-        create(self, *arguments, **more)
-
     monkeypatch.setattr(RepeatedSamplingTask, "_grade", counted)
-    monkeypatch.setattr(RepeatedSamplingTask, "__init__", created)
-    results, _ = started(tmp_path, "g", width=1e-3, max_trials=12)
-    assert [r["trials"] for r in results["config"]["stopping"]["rounds"]] == [4, 8, 12]
+    results, _ = started(tmp_path, "g", budget="12")
+    assert [r["trials"] for r in rounds_of(results)] == [4, 8, 12]
     assert sorted(graded) == [(question, trial) for question in range(12) for trial in range(12)]
-    assert len(built) == 2  # for the checks before the model is loaded, and for the harness
 
 
 def test_a_stored_trial_that_cannot_be_read_is_sampled_again(tmp_path, slots):
-    started(tmp_path, "d", width=1e-3, max_trials=4)
+    started(tmp_path, "d", budget="4")
     with closing(sqlite3.connect(tmp_path / "d.sqlite")) as connection, connection:
         connection.execute("UPDATE trials SET text = 'x' WHERE rowid = 7")
-    results, _ = started(tmp_path, "d", width=1e-3, max_trials=8)
-    assert results["config"]["stopping"]["rounds"][-1]["trials"] == 8
+    results, _ = started(tmp_path, "d", budget="8")
+    assert rounds_of(results)[-1]["trials"] == 8
     assert results["config"]["trials"]["from_store"] == 12 * 4 - 1
 
 
@@ -233,9 +200,11 @@ def test_groups_and_rubrics_have_their_rows_at_the_n_of_the_last_look(tmp_path, 
     (folder / "second.yaml").write_text(f"include: {TASK}\ntask: second_demo\n")
     (folder / "group.yaml").write_text(GROUP)
     include = ("--include_path", str(folder))
-    stream, _ = started(tmp_path, "stream", *include, width=0.2, task="two_demos")
-    n = stream["config"]["stopping"]["rounds"][-1]["trials"]
-    assert n > 4
+    stream, _ = started(
+        *(tmp_path, "stream", *include, "--limit", "4"), budget="8", task="two_demos"
+    )
+    n = rounds_of(stream)[-1]["trials"]
+    assert n == 8
     assert f"hbayes@{n},none" in stream["groups"]["two_demos"]
     # lm_eval 0.5 names the group before its task
     (rows,) = [

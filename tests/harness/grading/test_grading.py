@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import logging
 import re
 
 import pytest
@@ -12,14 +11,12 @@ from _support.errors import refused
 from _support.paths import SHARED
 
 from lm_eval_bayes.errors import DatasetUnavailableError
-from lm_eval_bayes.harness.grading.equivalence import has_several_values, split_answers
 from lm_eval_bayes.harness.grading.grade import (
     Grade,
     grade,
     process_results_aime,
     process_results_math,
 )
-from lm_eval_bayes.harness.grading.worker_pool import POOL
 
 SETS = {
     **dict.fromkeys(("aime_2024", "aime_2025", "aime_2026"), "aime"),
@@ -55,7 +52,13 @@ def boxed(answer: object) -> str:
     return f"We find that the answer is\n\\[\\boxed{{{answer}}}\\]"
 
 
-@pytest.mark.parametrize("name", SETS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow if name == "hmmt_feb_2025" else ())
+        for name in SETS
+    ],
+)
 def test_the_gold_of_every_question_is_correct_and_a_changed_one_is_wrong(name):
     kind = SETS[name]
     process = process_results_aime if kind == "aime" else process_results_math
@@ -76,9 +79,8 @@ def test_the_gold_of_every_question_is_correct_and_a_changed_one_is_wrong(name):
             )
 
 
-@pytest.mark.parametrize(
-    "name", ["brumo_2025", pytest.param("hmmt_feb_2025", marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["brumo_2025", "hmmt_feb_2025"])
 def test_the_gold_written_in_another_way_is_correct(name):
     for doc in questions(name):
         gold = doc["answer"]
@@ -91,7 +93,7 @@ def test_the_gold_written_in_another_way_is_correct(name):
             assert grade(boxed(rewritten), gold) == Grade(True, rewritten), rewritten
 
 
-@pytest.mark.parametrize("every", [9, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("every", [25, pytest.param(1, marks=pytest.mark.slow)])
 def test_the_494_graded_answers_that_hold(every):
     cases = graded_cases("grading_holds")
     assert len(cases) == 494
@@ -112,21 +114,6 @@ def test_graded_answers_that_were_wrong(group, size):
     cases = [case for case in graded_cases("grading") if case["group"] == group]
     assert len(cases) == size
     assert misgraded(cases) == []
-
-
-@pytest.mark.slow
-def test_math_verify_itself_agrees_about_pairs_of_real_answers():
-    math_verify = pytest.importorskip("math_verify")
-    golds = [d["answer"] for n in ("hmmt_feb_2025", "brumo_2025") for d in questions(n)]
-    logging.getLogger("math_verify").setLevel(logging.ERROR)
-    parsed = [math_verify.parse(f"${g}$", parsing_timeout=None) for g in golds]
-    agreed = 0
-    for i, shift in itertools.product(range(len(golds)), (0, 1, 7)):
-        j = (i + shift) % len(golds)
-        expected = math_verify.verify(parsed[i], parsed[j], timeout_seconds=None)
-        assert grade(boxed(golds[j]), golds[i]).correct == expected, (golds[i], golds[j])
-        agreed += expected
-    assert agreed >= 60
 
 
 def test_several_answers_come_in_any_order_and_dress():
@@ -157,6 +144,10 @@ def test_several_answers_come_in_any_order_and_dress():
         ("x^2+2x", "x(x+2)"),
         (r"30^\circ", "30"),
         ("1024", "1,024"),
+        ("2,3", "x = 2 or x = 3"),
+        ("2,3", r"x \in \{3, 2\}"),
+        ("(1,2),(3,4)", "(3, 4); (1, 2)"),
+        (r"1+x-y, 1-x+y", r"1 \pm x \mp y"),
         (5, "x = 5"),
         ("0", r"\sqrt{8}-2\sqrt{2}"),
         (r"\pi", "3.1415926536"),
@@ -264,19 +255,6 @@ def test_an_unreadable_gold_is_an_error_of_the_grader_and_not_of_the_model():
     assert "\n" not in result.error
 
 
-def test_a_pair_is_compared_once(monkeypatch):
-    calls = []
-
-    def run(job, limit):
-        calls.append(job["answer"])
-        return {"value": True}
-
-    monkeypatch.setattr(POOL, "run", run)
-    for answer in ("once", "twice", "once"):
-        assert grade(boxed(rf"\sqrt{{{answer}}}"), r"\frac{1}{3}").correct
-    assert calls == [r"\sqrt{once}", r"\sqrt{twice}"]
-
-
 @pytest.mark.parametrize(
     ("response", "gold", "options", "error"),
     [
@@ -303,26 +281,3 @@ def test_a_row_survives_what_goes_wrong_and_says_so():
 def test_questions_without_answers_are_refused():
     with refused("answer", "missing-key", error=DatasetUnavailableError):
         process_results_math({"problem": "?", "solution": "!"}, ["x"])
-
-
-@pytest.mark.parametrize(
-    ("text", "parts"),
-    [
-        (r"x = 2 or x = 3", ["x = 2", "x = 3"]),
-        ("2; 3", ["2", "3"]),
-        (r"x \in \{2, 3\}", ["2", "3"]),
-        (r"\{1\}, \{2\}", [r"\{1\}", r"\{2\}"]),
-        ("1,024", ["1,024"]),
-        ("(1, 2), (3, 4)", ["(1, 2)", "(3, 4)"]),
-        (r"\frac{1}{2}, \binom{3}{2}", [r"\frac{1}{2}", r"\binom{3}{2}"]),
-        (r"1 \pm x \mp y", ["1 + x - y", "1 - x + y"]),
-    ],
-)
-def test_answers_in_several_parts(text, parts):
-    assert split_answers(text) == parts
-
-
-def test_lists_and_tuples_have_several_values():
-    several = ["2, 3", r"\pm 1", r"x \in \{2, 3\}", "(1, 2)", "(1,2),(3,4)"]
-    single = ["33", "1,024", "[0, 1)", r"\frac{4}{9}", "(n-1)(n+1)", r"\binom{3}{2}"]
-    assert [answer for answer in several + single if has_several_values(answer)] == several

@@ -80,23 +80,6 @@ def python(*args: str, **kwargs) -> subprocess.Popen:
 
 
 @linux_only
-@pytest.mark.parametrize(
-    "answer",
-    [RUNAWAY, pytest.param("((x+1)^{400}+y)^{400}", marks=pytest.mark.slow)],
-)
-def test_a_runaway_is_stopped_and_the_next_grades_work(answer, monkeypatch):
-    with monkeypatch.context() as patch:
-        patch.setattr("lm_eval_bayes.harness.grading.grade.TIMEOUT", 0.8)
-        result = grade(rf"\boxed{{{answer}}}", r"\frac{1}{2}+y")
-    assert result.correct is False
-    assert result.answer == answer
-    # a machine that knows the answer in time, or runs out of memory before, is fine too
-    assert result.error in (None, "no result within 0.8 s") or "MemoryError" in result.error
-    assert grade(*RIGHT) == Grade(True, r"\sqrt{8}")
-    assert grade(*WRONG) == Grade(False, r"\sqrt{12}")
-
-
-@linux_only
 def test_a_time_out_kills_the_process_and_is_remembered(half_a_second):
     pool = WorkerPool(1)
     job = {"op": "compare", "gold": "1", "answer": RUNAWAY}
@@ -111,10 +94,11 @@ def test_a_time_out_kills_the_process_and_is_remembered(half_a_second):
     pids = pids_of(POOL)
     assert grade(rf"\boxed{{{RUNAWAY}}}", r"\frac{7}{9}") == first
     assert pids_of(POOL) == pids  # from memory: no process was used up
+    assert grade(*WRONG) == Grade(False, r"\sqrt{12}")  # by the next process
 
 
 def test_threads_share_the_pool():
-    pairs = [fresh(i) for i in range(3, 23)]
+    pairs = [fresh(i) for i in range(3, 13)]
     with ThreadPoolExecutor(8) as threads:
         results = list(threads.map(lambda pair: grade(*pair), pairs))
     assert all(f.correct and f.error is None for f in results)
@@ -161,13 +145,16 @@ def test_an_idle_worker_that_somebody_killed_is_replaced():
 
 @linux_only
 @pytest.mark.parametrize("busy", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_no_orphan_outlives_a_killed_parent(busy):
+def test_no_orphan_outlives_a_killed_parent_nor_reads_its_folder(busy, tmp_path):
+    (tmp_path / "sympy.py").write_text("raise SystemExit('shadowed')")
     code = textwrap.dedent(
         f"""
-        import threading, time
+        import sys, threading, time
+        sys.path[:] = [path for path in sys.path if path not in ("", {str(tmp_path)!r})]
         from lm_eval_bayes.harness.grading.grade import grade
         from lm_eval_bayes.harness.grading.worker_pool import POOL
         assert grade(*{RIGHT!r}).correct
+        assert "lm_eval" not in sys.modules and "sympy" not in sys.modules
         if {busy}:
             job = (r"\\boxed{{{RUNAWAY}}}", r"\\frac{{1}}{{2}}")
             threading.Thread(target=grade, args=job, daemon=True).start()
@@ -176,7 +163,7 @@ def test_no_orphan_outlives_a_killed_parent(busy):
         time.sleep(600)
         """
     )
-    parent = python("-c", code)
+    parent = python("-c", code, cwd=tmp_path)
     try:
         pids = [int(word) for word in parent.stdout.readline().split()]
     finally:
@@ -184,18 +171,6 @@ def test_no_orphan_outlives_a_killed_parent(busy):
         parent.communicate()
     assert len(pids) == 1
     assert wait_until_gone(pids) == []
-
-
-def test_a_module_of_the_working_directory_is_not_picked_up(tmp_path):
-    (tmp_path / "sympy.py").write_text("raise SystemExit('shadowed')")
-    code = (
-        "import sys; sys.path[:] = [p for p in sys.path if p not in ('', sys.argv[1])]\n"
-        "from lm_eval_bayes.harness.grading.grade import grade\n"
-        f"print(grade(*{RIGHT!r}).correct, 'lm_eval' in sys.modules, 'sympy' in sys.modules)\n"
-    )
-    child = python("-c", code, str(tmp_path), cwd=tmp_path)
-    out, err = child.communicate(timeout=120)
-    assert (out, err) == ("True False False\n", "")
 
 
 def test_only_plain_numbers_reach_the_evaluator_of_sympy(tmp_path):

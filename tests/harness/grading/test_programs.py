@@ -26,33 +26,22 @@ def grade(response):
         raise ValueError("no such function")
     if response == "exit":
         sys.exit(2)
+    if response == "end":
+        os._exit(3)
     if response == "configuration":
         raise TaskConfigError("no such metric", "choice", "bayes_metric")
     return {"pid": os.getpid(), "length": len(response)}
 
 
 def test_an_error_belongs_to_its_response():
-    first, second, third, last = programs.graders(grade, ["error", "configuration", "ab", "exit"])
-    with pytest.raises(programs.ProgramGradingError):
-        first()
+    failing = ["error", "exit", "end", "end"]
+    configuration, *graders = programs.graders(grade, ["configuration", *failing, "ab", "abc"])
     with refused("bayes_metric", "choice", error=TaskConfigError):
-        second()
-    assert third()["length"] == 2
-    with pytest.raises(programs.ProgramGradingError):
-        last()
-
-
-def test_a_program_that_ends_its_process_harms_no_other():
-    def end(response):
-        return response if response else os._exit(3)
-
-    results = programs.graders(end, ["a", "", "b", "c", "", "d", "e", "f"])
-    for result, response in zip(results, ["a", "", "b", "c", "", "d", "e", "f"], strict=True):
-        if response:
-            assert result() == response
-        else:
-            with pytest.raises(programs.ProgramGradingError):
-                result()
+        configuration()
+    for grader in graders[: len(failing)]:
+        with pytest.raises(programs.ProgramGradingError):
+            grader()
+    assert [grader()["length"] for grader in graders[len(failing) :]] == [2, 3]
 
 
 def test_a_process_that_a_program_leaves_behind_is_not_waited_for(tmp_path):

@@ -6,7 +6,6 @@ The numbers are computed here from what the scripted model answers, not from the
 from __future__ import annotations
 
 import json
-import logging
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -64,16 +63,10 @@ def math(number: int) -> dict[str, Any]:
     }
 
 
-def gpqa(number: int) -> dict[str, Any]:
-    wrong = {f"Incorrect Answer {i}": f"{number}0{i}" for i in (1, 2, 3)}
-    return {"Question": f"Which is {number}?", "Correct Answer": str(number), **wrong}
-
-
-#: Task -> file, split, question of a number, right response, wrong one, filter.
+#: Task -> file, question of a number, right response, wrong one, filter.
 CASES = {
     "gsm8k_cot": (
         "gsm8k/gsm8k-cot.yaml",
-        "test",
         lambda i: {"question": f"What is {i}?", "answer": f"So #### {i}"},
         lambda doc: f"The answer is {doc['answer'].split()[-1]}.",
         "The answer is 999.",
@@ -81,19 +74,10 @@ CASES = {
     ),
     "minerva_math_algebra": (
         "minerva_math/minerva_math_algebra.yaml",
-        "test",
         math,
         lambda doc: f"Final Answer: The final answer is ${doc['answer']}$. I hope it is correct.",
         "Final Answer: The final answer is $999$. I hope it is correct.",
         "none",
-    ),
-    "gpqa_diamond_cot_n_shot": (
-        "gpqa/cot_n_shot/gpqa_diamond_cot_n_shot.yaml",
-        "train",
-        gpqa,
-        lambda doc: f"The answer is {doc['answer']}.",
-        "The answer is (Z).",
-        "strict-match",
     ),
 }
 
@@ -102,15 +86,12 @@ CASES = {
 SECOND = {"minerva_math_algebra": "math_verify"}
 
 
-@pytest.mark.parametrize(
-    ("name", "metrics"), [*((name, None) for name in CASES), *((name, "all") for name in SECOND)]
-)
-def test_a_task_of_the_harness_is_sampled_with_the_right_numbers(name, metrics, tmp_path, caplog):
-    caplog.set_level(logging.INFO)
+@pytest.mark.parametrize("name", CASES)
+def test_a_task_of_the_harness_is_sampled_with_the_right_numbers(name, tmp_path):
     sampled_tasks.install()
     wrappers.install()
     wrappers.install_evaluate()
-    file, split, question, right, wrong, pipeline = CASES[name]
+    file, question, right, wrong, pipeline = CASES[name]
     docs = [question(10 + i) for i in range(len(RIGHT))]
     data = tmp_path / "data.jsonl"
     data.write_text("\n".join(map(json.dumps, docs)), encoding="utf-8")
@@ -119,7 +100,7 @@ def test_a_task_of_the_harness_is_sampled_with_the_right_numbers(name, metrics, 
         "task": name,
         "dataset_path": "json",
         "dataset_name": None,
-        "dataset_kwargs": {"data_files": {part: str(data) for part in {split, "train"}}},
+        "dataset_kwargs": {"data_files": {part: str(data) for part in ("test", "train")}},
         "num_fewshot": 0,
     }
     (tmp_path / "task.yaml").write_text(yaml.safe_dump(local), encoding="utf-8")
@@ -129,19 +110,17 @@ def test_a_task_of_the_harness_is_sampled_with_the_right_numbers(name, metrics, 
         task_manager=TaskManager(
             include_defaults=False,
             include_path=str(tmp_path),
-            metadata={"bayes_n": N, "bayes_metric": metrics},
+            metadata={"bayes_n": N, "bayes_metric": "all"},
         ),
         bootstrap_iters=0,
     )
-    alone = name in SECOND and metrics is None
-    assert (f"{SECOND.get(name)} is left out" in caplog.text) is alone
     row = results["results"][f"{name}_bayes"]
     assert row[f"avg@{N},{pipeline}"] == pytest.approx(sum(RIGHT) / (N * len(RIGHT)))
     assert row[f"bayes@{N},{pipeline}"] == pytest.approx(
         sum((c + 1) / (N + 2) for c in RIGHT) / len(RIGHT)
     )
     assert row[f"pass@{N},{pipeline}"] == pytest.approx(2 / 3)
-    if metrics == "all":
+    if name in SECOND:
         second = row[f"avg@{N}({SECOND[name]}),{pipeline}"]
         assert second == pytest.approx(sum(RIGHT) / (N * len(RIGHT)))
     samples = [s for s in results["samples"][f"{name}_bayes"] if s["filter"] == pipeline]

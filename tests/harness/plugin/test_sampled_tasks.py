@@ -36,7 +36,7 @@ TOY = {
                                     {"function": "take_first"}]},
     ],
     "metric_list": [{"metric": "exact_match", "aggregation": "mean", "higher_is_better": True}],
-    "metadata": {"version": 2.0},
+    "metadata": {"version": 2.0, "bayes_interval": "normal"},
 }  # fmt: skip
 
 
@@ -160,15 +160,6 @@ def test_a_tag_of_sampled_tasks(manager):
 
 
 def test_include_takes_the_name_of_a_task(tmp_path):
-    file = tmp_path / "mine.yaml"
-    file.write_text("include: demo_arithmetic_bayes\ntask: mine\nrepeats: 3\n", encoding="utf-8")
-    manager = TaskManager(include_defaults=False, include_path=str(tmp_path))
-    task = manager.load(["mine"])["tasks"]["mine"]
-    assert isinstance(task, RepeatedSamplingTask)
-    assert task.settings.n == 3
-
-
-def test_include_prefers_a_task_of_its_own_folder(tmp_path):
     override = "include: demo_arithmetic_bayes\ntask: demo_arithmetic_bayes\nrepeats: 5\n"
     (tmp_path / "override.yaml").write_text(override, encoding="utf-8")
     (tmp_path / "mine.yaml").write_text("include: demo_arithmetic_bayes\ntask: mine\n")
@@ -194,6 +185,3 @@ def test_bayes_n_of_a_task_that_is_not_sampled_is_warned_of(manager, caplog):
     assert "bayes_n has no effect on toy, which is not sampled repeatedly; toy_bayes is" in (
         caplog.text
     )
-    caplog.clear()
-    run(manager(), "toy")
-    assert "bayes_n" not in caplog.text

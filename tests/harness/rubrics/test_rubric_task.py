@@ -93,17 +93,16 @@ def by_hand():
     return counts, missing
 
 
-@pytest.mark.parametrize("prior", ["hbayes", "bayes"])
-def test_rows_are_posteriors_of_categories_counted_by_hand(prior):
+def test_rows_are_posteriors_of_categories_counted_by_hand():
     counts, missing = by_hand()
-    rows, _ = run(task(rubric_prior=prior, rubric_schemata=list(counts)))
+    rows, _ = run(task(rubric_schemata=list(counts), bayes_interval="exact", bayes_k=1))
     assert {name for name in rows if name.endswith("@3") and name.startswith("rubric_")} == {
         f"rubric_{name}@3" for name in counts
     }
     assert rows["rubric_missing"] == missing
     for name, counted in counts.items():
         outcomes = Outcomes.from_counts(counted, weights=SCHEMATA[name].weights)
-        posterior = (hbayes_at_n if prior == "hbayes" else bayes_at_n)(outcomes)
+        posterior = hbayes_at_n(outcomes)
         row = f"rubric_{name}@3"
         assert rows[row] == pytest.approx(posterior.mu, rel=1e-12)
         assert rows[f"{row}_stderr"] == pytest.approx(posterior.sigma, rel=1e-12)
@@ -186,23 +185,26 @@ def test_a_function_of_one_s_own_sees_document_text_and_signals(caplog):
     seen = []
 
     def choose(document, completion, signals):
-        seen.append((document["answer"], completion, signals["completion_tokens"]))
+        answer = document["answer"]
+        document.clear()  # harms nobody
+        seen.append((answer, completion, signals["completion_tokens"]))
         if signals["completion_tokens"] == 7:
-            raise RuntimeError("the judge is asleep")
-        if signals["completion_bpt"] is None:
+            raise SystemExit("the judge is \x1b[31masleep")
+        if signals["completion_tokens"] == 3:
             return None
-        return "yes" if completion == document["answer"] else 0
+        return "yes" if completion == answer else 0
 
     own = {"name": "judge", "categories": ["no", "yes"], "weights": [0, 1], "category": choose}
     rows, results = run(task(rubric_own=[own], rubric_schemata="exact_match", rubric_prior="bayes"))
     assert seen[0] == ("2", "2", None)  # the first question's own answer is tried first
     assert ("6", "6", 7) in seen
-    expected = bayes_at_n(Outcomes.from_counts([[1, 2], [2, 1], [1, 1]]))
+    expected = bayes_at_n(Outcomes.from_counts([[1, 2], [2, 1], [0, 1]]))
     assert rows["rubric_judge@3"] == pytest.approx(expected.mu)
-    assert rows["rubric_missing"] == 1
-    notes = results["samples"]["toy"][2]["rubric_error_notes"]
-    assert notes == {2: "judge: RuntimeError: the judge is asleep"}
-    assert "the judge is asleep" in caplog.text
+    assert rows["rubric_missing"] == 2
+    sample = results["samples"]["toy"][2]
+    assert sample["doc"] == {"question": "3 + 3 =", "answer": "6"}
+    assert sample["rubric_error_notes"] == {2: r"judge: SystemExit: the judge is \x1b[31masleep"}
+    assert "the judge is" in caplog.text
     settings = results["configs"]["toy"]["metadata"]["bayes"]["rubrics"]["own"][0]
     assert settings["name"] == "judge"
     assert "choose" in settings["function"]
@@ -308,29 +310,11 @@ def test_the_examples_load_from_their_yaml(name, reply, rubric, score):
         def generate_until(self, requests, disable_tqdm=False):
             return [reply for _ in requests]
 
-    manager = TaskManager(include_path=str(EXAMPLES), include_defaults=False)
+    quick = {"bayes_interval": "normal", "bayes_k": 1}
+    manager = TaskManager(include_path=str(EXAMPLES), include_defaults=False, metadata=quick)
     row = toy.evaluate(Replying({}), name, task_manager=manager)["results"][name]
     (own,) = custom_rubrics(f"{rubric}.yaml", EXAMPLES)
     counts = np.zeros((3, len(own.schema.weights)), int)
     counts[np.arange(3), score] = 8
     expected = hbayes_at_n(Outcomes.from_counts(counts, weights=own.schema.weights))
     assert row[f"rubric_{rubric}@8,none"] == pytest.approx(expected.mu, abs=1e-12)
-    assert math.isfinite(row[f"rubric_{rubric}@8_low,none"])
-
-
-def test_a_function_cannot_harm_the_document_nor_end_the_run_nor_colour_a_terminal(caplog):
-    def choose(document, completion, signals):
-        document.clear()
-        if signals["completion_tokens"] == 7:
-            raise SystemExit(3)
-        if signals["completion_tokens"] == 2:
-            raise ValueError("boom \x1b[31mred")
-        return "no"
-
-    own = {"name": "judge", "categories": ["no", "yes"], "category": choose}
-    rows, results = run(task(rubric_own=own, rubric_schemata="exact_match"))
-    assert rows["rubric_missing"] == 3
-    samples = results["samples"]["toy"]
-    assert samples[0]["doc"] == {"question": "1 + 1 =", "answer": "2"}
-    assert samples[2]["rubric_error_notes"] == {2: "judge: SystemExit: 3"}
-    assert "\\x1b[31mred" in samples[0]["rubric_error_notes"][0]

@@ -26,17 +26,8 @@ def test_right_or_wrong_has_no_third_category(grader):
         RepeatedSamplingTask(config=toy_config(process_results=grader, **THREE))
 
 
-def test_a_grader_of_the_tasks_own_may_have(caplog):
-    def grader(doc, results):
-        return {"exact_match": 2}
-
-    task = RepeatedSamplingTask(config=toy_config(process_results=grader, **THREE))
-    assert task.settings.weights == (0.0, 0.5, 1.0)
-    assert "is graded" not in caplog.text
-
-
 @pytest.mark.parametrize(("category", "warned"), [(1, True), (2, False)])
 def test_the_own_answer_below_the_top_is_pointed_at(caplog, category, warned):
-    assert len(RepeatedSamplingTask(config=graded(category)).settings.weights) == 3
+    assert RepeatedSamplingTask(config=graded(category)).settings.weights == (0.0, 0.5, 1.0)
     warning = "the first question's own answer is graded 1 of the categories 0..2"
     assert (warning in caplog.text) == warned

@@ -13,10 +13,6 @@ from lm_eval_bayes.harness.models.generation_settings import (
 GOOD = {"do_sample": True, "temperature": 0.6, "top_p": 0.95, "until": []}
 
 
-def test_good_settings_pass_unchanged():
-    assert checked_generation_kwargs(GOOD, 16, "t") == GOOD
-
-
 def test_top_p_and_until_are_made_explicit():
     checked = checked_generation_kwargs({"do_sample": True, "temperature": 1}, 2, "t")
     assert checked == {"do_sample": True, "temperature": 1, "top_p": 1.0, "until": []}

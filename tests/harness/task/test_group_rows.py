@@ -49,14 +49,13 @@ def outcomes():
     return {name: Outcomes.from_counts(each) for name, each in counts.items()}
 
 
-@pytest.mark.parametrize("weights", ["equal", "size"])
-def test_a_group_has_the_mean_over_its_tasks(weights):
-    by_size = weights == "size"
+def test_a_group_has_the_mean_over_its_tasks():
     rows = (HBAYES_AT_N, "hbayes@4_population", "bayes@4")
-    entries = ({"metric": row, "weight_by_size": by_size} for row in rows)
-    results = evaluated(grouped([task(name) for name in PARTS], *entries))
+    entries = ({"metric": row, "weight_by_size": True} for row in rows)
+    tasks = [task(name, metadata={"bayes_interval": "exact", "bayes_k": 1}) for name in PARTS]
+    results = evaluated(grouped(tasks, *entries))
     for scope, row in (("benchmark", "hbayes@4"), ("population", "hbayes@4_population")):
-        posterior = mean_over_tasks(outcomes(), weights, scope=scope)
+        posterior = mean_over_tasks(outcomes(), "size", scope=scope)
         interval = posterior.interval(0.95, "exact")
         expected = [posterior.mu, posterior.sigma, interval.low, interval.high]
         suffixes = ("", "_stderr", "_low", "_high")
@@ -65,12 +64,9 @@ def test_a_group_has_the_mean_over_its_tasks(weights):
         # the shared prior pulls less: not the mean of the tasks' rows, which stay their own
         own = [results[name][f"{row},none"] for name in PARTS]
         assert own == pytest.approx([hbayes_at_n(each, scope).mu for each in outcomes().values()])
-        share = np.array([3, 2, 1]) if by_size else np.ones(3)
-        assert abs(rows[0] - np.average(own, weights=share)) > 1e-4
+        assert abs(rows[0] - np.average(own, weights=[3, 2, 1])) > 1e-4
     bayes = [results[name]["bayes@4,none"] for name in PARTS]
-    assert results["group"]["bayes@4,none"] == pytest.approx(
-        np.average(bayes, weights=[3, 2, 1] if by_size else None)
-    )
+    assert results["group"]["bayes@4,none"] == pytest.approx(np.average(bayes, weights=[3, 2, 1]))
 
 
 def test_a_group_of_scores_and_grades(caplog):

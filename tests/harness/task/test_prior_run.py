@@ -46,12 +46,12 @@ def outcomes():
     return Outcomes.from_counts(counts, prior_counts=prior)
 
 
-@pytest.mark.parametrize("strength", ["auto", 0.5])
-def test_the_row_uses_the_prior_trials_and_stands_beside_the_one_without(earlier, strength, caplog):
-    result = evaluate(ScriptedLM(SCRIPT), task(str(earlier), strength))["results"]["toy"]
+def test_the_row_uses_the_prior_trials_and_stands_beside_the_one_without(earlier, caplog):
+    informed = task(str(earlier), bayes_k=1, bayes_interval="exact")
+    result = evaluate(ScriptedLM(SCRIPT), informed)["results"]["toy"]
     assert f"hbayes@4: {SAME_CHANCES}" in caplog.messages
     for scope, name in (("benchmark", "hbayes@4"), ("population", "hbayes@4_population")):
-        expected = prior_evidence(outcomes(), strength, scope=scope)
+        expected = prior_evidence(outcomes(), "auto", scope=scope)
         interval = expected.posterior.interval(0.95, "exact")
         values = [result[f"{name}{suffix},none"] for suffix in ("", "_stderr", "_low", "_high")]
         assert values == pytest.approx(

@@ -45,9 +45,11 @@ def test_categories_without_weights_get_even_scores():
         ({"bayes_weights": [0, float("nan")]}, "bayes_weights", "format"),
         ({"bayes_weights": [1, 0]}, "bayes_weights", "range"),
         ({"bayes_threshold": 0.5}, "bayes_threshold", "conflict"),
-        ({"bayes_bounds": [1, 0]}, "bayes_bounds", "format"),
+        ({"bayes_bounds": [1, 0]}, "bayes_bounds", "range"),
         ({"bayes_bounds": [0, 1], "bayes_threshold": 0}, "bayes_threshold", "range"),
         ({"bayes_bounds": [0, 1], "bayes_weights": [0, 1]}, "bayes_weights", "conflict"),
+        ({"categories": None, "bayes_weights": [1, 1, 1]}, "bayes_weights", "duplicate"),
+        ({"repeats": "many"}, "repeats", "range"),
         ({"bayes_metric": 3}, "bayes_metric", "type"),
         ({"bayes_check": "no"}, "bayes_check", "type"),
     ],
@@ -57,17 +59,7 @@ def test_a_bad_value_is_refused_by_name(metadata, argument, rule):
         read(**metadata)
 
 
-def test_categories_that_all_score_the_same_are_refused():
-    with refused("bayes_weights", "duplicate"):
-        read(categories=None, bayes_weights=[1, 1, 1])
-
-
 @pytest.mark.parametrize("slip", ["bayes-n", "Bayes_N"])
 def test_a_slip_in_a_setting_s_name_is_noticed(slip):
     with refused("metadata", "unknown-key", error=TaskConfigError):
         read(**{slip: 3})
-
-
-def test_bad_repeats_in_the_yaml_are_named_so():
-    with refused("repeats", "range", "many"):
-        read(repeats="many")

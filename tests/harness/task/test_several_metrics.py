@@ -42,7 +42,8 @@ def run(**metadata):
 
 @pytest.fixture(scope="module")
 def results():
-    return run(bayes_metric=["strict", "near", "parts"])
+    exact = {"bayes_interval": "exact", "bayes_k": 2}
+    return run(bayes_metric=["strict", "near", "parts"], **exact)
 
 
 def outcomes(results, name):

@@ -160,7 +160,9 @@ def demo_run(lm: BiasedCoinLM, **kwargs: Any) -> dict[str, Any]:
 
 
 def test_a_demo_run_reports_the_posterior_and_records_the_truth() -> None:
-    results = demo_run(BiasedCoinLM(beta="1:1", seed=5))
+    results = demo_run(
+        BiasedCoinLM(beta="1:1", seed=5), metadata={"bayes_interval": "normal", "bayes_k": 1}
+    )
     truth = results["config"]["biased_coin"]
     assert truth["questions"] == {"demo_arithmetic_bayes": 40}
     result = results["results"]["demo_arithmetic_bayes"]
