@@ -93,8 +93,10 @@ def state_moments(mixture: Mixture, moments_of: MomentsOf, per_row: int = 8) -> 
     question = np.zeros((2, n_quantities, n_rows))
     for block, member in mixture.memberships(per_row):
         first, second = np.zeros((2, n_quantities, member.shape[1], n_rows))
+        member = np.where(member > _NEGLIGIBLE, member, 0.0)
+        member /= member.sum(axis=0)
         for kind in range(KINDS):
-            state, row = np.nonzero(member[kind] > _NEGLIGIBLE)
+            state, row = np.nonzero(member[kind])
             probability = member[kind, state, row]
             moments = moments_of(alpha[kind][:, block][:, state] + mixture.counts[row].T)
             first[:, state, row] += probability * moments.first

@@ -37,29 +37,13 @@ _RESAMPLES = 1000
 
 #: The note of a run with one trial per question.
 SINGLE_TRIALS = (
-    "With one trial per question the variance within questions and that between them cannot be "
-    "distinguished: only their sum is known. How far two runs of the model lie apart is at most "
-    "what it would be if all of it were within questions. Two trials per question, on some "
-    "questions, are needed."
-)
-#: The note where few trials disagree, and where few trials are repeated.
-FEW_FLIPS = (
-    "Few differences are expected between two runs, as of few questions or of trials that rarely "
-    "differ: a test about these questions is far from normal, and the differences shown are "
-    "approximate."
-)
-FEW_REPEATS = (
-    "There are few repeated trials, so the shares of variance and of questions that flip depend on "
-    "the prior."
+    "With one trial per question only the sum of the variances within and between questions is "
+    "known."
 )
 #: The note of questions in clusters.
 IN_CLUSTERS = (
-    "The numbers about the population take questions as independent, and these come in clusters: "
-    "errors about the population are larger."
+    "The questions come in clusters, so that errors about the population are larger than shown."
 )
-#: The fewest flips, in expectation, of N pairs of runs without `FEW_FLIPS`, and the fewest trials
-#: beyond the first of each question without `FEW_REPEATS`.
-_FEW_FLIPS, _FEW_REPEATS = 5.0, 60
 
 
 @dataclass(frozen=True)
@@ -302,11 +286,6 @@ def variance_components(
         return PosteriorSummary.of(draws, level) if separable else None
 
     notes = [None if separable else SINGLE_TRIALS]
-    if separable and not outcomes.scored:
-        if float(n.sum()) * float(flip.mean()) < _FEW_FLIPS:
-            notes.append(FEW_FLIPS)
-        if int(np.maximum(n - 1, 0).sum()) < _FEW_REPEATS:
-            notes.append(FEW_REPEATS)
     if outcomes.clusters is not None and len(set(outcomes.clusters)) < outcomes.n_questions:
         notes.append(IN_CLUSTERS)
     tried = n > 0

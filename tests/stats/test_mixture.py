@@ -1,7 +1,8 @@
 """The mixture of two kinds of questions, against draws from its prior weighted by the likelihood.
 
-The oracle shares no code with the package: (w, m, s) from the prior as the docstring states it, the
-likelihood of every question from `scipy.special`, and a draw of θ where a question's score is asked.
+The oracle shares no code with the package: (w, m, s) from the prior as the docstring states it,
+the likelihood of every question from `scipy.special`, and a draw of θ where a question's score is
+asked.
 """
 
 from __future__ import annotations

@@ -182,28 +182,18 @@ def test_a_forecast_starts_from_the_paired_z():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("categories", [2, 3])
-def test_a_paired_forecast_is_what_compare_would_say(categories):
-    rng = np.random.default_rng(8)
-    theta = rng.dirichlet(np.full(categories, 0.6), 25)
-    sides = [rng.multinomial(6, theta), rng.multinomial(6, theta)]
-    now = [hbayes_at_n(Outcomes.from_counts(x), "population") for x in sides]
-    truths = [each.benchmark.distribution.draw_categories(60, rng).theta for each in now]
-    predicted = [
-        compare(
-            *(
-                Outcomes.from_counts(x + rng.multinomial(24, truth[d]))
-                for x, truth in zip(sides, truths, strict=True)
-            ),
-            "population",
-        )
-        for d in range(60)
-    ]
-    z = np.sort([each.z for each in predicted])
-    board = PredictiveBoard.of(now)
-    for target in (z[15], z[30], z[45]):
-        share = board.goal(0, 1, float(target))(24)
-        assert share == pytest.approx((z > target).mean(), abs=0.2)
+def test_paired_forecasts_are_right_on_average():
+    rng, predicted, reached = np.random.default_rng(8), [], []
+    for _ in range(60):
+        logits = 1.5 * rng.normal(size=30) + 0.4 * rng.normal(size=(2, 30))
+        p = 1 / (1 + np.exp(-logits - rng.normal(0, 0.5, (2, 1))))
+        counts = rng.binomial(4, p)
+        now = [hbayes_at_n(binary_outcomes(each, 4), "population") for each in counts]
+        predicted.append(PredictiveBoard.of(now).goal(0, 1, 2.0)(12))
+        more = counts + rng.binomial(12, p)
+        later = [hbayes_at_n(binary_outcomes(each, 16), "population") for each in more]
+        reached.append(separation(*later).z > 2.0)
+    assert np.mean(predicted) == pytest.approx(np.mean(reached), abs=0.15)
 
 
 @pytest.mark.parametrize(

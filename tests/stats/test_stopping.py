@@ -127,16 +127,16 @@ def test_in_population_scope_the_questions_set_a_limit():
     assert forecast.note is not None
     reachable = trials_needed(posterior, width=0.5 * (now + forecast.limit))
     assert 1 < reachable.additional < 100
-    # as many trials on the same questions bring hbayes itself about there
-    wanted = reachable.target
-    n = reachable.additional
+    # further trials of questions from the posterior bring hbayes itself about there
+    wanted, n = reachable.target, reachable.additional
+    truths = posterior.benchmark.distribution.draw_categories(12, rng).theta[..., 1]
     widths = [
         hbayes_at_n(
-            binary_outcomes(outcomes.counts[:, 1] + rng.binomial(n, p), 8 + n), "population"
+            binary_outcomes(outcomes.counts[:, 1] + rng.binomial(n, truth), 8 + n), "population"
         )
         .interval()
         .width
-        for _ in range(6)
+        for truth in truths
     ]
     assert np.mean(widths) == pytest.approx(wanted, rel=0.06)
 

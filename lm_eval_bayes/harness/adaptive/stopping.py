@@ -34,7 +34,6 @@ from lm_eval_bayes.stats.sequential.stopping_rules import StoppingRule, WidthRea
 from lm_eval_bayes.stats.sequential.trials_needed import trials_needed
 from lm_eval_bayes.stats.validation import check_count, check_level, check_option
 
-
 _FORM = re.compile(r"(\d+(?:\.\d+)?(?:e\d+)?)\s*([a-z]*)", re.IGNORECASE)
 _UNITS = {
     "": ("trials", 1.0),

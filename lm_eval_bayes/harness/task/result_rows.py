@@ -26,6 +26,7 @@ from lm_eval_bayes.stats.maj_at_k import vote_candidates
 from lm_eval_bayes.stats.pass_family.estimators import PassQuantity, estimate, quantities_by_row
 from lm_eval_bayes.stats.pass_family.posteriors import family_notes, pass_posteriors
 from lm_eval_bayes.stats.prior_evidence import SAME_CHANCES
+from lm_eval_bayes.stats.serial_dependence import serial_note
 
 log = get_logger(__name__)
 
@@ -207,8 +208,8 @@ class TrialTable(Table):
             outcomes, answers = zip(*((q.outcomes, q.answers) for q in self.questions), strict=True)
             first = self.questions[0]
             warning = zero_score(outcomes, answers, first.answer_source, first.origin)
-            if warning is not None:
-                log.warning("%s", warning)
+            for line in filter(None, (warning, serial_note(outcomes))):
+                log.warning("%s", line)
         notes = [posterior.note, None if self.informed is self.outcomes else SAME_CHANCES]
         for note in filter(None, () if self.quick else notes):
             warn_once(f"hbayes@{self.settings.n}: {note}")

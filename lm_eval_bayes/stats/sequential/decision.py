@@ -297,10 +297,8 @@ class DecisionReached:
         if n_questions > FEW_QUESTIONS and self.analyses[-1] > FEW_TRIALS:
             return None
         return (
-            f"{a.quantity} does not keep to the rate of {1.0 - self.confidence:.3g} on "
-            f"{FEW_QUESTIONS} questions or fewer, nor where {FEW_TRIALS} trials or fewer are "
-            f"planned (here {n_questions} questions, {self.analyses[-1]} trials): simulated for a "
-            "rate of 0.05, equal models got a winner in up to 0.1 of such runs"
+            f"{a.quantity} exceeds the rate of {1.0 - self.confidence:.3g} on {FEW_QUESTIONS} "
+            f"questions or fewer, and where {FEW_TRIALS} trials or fewer are planned"
         )
 
     def _note(self, trials: int, scope: Scope) -> str:
@@ -308,8 +306,7 @@ class DecisionReached:
         if self.correction == "anytime":
             return (
                 f"equal models get a winner in at most {1.0 - self.confidence:.3g} of such runs, "
-                "however many analyses there are (simulated for a rate of 0.05: 0.008 to 0.038 "
-                "between two sampled models, up to 0.065 against an exactly known score)"
+                "however many analyses there are"
             )
         if self.correction != "none" and self.analyses is not None:
             return (
