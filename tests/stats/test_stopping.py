@@ -155,6 +155,8 @@ test_bad_arguments = refusals(
     (lambda: trials_needed(MANY, z=2.0), "other", "conflict"),
     (lambda: trials_needed(MANY, width=0.0), "width", "range"),
     (lambda: trials_needed(MANY, z=1.0, other=ONE), "posteriors", "mismatch"),
+    (lambda: trials_needed(binary_outcomes([6], 8), width=0.1), "posterior", "type"),
+    (lambda: trials_needed(MANY, z=1.0, other=binary_outcomes([6], 8)), "other", "type"),
 )
 
 

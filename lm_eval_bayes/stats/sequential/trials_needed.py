@@ -337,7 +337,7 @@ def allocate_trials(
     >>> from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
     >>> outcomes = Outcomes.from_counts([[8, 0], [4, 4], [0, 8], [7, 1]])
     >>> allocate_trials(hbayes_at_n(outcomes), outcomes, 8)
-    array([0, 5, 1, 2])
+    array([0, 6, 0, 2])
     """
     check_outcomes("outcomes", outcomes)
     check_posterior("posterior", posterior)
