@@ -94,8 +94,6 @@ def test_a_missing_threshold_leaves_only_the_trials_that_need_it_without_a_categ
 @pytest.mark.parametrize(
     ("name", "signal", "bound", "holds"),
     [
-        ("correct", "is_correct", 0.5, True),
-        ("boxed", "has_box", 0.5, True),
         ("A_high", "verifier_a", 0.6, True),
         ("ood", "prompt_bpt", 3.0, True),
         ("high_conf", "completion_bpt", 1.0, True),
