@@ -10,7 +10,11 @@ from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.stats.intervals import Interval, IntervalSpec, Scope
 from lm_eval_bayes.stats.maj_at_k import maj_at_k, vote_candidates
 from lm_eval_bayes.stats.maj_at_k_posterior import maj_at_k_posterior
-from lm_eval_bayes.stats.pass_family.estimators import estimate, quantities_by_row
+from lm_eval_bayes.stats.pass_family.estimators import (
+    estimate,
+    posterior_row,
+    quantities_by_row,
+)
 from lm_eval_bayes.stats.pass_family.posteriors import family_notes, pass_posteriors
 from lm_eval_bayes.stats.results import Posterior
 from lm_eval_bayes.stats.validation import as_real, check_count
@@ -20,7 +24,7 @@ _DEFAULT_TAU, _DEFAULT_MAJ_K = 0.5, 8
 
 
 class PassRows(NamedTuple):
-    """Estimates and posteriors by the names of their rows."""
+    """Estimates from the saved trials and posteriors, each by the names of their rows."""
 
     estimates: dict[str, float]
     posteriors: dict[str, Posterior]
@@ -67,12 +71,14 @@ def pass_rows(run: TaskRun, ks: Iterable[int] | None, scope: Scope, seed: int) -
     estimates = {name: estimate(outcomes, quantity).value for name, quantity in quantities.items()}
     # of the trials that the estimates are from
     family = pass_posteriors(outcomes.without_prior(), list(quantities.values()), scope=scope)
-    posteriors = dict(zip(quantities, family, strict=True))
+    posteriors = dict(zip(map(posterior_row, quantities), family, strict=True))
     if run.answers is not None and run.trials is not None:
         maj_k = _maj_k(settings, n_max)
         votes = vote_candidates(run.answers, run.trials)
         estimates[f"maj@{maj_k}"] = maj_at_k(*votes, maj_k, seed=seed).value
-        posteriors[f"maj@{maj_k}"] = maj_at_k_posterior(*votes, maj_k, scope, seed=seed)
+        posteriors[posterior_row(f"maj@{maj_k}")] = maj_at_k_posterior(
+            *votes, maj_k, scope, seed=seed
+        )
     return PassRows(estimates, posteriors)
 
 
@@ -84,19 +90,8 @@ def row_intervals(posteriors: Mapping[str, Posterior], spec: IntervalSpec) -> di
 
 
 class PassRow(NamedTuple):
-    """A row of the pass family, or of maj@k.
+    """The posterior of a member of the pass family, or of maj@k, and its credible interval."""
 
-    Attributes
-    ----------
-    estimate : float
-        The estimate from the saved trials.
-    posterior : Posterior
-        The posterior of the score that k new trials would have.
-    interval : Interval
-        Its credible interval.
-    """
-
-    estimate: float
     posterior: Posterior
     interval: Interval
 
@@ -104,36 +99,20 @@ class PassRow(NamedTuple):
 def pass_family(
     run: TaskRun, spec: IntervalSpec, ks: Iterable[int] | None = None
 ) -> dict[str, PassRow]:
-    """Return the pass family and maj@k of a run with their uncertainty, by the names of rows.
+    """Return the posteriors of the pass family and of maj@k of a run, by the names of rows.
 
     Parameters
     ----------
     run : TaskRun
         The trials.
     spec : IntervalSpec
-        Settings of the intervals, and the scope.
+        The settings of the intervals.
     ks : iterable of int, optional
-        As for `pass_rows`.
-
-    Raises
-    ------
-    InvalidInputError
-        If `ks` break their rule, or are given for trials that are not right or wrong.
-
-    Examples
-    --------
-    >>> from lm_eval_bayes.stats.intervals import DEFAULT_INTERVAL
-    >>> run = TaskRun.from_trials("A", "aime", [[0, 1, 1, 0], [0, 0, 0, 0]], ["q1", "q2"])
-    >>> row = pass_family(run, DEFAULT_INTERVAL, [2])["pass@2"]
-    >>> round(row.estimate, 3), row.interval.low < row.posterior.mu < row.interval.high
-    (0.417, True)
+        The k; see `pass_rows`.
     """
-    rows = pass_rows(run, ks, spec.scope, spec.seed)
-    intervals = row_intervals(rows.posteriors, spec)
-    return {
-        name: PassRow(rows.estimates[name], posterior, intervals[name])
-        for name, posterior in rows.posteriors.items()
-    }
+    posteriors = pass_rows(run, ks, spec.scope, spec.seed).posteriors
+    intervals = row_intervals(posteriors, spec)
+    return {name: PassRow(posterior, intervals[name]) for name, posterior in posteriors.items()}
 
 
 def row_notes(family: Mapping[str, PassRow]) -> tuple[str, ...]:
@@ -141,12 +120,16 @@ def row_notes(family: Mapping[str, PassRow]) -> tuple[str, ...]:
     return family_notes({name: row.posterior for name, row in family.items()})
 
 
-def uncertainty_to_dict(
+def rows_to_dict(
     posteriors: Mapping[str, Posterior], intervals: Mapping[str, Interval]
 ) -> dict[str, Any]:
-    """Return the sd and the interval of every row that has one, as plain JSON types."""
+    """Return mean, sd and interval of every row that has one, as plain JSON types."""
     return {
-        name: {"sd": posteriors[name].sigma, "interval": interval.to_dict()}
+        name: {
+            "mean": posteriors[name].mu,
+            "sd": posteriors[name].sigma,
+            "interval": interval.to_dict(),
+        }
         for name, interval in intervals.items()
     }
 

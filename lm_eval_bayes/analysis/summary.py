@@ -13,7 +13,7 @@ from lm_eval_bayes._util.plain import Record, json_name, to_plain
 from lm_eval_bayes.analysis.pass_rows import (
     pass_rows,
     row_intervals,
-    uncertainty_to_dict,
+    rows_to_dict,
 )
 from lm_eval_bayes.analysis.task_mean import mean_posterior
 from lm_eval_bayes.runs.task_run import TaskRun
@@ -117,9 +117,7 @@ class TaskSummary(ScorePosteriors):
         Estimates by the harness's row names: pass@k, pass^k, g-pass@k_τ, mg-pass@k, maj@k. Empty
         unless trials are right or wrong, or have scores and a threshold.
     family : mapping of str to Posterior
-        The posteriors of the pass family and of maj@k, about these questions, by the same
-        names: the score that k new trials would have. Their sd and interval say how uncertain
-        the estimate in `rows` is.
+        The posteriors of the pass family and of maj@k, about these questions: hpass@k, ….
     family_intervals : mapping of str to Interval
         Their credible intervals; empty where `summarise` was told to leave them out.
     n_range : tuple of int
@@ -188,7 +186,7 @@ class TaskSummary(ScorePosteriors):
             # one trial of each question has no sd where scores are no 0 and 1
             "avg": average and to_plain({"value": average.value, "sd": average.sigma}),
             "rows": dict(self.rows),
-            "rows_uncertainty": uncertainty_to_dict(self.family, self.family_intervals),
+            "posterior_rows": rows_to_dict(self.family, self.family_intervals),
             **(
                 {"categories": [score.to_dict() for score in self.category_scores]}
                 if categories

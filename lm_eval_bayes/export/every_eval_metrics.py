@@ -78,10 +78,11 @@ def results_of(
         known = sigma is not None and math.isfinite(sigma)
         error = {"standard_error": {"value": sigma, "method": method}} if known else {}
         results.append(_result(summary, f"avg@{n}", summary.average.value, **error))
-    for name, number in summary.rows.items():
-        if math.isfinite(number):
-            family = summary.family[name], summary.family_intervals[name]
-            results.append(_result(summary, name, number, **_uncertainty(*family)))
+    estimates = {name: number for name, number in summary.rows.items() if math.isfinite(number)}
+    results += [_result(summary, name, number) for name, number in estimates.items()]
+    for name, posterior in summary.family.items():
+        uncertainty = _uncertainty(posterior, summary.family_intervals[name])
+        results.append(_result(summary, name, posterior.mu, **uncertainty))
     if warnings:
         for result in results:
             result["score_details"]["details"]["warnings"] = "; ".join(warnings)
@@ -124,11 +125,12 @@ def _uncertainty(posterior: Posterior, interval: Interval) -> dict[str, Any]:
 
 def _result(summary: TaskSummary, name: str, score: float, **uncertainty: Any) -> dict[str, Any]:
     run = summary.run
-    low, high = (0.0, 1.0) if name in summary.rows else run.outcomes.bounds
+    of_family = _ROW.fullmatch(name) is not None
+    low, high = (0.0, 1.0) if of_family else run.outcomes.bounds
     details = {"trials": str(run.n_trials), "trials_per_question": summary.n}
     if run.scored:
         details["score_bounds"] = "{:g} to {:g}".format(*run.outcomes.bounds)
-        if name in summary.rows:
+        if of_family:
             details["threshold"] = f"{run.threshold:g}"
     elif not run.binary:
         details["category_weights"] = ", ".join(f"{w:g}" for w in run.outcomes.weights)
@@ -228,7 +230,9 @@ _FAMILY: dict[str, tuple[str, str]] = {
         "Probability that the most frequent answer of {k} trials is right.",
     ),
 }
-_ROW = re.compile(r"(pass@|pass\^|g-pass@|mg-pass@|maj@)(\d+)(?:_([0-9.e-]+))?")
+_ROW = re.compile(r"(h?)(pass@|pass\^|g-pass@|mg-pass@|maj@)(\d+)(?:_([0-9.e-]+))?")
+#: The beginning of the descriptions of posteriors of the family.
+_POSTERIOR = "Posterior mean, under a prior learned across the questions, of k new trials: "
 #: Ids that others use with the same meaning.
 _SHARED_IDS = frozenset({"pass_at_k", "accuracy"})
 _PREFIX = "lm-eval-bayes"
@@ -265,10 +269,13 @@ def metric_of(name: str, n_range: tuple[int, int], binary: bool = True) -> dict[
     kind = "accuracy" if binary else "rubric_score"
     match = _ROW.fullmatch(name)
     if match is not None:
-        stem, k, tau = match[1], int(match[2]), match[3]
+        posterior, stem, k, tau = match[1], match[2], int(match[3]), match[4]
         slug, template = _FAMILY[stem]
+        slug = f"{posterior}{slug}"
         kind = "accuracy" if stem == "maj@" else "pass_rate"
         description = template.format(k=k, tau=tau)
+        if posterior:
+            description = _POSTERIOR + description.partition(":")[0].partition(" [")[0] + "."
         parameters = {"k": k, **parameters, **({} if tau is None else {"tau": float(tau)})}
     elif name.startswith("avg@"):
         slug = "accuracy" if binary else "avg_at_n"

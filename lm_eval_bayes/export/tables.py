@@ -23,7 +23,7 @@ from lm_eval_bayes._util.text import (
     shorten_names,
 )
 from lm_eval_bayes.analysis.leaderboard import COMPARISONS, Leaderboard, LeaderboardRow
-from lm_eval_bayes.analysis.pass_rows import PassRow, row_notes, uncertainty_to_dict
+from lm_eval_bayes.analysis.pass_rows import PassRow, row_notes, rows_to_dict
 from lm_eval_bayes.export.latex import latex_cell, latex_head, latex_paragraph, latex_table
 from lm_eval_bayes.runs.task_run import GRADED
 
@@ -159,7 +159,7 @@ def _csv_family(names: Sequence[str], family: Mapping[str, PassRow]) -> dict[str
         numbers = (
             (None,) * 4
             if row is None
-            else (row.estimate, row.posterior.sigma, row.interval.low, row.interval.high)
+            else (row.posterior.mu, row.posterior.sigma, row.interval.low, row.interval.high)
         )
         columns = (name, f"{name}_sd", f"{name}_low", f"{name}_high")
         cells |= zip(columns, numbers, strict=True)
@@ -173,8 +173,7 @@ def _json(boards: Sequence[Leaderboard], families: Families) -> str:
     for board, plain in zip(boards, leaderboards, strict=True):
         for place in plain["places"]:
             family = families.get((board.task, place["model"]), {})
-            place["rows"] = {name: row.estimate for name, row in family.items()}
-            place["rows_uncertainty"] = uncertainty_to_dict(
+            place["posterior_rows"] = rows_to_dict(
                 {name: row.posterior for name, row in family.items()},
                 {name: row.interval for name, row in family.items()},
             )
@@ -209,7 +208,7 @@ def _cells(
         }
     for name in _names([board], families):
         columns[escape(name)] = [
-            _estimate(families.get((board.task, row.model), {}).get(name)) for row in board.rows
+            _mean_sd(families.get((board.task, row.model), {}).get(name)) for row in board.rows
         ]
     columns["N"] = ["" if row.n_range is None else _between(*row.n_range) for row in board.rows]
     return [list(columns), *map(list, zip(*columns.values(), strict=True))]
@@ -225,8 +224,8 @@ def _alignment(heading: Sequence[str]) -> list[str]:
     return [_ALIGNMENT.get(name, "c") for name in heading]
 
 
-def _estimate(row: PassRow | None) -> str:
-    return "" if row is None else f"{row.estimate:.3f} ± {row.posterior.sigma:.3f}"
+def _mean_sd(row: PassRow | None) -> str:
+    return "" if row is None else f"{row.posterior.mu:.3f} ± {row.posterior.sigma:.3f}"
 
 
 def _between(low: float, high: float) -> str:

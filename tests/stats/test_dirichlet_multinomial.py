@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy import special, stats
-
-from lm_eval_bayes import Outcomes
-from lm_eval_bayes.stats.distributions.independent import mean_table
 from lm_eval_bayes.stats.distributions.mixtures import (
     DirichletMixtureDistribution,
     _are_nearly_normal,
     _dirichlet_cumulants,
 )
+from scipy import special, stats
+
+from lm_eval_bayes import Outcomes
+from lm_eval_bayes.stats.distributions.independent import mean_table
 from lm_eval_bayes.stats.distributions.success_curves import Identity
 from lm_eval_bayes.stats.distributions.weighted import weighted_quantiles
 from lm_eval_bayes.stats.hierarchical.dirichlet_multinomial import (

@@ -9,21 +9,21 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from _support.outcomes import binary_outcomes
-from scipy import special, stats
-
-from lm_eval_bayes import pass_at_k_posterior
 from lm_eval_bayes.stats.distributions.curve_kinds import CurveKinds
 from lm_eval_bayes.stats.distributions.curve_population import distribution_over_nodes
 from lm_eval_bayes.stats.distributions.equal_kinds import EqualKindsScore
-from lm_eval_bayes.stats.hierarchical.beta_binomial import (
-    OF_CURVES,
-    hyper_posterior,
-    log_evidence,
-)
 from lm_eval_bayes.stats.hierarchical.two_kinds import (
     TwoKindsDensity,
     equal_kinds,
     two_kinds,
+)
+from scipy import special, stats
+
+from lm_eval_bayes import pass_at_k_posterior
+from lm_eval_bayes.stats.hierarchical.beta_binomial import (
+    OF_CURVES,
+    hyper_posterior,
+    log_evidence,
 )
 from lm_eval_bayes.stats.outcomes import distinct_pairs
 from lm_eval_bayes.stats.pass_family import several_kinds

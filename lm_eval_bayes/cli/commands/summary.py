@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import typer
@@ -74,6 +74,13 @@ def command(
             f"them in a column. By default where they are at most {_MOST_CATEGORIES} lines.",
         ),
     ] = None,
+    estimates: Annotated[
+        bool,
+        typer.Option(
+            "--estimates",
+            help="Show the usual estimates of Pass@k and its family from the saved trials too.",
+        ),
+    ] = False,
     priors: PriorOptions,
     reading: ReadingOptions,
     intervals: BothScopesOptions,
@@ -146,6 +153,7 @@ def command(
         return
     scopes = SCOPES if intervals.scope is None else (intervals.scope,)
     _show(summaries, group_summaries, scopes, spec)
+    _show_pass_family(summaries, estimates)
     _show_categories(summaries, scopes, spec, by_category)
     _show_cost(summaries)
     say_effects(effects, spec)
@@ -204,7 +212,6 @@ def _show(
         ]
         title = f"Means over the tasks of groups, {intervals}s"
         say_table(title, head, rows, optional=("size", *_OPTIONAL))
-    _show_pass_family(summaries)
     for summary in summaries:
         reason = _lacking(summary)
         if reason:
@@ -278,25 +285,42 @@ def _show_categories(
     )
 
 
-def _show_pass_family(summaries: Sequence[TaskSummary]) -> None:
-    """Show a line for every estimator of the pass family, and a column for every k.
+def _show_pass_family(summaries: Sequence[TaskSummary], estimates: bool) -> None:
+    """Show a line for every member of the pass family, and a column for every k."""
+    family = {
+        (summary.run.task, summary.run.model): {
+            name.removeprefix("h"): format_mean_sd(posterior.mu, posterior.sigma)
+            for name, posterior in summary.family.items()
+        }
+        for summary in summaries
+    }
+    _show_rows("Pass@k family of new trials, posterior mean ± sd", "h", family)
+    if estimates:
+        family = {
+            (summary.run.task, summary.run.model): {
+                name: format_score(value) for name, value in summary.rows.items()
+            }
+            for summary in summaries
+        }
+        _show_rows("Pass@k family, estimates from the saved trials", "", family)
+    for run in (summary.run for summary in summaries if summary.rows and summary.run.scored):
+        say_prose(f"{run.task}, {run.model}: a trial passes from a score of {run.threshold:g} on")
 
-    An estimate has the sd of the posterior of the score that k new trials would have.
-    """
+
+def _show_rows(
+    title: str, prefix: str, family: Mapping[tuple[str, str], Mapping[str, str]]
+) -> None:
+    """Show cells by task and model and by the name of their row; `prefix` is that of the names."""
     lines: dict[tuple[str, str, str], dict[int, str]] = {}
-    for summary in summaries:
-        for name, value in summary.rows.items():
+    for (task, model), cells in family.items():
+        for name, cell in cells.items():
             estimator, k = _split_row_name(name)
-            line = lines.setdefault((summary.run.task, summary.run.model, estimator), {})
-            posterior = summary.family.get(name)
-            line[k] = (
-                format_score(value) if posterior is None else format_mean_sd(value, posterior.sigma)
-            )
+            lines.setdefault((task, model, prefix + estimator), {})[k] = cell
     if not lines:
         return
     for (task, model, estimator), line in lines.items():
-        if estimator == "pass^k":  # as tools of agents report it; both are the mean score
-            line[1] = lines[task, model, "pass@k"].get(1, format_score(None))
+        if estimator.endswith("pass^k"):  # as tools of agents report it; both are the mean score
+            line[1] = lines[task, model, f"{prefix}pass@k"].get(1, format_score(None))
     ks = sorted({k for values in lines.values() for k in values})
     rows = [
         [*names, *(values.get(k, format_score(None)) for k in ks)]
@@ -304,12 +328,9 @@ def _show_pass_family(summaries: Sequence[TaskSummary]) -> None:
     ]
     say()
     head = ["task", "model", "", *(f"k={k}" for k in ks)]
-    title = "Pass@k family, estimates from the saved trials ± posterior sd"
     n_values = {k: sum(k in values for values in lines.values()) for k in ks}
     sparse = [k for k in ks if 2 * n_values[k] < max(n_values.values())]
     say_table(title, head, rows, optional=[f"k={k}" for k in _least_important_first(ks, sparse)])
-    for run in (summary.run for summary in summaries if summary.rows and summary.run.scored):
-        say_prose(f"{run.task}, {run.model}: a trial passes from a score of {run.threshold:g} on")
 
 
 def _lacking(summary: TaskSummary) -> str:

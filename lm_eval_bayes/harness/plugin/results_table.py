@@ -23,7 +23,7 @@ log = get_logger(__name__)
 
 #: Names of the rows of this package.
 _OURS = re.compile(
-    r"(h?bayes|avg|pass|g-pass|mg-pass|maj)[@^]\d.*|grading_errors|prior_strength"
+    r"h?(bayes|avg|pass|g-pass|mg-pass|maj)[@^]\d.*|grading_errors|prior_strength"
     r"|rubric_.+@\d+(_low|_high)?|rubric_missing|rubric_thresholds"
 )
 
@@ -38,6 +38,7 @@ _SHORT = (
     r"avg@\d+",
     r"pass@1",
     r"pass@largest",
+    r"hpass@largest",
     r"maj@\d+",
     r"rubric_.+@\d+",
     r"grading_errors|rubric_missing",
@@ -218,6 +219,6 @@ def _rank(row: str, value: Any, largest: int, setting: str | Sequence[str]) -> i
         return next((i for i, p in enumerate(patterns) if fnmatchcase(row, p)), None)
     if row in _COUNTS and not value:
         return None
-    if row == f"pass@{largest}" and largest > 1:
-        row = "pass@largest"
+    if row in (f"pass@{largest}", f"hpass@{largest}") and largest > 1:
+        row = row.replace(str(largest), "largest")
     return next((i for i, p in enumerate(_SHORT) if re.fullmatch(p, row)), None)

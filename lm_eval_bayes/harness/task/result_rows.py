@@ -21,15 +21,22 @@ from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.evaluation import cached_in_evaluation, current_evaluation
 from lm_eval_bayes.harness.task.answers import AnswerSource, zero_score
 from lm_eval_bayes.harness.task.settings import Settings
-from lm_eval_bayes.stats.intervals import IntervalMethod, Scope
+from lm_eval_bayes.stats.intervals import Scope
 from lm_eval_bayes.stats.maj_at_k import vote_candidates
-from lm_eval_bayes.stats.pass_family.estimators import PassQuantity, estimate, quantities_by_row
-from lm_eval_bayes.stats.pass_family.posteriors import family_notes, pass_posteriors
+from lm_eval_bayes.stats.pass_family.estimators import (
+    PassQuantity,
+    estimate,
+    posterior_row,
+    quantities_by_row,
+)
+from lm_eval_bayes.stats.pass_family.posteriors import Prior, family_notes, pass_posteriors
 from lm_eval_bayes.stats.prior_evidence import SAME_CHANCES
 from lm_eval_bayes.stats.serial_dependence import serial_note
 
 log = get_logger(__name__)
 
+#: The sum of the parameters of a single question's prior.
+_QUESTION_PRIOR = 1.4
 #: Category, answer and error of one response.
 Grading = tuple[int, "str | None", "str | None"]
 
@@ -134,10 +141,7 @@ class Table:
     def interval(self, posterior: api.Posterior) -> api.Interval:
         """Return the interval of a posterior by the run's settings."""
         s = self.settings
-        if self.quick:
-            method: IntervalMethod = "beta" if posterior.learned is not None else s.interval
-            return posterior.interval(s.level, method)
-        return posterior.interval(s.level, s.interval)
+        return posterior.interval(s.level, "beta" if self.quick else s.interval)
 
 
 class TrialTable(Table):
@@ -193,7 +197,12 @@ class TrialTable(Table):
         return self._informed_posteriors[scope]
 
     def without_prior(self, scope: Scope) -> api.Posterior:
-        """Return the posterior under the learned prior from the trials of this run alone."""
+        """Return the posterior under the learned prior from the trials of this run alone.
+
+        A single question has nothing to learn a prior from: its own is Dirichlet(1.4/K, …).
+        """
+        if self.quick:
+            return api.bayes_at_n(self.outcomes, _QUESTION_PRIOR / self.outcomes.n_categories)
         counts = tuple(map(tuple, self.outcomes.counts.tolist()))
         clusters = self.outcomes.clusters if scope == "population" else None
         return _learned(counts, self.settings.weights, scope, self.settings.seed, clusters)
@@ -221,11 +230,12 @@ class TrialTable(Table):
 
         Their notes are logged for all questions together.
         """
-        counts = tuple(map(tuple, self.outcomes.counts.tolist()))
-        posteriors = _family(counts, tuple(self.settings.k), self.settings.tau)
-        if not self.quick:
-            for note in family_notes(posteriors):
-                warn_once(note)
+        quantities = quantities_by_row(self.settings.k, self.settings.tau)
+        prior: Prior = 0.5 * _QUESTION_PRIOR if self.quick else "learned"
+        found = pass_posteriors(self.outcomes, list(quantities.values()), prior)
+        posteriors = dict(zip(map(posterior_row, quantities), found, strict=True))
+        for note in () if self.quick else family_notes(posteriors):
+            warn_once(note)
         return posteriors
 
     @cached_property
@@ -241,17 +251,16 @@ class TrialTable(Table):
     def vote(self) -> api.Posterior:
         """The posterior of maj@k; its note is logged where `bayes_rows` may show its interval."""
         s = self.settings
-        draws = 100 if self.quick else 1000
-        posterior = api.maj_at_k_posterior(*self.candidates, s.maj_k, seed=s.seed, draws=draws)
-        shown = s.rows != "short" and posterior.k != 1 and not self.quick
+        if self.quick:  # the vote as that share of the question's trials
+            won = round(s.n * api.maj_at_k(*self.candidates, s.maj_k, seed=s.seed).value)
+            return api.bayes_at_n(
+                api.Outcomes.from_counts([[s.n - won, won]]), 0.5 * _QUESTION_PRIOR
+            )
+        posterior = api.maj_at_k_posterior(*self.candidates, s.maj_k, seed=s.seed)
+        shown = s.rows != "short" and posterior.k != 1
         if posterior.note is not None and shown:
-            warn_once(f"maj@{s.maj_k}: {posterior.note}")
+            warn_once(f"{posterior_row(f'maj@{s.maj_k}')}: {posterior.note}")
         return posterior
-
-    def family_interval(self, name: str) -> api.Interval:
-        """Return the interval of a row of the pass family."""
-        s = self.settings
-        return self.family[name].interval(s.level, s.interval)
 
 
 @cached_in_evaluation(maxsize=1024)
@@ -265,15 +274,6 @@ def _learned(
     # Several rows need one posterior, and many questions have the same counts.
     outcomes = api.Outcomes.from_counts(counts, weights=weights, clusters=clusters)
     return api.hbayes_at_n(outcomes, scope, seed=seed)
-
-
-@cached_in_evaluation(maxsize=1024)
-def _family(
-    counts: tuple[tuple[int, ...], ...], ks: tuple[int, ...], tau: float
-) -> dict[str, api.Posterior]:
-    quantities = quantities_by_row(ks, tau)
-    posteriors = pass_posteriors(api.Outcomes.from_counts(counts), list(quantities.values()))
-    return dict(zip(quantities, posteriors, strict=True))
 
 
 def with_prior_trials(
@@ -322,9 +322,7 @@ def _family_rows(name: str, quantity: PassQuantity) -> dict[str, Callable[[Trial
     """
     return {
         name: lambda table: float(estimate(table.outcomes, quantity).value),
-        f"{name}_stderr": lambda table: float(table.family[name].sigma),
-        f"{name}_low": lambda table: float(table.family_interval(name).low),
-        f"{name}_high": lambda table: float(table.family_interval(name).high),
+        **posterior_rows(posterior_row(name), lambda table: table.family[posterior_row(name)]),
     }
 
 
@@ -358,10 +356,11 @@ def row_functions(
         for name, quantity in quantities_by_row(settings.k, settings.tau).items():
             rows |= _family_rows(name, quantity)
     if settings.binary and votes:
-        rows |= posterior_rows(f"maj@{settings.maj_k}", lambda table: table.vote)
-        rows[f"maj@{settings.maj_k}"] = lambda table: float(
+        name = f"maj@{settings.maj_k}"
+        rows[name] = lambda table: float(
             api.maj_at_k(*table.candidates, settings.maj_k, seed=settings.seed).value
         )
+        rows |= posterior_rows(posterior_row(name), lambda table: table.vote)
     rows["grading_errors"] = lambda table: float(
         sum(error is not None for question in table.questions for error in question.errors)
     )

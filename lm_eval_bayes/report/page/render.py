@@ -163,7 +163,7 @@ def _panel_context(panel: TaskPanel, data: ReportData) -> dict[str, Any]:
             if curve is None or len(curve.n) > 1
         ],
         "cost_figure": figures.score_against_tokens(panel) if panel.compares_costs else None,
-        "estimates": list(dict.fromkeys(e for summary in panel.summaries for e in summary.rows)),
+        "family": list(dict.fromkeys(e for summary in panel.summaries for e in summary.family)),
         "provenance": panel_provenance(panel),
         "unavailable": _unavailable_schemata(panel),
     }

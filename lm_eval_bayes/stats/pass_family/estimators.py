@@ -79,6 +79,17 @@ def quantities_by_row(ks: Iterable[int], tau: Tau) -> dict[str, PassQuantity]:
     return rows | {f"mg-pass@{k}": PassQuantity("mg-pass@k", k) for k in above_one}
 
 
+def posterior_row(name: str) -> str:
+    """Return the name of the posterior's row beside that of the estimate from the trials.
+
+    Examples
+    --------
+    >>> posterior_row("g-pass@4_0.5")
+    'hg-pass@4_0.5'
+    """
+    return f"h{name}"
+
+
 def estimate(outcomes: Outcomes, quantity: PassQuantity) -> Estimate:
     """Return a member of the family from a finite bank of trials, by its name.
 
