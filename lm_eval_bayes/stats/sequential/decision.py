@@ -100,9 +100,9 @@ class DecisionReached:
     on the prior alone, so a corrected rule waits for `min_trials`.
 
     **On ten questions or fewer, and where at most 16 trials are planned, hbayes@N exceeds the
-    rate** of a planned correction. **bayes@N keeps that of "anytime" for two models with equal numbers of
-    trials only**: its uniform prior moves scores with fewer trials further towards the middle. The
-    verdict's `note` warns of each. ``examples/anytime_error_rates.py`` and
+    rate** of a planned correction. **bayes@N keeps that of "anytime" for two models with equal
+    numbers of trials only**: its uniform prior moves scores with fewer trials further towards the
+    middle. The verdict's `note` warns of each. ``examples/anytime_error_rates.py`` and
     ``examples/stopping_error_rates.py`` simulate the rates.
 
     In scope "population", for which there is no correction, z is that of `compare`: the questions
