@@ -11,6 +11,7 @@ from lm_eval_bayes.runs.provenance import greedy
 from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.stats.arrays import FloatArray
 from lm_eval_bayes.stats.score_outcomes import ScoreOutcomes
+from lm_eval_bayes.stats.serial_dependence import serial_note
 from lm_eval_bayes.stats.variance_components import moment_estimates
 
 #: The probability of independent trials below which a note says that they are dependent.
@@ -32,6 +33,17 @@ def _scores_of_trials(run: TaskRun) -> FloatArray | None:
     if isinstance(run.outcomes, ScoreOutcomes):
         return np.stack(run.outcomes.scores)
     return None if run.trials is None else run.outcomes.weights[np.stack(run.trials)]
+
+
+def dependence_notes(run: TaskRun) -> tuple[str, ...]:
+    """Return the warnings of trials that depend on each other: in a run, and within questions."""
+    trials = run.trials
+    if isinstance(run.outcomes, ScoreOutcomes):
+        trials = tuple(
+            (scores > scores.mean()) * 1 for scores in run.outcomes.scores if scores.size
+        )
+    serial = None if trials is None else serial_note(trials)
+    return tuple(note for note in (dependence_note(run), serial) if note)
 
 
 def dependence_note(run: TaskRun) -> str | None:
@@ -67,9 +79,7 @@ def dependence_note(run: TaskRun) -> str | None:
     return (
         f"The scores of the {n} runs differ more (sd {scores.std(ddof=1):.3f}) than those of "
         f"independent trials would ({expected:.3f}): the trials of different questions seem to "
-        "depend on each other, as with one seed for all questions of a run, or with something that "
-        "changed from run to run. Runs then lie farther apart than independent ones, and intervals "
-        "about these questions are too narrow."
+        "depend on each other, so that intervals about these questions are too narrow."
     )
 
 

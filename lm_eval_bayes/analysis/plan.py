@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any
 
@@ -21,9 +21,14 @@ from lm_eval_bayes.stats.intervals import DEFAULT_INTERVAL, IntervalSpec
 from lm_eval_bayes.stats.ranking.rank import compare_in_order, sort_best_first
 from lm_eval_bayes.stats.results import Posterior
 from lm_eval_bayes.stats.sequential.decision import Correction, DecisionReached
-from lm_eval_bayes.stats.sequential.decision_forecast import trials_to_decision
+from lm_eval_bayes.stats.sequential.decision_forecast import forecast_decision
+from lm_eval_bayes.stats.sequential.predictive_draws import PredictiveBoard
 from lm_eval_bayes.stats.sequential.stopping_rules import batches
-from lm_eval_bayes.stats.sequential.trials_needed import TrialsForecast, trials_needed
+from lm_eval_bayes.stats.sequential.trials_needed import (
+    TrialsForecast,
+    forecast_separation,
+    trials_needed,
+)
 from lm_eval_bayes.stats.validation import check_count
 
 
@@ -179,7 +184,7 @@ def plan_width(
     lines = []
     for run in runs:
         posterior = hbayes_at_n(run.outcomes, spec.scope, spec.level, spec.method, seed=spec.seed)
-        forecast = trials_needed(posterior, width=width, max_trials=max_trials, seed=spec.seed)
+        forecast = trials_needed(posterior, width=width, max_trials=max_trials)
         lines.append(_plan_line([run], forecast, posterior))
     return tuple(lines)
 
@@ -253,63 +258,36 @@ def plan_separation(
     ordered, _ = sort_best_first(posteriors)
     by_model = {run.model: run for run in runs}
     best_first = [by_model[model] for model in ordered]
-    if correction != "none":
-        if runs[0].scored:
-            rule = "be none where trials have scores, whose further trials are not drawn one by one"
-            got = f"{correction} for {runs[0].task}"
-            raise InvalidInputError.of("correction", "unsupported", rule, got)
-        return _plan_decisions(
-            best_first,
-            posteriors,
-            max_trials,
-            correction,
-            batch_trials,
-            spec.seed,
-            report,
-        )
+    if correction != "none" and runs[0].scored:
+        rule = "be none where trials have scores, whose further trials are not drawn one by one"
+        got = f"{correction} for {runs[0].task}"
+        raise InvalidInputError.of("correction", "unsupported", rule, got)
     comparisons = compare_in_order([*ordered.values()], CONFIDENCE, spec.seed)
     # the critical value is 0 where all scores are certain
     target = max(comparisons.critical_value, z_threshold(CONFIDENCE))
+    board = PredictiveBoard.of([*ordered.values()])
     lines, distinguishable = [], []
-    for (i, a), (j, b) in combinations(enumerate(best_first), 2):
-        if comparisons.separated[i, j]:
-            distinguishable.append((a.model, b.model))
-        else:
-            better, other = posteriors[a.model], posteriors[b.model]
-            forecast = trials_needed(
-                better, z=target, other=other, max_trials=max_trials, seed=spec.seed
+    for i, j in combinations(range(len(runs)), 2):
+        pair, z = [best_first[i], best_first[j]], abs(float(comparisons.z[i, j]))
+        if correction != "none":
+            n_trials = max(run.outcomes.trials_range[1] for run in pair) + max_trials
+            rule_of_run = DecisionReached(
+                CONFIDENCE,
+                correction=correction,
+                analyses=tuple(batches(check_count("batch_trials", batch_trials, 1), n_trials)),
             )
-            if forecast.additional == 0:  # by z alone
-                forecast = replace(forecast, additional=1, additional_low=1, additional_high=1)
-            lines.append(_plan_line([a, b], forecast, better))
+            forecast = forecast_decision(board.scores[i], board.scores[j], rule_of_run)
+            separated = forecast.additional == 0
+        else:
+            separated = bool(comparisons.separated[i, j])
+            forecast = forecast_separation(board, (i, j), target, z, max_trials, done=separated)
+        if separated:
+            distinguishable.append((pair[0].model, pair[1].model))
+        else:
+            lines.append(_plan_line(pair, forecast, ordered[pair[0].model]))
         report(1)
     lines.sort(key=lambda line: -line.forecast.current)
     return SeparationPlan(runs[0].task, tuple(lines), tuple(distinguishable))
-
-
-def _plan_decisions(
-    best_first: Sequence[TaskRun],
-    posteriors: Mapping[str, Posterior],
-    max_trials: int,
-    correction: Correction,
-    batch_trials: int,
-    seed: int,
-    report: Callable[[int], None],
-) -> SeparationPlan:
-    """Forecast for every pair the trials until a rule with analyses after every batch decides."""
-    lines, decided = [], []
-    for a, b in combinations(best_first, 2):
-        n_trials = max(run.outcomes.trials_range[1] for run in (a, b))
-        rounds = batches(check_count("batch_trials", batch_trials, 1), n_trials + max_trials)
-        rule = DecisionReached(CONFIDENCE, correction=correction, analyses=tuple(rounds))
-        forecast = trials_to_decision(posteriors[a.model], posteriors[b.model], rule, seed=seed)
-        if forecast.additional == 0:
-            decided.append((a.model, b.model))
-        else:
-            lines.append(_plan_line([a, b], forecast, posteriors[a.model]))
-        report(1)
-    lines.sort(key=lambda line: -line.forecast.current)
-    return SeparationPlan(best_first[0].task, tuple(lines), tuple(decided))
 
 
 def _plan_line(runs: Sequence[TaskRun], forecast: TrialsForecast, posterior: Posterior) -> PlanLine:

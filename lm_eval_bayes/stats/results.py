@@ -325,6 +325,14 @@ def joined_notes(notes: Iterable[str | None]) -> str | None:
     return " ".join(dict.fromkeys(note for note in notes if note)) or None
 
 
+def check_posterior(name: str, posterior: object) -> Posterior:
+    """Return a posterior; `name` is that of the argument."""
+    if not isinstance(posterior, Posterior):
+        rule = "be a Posterior, as from bayes_at_n or hbayes_at_n"
+        raise InvalidInputError.of(name, "type", rule, type(posterior).__name__)
+    return posterior
+
+
 def credible_interval(
     posterior: Posterior,
     level: float | None = None,
@@ -368,9 +376,7 @@ def credible_interval(
     >>> round(interval.low, 6), round(interval.high, 6)
     (0.247392, 0.641497)
     """
-    if not isinstance(posterior, Posterior):
-        rule = "be a Posterior, as from bayes_at_n or hbayes_at_n"
-        raise InvalidInputError.of("posterior", "type", rule, type(posterior).__name__)
+    check_posterior("posterior", posterior)
     spec = IntervalSpec(
         posterior.level if level is None else level,
         posterior.scope,

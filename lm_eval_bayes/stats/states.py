@@ -21,6 +21,7 @@ from lm_eval_bayes.stats.distributions.base import (
     Distribution,
     Moments,
     QuestionMeans,
+    draw_dirichlet,
 )
 from lm_eval_bayes.stats.mixture import KINDS, Mixture
 
@@ -91,10 +92,11 @@ def state_moments(mixture: Mixture, moments_of: MomentsOf, per_row: int = 8) -> 
     mean, variance = np.empty((2, *population.shape))
     question = np.zeros((2, n_quantities, n_rows))
     for block, member in mixture.memberships(per_row):
-        member[member > 1.0 - _NEGLIGIBLE] = 1.0
         first, second = np.zeros((2, n_quantities, member.shape[1], n_rows))
+        member = np.where(member > _NEGLIGIBLE, member, 0.0)
+        member /= member.sum(axis=0)
         for kind in range(KINDS):
-            state, row = np.nonzero(member[kind] > _NEGLIGIBLE)
+            state, row = np.nonzero(member[kind])
             probability = member[kind, state, row]
             moments = moments_of(alpha[kind][:, block][:, state] + mixture.counts[row].T)
             first[:, state, row] += probability * moments.first
@@ -320,9 +322,7 @@ class QuestionStates(StateDistribution):
     def draw_categories(self, n_draws: int, rng: np.random.Generator) -> CategoryDraws:
         """Draw all questions' category probabilities jointly."""
         mixture = self.mixture.at(rng.permutation(self._spread(n_draws)))
-        counts = self.mixture.counts[self.mixture.where]
-        theta, strength = self._draw_theta(mixture, rng), mixture.equivalent_strength()[0]
-        return CategoryDraws(counts, theta, strength, self.weights)
+        return CategoryDraws(self._draw_theta(mixture, rng), self.weights)
 
     @staticmethod
     def _draw_theta(mixture: Mixture, rng: np.random.Generator) -> FloatArray:
@@ -379,14 +379,6 @@ class DrawnScore(StateDistribution):
             return None
         shift, ratio = self.mean - self.own.mean, self.sd / max(self.own.sd, 1e-300)
         return QuestionMeans(means.average + shift, means.noise * ratio**2)
-
-
-def draw_dirichlet(alpha: FloatArray, rng: np.random.Generator) -> FloatArray:
-    """Draw from Dirichlet distributions, parameters along the last axis; they may be near 0."""
-    # a gamma of shape a is one of shape a + 1 times U^(1/a)
-    log_gamma = np.log(rng.standard_gamma(alpha + 1.0))
-    log_gamma += np.log(rng.random(alpha.shape)) / np.maximum(alpha, 1e-300)
-    return np.asarray(special.softmax(log_gamma, axis=-1))
 
 
 @dataclass(frozen=True, eq=False)

@@ -27,7 +27,6 @@ from lm_eval_bayes.stats.intervals import sample_tails
 from lm_eval_bayes.stats.outcomes import Outcomes, check_outcomes
 from lm_eval_bayes.stats.results import joined_notes
 from lm_eval_bayes.stats.score_outcomes import ScoreOutcomes
-from lm_eval_bayes.stats.sequential.predictive_draws import PredictiveTrials
 from lm_eval_bayes.stats.validation import check_fraction, check_level, check_positive, check_seed
 
 #: The number of posterior draws: so many numbers in all, between the two bounds.
@@ -38,30 +37,13 @@ _RESAMPLES = 1000
 
 #: The note of a run with one trial per question.
 SINGLE_TRIALS = (
-    "With one trial per question the variance within questions and that between them cannot be "
-    "distinguished: only their sum is known. How far two runs of the model lie apart is at most "
-    "what it would be if all of it were within questions. Two trials per question, on some "
-    "questions, are needed."
-)
-#: The note where few trials disagree, and where few trials are repeated.
-FEW_FLIPS = (
-    "Few differences are expected between two runs, as of few questions or of trials that rarely "
-    "differ: a test about these questions is far from normal, and the differences shown are "
-    "approximate."
-)
-FEW_REPEATS = (
-    "There are few repeated trials, so the shares of variance and of questions that flip depend on "
-    "the prior: in simulations of so few their 95% intervals contained the truth in as few as "
-    "81% of runs."
+    "With one trial per question only the sum of the variances within and between questions is "
+    "known."
 )
 #: The note of questions in clusters.
 IN_CLUSTERS = (
-    "The numbers about the population take questions as independent, and these come in clusters: "
-    "errors about the population are larger."
+    "The questions come in clusters, so that errors about the population are larger than shown."
 )
-#: The fewest flips, in expectation, of N pairs of runs without `FEW_FLIPS`, and the fewest trials
-#: beyond the first of each question without `FEW_REPEATS`.
-_FEW_FLIPS, _FEW_REPEATS = 5.0, 60
 
 
 @dataclass(frozen=True)
@@ -304,11 +286,6 @@ def variance_components(
         return PosteriorSummary.of(draws, level) if separable else None
 
     notes = [None if separable else SINGLE_TRIALS]
-    if separable and not outcomes.scored:
-        if float(n.sum()) * float(flip.mean()) < _FEW_FLIPS:
-            notes.append(FEW_FLIPS)
-        if int(np.maximum(n - 1, 0).sum()) < _FEW_REPEATS:
-            notes.append(FEW_REPEATS)
     if outcomes.clusters is not None and len(set(outcomes.clusters)) < outcomes.n_questions:
         notes.append(IN_CLUSTERS)
     tried = n > 0
@@ -337,15 +314,15 @@ def _draw(outcomes: Outcomes, seed: int) -> tuple[FloatArray, FloatArray, FloatA
     """Return posterior draws of W, B and the probability that two trials differ, each (D,)."""
     size = outcomes.n_questions * outcomes.n_categories
     draws = int(np.clip(_NUMBERS // size, _FEWEST, _MOST))
-    posterior = hbayes_at_n(outcomes, seed=seed)
-    drawn = PredictiveTrials.of(posterior, draws, np.random.default_rng(seed))
-    p = drawn.truth @ drawn.unit
-    w = np.maximum(drawn.truth @ np.square(drawn.unit) - np.square(p), 0.0)
-    dispersion = outcomes.dispersion if isinstance(outcomes, ScoreOutcomes) else 1.0
-    square = drawn.span**2
-    flip = 1.0 - np.square(drawn.truth).sum(axis=2).mean(axis=1)
-    within = square * dispersion * w.mean(axis=1)
-    return within, square * p.var(axis=1, ddof=1), np.asarray(flip)
+    drawn = hbayes_at_n(outcomes, seed=seed).distribution.draw_categories(
+        draws, np.random.default_rng(seed)
+    )
+    if drawn is None:
+        raise TypeError("hbayes@N has questions")
+    score = drawn.theta @ drawn.weights
+    within = np.maximum(drawn.theta @ np.square(drawn.weights) - np.square(score), 0.0)
+    flip = 1.0 - np.square(drawn.theta).sum(axis=2).mean(axis=1)
+    return outcomes.dispersion * within.mean(axis=1), score.var(axis=1, ddof=1), np.asarray(flip)
 
 
 def _step(outcomes: Outcomes) -> float | None:

@@ -152,12 +152,12 @@ def test_forecasts_of_a_width_hold_their_share(estimator, shape, runs):
     """Continue to the forecast N: half of the runs get there by the median, 90% in the band."""
     rng = np.random.default_rng(16)
     there = np.zeros(3)
-    for run in range(runs):
+    for _ in range(runs):
         p = SHAPES[shape](rng, QUESTIONS)
         x = rng.binomial(6, p)
         now = estimator(Outcomes.from_counts(np.stack([6 - x, x], axis=1)))
         width = now.interval().width / 2
-        forecast = trials_needed(now, width=width, seed=run, draws=200)
+        forecast = trials_needed(now, width=width)
         # one continued run: each number of trials adds to the one before
         y, n = x.copy(), 6
         for i, further in enumerate(
@@ -181,12 +181,12 @@ def test_forecasts_of_a_width_hold_their_share(estimator, shape, runs):
 def test_forecasts_of_a_decision_hold_their_share():
     rng = np.random.default_rng(17)
     there, runs = 0, 70
-    for run in range(runs):
+    for _ in range(runs):
         p = rng.random((2, QUESTIONS))
         x = rng.binomial(4, p)
         a, b = (bayes_at_n(Outcomes.from_counts(np.stack([4 - c, c], axis=1))) for c in x)
         z = abs(a.mu - b.mu) / np.hypot(a.sigma, b.sigma) + 1.5
-        forecast = trials_needed(a, other=b, z=z, seed=run, draws=200)
+        forecast = trials_needed(a, other=b, z=z)
         n = 2_000 if forecast.additional is None else forecast.additional
         y = x + rng.binomial(n, p)
         later = [bayes_at_n(Outcomes.from_counts(np.stack([4 + n - c, c], axis=1))) for c in y]

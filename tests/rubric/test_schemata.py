@@ -17,6 +17,7 @@ from _support.fake_runs import (
 from lm_eval_bayes.rubric.schemata import SCHEMATA, Category, Schema, schema_named
 from lm_eval_bayes.rubric.signals import SignalTable
 from lm_eval_bayes.rubric.thresholds import TaskThresholds, task_thresholds
+from lm_eval_bayes.rubric.variables import variable
 
 
 @pytest.fixture(scope="module")
@@ -88,6 +89,23 @@ def test_a_missing_threshold_leaves_only_the_trials_that_need_it_without_a_categ
     table = SignalTable.from_questions([columns])
     found = SCHEMATA["conf_calibrated"].classify(table, TaskThresholds(tau_low_wrong=1.0))
     assert found.tolist() == [-1, 2, 0]
+
+
+@pytest.mark.parametrize(
+    ("name", "signal", "bound", "holds"),
+    [
+        ("A_high", "verifier_a", 0.6, True),
+        ("ood", "prompt_bpt", 3.0, True),
+        ("high_conf", "completion_bpt", 1.0, True),
+        ("low_conf", "completion_bpt", 1.0, False),
+        ("economical", "token_ratio", 0.25, True),
+        ("verbose", "token_ratio", 0.5, False),
+    ],
+)
+def test_at_a_bound_table_4_decides(name, signal, bound, holds):
+    cuts = TaskThresholds(tau_high=1.0, tau_prompt=3.0, ratio_p33=0.25, ratio_p66=0.5)
+    table = SignalTable.from_questions([{signal: [bound]}])
+    assert variable(name, table, cuts).tolist() == [int(holds)]
 
 
 def test_equal_percentiles_leave_nothing_in_the_middle():

@@ -31,7 +31,7 @@ def posteriors(estimator=bayes_at_n):
 @pytest.mark.parametrize("correction", ["none", "pocock", "anytime"])
 def test_it_agrees_with_paths_that_are_analysed_by_the_rule(correction):
     rule = DecisionReached(0.95, correction=correction, analyses=range(8, 73, 8))
-    forecast = trials_to_decision(*posteriors(), rule, draws=1000)
+    forecast = trials_to_decision(*posteriors(), rule)
     rng = np.random.default_rng(7)
     first = []
     for _ in range(200):

@@ -6,7 +6,7 @@ from _support.errors import refusals
 from _support.weighted_prior import posterior_draws, prior_draws, summary
 
 from lm_eval_bayes import Outcomes, hbayes_at_n, mean_over_tasks
-from lm_eval_bayes.stats.hierarchical.hbayes_at_n import NO_TRIALS, PRIOR_ALONE
+from lm_eval_bayes.stats.hierarchical.hbayes_at_n import NO_TRIALS
 from lm_eval_bayes.stats.intervals import SCOPES
 
 HARD = [[2, 0]] * 10 + [[1, 1]] * 2
@@ -98,7 +98,8 @@ def test_a_task_without_trials_is_predicted_from_the_others():
 def test_notes_and_numbers_of_trials():
     single = [[1, 0], [0, 1], [0, 1]]
     tasks = tasks_of(single, single)
-    assert mean_over_tasks(tasks).note == PRIOR_ALONE
+    assert mean_over_tasks(tasks).note == SINGLE_TRIALS
+    assert mean_over_tasks(tasks).sigma == mean_over_tasks(tasks, scope="population").sigma
     population = mean_over_tasks(
         {**tasks, "more": Outcomes.from_counts([[2, 2]])}, scope="population"
     )

@@ -49,9 +49,6 @@ DRAWN = {
         ANCHORS, A, np.array([1, 2]), replicates=N, seed=seed
     ),
     "independence": lambda seed: leb.query_independence(TENSOR, permutations=N, seed=seed),
-    "forecast": lambda seed: leb.trials_needed(
-        RUBRICS["a"], width=np.float32(0.2), draws=N, seed=seed
-    ),
     "study": lambda seed: leb.prior_study(
         np.array([0, 1]), np.array([1, 2]), n_questions=np.int32(5), replicates=N, seed=seed
     ),

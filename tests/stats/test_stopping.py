@@ -14,7 +14,7 @@ from lm_eval_bayes.stats.intervals import IntervalSpec
 from lm_eval_bayes.stats.outcomes import Outcomes
 from lm_eval_bayes.stats.pass_family.posteriors import pass_at_k_posterior
 from lm_eval_bayes.stats.sequential.predictive_draws import (
-    PredictiveTrials,
+    PredictiveScore,
     interval_widths,
 )
 from lm_eval_bayes.stats.sequential.trials_needed import trials_needed
@@ -36,7 +36,7 @@ def test_two_models_by_summing_over_all_predictive_draws():
         p, p2 = (stats.betabinom(extra, one, 10 - one).pmf(x) for one in (8, 5))
         return p @ gap @ p2
 
-    forecast = trials_needed(a, other=b, z=1.645, draws=20_000)
+    forecast = trials_needed(a, other=b, z=1.645)
     assert forecast.current == pytest.approx(0.3 / np.sqrt(8 * 2 / 1100 + 5 * 5 / 1100), rel=1e-12)
     for n, wanted in ((forecast.additional, 0.5), (forecast.additional_high, 0.95)):
         assert share(n) > wanted - 0.02
@@ -45,7 +45,7 @@ def test_two_models_by_summing_over_all_predictive_draws():
 
 def test_many_questions_by_the_formula():
     # σ² is all but sure where there are many questions: Σ (E p(1−p)) / (T + n + 1) / M²
-    forecast = trials_needed(MANY, width=0.05, draws=800)
+    forecast = trials_needed(MANY, width=0.05)
     a, b = MANY.distribution.a, MANY.distribution.b
     room = a * b / ((a + b) * (a + b + 1))  # E p(1 − p)
 
@@ -70,11 +70,11 @@ def test_what_is_reached_needs_nothing():
 
 
 def test_what_is_out_of_reach_is_none_and_says_so():
-    forecast = trials_needed(MANY, width=0.01, max_trials=50, draws=500)
+    forecast = trials_needed(MANY, width=0.01, max_trials=50)
     assert forecast.additional is forecast.total is None
     assert forecast.probability == 0.0
     assert "50 further trials" in forecast.note
-    equal = trials_needed(MANY, other=MANY, z=3.0, max_trials=100, draws=500)
+    equal = trials_needed(MANY, other=MANY, z=3.0, max_trials=100)
     assert equal.additional is None
     assert 0.0 < equal.probability < 0.5
 
@@ -83,14 +83,13 @@ def test_categories_and_ragged_trials():
     counts = [[3, 2, 3], [1, 1, 2], [0, 0, 6], [4, 0, 0]] * 4
     weights = [0.0, 0.5, 1.0]
     outcomes = Outcomes.from_counts(counts, weights=weights)
-    forecast = trials_needed(bayes_at_n(outcomes), width=0.1, draws=500)
+    forecast = trials_needed(bayes_at_n(outcomes), width=0.1)
     assert forecast.trials == pytest.approx((8 + 4 + 6 + 4) / 4)
     # the moments of a draw with nothing added are the posterior's own
-    predictive = PredictiveTrials.of(bayes_at_n(outcomes), 5, np.random.default_rng(0))
-    mu, sigma = predictive.moments(0, np.random.default_rng(0))
-    assert mu == pytest.approx(np.full(5, bayes_at_n(outcomes).mu), abs=1e-12)
-    assert sigma == pytest.approx(np.full(5, bayes_at_n(outcomes).sigma), abs=1e-12)
-    learned = trials_needed(hbayes_at_n(outcomes), width=0.1, draws=500)
+    mu, sigma = PredictiveScore.of(bayes_at_n(outcomes)).moments(0)
+    assert mu == pytest.approx(bayes_at_n(outcomes).mu, abs=1e-12)
+    assert sigma == pytest.approx(bayes_at_n(outcomes).sigma, abs=1e-12)
+    learned = trials_needed(hbayes_at_n(outcomes), width=0.1)
     assert learned.trials == pytest.approx(5.5)
     assert learned.additional > 5
 
@@ -102,15 +101,16 @@ def test_predictive_draws_of_a_learned_prior_are_what_hbayes_would_say(categorie
     counts = rng.multinomial(6, theta)
     weights = np.linspace(0, 1, categories)
     now = hbayes_at_n(Outcomes.from_counts(counts, weights=weights))
-    predictive = PredictiveTrials.of(now, 400, rng)
-    _, at_once = predictive.moments(0, rng)
-    assert np.sqrt(np.mean(at_once**2)) == pytest.approx(now.sigma, rel=0.03)
-    _, predicted = predictive.moments(18, rng)
-    truly = []
-    for truth in predictive.truth[:20]:
+    predictive = PredictiveScore.of(now)
+    assert predictive.worth == pytest.approx(6.0, rel=0.1)
+    later = []
+    for truth in now.distribution.draw_categories(20, rng).theta:
         more = counts + rng.multinomial(18, truth)
-        truly.append(hbayes_at_n(Outcomes.from_counts(more, weights=weights)).sigma)
-    assert predicted[:20].mean() == pytest.approx(np.mean(truly), rel=0.05)
+        later.append(hbayes_at_n(Outcomes.from_counts(more, weights=weights)))
+    mu, sigma = predictive.moments(18)
+    assert sigma.mean() == pytest.approx(np.mean([each.sigma for each in later]), rel=0.05)
+    # 20 means: their sd is known to a sixth
+    assert mu.std() == pytest.approx(np.std([each.mu for each in later]), rel=0.4)
 
 
 def test_in_population_scope_the_questions_set_a_limit():
@@ -121,25 +121,22 @@ def test_in_population_scope_the_questions_set_a_limit():
     now = posterior.interval().width
     forecast = trials_needed(posterior, width=0.1)
     assert forecast.additional is forecast.additional_high is None
-    # what hbayes itself has then
-    endless = binary_outcomes(rng.binomial(2_000, p), 2_000)
-    assert forecast.limit == pytest.approx(
-        hbayes_at_n(endless, "population").interval().width, rel=0.12
-    )
+    # uniform p on 40 questions: sd of their mean is sqrt(1/12/40)
+    assert forecast.limit == pytest.approx(2 * 1.96 * np.sqrt(1 / 12 / 40), rel=0.2)
     assert forecast.limit < now
     assert forecast.note is not None
     reachable = trials_needed(posterior, width=0.5 * (now + forecast.limit))
     assert 1 < reachable.additional < 100
-    # as many trials on the same questions bring hbayes itself about there
-    wanted = reachable.target
-    n = reachable.additional
+    # further trials of questions from the posterior bring hbayes itself about there
+    wanted, n = reachable.target, reachable.additional
+    truths = posterior.benchmark.distribution.draw_categories(12, rng).theta[..., 1]
     widths = [
         hbayes_at_n(
-            binary_outcomes(outcomes.counts[:, 1] + rng.binomial(n, p), 8 + n), "population"
+            binary_outcomes(outcomes.counts[:, 1] + rng.binomial(n, truth), 8 + n), "population"
         )
         .interval()
         .width
-        for _ in range(6)
+        for truth in truths
     ]
     # the forecast takes questions of one kind
     assert np.mean(widths) == pytest.approx(wanted, rel=0.15)
@@ -159,6 +156,8 @@ test_bad_arguments = refusals(
     (lambda: trials_needed(MANY, z=2.0), "other", "conflict"),
     (lambda: trials_needed(MANY, width=0.0), "width", "range"),
     (lambda: trials_needed(MANY, z=1.0, other=ONE), "posteriors", "mismatch"),
+    (lambda: trials_needed(binary_outcomes([6], 8), width=0.1), "posterior", "type"),
+    (lambda: trials_needed(MANY, z=1.0, other=binary_outcomes([6], 8)), "other", "type"),
 )
 
 

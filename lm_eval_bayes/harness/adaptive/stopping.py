@@ -34,9 +34,6 @@ from lm_eval_bayes.stats.sequential.stopping_rules import StoppingRule, WidthRea
 from lm_eval_bayes.stats.sequential.trials_needed import trials_needed
 from lm_eval_bayes.stats.validation import check_count, check_level, check_option
 
-#: The most questions of a forecast, which then takes about a second.
-_FORECAST_QUESTIONS = 2000
-
 _FORM = re.compile(r"(\d+(?:\.\d+)?(?:e\d+)?)\s*([a-z]*)", re.IGNORECASE)
 _UNITS = {
     "": ("trials", 1.0),
@@ -309,29 +306,15 @@ class Goal:
     ) -> tuple[int | None, int | None, int | None]:
         """Forecast the further trials until the width is reached, and their central 90% interval.
 
-        Of very many questions a sample is used, and no earlier run whose shift is learned. The
-        number of trials depends on the relative decrease of the width, so the width of that
-        posterior is taken.
+        No earlier run whose shift is learned is used: the number of trials depends on the relative
+        decrease of the width, so the width of that posterior is taken.
         """
         relative_width = (self.width or 0.0) / width
-        n = outcomes.counts.shape[0]
-        part = outcomes
-        if n > _FORECAST_QUESTIONS:
-            part = outcomes.take(
-                np.random.default_rng(0).choice(n, _FORECAST_QUESTIONS, replace=False)
-            )
         if isinstance(outcomes.prior_strength, LearnedShift):
-            part = part.without_prior()
-        if part is not outcomes:
-            posterior = self.posterior(part)
+            posterior = self.posterior(outcomes.without_prior())
             width = posterior.interval(self.level, "exact").width
         try:
-            forecast = trials_needed(
-                posterior,
-                width=relative_width * width,
-                max_trials=4096,
-                draws=200,
-            )
+            forecast = trials_needed(posterior, width=relative_width * width, max_trials=4096)
         except InvalidInputError:
             return None, None, None
         return forecast.additional, forecast.additional_low, forecast.additional_high

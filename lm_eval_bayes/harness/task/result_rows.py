@@ -31,6 +31,7 @@ from lm_eval_bayes.stats.pass_family.estimators import (
 )
 from lm_eval_bayes.stats.pass_family.posteriors import Prior, family_notes, pass_posteriors
 from lm_eval_bayes.stats.prior_evidence import SAME_CHANCES
+from lm_eval_bayes.stats.serial_dependence import serial_note
 
 log = get_logger(__name__)
 
@@ -216,8 +217,8 @@ class TrialTable(Table):
             outcomes, answers = zip(*((q.outcomes, q.answers) for q in self.questions), strict=True)
             first = self.questions[0]
             warning = zero_score(outcomes, answers, first.answer_source, first.origin)
-            if warning is not None:
-                log.warning("%s", warning)
+            for line in filter(None, (warning, serial_note(outcomes))):
+                log.warning("%s", line)
         weighted = self.informed is not self.outcomes and self.settings.prior_strength != "auto"
         notes = [posterior.note, SAME_CHANCES if weighted else None]
         for note in filter(None, () if self.quick else notes):

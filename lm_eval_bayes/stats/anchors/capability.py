@@ -29,11 +29,6 @@ from lm_eval_bayes.stats.validation import (
 
 #: How a model that lies between two anchors relates to them; see `capability_intervals`.
 Between: TypeAlias = Literal["shared", "query"]
-#: The note of a posterior under the likelihood "query".
-QUERY_NOTE = (
-    'The likelihood "query" is overconfident: in simulations its 95% ranges held the model in 82 '
-    'to 93%, and peaks of probability .97 were right in 78 to 87%. "shared" held 97 to 99%.'
-)
 #: Which neighbouring intervals are returned: the fewest, or those between equal tails.
 RangeMethod: TypeAlias = Literal["hdi", "exact"]
 
@@ -258,7 +253,7 @@ def capability_intervals(
         epsilon=likelihood.epsilon,
         between=likelihood.between,
         scope=scope,
-        note=QUERY_NOTE if likelihood.between == "query" else None,
+        note='The likelihood "query" is overconfident.' if likelihood.between == "query" else None,
     )
 
 

@@ -34,8 +34,7 @@ from lm_eval_bayes.stats.tie_rules import distance_in_sd
 #: The warning where the questions of populations could not be paired.
 UNPAIRED = (
     "The models are treated as if each had answered different questions, because their posteriors "
-    "do not show that the questions are the same. If they are, the difference is more certain "
-    'than stated: `compare` with scope "population" pairs the questions.'
+    "do not show that the questions are the same."
 )
 
 

@@ -19,7 +19,6 @@ import numpy as np
 from scipy import special
 
 from lm_eval_bayes.stats.arrays import FloatArray
-from lm_eval_bayes.stats.outcomes import scaled_weights
 
 
 class Moments(NamedTuple):
@@ -39,15 +38,10 @@ class QuestionMeans(NamedTuple):
 class CategoryDraws(NamedTuple):
     """Joint draws of the category probabilities θ_α of all questions, D of M questions.
 
-    `counts`, shape (M, K), are the trials, and under a fixed prior its pseudo-counts; `theta` has
-    shape (D, M, K). `strength`, shape (D,), is what the learned prior of a question is worth in
-    trials, in each draw; None where the prior is fixed. `weights`, shape (K,), are the scores of
-    the categories.
+    `theta` has shape (D, M, K), and `weights`, shape (K,), are the scores of the categories.
     """
 
-    counts: FloatArray
     theta: FloatArray
-    strength: FloatArray | None
     weights: FloatArray
 
 
@@ -292,18 +286,15 @@ def draw_beta(
     return x / total, y / total
 
 
-def draw_dirichlet_scores(
-    nu: FloatArray, weights: FloatArray, rng: np.random.Generator
-) -> FloatArray:
-    """Draw Σ_k w_k θ_k with θ ~ Dirichlet(ν) for ν of shape (..., C+1)."""
-    low, span, scaled = scaled_weights(weights)
-    gammas = rng.standard_gamma(nu)
-    totals = gammas.sum(axis=-1)
-    # With parameters near 0 every gamma of a question can underflow: then it is one atom.
-    lost = totals == 0.0
+def draw_dirichlet(alpha: FloatArray, rng: np.random.Generator) -> FloatArray:
+    """Draw from Dirichlet distributions, parameters along the last axis; they may be near 0."""
+    gammas = rng.standard_gamma(alpha)
+    total = gammas.sum(axis=-1, keepdims=True)
+    # With parameters near 0 every gamma can underflow: then the draw is one atom.
+    lost = total[..., 0] == 0.0
     if lost.any():
-        share = np.cumsum(nu[lost], axis=-1)
+        share = np.cumsum(alpha[lost], axis=-1)
         atom = (rng.random(int(lost.sum()))[:, None] * share[:, -1:] > share).sum(axis=-1)
-        gammas[lost] = np.eye(weights.size)[atom]
-        totals = gammas.sum(axis=-1)
-    return np.asarray(low + span * ((gammas @ scaled) / totals))
+        gammas[lost] = np.eye(alpha.shape[-1])[atom]
+        total[lost] = 1.0
+    return np.asarray(gammas / total)

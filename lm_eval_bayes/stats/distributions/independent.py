@@ -26,7 +26,7 @@ from lm_eval_bayes.stats.distributions.base import (
     beta_cdf,
     beta_quantile,
     draw_beta,
-    draw_dirichlet_scores,
+    draw_dirichlet,
 )
 from lm_eval_bayes.stats.distributions.success_curves import Curve, Identity
 from lm_eval_bayes.stats.outcomes import distinct_pairs
@@ -99,9 +99,8 @@ class IndependentBetas(Distribution):
         """Draw the Betas of Bayes@N; None for the pass family."""
         if not isinstance(self.curve, Identity):
             return None
-        counts, weights = np.stack([self.b, self.a], axis=1), np.array([self.low, self.high])
         p, q = draw_beta(self.a, self.b, (n_draws, self.a.size), rng)
-        return CategoryDraws(counts, np.stack([q, p], axis=2), None, weights)
+        return CategoryDraws(np.stack([q, p], axis=2), np.array([self.low, self.high]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,14 +132,12 @@ class IndependentDirichlets(Distribution):
 
     def draw_questions(self, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw the scores of all questions, shape (n_draws, M)."""
-        nu = np.broadcast_to(self.nu, (n_draws, *self.nu.shape))
-        return draw_dirichlet_scores(nu, self.weights, rng)
+        return np.asarray(self.draw_categories(n_draws, rng).theta @ self.weights)
 
     def draw_categories(self, n_draws: int, rng: np.random.Generator) -> CategoryDraws:
         """Draw the Dirichlet posteriors."""
-        gammas = rng.standard_gamma(self.nu, (n_draws, *self.nu.shape))
-        theta = gammas / gammas.sum(axis=2, keepdims=True)
-        return CategoryDraws(self.nu, theta, None, self.weights)
+        nu = np.broadcast_to(self.nu, (n_draws, *self.nu.shape))
+        return CategoryDraws(draw_dirichlet(nu, rng), self.weights)
 
 
 #: Minimum number of lattice steps per standard deviation of the sum.

@@ -27,11 +27,6 @@ from lm_eval_bayes.stats.outcomes import Outcomes, scaled_weights
 from lm_eval_bayes.stats.results import STRENGTH_MASSES, LearnedClusters, Posterior
 from lm_eval_bayes.stats.states import MomentsOf
 
-#: The note on a rubric's clusters.
-SCORES_AS_SHARES = (
-    "The cluster model takes the score of a trial with more than two categories as that share of a "
-    "success."
-)
 #: States of a further cluster, quantiles of its mean in each, and the most trials of a question
 #: that its own strength is told from infinity by.
 _STATES, _QUANTILES, _MOST_WITHIN = 1_000, 24, 100
@@ -45,7 +40,8 @@ def clustered_population(outcomes: Outcomes, index: IntArray, benchmark: Posteri
     Parameters
     ----------
     outcomes : Outcomes
-        The trials, with clusters. Prior trials count as trials, each with the weight λ.
+        The trials, with clusters; the score of more than two categories counts as that share of
+        a success. Prior trials count as trials, each with the weight λ.
     index : array of int, shape (M,)
         Their `cluster_index`.
     benchmark : Posterior
@@ -57,9 +53,6 @@ def clustered_population(outcomes: Outcomes, index: IntArray, benchmark: Posteri
     grid = cluster_posterior(likelihood)
     mean, sd, table = cluster_mean(grid)
     mu = float(np.clip(low + span * mean, *outcomes.bounds))
-    notes = [few_clusters_note(int(index.max()) + 1)]
-    if outcomes.top_categories() is None:
-        notes.append(SCORES_AS_SHARES)
     return replace(
         benchmark,
         mu=mu,
@@ -68,7 +61,7 @@ def clustered_population(outcomes: Outcomes, index: IntArray, benchmark: Posteri
         scope="population",
         ess=None,
         seed=None,
-        note=" ".join(note for note in notes if note) or None,
+        note=few_clusters_note(int(index.max()) + 1),
         benchmark=benchmark,
         clusters=learned_clusters(grid, outcomes.clusters or (), index),
     )

@@ -33,15 +33,15 @@ from lm_eval_bayes.stats.states import (
 
 #: The warning of a benchmark's posterior where no question has two trials.
 PRIOR_ALONE = (
-    "With one trial per question, chance and difficulty cannot be distinguished: the interval of "
-    "these questions depends on the prior, that of the population does not."
+    "With one trial per question the interval of these questions depends on the prior, that of the "
+    "population does not."
 )
 #: The warning of any posterior without trials.
 NO_TRIALS = "There are no trials: this posterior is the prior."
 #: The warning of scores where no question has two trials.
 SINGLE_SCORES = (
-    "With one trial per question the variance of a question's scores is not known: each score "
-    "counts as a 0/1 trial, the largest variance that its mean allows."
+    "With one trial per question each score counts as a 0/1 trial, the largest variance that its "
+    "mean allows."
 )
 #: Fewer questions than these have a warning.
 _FEW_QUESTIONS = 10

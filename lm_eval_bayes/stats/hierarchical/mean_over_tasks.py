@@ -8,14 +8,15 @@ from functools import cached_property
 from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.arrays import FloatArray, IntArray, read_only
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import (
     NO_TRIALS,
+    data_note,
     distinct_weights,
     hbayes_at_n,
-    posterior_note,
 )
 from lm_eval_bayes.stats.intervals import IntervalMethod, IntervalSpec, Scope
 from lm_eval_bayes.stats.learned_shift import LearnedShift
@@ -27,6 +28,11 @@ from lm_eval_bayes.stats.validation import as_real, check_option
 
 TaskWeights: TypeAlias = Literal["equal", "size"]
 TASK_WEIGHTS: tuple[TaskWeights, ...] = ("equal", "size")
+#: The warning of scope "benchmark" at one trial a question.
+SINGLE_TRIALS = (
+    "At one trial per question the score of these questions is not known: this is that of their "
+    "population."
+)
 #: The quantity of the posteriors.
 _QUANTITY = "mean of hbayes@N"
 #: The note on a mean over tasks with earlier runs whose shift is learned.
@@ -102,6 +108,11 @@ class TaskMeans:
         mean, variance, population = parts
         return _TaskStates(mean, variance, population, chain)
 
+    @property
+    def _is_single(self) -> npt.NDArray[np.bool_]:
+        """Which tasks have at most one trial of each question, (T,)."""
+        return np.array([task.most_trials == 1 for task in self.tasks.values()])
+
     def weights(self, weights: TaskWeights | Mapping[str, float]) -> FloatArray:
         """Return the weights of the tasks, in their order, which sum to 1."""
         if isinstance(weights, Mapping):
@@ -163,7 +174,9 @@ class TaskMeans:
             return StateDistribution(
                 mean, np.zeros_like(mean), states.chain, (low, high), spec.seed
             )
-        mean, variance = low + span @ states.mean, span**2 @ states.variance
+        is_single = self._is_single[:, None]
+        mean = low + span @ np.where(is_single, states.population, states.mean)
+        variance = span**2 @ np.where(is_single, 0.0, states.variance)
         return StateDistribution(mean, variance, states.chain, (low, high), spec.seed)
 
     def _note(self, scope: Scope) -> str | None:
@@ -171,9 +184,9 @@ class TaskMeans:
         without = [name for name, task in self.tasks.items() if task.mean_trials == 0.0]
         if len(without) == len(self.tasks):
             return NO_TRIALS
-        notes: list[str | None] = [
-            posterior_note(task, scope) for name, task in self.tasks.items() if name not in without
-        ]
+        is_single = self._is_single if scope == "benchmark" else np.zeros(len(self.tasks), bool)
+        notes = [SINGLE_TRIALS if is_single.any() else None]
+        notes += [data_note(task) for name, task in self.tasks.items() if name not in without]
         bounds = sorted({task.bounds for task in self.tasks.values()})
         if len(bounds) > 1:
             ranges = ", ".join(f"{low:g} to {high:g}" for low, high in bounds)
@@ -211,7 +224,8 @@ def mean_over_tasks(
         for every task. Scaled to sum to 1.
     scope : {"benchmark", "population"}
         What a task's score is the mean of: these questions, or the population of questions that
-        the task's are a sample of. The tasks themselves are these in both.
+        the task's are a sample of. The tasks themselves are these in both. A task with one trial
+        of each question enters by its population in both, as no data tell the other.
     level : float
         Posterior mass of the result's `interval()`, strictly between 0 and 1.
     interval : {"exact", "normal", "beta", "hdi"}

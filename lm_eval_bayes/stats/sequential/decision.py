@@ -100,37 +100,11 @@ class DecisionReached:
     N/(N + 2) for few trials. That of hbayes@N is not, and with one trial per question it depends
     on the prior alone, so a corrected rule waits for `min_trials`.
 
-    Simulated error rates at confidence .95 (nominal 5%), with analyses at 4, 8, 16, 32 and 64
-    trials or at all from 4 to 64: bayes@N has at most 5.6% on any number of questions with
-    "obrien-fleming", and at most 5.8% with "pocock" except for a single question (7.5%). hbayes@N
-    has at most 5% on 20 questions or more. **On ten questions or fewer hbayes@N exceeds its
-    rate**: 7% with "obrien-fleming" and 10% with "pocock". **It does so too where at most 16
-    trials are planned**: 10% on three questions, 8% on 30. The verdict's `note` warns of both.
-
-    "anytime" with hbayes@N and 1,000 analyses, at 2, 3, …, 1,001 trials, 400 runs (standard error
-    at most 1.2 points; ``examples/anytime_error_rates.py``): on 1, 3 and 10 questions, with p of
-    .5, .1, .02, uniform, Beta(.1, .1) or 80% zeros, and on 30 with p = .5, two equal models get a
-    winner in at most 3.8% of the runs, and a model against a finished run of 80 trials in at most
-    3.5%. **Against a score that is known exactly**, as from a baseline with far more trials, the
-    rate exceeds 5% where most questions are never or always solved: 5.5% on three questions with
-    p ~ Beta(.1, .1), 6.5% on ten with 80% zeros, at most 3.8% otherwise. **bayes@N holds for two
-    models with equal numbers of trials only**: its uniform prior moves scores with fewer trials
-    further towards the middle. On 30 questions with p = .98 all of 200 models were declared
-    different from an equal one with 80 trials within 100 analyses. The `note` warns where the
-    numbers of trials differ.
-
-    ρ = 8 and the second z were chosen on other seeds of these same shapes. On shapes that were
-    not used for it the three rates are 3.2, 1.0 and 3.0% (two questions with p = .3) and 1.5, 0.2
-    and 0.5% (one with p = .9), again in 400 runs. Analyses after the
-    40th trial are left out of the simulation where a rough z is below half of the threshold.
-
-    The price of "anytime": on 30 questions with p ~ Beta(2, 3), hbayes@N, analyses after every 4
-    trials and 200 runs, a difference of .06 was decided after 36.5 trials on average ("pocock"
-    planned for 80 trials: 28.9), one of .1 after 18.7 (13.3), so it takes 26 to 41% more. For a
-    normal random walk and a difference that is nearly always found within 80 trials it takes 29
-    to 36% more than "pocock" planned for 80 trials, and 2 to 16% more than "pocock" planned for
-    400. Of the differences that "pocock" finds with probability .79 within 80 trials, "anytime"
-    finds .62 within them, and the others later.
+    **On ten questions or fewer, and where at most 16 trials are planned, hbayes@N exceeds the
+    rate** of a planned correction. **bayes@N keeps that of "anytime" for two models with equal
+    numbers of trials only**: its uniform prior moves scores with fewer trials further towards the
+    middle. The verdict's `note` warns of each. ``examples/anytime_error_rates.py`` and
+    ``examples/stopping_error_rates.py`` simulate the rates.
 
     In scope "population", for which there is no correction, z is that of `compare`: the questions
     are paired by their ids, or by position where neither model has ids. Posteriors of different
@@ -307,10 +281,8 @@ class DecisionReached:
         if n_questions > FEW_QUESTIONS and self.analyses[-1] > FEW_TRIALS:
             return None
         return (
-            f"{a.quantity} does not keep to the rate of {1.0 - self.confidence:.3g} on "
-            f"{FEW_QUESTIONS} questions or fewer, nor where {FEW_TRIALS} trials or fewer are "
-            f"planned (here {n_questions} questions, {self.analyses[-1]} trials): simulated for a "
-            "rate of 0.05, equal models got a winner in up to 0.1 of such runs"
+            f"{a.quantity} exceeds the rate of {1.0 - self.confidence:.3g} on {FEW_QUESTIONS} "
+            f"questions or fewer, and where {FEW_TRIALS} trials or fewer are planned"
         )
 
     def _note(self, trials: int, scope: Scope) -> str:
@@ -318,8 +290,7 @@ class DecisionReached:
         if self.correction == "anytime":
             return (
                 f"equal models get a winner in at most {1.0 - self.confidence:.3g} of such runs, "
-                "however many analyses there are (simulated for a rate of 0.05: 0.008 to 0.038 "
-                "between two sampled models, up to 0.065 against an exactly known score)"
+                "however many analyses there are"
             )
         if self.correction != "none" and self.analyses is not None:
             return (

@@ -13,26 +13,24 @@ from collections.abc import Sequence
 import numpy as np
 
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.stats.arrays import FloatArray, IntArray
+from lm_eval_bayes.stats.arrays import FloatArray
 from lm_eval_bayes.stats.comparison.shared_questions import separation
 from lm_eval_bayes.stats.ranking.rank import check_leaderboard
-from lm_eval_bayes.stats.results import Posterior, joined_notes
+from lm_eval_bayes.stats.results import Posterior, check_posterior, joined_notes
 from lm_eval_bayes.stats.sequential.decision import DecisionReached, z_if_equal
-from lm_eval_bayes.stats.sequential.predictive_draws import PredictiveTrials
+from lm_eval_bayes.stats.sequential.predictive_draws import (
+    DRAWS,
+    PAIRED_WITH,
+    PredictiveScore,
+)
 from lm_eval_bayes.stats.sequential.trials_needed import SHARES, TrialsForecast
-from lm_eval_bayes.stats.validation import check_size
 
 #: The most analyses of a forecast.
 MAX_ANALYSES = 2_000
 
 
 def trials_to_decision(
-    posterior: Posterior,
-    other: Posterior,
-    rule: DecisionReached,
-    *,
-    draws: int | None = None,
-    seed: int = 0,
+    posterior: Posterior, other: Posterior, rule: DecisionReached
 ) -> TrialsForecast:
     """Forecast the further trials per question after which a rule decides between two models.
 
@@ -47,11 +45,6 @@ def trials_to_decision(
     rule : DecisionReached
         With its `analyses`, the numbers of trials per question in all. Where the models'
         numbers of trials differ, analyses are counted from their rounded mean.
-    draws : int, optional
-        Posterior predictive draws, at least 100; the default is 200 to 1,000 by the number of
-        questions.
-    seed : int
-        Their seed.
 
     Returns
     -------
@@ -77,7 +70,16 @@ def trials_to_decision(
     >>> forecast.additional > trials_needed(a, z=1.645, other=b).additional
     True
     """
-    check_leaderboard({"posterior 1": posterior, "posterior 2": other})
+    sides = {"posterior": posterior, "other": other}
+    check_leaderboard({name: check_posterior(name, side) for name, side in sides.items()})
+    return forecast_decision(PredictiveScore.of(posterior), PredictiveScore.of(other), rule)
+
+
+def forecast_decision(
+    first: PredictiveScore, second: PredictiveScore, rule: DecisionReached
+) -> TrialsForecast:
+    """Forecast the trials after which a rule decides between two models; both are drawn."""
+    posterior, other = first.posterior, second.posterior
     if posterior.scored or other.scored:
         rule_text = "be of right and wrong trials or of categories, which are forecast one by one"
         raise InvalidInputError.of("posterior", "unsupported", rule_text, "one of scores")
@@ -86,22 +88,16 @@ def trials_to_decision(
             'be of scope "benchmark" (a rule with analyses is for trials of fixed questions)'
         )
         raise InvalidInputError.of("posterior", "unsupported", rule_text, posterior.scope)
-    if draws is None:
-        draws = int(np.clip(100_000 // posterior.per_question.mu.size, 200, 1_000))
-    draws = check_size("draws", draws, 100, posterior.per_question.mu.size)
     present = round(float(np.mean([p.n_trials or 0.0 for p in (posterior, other)])))
     analyses = [n for n in rule.analyses or () if n > present]
     if not analyses or len(analyses) > MAX_ANALYSES:
         rule_text = f"name 1 to {MAX_ANALYSES:,} analyses beyond the {present} trials there are"
         raise InvalidInputError.of("rule", "range", rule_text, f"{len(analyses):,} analyses")
     z, now = rule.z(posterior, other), rule.threshold(present) if present else None
-    rng = np.random.default_rng(seed)
     needed: list[int | None] = [0, 0, 0]
     share, target = 1.0, now
     if now is None or z < now:
-        steps = np.diff([present, *analyses])
-        sides = [PredictiveTrials.of(side, draws, rng) for side in (posterior, other)]
-        decided = _shares_decided(sides, posterior.bounds, rule, analyses, steps, rng)
+        decided = _shares_decided(first, second, rule, analyses, present)
         needed = [_first(analyses, decided, wanted, present) for wanted in SHARES]
         share = float(decided[-1])
         last = analyses[-1] if needed[1] is None else present + needed[1]
@@ -126,43 +122,35 @@ def trials_to_decision(
         limit=None,
         level=None,
         scope=posterior.scope,
-        draws=draws,
-        seed=seed,
-        mc_error=0.5 / draws**0.5,
         note=joined_notes([*notes, rule.validity(posterior, other)]),
     )
 
 
 def _shares_decided(
-    sides: Sequence[PredictiveTrials],
-    bounds: tuple[float, float],
+    first: PredictiveScore,
+    second: PredictiveScore,
     rule: DecisionReached,
     analyses: Sequence[int],
-    steps: IntArray,
-    rng: np.random.Generator,
+    present: int,
 ) -> FloatArray:
     """Return the share of the predictive draws that are decided by each analysis."""
-    counts = [side.known_counts + np.zeros_like(side.truth) for side in sides]
-    decided = np.zeros(sides[0].truth.shape[0], dtype=np.bool_)
-    shares = np.ones(len(analyses))
-    for i, (n, step) in enumerate(zip(analyses, steps.tolist(), strict=True)):
-        for total, side in zip(counts, sides, strict=True):
-            total += side.draw_trials(step, rng)
-        (mu, sigma), (mu_other, sigma_other) = (
-            side.moments_given(total) for total, side in zip(counts, sides, strict=True)
-        )
-        distance = np.abs(mu - mu_other)
+    steps = np.diff([present, *analyses]).tolist()
+    rng = np.random.default_rng([first.posterior.distribution.seed, 4])
+    other = PAIRED_WITH
+    decided = np.zeros(DRAWS, dtype=np.bool_)
+    shares = []
+    paths = zip(analyses, first.path(steps, rng), second.path(steps, rng), strict=True)
+    for n, (mu, sigma), (mu_other, sigma_other) in paths:
         threshold = rule.threshold(n)
         if threshold is not None:
-            reached = distance > threshold * np.hypot(sigma, sigma_other)
+            scores = np.stack([mu, mu_other[other]])
+            sds = np.stack([sigma, sigma_other[other]])
+            reached = np.abs(scores[0] - scores[1]) > threshold * np.hypot(*sds)
             if rule.correction == "anytime":
-                scores, sds = np.stack([mu, mu_other]), np.stack([sigma, sigma_other])
-                reached &= z_if_equal(scores, sds, bounds) > threshold
+                reached &= z_if_equal(scores, sds, first.posterior.bounds) > threshold
             decided |= reached
-        shares[i] = decided.mean()
-        if decided.all():
-            break
-    return shares
+        shares.append(decided.mean())
+    return np.array(shares)
 
 
 def _first(analyses: Sequence[int], decided: FloatArray, wanted: float, present: int) -> int | None:

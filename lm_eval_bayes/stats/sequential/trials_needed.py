@@ -16,28 +16,20 @@ from lm_eval_bayes.stats.comparison.shared_questions import separation
 from lm_eval_bayes.stats.intervals import IntervalSpec, Scope
 from lm_eval_bayes.stats.outcomes import Outcomes, check_outcomes
 from lm_eval_bayes.stats.ranking.rank import check_leaderboard
-from lm_eval_bayes.stats.results import Posterior, joined_notes
+from lm_eval_bayes.stats.results import Posterior, check_posterior, joined_notes
 from lm_eval_bayes.stats.sequential.predictive_draws import (
-    Predictive,
-    PredictivePopulation,
-    PredictiveTrials,
+    DRAWS,
+    Goal,
+    PredictiveBoard,
+    PredictiveScore,
     further_trials,
-    interval_widths,
-    paired_separation_goal,
-    separation_goal,
-    width_goal,
 )
-from lm_eval_bayes.stats.validation import (
-    check_count,
-    check_integer,
-    check_positive,
-    check_size,
-)
+from lm_eval_bayes.stats.validation import check_count, check_integer, check_positive
 
 #: The note on forecasts of scores between two bounds with one trial of each question.
 NO_DISPERSION = (
-    "No question has two trials, so that the dispersion of the scores is not known: the forecast "
-    "is that of right and wrong answers, and scores need fewer trials."
+    "No question has two trials: the forecast is that of right and wrong answers, and scores need "
+    "fewer trials."
 )
 #: The shares of the predictive draws behind a forecast: its median and its central 90%.
 SHARES = (0.5 * (1.0 - 0.9), 0.5, 0.5 * (1.0 + 0.9))
@@ -75,10 +67,8 @@ class TrialsForecast(Record):
         Level of the interval, for a width.
     scope : str
         "benchmark" or "population".
-    draws, seed : int
-        Of the posterior predictive draws.
-    mc_error : float
-        Monte-Carlo standard error of the share of draws at `additional`.
+    draws : int
+        Posterior predictive draws.
     note : str or None
         A warning about the forecast.
     """
@@ -95,9 +85,7 @@ class TrialsForecast(Record):
     limit: float | None
     level: float | None
     scope: Scope
-    draws: int
-    seed: int
-    mc_error: float
+    draws: int = DRAWS
     note: str | None = None
 
     @property
@@ -117,20 +105,13 @@ def trials_needed(
     z: float | None = None,
     other: Posterior | None = None,
     max_trials: int = 100_000,
-    draws: int | None = None,
-    seed: int = 0,
 ) -> TrialsForecast:
     """Forecast how many further trials per question reach a width or a decision.
 
     The estimand is the number t of further trials of every question after which the width
     of the credible interval [Hariri 2026, §2.5] is at most `width`, or
-    z = |μ − μ'| / sqrt(σ² + σ'²) [Hariri 2026, §2.5] at least `z`. The draws are from the
-    posterior predictive distribution p(new trials | trials) = ∫ p(new trials | θ) p(θ | trials)
-    dθ: θ_α from the posterior, further trials x_α ~ Multinomial(t, θ_α) of every question, and
-    the resulting posterior with the pseudo-counts ν_αk + x_αk in place of ν_αk
-    [Hariri 2026, Alg. 1]; of a learned prior the draw's s is fixed and m is estimated again.
-    For a width in scope "population" the variance of m falls like 1/(E + K + 1) for K categories,
-    where M questions have the information of E = M(s + 1)N/(N + s) independent trials.
+    z = |μ − μ'| / sqrt(σ² + σ'²) [Hariri 2026, §2.5] at least `z`, in draws from the posterior
+    predictive distribution; see :mod:`lm_eval_bayes.stats.sequential.predictive_draws`.
 
     The forecast is the number of trials at which half of the draws have reached the goal, with
     the central 90% of that number. Each number of trials is evaluated by itself, so a z that
@@ -146,10 +127,7 @@ def trials_needed(
     the `note` says so.
 
     Scores between two bounds count as 1/φ trials each, φ being their dispersion: the mean of t
-    further scores has variance φ p(1 − p)/t. Each draw has a φ of its own, and t trials later the
-    estimate of it, by which all trials count then. In simulations (20 to 100 questions, 3 to 6
-    trials, four kinds of scores) the central 90% held the number that was really needed in 88% or
-    more, and in 96% or more where questions have about the same φ.
+    further scores has variance φ p(1 − p)/t, and each draw has a φ of its own.
 
     Parameters
     ----------
@@ -168,11 +146,6 @@ def trials_needed(
         The other model's, for `z`: same quantity, scope, scores and number of questions.
     max_trials : int
         The largest number of further trials per question to evaluate.
-    draws : int, optional
-        Posterior predictive draws, at least 100; the default is 200 to 1,000 by the number of
-        questions.
-    seed : int
-        Their seed.
 
     Returns
     -------
@@ -199,81 +172,77 @@ def trials_needed(
     True
     """
     posteriors = _check_goal(posterior, width, z, other)
-    spec = IntervalSpec(posterior.level, posterior.scope, posterior.method, seed)
     max_trials = check_count("max_trials", max_trials, 1)
-    if draws is None:
-        draws = int(np.clip(100_000 // posterior.per_question.mu.size, 200, 1_000))
-    draws = check_size("draws", draws, 100, posterior.per_question.mu.size)
-    trials = _trials_so_far(posteriors)
-    rng = np.random.default_rng(spec.seed)
-    notes = [posterior.note for posterior in posteriors]
-    if any(side.scored and (side.trials_range or (1, 1))[1] < 2 for side in posteriors):
-        notes.append(NO_DISPERSION)
-    limit: float | None = None
-    beyond_reach: str | None = None
     if other is None:
-        predictive, target = (
-            _predictive(posterior, trials, draws, rng),
-            check_positive("width", width),
-        )
-        current = posterior.interval_by(spec).width
-        goal, done = width_goal(predictive, target, posterior.bounds, spec, rng), current <= target
-        if isinstance(predictive, PredictivePopulation):
-            widths = interval_widths(*predictive.at_last(), posterior.bounds, spec)
-            limit = float(np.median(widths))
-            if limit > target:
-                share = float(np.mean(widths <= target))
-                beyond_reach = (
-                    f"width is about {limit:.3g}, and at most {target:g} in only {share:.0%} of "
-                    "the predictive draws"
-                )
-    else:
-        now, target = separation(posterior, other), check_positive("z", z)
-        current, done = now.z, now.z >= target
-        notes.append(now.note)
-        if now.shared is not None:
-            paired = [PredictiveTrials.of(side, draws, rng) for side in now.shared.posteriors]
-            goal, share = paired_separation_goal(
-                paired, now.shared.columns, target, rng, now.shared.cluster_index
-            )
-            if share < 0.5:
-                beyond_reach = (
-                    f"z is {target:g} or more in only {share:.0%} of the predictive draws"
-                )
-        else:
-            sides = [_predictive(side, side.n_trials or trials, draws, rng) for side in posteriors]
-            goal = separation_goal(sides, target, rng)
-    needed: Sequence[int | None] = (0, 0, 0)
-    last = 1.0
-    if not done:
-        needed, last = further_trials(goal, SHARES, max_trials)
-    low, middle, high = needed
-    if middle is None:
-        unit = "questions" if posterior.clusters is None else "clusters of questions"
-        notes.append(_out_of_reach(beyond_reach, last, max_trials, unit))
-    return TrialsForecast(
-        goal="width" if other is None else "z",
-        target=target,
-        current=current,
-        trials=trials,
-        additional=middle,
-        additional_low=low,
-        additional_high=high,
-        probability=last,
-        max_trials=max_trials,
-        limit=limit,
-        level=spec.level if other is None else None,
-        scope=posterior.scope,
-        draws=draws,
-        seed=spec.seed,
-        mc_error=0.5 / draws**0.5,
-        note=joined_notes(notes),
+        predictive = PredictiveScore.of(posterior)
+        return forecast_width(predictive, check_positive("width", width), max_trials)
+    target, board = check_positive("z", z), PredictiveBoard.of(posteriors)
+    now = separation(posterior, other)
+    return forecast_separation(
+        board, (0, 1), target, now.z, max_trials, done=now.z >= target, note=now.note
     )
 
 
-def _check_goal(
-    posterior: Posterior, width: object, z: object, other: Posterior | None
-) -> list[Posterior]:
+def forecast_width(predictive: PredictiveScore, width: float, max_trials: int) -> TrialsForecast:
+    """Forecast the trials after which a credible interval is at most `width` wide."""
+    posterior = predictive.posterior
+    spec = IntervalSpec(posterior.level, posterior.scope, posterior.method)
+    current = posterior.interval_by(spec).width
+    goal = predictive.width_goal(width, spec)
+    limit: float | None = None
+    if posterior.scope == "population":
+        limit = float(np.median(predictive.widths(np.inf, spec)))
+    limiting = None
+    if limit is not None and limit > width:
+        limiting = (
+            f"width is about {limit:.3g}, and at most {width:g} in only {goal(np.inf):.0%} of the "
+            "predictive draws"
+        )
+    return _forecast(
+        goal,
+        current <= width,
+        [posterior],
+        limiting,
+        goal="width",
+        target=width,
+        current=current,
+        max_trials=max_trials,
+        limit=limit,
+        level=posterior.level,
+    )
+
+
+def forecast_separation(
+    board: PredictiveBoard,
+    pair: tuple[int, int],
+    target: float,
+    current: float,
+    max_trials: int,
+    *,
+    done: bool,
+    note: str | None = None,
+) -> TrialsForecast:
+    """Forecast the trials after which z of two models is at least `target`; now it is `current`."""
+    posteriors, goal = [board.scores[i].posterior for i in pair], board.goal(*pair, target)
+    limiting = None
+    if board.shared is not None and goal(np.inf) < 0.5:
+        limiting = f"z is {target:g} or more in only {goal(np.inf):.0%} of the predictive draws"
+    return _forecast(
+        goal,
+        done,
+        posteriors,
+        limiting,
+        note,
+        goal="z",
+        target=target,
+        current=current,
+        max_trials=max_trials,
+        limit=None,
+        level=None,
+    )
+
+
+def _check_goal(posterior: object, width: object, z: object, other: object) -> list[Posterior]:
     """Return the posteriors that the goal is about, once there is exactly one goal."""
     if (width is None) == (z is None):
         got = (width, z)
@@ -281,39 +250,53 @@ def _check_goal(
     if (z is None) != (other is None):
         rule = "be given with `z` and only with it"
         raise InvalidInputError.of("other", "conflict", rule, "none" if other is None else "one")
-    posteriors = [posterior] if other is None else [posterior, other]
-    check_leaderboard({f"posterior {i}": posterior for i, posterior in enumerate(posteriors, 1)})
+    sides = {"posterior": posterior} if other is None else {"posterior": posterior, "other": other}
+    posteriors = [check_posterior(name, side) for name, side in sides.items()]
+    check_leaderboard(dict(zip(sides, posteriors, strict=True)))
     return posteriors
 
 
-def _predictive(
-    posterior: Posterior, trials: float, draws: int, rng: np.random.Generator
-) -> Predictive:
-    """Draw from the predictive distribution of one posterior."""
-    if posterior.scope == "population":
-        return PredictivePopulation.of(posterior, trials, draws, rng)
-    return PredictiveTrials.of(posterior, draws, rng)
-
-
-def _trials_so_far(posteriors: Sequence[Posterior]) -> float:
-    """Return the mean number of trials per question behind the posteriors."""
-    n_trials = [posterior.n_trials for posterior in posteriors if posterior.n_trials is not None]
-    if posteriors[0].scope == "population" and (not n_trials or min(n_trials) <= 0.0):
-        rule = "have a number of trials above 0"
-        raise InvalidInputError.of("posterior", "empty", rule, n_trials or None)
-    return float(np.mean(n_trials)) if n_trials else np.nan  # the posterior will be refused
-
-
-def _out_of_reach(beyond_reach: str | None, last: float, max_trials: int, unit: str) -> str:
-    """Return why there is no forecast."""
-    if beyond_reach is not None:
-        return (
-            f"Not reachable by more trials alone: on these questions the limiting {beyond_reach}. "
-            f"The variation between {unit} does not shrink with trials; more {unit} are needed."
+def _forecast(
+    reached: Goal,
+    done: bool,
+    posteriors: Sequence[Posterior],
+    limiting: str | None,
+    note: str | None = None,
+    *,
+    max_trials: int,
+    **fields: Any,
+) -> TrialsForecast:
+    """Return the forecast of a goal; `limiting` says why it may be out of reach."""
+    needed: Sequence[int | None] = (0, 0, 0)
+    last = 1.0
+    if not done:
+        needed, last = further_trials(reached, SHARES, max_trials), reached(max_trials)
+    low, middle, high = needed
+    notes = [*(posterior.note for posterior in posteriors), note]
+    if any(side.scored and (side.trials_range or (1, 1))[1] < 2 for side in posteriors):
+        notes.append(NO_DISPERSION)
+    if middle is None and limiting is not None:
+        unit = "questions" if posteriors[0].clusters is None else "clusters of questions"
+        notes.append(
+            f"Not reachable by more trials alone: on these questions the limiting {limiting}; more "
+            f"{unit} are needed."
         )
-    return (
-        f"Within {max_trials} further trials per question only {last:.0%} of the "
-        f"predictive draws reach the goal."
+    elif middle is None:
+        notes.append(
+            f"Within {max_trials} further trials per question only {last:.0%} of the predictive "
+            "draws reach the goal."
+        )
+    n_trials = [posterior.n_trials for posterior in posteriors if posterior.n_trials is not None]
+    return TrialsForecast(
+        trials=float(np.mean(n_trials)),
+        additional=middle,
+        additional_low=low,
+        additional_high=high,
+        probability=last,
+        max_trials=max_trials,
+        scope=posteriors[0].scope,
+        note=joined_notes(notes),
+        **fields,
     )
 
 
@@ -357,8 +340,7 @@ def allocate_trials(
     array([0, 6, 0, 2])
     """
     check_outcomes("outcomes", outcomes)
-    if not isinstance(posterior, Posterior):
-        raise InvalidInputError.of("posterior", "type", "be a Posterior", posterior)
+    check_posterior("posterior", posterior)
     sigma = posterior.per_question.sigma
     if posterior.scope != "benchmark" or sigma.size != outcomes.counts.shape[0]:
         rule = f'be of scope "benchmark" and of {outcomes.counts.shape[0]} questions'

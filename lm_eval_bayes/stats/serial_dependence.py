@@ -1,0 +1,116 @@
+"""Whether the trials of a question depend on the trials before them.
+
+A switch is a trial whose outcome is not that of the trial before. Of n trials of a question in
+random order, n_k of them of outcome k, n − Σ n_k²/n are switches in expectation; trials that repeat
+each other have fewer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from scipy import special
+
+from lm_eval_bayes.stats.arrays import FloatArray, IntArray, blocks
+
+#: Random orders of the trials, and the most trials that they are made of, from random questions.
+_ORDERS, _MOST_TRIALS = 4_000, 25_000
+#: Random orders are made only where the normal approximation is below this.
+_SUSPICIOUS = 0.05
+#: The probability of independent trials below which there is a note.
+_DEPENDENT = 1e-3
+
+
+class SerialDependence(NamedTuple):
+    """The switches of all questions, their expectation, and the two-sided p-value of both."""
+
+    switches: int
+    expected: float
+    p_value: float
+
+
+def serial_dependence(trials: Iterable[npt.ArrayLike], *, seed: int = 0) -> SerialDependence | None:
+    """Compare the switches between consecutive trials of a question with those of random orders.
+
+    The p-value is that of the normal approximation with the exact variance [Mood 1940]; where this
+    is below .05, the share of random orders of each question's trials whose switches are as far
+    from their expectation.
+
+    Parameters
+    ----------
+    trials : iterable of array
+        The outcomes of every question's trials, in their order; numbers of trials may differ.
+    seed : int
+        Of the random orders.
+
+    Returns
+    -------
+    SerialDependence or None
+        None where no order has other switches, as of trials that are all alike.
+
+    Examples
+    --------
+    >>> result = serial_dependence([[0, 0, 0, 0, 1, 1, 1, 1]] * 5)
+    >>> result.switches, result.expected, result.p_value < 0.001
+    (5, 20.0, True)
+    """
+    by_length: dict[int, list[IntArray]] = {}
+    for question in trials:
+        values = np.unique(np.asarray(question), return_inverse=True)[1]
+        if values.size > 2 and values.any():
+            by_length.setdefault(values.size, []).append(values)
+    rows = [np.stack(questions) for questions in by_length.values()]
+    switches = sum(int(_switches(each).sum()) for each in rows)
+    expected, variance = np.sum([_moments(each) for each in rows], axis=0) if rows else (0.0, 0.0)
+    if variance < 1e-9:
+        return None
+    off = abs(switches - float(expected))
+    p_value = float(2.0 * special.ndtr(-off / np.sqrt(variance)))
+    if p_value < _SUSPICIOUS:
+        p_value = _permuted_p_value(rows, np.random.default_rng(seed))
+    return SerialDependence(switches, float(expected), p_value)
+
+
+def serial_note(trials: Iterable[npt.ArrayLike]) -> str | None:
+    """Return a warning where p < .001, else None."""
+    result = serial_dependence(trials)
+    if result is None or result.p_value >= _DEPENDENT:
+        return None
+    more = "more" if result.switches < result.expected else "less"
+    return (
+        f"Consecutive trials of a question are alike {more} often than independent ones "
+        f"({result.switches:,} switches, {result.expected:,.0f} expected), so that intervals do "
+        "not hold."
+    )
+
+
+def _switches(rows: IntArray) -> IntArray:
+    return np.asarray((rows[..., 1:] != rows[..., :-1]).sum(axis=-1))
+
+
+def _moments(rows: IntArray) -> tuple[float, float]:
+    """Return the mean and the variance of all switches of M questions with n trials each."""
+    n = rows.shape[1]
+    counts = np.stack([(rows == value).sum(axis=1) for value in range(int(rows.max()) + 1)])
+    square, cube = (counts**2).sum(axis=0).astype(float), (counts**3).sum(axis=0)
+    variance = (square * (square + n * (n + 1.0)) - 2.0 * n * cube - n**3) / (n**2 * (n - 1.0))
+    return float((n - square / n).sum()), float(variance.sum())
+
+
+def _permuted_p_value(rows: list[IntArray], rng: np.random.Generator) -> float:
+    """Return the share of random orders with switches as far from their expectation."""
+    part = min(1.0, _MOST_TRIALS / sum(each.size for each in rows))
+    off: FloatArray = np.zeros(_ORDERS)
+    observed = 0.0
+    for each in rows:
+        taken = rng.permutation(each)[: int(np.ceil(part * len(each)))]
+        expected = _moments(taken)[0]
+        observed += float(_switches(taken).sum()) - expected
+        off -= expected
+        for block in blocks(_ORDERS, taken.size):
+            orders = np.broadcast_to(taken, (block.stop - block.start, *taken.shape))
+            off[block] += _switches(rng.permuted(orders, axis=2)).sum(axis=1)
+    return float((1 + (np.abs(off) >= abs(observed) - 1e-9).sum()) / (1 + _ORDERS))
