@@ -7,6 +7,7 @@ from _support.weighted_prior import posterior_draws, prior_draws, summary
 
 from lm_eval_bayes import Outcomes, hbayes_at_n, mean_over_tasks
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import NO_TRIALS
+from lm_eval_bayes.stats.hierarchical.mean_over_tasks import SINGLE_TRIALS
 from lm_eval_bayes.stats.intervals import SCOPES
 
 HARD = [[2, 0]] * 10 + [[1, 1]] * 2
