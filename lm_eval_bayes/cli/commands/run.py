@@ -82,6 +82,7 @@ class StoppingOptions:
     allocate: Annotated[
         Literal["questions"] | None,
         typer.Option(
+            metavar="questions",
             help="Give further trials to the questions with the largest posterior variance, "
             "instead of to all questions."
         ),
