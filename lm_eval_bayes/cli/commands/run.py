@@ -84,7 +84,7 @@ class StoppingOptions:
         typer.Option(
             metavar="questions",
             help="Give further trials to the questions with the largest posterior variance, "
-            "instead of to all questions."
+            "instead of to all questions.",
         ),
     ] = None
 
