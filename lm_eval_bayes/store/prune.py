@@ -59,7 +59,7 @@ def prune_trials(
     """
     digests = {table: digest for table, digest in hashes.items() if digest is not None}
     if not digests and trials_from is None:
-        rule = "have a criterion: a model, a sampling, a prompt, or the first trial"
+        rule = "have a criterion: model, sampling, prompt or trials_from"
         raise InvalidInputError.of("prune", "missing", rule, None)
     first = 0 if trials_from is None else check_int64("trials_from", trials_from, 0)
     with file.writing(commit=not dry_run) as connection:

@@ -118,6 +118,14 @@ def test_compact_leaves_damaged_texts(make):
     assert (code, error.startswith("warning: 1 text of ")) == (0, True)
 
 
+def test_a_missing_second_store_leaves_the_first_as_it_was(make, tmp_path):
+    path = make()
+    before = path.read_bytes()
+    assert command_error("store", "compact", path, tmp_path / "missing.sqlite")
+    assert path.read_bytes() == before
+    assert not (tmp_path / "missing.sqlite").exists()
+
+
 def changed(path, statement):
     """Damage a store."""
     with closing(sqlite3.connect(path)) as connection:
@@ -204,6 +212,10 @@ def test_prune_only_counts_without_yes(make):
     assert lmeb("prune", path, "--model", model, "--yes")[0] == 0
     with TrialStore.open(path, mode="read") as store:
         assert (store.info().trials, store.info().models) == (0, {})
+
+
+def test_prune_without_a_criterion_is_refused(make):
+    assert refusal("store", "prune", make(), "--yes") == ("prune", "missing")
 
 
 def test_a_slip_in_the_second_store_deletes_nothing_in_the_first(make):

@@ -197,7 +197,7 @@ def test_rubrics_counts_of_one_and_known_benchmarks(judge, tmp_path):
     )
     single = TaskRun.from_trials("m", "aime25_bayes", [[1], [1]], ["p", "q"])
     for run in (rubric, single):
-        write(tmp_path, run, texts=False, model_id="org/Model-1.5B", now=1_769_900_000)
+        write(tmp_path, run, texts=False, model_id="org/Model-1.5B")
     found = judge(tmp_path)
     assert found["told"] == []
     folders = {path.rpartition("/")[0] for path in found["paths"]}

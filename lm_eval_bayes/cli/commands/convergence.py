@@ -35,7 +35,7 @@ from lm_eval_bayes.cli.ui.output import (
     warn,
 )
 from lm_eval_bayes.cli.ui.prior import PriorOptions, say_effects
-from lm_eval_bayes.cli.ui.reading import ReadingOptions, Runs, check_one_task
+from lm_eval_bayes.cli.ui.reading import ReadingOptions, Runs, check_single_task
 
 if TYPE_CHECKING:
     from lm_eval_bayes.analysis.convergence import (
@@ -104,7 +104,7 @@ def command(
     informed = priors.apply(saved.runs, reading, seed=spec.seed)
     saved = replace(saved, runs=informed.runs)
     if plot is not None:
-        check_one_task(saved, "--plot", plot.name)
+        check_single_task(saved, "--plot", plot.name)
     with named_as_options("score", "replicates"):
         results = [
             task_convergence(saved.of_task(name), spec, scores=scores, replicates=replicates)

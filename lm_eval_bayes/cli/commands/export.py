@@ -24,7 +24,7 @@ from lm_eval_bayes.cli.ui.options import (
     parse_integers,
 )
 from lm_eval_bayes.cli.ui.output import say, say_json, warn
-from lm_eval_bayes.cli.ui.reading import ReadingOptions, Runs, check_not_read, check_one_task
+from lm_eval_bayes.cli.ui.reading import ReadingOptions, Runs, check_not_read, check_single_task
 from lm_eval_bayes.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class HubOptions:
         for name in ("dataset", "task_id", "revision"):
             value = getattr(self, name)
             if value is not None:
-                check_one_task(saved, f"--{name.replace('_', '-')}", value)
+                check_single_task(saved, f"--{name.replace('_', '-')}", value)
         if self.source_name is not None and self.source_url is None:
             rule = "be left out without --source-url"
             raise InvalidInputError.of("--source-name", "conflict", rule, self.source_name)

@@ -26,7 +26,7 @@ from lm_eval_bayes.cli.ui.options import (
     prints_tables,
 )
 from lm_eval_bayes.cli.ui.output import say, say_json, say_table, sentence_name, warn
-from lm_eval_bayes.cli.ui.reading import Dedupe, ReadingOptions, Task, check_one_task
+from lm_eval_bayes.cli.ui.reading import Dedupe, ReadingOptions, Task, check_single_task
 from lm_eval_bayes.errors import InvalidInputError, Rule
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def command(
     schemata, schema_weights = _parse_schemata(schema or (), weights or (), custom_rubrics)
     by_task = {name: saved.of_task(name) for name in saved.tasks}
     if plot is not None:
-        check_one_task(saved, "--plot", plot.name)
+        check_single_task(saved, "--plot", plot.name)
     classified_runs = [
         _classify(of_task, frozen, schemata, schema_weights) for of_task in by_task.values()
     ]

@@ -82,8 +82,9 @@ class StoppingOptions:
     allocate: Annotated[
         Literal["questions"] | None,
         typer.Option(
+            metavar="questions",
             help="Give further trials to the questions with the largest posterior variance, "
-            "instead of to all questions."
+            "instead of to all questions.",
         ),
     ] = None
 

@@ -387,8 +387,12 @@ def compact(stores: Stores) -> None:
       lm-eval-bayes store compact runs/aime.sqlite
       lm-eval-bayes store compact runs/*.sqlite
     """
+    from lm_eval_bayes.store.trial_store import TrialStore
+
+    for path in stores:  # an error in one leaves all of them unchanged
+        TrialStore.open(path, mode="read").close()
     for path in stores:
-        with _existing(path) as store:
+        with TrialStore.open(path) as store:
             report = store.compact()
         sizes = f"{format_bytes(report.before)} before, {format_bytes(report.after)} now"
         texts = f"{format_bytes(report.text_bytes)} in {format_bytes(report.stored_bytes)}"

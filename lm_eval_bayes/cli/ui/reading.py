@@ -233,7 +233,7 @@ def check_not_read(
             raise InvalidInputError.of(argument, "conflict", rule, str(output))
 
 
-def check_one_task(saved: SavedRuns, option: str, value: str) -> None:
+def check_single_task(saved: SavedRuns, option: str, value: str) -> None:
     """Refuse an option of one task where several were read."""
     if len(saved.tasks) > 1:
         rule = f"be of one task; choose one with --task ({', '.join(saved.tasks)})"

@@ -210,7 +210,12 @@ def store_outcomes(
     doc_id = instance.doc_id if chosen is None else sorted(set(chosen))[instance.doc_id]
     if graded.settings.cluster is not None and graded.cluster is not None:
         cluster = Cluster(graded.settings.cluster, graded.cluster)
-    question = GradedQuestion(doc_id, doc_hash(instance.doc), tuple(trials.values()), cluster)
+    try:
+        digest = doc_hash(instance.doc)
+    except (TypeError, ValueError) as error:  # JSON cannot hold the document; no row needs it
+        log.warning("%s: a question's outcomes cannot be stored: %s", task, error)
+        return
+    question = GradedQuestion(doc_id, digest, tuple(trials.values()), cluster)
     categories = len(graded.settings.weights)
     sink.add_outcomes(GradedTask(task, version, responses.pipeline, categories, (question,)))
 

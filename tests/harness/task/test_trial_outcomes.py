@@ -97,19 +97,31 @@ def test_a_store_that_fails_does_not_end_the_run(coin, monkeypatch, caplog):
     assert caplog.text.count("not stored (StoreFullError: no room)") == 1
 
 
+def graded_by_hand(raw, grades, doc):
+    responses = Responses(list(raw), SimpleNamespace(doc=doc, resps=raw, doc_id=0), "none")
+    graded = GradedResponses.of(grades, Settings.from_metadata({}, len(raw)))
+    store_outcomes(responses, graded, task="t", version="1", chosen=None)
+
+
 def test_responses_without_a_stored_trial_are_left_out():
     added = []
     sink = SimpleNamespace(add_outcomes=added.append)
     raw = [Completion("a", {}, Trial(KEY, 3, "a"), sink), "b", Completion("c", {})]
-    instance = SimpleNamespace(doc={"q": "é"}, resps=raw, doc_id=0)
-    responses = Responses(list(raw), instance, "none")
-    grades = [(1, "a", None), (0, None, "x"), (1, "c", None)]
-    graded = GradedResponses.of(grades, Settings.from_metadata({}, 3))
-    store_outcomes(responses, graded, task="t", version="1", chosen=None)
+    graded_by_hand(raw, [(1, "a", None), (0, None, "x"), (1, "c", None)], {"q": "é"})
     ((question,),) = [task.questions for task in added]
     assert [(t.trial, t.outcome) for t in question.trials] == [(3, 1)]
     text = json.dumps({"q": "é"}, indent=2, ensure_ascii=False)
     assert question.doc_hash == hash_string(text)
+
+
+@pytest.mark.parametrize("doc", [{"q": "\ud800"}, {("a", "b"): "q"}])
+def test_a_document_that_cannot_be_hashed_is_said(doc, caplog):
+    added = []
+    raw = [Completion("a", {}, Trial(KEY, 0, "a"), SimpleNamespace(add_outcomes=added.append))]
+    with caplog.at_level(logging.WARNING):
+        graded_by_hand(raw, [(1, "a", None)], doc)
+    assert added == []
+    assert "a question's outcomes cannot be stored" in caplog.text
 
 
 def test_a_trial_goes_where_the_text_goes_and_its_sink_into_no_pickle():
