@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
 
-from lm_eval_bayes._util.threads import map_in_threads
 from lm_eval_bayes.analysis.comparability import aligned_rows, metric_difference
-from lm_eval_bayes.analysis.convergence import ScoreCurve, points_per_curve, score_curve
+from lm_eval_bayes.analysis.convergence import PrefixPosterior, prefix_posteriors
 from lm_eval_bayes.analysis.leaderboard import (
     Leaderboard,
     LeaderboardRow,
@@ -28,8 +25,6 @@ from lm_eval_bayes.runs.task_run import SavedRuns, TaskRun
 from lm_eval_bayes.stats.arrays import FloatArray, IntArray
 from lm_eval_bayes.stats.intervals import DEFAULT_INTERVAL, SCOPES, IntervalSpec
 
-#: Runs summarised at a time: numpy releases the interpreter lock.
-_THREADS = min(4, os.cpu_count() or 1)
 #: Name of the group of all tasks, if the runs name no groups.
 ALL_TASKS = "all tasks"
 
@@ -149,8 +144,9 @@ class TaskPanel:
         Their ranking.
     summaries : tuple of TaskSummary
         Their summaries, in the order of the ranking.
-    curves : tuple of ScoreCurve or None
-        Their score curves, in the order of the ranking.
+    curves : tuple of tuple of PrefixPosterior
+        hbayes@n after the first n trials, in the order of the ranking; empty where the order of
+        the trials is unknown.
     question_scores : QuestionScores
         Posterior means and sds of every question, in the order of the best model's run.
     costs : tuple of ModelCost
@@ -165,7 +161,7 @@ class TaskPanel:
     number: int
     board: Leaderboard
     summaries: tuple[TaskSummary, ...]
-    curves: tuple[ScoreCurve | None, ...]
+    curves: tuple[tuple[PrefixPosterior, ...], ...]
     question_scores: QuestionScores
     costs: tuple[ModelCost, ...]
     n_other_models: int = 0
@@ -304,37 +300,28 @@ def report_data(
     progress : callable, optional
         Called after every run with the number of runs done.
     """
-    # What summaries import when they need it: Ctrl-C during an import in a thread may hang.
-    import scipy.interpolate  # noqa: F401
-
-    n_points = points_per_curve(len(saved.runs))
-
-    def summary_and_curve(run: TaskRun) -> _RunResult:
-        summary = summarise(run, spec)
-        return summary, score_curve(summary, n_points)
-
-    results: list[_RunResult] = []
-    with closing(map_in_threads(summary_and_curve, saved.runs, _THREADS)) as computed:
-        for result in computed:
-            results.append(result)
-            if progress is not None:
-                progress(len(results))
+    summaries, curves = [], {}
+    for run in saved.runs:
+        summaries.append(summarise(run, spec))
+        curves[run.task, run.model] = prefix_posteriors(run, spec)
+        if progress is not None:
+            progress(len(summaries))
     rubrics, rubric_notes = _rubric_tables(saved)
     panels: list[TaskPanel] = []
     for task in saved.tasks:
-        of_task = [result for result in results if result[0].run.task == task]
+        of_task = [summary for summary in summaries if summary.run.task == task]
         comparable = _comparable_groups(of_task)
         largest = max(comparable, key=len)
         for group in comparable:
             table = rubrics.get(task) if group is largest else None
             n_other_models = len(of_task) - len(group)
-            panels.append(_panel(len(panels) + 1, group, spec, n_other_models, table))
+            panels.append(_panel(len(panels) + 1, group, curves, spec, n_other_models, table))
     groups: Mapping[str, Sequence[str]] = saved.groups
     if not groups and len(saved.tasks) > 1:
         groups = {ALL_TASKS: saved.tasks}
     return ReportData(
         panels=tuple(panels),
-        groups=summarise_groups([summary for summary, _ in results], groups),
+        groups=summarise_groups(summaries, groups),
         warnings=tuple(saved.warnings),
         spec=spec,
         rubric_notes=tuple(rubric_notes),
@@ -370,44 +357,41 @@ def _rubric_tables(saved: SavedRuns) -> tuple[dict[str, RubricTable], list[str]]
     return tables, notes
 
 
-_RunResult = tuple[TaskSummary, ScoreCurve | None]
-
-
-def _comparable_groups(results: Sequence[_RunResult]) -> list[list[_RunResult]]:
+def _comparable_groups(summaries: Sequence[TaskSummary]) -> list[list[TaskSummary]]:
     """Partition a task's runs into groups that can be ranked together."""
-    by_questions: dict[object, list[list[_RunResult]]] = {}
-    for result in results:
-        run = result[0].run
+    by_questions: dict[object, list[list[TaskSummary]]] = {}
+    for summary in summaries:
+        run = summary.run
         key = (frozenset(run.question_ids), run.scored, tuple(run.outcomes.weights.tolist()))
         groups = by_questions.setdefault(key, [])
         for group in groups:
-            if metric_difference(group[0][0].run, run) is None:
-                group.append(result)
+            if metric_difference(group[0].run, run) is None:
+                group.append(summary)
                 break
         else:
-            groups.append([result])
+            groups.append([summary])
     return [group for groups in by_questions.values() for group in groups]
 
 
 def _panel(
     number: int,
-    results: Sequence[_RunResult],
+    summaries: Sequence[TaskSummary],
+    curves: Mapping[tuple[str, str], tuple[PrefixPosterior, ...]],
     spec: IntervalSpec,
     n_other_models: int,
     rubrics: RubricTable | None,
 ) -> TaskPanel:
-    by_model = {summary.run.model: (summary, curve) for summary, curve in results}
-    posteriors = {model: summary.learned[spec.scope] for model, (summary, _) in by_model.items()}
-    board = leaderboard_of([summary.run for summary, _ in results], posteriors, spec)
-    best_first = [by_model[model] for model in board.models]
-    summaries = tuple(summary for summary, _ in best_first)
+    by_model = {summary.run.model: summary for summary in summaries}
+    posteriors = {model: summary.learned[spec.scope] for model, summary in by_model.items()}
+    board = leaderboard_of([summary.run for summary in summaries], posteriors, spec)
+    best_first = tuple(by_model[model] for model in board.models)
     return TaskPanel(
         number=number,
         board=board,
-        summaries=summaries,
-        question_scores=QuestionScores.of(summaries),
-        costs=model_costs(board, [summary.run for summary in summaries]),
-        curves=tuple(curve for _, curve in best_first),
+        summaries=best_first,
+        question_scores=QuestionScores.of(best_first),
+        costs=model_costs(board, [summary.run for summary in best_first]),
+        curves=tuple(curves[board.task, model] for model in board.models),
         n_other_models=n_other_models,
         rubrics=rubrics,
     )

@@ -6,7 +6,6 @@ levels and scopes can then change without reading them again.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -14,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from lm_eval_bayes._util.plain import NOT_IN_JSON, Record, json_name, to_plain
-from lm_eval_bayes._util.threads import map_in_threads
 from lm_eval_bayes.analysis.rubric_classes import ClassifiedRuns
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.rubric.schemata import Schema
@@ -24,13 +22,9 @@ from lm_eval_bayes.stats.comparison.compare import CONFIDENCE
 from lm_eval_bayes.stats.comparison.shared_questions import UNPAIRED
 from lm_eval_bayes.stats.intervals import Interval, IntervalMethod, Scope
 from lm_eval_bayes.stats.ranking.rank import simultaneous_ranks
-from lm_eval_bayes.stats.results import Posterior
 
 #: How the credible intervals are computed: exact ones of more than two distinct weights are drawn.
 INTERVAL: IntervalMethod = "beta"
-
-#: Posteriors that are computed at a time: the work is numpy's, which lets other threads run.
-_AT_ONCE = min(4, os.cpu_count() or 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -240,32 +234,21 @@ def rubric_table(
             rule = f"be of a schema of this table ({', '.join(scores)})"
             raise InvalidInputError.of("weights", "choice", rule, name)
         scores[name] = _reweighted(scores[name], given)
-
-    def posterior_of(score: RubricScore) -> tuple[Posterior, Interval]:
-        posterior = score.posterior("hbayes", seed, scope)
-        return posterior, posterior.interval(level, INTERVAL)
-
-    # What posteriors import when they need it: Ctrl-C during an import in a thread may hang.
-    import scipy.interpolate  # noqa: F401
-
     rows = []
     for by_model in scores.values():
-        posteriors = list(map_in_threads(posterior_of, by_model.values(), _AT_ONCE))
-        computed = dict(zip(by_model, posteriors, strict=True))
-        ranks = simultaneous_ranks(
-            {model: posterior for model, (posterior, _) in computed.items()}, CONFIDENCE, seed
-        )
+        posteriors = {m: score.posterior("hbayes", seed, scope) for m, score in by_model.items()}
+        ranks = simultaneous_ranks(posteriors, CONFIDENCE, seed)
         ranked = tuple(
             ModelScore(
                 model,
                 by_model[model],
                 posterior.mu,
                 posterior.sigma,
-                ends,
+                posterior.interval(level, INTERVAL),
                 ranks[model],
                 posterior.note,
             )
-            for model, (posterior, ends) in computed.items()
+            for model, posterior in posteriors.items()
         )
         rows.append(SchemaScores(ranked[0].score.schema, ranked))
     return RubricTable(classified, tuple(rows), level, scope, CONFIDENCE, seed)

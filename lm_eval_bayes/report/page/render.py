@@ -160,7 +160,7 @@ def _panel_context(panel: TaskPanel, data: ReportData) -> dict[str, Any]:
             (short[i], curve, figures.score_curve(panel, i))
             for i, curve in enumerate(panel.curves)
             # one point is no curve
-            if curve is None or len(curve.n) > 1
+            if len(curve) != 1
         ],
         "cost_figure": figures.score_against_tokens(panel) if panel.compares_costs else None,
         "family": list(dict.fromkeys(e for summary in panel.summaries for e in summary.family)),

@@ -136,14 +136,17 @@ def convergence(figure: Figure, panel: TaskPanel, level: float) -> None:
     n_rows = math.ceil(len(curves) / n_columns)
     figure.set_size_inches(0.6 + 2.6 * n_columns, 0.9 + 1.75 * n_rows)
     grid = figure.subplots(n_rows, n_columns, sharex=True, sharey=True, squeeze=False)
-    low = min(min(curve.low) for _, curve in curves)
-    high = max(max(curve.high) for _, curve in curves)
-    n_max = max(curve.n[-1] for _, curve in curves)
+    low = min(point.interval.low for _, curve in curves for point in curve)
+    high = max(point.interval.high for _, curve in curves for point in curve)
+    n_max = max(curve[-1].n for _, curve in curves)
     for axes, (model, curve) in zip(grid.flat, curves, strict=False):
         for _, other in curves:
-            axes.plot(other.n, other.mu, color=_GREY, lw=0.7, alpha=0.35, zorder=1)
-        axes.fill_between(curve.n, curve.low, curve.high, color=_BAR, alpha=0.45, lw=0, zorder=2)
-        axes.plot(curve.n, curve.mu, color=_BLUE, lw=1.6, zorder=3)
+            means = [point.mu for point in other]
+            axes.plot([p.n for p in other], means, color=_GREY, lw=0.7, alpha=0.35, zorder=1)
+        n, ends = [point.n for point in curve], [point.interval for point in curve]
+        lower, upper = [i.low for i in ends], [i.high for i in ends]
+        axes.fill_between(n, lower, upper, color=_BAR, alpha=0.45, lw=0, zorder=2)
+        axes.plot(n, [point.mu for point in curve], color=_BLUE, lw=1.6, zorder=3)
         axes.set_title(short_name(model), fontsize=8.5, loc="left", color=_TEXT)
         if n_max > 1:
             axes.set_xscale("log")
@@ -287,7 +290,7 @@ def _panel_figures(panel: TaskPanel, data: ReportData) -> list[FigureFile]:
     }
     if len(panel.models) > 1:
         draws["pairs"] = partial(pairs, panel=panel)
-    if any(curve is not None and len(curve.n) > 1 for curve in panel.curves):
+    if any(len(curve) > 1 for curve in panel.curves):
         draws["convergence"] = partial(convergence, panel=panel, level=level)
     if panel.compares_costs:
         draws["cost"] = partial(cost, panel=panel, level=level)
