@@ -124,7 +124,7 @@ def command(
     saved = reading.read(runs)
     informed = priors.apply(saved.runs, reading, seed=spec.seed)
     with named_as_options("k"):
-        summaries = [summarise(run, spec, ks=ks, family_intervals=as_json) for run in informed.runs]
+        summaries = [summarise(run, spec, ks=ks) for run in informed.runs]
     scores = {
         (s.run.task, s.run.model): ScoreEstimate(
             s.learned[spec.scope].mu, s.learned[spec.scope].sigma, s.intervals[spec.scope]
