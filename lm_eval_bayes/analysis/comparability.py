@@ -11,7 +11,7 @@ from scipy import special
 from lm_eval_bayes._util.text import shorten_middle
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.task_run import GRADED, REGRADED, TaskRun
-from lm_eval_bayes.stats.arrays import IntArray
+from lm_eval_bayes.stats.arrays import FloatArray, IntArray
 from lm_eval_bayes.stats.score_outcomes import ScoreOutcomes
 
 #: Number of ids that an error names for each run.
@@ -25,9 +25,9 @@ def identical_runs(runs: Sequence[TaskRun]) -> tuple[tuple[str, ...], ...]:
 
     Trials are compared in their order where both runs have it, otherwise their counts. Runs
     that agree by chance are not named: a group counts if so many runs with its shares of outcomes
-    agree with a probability below one in a million, so that models that solve everything
-    are no copies of each other. A question's shares are those of its trials and of one more trial
-    with the shares of all questions.
+    have the same counts with a probability below one in a million, so that models that solve
+    everything are no copies of each other. A question's shares are those of its trials and of one
+    more trial with the shares of all questions.
 
     Parameters
     ----------
@@ -45,46 +45,35 @@ def identical_runs(runs: Sequence[TaskRun]) -> tuple[tuple[str, ...], ...]:
     has_trials = all(run.trials is not None or run.scored for run in runs)
     groups: dict[tuple[bytes, ...], list[TaskRun]] = {}
     for run in runs:
-        rows = aligned_rows(run, runs[0]).tolist()
-        if isinstance(run.outcomes, ScoreOutcomes):
-            key = tuple(run.outcomes.scores[row].tobytes() for row in rows)
+        outcomes = run.outcomes
+        of_questions: Sequence[IntArray] | Sequence[FloatArray] = list(outcomes.counts)
+        if isinstance(outcomes, ScoreOutcomes):
+            of_questions = outcomes.scores
         elif has_trials and run.trials is not None:
-            key = tuple(np.asarray(run.trials[row], dtype=np.int64).tobytes() for row in rows)
-        else:
-            key = tuple(run.outcomes.counts[row].tobytes() for row in rows)
+            of_questions = [trials.astype(np.int64) for trials in run.trials]
+        key = tuple(of_questions[row].tobytes() for row in aligned_rows(run, runs[0]).tolist())
         groups.setdefault(key, []).append(run)
     return tuple(
         tuple(run.model for run in group)
         for group in groups.values()
-        if (len(group) - 1) * _log_coincidence(group[0], has_trials) < np.log(_COINCIDENCE)
+        if (len(group) - 1) * _log_coincidence(group[0]) < np.log(_COINCIDENCE)
     )
 
 
-def _log_coincidence(run: TaskRun, by_trial: bool) -> float:
-    """Return the log probability that another run with this one's shares agrees with it."""
+def _log_coincidence(run: TaskRun) -> float:
+    """Return the log probability that another run with this one's shares has the same counts.
+
+    Of scores, those in 32 bins.
+    """
+    counts = run.outcomes.counts
     if isinstance(run.outcomes, ScoreOutcomes):
-        counts = _counts_of_values(run.outcomes)
-    else:
-        counts = run.outcomes.counts
-    n_trials, n_categories = counts.sum(axis=1), counts.shape[1]
-    pooled = (counts.sum(axis=0) + 0.5) / (n_trials.sum() + 0.5 * n_categories)
+        bins = [np.histogram(scores, 32, run.outcomes.bounds)[0] for scores in run.outcomes.scores]
+        counts = np.stack(bins)
+    n_trials = counts.sum(axis=1)
+    pooled = (counts.sum(axis=0) + 0.5) / (n_trials.sum() + 0.5 * counts.shape[1])
     share = (counts + pooled) / (n_trials + 1.0)[:, None]
-    if by_trial:
-        return float(n_trials @ np.log((share**2).sum(axis=1)))
     arrangements = special.gammaln(n_trials + 1.0) - special.gammaln(counts + 1.0).sum(axis=1)
     return float(arrangements.sum() + (counts * np.log(share)).sum())
-
-
-def _counts_of_values(outcomes: ScoreOutcomes) -> IntArray:
-    """Return how often every question has the most frequent values, and any other, (M, 33)."""
-    values, times = np.unique(np.concatenate(outcomes.scores), return_counts=True)
-    frequent = np.sort(values[np.argsort(-times, kind="stable")[:32]])
-    counts = np.zeros((outcomes.n_questions, 33), dtype=np.int64)
-    for row, scores in enumerate(outcomes.scores):
-        place = np.minimum(np.searchsorted(frequent, scores), frequent.size - 1)
-        place = np.where(frequent[place] == scores, place, 32)
-        counts[row] = np.bincount(place, minlength=33)
-    return counts
 
 
 def check_comparable(runs: Sequence[TaskRun]) -> None:

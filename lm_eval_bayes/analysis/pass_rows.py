@@ -74,20 +74,19 @@ def pass_rows(
         posteriors[posterior_row(f"maj@{maj_k}")] = maj_at_k_posterior(
             *votes, maj_k, spec.scope, seed=spec.seed
         )
-    return estimates, {
-        name: replace(p, level=spec.level, method=spec.method) for name, p in posteriors.items()
-    }
+    return estimates, {name: with_settings(post, spec) for name, post in posteriors.items()}
+
+
+def with_settings(posterior: Posterior, spec: IntervalSpec) -> Posterior:
+    """Return a posterior whose `interval()` has this level and method."""
+    return replace(posterior, level=spec.level, method=spec.method)
 
 
 def rows_to_dict(posteriors: Mapping[str, Posterior]) -> dict[str, Any]:
     """Return mean, sd and interval of every row, as plain JSON types."""
     return {
-        name: {
-            "mean": posterior.mu,
-            "sd": posterior.sigma,
-            "interval": posterior.interval().to_dict(),
-        }
-        for name, posterior in posteriors.items()
+        name: {"mean": post.mu, "sd": post.sigma, "interval": post.interval().to_dict()}
+        for name, post in posteriors.items()
     }
 
 

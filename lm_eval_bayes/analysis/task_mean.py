@@ -51,7 +51,7 @@ def mean_posterior(
     first, lows_highs = posteriors[0], np.array([posterior.bounds for posterior in posteriors])
     low, high = (shares @ lows_highs).tolist()
     sizes = np.array([posterior.per_question.mu.size for posterior in posteriors])
-    n_trials = [posterior.n_trials for posterior in posteriors]
+    n_trials = [post.n_trials for post in posteriors if post.n_trials is not None]
     ranges = [post.trials_range for post in posteriors if post.trials_range is not None]
     distribution = WeightedSum(
         tuple(posterior.distribution for posterior in posteriors), tuple(shares.tolist())
@@ -67,7 +67,7 @@ def mean_posterior(
         ),
         bounds=(low, high),
         distribution=distribution,
-        n_trials=None if None in n_trials else float(np.average(n_trials, weights=sizes)),
+        n_trials=float(np.average(n_trials, weights=sizes)) if n_trials else None,
         trials_range=(min(r[0] for r in ranges), max(r[1] for r in ranges)) if ranges else None,
         note=joined_notes(posterior.note for posterior in posteriors),
         question_ids=None,

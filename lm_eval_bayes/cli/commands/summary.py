@@ -114,7 +114,6 @@ def command(
       lm-eval-bayes summary results/
       lm-eval-bayes summary runs/qwen runs/phi --task aime25_bayes --k 1,10,50 --json
     """
-    from lm_eval_bayes.analysis.prior_runs import ScoreEstimate
     from lm_eval_bayes.analysis.summary import summarise, summarise_groups
     from lm_eval_bayes.stats.intervals import SCOPES
 
@@ -125,13 +124,7 @@ def command(
     informed = priors.apply(saved.runs, reading, seed=spec.seed)
     with named_as_options("k"):
         summaries = [summarise(run, spec, ks=ks) for run in informed.runs]
-    scores = {
-        (s.run.task, s.run.model): ScoreEstimate(
-            s.learned[spec.scope].mu, s.learned[spec.scope].sigma, s.intervals[spec.scope]
-        )
-        for s in summaries
-    }
-    effects = informed.effects(spec, scores)
+    effects = informed.effects(spec)
     groups = {name: tuple(tasks) for name, tasks in saved.groups.items()}
     if len(saved.tasks) > 1 and not any(
         set(saved.tasks) <= set(tasks) for tasks in groups.values()
