@@ -148,9 +148,8 @@ class MeanDifference(DifferenceSummary):
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types; an infinite z becomes None."""
-        content = posterior_to_dict(self.posterior, self.interval)
         verdict = {"verdict": self.verdict, "verdict_prior": FLAT_PRIOR}
-        return {**content, **super().to_dict(), **verdict}
+        return posterior_to_dict(self.posterior, self.interval) | super().to_dict() | verdict
 
 
 @dataclass(frozen=True, eq=False)
@@ -303,36 +302,24 @@ def _largest_differences(
     # the order of the comparison's alignment: that of A, without what B lacks
     ids = [question for question in a.question_ids if question in rows_b]
     mean, sd = comparison.posterior.per_question.mu, comparison.posterior.per_question.sigma
-    ordered = np.argsort(-np.abs(mean), kind="stable").tolist()
-    largest = [
-        i
-        for i in ordered
-        if mean[i] != 0.0
-        and a.outcomes.mean_score(rows_a[ids[i]]) != b.outcomes.mean_score(rows_b[ids[i]])
-    ][:n_questions]
-    return tuple(
-        QuestionDifference(
-            question_id=ids[i],
-            text=_question_text(a, rows_a[ids[i]]) or _question_text(b, rows_b[ids[i]]),
-            a=_counts(a, rows_a[ids[i]]),
-            b=_counts(b, rows_b[ids[i]]),
-            mean_a=a.outcomes.mean_score(rows_a[ids[i]]),
-            mean_b=b.outcomes.mean_score(rows_b[ids[i]]),
-            difference=float(mean[i]),
-            sd=float(sd[i]),
-            share=float(mean[i]) / len(ids),
-        )
-        for i in largest
-    )
+    questions: list[QuestionDifference] = []
+    for i in np.argsort(-np.abs(mean), kind="stable").tolist():
+        sides = ((a, rows_a[ids[i]]), (b, rows_b[ids[i]]))
+        mean_a, mean_b = (run.outcomes.mean_score(row) for run, row in sides)
+        if len(questions) == n_questions or mean[i] == 0.0:
+            break
+        if mean_a != mean_b:
+            texts = (run.questions[row] for run, row in sides if row < len(run.questions))
+            of_a, of_b = (_counts(run, row) for run, row in sides)
+            numbers = (mean_a, mean_b, float(mean[i]), float(sd[i]), float(mean[i]) / len(ids))
+            text = next(filter(None, texts), "")
+            questions.append(QuestionDifference(ids[i], text, of_a, of_b, *numbers))
+    return tuple(questions)
 
 
 def _counts(run: TaskRun, row: int) -> tuple[int, ...]:
     outcomes = run.outcomes
     return tuple((outcomes.n_trials[[row]] if run.scored else outcomes.counts[row]).tolist())
-
-
-def _question_text(run: TaskRun, row: int) -> str:
-    return run.questions[row] if row < len(run.questions) else ""
 
 
 def _paired(
@@ -364,13 +351,7 @@ def _pass_curves(
         rule = f'be at most N for scope "population" (N={n_min} on {a.task})'
         raise InvalidInputError.of("k", "range", rule, max(ks))
     return compare_pass_curves(
-        of_a,
-        of_b,
-        ks,
-        scope=spec.scope,
-        level=spec.level,
-        align=align,
-        seed=spec.seed,
+        of_a, of_b, ks, scope=spec.scope, level=spec.level, align=align, seed=spec.seed
     )
 
 
@@ -409,8 +390,7 @@ def mean_difference(
     """
     first = next(iter(comparisons.values()))
     if first.scope == "population":
-        parts = [comparison.posterior for comparison in comparisons.values()]
-        posterior = mean_posterior(parts)
+        posterior = mean_posterior([comparison.posterior for comparison in comparisons.values()])
     else:
         means = [
             TaskMeans(
@@ -439,13 +419,8 @@ def _distinguishable(comparisons: Sequence[Comparison], difference: Posterior, s
     pairs = [(task.a, task.b) for task in comparisons]
     if sum(a.mu - b.mu for a, b in pairs) < 0.0:
         pairs = [(b, a) for a, b in pairs]
-    result = compare_in_order(
-        pairs[0],
-        CONFIDENCE,
-        seed,
-        [pair_errors(pair) for pair in pairs],
-        difference.distribution,
-    )
+    errors = [pair_errors(pair) for pair in pairs]
+    result = compare_in_order(pairs[0], CONFIDENCE, seed, errors, difference.distribution)
     return bool(result.separated.any())
 
 
@@ -459,12 +434,9 @@ def verdict_sentence(summary: DifferenceSummary, distinguishable: bool) -> str:
     distinguishable : bool
         Whether the two models are.
     """
-    p_a_greater, rope = summary.p_a_greater, summary.rope
-    better, worse, p = (
-        ("A", "B", p_a_greater) if p_a_greater >= 0.5 else ("B", "A", 1 - p_a_greater)
-    )
-    level = f"{100 * CONFIDENCE:g}% confidence"
-    p_rope = summary.p_rope
+    p, rope, p_rope = summary.p_a_greater, summary.rope, summary.p_rope
+    better, worse = ("A", "B") if p >= 0.5 else ("B", "A")
+    p, level = max(p, 1.0 - p), f"{100 * CONFIDENCE:g}% confidence"
     if rope is not None and p_rope is not None and p_rope >= CONFIDENCE:
         verdict = (
             f"A and B are practically equal: they differ by {rope[0]:g} to {rope[1]:g} with "

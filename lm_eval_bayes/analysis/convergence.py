@@ -26,15 +26,15 @@ from lm_eval_bayes.stats.prior_evidence import learn_shift
 
 #: The k of Pass@k that are ranked by default.
 _DEFAULT_KS = (2, 4, 8)
-_PASS_FAMILY_NAME = re.compile(r"(naive-)?(g-|mg-)?pass([@^])(\d{1,9})(?:_(\d*\.?\d+))?")
-#: Metrics by (naive, prefix, sign).
-_PASS_FAMILY_METRICS: dict[tuple[bool, str | None, str], Metric] = {
-    (False, None, "@"): "pass@k",
-    (False, None, "^"): "pass^k",
-    (True, None, "@"): "naive pass@k",
-    (True, None, "^"): "naive pass^k",
-    (False, "g-", "@"): "g-pass",
-    (False, "mg-", "@"): "mg-pass",
+_PASS_FAMILY_NAME = re.compile(r"(naive-|g-|mg-)?pass([@^])(\d{1,9})(?:_(\d*\.?\d+))?")
+#: Metrics by prefix and sign.
+_PASS_FAMILY_METRICS: dict[tuple[str, str], Metric] = {
+    ("", "@"): "pass@k",
+    ("", "^"): "pass^k",
+    ("naive-", "@"): "naive pass@k",
+    ("naive-", "^"): "naive pass^k",
+    ("g-", "@"): "g-pass",
+    ("mg-", "@"): "mg-pass",
 }
 
 
@@ -81,13 +81,10 @@ def score_named(text: str) -> Score:
             return Score(f"{metric}@N", metric)
     match = _PASS_FAMILY_NAME.fullmatch(name)
     if match:
-        naive, prefix, sign, k, tau = match.groups()
-        needs_tau = prefix == "g-"
-        key = (naive is not None, prefix, sign)
-        if (tau is not None) == needs_tau and key in _PASS_FAMILY_METRICS:
-            return Score(
-                name, _PASS_FAMILY_METRICS[key], int(k), None if tau is None else float(tau)
-            )
+        prefix, sign, k, tau = match.groups(default="")
+        of_family = _PASS_FAMILY_METRICS.get((prefix, sign))
+        if of_family is not None and bool(tau) == (prefix == "g-"):
+            return Score(name, of_family, int(k), float(tau) if tau else None)
     rule = (
         "be bayes, avg, pass@8, pass^8, g-pass@8_0.5 or mg-pass@8 with any k, "
         "or naive-pass@8 or naive-pass^8"

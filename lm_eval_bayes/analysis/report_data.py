@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from lm_eval_bayes.analysis.convergence import PrefixPosterior, prefix_posterior
 from lm_eval_bayes.analysis.leaderboard import (
     Leaderboard,
     LeaderboardRow,
-    leaderboard_of,
+    leaderboard,
     overall_leaderboard,
 )
 from lm_eval_bayes.analysis.rubric_classes import classify_runs, pooled_thresholds
@@ -27,9 +27,6 @@ from lm_eval_bayes.stats.intervals import DEFAULT_INTERVAL, SCOPES, IntervalSpec
 
 #: Name of the group of all tasks, if the runs name no groups.
 ALL_TASKS = "all tasks"
-
-#: How questions were selected: all of them, those on which models differ most, the hardest.
-Selection = Literal["all", "largest differences", "hardest"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,19 +57,20 @@ class QuestionScores:
             sigma=np.stack([posterior.sigma[of_run] for posterior, of_run in pairs], axis=1),
         )
 
-    def select(self, n_questions: int) -> tuple[IntArray, Selection]:
-        """Return at most so many questions, hardest first, and how they were selected.
+    def select(self, n_questions: int) -> tuple[IntArray, str]:
+        """Return at most so many questions, hardest first, and in words which; "" for all.
 
         If there are more questions, those are selected on which models differ most; for a
         single model the hardest.
         """
-        selected: IntArray = np.arange(len(self.mu), dtype=np.int64)
-        selection: Selection = "all"
-        if len(self.mu) > n_questions:
+        total, selection = len(self.mu), ""
+        selected: IntArray = np.arange(total, dtype=np.int64)
+        if total > n_questions:
+            key = self.mu.mean(axis=1)
+            selection = f"the {n_questions:,} hardest of {total:,}"
             if self.mu.shape[1] > 1:
-                key, selection = -self.mu.std(axis=1), "largest differences"
-            else:
-                key, selection = self.mu.mean(axis=1), "hardest"
+                key = -self.mu.std(axis=1)
+                selection = f"the {n_questions:,} of {total:,} on which models differ most"
             selected = np.argsort(key, kind="stable")[:n_questions]
         return selected[np.argsort(self.mu[selected].mean(axis=1), kind="stable")], selection
 
@@ -383,7 +381,7 @@ def _panel(
 ) -> TaskPanel:
     by_model = {summary.run.model: summary for summary in summaries}
     posteriors = {model: summary.learned[spec.scope] for model, summary in by_model.items()}
-    board = leaderboard_of([summary.run for summary in summaries], posteriors, spec)
+    board = leaderboard([summary.run for summary in summaries], spec, posteriors=posteriors)
     best_first = tuple(by_model[model] for model in board.models)
     return TaskPanel(
         number=number,

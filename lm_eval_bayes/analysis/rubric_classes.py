@@ -132,7 +132,7 @@ def classify_runs(
     thresholds: Thresholds,
     schemata: Iterable[Schema] | None = None,
     *,
-    needed: Iterable[str] | None = None,
+    needed: Iterable[str] = (),
 ) -> ClassifiedRuns:
     """Classify the trials of several models on one task.
 
@@ -145,7 +145,7 @@ def classify_runs(
     schemata : iterable of Schema, optional
         Left out, the twelve, and the rubrics of their own that the tasks ran with.
     needed : iterable of str, optional
-        Names of schemata that must not be left out; all of them where `schemata` is given.
+        Names of schemata that must not be left out, as are none of `schemata`.
 
     Raises
     ------
@@ -160,8 +160,7 @@ def classify_runs(
     task = runs[0].task
     cuts = thresholds.of(task)
     chosen = [*SCHEMATA.values(), *custom_rubrics(runs)] if schemata is None else list(schemata)
-    required = {schema.name for schema in chosen} if schemata is not None else set()
-    required = required if needed is None else set(needed)
+    required = {*needed, *(() if schemata is None else [schema.name for schema in chosen])}
     if any("invalid" in schema.variables for schema in chosen):
         _check_verdicts(runs)
     scores: dict[str, dict[str, RubricScore]] = {}

@@ -124,13 +124,12 @@ class RubricTable(Record):
     @property
     def ranks(self) -> IntArray:
         """Ranks, shape (schemata, models)."""
-        return np.array([[model.rank for model in row.scores] for row in self.rows], dtype=np.int64)
+        return np.array([[model.rank for model in row.scores] for row in self.rows])
 
     @property
     def mu(self) -> FloatArray:
         """Posterior means, shape (schemata, models)."""
-        means = [[model.mu for model in row.scores] for row in self.rows]
-        return np.array(means, dtype=np.float64)
+        return np.array([[model.mu for model in row.scores] for row in self.rows])
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -145,24 +144,19 @@ class RubricTable(Record):
                     f"{run.model}: {run.n_judged:,} of {n_trials:,} trials have a verdict; "
                     "elsewhere `invalid` is what generation alone tells"
                 )
+        notes = []
         for row in self.rows:
-            lacking = [
-                f"{score.model} missing {score.score.missing:,} of {score.n_trials:,}"
-                for score in row.scores
-                if score.score.missing
-            ]
+            name, lacking = row.schema.name, []
+            for score in row.scores:
+                if score.score.missing:
+                    n = f"{score.score.missing:,} of {score.n_trials:,}"
+                    lacking.append(f"{score.model} missing {n}")
+                if score.note is not None:
+                    notes.append(f"{name}, {score.model}: {score.note}")
             if lacking:
-                warnings.append(
-                    f"{row.schema.name}: trials that lack a signal or threshold are in no "
-                    f"category: {', '.join(lacking)}"
-                )
-        warnings += [
-            f"{row.schema.name}, {score.model}: {score.note}"
-            for row in self.rows
-            for score in row.scores
-            if score.note is not None
-        ]
-        return tuple(warnings)
+                why = "trials that lack a signal or threshold are in no category"
+                warnings.append(f"{name}: {why}: {', '.join(lacking)}")
+        return (*warnings, *notes)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""
@@ -238,19 +232,12 @@ def rubric_table(
     for by_model in scores.values():
         posteriors = {m: score.posterior("hbayes", seed, scope) for m, score in by_model.items()}
         ranks = simultaneous_ranks(posteriors, CONFIDENCE, seed)
-        ranked = tuple(
-            ModelScore(
-                model,
-                by_model[model],
-                posterior.mu,
-                posterior.sigma,
-                posterior.interval(level, INTERVAL),
-                ranks[model],
-                posterior.note,
-            )
-            for model, posterior in posteriors.items()
-        )
-        rows.append(SchemaScores(ranked[0].score.schema, ranked))
+        ranked = []
+        for model, post in posteriors.items():
+            interval, score = post.interval(level, INTERVAL), by_model[model]
+            numbers = (post.mu, post.sigma, interval, ranks[model], post.note)
+            ranked.append(ModelScore(model, score, *numbers))
+        rows.append(SchemaScores(ranked[0].score.schema, tuple(ranked)))
     return RubricTable(classified, tuple(rows), level, scope, CONFIDENCE, seed)
 
 
@@ -258,11 +245,8 @@ def _reweighted(
     scores: Mapping[str, RubricScore], weights: Sequence[float]
 ) -> dict[str, RubricScore]:
     schema = next(iter(scores.values())).schema.with_weights(weights)
+    of_schema = np.array(schema.weights)
     return {
-        model: replace(
-            score,
-            schema=schema,
-            outcomes=replace(score.outcomes, weights=np.array(schema.weights)),
-        )
+        model: replace(score, schema=schema, outcomes=replace(score.outcomes, weights=of_schema))
         for model, score in scores.items()
     }

@@ -265,7 +265,7 @@ def _score_caption(board: Leaderboard) -> str:
     confidence = f"{100 * board.ranking.confidence:g}%"
     scores = (
         f"Posterior mean of the score on {board.n_questions} questions (hbayes@N), with {level} "
-        f"credible intervals ({interval.method}) about {scope_label(board.scope)}."
+        f"credible intervals ({interval.method}) about {scope_label(board.ranking.scope)}."
     )
     if not board.compares:
         return scores

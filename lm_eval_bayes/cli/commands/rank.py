@@ -246,7 +246,7 @@ def _overall(
 
 
 def _show(board: Leaderboard, pairs: bool, shared: bool) -> None:
-    scope = scope_label(board.scope, board.ranking.n_clusters)
+    scope = scope_label(board.ranking.scope, board.ranking.n_clusters)
     title = f"{board.task}: {plural(board.n_questions, 'question')}, for {scope}"
     confidence = f"{100 * board.ranking.confidence:g}%"
     columns: dict[str, Callable[[LeaderboardRow], object]] = {
@@ -280,7 +280,7 @@ def _show(board: Leaderboard, pairs: bool, shared: bool) -> None:
     )
     if pairs:
         say()
-        _show_pairs(f"{board.task}: P(row > column)", board.models, board.p_greater)
+        _show_pairs(f"{board.task}: P(row > column)", board.models, board.ranking.p_greater)
     if shared and board.shared is not None:
         say()
         _show_shared(board, board.shared)

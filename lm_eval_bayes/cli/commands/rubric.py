@@ -221,7 +221,7 @@ def _classify(
         runs,
         pooled_thresholds(runs) if frozen is None else frozen,
         None if schemata is None else schemata.values(),
-        needed=[*(schemata or ()), *weights],
+        needed=weights,
     )
     if not classified.scores:
         least = min(classified.left_out, key=lambda schema: len(schema.lacks))

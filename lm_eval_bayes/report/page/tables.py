@@ -9,7 +9,7 @@ import numpy as np
 
 from lm_eval_bayes._util.text import plural, shorten_names
 from lm_eval_bayes.analysis.comparability import short_text
-from lm_eval_bayes.analysis.report_data import ALL_TASKS, ReportData, Selection, TaskPanel
+from lm_eval_bayes.analysis.report_data import ALL_TASKS, ReportData, TaskPanel
 from lm_eval_bayes.report.page.text import Scale, TruncatedText, name, short_names, truncate
 from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.stats.intervals import Interval
@@ -198,15 +198,7 @@ def question_table(panel: TaskPanel, data: ReportData) -> QuestionTable:
                 cells=cells,
             )
         )
-    return QuestionTable(tuple(rows), _selection_text(selection, len(rows), panel.n_questions))
-
-
-def _selection_text(selection: Selection, n_shown: int, total: int) -> str:
-    if selection == "all":
-        return ""
-    if selection == "hardest":
-        return f"the {n_shown:,} hardest of {total:,}"
-    return f"the {n_shown:,} of {total:,} on which models differ most"
+    return QuestionTable(tuple(rows), selection)
 
 
 def _question_text(runs: Sequence[TaskRun], positions: Sequence[int]) -> str:
@@ -251,7 +243,7 @@ def pair_table(panel: TaskPanel) -> list[tuple[str, list[tuple[float, bool] | No
     n = min(_MAX_PAIRED, len(panel.models))
     if n < 2:
         return []
-    p = panel.board.p_greater
+    p = panel.board.ranking.p_greater
     names = heading_names(panel)
     distinguishable = panel.board.ranking.distinguishable
     return [

@@ -86,7 +86,7 @@ def leaderboard(figure: Figure, panel: TaskPanel, level: float) -> None:
 
 def pairs(figure: Figure, panel: TaskPanel) -> None:
     """Draw P(A > B) as a heat map."""
-    p = np.array(panel.board.p_greater, dtype=np.float64)
+    p = np.array(panel.board.ranking.p_greater, dtype=np.float64)
     n = len(panel.models)
     figure.set_size_inches(3.0 + 0.42 * n, 2.4 + 0.36 * n)
     axes = figure.add_subplot()
@@ -99,7 +99,7 @@ def pairs(figure: Figure, panel: TaskPanel) -> None:
         for j in range(n):
             if i != j:
                 axes.text(
-                    j, i, format_percent(float(panel.board.p_greater[i, j])),
+                    j, i, format_percent(float(panel.board.ranking.p_greater[i, j])),
                     ha="center", va="center", fontsize=7.5, color="black",
                 )  # fmt: skip
     _label_cells(axes, short_names(panel.models), short_names(panel.models))
