@@ -89,10 +89,8 @@ class GateCheck(Record):
         quantity = "" if self.quantity == "score" else f" ({self.quantity})"
         if self.extrapolated_from is not None:
             quantity = f" ({self.quantity}, extrapolated from N = {self.extrapolated_from})"
-        outcome = {
-            "worse": {"failed": "worse", "passed": "not worse"},
-            "below": {"failed": "below", "passed": "not below"},
-        }[self.check].get(self.outcome, self.outcome)
+        in_words = {"failed": self.check, "passed": f"not {self.check}"}
+        outcome = in_words.get(self.outcome, self.outcome)
         statement = probability_statement(f"P({event})", self.probability)
         if self.without_trials:
             return (
@@ -104,9 +102,8 @@ class GateCheck(Record):
         if self.outcome == "not known yet":
             text += f", between {1.0 - _LIMIT:.3g} and {_LIMIT:g}"
         if self.further_trials is not None:
-            text += (
-                f"; about {plural(self.further_trials, 'further trial')} per question would tell"
-            )
+            further = plural(self.further_trials, "further trial")
+            text += f"; about {further} per question would tell"
         if self.further_questions is not None:
             text += f"; about {plural(self.further_questions, 'further question')} would tell"
         return text
@@ -178,11 +175,10 @@ def gate_checks(
                 rule = f"be above {low:g} and at most {high:g}, the bounds of the {quantity}"
                 raise InvalidInputError.of("fail_if_below", "range", rule, below)
         checks += [_checked("below", quantity, score, below, below, runs) for score in scores]
-    checks = [replace(check, extrapolated_from=extrapolated_from) for check in checks]
     without = sum(int((task.a.outcomes.n_trials == 0).sum()) for task in comparison.tasks)
     if without:
         checks = [replace(c, outcome="failed", without_trials=without) for c in checks]
-    return tuple(checks)
+    return tuple(replace(check, extrapolated_from=extrapolated_from) for check in checks)
 
 
 def gate_outcome(checks: Sequence[GateCheck]) -> GateOutcome:

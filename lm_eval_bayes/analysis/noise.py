@@ -74,6 +74,10 @@ class NoiseSettings(Record):
 
 
 DEFAULT_NOISE = NoiseSettings()
+_AT_BOUND = (
+    "The correlation of two models over questions is estimated at its bound, {:g}, so that paired "
+    "differences are as small (1) or as large (-1) as they can be."
+)
 #: What a difference is about, in words.
 DESIGN_WORDS: Mapping[Design, str] = {
     "benchmark": "these questions",
@@ -257,22 +261,9 @@ def task_noise(runs: Sequence[TaskRun], settings: NoiseSettings = DEFAULT_NOISE)
     if source != "assumed":
         interval = correlation_interval(aligned, settings.level, single=single, seed=settings.seed)
         if abs(correlation) == 1.0:
-            notes = (_at_bound(correlation),)
+            notes = (_AT_BOUND.format(correlation),)
     return TaskNoise(
         task, first.n_questions, settings, correlation, source, interval, covariance, models, notes
-    )
-
-
-def _at_bound(correlation: float) -> str:
-    """Return the note on a correlation whose estimate was cut off at its bound."""
-    effect = (
-        "as small as if questions were equally hard for both models"
-        if correlation > 0.0
-        else "as large as if the questions that are hard for one model were easy for the other"
-    )
-    return (
-        f"The correlation of two models over questions is estimated at its bound, {correlation:g}, "
-        f"so that paired differences are {effect}."
     )
 
 

@@ -48,15 +48,11 @@ def round_cost(run: TaskRun) -> dict[str, tuple[float | None, int]]:
     >>> round_cost(run)
     {'tokens': (120.0, 4), 'time': (None, 0)}
     """
-    seconds = run.measured.get(SECONDS)
-    concurrency = run.measured.get(CONCURRENCY)
+    seconds, concurrency = run.measured.get(SECONDS), run.measured.get(CONCURRENCY)
     if seconds is not None and concurrency is not None:
         # as in `busy_seconds`: a trial of unknown concurrency counts as a single one
         seconds = tuple(s / np.fmax(c, 1.0) for s, c in zip(seconds, concurrency, strict=True))
-    return {
-        "tokens": _sum_of_means(run.measured.get(TOKENS)),
-        "time": _sum_of_means(seconds),
-    }
+    return {"tokens": _sum_of_means(run.measured.get(TOKENS)), "time": _sum_of_means(seconds)}
 
 
 def _sum_of_means(measured: Sequence[FloatArray] | None) -> tuple[float | None, int]:
@@ -65,9 +61,7 @@ def _sum_of_means(measured: Sequence[FloatArray] | None) -> tuple[float | None, 
     means = [float(trials.mean()) for trials in values if trials.size]
     if not means:
         return None, 0
-    n_unknown = len(values) - len(means)
-    total = sum(means) + n_unknown * sum(means) / len(means)
-    return total, sum(trials.size for trials in values)
+    return sum(means) * len(values) / len(means), sum(trials.size for trials in values)
 
 
 @dataclass(frozen=True)
@@ -256,8 +250,7 @@ def plan_separation(
         raise InvalidInputError.of("RUN", "empty", rule, runs[0].model)
     posteriors = {run.model: hbayes_at_n(run.outcomes, spec.scope, seed=spec.seed) for run in runs}
     ordered, _ = sort_best_first(posteriors)
-    by_model = {run.model: run for run in runs}
-    best_first = [by_model[model] for model in ordered]
+    best_first = sorted(runs, key=lambda run: [*ordered].index(run.model))
     if correction != "none" and runs[0].scored:
         rule = "be none where trials have scores, whose further trials are not drawn one by one"
         got = f"{correction} for {runs[0].task}"

@@ -166,24 +166,9 @@ class TaskPanel:
     rubrics: RubricTable | None = None
 
     @property
-    def task(self) -> str:
-        """The task's name."""
-        return self.board.task
-
-    @property
     def runs(self) -> tuple[TaskRun, ...]:
         """The runs, best first."""
         return tuple(summary.run for summary in self.summaries)
-
-    @property
-    def models(self) -> tuple[str, ...]:
-        """The models' names, best first."""
-        return self.board.models
-
-    @property
-    def n_questions(self) -> int:
-        """M."""
-        return self.board.n_questions
 
     @property
     def n_range(self) -> tuple[int, int]:
@@ -239,12 +224,12 @@ class ReportData:
     @cached_property
     def models(self) -> tuple[str, ...]:
         """The names of all models, in the order in which they first appear."""
-        return tuple(dict.fromkeys(model for panel in self.panels for model in panel.models))
+        return tuple(dict.fromkeys(model for panel in self.panels for model in panel.board.models))
 
     @cached_property
     def tasks(self) -> tuple[str, ...]:
         """The names of all tasks."""
-        return tuple(dict.fromkeys(panel.task for panel in self.panels))
+        return tuple(dict.fromkeys(panel.board.task for panel in self.panels))
 
     @property
     def summaries(self) -> tuple[TaskSummary, ...]:
@@ -254,12 +239,8 @@ class ReportData:
     @property
     def n_questions(self) -> int:
         """Number of distinct questions of all tasks."""
-        questions = {
-            (panel.task, question)
-            for panel in self.panels
-            for question in panel.runs[0].question_ids
-        }
-        return len(questions)
+        runs = [panel.runs[0] for panel in self.panels]
+        return len({(run.task, question) for run in runs for question in run.question_ids})
 
     @property
     def n_trials(self) -> int:
@@ -329,10 +310,12 @@ def report_data(
 
 def _overall(panels: Sequence[TaskPanel]) -> Leaderboard | None:
     """Return the ranking by the mean of several tasks, if every panel has all models."""
-    models = {frozenset(panel.models) for panel in panels}
-    if len(panels) < 2 or len(models) > 1 or len(panels[0].models) < 2:
+    models = {frozenset(panel.board.models) for panel in panels}
+    if len(panels) < 2 or len(models) > 1 or len(panels[0].board.models) < 2:
         return None
-    if len({panel.bounds for panel in panels}) > 1 or len({p.task for p in panels}) < len(panels):
+    if len({panel.bounds for panel in panels}) > 1 or len({p.board.task for p in panels}) < len(
+        panels
+    ):
         return None
     return overall_leaderboard([panel.board for panel in panels])
 

@@ -20,11 +20,8 @@ from lm_eval_bayes.rubric.scoring import RubricScore
 from lm_eval_bayes.stats.arrays import FloatArray, IntArray
 from lm_eval_bayes.stats.comparison.compare import CONFIDENCE
 from lm_eval_bayes.stats.comparison.shared_questions import UNPAIRED
-from lm_eval_bayes.stats.intervals import Interval, IntervalMethod, Scope
+from lm_eval_bayes.stats.intervals import Interval, Scope
 from lm_eval_bayes.stats.ranking.rank import simultaneous_ranks
-
-#: How the credible intervals are computed: exact ones of more than two distinct weights are drawn.
-INTERVAL: IntervalMethod = "beta"
 
 
 @dataclass(frozen=True, eq=False)
@@ -234,7 +231,7 @@ def rubric_table(
         ranks = simultaneous_ranks(posteriors, CONFIDENCE, seed)
         ranked = []
         for model, post in posteriors.items():
-            interval, score = post.interval(level, INTERVAL), by_model[model]
+            interval, score = post.interval(level), by_model[model]
             numbers = (post.mu, post.sigma, interval, ranks[model], post.note)
             ranked.append(ModelScore(model, score, *numbers))
         rows.append(SchemaScores(ranked[0].score.schema, tuple(ranked)))

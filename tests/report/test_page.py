@@ -132,7 +132,7 @@ def test_models_on_different_questions_are_never_ranked_with_each_other():
     a = TaskRun.from_trials("A", "t", [[1]] * 12 + [[0]] * 8, [f"{q}" for q in range(20)])
     b = TaskRun.from_trials("B", "t", [[1]] * 9 + [[0]] * 12, [f"other {q}" for q in range(21)])
     page, contents = page_of(a, b)
-    assert [panel.models for panel in contents.panels] == [("A",), ("B",)]
+    assert [panel.board.models for panel in contents.panels] == [("A",), ("B",)]
     assert Page(page).visible_text().count("answered other questions of this task") == 2
     assert "Pairwise comparison" not in page
 
@@ -149,7 +149,7 @@ def test_a_curve_is_the_posterior_of_the_first_trials(usual):
             ends = (interval.low, interval.high)
             assert (point.interval.low, point.interval.high) == pytest.approx(ends, abs=1e-12)
         assert [point.n for point in result] == [1, 2, 4, 5]
-        assert result[-1].mu == panel.board.rows[panel.models.index(item.model)].posterior.mu
+        assert result[-1].mu == panel.board.rows[panel.board.models.index(item.model)].posterior.mu
 
 
 def test_the_frontier_is_those_that_no_model_beats():

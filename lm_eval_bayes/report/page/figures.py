@@ -201,10 +201,11 @@ def score_curve(panel: TaskPanel, i: int) -> Markup:
         f"({scale.short(point.interval.low)} to {scale.short(point.interval.high)})"
         for point in dict.fromkeys((curve[0], curve[len(curve) // 2], end))
     )
+    model = name(panel.board.models[i])
     return labelled_figure(
         [*parts, stretched(lines, height), *final],
         id=f"convergence-{panel.number}-{i + 1}",
-        title=f"Posterior mean and interval of {name(panel.models[i])} by trials per question",
+        title=f"Posterior mean and interval of {model} by trials per question",
         description=description,
         height=height + 20,
         kind="curve",

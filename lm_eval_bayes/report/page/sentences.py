@@ -105,7 +105,7 @@ def leader_sentence(panel: TaskPanel, level: float) -> Markup:
         f"{scale.with_unit(first.posterior.mu)} ({scale.short(first.interval.low)} to "
         f"{scale.with_unit(first.interval.high)} with {100.0 * level:g}% probability{about})"
     )
-    if len(panel.models) == 1:
+    if len(panel.board.models) == 1:
         return Markup("{} scores {}.").format(leader, score)
     return Markup("{} leads with {}; it is the best with {}% probability.").format(
         leader, score, format_percent(first.p_best)

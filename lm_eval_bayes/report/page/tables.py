@@ -89,7 +89,7 @@ def score_table(data: ReportData) -> ScoreTable | None:
                 }
             )
     for panel in data.panels:
-        columns.append(ScoreColumn(name(panel.task), ""))
+        columns.append(ScoreColumn(name(panel.board.task), ""))
         cells.append(
             {row.model: ScoreCell(row.posterior, row.interval) for row in panel.board.rows}
         )
@@ -167,7 +167,7 @@ def question_table(panel: TaskPanel, data: ReportData) -> QuestionTable:
     scores, runs = panel.question_scores, panel.runs
     n_max = max(_MIN_QUESTIONS, min(_MAX_QUESTIONS, _MAX_CELLS // len(data.panels) // len(runs)))
     selected, selection = scores.select(n_max)
-    n_texts = sum(min(other.n_questions, n_max) for other in data.panels)
+    n_texts = sum(min(other.board.n_questions, n_max) for other in data.panels)
     text_length = max(_MIN_TEXT, min(_MAX_TEXT, _MAX_CHARACTERS // max(1, n_texts)))
     scale = Scale(*panel.bounds)
     rows = []
@@ -232,7 +232,7 @@ def _trial_counts(run: TaskRun, position: int) -> str:
 
 def heading_names(panel: TaskPanel) -> tuple[str, ...]:
     """Return short names of the models that fit into the headings of heat maps."""
-    return shorten_names(short_names(panel.models), _MAX_HEADING)
+    return shorten_names(short_names(panel.board.models), _MAX_HEADING)
 
 
 def pair_table(panel: TaskPanel) -> list[tuple[str, list[tuple[float, bool] | None]]]:
@@ -240,7 +240,7 @@ def pair_table(panel: TaskPanel) -> list[tuple[str, list[tuple[float, bool] | No
 
     With the models' names.
     """
-    n = min(_MAX_PAIRED, len(panel.models))
+    n = min(_MAX_PAIRED, len(panel.board.models))
     if n < 2:
         return []
     p = panel.board.ranking.p_greater
