@@ -187,7 +187,7 @@ def _only_in(run: TaskRun, other: TaskRun) -> str | None:
         return None
     n_more = len(missing) - _MAX_IDS_IN_ERROR
     more = f" and {n_more} more" if n_more > 0 else ""
-    ids = ", ".join(map(short_id, missing[:_MAX_IDS_IN_ERROR]))
+    ids = ", ".join(shorten_middle(question, 20) for question in missing[:_MAX_IDS_IN_ERROR])
     return f"only {run.model} has {ids}{more}"
 
 
@@ -202,17 +202,6 @@ def aligned_rows(run: TaskRun, reference: TaskRun) -> IntArray:
         return np.arange(run.n_questions, dtype=np.int64)
     rows = question_rows(run)
     return np.array([rows[question] for question in reference.question_ids], dtype=np.int64)
-
-
-def short_id(question_id: str) -> str:
-    """Return an id that fits into a line, without its middle if it is long.
-
-    Examples
-    --------
-    >>> short_id("q7"), short_id("0123456789abcdef0123456789abcdef")
-    ('q7', '0123456789…789abcdef')
-    """
-    return shorten_middle(question_id, 20)
 
 
 def short_text(text: str, longest: int = 60) -> str:

@@ -124,12 +124,6 @@ class PlanLine(Record):
     n_now: tuple[float, ...] = field(default=(), metadata=json_name("n"))
 
     @property
-    def n_total(self) -> tuple[float, ...] | None:
-        """N of every model at the goal; None where it is out of reach."""
-        additional = self.forecast.additional
-        return None if additional is None else tuple(n + additional for n in self.n_now)
-
-    @property
     def reached(self) -> bool:
         """Whether the goal is reached already."""
         return self.forecast.additional == 0
@@ -303,7 +297,7 @@ def _plan_line(runs: Sequence[TaskRun], forecast: TrialsForecast, posterior: Pos
         models=tuple(run.model for run in runs),
         forecast=forecast,
         n_questions=runs[0].n_questions,
-        trials=_amount(forecast, float(sum(run.n_questions for run in runs))),
+        trials=amount_of(forecast, float(sum(run.n_questions for run in runs))),
         tokens=_total_amount(forecast, [cost["tokens"][0] for cost in costs]),
         seconds=_total_amount(forecast, [cost["time"][0] for cost in costs]),
         unrecorded=tuple(unrecorded),
@@ -319,10 +313,10 @@ def _total_amount(
 ) -> ForecastAmount | None:
     """Return the amount for all models; None if that of a model is unknown."""
     recorded = [amount for amount in per_round if amount is not None]
-    return _amount(forecast, sum(recorded)) if len(recorded) == len(per_round) else None
+    return amount_of(forecast, sum(recorded)) if len(recorded) == len(per_round) else None
 
 
-def _amount(forecast: TrialsForecast, per_round: float) -> ForecastAmount:
+def amount_of(forecast: TrialsForecast, per_round: float) -> ForecastAmount:
     """Return the amount, given that of one trial of every question."""
     trials = (forecast.additional, forecast.additional_low, forecast.additional_high)
     return ForecastAmount(*(None if n is None else n * per_round for n in trials))

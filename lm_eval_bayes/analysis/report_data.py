@@ -49,13 +49,10 @@ class QuestionScores:
     def of(cls, summaries: Sequence[TaskSummary]) -> QuestionScores:
         """Return the scores of models on the same questions, in the order of the first run."""
         rows = tuple(aligned_rows(summary.run, summaries[0].run) for summary in summaries)
-        posteriors = [summary.learned["benchmark"].per_question for summary in summaries]
-        pairs = list(zip(posteriors, rows, strict=True))
-        return cls(
-            rows=rows,
-            mu=np.stack([posterior.mu[of_run] for posterior, of_run in pairs], axis=1),
-            sigma=np.stack([posterior.sigma[of_run] for posterior, of_run in pairs], axis=1),
-        )
+        scores = [summary.learned["benchmark"].per_question for summary in summaries]
+        mu = [score.mu[of_run] for score, of_run in zip(scores, rows, strict=True)]
+        sigma = [score.sigma[of_run] for score, of_run in zip(scores, rows, strict=True)]
+        return cls(rows, np.stack(mu, axis=1), np.stack(sigma, axis=1))
 
     def select(self, n_questions: int) -> tuple[IntArray, str]:
         """Return at most so many questions, hardest first, and in words which; "" for all.
@@ -114,20 +111,13 @@ def model_costs(board: Leaderboard, runs: Sequence[TaskRun]) -> tuple[ModelCost,
         for position, (row, run) in enumerate(zip(board.rows, runs, strict=True), 1)
         if row.tokens and run.n_trials
     ]
-    return tuple(
-        ModelCost(
-            position=position,
-            row=row,
-            tokens=tokens,
-            frontier=not any(
-                other.mu >= row.mu
-                and other_tokens <= tokens
-                and (other.mu > row.mu or other_tokens < tokens)
-                for _, other, other_tokens in recorded
-            ),
-        )
-        for position, row, tokens in recorded
-    )
+    points = {(row.mu, -tokens) for _, row, tokens in recorded}
+    costs = []
+    for position, row, tokens in recorded:
+        own = (row.mu, -tokens)
+        beaten = any(p != own and p[0] >= own[0] and p[1] >= own[1] for p in points)
+        costs.append(ModelCost(position, row, tokens, frontier=not beaten))
+    return tuple(costs)
 
 
 @dataclass(frozen=True, eq=False)

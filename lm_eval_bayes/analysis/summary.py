@@ -130,12 +130,8 @@ class TaskSummary(ScorePosteriors):
         Each has a prior that is learned of its own questions. Questions without a category are in
         none.
         """
-        labels = self.run.categories or ()
-        return tuple(
-            _category_score(self.run, label, self.spec)
-            for label in dict.fromkeys(labels)
-            if label is not None
-        )
+        labels = dict.fromkeys(self.run.categories or ())
+        return tuple(_category_score(self.run, name, self.spec) for name in labels if name)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -149,8 +145,7 @@ class TaskSummary(ScorePosteriors):
 
     def to_dict(self, categories: bool = True) -> dict[str, Any]:
         """Return plain JSON types, with or without the scores of categories of questions."""
-        run = self.run
-        average = self.average
+        run, average = self.run, self.average
         return {
             "model": run.model,
             "task": run.task,
@@ -167,11 +162,7 @@ class TaskSummary(ScorePosteriors):
             "avg": average and to_plain({"value": average.value, "sd": average.sigma}),
             "rows": dict(self.rows),
             "posterior_rows": rows_to_dict(self.family),
-            **(
-                {"categories": [score.to_dict() for score in self.category_scores]}
-                if categories
-                else {}
-            ),
+            "categories": [s.to_dict() for s in self.category_scores] if categories else None,
             "tokens": run.tokens,
             "seconds": run.busy_seconds,
             "cost": run.cost,
