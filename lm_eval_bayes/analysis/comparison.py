@@ -242,15 +242,9 @@ def compare_runs(
     for task in common:
         run_a, run_b = runs_a[task], runs_b[task]
         _check_pair(run_a, run_b, align, spec.scope)
+        pair, about = (run_a.outcomes, run_b.outcomes), (spec.scope, spec.level)
         comparison = compare(
-            run_a.outcomes,
-            run_b.outcomes,
-            spec.scope,
-            spec.level,
-            align=align,
-            interval=spec.method,
-            rope=rope,
-            seed=spec.seed,
+            *pair, *about, align=align, interval=spec.method, rope=rope, seed=spec.seed
         )
         tasks.append(
             TaskComparison(

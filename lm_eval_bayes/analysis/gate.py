@@ -225,22 +225,12 @@ def _checked(
     elif 1.0 - p_below >= _LIMIT:
         outcome = "passed"
     elif posterior.scope == "population":
-        n_questions = runs[0].n_questions
-        further_questions = _further(posterior, threshold, n_questions)
+        further_questions = _further(posterior, threshold, runs[0].n_questions)
     else:
         n_trials = float(np.mean([run.outcomes.n_trials.mean() for run in runs]))
         further_trials = _further(posterior, threshold, n_trials)
-    return GateCheck(
-        check=check,
-        quantity=quantity,
-        outcome=outcome,
-        probability=p_below,
-        limit=limit,
-        estimate=posterior.mu,
-        sd=posterior.sigma,
-        further_trials=further_trials,
-        further_questions=further_questions,
-    )
+    numbers = (p_below, limit, posterior.mu, posterior.sigma)
+    return GateCheck(check, quantity, outcome, *numbers, further_trials, further_questions)
 
 
 def _further(posterior: Posterior, threshold: float, n: float) -> int | None:

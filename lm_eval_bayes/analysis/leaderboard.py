@@ -19,6 +19,7 @@ from lm_eval_bayes.stats.hierarchical.mean_over_tasks import TaskMeans
 from lm_eval_bayes.stats.intervals import DEFAULT_INTERVAL, Interval, IntervalSpec
 from lm_eval_bayes.stats.outcomes import Outcomes
 from lm_eval_bayes.stats.ranking.rank import (
+    MODEL_COLUMNS,
     JointDraws,
     Ranking,
     rank,
@@ -39,14 +40,7 @@ from lm_eval_bayes.stats.tie_rules import (
 #: Draws of single questions' scores in all, and the fewest and the most joint draws.
 _MAX_QUESTION_DRAWS, _MIN_DRAWS, _MAX_DRAWS = 20_000_000, 4_000, 20_000
 #: Numbers of a row about the other models, which a leaderboard of one model does not show.
-COMPARISONS = (
-    "p_best",
-    "expected_rank",
-    "rank_low",
-    "rank_high",
-    "rank_low_marginal",
-    "rank_high_marginal",
-)
+COMPARISONS = MODEL_COLUMNS[2:]
 
 
 @dataclass(frozen=True, eq=False)
@@ -296,13 +290,13 @@ def overall_leaderboard(boards: Sequence[Leaderboard]) -> Leaderboard:
     Leaderboard
     """
     first = boards[0]
-    posteriors = {
-        model: _shared_mean(
-            [(board.task, row) for board in boards for row in board.rows if row.model == model],
-            first.spec,
-        )
-        for model in first.models
-    }
+    posteriors = {}
+    for model in first.models:
+        rows = {board.task: row for board in boards for row in board.rows if row.model == model}
+        outcomes = {task: row.outcomes for task, row in rows.items() if row.outcomes is not None}
+        own = {task: row.posterior for task, row in rows.items()}
+        tasks = TaskMeans(outcomes, own, seed=first.spec.seed)
+        posteriors[model] = tasks.posterior("equal", first.spec)
     return Leaderboard(
         task=f"mean of {len(boards)} tasks",
         tasks=tuple(board.task for board in boards),
@@ -310,13 +304,6 @@ def overall_leaderboard(boards: Sequence[Leaderboard]) -> Leaderboard:
         spec=first.spec,
         **_ranked(_mean_ranking(boards, posteriors), posteriors, (), first.spec),
     )
-
-
-def _shared_mean(rows: Sequence[tuple[str, LeaderboardRow]], spec: IntervalSpec) -> Posterior:
-    """Return the posterior of a model's mean over the tasks of its rows."""
-    outcomes = {task: row.outcomes for task, row in rows if row.outcomes is not None}
-    posteriors = {task: row.posterior for task, row in rows}
-    return TaskMeans(outcomes, posteriors, seed=spec.seed).posterior("equal", spec)
 
 
 def _mean_ranking(boards: Sequence[Leaderboard], posteriors: Mapping[str, Posterior]) -> Ranking:

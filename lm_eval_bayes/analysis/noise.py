@@ -202,11 +202,6 @@ class TaskNoise(Record):
     models: tuple[ModelNoise, ...]
     notes: tuple[str, ...] = ()
 
-    @property
-    def is_board(self) -> bool:
-        """Whether there are several models."""
-        return len(self.models) > 1
-
 
 def task_noise(runs: Sequence[TaskRun], settings: NoiseSettings = DEFAULT_NOISE) -> TaskNoise:
     """Return how far apart runs of the same model lie, for every model of a task.

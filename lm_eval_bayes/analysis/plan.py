@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 
@@ -108,6 +107,8 @@ class PlanLine(Record):
     repeats : bool
         Whether further trials would repeat the present ones, so that the forecast, which assumes
         sampled answers, does not apply.
+    reached : bool
+        Whether the goal is reached already.
     """
 
     task: str
@@ -120,17 +121,9 @@ class PlanLine(Record):
     unrecorded: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     repeats: bool = False
+    reached: bool = False
     n_clusters: int | None = None
     n_now: tuple[float, ...] = field(default=(), metadata=json_name("n"))
-
-    @property
-    def reached(self) -> bool:
-        """Whether the goal is reached already."""
-        return self.forecast.additional == 0
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON types."""
-        return {**super().to_dict(), "reached": self.reached}
 
 
 def plan_width(
@@ -303,6 +296,7 @@ def _plan_line(runs: Sequence[TaskRun], forecast: TrialsForecast, posterior: Pos
         unrecorded=tuple(unrecorded),
         notes=tuple(note for note in (forecast.note, *repeat_notes) if note),
         repeats=any(repeat_notes),
+        reached=forecast.additional == 0,
         n_clusters=None if posterior.clusters is None else posterior.clusters.n_clusters,
         n_now=tuple(float(run.outcomes.n_trials.mean()) for run in runs),
     )

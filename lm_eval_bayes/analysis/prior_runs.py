@@ -173,38 +173,29 @@ def assign_priors(
     strength = check_strength(strength)
     prior_by_run: dict[int, TaskRun] = {}
     for given in priors:
-        matches = [
-            (i, prior)
-            for i, run in enumerate(runs)
-            if (prior := _prior_of(run, runs, given)) is not None
-        ]
+        of_runs = enumerate(_prior_of(run, runs, given) for run in runs)
+        matches = [(i, prior) for i, prior in of_runs if prior is not None]
         if not matches:
-            tasks = ", ".join(dict.fromkeys(run.task for run in runs))
-            got = ", ".join(dict.fromkeys(run.task for run in given.saved.runs))
-            rule = f"have questions of {tasks}"
-            raise InvalidInputError.of("prior", "mismatch", rule, f"a run of {got}")
+            rule = f"have questions of {', '.join(dict.fromkeys(run.task for run in runs))}"
+            got = f"a run of {', '.join(given.saved.tasks)}"
+            raise InvalidInputError.of("prior", "mismatch", rule, got)
         for i, prior in matches:
             if i in prior_by_run:
                 rule = f"be one run for {runs[i].model} on {runs[i].task}"
-                raise InvalidInputError.of(
-                    "prior", "duplicate", rule, f"{prior_by_run[i].label}, {prior.label}"
-                )
+                got = f"{prior_by_run[i].label}, {prior.label}"
+                raise InvalidInputError.of("prior", "duplicate", rule, got)
             check_other_trials(runs, prior)
             check_same_metric(runs[i], prior, "prior")
             prior_by_run[i] = prior
-    informed, all_runs = (
-        {i: _with_counts(runs[i], prior) for i, prior in prior_by_run.items()},
-        [*runs],
-    )
+    informed = {i: _with_counts(runs[i], prior) for i, prior in prior_by_run.items()}
+    all_runs, fixed = list(runs), 0.0 if strength == "auto" else strength
     for task in dict.fromkeys(runs[i].task for i in informed):
         of_task = [i for i in informed if runs[i].task == task]
-        shared: float | LearnedShift
+        weight: float | LearnedShift = fixed
         if strength == "auto":
-            shared = learn_shift([informed[i] for i in of_task], seed=seed)
-        else:
-            shared = strength
+            weight = learn_shift([informed[i] for i in of_task], seed=seed)
         for i in of_task:
-            outcomes = replace(informed[i], prior_strength=shared)
+            outcomes = replace(informed[i], prior_strength=weight)
             all_runs[i] = replace(runs[i], outcomes=outcomes)
     return PriorRuns(tuple(all_runs), prior_by_run)
 

@@ -19,14 +19,17 @@ from lm_eval_bayes.analysis.leaderboard import (
 )
 from lm_eval_bayes.analysis.rubric_classes import classify_runs, pooled_thresholds
 from lm_eval_bayes.analysis.rubric_table import RubricTable, rubric_table
-from lm_eval_bayes.analysis.summary import GroupSummary, TaskSummary, summarise, summarise_groups
+from lm_eval_bayes.analysis.summary import (
+    GroupSummary,
+    TaskSummary,
+    all_groups,
+    summarise,
+    summarise_groups,
+)
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.task_run import SavedRuns, TaskRun
 from lm_eval_bayes.stats.arrays import FloatArray, IntArray
 from lm_eval_bayes.stats.intervals import DEFAULT_INTERVAL, SCOPES, IntervalSpec
-
-#: Name of the group of all tasks, if the runs name no groups.
-ALL_TASKS = "all tasks"
 
 
 @dataclass(frozen=True, eq=False)
@@ -285,12 +288,9 @@ def report_data(
             table = rubrics.get(task) if group is largest else None
             n_other_models = len(of_task) - len(group)
             panels.append(_panel(len(panels) + 1, group, curves, spec, n_other_models, table))
-    groups: Mapping[str, Sequence[str]] = saved.groups
-    if not groups and len(saved.tasks) > 1:
-        groups = {ALL_TASKS: saved.tasks}
     return ReportData(
         panels=tuple(panels),
-        groups=summarise_groups(summaries, groups),
+        groups=summarise_groups(summaries, all_groups(saved)),
         warnings=tuple(saved.warnings),
         spec=spec,
         rubric_notes=tuple(rubric_notes),

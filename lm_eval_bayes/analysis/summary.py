@@ -13,7 +13,7 @@ from lm_eval_bayes._util.plain import Record, json_name, to_plain
 from lm_eval_bayes._util.text import format_range
 from lm_eval_bayes.analysis.pass_rows import pass_rows, rows_to_dict, with_settings
 from lm_eval_bayes.analysis.task_mean import mean_posterior
-from lm_eval_bayes.runs.task_run import TaskRun
+from lm_eval_bayes.runs.task_run import SavedRuns, TaskRun
 from lm_eval_bayes.stats.bayes_at_n import avg_at_n, bayes_at_n
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.hierarchical.mean_over_tasks import TASK_WEIGHTS, TaskMeans
@@ -21,6 +21,9 @@ from lm_eval_bayes.stats.intervals import DEFAULT_INTERVAL, SCOPES, Interval, In
 from lm_eval_bayes.stats.outcomes import Outcomes
 from lm_eval_bayes.stats.pass_family.posteriors import family_notes
 from lm_eval_bayes.stats.results import Estimate, Posterior
+
+#: Name of the group of all tasks.
+ALL_TASKS = "all tasks"
 
 
 @dataclass(frozen=True, eq=False)
@@ -256,15 +259,10 @@ def _category_score(run: TaskRun, category: str, spec: IntervalSpec) -> Category
         outcomes = replace(outcomes, clusters=None)
         notes = ("all questions are of one cluster: they were taken as independent",)
     learned, paper = _posteriors(outcomes, spec)
-    return CategoryScore(
-        learned,
-        paper,
-        category=category,
-        n_questions=len(rows),
-        n_trials=int(outcomes.n_trials.sum()),
-        average=avg_at_n(outcomes).value if outcomes.trials_range[0] else None,
-        notes=(*notes, *_distinct_notes(*learned.values(), paper)),
-    )
+    notes += _distinct_notes(*learned.values(), paper)
+    average = avg_at_n(outcomes).value if outcomes.trials_range[0] else None
+    n_trials = int(outcomes.n_trials.sum())
+    return CategoryScore(learned, paper, category, len(rows), n_trials, average, notes)
 
 
 # -- groups of tasks -----------------------------------------------------------------------------
@@ -316,6 +314,15 @@ class GroupSummary(Record):
     tasks: tuple[str, ...]
     n_questions: int = field(metadata=json_name("questions"))
     means: Mapping[str, GroupMean]
+
+
+def all_groups(saved: SavedRuns) -> dict[str, Sequence[str]]:
+    """Return the groups of tasks, and one of all tasks if there are several and none has them."""
+    groups: dict[str, Sequence[str]] = {name: tuple(tasks) for name, tasks in saved.groups.items()}
+    has_all = any(set(saved.tasks) <= set(tasks) for tasks in groups.values())
+    if len(saved.tasks) > 1 and not has_all:
+        groups[ALL_TASKS] = saved.tasks
+    return groups
 
 
 def summarise_groups(

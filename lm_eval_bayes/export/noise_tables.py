@@ -70,11 +70,11 @@ def noise_page(noise: TaskNoise) -> Page:
     >>> [table.title.partition(",")[0] for table, _ in page.parts]
     ["variance of a trial's score", 'two runs of this model']
     """
-    parts = _board_parts(noise) if noise.is_board else _model_parts(noise)
+    parts = _board_parts(noise) if len(noise.models) > 1 else _model_parts(noise)
     models = plural(len(noise.models), "model")
     questions = plural(noise.n_questions, "question")
     heading = f"{noise.task}: {models}, {questions}"
-    if not noise.is_board:
+    if len(noise.models) == 1:
         (model,) = noise.models
         score = format_score(model.components.score)
         name = shorten_middle(one_line(model.model), _MAX_NAME)

@@ -214,7 +214,7 @@ def test_the_mean_over_tasks_pairs_questions_in_scope_population():
     tasks, result = boards("population")
     overall = overall_leaderboard(result)
     assert overall.ranking.paired
-    assert overall.scope == "population"
+    assert overall.ranking.scope == "population"
     for i, a in enumerate(overall.models):
         for j, b in enumerate(overall.models[:i]):
             pairs = []

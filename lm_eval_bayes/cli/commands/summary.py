@@ -46,8 +46,6 @@ if TYPE_CHECKING:
 
 #: How a credible interval is computed.
 Interval: TypeAlias = Literal["exact", "normal"]
-#: Name of the group of all tasks.
-ALL_TASKS = "all tasks"
 #: Lines of scores of categories that are shown unasked.
 _MOST_CATEGORIES = 40
 #: Columns of scores that may be left out, the least important first.
@@ -114,7 +112,7 @@ def command(
       lm-eval-bayes summary results/
       lm-eval-bayes summary runs/qwen runs/phi --task aime25_bayes --k 1,10,50 --json
     """
-    from lm_eval_bayes.analysis.summary import summarise, summarise_groups
+    from lm_eval_bayes.analysis.summary import all_groups, summarise, summarise_groups
     from lm_eval_bayes.stats.intervals import SCOPES
 
     ks = None if k is None else parse_integers("--k", k)
@@ -125,12 +123,7 @@ def command(
     with named_as_options("k"):
         summaries = [summarise(run, spec, ks=ks) for run in informed.runs]
     effects = informed.effects(spec)
-    groups = {name: tuple(tasks) for name, tasks in saved.groups.items()}
-    if len(saved.tasks) > 1 and not any(
-        set(saved.tasks) <= set(tasks) for tasks in groups.values()
-    ):
-        groups[ALL_TASKS] = saved.tasks
-    group_summaries = summarise_groups(summaries, groups)
+    group_summaries = summarise_groups(summaries, all_groups(saved))
     if as_json:
         say_json(
             {

@@ -9,7 +9,8 @@ import numpy as np
 
 from lm_eval_bayes._util.text import plural, shorten_names
 from lm_eval_bayes.analysis.comparability import short_text
-from lm_eval_bayes.analysis.report_data import ALL_TASKS, ReportData, TaskPanel
+from lm_eval_bayes.analysis.report_data import ReportData, TaskPanel
+from lm_eval_bayes.analysis.summary import ALL_TASKS
 from lm_eval_bayes.report.page.text import Scale, TruncatedText, name, short_names, truncate
 from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.stats.intervals import Interval
