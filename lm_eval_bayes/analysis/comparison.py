@@ -177,9 +177,7 @@ class RunComparison(Record):
     @property
     def p_a_greater(self) -> float:
         """P(A > B) + ½ P(A = B): on the mean over tasks, or on the only task."""
-        if self.overall is not None:
-            return self.overall.p_a_greater
-        return self.tasks[0].comparison.p_a_greater
+        return (self.overall or self.tasks[0].comparison).p_a_greater
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""
@@ -279,8 +277,8 @@ def _check_pair(a: TaskRun, b: TaskRun, align: Align, scope: Scope) -> None:
     n_common = len(set(a.question_ids) & set(b.question_ids))
     n_min = 2 if scope == "population" else 1
     if n_common < n_min:
-        rule = f"have at least {n_min} of the questions of {a.task} in common with A"
-        rule += ' for scope "population"' if n_common else ""
+        about = ' for scope "population"' if n_common else ""
+        rule = f"have at least {n_min} of the questions of {a.task} in common with A{about}"
         raise InvalidInputError.of("B", "empty", rule, n_common)
 
 

@@ -16,6 +16,7 @@ from lm_eval_bayes.stats.pass_family.estimators import (
     posterior_row,
     quantities_by_row,
 )
+from lm_eval_bayes.stats.pass_family.posteriors import family_notes as family_notes
 from lm_eval_bayes.stats.pass_family.posteriors import pass_posteriors
 from lm_eval_bayes.stats.results import Posterior
 from lm_eval_bayes.stats.validation import as_real, check_count

@@ -300,14 +300,10 @@ def report_data(
 
 def _overall(panels: Sequence[TaskPanel]) -> Leaderboard | None:
     """Return the ranking by the mean of several tasks, if every panel has all models."""
-    models = {frozenset(panel.board.models) for panel in panels}
-    if len(panels) < 2 or len(models) > 1 or len(panels[0].board.models) < 2:
-        return None
-    if len({panel.bounds for panel in panels}) > 1 or len({p.board.task for p in panels}) < len(
-        panels
-    ):
-        return None
-    return overall_leaderboard([panel.board for panel in panels])
+    boards, bounds = [panel.board for panel in panels], {panel.bounds for panel in panels}
+    models, tasks = {frozenset(b.models) for b in boards}, {b.task for b in boards}
+    ranked = len(models) == len(bounds) == 1 < len(boards[0].models)
+    return overall_leaderboard(boards) if ranked and len(tasks) == len(boards) > 1 else None
 
 
 def _rubric_tables(saved: SavedRuns) -> tuple[dict[str, RubricTable], list[str]]:

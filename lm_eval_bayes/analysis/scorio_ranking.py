@@ -158,23 +158,18 @@ def rank_by_scorio(
             rule = f"be one that scorio can compute from these outcomes ({name})"
             raise InvalidInputError.of("method", "unsupported", rule, str(error)) from error
     notes += [f"scorio: {warning.message}" for warning in caught]
-    theirs, of_model = (
-        dict(zip((run.model for run in runs), map(float, np.asarray(x).tolist()), strict=True))
-        for x in (ranks, scores)
-    )
-    mu = ranking.mu.round(12)
-    by_mean = (1.0 + (mu[:, None] > mu).sum(axis=0)).tolist()
-    ours = dict(zip(ranking.models, by_mean, strict=True))
+    models, mu = [run.model for run in runs], ranking.mu.round(12)
+    theirs = dict(zip(models, map(float, ranks), strict=True))
+    of_model = dict(zip(models, map(float, scores), strict=True))
+    ours = dict(zip(ranking.models, (1.0 + (mu[:, None] > mu).sum(axis=0)).tolist(), strict=True))
+    best_first = sorted(ranking.models, key=lambda model: theirs[model])
     return ScorioRanking(
         task=runs[0].task,
         method=name,
         arguments=arguments,
         version=version_of("scorio") or "of an unknown version",
         n_trials=table.shape[2],
-        rows=tuple(
-            ScorioRow(model, theirs[model], of_model[model], ours[model])
-            for model in sorted(ranking.models, key=lambda model: theirs[model])
-        ),
+        rows=tuple(ScorioRow(m, theirs[m], of_model[m], ours[m]) for m in best_first),
         agreement=compare_rankings(ours, theirs),
         seed=seed if is_drawn else None,
         notes=tuple(dict.fromkeys(notes)),

@@ -87,12 +87,8 @@ class SimulatedBenchmark(Record):
         n_models = check_integer("models", n_models, 1, _MOST_MODELS)
         middle = (n_models - 1) / 2
         spacing = check_real("gap", gap, "be a number from 0 to 1", lambda x: 0.0 <= x < 1.0)
-        ends = mean - middle * spacing, mean + middle * spacing
-        if not (ends[0] > 0.0 and ends[1] < 1.0):
-            rule = (
-                f"leave {n_models} models around {mean:g} strictly between 0 and 1 "
-                f"({ends[0]:.3g} to {ends[1]:.3g})"
-            )
+        if not middle * spacing < min(mean, 1.0 - mean):
+            rule = f"leave {n_models} models around {mean:g} strictly between 0 and 1"
             raise InvalidInputError.of("gap", "range", rule, gap)
         means = [mean + spacing * (middle - i) for i in range(n_models)]
         return cls(tuple(means), strength, n_questions)

@@ -11,7 +11,7 @@ from typing import Any
 
 from lm_eval_bayes._util.plain import Record, json_name, to_plain
 from lm_eval_bayes._util.text import format_range
-from lm_eval_bayes.analysis.pass_rows import pass_rows, rows_to_dict, with_settings
+from lm_eval_bayes.analysis.pass_rows import family_notes, pass_rows, rows_to_dict, with_settings
 from lm_eval_bayes.analysis.task_mean import mean_posterior
 from lm_eval_bayes.runs.task_run import SavedRuns, TaskRun
 from lm_eval_bayes.stats.bayes_at_n import avg_at_n, bayes_at_n
@@ -19,7 +19,6 @@ from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.hierarchical.mean_over_tasks import TASK_WEIGHTS, TaskMeans
 from lm_eval_bayes.stats.intervals import DEFAULT_INTERVAL, SCOPES, Interval, IntervalSpec, Scope
 from lm_eval_bayes.stats.outcomes import Outcomes
-from lm_eval_bayes.stats.pass_family.posteriors import family_notes
 from lm_eval_bayes.stats.results import Estimate, Posterior
 
 #: Name of the group of all tasks.
@@ -220,15 +219,8 @@ def summarise(
     """
     outcomes = run.outcomes
     rows, family = pass_rows(run, replace(spec, scope="benchmark"), ks)
-    return TaskSummary(
-        *_posteriors(outcomes, spec),
-        run=run,
-        spec=spec,
-        average=avg_at_n(outcomes) if run.n_common else None,
-        rows=MappingProxyType(rows),
-        family=MappingProxyType(family),
-        n_range=outcomes.trials_range,
-    )
+    average, n_range = avg_at_n(outcomes) if run.n_common else None, outcomes.trials_range
+    return TaskSummary(*_posteriors(outcomes, spec), run, spec, average, rows, family, n_range)
 
 
 def _posteriors(

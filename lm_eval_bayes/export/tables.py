@@ -23,10 +23,9 @@ from lm_eval_bayes._util.text import (
     shorten_names,
 )
 from lm_eval_bayes.analysis.leaderboard import COMPARISONS, Leaderboard, LeaderboardRow
-from lm_eval_bayes.analysis.pass_rows import rows_to_dict
+from lm_eval_bayes.analysis.pass_rows import family_notes, rows_to_dict
 from lm_eval_bayes.export.latex import latex_cell, latex_head, latex_paragraph, latex_table
 from lm_eval_bayes.runs.task_run import GRADED
-from lm_eval_bayes.stats.pass_family.posteriors import family_notes
 from lm_eval_bayes.stats.results import Posterior
 
 #: The formats, by the suffixes of their files.
