@@ -89,6 +89,7 @@ def render(
         "duration": format_duration,
         "breakable": _breakable,
     }
+    environment.filters["scale"] = lambda posterior: Scale(*posterior.bounds)
     panels = [_panel_context(panel, data) for panel in data.panels]
     attempts = page_attempts(data.panels, [view["questions"] for view in panels], text_bytes)
     style, script = _template("report.css"), _template("report.js")

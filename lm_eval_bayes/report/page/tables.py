@@ -13,7 +13,6 @@ from lm_eval_bayes.analysis.report_data import ReportData, TaskPanel
 from lm_eval_bayes.analysis.summary import ALL_TASKS
 from lm_eval_bayes.report.page.text import Scale, TruncatedText, name, short_names, truncate
 from lm_eval_bayes.runs.task_run import TaskRun
-from lm_eval_bayes.stats.intervals import Interval
 from lm_eval_bayes.stats.results import Posterior
 
 #: Number of shades of a heat map.
@@ -34,19 +33,6 @@ _MAX_HEADING = 36
 
 
 @dataclass(frozen=True)
-class ScoreCell:
-    """A score's posterior and interval."""
-
-    posterior: Posterior
-    interval: Interval
-
-    @property
-    def scale(self) -> Scale:
-        """Format of the score."""
-        return Scale(*self.posterior.bounds)
-
-
-@dataclass(frozen=True)
 class ScoreColumn:
     """A column: heading, and description ("" for a single task)."""
 
@@ -56,10 +42,10 @@ class ScoreColumn:
 
 @dataclass(frozen=True)
 class ScoreTable:
-    """Columns, and for every model its name and scores (None where there is none)."""
+    """Columns, and for every model its name and posteriors (None where there is none)."""
 
     columns: tuple[ScoreColumn, ...]
-    rows: tuple[tuple[str, tuple[ScoreCell | None, ...]], ...]
+    rows: tuple[tuple[str, tuple[Posterior | None, ...]], ...]
 
 
 def score_table(data: ReportData) -> ScoreTable | None:
@@ -71,7 +57,7 @@ def score_table(data: ReportData) -> ScoreTable | None:
     if len(data.tasks) < 2:
         return None
     columns: list[ScoreColumn] = []
-    cells: list[Mapping[str, ScoreCell]] = []
+    cells: list[Mapping[str, Posterior]] = []
     scope = data.spec.scope
     for group in dict.fromkeys(summary.group for summary in data.groups):
         by_model = {summary.model: summary for summary in data.groups if summary.group == group}
@@ -82,28 +68,20 @@ def score_table(data: ReportData) -> ScoreTable | None:
             heading = name(group) if group == ALL_TASKS else f"{name(group)}, by {unit}"
             description = f"mean of {n_tasks} tasks, every {unit} with the same weight"
             columns.append(ScoreColumn(heading, description))
-            means = {model: summary.means[weighting] for model, summary in by_model.items()}
-            cells.append(
-                {
-                    model: ScoreCell(mean.learned[scope], mean.intervals[scope])
-                    for model, mean in means.items()
-                }
-            )
+            cells.append({m: s.means[weighting].learned[scope] for m, s in by_model.items()})
     for panel in data.panels:
         columns.append(ScoreColumn(name(panel.board.task), ""))
-        cells.append(
-            {row.model: ScoreCell(row.posterior, row.interval) for row in panel.board.rows}
-        )
+        cells.append({row.model: row.posterior for row in panel.board.rows})
     rows = [(model, tuple(column.get(model) for column in cells)) for model in data.models]
     rows.sort(key=lambda row: _sort_key(row[1]))
     return ScoreTable(tuple(columns), tuple((name(model), scores) for model, scores in rows))
 
 
-def _sort_key(scores: Sequence[ScoreCell | None]) -> tuple[bool, float]:
+def _sort_key(scores: Sequence[Posterior | None]) -> tuple[bool, float]:
     """Return a key that sorts the best row first, and rows without the first column last."""
     if scores[0] is not None:
-        return False, -scores[0].posterior.mu
-    shares = [cell.scale.share(cell.posterior.mu) for cell in scores if cell is not None]
+        return False, -scores[0].mu
+    shares = [Scale(*score.bounds).share(score.mu) for score in scores if score is not None]
     return True, -float(np.mean(shares)) if shares else 0.0
 
 
