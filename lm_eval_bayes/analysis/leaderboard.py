@@ -200,7 +200,7 @@ def leaderboard(
         "adjacent": it has no correction for the number of pairs, and both ends of a long
         leaderboard may share a rank.
     posteriors : mapping of str to Posterior, optional
-        hbayes@N in the scope of `spec`, by model, where it is known already.
+        hbayes@N by model, with the settings of `spec`, where it is known already.
 
     Returns
     -------

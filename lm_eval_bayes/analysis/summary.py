@@ -10,7 +10,6 @@ from types import MappingProxyType
 from typing import Any
 
 from lm_eval_bayes._util.plain import Record, json_name, to_plain
-from lm_eval_bayes._util.text import format_range
 from lm_eval_bayes.analysis.pass_rows import family_notes, pass_rows, rows_to_dict, with_settings
 from lm_eval_bayes.analysis.task_mean import mean_posterior
 from lm_eval_bayes.runs.task_run import SavedRuns, TaskRun
@@ -117,7 +116,8 @@ class TaskSummary(ScorePosteriors):
     @property
     def n(self) -> str:
         """N as text: "8", or "6 to 8" if questions have different numbers of trials."""
-        return format_range(self.n_range)
+        fewest, most = self.n_range
+        return str(fewest) if fewest == most else f"{fewest} to {most}"
 
     @property
     def n_clusters(self) -> int | None:
@@ -132,8 +132,8 @@ class TaskSummary(ScorePosteriors):
         Each has a prior that is learned of its own questions. Questions without a category are in
         none.
         """
-        labels = dict.fromkeys(self.run.categories or ())
-        return tuple(_category_score(self.run, name, self.spec) for name in labels if name)
+        labels = [label for label in self.run.categories or () if label is not None]
+        return tuple(_category_score(self.run, n, self.spec) for n in dict.fromkeys(labels))
 
     @property
     def notes(self) -> tuple[str, ...]:
