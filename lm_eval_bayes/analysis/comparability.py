@@ -25,9 +25,9 @@ def identical_runs(runs: Sequence[TaskRun]) -> tuple[tuple[str, ...], ...]:
 
     Trials are compared in their order where both runs have it, otherwise their counts. Runs
     that agree by chance are not named: a group counts if so many runs with its shares of outcomes
-    have the same counts with a probability below one in a million, so that models that solve
-    everything are no copies of each other. A question's shares are those of its trials and of one
-    more trial with the shares of all questions.
+    agree with a probability below one in a million, so that models that solve everything
+    are no copies of each other. A question's shares are those of its trials and of one more trial
+    with the shares of all questions.
 
     Parameters
     ----------
@@ -56,24 +56,27 @@ def identical_runs(runs: Sequence[TaskRun]) -> tuple[tuple[str, ...], ...]:
     return tuple(
         tuple(run.model for run in group)
         for group in groups.values()
-        if (len(group) - 1) * _log_coincidence(group[0]) < np.log(_COINCIDENCE)
+        if (len(group) - 1) * _log_coincidence(group[0], has_trials) < np.log(_COINCIDENCE)
     )
 
 
-def _log_coincidence(run: TaskRun) -> float:
-    """Return the log probability that another run with this one's shares has the same counts.
+def _log_coincidence(run: TaskRun, by_trial: bool) -> float:
+    """Return the log probability that another run with this one's shares agrees with it.
 
-    Of scores, those in 32 bins.
+    Of scores those in 32 bins.
     """
     counts = run.outcomes.counts
     if isinstance(run.outcomes, ScoreOutcomes):
-        bins = [np.histogram(scores, 32, run.outcomes.bounds)[0] for scores in run.outcomes.scores]
-        counts = np.stack(bins)
+        edges = np.histogram_bin_edges(np.concatenate(run.outcomes.scores), 32)
+        counts = np.stack([np.histogram(scores, edges)[0] for scores in run.outcomes.scores])
     n_trials = counts.sum(axis=1)
     pooled = (counts.sum(axis=0) + 0.5) / (n_trials.sum() + 0.5 * counts.shape[1])
     share = (counts + pooled) / (n_trials + 1.0)[:, None]
-    arrangements = special.gammaln(n_trials + 1.0) - special.gammaln(counts + 1.0).sum(axis=1)
-    return float(arrangements.sum() + (counts * np.log(share)).sum())
+    log_probability = (counts * np.log(share)).sum()
+    if not by_trial:
+        arrangements = special.gammaln(n_trials + 1.0) - special.gammaln(counts + 1.0).sum(axis=1)
+        log_probability += arrangements.sum()
+    return float(log_probability)
 
 
 def check_comparable(runs: Sequence[TaskRun]) -> None:

@@ -171,8 +171,7 @@ class Leaderboard(Record):
         """Return plain JSON types; for one model the comparisons are None."""
         ranking = self.ranking.to_dict()
         del ranking["models"]
-        own = {"level": self.spec.level, **ranking, "notes": list(self.notes)}
-        plain = super().to_dict() | own
+        plain = super().to_dict() | {"level": self.spec.level, **ranking, "notes": list(self.notes)}
         if not self.compares:
             for row in plain["places"]:
                 row.update(dict.fromkeys(COMPARISONS))

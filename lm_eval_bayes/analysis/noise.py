@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from lm_eval_bayes._util.plain import NOT_IN_JSON, Record, json_name
-from lm_eval_bayes._util.text import format_range, plural
+from lm_eval_bayes._util.text import plural
 from lm_eval_bayes.analysis.comparability import aligned_rows, check_comparable
 from lm_eval_bayes.analysis.independence import dependence_notes, repeat_note
 from lm_eval_bayes.errors import InvalidInputError
@@ -156,11 +156,6 @@ class ModelNoise(Record):
     def full(self) -> RunNoise:
         """Of runs with as many trials per question as this one."""
         return self.runs[-1]
-
-    @property
-    def n(self) -> str:
-        """N as text: "8", or "6 to 8" if questions have different numbers of trials."""
-        return format_range(self.components.trials_range)
 
 
 @dataclass(frozen=True, eq=False)

@@ -232,8 +232,8 @@ class ReportData:
     @property
     def n_questions(self) -> int:
         """Number of distinct questions of all tasks."""
-        runs = [panel.runs[0] for panel in self.panels]
-        return len({(run.task, question) for run in runs for question in run.question_ids})
+        firsts = [panel.runs[0] for panel in self.panels]
+        return len({(run.task, question) for run in firsts for question in run.question_ids})
 
     @property
     def n_trials(self) -> int:
