@@ -147,7 +147,9 @@ def pairs(board) -> str:
     names = [markdown_cell(name) for name in board.models]
     lines = [f"| | {' | '.join(names)} |", f"| :--- |{' ---: |' * len(names)}"]
     for i, name in enumerate(names):
-        cells = ["" if i == j else f"{p:.2f}" for j, p in enumerate(board.p_greater[i].tolist())]
+        cells = [
+            "" if i == j else f"{p:.2f}" for j, p in enumerate(board.ranking.p_greater[i].tolist())
+        ]
         lines.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join(lines)
 

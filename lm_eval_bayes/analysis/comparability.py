@@ -11,7 +11,7 @@ from scipy import special
 from lm_eval_bayes._util.text import shorten_middle
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.task_run import GRADED, REGRADED, TaskRun
-from lm_eval_bayes.stats.arrays import IntArray
+from lm_eval_bayes.stats.arrays import FloatArray, IntArray
 from lm_eval_bayes.stats.score_outcomes import ScoreOutcomes
 
 #: Number of ids that an error names for each run.
@@ -45,13 +45,13 @@ def identical_runs(runs: Sequence[TaskRun]) -> tuple[tuple[str, ...], ...]:
     has_trials = all(run.trials is not None or run.scored for run in runs)
     groups: dict[tuple[bytes, ...], list[TaskRun]] = {}
     for run in runs:
-        rows = aligned_rows(run, runs[0]).tolist()
-        if isinstance(run.outcomes, ScoreOutcomes):
-            key = tuple(run.outcomes.scores[row].tobytes() for row in rows)
+        outcomes = run.outcomes
+        of_questions: Sequence[IntArray] | Sequence[FloatArray] = list(outcomes.counts)
+        if isinstance(outcomes, ScoreOutcomes):
+            of_questions = outcomes.scores
         elif has_trials and run.trials is not None:
-            key = tuple(np.asarray(run.trials[row], dtype=np.int64).tobytes() for row in rows)
-        else:
-            key = tuple(run.outcomes.counts[row].tobytes() for row in rows)
+            of_questions = [trials.astype(np.int64) for trials in run.trials]
+        key = tuple(of_questions[row].tobytes() for row in aligned_rows(run, runs[0]).tolist())
         groups.setdefault(key, []).append(run)
     return tuple(
         tuple(run.model for run in group)
@@ -61,30 +61,22 @@ def identical_runs(runs: Sequence[TaskRun]) -> tuple[tuple[str, ...], ...]:
 
 
 def _log_coincidence(run: TaskRun, by_trial: bool) -> float:
-    """Return the log probability that another run with this one's shares agrees with it."""
+    """Return the log probability that another run with this one's shares agrees with it.
+
+    Of scores those in 32 bins.
+    """
+    counts = run.outcomes.counts
     if isinstance(run.outcomes, ScoreOutcomes):
-        counts = _counts_of_values(run.outcomes)
-    else:
-        counts = run.outcomes.counts
-    n_trials, n_categories = counts.sum(axis=1), counts.shape[1]
-    pooled = (counts.sum(axis=0) + 0.5) / (n_trials.sum() + 0.5 * n_categories)
+        edges = np.histogram_bin_edges(np.concatenate(run.outcomes.scores), 32)
+        counts = np.stack([np.histogram(scores, edges)[0] for scores in run.outcomes.scores])
+    n_trials = counts.sum(axis=1)
+    pooled = (counts.sum(axis=0) + 0.5) / (n_trials.sum() + 0.5 * counts.shape[1])
     share = (counts + pooled) / (n_trials + 1.0)[:, None]
-    if by_trial:
-        return float(n_trials @ np.log((share**2).sum(axis=1)))
-    arrangements = special.gammaln(n_trials + 1.0) - special.gammaln(counts + 1.0).sum(axis=1)
-    return float(arrangements.sum() + (counts * np.log(share)).sum())
-
-
-def _counts_of_values(outcomes: ScoreOutcomes) -> IntArray:
-    """Return how often every question has the most frequent values, and any other, (M, 33)."""
-    values, times = np.unique(np.concatenate(outcomes.scores), return_counts=True)
-    frequent = np.sort(values[np.argsort(-times, kind="stable")[:32]])
-    counts = np.zeros((outcomes.n_questions, 33), dtype=np.int64)
-    for row, scores in enumerate(outcomes.scores):
-        place = np.minimum(np.searchsorted(frequent, scores), frequent.size - 1)
-        place = np.where(frequent[place] == scores, place, 32)
-        counts[row] = np.bincount(place, minlength=33)
-    return counts
+    log_probability = (counts * np.log(share)).sum()
+    if not by_trial:
+        arrangements = special.gammaln(n_trials + 1.0) - special.gammaln(counts + 1.0).sum(axis=1)
+        log_probability += arrangements.sum()
+    return float(log_probability)
 
 
 def check_comparable(runs: Sequence[TaskRun]) -> None:
@@ -198,7 +190,7 @@ def _only_in(run: TaskRun, other: TaskRun) -> str | None:
         return None
     n_more = len(missing) - _MAX_IDS_IN_ERROR
     more = f" and {n_more} more" if n_more > 0 else ""
-    ids = ", ".join(map(short_id, missing[:_MAX_IDS_IN_ERROR]))
+    ids = ", ".join(shorten_middle(question, 20) for question in missing[:_MAX_IDS_IN_ERROR])
     return f"only {run.model} has {ids}{more}"
 
 
@@ -213,17 +205,6 @@ def aligned_rows(run: TaskRun, reference: TaskRun) -> IntArray:
         return np.arange(run.n_questions, dtype=np.int64)
     rows = question_rows(run)
     return np.array([rows[question] for question in reference.question_ids], dtype=np.int64)
-
-
-def short_id(question_id: str) -> str:
-    """Return an id that fits into a line, without its middle if it is long.
-
-    Examples
-    --------
-    >>> short_id("q7"), short_id("0123456789abcdef0123456789abcdef")
-    ('q7', '0123456789…789abcdef')
-    """
-    return shorten_middle(question_id, 20)
 
 
 def short_text(text: str, longest: int = 60) -> str:

@@ -148,9 +148,8 @@ class MeanDifference(DifferenceSummary):
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types; an infinite z becomes None."""
-        content = posterior_to_dict(self.posterior, self.interval)
         verdict = {"verdict": self.verdict, "verdict_prior": FLAT_PRIOR}
-        return {**content, **super().to_dict(), **verdict}
+        return posterior_to_dict(self.posterior, self.interval) | super().to_dict() | verdict
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,9 +177,7 @@ class RunComparison(Record):
     @property
     def p_a_greater(self) -> float:
         """P(A > B) + ½ P(A = B): on the mean over tasks, or on the only task."""
-        if self.overall is not None:
-            return self.overall.p_a_greater
-        return self.tasks[0].comparison.p_a_greater
+        return (self.overall or self.tasks[0].comparison).p_a_greater
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""
@@ -243,15 +240,9 @@ def compare_runs(
     for task in common:
         run_a, run_b = runs_a[task], runs_b[task]
         _check_pair(run_a, run_b, align, spec.scope)
+        pair, about = (run_a.outcomes, run_b.outcomes), (spec.scope, spec.level)
         comparison = compare(
-            run_a.outcomes,
-            run_b.outcomes,
-            spec.scope,
-            spec.level,
-            align=align,
-            interval=spec.method,
-            rope=rope,
-            seed=spec.seed,
+            *pair, *about, align=align, interval=spec.method, rope=rope, seed=spec.seed
         )
         tasks.append(
             TaskComparison(
@@ -286,8 +277,8 @@ def _check_pair(a: TaskRun, b: TaskRun, align: Align, scope: Scope) -> None:
     n_common = len(set(a.question_ids) & set(b.question_ids))
     n_min = 2 if scope == "population" else 1
     if n_common < n_min:
-        rule = f"have at least {n_min} of the questions of {a.task} in common with A"
-        rule += ' for scope "population"' if n_common else ""
+        about = ' for scope "population"' if n_common else ""
+        rule = f"have at least {n_min} of the questions of {a.task} in common with A{about}"
         raise InvalidInputError.of("B", "empty", rule, n_common)
 
 
@@ -303,36 +294,24 @@ def _largest_differences(
     # the order of the comparison's alignment: that of A, without what B lacks
     ids = [question for question in a.question_ids if question in rows_b]
     mean, sd = comparison.posterior.per_question.mu, comparison.posterior.per_question.sigma
-    ordered = np.argsort(-np.abs(mean), kind="stable").tolist()
-    largest = [
-        i
-        for i in ordered
-        if mean[i] != 0.0
-        and a.outcomes.mean_score(rows_a[ids[i]]) != b.outcomes.mean_score(rows_b[ids[i]])
-    ][:n_questions]
-    return tuple(
-        QuestionDifference(
-            question_id=ids[i],
-            text=_question_text(a, rows_a[ids[i]]) or _question_text(b, rows_b[ids[i]]),
-            a=_counts(a, rows_a[ids[i]]),
-            b=_counts(b, rows_b[ids[i]]),
-            mean_a=a.outcomes.mean_score(rows_a[ids[i]]),
-            mean_b=b.outcomes.mean_score(rows_b[ids[i]]),
-            difference=float(mean[i]),
-            sd=float(sd[i]),
-            share=float(mean[i]) / len(ids),
-        )
-        for i in largest
-    )
+    questions: list[QuestionDifference] = []
+    for i in np.argsort(-np.abs(mean), kind="stable").tolist():
+        sides = ((a, rows_a[ids[i]]), (b, rows_b[ids[i]]))
+        mean_a, mean_b = (run.outcomes.mean_score(row) for run, row in sides)
+        if len(questions) == n_questions or mean[i] == 0.0:
+            break
+        if mean_a != mean_b:
+            texts = (run.questions[row] for run, row in sides if row < len(run.questions))
+            of_a, of_b = (_counts(run, row) for run, row in sides)
+            numbers = (mean_a, mean_b, float(mean[i]), float(sd[i]), float(mean[i]) / len(ids))
+            text = next(filter(None, texts), "")
+            questions.append(QuestionDifference(ids[i], text, of_a, of_b, *numbers))
+    return tuple(questions)
 
 
 def _counts(run: TaskRun, row: int) -> tuple[int, ...]:
     outcomes = run.outcomes
     return tuple((outcomes.n_trials[[row]] if run.scored else outcomes.counts[row]).tolist())
-
-
-def _question_text(run: TaskRun, row: int) -> str:
-    return run.questions[row] if row < len(run.questions) else ""
 
 
 def _paired(
@@ -364,13 +343,7 @@ def _pass_curves(
         rule = f'be at most N for scope "population" (N={n_min} on {a.task})'
         raise InvalidInputError.of("k", "range", rule, max(ks))
     return compare_pass_curves(
-        of_a,
-        of_b,
-        ks,
-        scope=spec.scope,
-        level=spec.level,
-        align=align,
-        seed=spec.seed,
+        of_a, of_b, ks, scope=spec.scope, level=spec.level, align=align, seed=spec.seed
     )
 
 
@@ -409,8 +382,7 @@ def mean_difference(
     """
     first = next(iter(comparisons.values()))
     if first.scope == "population":
-        parts = [comparison.posterior for comparison in comparisons.values()]
-        posterior = mean_posterior(parts)
+        posterior = mean_posterior([comparison.posterior for comparison in comparisons.values()])
     else:
         means = [
             TaskMeans(
@@ -439,13 +411,8 @@ def _distinguishable(comparisons: Sequence[Comparison], difference: Posterior, s
     pairs = [(task.a, task.b) for task in comparisons]
     if sum(a.mu - b.mu for a, b in pairs) < 0.0:
         pairs = [(b, a) for a, b in pairs]
-    result = compare_in_order(
-        pairs[0],
-        CONFIDENCE,
-        seed,
-        [pair_errors(pair) for pair in pairs],
-        difference.distribution,
-    )
+    errors = [pair_errors(pair) for pair in pairs]
+    result = compare_in_order(pairs[0], CONFIDENCE, seed, errors, difference.distribution)
     return bool(result.separated.any())
 
 
@@ -459,12 +426,9 @@ def verdict_sentence(summary: DifferenceSummary, distinguishable: bool) -> str:
     distinguishable : bool
         Whether the two models are.
     """
-    p_a_greater, rope = summary.p_a_greater, summary.rope
-    better, worse, p = (
-        ("A", "B", p_a_greater) if p_a_greater >= 0.5 else ("B", "A", 1 - p_a_greater)
-    )
-    level = f"{100 * CONFIDENCE:g}% confidence"
-    p_rope = summary.p_rope
+    p, rope, p_rope = summary.p_a_greater, summary.rope, summary.p_rope
+    better, worse = ("A", "B") if p >= 0.5 else ("B", "A")
+    p, level = max(p, 1.0 - p), f"{100 * CONFIDENCE:g}% confidence"
     if rope is not None and p_rope is not None and p_rope >= CONFIDENCE:
         verdict = (
             f"A and B are practically equal: they differ by {rope[0]:g} to {rope[1]:g} with "

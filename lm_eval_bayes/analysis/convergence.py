@@ -12,7 +12,6 @@ import numpy as np
 
 from lm_eval_bayes._util.plain import NOT_IN_JSON, Record, json_name
 from lm_eval_bayes.analysis.comparability import aligned_rows, check_comparable
-from lm_eval_bayes.analysis.summary import TaskSummary
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.stats.arrays import IntArray
@@ -20,26 +19,22 @@ from lm_eval_bayes.stats.convergence.convergence import Convergence, convergence
 from lm_eval_bayes.stats.convergence.kendall import KendallCurve, kendall_curve
 from lm_eval_bayes.stats.convergence.prefix_scores import LINEAR, Metric, prefix_scores
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
-from lm_eval_bayes.stats.intervals import DEFAULT_INTERVAL, Interval, IntervalMethod, IntervalSpec
+from lm_eval_bayes.stats.intervals import DEFAULT_INTERVAL, Interval, IntervalSpec
 from lm_eval_bayes.stats.learned_shift import LearnedShift
 from lm_eval_bayes.stats.outcomes import BINARY_WEIGHTS, Outcomes
 from lm_eval_bayes.stats.prior_evidence import learn_shift
 
-#: Points of all curves of a report together, and the fewest and the most of a single curve.
-_MAX_TOTAL_POINTS, _MIN_POINTS, _MAX_POINTS = 720, 6, 24
-#: Up to this n a posterior may differ visibly from the Beta distribution of its moments.
-_EXACT_UP_TO = 3
 #: The k of Pass@k that are ranked by default.
 _DEFAULT_KS = (2, 4, 8)
-_PASS_FAMILY_NAME = re.compile(r"(naive-)?(g-|mg-)?pass([@^])(\d{1,9})(?:_(\d*\.?\d+))?")
-#: Metrics by (naive, prefix, sign).
-_PASS_FAMILY_METRICS: dict[tuple[bool, str | None, str], Metric] = {
-    (False, None, "@"): "pass@k",
-    (False, None, "^"): "pass^k",
-    (True, None, "@"): "naive pass@k",
-    (True, None, "^"): "naive pass^k",
-    (False, "g-", "@"): "g-pass",
-    (False, "mg-", "@"): "mg-pass",
+_PASS_FAMILY_NAME = re.compile(r"(naive-|g-|mg-)?pass([@^])(\d{1,9})(?:_(\d*\.?\d+))?")
+#: Metrics by prefix and sign.
+_PASS_FAMILY_METRICS: dict[tuple[str, str], Metric] = {
+    ("", "@"): "pass@k",
+    ("", "^"): "pass^k",
+    ("naive-", "@"): "naive pass@k",
+    ("naive-", "^"): "naive pass^k",
+    ("g-", "@"): "g-pass",
+    ("mg-", "@"): "mg-pass",
 }
 
 
@@ -86,13 +81,10 @@ def score_named(text: str) -> Score:
             return Score(f"{metric}@N", metric)
     match = _PASS_FAMILY_NAME.fullmatch(name)
     if match:
-        naive, prefix, sign, k, tau = match.groups()
-        needs_tau = prefix == "g-"
-        key = (naive is not None, prefix, sign)
-        if (tau is not None) == needs_tau and key in _PASS_FAMILY_METRICS:
-            return Score(
-                name, _PASS_FAMILY_METRICS[key], int(k), None if tau is None else float(tau)
-            )
+        prefix, sign, k, tau = match.groups(default="")
+        of_family = _PASS_FAMILY_METRICS.get((prefix, sign))
+        if of_family is not None and bool(tau) == (prefix == "g-"):
+            return Score(name, of_family, int(k), float(tau) if tau else None)
     rule = (
         "be bayes, avg, pass@8, pass^8, g-pass@8_0.5 or mg-pass@8 with any k, "
         "or naive-pass@8 or naive-pass^8"
@@ -219,10 +211,7 @@ def task_convergence(
     check_comparable(runs)
     matrices = [run.matrix() for run in runs]
     shifts = _prefix_shifts(runs, matrices, spec.seed)
-    prefixes = {
-        run.model: prefix_posteriors(run, matrix, spec, shifts)
-        for run, matrix in zip(runs, matrices, strict=True)
-    }
+    prefixes = {run.model: prefix_posteriors(run, spec, shifts) for run in runs}
     n_trials = min(matrix.shape[1] for matrix in matrices)
     ranking_scores, notes = _ranking_scores(runs[0], scores, n_trials), []
     if any(matrix.shape[1] > n_trials for matrix in matrices):
@@ -331,24 +320,6 @@ class PrefixPosterior(Record):
     interval: Interval
 
 
-@dataclass(frozen=True)
-class ScoreCurve:
-    """Posterior mean and credible interval of a score as functions of n.
-
-    Attributes
-    ----------
-    n : tuple of int
-        Trials of every question, increasing.
-    mu, low, high : tuple of float
-        Posterior mean and interval ends at every n.
-    """
-
-    n: tuple[int, ...]
-    mu: tuple[float, ...]
-    low: tuple[float, ...]
-    high: tuple[float, ...]
-
-
 def doublings(n_trials: int) -> tuple[int, ...]:
     """Return 1, 2, 4, … and `n_trials`.
 
@@ -363,24 +334,23 @@ def doublings(n_trials: int) -> tuple[int, ...]:
 
 def prefix_posteriors(
     run: TaskRun,
-    matrix: IntArray,
     spec: IntervalSpec,
     shifts: Mapping[int, LearnedShift] = MappingProxyType({}),
 ) -> tuple[PrefixPosterior, ...]:
-    """Return hbayes@n for n = 1, 2, 4, … and N.
+    """Return hbayes@n for n = 1, 2, 4, … and N; none if the order of the trials is unknown.
 
     Parameters
     ----------
     run : TaskRun
         The run.
-    matrix : array of int, shape (M, N)
-        Its outcomes, in the order in which the trials were drawn.
     spec : IntervalSpec
         Settings of the intervals.
     shifts : mapping of int to LearnedShift
         The shifts from earlier runs by n, where they are learned.
     """
-    posteriors = []
+    if run.trials is None or not run.n_common:
+        return ()
+    matrix, posteriors = run.matrix(), []
     for n in doublings(matrix.shape[1]):
         outcomes = _first_trials(run, matrix, n)
         if isinstance(outcomes.prior_strength, LearnedShift):
@@ -405,65 +375,6 @@ def _prefix_shifts(
         n: learn_shift([_first_trials(run, R, n) for run, R in pairs if R.shape[1] >= n], seed=seed)
         for n in sorted(lengths)
     }
-
-
-def points_per_curve(n_curves: int) -> int:
-    """Return the number of points that each of `n_curves` curves may have.
-
-    Examples
-    --------
-    >>> points_per_curve(1), points_per_curve(80), points_per_curve(1000)
-    (24, 9, 6)
-    """
-    return max(_MIN_POINTS, min(_MAX_POINTS, _MAX_TOTAL_POINTS // max(1, n_curves)))
-
-
-def score_curve(summary: TaskSummary, n_points: int) -> ScoreCurve | None:
-    """Return a run's score curve; None if the order of its trials is unknown.
-
-    Parameters
-    ----------
-    summary : TaskSummary
-        The run and its posterior, which is the last point where all questions have N trials.
-        From the fourth trial on, "exact" and "hdi" intervals are replaced by "beta" ones, which
-        have the posterior's mean and sd and cannot be told from them in a figure.
-    n_points : int
-        Maximal number of points.
-    """
-    run, spec = summary.run, summary.spec
-    if run.trials is None or not run.n_common:
-        return None
-    matrix = run.matrix()
-    fast_method: IntervalMethod = "normal" if spec.method == "normal" else "beta"
-    # exact intervals of more than two categories are drawn, which is slow
-    exact_up_to = _EXACT_UP_TO if run.binary else 0
-    points = []
-    for n in curve_points(matrix.shape[1], n_points):
-        if n == summary.n_range[1]:
-            posterior = summary.learned[spec.scope]
-            interval = summary.intervals[spec.scope]
-        else:
-            posterior = hbayes_at_n(_first_trials(run, matrix, n), spec.scope, seed=spec.seed)
-            method = spec.method if n <= exact_up_to else fast_method
-            interval = posterior.interval(spec.level, method)
-        points.append((n, posterior.mu, interval.low, interval.high))
-    return ScoreCurve(*zip(*points, strict=True))
-
-
-def curve_points(n_trials: int, n_points: int) -> tuple[int, ...]:
-    """Return at most `n_points` numbers from 1 to `n_trials` in about equal ratios.
-
-    Examples
-    --------
-    >>> curve_points(80, 8)
-    (1, 2, 3, 7, 12, 23, 43, 80)
-    >>> curve_points(3, 8)
-    (1, 2, 3)
-    """
-    if n_trials <= n_points:
-        return tuple(range(1, n_trials + 1))
-    numbers = np.unique(np.rint(np.geomspace(1.0, n_trials, n_points)).astype(np.int64))
-    return tuple(int(n) for n in numbers)
 
 
 def _first_trials(run: TaskRun, matrix: IntArray, n: int) -> Outcomes:

@@ -89,10 +89,8 @@ class GateCheck(Record):
         quantity = "" if self.quantity == "score" else f" ({self.quantity})"
         if self.extrapolated_from is not None:
             quantity = f" ({self.quantity}, extrapolated from N = {self.extrapolated_from})"
-        outcome = {
-            "worse": {"failed": "worse", "passed": "not worse"},
-            "below": {"failed": "below", "passed": "not below"},
-        }[self.check].get(self.outcome, self.outcome)
+        in_words = {"failed": self.check, "passed": f"not {self.check}"}
+        outcome = in_words.get(self.outcome, self.outcome)
         statement = probability_statement(f"P({event})", self.probability)
         if self.without_trials:
             return (
@@ -104,9 +102,8 @@ class GateCheck(Record):
         if self.outcome == "not known yet":
             text += f", between {1.0 - _LIMIT:.3g} and {_LIMIT:g}"
         if self.further_trials is not None:
-            text += (
-                f"; about {plural(self.further_trials, 'further trial')} per question would tell"
-            )
+            further = plural(self.further_trials, "further trial")
+            text += f"; about {further} per question would tell"
         if self.further_questions is not None:
             text += f"; about {plural(self.further_questions, 'further question')} would tell"
         return text
@@ -178,11 +175,10 @@ def gate_checks(
                 rule = f"be above {low:g} and at most {high:g}, the bounds of the {quantity}"
                 raise InvalidInputError.of("fail_if_below", "range", rule, below)
         checks += [_checked("below", quantity, score, below, below, runs) for score in scores]
-    checks = [replace(check, extrapolated_from=extrapolated_from) for check in checks]
     without = sum(int((task.a.outcomes.n_trials == 0).sum()) for task in comparison.tasks)
     if without:
         checks = [replace(c, outcome="failed", without_trials=without) for c in checks]
-    return tuple(checks)
+    return tuple(replace(check, extrapolated_from=extrapolated_from) for check in checks)
 
 
 def gate_outcome(checks: Sequence[GateCheck]) -> GateOutcome:
@@ -229,22 +225,12 @@ def _checked(
     elif 1.0 - p_below >= _LIMIT:
         outcome = "passed"
     elif posterior.scope == "population":
-        n_questions = runs[0].n_questions
-        further_questions = _further(posterior, threshold, n_questions)
+        further_questions = _further(posterior, threshold, runs[0].n_questions)
     else:
         n_trials = float(np.mean([run.outcomes.n_trials.mean() for run in runs]))
         further_trials = _further(posterior, threshold, n_trials)
-    return GateCheck(
-        check=check,
-        quantity=quantity,
-        outcome=outcome,
-        probability=p_below,
-        limit=limit,
-        estimate=posterior.mu,
-        sd=posterior.sigma,
-        further_trials=further_trials,
-        further_questions=further_questions,
-    )
+    numbers = (p_below, limit, posterior.mu, posterior.sigma)
+    return GateCheck(check, quantity, outcome, *numbers, further_trials, further_questions)
 
 
 def _further(posterior: Posterior, threshold: float, n: float) -> int | None:

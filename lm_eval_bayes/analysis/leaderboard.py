@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,9 +16,10 @@ from lm_eval_bayes.stats.arrays import FloatArray
 from lm_eval_bayes.stats.comparison.shared_questions import UNPAIRED, SharedQuestions
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.hierarchical.mean_over_tasks import TaskMeans
-from lm_eval_bayes.stats.intervals import DEFAULT_INTERVAL, Interval, IntervalSpec, Scope
+from lm_eval_bayes.stats.intervals import DEFAULT_INTERVAL, Interval, IntervalSpec
 from lm_eval_bayes.stats.outcomes import Outcomes
 from lm_eval_bayes.stats.ranking.rank import (
+    MODEL_COLUMNS,
     JointDraws,
     Ranking,
     rank,
@@ -39,14 +40,7 @@ from lm_eval_bayes.stats.tie_rules import (
 #: Draws of single questions' scores in all, and the fewest and the most joint draws.
 _MAX_QUESTION_DRAWS, _MIN_DRAWS, _MAX_DRAWS = 20_000_000, 4_000, 20_000
 #: Numbers of a row about the other models, which a leaderboard of one model does not show.
-COMPARISONS = (
-    "p_best",
-    "expected_rank",
-    "rank_low",
-    "rank_high",
-    "rank_low_marginal",
-    "rank_high_marginal",
-)
+COMPARISONS = MODEL_COLUMNS[2:]
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,19 +152,9 @@ class Leaderboard(Record):
         return len(self.rows) > 1
 
     @property
-    def scope(self) -> Scope:
-        """Scope of the posteriors."""
-        return self.ranking.scope
-
-    @property
     def counted(self) -> tuple[str, ...]:
         """Distinct metrics and filters of the rows."""
         return tuple(dict.fromkeys(row.counted for row in self.rows if row.counted))
-
-    @property
-    def p_greater(self) -> FloatArray:
-        """``[i, j]``: probability that model i scores more than model j, shape (L, L)."""
-        return self.ranking.p_greater
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -187,12 +171,7 @@ class Leaderboard(Record):
         """Return plain JSON types; for one model the comparisons are None."""
         ranking = self.ranking.to_dict()
         del ranking["models"]
-        plain = {
-            **super().to_dict(),
-            "level": self.spec.level,
-            **ranking,
-            "notes": list(self.notes),
-        }
+        plain = super().to_dict() | {"level": self.spec.level, **ranking, "notes": list(self.notes)}
         if not self.compares:
             for row in plain["places"]:
                 row.update(dict.fromkeys(COMPARISONS))
@@ -204,6 +183,7 @@ def leaderboard(
     spec: IntervalSpec = DEFAULT_INTERVAL,
     *,
     ties: TieRule = "simultaneous",
+    posteriors: Mapping[str, Posterior] | None = None,
 ) -> Leaderboard:
     """Rank the models that answered the questions of a task.
 
@@ -218,6 +198,8 @@ def leaderboard(
         Which models share a rank: see `lm_eval_bayes.rank`. The default is not the paper's rule,
         "adjacent": it has no correction for the number of pairs, and both ends of a long
         leaderboard may share a rank.
+    posteriors : mapping of str to Posterior, optional
+        hbayes@N by model, with the settings of `spec`, where it is known already.
 
     Returns
     -------
@@ -239,79 +221,52 @@ def leaderboard(
     [('good', 1.0), ('poor', 2.0)]
     """
     check_comparable(runs)
-    posteriors = {
-        run.model: hbayes_at_n(run.outcomes, spec.scope, spec.level, spec.method, seed=spec.seed)
-        for run in runs
-    }
-    return leaderboard_of(runs, posteriors, spec, ties)
-
-
-def leaderboard_of(
-    runs: Sequence[TaskRun],
-    posteriors: Mapping[str, Posterior],
-    spec: IntervalSpec,
-    ties: TieRule = "simultaneous",
-) -> Leaderboard:
-    """Rank comparable runs of a task by posteriors that are known already.
-
-    Parameters
-    ----------
-    runs : sequence of TaskRun
-        One per model, comparable with each other.
-    posteriors : mapping of str to Posterior
-        hbayes@N in the scope of `spec`, by model.
-    spec, ties
-        As for `leaderboard`.
-    """
-    ranking = rank(dict(posteriors), ties, seed=spec.seed)
+    if posteriors is None:
+        posteriors = {
+            r.model: hbayes_at_n(r.outcomes, spec.scope, spec.level, spec.method, seed=spec.seed)
+            for r in runs
+        }
     first = runs[0]
     return Leaderboard(
         task=first.task,
         tasks=(first.task,),
         n_questions=first.n_questions,
         spec=spec,
-        ranking=ranking,
-        rows=_rows(ranking, posteriors, {run.model: run for run in runs}, spec),
-        shared=_shared_scores(ranking, posteriors, spec),
+        **_ranked(rank(dict(posteriors), ties, seed=spec.seed), posteriors, runs, spec),
         identical=identical_runs(runs),
     )
 
 
-def _rows(
+def _ranked(
     ranking: Ranking,
     posteriors: Mapping[str, Posterior],
-    runs: Mapping[str, TaskRun],
+    runs: Sequence[TaskRun],
     spec: IntervalSpec,
-) -> tuple[LeaderboardRow, ...]:
-    """Return the rows; `runs` gives N, tokens and time, and is empty for several tasks."""
-    rows = []
-    for numbers in ranking.rows():
-        posterior, run = posteriors[numbers["model"]], runs.get(numbers["model"])
-        rows.append(
-            LeaderboardRow(
-                **numbers,
-                posterior=posterior,
-                interval=posterior.interval(spec.level, spec.method),
-                n_range=None if run is None else run.outcomes.trials_range,
-                tokens=None if run is None else run.tokens,
-                seconds=None if run is None else run.busy_seconds,
-                cost=None if run is None else run.cost,
-                counted="" if run is None else run.counted,
-                outcomes=None if run is None else run.outcomes,
-            )
-        )
-    return tuple(rows)
+) -> dict[str, Any]:
+    """Return the ranking, its rows and the scores under a shared prior.
 
-
-def _shared_scores(
-    ranking: Ranking, posteriors: Mapping[str, Posterior], spec: IntervalSpec
-) -> SharedScores | None:
-    """Return the scores under a shared prior, in the order of the ranking."""
-    if len(ranking.models) < 2:
-        return None
+    `runs` gives N, tokens and time, and is empty for several tasks.
+    """
+    of_runs: dict[str, dict[str, Any]] = {
+        run.model: {
+            "n_range": run.outcomes.trials_range,
+            "tokens": run.tokens,
+            "seconds": run.busy_seconds,
+            "cost": run.cost,
+            "counted": run.counted,
+            "outcomes": run.outcomes,
+        }
+        for run in runs
+    }
     in_order = {model: posteriors[model] for model in ranking.models}
-    shared = shared_scores(in_order, spec.level, seed=spec.seed)
-    return replace(shared, p_greater=ranking.p_greater) if ranking.paired else shared
+    rows = []
+    for row, (model, own) in zip(ranking.rows(), in_order.items(), strict=True):
+        row |= {"posterior": own, "interval": own.interval(), **of_runs.get(model, {})}
+        rows.append(LeaderboardRow(**row))
+    shared = shared_scores(in_order, spec.level, seed=spec.seed) if len(rows) > 1 else None
+    if shared is not None and ranking.paired:
+        shared = replace(shared, p_greater=ranking.p_greater)
+    return {"ranking": ranking, "rows": tuple(rows), "shared": shared}
 
 
 # -- several tasks -------------------------------------------------------------------------------
@@ -334,46 +289,37 @@ def overall_leaderboard(boards: Sequence[Leaderboard]) -> Leaderboard:
     Leaderboard
     """
     first = boards[0]
-    posteriors = {
-        model: _shared_mean(
-            [(board.task, row) for board in boards for row in board.rows if row.model == model],
-            first.spec,
-        )
-        for model in first.models
-    }
-    ranking = _mean_ranking(boards, posteriors)
+    posteriors = {}
+    for model in first.models:
+        rows = {board.task: row for board in boards for row in board.rows if row.model == model}
+        outcomes = {task: row.outcomes for task, row in rows.items() if row.outcomes is not None}
+        own = {task: row.posterior for task, row in rows.items()}
+        tasks = TaskMeans(outcomes, own, seed=first.spec.seed)
+        posteriors[model] = tasks.posterior("equal", first.spec)
     return Leaderboard(
         task=f"mean of {len(boards)} tasks",
         tasks=tuple(board.task for board in boards),
         n_questions=sum(board.n_questions for board in boards),
         spec=first.spec,
-        ranking=ranking,
-        rows=_rows(ranking, posteriors, {}, first.spec),
-        shared=_shared_scores(ranking, posteriors, first.spec),
+        **_ranked(_mean_ranking(boards, posteriors), posteriors, (), first.spec),
     )
-
-
-def _shared_mean(rows: Sequence[tuple[str, LeaderboardRow]], spec: IntervalSpec) -> Posterior:
-    """Return the posterior of a model's mean over the tasks of its rows."""
-    outcomes = {task: row.outcomes for task, row in rows if row.outcomes is not None}
-    posteriors = {task: row.posterior for task, row in rows}
-    return TaskMeans(outcomes, posteriors, seed=spec.seed).posterior("equal", spec)
 
 
 def _mean_ranking(boards: Sequence[Leaderboard], posteriors: Mapping[str, Posterior]) -> Ranking:
     """Rank by the mean over tasks, models paired by question where `rank` pairs them."""
     rules = boards[0].ranking
     ordered, levelled = sort_best_first(posteriors)
-    by_task = _by_task(boards, ordered)
-    shared = _shared_by_task(by_task) if rules.scope == "population" else None
-    difference = None
-    if shared is None:
-        best = list(ordered.values())
+    best, difference = list(ordered.values()), None
+    of_models = [{row.model: row.posterior for row in board.rows} for board in boards]
+    by_task = [[of_model[name] for name in ordered] for of_model in of_models]
+    is_population = rules.scope == "population"
+    pairings = [SharedQuestions.of(task) for task in by_task] if is_population else []
+    shared = [pairing for pairing in pairings if pairing is not None]
+    paired = len(shared) == len(boards)
+    if not paired:
         z = separations(levelled, np.array([posterior.sigma for posterior in best]))
         scores = draw_scores(best, _MAX_DRAWS, rules.seed)
-        notes = [posterior.note for posterior in best]
-        if rules.scope == "population":
-            notes.append(UNPAIRED)
+        notes = [*(posterior.note for posterior in best), UNPAIRED if is_population else None]
     else:
         n_scores = len(ordered) * sum(board.n_questions for board in boards)
         draws = int(np.clip(_MAX_QUESTION_DRAWS // n_scores, _MIN_DRAWS, _MAX_DRAWS))
@@ -387,31 +333,11 @@ def _mean_ranking(boards: Sequence[Leaderboard], posteriors: Mapping[str, Poster
         if len(ordered) == 2:
             terms = tuple(task.first_difference() for task in shared)
             difference = WeightedSum(terms, (1.0 / len(terms),) * len(terms))
-    draws_of_board = JointDraws(
-        z,
-        scores,
-        [pair_errors(task) for task in by_task],
-        paired=shared is not None,
-        note=joined_notes(notes),
-        difference=difference,
-    )
+    errors = [pair_errors(task) for task in by_task]
+    board = JointDraws(z, scores, errors, paired, joined_notes(notes), difference=difference)
     return ranking_of_draws(
-        ordered, draws_of_board, ties=rules.ties, confidence=rules.confidence, seed=rules.seed
+        ordered, board, ties=rules.ties, confidence=rules.confidence, seed=rules.seed
     )
-
-
-def _by_task(boards: Sequence[Leaderboard], models: Iterable[str]) -> list[list[Posterior]]:
-    """Return the posteriors of every task, in the order of the models."""
-    names = list(models)
-    of_models = ({row.model: row.posterior for row in board.rows} for board in boards)
-    return [[of_model[name] for name in names] for of_model in of_models]
-
-
-def _shared_by_task(by_task: Sequence[Sequence[Posterior]]) -> list[SharedQuestions] | None:
-    """Pair the questions of every task; None if those of some task cannot be paired."""
-    shared = [SharedQuestions.of(posteriors) for posteriors in by_task]
-    tasks = [task for task in shared if task is not None]
-    return tasks if len(tasks) == len(shared) else None
 
 
 def _separations(tasks: Sequence[SharedQuestions], levelled: FloatArray) -> FloatArray:

@@ -74,6 +74,10 @@ class NoiseSettings(Record):
 
 
 DEFAULT_NOISE = NoiseSettings()
+_AT_BOUND = (
+    "The correlation of two models over questions is estimated at its bound, {:g}, so that paired "
+    "differences are as small (1) or as large (-1) as they can be."
+)
 #: What a difference is about, in words.
 DESIGN_WORDS: Mapping[Design, str] = {
     "benchmark": "these questions",
@@ -153,12 +157,6 @@ class ModelNoise(Record):
         """Of runs with as many trials per question as this one."""
         return self.runs[-1]
 
-    @property
-    def n(self) -> str:
-        """N as text: "8", or "6 to 8" if questions have different numbers of trials."""
-        fewest, most = self.components.trials_range
-        return str(fewest) if fewest == most else f"{fewest} to {most}"
-
 
 @dataclass(frozen=True, eq=False)
 class TaskNoise(Record):
@@ -198,11 +196,6 @@ class TaskNoise(Record):
     covariance: float | None
     models: tuple[ModelNoise, ...]
     notes: tuple[str, ...] = ()
-
-    @property
-    def is_board(self) -> bool:
-        """Whether there are several models."""
-        return len(self.models) > 1
 
 
 def task_noise(runs: Sequence[TaskRun], settings: NoiseSettings = DEFAULT_NOISE) -> TaskNoise:
@@ -250,9 +243,7 @@ def task_noise(runs: Sequence[TaskRun], settings: NoiseSettings = DEFAULT_NOISE)
     correlation, source = _correlation(components, covariance)
     single = source == "single trials"
     models = tuple(
-        _model_noise(
-            run, of_run, correlation, correlation * of_run.total.mu if single else None, settings
-        )
+        _model_noise(run, of_run, correlation, single, settings)
         for run, of_run in zip(runs, components, strict=True)
     )
     interval = None
@@ -260,22 +251,9 @@ def task_noise(runs: Sequence[TaskRun], settings: NoiseSettings = DEFAULT_NOISE)
     if source != "assumed":
         interval = correlation_interval(aligned, settings.level, single=single, seed=settings.seed)
         if abs(correlation) == 1.0:
-            notes = (_at_bound(correlation),)
+            notes = (_AT_BOUND.format(correlation),)
     return TaskNoise(
         task, first.n_questions, settings, correlation, source, interval, covariance, models, notes
-    )
-
-
-def _at_bound(correlation: float) -> str:
-    """Return the note on a correlation whose estimate was cut off at its bound."""
-    effect = (
-        "as small as if questions were equally hard for both models"
-        if correlation > 0.0
-        else "as large as if the questions that are hard for one model were easy for the other"
-    )
-    return (
-        f"The correlation of two models over questions is estimated at its bound, {correlation:g}, "
-        f"so that paired differences are {effect}."
     )
 
 
@@ -305,71 +283,49 @@ def _model_noise(
     run: TaskRun,
     components: VarianceComponents,
     correlation: float,
-    covariance: float | None,
+    single: bool,
     settings: NoiseSettings,
 ) -> ModelNoise:
-    trials = [1.0] if components.trials == 1.0 else [1.0, components.trials]
+    """Return the noise of a model's scores; `single` is of single trials."""
+    asked: dict[str, Any] = {
+        "correlation": correlation,
+        "covariance": correlation * components.total.mu if single else None,
+        "level": settings.level,
+        "power": settings.power,
+    }
     needed: tuple[NeededSize, ...] = ()
     if settings.difference is not None:
         needed = tuple(
-            size_for_difference(
-                components,
-                settings.difference,
-                design,
-                correlation=correlation,
-                covariance=covariance,
-                level=settings.level,
-                power=settings.power,
-            )
+            size_for_difference(components, settings.difference, design, **asked)
             for design in DESIGNS
         )
     low, high = run.outcomes.bounds
     of_runs = tuple(
-        _run_noise(components, n, correlation, covariance, settings, high - low) for n in trials
+        _run_noise(components, n, high - low, asked)
+        for n in dict.fromkeys((1.0, components.trials))
     )
     impossible = _impossible_note(of_runs, run.n_questions, high - low)
     notes = (components.note, impossible, *dependence_notes(run), repeat_note(run))
-    return ModelNoise(
-        run=run,
-        model=run.model,
-        components=components,
-        runs=of_runs,
-        needed=needed,
-        notes=tuple(note for note in notes if note),
-    )
+    shown = tuple(note for note in notes if note)
+    return ModelNoise(run, run.model, components, of_runs, needed, shown)
 
 
 def _run_noise(
-    components: VarianceComponents,
-    trials: float,
-    correlation: float,
-    covariance: float | None,
-    settings: NoiseSettings,
-    largest: float,
+    components: VarianceComponents, trials: float, largest: float, asked: Mapping[str, Any]
 ) -> RunNoise:
     """Return the noise of runs with N trials; no difference is above `largest`."""
-    smallest = {
-        design: detectable_difference(
-            components,
-            trials,
-            design,
-            correlation=correlation,
-            covariance=covariance,
-            level=settings.level,
-            power=settings.power,
-        )
-        for design in DESIGNS
+    detectable: dict[Design, float | None] = {
+        design: detectable_difference(components, trials, design, **asked) for design in DESIGNS
     }
-    impossible = tuple(d for d, size in smallest.items() if size is not None and size > largest)
-    detectable = {d: None if d in impossible else size for d, size in smallest.items()}
+    impossible = tuple(d for d, size in detectable.items() if size is not None and size > largest)
     return RunNoise(
         trials=trials,
         standard_error=components.standard_error(trials),
         population_standard_error=components.population_standard_error(trials),
         mean_distance=components.mean_distance(trials),
-        distance=components.distance(trials, settings.level),
+        distance=components.distance(trials, asked["level"]),
         is_bound=not components.separable,
-        detectable=MappingProxyType(detectable),
+        detectable=MappingProxyType(detectable | dict.fromkeys(impossible)),
         not_detectable=impossible,
     )
 

@@ -1,13 +1,14 @@
-"""The pass family and maj@k of a run: estimates, posteriors and intervals by the names of rows."""
+"""The pass family and maj@k of a run: estimates and posteriors by the names of rows."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import Any
 
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.task_run import TaskRun
-from lm_eval_bayes.stats.intervals import Interval, IntervalSpec, Scope
+from lm_eval_bayes.stats.intervals import IntervalSpec
 from lm_eval_bayes.stats.maj_at_k import maj_at_k, vote_candidates
 from lm_eval_bayes.stats.maj_at_k_posterior import maj_at_k_posterior
 from lm_eval_bayes.stats.pass_family.estimators import (
@@ -15,7 +16,8 @@ from lm_eval_bayes.stats.pass_family.estimators import (
     posterior_row,
     quantities_by_row,
 )
-from lm_eval_bayes.stats.pass_family.posteriors import family_notes, pass_posteriors
+from lm_eval_bayes.stats.pass_family.posteriors import family_notes as family_notes
+from lm_eval_bayes.stats.pass_family.posteriors import pass_posteriors
 from lm_eval_bayes.stats.results import Posterior
 from lm_eval_bayes.stats.validation import as_real, check_count
 
@@ -23,29 +25,23 @@ from lm_eval_bayes.stats.validation import as_real, check_count
 _DEFAULT_TAU, _DEFAULT_MAJ_K = 0.5, 8
 
 
-class PassRows(NamedTuple):
-    """Estimates from the saved trials and posteriors, each by the names of their rows."""
-
-    estimates: dict[str, float]
-    posteriors: dict[str, Posterior]
-
-
-def pass_rows(run: TaskRun, ks: Iterable[int] | None, scope: Scope, seed: int) -> PassRows:
+def pass_rows(
+    run: TaskRun, spec: IntervalSpec, ks: Iterable[int] | None = None
+) -> tuple[dict[str, float], dict[str, Posterior]]:
     """Return the pass family and maj@k of a run, by the row names of the harness's tables.
+
+    Estimates from the saved trials, and posteriors.
 
     Parameters
     ----------
     run : TaskRun
         The trials. If they are not right or wrong, or a question has none, there are no rows. Of
         scores, those that reach the threshold of the task are right.
-    ks : iterable of int or None
-        The values of k, each at most the fewest trials of a question. None for powers of two and
-        those of the run's own settings.
-    scope : {"benchmark", "population"}
-        Whether the posteriors are about these questions, or the population that they are a
-        sample of.
-    seed : int
-        Seed of the draws of maj@k, if there are any.
+    spec : IntervalSpec
+        Scope, level and method of the posteriors, and seed of the draws of maj@k.
+    ks : iterable of int, optional
+        The values of k, each at most the fewest trials of a question. By default powers of two
+        and those of the run's own settings.
 
     Raises
     ------
@@ -55,14 +51,14 @@ def pass_rows(run: TaskRun, ks: Iterable[int] | None, scope: Scope, seed: int) -
     Examples
     --------
     >>> run = TaskRun.from_trials("A", "aime", [[0, 1, 1, 0], [0, 0, 0, 0]], ["q1", "q2"])
-    >>> estimates = pass_rows(run, [2], "benchmark", 0).estimates
+    >>> estimates, posteriors = pass_rows(run, IntervalSpec(), [2])
     >>> {name: round(value, 3) for name, value in estimates.items()}
     {'pass@2': 0.417, 'pass^2': 0.083, 'g-pass@2_0.5': 0.417, 'mg-pass@2': 0.083}
     """
     n_max, outcomes = run.n_common, run.right_or_wrong
     given_ks = None if ks is None else _checked_ks(ks, run)
     if outcomes is None or not n_max:
-        return PassRows({}, {})
+        return {}, {}
     settings = _bayes_settings(run)
     ks = _default_ks(run, settings) if given_ks is None else given_ks
     tau = as_real(settings.get("tau", _DEFAULT_TAU))
@@ -70,67 +66,28 @@ def pass_rows(run: TaskRun, ks: Iterable[int] | None, scope: Scope, seed: int) -
     quantities = quantities_by_row(ks, tau)
     estimates = {name: estimate(outcomes, quantity).value for name, quantity in quantities.items()}
     # of the trials that the estimates are from
-    family = pass_posteriors(outcomes.without_prior(), list(quantities.values()), scope=scope)
+    family = pass_posteriors(outcomes.without_prior(), list(quantities.values()), scope=spec.scope)
     posteriors = dict(zip(map(posterior_row, quantities), family, strict=True))
     if run.answers is not None and run.trials is not None:
         maj_k = _maj_k(settings, n_max)
         votes = vote_candidates(run.answers, run.trials)
-        estimates[f"maj@{maj_k}"] = maj_at_k(*votes, maj_k, seed=seed).value
+        estimates[f"maj@{maj_k}"] = maj_at_k(*votes, maj_k, seed=spec.seed).value
         posteriors[posterior_row(f"maj@{maj_k}")] = maj_at_k_posterior(
-            *votes, maj_k, scope, seed=seed
+            *votes, maj_k, spec.scope, seed=spec.seed
         )
-    return PassRows(estimates, posteriors)
+    return estimates, {name: with_settings(post, spec) for name, post in posteriors.items()}
 
 
-def row_intervals(posteriors: Mapping[str, Posterior], spec: IntervalSpec) -> dict[str, Interval]:
-    """Return the credible intervals of the posteriors of rows, by the names of the rows."""
+def with_settings(posterior: Posterior, spec: IntervalSpec) -> Posterior:
+    """Return a posterior whose `interval()` has this level and method."""
+    return replace(posterior, level=spec.level, method=spec.method)
+
+
+def rows_to_dict(posteriors: Mapping[str, Posterior]) -> dict[str, Any]:
+    """Return mean, sd and interval of every row, as plain JSON types."""
     return {
-        name: posterior.interval(spec.level, spec.method) for name, posterior in posteriors.items()
-    }
-
-
-class PassRow(NamedTuple):
-    """The posterior of a member of the pass family, or of maj@k, and its credible interval."""
-
-    posterior: Posterior
-    interval: Interval
-
-
-def pass_family(
-    run: TaskRun, spec: IntervalSpec, ks: Iterable[int] | None = None
-) -> dict[str, PassRow]:
-    """Return the posteriors of the pass family and of maj@k of a run, by the names of rows.
-
-    Parameters
-    ----------
-    run : TaskRun
-        The trials.
-    spec : IntervalSpec
-        The settings of the intervals.
-    ks : iterable of int, optional
-        The k; see `pass_rows`.
-    """
-    posteriors = pass_rows(run, ks, spec.scope, spec.seed).posteriors
-    intervals = row_intervals(posteriors, spec)
-    return {name: PassRow(posterior, intervals[name]) for name, posterior in posteriors.items()}
-
-
-def row_notes(family: Mapping[str, PassRow]) -> tuple[str, ...]:
-    """Return the distinct notes of the rows' posteriors, with the names of the rows."""
-    return family_notes({name: row.posterior for name, row in family.items()})
-
-
-def rows_to_dict(
-    posteriors: Mapping[str, Posterior], intervals: Mapping[str, Interval]
-) -> dict[str, Any]:
-    """Return mean, sd and interval of every row that has one, as plain JSON types."""
-    return {
-        name: {
-            "mean": posteriors[name].mu,
-            "sd": posteriors[name].sigma,
-            "interval": interval.to_dict(),
-        }
-        for name, interval in intervals.items()
+        name: {"mean": post.mu, "sd": post.sigma, "interval": post.interval().to_dict()}
+        for name, post in posteriors.items()
     }
 
 

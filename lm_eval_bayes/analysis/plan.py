@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 
@@ -48,15 +47,11 @@ def round_cost(run: TaskRun) -> dict[str, tuple[float | None, int]]:
     >>> round_cost(run)
     {'tokens': (120.0, 4), 'time': (None, 0)}
     """
-    seconds = run.measured.get(SECONDS)
-    concurrency = run.measured.get(CONCURRENCY)
+    seconds, concurrency = run.measured.get(SECONDS), run.measured.get(CONCURRENCY)
     if seconds is not None and concurrency is not None:
         # as in `busy_seconds`: a trial of unknown concurrency counts as a single one
         seconds = tuple(s / np.fmax(c, 1.0) for s, c in zip(seconds, concurrency, strict=True))
-    return {
-        "tokens": _sum_of_means(run.measured.get(TOKENS)),
-        "time": _sum_of_means(seconds),
-    }
+    return {"tokens": _sum_of_means(run.measured.get(TOKENS)), "time": _sum_of_means(seconds)}
 
 
 def _sum_of_means(measured: Sequence[FloatArray] | None) -> tuple[float | None, int]:
@@ -65,9 +60,7 @@ def _sum_of_means(measured: Sequence[FloatArray] | None) -> tuple[float | None, 
     means = [float(trials.mean()) for trials in values if trials.size]
     if not means:
         return None, 0
-    n_unknown = len(values) - len(means)
-    total = sum(means) + n_unknown * sum(means) / len(means)
-    return total, sum(trials.size for trials in values)
+    return sum(means) * len(values) / len(means), sum(trials.size for trials in values)
 
 
 @dataclass(frozen=True)
@@ -114,6 +107,8 @@ class PlanLine(Record):
     repeats : bool
         Whether further trials would repeat the present ones, so that the forecast, which assumes
         sampled answers, does not apply.
+    reached : bool
+        Whether the goal is reached already.
     """
 
     task: str
@@ -126,23 +121,9 @@ class PlanLine(Record):
     unrecorded: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     repeats: bool = False
+    reached: bool = False
     n_clusters: int | None = None
     n_now: tuple[float, ...] = field(default=(), metadata=json_name("n"))
-
-    @property
-    def n_total(self) -> tuple[float, ...] | None:
-        """N of every model at the goal; None where it is out of reach."""
-        additional = self.forecast.additional
-        return None if additional is None else tuple(n + additional for n in self.n_now)
-
-    @property
-    def reached(self) -> bool:
-        """Whether the goal is reached already."""
-        return self.forecast.additional == 0
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON types."""
-        return {**super().to_dict(), "reached": self.reached}
 
 
 def plan_width(
@@ -256,8 +237,7 @@ def plan_separation(
         raise InvalidInputError.of("RUN", "empty", rule, runs[0].model)
     posteriors = {run.model: hbayes_at_n(run.outcomes, spec.scope, seed=spec.seed) for run in runs}
     ordered, _ = sort_best_first(posteriors)
-    by_model = {run.model: run for run in runs}
-    best_first = [by_model[model] for model in ordered]
+    best_first = sorted(runs, key=lambda run: [*ordered].index(run.model))
     if correction != "none" and runs[0].scored:
         rule = "be none where trials have scores, whose further trials are not drawn one by one"
         got = f"{correction} for {runs[0].task}"
@@ -310,12 +290,13 @@ def _plan_line(runs: Sequence[TaskRun], forecast: TrialsForecast, posterior: Pos
         models=tuple(run.model for run in runs),
         forecast=forecast,
         n_questions=runs[0].n_questions,
-        trials=_amount(forecast, float(sum(run.n_questions for run in runs))),
+        trials=amount_of(forecast, float(sum(run.n_questions for run in runs))),
         tokens=_total_amount(forecast, [cost["tokens"][0] for cost in costs]),
         seconds=_total_amount(forecast, [cost["time"][0] for cost in costs]),
         unrecorded=tuple(unrecorded),
         notes=tuple(note for note in (forecast.note, *repeat_notes) if note),
         repeats=any(repeat_notes),
+        reached=forecast.additional == 0,
         n_clusters=None if posterior.clusters is None else posterior.clusters.n_clusters,
         n_now=tuple(float(run.outcomes.n_trials.mean()) for run in runs),
     )
@@ -326,10 +307,10 @@ def _total_amount(
 ) -> ForecastAmount | None:
     """Return the amount for all models; None if that of a model is unknown."""
     recorded = [amount for amount in per_round if amount is not None]
-    return _amount(forecast, sum(recorded)) if len(recorded) == len(per_round) else None
+    return amount_of(forecast, sum(recorded)) if len(recorded) == len(per_round) else None
 
 
-def _amount(forecast: TrialsForecast, per_round: float) -> ForecastAmount:
+def amount_of(forecast: TrialsForecast, per_round: float) -> ForecastAmount:
     """Return the amount, given that of one trial of every question."""
     trials = (forecast.additional, forecast.additional_low, forecast.additional_high)
     return ForecastAmount(*(None if n is None else n * per_round for n in trials))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
+from typing import Any
 
 from lm_eval_bayes._util.plain import Record, json_name
 from lm_eval_bayes.analysis.comparability import check_same_metric
@@ -12,7 +12,7 @@ from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.prior_trials import check_other_trials, prior_counts
 from lm_eval_bayes.runs.task_run import SavedRuns, TaskRun
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
-from lm_eval_bayes.stats.intervals import Interval, IntervalSpec
+from lm_eval_bayes.stats.intervals import IntervalSpec
 from lm_eval_bayes.stats.learned_shift import LearnedShift
 from lm_eval_bayes.stats.outcomes import Outcomes
 from lm_eval_bayes.stats.prior_evidence import (
@@ -21,6 +21,7 @@ from lm_eval_bayes.stats.prior_evidence import (
     check_strength,
     learn_shift,
 )
+from lm_eval_bayes.stats.results import Posterior
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,31 +38,6 @@ class GivenPrior:
 
     saved: SavedRuns
     model: str | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class InformedRun:
-    """A run with prior trials.
-
-    Attributes
-    ----------
-    run : TaskRun
-        Its outcomes have the prior trials and their weight.
-    prior : TaskRun
-        The earlier run.
-    """
-
-    run: TaskRun
-    prior: TaskRun
-
-
-@dataclass(frozen=True)
-class ScoreEstimate(Record):
-    """Mean and sd of a posterior, and its credible interval."""
-
-    mu: float
-    sigma: float
-    interval: Interval
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +60,7 @@ class PriorEffect(Record):
         λ, the weight of one prior trial; None where a shift was learned.
     shift : float or None
         The mean of the learned scale of shifts between the runs, in logits; None with λ.
-    informed, without : ScoreEstimate
+    informed, without : Posterior
         With the prior trials, and without.
     note : str or None
         What the numbers with the prior trials assume, if they have a weight.
@@ -98,9 +74,17 @@ class PriorEffect(Record):
     n_trials: int = field(metadata=json_name("trials"))
     strength: float | None
     shift: float | None
-    informed: ScoreEstimate = field(metadata=json_name("with"))
-    without: ScoreEstimate
+    informed: Posterior = field(metadata=json_name("with"))
+    without: Posterior
     note: str | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON types, the posteriors as mean, sd and interval."""
+        sides = {"with": self.informed, "without": self.without}
+        return super().to_dict() | {
+            name: {"mu": side.mu, "sigma": side.sigma, "interval": side.interval().to_dict()}
+            for name, side in sides.items()
+        }
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,54 +94,39 @@ class PriorRuns:
     Attributes
     ----------
     runs : tuple of TaskRun
-        All runs, in their order.
-    informed : tuple of InformedRun
-        Those with prior trials.
+        All runs, in their order; the outcomes of some have prior trials and their weight.
+    priors : mapping of int to TaskRun
+        The earlier runs, by the positions of these.
     """
 
     runs: tuple[TaskRun, ...]
-    informed: tuple[InformedRun, ...] = ()
+    priors: Mapping[int, TaskRun]
 
-    def effects(
-        self,
-        spec: IntervalSpec,
-        informed: Mapping[tuple[str, str], ScoreEstimate] = MappingProxyType({}),
-    ) -> tuple[PriorEffect, ...]:
-        """Return the effects of the prior trials on hbayes@N.
-
-        Parameters
-        ----------
-        spec : IntervalSpec
-            Settings of the intervals.
-        informed : mapping of (str, str) to ScoreEstimate
-            hbayes@N with the prior trials, by task and model, as far as it is known already.
-        """
-        effects = []
-        for item in self.informed:
-            run, prior = item.run, item.prior
-            outcomes, strength = run.outcomes, run.outcomes.prior_strength
-            estimate = informed.get((run.task, run.model))
-            effects.append(
-                PriorEffect(
-                    task=run.task,
-                    model=run.model,
-                    prior_model=prior.model,
-                    sources=prior.sources,
-                    n_questions=int((outcomes.prior_counts.sum(axis=1) > 0).sum()),
-                    n_trials=int(outcomes.prior_counts.sum()),
-                    strength=None if isinstance(strength, LearnedShift) else strength,
-                    shift=strength.scale if isinstance(strength, LearnedShift) else None,
-                    informed=_estimate(outcomes, spec) if estimate is None else estimate,
-                    without=_estimate(outcomes.without_prior(), spec),
-                    note=None if isinstance(strength, LearnedShift) else SAME_CHANCES,
-                )
-            )
-        return tuple(effects)
+    def effects(self, spec: IntervalSpec) -> tuple[PriorEffect, ...]:
+        """Return the effects of the prior trials on hbayes@N, with these intervals."""
+        return tuple(_effect(self.runs[i], prior, spec) for i, prior in sorted(self.priors.items()))
 
 
-def _estimate(outcomes: Outcomes, spec: IntervalSpec) -> ScoreEstimate:
-    posterior = hbayes_at_n(outcomes, spec.scope, spec.level, spec.method, seed=spec.seed)
-    return ScoreEstimate(posterior.mu, posterior.sigma, posterior.interval())
+def _effect(run: TaskRun, prior: TaskRun, spec: IntervalSpec) -> PriorEffect:
+    outcomes, strength = run.outcomes, run.outcomes.prior_strength
+    shift = strength.scale if isinstance(strength, LearnedShift) else None
+    informed, without = (
+        hbayes_at_n(side, spec.scope, spec.level, spec.method, seed=spec.seed)
+        for side in (outcomes, outcomes.without_prior())
+    )
+    return PriorEffect(
+        task=run.task,
+        model=run.model,
+        prior_model=prior.model,
+        sources=prior.sources,
+        n_questions=int((outcomes.prior_counts.sum(axis=1) > 0).sum()),
+        n_trials=int(outcomes.prior_counts.sum()),
+        strength=None if isinstance(strength, LearnedShift) else strength,
+        shift=shift,
+        informed=informed,
+        without=without,
+        note=SAME_CHANCES if shift is None else None,
+    )
 
 
 def assign_priors(
@@ -204,43 +173,31 @@ def assign_priors(
     strength = check_strength(strength)
     prior_by_run: dict[int, TaskRun] = {}
     for given in priors:
-        matches = [
-            (i, prior)
-            for i, run in enumerate(runs)
-            if (prior := _prior_of(run, runs, given)) is not None
-        ]
+        of_runs = enumerate(_prior_of(run, runs, given) for run in runs)
+        matches = [(i, prior) for i, prior in of_runs if prior is not None]
         if not matches:
-            tasks = ", ".join(dict.fromkeys(run.task for run in runs))
-            got = ", ".join(dict.fromkeys(run.task for run in given.saved.runs))
-            rule = f"have questions of {tasks}"
-            raise InvalidInputError.of("prior", "mismatch", rule, f"a run of {got}")
+            rule = f"have questions of {', '.join(dict.fromkeys(run.task for run in runs))}"
+            got = f"a run of {', '.join(given.saved.tasks)}"
+            raise InvalidInputError.of("prior", "mismatch", rule, got)
         for i, prior in matches:
             if i in prior_by_run:
                 rule = f"be one run for {runs[i].model} on {runs[i].task}"
-                raise InvalidInputError.of(
-                    "prior", "duplicate", rule, f"{prior_by_run[i].label}, {prior.label}"
-                )
+                got = f"{prior_by_run[i].label}, {prior.label}"
+                raise InvalidInputError.of("prior", "duplicate", rule, got)
             check_other_trials(runs, prior)
             check_same_metric(runs[i], prior, "prior")
             prior_by_run[i] = prior
-    outcomes = {i: _with_counts(runs[i], prior) for i, prior in prior_by_run.items()}
-    strengths: dict[int, float | LearnedShift] = {}
-    for task in dict.fromkeys(runs[i].task for i in outcomes):
-        of_task = [i for i in outcomes if runs[i].task == task]
-        shared: float | LearnedShift
+    informed = {i: _with_counts(runs[i], prior) for i, prior in prior_by_run.items()}
+    all_runs, fixed = list(runs), 0.0 if strength == "auto" else strength
+    for task in dict.fromkeys(runs[i].task for i in informed):
+        of_task = [i for i in informed if runs[i].task == task]
+        weight: float | LearnedShift = fixed
         if strength == "auto":
-            shared = learn_shift([outcomes[i] for i in of_task], seed=seed)
-        else:
-            shared = strength
-        strengths.update(dict.fromkeys(of_task, shared))
-    informed = {
-        i: replace(runs[i], outcomes=replace(outcomes[i], prior_strength=strengths[i]))
-        for i in outcomes
-    }
-    return PriorRuns(
-        tuple(informed.get(i, run) for i, run in enumerate(runs)),
-        tuple(InformedRun(informed[i], prior_by_run[i]) for i in sorted(prior_by_run)),
-    )
+            weight = learn_shift([informed[i] for i in of_task], seed=seed)
+        for i in of_task:
+            outcomes = replace(informed[i], prior_strength=weight)
+            all_runs[i] = replace(runs[i], outcomes=outcomes)
+    return PriorRuns(tuple(all_runs), prior_by_run)
 
 
 def _with_counts(run: TaskRun, prior: TaskRun) -> Outcomes:
@@ -251,14 +208,16 @@ def _with_counts(run: TaskRun, prior: TaskRun) -> Outcomes:
 
 
 def _prior_of(run: TaskRun, runs: Sequence[TaskRun], given: GivenPrior) -> TaskRun | None:
-    """Return the earlier run of this run's model and task; None where there is none."""
-    candidates = _runs_of_model(run, runs, given)
-    of_task = [prior for prior in candidates if prior.task == run.task]
-    if of_task:
-        return of_task[0]
-    # a task of another name on the same documents; positions in a matrix do not identify any
-    others = [prior for prior in candidates if _n_common(run, prior)]
-    return max(others, key=lambda prior: _n_common(run, prior), default=None)
+    """Return the earlier run of this run's model and task; None where there is none.
+
+    Of a task of another name it is that with the most documents in common.
+    """
+    candidates = [prior for prior in _runs_of_model(run, runs, given) if _n_common(run, prior)]
+    return max(
+        candidates,
+        key=lambda prior: (prior.task == run.task, _n_common(run, prior)),
+        default=None,
+    )
 
 
 def _n_common(run: TaskRun, prior: TaskRun) -> int:

@@ -2,39 +2,34 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
-from lm_eval_bayes._util.threads import map_in_threads
 from lm_eval_bayes.analysis.comparability import aligned_rows, metric_difference
-from lm_eval_bayes.analysis.convergence import ScoreCurve, points_per_curve, score_curve
+from lm_eval_bayes.analysis.convergence import PrefixPosterior, prefix_posteriors
 from lm_eval_bayes.analysis.leaderboard import (
     Leaderboard,
     LeaderboardRow,
-    leaderboard_of,
+    leaderboard,
     overall_leaderboard,
 )
 from lm_eval_bayes.analysis.rubric_classes import classify_runs, pooled_thresholds
 from lm_eval_bayes.analysis.rubric_table import RubricTable, rubric_table
-from lm_eval_bayes.analysis.summary import GroupSummary, TaskSummary, summarise, summarise_groups
+from lm_eval_bayes.analysis.summary import (
+    GroupSummary,
+    TaskSummary,
+    all_groups,
+    summarise,
+    summarise_groups,
+)
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.task_run import SavedRuns, TaskRun
 from lm_eval_bayes.stats.arrays import FloatArray, IntArray
 from lm_eval_bayes.stats.intervals import DEFAULT_INTERVAL, SCOPES, IntervalSpec
-
-#: Runs summarised at a time: numpy releases the interpreter lock.
-_THREADS = min(4, os.cpu_count() or 1)
-#: Name of the group of all tasks, if the runs name no groups.
-ALL_TASKS = "all tasks"
-
-#: How questions were selected: all of them, those on which models differ most, the hardest.
-Selection = Literal["all", "largest differences", "hardest"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,27 +52,25 @@ class QuestionScores:
     def of(cls, summaries: Sequence[TaskSummary]) -> QuestionScores:
         """Return the scores of models on the same questions, in the order of the first run."""
         rows = tuple(aligned_rows(summary.run, summaries[0].run) for summary in summaries)
-        posteriors = [summary.learned["benchmark"].per_question for summary in summaries]
-        pairs = list(zip(posteriors, rows, strict=True))
-        return cls(
-            rows=rows,
-            mu=np.stack([posterior.mu[of_run] for posterior, of_run in pairs], axis=1),
-            sigma=np.stack([posterior.sigma[of_run] for posterior, of_run in pairs], axis=1),
-        )
+        scores = [summary.learned["benchmark"].per_question for summary in summaries]
+        mu = [score.mu[of_run] for score, of_run in zip(scores, rows, strict=True)]
+        sigma = [score.sigma[of_run] for score, of_run in zip(scores, rows, strict=True)]
+        return cls(rows, np.stack(mu, axis=1), np.stack(sigma, axis=1))
 
-    def select(self, n_questions: int) -> tuple[IntArray, Selection]:
-        """Return at most so many questions, hardest first, and how they were selected.
+    def select(self, n_questions: int) -> tuple[IntArray, str]:
+        """Return at most so many questions, hardest first, and in words which; "" for all.
 
         If there are more questions, those are selected on which models differ most; for a
         single model the hardest.
         """
-        selected: IntArray = np.arange(len(self.mu), dtype=np.int64)
-        selection: Selection = "all"
-        if len(self.mu) > n_questions:
+        total, selection = len(self.mu), ""
+        selected: IntArray = np.arange(total, dtype=np.int64)
+        if total > n_questions:
+            key = self.mu.mean(axis=1)
+            selection = f"the {n_questions:,} hardest of {total:,}"
             if self.mu.shape[1] > 1:
-                key, selection = -self.mu.std(axis=1), "largest differences"
-            else:
-                key, selection = self.mu.mean(axis=1), "hardest"
+                key = -self.mu.std(axis=1)
+                selection = f"the {n_questions:,} of {total:,} on which models differ most"
             selected = np.argsort(key, kind="stable")[:n_questions]
         return selected[np.argsort(self.mu[selected].mean(axis=1), kind="stable")], selection
 
@@ -121,20 +114,13 @@ def model_costs(board: Leaderboard, runs: Sequence[TaskRun]) -> tuple[ModelCost,
         for position, (row, run) in enumerate(zip(board.rows, runs, strict=True), 1)
         if row.tokens and run.n_trials
     ]
-    return tuple(
-        ModelCost(
-            position=position,
-            row=row,
-            tokens=tokens,
-            frontier=not any(
-                other.mu >= row.mu
-                and other_tokens <= tokens
-                and (other.mu > row.mu or other_tokens < tokens)
-                for _, other, other_tokens in recorded
-            ),
-        )
-        for position, row, tokens in recorded
-    )
+    points = {(row.mu, -tokens) for _, row, tokens in recorded}
+    costs = []
+    for position, row, tokens in recorded:
+        own = (row.mu, -tokens)
+        beaten = any(p != own and p[0] >= own[0] and p[1] >= own[1] for p in points)
+        costs.append(ModelCost(position, row, tokens, frontier=not beaten))
+    return tuple(costs)
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,8 +135,9 @@ class TaskPanel:
         Their ranking.
     summaries : tuple of TaskSummary
         Their summaries, in the order of the ranking.
-    curves : tuple of ScoreCurve or None
-        Their score curves, in the order of the ranking.
+    curves : tuple of tuple of PrefixPosterior
+        hbayes@n after the first n trials, in the order of the ranking; empty where the order of
+        the trials is unknown.
     question_scores : QuestionScores
         Posterior means and sds of every question, in the order of the best model's run.
     costs : tuple of ModelCost
@@ -165,31 +152,16 @@ class TaskPanel:
     number: int
     board: Leaderboard
     summaries: tuple[TaskSummary, ...]
-    curves: tuple[ScoreCurve | None, ...]
+    curves: tuple[tuple[PrefixPosterior, ...], ...]
     question_scores: QuestionScores
     costs: tuple[ModelCost, ...]
     n_other_models: int = 0
     rubrics: RubricTable | None = None
 
     @property
-    def task(self) -> str:
-        """The task's name."""
-        return self.board.task
-
-    @property
     def runs(self) -> tuple[TaskRun, ...]:
         """The runs, best first."""
         return tuple(summary.run for summary in self.summaries)
-
-    @property
-    def models(self) -> tuple[str, ...]:
-        """The models' names, best first."""
-        return self.board.models
-
-    @property
-    def n_questions(self) -> int:
-        """M."""
-        return self.board.n_questions
 
     @property
     def n_range(self) -> tuple[int, int]:
@@ -245,12 +217,12 @@ class ReportData:
     @cached_property
     def models(self) -> tuple[str, ...]:
         """The names of all models, in the order in which they first appear."""
-        return tuple(dict.fromkeys(model for panel in self.panels for model in panel.models))
+        return tuple(dict.fromkeys(model for panel in self.panels for model in panel.board.models))
 
     @cached_property
     def tasks(self) -> tuple[str, ...]:
         """The names of all tasks."""
-        return tuple(dict.fromkeys(panel.task for panel in self.panels))
+        return tuple(dict.fromkeys(panel.board.task for panel in self.panels))
 
     @property
     def summaries(self) -> tuple[TaskSummary, ...]:
@@ -260,12 +232,8 @@ class ReportData:
     @property
     def n_questions(self) -> int:
         """Number of distinct questions of all tasks."""
-        questions = {
-            (panel.task, question)
-            for panel in self.panels
-            for question in panel.runs[0].question_ids
-        }
-        return len(questions)
+        firsts = [panel.runs[0] for panel in self.panels]
+        return len({(run.task, question) for run in firsts for question in run.question_ids})
 
     @property
     def n_trials(self) -> int:
@@ -304,37 +272,25 @@ def report_data(
     progress : callable, optional
         Called after every run with the number of runs done.
     """
-    # What summaries import when they need it: Ctrl-C during an import in a thread may hang.
-    import scipy.interpolate  # noqa: F401
-
-    n_points = points_per_curve(len(saved.runs))
-
-    def summary_and_curve(run: TaskRun) -> _RunResult:
-        summary = summarise(run, spec)
-        return summary, score_curve(summary, n_points)
-
-    results: list[_RunResult] = []
-    with closing(map_in_threads(summary_and_curve, saved.runs, _THREADS)) as computed:
-        for result in computed:
-            results.append(result)
-            if progress is not None:
-                progress(len(results))
+    summaries, curves = [], {}
+    for run in saved.runs:
+        summaries.append(summarise(run, spec))
+        curves[run.task, run.model] = prefix_posteriors(run, spec)
+        if progress is not None:
+            progress(len(summaries))
     rubrics, rubric_notes = _rubric_tables(saved)
     panels: list[TaskPanel] = []
     for task in saved.tasks:
-        of_task = [result for result in results if result[0].run.task == task]
+        of_task = [summary for summary in summaries if summary.run.task == task]
         comparable = _comparable_groups(of_task)
         largest = max(comparable, key=len)
         for group in comparable:
             table = rubrics.get(task) if group is largest else None
             n_other_models = len(of_task) - len(group)
-            panels.append(_panel(len(panels) + 1, group, spec, n_other_models, table))
-    groups: Mapping[str, Sequence[str]] = saved.groups
-    if not groups and len(saved.tasks) > 1:
-        groups = {ALL_TASKS: saved.tasks}
+            panels.append(_panel(len(panels) + 1, group, curves, spec, n_other_models, table))
     return ReportData(
         panels=tuple(panels),
-        groups=summarise_groups([summary for summary, _ in results], groups),
+        groups=summarise_groups(summaries, all_groups(saved)),
         warnings=tuple(saved.warnings),
         spec=spec,
         rubric_notes=tuple(rubric_notes),
@@ -344,12 +300,10 @@ def report_data(
 
 def _overall(panels: Sequence[TaskPanel]) -> Leaderboard | None:
     """Return the ranking by the mean of several tasks, if every panel has all models."""
-    models = {frozenset(panel.models) for panel in panels}
-    if len(panels) < 2 or len(models) > 1 or len(panels[0].models) < 2:
-        return None
-    if len({panel.bounds for panel in panels}) > 1 or len({p.task for p in panels}) < len(panels):
-        return None
-    return overall_leaderboard([panel.board for panel in panels])
+    boards, bounds = [panel.board for panel in panels], {panel.bounds for panel in panels}
+    models, tasks = {frozenset(b.models) for b in boards}, {b.task for b in boards}
+    ranked = len(models) == len(bounds) == 1 < len(boards[0].models)
+    return overall_leaderboard(boards) if ranked and len(tasks) == len(boards) > 1 else None
 
 
 def _rubric_tables(saved: SavedRuns) -> tuple[dict[str, RubricTable], list[str]]:
@@ -370,44 +324,41 @@ def _rubric_tables(saved: SavedRuns) -> tuple[dict[str, RubricTable], list[str]]
     return tables, notes
 
 
-_RunResult = tuple[TaskSummary, ScoreCurve | None]
-
-
-def _comparable_groups(results: Sequence[_RunResult]) -> list[list[_RunResult]]:
+def _comparable_groups(summaries: Sequence[TaskSummary]) -> list[list[TaskSummary]]:
     """Partition a task's runs into groups that can be ranked together."""
-    by_questions: dict[object, list[list[_RunResult]]] = {}
-    for result in results:
-        run = result[0].run
+    by_questions: dict[object, list[list[TaskSummary]]] = {}
+    for summary in summaries:
+        run = summary.run
         key = (frozenset(run.question_ids), run.scored, tuple(run.outcomes.weights.tolist()))
         groups = by_questions.setdefault(key, [])
         for group in groups:
-            if metric_difference(group[0][0].run, run) is None:
-                group.append(result)
+            if metric_difference(group[0].run, run) is None:
+                group.append(summary)
                 break
         else:
-            groups.append([result])
+            groups.append([summary])
     return [group for groups in by_questions.values() for group in groups]
 
 
 def _panel(
     number: int,
-    results: Sequence[_RunResult],
+    summaries: Sequence[TaskSummary],
+    curves: Mapping[tuple[str, str], tuple[PrefixPosterior, ...]],
     spec: IntervalSpec,
     n_other_models: int,
     rubrics: RubricTable | None,
 ) -> TaskPanel:
-    by_model = {summary.run.model: (summary, curve) for summary, curve in results}
-    posteriors = {model: summary.learned[spec.scope] for model, (summary, _) in by_model.items()}
-    board = leaderboard_of([summary.run for summary, _ in results], posteriors, spec)
-    best_first = [by_model[model] for model in board.models]
-    summaries = tuple(summary for summary, _ in best_first)
+    by_model = {summary.run.model: summary for summary in summaries}
+    posteriors = {model: summary.learned[spec.scope] for model, summary in by_model.items()}
+    board = leaderboard([summary.run for summary in summaries], spec, posteriors=posteriors)
+    best_first = tuple(by_model[model] for model in board.models)
     return TaskPanel(
         number=number,
         board=board,
-        summaries=summaries,
-        question_scores=QuestionScores.of(summaries),
-        costs=model_costs(board, [summary.run for summary in summaries]),
-        curves=tuple(curve for _, curve in best_first),
+        summaries=best_first,
+        question_scores=QuestionScores.of(best_first),
+        costs=model_costs(board, [summary.run for summary in best_first]),
+        curves=tuple(curves[board.task, model] for model in board.models),
         n_other_models=n_other_models,
         rubrics=rubrics,
     )

@@ -132,7 +132,7 @@ def classify_runs(
     thresholds: Thresholds,
     schemata: Iterable[Schema] | None = None,
     *,
-    needed: Iterable[str] | None = None,
+    needed: Iterable[str] = (),
 ) -> ClassifiedRuns:
     """Classify the trials of several models on one task.
 
@@ -145,7 +145,7 @@ def classify_runs(
     schemata : iterable of Schema, optional
         Left out, the twelve, and the rubrics of their own that the tasks ran with.
     needed : iterable of str, optional
-        Names of schemata that must not be left out; all of them where `schemata` is given.
+        Names of schemata that must not be left out, as are none of `schemata`.
 
     Raises
     ------
@@ -160,8 +160,7 @@ def classify_runs(
     task = runs[0].task
     cuts = thresholds.of(task)
     chosen = [*SCHEMATA.values(), *custom_rubrics(runs)] if schemata is None else list(schemata)
-    required = {schema.name for schema in chosen} if schemata is not None else set()
-    required = required if needed is None else set(needed)
+    required = {*needed, *(() if schemata is None else [schema.name for schema in chosen])}
     if any("invalid" in schema.variables for schema in chosen):
         _check_verdicts(runs)
     scores: dict[str, dict[str, RubricScore]] = {}
@@ -213,24 +212,23 @@ def custom_rubrics(runs: Iterable[TaskRun]) -> tuple[Schema, ...]:
 def _check_verdicts(runs: Sequence[TaskRun]) -> None:
     """Refuse runs in which `invalid` would not mean the same."""
     judged = [run for run in runs if run.n_judged]
-    verifiers = [dict(run.verifier or {}) for run in judged]
-    if judged and len(judged) < len(runs):
-        without = next(run for run in runs if not run.n_judged)
+    without = [run for run in runs if not run.n_judged]
+    if judged and without:
         rule = (
             "have a verifier's verdicts, all or none of them, because its C counts as invalid: "
-            f"{judged[0].label} has them, {without.label} has not (run lm-eval-bayes verify, or "
+            f"{judged[0].label} has them, {without[0].label} has not (run lm-eval-bayes verify, or "
             "leave them aside with --ignore-verdicts)"
         )
         got = f"verdicts in {len(judged)} of {len(runs)}"
         raise InvalidInputError.of("runs", "mismatch", rule, got)
-    for run, verifier in zip(judged, verifiers, strict=True):
-        if verifier != verifiers[0]:
-            rule = (
-                "have the verdicts of one verifier (or leave them aside with --ignore-verdicts): "
-                f"{run.label} has others than {judged[0].label}"
-            )
-            names = sorted(set(map(verifier_name, verifiers)))
-            raise InvalidInputError.of("runs", "mismatch", rule, ", ".join(names))
+    others = [run for run in judged if run.verifier != judged[0].verifier]
+    if others:
+        rule = (
+            "have the verdicts of one verifier (or leave them aside with --ignore-verdicts): "
+            f"{others[0].label} has others than {judged[0].label}"
+        )
+        names = sorted({verifier_name(run.verifier) for run in judged})
+        raise InvalidInputError.of("runs", "mismatch", rule, ", ".join(names))
 
 
 def verifier_name(verifier: Mapping[str, Any] | None) -> str:
@@ -270,17 +268,13 @@ def _uncut(
     """
     models = []
     for run in runs:
-        complete = np.ones(run.signal_table.n_trials, dtype=np.bool_)
-        for name in schema.needs:
-            complete &= ~np.isnan(run.signal_table.column(name))
+        columns = [run.signal_table.column(name) for name in schema.needs]
+        complete = ~np.isnan(columns).any(axis=0)
         if not np.any(category[run.model] >= 0) or np.any(complete & (category[run.model] < 0)):
             models.append(run.model)
     if not models:
         return None
-    absent = [
-        name
-        for name, value in thresholds.values.items()
-        if value is None and PERCENTILES[name][0] in schema.needs
-    ]
+    missing = [name for name, value in thresholds.values.items() if value is None]
+    absent = [name for name in missing if PERCENTILES[name][0] in schema.needs]
     lacks = f"{', '.join(absent)} in the thresholds" if absent else "trials with all that it needs"
     return LeftOut(schema.name, tuple(models), lacks)

@@ -6,7 +6,6 @@ levels and scopes can then change without reading them again.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -14,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from lm_eval_bayes._util.plain import NOT_IN_JSON, Record, json_name, to_plain
-from lm_eval_bayes._util.threads import map_in_threads
 from lm_eval_bayes.analysis.rubric_classes import ClassifiedRuns
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.rubric.schemata import Schema
@@ -22,15 +20,8 @@ from lm_eval_bayes.rubric.scoring import RubricScore
 from lm_eval_bayes.stats.arrays import FloatArray, IntArray
 from lm_eval_bayes.stats.comparison.compare import CONFIDENCE
 from lm_eval_bayes.stats.comparison.shared_questions import UNPAIRED
-from lm_eval_bayes.stats.intervals import Interval, IntervalMethod, Scope
+from lm_eval_bayes.stats.intervals import Interval, Scope
 from lm_eval_bayes.stats.ranking.rank import simultaneous_ranks
-from lm_eval_bayes.stats.results import Posterior
-
-#: How the credible intervals are computed: exact ones of more than two distinct weights are drawn.
-INTERVAL: IntervalMethod = "beta"
-
-#: Posteriors that are computed at a time: the work is numpy's, which lets other threads run.
-_AT_ONCE = min(4, os.cpu_count() or 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,13 +121,12 @@ class RubricTable(Record):
     @property
     def ranks(self) -> IntArray:
         """Ranks, shape (schemata, models)."""
-        return np.array([[model.rank for model in row.scores] for row in self.rows], dtype=np.int64)
+        return np.array([[model.rank for model in row.scores] for row in self.rows])
 
     @property
     def mu(self) -> FloatArray:
         """Posterior means, shape (schemata, models)."""
-        means = [[model.mu for model in row.scores] for row in self.rows]
-        return np.array(means, dtype=np.float64)
+        return np.array([[model.mu for model in row.scores] for row in self.rows])
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -151,24 +141,19 @@ class RubricTable(Record):
                     f"{run.model}: {run.n_judged:,} of {n_trials:,} trials have a verdict; "
                     "elsewhere `invalid` is what generation alone tells"
                 )
+        notes = []
         for row in self.rows:
-            lacking = [
-                f"{score.model} missing {score.score.missing:,} of {score.n_trials:,}"
-                for score in row.scores
-                if score.score.missing
-            ]
+            name, lacking = row.schema.name, []
+            for score in row.scores:
+                if score.score.missing:
+                    n = f"{score.score.missing:,} of {score.n_trials:,}"
+                    lacking.append(f"{score.model} missing {n}")
+                if score.note is not None:
+                    notes.append(f"{name}, {score.model}: {score.note}")
             if lacking:
-                warnings.append(
-                    f"{row.schema.name}: trials that lack a signal or threshold are in no "
-                    f"category: {', '.join(lacking)}"
-                )
-        warnings += [
-            f"{row.schema.name}, {score.model}: {score.note}"
-            for row in self.rows
-            for score in row.scores
-            if score.note is not None
-        ]
-        return tuple(warnings)
+                why = "trials that lack a signal or threshold are in no category"
+                warnings.append(f"{name}: {why}: {', '.join(lacking)}")
+        return (*warnings, *notes)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""
@@ -240,34 +225,16 @@ def rubric_table(
             rule = f"be of a schema of this table ({', '.join(scores)})"
             raise InvalidInputError.of("weights", "choice", rule, name)
         scores[name] = _reweighted(scores[name], given)
-
-    def posterior_of(score: RubricScore) -> tuple[Posterior, Interval]:
-        posterior = score.posterior("hbayes", seed, scope)
-        return posterior, posterior.interval(level, INTERVAL)
-
-    # What posteriors import when they need it: Ctrl-C during an import in a thread may hang.
-    import scipy.interpolate  # noqa: F401
-
     rows = []
     for by_model in scores.values():
-        posteriors = list(map_in_threads(posterior_of, by_model.values(), _AT_ONCE))
-        computed = dict(zip(by_model, posteriors, strict=True))
-        ranks = simultaneous_ranks(
-            {model: posterior for model, (posterior, _) in computed.items()}, CONFIDENCE, seed
-        )
-        ranked = tuple(
-            ModelScore(
-                model,
-                by_model[model],
-                posterior.mu,
-                posterior.sigma,
-                ends,
-                ranks[model],
-                posterior.note,
-            )
-            for model, (posterior, ends) in computed.items()
-        )
-        rows.append(SchemaScores(ranked[0].score.schema, ranked))
+        posteriors = {m: score.posterior("hbayes", seed, scope) for m, score in by_model.items()}
+        ranks = simultaneous_ranks(posteriors, CONFIDENCE, seed)
+        ranked = []
+        for model, post in posteriors.items():
+            interval, score = post.interval(level), by_model[model]
+            numbers = (post.mu, post.sigma, interval, ranks[model], post.note)
+            ranked.append(ModelScore(model, score, *numbers))
+        rows.append(SchemaScores(ranked[0].score.schema, tuple(ranked)))
     return RubricTable(classified, tuple(rows), level, scope, CONFIDENCE, seed)
 
 
@@ -275,11 +242,8 @@ def _reweighted(
     scores: Mapping[str, RubricScore], weights: Sequence[float]
 ) -> dict[str, RubricScore]:
     schema = next(iter(scores.values())).schema.with_weights(weights)
+    of_schema = np.array(schema.weights)
     return {
-        model: replace(
-            score,
-            schema=schema,
-            outcomes=replace(score.outcomes, weights=np.array(schema.weights)),
-        )
+        model: replace(score, schema=schema, outcomes=replace(score.outcomes, weights=of_schema))
         for model, score in scores.items()
     }

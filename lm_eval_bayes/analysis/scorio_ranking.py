@@ -144,9 +144,8 @@ def rank_by_scorio(
     accepted = [key for key in inspect.signature(function).parameters if key not in _OWN_ARGUMENTS]
     for key in arguments:
         if key not in accepted or key.startswith("return_"):
-            raise InvalidInputError.of(
-                "method", "unknown-key", f"have arguments of {name}: {accepted}", key
-            )
+            rule = f"have arguments of {name}: {accepted}"
+            raise InvalidInputError.of("method", "unknown-key", rule, key)
     check_comparable(runs)
     if len(runs) < 2:
         raise InvalidInputError.of("RUN", "empty", "be at least two models", len(runs))
@@ -159,22 +158,18 @@ def rank_by_scorio(
             rule = f"be one that scorio can compute from these outcomes ({name})"
             raise InvalidInputError.of("method", "unsupported", rule, str(error)) from error
     notes += [f"scorio: {warning.message}" for warning in caught]
-    models = [run.model for run in runs]
-    theirs = dict(zip(models, np.asarray(ranks, dtype=np.float64).tolist(), strict=True))
-    of_model = dict(zip(models, np.asarray(scores, dtype=np.float64).tolist(), strict=True))
-    mu = ranking.mu.round(12)
-    by_mean = (1.0 + (mu[:, None] > mu).sum(axis=0)).tolist()
-    ours = dict(zip(ranking.models, by_mean, strict=True))
+    models, mu = [run.model for run in runs], ranking.mu.round(12)
+    theirs = dict(zip(models, map(float, ranks), strict=True))
+    of_model = dict(zip(models, map(float, scores), strict=True))
+    ours = dict(zip(ranking.models, (1.0 + (mu[:, None] > mu).sum(axis=0)).tolist(), strict=True))
+    best_first = sorted(ranking.models, key=lambda model: theirs[model])
     return ScorioRanking(
         task=runs[0].task,
         method=name,
         arguments=arguments,
         version=version_of("scorio") or "of an unknown version",
         n_trials=table.shape[2],
-        rows=tuple(
-            ScorioRow(model, theirs[model], of_model[model], ours[model])
-            for model in sorted(ranking.models, key=lambda model: theirs[model])
-        ),
+        rows=tuple(ScorioRow(m, theirs[m], of_model[m], ours[m]) for m in best_first),
         agreement=compare_rankings(ours, theirs),
         seed=seed if is_drawn else None,
         notes=tuple(dict.fromkeys(notes)),
@@ -214,38 +209,35 @@ def _parse(method: str) -> tuple[str, dict[str, Any]]:
 
 
 def _outcomes(runs: Sequence[TaskRun], seed: int) -> tuple[IntArray, list[str], bool]:
-    """Return right trials as 1, shape (L, M, N); notes; and whether an order was drawn."""
+    """Return right trials as 1, shape (L, M, N); notes; and whether an order was drawn.
+
+    Questions are in the order of the first run.
+    """
     rng = np.random.default_rng(seed)
     fewest = min(run.outcomes.trials_range[0] for run in runs)
     most = max(run.outcomes.trials_range[1] for run in runs)
     if fewest == 0:
         rule = "have at least one trial of every question"
         raise InvalidInputError.of("RUN", "empty", rule, "none")
-    of_counts = [run.model for run in runs if run.trials is None]
-    table = np.stack([_right_trials(run, runs[0], rng)[:, :fewest] for run in runs])
+    table = []
+    for run in runs:
+        run.require_graded()
+        at_top = run.outcomes.top_categories()
+        if at_top is None:
+            rule = "be of right and wrong trials for scorio's functions"
+            raise InvalidInputError.of("RUN", "unsupported", rule, f"a rubric on {run.task}")
+        trials = run.trials
+        if trials is None:
+            categories = np.arange(run.outcomes.n_categories)
+            counts = run.outcomes.counts.astype(np.int64)
+            trials = tuple(rng.permutation(np.repeat(categories, row)) for row in counts)
+        rows = aligned_rows(run, runs[0]).tolist()
+        table.append([at_top[trials[row][:fewest]].astype(np.int64) for row in rows])
     notes = []
     if most > fewest:
-        trials = "trial" if fewest == 1 else f"{fewest} trials"
-        notes.append(f"scorio was given the first {trials} of every question, of up to {most}")
+        first = "trial" if fewest == 1 else f"{fewest} trials"
+        notes.append(f"scorio was given the first {first} of every question, of up to {most}")
+    of_counts = [run.model for run in runs if run.trials is None]
     if of_counts:
         notes.append(f"the order of the trials of {join_words(of_counts)} is unknown and was drawn")
-    return table, notes, bool(of_counts)
-
-
-def _right_trials(run: TaskRun, reference: TaskRun, rng: np.random.Generator) -> IntArray:
-    """Return right trials as 1, a row of equal length per question, in the order of `reference`."""
-    run.require_graded()
-    at_top = run.outcomes.top_categories()
-    if at_top is None:
-        rule = "be of right and wrong trials for scorio's functions"
-        raise InvalidInputError.of("RUN", "unsupported", rule, f"a rubric on {run.task}")
-    n_trials = run.outcomes.trials_range[0]
-    rows = []
-    for row in aligned_rows(run, reference).tolist():
-        if run.trials is None:
-            counts = run.outcomes.counts[row]
-            categories = rng.permutation(np.repeat(np.arange(counts.size), counts.astype(np.int64)))
-        else:
-            categories = run.trials[row]
-        rows.append(at_top[categories[:n_trials]].astype(np.int64))
-    return np.stack(rows)
+    return np.array(table), notes, bool(of_counts)

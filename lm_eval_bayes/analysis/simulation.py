@@ -13,7 +13,7 @@ import numpy as np
 
 from lm_eval_bayes._util.plain import Record, json_name
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.stats.arrays import FloatArray, IntArray
+from lm_eval_bayes.stats.arrays import FloatArray
 from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
 from lm_eval_bayes.stats.frequentist.means import clt_interval, within_question_clt
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
@@ -87,12 +87,8 @@ class SimulatedBenchmark(Record):
         n_models = check_integer("models", n_models, 1, _MOST_MODELS)
         middle = (n_models - 1) / 2
         spacing = check_real("gap", gap, "be a number from 0 to 1", lambda x: 0.0 <= x < 1.0)
-        ends = mean - middle * spacing, mean + middle * spacing
-        if not (ends[0] > 0.0 and ends[1] < 1.0):
-            rule = (
-                f"leave {n_models} models around {mean:g} strictly between 0 and 1 "
-                f"({ends[0]:.3g} to {ends[1]:.3g})"
-            )
+        if not middle * spacing < min(mean, 1.0 - mean):
+            rule = f"leave {n_models} models around {mean:g} strictly between 0 and 1"
             raise InvalidInputError.of("gap", "range", rule, gap)
         means = [mean + spacing * (middle - i) for i in range(n_models)]
         return cls(tuple(means), strength, n_questions)
@@ -102,14 +98,6 @@ class SimulatedBenchmark(Record):
         """The models' names: a letter or number, and the true score."""
         letters = [*string.ascii_uppercase, *map(str, range(27, _MOST_MODELS + 1))]
         return tuple(f"{name} {mean:.3f}" for name, mean in zip(letters, self.means, strict=False))
-
-    def probabilities(self) -> FloatArray:
-        """Return p of every model and question, (L, M); row means are exactly the true scores."""
-        return mimics_with_means(self.means, self.n_questions, strength=self.strength)
-
-    def outcomes(self, n_trials: int, seed: int = 0) -> IntArray:
-        """Simulate `n_trials` trials of every question, (L, M, N)."""
-        return simulate_outcomes(self.probabilities(), n_trials, seed=seed)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""
@@ -156,7 +144,9 @@ def matrix_file(benchmark: SimulatedBenchmark, n_trials: int, seed: int, suffix:
     """
     if suffix not in (".npz", ".csv"):
         raise InvalidInputError.of("output", "format", "end with .npz or .csv", suffix)
-    R = benchmark.outcomes(n_trials, seed)
+    # row means are exactly the true scores
+    p = mimics_with_means(benchmark.means, benchmark.n_questions, strength=benchmark.strength)
+    R = simulate_outcomes(p, n_trials, seed=seed)
     ids = [f"q{i + 1}" for i in range(benchmark.n_questions)]
     if suffix == ".npz":
         output = io.BytesIO()
@@ -166,7 +156,7 @@ def matrix_file(benchmark: SimulatedBenchmark, n_trials: int, seed: int, suffix:
             models=np.array(benchmark.names),
             question_ids=np.array(ids),
             task=np.array(TASK),
-            p=benchmark.probabilities(),
+            p=p,
             true_scores=np.array(benchmark.means),
         )
         return output.getvalue()

@@ -10,20 +10,18 @@ from types import MappingProxyType
 from typing import Any
 
 from lm_eval_bayes._util.plain import Record, json_name, to_plain
-from lm_eval_bayes.analysis.pass_rows import (
-    pass_rows,
-    row_intervals,
-    rows_to_dict,
-)
+from lm_eval_bayes.analysis.pass_rows import family_notes, pass_rows, rows_to_dict, with_settings
 from lm_eval_bayes.analysis.task_mean import mean_posterior
-from lm_eval_bayes.runs.task_run import TaskRun
+from lm_eval_bayes.runs.task_run import SavedRuns, TaskRun
 from lm_eval_bayes.stats.bayes_at_n import avg_at_n, bayes_at_n
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
-from lm_eval_bayes.stats.hierarchical.mean_over_tasks import TaskMeans
+from lm_eval_bayes.stats.hierarchical.mean_over_tasks import TASK_WEIGHTS, TaskMeans
 from lm_eval_bayes.stats.intervals import DEFAULT_INTERVAL, SCOPES, Interval, IntervalSpec, Scope
 from lm_eval_bayes.stats.outcomes import Outcomes
-from lm_eval_bayes.stats.pass_family.posteriors import family_notes
 from lm_eval_bayes.stats.results import Estimate, Posterior
+
+#: Name of the group of all tasks.
+ALL_TASKS = "all tasks"
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,37 +34,21 @@ class ScorePosteriors:
         hbayes@N, the recommended posterior, in both scopes.
     paper : Posterior or None
         bayes@N, under the paper's uniform prior; None for scores, which have none.
-    spec : IntervalSpec
-        Settings of the intervals.
-    intervals : mapping of str to Interval
-        Credible intervals: "benchmark" and "population" of hbayes@N, "paper" of bayes@N if there
-        is one.
     """
 
     learned: Mapping[Scope, Posterior]
     paper: Posterior | None
-    spec: IntervalSpec
-    intervals: Mapping[str, Interval] = field(init=False)
 
-    def __post_init__(self) -> None:
-        posteriors, spec = [*self.learned.items(), ("paper", self.paper)], self.spec
-        intervals = {
-            name: posterior.interval(spec.level, spec.method)
-            for name, posterior in posteriors
-            if posterior is not None
-        }
-        object.__setattr__(self, "intervals", MappingProxyType(intervals))
+    @cached_property
+    def intervals(self) -> Mapping[str, Interval]:
+        """Credible intervals: "benchmark" and "population" of hbayes@N, "paper" of bayes@N."""
+        posteriors = (*self.learned.items(), ("paper", self.paper))
+        return {name: posterior.interval() for name, posterior in posteriors if posterior}
 
     def posteriors_to_dict(self) -> dict[str, Any]:
         """Return the posteriors with their intervals as plain JSON types."""
-        learned = {
-            scope: posterior_to_dict(self.learned[scope], self.intervals[scope]) for scope in SCOPES
-        }
-        paper = self.paper
-        return {
-            "hbayes": learned,
-            "bayes": None if paper is None else posterior_to_dict(paper, self.intervals["paper"]),
-        }
+        learned = {scope: posterior_to_dict(self.learned[scope]) for scope in SCOPES}
+        return {"hbayes": learned, "bayes": self.paper and posterior_to_dict(self.paper)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,6 +93,8 @@ class TaskSummary(ScorePosteriors):
     ----------
     run : TaskRun
         The run.
+    spec : IntervalSpec
+        Settings of the intervals.
     average : Estimate or None
         avg@N; None if a question has no trial.
     rows : mapping of str to float
@@ -118,17 +102,15 @@ class TaskSummary(ScorePosteriors):
         unless trials are right or wrong, or have scores and a threshold.
     family : mapping of str to Posterior
         The posteriors of the pass family and of maj@k, about these questions: hpass@k, ….
-    family_intervals : mapping of str to Interval
-        Their credible intervals; empty where `summarise` was told to leave them out.
     n_range : tuple of int
         The fewest and the most trials of a question.
     """
 
     run: TaskRun
+    spec: IntervalSpec
     average: Estimate | None
     rows: Mapping[str, float]
     family: Mapping[str, Posterior]
-    family_intervals: Mapping[str, Interval]
     n_range: tuple[int, int]
 
     @property
@@ -150,12 +132,8 @@ class TaskSummary(ScorePosteriors):
         Each has a prior that is learned of its own questions. Questions without a category are in
         none.
         """
-        labels = self.run.categories or ()
-        return tuple(
-            _category_score(self.run, label, self.spec)
-            for label in dict.fromkeys(labels)
-            if label is not None
-        )
+        labels = [label for label in self.run.categories or () if label is not None]
+        return tuple(_category_score(self.run, n, self.spec) for n in dict.fromkeys(labels))
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -169,8 +147,7 @@ class TaskSummary(ScorePosteriors):
 
     def to_dict(self, categories: bool = True) -> dict[str, Any]:
         """Return plain JSON types, with or without the scores of categories of questions."""
-        run = self.run
-        average = self.average
+        run, average = self.run, self.average
         return {
             "model": run.model,
             "task": run.task,
@@ -186,12 +163,8 @@ class TaskSummary(ScorePosteriors):
             # one trial of each question has no sd where scores are no 0 and 1
             "avg": average and to_plain({"value": average.value, "sd": average.sigma}),
             "rows": dict(self.rows),
-            "posterior_rows": rows_to_dict(self.family, self.family_intervals),
-            **(
-                {"categories": [score.to_dict() for score in self.category_scores]}
-                if categories
-                else {}
-            ),
+            "posterior_rows": rows_to_dict(self.family),
+            "categories": [s.to_dict() for s in self.category_scores] if categories else None,
             "tokens": run.tokens,
             "seconds": run.busy_seconds,
             "cost": run.cost,
@@ -200,7 +173,7 @@ class TaskSummary(ScorePosteriors):
         }
 
 
-def posterior_to_dict(posterior: Posterior, interval: Interval) -> dict[str, Any]:
+def posterior_to_dict(posterior: Posterior, interval: Interval | None = None) -> dict[str, Any]:
     """Return a posterior and its interval as plain JSON types, without single questions."""
     content = posterior.to_dict(interval)
     del content["per_question"]
@@ -212,7 +185,6 @@ def summarise(
     spec: IntervalSpec = DEFAULT_INTERVAL,
     *,
     ks: Iterable[int] | None = None,
-    family_intervals: bool = True,
 ) -> TaskSummary:
     """Summarise a model's trials on a task.
 
@@ -225,8 +197,6 @@ def summarise(
     ks : iterable of int, optional
         The k of the pass family, each at most N, the fewest trials of a question. By default
         powers of two up to N and those of the run's own settings.
-    family_intervals : bool
-        Whether to compute the intervals of the pass family, most of the time that this takes.
 
     Returns
     -------
@@ -248,28 +218,22 @@ def summarise(
     True
     """
     outcomes = run.outcomes
-    rows = pass_rows(run, ks, "benchmark", spec.seed)
-    intervals = row_intervals(rows.posteriors, spec) if family_intervals else {}
-    return TaskSummary(
-        run=run,
-        spec=spec,
-        learned=_learned(outcomes, spec),
-        paper=None if run.scored else bayes_at_n(outcomes),
-        average=avg_at_n(outcomes) if run.n_common else None,
-        rows=MappingProxyType(rows.estimates),
-        family=MappingProxyType(rows.posteriors),
-        family_intervals=MappingProxyType(intervals),
-        n_range=outcomes.trials_range,
-    )
+    rows, family = pass_rows(run, replace(spec, scope="benchmark"), ks)
+    average, n_range = avg_at_n(outcomes) if run.n_common else None, outcomes.trials_range
+    return TaskSummary(*_posteriors(outcomes, spec), run, spec, average, rows, family, n_range)
 
 
-def _learned(outcomes: Outcomes, spec: IntervalSpec) -> Mapping[Scope, Posterior]:
-    """Return hbayes@N in both scopes."""
+def _posteriors(
+    outcomes: Outcomes, spec: IntervalSpec
+) -> tuple[Mapping[Scope, Posterior], Posterior | None]:
+    """Return hbayes@N in both scopes, and bayes@N."""
     population = hbayes_at_n(outcomes, "population", spec.level, spec.method, seed=spec.seed)
-    benchmark = population.benchmark
-    if benchmark is None:
-        benchmark = hbayes_at_n(outcomes, "benchmark", spec.level, spec.method, seed=spec.seed)
-    return MappingProxyType({"benchmark": benchmark, "population": population})
+    paper = None if outcomes.scored else with_settings(bayes_at_n(outcomes), spec)
+    return _both_scopes(population), paper
+
+
+def _both_scopes(population: Posterior) -> Mapping[Scope, Posterior]:
+    return {"benchmark": population.benchmark or population, "population": population}
 
 
 def _distinct_notes(*posteriors: Posterior | None) -> tuple[str, ...]:
@@ -286,18 +250,11 @@ def _category_score(run: TaskRun, category: str, spec: IntervalSpec) -> Category
     if len(rows) > 1 and len(set(outcomes.clusters or ())) == 1:
         outcomes = replace(outcomes, clusters=None)
         notes = ("all questions are of one cluster: they were taken as independent",)
-    learned = _learned(outcomes, spec)
-    paper = None if run.scored else bayes_at_n(outcomes)
-    return CategoryScore(
-        learned=learned,
-        paper=paper,
-        spec=spec,
-        category=category,
-        n_questions=len(rows),
-        n_trials=int(outcomes.n_trials.sum()),
-        average=avg_at_n(outcomes).value if outcomes.trials_range[0] else None,
-        notes=(*notes, *_distinct_notes(*learned.values(), paper)),
-    )
+    learned, paper = _posteriors(outcomes, spec)
+    notes += _distinct_notes(*learned.values(), paper)
+    average = avg_at_n(outcomes).value if outcomes.trials_range[0] else None
+    n_trials = int(outcomes.n_trials.sum())
+    return CategoryScore(learned, paper, category, len(rows), n_trials, average, notes)
 
 
 # -- groups of tasks -----------------------------------------------------------------------------
@@ -349,6 +306,15 @@ class GroupSummary(Record):
     tasks: tuple[str, ...]
     n_questions: int = field(metadata=json_name("questions"))
     means: Mapping[str, GroupMean]
+
+
+def all_groups(saved: SavedRuns) -> dict[str, Sequence[str]]:
+    """Return the groups of tasks, and one of all tasks if there are several and none has them."""
+    groups: dict[str, Sequence[str]] = {name: tuple(tasks) for name, tasks in saved.groups.items()}
+    has_all = any(set(saved.tasks) <= set(tasks) for tasks in groups.values())
+    if len(saved.tasks) > 1 and not has_all:
+        groups[ALL_TASKS] = saved.tasks
+    return groups
 
 
 def summarise_groups(
@@ -409,43 +375,27 @@ def _tasks_of(group: str, groups: Mapping[str, Iterable[str]]) -> list[str]:
 
 
 def _group_summary(group: str, summaries: Sequence[TaskSummary]) -> GroupSummary:
+    spec = replace(summaries[0].spec, scope="population")
     shared = TaskMeans(
         {summary.run.task: summary.run.outcomes for summary in summaries},
         {summary.run.task: summary.learned["population"] for summary in summaries},
-        seed=summaries[0].spec.seed,
+        seed=spec.seed,
     )
-    sizes = [summary.run.n_questions for summary in summaries]
-    weightings = {
-        "size": tuple(size / sum(sizes) for size in sizes),
-        "equal": (1.0 / len(sizes),) * len(sizes),
-    }
-    means = {
-        weighting: _group_mean(weights, summaries, shared)
-        for weighting, weights in weightings.items()
-    }
+    papers = [summary.paper for summary in summaries if summary.paper is not None]
+    averages = [math.nan if s.average is None else s.average.value for s in summaries]
+    means: dict[str, GroupMean] = {}
+    for weighting in TASK_WEIGHTS[::-1]:
+        weights = shared.weights(weighting)
+        means[weighting] = GroupMean(
+            _both_scopes(shared.posterior(weighting, spec)),
+            mean_posterior(papers, weights.tolist()) if len(papers) == len(summaries) else None,
+            weights=tuple(weights.tolist()),
+            average=float(weights @ averages),
+        )
     return GroupSummary(
         group=group,
         model=summaries[0].run.model,
-        tasks=tuple(summary.run.task for summary in summaries),
-        n_questions=sum(sizes),
+        tasks=tuple(shared.tasks),
+        n_questions=sum(summary.run.n_questions for summary in summaries),
         means=MappingProxyType(means),
-    )
-
-
-def _group_mean(
-    weights: tuple[float, ...], summaries: Sequence[TaskSummary], shared: TaskMeans
-) -> GroupMean:
-    by_task = dict(zip(shared.tasks, weights, strict=True))
-    learned = {
-        scope: shared.posterior(by_task, replace(summaries[0].spec, scope=scope))
-        for scope in SCOPES
-    }
-    papers = [summary.paper for summary in summaries if summary.paper is not None]
-    averages = [math.nan if s.average is None else s.average.value for s in summaries]
-    return GroupMean(
-        learned=MappingProxyType(learned),
-        paper=mean_posterior(papers, weights) if len(papers) == len(summaries) else None,
-        spec=summaries[0].spec,
-        weights=weights,
-        average=sum(w * a for w, a in zip(weights, averages, strict=True)),
     )

@@ -8,10 +8,10 @@ independent from task to task. Those of hbayes@N share a prior: see
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from lm_eval_bayes.stats.arrays import read_only
 from lm_eval_bayes.stats.results import PerQuestion, Posterior, joined_notes
 from lm_eval_bayes.stats.states import WeightedSum
 
@@ -46,41 +46,29 @@ def mean_posterior(
     >>> mean.mu, round(mean.sigma, 6)  # 1/6
     (0.5, 0.166667)
     """
-    relative = [1.0] * len(posteriors) if weights is None else list(weights)
-    total = sum(relative)
-    weighted = [(w / total, post) for w, post in zip(relative, posteriors, strict=True)]
-    bounds = (
-        float(sum(w * post.bounds[0] for w, post in weighted)),
-        float(sum(w * post.bounds[1] for w, post in weighted)),
-    )
-    sizes = np.array([post.per_question.mu.size for post in posteriors], dtype=np.float64)
+    shares = np.ones(len(posteriors)) if weights is None else np.array(weights, dtype=np.float64)
+    shares /= shares.sum()
+    first, lows_highs = posteriors[0], np.array([posterior.bounds for posterior in posteriors])
+    low, high = (shares @ lows_highs).tolist()
+    sizes = np.array([posterior.per_question.mu.size for posterior in posteriors])
     n_trials = [post.n_trials for post in posteriors if post.n_trials is not None]
     ranges = [post.trials_range for post in posteriors if post.trials_range is not None]
-    sample_sizes = [post.ess for post in posteriors if post.ess is not None]
-    first = posteriors[0]
-    return Posterior(
+    distribution = WeightedSum(
+        tuple(posterior.distribution for posterior in posteriors), tuple(shares.tolist())
+    )
+    return replace(
+        first,
         quantity=f"mean of {first.quantity}",
-        mu=float(np.clip(sum(w * post.mu for w, post in weighted), *bounds)),
-        sigma=float(np.sqrt(sum((w * post.sigma) ** 2 for w, post in weighted))),
+        mu=float(np.clip(shares @ [posterior.mu for posterior in posteriors], low, high)),
+        sigma=float(np.linalg.norm(shares * [posterior.sigma for posterior in posteriors])),
         per_question=PerQuestion(
-            read_only(np.concatenate([post.per_question.mu for post in posteriors]), np.float64),
-            read_only(np.concatenate([post.per_question.sigma for post in posteriors]), np.float64),
+            np.concatenate([posterior.per_question.mu for posterior in posteriors]),
+            np.concatenate([posterior.per_question.sigma for posterior in posteriors]),
         ),
-        bounds=bounds,
-        prior=first.prior,
-        distribution=WeightedSum(
-            tuple(post.distribution for post in posteriors), tuple(w for w, _ in weighted)
-        ),
-        scope=first.scope,
-        level=first.level,
-        method=first.method,
-        n_trials=float(sizes @ n_trials / sizes.sum())
-        if len(n_trials) == len(posteriors)
-        else None,
-        trials_range=(min(low for low, _ in ranges), max(high for _, high in ranges))
-        if len(ranges) == len(posteriors)
-        else None,
-        ess=min(sample_sizes) if sample_sizes else None,
-        seed=next((post.seed for post in posteriors if post.seed is not None), None),
-        note=joined_notes(post.note for post in posteriors),
+        bounds=(low, high),
+        distribution=distribution,
+        n_trials=float(np.average(n_trials, weights=sizes)) if n_trials else None,
+        trials_range=(min(r[0] for r in ranges), max(r[1] for r in ranges)) if ranges else None,
+        note=joined_notes(posterior.note for posterior in posteriors),
+        question_ids=None,
     )

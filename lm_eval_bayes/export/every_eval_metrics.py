@@ -81,7 +81,7 @@ def results_of(
     estimates = {name: number for name, number in summary.rows.items() if math.isfinite(number)}
     results += [_result(summary, name, number) for name, number in estimates.items()]
     for name, posterior in summary.family.items():
-        uncertainty = _uncertainty(posterior, summary.family_intervals[name])
+        uncertainty = _uncertainty(posterior, posterior.interval())
         results.append(_result(summary, name, posterior.mu, **uncertainty))
     if warnings:
         for result in results:

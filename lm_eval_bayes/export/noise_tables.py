@@ -9,6 +9,7 @@ from typing import NamedTuple, TypeAlias
 from lm_eval_bayes._util.text import (
     NO_VALUE,
     format_integer,
+    format_range,
     format_score,
     one_line,
     plural,
@@ -70,15 +71,16 @@ def noise_page(noise: TaskNoise) -> Page:
     >>> [table.title.partition(",")[0] for table, _ in page.parts]
     ["variance of a trial's score", 'two runs of this model']
     """
-    parts = _board_parts(noise) if noise.is_board else _model_parts(noise)
+    parts = _board_parts(noise) if len(noise.models) > 1 else _model_parts(noise)
     models = plural(len(noise.models), "model")
     questions = plural(noise.n_questions, "question")
     heading = f"{noise.task}: {models}, {questions}"
-    if not noise.is_board:
+    if len(noise.models) == 1:
         (model,) = noise.models
         score = format_score(model.components.score)
         name = shorten_middle(one_line(model.model), _MAX_NAME)
-        heading = f"{noise.task}, {name}: {questions}, N = {model.n}, score {score}"
+        n = format_range(model.components.trials_range)
+        heading = f"{noise.task}, {name}: {questions}, N = {n}, score {score}"
     notes: dict[str, list[str]] = {}
     for model in noise.models:
         for note in model.notes:
@@ -208,8 +210,8 @@ def needed_trials(needed: NeededSize) -> str:
 
 def _board_parts(noise: TaskNoise) -> list[Part]:
     level = _percent(noise.settings.level)
-    sizes = {model.n for model in noise.models}
-    n = sizes.pop() if len(sizes) == 1 and "to" not in "".join(sizes) else "N"
+    sizes = {n for model in noise.models for n in model.components.trials_range}
+    n = f"{sizes.pop():,}" if len(sizes) == 1 else "N"
     single = all(len(model.runs) == 1 for model in noise.models)
     rows = []
     for model in noise.models:

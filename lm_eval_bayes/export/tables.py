@@ -23,9 +23,10 @@ from lm_eval_bayes._util.text import (
     shorten_names,
 )
 from lm_eval_bayes.analysis.leaderboard import COMPARISONS, Leaderboard, LeaderboardRow
-from lm_eval_bayes.analysis.pass_rows import PassRow, row_notes, rows_to_dict
+from lm_eval_bayes.analysis.pass_rows import family_notes, rows_to_dict
 from lm_eval_bayes.export.latex import latex_cell, latex_head, latex_paragraph, latex_table
 from lm_eval_bayes.runs.task_run import GRADED
+from lm_eval_bayes.stats.results import Posterior
 
 #: The formats, by the suffixes of their files.
 Suffix: TypeAlias = Literal[".csv", ".json", ".md", ".tex"]
@@ -33,8 +34,8 @@ SUFFIXES: tuple[Suffix, ...] = (".csv", ".json", ".md", ".tex")
 #: Those with numbers of full precision, and with the pass family by default.
 DIGITS_IN_FULL: tuple[Suffix, ...] = (".csv", ".json")
 
-#: Rows of the pass family by their names, by task and model.
-Families: TypeAlias = Mapping[tuple[str, str], Mapping[str, PassRow]]
+#: Posteriors of the pass family by the names of rows, by task and model.
+Families: TypeAlias = Mapping[tuple[str, str], Mapping[str, Posterior]]
 
 _NO_FAMILIES: Families = MappingProxyType({})
 
@@ -50,7 +51,7 @@ def table_text(
         At least one.
     suffix : {".csv", ".json", ".md", ".tex"}
         The format. JSON and CSV have full precision, the others three decimals.
-    families : mapping of (str, str) to mapping of str to PassRow
+    families : mapping of (str, str) to mapping of str to Posterior
         By task and model, the rows of the pass family to be shown; those of a model that has none
         are empty.
 
@@ -100,10 +101,8 @@ def csv_cell(text: object) -> str:
 
 def _family_notes(board: Leaderboard, families: Families) -> list[str]:
     """Return the distinct notes of the posteriors of the pass family's rows."""
-    notes = [
-        note for model in board.models for note in row_notes(families.get((board.task, model), {}))
-    ]
-    return list(dict.fromkeys(notes))
+    of_models = (families.get((board.task, model), {}) for model in board.models)
+    return list(dict.fromkeys(note for family in of_models for note in family_notes(family)))
 
 
 def _csv(boards: Sequence[Leaderboard], families: Families) -> str:
@@ -151,18 +150,16 @@ def _csv_row(board: Leaderboard, row: LeaderboardRow) -> dict[str, object]:
     return cells if board.compares else {**cells, **dict.fromkeys(COMPARISONS)}
 
 
-def _csv_family(names: Sequence[str], family: Mapping[str, PassRow]) -> dict[str, object]:
+def _csv_family(names: Sequence[str], family: Mapping[str, Posterior]) -> dict[str, object]:
     """Return four cells for each row of the pass family; those that a model lacks are empty."""
     cells: dict[str, object] = {}
     for name in names:
-        row = family.get(name)
-        numbers = (
-            (None,) * 4
-            if row is None
-            else (row.posterior.mu, row.posterior.sigma, row.interval.low, row.interval.high)
-        )
         columns = (name, f"{name}_sd", f"{name}_low", f"{name}_high")
-        cells |= zip(columns, numbers, strict=True)
+        cells |= dict.fromkeys(columns)
+        if name in family:
+            posterior, interval = family[name], family[name].interval()
+            numbers = (posterior.mu, posterior.sigma, interval.low, interval.high)
+            cells |= zip(columns, numbers, strict=True)
     return cells
 
 
@@ -173,10 +170,7 @@ def _json(boards: Sequence[Leaderboard], families: Families) -> str:
     for board, plain in zip(boards, leaderboards, strict=True):
         for place in plain["places"]:
             family = families.get((board.task, place["model"]), {})
-            place["posterior_rows"] = rows_to_dict(
-                {name: row.posterior for name, row in family.items()},
-                {name: row.interval for name, row in family.items()},
-            )
+            place["posterior_rows"] = rows_to_dict(family)
         plain["notes"] += _family_notes(board, families)
     content = {"lm_eval_bayes": __version__, "leaderboards": leaderboards}
     return json.dumps(content, indent=2, allow_nan=False) + "\n"
@@ -224,8 +218,8 @@ def _alignment(heading: Sequence[str]) -> list[str]:
     return [_ALIGNMENT.get(name, "c") for name in heading]
 
 
-def _mean_sd(row: PassRow | None) -> str:
-    return "" if row is None else f"{row.posterior.mu:.3f} ± {row.posterior.sigma:.3f}"
+def _mean_sd(posterior: Posterior | None) -> str:
+    return "" if posterior is None else f"{posterior.mu:.3f} ± {posterior.sigma:.3f}"
 
 
 def _between(low: float, high: float) -> str:
@@ -259,7 +253,7 @@ _TIE_RULES: Mapping[str, str] = MappingProxyType(
 
 def _caption(board: Leaderboard, families: Families) -> str:
     """Return a description of the numbers."""
-    shown = " Pass@k family: estimates from the saved trials ± posterior sd."
+    shown = " Pass@k family: posterior mean ± sd."
     return _score_caption(board) + (shown if _names([board], families) else "")
 
 
@@ -270,7 +264,7 @@ def _score_caption(board: Leaderboard) -> str:
     confidence = f"{100 * board.ranking.confidence:g}%"
     scores = (
         f"Posterior mean of the score on {board.n_questions} questions (hbayes@N), with {level} "
-        f"credible intervals ({interval.method}) about {scope_label(board.scope)}."
+        f"credible intervals ({interval.method}) about {scope_label(board.ranking.scope)}."
     )
     if not board.compares:
         return scores

@@ -66,7 +66,7 @@ def test_probabilities_are_those_of_draws(four, board):
         assert row.expected_rank == pytest.approx(ranks[i].mean(), abs=0.02)
         for j in range(4):
             above = 0.5 if i == j else (stack[i] > stack[j]).mean()
-            assert board.p_greater[i, j] == pytest.approx(above, abs=0.015)
+            assert board.ranking.p_greater[i, j] == pytest.approx(above, abs=0.015)
         held = (ranks[i] >= row.rank_low) & (ranks[i] <= row.rank_high)
         assert held.mean() >= 0.94
         assert (ranks[i] < row.rank_low).mean() < 0.04 > (ranks[i] > row.rank_high).mean()
@@ -90,7 +90,7 @@ def test_population_pairs_questions_whatever_their_order(four):
         for j, b in enumerate(board.models[:i]):
             # one pair at a time: the same bootstrap over questions, from other draws
             pair = compare(of[a], of[b], scope="population")
-            assert board.p_greater[i, j] == pytest.approx(pair.p_a_greater, abs=0.02)
+            assert board.ranking.p_greater[i, j] == pytest.approx(pair.p_a_greater, abs=0.02)
             assert board.ranking.z[i, j] == pytest.approx(pair.z, rel=1e-6)
 
 
@@ -205,7 +205,7 @@ def test_the_mean_over_tasks_counts_each_the_same():
         for j, other in enumerate(overall.rows):
             if i != j:
                 above = (sample > drawn[other.model]).mean()
-                assert overall.p_greater[i, j] == pytest.approx(above, abs=0.015)
+                assert overall.ranking.p_greater[i, j] == pytest.approx(above, abs=0.015)
         assert (row.tokens, row.n_range) == (None, None)
     json.dumps(overall.to_dict(), allow_nan=False)
 
@@ -214,7 +214,7 @@ def test_the_mean_over_tasks_pairs_questions_in_scope_population():
     tasks, result = boards("population")
     overall = overall_leaderboard(result)
     assert overall.ranking.paired
-    assert overall.scope == "population"
+    assert overall.ranking.scope == "population"
     for i, a in enumerate(overall.models):
         for j, b in enumerate(overall.models[:i]):
             pairs = []
@@ -227,4 +227,6 @@ def test_the_mean_over_tasks_pairs_questions_in_scope_population():
             if (mean > 0) == (i < j):
                 assert overall.ranking.z[i, j] == pytest.approx(abs(mean) / sd, rel=1e-6)
             # a mean over tasks and questions is all but normal
-            assert overall.p_greater[i, j] == pytest.approx(stats.norm.cdf(mean / sd), abs=0.03)
+            assert overall.ranking.p_greater[i, j] == pytest.approx(
+                stats.norm.cdf(mean / sd), abs=0.03
+            )

@@ -72,7 +72,7 @@ def test_several_models(spec):
     assert 0 < len(separated) < 6
     (panel,) = report_data(SavedRuns(tuple(runs)), replace(spec, method="normal")).panels
     cells = [[cell is not None and cell[1] for cell in row] for _, row in pair_table(panel)]
-    assert pairs_of(panel.models, cells) == separated
+    assert pairs_of(panel.board.models, cells) == separated
 
 
 @pytest.mark.slow

@@ -145,7 +145,7 @@ def test_the_learned_prior_and_its_ranks_are_those_of_the_core(classified):
         for one in row.scores:
             assert one.mu == posteriors[one.model].mu
             assert one.sigma == posteriors[one.model].sigma
-            assert one.interval == posteriors[one.model].interval(0.95, "beta")
+            assert one.interval == posteriors[one.model].interval(0.95)
             assert one.rank == ranking.rank_of(one.model)
     assert table.ranks.shape == table.mu.shape == (3, 3)
 

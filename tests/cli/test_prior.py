@@ -121,7 +121,7 @@ def test_a_copy_of_the_run_is_refused():
     with refused("prior", "duplicate"):
         assign_priors([new], [GivenPrior(SavedRuns((old,)))], 1)
     other = run("m", [[0, 1], [1, 0]], seeds=seeds)
-    assert assign_priors([new], [GivenPrior(SavedRuns((other,)))], 1.0).informed
+    assert assign_priors([new], [GivenPrior(SavedRuns((other,)))], 1.0).priors
 
 
 def test_positions_in_matrices_of_different_tasks_are_not_the_same_questions():

@@ -170,7 +170,7 @@ def category_table(folder, name, categories, questions=CATEGORIES):
 def of_categories(file, **options):
     """Return the summary of the only run of a file as JSON."""
     (run,) = read_runs([file], **options).runs
-    return summarise(run, family_intervals=False).to_dict()
+    return summarise(run).to_dict()
 
 
 def test_a_category_has_the_score_of_a_table_of_its_questions(tmp_path):

@@ -55,7 +55,7 @@ def summary():
 
 def quick(of):
     """Return a summary without exact intervals."""
-    return summarise(of, IntervalSpec(method="normal"), family_intervals=False)
+    return summarise(of, IntervalSpec(method="normal"))
 
 
 def read_back(result):

@@ -15,7 +15,7 @@ from _support.hostile import NAMES
 
 from lm_eval_bayes._util.text import one_line, scope_label
 from lm_eval_bayes.analysis.leaderboard import COMPARISONS, leaderboard
-from lm_eval_bayes.analysis.pass_rows import pass_family
+from lm_eval_bayes.analysis.pass_rows import pass_rows
 from lm_eval_bayes.analysis.summary import summarise
 from lm_eval_bayes.export.files import slug
 from lm_eval_bayes.export.tables import csv_cell, table_text
@@ -101,7 +101,7 @@ def families():
     """A board of two models, of which one has eight trials and one has four, and their rows."""
     runs = [run("eight", (3, 4, 8), "aime"), run("four", (1, 4, 2), "aime", 4)]
     spec = IntervalSpec(level=0.9, method="normal")
-    rows = {(r.task, r.model): pass_family(r, spec) for r in runs}
+    rows = {(r.task, r.model): pass_rows(r, spec)[1] for r in runs}
     return leaderboard(runs, spec), rows, {r.model: summarise(r, spec) for r in runs}
 
 
@@ -130,7 +130,7 @@ def test_csv_and_json_hold_the_family_as_the_summary_does(families):
 def test_tables_for_people_show_chosen_rows(families):
     board, _, summaries = families
     rows = {
-        ("aime", model): pass_family(summary.run, IntervalSpec(level=0.9), [2])
+        ("aime", model): pass_rows(summary.run, IntervalSpec(level=0.9), [2])[1]
         for model, summary in summaries.items()
     }
     row = rows["aime", "four"]["pass@2"]

@@ -132,7 +132,7 @@ def test_models_on_different_questions_are_never_ranked_with_each_other():
     a = TaskRun.from_trials("A", "t", [[1]] * 12 + [[0]] * 8, [f"{q}" for q in range(20)])
     b = TaskRun.from_trials("B", "t", [[1]] * 9 + [[0]] * 12, [f"other {q}" for q in range(21)])
     page, contents = page_of(a, b)
-    assert [panel.models for panel in contents.panels] == [("A",), ("B",)]
+    assert [panel.board.models for panel in contents.panels] == [("A",), ("B",)]
     assert Page(page).visible_text().count("answered other questions of this task") == 2
     assert "Pairwise comparison" not in page
 
@@ -142,13 +142,14 @@ def test_a_curve_is_the_posterior_of_the_first_trials(usual):
     panel = contents.panels[0]
     for result, item in zip(panel.curves, panel.runs, strict=True):
         matrix = np.stack(item.trials)
-        for n, mu, low, high in zip(result.n, result.mu, result.low, result.high, strict=True):
-            posterior = hbayes_at_n(Outcomes.from_matrix(matrix[:, :n]))
+        for point in result:
+            posterior = hbayes_at_n(Outcomes.from_matrix(matrix[:, : point.n]))
             interval = posterior.interval(0.95, "exact")
-            assert mu == pytest.approx(posterior.mu, abs=1e-12)
-            assert (low, high) == pytest.approx((interval.low, interval.high), abs=0.012)
-        assert result.n == tuple(range(1, 6))
-        assert result.mu[-1] == panel.board.rows[panel.models.index(item.model)].posterior.mu
+            assert point.mu == pytest.approx(posterior.mu, abs=1e-12)
+            ends = (interval.low, interval.high)
+            assert (point.interval.low, point.interval.high) == pytest.approx(ends, abs=1e-12)
+        assert [point.n for point in result] == [1, 2, 4, 5]
+        assert result[-1].mu == panel.board.rows[panel.board.models.index(item.model)].posterior.mu
 
 
 def test_the_frontier_is_those_that_no_model_beats():
@@ -247,7 +248,7 @@ def test_numbers_beside_intervals_of_pass_at_k_lie_inside():
     item = TaskRun.from_trials("m", "t", [[1, 1, 0, 0]] * 6, ids)
     page, contents = page_of(item, interval="exact")
     (summary,) = contents.summaries
-    inside = summary.family_intervals["pass@4"]
+    inside = summary.family["hpass@4"].interval()
     assert summary.rows["pass@4"] == 1.0 > inside.high
     mean = summary.family["pass@4"].mu
     assert inside.low < mean < inside.high
@@ -373,7 +374,7 @@ def test_uneven_trials_and_one_question_and_nothing_answered():
     page, contents = page_of(uneven, single)
     check_whole(page)
     assert "1 to 3" in Page(page).visible_text()
-    assert contents.panels[0].curves[0].n == (1,)
+    assert [point.n for point in contents.panels[0].curves[0]] == [1]
 
 
 def test_many_questions_are_cut_with_a_word_about_it():

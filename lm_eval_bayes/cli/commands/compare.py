@@ -129,7 +129,7 @@ def command(
         )
         with named_as_options("rope", "k"):
             comparison = compared(informed.runs[: len(runs_a)], informed.runs[len(runs_a) :])
-            without = compared(runs_a, runs_b) if informed.informed else None
+            without = compared(runs_a, runs_b) if informed.priors else None
         effects = informed.effects(spec)
         report = gate.report(comparison, (sides["A"], sides["B"]), strict=align == "strict")
     # The outcomes are written: an error of standard output does not replace them.

@@ -137,7 +137,7 @@ def hub(
     settings.check(saved)
     results = [
         hub_result(
-            summarise(run, spec, family_intervals=False),
+            summarise(run, spec),
             HubSettings(**vars(settings)),
             scope=spec.scope,
             model_id=model_id,
@@ -399,7 +399,7 @@ def table(
       lm-eval-bayes export table runs/qwen runs/phi -o board.md --scope population
     """
     from lm_eval_bayes.analysis.leaderboard import leaderboard
-    from lm_eval_bayes.analysis.pass_rows import pass_family
+    from lm_eval_bayes.analysis.pass_rows import pass_rows
     from lm_eval_bayes.export.files import check_targets, write_files
     from lm_eval_bayes.export.tables import DIGITS_IN_FULL, SUFFIXES, table_text
     from lm_eval_bayes.stats.validation import check_option
@@ -414,7 +414,7 @@ def table(
     families = {}
     if ks is not None or suffix in DIGITS_IN_FULL:
         with named_as_options("k"):
-            families = {(run.task, run.model): pass_family(run, spec, ks) for run in saved.runs}
+            families = {(run.task, run.model): pass_rows(run, spec, ks)[1] for run in saved.runs}
     text = table_text(boards, suffix, families)
     if suffix == ".tex":
         _warn_of_names_beyond_pdflatex((*saved.models, *saved.tasks))

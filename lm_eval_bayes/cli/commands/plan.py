@@ -239,19 +239,20 @@ def _unrecorded(lines: Sequence[PlanLine]) -> list[str]:
 
 
 def _further_trials(line: PlanLine) -> str:
-    from lm_eval_bayes.analysis.plan import ForecastAmount
+    from lm_eval_bayes.analysis.plan import amount_of
 
     if line.reached:
         return "reached"
     if line.repeats:
         return NO_VALUE
-    f = line.forecast
-    further = ForecastAmount(f.additional, f.additional_low, f.additional_high)
-    return _with_range(further, format_integer)
+    return _with_range(amount_of(line.forecast, 1.0), format_integer)
 
 
 def _total_trials(line: PlanLine) -> str:
-    return NO_VALUE if line.repeats or line.n_total is None else _of_each(line.n_total)
+    further = line.forecast.additional
+    if line.repeats or further is None:
+        return NO_VALUE
+    return _of_each([n + further for n in line.n_now])
 
 
 def _of_each(numbers: Sequence[float]) -> str:

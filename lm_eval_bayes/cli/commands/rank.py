@@ -121,7 +121,6 @@ def command(
       lm-eval-bayes rank runs/* --method bradley_terry
     """
     from lm_eval_bayes.analysis.leaderboard import leaderboard
-    from lm_eval_bayes.analysis.prior_runs import ScoreEstimate
 
     spec = intervals.spec()
     if paper:
@@ -147,12 +146,7 @@ def command(
         return
     boards = [leaderboard(saved.of_task(name), spec, ties=ties) for name in saved.tasks]
     overall, overall_note = _overall(saved, boards)
-    scores = {
-        (board.task, row.model): ScoreEstimate(row.posterior.mu, row.posterior.sigma, row.interval)
-        for board in boards
-        for row in board.rows
-    }
-    effects = informed.effects(spec, scores)
+    effects = informed.effects(spec)
     others = [] if method is None else _rank_by_scorio(saved, boards, method)
     if as_json:
         content = {
@@ -252,7 +246,7 @@ def _overall(
 
 
 def _show(board: Leaderboard, pairs: bool, shared: bool) -> None:
-    scope = scope_label(board.scope, board.ranking.n_clusters)
+    scope = scope_label(board.ranking.scope, board.ranking.n_clusters)
     title = f"{board.task}: {plural(board.n_questions, 'question')}, for {scope}"
     confidence = f"{100 * board.ranking.confidence:g}%"
     columns: dict[str, Callable[[LeaderboardRow], object]] = {
@@ -286,7 +280,7 @@ def _show(board: Leaderboard, pairs: bool, shared: bool) -> None:
     )
     if pairs:
         say()
-        _show_pairs(f"{board.task}: P(row > column)", board.models, board.p_greater)
+        _show_pairs(f"{board.task}: P(row > column)", board.models, board.ranking.p_greater)
     if shared and board.shared is not None:
         say()
         _show_shared(board, board.shared)

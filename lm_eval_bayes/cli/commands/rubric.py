@@ -221,7 +221,7 @@ def _classify(
         runs,
         pooled_thresholds(runs) if frozen is None else frozen,
         None if schemata is None else schemata.values(),
-        needed=[*(schemata or ()), *weights],
+        needed=weights,
     )
     if not classified.scores:
         least = min(classified.left_out, key=lambda schema: len(schema.lacks))
@@ -381,10 +381,8 @@ def _left_out(classified: ClassifiedRuns) -> list[str]:
 
 def _show_models(table: RubricTable) -> None:
     """Show a column per model, with intervals if they fit; else a table per schema."""
-    from lm_eval_bayes.analysis.rubric_table import INTERVAL
-
     head = ["schema", *map(one_line, table.classified.models)]
-    intervals = interval_label(table.level, INTERVAL)
+    intervals = interval_label(table.level, "exact")
     title = "mean ± sd (rank)"
     for shown_title, with_interval in ((f"{title}, {intervals}", True), (title, False)):
         rows = [
@@ -411,9 +409,7 @@ def _cell(score: ModelScore, with_interval: bool) -> str:
 
 
 def _columns(table: RubricTable) -> tuple[str, ...]:
-    from lm_eval_bayes.analysis.rubric_table import INTERVAL
-
-    return ("mean ± sd", interval_label(table.level, INTERVAL), "missing")
+    return ("mean ± sd", interval_label(table.level, "exact"), "missing")
 
 
 def _cells(score: ModelScore) -> tuple[str, ...]:

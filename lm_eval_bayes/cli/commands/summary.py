@@ -46,8 +46,6 @@ if TYPE_CHECKING:
 
 #: How a credible interval is computed.
 Interval: TypeAlias = Literal["exact", "normal"]
-#: Name of the group of all tasks.
-ALL_TASKS = "all tasks"
 #: Lines of scores of categories that are shown unasked.
 _MOST_CATEGORIES = 40
 #: Columns of scores that may be left out, the least important first.
@@ -114,8 +112,7 @@ def command(
       lm-eval-bayes summary results/
       lm-eval-bayes summary runs/qwen runs/phi --task aime25_bayes --k 1,10,50 --json
     """
-    from lm_eval_bayes.analysis.prior_runs import ScoreEstimate
-    from lm_eval_bayes.analysis.summary import summarise, summarise_groups
+    from lm_eval_bayes.analysis.summary import all_groups, summarise, summarise_groups
     from lm_eval_bayes.stats.intervals import SCOPES
 
     ks = None if k is None else parse_integers("--k", k)
@@ -124,20 +121,9 @@ def command(
     saved = reading.read(runs)
     informed = priors.apply(saved.runs, reading, seed=spec.seed)
     with named_as_options("k"):
-        summaries = [summarise(run, spec, ks=ks, family_intervals=as_json) for run in informed.runs]
-    scores = {
-        (s.run.task, s.run.model): ScoreEstimate(
-            s.learned[spec.scope].mu, s.learned[spec.scope].sigma, s.intervals[spec.scope]
-        )
-        for s in summaries
-    }
-    effects = informed.effects(spec, scores)
-    groups = {name: tuple(tasks) for name, tasks in saved.groups.items()}
-    if len(saved.tasks) > 1 and not any(
-        set(saved.tasks) <= set(tasks) for tasks in groups.values()
-    ):
-        groups[ALL_TASKS] = saved.tasks
-    group_summaries = summarise_groups(summaries, groups)
+        summaries = [summarise(run, spec, ks=ks) for run in informed.runs]
+    effects = informed.effects(spec)
+    group_summaries = summarise_groups(summaries, all_groups(saved))
     if as_json:
         say_json(
             {

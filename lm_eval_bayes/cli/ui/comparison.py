@@ -16,6 +16,7 @@ from lm_eval_bayes._util.text import (
     plural,
     probability_statement,
     scope_label,
+    shorten_middle,
 )
 from lm_eval_bayes.cli.ui.output import (
     say,
@@ -175,7 +176,7 @@ def _show_verdict(result: Comparison | MeanDifference, verdict: str) -> None:
 
 
 def _show_questions(task: TaskComparison) -> None:
-    from lm_eval_bayes.analysis.comparability import short_id, short_text
+    from lm_eval_bayes.analysis.comparability import short_text
 
     cells = "right of N" if task.a.binary else "trials by category"
     if task.a.scored:
@@ -184,7 +185,7 @@ def _show_questions(task: TaskComparison) -> None:
         f"questions with the largest differences, {cells}",
         task.questions,
         {
-            "question": lambda question: short_id(question.question_id),
+            "question": lambda question: shorten_middle(question.question_id, 20),
             "A": lambda question: _trials(question.a, question.mean_a, task.a),
             "B": lambda question: _trials(question.b, question.mean_b, task.b),
             "A - B": lambda question: format_mean_sd(question.difference, question.sd),

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
         GivenPrior,
         PriorEffect,
         PriorRuns,
-        ScoreEstimate,
     )
     from lm_eval_bayes.runs.task_run import TaskRun
     from lm_eval_bayes.stats.intervals import IntervalSpec
     from lm_eval_bayes.stats.prior_evidence import Strength
+    from lm_eval_bayes.stats.results import Posterior
 
 
 @dataclass(frozen=True)
@@ -154,9 +154,9 @@ def say_effects(effects: Sequence[PriorEffect], spec: IntervalSpec) -> None:
             "prior trials": lambda effect: f"{effect.n_trials:,}",
             **_strength_column(effects),
             "with": lambda effect: _mean_sd(effect.informed),
-            "interval": lambda effect: format_interval(effect.informed.interval),
+            "interval": lambda effect: format_interval(effect.informed.interval()),
             "without": lambda effect: _mean_sd(effect.without),
-            "its interval": lambda effect: format_interval(effect.without.interval),
+            "its interval": lambda effect: format_interval(effect.without.interval()),
         },
         optional=_OPTIONAL,
     )
@@ -171,7 +171,7 @@ def _strength_column(effects: Sequence[PriorEffect]) -> dict[str, Callable[[Prio
     return {"shift (logits)": lambda effect: f"{effect.shift:.2f}"}
 
 
-def _mean_sd(score: ScoreEstimate) -> str:
+def _mean_sd(score: Posterior) -> str:
     return format_mean_sd(score.mu, score.sigma)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from lm_eval_bayes._util.text import format_large, plural
-from lm_eval_bayes.analysis.convergence import ScoreCurve
+from lm_eval_bayes.analysis.convergence import PrefixPosterior
 from lm_eval_bayes.analysis.report_data import ModelCost, TaskPanel
 from lm_eval_bayes.report.page.svg import (
     VIEW_WIDTH,
@@ -156,12 +156,10 @@ def interval_text(interval: Interval, scale: Scale) -> str:
 
 def background_curves(panel: TaskPanel) -> Markup:
     """Return the curves of all models, which are the background of every model's figure."""
+    if not any(panel.curves):
+        return Markup("")
     axis, n_max = _curve_axis(panel), _max_n(panel)
-    means = [
-        _curve_points(curve, curve.mu, axis, n_max)
-        for curve in panel.curves
-        if curve is not None and len(curve.n) > 1
-    ]
+    means = [_curve_points(c, [p.mu for p in c], axis, n_max) for c in panel.curves if len(c) > 1]
     lines = [element("polyline", points=polyline(mean), class_="other") for mean in means]
     definition = element("defs", element("g", *lines, id=f"lines-{panel.number}"))
     return element("svg", definition, class_="defs", width=0, height=0, aria_hidden="true")
@@ -170,7 +168,7 @@ def background_curves(panel: TaskPanel) -> Markup:
 def score_curve(panel: TaskPanel, i: int) -> Markup:
     """Return the figure of the i-th model's posterior mean and interval as functions of n."""
     curve = panel.curves[i]
-    if curve is None:
+    if not curve:
         return Markup("")
     axis, n_max, height = _curve_axis(panel), _max_n(panel), _CURVE_HEIGHT
     parts = _score_grid(axis, 4, height, -7)
@@ -184,28 +182,30 @@ def score_curve(panel: TaskPanel, i: int) -> Markup:
     lines: list[Markup] = []
     if len(panel.curves) > 1:
         lines.append(element("use", href=f"#lines-{panel.number}"))
-    if len(curve.n) > 1:
-        upper = _curve_points(curve, curve.high, axis, n_max)
-        lower = _curve_points(curve, curve.low, axis, n_max)
-        mean = _curve_points(curve, curve.mu, axis, n_max)
+    if len(curve) > 1:
+        upper = _curve_points(curve, [point.interval.high for point in curve], axis, n_max)
+        lower = _curve_points(curve, [point.interval.low for point in curve], axis, n_max)
+        mean = _curve_points(curve, [point.mu for point in curve], axis, n_max)
         lines.append(element("polygon", points=polyline([*upper, *lower[::-1]]), class_="band"))
         lines.append(element("polyline", points=polyline(mean), class_="own"))
-    last = percent(log_share(curve.n[-1], 1, n_max))
-    low, mu, high = (axis.y(values[-1], height) for values in (curve.low, curve.mu, curve.high))
+    end, interval = curve[-1], curve[-1].interval
+    last = percent(log_share(end.n, 1, n_max))
+    low, mu, high = (axis.y(value, height) for value in (interval.low, end.mu, interval.high))
     final = [
         line(last, last, low, high, "whisker"),
         element("circle", cx=last, cy=mu, r=3.5, class_="mean"),
     ]
     scale = axis.scale
     description = "; ".join(
-        f"after {plural(curve.n[j], 'trial')} {scale.with_unit(curve.mu[j])} "
-        f"({scale.short(curve.low[j])} to {scale.short(curve.high[j])})"
-        for j in sorted({0, len(curve.n) // 2, len(curve.n) - 1})
+        f"after {plural(point.n, 'trial')} {scale.with_unit(point.mu)} "
+        f"({scale.short(point.interval.low)} to {scale.short(point.interval.high)})"
+        for point in dict.fromkeys((curve[0], curve[len(curve) // 2], end))
     )
+    model = name(panel.board.models[i])
     return labelled_figure(
         [*parts, stretched(lines, height), *final],
         id=f"convergence-{panel.number}-{i + 1}",
-        title=f"Posterior mean and interval of {name(panel.models[i])} by trials per question",
+        title=f"Posterior mean and interval of {model} by trials per question",
         description=description,
         height=height + 20,
         kind="curve",
@@ -213,25 +213,21 @@ def score_curve(panel: TaskPanel, i: int) -> Markup:
 
 
 def _curve_axis(panel: TaskPanel) -> Axis:
-    curves = [curve for curve in panel.curves if curve is not None]
-    scale = Scale(*panel.bounds)
-    if not curves:
-        return Axis(*panel.bounds, scale)
-    low = min(min(curve.low) for curve in curves)
-    high = max(max(curve.high) for curve in curves)
-    return Axis.around(low, high, scale)
+    intervals = [point.interval for curve in panel.curves for point in curve]
+    low, high = min(i.low for i in intervals), max(i.high for i in intervals)
+    return Axis.around(low, high, Scale(*panel.bounds))
 
 
 def _max_n(panel: TaskPanel) -> int:
-    return max((curve.n[-1] for curve in panel.curves if curve is not None), default=1)
+    return max(curve[-1].n for curve in panel.curves if curve)
 
 
 def _curve_points(
-    curve: ScoreCurve, values: Sequence[float], axis: Axis, n_max: int
+    curve: Sequence[PrefixPosterior], values: Sequence[float], axis: Axis, n_max: int
 ) -> list[tuple[float, float]]:
     return [
-        (VIEW_WIDTH * log_share(n, 1, n_max), axis.y(value, _CURVE_HEIGHT))
-        for n, value in zip(curve.n, values, strict=True)
+        (VIEW_WIDTH * log_share(point.n, 1, n_max), axis.y(value, _CURVE_HEIGHT))
+        for point, value in zip(curve, values, strict=True)
     ]
 
 

@@ -89,6 +89,7 @@ def render(
         "duration": format_duration,
         "breakable": _breakable,
     }
+    environment.filters["scale"] = lambda posterior: Scale(*posterior.bounds)
     panels = [_panel_context(panel, data) for panel in data.panels]
     attempts = page_attempts(data.panels, [view["questions"] for view in panels], text_bytes)
     style, script = _template("report.css"), _template("report.js")
@@ -121,7 +122,7 @@ def _panel_context(panel: TaskPanel, data: ReportData) -> dict[str, Any]:
     """Return the template's variables for a panel."""
     scale = Scale(*panel.bounds)
     axis = figures.Axis.around(*panel.interval_range, scale)
-    short = short_names(panel.models)
+    short = short_names(panel.board.models)
     ranks = [row.rank for row in panel.board.rows]
     return {
         "panel": panel,
@@ -160,7 +161,7 @@ def _panel_context(panel: TaskPanel, data: ReportData) -> dict[str, Any]:
             (short[i], curve, figures.score_curve(panel, i))
             for i, curve in enumerate(panel.curves)
             # one point is no curve
-            if curve is None or len(curve.n) > 1
+            if len(curve) != 1
         ],
         "cost_figure": figures.score_against_tokens(panel) if panel.compares_costs else None,
         "family": list(dict.fromkeys(e for summary in panel.summaries for e in summary.family)),
@@ -182,8 +183,8 @@ def _panel_size(panel: TaskPanel) -> str:
     trials = "trial" if panel.n_range[1] == 1 else "trials"
     return " · ".join(
         [
-            plural(len(panel.models), "model"),
-            plural(panel.n_questions, "question"),
+            plural(len(panel.board.models), "model"),
+            plural(panel.board.n_questions, "question"),
             f"{format_range(panel.n_range)} {trials} per question",
         ]
     )
@@ -209,11 +210,11 @@ def _notes(data: ReportData) -> list[str]:
     """Return the distinct warnings of the reader, the rankings, the runs and the rubrics."""
     notes = [*data.warnings, *data.rubric_notes]
     for panel in data.panels:
-        task = f"{panel.task}: " if len(data.tasks) > 1 else ""
+        task = f"{panel.board.task}: " if len(data.tasks) > 1 else ""
         notes += [f"{task}{note}" for note in panel.board.notes]
         for note in dict.fromkeys(note for run in panel.runs for note in run.notes):
             models = [run.model for run in panel.runs if note in run.notes]
-            of_all = len(models) == len(panel.models) > 1
+            of_all = len(models) == len(panel.board.models) > 1
             of = "" if of_all else f"{join_words(models)}: "
             if len(models) > 1 and begins_with_count(note):
                 of = "each model: " if of_all else f"each of {join_words(models)}: "

@@ -99,13 +99,13 @@ def leader_sentence(panel: TaskPanel, level: float) -> Markup:
     board, scale = panel.board, Scale(*panel.bounds)
     first = board.rows[0]
     leader = _model_markup(first.model)
-    scope = scope_label(board.scope, board.ranking.n_clusters)
-    about = "" if board.scope == "benchmark" else f", for {scope}"
+    scope = scope_label(board.ranking.scope, board.ranking.n_clusters)
+    about = "" if board.ranking.scope == "benchmark" else f", for {scope}"
     score = (
         f"{scale.with_unit(first.posterior.mu)} ({scale.short(first.interval.low)} to "
         f"{scale.with_unit(first.interval.high)} with {100.0 * level:g}% probability{about})"
     )
-    if len(panel.models) == 1:
+    if len(panel.board.models) == 1:
         return Markup("{} scores {}.").format(leader, score)
     return Markup("{} leads with {}; it is the best with {}% probability.").format(
         leader, score, format_percent(first.p_best)

@@ -9,10 +9,10 @@ import numpy as np
 
 from lm_eval_bayes._util.text import plural, shorten_names
 from lm_eval_bayes.analysis.comparability import short_text
-from lm_eval_bayes.analysis.report_data import ALL_TASKS, ReportData, Selection, TaskPanel
+from lm_eval_bayes.analysis.report_data import ReportData, TaskPanel
+from lm_eval_bayes.analysis.summary import ALL_TASKS
 from lm_eval_bayes.report.page.text import Scale, TruncatedText, name, short_names, truncate
 from lm_eval_bayes.runs.task_run import TaskRun
-from lm_eval_bayes.stats.intervals import Interval
 from lm_eval_bayes.stats.results import Posterior
 
 #: Number of shades of a heat map.
@@ -33,19 +33,6 @@ _MAX_HEADING = 36
 
 
 @dataclass(frozen=True)
-class ScoreCell:
-    """A score's posterior and interval."""
-
-    posterior: Posterior
-    interval: Interval
-
-    @property
-    def scale(self) -> Scale:
-        """Format of the score."""
-        return Scale(*self.posterior.bounds)
-
-
-@dataclass(frozen=True)
 class ScoreColumn:
     """A column: heading, and description ("" for a single task)."""
 
@@ -55,10 +42,10 @@ class ScoreColumn:
 
 @dataclass(frozen=True)
 class ScoreTable:
-    """Columns, and for every model its name and scores (None where there is none)."""
+    """Columns, and for every model its name and posteriors (None where there is none)."""
 
     columns: tuple[ScoreColumn, ...]
-    rows: tuple[tuple[str, tuple[ScoreCell | None, ...]], ...]
+    rows: tuple[tuple[str, tuple[Posterior | None, ...]], ...]
 
 
 def score_table(data: ReportData) -> ScoreTable | None:
@@ -70,7 +57,7 @@ def score_table(data: ReportData) -> ScoreTable | None:
     if len(data.tasks) < 2:
         return None
     columns: list[ScoreColumn] = []
-    cells: list[Mapping[str, ScoreCell]] = []
+    cells: list[Mapping[str, Posterior]] = []
     scope = data.spec.scope
     for group in dict.fromkeys(summary.group for summary in data.groups):
         by_model = {summary.model: summary for summary in data.groups if summary.group == group}
@@ -81,28 +68,20 @@ def score_table(data: ReportData) -> ScoreTable | None:
             heading = name(group) if group == ALL_TASKS else f"{name(group)}, by {unit}"
             description = f"mean of {n_tasks} tasks, every {unit} with the same weight"
             columns.append(ScoreColumn(heading, description))
-            means = {model: summary.means[weighting] for model, summary in by_model.items()}
-            cells.append(
-                {
-                    model: ScoreCell(mean.learned[scope], mean.intervals[scope])
-                    for model, mean in means.items()
-                }
-            )
+            cells.append({m: s.means[weighting].learned[scope] for m, s in by_model.items()})
     for panel in data.panels:
-        columns.append(ScoreColumn(name(panel.task), ""))
-        cells.append(
-            {row.model: ScoreCell(row.posterior, row.interval) for row in panel.board.rows}
-        )
+        columns.append(ScoreColumn(name(panel.board.task), ""))
+        cells.append({row.model: row.posterior for row in panel.board.rows})
     rows = [(model, tuple(column.get(model) for column in cells)) for model in data.models]
     rows.sort(key=lambda row: _sort_key(row[1]))
     return ScoreTable(tuple(columns), tuple((name(model), scores) for model, scores in rows))
 
 
-def _sort_key(scores: Sequence[ScoreCell | None]) -> tuple[bool, float]:
+def _sort_key(scores: Sequence[Posterior | None]) -> tuple[bool, float]:
     """Return a key that sorts the best row first, and rows without the first column last."""
     if scores[0] is not None:
-        return False, -scores[0].posterior.mu
-    shares = [cell.scale.share(cell.posterior.mu) for cell in scores if cell is not None]
+        return False, -scores[0].mu
+    shares = [Scale(*score.bounds).share(score.mu) for score in scores if score is not None]
     return True, -float(np.mean(shares)) if shares else 0.0
 
 
@@ -167,7 +146,7 @@ def question_table(panel: TaskPanel, data: ReportData) -> QuestionTable:
     scores, runs = panel.question_scores, panel.runs
     n_max = max(_MIN_QUESTIONS, min(_MAX_QUESTIONS, _MAX_CELLS // len(data.panels) // len(runs)))
     selected, selection = scores.select(n_max)
-    n_texts = sum(min(other.n_questions, n_max) for other in data.panels)
+    n_texts = sum(min(other.board.n_questions, n_max) for other in data.panels)
     text_length = max(_MIN_TEXT, min(_MAX_TEXT, _MAX_CHARACTERS // max(1, n_texts)))
     scale = Scale(*panel.bounds)
     rows = []
@@ -198,15 +177,7 @@ def question_table(panel: TaskPanel, data: ReportData) -> QuestionTable:
                 cells=cells,
             )
         )
-    return QuestionTable(tuple(rows), _selection_text(selection, len(rows), panel.n_questions))
-
-
-def _selection_text(selection: Selection, n_shown: int, total: int) -> str:
-    if selection == "all":
-        return ""
-    if selection == "hardest":
-        return f"the {n_shown:,} hardest of {total:,}"
-    return f"the {n_shown:,} of {total:,} on which models differ most"
+    return QuestionTable(tuple(rows), selection)
 
 
 def _question_text(runs: Sequence[TaskRun], positions: Sequence[int]) -> str:
@@ -240,7 +211,7 @@ def _trial_counts(run: TaskRun, position: int) -> str:
 
 def heading_names(panel: TaskPanel) -> tuple[str, ...]:
     """Return short names of the models that fit into the headings of heat maps."""
-    return shorten_names(short_names(panel.models), _MAX_HEADING)
+    return shorten_names(short_names(panel.board.models), _MAX_HEADING)
 
 
 def pair_table(panel: TaskPanel) -> list[tuple[str, list[tuple[float, bool] | None]]]:
@@ -248,10 +219,10 @@ def pair_table(panel: TaskPanel) -> list[tuple[str, list[tuple[float, bool] | No
 
     With the models' names.
     """
-    n = min(_MAX_PAIRED, len(panel.models))
+    n = min(_MAX_PAIRED, len(panel.board.models))
     if n < 2:
         return []
-    p = panel.board.p_greater
+    p = panel.board.ranking.p_greater
     names = heading_names(panel)
     distinguishable = panel.board.ranking.distinguishable
     return [

@@ -49,7 +49,7 @@ _BLUE, _BAR, _ORANGE, _GREY, _GRID, _TEXT = (
 
 def leaderboard(figure: Figure, panel: TaskPanel, level: float) -> None:
     """Draw means and intervals, best first: bars for the benchmark, lines for the population."""
-    n, scale = len(panel.models), Scale(*panel.bounds)
+    n, scale = len(panel.board.models), Scale(*panel.bounds)
     figure.set_size_inches(8.0, 1.5 + 0.34 * n)
     axes = figure.add_subplot()
     for y, (row, summary) in enumerate(zip(panel.board.rows, panel.summaries, strict=True)):
@@ -70,7 +70,7 @@ def leaderboard(figure: Figure, panel: TaskPanel, level: float) -> None:
         )  # fmt: skip
     labels = [
         f"{short_name(model)}  {row.rank:g}"
-        for model, row in zip(short_names(panel.models), panel.board.rows, strict=True)
+        for model, row in zip(short_names(panel.board.models), panel.board.rows, strict=True)
     ]
     axes.set_yticks(range(n), labels)
     axes.set_ylim(n - 0.4, -0.6)
@@ -86,8 +86,8 @@ def leaderboard(figure: Figure, panel: TaskPanel, level: float) -> None:
 
 def pairs(figure: Figure, panel: TaskPanel) -> None:
     """Draw P(A > B) as a heat map."""
-    p = np.array(panel.board.p_greater, dtype=np.float64)
-    n = len(panel.models)
+    p = np.array(panel.board.ranking.p_greater, dtype=np.float64)
+    n = len(panel.board.models)
     figure.set_size_inches(3.0 + 0.42 * n, 2.4 + 0.36 * n)
     axes = figure.add_subplot()
     np.fill_diagonal(p, np.nan)
@@ -99,10 +99,10 @@ def pairs(figure: Figure, panel: TaskPanel) -> None:
         for j in range(n):
             if i != j:
                 axes.text(
-                    j, i, format_percent(float(panel.board.p_greater[i, j])),
+                    j, i, format_percent(float(panel.board.ranking.p_greater[i, j])),
                     ha="center", va="center", fontsize=7.5, color="black",
                 )  # fmt: skip
-    _label_cells(axes, short_names(panel.models), short_names(panel.models))
+    _label_cells(axes, short_names(panel.board.models), short_names(panel.board.models))
     _set_title(axes, panel, "probability in percent that the row scores more than the column")
 
 
@@ -120,7 +120,7 @@ def questions(figure: Figure, panel: TaskPanel, data: ReportData) -> None:
             text = f"{100 * cell.share:.0f}" if scale.percent else f"{cell.mu:.2f}"
             colour = "white" if cell.share < 0.45 else "black"
             axes.text(j, i, text, ha="center", va="center", fontsize=6.5, color=colour)
-    _label_cells(axes, short_names(panel.models), [f"{row.number}" for row in table.rows])
+    _label_cells(axes, short_names(panel.board.models), [f"{row.number}" for row in table.rows])
     selection = f" ({table.selection})" if table.selection else ""
     _set_title(axes, panel, f"score of every question{selection}")
 
@@ -129,21 +129,24 @@ def convergence(figure: Figure, panel: TaskPanel, level: float) -> None:
     """Draw every model's score curve, one subplot per model."""
     curves = [
         (model, curve)
-        for model, curve in zip(short_names(panel.models), panel.curves, strict=True)
+        for model, curve in zip(short_names(panel.board.models), panel.curves, strict=True)
         if curve
     ]
     n_columns = min(4, len(curves))
     n_rows = math.ceil(len(curves) / n_columns)
     figure.set_size_inches(0.6 + 2.6 * n_columns, 0.9 + 1.75 * n_rows)
     grid = figure.subplots(n_rows, n_columns, sharex=True, sharey=True, squeeze=False)
-    low = min(min(curve.low) for _, curve in curves)
-    high = max(max(curve.high) for _, curve in curves)
-    n_max = max(curve.n[-1] for _, curve in curves)
+    low = min(point.interval.low for _, curve in curves for point in curve)
+    high = max(point.interval.high for _, curve in curves for point in curve)
+    n_max = max(curve[-1].n for _, curve in curves)
     for axes, (model, curve) in zip(grid.flat, curves, strict=False):
         for _, other in curves:
-            axes.plot(other.n, other.mu, color=_GREY, lw=0.7, alpha=0.35, zorder=1)
-        axes.fill_between(curve.n, curve.low, curve.high, color=_BAR, alpha=0.45, lw=0, zorder=2)
-        axes.plot(curve.n, curve.mu, color=_BLUE, lw=1.6, zorder=3)
+            means = [point.mu for point in other]
+            axes.plot([p.n for p in other], means, color=_GREY, lw=0.7, alpha=0.35, zorder=1)
+        n, ends = [point.n for point in curve], [point.interval for point in curve]
+        lower, upper = [i.low for i in ends], [i.high for i in ends]
+        axes.fill_between(n, lower, upper, color=_BAR, alpha=0.45, lw=0, zorder=2)
+        axes.plot(n, [point.mu for point in curve], color=_BLUE, lw=1.6, zorder=3)
         axes.set_title(short_name(model), fontsize=8.5, loc="left", color=_TEXT)
         if n_max > 1:
             axes.set_xscale("log")
@@ -156,7 +159,7 @@ def convergence(figure: Figure, panel: TaskPanel, level: float) -> None:
         axes.set_visible(False)
     label = f"trials per question; band: {100 * level:g}% interval"
     figure.supxlabel(label, fontsize=8.5, color=_TEXT)
-    figure.suptitle(short_name(name(panel.task)), fontsize=10, color=_TEXT)
+    figure.suptitle(short_name(name(panel.board.task)), fontsize=10, color=_TEXT)
     figure.tight_layout()
 
 
@@ -171,7 +174,7 @@ def cost(figure: Figure, panel: TaskPanel, level: float) -> None:
             [cost.tokens for cost in frontier], [cost.row.mu for cost in frontier],
             where="post", color=_ORANGE, lw=1.2, ls=(0, (4, 3)), zorder=1,
         )  # fmt: skip
-    names = short_names(panel.models)
+    names = short_names(panel.board.models)
     for cost in costs:
         colour = _BLUE if cost.frontier else _GREY
         mu, interval = cost.row.mu, cost.row.interval
@@ -245,7 +248,9 @@ def _label_cells(axes: Axes, columns: Sequence[str], rows: Sequence[str]) -> Non
 
 
 def _set_title(axes: Axes, panel: TaskPanel, title: str) -> None:
-    axes.set_title(f"{short_name(name(panel.task))}: {title}", fontsize=10, color=_TEXT, pad=12)
+    axes.set_title(
+        f"{short_name(name(panel.board.task))}: {title}", fontsize=10, color=_TEXT, pad=12
+    )
 
 
 # -- files --------------------------------------------------------------------------------------
@@ -285,15 +290,17 @@ def _panel_figures(panel: TaskPanel, data: ReportData) -> list[FigureFile]:
         "leaderboard": partial(leaderboard, panel=panel, level=level),
         "questions": partial(questions, panel=panel, data=data),
     }
-    if len(panel.models) > 1:
+    if len(panel.board.models) > 1:
         draws["pairs"] = partial(pairs, panel=panel)
-    if any(curve is not None and len(curve.n) > 1 for curve in panel.curves):
+    if any(len(curve) > 1 for curve in panel.curves):
         draws["convergence"] = partial(convergence, panel=panel, level=level)
     if panel.compares_costs:
         draws["cost"] = partial(cost, panel=panel, level=level)
     if panel.rubrics is not None and len(panel.rubrics.classified.models) > 1:
         draws["rubrics"] = partial(rubrics, table=panel.rubrics)
-    return [FigureFile(f"{kind}-{panel.number}", panel.task, draw) for kind, draw in draws.items()]
+    return [
+        FigureFile(f"{kind}-{panel.number}", panel.board.task, draw) for kind, draw in draws.items()
+    ]
 
 
 def check_folder(folder: Path, overwrite: bool) -> None:

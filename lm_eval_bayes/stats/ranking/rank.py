@@ -60,7 +60,7 @@ _ROUNDING = 1e-12
 
 
 #: The arrays of a `Ranking` that have one number per model, in the order of its rows.
-_COLUMNS = (
+MODEL_COLUMNS = (
     "mu",
     "sigma",
     "p_best",
@@ -186,7 +186,7 @@ class Ranking(Record):
 
     def rows(self) -> list[dict[str, Any]]:
         """Return the numbers of every model by name, best first: model, rank, mu, sigma, …."""
-        columns = {"rank": self.ranks, **{name: getattr(self, name) for name in _COLUMNS}}
+        columns = {"rank": self.ranks, **{name: getattr(self, name) for name in MODEL_COLUMNS}}
         return [
             {"model": model, **{name: float(column[i]) for name, column in columns.items()}}
             for i, model in enumerate(self.models)
