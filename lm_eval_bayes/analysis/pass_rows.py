@@ -126,8 +126,8 @@ def rows_to_dict(
     """Return mean, sd and interval of every row that has one, as plain JSON types."""
     return {
         name: {
-            "mean": posteriors[name].mu,
-            "sd": posteriors[name].sigma,
+            "mu": posteriors[name].mu,
+            "sigma": posteriors[name].sigma,
             "interval": interval.to_dict(),
         }
         for name, interval in intervals.items()
