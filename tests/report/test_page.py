@@ -252,7 +252,7 @@ def test_the_page_shows_posteriors_of_pass_at_k_and_no_estimates():
     shown = [f"{100 * number:.1f}" for number in (mean, interval.low, interval.high)]
     cells = re.findall(r'<td data-v="([^"]*)">([^ ]*) <span class="sd">\((.*?) – (.*?)\)', page)
     assert (str(mean), *shown) in cells
-    assert set(summary.family) <= set(re.findall('<th [^>]*>(h[^<]*)</th>', page))
+    assert set(summary.family) <= set(re.findall("<th [^>]*>(h[^<]*)</th>", page))
 
 
 def test_all_of_it_is_there(usual):
