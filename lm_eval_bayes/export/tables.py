@@ -63,11 +63,11 @@ def table_text(
     >>> poor = TaskRun.from_trials("a_b", "aime", [[0] * 12 + [1] * 4, [0] * 16], ids)
     >>> text = table_text([leaderboard([poor, good])], ".md")
     >>> for line in text.split("\\n\\n")[1].splitlines():
-    ...     print(line[:13])
-    | Rank | Mode
-    | ---: | :---
-    | 1 | good |
-    | 2 | a\\_b |
+    ...     print(line.split(" | ")[1])
+    Model
+    :---
+    good
+    a\\_b
     """
     return _WRITERS[suffix](boards, families)
 
