@@ -35,24 +35,11 @@ def _scores_of_trials(run: TaskRun) -> FloatArray | None:
     return None if run.trials is None else run.outcomes.weights[np.stack(run.trials)]
 
 
-def dependence_notes(run: TaskRun) -> tuple[str, ...]:
-    """Return the warnings of trials that depend on each other: in a run, and within questions."""
-    trials = run.trials
-    if isinstance(run.outcomes, ScoreOutcomes):
-        trials = tuple(
-            (scores > scores.mean()) * 1 for scores in run.outcomes.scores if scores.size
-        )
-    serial = None if trials is None else serial_note(trials)
-    return tuple(note for note in (dependence_note(run), serial) if note)
-
-
 def dependence_note(run: TaskRun) -> str | None:
-    """Return a warning if the runs of a model differ more than independent trials would.
+    """Return a warning of trials that depend on each other: over questions, else within them.
 
-    An analysis of variance of trials by questions and runs: F = MS_runs/MS_residual, with N − 1 and
-    (M − 1)(N − 1) degrees of freedom. The note appears from a probability below 1e-4 on, if also
-    none of up to 2,000 random orders of the trials of each question lets the runs differ as much:
-    with few questions or rare errors F alone is too small.
+    The check within questions takes these as independent, so that it says nothing of runs whose
+    questions share a shift.
 
     Examples
     --------
@@ -61,6 +48,22 @@ def dependence_note(run: TaskRun) -> str | None:
     >>> note = dependence_note(TaskRun.from_trials("A", "aime", trials, ids))
     >>> note[:53]
     'The scores of the 4 runs differ more (sd 0.430) than '
+    """
+    trials = run.trials
+    if isinstance(run.outcomes, ScoreOutcomes):
+        trials = tuple(
+            (scores > scores.mean()) * 1 for scores in run.outcomes.scores if scores.size
+        )
+    return _shared_shift_note(run) or (None if trials is None else serial_note(trials))
+
+
+def _shared_shift_note(run: TaskRun) -> str | None:
+    """Return a warning if the runs of a model differ more than independent trials would.
+
+    An analysis of variance of trials by questions and runs: F = MS_runs/MS_residual, with N − 1 and
+    (M − 1)(N − 1) degrees of freedom. The note appears from a probability below 1e-4 on, if also
+    none of up to 2,000 random orders of the trials of each question lets the runs differ as much:
+    with few questions or rare errors F alone is too small.
     """
     of_trials, estimates = _scores_of_trials(run), moment_estimates(run.outcomes)
     if of_trials is None or estimates is None or min(of_trials.shape) < 2:

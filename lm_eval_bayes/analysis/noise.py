@@ -13,7 +13,7 @@ import numpy as np
 from lm_eval_bayes._util.plain import NOT_IN_JSON, Record, json_name
 from lm_eval_bayes._util.text import plural
 from lm_eval_bayes.analysis.comparability import aligned_rows, check_comparable
-from lm_eval_bayes.analysis.independence import dependence_notes, repeat_note
+from lm_eval_bayes.analysis.independence import dependence_note, repeat_note
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.stats.detectable_difference import (
@@ -305,7 +305,7 @@ def _model_noise(
         for n in dict.fromkeys((1.0, components.trials))
     )
     impossible = _impossible_note(of_runs, run.n_questions, high - low)
-    notes = (components.note, impossible, *dependence_notes(run), repeat_note(run))
+    notes = (components.note, impossible, dependence_note(run), repeat_note(run))
     shown = tuple(note for note in notes if note)
     return ModelNoise(run, run.model, components, of_runs, needed, shown)
 

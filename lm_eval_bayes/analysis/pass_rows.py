@@ -86,7 +86,7 @@ def with_settings(posterior: Posterior, spec: IntervalSpec) -> Posterior:
 def rows_to_dict(posteriors: Mapping[str, Posterior]) -> dict[str, Any]:
     """Return mean, sd and interval of every row, as plain JSON types."""
     return {
-        name: {"mean": post.mu, "sd": post.sigma, "interval": post.interval().to_dict()}
+        name: {"mu": post.mu, "sigma": post.sigma, "interval": post.interval().to_dict()}
         for name, post in posteriors.items()
     }
 

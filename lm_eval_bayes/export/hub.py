@@ -299,15 +299,16 @@ def _notes(
     run, n = summary.run, summary.n
     interval = summary.intervals[scope]
     factor, digits = _FACTORS_AND_DIGITS[scale]
-    low, high = (f"{factor * end:.{digits}f}" for end in (interval.low, interval.high))
+    numbers = summary.learned[scope].mu, interval.low, interval.high
+    mean, low, high = (f"{factor * number:.{digits}f}" for number in numbers)
     of_trials = "" if name.endswith(f"@{n}") else f" of {n} trials"
     settings = generation_settings(run)
     total = run.provenance.n_questions or 0
     of_total = f" of its {total}" if total > run.n_questions else ""
     parts = [
         f"{name}{of_trials}, {run.n_questions}{of_total} questions",
-        f"{100 * interval.level:g}% interval {low} to {high} about "
-        f"{scope_label(interval.scope)} (hbayes@{n})",
+        f"hbayes@{n} {mean}, {100 * interval.level:g}% interval {low} to {high} about "
+        f"{scope_label(interval.scope)}",
         *damage,
         f"filter {run.filter}" if is_filtered(run) else "",
         f"metric {run.metric}" if run.metric != GRADED else "",

@@ -62,11 +62,13 @@ def table_text(
     >>> ids = ["p", "q"]
     >>> good = TaskRun.from_trials("good", "aime", [[1] * 16, [1] * 12 + [0] * 4], ids)
     >>> poor = TaskRun.from_trials("a_b", "aime", [[0] * 12 + [1] * 4, [0] * 16], ids)
-    >>> print(table_text([leaderboard([poor, good])], ".md").split("\\n\\n")[1])
-    | Rank | Model | Mean | sd | 95% interval | P(best) | Ranks | N |
-    | ---: | :--- | ---: | ---: | :---: | ---: | :---: | ---: |
-    | 1 | good | 0.865 | 0.056 | 0.736 to 0.955 | >0.999 | 1 | 16 |
-    | 2 | a\\_b | 0.134 | 0.056 | 0.046 to 0.260 | <0.001 | 2 | 16 |
+    >>> text = table_text([leaderboard([poor, good])], ".md")
+    >>> for line in text.split("\\n\\n")[1].splitlines():
+    ...     print(line.split(" | ")[1])
+    Model
+    :---
+    good
+    a\\_b
     """
     return _WRITERS[suffix](boards, families)
 

@@ -1,4 +1,4 @@
-"""Whether the trials of a question depend on the trials before them.
+"""Whether the trials of a question repeat the trials before them.
 
 A switch is a trial whose outcome is not that of the trial before. Of n trials of a question in
 random order, n_k of them of outcome k, n − Σ n_k²/n are switches in expectation; trials that repeat
@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from lm_eval_bayes.stats.arrays import FloatArray, IntArray, blocks
+from lm_eval_bayes.stats.arrays import IntArray, blocks
 
 #: Random orders of the trials, and the most trials that they are made of, from random questions.
 _ORDERS, _MOST_TRIALS = 4_000, 25_000
@@ -25,7 +25,7 @@ _DEPENDENT = 1e-3
 
 
 class SerialDependence(NamedTuple):
-    """The switches of all questions, their expectation, and the two-sided p-value of both."""
+    """The switches of all questions, their expectation, and the probability of so few."""
 
     switches: int
     expected: float
@@ -35,9 +35,9 @@ class SerialDependence(NamedTuple):
 def serial_dependence(trials: Iterable[npt.ArrayLike], *, seed: int = 0) -> SerialDependence | None:
     """Compare the switches between consecutive trials of a question with those of random orders.
 
-    The p-value is that of the normal approximation with the exact variance [Mood 1940]; where this
-    is below .05, the share of random orders of each question's trials whose switches are as far
-    from their expectation.
+    The one-sided p-value is that of the normal approximation with the exact variance [Mood 1940];
+    where this is below .05, the share of random orders of each question's trials with so few
+    switches. Questions are taken as independent.
 
     Parameters
     ----------
@@ -67,23 +67,21 @@ def serial_dependence(trials: Iterable[npt.ArrayLike], *, seed: int = 0) -> Seri
     expected, variance = np.sum([_moments(each) for each in rows], axis=0) if rows else (0.0, 0.0)
     if variance < 1e-9:
         return None
-    off = abs(switches - float(expected))
-    p_value = float(2.0 * special.ndtr(-off / np.sqrt(variance)))
+    p_value = float(special.ndtr((switches - float(expected)) / np.sqrt(variance)))
     if p_value < _SUSPICIOUS:
         p_value = _permuted_p_value(rows, np.random.default_rng(seed))
     return SerialDependence(switches, float(expected), p_value)
 
 
 def serial_note(trials: Iterable[npt.ArrayLike]) -> str | None:
-    """Return a warning where p < .001, else None."""
+    """Return a warning where p < .001, at most one in 1,000 runs of independent trials."""
     result = serial_dependence(trials)
     if result is None or result.p_value >= _DEPENDENT:
         return None
-    more = "more" if result.switches < result.expected else "less"
     return (
-        f"Consecutive trials of a question are alike {more} often than independent ones "
-        f"({result.switches:,} switches, {result.expected:,.0f} expected), so that intervals do "
-        "not hold."
+        "Consecutive trials of a question are alike more often than independent ones "
+        f"({result.switches:,} switches, {result.expected:,.0f} expected), so that intervals are "
+        "too narrow."
     )
 
 
@@ -101,16 +99,13 @@ def _moments(rows: IntArray) -> tuple[float, float]:
 
 
 def _permuted_p_value(rows: list[IntArray], rng: np.random.Generator) -> float:
-    """Return the share of random orders with switches as far from their expectation."""
+    """Return the share of random orders with as few switches as the trials have."""
     part = min(1.0, _MOST_TRIALS / sum(each.size for each in rows))
-    off: FloatArray = np.zeros(_ORDERS)
-    observed = 0.0
+    more: IntArray = np.zeros(_ORDERS, dtype=np.int64)
     for each in rows:
         taken = rng.permutation(each)[: int(np.ceil(part * len(each)))]
-        expected = _moments(taken)[0]
-        observed += float(_switches(taken).sum()) - expected
-        off -= expected
+        more -= _switches(taken).sum()
         for block in blocks(_ORDERS, taken.size):
             orders = np.broadcast_to(taken, (block.stop - block.start, *taken.shape))
-            off[block] += _switches(rng.permuted(orders, axis=2)).sum(axis=1)
-    return float((1 + (np.abs(off) >= abs(observed) - 1e-9).sum()) / (1 + _ORDERS))
+            more[block] += _switches(rng.permuted(orders, axis=2)).sum(axis=1)
+    return float((1 + (more <= 0).sum()) / (1 + _ORDERS))

@@ -105,7 +105,8 @@ def test_runs_that_differ_more_than_independent_trials_have_a_note():
     assert "seem to depend on each other" in dependence_note(run)
     assert dependence_note(run) in task_noise([run]).models[0].notes
     # trials that repeat the last one
-    again = TaskRun.from_trials("A", "t", np.repeat(R[:, ::2], 2, axis=1), ids)
+    R = np.repeat(rng.random((m, n // 2)) < p, 2, axis=1).astype(int)
+    again = TaskRun.from_trials("A", "t", R, ids)
     assert any("Consecutive trials" in note for note in task_noise([again]).models[0].notes)
     # two trials of all questions that are each other's opposite leave no residual
     run = TaskRun.from_trials("A", "t", [[0, 1]] * 40, ids)

@@ -83,9 +83,9 @@ def test_every_row_is_that_of_the_harness_table(table, summed_up, task):
         own |= {name: posterior["mu"], f"{name}_stderr": posterior["sigma"]}
         own |= {f"{name}_{end}": posterior["interval"][end] for end in ("low", "high")}
     own |= {"avg@8": result["avg"]["value"], "avg@8_stderr": result["avg"]["sd"]}
-    for name, uncertainty in result["rows_uncertainty"].items():
-        own[f"{name}_stderr"] = uncertainty["sd"]
-        own |= {f"{name}_{end}": uncertainty["interval"][end] for end in ("low", "high")}
+    for name, posterior in result["posterior_rows"].items():
+        own |= {name: posterior["mu"], f"{name}_stderr": posterior["sigma"]}
+        own |= {f"{name}_{end}": posterior["interval"][end] for end in ("low", "high")}
     numbers = {k: v for k, v in expected.items() if isinstance(v, float)}
     del numbers["grading_errors"]
     assert own.keys() == numbers.keys()
@@ -116,7 +116,12 @@ def test_the_printed_table(grouped, table):
     for name in ("hbayes@8", "hbayes@8_population", "bayes@8"):
         assert f"{rows[f'{name}_low']:.3f} to {rows[f'{name}_high']:.3f}" in line
     (line,) = [item for item in printed.splitlines() if "demo_few" in item and "maj@k" in item]
-    assert line.endswith(f"{rows['maj@8']:.3f} ± {rows['maj@8_stderr']:.3f}")
+    posterior = f"{rows['hmaj@8']:.3f} ± {rows['hmaj@8_stderr']:.3f}"
+    assert line.endswith(posterior)
+    _, printed, _ = lmeb("summary", grouped, "--task", "demo_few", "--estimates")
+    lines = [item for item in printed.splitlines() if "demo_few" in item and "maj@k" in item]
+    assert lines[0] == line
+    assert lines[1].endswith(f" {rows['maj@8']:.3f}")
     assert "these questions" in printed
     population = ("--task", "demo_few", "--scope", "population")
     assert "these questions" not in lmeb("summary", grouped, *population)[1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import types
 from math import comb
@@ -120,8 +121,14 @@ def test_another_number_scale_scope_and_level():
     entry = read_back(actual)
     exact = np.mean([1 - comb(N - c, 4) / comb(N, 4) for c in TRIALS.sum(axis=1).tolist()])
     assert entry.value == round(exact, 4)
-    assert f"about {scope_label('population')} (hbayes@8)" in entry.notes
-    assert entry.notes.startswith(f"pass@4 of {N} trials, {M} questions; 90% interval 0.")
+    # the interval is that of the posterior mean before it, not of the value
+    (numbers,) = re.findall(
+        rf"^pass@4 of {N} trials, {M} questions; hbayes@8 (0.\d+), 90% interval (0.\d+) to (0.\d+) "
+        rf"about {scope_label('population')}",
+        entry.notes,
+    )
+    mean, low, high = map(float, numbers)
+    assert low < mean < high < entry.value
     assert (entry.source_url, entry.source_name) == ("https://example.org/logs", "Logs")
     posterior = hbayes_at_n(run().outcomes).mu
     assert hub_result(quick(run()), HubSettings("hbayes@N")).value == round(100 * posterior, 2)

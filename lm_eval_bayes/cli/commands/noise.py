@@ -53,12 +53,11 @@ def command(
     """Show how far runs of the same model lie apart, and what differences they can show.
 
     The variance of a trial's score is that within questions (chance) and that between questions
-    (difficulty); their shares are posterior means, with credible intervals, under priors learned
-    across the questions: one kind of questions, two kinds, and equal questions. ICC is the share
-    between questions. From them follow how many questions flip between two trials, how far two runs
-    of the same model on these questions lie apart, and the smallest difference of two models that N
-    trials show: about these questions, or about their population with both models on the same
-    questions (paired) or on separate ones.
+    (difficulty); their shares are posterior means, with credible intervals, under the prior of
+    hbayes@N. ICC is the share between questions. From them follow how many questions flip between
+    two trials, how far two runs of the same model on these questions lie apart, and the smallest
+    difference of two models that N trials show: about these questions, or about their population
+    with both models on the same questions (paired) or on separate ones.
 
     With one trial per question the two variances cannot be distinguished: distances are then upper
     bounds.

@@ -99,8 +99,8 @@ def command(
     estimate towards the middle. avg@N is the mean of the trials.
 
     A group of tasks, and all tasks together, have two means: by size, where every question has the
-    same weight, and equal, where every task has. For hbayes@N the tasks share a prior on their
-    means: a prior for each task by itself pulls every one a little, and the pulls add up over
+    same weight, and equal, where every task has. For hbayes@N the tasks share the kinds of
+    questions: a prior for each task by itself pulls every mean a little, and the pulls add up over
     tasks. For bayes@N the tasks are independent, so the sd of a mean is sqrt(sum of
     (weight x sd)^2). Standard errors are never averaged.
 

@@ -129,9 +129,9 @@ def expand_options(command: Callable[..., None]) -> Callable[..., None]:
     """Replace groups of options by their options, and `Literal` by what every typer takes."""
     groups: dict[str, Any] = {}
     parameters: list[inspect.Parameter] = []
-    annotations = get_type_hints(command, include_extras=True)
-    for parameter in inspect.signature(command).parameters.values():
-        annotation = annotations[parameter.name]
+    # unlike get_type_hints, signature puts no Optional around the annotation of a default of None
+    for parameter in inspect.signature(command, eval_str=True).parameters.values():
+        annotation = parameter.annotation
         if not is_dataclass(annotation):
             parameters.append(_keyword(parameter.name, parameter.default, annotation))
             continue
@@ -161,11 +161,7 @@ def prints_tables(command: Callable[..., None]) -> Callable[..., None]:
     Its groups of options are expanded, see :func:`expand_options`.
     """
     command = expand_options(command)
-    annotations = get_type_hints(command, include_extras=True)
-    parameters = {
-        name: _keyword(name, parameter.default, annotations[name])
-        for name, parameter in inspect.signature(command).parameters.items()
-    }
+    parameters = dict(inspect.signature(command).parameters)
     parameters["wide"] = _keyword("wide", False, Wide)
     if "as_json" in parameters:
         parameters["as_json"] = parameters.pop("as_json")

@@ -156,7 +156,7 @@ class ReadingOptions:
         InvalidInputError
             If a path holds no run, or the runs contradict each other.
         """
-        from lm_eval_bayes.analysis.independence import dependence_notes
+        from lm_eval_bayes.analysis.independence import dependence_note
         from lm_eval_bayes.runs.reader import read_runs
         from lm_eval_bayes.runs.readers.column_names import parse_bounds, parse_columns
 
@@ -183,7 +183,7 @@ class ReadingOptions:
             dependent = [
                 f"{run.model}, {run.task}: {note}"
                 for run in saved.runs
-                for note in dependence_notes(run)
+                if (note := dependence_note(run))
             ]
             saved = replace(saved, warnings=(*saved.warnings, *dependent))
         for warning in saved.warnings:

@@ -40,6 +40,7 @@ _SHORT = (
     r"pass@largest",
     r"hpass@largest",
     r"maj@\d+",
+    r"hmaj@\d+",
     r"rubric_.+@\d+",
     r"grading_errors|rubric_missing",
 )

@@ -318,11 +318,7 @@ def posterior_rows(
 
 
 def _family_rows(name: str, quantity: PassQuantity) -> dict[str, Callable[[TrialTable], float]]:
-    """Return the rows of a member of the pass family.
-
-    The number is the unbiased estimate from the given trials; the sd and the interval are those of
-    the posterior of the score that k new trials of these questions would have.
-    """
+    """Return the rows of a member of the pass family: the estimate, and the posterior's rows."""
     return {
         name: lambda table: float(estimate(table.outcomes, quantity).value),
         **posterior_rows(posterior_row(name), lambda table: table.family[posterior_row(name)]),

@@ -2,6 +2,5 @@
 
 `estimators` has the expected score of a random k-subset of the given trials, k <= N; `posteriors`
 has the posterior of the expected score of k new trials, at any k. The two have different
-estimands, and different names. `several_kinds` averages the posteriors of the learned prior over
-one kind of questions and two. maj@k, whose vote needs the answers, is not of this family.
+estimands, and different names. maj@k, whose vote needs the answers, is not of this family.
 """

@@ -51,12 +51,18 @@ def test_the_table_of_a_run_is_short(short):
     rows = printed(short)
     assert list(rows) == [
         *("hbayes@4", "hbayes@4_low", "hbayes@4_high", "bayes@4", "avg@4"),
-        *("pass@1", "pass@4", "maj@4"),
+        *("pass@1", "pass@4", "hpass@4", "maj@4", "hmaj@4"),
     ]
     values = short["results"]["toy"]
     assert rows["bayes@4"] == (
         f"{values['bayes@4,none']:.4f}",
         f"{values['bayes@4_stderr,none']:.4f}",
+    )
+    # estimates of the saved trials stand without sd, posterior means with theirs
+    assert rows["pass@4"] == (f"{values['pass@4,none']:.4f}", "")
+    assert rows["hpass@4"] == (
+        f"{values['hpass@4,none']:.4f}",
+        f"{values['hpass@4_stderr,none']:.4f}",
     )
     assert rows["hbayes@4_low"] == (f"{values['hbayes@4_low,none']:.4f}", "")
 
@@ -79,9 +85,9 @@ def test_the_number_of_rows_that_are_not_printed(short, caplog):
 
 
 def test_rows_are_chosen_by_pattern(short):
-    config = toy_config(metadata={"bayes_rows": "maj@*"})
+    config = toy_config(metadata={"bayes_rows": "hmaj@*"})
     results = evaluate(ScriptedLM(SCRIPT), RepeatedSamplingTask(config=config))
-    assert list(printed(results)) == ["maj@4", "maj@4_low", "maj@4_high"]
+    assert list(printed(results)) == ["hmaj@4", "hmaj@4_low", "hmaj@4_high"]
     assert list(printed(choosing(short, ["pass@?", "hbayes@4"]))) == [
         *("pass@1", "pass@2", "pass@4"),
         "hbayes@4",

@@ -48,6 +48,8 @@ def row(results):
 
 
 OUTCOMES = Outcomes.from_counts([[1, 3], [3, 1], [4, 0]])
+#: The rows of a member of the pass family: the estimate, and the posterior with its interval.
+FORMS = (("", ""), ("h", ""), ("h", "_low"), ("h", "_high"))
 
 
 def test_the_rows_stand_in_their_order(results):
@@ -62,19 +64,20 @@ def test_the_rows_stand_in_their_order(results):
     assert rows == [
         *(f"{name}{end}" for name in posteriors for end in ("", "_low", "_high")),
         "avg@4",
-        *(f"{name}{end}" for name in family for end in ("", "_low", "_high")),
+        *(f"{h}{name}{end}" for name in family for h, end in FORMS),
         "grading_errors",
     ]
     with_sd = [row for row in rows if f"{row}_stderr,none" in results["results"]["toy"]]
-    assert with_sd == [*posteriors, "avg@4", *family]
+    assert with_sd == [*posteriors, "avg@4", *(f"h{name}" for name in family)]
 
 
-def test_the_uncertainty_of_the_pass_family_is_that_of_the_posterior(row):
+def test_the_posteriors_of_the_pass_family_are_those_of_the_api(row):
     for name, posterior in (
-        ("pass@2", pass_at_k_posterior(OUTCOMES, 2)),
-        ("pass^4", pass_hat_k_posterior(OUTCOMES, 4)),
+        ("hpass@2", pass_at_k_posterior(OUTCOMES, 2)),
+        ("hpass^4", pass_hat_k_posterior(OUTCOMES, 4)),
     ):
         interval = posterior.interval()
+        assert row[name] == pytest.approx(posterior.mu, abs=1e-4)
         assert row[f"{name}_stderr"] == pytest.approx(posterior.sigma, rel=1e-4)
         assert row[f"{name}_low"] == pytest.approx(interval.low, abs=2e-3)
         assert row[f"{name}_high"] == pytest.approx(interval.high, abs=2e-3)
@@ -301,8 +304,9 @@ def test_right_answers_are_one_candidate_however_they_are_written():
     marks = [[answer == "right" for answer in row] for row in answers]
     posterior = maj_at_k_posterior(answers, marks, 5)
     interval = posterior.interval()
-    assert [row[f"maj@5_{end},none"] for end in ("stderr", "low", "high")] == pytest.approx(
-        [posterior.sigma, interval.low, interval.high], abs=1e-12
+    rows = [row[f"hmaj@5{end},none"] for end in ("", "_stderr", "_low", "_high")]
+    assert rows == pytest.approx(
+        [posterior.mu, posterior.sigma, interval.low, interval.high], abs=1e-12
     )
 
 
