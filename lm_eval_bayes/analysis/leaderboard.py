@@ -214,7 +214,7 @@ def leaderboard(
     spec : IntervalSpec
         Settings of the intervals of hbayes@N. In scope "population" models are paired by
         question.
-    ties : {"simultaneous", "adjacent", "leader", "pairwise", "intervals", "none"}
+    ties : {"simultaneous", "adjacent", "none"}
         Which models share a rank: see `lm_eval_bayes.rank`. The default is not the paper's rule,
         "adjacent": it has no correction for the number of pairs, and both ends of a long
         leaderboard may share a rank.

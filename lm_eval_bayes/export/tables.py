@@ -246,12 +246,6 @@ _TIE_RULES: Mapping[str, str] = MappingProxyType(
         "are compared at once, with a confidence of {} that none is separated the wrong way.",
         "adjacent": "A model shares the rank of the next better model unless the posterior "
         "probability that the better one has the greater mean score is at least {}.",
-        "leader": "A model shares the rank of the best model of that rank unless the posterior "
-        "probability that the best one has the greater mean score is at least {}.",
-        "pairwise": "Models share a rank if, for every two of them, the posterior probability "
-        "that the better one has the greater mean score is below {}.",
-        "intervals": "A model shares the rank of the best model of that rank if their {} credible "
-        "intervals overlap.",
         "none": "Only equal means share a rank.",
     }
 )

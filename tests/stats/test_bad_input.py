@@ -26,7 +26,6 @@ CELLS = (5, 3, 2, 4)
 
 test_bad_values = refusals(
     (lambda: leb.Outcomes.from_matrix([[1, 2], [3]]), "R", "shape"),
-    (lambda: leb.AnyOf(None), "rules", "type"),
     (lambda: leb.DecisionReached(analyses={1, 2}), "analyses", "type"),
     (lambda: leb.maj_at_k([b"ab"], [[True]], 1), "answers", "type"),
     (lambda: ANCHORS.take(3), "queries", "type"),
@@ -66,8 +65,6 @@ def test_the_shared_bounds_are_the_documented_ones():
     [
         leb.WidthReached(0.9),
         leb.DecisionReached(),
-        leb.BudgetSpent(8),
-        leb.AnyOf([leb.BudgetSpent(100)]),
     ],
     ids=lambda rule: type(rule).__name__,
 )

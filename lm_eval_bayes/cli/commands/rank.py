@@ -98,9 +98,8 @@ def command(
     95% confidence the ranks of all models lie in their joint sets, and the rank of any one model
     in its own. By default all pairs of models are compared at once, so that with 95% confidence no
     pair is separated the wrong way, however many models there are; a model of rank r is
-    worse than at least r − 1 others. The other rules have no such guarantee: with twenty equal
-    models they nearly always show a winner. The paper's rule compares neighbours (--ties
-    adjacent); it chains, so that the first and the last model of a long group may differ.
+    worse than at least r − 1 others. The paper's rule (--ties adjacent) compares neighbours and has
+    no such guarantee; it chains, so that the first and the last model of a long group may differ.
 
     P(row > column) of --pairs has a flat prior on the difference and is too certain between close
     models. With --shared the logits of the scores have a prior that is common to the models, and
@@ -116,7 +115,7 @@ def command(
     \b
     Examples:
       lm-eval-bayes rank runs/*
-      lm-eval-bayes rank runs/qwen runs/phi runs/llama --ties pairwise --pairs --scope population
+      lm-eval-bayes rank runs/qwen runs/phi runs/llama --ties adjacent --pairs --scope population
       lm-eval-bayes rank runs/* --shared
       lm-eval-bayes rank runs/* --method bradley_terry
     """
@@ -334,17 +333,7 @@ def _tie_rule(board: Leaderboard) -> str:
             f"ranks: a model ranks one below the lowest-ranked model that is better; all pairs "
             f"compared at once with {confidence} confidence, |z| above {ranking.threshold:.3f}"
         )
-    if ranking.ties == "intervals":
-        return (
-            f"ranks: a model ties with the best model of its group if their {confidence} credible "
-            "intervals overlap"
-        )
-    compared_with = {
-        "adjacent": "the next better model",
-        "leader": "the best model of its group",
-        "pairwise": "every model of its group",
-    }[ranking.ties]
     return (
-        f"ranks: a model ties with {compared_with} if z is below {ranking.threshold:.3f} "
-        f"({confidence}, one-sided)"
+        f"ranks by the paper's rule: a model ties with the next better model if z is below "
+        f"{ranking.threshold:.3f} ({confidence}, one-sided)"
     )

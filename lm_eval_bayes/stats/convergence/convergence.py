@@ -24,7 +24,6 @@ from lm_eval_bayes.stats.convergence.prefix_scores import (
     scores_of,
     signs,
 )
-from lm_eval_bayes.stats.tie_rules import NEIGHBOUR_RULES
 from lm_eval_bayes.stats.validation import Tau, check_option
 
 #: The ranking that a replicate has to arrive at.
@@ -33,6 +32,7 @@ Gold: TypeAlias = Literal["all", "replicate"]
 GOLDS: tuple[Gold, ...] = ("all", "replicate")
 #: Of the tie rules those that compare neighbours only.
 ConvergenceTies: TypeAlias = Literal["none", "adjacent"]
+CONVERGENCE_TIES: tuple[ConvergenceTies, ...] = ("none", "adjacent")
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,7 +218,7 @@ def convergence_at_n(  # noqa: PLR0913  public options
     prefixes = check_prefixes(R, metric, k, tau, weights, smallest=(2, 2))
     settings = prefixes.bootstrap(scheme, replicates, seed, tau)
     check_option("gold", gold, GOLDS)
-    check_option("ties", ties, tuple(NEIGHBOUR_RULES))
+    check_option("ties", ties, CONVERGENCE_TIES)
     threshold = _threshold(ties, prefixes.metric)
     n_trials = prefixes.shape[2]
     target = _GoldRanking.of(prefixes, R, threshold) if gold == "all" else None
@@ -250,7 +250,7 @@ def convergence_at_n(  # noqa: PLR0913  public options
 
 def _threshold(ties: ConvergenceTies, metric: Metric) -> float | None:
     """Return the threshold of z, or None where only equal scores tie."""
-    if not NEIGHBOUR_RULES[ties]:
+    if ties == "none":
         return None
     if metric not in LINEAR:
         rule = 'be "none" for the pass family, whose estimators have no posterior'
