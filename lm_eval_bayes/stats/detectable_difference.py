@@ -166,8 +166,8 @@ def size_for_difference(
     >>> size_for_difference(components, 0.02).trials
     67
     >>> paired = size_for_difference(components, 0.02, "paired")
-    >>> paired.trials, paired.questions, paired.enough_questions
-    (None, 2453, False)
+    >>> paired.trials, round(paired.questions, -2), paired.enough_questions
+    (None, 2500, False)
     """
     difference = check_positive("difference", difference)
     factor = _factor(level, power)
