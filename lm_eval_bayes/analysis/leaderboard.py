@@ -44,8 +44,6 @@ COMPARISONS = (
     "expected_rank",
     "rank_low",
     "rank_high",
-    "rank_low_marginal",
-    "rank_high_marginal",
 )
 
 
@@ -72,8 +70,6 @@ class LeaderboardRow(Record):
     rank_low, rank_high : float
         Simultaneous confidence set for the rank: with probability `confidence` the ranks of all
         models lie in theirs.
-    rank_low_marginal, rank_high_marginal : float
-        Confidence set for this model's rank alone.
     n_range : tuple of int
         The fewest and the most trials of a question.
     tokens : int or None
@@ -98,8 +94,6 @@ class LeaderboardRow(Record):
     expected_rank: float
     rank_low: float
     rank_high: float
-    rank_low_marginal: float
-    rank_high_marginal: float
     n_range: tuple[int, int] | None = None
     tokens: int | None = None
     seconds: float | None = None

@@ -19,7 +19,7 @@ from lm_eval_bayes.stats.anchors.checks import (
     ordering_violations,
     query_independence,
 )
-from lm_eval_bayes.stats.anchors.matrix import AnchorMatrix, take_queries
+from lm_eval_bayes.stats.anchors.matrix import AnchorMatrix
 from lm_eval_bayes.stats.anchors.shared_position import shared_position_log
 from lm_eval_bayes.stats.outcomes import Outcomes
 
@@ -147,7 +147,7 @@ def test_queries_are_kept_by_the_share_of_references_that_solve_them():
 
 def test_taking_queries():
     outcomes = Outcomes.from_counts(COUNTS, question_ids=["p", "q", "r", "s"])
-    some, part = ANCHORS.take([3, 0]), take_queries(outcomes, [3, 0])
+    some, part = ANCHORS.take([3, 0]), outcomes.take([3, 0])
     assert some.question_ids == part.question_ids == ("s", "p")
     assert some.probabilities.tolist() == [[row[3], row[0]] for row in TABLE]
     assert part.counts.tolist() == [COUNTS[3], COUNTS[0]]
@@ -226,7 +226,6 @@ test_bad_input_is_named = refusals(
     ),
     (lambda: AnchorMatrix.from_outcomes(UNEQUAL, pseudo_count=1), "models['b']", "mismatch"),
     (lambda: AnchorMatrix.from_outcomes({"a": GRADED}), "models['a']", "unsupported"),
-    (lambda: take_queries(GOOD, [4]), "queries", "range"),
     (lambda: ANCHORS.take([1, 1]), "queries", "range"),
     (lambda: filter_queries(ANCHORS, 0.6, 0.5), "low, high", "range"),
     (lambda: query_independence([[1], [0]]), "R", "shape"),

@@ -94,12 +94,12 @@ def command(
     """Rank models, with ties for models that are not distinguishable.
 
     Models are ranked by the posterior mean of hbayes@N on the same questions. The table shows
-    the probability of being the best and two confidence sets for the rank of every model: with
-    95% confidence the ranks of all models lie in their joint sets, and the rank of any one model
-    in its own. By default all pairs of models are compared at once, so that with 95% confidence no
-    pair is separated the wrong way, however many models there are; a model of rank r is
-    worse than at least r − 1 others. The paper's rule (--ties adjacent) compares neighbours and has
-    no such guarantee; it chains, so that the first and the last model of a long group may differ.
+    the probability of being the best and a confidence set for the rank of every model: with 95%
+    confidence the ranks of all models lie in these sets. By default all pairs of models are
+    compared at once, so that with 95% confidence no pair is separated the wrong way, however many
+    models there are; a model of rank r is worse than at least r − 1 others. The paper's rule
+    (--ties adjacent) compares neighbours and has no such guarantee; it chains, so that the
+    first and the last model of a long group may differ.
 
     P(row > column) of --pairs has a flat prior on the difference and is too certain between close
     models. With --shared the logits of the scores have a prior that is common to the models, and
@@ -265,11 +265,8 @@ def _show(board: Leaderboard, pairs: bool, shared: bool) -> None:
     if board.compares:
         columns |= {
             P_BEST: lambda row: format_probability(row.p_best),
-            f"ranks, jointly ({confidence})": lambda row: format_range(
+            f"ranks ({confidence})": lambda row: format_range(
                 (int(row.rank_low), int(row.rank_high))
-            ),
-            "alone": lambda row: format_range(
-                (int(row.rank_low_marginal), int(row.rank_high_marginal))
             ),
         }
     if len(board.tasks) == 1:
@@ -280,9 +277,7 @@ def _show(board: Leaderboard, pairs: bool, shared: bool) -> None:
         }
         if any(row.cost is not None for row in board.rows):
             columns["cost"] = lambda row: format_large(row.cost)
-    say_records(
-        title, board.rows, columns, optional=("cost", "time", "tokens", "alone", "N", P_BEST)
-    )
+    say_records(title, board.rows, columns, optional=("cost", "time", "tokens", "N", P_BEST))
     if pairs:
         say()
         _show_pairs(f"{board.task}: P(row > column)", board.models, board.p_greater)

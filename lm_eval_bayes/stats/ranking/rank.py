@@ -61,8 +61,6 @@ _COLUMNS = (
     "expected_rank",
     "rank_low",
     "rank_high",
-    "rank_low_marginal",
-    "rank_high_marginal",
 )
 
 
@@ -88,8 +86,6 @@ class Ranking(Record):
     rank_low, rank_high : array, shape (L,)
         Simultaneous confidence sets for the ranks [Mogstad et al. 2024]: with probability
         `confidence` the true ranks of all models lie in them.
-    rank_low_marginal, rank_high_marginal : array, shape (L,)
-        The same for one model's rank alone, whichever model it is.
     simultaneous : SimultaneousComparisons
         The comparisons of all pairs behind these sets, whatever the rule of the ties.
     rank_distribution : array, shape (L, L)
@@ -147,16 +143,6 @@ class Ranking(Record):
         return self.simultaneous.rank_high
 
     @property
-    def rank_low_marginal(self) -> FloatArray:
-        """Lower ends of the confidence sets for one model's rank."""
-        return self.simultaneous.rank_low_marginal
-
-    @property
-    def rank_high_marginal(self) -> FloatArray:
-        """Their upper ends."""
-        return self.simultaneous.rank_high_marginal
-
-    @property
     def distinguishable(self) -> BoolArray:
         """``[i, j]``: whether models i and j are distinguishable, shape (L, L)."""
         better = self.simultaneous.separated
@@ -205,8 +191,8 @@ def rank(
     no pair is separated the wrong way, and at least r − 1 models are truly better than every
     model of rank r. Of two models, the interval of their difference with that level must
     exclude 0 too. Two models of different rank need not be separated from each other:
-    the confidence sets for the ranks say what is certain [Mogstad et al. 2024]. They are given
-    for all models jointly and for one model alone, with every rule.
+    the joint confidence sets for the ranks, which are given with every rule, say what is certain
+    [Mogstad et al. 2024].
 
     By the paper's rule ("adjacent") neighbours tie where z = |μ − μ'| / sqrt(σ² + σ'²) is below
     Φ⁻¹(confidence), without a correction for their number. It chains: ten models, each barely
@@ -361,15 +347,8 @@ def compare_in_order(
     )
     if not interval.low <= 0.0 <= interval.high:
         return result
-    first, last = np.ones(2), np.full(2, 2.0)
-    return replace(
-        result,
-        separated=np.zeros((2, 2), dtype=np.bool_),
-        rank_low=first,
-        rank_high=last,
-        rank_low_marginal=first,
-        rank_high_marginal=last,
-    )
+    separated = np.zeros((2, 2), dtype=np.bool_)
+    return replace(result, separated=separated, rank_low=np.ones(2), rank_high=np.full(2, 2.0))
 
 
 def sort_best_first(

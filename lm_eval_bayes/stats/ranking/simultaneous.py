@@ -55,9 +55,6 @@ class SimultaneousComparisons(Record):
     rank_low, rank_high : array, shape (L,)
         Confidence sets for the ranks of all models jointly: 1 plus the number of models that
         are better, and L less the number that are worse.
-    rank_low_marginal, rank_high_marginal : array, shape (L,)
-        Confidence sets for the rank of one model, whichever it is: of its own comparisons with
-        the others only.
     draws, seed : int
         The joint draws of the errors, 4,000 to 40,000 by the number of pairs (1,200 beyond 1,500
         pairs). The critical value has a standard error of about .01 for up to twenty models.
@@ -69,8 +66,6 @@ class SimultaneousComparisons(Record):
     separated: BoolArray
     rank_low: FloatArray
     rank_high: FloatArray
-    rank_low_marginal: FloatArray
-    rank_high_marginal: FloatArray
     draws: int
     seed: int
 
@@ -417,13 +412,6 @@ def compare_simultaneously(
     first, second = np.triu_indices(n_models, 1)
     critical_value, is_better = _step_down(z, statistic, confidence)
     separated = _implied(_by_models(is_better, first, second, n_models))
-    own_low, own_high = np.ones(n_models), np.ones(n_models)
-    for model in range(n_models):
-        own = np.flatnonzero((first == model) | (second == model))
-        _, is_better = _step_down(z[own], statistic[own], confidence)
-        of_model = _by_models(is_better, first[own], second[own], n_models)
-        own_low[model] += of_model[:, model].sum()
-        own_high[model] = n_models - of_model[model].sum()
     return SimultaneousComparisons(
         confidence=confidence,
         critical_value=critical_value,
@@ -431,8 +419,6 @@ def compare_simultaneously(
         separated=separated,
         rank_low=1.0 + separated.sum(axis=0),
         rank_high=n_models - separated.sum(axis=1).astype(np.float64),
-        rank_low_marginal=own_low,
-        rank_high_marginal=own_high,
         draws=draws,
         seed=seed,
     )
