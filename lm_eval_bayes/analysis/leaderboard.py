@@ -364,7 +364,7 @@ def _mean_ranking(boards: Sequence[Leaderboard], posteriors: Mapping[str, Poster
     if shared is None:
         best = list(ordered.values())
         z = separations(levelled, np.array([posterior.sigma for posterior in best]))
-        scores = draw_scores(best, _MAX_DRAWS, rules.seed)
+        scores = draw_scores(best, None, rules.seed)
         notes = [posterior.note for posterior in best]
         if rules.scope == "population":
             notes.append(UNPAIRED)

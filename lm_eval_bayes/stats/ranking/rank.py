@@ -21,7 +21,6 @@ from lm_eval_bayes.stats.comparison.shared_questions import (
 from lm_eval_bayes.stats.distributions.base import Distribution
 from lm_eval_bayes.stats.intervals import IntervalSpec, Scope, score_interval
 from lm_eval_bayes.stats.ranking.rank_draws import (
-    DRAWS,
     count_ranks,
     draw_paired,
     draw_scores,
@@ -223,8 +222,8 @@ def rank(
     seed : int
         Seed of the draws.
     draws : int, optional
-        Their number, 1,000 to 10⁷, for the probabilities; left out 20,000, and where questions
-        are paired down to 4,000 by the size of the problem. The
+        Their number, 1,000 to 10⁷, for the probabilities; left out 20,000, or down to 4,000 by the
+        size of the problem. The
         simultaneous comparisons have draws of their own, see `simultaneous.draws`.
 
     Returns
@@ -271,7 +270,7 @@ def rank(
         z, scores = shared.separations(levelled), draw_paired(shared, seed, draws)
     else:
         z = separations(levelled, np.array([posterior.sigma for posterior in best]))
-        scores = draw_scores(best, draws or DRAWS, seed)
+        scores = draw_scores(best, draws, seed)
     board = JointDraws(
         z,
         scores,

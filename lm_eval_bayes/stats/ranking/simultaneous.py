@@ -427,7 +427,7 @@ def _draw_statistics(
     for other in drawn[1:]:
         error += other.error
         variance = variance + other.variance
-    sd = np.sqrt(variance)
+    sd = np.sqrt(variance, out=variance)
     sd[sd == 0.0] = np.inf
     error /= sd
     error[~is_uncertain] = 0.0
