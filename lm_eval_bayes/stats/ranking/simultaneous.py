@@ -171,7 +171,7 @@ class PairedErrors:
         """Its variance, the one of `compare`."""
         first, second = np.triu_indices(len(self.average), 1)
         variance = np.empty(first.size)
-        for part in blocks(first.size, self.average.shape[1]):
+        for part in blocks(first.size, self.average.shape[1], _AT_ONCE):
             i, j = first[part], second[part]
             spread = paired_spread(
                 self.average[i] - self.average[j],

@@ -70,6 +70,8 @@ def trials_to_decision(
     >>> forecast.additional > trials_needed(a, z=1.645, other=b).additional
     True
     """
+    if not isinstance(rule, DecisionReached):
+        raise InvalidInputError.of("rule", "type", "be a DecisionReached", rule)
     sides = {"posterior": posterior, "other": other}
     check_leaderboard({name: check_posterior(name, side) for name, side in sides.items()})
     return forecast_decision(PredictiveScore.of(posterior), PredictiveScore.of(other), rule)
