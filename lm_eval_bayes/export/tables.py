@@ -64,8 +64,8 @@ def table_text(
     >>> print(table_text([leaderboard([poor, good])], ".md").split("\\n\\n")[1])
     | Rank | Model | Mean | sd | 95% interval | P(best) | Ranks | N |
     | ---: | :--- | ---: | ---: | :---: | ---: | :---: | ---: |
-    | 1 | good | 0.865 | 0.056 | 0.736 to 0.955 | >0.999 | 1 | 16 |
-    | 2 | a\\_b | 0.134 | 0.056 | 0.046 to 0.260 | <0.001 | 2 | 16 |
+    | 1 | good | 0.865 | 0.056 | 0.738 to 0.954 | >0.999 | 1 | 16 |
+    | 2 | a\\_b | 0.134 | 0.056 | 0.044 to 0.256 | <0.001 | 2 | 16 |
     """
     return _WRITERS[suffix](boards, families)
 

@@ -135,7 +135,7 @@ class DecisionReached:
     >>> a, b = ([[3, 5], [1, 7], [2, 6]], [[5, 3], [4, 4], [4, 4]])
     >>> posteriors = {m: bayes_at_n(Outcomes.from_counts(c)) for m, c in (("a", a), ("b", b))}
     >>> DecisionReached(0.95).evaluate(8, posteriors).reason
-    'z = 2 is below 2.059: no decision'
+    'z = 2 is below 2.06: no decision'
     >>> careful = DecisionReached(0.95, correction="obrien-fleming", analyses=(8, 16, 32))
     >>> careful.evaluate(8, posteriors).reason
     'z = 2 is below 4.333: no decision'
