@@ -24,7 +24,6 @@ from lm_eval_bayes import (
     filter_queries,
     ordering_violations,
     query_independence,
-    sample_size_sweep,
 )
 
 
@@ -118,9 +117,16 @@ def main() -> None:
     anchors = AnchorMatrix.from_outcomes(
         {other: models[other] for other in models if other != name}
     )
-    sweep = sample_size_sweep(anchors, models[name], sizes=(3, 6, 9, 12, 15)[: first.shape[0] // 3])
+    rng = np.random.default_rng(0)
+    peak = capability_intervals(anchors, models[name]).peak
     print(f"\nHow sure fewer questions would be of {name} (random choices of them):")
-    for size, mean, agrees in zip(sweep.sizes, sweep.mean, sweep.agreement, strict=True):
+    for size in (3, 6, 9, 12, 15)[: first.shape[0] // 3]:
+        posteriors = []
+        for _ in range(200):
+            rows = np.sort(rng.permutation(first.shape[0])[:size])
+            posteriors.append(capability_intervals(anchors.take(rows), models[name].take(rows)))
+        mean = np.mean([posterior.probability.max() for posterior in posteriors])
+        agrees = np.mean([posterior.peak == peak for posterior in posteriors])
         print(
             f"{size:3d} questions: peak {mean:.2f} on average, in the final position {agrees:4.0%}"
         )

@@ -30,6 +30,7 @@ import numpy as np
 from scipy import stats
 
 import lm_eval_bayes as leb
+from lm_eval_bayes.stats.frequentist.means import within_question_clt
 from lm_eval_bayes.stats.pass_family.estimators import PassQuantity, quantities_by_row
 from lm_eval_bayes.stats.pass_family.posteriors import pass_posteriors
 
@@ -139,7 +140,7 @@ def intervals(outcomes, methods=METHODS):
             reach = stats.norm.ppf(0.5 + LEVEL / 2) * average.sigma
             ends[method] = (average.value, average.value - reach, average.value + reach)
         elif method == "CLT":
-            clt = leb.within_question_clt(outcomes, LEVEL)
+            clt = within_question_clt(outcomes, LEVEL)
             ends[method] = (clt.estimate, clt.low, clt.high)
         else:
             of, kind = posteriors[method]

@@ -21,17 +21,12 @@ from dataclasses import replace
 import numpy as np
 from scipy import special
 
-from lm_eval_bayes import (
-    Outcomes,
-    hbayes_at_n,
-    kendall_tau_b,
-    learn_shift,
-    mimics_with_means,
-    update_mimics,
-)
-from lm_eval_bayes.stats.simulation import ORIGINAL_MEANS
+from lm_eval_bayes import Outcomes, hbayes_at_n, kendall_tau_b, learn_shift
+from lm_eval_bayes.stats.simulation import mimics_with_means
 
 M = 30
+#: Means of the eight original models [Hariri 2026, §2.8].
+ORIGINAL_MEANS = (0.3021, 0.3166, 0.4144, 0.4985, 0.5351, 0.5759, 0.6679, 0.7487)
 DESIGNS = ((8, 4), (8, 8), (8, 16), (1, 4))
 
 
@@ -81,7 +76,10 @@ def rankings(runs, rng):
     i = np.arange(1.0, 9.0)
     for name, older in (("right", right), ("wrong", 1.0 - right)):
         for d, n in ((2, 1), (16, 1), (16, 4), (16, 16)):
-            new = update_mimics(i + 3, 12 - i, M, versions=runs, seed=int(rng.integers(2**31)))
+            a, b = (
+                rng.choice((-1, 1), (2, runs, 8, 1)) + np.stack([i + 3, 12 - i])[:, None, :, None]
+            )
+            new = rng.beta(a, b, (runs, 8, M))
             tau = np.empty((runs, 3))
             for run in range(runs):
                 models = [outcomes_of(*p, n, d, rng) for p in zip(new[run], older, strict=True)]

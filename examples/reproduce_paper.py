@@ -18,23 +18,19 @@ from pathlib import Path
 import numpy as np
 
 from lm_eval_bayes import (
-    Convergence,
     Outcomes,
-    PriorStudy,
     bayes_at_n,
     convergence_at_n,
-    expected_z,
     kendall_curve,
     kendall_tau_b,
-    mimics_with_means,
-    prefix_scores,
-    prior_study,
     rank,
     simulate_outcomes,
-    trials_until_z,
 )
 from lm_eval_bayes.analysis.paper_table import paper_table
 from lm_eval_bayes.runs.task_run import TaskRun
+from lm_eval_bayes.stats.convergence.convergence import Convergence
+from lm_eval_bayes.stats.convergence.prefix_scores import prefix_scores
+from lm_eval_bayes.stats.simulation import mimics_with_means
 
 #: LLM1 to LLM11 of Figure 1 and Table 1.
 MEANS = (
@@ -113,17 +109,52 @@ def convergence(R: np.ndarray, replicates: int, seed: int) -> dict[str, Converge
     return results
 
 
-def figure_2(replicates: int, seed: int) -> PriorStudy:
-    study = prior_study(n_trials=(1, 2, 3, 5, 8, 16, 32, 64), replicates=replicates, seed=seed)
+#: Means of the eight original models [Hariri 2026, §2.8]; depths and trials of Figure 2.
+ORIGINAL_MEANS = (0.3021, 0.3166, 0.4144, 0.4985, 0.5351, 0.5759, 0.6679, 0.7487)
+DEPTHS, LENGTHS = (0, 1, 2, 4, 8, 16), (1, 2, 3, 5, 8, 16, 32, 64)
+
+
+def figure_2(replicates: int, seed: int) -> np.ndarray:
+    """Rank updated models, p ~ Beta(i + 3 ± 1, 12 − i ± 1), with trials of their old versions.
+
+    With equal N and D the order of μ is the order of all successes together.
+    """
+    old = mimics_with_means(ORIGINAL_MEANS, QUESTIONS, strength=15.0)
+    rng, i = np.random.default_rng(seed), np.arange(1.0, 9.0)
+    shifts = rng.choice((-1.0, 1.0), (2, replicates, 8, 1))
+    parameters = shifts + np.stack([i + 3.0, 12.0 - i])[:, None, :, None]
+    new = rng.beta(*parameters, (replicates, 8, QUESTIONS))
+    truth = new.mean(axis=2)
+
+    def successes(p: np.ndarray, sizes: tuple[int, ...]) -> np.ndarray:
+        steps = np.diff((0, *sizes))
+        return np.cumsum([rng.binomial(step, p).sum(axis=2) for step in steps], axis=0)
+
+    prior = successes(np.broadcast_to(old, new.shape), DEPTHS)
+    totals = prior[:, None] + successes(new, LENGTHS)
+    tau = np.nanmean(kendall_tau_b(totals, truth), axis=2)
+    update = kendall_tau_b(np.broadcast_to(ORIGINAL_MEANS, truth.shape), truth)
     print("Figure 2: eight models, ranked with D trials of their old versions")
-    print(f"mean tau_b of the old and the new ranking {study.tau_update:.3f}; paper .88")
-    print(f"share of rankings that changed {study.changed:.3f}; paper about .86")
-    print(f"{'gain over D = 0':15}" + "".join(f"{f'N = {n}':>9}" for n in study.n_trials))
-    print(f"{'tau at D = 0':15}" + "".join(f"{tau:9.3f}" for tau in study.tau[0]))
-    for d, gains in zip(study.n_prior[1:], study.tau[1:] - study.tau[0], strict=True):
+    print(f"mean tau_b of the old and the new ranking {update.mean():.3f}; paper .88")
+    print(f"share of rankings that changed {(update < 1.0).mean():.3f}; paper about .86")
+    print(f"{'gain over D = 0':15}" + "".join(f"{f'N = {n}':>9}" for n in LENGTHS))
+    print(f"{'tau at D = 0':15}" + "".join(f"{value:9.3f}" for value in tau[0]))
+    for d, gains in zip(DEPTHS[1:], tau[1:] - tau[0], strict=True):
         print(f"{f'D = {d}':15}" + "".join(f"{gain:+9.3f}" for gain in gains))
     print("paper: D <= 4 helps until about N = 5; D = 8 and 16 hurt at larger N\n")
-    return study
+    return tau
+
+
+def expected_z(p: np.ndarray, other: np.ndarray, n: np.ndarray) -> np.ndarray:
+    """Return |E μ − E μ'| / sqrt(E σ² + E σ'²) under Bayes@N after n trials, in closed form."""
+    n = np.asarray(n, dtype=float)
+    means, variances = [], []
+    for q in (p, other):
+        means.append((1.0 + n * q.mean()) / (n + 2.0))
+        # Σ (n p + 1)(n (1 − p) + 1) − n p (1 − p)
+        top = (n * n - n) * (q * (1.0 - q)).sum() + q.size * (n + 1.0)
+        variances.append(top / ((n + 2.0) ** 2 * (n + 3.0) * q.size**2))
+    return np.abs(means[0] - means[1]) / np.sqrt(variances[0] + variances[1])
 
 
 def figure_3(p: np.ndarray, replicates: int, seed: int) -> None:
@@ -137,7 +168,8 @@ def figure_3(p: np.ndarray, replicates: int, seed: int) -> None:
         right = right > rng.binomial(n, first, (runs, QUESTIONS)).sum(axis=1)
         ours = float(expected_z(first, second, n))
         print(f"  {n:3}  {right.mean():11.1%}  {share:5.1%}  {ours:10.3f}  {z:5.3f}")
-    reached = [trials_until_z(first, second, z) for z in (1.645, 1.96)]
+    curve = expected_z(first, second, np.arange(1, 1001))
+    reached = [1 + int((curve >= z).argmax()) for z in (1.645, 1.96)]
     print(f"expected z of 1.645 and 1.96 at N = {reached[0]} and {reached[1]}; paper 199 and 285")
     print("z grows as the root of N: 1.645 at 199 means 1.04 at 80. The paper's 1.14 is the z of")
     print("simulated trials, whose noise it mentions; its 83.7% means z = .98.\n")
@@ -246,7 +278,7 @@ def draw(
     out: Path,
     curves: dict[str, np.ndarray],
     results: dict[str, Convergence],
-    study: PriorStudy,
+    study: np.ndarray,
     p: np.ndarray,
 ) -> None:
     try:
@@ -265,8 +297,8 @@ def draw(
     for name, result in results.items():
         axes[0, 1].step(trials, result.cdf, where="post", label=name)
     axes[0, 1].set(xlabel="n", ylabel="share of replicates", title="Convergence@n <= n")
-    for d, taus in zip(study.n_prior, study.tau, strict=True):
-        axes[1, 0].plot(study.n_trials, taus, marker="o", label=f"D = {d}")
+    for d, taus in zip(DEPTHS, study, strict=True):
+        axes[1, 0].plot(LENGTHS, taus, marker="o", label=f"D = {d}")
     axes[1, 0].set(xlabel="N", ylabel="Kendall's τ_b with the truth", title="Figure 2")
     axes[1, 0].set_xscale("log", base=2)
     first, second = (p[MEANS.index(mean)] for mean in (0.608, 0.6213))

@@ -21,7 +21,7 @@ from lm_eval_bayes.stats.anchors.checks import (
     ordering_violations,
     query_independence,
 )
-from lm_eval_bayes.stats.anchors.matrix import AnchorMatrix, take_queries
+from lm_eval_bayes.stats.anchors.matrix import AnchorMatrix
 from lm_eval_bayes.stats.intervals import DEFAULT_INTERVAL, IntervalSpec
 from lm_eval_bayes.stats.outcomes import Outcomes
 
@@ -167,7 +167,7 @@ def anchor_study(
     """
     check_comparable(runs)
     runs[0].require_graded()
-    outcomes = {run.model: take_queries(run.outcomes, aligned_rows(run, runs[0])) for run in runs}
+    outcomes = {run.model: run.outcomes.take(aligned_rows(run, runs[0])) for run in runs}
     for option, names in (("target", targets), ("anchors", anchors)):
         for name in names:
             if name not in outcomes:
@@ -198,7 +198,7 @@ def anchor_study(
             rule = f"leave a question; {keep[0]:g} to {keep[1]:g} of the anchors solve"
             raise InvalidInputError.of("keep", "empty", rule, f"none of {runs[0].n_questions}")
         all_anchors = all_anchors.take(selected)
-        outcomes = {name: take_queries(of_model, selected) for name, of_model in outcomes.items()}
+        outcomes = {name: of_model.take(selected) for name, of_model in outcomes.items()}
     placements = []
     for name in to_place:
         others = {anchor: outcomes[anchor] for anchor in anchor_names if anchor != name}

@@ -132,7 +132,7 @@ class MeanDifference(DifferenceSummary):
     posterior : Posterior
         Posterior of the mean difference.
     interval, z, rho, p_a_greater, mc_error, rope, p_rope, rule_z
-        As in `lm_eval_bayes.Comparison`.
+        As in `Comparison`.
     distinguishable : bool
         As in `TaskComparison`.
     """

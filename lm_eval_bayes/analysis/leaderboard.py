@@ -66,8 +66,6 @@ class LeaderboardRow(Record):
     rank_low, rank_high : float
         Simultaneous confidence set for the rank: with probability `confidence` the ranks of all
         models lie in theirs.
-    rank_low_marginal, rank_high_marginal : float
-        Confidence set for this model's rank alone.
     n_range : tuple of int
         The fewest and the most trials of a question.
     tokens : int or None
@@ -92,8 +90,6 @@ class LeaderboardRow(Record):
     expected_rank: float
     rank_low: float
     rank_high: float
-    rank_low_marginal: float
-    rank_high_marginal: float
     n_range: tuple[int, int] | None = None
     tokens: int | None = None
     seconds: float | None = None
@@ -194,7 +190,7 @@ def leaderboard(
     spec : IntervalSpec
         Settings of the intervals of hbayes@N. In scope "population" models are paired by
         question.
-    ties : {"simultaneous", "adjacent", "leader", "pairwise", "intervals", "none"}
+    ties : {"simultaneous", "adjacent", "none"}
         Which models share a rank: see `lm_eval_bayes.rank`. The default is not the paper's rule,
         "adjacent": it has no correction for the number of pairs, and both ends of a long
         leaderboard may share a rank.
@@ -318,7 +314,7 @@ def _mean_ranking(boards: Sequence[Leaderboard], posteriors: Mapping[str, Poster
     paired = len(shared) == len(boards)
     if not paired:
         z = separations(levelled, np.array([posterior.sigma for posterior in best]))
-        scores = draw_scores(best, _MAX_DRAWS, rules.seed)
+        scores = draw_scores(best, None, rules.seed)
         notes = [*(posterior.note for posterior in best), UNPAIRED if is_population else None]
     else:
         n_scores = len(ordered) * sum(board.n_questions for board in boards)

@@ -23,13 +23,46 @@ from lm_eval_bayes._util.text import join_words
 from lm_eval_bayes.analysis.comparability import aligned_rows, check_comparable
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.task_run import TaskRun
-from lm_eval_bayes.stats.arrays import IntArray
-from lm_eval_bayes.stats.ranking.agreement import RankingAgreement, compare_rankings
+from lm_eval_bayes.stats.arrays import FloatArray, IntArray
+from lm_eval_bayes.stats.convergence.kendall import kendall_tau_b
 from lm_eval_bayes.stats.ranking.rank import Ranking
 from lm_eval_bayes.stats.validation import check_seed
 
 #: Arguments of scorio's functions that are given here.
 _OWN_ARGUMENTS = ("R", "method", "return_scores")
+
+
+@dataclass(frozen=True)
+class RankingAgreement(Record):
+    """The agreement of two rankings of L models.
+
+    Attributes
+    ----------
+    tau_b, spearman : float or None
+        Kendall's τ_b, ties counted, and Spearman's ρ; None where all models of one ranking tie.
+    largest_displacement : float
+        The largest difference of a model's two ranks.
+    n_models : int
+        L.
+    """
+
+    tau_b: float | None
+    spearman: float | None
+    largest_displacement: float
+    n_models: int
+
+    @classmethod
+    def of(cls, x: FloatArray, y: FloatArray) -> RankingAgreement:
+        """Compare the ranks of the same models, shape (L,)."""
+        from scipy import stats  # takes long to import
+
+        varies = np.ptp(x) > 0.0 and np.ptp(y) > 0.0
+        return cls(
+            tau_b=float(kendall_tau_b(x, y)) if varies else None,
+            spearman=float(stats.spearmanr(x, y).statistic) if varies else None,
+            largest_displacement=float(np.abs(x - y).max()),
+            n_models=x.size,
+        )
 
 
 @dataclass(frozen=True)
@@ -170,7 +203,9 @@ def rank_by_scorio(
         version=version_of("scorio") or "of an unknown version",
         n_trials=table.shape[2],
         rows=tuple(ScorioRow(m, theirs[m], of_model[m], ours[m]) for m in best_first),
-        agreement=compare_rankings(ours, theirs),
+        agreement=RankingAgreement.of(
+            *(np.array([ranks[model] for model in models]) for ranks in (ours, theirs))
+        ),
         seed=seed if is_drawn else None,
         notes=tuple(dict.fromkeys(notes)),
     )

@@ -139,8 +139,6 @@ def _csv_row(board: Leaderboard, row: LeaderboardRow) -> dict[str, object]:
         "expected_rank": row.expected_rank,
         "rank_low": f"{row.rank_low:g}",
         "rank_high": f"{row.rank_high:g}",
-        "rank_low_marginal": f"{row.rank_low_marginal:g}",
-        "rank_high_marginal": f"{row.rank_high_marginal:g}",
         "n_min": n_min,
         "n_max": n_max,
         "questions": board.n_questions,
@@ -200,7 +198,7 @@ def _cells(
     if board.compares:
         columns |= {
             P_BEST: [format_probability(row.p_best) for row in board.rows],
-            "Ranks": [_rank_sets(row) for row in board.rows],
+            "Ranks": [_between(row.rank_low, row.rank_high) for row in board.rows],
         }
     for name in _names([board], families):
         columns[escape(name)] = [
@@ -228,13 +226,6 @@ def _between(low: float, high: float) -> str:
     return f"{low:g}" if low == high else f"{low:g} to {high:g}"
 
 
-def _rank_sets(row: LeaderboardRow) -> str:
-    """Return the joint confidence set for the rank, and the model's own where it differs."""
-    joint = _between(row.rank_low, row.rank_high)
-    own = _between(row.rank_low_marginal, row.rank_high_marginal)
-    return joint if own == joint else f"{joint} ({own})"
-
-
 #: Sentences about the ties, which the confidence completes.
 _TIE_RULES: Mapping[str, str] = MappingProxyType(
     {
@@ -242,12 +233,6 @@ _TIE_RULES: Mapping[str, str] = MappingProxyType(
         "are compared at once, with a confidence of {} that none is separated the wrong way.",
         "adjacent": "A model shares the rank of the next better model unless the posterior "
         "probability that the better one has the greater mean score is at least {}.",
-        "leader": "A model shares the rank of the best model of that rank unless the posterior "
-        "probability that the best one has the greater mean score is at least {}.",
-        "pairwise": "Models share a rank if, for every two of them, the posterior probability "
-        "that the better one has the greater mean score is below {}.",
-        "intervals": "A model shares the rank of the best model of that rank if their {} credible "
-        "intervals overlap.",
         "none": "Only equal means share a rank.",
     }
 )
@@ -272,8 +257,7 @@ def _score_caption(board: Leaderboard) -> str:
         return scores
     return (
         f"{scores} {P_BEST}: {P_BEST_MEANING}. {_TIE_RULES[board.ranking.ties].format(confidence)} "
-        f"Ranks: with {confidence} confidence the ranks of all models lie in these sets; the set "
-        "of one model alone is in brackets where it differs."
+        f"Ranks: with {confidence} confidence the ranks of all models lie in these sets."
     )
 
 

@@ -21,73 +21,27 @@ ConfusionScore: TypeAlias = Callable[[FloatArray], FloatArray]
 CELLS = ("tp", "fp", "fn", "tn")
 
 
-def accuracy(matrix: FloatArray) -> FloatArray:
-    """Return the share on the diagonal."""
-    return _ratio(np.trace(matrix, axis1=-2, axis2=-1), matrix.sum(axis=(-2, -1)))
-
-
-def recalls(matrix: FloatArray) -> FloatArray:
-    """Return the recall of every class, shape (..., K)."""
-    return _ratio(_diagonal(matrix), matrix.sum(axis=-1))
-
-
-def precisions(matrix: FloatArray) -> FloatArray:
-    """Return the precision of every class, shape (..., K)."""
-    return _ratio(_diagonal(matrix), matrix.sum(axis=-2))
-
-
-def balanced_accuracy(matrix: FloatArray) -> FloatArray:
-    """Return the mean recall of the classes."""
-    return np.asarray(recalls(matrix).mean(axis=-1))
-
-
-def macro_f1(matrix: FloatArray) -> FloatArray:
-    """Return the mean F1 of the classes."""
-    sums = matrix.sum(axis=-1) + matrix.sum(axis=-2)
-    return np.asarray(_ratio(2.0 * _diagonal(matrix), sums).mean(axis=-1))
-
-
-def g_mean(matrix: FloatArray) -> FloatArray:
-    """Return the geometric mean of the recalls; for two classes sqrt(recall·specificity)."""
-    with np.errstate(divide="ignore"):
-        return np.asarray(np.exp(np.log(recalls(matrix)).mean(axis=-1)))
-
-
-def mcc(matrix: FloatArray) -> FloatArray:
-    """Return Matthews' correlation coefficient, Gorodkin's R_K for more than two classes."""
-    share = matrix / matrix.sum(axis=(-2, -1), keepdims=True)
-    truth, answer = share.sum(axis=-1), share.sum(axis=-2)
-    covariance = np.trace(share, axis1=-2, axis2=-1) - (truth * answer).sum(axis=-1)
-    # 1 − Σ p² as Σ p(1 − p): nothing cancels where one class has nearly everything
-    spread = (truth * (1.0 - truth)).sum(axis=-1), (answer * (1.0 - answer)).sum(axis=-1)
-    return np.asarray(np.clip(_ratio(covariance, np.sqrt(spread[0] * spread[1])), -1.0, 1.0))
-
-
-def kappa(matrix: FloatArray) -> FloatArray:
-    """Return Cohen's κ, the agreement beyond that of the margins."""
-    share = matrix / matrix.sum(axis=(-2, -1), keepdims=True)
-    chance = (share.sum(axis=-1) * share.sum(axis=-2)).sum(axis=-1)
-    return _ratio(np.trace(share, axis1=-2, axis2=-1) - chance, 1.0 - chance)
-
-
 def precision(matrix: FloatArray) -> FloatArray:
     """Return tp / (tp + fp)."""
-    return np.asarray(precisions(matrix)[..., 1])
+    return _ratio(matrix[..., 1, 1], matrix[..., :, 1].sum(axis=-1))
 
 
 def recall(matrix: FloatArray) -> FloatArray:
     """Return tp / (tp + fn)."""
-    return np.asarray(recalls(matrix)[..., 1])
-
-
-def specificity(matrix: FloatArray) -> FloatArray:
-    """Return tn / (tn + fp)."""
-    return np.asarray(recalls(matrix)[..., 0])
+    return _ratio(matrix[..., 1, 1], matrix[..., 1, :].sum(axis=-1))
 
 
 def g_score(matrix: FloatArray) -> FloatArray:
     """Return sqrt(precision·recall), also called the Fowlkes–Mallows index."""
     return np.asarray(np.sqrt(precision(matrix) * recall(matrix)))
+
+
+def mcc(matrix: FloatArray) -> FloatArray:
+    """Return Matthews' correlation coefficient."""
+    (tn, fp), (fn, tp) = np.moveaxis(
+        matrix / matrix.sum(axis=(-2, -1), keepdims=True), (-2, -1), (0, 1)
+    )
+    return _ratio(tp * tn - fp * fn, np.sqrt((tp + fp) * (tp + fn) * (tn + fp) * (tn + fn)))
 
 
 def f_score(beta: float = 1.0) -> ConfusionScore:
@@ -118,26 +72,14 @@ def f_score(beta: float = 1.0) -> ConfusionScore:
     return score
 
 
-#: Scores for any number of classes, with their smallest and largest value.
-ANY_CLASSES: Mapping[str, ConfusionScore] = MappingProxyType(
-    {
-        "accuracy": accuracy,
-        "balanced_accuracy": balanced_accuracy,
-        "macro_f1": macro_f1,
-        "g_mean": g_mean,
-        "mcc": mcc,
-        "kappa": kappa,
-    }
-)
-
-#: Scores of two classes, the second being the positive one.
-TWO_CLASSES: Mapping[str, ConfusionScore] = MappingProxyType(
+#: Scores of two classes by name, the second class being the positive one.
+SCORES: Mapping[str, ConfusionScore] = MappingProxyType(
     {
         "precision": precision,
         "recall": recall,
-        "specificity": specificity,
         "f1": f_score(1.0),
         "g_score": g_score,
+        "mcc": mcc,
     }
 )
 
@@ -192,14 +134,11 @@ def named_score(score: str | ConfusionScore, n_classes: int) -> tuple[str, Confu
     InvalidInputError
         If the name is unknown or wants two classes, or `score` is no function either.
     """
-    available = dict(ANY_CLASSES)
-    if n_classes == 2:
-        available.update(TWO_CLASSES)
     if isinstance(score, str):
-        if score not in available:
-            rule = f"be a function or one of {', '.join(available)} for {n_classes} classes"
+        if score not in SCORES or n_classes != 2:
+            rule = f"be a function, or for two classes one of {', '.join(SCORES)}"
             raise InvalidInputError.of("score", "choice", rule, score)
-        return score, available[score]
+        return score, SCORES[score]
     if not callable(score):
         raise InvalidInputError.of("score", "type", "be a name or a function of matrices", score)
     return str(getattr(score, "__name__", "score")), score
@@ -222,11 +161,6 @@ def apply_score(score: ConfusionScore, matrices: FloatArray) -> FloatArray:
         got = f"shape {values.shape}, dtype {values.dtype}"
         raise InvalidInputError.of("score", "shape", rule, got)
     return values.astype(np.float64)
-
-
-def _diagonal(matrix: FloatArray) -> FloatArray:
-    """Return the diagonals, shape (..., K)."""
-    return np.asarray(np.diagonal(matrix, axis1=-2, axis2=-1))
 
 
 def _ratio(top: FloatArray, bottom: FloatArray) -> FloatArray:

@@ -166,14 +166,14 @@ def size_for_difference(
     >>> size_for_difference(components, 0.02).trials
     67
     >>> paired = size_for_difference(components, 0.02, "paired")
-    >>> paired.trials, paired.questions, paired.enough_questions
-    (None, 2453, False)
+    >>> paired.trials, round(paired.questions, -2), paired.enough_questions
+    (None, 2500, False)
     """
     difference = check_positive("difference", difference)
     factor = _factor(level, power)
-    at_n = _variance(components, components.trials, design, correlation, covariance)
     # the part that more trials do not reduce
     limit = _variance(components, np.inf, design, correlation)
+    at_n = _variance(components, components.trials, design, correlation, covariance)
     # the largest V that shows the difference on these questions
     allowed = difference**2 * components.n_questions / factor
     trials: int | None = None
@@ -204,6 +204,9 @@ def _variance(
     covariance: float | None = None,
 ) -> float | None:
     """Return V for N trials, which may be infinite; None where it is not known."""
+    if not isinstance(components, VarianceComponents):
+        rule = "be VarianceComponents, as from variance_components"
+        raise InvalidInputError.of("components", "type", rule, components)
     design = check_option("design", design, DESIGNS)
     rule = "be a number from -1 to 1"
     correlation = check_real("correlation", correlation, rule, lambda r: -1.0 <= r <= 1.0)

@@ -128,7 +128,7 @@ class IntervalSpec(Record):
         What the score is the mean of: these questions, or the population that they are a
         sample of.
     method : {"exact", "normal", "beta", "hdi"}
-        See :func:`lm_eval_bayes.credible_interval`.
+        See :func:`credible_interval`.
     seed : int
         Seed of the posterior draws, where there are any.
 

@@ -10,13 +10,17 @@ import pytest
 from scipy import special
 
 from lm_eval_bayes.analysis.comparison import compare_runs
+from lm_eval_bayes.analysis.gate import gate_checks
 from lm_eval_bayes.analysis.leaderboard import leaderboard, overall_leaderboard
 from lm_eval_bayes.analysis.plan import plan_separation
 from lm_eval_bayes.analysis.report_data import report_data
 from lm_eval_bayes.report.page.tables import pair_table
 from lm_eval_bayes.runs.reader import read_runs
 from lm_eval_bayes.runs.task_run import SavedRuns, TaskRun
+from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
 from lm_eval_bayes.stats.intervals import IntervalSpec
+from lm_eval_bayes.stats.ranking.rank import rank
+from lm_eval_bayes.stats.sequential.decision import DecisionReached
 
 BENCHMARK, POPULATION = IntervalSpec(), IntervalSpec(scope="population")
 
@@ -77,10 +81,10 @@ def test_several_models(spec):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("spec", [BENCHMARK, POPULATION], ids=lambda spec: spec.scope)
-def test_twenty_boards(spec):
+def test_eight_boards(spec):
     """Plan as rank of three models; compare as rank of every two."""
     answers = []
-    for seed in range(20):
+    for seed in range(8):
         runs = board(seed, [1.0, 0.4, 0.0], n=1 + seed % 4)
         distinguishable(runs, spec)
         for a, b in combinations(runs, 2):
@@ -88,7 +92,34 @@ def test_twenty_boards(spec):
             ranking = leaderboard([b, a], spec).ranking
             assert task.distinguishable == ranking.distinguishable[0, 1]
             answers.append(task.distinguishable)
-    assert 10 < sum(answers) < 50
+    assert 4 < sum(answers) < 20
+
+
+def test_two_hundred_boards(monkeypatch):
+    """Every command's answer on boards of three models, with bayes@N for the speed of it."""
+    plain = lambda outcomes, *args, **kwargs: bayes_at_n(outcomes)  # noqa: E731
+    monkeypatch.setattr("lm_eval_bayes.analysis.plan.hbayes_at_n", plain)
+    monkeypatch.setattr(
+        "lm_eval_bayes.stats.comparison.compare.FITS", {"hbayes": plain, "bayes": plain}
+    )
+    answers = []
+    for seed in range(200):
+        runs = board(seed, [1.0, 0.4, 0.0], m=12, n=8)
+        posteriors = {run.model: bayes_at_n(run.outcomes) for run in runs}
+        three = rank(posteriors, draws=1000)
+        plan = plan_separation(runs, max_trials=1)
+        by_rank = pairs_of(three.models, three.simultaneous.separated)
+        assert {frozenset(pair) for pair in plan.distinguishable} == by_rank
+        a, b = runs[seed % 3], runs[(seed + 1) % 3]
+        pair = {run.model: posteriors[run.model] for run in (a, b)}
+        separated = bool(rank(pair, draws=1000).distinguishable[0, 1])
+        comparison = compare_runs([a], [b])
+        (task,), (check,) = comparison.tasks, gate_checks(comparison, margin=0.0)
+        assert task.distinguishable == separated
+        assert (check.outcome == "failed") == (separated and task.comparison.difference < 0.0)
+        assert DecisionReached().evaluate(8, pair).stop == separated
+        answers.append(separated)
+    assert 40 < sum(answers) < 160
 
 
 @pytest.mark.parametrize("spec", [BENCHMARK, POPULATION], ids=lambda spec: spec.scope)

@@ -24,7 +24,7 @@ from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.outcomes import Outcomes
 from lm_eval_bayes.stats.ranking.rank import rank
-from lm_eval_bayes.stats.tie_rules import best_first, separations, tie_groups
+from lm_eval_bayes.stats.tie_rules import best_first, separations
 
 HOSTILE = "mo$x_1$del \\$ & <b>数</b> \x00"
 
@@ -188,9 +188,9 @@ def models_of(shares, rng, n_trials):
 
 @pytest.mark.slow
 def test_equal_models_are_rarely_separated(classified):
-    """Nominal 5% of boards of eight models; the rule "leader" separates some pair on most."""
+    """Nominal 5% of boards of eight models; an uncorrected z separates some pair on most."""
     rng = np.random.default_rng(6)
-    separated = {"simultaneous": 0, "leader": 0}
+    separated = {"simultaneous": 0, "uncorrected": 0}
     for _ in range(40):
         models = models_of([rng.dirichlet([0.5, 0.3, 0.3, 0.5, 1], 20)] * 8, rng, 4)
         board = replace(classified, scores={"format_aware": models})
@@ -198,10 +198,10 @@ def test_equal_models_are_rarely_separated(classified):
         separated["simultaneous"] += max(score.rank for score in row.scores) > 1
         order, mu = best_first(*np.array([(s.mu, s.sigma) for s in row.scores]).T, 0.0)
         z = separations(mu, np.array([row.scores[i].sigma for i in order]))
-        separated["leader"] += tie_groups(z, "leader", 1.645).max() > 0
+        separated["uncorrected"] += z[0].max() >= 1.645
     # P(more than 6 of 40 | 5%) is .3%
     assert separated["simultaneous"] <= 6
-    assert separated["leader"] > 16
+    assert separated["uncorrected"] > 16
 
 
 def test_new_weights_need_no_new_classification(classified):

@@ -45,7 +45,7 @@ def expected(target, among, keep=None, posterior=None, **more):
     placed = outcomes[target]
     if keep is not None:
         saved = leb.filter_queries(anchors, *keep).kept
-        anchors, placed = anchors.take(saved), leb.take_queries(placed, saved)
+        anchors, placed = anchors.take(saved), placed.take(saved)
     return leb.capability_intervals(anchors, placed, **(posterior or {}))
 
 

@@ -13,6 +13,7 @@ from _support.errors import refused
 import lm_eval_bayes as leb
 from lm_eval_bayes.analysis.convergence import score_named, task_convergence
 from lm_eval_bayes.runs.task_run import TaskRun
+from lm_eval_bayes.stats.convergence.prefix_scores import prefix_scores
 from lm_eval_bayes.stats.intervals import IntervalSpec
 
 #: A name that would colour a terminal, be taken as mathematics, and break a line.
@@ -52,7 +53,7 @@ def test_json_is_what_the_kernels_say(files):
         strict=True,
     ):
         assert item["convergence"] == leb.convergence_at_n(R, metric, **more, **drawn).to_dict()
-        gold = leb.prefix_scores(R)[:, -1]
+        gold = prefix_scores(R)[:, -1]
         assert item["kendall"] == leb.kendall_curve(R, gold, metric, **more, **drawn).to_dict()
     tied = leb.convergence_at_n(R, ties="adjacent", **drawn)
     assert result["rankings"][0]["with_ties"] == tied.to_dict()

@@ -40,8 +40,8 @@ def test_what_is_printed(four):
     assert [row[:3] for row in pairs[1:]] == [[f"{i}", "m", f"{i}"] for i in range(1, 5)]
     assert pairs[4][3] == "<0.001"
     assert "P(row > column)" not in lmeb("rank", four)[1]
-    (board,) = answer("rank", four, "--ties", "leader")["leaderboards"]
-    assert (board["ties"], board["confidence"]) == ("leader", 0.95)
+    (board,) = answer("rank", four, "--ties", "adjacent")["leaderboards"]
+    assert (board["ties"], board["confidence"]) == ("adjacent", 0.95)
 
 
 def test_the_shared_prior(four, plain):

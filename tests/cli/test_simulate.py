@@ -18,6 +18,7 @@ from lm_eval_bayes.analysis.simulation import (
     matrix_file,
 )
 from lm_eval_bayes.stats.intervals import IntervalSpec
+from lm_eval_bayes.stats.simulation import mimics_with_means
 
 lmeb = partial(called, "simulate")
 
@@ -83,7 +84,7 @@ def test_the_matrix_is_read_by_the_other_commands(tmp_path):
     path = tmp_path / "coins.csv"
     options = ["--models", 2, "--questions", 8, "--trials", "4,12", "--seed", 9, "-o", path]
     assert lmeb(*options)[0] == 0
-    R = leb.simulate_outcomes(leb.mimics_with_means([0.215, 0.185], 8, strength=1.5), 12, seed=9)
+    R = leb.simulate_outcomes(mimics_with_means([0.215, 0.185], 8, strength=1.5), 12, seed=9)
     tasks = answer("summary", path)["tasks"]
     assert [task["model"] for task in tasks] == ["A 0.215", "B 0.185"]
     for item, matrix in zip(tasks, R, strict=True):

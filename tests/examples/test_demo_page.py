@@ -17,6 +17,7 @@ from scipy import special, stats
 import lm_eval_bayes as leb
 from lm_eval_bayes._util.text import format_percent
 from lm_eval_bayes.stats.intervals import beta_ends
+from lm_eval_bayes.stats.simulation import mimics_with_means
 
 NODE = shutil.which("node")
 CHROMIUM = shutil.which("chromium")
@@ -225,7 +226,7 @@ def test_made_up_models_have_the_scores_they_are_said_to_have(ask):
     calls, expected = [], []
     for mean, m, strength in ((0.15, 30, 0.8), (0.03, 100, 0.1), (0.9, 5, 100.0), (0.5, 31, 1.0)):
         calls.append(["mimic", mean, m, strength])
-        expected.append(leb.mimics_with_means([mean], m, strength=strength)[0])
+        expected.append(mimics_with_means([mean], m, strength=strength)[0])
     calls.append(["truePassAtK", expected[0].tolist(), 4])
     *result, true_pass = ask(calls)
     for ours, theirs in zip(result, expected, strict=True):
@@ -388,7 +389,7 @@ def test_the_page_in_chromium_shows_the_kernels_numbers(ask, tmp_path):
             break
     assert heard == []
     means = [0.475, 0.425, 0.375, 0.325]
-    p = leb.mimics_with_means(means, 20, strength=1.0)
+    p = mimics_with_means(means, 20, strength=1.0)
     u = np.array(ask([["toss", 1, *w, n] for w in np.ndindex(4, 20) for n in range(1, 9)]))
     right = (u.reshape(4, 20, 8) < p[:, :, None]).sum(axis=2)
     rows = re.findall(r"<tr>(.*?)</tr>", document[document.index("<tbody>") :])

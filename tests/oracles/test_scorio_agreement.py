@@ -17,9 +17,9 @@ from lm_eval_bayes import (
     pass_at_k_posterior,
     pass_hat_k,
     pass_hat_k_posterior,
-    strict_majority_at_k,
-    strict_majority_at_k_posterior,
 )
+from lm_eval_bayes.stats.pass_family.estimators import strict_majority_at_k
+from lm_eval_bayes.stats.pass_family.posteriors import strict_majority_at_k_posterior
 
 scorio = pytest.importorskip("scorio.eval", reason="scorio is not installed")
 

@@ -21,9 +21,9 @@ from lm_eval_bayes import (
     pass_at_k_posterior,
     pass_hat_k,
     pass_hat_k_posterior,
-    strict_majority_at_k,
 )
 from lm_eval_bayes.stats.intervals import METHODS
+from lm_eval_bayes.stats.pass_family.estimators import strict_majority_at_k
 
 WEIGHT = st.floats(-100, 100, allow_nan=False, width=32)
 

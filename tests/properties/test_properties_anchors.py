@@ -13,7 +13,7 @@ from lm_eval_bayes.stats.anchors.checks import (
     ordering_violations,
     query_independence,
 )
-from lm_eval_bayes.stats.anchors.matrix import AnchorMatrix, take_queries
+from lm_eval_bayes.stats.anchors.matrix import AnchorMatrix
 from lm_eval_bayes.stats.outcomes import Outcomes
 
 settings.register_profile("anchors", max_examples=20, deadline=None)
@@ -54,7 +54,7 @@ def test_the_order_of_queries_does_not_matter(case, between, random):
     random.shuffle(order)
     shuffled = AnchorMatrix(anchors.probabilities[:, order], anchors.names)
     first = capability_intervals(anchors, outcomes, between=between)
-    second = capability_intervals(shuffled, take_queries(outcomes, order), between=between)
+    second = capability_intervals(shuffled, outcomes.take(order), between=between)
     assert first.probability == pytest.approx(second.probability, abs=1e-9)
 
 

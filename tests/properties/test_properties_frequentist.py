@@ -108,13 +108,11 @@ def test_wrong_and_right_are_mirrored_in_the_cluster_model(rows):
 
 
 @settings(max_examples=40)
-@given(
-    CELLS, st.sampled_from(["mcc", "accuracy", "kappa", "g_mean", "balanced_accuracy", "macro_f1"])
-)
-def test_which_class_is_positive_does_not_matter_to_symmetric_scores(cells, name):
+@given(CELLS)
+def test_which_class_is_positive_does_not_matter_to_mcc(cells):
     tp, fp, fn, tn = cells
-    here = confusion_posterior(cells, name, draws=1000)
-    there = confusion_posterior((tn, fn, fp, tp), name, draws=1000)
+    here = confusion_posterior(cells, "mcc", draws=1000)
+    there = confusion_posterior((tn, fn, fp, tp), "mcc", draws=1000)
     assert here.estimate == pytest.approx(there.estimate, nan_ok=True) or here.estimate is None
     # other draws of the same distribution
     spread = np.hypot(here.mc_error, there.mc_error)

@@ -26,7 +26,6 @@ CELLS = (5, 3, 2, 4)
 
 test_bad_values = refusals(
     (lambda: leb.Outcomes.from_matrix([[1, 2], [3]]), "R", "shape"),
-    (lambda: leb.AnyOf(None), "rules", "type"),
     (lambda: leb.DecisionReached(analyses={1, 2}), "analyses", "type"),
     (lambda: leb.maj_at_k([b"ab"], [[True]], 1), "answers", "type"),
     (lambda: ANCHORS.take(3), "queries", "type"),
@@ -44,6 +43,13 @@ test_bad_values = refusals(
     ),
     (lambda: leb.capability_intervals([[0.1], [0.2]], A), "anchors", "type"),
     (lambda: leb.filter_queries(None), "references", "type"),
+    (lambda: leb.trials_needed(A, width=0.1), "posterior", "type"),
+    (
+        lambda: leb.trials_to_decision(*PAIR.values(), "pocock"),
+        "rule",
+        "type",
+    ),
+    (lambda: leb.size_for_difference(A, 0.1), "components", "type"),
     (lambda: leb.confusion_posterior(CELLS, int), "score", "type"),
 )
 
@@ -66,8 +72,6 @@ def test_the_shared_bounds_are_the_documented_ones():
     [
         leb.WidthReached(0.9),
         leb.DecisionReached(),
-        leb.BudgetSpent(8),
-        leb.AnyOf([leb.BudgetSpent(100)]),
     ],
     ids=lambda rule: type(rule).__name__,
 )

@@ -18,7 +18,7 @@ from lm_eval_bayes import (
     pass_hat_k,
 )
 from lm_eval_bayes.stats.convergence.convergence import convergence_at_n
-from lm_eval_bayes.stats.convergence.prefix_scores import pass_table, prefix_scores, rubric_units
+from lm_eval_bayes.stats.convergence.prefix_scores import prefix_scores
 from lm_eval_bayes.stats.ranking.rank import rank
 
 
@@ -129,9 +129,6 @@ def test_more_trials_than_a_byte_counts():
 
 def test_a_rubric_without_a_common_unit():
     weights = np.array([0.0, 1 / np.sqrt(2), 1.0])
-    units = rubric_units(weights, 100)
-    assert not units.exact
-    assert units.values.tolist() == weights.tolist()
     rng = np.random.default_rng(2)
     R = rng.integers(0, 3, (2, 6, 9))
     # the same answers in another order of questions: equal scores at N, whatever the rounding
@@ -156,14 +153,3 @@ test_bad_input = refusals(
     (lambda: convergence_at_n(R[0]), "R", "shape"),
     (lambda: convergence_at_n(R[:1]), "R", "empty"),
 )
-
-
-def test_tables_are_whole_where_they_fit_and_rounded_where_not():
-    whole = pass_table("pass^k", 8, 1, 80, 30)
-    assert whole.exact
-    assert whole.values[79, 80] == whole.parts[79]
-    rounded = pass_table("pass@k", 64, 1, 128, 30)
-    assert not rounded.exact
-    # 1 - Pass@64 with 60 of 128 correct, C(68, 64)/C(128, 64)
-    assert rounded.values[127, 60] == pytest.approx(-814385 / 2.3951146041928103e37, rel=1e-12)
-    assert rounded.offset == 1.0

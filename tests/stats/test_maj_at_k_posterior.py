@@ -13,6 +13,7 @@ from lm_eval_bayes import maj_at_k_posterior
 from lm_eval_bayes.stats import maj_at_k_posterior as module
 from lm_eval_bayes.stats import wrong_answers
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import few_questions_note
+from lm_eval_bayes.stats.pass_family.posteriors import strict_majority_at_k_posterior
 from lm_eval_bayes.stats.wrong_answers import WrongPrior, WrongTrials
 
 NO_ABSTENTION = (np.zeros(1), np.ones(1))
@@ -145,7 +146,7 @@ def test_where_all_wrong_trials_agree_the_vote_is_a_strict_majority(monkeypatch)
     outcomes = leb.Outcomes.from_counts([[8 - x, x] for x in right])
     for scope in ("benchmark", "population"):
         own = maj_at_k_posterior(answers, correct, 7, scope)
-        expected = leb.strict_majority_at_k_posterior(outcomes, 7, scope=scope)
+        expected = strict_majority_at_k_posterior(outcomes, 7, scope=scope)
         # of 800 states in place of 5,600
         assert own.mu == pytest.approx(expected.mu, abs=0.1 * expected.sigma)
         assert own.sigma == pytest.approx(expected.sigma, rel=0.1)

@@ -19,8 +19,8 @@ from lm_eval_bayes import (
     naive_pass_hat_k,
     pass_at_k,
     pass_hat_k,
-    strict_majority_at_k,
 )
+from lm_eval_bayes.stats.pass_family.estimators import strict_majority_at_k
 from lm_eval_bayes.stats.validation import successes_needed
 
 ESTIMATORS = [

@@ -15,7 +15,6 @@ from lm_eval_bayes import (
     mg_pass_at_k_posterior,
     pass_at_k_posterior,
     pass_hat_k_posterior,
-    strict_majority_at_k_posterior,
 )
 from lm_eval_bayes.stats.pass_family.estimators import PassQuantity
 from lm_eval_bayes.stats.pass_family.posteriors import (
@@ -23,6 +22,7 @@ from lm_eval_bayes.stats.pass_family.posteriors import (
     SINGLE_TRIALS,
     family_notes,
     pass_posteriors,
+    strict_majority_at_k_posterior,
 )
 
 MIXED = ([0, 0, 1, 2, 4, 4, 3, 0, 1, 4], 4)

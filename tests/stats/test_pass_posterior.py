@@ -13,8 +13,8 @@ from lm_eval_bayes import (
     mg_pass_at_k_posterior,
     pass_at_k_posterior,
     pass_hat_k_posterior,
-    strict_majority_at_k_posterior,
 )
+from lm_eval_bayes.stats.pass_family.posteriors import strict_majority_at_k_posterior
 
 POSTERIORS = [
     pass_at_k_posterior,

@@ -23,9 +23,7 @@ N = np.int64(100)
 #: With numbers as numpy has them.
 DRAWN = {
     "hbayes": lambda seed: leb.hbayes_at_n(RUBRIC, level=np.float32(0.9), seed=seed),
-    "rank": lambda seed: leb.rank(
-        RUBRICS, confidence=np.float32(0.9), prior="flat", seed=seed, draws=10 * N
-    ),
+    "rank": lambda seed: leb.rank(RUBRICS, confidence=np.float32(0.9), seed=seed, draws=10 * N),
     "compare": lambda seed: leb.compare(
         RUBRIC, RUBRIC.take([0, 2, 1]), rope=np.float32(0.1), seed=seed
     ),
@@ -45,13 +43,7 @@ DRAWN = {
     "capability": lambda seed: leb.capability_intervals(
         ANCHORS, A, scope="population", replicates=N, seed=seed
     ),
-    "sweep": lambda seed: leb.sample_size_sweep(
-        ANCHORS, A, np.array([1, 2]), replicates=N, seed=seed
-    ),
     "independence": lambda seed: leb.query_independence(TENSOR, permutations=N, seed=seed),
-    "study": lambda seed: leb.prior_study(
-        np.array([0, 1]), np.array([1, 2]), n_questions=np.int32(5), replicates=N, seed=seed
-    ),
 }
 
 

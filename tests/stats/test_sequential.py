@@ -19,10 +19,9 @@ from lm_eval_bayes.stats.sequential.decision import (
     boundaries,
     crossing_probability,
     mixture_boundary,
-    separation_if_equal,
 )
 from lm_eval_bayes.stats.sequential.predictive_draws import PredictiveScore
-from lm_eval_bayes.stats.sequential.stopping_rules import AnyOf, BudgetSpent, WidthReached
+from lm_eval_bayes.stats.sequential.stopping_rules import WidthReached
 from lm_eval_bayes.stats.sequential.trials_needed import trials_needed
 
 
@@ -116,16 +115,6 @@ def test_widths():
     assert normal.value == pytest.approx(2 * 1.644854 * HARD.sigma, rel=1e-6)
 
 
-def test_budgets_and_any_of():
-    both = AnyOf((DecisionReached(0.95), WidthReached(0.01), BudgetSpent(64)))
-    assert both.evaluate(8, TWO).rule == "decision reached"
-    assert not both.evaluate(8, SAME).stop
-    later = binary([8, 16, 0, 24, 8, 16], 64)
-    at_last = both.evaluate(64, {"one": later, "two": later})
-    assert (at_last.stop, at_last.rule) == (True, "budget spent")
-    assert AnyOf(iter([BudgetSpent(8)])).evaluate(8, TWO).stop
-
-
 POPULATION = {name: replace(posterior, scope="population") for name, posterior in TWO.items()}
 PLANNED = DecisionReached(0.95, "pocock", (8, 16))
 ANYTIME = DecisionReached(0.95, correction="anytime")
@@ -133,15 +122,12 @@ ANYTIME = DecisionReached(0.95, correction="anytime")
 
 test_bad_arguments = refusals(
     (lambda: WidthReached(0), "width", "range"),
-    (lambda: BudgetSpent(0), "trials", "range"),
-    (lambda: AnyOf(()), "rules", "empty"),
     (lambda: DecisionReached(0.3), "confidence", "range"),
     (lambda: DecisionReached(0.9, "bonferroni"), "correction", "choice"),
     (lambda: DecisionReached(0.9, "pocock"), "analyses", "missing"),
     (lambda: DecisionReached().evaluate(0, TWO), "trials", "range"),
     (lambda: DecisionReached().evaluate(1, {"a": HARD}), "posteriors", "range"),
     (lambda: DecisionReached(0.9, analyses=(4, 4)), "analyses", "range"),
-    (lambda: AnyOf((1,)), "rules", "empty"),
     (lambda: PLANNED.evaluate(8, POPULATION), "posteriors", "unsupported"),
 )
 
@@ -176,26 +162,6 @@ def test_the_anytime_rule_needs_no_plan():
     assert "however many analyses" in verdict.note
     planned = DecisionReached(0.95, correction="anytime", analyses=(8, 16))
     assert (planned.threshold(8), planned.threshold(9)) == (ANYTIME.threshold(8), None)
-
-
-def test_the_z_of_the_anytime_rule_takes_both_variances_at_the_common_score():
-    # one question, bayes@N: σ² = μ(1 − μ)/(N + 3), so the scores weigh N + 3 trials
-    none, some = binary([0], 37), binary([3], 57)
-    n, m = 40, 60
-    common = (n * none.mu + m * some.mu) / (n + m)
-    pooled = (some.mu - none.mu) / np.sqrt(common * (1 - common) * (1 / n + 1 / m))
-    assert separation_if_equal(none, some) == pytest.approx(pooled)
-    assert separation_if_equal(some, none) == pytest.approx(pooled)
-    assert separation_if_equal(none, none) == 0.0
-    # a score that is known exactly is the common one
-    exact = replace(some, sigma=0.0)
-    known = (some.mu - none.mu) / np.sqrt(some.mu * (1 - some.mu) / n)
-    assert separation_if_equal(none, exact) == pytest.approx(known)
-    # the rule takes the smaller z
-    rule = DecisionReached(0.95, correction="anytime")
-    plain = (some.mu - none.mu) / np.hypot(none.sigma, some.sigma)
-    both = {"none": replace(none, trials_range=None), "some": replace(some, trials_range=None)}
-    assert rule.evaluate(40, both).value == pytest.approx(min(plain, pooled))
 
 
 @pytest.mark.parametrize("rule", [ANYTIME, DecisionReached(0.95, "pocock", (4, 8, 80))])

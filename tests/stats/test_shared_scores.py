@@ -66,28 +66,12 @@ def test_order_and_range_do_not_matter(scope):
     assert unit.to_dict()["models"][0]["model"] == "m0"
 
 
-def test_rank_has_the_same_draws():
-    right, _ = answers(6, [0.5] * 4, n=4)
-    posteriors = board(right, 4)
-    flat, shared = (rank(posteriors, prior=prior) for prior in ("flat", "shared"))
-    assert (flat.prior, shared.prior, shared.draws) == ("flat", "shared", 4_000)
-    assert SURE_NEAR_ENDS in shared.note
-    expected = shared_scores({model: posteriors[model] for model in shared.models})
-    assert np.array_equal(shared.p_greater, expected.p_greater)
-    assert np.abs(flat.p_greater - shared.p_greater).max() > 0.02
-    for name in ("models", "ranks", "mu", "sigma", "rank_low", "rank_high"):
-        assert np.array_equal(getattr(flat, name), getattr(shared, name))
-    assert rank({"m0": posteriors["m0"]}, prior="shared").p_best.tolist() == [1.0]
-
-
 def test_paired_models_keep_the_paired_comparison():
     right, _ = answers(5, [0.6, 0.5, 0.52, 0.4], n=4)
     posteriors = board(right, 4, "population")
-    flat, shared = (rank(posteriors, prior=prior) for prior in ("flat", "shared"))
-    assert shared.prior == "flat"
+    flat = rank(posteriors)
     scores = shared_scores({model: posteriors[model] for model in flat.models})
     assert np.array_equal(scores.p_greater, flat.p_greater)
-    assert np.array_equal(shared.p_greater, flat.p_greater)
     same = dict.fromkeys("ab", posteriors["m0"])
     assert shared_scores(same).p_greater[0, 1] == pytest.approx(0.5, abs=0.02)
 
@@ -125,7 +109,6 @@ test_bad_arguments = refusals(
     (lambda: shared_scores(TWO, level=1.0), "level", "range"),
     (lambda: shared_scores(TWO, seed=-1), "seed", "range"),
     (lambda: shared_scores({"only": TWO["m0"]}), "posteriors", "empty"),
-    (lambda: rank(TWO, prior="learned"), "prior", "choice"),
     (
         lambda: shared_scores(dict.fromkeys("ab", bayes_at_n(Outcomes.from_counts([[3, 5]])))),
         "posteriors",

@@ -94,13 +94,12 @@ def command(
     """Rank models, with ties for models that are not distinguishable.
 
     Models are ranked by the posterior mean of hbayes@N on the same questions. The table shows
-    the probability of being the best and two confidence sets for the rank of every model: with
-    95% confidence the ranks of all models lie in their joint sets, and the rank of any one model
-    in its own. By default all pairs of models are compared at once, so that with 95% confidence no
-    pair is separated the wrong way, however many models there are; a model of rank r is
-    worse than at least r − 1 others. The other rules have no such guarantee: with twenty equal
-    models they nearly always show a winner. The paper's rule compares neighbours (--ties
-    adjacent); it chains, so that the first and the last model of a long group may differ.
+    the probability of being the best and a confidence set for the rank of every model: with 95%
+    confidence the ranks of all models lie in these sets. By default all pairs of models are
+    compared at once, so that with 95% confidence no pair is separated the wrong way, however many
+    models there are; a model of rank r is worse than at least r − 1 others. The paper's rule
+    (--ties adjacent) compares neighbours and has no such guarantee; it chains, so that the
+    first and the last model of a long group may differ.
 
     P(row > column) of --pairs has a flat prior on the difference and is too certain between close
     models. With --shared the logits of the scores have a prior that is common to the models, and
@@ -116,7 +115,7 @@ def command(
     \b
     Examples:
       lm-eval-bayes rank runs/*
-      lm-eval-bayes rank runs/qwen runs/phi runs/llama --ties pairwise --pairs --scope population
+      lm-eval-bayes rank runs/qwen runs/phi runs/llama --ties adjacent --pairs --scope population
       lm-eval-bayes rank runs/* --shared
       lm-eval-bayes rank runs/* --method bradley_terry
     """
@@ -260,11 +259,8 @@ def _show(board: Leaderboard, pairs: bool, shared: bool) -> None:
     if board.compares:
         columns |= {
             P_BEST: lambda row: format_probability(row.p_best),
-            f"ranks, jointly ({confidence})": lambda row: format_range(
+            f"ranks ({confidence})": lambda row: format_range(
                 (int(row.rank_low), int(row.rank_high))
-            ),
-            "alone": lambda row: format_range(
-                (int(row.rank_low_marginal), int(row.rank_high_marginal))
             ),
         }
     if len(board.tasks) == 1:
@@ -275,9 +271,7 @@ def _show(board: Leaderboard, pairs: bool, shared: bool) -> None:
         }
         if any(row.cost is not None for row in board.rows):
             columns["cost"] = lambda row: format_large(row.cost)
-    say_records(
-        title, board.rows, columns, optional=("cost", "time", "tokens", "alone", "N", P_BEST)
-    )
+    say_records(title, board.rows, columns, optional=("cost", "time", "tokens", "N", P_BEST))
     if pairs:
         say()
         _show_pairs(f"{board.task}: P(row > column)", board.models, board.ranking.p_greater)
@@ -328,17 +322,7 @@ def _tie_rule(board: Leaderboard) -> str:
             f"ranks: a model ranks one below the lowest-ranked model that is better; all pairs "
             f"compared at once with {confidence} confidence, |z| above {ranking.threshold:.3f}"
         )
-    if ranking.ties == "intervals":
-        return (
-            f"ranks: a model ties with the best model of its group if their {confidence} credible "
-            "intervals overlap"
-        )
-    compared_with = {
-        "adjacent": "the next better model",
-        "leader": "the best model of its group",
-        "pairwise": "every model of its group",
-    }[ranking.ties]
     return (
-        f"ranks: a model ties with {compared_with} if z is below {ranking.threshold:.3f} "
-        f"({confidence}, one-sided)"
+        f"ranks by the paper's rule: a model ties with the next better model if z is below "
+        f"{ranking.threshold:.3f} ({confidence}, one-sided)"
     )

@@ -40,7 +40,7 @@ STANDARD_OUTPUT = ("-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
 #: What a posterior is about: the benchmark's questions, or their population.
 Scope: TypeAlias = Literal["benchmark", "population"]
 #: Which models of a group a model is compared with before it shares their rank.
-TieRule: TypeAlias = Literal["simultaneous", "adjacent", "leader", "pairwise", "intervals", "none"]
+TieRule: TypeAlias = Literal["simultaneous", "adjacent", "none"]
 #: How the analyses after every batch of trials are corrected for.
 Correction: TypeAlias = Literal["none", "pocock", "obrien-fleming", "anytime"]
 
@@ -68,10 +68,8 @@ Ties = Annotated[
     TieRule,
     typer.Option(
         help="simultaneous: all pairs are compared at once; a model ranks one below the "
-        "lowest-ranked model that is better. Without a correction for many pairs, models share a "
-        "rank if z is small between them and the best of the group (leader), the next better "
-        "model (adjacent, the paper's rule) or every model of the group (pairwise), or if their "
-        "interval overlaps that of the best of the group (intervals). none: no ties."
+        "lowest-ranked model that is better. adjacent, the paper's rule: a model shares the rank "
+        "of the next better one if z is small, whatever the number of models. none: no ties."
     ),
 ]
 

@@ -30,7 +30,7 @@ from lm_eval_bayes.stats.sequential.decision import (
     Correction,
     DecisionReached,
 )
-from lm_eval_bayes.stats.sequential.stopping_rules import StoppingRule, WidthReached, batches
+from lm_eval_bayes.stats.sequential.stopping_rules import WidthReached, batches
 from lm_eval_bayes.stats.sequential.trials_needed import trials_needed
 from lm_eval_bayes.stats.validation import check_count, check_level, check_option
 
@@ -219,7 +219,7 @@ class Goal:
         return min(2, self.max_trials)
 
     @cached_property
-    def rule(self) -> StoppingRule | None:
+    def rule(self) -> WidthReached | DecisionReached | None:
         """The stopping rule of the interim analyses; None where only the budget ends the run."""
         if self.width is not None:
             return WidthReached(self.width, self.level, "exact", self.min_trials)

@@ -21,7 +21,8 @@ from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.evaluation import cached_in_evaluation, current_evaluation
 from lm_eval_bayes.harness.task.answers import AnswerSource, zero_score
 from lm_eval_bayes.harness.task.settings import Settings
-from lm_eval_bayes.stats.intervals import Scope
+from lm_eval_bayes.stats.intervals import Interval, Scope
+from lm_eval_bayes.stats.learned_shift import LearnedShift
 from lm_eval_bayes.stats.maj_at_k import vote_candidates
 from lm_eval_bayes.stats.pass_family.estimators import (
     PassQuantity,
@@ -138,7 +139,7 @@ class Table:
             log.warning("row %s cannot be computed: %s", name, error)
             return math.nan
 
-    def interval(self, posterior: api.Posterior) -> api.Interval:
+    def interval(self, posterior: api.Posterior) -> Interval:
         """Return the interval of a posterior by the run's settings."""
         s = self.settings
         return posterior.interval(s.level, "beta" if self.quick else s.interval)
@@ -302,7 +303,7 @@ def with_prior_trials(
 def _learned_shift(table: TrialTable) -> float:
     """Return the learned scale of the shift, in logits; NaN where no question has prior trials."""
     shift = table.informed.prior_strength
-    return shift.scale if isinstance(shift, api.LearnedShift) else float("nan")
+    return shift.scale if isinstance(shift, LearnedShift) else float("nan")
 
 
 def posterior_rows(

@@ -25,7 +25,6 @@ from lm_eval_bayes._util.text import (
     plural,
     scope_label,
 )
-from lm_eval_bayes.analysis.leaderboard import LeaderboardRow
 from lm_eval_bayes.analysis.report_data import ReportData, TaskPanel
 from lm_eval_bayes.report.page import figures, tables
 from lm_eval_bayes.report.page.attempts import TEXT_BYTES, page_attempts
@@ -140,7 +139,6 @@ def _panel_context(panel: TaskPanel, data: ReportData) -> dict[str, Any]:
                 "summary": summary,
                 "rank": f"{row.rank:g}",
                 "tied": ranks.count(row.rank) > 1,
-                "own_ranks": _own_ranks(row),
                 "bar": figures.interval_bar(
                     axis,
                     summary.learned[data.spec.scope].mu,
@@ -168,12 +166,6 @@ def _panel_context(panel: TaskPanel, data: ReportData) -> dict[str, Any]:
         "provenance": panel_provenance(panel),
         "unavailable": _unavailable_schemata(panel),
     }
-
-
-def _own_ranks(row: LeaderboardRow) -> str:
-    """Return the confidence set for one model's rank where it differs from the joint one."""
-    own = (row.rank_low_marginal, row.rank_high_marginal)
-    return "" if own == (row.rank_low, row.rank_high) else format_range((int(own[0]), int(own[1])))
 
 
 # -- sizes and warnings --------------------------------------------------------------------------

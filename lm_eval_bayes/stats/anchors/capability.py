@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Literal, TypeAlias
@@ -14,46 +14,19 @@ from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.anchors.matrix import AnchorMatrix, check_anchors
 from lm_eval_bayes.stats.anchors.shared_position import shared_position_log
-from lm_eval_bayes.stats.arrays import FloatArray, IntArray, read_only
+from lm_eval_bayes.stats.arrays import FloatArray, read_only
 from lm_eval_bayes.stats.intervals import SCOPES, Scope
 from lm_eval_bayes.stats.outcomes import Outcomes, check_outcomes
 from lm_eval_bayes.stats.validation import (
-    check_integer,
     check_level,
     check_option,
     check_real,
     check_seed,
-    check_sequence,
     check_size,
 )
 
 #: How a model that lies between two anchors relates to them; see `capability_intervals`.
 Between: TypeAlias = Literal["shared", "query"]
-#: Which neighbouring intervals are returned: the fewest, or those between equal tails.
-RangeMethod: TypeAlias = Literal["hdi", "exact"]
-
-
-def _fewest(ends: FloatArray, level: float) -> tuple[int, int]:
-    """Return the shortest range of intervals that holds `level`; `ends` are cumulated masses."""
-    for length in range(1, ends.size - 1):
-        held = ends[length:] - ends[:-length]
-        best = int(held.argmax())
-        if held[best] >= level:
-            return best, best + length - 1
-    return 0, ends.size - 2
-
-
-def _equal_tails(ends: FloatArray, level: float) -> tuple[int, int]:
-    """Return the range of intervals between two tails of equal mass."""
-    tail = 0.5 * (1.0 - level)
-    return int((ends[1:] <= tail).sum()), int((ends[1:-1] < 1.0 - tail).sum())
-
-
-_RANGES: Mapping[RangeMethod, Callable[[FloatArray, float], tuple[int, int]]] = {
-    "hdi": _fewest,
-    "exact": _equal_tails,
-}
-RANGE_METHODS: tuple[RangeMethod, ...] = tuple(_RANGES)
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,30 +102,29 @@ class CapabilityPosterior(Record):
             raise InvalidInputError.of("anchor", "choice", rule, anchor)
         return min(1.0, float(self.probability[self.anchors.index(anchor) + 1 :].sum()))
 
-    def interval(self, level: float = 0.95, method: RangeMethod = "hdi") -> tuple[int, int]:
-        """Return the first and the last of the neighbouring intervals that hold `level`.
-
-        Parameters
-        ----------
-        level : float
-            In (0, 1).
-        method : {"hdi", "exact"}
-            As few intervals as possible, or those between the two equal tails.
+    def interval(self, level: float = 0.95) -> tuple[int, int]:
+        """Return the first and the last of the fewest neighbouring intervals that hold `level`.
 
         Raises
         ------
         InvalidInputError
-            If `level` or `method` breaks its rule.
+            If `level` is not in (0, 1).
 
         Examples
         --------
         >>> anchors = AnchorMatrix.from_probabilities([[0.2] * 9, [0.5] * 9, [0.8] * 9])
         >>> posterior = capability_intervals(anchors, Outcomes.from_matrix([[1]] * 5 + [[0]] * 4))
-        >>> posterior.interval(0.9), posterior.interval(0.9, "exact")
-        ((1, 2), (1, 3))
+        >>> posterior.interval(0.9)
+        (1, 2)
         """
-        level, method = check_level(level), check_option("method", method, RANGE_METHODS)
-        return _RANGES[method](np.concatenate(([0.0], np.cumsum(self.probability))), level)
+        level = check_level(level)
+        ends = np.concatenate(([0.0], np.cumsum(self.probability)))
+        for length in range(1, ends.size - 1):
+            held = ends[length:] - ends[:-length]
+            best = int(held.argmax())
+            if held[best] >= level:
+                return best, best + length - 1
+        return 0, ends.size - 2
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields, the labels and the peak as plain JSON types."""
@@ -230,11 +202,19 @@ def capability_intervals(
     >>> posterior.probability.round(3).tolist()
     [0.009, 0.138, 0.479, 0.373]
     """
-    likelihood = _Likelihood.of(anchors, outcomes, epsilon, between)
+    solved, failed = _check(anchors, outcomes)
+    # ε is at least 1e-12, so that 1 − ε is not 1
+    rule = "be a number in [1e-12, 0.5)"
+    epsilon = check_real("epsilon", epsilon, rule, lambda x: 1e-12 <= x < 0.5)
+    between = check_option("between", between, BETWEEN)
     scope, seed = check_option("scope", scope, SCOPES), check_seed(seed)
     replicates = check_size("replicates", replicates, 1, anchors.n_queries)
-    n_trials = likelihood.solved + likelihood.failed
-    logs = likelihood.logs(np.ones((1, n_trials.size)))[:, 0]
+    n_trials = solved + failed
+    clipped = np.clip(anchors.probabilities, epsilon, 1.0 - epsilon)
+    end = np.full((1, anchors.n_queries), epsilon)
+    edges = np.concatenate((end, clipped, 1.0 - end))
+    interval_logs = _INTERVAL_LOGS[between]
+    logs = interval_logs(edges, solved, failed, np.ones((1, n_trials.size)))[:, 0]
     probability = special.softmax(logs)
     if scope == "population":
         tried = np.flatnonzero(n_trials)
@@ -243,87 +223,39 @@ def capability_intervals(
         resampled[:, tried] = rng.multinomial(
             tried.size, np.full(tried.size, 1.0 / tried.size), replicates
         )
-        probability = special.softmax(likelihood.logs(resampled), axis=0).mean(axis=1)
+        of_samples = interval_logs(edges, solved, failed, resampled)
+        probability = special.softmax(of_samples, axis=0).mean(axis=1)
     return CapabilityPosterior(
         anchors=anchors.names,
         probability=read_only(probability, np.float64),
         log_likelihood=read_only(logs, np.float64),
         n_queries=int((n_trials > 0).sum()),
         n_trials=int(n_trials.sum()),
-        epsilon=likelihood.epsilon,
-        between=likelihood.between,
+        epsilon=epsilon,
+        between=between,
         scope=scope,
-        note='The likelihood "query" is overconfident.' if likelihood.between == "query" else None,
+        note='The likelihood "query" is overconfident.' if between == "query" else None,
     )
 
 
-@dataclass(frozen=True, eq=False)
-class _Likelihood:
-    """The likelihood of the L + 1 intervals between neighbouring anchors.
-
-    Parameters
-    ----------
-    edges : array, shape (L+2, M)
-        The anchors within [ε, 1 − ε], weakest first, between a row of ε and one of 1 − ε.
-    solved, failed : array, shape (M,)
-        c_j and N_j − c_j of the model to place.
-    epsilon : float
-        In [1e-12, ½).
-    between : {"shared", "query"}
-        See `capability_intervals`.
-    """
-
-    edges: FloatArray
-    solved: FloatArray
-    failed: FloatArray
-    epsilon: float
-    between: Between
-
-    @classmethod
-    def of(
-        cls, anchors: AnchorMatrix, outcomes: Outcomes, epsilon: float, between: Between
-    ) -> _Likelihood:
-        """Return the likelihood of a model's outcomes on the anchors' queries.
-
-        Raises
-        ------
-        InvalidInputError
-            If the outcomes are not 0/1, are about other queries, or have no trial, or another
-            argument breaks its rule.
-        """
-        check_anchors("anchors", anchors)
-        check_outcomes("outcomes", outcomes)
-        # ε is at least 1e-12, so that 1 − ε is not 1
-        rule = "be a number in [1e-12, 0.5)"
-        epsilon = check_real("epsilon", epsilon, rule, lambda x: 1e-12 <= x < 0.5)
-        between = check_option("between", between, BETWEEN)
-        solved, failed = outcomes.right_and_wrong()
-        if outcomes.n_questions != anchors.n_queries:
-            rule = f"be about the {anchors.n_queries} queries of the anchors"
-            got = f"{outcomes.n_questions} questions"
-            raise InvalidInputError.of("outcomes", "mismatch", rule, got)
-        if outcomes.question_ids is not None and anchors.question_ids is not None:
-            pairs = zip(anchors.question_ids, outcomes.question_ids, strict=True)
-            for position, (ours, came) in enumerate(pairs):
-                if ours != came:
-                    rule = f"have the anchors' question ids in their order ({ours!r} at {position})"
-                    raise InvalidInputError.of("outcomes", "mismatch", rule, came)
-        if outcomes.counts.sum() == 0:
-            raise InvalidInputError.of("outcomes", "empty", "have at least one trial", "none")
-        clipped = np.clip(anchors.probabilities, epsilon, 1.0 - epsilon)
-        end = np.full((1, anchors.n_queries), epsilon)
-        edges = np.concatenate((end, clipped, 1.0 - end))
-        return cls(edges, solved.astype(float), failed.astype(float), epsilon, between)
-
-    def logs(self, subsets: FloatArray) -> FloatArray:
-        """Return the log likelihoods for subsets of the queries, shape (L+1, B).
-
-        Parameters
-        ----------
-        subsets : array, shape (B, M)
-            How often each holds a query.
-        """
-        return _INTERVAL_LOGS[self.between](self.edges, self.solved, self.failed, subsets)
+def _check(anchors: AnchorMatrix, outcomes: Outcomes) -> tuple[FloatArray, FloatArray]:
+    """Return c_j and N_j − c_j, once the outcomes are those of the anchors' queries."""
+    check_anchors("anchors", anchors)
+    check_outcomes("outcomes", outcomes)
+    solved, failed = outcomes.right_and_wrong()
+    if outcomes.n_questions != anchors.n_queries:
+        rule = f"be about the {anchors.n_queries} queries of the anchors"
+        got = f"{outcomes.n_questions} questions"
+        raise InvalidInputError.of("outcomes", "mismatch", rule, got)
+    if outcomes.question_ids is not None and anchors.question_ids is not None:
+        pairs = zip(anchors.question_ids, outcomes.question_ids, strict=True)
+        for position, (ours, came) in enumerate(pairs):
+            if ours != came:
+                rule = f"have the anchors' question ids in their order ({ours!r} at {position})"
+                raise InvalidInputError.of("outcomes", "mismatch", rule, came)
+    if outcomes.counts.sum() == 0:
+        raise InvalidInputError.of("outcomes", "empty", "have at least one trial", "none")
+    return solved.astype(np.float64), failed.astype(np.float64)
 
 
 def _query_logs(
@@ -347,98 +279,3 @@ _INTERVAL_LOGS: Mapping[
     Between, Callable[[FloatArray, FloatArray, FloatArray, FloatArray], FloatArray]
 ] = {"shared": _shared_logs, "query": _query_logs}
 BETWEEN: tuple[Between, ...] = tuple(_INTERVAL_LOGS)
-
-
-@dataclass(frozen=True, eq=False)
-class PeakSweep(Record):
-    """The certainty of a position as a function of the number of queries.
-
-    Attributes
-    ----------
-    sizes : array of int, shape (S,)
-        Numbers of queries.
-    mean, low, high : array, shape (S,)
-        Mean, 10% and 90% quantile of the peak probability over the subsets drawn.
-    agreement : array, shape (S,)
-        Share of the subsets whose peak is that of all queries together.
-    replicates, seed : int
-        Subsets a size, and the seed they were drawn with.
-    """
-
-    sizes: IntArray
-    mean: FloatArray
-    low: FloatArray = field(repr=False)
-    high: FloatArray = field(repr=False)
-    agreement: FloatArray
-    replicates: int
-    seed: int
-
-
-def sample_size_sweep(
-    anchors: AnchorMatrix,
-    outcomes: Outcomes,
-    sizes: Sequence[int] | None = None,
-    *,
-    epsilon: float = 0.01,
-    between: Between = "shared",
-    replicates: int = 200,
-    seed: int = 0,
-) -> PeakSweep:
-    """Place a model by ever more of the queries, chosen at random [Xiao 2025].
-
-    Parameters
-    ----------
-    anchors, outcomes, epsilon, between
-        As in `capability_intervals`.
-    sizes : sequence of int, optional
-        Numbers of queries in 1..M; left out, up to ten even steps from 1 to M.
-    replicates : int
-        Random subsets without replacement a size, 1 to 10⁷ (fewer for many queries).
-    seed : int
-        Of the subsets.
-
-    Returns
-    -------
-    PeakSweep
-
-    Raises
-    ------
-    InvalidInputError
-        If an argument breaks its rule.
-
-    Examples
-    --------
-    >>> table = [[0.1] * 20, [0.5] * 20, [0.9] * 20]
-    >>> anchors = AnchorMatrix.from_probabilities(table)
-    >>> sweep = sample_size_sweep(anchors, Outcomes.from_matrix([[1], [1], [0], [1]] * 5))
-    >>> sweep.sizes.tolist()[-1], bool(sweep.mean[-1] > sweep.mean[0])
-    (20, True)
-    """
-    likelihood = _Likelihood.of(anchors, outcomes, epsilon, between)
-    n = anchors.n_queries
-    replicates, seed = check_size("replicates", replicates, 1, n), check_seed(seed)
-    if sizes is None:
-        sizes = np.unique(np.linspace(1, n, min(n, 10)).round().astype(int)).tolist()
-    given = check_sequence("sizes", sizes, f"be a sequence of numbers in 1..{n}")
-    checked = [check_integer("sizes", size, 1) for size in given]
-    if not checked or max(checked) > n:
-        raise InvalidInputError.of("sizes", "range", f"lie in 1..{n}, at least one", checked)
-    full_peak = int(likelihood.logs(np.ones((1, n))).argmax())
-    rng = np.random.default_rng(seed)
-    rows = []
-    for size in checked:
-        chosen = (rng.random((replicates, n)).argsort(axis=1) < size).astype(np.float64)
-        share = special.softmax(likelihood.logs(chosen), axis=0)
-        peak = share.max(axis=0)
-        ends = np.quantile(peak, [0.1, 0.9])
-        rows.append((peak.mean(), *ends, (share.argmax(axis=0) == full_peak).mean()))
-    mean, low, high, agreement = np.array(rows).T
-    return PeakSweep(
-        sizes=read_only(checked, np.int64),
-        mean=read_only(mean, np.float64),
-        low=read_only(low, np.float64),
-        high=read_only(high, np.float64),
-        agreement=read_only(agreement, np.float64),
-        replicates=replicates,
-        seed=seed,
-    )

@@ -126,7 +126,7 @@ def filter_queries(references: AnchorMatrix, low: float = 0.01, high: float = 0.
     Returns
     -------
     QueryFilter
-        Its `kept` goes to `AnchorMatrix.take` and `take_queries`; it may be empty.
+        Its `kept` goes to `AnchorMatrix.take` and `Outcomes.take`; it may be empty.
 
     Raises
     ------

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.arrays import FloatArray, IntArray, as_ids, check_ids, numeric, read_only
-from lm_eval_bayes.stats.outcomes import Outcomes, check_outcomes
+from lm_eval_bayes.stats.outcomes import Outcomes
 from lm_eval_bayes.stats.validation import check_non_negative, check_sequence
 
 
@@ -203,23 +203,6 @@ def _as_table(probabilities: npt.ArrayLike) -> npt.NDArray[Any]:
         rule = "be 2-D, one row per anchor and one column per query, and not empty"
         raise InvalidInputError.of("probabilities", "shape", rule, f"shape {table.shape}")
     return table
-
-
-def take_queries(outcomes: Outcomes, queries: Iterable[int] | IntArray) -> Outcomes:
-    """Return the outcomes of some of the queries, in the order asked for.
-
-    Raises
-    ------
-    InvalidInputError
-        If `queries` are not distinct positions of questions, at least one.
-
-    Examples
-    --------
-    >>> take_queries(Outcomes.from_matrix([[1, 1], [0, 0], [0, 1]]), [2]).counts.tolist()
-    [[1, 1]]
-    """
-    check_outcomes("outcomes", outcomes)
-    return outcomes.take(check_queries(queries, outcomes.n_questions))
 
 
 def check_queries(queries: Iterable[int] | IntArray, n_queries: int) -> IntArray:

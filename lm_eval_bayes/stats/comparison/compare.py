@@ -79,8 +79,8 @@ class Comparison(DifferenceSummary):
         larger mean is the better one [Hariri 2026, §2.9]; one-sided, z = 1.645 gives .95.
     p_a_greater : float
         P(A > B) + ½ P(A = B) under the posterior of the difference, no approximation. The prior
-        is flat on the difference, so that between close models it is too certain: `rank` with
-        ``prior="shared"`` learns from all models of a board how far they are apart.
+        is flat on the difference, so that between close models it is too certain: `shared_scores`
+        learns from all models of a board how far they are apart.
     mc_error : float or None
         Standard error of `p_a_greater` where it was drawn, None where computed. For rubrics it
         includes the error of the particles that represent the learned priors: with

@@ -8,43 +8,31 @@ normal variables with correlation ρ, and an answer is right where its variable 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
-from scipy import fft, special
+from scipy import optimize, special
 
 from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.stats.aligned_questions import Align, align_questions, check_same_weights
 from lm_eval_bayes.stats.arrays import FloatArray
-from lm_eval_bayes.stats.distributions.base import CdfTable, beta_quantile
-from lm_eval_bayes.stats.distributions.independent import tabulate
+from lm_eval_bayes.stats.distributions.base import beta_quantile
 from lm_eval_bayes.stats.distributions.weighted import weighted_quantiles
-from lm_eval_bayes.stats.intervals import Interval, QuantileFunction
+from lm_eval_bayes.stats.intervals import Interval
 from lm_eval_bayes.stats.outcomes import Outcomes, require_single_trials
 from lm_eval_bayes.stats.validation import check_level, check_pair, check_seed, check_size
 
-#: Rounds in which the proposal learns where the posterior lies, at the most.
-_ROUNDS = 40
-_LEARNING_DRAWS = 4_000
-#: Effective draws that each of them learns from, at the least.
-_LEARNING_ESS = 400.0
 #: Degrees of freedom of the Student proposal, and its widening over the covariance seen.
 _FREEDOM, _WIDENING = 6.0, 1.2
-#: Share of draws kept from the broad proposal, which bounds every weight.
+#: Draws that the proposal learns its place and shape from, and the step of the first derivatives.
+_LEARNING_DRAWS, _STEP = 4_000, 1e-3
+#: Share of draws from the broad proposal, which bounds every weight.
 _BROAD = 0.1
-
 _BATCHES = 20
-
-
-#: Lattice steps in one standard deviation of the difference.
-_STEPS = 512
-_MAX_POINTS = 1 << 20
-#: Masses at which a quantile function is tabulated: dense at both ends, then out to 1e-12.
-_INNER = 0.5 - 0.5 * np.cos(np.pi * np.arange(1, 4096) / 4096)
-_OUTER = np.logspace(-12, -7.5, 19)
-_MASSES = np.concatenate([_OUTER, _INNER, 1.0 - _OUTER[::-1]])
+#: Points of the unpaired posterior: mid-quantiles of A, each beside one of B by a step near the
+#: golden section, which spreads them evenly over all pairs.
+_POINTS, _GOLDEN = 1 << 16, 40_503
 
 
 @dataclass(frozen=True)
@@ -136,34 +124,21 @@ def compare_unpaired(a: Outcomes, b: Outcomes, level: float = 0.95) -> SingleTri
     """
     check_same_weights(a, b)
     level = check_level(level)
-    beta_a, beta_b = _beta("a", a), _beta("b", b)
-    x, y = np.transpose([beta_a, beta_b])
-    means, variances = x / (x + y), x * y / (x + y) ** 2 / (x + y + 1.0)
-    logit_means = special.digamma(x) - special.digamma(y)
-    logit_variances = special.polygamma(1, x) + special.polygamma(1, y)
-    difference, sd = float(means[0] - means[1]), float(np.sqrt(variances.sum()))
-    table = difference_table(
-        partial(beta_quantile, *beta_a), partial(beta_quantile, *beta_b), difference, sd
-    )
-    log_odds = difference_table(
-        partial(_logit_quantile, *beta_a),
-        partial(_logit_quantile, *beta_b),
-        float(logit_means[0] - logit_means[1]),
-        float(np.sqrt(logit_variances.sum())),
-    )
-    tails = np.array([0.5 * (1.0 - level), 0.5, 0.5 * (1.0 + level)])
-    low, _, high = np.clip(table.quantile(tails), -1.0, 1.0)
-    odds = np.exp(log_odds.quantile(tails))
-    return SingleTrialComparison(
-        model="unpaired",
+    parameters = np.array([_beta("a", a), _beta("b", b)])
+    rank = np.arange(_POINTS)
+    masses = (np.stack([rank, rank * _GOLDEN % _POINTS]) + 0.5) / _POINTS
+    rows = zip(parameters, masses, strict=True)
+    logits = np.stack([_logit_quantile(x, y, mass) for (x, y), mass in rows])
+    means = parameters[:, 0] / parameters.sum(axis=1)
+    variances = means * (1.0 - means) / (parameters.sum(axis=1) + 1.0)
+    summary = _summary("unpaired", logits, np.full(_POINTS, 1.0 / _POINTS), level)
+    return replace(
+        summary,
         theta_a=float(means[0]),
         theta_b=float(means[1]),
-        difference=difference,
-        sd=sd,
-        interval=_interval(low, high, level),
-        odds_ratio=float(odds[1]),
-        odds_ratio_interval=_interval(odds[0], odds[2], level),
-        p_a_greater=float(1.0 - table.cdf(np.zeros(1))[0]),
+        difference=float(means[0] - means[1]),
+        sd=float(np.sqrt(variances.sum())),
+        p_a_greater=float(special.betainc(*parameters[1], special.expit(logits[0])).mean()),
     )
 
 
@@ -233,35 +208,51 @@ def compare_paired(
     both = int((right_a & right_b).sum())
     counts = (both, only_a, only_b, pair.a.n_questions - both - only_a - only_b)
     logits, weight = paired_posterior_draws(counts, prior, draws, seed)
-    theta_a, theta_b, rho_hat = special.expit(logits)
-    difference, log_odds = theta_a - theta_b, logits[0] - logits[1]
-    mean = float(weight @ difference)
-    above = theta_a > theta_b
-    p_a_greater = float(weight @ above)
-    tails = np.array([0.5 * (1.0 - level), 0.5, 0.5 * (1.0 + level)])
-    ends, error = _quantiles_with_error(difference, weight, tails)
-    odds_ends, odds_error = _quantiles_with_error(log_odds, weight, tails)
-    odds = np.exp(odds_ends)
-    return SingleTrialComparison(
-        model="paired",
-        theta_a=float(weight @ theta_a),
-        theta_b=float(weight @ theta_b),
-        difference=mean,
-        sd=float(np.sqrt(weight @ (difference - mean) ** 2)),
-        interval=_interval(ends[0], ends[2], level, float(error[[0, 2]].max()), seed),
-        odds_ratio=float(odds[1]),
-        odds_ratio_interval=_interval(
-            odds[0], odds[2], level, float((odds * odds_error)[[0, 2]].max()), seed
-        ),
-        p_a_greater=p_a_greater,
+    summary = _summary("paired", logits[:2], weight, level, seed)
+    above = logits[0] > logits[1]
+    return replace(
+        summary,
         table=counts,
-        correlation=float(weight @ (2.0 * rho_hat - 1.0)),
+        correlation=float(weight @ (2.0 * special.expit(logits[2]) - 1.0)),
         ess=float(1.0 / (weight**2).sum()),
-        mc_error=float(np.sqrt((weight**2 * (above - p_a_greater) ** 2).sum())),
+        mc_error=float(np.sqrt((weight**2 * (above - summary.p_a_greater) ** 2).sum())),
         draws=draws,
         seed=seed,
         left_out_a=pair.left_out_a,
         left_out_b=pair.left_out_b,
+    )
+
+
+def _summary(
+    model: Literal["paired", "unpaired"],
+    logits: FloatArray,
+    weight: FloatArray,
+    level: float,
+    seed: int | None = None,
+) -> SingleTrialComparison:
+    """Summarize weighted logits of θ_A and θ_B, shape (2, n): draws if `seed` is given."""
+    theta = special.expit(logits)
+    difference, log_odds = theta[0] - theta[1], logits[0] - logits[1]
+    mean = float(weight @ difference)
+    tails = np.array([0.5 * (1.0 - level), 0.5, 0.5 * (1.0 + level)])
+    ends, error = _quantiles_with_error(difference, weight, tails)
+    odds_ends, odds_error = _quantiles_with_error(log_odds, weight, tails)
+    odds = np.exp(odds_ends)
+
+    def interval(of: FloatArray, errors: FloatArray) -> Interval:
+        error = None if seed is None else float(errors[[0, 2]].max())
+        return Interval(float(of[0]), float(of[2]), level, "exact", "population", error, seed)
+
+    return SingleTrialComparison(
+        model=model,
+        theta_a=float(weight @ theta[0]),
+        theta_b=float(weight @ theta[1]),
+        difference=mean,
+        sd=float(np.sqrt(weight @ (difference - mean) ** 2)),
+        interval=interval(ends, error),
+        odds_ratio=float(odds[1]),
+        odds_ratio_interval=interval(odds, odds * odds_error),
+        p_a_greater=float(weight @ (logits[0] > logits[1])),
     )
 
 
@@ -284,13 +275,6 @@ def _quantiles_with_error(
         [weighted_quantiles(values[i::_BATCHES], weight[i::_BATCHES], at) for i in range(_BATCHES)]
     )
     return weighted_quantiles(values, weight, at), batches.std(axis=0, ddof=1) / np.sqrt(_BATCHES)
-
-
-def _interval(
-    low: float, high: float, level: float, mc_error: float | None = None, seed: int | None = None
-) -> Interval:
-    """Return an equal-tailed interval of scope "population"."""
-    return Interval(float(low), float(high), level, "exact", "population", mc_error, seed)
 
 
 def bivariate_normal_cdf(
@@ -365,43 +349,38 @@ def paired_posterior_draws(
         [1.0 + 0.5 * (both + only_b), 1.0 + 0.5 * (only_a + neither)],
         correlation_prior,
     ])  # fmt: skip
-    logits = _draw_broad(broad, _LEARNING_DRAWS, rng)
-    log_weight = _log_target(logits, counts, correlation_prior) - _log_beta(logits, broad)
-    for turn in range(_ROUNDS + 1):
-        power = _flattening(log_weight)
-        weight = _normalised(power * log_weight)
-        mean = logits @ weight
-        centred = logits - mean[:, None]
-        covariance = _WIDENING * ((centred * weight) @ centred.T)
-        last = turn == _ROUNDS or (power == 1.0 and turn > 0)
-        size = n_draws if last else _LEARNING_DRAWS
+    mean, covariance = _at_the_mode(counts, correlation_prior, broad)
+    for size in (_LEARNING_DRAWS, n_draws):
         logits = np.where(
             rng.random(size) < _BROAD,
             _draw_broad(broad, size, rng),
-            _draw_student(mean, covariance, size, rng),
+            _draw_student(mean, _WIDENING * covariance, size, rng),
         )
         log_proposal = np.logaddexp(
             np.log(_BROAD) + _log_beta(logits, broad),
-            np.log1p(-_BROAD) + _log_student(logits, mean, covariance),
+            np.log1p(-_BROAD) + _log_student(logits, mean, _WIDENING * covariance),
         )
-        log_weight = _log_target(logits, counts, correlation_prior) - log_proposal
-        if last:
-            break
-    return logits, _normalised(log_weight)
+        weight = _normalised(_log_target(logits, counts, correlation_prior) - log_proposal)
+        mean = logits @ weight
+        covariance = ((logits - mean[:, None]) * weight) @ (logits - mean[:, None]).T
+    return logits, weight
 
 
-def _flattening(log_weight: FloatArray) -> float:
-    """Return the largest power, up to 1, at which the weights leave enough effective draws."""
-    low, high = 0.0, 1.0
-    power = 1.0
-    for _ in range(30):
-        weight = _normalised(power * log_weight)
-        enough = 1.0 / (weight**2).sum() >= _LEARNING_ESS
-        if enough and power == 1.0:
-            return 1.0
-        low, high = (power, high) if enough else (low, power)
-        power = 0.5 * (low + high)
-    return low
+def _at_the_mode(
+    counts: tuple[int, int, int, int], prior: tuple[float, float], broad: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return the mode of the logits and the inverse of the curvature there."""
+    start = np.log(broad[:, 0] / broad[:, 1])
+    found = optimize.minimize(
+        lambda x: -float(_log_target(x[:, None], counts, prior)[0]), start, method="Nelder-Mead"
+    )
+    i, j = (axis.ravel() for axis in np.indices((3, 3)))
+    steps = _STEP * np.eye(3)
+    signs = ((1.0, 1.0), (1.0, -1.0), (-1.0, 1.0), (-1.0, -1.0))
+    points = [found.x[:, None] + x * steps[:, i] + y * steps[:, j] for x, y in signs]
+    values = [_log_target(point, counts, prior) for point in points]
+    hessian = (values[0] - values[1] - values[2] + values[3]).reshape(3, 3) / (4.0 * _STEP**2)
+    return np.asarray(found.x), np.asarray(np.linalg.inv(-hessian))
 
 
 def _log_target(
@@ -411,8 +390,8 @@ def _log_target(
     theta, wrong = special.expit(logits), special.expit(-logits)
     rho = theta[2] - wrong[2]
     root = 2.0 * np.sqrt(theta[2] * wrong[2])
-    # from whichever side has the digits
-    h = np.where(wrong < 0.5, special.ndtri(wrong), -special.ndtri(theta))
+    # from whichever side has the digits; + 0 as the distribution function takes no −0
+    h = np.where(wrong < 0.5, special.ndtri(wrong), -special.ndtri(theta)) + 0.0
     neither = bivariate_normal_cdf(h[0], h[1], rho, root)
     only_a, only_b = wrong[1] - neither, wrong[0] - neither
     cells = np.maximum(np.stack([theta[0] - only_a, only_a, only_b, neither]), 1e-300)
@@ -461,43 +440,3 @@ def _normalised(log_weight: FloatArray) -> FloatArray:
     """Return weights of sum 1."""
     weight = np.exp(log_weight - log_weight.max())
     return np.asarray(weight / weight.sum())
-
-
-def difference_table(
-    first: QuantileFunction, second: QuantileFunction, mu: float, sigma: float
-) -> CdfTable:
-    """Tabulate the distribution function of A − B for independent A and B.
-
-    Parameters
-    ----------
-    first, second : callable
-        Quantile functions of A and B.
-    mu, sigma : float
-        Exact mean and standard deviation of A − B, sigma > 0; the table is stretched to
-        them, which undoes what the lattice adds.
-
-    Returns
-    -------
-    CdfTable
-        Its steps are sigma/512 or finer unless the distributions reach further than 2000 sigma.
-    """
-    x, y = first(_MASSES), second(_MASSES)
-    reach = float(max(x[-1] - x[0], y[-1] - y[0]))
-    step = max(sigma / _STEPS, reach / (_MAX_POINTS - 4))
-    mass_a, start_a = _lattice(x, step)
-    mass_b, start_b = _lattice(y, step)
-    size = mass_a.size + mass_b.size - 1
-    length = fft.next_fast_len(size, real=True)
-    transform = fft.rfft(mass_a, length) * fft.rfft(mass_b[::-1], length)
-    total = np.maximum(fft.irfft(transform, n=length)[:size], 0.0)
-    total /= total.sum()
-    first_point = start_a - (start_b + mass_b.size - 1)
-    points = np.arange(first_point, first_point + size, dtype=np.float64) * step
-    return tabulate(total, points, mu, sigma)
-
-
-def _lattice(score: FloatArray, step: float) -> tuple[FloatArray, int]:
-    """Return the masses around multiples of `step`, and the first multiple."""
-    start, stop = int(np.floor(score[0] / step)), int(np.ceil(score[-1] / step))
-    edges = (np.arange(start, stop + 2) - 0.5) * step
-    return np.diff(np.interp(edges, score, _MASSES, left=0.0, right=1.0)), start

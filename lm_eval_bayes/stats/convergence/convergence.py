@@ -24,7 +24,6 @@ from lm_eval_bayes.stats.convergence.prefix_scores import (
     scores_of,
     signs,
 )
-from lm_eval_bayes.stats.tie_rules import NEIGHBOUR_RULES
 from lm_eval_bayes.stats.validation import Tau, check_option
 
 #: The ranking that a replicate has to arrive at.
@@ -33,6 +32,7 @@ Gold: TypeAlias = Literal["all", "replicate"]
 GOLDS: tuple[Gold, ...] = ("all", "replicate")
 #: Of the tie rules those that compare neighbours only.
 ConvergenceTies: TypeAlias = Literal["none", "adjacent"]
+CONVERGENCE_TIES: tuple[ConvergenceTies, ...] = ("none", "adjacent")
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,9 +158,8 @@ def convergence_at_n(  # noqa: PLR0913  public options
       not converged. This asks only how early a ranking is settled, right or wrong.
 
     Rankings are compared with their ties: models of equal score share a rank, and a prefix
-    agrees only if it ties the same models. Scores are compared as whole numbers, so rounding
-    neither makes nor breaks a tie; where whole numbers do not fit (roughly where C(N, k)·M
-    exceeds 4·10¹⁸) scores within (M+1)·2⁻⁵² of each other count as equal.
+    agrees only if it ties the same models. Scores within 10⁻¹² of their range of each other count
+    as equal, so that rounding breaks no tie.
 
     Parameters
     ----------
@@ -218,7 +217,7 @@ def convergence_at_n(  # noqa: PLR0913  public options
     prefixes = check_prefixes(R, metric, k, tau, weights, smallest=(2, 2))
     settings = prefixes.bootstrap(scheme, replicates, seed, tau)
     check_option("gold", gold, GOLDS)
-    check_option("ties", ties, tuple(NEIGHBOUR_RULES))
+    check_option("ties", ties, CONVERGENCE_TIES)
     threshold = _threshold(ties, prefixes.metric)
     n_trials = prefixes.shape[2]
     target = _GoldRanking.of(prefixes, R, threshold) if gold == "all" else None
@@ -250,7 +249,7 @@ def convergence_at_n(  # noqa: PLR0913  public options
 
 def _threshold(ties: ConvergenceTies, metric: Metric) -> float | None:
     """Return the threshold of z, or None where only equal scores tie."""
-    if not NEIGHBOUR_RULES[ties]:
+    if ties == "none":
         return None
     if metric not in LINEAR:
         rule = 'be "none" for the pass family, whose estimators have no posterior'
@@ -283,10 +282,10 @@ class _GoldRanking:
             prefixes = check_prefixes(R, "bayes", None, None, None, smallest=(2, 2))
         columns = np.arange(prefixes.shape[2])[None, None, :]
         *_, last = prefixes.walk(columns, spread=threshold is not None)
-        ranks = ranks_of(prefixes, last, threshold)[0]
-        order = np.argsort(last.keys[0])
-        keys = last.keys[0, order]
-        return cls(ranks, order, signs(keys[:-1], keys[1:], prefixes.tolerance))
+        ranks = ranks_of(last, threshold)[0]
+        order = np.argsort(last.scores[0])
+        scores = last.scores[0, order]
+        return cls(ranks, order, signs(scores[:-1], scores[1:]).astype(np.int64))
 
 
 def _converged_at(
@@ -301,16 +300,16 @@ def _converged_at(
     """
     if threshold is not None:
         ranks = np.stack(
-            [ranks_of(prefixes, step, threshold) for step in prefixes.walk(columns, spread=True)]
+            [ranks_of(step, threshold) for step in prefixes.walk(columns, spread=True)]
         )
         same = (ranks == (ranks[-1] if gold is None else gold.ranks)).all(axis=2)
     else:
-        keys = np.stack([step.keys for step in prefixes.walk(columns)])
+        scores = np.stack([step.scores for step in prefixes.walk(columns)])
         # The ranking is the gold one where the neighbours of the gold order compare as they
         # do there: L − 1 comparisons instead of L(L−1)/2.
-        order = np.argsort(keys[-1], axis=1) if gold is None else gold.order[None]
-        keys = np.take_along_axis(keys, order[None], axis=2)
-        apart = signs(keys[:, :, :-1], keys[:, :, 1:], prefixes.tolerance)
+        order = np.argsort(scores[-1], axis=1) if gold is None else gold.order[None]
+        scores = np.take_along_axis(scores, order[None], axis=2)
+        apart = signs(scores[:, :, :-1], scores[:, :, 1:])
         same = (apart == (apart[-1] if gold is None else gold.apart)).all(axis=2)
     # the last prefix that differs, counted from the end
     trailing = np.where(same.all(axis=0), len(same), np.argmin(same[::-1], axis=0))
@@ -322,31 +321,26 @@ def _converged_at(
     return when
 
 
-def ranks_of(prefixes: Prefixes, step: Step, threshold: float | None) -> IntArray:
+def ranks_of(step: Step, threshold: float | None) -> IntArray:
     """Return dense ranks (B, L), 1 the best.
 
     Parameters
     ----------
-    prefixes : Prefixes
-        What `step` comes from.
     step : Step
-        With its spread where there is a threshold.
+        With its variance where there is a threshold.
     threshold : float or None
         Neighbours with z below it share a rank; None: only equal scores do.
     """
     # complex numbers sort by their real part and then by the other: by μ, then by σ
-    falling = -step.keys if step.spread is None else -step.keys + 1j * step.spread
+    falling = -step.scores if step.variance is None else -step.scores + 1j * step.variance
     order = np.argsort(falling, axis=1)
-    sorted_keys = np.take_along_axis(step.keys, order, axis=1)
-    apart = signs(sorted_keys[:, 1:], sorted_keys[:, :-1], prefixes.tolerance) != 0
-    if threshold is not None and step.spread is not None:
-        spread = np.take_along_axis(step.spread, order, axis=1)
-        # Keys are M·T·μ and spreads M²·σ², in units and squared units of the rubric.
-        total = step.n + len(prefixes.rubric.values)
-        distance = (sorted_keys[:, :-1] - sorted_keys[:, 1:]) / total
-        near = np.square(distance) < threshold**2 * (spread[:, :-1] + spread[:, 1:])
-        apart &= ~near
-    ranks = np.ones(step.keys.shape, dtype=np.int64)
+    scores = np.take_along_axis(step.scores, order, axis=1)
+    apart = signs(scores[:, 1:], scores[:, :-1]) != 0
+    if threshold is not None and step.variance is not None:
+        variance = np.take_along_axis(step.variance, order, axis=1)
+        squared_z_limit = threshold**2 * (variance[:, :-1] + variance[:, 1:])
+        apart &= np.square(scores[:, :-1] - scores[:, 1:]) >= squared_z_limit
+    ranks = np.ones(step.scores.shape, dtype=np.int64)
     dense = 1 + np.cumsum(apart, axis=1)
     np.put_along_axis(ranks, order[:, 1:], dense, axis=1)
     return ranks
@@ -359,7 +353,7 @@ def _trajectory(
     n_models, _, n_trials = prefixes.shape
     ranks = np.zeros((n_models, n_trials), dtype=np.int64)
     for step in prefixes.walk(columns[None], spread=threshold is not None):
-        ranks[:, step.n - 1] = ranks_of(prefixes, step, threshold)[0]
+        ranks[:, step.n - 1] = ranks_of(step, threshold)[0]
     return Trajectory(
         replicate=replicate,
         converged_at=when,

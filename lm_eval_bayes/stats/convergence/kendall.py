@@ -166,7 +166,7 @@ def kendall_curve(  # noqa: PLR0913  public options
     n_defined, total, square = (np.zeros(n_trials) for _ in range(3))
     for columns in draw_blocks(settings.scheme, prefixes.shape, replicates, seed):
         for step in prefixes.walk(columns):
-            values = _tau_b(_compare(step.keys, pairs, prefixes.tolerance), right)
+            values = _tau_b(signs(step.scores[:, pairs[0]], step.scores[:, pairs[1]]), right)
             values = values[~np.isnan(values)]
             n_defined[step.n - 1] += values.size
             total[step.n - 1] += values.sum()
@@ -186,12 +186,9 @@ def kendall_curve(  # noqa: PLR0913  public options
 def _compare(
     scores: npt.NDArray[Any],
     pairs: tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]],
-    tolerance: float = 0.0,
 ) -> FloatArray:
     """Return −1, 0 or 1 for every pair; NaN where a score is."""
     lower, upper = scores[..., pairs[0]], scores[..., pairs[1]]
-    if tolerance > 0.0:
-        return np.asarray(signs(lower, upper, tolerance), dtype=np.float64)
     # comparisons, unlike differences, do not overflow
     compared = (upper > lower).astype(np.float64) - (upper < lower)
     if scores.dtype.kind == "f":

@@ -84,8 +84,8 @@ def hbayes_at_n(
     interval : {"exact", "normal", "beta", "hdi"}
         Its method.
     mean_counts : array, shape (C+1,), optional
-        Pseudo-trials a >= 0 of each category in the prior of the kinds' means, such as those of
-        `mean_pseudo_trials`: for two categories m ~ Beta(.7 + a_1, .7 + a_0). They are trials of
+        Pseudo-trials a >= 0 of each category in the prior of the kinds' means: for two
+        categories m ~ Beta(.7 + a_1, .7 + a_0). They are trials of
         further questions, one each, and say nothing about how much questions differ.
     seed : int
         Seed of the states and draws that represent the posterior.

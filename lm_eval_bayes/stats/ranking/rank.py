@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 import numpy as np
 from scipy import special
@@ -21,12 +21,9 @@ from lm_eval_bayes.stats.comparison.shared_questions import (
 from lm_eval_bayes.stats.distributions.base import Distribution
 from lm_eval_bayes.stats.intervals import IntervalSpec, Scope, score_interval
 from lm_eval_bayes.stats.ranking.rank_draws import (
-    DRAWS,
-    SURE_NEAR_ENDS,
     count_ranks,
     draw_paired,
     draw_scores,
-    draw_under_shared_prior,
 )
 from lm_eval_bayes.stats.ranking.simultaneous import (
     BoolArray,
@@ -40,7 +37,6 @@ from lm_eval_bayes.stats.tie_rules import (
     TIE_RULES,
     TieRule,
     best_first,
-    interval_separations,
     separation_levels,
     separations,
     tie_groups,
@@ -52,9 +48,6 @@ from lm_eval_bayes.stats.validation import (
     check_size,
 )
 
-#: The prior behind the probabilities of a ranking.
-RankPrior: TypeAlias = Literal["flat", "shared"]
-RANK_PRIORS: tuple[RankPrior, ...] = ("flat", "shared")
 #: Two means nearer than this share of the range of scores differ by rounding only.
 _ROUNDING = 1e-12
 
@@ -67,8 +60,6 @@ MODEL_COLUMNS = (
     "expected_rank",
     "rank_low",
     "rank_high",
-    "rank_low_marginal",
-    "rank_high_marginal",
 )
 
 
@@ -94,8 +85,6 @@ class Ranking(Record):
     rank_low, rank_high : array, shape (L,)
         Simultaneous confidence sets for the ranks [Mogstad et al. 2024]: with probability
         `confidence` the true ranks of all models lie in them.
-    rank_low_marginal, rank_high_marginal : array, shape (L,)
-        The same for one model's rank alone, whichever model it is.
     simultaneous : SimultaneousComparisons
         The comparisons of all pairs behind these sets, whatever the rule of the ties.
     rank_distribution : array, shape (L, L)
@@ -118,8 +107,6 @@ class Ranking(Record):
         Whether the models' questions were paired, which scope "population" asks for.
     note : str or None
         A warning about the ranking.
-    prior : str
-        The prior behind `p_best`, `expected_rank`, `rank_distribution` and `p_greater`.
     """
 
     models: tuple[str, ...]
@@ -143,7 +130,6 @@ class Ranking(Record):
     paired: bool = False
     n_clusters: int | None = None
     note: str | None = None
-    prior: RankPrior = "flat"
 
     @property
     def rank_low(self) -> FloatArray:
@@ -154,16 +140,6 @@ class Ranking(Record):
     def rank_high(self) -> FloatArray:
         """Their upper ends."""
         return self.simultaneous.rank_high
-
-    @property
-    def rank_low_marginal(self) -> FloatArray:
-        """Lower ends of the confidence sets for one model's rank."""
-        return self.simultaneous.rank_low_marginal
-
-    @property
-    def rank_high_marginal(self) -> FloatArray:
-        """Their upper ends."""
-        return self.simultaneous.rank_high_marginal
 
     @property
     def distinguishable(self) -> BoolArray:
@@ -203,7 +179,6 @@ def rank(
     ties: TieRule = "simultaneous",
     confidence: float = 0.95,
     *,
-    prior: RankPrior = "flat",
     seed: int = 0,
     draws: int | None = None,
 ) -> Ranking:
@@ -215,15 +190,15 @@ def rank(
     no pair is separated the wrong way, and at least r − 1 models are truly better than every
     model of rank r. Of two models, the interval of their difference with that level must
     exclude 0 too. Two models of different rank need not be separated from each other:
-    the confidence sets for the ranks say what is certain [Mogstad et al. 2024]. They are given
-    for all models jointly and for one model alone, with every rule.
+    the joint confidence sets for the ranks, which are given with every rule, say what is certain
+    [Mogstad et al. 2024].
 
-    The other rules compare single pairs, without a correction for their number: with equal
-    models they show a false winner on most boards of more than a few. Two models tie where
-    z = |μ − μ'| / sqrt(σ² + σ'²) is below Φ⁻¹(confidence). The paper's rule ("adjacent")
-    compares neighbours, which chains: ten models, each barely below the last, can all share a
-    first rank though the tenth is certainly worse than the first. The result has the posterior
-    itself with every rule: the probability of every rank and of every A > B, from joint draws.
+    By the paper's rule ("adjacent") neighbours tie where z = |μ − μ'| / sqrt(σ² + σ'²) is below
+    Φ⁻¹(confidence), without a correction for their number. It chains: ten models, each barely
+    below the last, can all share a first rank though the tenth is certainly worse than the first.
+    With every rule the result has the posterior itself: the probability of every rank and of every
+    A > B, from joint draws. Each model's own posterior takes large differences to be as plausible
+    as small ones, so that between close models P(A > B) is too certain; see `shared_scores`.
 
     In scope "benchmark" the models' scores are independent given their trials. In scope
     "population" they are not where all models answered the same questions: a sample of hard
@@ -239,25 +214,16 @@ def rank(
     posteriors : mapping of str to Posterior
         One per model, at least one: the same quantity, scope and range of scores, and in scope
         "benchmark" the same number of questions.
-    ties : {"simultaneous", "adjacent", "leader", "pairwise", "intervals", "none"}
-        "simultaneous": by simultaneous comparisons. The others name the models that a model
-        must tie with to share a rank: its upper neighbour, the best of the group, all of the
-        group, the best of the group by overlap of their credible intervals of level
-        `confidence` [Hariri 2026, §2.5], or none (only equal means tie).
+    ties : {"simultaneous", "adjacent", "none"}
+        By simultaneous comparisons, by the paper's rule, or only for equal means.
     confidence : float
         In [0.5, 1). The confidence of the simultaneous comparisons and of the sets for the
-        ranks; for the other rules one-sided: 0.95 asks for z >= 1.645.
-    prior : {"flat", "shared"}
-        Of the probabilities of ranks and of every A > B: "flat" has each model's own posterior,
-        under which large differences are as plausible as small ones, so that between close models
-        P(A > B) is too certain; "shared" learns from all models how far they are apart, see
-        `shared_scores`. μ, σ, ranks and their sets are the same with both, and so are the
-        probabilities where questions are paired: `prior` is then "flat".
+        ranks; for the paper's rule one-sided: 0.95 asks for z >= 1.645.
     seed : int
         Seed of the draws.
     draws : int, optional
-        Their number, 1,000 to 10⁷, for the probabilities; left out 20,000, under a shared prior
-        4,000, and where questions are paired down to 4,000 by the size of the problem. The
+        Their number, 1,000 to 10⁷, for the probabilities; left out 20,000, or down to 4,000 by the
+        size of the problem. The
         simultaneous comparisons have draws of their own, see `simultaneous.draws`.
 
     Returns
@@ -292,7 +258,6 @@ def rank(
     [0.74, 0.26, 0.0]
     """
     ties = check_option("ties", ties, TIE_RULES)
-    prior = check_option("prior", prior, RANK_PRIORS)
     confidence = check_confidence(confidence)
     seed = check_seed(seed)
     names = check_leaderboard(posteriors)
@@ -302,25 +267,19 @@ def rank(
     best = list(ordered.values())
     shared = SharedQuestions.of(best) if best[0].scope == "population" else None
     if shared is not None:
-        prior = "flat"
         z, scores = shared.separations(levelled), draw_paired(shared, seed, draws)
     else:
         z = separations(levelled, np.array([posterior.sigma for posterior in best]))
-        if prior == "shared" and len(best) > 1:
-            scores, _ = draw_under_shared_prior(best, seed, draws)
-        else:
-            scores = draw_scores(best, draws or DRAWS, seed)
+        scores = draw_scores(best, draws, seed)
     board = JointDraws(
         z,
         scores,
         [pair_errors(best)],
         paired=shared is not None,
         n_clusters=None if shared is None else shared.n_clusters,
-        note=joined_notes([_note(best, shared), SURE_NEAR_ENDS if prior == "shared" else None]),
+        note=_note(best, shared),
     )
-    return ranking_of_draws(
-        ordered, board, ties=ties, confidence=confidence, seed=seed, prior=prior
-    )
+    return ranking_of_draws(ordered, board, ties=ties, confidence=confidence, seed=seed)
 
 
 def simultaneous_ranks(
@@ -387,15 +346,8 @@ def compare_in_order(
     )
     if not interval.low <= 0.0 <= interval.high:
         return result
-    first, last = np.ones(2), np.full(2, 2.0)
-    return replace(
-        result,
-        separated=np.zeros((2, 2), dtype=np.bool_),
-        rank_low=first,
-        rank_high=last,
-        rank_low_marginal=first,
-        rank_high_marginal=last,
-    )
+    separated = np.zeros((2, 2), dtype=np.bool_)
+    return replace(result, separated=separated, rank_low=np.ones(2), rank_high=np.full(2, 2.0))
 
 
 def sort_best_first(
@@ -444,7 +396,6 @@ def ranking_of_draws(
     ties: TieRule,
     confidence: float,
     seed: int,
-    prior: RankPrior = "flat",
 ) -> Ranking:
     """Return the ranking of models whose z and joint draws are computed.
 
@@ -454,7 +405,7 @@ def ranking_of_draws(
         One per model, best first.
     board : JointDraws
         The separations and the draws, in this order.
-    ties, confidence, seed, prior
+    ties, confidence, seed
         As in `Ranking`.
     """
     best = list(posteriors.values())
@@ -463,12 +414,8 @@ def ranking_of_draws(
     threshold = float(special.ndtri(confidence))
     if ties == "simultaneous":
         groups, threshold = separation_levels(simultaneous.separated), simultaneous.critical_value
-    elif ties == "intervals":
-        intervals = [posterior.interval(confidence) for posterior in best]
-        low, high = np.array([(each.low, each.high) for each in intervals]).T
-        groups = tie_groups(interval_separations(low, high), "leader", 1.0)
     else:
-        groups = tie_groups(board.z, ties, threshold)
+        groups = tie_groups(board.z, threshold if ties == "adjacent" else 0.0)
     distribution, greater, worst_variance = count_ranks(board.scores)
     ranks_from_1 = np.arange(1.0, len(best) + 1.0)
     return Ranking(
@@ -493,7 +440,6 @@ def ranking_of_draws(
         paired=board.paired,
         n_clusters=board.n_clusters,
         note=board.note,
-        prior=prior,
     )
 
 

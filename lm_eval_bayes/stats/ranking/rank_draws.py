@@ -23,9 +23,11 @@ SURE_NEAR_ENDS = (
 #: Draws of single questions' scores where questions are paired, models times questions times
 #: draws; and how many draws there are at the least and at the most.
 _QUESTIONS_DRAWN, _FEWEST, DRAWS = 20_000_000, 4_000, 20_000
+#: Draws of independent scores in all.
+_SCORES_DRAWN = 1_000_000
 
 
-def draw_scores(posteriors: Sequence[Posterior], draws: int, seed: int) -> FloatArray:
+def draw_scores(posteriors: Sequence[Posterior], draws: int | None, seed: int) -> FloatArray:
     """Draw the scores of L models, independent of each other.
 
     Every model draws from a stream of its own.
@@ -34,8 +36,8 @@ def draw_scores(posteriors: Sequence[Posterior], draws: int, seed: int) -> Float
     ----------
     posteriors : sequence of Posterior
         L of them.
-    draws : int
-        How many joint draws.
+    draws : int or None
+        How many joint draws; None for 20,000, or down to 4,000 for many models.
     seed : int
         The seed of all streams.
 
@@ -43,6 +45,8 @@ def draw_scores(posteriors: Sequence[Posterior], draws: int, seed: int) -> Float
     -------
     array, shape (L, draws)
     """
+    if draws is None:
+        draws = int(np.clip(_SCORES_DRAWN // len(posteriors), _FEWEST, DRAWS))
     scores = np.empty((len(posteriors), draws))
     streams = np.random.SeedSequence(seed).spawn(len(posteriors))
     for row, posterior, stream in zip(scores, posteriors, streams, strict=True):

@@ -30,9 +30,11 @@ from lm_eval_bayes.stats.tie_rules import distance_in_sd
 BoolArray = npt.NDArray[np.bool_]
 
 #: Errors of pairs drawn in all, and the fewest and the most joint draws.
-_PAIR_DRAWS, _MIN_DRAWS, _MAX_DRAWS = 4_000_000, 4_000, 40_000
+_PAIR_DRAWS, _MIN_DRAWS, _MAX_DRAWS = 4_000_000, 4_000, 20_000
 #: The fewest where there are more pairs than this.
 _MANY_PAIRS, _MIN_DRAWS_OF_MANY = 1_500, 1_200
+#: Numbers of matrices drawn at a time.
+_AT_ONCE = 250_000
 #: Means of fewer trials per question have an uncertain sampling variance.
 _REPLICATED = 2.0
 
@@ -55,12 +57,9 @@ class SimultaneousComparisons(Record):
     rank_low, rank_high : array, shape (L,)
         Confidence sets for the ranks of all models jointly: 1 plus the number of models that
         are better, and L less the number that are worse.
-    rank_low_marginal, rank_high_marginal : array, shape (L,)
-        Confidence sets for the rank of one model, whichever it is: of its own comparisons with
-        the others only.
     draws, seed : int
-        The joint draws of the errors, 4,000 to 40,000 by the number of pairs (1,200 beyond 1,500
-        pairs). The critical value has a standard error of about .01 for up to twenty models.
+        The joint draws of the errors, 4,000 to 20,000 by the number of pairs (1,200 beyond 1,500
+        pairs). The critical value has a standard error of about .015 for up to twenty models.
     """
 
     confidence: float
@@ -69,8 +68,6 @@ class SimultaneousComparisons(Record):
     separated: BoolArray
     rank_low: FloatArray
     rank_high: FloatArray
-    rank_low_marginal: FloatArray
-    rank_high_marginal: FloatArray
     draws: int
     seed: int
 
@@ -79,10 +76,14 @@ class SimultaneousComparisons(Record):
 
 
 class DrawnErrors(NamedTuple):
-    """Errors of the differences of P pairs and the variances estimated beside them, (P, draws)."""
+    """Errors of the differences of P pairs, (P, draws), and the variances estimated beside them.
 
-    error: FloatArray
-    variance: FloatArray
+    A known variance has a single column. Single precision is enough for quantiles, in half the
+    memory.
+    """
+
+    error: npt.NDArray[np.float32]
+    variance: npt.NDArray[np.floating[Any]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,13 +97,13 @@ class IndependentErrors:
     ----------
     mu, sigma : array, shape (L,)
         Posterior means and standard deviations.
-    freedom : array, shape (L,)
+    freedom : float
         Degrees of freedom behind each sd; ∞ where it is certain.
     """
 
     mu: FloatArray
     sigma: FloatArray
-    freedom: FloatArray
+    freedom: float = np.inf
 
     @property
     def difference(self) -> FloatArray:
@@ -118,24 +119,14 @@ class IndependentErrors:
 
     def draw(self, draws: int, rng: np.random.Generator) -> DrawnErrors:
         """Draw normal errors of the scores, and variances by χ²."""
-        error = (self.sigma * rng.standard_normal((draws, self.mu.size))).T.copy()
-        finite = np.isfinite(self.freedom)
-        freedom = np.where(finite, self.freedom, 1.0)
-        drawn = np.minimum(rng.chisquare(freedom, (draws, self.mu.size)) / freedom, 1.0)
-        variance = (self.sigma**2 * np.where(finite, drawn, 1.0)).T.copy()
-        return DrawnErrors(_of_pairs(np.subtract, error), _of_pairs(np.add, variance))
-
-
-def _of_pairs(operation: np.ufunc, by_model: FloatArray) -> FloatArray:
-    """Apply a function to the rows of every pair i < j of (L, draws), giving (P, draws)."""
-    n_models, draws = by_model.shape
-    pairs = np.empty((n_models * (n_models - 1) // 2, draws))
-    start = 0
-    for i in range(n_models - 1):
-        stop = start + n_models - 1 - i
-        operation(by_model[i], by_model[i + 1 :], out=pairs[start:stop])
-        start = stop
-    return pairs
+        first, second = np.triu_indices(self.mu.size, 1)
+        by_model = (self.sigma * rng.standard_normal((draws, self.mu.size))).astype(np.float32).T
+        error = by_model[first] - by_model[second]
+        if np.isinf(self.freedom):
+            return DrawnErrors(error, self.variance[:, None])
+        share = rng.chisquare(self.freedom, (draws, self.mu.size)) / self.freedom
+        by_model = (self.sigma**2 * np.minimum(share, 1.0)).astype(np.float32).T
+        return DrawnErrors(error, by_model[first] + by_model[second])
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,7 +171,7 @@ class PairedErrors:
         """Its variance, the one of `compare`."""
         first, second = np.triu_indices(len(self.average), 1)
         variance = np.empty(first.size)
-        for part in blocks(first.size, self.average.shape[1]):
+        for part in blocks(first.size, self.average.shape[1], _AT_ONCE):
             i, j = first[part], second[part]
             spread = paired_spread(
                 self.average[i] - self.average[j],
@@ -218,8 +209,8 @@ class PairedErrors:
         to_estimate = (freedom / n_questions) / (n_questions * bootstrap_weight(n_questions) + 1.0)
         if self.clustered:
             to_estimate *= few_clusters_factor(n_questions)
-        error, variance = np.empty((2, first.size, draws))
-        for part in blocks(draws, n_models * n_models):
+        error, variance = np.empty((2, first.size, draws), dtype=np.float32)
+        for part in blocks(draws, n_models * n_models, _AT_ONCE):
             size = part.stop - part.start
             mean = rng.standard_normal((size, n_factors)) @ factor.T / np.sqrt(n_questions)
             rest = rng.standard_normal((size, n_models))
@@ -312,18 +303,19 @@ def pair_errors(posteriors: Sequence[Posterior]) -> PairErrors:
 
     In scope "population" the questions are paired where all models answered the same ones. In
     scope "benchmark" the scores are independent given the trials, each sd with 2M(N − 1) degrees of
-    freedom. With fewer than two trials per question the sampling variance and the differences
-    between questions cannot be distinguished, and the posterior sd depends on the prior: a pair
-    with such a model is compared as in scope "population" where questions can be paired, whose
-    variance is the larger one; its lower bound is then not from the prior but the variance of the
-    questions' differences about 0.
+    freedom, of the model with the smallest N from 2 on. With fewer than two trials per question the
+    sampling variance and the differences between questions cannot be distinguished, and the
+    posterior sd depends on the prior: a pair with such a model is compared as in scope
+    "population" where questions can be paired, whose variance is the larger one; its lower bound is
+    then not from the prior but the variance of the questions' differences about 0.
 
     Parameters
     ----------
     posteriors : sequence of Posterior
         One per model, of one scope.
     """
-    few = np.array([_few_trials(posterior) for posterior in posteriors])
+    trials = [np.inf if p.n_trials is None else p.n_trials for p in posteriors]
+    few = np.array([n < _REPLICATED for n in trials])
     population = posteriors[0].scope == "population"
     shared = SharedQuestions.of(posteriors) if population or few.any() else None
     paired = None
@@ -333,30 +325,19 @@ def pair_errors(posteriors: Sequence[Posterior]) -> PairErrors:
         paired = PairedErrors(average, noise, shared.cluster_index is not None, bool(few.any()))
     if paired is not None and population:
         return paired
+    # proportions vary less than normal scores, of which it is M(N − 1): as with 1.7 and 14 times as
+    # many where the logits of 30 questions have sd 1.5 and .5, and .8 times where 3
+    repeated = min((n for n in trials if n >= _REPLICATED), default=np.inf)
+    freedom = np.inf if population else 2.0 * posteriors[0].per_question.mu.size * (repeated - 1.0)
     independent = IndependentErrors(
         np.array([posterior.mu for posterior in posteriors]),
         np.array([posterior.sigma for posterior in posteriors]),
-        np.array([_freedom(posterior) for posterior in posteriors]),
+        freedom,
     )
     if paired is None:
         return independent
     first, second = np.triu_indices(few.size, 1)
     return MixedErrors(few[first] | few[second], paired, independent)
-
-
-def _few_trials(posterior: Posterior) -> bool:
-    return posterior.n_trials is not None and posterior.n_trials < _REPLICATED
-
-
-def _freedom(posterior: Posterior) -> float:
-    """Return the degrees of freedom of the sampling variance, ∞ where it is not estimated.
-
-    That of proportions varies less than that of normal scores, which has M(N − 1): as with 1.7 and
-    14 times as many where the logits of 30 questions have sd 1.5 and .5, and .8 times where 3.
-    """
-    if posterior.n_trials is None or _few_trials(posterior) or posterior.scope == "population":
-        return np.inf
-    return float(2.0 * posterior.per_question.mu.size * (posterior.n_trials - 1.0))
 
 
 def compare_simultaneously(
@@ -372,8 +353,9 @@ def compare_simultaneously(
 
     Every ordered pair is a hypothesis, "i is not better than j", tested by its z. The critical
     value is the quantile of the largest statistic among the hypotheses that are left, under
-    errors drawn jointly and divided by sds that are drawn too. The rejected hypotheses are
-    left out and the rest is tested again, until none is rejected. What follows
+    errors drawn jointly and divided by sds, which are drawn too where they are estimated. The
+    rejected hypotheses are left out and the rest is tested again, until none is.
+    What follows
     from the rejections (i better than j, j than k, so i than k) counts as separated too.
 
     Parameters
@@ -398,7 +380,7 @@ def compare_simultaneously(
     Three models with sd .03; for a single pair a difference of 1.96 · .03 · √2 = .083 would do:
 
     >>> errors = IndependentErrors(
-    ...     np.array([0.60, 0.51, 0.40]), np.full(3, 0.03), np.full(3, np.inf)
+    ...     np.array([0.60, 0.51, 0.40]), np.full(3, 0.03)
     ... )
     >>> result = compare_simultaneously([errors], 3, 0.95, seed=0)
     >>> 2.2 < result.critical_value < 2.5, result.separated.astype(int).tolist()
@@ -417,13 +399,6 @@ def compare_simultaneously(
     first, second = np.triu_indices(n_models, 1)
     critical_value, is_better = _step_down(z, statistic, confidence)
     separated = _implied(_by_models(is_better, first, second, n_models))
-    own_low, own_high = np.ones(n_models), np.ones(n_models)
-    for model in range(n_models):
-        own = np.flatnonzero((first == model) | (second == model))
-        _, is_better = _step_down(z[own], statistic[own], confidence)
-        of_model = _by_models(is_better, first[own], second[own], n_models)
-        own_low[model] += of_model[:, model].sum()
-        own_high[model] = n_models - of_model[model].sum()
     return SimultaneousComparisons(
         confidence=confidence,
         critical_value=critical_value,
@@ -431,8 +406,6 @@ def compare_simultaneously(
         separated=separated,
         rank_low=1.0 + separated.sum(axis=0),
         rank_high=n_models - separated.sum(axis=1).astype(np.float64),
-        rank_low_marginal=own_low,
-        rank_high_marginal=own_high,
         draws=draws,
         seed=seed,
     )
@@ -440,26 +413,30 @@ def compare_simultaneously(
 
 def _draw_statistics(
     tasks: Sequence[PairErrors], is_uncertain: BoolArray, draws: int, seed: int
-) -> FloatArray:
+) -> npt.NDArray[np.float32]:
     """Draw error / sd of the mean of the tasks for every pair, shape (P, draws).
 
     Pairs whose difference is certain have 0.
     """
     streams = np.random.SeedSequence(seed).spawn(len(tasks))
-    error, variance = tasks[0].draw(draws, np.random.default_rng(streams[0]))
-    for task, stream in zip(tasks[1:], streams[1:], strict=True):
-        drawn = task.draw(draws, np.random.default_rng(stream))
-        error += drawn.error
-        variance += drawn.variance
+    drawn = [
+        task.draw(draws, np.random.default_rng(stream))
+        for task, stream in zip(tasks, streams, strict=True)
+    ]
+    error, variance = drawn[0]
+    for other in drawn[1:]:
+        error += other.error
+        variance = variance + other.variance
     sd = np.sqrt(variance, out=variance)
-    certain = sd == 0.0
-    sd[certain] = np.inf
+    sd[sd == 0.0] = np.inf
     error /= sd
     error[~is_uncertain] = 0.0
     return error
 
 
-def _step_down(z: FloatArray, statistic: FloatArray, confidence: float) -> tuple[float, BoolArray]:
+def _step_down(
+    z: FloatArray, statistic: npt.NDArray[np.float32], confidence: float
+) -> tuple[float, BoolArray]:
     """Return the first critical value, and which hypotheses are rejected, shape (2, P).
 
     ``[0, p]``: the first model of pair p is better; ``[1, p]``: the second is.

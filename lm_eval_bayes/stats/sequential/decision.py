@@ -91,9 +91,7 @@ class DecisionReached:
     advance. "obrien-fleming" is strict early and costs little at the last analysis; "pocock" is
     about as strict at every analysis and stops earlier where the difference is large. "anytime"
     needs no plan: analyses may be made whenever one likes, and a run may be extended after it
-    was seen. Its threshold is a confidence sequence's (:func:`mixture_boundary`), and its z the
-    smaller one of the above and of that with both variances at the common score of equal models
-    (:func:`separation_if_equal`).
+    was seen. Its threshold is a confidence sequence's (:func:`mixture_boundary`).
 
     The computation treats z as a normal random walk over the trials of fixed questions. With the
     uniform prior of bayes@N this is conservative: its z is smaller, by a factor of about
@@ -137,7 +135,7 @@ class DecisionReached:
     >>> a, b = ([[3, 5], [1, 7], [2, 6]], [[5, 3], [4, 4], [4, 4]])
     >>> posteriors = {m: bayes_at_n(Outcomes.from_counts(c)) for m, c in (("a", a), ("b", b))}
     >>> DecisionReached(0.95).evaluate(8, posteriors).reason
-    'z = 2 is below 2.059: no decision'
+    'z = 2 is below 2.06: no decision'
     >>> careful = DecisionReached(0.95, correction="obrien-fleming", analyses=(8, 16, 32))
     >>> careful.evaluate(8, posteriors).reason
     'z = 2 is below 4.333: no decision'
@@ -147,7 +145,7 @@ class DecisionReached:
     0.05
     >>> unplanned = DecisionReached(0.95, correction="anytime")
     >>> unplanned.evaluate(8, posteriors).reason
-    'z = 1.94 is below 3.656: no decision'
+    'z = 2 is below 3.656: no decision'
     >>> [round(unplanned.false_decision_rate(range(1, n + 1)), 3) for n in (64, 1000)]
     [0.014, 0.033]
     """
@@ -233,7 +231,7 @@ class DecisionReached:
             rule = 'be of scope "benchmark" (a correction holds for trials of fixed questions)'
             raise InvalidInputError.of("posteriors", "unsupported", rule, a.scope)
         gap = separation(a, b)
-        z, threshold = self.z(a, b), self.threshold(trials)
+        z, threshold = gap.z, self.threshold(trials)
         rule = "decision reached"
         if threshold is None:
             reason = f"{trials} trials are not one of the planned analyses"
@@ -257,11 +255,6 @@ class DecisionReached:
         # no rate is stated where the correction does not hold
         note = joined_notes([validity or self._note(trials, a.scope), gap.note])
         return StopVerdict(True, rule, reason, trials, z, threshold, winner, note)
-
-    def z(self, a: Posterior, b: Posterior) -> float:
-        """Return the z of two posteriors that this rule compares with its threshold."""
-        z = separation(a, b).z
-        return min(z, separation_if_equal(a, b)) if self.correction == "anytime" else z
 
     def validity(self, a: Posterior, b: Posterior) -> str | None:
         """Return a warning where a correction does not control the error rate."""
@@ -287,15 +280,13 @@ class DecisionReached:
 
     def _note(self, trials: int, scope: Scope) -> str:
         """Return the false decision rate of a decision like this one, in words."""
-        if self.correction == "anytime":
+        if self.correction != "none":
+            over = "however many analyses there are"
+            if self.correction != "anytime" and self.analyses is not None:
+                over = f"over all {len(self.analyses)} planned analyses"
             return (
                 f"equal models get a winner in at most {1.0 - self.confidence:.3g} of such runs, "
-                "however many analyses there are"
-            )
-        if self.correction != "none" and self.analyses is not None:
-            return (
-                f"equal models get a winner in at most {1.0 - self.confidence:.3g} of such runs, "
-                f"over all {len(self.analyses)} planned analyses"
+                + over
             )
         planned = range(1, trials + 1) if self.analyses is None else self.analyses
         analyses = [n for n in planned if n <= trials]
@@ -346,44 +337,6 @@ def mixture_boundary(trials: int, error: float) -> float:
     """
     n, rho = float(trials), MIXTURE_TRIALS
     return float(np.sqrt((1.0 + rho / n) * np.log((1.0 + n / rho) / error**2)))
-
-
-def separation_if_equal(a: Posterior, b: Posterior) -> float:
-    """Return z with the variances that both scores would have if they were equal.
-
-    A posterior of mean μ on [low, high] and variance σ² has the information of
-    n = (μ − low)(high − μ)/σ² independent trials. The common score is the mean of both,
-    weighted by n. This is the z of the pooled test of two proportions. Where a score is near an
-    end of its range, σ² is small because the score is, and z with each score's own variance is
-    too large.
-
-    Examples
-    --------
-    >>> from lm_eval_bayes.stats.outcomes import Outcomes
-    >>> from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
-    >>> none, some = (bayes_at_n(Outcomes.from_counts([c])) for c in ([40, 0], [32, 8]))
-    >>> round(separation(none, some).z, 2), round(separation_if_equal(none, some), 2)
-    (2.85, 2.73)
-    """
-    if a.mu == b.mu:
-        return 0.0
-    scores, sds = (np.array([[x], [y]]) for x, y in ((a.mu, b.mu), (a.sigma, b.sigma)))
-    return float(z_if_equal(scores, sds, a.bounds)[0])
-
-
-def z_if_equal(mu: FloatArray, sigma: FloatArray, bounds: tuple[float, float]) -> FloatArray:
-    """Return :func:`separation_if_equal` for arrays of scores and sds, each of shape (2, D)."""
-    low, high = bounds
-    difference = np.abs(mu[1] - mu[0])
-    with np.errstate(divide="ignore", invalid="ignore"):
-        relative = sigma**2 / ((mu - low) * (high - mu))
-        # σ² per unit of variance is 1/n; a score that is known exactly has 1/n = 0
-        total = relative.sum(axis=0)
-        common = (mu[0] * relative[1] + mu[1] * relative[0]) / total
-        spread = np.sqrt((common - low) * (high - common) * total)
-        z = difference / spread
-    z = np.where((total > 0.0) & (total < np.inf), z, np.inf)
-    return np.asarray(np.where(difference == 0.0, 0.0, z))
 
 
 @lru_cache(maxsize=64)

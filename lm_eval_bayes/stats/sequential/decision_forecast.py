@@ -17,7 +17,7 @@ from lm_eval_bayes.stats.arrays import FloatArray
 from lm_eval_bayes.stats.comparison.shared_questions import separation
 from lm_eval_bayes.stats.ranking.rank import check_leaderboard
 from lm_eval_bayes.stats.results import Posterior, check_posterior, joined_notes
-from lm_eval_bayes.stats.sequential.decision import DecisionReached, z_if_equal
+from lm_eval_bayes.stats.sequential.decision import DecisionReached
 from lm_eval_bayes.stats.sequential.predictive_draws import (
     DRAWS,
     PAIRED_WITH,
@@ -70,6 +70,8 @@ def trials_to_decision(
     >>> forecast.additional > trials_needed(a, z=1.645, other=b).additional
     True
     """
+    if not isinstance(rule, DecisionReached):
+        raise InvalidInputError.of("rule", "type", "be a DecisionReached", rule)
     sides = {"posterior": posterior, "other": other}
     check_leaderboard({name: check_posterior(name, side) for name, side in sides.items()})
     return forecast_decision(PredictiveScore.of(posterior), PredictiveScore.of(other), rule)
@@ -93,7 +95,8 @@ def forecast_decision(
     if not analyses or len(analyses) > MAX_ANALYSES:
         rule_text = f"name 1 to {MAX_ANALYSES:,} analyses beyond the {present} trials there are"
         raise InvalidInputError.of("rule", "range", rule_text, f"{len(analyses):,} analyses")
-    z, now = rule.z(posterior, other), rule.threshold(present) if present else None
+    gap = separation(posterior, other)
+    z, now = gap.z, rule.threshold(present) if present else None
     needed: list[int | None] = [0, 0, 0]
     share, target = 1.0, now
     if now is None or z < now:
@@ -102,7 +105,7 @@ def forecast_decision(
         share = float(decided[-1])
         last = analyses[-1] if needed[1] is None else present + needed[1]
         target = rule.threshold(last)
-    notes = [posterior.note, other.note, separation(posterior, other).note]
+    notes = [posterior.note, other.note, gap.note]
     if needed[1] is None:
         notes.append(
             f"Within {analyses[-1] - present} further trials per question only {share:.0%} of the "
@@ -143,12 +146,8 @@ def _shares_decided(
     for n, (mu, sigma), (mu_other, sigma_other) in paths:
         threshold = rule.threshold(n)
         if threshold is not None:
-            scores = np.stack([mu, mu_other[other]])
-            sds = np.stack([sigma, sigma_other[other]])
-            reached = np.abs(scores[0] - scores[1]) > threshold * np.hypot(*sds)
-            if rule.correction == "anytime":
-                reached &= z_if_equal(scores, sds, first.posterior.bounds) > threshold
-            decided |= reached
+            sd = np.hypot(sigma, sigma_other[other])
+            decided |= np.abs(mu - mu_other[other]) > threshold * sd
         shares.append(decided.mean())
     return np.array(shares)
 

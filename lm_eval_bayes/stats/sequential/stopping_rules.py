@@ -1,4 +1,4 @@
-"""Stopping rules: the width of an interval, a decision, a budget.
+"""Stopping rules: the width of an interval, and what all rules share.
 
 A rule evaluates the posteriors at an interim analysis, after some number of trials per question.
 Repeated analyses have repeated chances of an error. For decisions this inflates the error rate;
@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.errors import InvalidInputError
@@ -26,7 +25,6 @@ from lm_eval_bayes.stats.validation import (
     check_positive,
     check_rising,
     check_seed,
-    check_sequence,
 )
 
 #: The largest number of planned analyses: the thresholds of more take minutes.
@@ -64,17 +62,6 @@ class StopVerdict(Record):
     threshold: float | None = None
     winner: str | None = None
     note: str | None = None
-
-
-class StoppingRule(Protocol):
-    """Decides, after any number of trials, whether to stop."""
-
-    def evaluate(self, trials: int, posteriors: Mapping[str, Posterior]) -> StopVerdict:
-        """Evaluate the posteriors of the models after `trials` trials per question.
-
-        Prior trials are not counted; where questions differ in their numbers of trials, any
-        number from the fewest to the most will do.
-        """
 
 
 @dataclass(frozen=True)
@@ -146,91 +133,6 @@ class WidthReached:
             reason += f", but there are fewer than {self.min_trials} trials"
         stop = narrow and trials >= self.min_trials
         return StopVerdict(stop, "width reached", reason, trials, widths[widest], self.width)
-
-
-@dataclass(frozen=True)
-class BudgetSpent:
-    """Stop at a number of trials per question, whatever the posteriors are.
-
-    Parameters
-    ----------
-    trials : int
-        At least 1.
-
-    Raises
-    ------
-    InvalidInputError
-        If `trials` is no such integer.
-    """
-
-    trials: int
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "trials", check_count("trials", self.trials, 1))
-
-    def evaluate(self, trials: int, posteriors: Mapping[str, Posterior]) -> StopVerdict:
-        """Evaluate the number of trials; the posteriors do not matter.
-
-        Raises
-        ------
-        InvalidInputError
-            If `trials` is no count, or not what the posteriors rest on.
-        """
-        trials = check_analysis(trials, posteriors)
-        reason = f"{trials} of {self.trials} trials per question have been used"
-        return StopVerdict(
-            trials >= self.trials, "budget spent", reason, trials, float(trials), float(self.trials)
-        )
-
-
-@dataclass(frozen=True)
-class AnyOf:
-    """Stop as soon as one of several rules does; the first of them is named.
-
-    Parameters
-    ----------
-    rules : iterable of StoppingRule
-        At least one.
-
-    Raises
-    ------
-    InvalidInputError
-        If there is none, or one of them is no rule.
-
-    Examples
-    --------
-    >>> from lm_eval_bayes.stats.outcomes import Outcomes
-    >>> from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
-    >>> rule = AnyOf((WidthReached(0.05), BudgetSpent(8)))
-    >>> posterior = bayes_at_n(Outcomes.from_counts([[3, 5], [6, 2], [4, 4]]))
-    >>> verdict = rule.evaluate(8, {"a": posterior})
-    >>> verdict.stop, verdict.rule, verdict.reason
-    (True, 'budget spent', '8 of 8 trials per question have been used')
-    """
-
-    rules: tuple[StoppingRule, ...]
-
-    def __post_init__(self) -> None:
-        rule = "be at least one stopping rule"
-        rules = tuple(check_sequence("rules", self.rules, rule))
-        if not rules or not all(hasattr(each, "evaluate") for each in rules):
-            raise InvalidInputError.of("rules", "empty", rule, self.rules)
-        object.__setattr__(self, "rules", rules)
-
-    def evaluate(self, trials: int, posteriors: Mapping[str, Posterior]) -> StopVerdict:
-        """Evaluate every rule after `trials` trials per question.
-
-        Raises
-        ------
-        InvalidInputError
-            If one of the rules cannot evaluate these posteriors.
-        """
-        verdicts = [rule.evaluate(trials, posteriors) for rule in self.rules]
-        for verdict in verdicts:
-            if verdict.stop:
-                return verdict
-        reasons = "; ".join(verdict.reason for verdict in verdicts)
-        return StopVerdict(False, "any of", reasons, verdicts[0].trials)
 
 
 def check_analysis(trials: object, posteriors: object) -> int:
