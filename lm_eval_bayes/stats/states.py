@@ -25,16 +25,16 @@ from lm_eval_bayes.stats.distributions.base import (
 )
 from lm_eval_bayes.stats.mixture import KINDS, Mixture
 
-#: Memberships below this are left out.
-_NEGLIGIBLE = 1e-6
 #: The degree of a table of Beta-binomial probabilities up to which none overflows.
 MOST_DEGREE = 1000
 #: The variance of the mean of all chains over that of independent ones, by simulation.
 _SHARED_ANCESTORS = 2.25
+#: Draws of a score from each state that it has a variance in.
+_DRAWS_PER_STATE = 5
 #: From this number of questions on, their mean score in a state is taken as a Beta variable.
 _MANY = 20
 #: Numbers in such tables, in all states, and the fewest and the most states.
-_TABLE, _FEWEST, _MOST = 4_000_000, 600, 5_600
+_TABLE, _FEWEST, _MOST = 1_000_000, 600, 4_000
 
 
 class RawMoments(NamedTuple):
@@ -92,15 +92,13 @@ def state_moments(mixture: Mixture, moments_of: MomentsOf, per_row: int = 8) -> 
     mean, variance = np.empty((2, *population.shape))
     question = np.zeros((2, n_quantities, n_rows))
     for block, member in mixture.memberships(per_row):
-        first, second = np.zeros((2, n_quantities, member.shape[1], n_rows))
-        member = np.where(member > _NEGLIGIBLE, member, 0.0)
-        member /= member.sum(axis=0)
+        first = second = np.zeros(())
         for kind in range(KINDS):
-            state, row = np.nonzero(member[kind])
-            probability = member[kind, state, row]
-            moments = moments_of(alpha[kind][:, block][:, state] + mixture.counts[row].T)
-            first[:, state, row] += probability * moments.first
-            second[:, state, row] += probability * moments.second
+            each = alpha[kind][:, block, None] + mixture.counts.T[:, None]
+            moments = moments_of(each.reshape(len(each), -1))
+            shape = (n_quantities, *member.shape[1:])
+            first = first + member[kind] * moments.first.reshape(shape)
+            second = second + member[kind] * moments.second.reshape(shape)
         mean[..., block] = (first @ of_task).swapaxes(1, 2)
         spread = np.maximum(second - first**2, 0.0)
         variance[..., block] = (spread @ of_task).swapaxes(1, 2)
@@ -242,7 +240,8 @@ class StateDistribution(Distribution):
 
     def __post_init__(self) -> None:
         protect(self)
-        object.__setattr__(self, "n_draws", self.state_mean.size)
+        per_state = _DRAWS_PER_STATE if self.state_variance.any() else 1
+        object.__setattr__(self, "n_draws", per_state * self.state_mean.size)
 
     @property
     def mean(self) -> float:  # type: ignore[override]
@@ -274,9 +273,7 @@ class StateDistribution(Distribution):
 
     def _spread(self, n_draws: int) -> IntArray:
         """Return a state for every draw, evenly spread over the chains, (n_draws,)."""
-        n_states = self.state_mean.size
-        number = np.arange(n_draws)
-        return number * n_states // n_draws if n_draws < n_states else number % n_states
+        return np.arange(n_draws) * self.state_mean.size // n_draws
 
 
 def draw_beta_moments(

@@ -46,7 +46,7 @@ SINGLE_SCORES = (
 #: Fewer questions than these have a warning.
 _FEW_QUESTIONS = 10
 #: States of the model that moments are computed in.
-_STATES = 5_600
+_STATES = 4_000
 
 
 def hbayes_at_n(

@@ -441,6 +441,7 @@ def _learned(
         population, clusters = moments.population[:, 0], None
         if index is not None:
             population, clusters = clustered_values(outcomes, index, moments_of, len(members), seed)
+        learned = learned_prior(mixture)
         few = few_questions_note(outcomes.n_questions)
         if clusters is not None:
             few = few_clusters_note(clusters.n_clusters)
@@ -462,7 +463,7 @@ def _learned(
                 tau=None if member.tau is None else float(member.tau),
                 n_trials=float(counts.sum(axis=1).mean()),
                 trials_range=outcomes.trials_range,
-                learned=learned_prior(mixture),
+                learned=learned,
                 ess=scores.ess,
                 seed=seed,
                 note=joined_notes([_note(counts, member.k), few]),
