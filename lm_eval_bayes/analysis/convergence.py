@@ -425,8 +425,8 @@ def score_curve(summary: TaskSummary, n_points: int) -> ScoreCurve | None:
     ----------
     summary : TaskSummary
         The run and its posterior, which is the last point where all questions have N trials.
-        From the fourth trial on, "exact" and "hdi" intervals are replaced by "beta" ones, which
-        have the posterior's mean and sd and cannot be told from them in a figure.
+        From the fourth trial on, "exact" intervals are replaced by "beta" ones, which have
+        the posterior's mean and sd and cannot be told from them in a figure.
     n_points : int
         Maximal number of points.
     """

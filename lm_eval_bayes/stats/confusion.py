@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,13 +21,11 @@ from lm_eval_bayes.stats.confusion_scores import (
 from lm_eval_bayes.stats.intervals import Interval, drawn_ends
 from lm_eval_bayes.stats.validation import (
     check_level,
-    check_option,
     check_prior,
     check_seed,
     check_size,
 )
 
-_METHODS: tuple[Literal["exact", "hdi"], ...] = ("exact", "hdi")
 _BATCHES = 20
 _BLOCK = 500_000
 
@@ -69,15 +67,13 @@ class ConfusionPosterior(Record):
     seed: int
     note: str | None = None
 
-    def interval(self, level: float = 0.95, method: Literal["exact", "hdi"] = "exact") -> Interval:
+    def interval(self, level: float = 0.95) -> Interval:
         """Return a credible interval from the draws, of scope "population".
 
         Parameters
         ----------
         level : float
             Posterior mass, strictly between 0 and 1.
-        method : {"exact", "hdi"}
-            Equal tails, or the shortest interval.
 
         Returns
         -------
@@ -87,21 +83,19 @@ class ConfusionPosterior(Record):
         Raises
         ------
         InvalidInputError
-            If `level` or `method` breaks its rule.
+            If `level` breaks its rule.
 
         Examples
         --------
         >>> posterior = confusion_posterior((12, 3, 2, 13), "f1")
-        >>> shortest = posterior.interval(method="hdi")
-        >>> shortest.width < posterior.interval().width
+        >>> posterior.interval(0.5).width < posterior.interval().width
         True
         """
         level = check_level(level)
-        method = check_option("method", method, _METHODS)
         # the draws are sorted; after a seeded permutation each part is a sample
         order = np.random.default_rng(self.seed).permutation(self.draws.size)
-        low, high, error = drawn_ends(self.draws[order], level, method)
-        return Interval(low, high, level, method, "population", error, self.seed)
+        low, high, error = drawn_ends(self.draws[order], level)
+        return Interval(low, high, level, "exact", "population", error, self.seed)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as plain JSON types, the number of draws in place of the draws."""

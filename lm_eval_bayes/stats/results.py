@@ -346,12 +346,11 @@ def credible_interval(
         From `bayes_at_n`, `hbayes_at_n` or a `*_posterior` of the pass family.
     level : float, optional
         Posterior mass, strictly between 0 and 1; left out, the posterior's own (0.95).
-    method : {"normal", "beta", "exact", "hdi"}, optional
+    method : {"normal", "beta", "exact"}, optional
         Left out, the posterior's own ("exact"). "normal": μ ± zσ [Hariri 2026, §2.5],
         clipped to the possible scores. "beta": equal tails of the Beta distribution on the
         possible scores with the posterior's mean and variance. "exact": equal tails of the
-        true posterior. "hdi": the shortest interval of the true posterior. Of Bayes@N with two
-        distinct weights the true posterior is computed by numeric convolution; others are
+        true posterior. That of Bayes@N of 20 questions or more is the "beta" one; others are
         represented by draws.
 
     Returns

@@ -17,6 +17,7 @@ from scipy import special
 
 from lm_eval_bayes.stats.arrays import FloatArray, IntArray, protect
 from lm_eval_bayes.stats.distributions.base import (
+    MANY_QUESTIONS,
     CategoryDraws,
     Distribution,
     Moments,
@@ -31,8 +32,6 @@ MOST_DEGREE = 1000
 _SHARED_ANCESTORS = 2.25
 #: Draws of a score from each state that it has a variance in.
 _DRAWS_PER_STATE = 5
-#: From this number of questions on, their mean score in a state is taken as a Beta variable.
-_MANY = 20
 #: Numbers in such tables, in all states, and the fewest and the most states.
 _TABLE, _FEWEST, _MOST = 1_000_000, 600, 4_000
 
@@ -309,7 +308,7 @@ class QuestionStates(StateDistribution):
 
     def draw(self, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw the score; of few questions the mean of draws of each, as a sum is no Beta then."""
-        if self.mixture.where.size >= _MANY:
+        if self.mixture.where.size >= MANY_QUESTIONS:
             return super().draw(n_draws, rng)
         mixture = self.mixture.at(self._spread(n_draws))
         # the order of the questions does not matter

@@ -8,6 +8,7 @@ normal variables with correlation ρ, and an answer is right where its variable 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
@@ -18,10 +19,9 @@ from scipy import fft, special
 from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.stats.aligned_questions import Align, align_questions, check_same_weights
 from lm_eval_bayes.stats.arrays import FloatArray
-from lm_eval_bayes.stats.distributions.base import CdfTable, beta_quantile
-from lm_eval_bayes.stats.distributions.independent import tabulate
+from lm_eval_bayes.stats.distributions.base import CdfTable, beta_quantile, tabulate
 from lm_eval_bayes.stats.distributions.weighted import weighted_quantiles
-from lm_eval_bayes.stats.intervals import Interval, QuantileFunction
+from lm_eval_bayes.stats.intervals import Interval
 from lm_eval_bayes.stats.outcomes import Outcomes, require_single_trials
 from lm_eval_bayes.stats.validation import check_level, check_pair, check_seed, check_size
 
@@ -464,7 +464,10 @@ def _normalised(log_weight: FloatArray) -> FloatArray:
 
 
 def difference_table(
-    first: QuantileFunction, second: QuantileFunction, mu: float, sigma: float
+    first: Callable[[FloatArray], FloatArray],
+    second: Callable[[FloatArray], FloatArray],
+    mu: float,
+    sigma: float,
 ) -> CdfTable:
     """Tabulate the distribution function of A − B for independent A and B.
 

@@ -81,7 +81,7 @@ def hbayes_at_n(
         `clustered_posterior`.
     level : float
         Posterior mass of the result's `interval()`, strictly between 0 and 1.
-    interval : {"exact", "normal", "beta", "hdi"}
+    interval : {"exact", "normal", "beta"}
         Its method.
     mean_counts : array, shape (C+1,), optional
         Pseudo-trials a >= 0 of each category in the prior of the kinds' means, such as those of

@@ -228,7 +228,7 @@ def mean_over_tasks(
         of each question enters by its population in both, as no data tell the other.
     level : float
         Posterior mass of the result's `interval()`, strictly between 0 and 1.
-    interval : {"exact", "normal", "beta", "hdi"}
+    interval : {"exact", "normal", "beta"}
         Its method.
     seed : int
         Seed of the states and draws that represent the posterior.

@@ -14,6 +14,7 @@ import numpy as np
 
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.arrays import FloatArray
+from lm_eval_bayes.stats.distributions.base import MatchedBeta
 from lm_eval_bayes.stats.hierarchical.clusters import clustered_values, few_clusters_note
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import (
     NO_TRIALS,
@@ -40,8 +41,6 @@ from lm_eval_bayes.stats.validation import Tau, check_k, check_option, check_pri
 #: Pseudo-counts of correct and of wrong trials, or how they are found.
 Prior: TypeAlias = Literal["learned", "uniform", "jeffreys"] | float | tuple[float, float]
 
-#: Draws of a posterior under a fixed prior, where its quantiles are asked for.
-_DRAWS = 4_000
 #: The warning of a posterior where no question has two trials.
 SINGLE_TRIALS = (
     "With one trial per question, chance and difficulty cannot be distinguished: at k > 1 the "
@@ -401,19 +400,19 @@ def _under_fixed_prior(
     for quantity, mean, sd in zip(quantities, means, sds, strict=True):
         top = _largest(quantity)
         question_mean, question_sd = np.clip(mean, 0.0, top)[pairs.where], sd[pairs.where]
-        mu, variance = question_mean.mean(), (question_sd**2).sum() / question_sd.size**2
-        distribution = StateDistribution(
-            np.full(_DRAWS, mu), np.full(_DRAWS, variance), np.arange(_DRAWS), (0.0, top), 0
+        mu, sigma = (
+            float(question_mean.mean()),
+            float(np.linalg.norm(question_sd) / question_sd.size),
         )
         posteriors.append(
             Posterior(
                 quantity=f"{quantity.name} posterior",
-                mu=float(mu),
-                sigma=float(np.sqrt(variance)),
+                mu=mu,
+                sigma=sigma,
                 per_question=PerQuestion(question_mean, question_sd),
                 bounds=(0.0, top),
                 prior=pseudo[0] if pseudo[0] == pseudo[1] else pseudo,
-                distribution=distribution,
+                distribution=MatchedBeta(mu, sigma, (0.0, top)),
                 method="beta",
                 k=quantity.k,
                 tau=None if quantity.tau is None else float(quantity.tau),

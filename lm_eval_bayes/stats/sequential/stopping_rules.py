@@ -87,7 +87,7 @@ class WidthReached:
         Above 0, on the scale of the score.
     level : float
         Level of the intervals, in (0, 1).
-    method : {"normal", "beta", "exact", "hdi"}, optional
+    method : {"normal", "beta", "exact"}, optional
         Left out, each posterior's own.
     min_trials : int
         The least number of trials per question, however narrow the intervals are. With one
