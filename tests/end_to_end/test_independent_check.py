@@ -118,7 +118,7 @@ def test_a_run_that_is_right_passes(
         (shifted("hbayes@4_population_high", 0.01), "exact", "population_high,none: printed"),
         (lambda rows: rows.pop("hbayes@4_low,none"), "exact", "hbayes@4_low,none: 'missing'"),
         (lambda rows: rows.update({"hbayes@2,none": 0.4}), "exact", "unknown row hbayes@2,none"),
-        (shifted("bayes@4_low", -0.001), "exact", "bayes@4_low,none: printed"),
+        (shifted("bayes@4_low", -0.05), "exact", "bayes@4_low,none: printed"),
         (lambda rows: rows.pop("pass^2,none"), "exact", "pass^2,none: 'missing'"),
         (nudge, "exact", "mg-pass@2,none: printed"),
     ],
