@@ -73,7 +73,7 @@ def maj_at_k_posterior(
     integrated out as in `hbayes_at_n`. The answers of its wrong trials follow a Pitman-Yor
     process whose concentration c and discount d are learned from all questions and integrated
     out, so that a new trial may give an answer not seen before; how often wrong trials abstain has
-    a learned Beta prior too. The vote is that of `maj_at_k`:
+    a Beta prior of their common mean. The vote is that of `maj_at_k`:
     the most frequent answer wins, answers tied for the lead share the win equally, a trial
     without an answer abstains, and a vote of abstentions earns 0. All right trials count as one
     candidate, however they are written.
@@ -166,7 +166,7 @@ def maj_at_k_posterior(
     )
     rng = np.random.default_rng(seed)
     credits = vote_credits(questions.wrong, prior, k, draws, rng)
-    node = rng.choice(prior.node_weight.size, mixture.n_states, p=prior.node_weight)
+    node = rng.choice(prior.weight.size, mixture.n_states, p=prior.weight)
     moments = _benchmark_moments(mixture, questions.where, prior, credits, k)
     means = moments.at_state[np.arange(node.size), node]
     scores = StateDistribution(
@@ -286,9 +286,9 @@ def _benchmark_moments(
 ) -> _Moments:
     """Return the moments of the mean of v over the questions; `where` is of their wrong trials."""
     n_questions = where.size
-    at_state = np.zeros((mixture.n_states, prior.node_weight.size))
+    at_state = np.zeros((mixture.n_states, prior.weight.size))
     question_mean, within, spread = np.zeros((3, n_questions))
-    weighted = credits.mean * prior.node_weight[:, None]
+    weighted = credits.mean * prior.weight[:, None]
     alpha = mixture.share * mixture.strength[:, None]
     members = np.concatenate([part for _, part in mixture.memberships()], axis=1)
     for row, counts in enumerate(mixture.counts):

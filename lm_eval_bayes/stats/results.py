@@ -259,10 +259,6 @@ class Estimate(Record):
         Threshold of G-Pass.
     sigma : float or None
         Standard deviation of `value`, where the estimate has one (avg@N).
-    mc_error : float or None
-        Monte-Carlo standard error of `value`, where any of it was drawn.
-    seed : int or None
-        The seed of those draws.
     bounds : tuple of float
         The range that :meth:`interval` is clipped to: of avg@N, the smallest and largest weight.
     """
@@ -273,8 +269,6 @@ class Estimate(Record):
     k: int | None = None
     tau: float | None = None
     sigma: float | None = None
-    mc_error: float | None = None
-    seed: int | None = None
     bounds: tuple[float, float] = field(default=(0.0, 1.0), metadata=NOT_IN_JSON)
 
     def interval(self, level: float = 0.95) -> Interval:
