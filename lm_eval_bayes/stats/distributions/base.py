@@ -7,7 +7,7 @@ computed; others are represented by draws.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -274,7 +274,9 @@ class IndependentDirichlets(MatchedBeta):
         """Draw the score `n_draws` times, shape (n_draws,)."""
         if self.computed:
             return super().draw(n_draws, rng)
-        theta, weights = self.draw_categories(n_draws, rng)
+        # the order of the questions does not matter
+        in_order = replace(self, nu=self.nu[np.lexsort(self.nu.T)])
+        theta, weights = in_order.draw_categories(n_draws, rng)
         return np.asarray((theta @ weights).mean(axis=1))
 
     def draw_categories(self, n_draws: int, rng: np.random.Generator) -> CategoryDraws:
