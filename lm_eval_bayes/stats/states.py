@@ -143,35 +143,32 @@ def vote_moments(credits: Sequence[FloatArray]) -> MomentsOf:
     coefficients = np.concatenate([first, second])
 
     def moments_of(alpha: FloatArray) -> RawMoments:
-        wrong, right = alpha
-        means = np.empty((len(coefficients), right.size))
-        # from the end where the probabilities are larger, so that none underflows
-        turned = right > wrong
-        for few, many, columns, by_few in (
-            (right, wrong, ~turned, coefficients),
-            (wrong, right, turned, coefficients[:, ::-1]),
-        ):
-            means[:, columns] = by_few @ beta_binomial(few[columns], many[columns], degree)
+        means = coefficients @ beta_binomial(alpha[1], alpha[0], degree)
         return RawMoments(means[: len(first)], means[len(first) :])
 
     return moments_of
 
 
 def beta_binomial(a: FloatArray, b: FloatArray, n: int) -> FloatArray:
-    """Return the probabilities of 0 .. n right answers of n for p ~ Beta(a, b), (n+1, E), a <= b.
+    """Return the probabilities of 0 .. n right answers of n for p ~ Beta(a, b), (n+1, E).
 
     Examples
     --------
     >>> beta_binomial(np.array([1.0]), np.array([1.0]), 3)[:, 0].tolist()
     [0.25, 0.25, 0.25, 0.25]
     """
+    # from the end where the probabilities are larger, so that none underflows
+    turned, few, many = a > b, np.minimum(a, b), np.maximum(a, b)
     ratio = np.ones((n + 1, a.size))
     for i in range(n):
-        np.multiply(ratio[i], (n - i) / (i + 1.0) * (a + i) / (b + (n - i - 1.0)), out=ratio[i + 1])
-    return np.asarray(ratio / ratio.sum(axis=0))
+        step = (n - i) / (i + 1.0) * (few + i) / (many + (n - i - 1.0))
+        np.multiply(ratio[i], step, out=ratio[i + 1])
+    ratio /= ratio.sum(axis=0)
+    ratio[:, turned] = ratio[::-1, turned]
+    return ratio
 
 
-def _log_choose(n: FloatArray | int, i: FloatArray | int) -> FloatArray:
+def log_choose(n: FloatArray | int, i: FloatArray | int) -> FloatArray:
     """Return log C(n, i)."""
     return np.asarray(-special.betaln(1.0 + n - i, 1.0 + i) - np.log1p(n))
 
@@ -181,8 +178,8 @@ def _raised(credit: FloatArray, degree: int) -> FloatArray:
     k = credit.size - 1
     i, j = np.arange(k + 1.0)[:, None], np.arange(degree + 1.0)
     possible = (i <= j) & (k - i <= degree - j)
-    ways = _log_choose(j, np.where(possible, i, 0.0))
-    ways += _log_choose(degree - j, np.where(possible, k - i, 0.0)) - _log_choose(degree, k)
+    ways = log_choose(j, np.where(possible, i, 0.0))
+    ways += log_choose(degree - j, np.where(possible, k - i, 0.0)) - log_choose(degree, k)
     return np.asarray(credit @ np.where(possible, np.exp(ways), 0.0))
 
 
@@ -190,8 +187,8 @@ def _squared(credit: FloatArray) -> FloatArray:
     """Return the credit of 2k trials: the product of that of a random half and of the rest."""
     k = credit.size - 1
     i, j = np.arange(k + 1.0), np.arange(2.0 * k + 1.0)
-    middle = np.exp(_log_choose(k, i) - _log_choose(k, k // 2))
-    scale = np.exp(_log_choose(2 * k, j) - 2.0 * _log_choose(k, k // 2))
+    middle = np.exp(log_choose(k, i) - log_choose(k, k // 2))
+    scale = np.exp(log_choose(2 * k, j) - 2.0 * log_choose(k, k // 2))
     return np.asarray(np.convolve(credit * middle, credit * middle) / scale)
 
 

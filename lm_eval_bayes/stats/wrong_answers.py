@@ -21,6 +21,7 @@ from scipy import special
 
 from lm_eval_bayes.stats.arrays import FloatArray, IntArray, blocks
 from lm_eval_bayes.stats.maj_at_k import complex_product
+from lm_eval_bayes.stats.states import beta_binomial
 
 #: The cells of (log c, d) at first: from, to and how many. The prior is c/(1 + c) ~ U(0, 1) and
 #: d uniform.
@@ -268,26 +269,9 @@ def _mean_credits(trials: Sequence[WrongTrials], prior: WrongPrior, k: int) -> F
 
 def _answering(trials: Sequence[WrongTrials], prior: WrongPrior, n: int) -> FloatArray:
     """Return the probabilities that 0..n of n wrong trials do not abstain, shape (P, 1, n + 1)."""
-    if prior.abstaining == 0.0:
-        certain = np.zeros((len(trials), 1, n + 1))
-        certain[..., n] = 1.0
-        return certain
-    abstained = np.array([[float(wrong.abstained)] for wrong in trials]) + prior.abstaining
-    answered = np.array([[float(sum(wrong.sizes))] for wrong in trials]) + prior.answering
-    j = np.arange(n + 1)
-    log_ways = special.gammaln(n + 1.0) - special.gammaln(j + 1.0) - special.gammaln(n - j + 1.0)
-    rising = [log_rising_factorials(a, n) for a in (answered, abstained, answered + abstained)]
-    return np.asarray(np.exp(log_ways + rising[0] + rising[1][..., ::-1] - rising[2][..., -1:]))
-
-
-def log_rising_factorials(a: FloatArray, n: int) -> FloatArray:
-    """Return the logarithms of a (a + 1) ... (a + j − 1) for j = 0..n, on a new last axis.
-
-    As sums of logarithms, which lose no digits where a is far above or far below 1.
-    """
-    log = np.zeros((*a.shape, n + 1))
-    np.log(np.maximum(a, 1e-300)[..., None] + np.arange(n), out=log[..., 1:])
-    return np.asarray(log.cumsum(axis=-1))
+    abstained = np.array([wrong.abstained for wrong in trials]) + max(prior.abstaining, 1e-300)
+    answered = np.array([sum(wrong.sizes) for wrong in trials]) + prior.answering
+    return np.asarray(beta_binomial(answered, abstained, n).T[:, None])
 
 
 def _negative_binomial(size: FloatArray, n: int, tilt: float) -> FloatArray:

@@ -67,11 +67,11 @@ def credits_of(votes):
 @pytest.mark.parametrize("k", [2, 5])
 @pytest.mark.parametrize("prior", [TWO_NODES, ABSTAINING], ids=["answers", "abstentions"])
 def test_the_mean_credits_are_those_of_every_sequence_of_wrong_trials(prior, k):
-    own = wrong_answers.mean_credits(WRONG, prior, k)
-    for index, wrong in enumerate(WRONG):
+    silent = prior is ABSTAINING
+    trials = [WrongTrials(wrong.sizes, silent * wrong.abstained) for wrong in WRONG]
+    own = wrong_answers.mean_credits(trials, prior, k)
+    for index, wrong in enumerate(trials):
         for node, (c, d) in enumerate(zip(prior.concentration, prior.discount, strict=True)):
-            if wrong.abstained and prior is TWO_NODES:
-                wrong = WrongTrials(wrong.sizes, 0)
             given = (wrong, c, d, prior.abstaining, prior.answering)
             expected = sum(chance * credits_of(v) for v, chance in sequences(*given, k))
             assert own[index, node] == pytest.approx(expected, abs=1e-10)
