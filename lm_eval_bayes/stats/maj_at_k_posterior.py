@@ -14,6 +14,7 @@ from lm_eval_bayes.stats.hierarchical.hbayes_at_n import (
     few_questions_note,
     hbayes_at_n,
     learned_prior,
+    of_population,
 )
 from lm_eval_bayes.stats.intervals import SCOPES, Scope
 from lm_eval_bayes.stats.maj_at_k import tabulated_answers
@@ -190,16 +191,7 @@ def maj_at_k_posterior(
     if scope == "benchmark":
         return benchmark
     means = _population_means(mixture, prior, k)[np.arange(node.size), node]
-    of_all = StateDistribution(means, np.zeros_like(means), mixture.chain, (0.0, 1.0), seed)
-    return replace(
-        benchmark,
-        mu=of_all.mean,
-        sigma=of_all.sd,
-        distribution=of_all,
-        scope=scope,
-        ess=of_all.ess,
-        benchmark=benchmark,
-    )
+    return of_population(benchmark, means, mixture.chain)
 
 
 def _read(answers: Sequence[Sequence[Hashable]], correct: Sequence[Sequence[bool]]) -> _Questions:

@@ -279,7 +279,7 @@ def draw_beta_moments(
     low, high = bounds
     span = high - low if high > low else 1.0
     unit = np.clip((mean - low) / span, 1e-12, 1.0 - 1e-12)
-    certain = variance <= 1e-18 * span**2
+    certain = variance <= 1e-12 * span**2  # rounding makes up more of a smaller one
     total = unit * (1.0 - unit) * span**2 / np.where(certain, 1.0, variance) - 1.0
     total = np.maximum(total, 1e-3)
     drawn = low + span * rng.beta(

@@ -65,7 +65,7 @@ def test_a_rubric_has_the_posterior_of_prior_draws():
         score += (alpha + row) @ unit / (total + 4) / len(RUBRIC)
     weight = special.softmax(log_weight)
     posterior = hbayes_at_n(Outcomes.from_counts(RUBRIC), mean_counts=pseudo)
-    assert posterior.mu == pytest.approx(weight @ score, abs=3e-3)
+    assert posterior.mu == pytest.approx(weight @ score, abs=5e-3)
     assert posterior.learned.mean == pytest.approx(weight @ m, abs=6e-3)
 
 

@@ -21,6 +21,7 @@ from lm_eval_bayes.stats.hierarchical.hbayes_at_n import (
     few_questions_note,
     hbayes_at_n,
     learned_prior,
+    of_population,
 )
 from lm_eval_bayes.stats.intervals import SCOPES, Scope
 from lm_eval_bayes.stats.mixture import learn_mixture
@@ -469,19 +470,8 @@ def _learned(
                 question_ids=outcomes.question_ids,
             )
             if scope == "population":
-                means = population[j]
-                chain = mixture.chain if clusters is None else np.arange(means.size)
-                of_all = StateDistribution(means, np.zeros_like(means), chain, bounds, seed)
-                benchmark = replace(
-                    benchmark,
-                    mu=of_all.mean,
-                    sigma=of_all.sd,
-                    distribution=of_all,
-                    scope="population",
-                    benchmark=benchmark,
-                    clusters=clusters,
-                    ess=of_all.ess,
-                )
+                chain = mixture.chain if clusters is None else np.arange(population.shape[1])
+                benchmark = of_population(benchmark, population[j], chain, clusters=clusters)
             posteriors[of_several[i]] = benchmark
     for i, quantity in enumerate(quantities):
         if quantity.k == 1:
