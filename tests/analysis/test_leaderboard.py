@@ -63,7 +63,7 @@ def test_probabilities_are_those_of_draws(four, board):
         low, high = np.quantile(stack[i], [0.025, 0.975])
         assert (row.interval.low, row.interval.high) == pytest.approx((low, high), abs=0.006)
         assert row.p_best == pytest.approx(best[i], abs=0.012)
-        assert row.expected_rank == pytest.approx(ranks[i].mean(), abs=0.02)
+        assert row.expected_rank == pytest.approx(ranks[i].mean(), abs=0.04)
         for j in range(4):
             above = 0.5 if i == j else (stack[i] > stack[j]).mean()
             assert board.p_greater[i, j] == pytest.approx(above, abs=0.015)
