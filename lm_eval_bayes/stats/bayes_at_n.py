@@ -308,7 +308,7 @@ def prior_advice(outcomes: Outcomes, *, seed: int = 0) -> PriorAdvice:
     >>> R0 = [[0] * 3, [1] * 3, [0] * 3, [1] * 3]
     >>> advice = prior_advice(Outcomes.from_matrix(R, R0=R0))
     >>> advice.prior_trials, advice.n_trials, round(advice.learned_strength, 1)
-    (3.0, 4, 2.5)
+    (3.0, 4, 2.6)
     """
     check_outcomes("outcomes", outcomes)
     learned = hbayes_at_n(outcomes.without_prior(), seed=seed).learned

@@ -167,7 +167,7 @@ def size_for_difference(
     67
     >>> paired = size_for_difference(components, 0.02, "paired")
     >>> paired.trials, paired.questions, paired.enough_questions
-    (None, 2453, False)
+    (None, 2454, False)
     """
     difference = check_positive("difference", difference)
     factor = _factor(level, power)

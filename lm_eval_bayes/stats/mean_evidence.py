@@ -55,7 +55,7 @@ def mean_pseudo_trials(other: Outcomes, *, seed: int = 0) -> FloatArray:
     >>> mean_pseudo_trials(Outcomes.from_counts([[1, 0]] * 6 + [[0, 1]] * 4)).round().tolist()
     [6.0, 4.0]
     >>> mean_pseudo_trials(Outcomes.from_counts([[5, 1]] * 6 + [[1, 5]] * 4)).round().tolist()
-    [14.0, 11.0]
+    [14.0, 10.0]
     """
     check_outcomes("other", other)
     low, high = other.bounds

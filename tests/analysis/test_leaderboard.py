@@ -66,7 +66,7 @@ def test_probabilities_are_those_of_draws(four, board):
         assert row.expected_rank == pytest.approx(ranks[i].mean(), abs=0.04)
         for j in range(4):
             above = 0.5 if i == j else (stack[i] > stack[j]).mean()
-            assert board.p_greater[i, j] == pytest.approx(above, abs=0.015)
+            assert board.p_greater[i, j] == pytest.approx(above, abs=0.03)
         held = (ranks[i] >= row.rank_low) & (ranks[i] <= row.rank_high)
         assert held.mean() >= 0.94
         assert (ranks[i] < row.rank_low).mean() < 0.04 > (ranks[i] > row.rank_high).mean()
@@ -205,7 +205,7 @@ def test_the_mean_over_tasks_counts_each_the_same():
         for j, other in enumerate(overall.rows):
             if i != j:
                 above = (sample > drawn[other.model]).mean()
-                assert overall.p_greater[i, j] == pytest.approx(above, abs=0.015)
+                assert overall.p_greater[i, j] == pytest.approx(above, abs=0.03)
         assert (row.tokens, row.n_range) == (None, None)
     json.dumps(overall.to_dict(), allow_nan=False)
 

@@ -119,7 +119,7 @@ def hbayes_at_n(
     Forty right answers to a hundred other questions as prior of the common mean:
 
     >>> round(hbayes_at_n(outcomes, mean_counts=[60, 40]).mu, 2)
-    0.09
+    0.1
     """
     check_outcomes("outcomes", outcomes, scores=True)
     spec = IntervalSpec.of(level, scope, interval, seed)
