@@ -84,8 +84,8 @@ def interval_label(level: float, method: str) -> str:
 
     Examples
     --------
-    >>> interval_label(0.95, "exact"), interval_label(0.999, "hdi")
-    ('95% interval', '99.9% hdi interval')
+    >>> interval_label(0.95, "exact"), interval_label(0.999, "beta")
+    ('95% interval', '99.9% beta interval')
     """
     return f"{100 * level:g}% " + ("" if method == "exact" else f"{method} ") + "interval"
 

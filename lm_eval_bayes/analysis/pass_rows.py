@@ -71,7 +71,7 @@ def pass_rows(
     if run.answers is not None and run.trials is not None:
         maj_k = _maj_k(settings, n_max)
         votes = vote_candidates(run.answers, run.trials)
-        estimates[f"maj@{maj_k}"] = maj_at_k(*votes, maj_k, seed=spec.seed).value
+        estimates[f"maj@{maj_k}"] = maj_at_k(*votes, maj_k).value
         posteriors[posterior_row(f"maj@{maj_k}")] = maj_at_k_posterior(
             *votes, maj_k, spec.scope, seed=spec.seed
         )

@@ -8,10 +8,8 @@ import numpy as np
 
 from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.stats.arrays import FloatArray, read_only
-from lm_eval_bayes.stats.distributions.base import Distribution
-from lm_eval_bayes.stats.distributions.independent import IndependentBetas, IndependentDirichlets
-from lm_eval_bayes.stats.distributions.success_curves import Identity
-from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
+from lm_eval_bayes.stats.distributions.base import IndependentDirichlets
+from lm_eval_bayes.stats.hierarchical.hbayes_at_n import distinct_weights, hbayes_at_n
 from lm_eval_bayes.stats.intervals import IntervalSpec
 from lm_eval_bayes.stats.outcomes import (
     Outcomes,
@@ -66,6 +64,7 @@ def bayes_at_n(outcomes: Outcomes, prior: str | float = "uniform") -> Posterior:
     check_outcomes("outcomes", outcomes)
     pseudo = check_prior(prior)
     nu = outcomes.weighted_counts + pseudo
+    weights, belongs = distinct_weights(outcomes)
     bounds = outcomes.bounds
     mean, sd = _dirichlet_moments(nu, outcomes.weights)
     mu, sigma = float(np.clip(mean.mean(), *bounds)), _root_sum_square(sd) / mean.size
@@ -76,7 +75,7 @@ def bayes_at_n(outcomes: Outcomes, prior: str | float = "uniform") -> Posterior:
         per_question=PerQuestion(mean, sd),
         bounds=bounds,
         prior=pseudo,
-        distribution=_distribution(nu, outcomes, mu, sigma),
+        distribution=IndependentDirichlets(mu, sigma, bounds, nu=nu @ belongs, weights=weights),
         n_trials=outcomes.mean_trials,
         trials_range=outcomes.trials_range,
         note=check_prior_weight(outcomes),
@@ -207,16 +206,6 @@ def _dirichlet_moments(nu: FloatArray, weights: FloatArray) -> tuple[FloatArray,
     return mu, span * np.sqrt(spread / (total + 1.0))
 
 
-def _distribution(nu: FloatArray, outcomes: Outcomes, mu: float, sigma: float) -> Distribution:
-    """Return the exact distribution: Betas for two distinct weights, else Dirichlets."""
-    at_top = outcomes.top_categories()
-    if at_top is None:
-        return IndependentDirichlets(nu, outcomes.weights, mu, sigma)
-    # categories of equal weight merge: a Dirichlet's sums are again Dirichlet
-    a, b = nu[:, at_top].sum(axis=1), nu[:, ~at_top].sum(axis=1)
-    return IndependentBetas(a, b, Identity(), *outcomes.bounds, mu, sigma)
-
-
 def _root_sum_square(values: FloatArray) -> float:
     """Return sqrt(Σ x²) without overflow."""
     largest = float(values.max())
@@ -319,7 +308,7 @@ def prior_advice(outcomes: Outcomes, *, seed: int = 0) -> PriorAdvice:
     >>> R0 = [[0] * 3, [1] * 3, [0] * 3, [1] * 3]
     >>> advice = prior_advice(Outcomes.from_matrix(R, R0=R0))
     >>> advice.prior_trials, advice.n_trials, round(advice.learned_strength, 1)
-    (3.0, 4, 2.5)
+    (3.0, 4, 2.6)
     """
     check_outcomes("outcomes", outcomes)
     learned = hbayes_at_n(outcomes.without_prior(), seed=seed).learned

@@ -88,7 +88,7 @@ class ConfusionPosterior(Record):
         level = check_level(level)
         # the draws are sorted; after a seeded permutation each part is a sample
         order = np.random.default_rng(self.seed).permutation(self.draws.size)
-        low, high, error = drawn_ends(self.draws[order], level, "exact")
+        low, high, error = drawn_ends(self.draws[order], level)
         return Interval(low, high, level, "exact", "population", error, self.seed)
 
     def to_dict(self) -> dict[str, Any]:

@@ -1,8 +1,8 @@
-"""Credible intervals: their settings, their record, and four methods that compute them."""
+"""Credible intervals: their settings, their record, and three methods that compute them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal, TypeAlias
@@ -12,14 +12,14 @@ from scipy import special
 
 from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.stats.arrays import FloatArray
-from lm_eval_bayes.stats.distributions.base import Distribution, beta_quantile
+from lm_eval_bayes.stats.distributions.base import Distribution, MatchedBeta
 from lm_eval_bayes.stats.validation import check_level, check_option, check_seed
 
-IntervalMethod: TypeAlias = Literal["normal", "beta", "exact", "hdi"]
+IntervalMethod: TypeAlias = Literal["normal", "beta", "exact"]
+METHODS: tuple[IntervalMethod, ...] = ("normal", "beta", "exact")
 Scope: TypeAlias = Literal["benchmark", "population"]
 SCOPES: tuple[Scope, ...] = ("benchmark", "population")
 Ends: TypeAlias = tuple[float, float]
-QuantileFunction: TypeAlias = Callable[[FloatArray], FloatArray]
 _BATCHES = 20
 
 
@@ -39,81 +39,24 @@ def normal_ends(mu: float, sigma: float, bounds: Ends, level: float) -> Ends:
 def beta_ends(mu: float, sigma: float, bounds: Ends, level: float) -> Ends:
     """Return the equal tails of the Beta distribution on `bounds` with this mean and sd.
 
-    On [0, 1] with mean m, no variance exceeds m(1 − m), and the Beta distributions that
-    come near it approach two atoms: m at the upper bound and 1 − m at the lower. From there on
-    the endpoints are those atoms. A σ too small for a Beta's parameters gets the normal endpoints.
-
     Examples
     --------
     >>> low, high = beta_ends(5 / 6, (5 / 252) ** 0.5, (0.0, 1.0), 0.95)  # Beta(5, 1)
     >>> round(low, 3), round(high, 3)
     (0.478, 0.995)
-    >>> beta_ends(0.99, 0.2, (0.0, 1.0), 0.95)
-    (1.0, 1.0)
     """
-    bottom, top = bounds
-    span = top - bottom
-    mean, variance = (mu - bottom) / span, (sigma / span) ** 2
-    tail = 0.5 * (1.0 - level)
-    if variance >= mean * (1.0 - mean):
-        low, high = (top if tail >= 1.0 - mean else bottom), (bottom if tail >= mean else top)
-        return low, high
-    concentration = mean * (1.0 - mean) / variance - 1.0
-    if concentration > 1e12:
-        return normal_ends(mu, sigma, bounds, level)
-    a, b = mean * concentration, (1.0 - mean) * concentration
-    low, high = float(beta_quantile(a, b, tail)), float(beta_quantile(a, b, 1.0 - tail))
-    if high > 0.5:  # the other tail has more digits here
-        high = 1.0 - float(beta_quantile(b, a, tail))
-    return bottom + span * low, bottom + span * high
+    return equal_tails(MatchedBeta(mu, sigma, bounds).quantiles, level)
 
 
-def _equal_tails(quantiles: QuantileFunction, level: float) -> Ends:
+def equal_tails(quantiles: Callable[[FloatArray], FloatArray], level: float) -> Ends:
     """Return the quantiles that leave equal masses outside."""
     low, high = quantiles(np.array([0.5 * (1.0 - level), 0.5 * (1.0 + level)])).tolist()
     return low, high
 
 
-def _shortest(quantiles: QuantileFunction, level: float) -> Ends:
-    """Return the shortest [Q(u), Q(u + level)], zooming in on u three times."""
-    left, right = 0.0, 1.0 - level
-    for _ in range(3):
-        u = np.linspace(left, right, 129)
-        low, high = quantiles(u), quantiles(np.minimum(u + level, 1.0))
-        best = int(np.argmin(high - low))
-        left, right = u[max(best - 2, 0)], u[min(best + 2, u.size - 1)]
-    return float(low[best]), float(high[best])
-
-
 def sample_tails(sample: FloatArray, level: float) -> Ends:
     """Return the equal-tailed quantiles of a sample."""
-    return _equal_tails(partial(np.quantile, sample), level)
-
-
-def sample_shortest(sample: FloatArray, level: float) -> Ends:
-    """Return the shortest interval that holds `level` of a sample."""
-    ordered = np.sort(sample)
-    n_inside = min(int(np.ceil(level * ordered.size)), ordered.size - 1)
-    widths = ordered[n_inside:] - ordered[: ordered.size - n_inside]
-    first = int(np.argmin(widths))
-    return float(ordered[first]), float(ordered[first + n_inside])
-
-
-#: The methods that need the mean and the sd only, and those that need the distribution, by its
-#: quantile function or by draws.
-_FROM_MOMENTS: Mapping[IntervalMethod, Callable[[float, float, Ends, float], Ends]] = {
-    "normal": normal_ends,
-    "beta": beta_ends,
-}
-_FROM_QUANTILES: Mapping[IntervalMethod, Callable[[QuantileFunction, float], Ends]] = {
-    "exact": _equal_tails,
-    "hdi": _shortest,
-}
-_FROM_DRAWS: Mapping[IntervalMethod, Callable[[FloatArray, float], Ends]] = {
-    "exact": sample_tails,
-    "hdi": sample_shortest,
-}
-METHODS: tuple[IntervalMethod, ...] = (*_FROM_MOMENTS, *_FROM_QUANTILES)
+    return equal_tails(partial(np.quantile, sample), level)
 
 
 @dataclass(frozen=True)
@@ -127,7 +70,7 @@ class IntervalSpec(Record):
     scope : {"benchmark", "population"}
         What the score is the mean of: these questions, or the population that they are a
         sample of.
-    method : {"exact", "normal", "beta", "hdi"}
+    method : {"exact", "normal", "beta"}
         See :func:`credible_interval`.
     seed : int
         Seed of the posterior draws, where there are any.
@@ -139,8 +82,8 @@ class IntervalSpec(Record):
 
     Examples
     --------
-    >>> IntervalSpec(0.9, method="hdi").to_dict()
-    {'level': 0.9, 'scope': 'benchmark', 'method': 'hdi', 'seed': 0}
+    >>> IntervalSpec(0.9, method="beta").to_dict()
+    {'level': 0.9, 'scope': 'benchmark', 'method': 'beta', 'seed': 0}
     """
 
     level: float = 0.95
@@ -187,7 +130,7 @@ class Interval(Record):
     level : float
         The posterior mass meant to lie between them, in (0, 1).
     method : str
-        "normal", "beta", "exact" or "hdi".
+        "normal", "beta" or "exact".
     scope : str
         "benchmark": about these questions; "population": about the population of questions.
     mc_error : float or None
@@ -239,12 +182,14 @@ def score_interval(
     mc_error = None
     if sigma == 0.0:
         low, high = mu, mu
-    elif spec.method in _FROM_MOMENTS:
-        low, high = _FROM_MOMENTS[spec.method](mu, sigma, bounds, spec.level)
+    elif spec.method == "normal":
+        low, high = normal_ends(mu, sigma, bounds, spec.level)
+    elif spec.method == "beta":
+        low, high = beta_ends(mu, sigma, bounds, spec.level)
     elif distribution.computed:
-        low, high = _FROM_QUANTILES[spec.method](distribution.quantiles, spec.level)
+        low, high = equal_tails(distribution.quantiles, spec.level)
     else:
-        low, high, mc_error = drawn_ends(distribution.draws, spec.level, spec.method)
+        low, high, mc_error = drawn_ends(distribution.draws, spec.level)
     # of a long tail the mean can lie beyond a quantile; no interval leaves it out
     low, high = np.clip([min(low, mu), max(high, mu)], *bounds).tolist()
     return Interval(
@@ -258,23 +203,12 @@ def score_interval(
     )
 
 
-def drawn_ends(
-    sample: FloatArray, level: float, method: IntervalMethod
-) -> tuple[float, float, float]:
-    """Return the endpoints from draws, and the standard error of the less certain one.
+def drawn_ends(sample: FloatArray, level: float) -> tuple[float, float, float]:
+    """Return the equal tails of draws, and the standard error of the less certain end.
 
-    The error comes from the scatter of the endpoints between 20 equal batches.
-
-    Parameters
-    ----------
-    sample : array, shape (n,)
-        The draws, in random order.
-    level : float
-        In (0, 1).
-    method : {"exact", "hdi"}
-        Equal tails, or the shortest interval.
+    The error comes from the scatter of the ends between 20 equal batches of the draws, which are
+    in random order.
     """
-    ends = _FROM_DRAWS[method]
-    batches = np.array([ends(batch, level) for batch in np.array_split(sample, _BATCHES)])
-    error = batches.std(axis=0, ddof=1).max() / np.sqrt(_BATCHES)
-    return *ends(sample, level), float(error)
+    batches = [sample_tails(batch, level) for batch in np.array_split(sample, _BATCHES)]
+    error = np.std(batches, axis=0, ddof=1).max() / np.sqrt(_BATCHES)
+    return *sample_tails(sample, level), float(error)

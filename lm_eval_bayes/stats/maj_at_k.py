@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
-from functools import lru_cache
-from typing import Any, NamedTuple, TypeAlias
+from itertools import compress
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
+from scipy import special
 
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.arrays import FloatArray, blocks, read_only
 from lm_eval_bayes.stats.results import Estimate
-from lm_eval_bayes.stats.validation import check_k, check_seed, check_sequence, check_size
+from lm_eval_bayes.stats.validation import check_k, check_sequence
 
 
 class Tallies(NamedTuple):
@@ -24,22 +26,14 @@ class Tallies(NamedTuple):
 
 #: Stands for every right answer in a vote; no text equals it.
 _RIGHT = ("right",)
-#: The (votes, credit) of each answer to a question.
-Sides: TypeAlias = tuple[tuple[int, float], ...]
-#: These, and the number of abstentions.
-Ballot: TypeAlias = tuple[Sides, int]
-
-#: Cost above which a question's vote is drawn instead of computed (about one second).
-_EXACT_COST = 100_000_000
+#: A probability that counts as 0, and the sds within which the winner's votes are.
+_LOST, _SDS = 1e-150, 9.0
 
 
 def maj_at_k(
     answers: Sequence[Sequence[Hashable]],
     correct: Sequence[Sequence[bool]],
     k: int,
-    *,
-    seed: int = 0,
-    draws: int = 20_000,
 ) -> Estimate:
     """Return the expected credit of a plurality vote over a random k-subset of the trials.
 
@@ -47,9 +41,7 @@ def maj_at_k(
     answer's credit is the mean correctness of the responses that gave it. A response
     without an answer (None) abstains, and a subset of abstentions earns 0.
 
-    Computed exactly, by summing over the winner's number of votes and adding the other
-    answers one by one (multivariate hypergeometric); questions with too many trials for
-    that (beyond about N = 600 at k = N/2) are drawn, with the error reported.
+    It is computed exactly, see `_expected_credits`.
 
     Parameters
     ----------
@@ -59,15 +51,11 @@ def maj_at_k(
         Whether that response was graded correct.
     k : int
         1 <= k <= N, the smallest N_α where they differ.
-    seed : int
-        Seed of the draws, where there are any.
-    draws : int
-        Their number per question, 100 to 10⁷.
 
     Returns
     -------
     Estimate
-        In [0, 1]; the mean over questions; `mc_error` and `seed` are set where it was drawn.
+        In [0, 1]; the mean over questions.
 
     Raises
     ------
@@ -82,28 +70,14 @@ def maj_at_k(
     >>> round(maj_at_k([["7", "7", "9"]], [[True, True, False]], 2).value, 12)
     0.666666666667
     """
-    votes = [_ballot(tallies) for tallies in tabulated_answers(answers, correct)]
-    k = check_k(k, np.array([abstained + sum(n for n, _ in sides) for sides, abstained in votes]))
-    seed = check_seed(seed)
-    draws = check_size("draws", draws, 100)
-    streams = np.random.SeedSequence(seed).spawn(len(votes))
-    scores, errors = np.zeros(len(votes)), np.zeros(len(votes))
-    costly = [_cost(*ballot, k) > _EXACT_COST for ballot in votes]
-    for index, ballot in enumerate(votes):
-        if costly[index]:
-            rng = np.random.default_rng(streams[index])
-            scores[index], errors[index] = _drawn(*ballot, k, draws, rng)
-        else:
-            scores[index] = _exact(*ballot, k)
-    drawn = any(costly)
-    return Estimate(
-        quantity="maj@k",
-        value=float(min(scores.mean(), 1.0)),
-        per_question=read_only(scores, np.float64),
-        k=k,
-        mc_error=float(np.sqrt((errors**2).sum()) / len(votes)) if drawn else None,
-        seed=seed if drawn else None,
-    )
+    tallies = tabulated_answers(answers, correct)
+    totals = np.array([sum(votes.values()) for votes, _ in tallies])
+    k = check_k(k, totals)
+    scores = np.empty(len(tallies))
+    for total in np.unique(totals):
+        where = np.flatnonzero(totals == total)
+        scores[where] = _expected_credits([tallies[i] for i in where], int(total), k)
+    return Estimate("maj@k", float(scores.mean()), read_only(scores, np.float64), k=k)
 
 
 def vote_candidates(
@@ -168,102 +142,103 @@ def _tallied(index: int, given: Sequence[Hashable], marks: Sequence[bool]) -> Ta
         rule = "have one entry per answer of the question, at least one"
         got = f"{len(marks)} for {len(given)} (question {index})"
         raise InvalidInputError.of("correct", "shape", rule, got)
-    votes: Counter[Hashable] = Counter()
-    rights: Counter[Hashable] = Counter()
-    for answer, mark in zip(given, marks, strict=True):
-        if not isinstance(mark, (bool, np.bool_, int, np.integer)) or mark not in (0, 1):
-            raise InvalidInputError.of(
-                "correct", "type", "hold booleans", f"{mark!r} (question {index})"
-            )
-        try:
-            votes[answer] += 1
-        except TypeError:
-            got = f"{answer!r} (question {index})"
-            raise InvalidInputError.of(
-                "answers", "type", "hold hashable answers or None", got
-            ) from None
-        rights[answer] += int(mark)
-    return Tallies(votes, rights)
+    bad = [mark for mark in marks if mark not in (0, 1)]
+    if bad:
+        got = f"{bad[0]!r} (question {index})"
+        raise InvalidInputError.of("correct", "type", "hold booleans", got)
+    try:
+        return Tallies(Counter(given), Counter(compress(given, marks)))
+    except TypeError:
+        got = f"{given!r} (question {index})"
+        raise InvalidInputError.of(
+            "answers", "type", "hold hashable answers or None", got
+        ) from None
 
 
-def _ballot(tallies: Tallies) -> Ballot:
-    """Return the (votes, credit) of each answer and the number of abstentions."""
-    sides = [(n, tallies.rights[a] / n) for a, n in tallies.votes.items() if a is not None]
-    return tuple(sorted(sides)), tallies.votes[None]
+def circle_points(k: int, total: float) -> tuple[npt.NDArray[np.complex128], FloatArray]:
+    """Return half of the points at which a probability generating function gives its k-th term.
 
-
-def _cost(sides: Sides, abstained: int, k: int) -> int:
-    """Return about how many multiplications :func:`_exact` takes."""
-    sizes = np.array([n for n, _ in sides], dtype=np.int64)
-    return sum(
-        int((sizes >= v).sum()) * v * (k + 1) * (k // v + 1)
-        for v in range(1, min(k, int(sizes.max(initial=0))) + 1)
-    )
-
-
-@lru_cache(maxsize=4096)
-def _exact(sides: Sides, abstained: int, k: int) -> float:
-    """Return the expected credit of a plurality vote, exactly.
-
-    Give every response a vote with probability r = k/N: the votes per answer are then
-    independent binomials, and conditioning on k votes in all makes the subset uniform
-    whatever r is; this r makes k votes likely, so no number gets extreme. For each winning
-    number v, `ways[x, t]` is the probability that the answers seen so far have x votes, t of
-    them exactly v and none more, and `won[x, t]` the same times the credits of those t. An
-    answer given by fewer than v responses cannot reach v, so all of them and the
-    abstentions enter at the end as one binomial.
+    The term is the sum of the real parts of the values times the factors that are returned. The
+    number of which it is the probability is `total` at most, and more than k + 6√k + 10 with
+    negligible probability.
     """
-    total = abstained + sum(n for n, _ in sides)
+    n_points = 2 * (int(min(total, k + 6.0 * np.sqrt(k) + 10.0)) // 2 + 1)
+    points = np.exp(1j * np.pi * (np.arange(n_points // 2) * 2.0 + 1.0) / n_points)
+    return points, points**-k * (2.0 / n_points)
+
+
+def _expected_credits(tallies: Sequence[Tallies], total: int, k: int) -> FloatArray:
+    """Return the expected credit of a vote of k of the `total` trials of each question.
+
+    Give every response a vote with probability r = k/N: the votes of the answers are then
+    independent binomials, and conditioning on k votes in all makes the subset uniform. Where the
+    winners have v votes, an answer given n times has the generating function
+    T_n = Σ_{u<v} b(u; n) x^u + z b(v; n) x^v. The integral over z from 0 to 1 of Π T_n times
+    Σ credit b(v; n) x^v / T_n shares the win among those tied; it is a polynomial, so Gauss and
+    Legendre's rule is exact, and its k-th coefficient comes from points x on a circle.
+    """
+    sides = [
+        (i, n, rights[answer] / n)
+        for i, (votes, rights) in enumerate(tallies)
+        for answer, n in votes.items()
+        if answer is not None
+    ]
+    question, votes_of, credit = np.array(sides).reshape(-1, 3).T
+    question, shape = question.astype(np.int64), (len(tallies), -1)
     if k == total:
-        lead = max((n for n, _ in sides), default=0)
-        winners = [credit for n, credit in sides if n == lead]
-        return sum(winners) / len(winners) if winners else 0.0
+        lead = np.zeros(len(tallies))
+        np.maximum.at(lead, question, votes_of)
+        wins = votes_of == lead[question]
+        won, tied = (np.bincount(question, wins * x, len(tallies)) for x in (credit, 1.0))
+        return np.asarray(won / np.maximum(tied, 1.0))
+    sizes, column = np.unique(votes_of, return_inverse=True)
+    at, n_cells = question * sizes.size + column, len(tallies) * sizes.size
+    unit = np.ones_like(credit)
+    times, credits = (
+        np.asarray(np.bincount(at, x, n_cells).reshape(shape), dtype=np.float64)
+        for x in (unit, credit)
+    )
     r = k / total
-    expected = 0.0
-    for v in range(1, min(k, max((n for n, _ in sides), default=0)) + 1):
-        ways = np.zeros((k + 1, k // v + 1))
-        credit_ways = np.zeros_like(ways)
-        ways[0, 0] = 1.0
-        rest = abstained
-        for n, credit in sides:
-            if n < v:
-                rest += n
-                continue
-            chance = _votes(n, r)
-            new_ways, new_won = np.zeros_like(ways), np.zeros_like(credit_ways)
-            for u in range(v):
-                new_ways[u:] += chance[u] * ways[: k + 1 - u]
-                new_won[u:] += chance[u] * credit_ways[: k + 1 - u]
-            new_ways[v:, 1:] += chance[v] * ways[: k + 1 - v, :-1]
-            new_won[v:, 1:] += chance[v] * (credit_ways + credit * ways)[: k + 1 - v, :-1]
-            ways, credit_ways = new_ways, new_won
-        shared = credit_ways[:, 1:] @ (1.0 / np.arange(1, k // v + 1))
-        beside = _votes(rest, r)[: k + 1]
-        expected += float(shared[k + 1 - beside.size :] @ beside[::-1])
-    return min(expected / float(_votes(total, r)[k]), 1.0)
+    x, factor = circle_points(k, total)
+    abstained = np.array([float(votes[None]) for votes, _ in tallies])
+    expected = np.zeros(len(tallies))
+    most = np.zeros(len(tallies))
+    np.maximum.at(most, question, r * votes_of)
+    least = int(max(most.min() - _SDS * np.sqrt(most.min()), 1.0))
+    last_v = int(min(k, sizes.max(initial=0), most.max() + _SDS * np.sqrt(most.max()) + 40.0))
+    chance = _binomial(sizes, r, last_v)
+    below: npt.NDArray[np.complex128] = np.zeros((sizes.size, x.size), dtype=np.complex128)
+    last = np.zeros_like(below)
+    for v in range(last_v + 1):
+        below, last = below + last, chance[:, v, None] * x**v
+        if v < least:
+            continue
+        nodes, weights = special.roots_legendre(k // v // 2 + 1)
+        series = below[:, None] + (0.5 * (nodes[:, None] + 1.0)) * last[:, None]
+        lost = np.abs(series) < _LOST
+        series = np.where(lost, _LOST, series)
+        log_series = np.log(series).reshape(sizes.size, -1)
+        share = np.where(lost, 0.0, last[:, None] / series).reshape(sizes.size, -1)
+        weight = (0.5 * weights[:, None] * factor).ravel()
+        silent = np.tile(np.log(1.0 - r + r * x), nodes.size)
+        for part in blocks(len(tallies), weight.size):
+            value = np.exp(
+                complex_product(times[part], log_series) + abstained[part, None] * silent
+            )
+            value *= complex_product(credits[part], share)
+            expected[part] += (value @ weight).real
+    return np.asarray(np.clip(expected / _binomial(np.array([total]), r, k)[0, k], 0.0, 1.0))
 
 
-@lru_cache(maxsize=4096)
-def _votes(n: int, r: float) -> FloatArray:
-    """Return the binomial probability of 0..n votes, shape (n + 1,)."""
-    from scipy.special import gammaln  # takes long to import
-
-    j = np.arange(n + 1)
-    ways = gammaln(n + 1) - gammaln(j + 1) - gammaln(n - j + 1)
-    return np.asarray(np.exp(ways + j * np.log(r) + (n - j) * np.log1p(-r)))
+def complex_product(a: FloatArray, b: npt.NDArray[np.complex128]) -> npt.NDArray[np.complex128]:
+    """Return the matrix product of a real and a complex array."""
+    return np.asarray((a @ b.view(np.float64)).view(np.complex128))
 
 
-def _drawn(
-    sides: Sides, abstained: int, k: int, draws: int, rng: np.random.Generator
-) -> tuple[float, float]:
-    """Return the mean credit of seeded random subsets and its standard error."""
-    sizes = np.array([n for n, _ in sides] + [abstained], dtype=np.int64)
-    credits: FloatArray = np.array([credit for _, credit in sides])
-    earned = np.empty(draws)
-    for part in blocks(draws, sizes.size, 4_000_000):
-        n_draws = part.stop - part.start
-        votes = rng.multivariate_hypergeometric(sizes, k, n_draws, method="marginals")[:, :-1]
-        lead = votes.max(axis=1, keepdims=True)
-        ahead = (votes == lead) & (lead > 0)
-        earned[part] = ahead @ credits / np.maximum(ahead.sum(axis=1), 1)
-    return float(earned.mean()), float(earned.std(ddof=1) / np.sqrt(draws))
+def _binomial(n: npt.NDArray[Any], r: float, most: int) -> FloatArray:
+    """Return the binomial probabilities of 0..most of n votes, (D, most + 1)."""
+    j, n = np.arange(most + 1.0), n[:, None]
+    log = special.gammaln(n + 1.0) - special.gammaln(j + 1.0)
+    log = log - special.gammaln(np.maximum(n - j, 0.0) + 1.0)
+    log += j * np.log(r) + (n - j) * np.log1p(-r)
+    return np.asarray(np.where(j <= n, np.exp(np.minimum(log, 0.0)), 0.0))

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
-from scipy import special
 
 from lm_eval_bayes._util.text import plural
 from lm_eval_bayes.stats.arrays import FloatArray, IntArray
@@ -15,20 +14,20 @@ from lm_eval_bayes.stats.hierarchical.hbayes_at_n import (
     few_questions_note,
     hbayes_at_n,
     learned_prior,
+    of_population,
 )
 from lm_eval_bayes.stats.intervals import SCOPES, Scope
 from lm_eval_bayes.stats.maj_at_k import tabulated_answers
-from lm_eval_bayes.stats.mixture import KINDS, Mixture, learn_mixture
+from lm_eval_bayes.stats.mixture import Mixture, learn_mixture
 from lm_eval_bayes.stats.outcomes import Outcomes
 from lm_eval_bayes.stats.results import PerQuestion, Posterior, joined_notes
-from lm_eval_bayes.stats.states import StateDistribution
+from lm_eval_bayes.stats.states import StateDistribution, beta_binomial, log_choose
 from lm_eval_bayes.stats.validation import check_integer, check_option, check_seed, check_size
 from lm_eval_bayes.stats.wrong_answers import (
     VoteCredits,
     WrongPrior,
     WrongTrials,
     learn_wrong_prior,
-    log_rising_factorials,
     mean_credits,
     vote_credits,
 )
@@ -73,7 +72,7 @@ def maj_at_k_posterior(
     integrated out as in `hbayes_at_n`. The answers of its wrong trials follow a Pitman-Yor
     process whose concentration c and discount d are learned from all questions and integrated
     out, so that a new trial may give an answer not seen before; how often wrong trials abstain has
-    a learned Beta prior too. The vote is that of `maj_at_k`:
+    a Beta prior of their common mean. The vote is that of `maj_at_k`:
     the most frequent answer wins, answers tied for the lead share the win equally, a trial
     without an answer abstains, and a vote of abstentions earns 0. All right trials count as one
     candidate, however they are written.
@@ -166,7 +165,7 @@ def maj_at_k_posterior(
     )
     rng = np.random.default_rng(seed)
     credits = vote_credits(questions.wrong, prior, k, draws, rng)
-    node = rng.choice(prior.node_weight.size, mixture.n_states, p=prior.node_weight)
+    node = rng.choice(prior.weight.size, mixture.n_states, p=prior.weight)
     moments = _benchmark_moments(mixture, questions.where, prior, credits, k)
     means = moments.at_state[np.arange(node.size), node]
     scores = StateDistribution(
@@ -192,16 +191,7 @@ def maj_at_k_posterior(
     if scope == "benchmark":
         return benchmark
     means = _population_means(mixture, prior, k)[np.arange(node.size), node]
-    of_all = StateDistribution(means, np.zeros_like(means), mixture.chain, (0.0, 1.0), seed)
-    return replace(
-        benchmark,
-        mu=of_all.mean,
-        sigma=of_all.sd,
-        distribution=of_all,
-        scope=scope,
-        ess=of_all.ess,
-        benchmark=benchmark,
-    )
+    return of_population(benchmark, means, mixture.chain)
 
 
 def _read(answers: Sequence[Sequence[Hashable]], correct: Sequence[Sequence[bool]]) -> _Questions:
@@ -263,22 +253,16 @@ class _RightVotes(NamedTuple):
 
 def _right_votes(member: FloatArray, alpha: FloatArray, k: int) -> _RightVotes:
     """Return the distributions for Beta parameters (2, 2, P) of both kinds, and their (2, P)."""
-    r = np.arange(k + 1)
-    log_ways = special.gammaln(k + 1.0) - special.gammaln(r + 1.0) - special.gammaln(k - r + 1.0)
-    at_state, moments = np.zeros((member.shape[1], k + 1)), np.zeros(2 * k + 1)
-    for kind in range(KINDS):
-        wrong, right = alpha[kind]
-        log_wrong, log_right, log_total = (
-            log_rising_factorials(a, 2 * k) for a in (wrong, right, wrong + right)
-        )
-        of_kind = log_right[:, : k + 1] + log_wrong[:, k::-1] - log_total[:, k, None]
-        at_state += member[kind][:, None] * np.exp(log_ways + of_kind)
-        of_two = log_right + log_wrong[:, ::-1] - log_total[:, 2 * k, None]
-        moments += member[kind] @ np.exp(of_two) / member.shape[1]
-    # the logarithms, for the ways alone may exceed the largest float
-    log_joint = log_ways[:, None] + log_ways
-    log_joint += np.log(np.maximum(moments[r[:, None] + r], 1e-300))
-    return _RightVotes(at_state, np.exp(log_joint))
+    at_state, of_two = np.zeros((k + 1, member.shape[1])), np.zeros(2 * k + 1)
+    for part, (wrong, right) in zip(member, alpha, strict=True):
+        at_state += part * beta_binomial(right, wrong, k)
+        of_two += beta_binomial(right, wrong, 2 * k) @ part / part.size
+    # of those in a random half of 2k trials
+    r = np.arange(k + 1.0)
+    ways = log_choose(k, r)
+    log_share = ways[:, None] + ways - log_choose(2 * k, r[:, None] + r)
+    joint = np.exp(log_share) * of_two[np.arange(k + 1)[:, None] + np.arange(k + 1)]
+    return _RightVotes(at_state.T, joint)
 
 
 def _benchmark_moments(
@@ -286,9 +270,9 @@ def _benchmark_moments(
 ) -> _Moments:
     """Return the moments of the mean of v over the questions; `where` is of their wrong trials."""
     n_questions = where.size
-    at_state = np.zeros((mixture.n_states, prior.node_weight.size))
+    at_state = np.zeros((mixture.n_states, prior.weight.size))
     question_mean, within, spread = np.zeros((3, n_questions))
-    weighted = credits.mean * prior.node_weight[:, None]
+    weighted = credits.mean * prior.weight[:, None]
     alpha = mixture.share * mixture.strength[:, None]
     members = np.concatenate([part for _, part in mixture.memberships()], axis=1)
     for row, counts in enumerate(mixture.counts):

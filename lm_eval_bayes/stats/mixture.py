@@ -39,7 +39,7 @@ INFINITE = 13.0
 #: Mean and sd of log c, the concentration of the tasks' weights around the common ones.
 _CONCENTRATION = (float(np.log(50.0)), 2.0)
 #: Chains, and their length in each batch of questions and in the last.
-_CHAINS, _LENGTH, _LAST = 400, 4, 28
+_CHAINS, _LENGTH, _LAST = 600, 4, 20
 #: Questions of the first batch.
 _FIRST_BATCH = 8
 #: Step sizes are this many posterior sds, divided by up to 4.

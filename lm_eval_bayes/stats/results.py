@@ -259,10 +259,6 @@ class Estimate(Record):
         Threshold of G-Pass.
     sigma : float or None
         Standard deviation of `value`, where the estimate has one (avg@N).
-    mc_error : float or None
-        Monte-Carlo standard error of `value`, where any of it was drawn.
-    seed : int or None
-        The seed of those draws.
     bounds : tuple of float
         The range that :meth:`interval` is clipped to: of avg@N, the smallest and largest weight.
     """
@@ -273,8 +269,6 @@ class Estimate(Record):
     k: int | None = None
     tau: float | None = None
     sigma: float | None = None
-    mc_error: float | None = None
-    seed: int | None = None
     bounds: tuple[float, float] = field(default=(0.0, 1.0), metadata=NOT_IN_JSON)
 
     def interval(self, level: float = 0.95) -> Interval:
@@ -346,12 +340,11 @@ def credible_interval(
         From `bayes_at_n`, `hbayes_at_n` or a `*_posterior` of the pass family.
     level : float, optional
         Posterior mass, strictly between 0 and 1; left out, the posterior's own (0.95).
-    method : {"normal", "beta", "exact", "hdi"}, optional
+    method : {"normal", "beta", "exact"}, optional
         Left out, the posterior's own ("exact"). "normal": μ ± zσ [Hariri 2026, §2.5],
         clipped to the possible scores. "beta": equal tails of the Beta distribution on the
         possible scores with the posterior's mean and variance. "exact": equal tails of the
-        true posterior. "hdi": the shortest interval of the true posterior. Of Bayes@N with two
-        distinct weights the true posterior is computed by numeric convolution; others are
+        true posterior. That of Bayes@N of 20 questions or more is the "beta" one; others are
         represented by draws.
 
     Returns

@@ -17,6 +17,7 @@ from scipy import special
 
 from lm_eval_bayes.stats.arrays import FloatArray, IntArray, protect
 from lm_eval_bayes.stats.distributions.base import (
+    MANY_QUESTIONS,
     CategoryDraws,
     Distribution,
     Moments,
@@ -25,16 +26,14 @@ from lm_eval_bayes.stats.distributions.base import (
 )
 from lm_eval_bayes.stats.mixture import KINDS, Mixture
 
-#: Memberships below this are left out.
-_NEGLIGIBLE = 1e-6
 #: The degree of a table of Beta-binomial probabilities up to which none overflows.
 MOST_DEGREE = 1000
 #: The variance of the mean of all chains over that of independent ones, by simulation.
 _SHARED_ANCESTORS = 2.25
-#: From this number of questions on, their mean score in a state is taken as a Beta variable.
-_MANY = 20
+#: Draws of a score from each state that it has a variance in.
+_DRAWS_PER_STATE = 5
 #: Numbers in such tables, in all states, and the fewest and the most states.
-_TABLE, _FEWEST, _MOST = 4_000_000, 600, 5_600
+_TABLE, _FEWEST, _MOST = 1_000_000, 600, 4_000
 
 
 class RawMoments(NamedTuple):
@@ -92,15 +91,13 @@ def state_moments(mixture: Mixture, moments_of: MomentsOf, per_row: int = 8) -> 
     mean, variance = np.empty((2, *population.shape))
     question = np.zeros((2, n_quantities, n_rows))
     for block, member in mixture.memberships(per_row):
-        first, second = np.zeros((2, n_quantities, member.shape[1], n_rows))
-        member = np.where(member > _NEGLIGIBLE, member, 0.0)
-        member /= member.sum(axis=0)
+        first = second = np.zeros(())
         for kind in range(KINDS):
-            state, row = np.nonzero(member[kind])
-            probability = member[kind, state, row]
-            moments = moments_of(alpha[kind][:, block][:, state] + mixture.counts[row].T)
-            first[:, state, row] += probability * moments.first
-            second[:, state, row] += probability * moments.second
+            each = alpha[kind][:, block, None] + mixture.counts.T[:, None]
+            moments = moments_of(each.reshape(len(each), -1))
+            shape = (n_quantities, *member.shape[1:])
+            first = first + member[kind] * moments.first.reshape(shape)
+            second = second + member[kind] * moments.second.reshape(shape)
         mean[..., block] = (first @ of_task).swapaxes(1, 2)
         spread = np.maximum(second - first**2, 0.0)
         variance[..., block] = (spread @ of_task).swapaxes(1, 2)
@@ -146,35 +143,32 @@ def vote_moments(credits: Sequence[FloatArray]) -> MomentsOf:
     coefficients = np.concatenate([first, second])
 
     def moments_of(alpha: FloatArray) -> RawMoments:
-        wrong, right = alpha
-        means = np.empty((len(coefficients), right.size))
-        # from the end where the probabilities are larger, so that none underflows
-        turned = right > wrong
-        for few, many, columns, by_few in (
-            (right, wrong, ~turned, coefficients),
-            (wrong, right, turned, coefficients[:, ::-1]),
-        ):
-            means[:, columns] = by_few @ beta_binomial(few[columns], many[columns], degree)
+        means = coefficients @ beta_binomial(alpha[1], alpha[0], degree)
         return RawMoments(means[: len(first)], means[len(first) :])
 
     return moments_of
 
 
 def beta_binomial(a: FloatArray, b: FloatArray, n: int) -> FloatArray:
-    """Return the probabilities of 0 .. n right answers of n for p ~ Beta(a, b), (n+1, E), a <= b.
+    """Return the probabilities of 0 .. n right answers of n for p ~ Beta(a, b), (n+1, E).
 
     Examples
     --------
     >>> beta_binomial(np.array([1.0]), np.array([1.0]), 3)[:, 0].tolist()
     [0.25, 0.25, 0.25, 0.25]
     """
+    # from the end where the probabilities are larger, so that none underflows
+    turned, few, many = a > b, np.minimum(a, b), np.maximum(a, b)
     ratio = np.ones((n + 1, a.size))
     for i in range(n):
-        np.multiply(ratio[i], (n - i) / (i + 1.0) * (a + i) / (b + (n - i - 1.0)), out=ratio[i + 1])
-    return np.asarray(ratio / ratio.sum(axis=0))
+        step = (n - i) / (i + 1.0) * (few + i) / (many + (n - i - 1.0))
+        np.multiply(ratio[i], step, out=ratio[i + 1])
+    ratio /= ratio.sum(axis=0)
+    ratio[:, turned] = ratio[::-1, turned]
+    return ratio
 
 
-def _log_choose(n: FloatArray | int, i: FloatArray | int) -> FloatArray:
+def log_choose(n: FloatArray | int, i: FloatArray | int) -> FloatArray:
     """Return log C(n, i)."""
     return np.asarray(-special.betaln(1.0 + n - i, 1.0 + i) - np.log1p(n))
 
@@ -184,8 +178,8 @@ def _raised(credit: FloatArray, degree: int) -> FloatArray:
     k = credit.size - 1
     i, j = np.arange(k + 1.0)[:, None], np.arange(degree + 1.0)
     possible = (i <= j) & (k - i <= degree - j)
-    ways = _log_choose(j, np.where(possible, i, 0.0))
-    ways += _log_choose(degree - j, np.where(possible, k - i, 0.0)) - _log_choose(degree, k)
+    ways = log_choose(j, np.where(possible, i, 0.0))
+    ways += log_choose(degree - j, np.where(possible, k - i, 0.0)) - log_choose(degree, k)
     return np.asarray(credit @ np.where(possible, np.exp(ways), 0.0))
 
 
@@ -193,8 +187,8 @@ def _squared(credit: FloatArray) -> FloatArray:
     """Return the credit of 2k trials: the product of that of a random half and of the rest."""
     k = credit.size - 1
     i, j = np.arange(k + 1.0), np.arange(2.0 * k + 1.0)
-    middle = np.exp(_log_choose(k, i) - _log_choose(k, k // 2))
-    scale = np.exp(_log_choose(2 * k, j) - 2.0 * _log_choose(k, k // 2))
+    middle = np.exp(log_choose(k, i) - log_choose(k, k // 2))
+    scale = np.exp(log_choose(2 * k, j) - 2.0 * log_choose(k, k // 2))
     return np.asarray(np.convolve(credit * middle, credit * middle) / scale)
 
 
@@ -242,7 +236,8 @@ class StateDistribution(Distribution):
 
     def __post_init__(self) -> None:
         protect(self)
-        object.__setattr__(self, "n_draws", self.state_mean.size)
+        per_state = _DRAWS_PER_STATE if self.state_variance.any() else 1
+        object.__setattr__(self, "n_draws", per_state * self.state_mean.size)
 
     @property
     def mean(self) -> float:  # type: ignore[override]
@@ -274,9 +269,7 @@ class StateDistribution(Distribution):
 
     def _spread(self, n_draws: int) -> IntArray:
         """Return a state for every draw, evenly spread over the chains, (n_draws,)."""
-        n_states = self.state_mean.size
-        number = np.arange(n_draws)
-        return number * n_states // n_draws if n_draws < n_states else number % n_states
+        return np.arange(n_draws) * self.state_mean.size // n_draws
 
 
 def draw_beta_moments(
@@ -286,7 +279,7 @@ def draw_beta_moments(
     low, high = bounds
     span = high - low if high > low else 1.0
     unit = np.clip((mean - low) / span, 1e-12, 1.0 - 1e-12)
-    certain = variance <= 1e-18 * span**2
+    certain = variance <= 1e-12 * span**2  # rounding makes up more of a smaller one
     total = unit * (1.0 - unit) * span**2 / np.where(certain, 1.0, variance) - 1.0
     total = np.maximum(total, 1e-3)
     drawn = low + span * rng.beta(
@@ -312,7 +305,7 @@ class QuestionStates(StateDistribution):
 
     def draw(self, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw the score; of few questions the mean of draws of each, as a sum is no Beta then."""
-        if self.mixture.where.size >= _MANY:
+        if self.mixture.where.size >= MANY_QUESTIONS:
             return super().draw(n_draws, rng)
         mixture = self.mixture.at(self._spread(n_draws))
         # the order of the questions does not matter

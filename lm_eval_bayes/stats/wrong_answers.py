@@ -1,7 +1,7 @@
 """The wrong answers of a benchmark's questions as Pitman-Yor processes, and the votes they cast.
 
-A wrong trial abstains with a probability of its question's own, Beta(a, b), where (a, b) are
-learned from all questions as in `mixture`. If it does not, its answer is one of
+A wrong trial abstains with a probability of its question's own, Beta(a, b) with the mean of all
+questions' wrong trials and a + b = 2. If it does not, its answer is one of
 those seen, in proportion to how often it was given less a discount d, or a new one, in proportion
 to c + d J, where J answers were seen. With d = 0 this is a Dirichlet process of concentration c.
 The questions share (c, d), whose posterior is computed on a grid, as fine as it needs, from the
@@ -14,13 +14,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 from scipy import special
 
 from lm_eval_bayes.stats.arrays import FloatArray, IntArray, blocks
-from lm_eval_bayes.stats.mixture import learn_mixture
+from lm_eval_bayes.stats.maj_at_k import complex_product
+from lm_eval_bayes.stats.states import beta_binomial
 
 #: The cells of (log c, d) at first: from, to and how many. The prior is c/(1 + c) ~ U(0, 1) and
 #: d uniform.
@@ -32,12 +33,17 @@ _RESOLVED, _MOST_HALVINGS = 0.6, 12
 _UNLIKELY = 1e-40
 #: Nodes below this share of the largest posterior probability are left out.
 _NEGLIGIBLE = 5e-3
+#: Nodes of all distinct wrong trials together, and the fewest of each.
+_MOST_NODES, _FEWEST_NODES = 20_000, 4
 #: Floats per block.
 _BLOCK = 2_000_000
 #: Comparisons of a drawn number with a cumulative sum, over all questions.
 _DRAW_BUDGET = 10_000_000
 _FEWEST_DRAWS = 16
-_ABSTENTION_NODES, _ABSTENTION_STATES = 16, 1_600
+#: The logarithm of the probability of terms that are neglected.
+_LOST = 40.0
+#: a + b.
+_ABSTENTION_TRIALS = 2.0
 
 
 class WrongTrials(NamedTuple):
@@ -52,31 +58,25 @@ class WrongTrials(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class WrongPrior:
-    """The posterior of (c, d) on G nodes and that of (a, b) on A nodes, independent of each other.
+    """The posterior of (c, d) on G nodes, and (a, b).
 
     Parameters
     ----------
     concentration, discount, weight : array, shape (G,)
         c, d and the posterior probability of each node, sum 1.
-    abstaining, answering : array, shape (A,)
-        a and b at nodes of equal probability. Without abstentions in the data there is one node,
-        of which a is 0.
+    abstaining, answering : float
+        a and b; a is 0 without abstentions in the data.
     """
 
     concentration: FloatArray
     discount: FloatArray
     weight: FloatArray
-    abstaining: FloatArray
-    answering: FloatArray
-
-    @property
-    def node_weight(self) -> FloatArray:
-        """The probability of each pair of nodes, shape (G A,), those of one (c, d) together."""
-        return np.repeat(self.weight, self.abstaining.size) / self.abstaining.size
+    abstaining: float
+    answering: float
 
 
 def learn_wrong_prior(trials: Sequence[WrongTrials], times: IntArray) -> WrongPrior:
-    """Return the posterior of (c, d) and (a, b) from the wrong trials of all questions.
+    """Return the posterior of (c, d), and (a, b), from the wrong trials of all questions.
 
     The cells of a grid are halved, along the axes where the posterior is narrower than they are,
     until they resolve it.
@@ -106,7 +106,17 @@ def learn_wrong_prior(trials: Sequence[WrongTrials], times: IntArray) -> WrongPr
     weight = _weight(centre, trials, times)
     likely = weight > _NEGLIGIBLE * weight.max()
     centre, weight = centre[likely], weight[likely] / weight[likely].sum()
-    return WrongPrior(np.exp(centre[:, 0]), centre[:, 1], weight, *_abstention_nodes(trials, times))
+    n_nodes = max(_MOST_NODES // len(trials), _FEWEST_NODES)
+    if n_nodes < weight.size:
+        middle = (np.arange(n_nodes) + 0.5) / n_nodes
+        centre = centre[np.searchsorted(np.cumsum(weight), middle)]
+        weight = np.full(n_nodes, 1.0 / n_nodes)
+    abstained = float(sum(n * wrong.abstained for n, wrong in zip(times, trials, strict=True)))
+    answered = float(sum(n * sum(wrong.sizes) for n, wrong in zip(times, trials, strict=True)))
+    silent = _ABSTENTION_TRIALS * abstained / max(abstained + answered, 1.0)
+    return WrongPrior(
+        np.exp(centre[:, 0]), centre[:, 1], weight, silent, _ABSTENTION_TRIALS - silent
+    )
 
 
 def _weight(centre: FloatArray, trials: Sequence[WrongTrials], times: IntArray) -> FloatArray:
@@ -117,22 +127,6 @@ def _weight(centre: FloatArray, trials: Sequence[WrongTrials], times: IntArray) 
     log_weight = log_c - 2.0 * np.log1p(c) + _log_probability(trials, times, c, discount)
     weight = np.exp(log_weight - log_weight.max())
     return np.asarray(weight / weight.sum())
-
-
-def _abstention_nodes(
-    trials: Sequence[WrongTrials], times: IntArray
-) -> tuple[FloatArray, FloatArray]:
-    """Return a and b at equally likely nodes."""
-    abstained = np.repeat([float(wrong.abstained) for wrong in trials], times)
-    if not abstained.any():
-        return np.zeros(1), np.ones(1)
-    answered = np.repeat([float(sum(wrong.sizes)) for wrong in trials], times)
-    counts = np.stack([answered, abstained], axis=1)
-    mixture = learn_mixture(counts).thinned(_ABSTENTION_STATES)
-    mean = np.einsum("kp,kp->p", mixture.weight[:, 0], mixture.share[:, 1])
-    order = np.argsort(mean)[np.arange(_ABSTENTION_NODES) * mean.size // _ABSTENTION_NODES]
-    strength = mixture.equivalent_strength()[0, order]
-    return strength * mean[order], strength * (1.0 - mean[order])
 
 
 def _log_probability(
@@ -166,10 +160,10 @@ class VoteCredits:
 
     Parameters
     ----------
-    mean : array, shape (P, G A, k + 1)
-        E h(r) for each of the wrong trials, at each pair of nodes of (c, d) and (a, b).
+    mean : array, shape (P, G, k + 1)
+        E h(r) for each of the wrong trials, at each node of (c, d).
     covariance : array, shape (P, k + 1, k + 1)
-        Cov(h(r), h(r')) given (c, d, a, b), averaged over their posterior. It is drawn.
+        Cov(h(r), h(r')) given (c, d), averaged over their posterior. It is drawn.
     """
 
     mean: FloatArray
@@ -204,175 +198,88 @@ def vote_credits(
 
 # -- the mean credits, by generating functions ---------------------------------------------------
 
-Series: TypeAlias = FloatArray  # the last axis is the power of x
-
 
 def mean_credits(trials: Sequence[WrongTrials], prior: WrongPrior, k: int) -> FloatArray:
-    """Return E h(r) for each of the wrong trials at each pair of nodes, shape (P, G A, k + 1).
+    """Return E h(r) for each of the wrong trials at each node, shape (P, G, k + 1).
 
     Parameters
     ----------
     trials, prior, k
         As in `vote_credits`.
     """
-    mean = np.zeros((len(trials), prior.node_weight.size, k + 1))
+    mean = np.zeros((len(trials), prior.weight.size, k + 1))
     # the tilt of the generating functions suits a range of numbers of wrong trials
     magnitude = np.array([sum(wrong.sizes).bit_length() for wrong in trials])
     for bits in np.unique(magnitude):
         where = np.flatnonzero(magnitude == bits)
-        for part in blocks(where.size, prior.node_weight.size * (k + 1) * (k // 4 + 1), _BLOCK):
+        for part in blocks(where.size, prior.weight.size * (k + 1) * (k // 4 + 1), _BLOCK):
             some = where[part]
             mean[some] = _mean_credits([trials[i] for i in some], prior, k)
     return mean
 
 
 def _mean_credits(trials: Sequence[WrongTrials], prior: WrongPrior, k: int) -> FloatArray:
-    """Return E h(r), shape (P, G A, k + 1).
+    """Return E h(r), shape (P, G, k + 1).
 
     The right answer has r votes; of the k − r others n are not abstentions. The exponential
     generating function of the votes of an answer given j times is that of a negative binomial of
     size j − d, cut off above r, with its term of r votes multiplied by z to mark a tie; new
-    answers have that of a Pitman-Yor process with blocks of at most r. The coefficient of x^n of
-    their product, over that without a limit, is Σ_t P(no answer has more than r, t have r) z^t,
-    and the credit Σ_t P(t)/(1 + t) is its integral over z from 0 to 1, by Gauss and Legendre.
+    answers have (1 − d A)^(−θ/d), A = Σ_s (1 − d)...(s − 1 − d) x^s / s!, cut off alike. The
+    coefficient of x^n of their product, over that without a limit, is Σ_t P(no answer has more
+    than r, t have r) z^t, and the credit Σ_t P(t)/(1 + t) is its integral over z from 0 to 1, by
+    Gauss and Legendre. Coefficients come from points x on a circle.
     """
     answered = np.array([sum(wrong.sizes) for wrong in trials], dtype=np.float64)
+    flat = np.fromiter(chain.from_iterable(wrong.sizes for wrong in trials), dtype=np.int64)
+    sizes = np.unique(flat)
+    question = np.repeat(np.arange(len(trials)), [len(wrong.sizes) for wrong in trials])
+    times = np.zeros((len(trials), sizes.size))
+    np.add.at(times, (question, np.searchsorted(sizes, flat)), 1.0)
     c, d = prior.concentration[:, None], prior.discount[:, None]
     tilt = k / (k + answered.max() + 5.0)
     n_answers = np.array([len(wrong.sizes) for wrong in trials])
     theta = c + d * n_answers[:, None, None]  # (P, G, 1)
-    mean = np.zeros((len(trials), prior.node_weight.size, k + 1))
+    n_points = 2 * ((k - int(_LOST / np.log(tilt))) // 2 + 1)
+    x = np.exp(1j * np.pi * (2.0 * np.arange(n_points // 2) + 1.0) / n_points)
+    mean = np.zeros((len(trials), prior.weight.size, k + 1))
     mean[:, :, k // 2 + 1 :] = 1.0
     for r in range(1, k // 2 + 1):
-        most = k - r
+        most, s = k - r, np.arange(1, r + 1)
         nodes, weights = special.roots_legendre(most // r // 2 + 1)
-        z, z_weight = 0.5 * (nodes + 1.0), 0.5 * weights
-        series = _new_answers(theta, d, z, r, most, tilt)
-        for where, factor in _factors(trials, prior, z, r, most, tilt):
-            series[where] = _product(series[where], factor, most)
+        ties = np.ones((nodes.size, r + 1))
+        ties[:, r] = 0.5 * (nodes + 1.0)
+        powers = (ties[:, None] * x[:, None] ** np.arange(r + 1)).reshape(-1, r + 1).T  # (r+1, ZX)
+        seen = _negative_binomial(sizes[:, None] - prior.discount, r, tilt) @ powers
+        log_block = special.gammaln(s - d) - special.gammaln(1.0 - d) - special.gammaln(s + 1.0)
+        new = np.exp(log_block + s * np.log(tilt)) @ powers[1:]  # (G, ZX)
+        log_new = new + d * new**2 / 2.0 + d**2 * new**3 / 3.0  # for a small d
+        log_new = np.log1p(-tilt) + np.where(
+            d < 1e-4, log_new, -np.log(1.0 - d * new) / np.maximum(d, 1e-9)
+        )
+        log_seen = np.log(seen).reshape(sizes.size, log_new.size)
+        log_value = complex_product(times, log_seen).reshape(len(trials), *log_new.shape)
+        value = np.exp(log_value + theta * log_new).reshape(*theta.shape[:2], nodes.size, x.size)
+        series = np.einsum("pgzx,z->pgx", value, 0.5 * weights)
+        terms = (series @ x[:, None] ** -np.arange(most + 1.0)).real * (2.0 / n_points)
         total = _negative_binomial(answered[:, None] + prior.concentration, most, tilt)
-        credit = np.einsum("pgzn,z->pgn", series, z_weight) / total
         answering = _answering(trials, prior, most)
-        mean[:, :, r] = np.einsum("pgn,pan->pga", credit, answering).reshape(mean.shape[:2])
+        mean[:, :, r] = (terms / total * answering).sum(axis=2)
     return np.clip(mean, 0.0, 1.0)
 
 
 def _answering(trials: Sequence[WrongTrials], prior: WrongPrior, n: int) -> FloatArray:
-    """Return the probabilities that 0..n of n wrong trials do not abstain, shape (P, A, n + 1)."""
-    if not prior.abstaining.any():
-        certain = np.zeros((len(trials), 1, n + 1))
-        certain[..., n] = 1.0
-        return certain
-    abstained = np.array([[wrong.abstained] for wrong in trials]) + prior.abstaining
-    answered = np.array([[sum(wrong.sizes)] for wrong in trials]) + prior.answering
-    j = np.arange(n + 1)
-    log_ways = special.gammaln(n + 1.0) - special.gammaln(j + 1.0) - special.gammaln(n - j + 1.0)
-    rising = [log_rising_factorials(a, n) for a in (answered, abstained, answered + abstained)]
-    return np.asarray(np.exp(log_ways + rising[0] + rising[1][..., ::-1] - rising[2][..., -1:]))
+    """Return the probabilities that 0..n of n wrong trials do not abstain, shape (P, 1, n + 1)."""
+    abstained = np.array([wrong.abstained for wrong in trials]) + max(prior.abstaining, 1e-300)
+    answered = np.array([sum(wrong.sizes) for wrong in trials]) + prior.answering
+    return np.asarray(beta_binomial(answered, abstained, n).T[:, None])
 
 
-def log_rising_factorials(a: FloatArray, n: int) -> FloatArray:
-    """Return the logarithms of a (a + 1) ... (a + j − 1) for j = 0..n, on a new last axis.
-
-    As sums of logarithms, which lose no digits where a is far above or far below 1.
-    """
-    log = np.zeros((*a.shape, n + 1))
-    np.log(np.maximum(a, 1e-300)[..., None] + np.arange(n), out=log[..., 1:])
-    return np.asarray(log.cumsum(axis=-1))
-
-
-def _negative_binomial(size: FloatArray, n: int, tilt: float) -> Series:
+def _negative_binomial(size: FloatArray, n: int, tilt: float) -> FloatArray:
     """Return the probabilities of 0..n of a negative binomial of each size, on a new last axis."""
     j = np.arange(n + 1)
     size = size[..., None]
     log = special.gammaln(size + j) - special.gammaln(size) - special.gammaln(j + 1.0)
     return np.asarray(np.exp(log + j * np.log(tilt) + size * np.log1p(-tilt)))
-
-
-def _new_answers(
-    theta: FloatArray, d: FloatArray, z: FloatArray, r: int, n: int, tilt: float
-) -> Series:
-    """Return the series of new answers of at most r votes each, shape (P, G, Z, n + 1).
-
-    (1 − d A)^(−θ/d) with A = Σ_s (1 − d)...(s − 1 − d) x^s / s!, by the recurrence of its
-    coefficients, which holds for d = 0 as well and adds nothing of different signs.
-    """
-    s = np.arange(1, r + 1)
-    log_block = special.gammaln(s - d) - special.gammaln(1.0 - d) - special.gammaln(s + 1.0)
-    block = np.exp(log_block + s * np.log(tilt))[:, None, :]  # (G, 1, r)
-    block = np.repeat(block, z.size, axis=1)
-    block[:, :, r - 1] *= z
-    series = np.zeros((*theta.shape[:2], z.size, n + 1))
-    series[..., 0] = np.exp(theta * np.log1p(-tilt))
-    for power in range(1, n + 1):
-        for j in range(1, min(r, power) + 1):
-            # d has the shape (G, 1), θ (P, G, 1)
-            rate = (theta * j + d * (power - j)) / power
-            series[..., power] += block[..., j - 1] * rate * series[..., power - j]
-    return series
-
-
-def _factors(
-    trials: Sequence[WrongTrials],
-    prior: WrongPrior,
-    z: FloatArray,
-    r: int,
-    n: int,
-    tilt: float,
-) -> list[tuple[IntArray, Series]]:
-    """Return the factors of the seen answers, with the questions that have each.
-
-    Every factor has the shape (those, G, Z, length); the i-th answers of all questions are
-    multiplied together, answers of equal size by a power.
-    """
-    d = prior.discount
-    tables: dict[tuple[int, int], Series] = {}
-
-    def factor(size: int, times: int) -> Series:
-        """Return the series of `times` answers given `size` times, shape (G, Z, length)."""
-        if (size, times) not in tables:
-            if times == 1:
-                own = _negative_binomial(size - d, min(r, n), tilt)
-                own = np.repeat(own[:, None, :], z.size, axis=1)
-                if r <= n:
-                    own[..., r] *= z
-                tables[size, times] = own
-            else:
-                half = factor(size, times // 2)
-                power = _product(half, half, n)
-                if times % 2:
-                    power = _product(power, factor(size, 1), n)
-                tables[size, times] = power
-        return tables[size, times]
-
-    runs = [
-        [
-            factor(int(size), int(times))
-            for size, times in zip(*np.unique(wrong.sizes, return_counts=True), strict=True)
-        ]
-        for wrong in trials
-    ]
-    factors = []
-    for i in range(max(map(len, runs))):
-        by_length: dict[int, list[int]] = {}
-        for index, own in enumerate(runs):
-            if len(own) > i:
-                by_length.setdefault(own[i].shape[-1], []).append(index)
-        factors += [
-            (np.array(indices), np.stack([runs[index][i] for index in indices]))
-            for indices in by_length.values()
-        ]
-    return factors
-
-
-def _product(a: Series, b: Series, n: int) -> Series:
-    """Return the product of two series up to the power n."""
-    length = min(a.shape[-1] + b.shape[-1] - 1, n + 1)
-    product = np.zeros((*a.shape[:-1], length))
-    for j in range(min(b.shape[-1], length)):
-        width = min(a.shape[-1], length - j)
-        product[..., j : j + width] += b[..., j, None] * a[..., :width]
-    return product
 
 
 # -- the covariances of the credits, by pairs of votes -------------------------------------------
@@ -413,25 +320,24 @@ def _draw_votes(
     n_draws: int,
     rng: np.random.Generator,
 ) -> tuple[IntArray, IntArray]:
-    """Draw wrong trials from the urns: the numbers of their answers and the pairs of nodes.
+    """Draw wrong trials from the urns: the numbers of their answers and the nodes.
 
     Shapes (P, S, n_votes) and (P, S); an abstention has the number −1.
     """
     sizes = [wrong.sizes for wrong in trials]
     P, width = len(trials), max(map(len, sizes)) + n_votes
-    weight = prior.node_weight
+    weight = prior.weight
     # a node in each of the equal slices of the cumulative weight
     slices = (np.arange(n_draws) + rng.random((P, n_draws))) / n_draws
     node = np.searchsorted(np.cumsum(weight), slices).clip(max=weight.size - 1)
-    of_answers, of_abstention = np.divmod(node, prior.abstaining.size)
-    c, d = prior.concentration[of_answers], prior.discount[of_answers]
+    c, d = prior.concentration[node], prior.discount[node]
     mass = np.zeros((P, n_draws, width))
     for index, own in enumerate(sizes):
         mass[index, :, : len(own)] = np.array(own) - d[index][:, None]
     n_seen = np.broadcast_to(np.array([len(own) for own in sizes])[:, None], (P, n_draws)).copy()
     answered = np.array([[float(sum(own))] for own in sizes]) + np.zeros((P, n_draws))
     abstained = np.array([[float(wrong.abstained)] for wrong in trials]) + np.zeros((P, n_draws))
-    a, b = prior.abstaining[of_abstention], prior.answering[of_abstention]
+    a, b = prior.abstaining, prior.answering
     votes = np.empty((P, n_draws, n_votes), dtype=np.int64)
     rows, columns = np.ogrid[:P, :n_draws]
     for vote in range(n_votes):

@@ -59,14 +59,14 @@ def test_probabilities_are_those_of_draws(four, board):
     best = np.bincount(stack.argmax(axis=0), minlength=4) / stack.shape[1]
     ranks = (stack[:, None] < stack[None]).sum(axis=1) + 1
     for i, row in enumerate(board.rows):
-        assert row.posterior.mu == pytest.approx(stack[i].mean(), abs=0.002)
+        assert row.posterior.mu == pytest.approx(stack[i].mean(), abs=0.004)
         low, high = np.quantile(stack[i], [0.025, 0.975])
         assert (row.interval.low, row.interval.high) == pytest.approx((low, high), abs=0.006)
         assert row.p_best == pytest.approx(best[i], abs=0.012)
-        assert row.expected_rank == pytest.approx(ranks[i].mean(), abs=0.02)
+        assert row.expected_rank == pytest.approx(ranks[i].mean(), abs=0.04)
         for j in range(4):
             above = 0.5 if i == j else (stack[i] > stack[j]).mean()
-            assert board.ranking.p_greater[i, j] == pytest.approx(above, abs=0.015)
+            assert board.ranking.p_greater[i, j] == pytest.approx(above, abs=0.03)
         held = (ranks[i] >= row.rank_low) & (ranks[i] <= row.rank_high)
         assert held.mean() >= 0.94
         assert (ranks[i] < row.rank_low).mean() < 0.04 > (ranks[i] > row.rank_high).mean()
@@ -205,7 +205,7 @@ def test_the_mean_over_tasks_counts_each_the_same():
         for j, other in enumerate(overall.rows):
             if i != j:
                 above = (sample > drawn[other.model]).mean()
-                assert overall.ranking.p_greater[i, j] == pytest.approx(above, abs=0.015)
+                assert overall.ranking.p_greater[i, j] == pytest.approx(above, abs=0.03)
         assert (row.tokens, row.n_range) == (None, None)
     json.dumps(overall.to_dict(), allow_nan=False)
 

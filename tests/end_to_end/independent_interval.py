@@ -146,29 +146,6 @@ def exact(counts: Counts, level: float) -> tuple[float, float]:
     return quantile(distribution, tail), quantile(distribution, 1 - tail)
 
 
-def shortest(counts: Counts, level: float) -> tuple[float, float]:
-    """The highest-density interval: the shortest one that holds the level, by golden section."""
-    distribution = mean_distribution(counts)
-
-    def ends(tail: float) -> tuple[float, float]:
-        left = 0.0 if tail <= 0 else quantile(distribution, tail)
-        right = 1.0 if tail + level >= 1 else quantile(distribution, tail + level)
-        return left, right
-
-    def width(tail: float) -> float:
-        left, right = ends(tail)
-        return right - left
-
-    low, high, golden = 0.0, 1 - level, (math.sqrt(5) - 1) / 2
-    for _ in range(50):
-        one, two = high - golden * (high - low), low + golden * (high - low)
-        if width(one) < width(two):
-            high = two
-        else:
-            low = one
-    return min((ends(t) for t in (0.0, (low + high) / 2, 1 - level)), key=lambda e: e[1] - e[0])
-
-
 def normal(mu: float, sigma: float, level: float, floor: float, top: float) -> tuple[float, float]:
     z = NormalDist().inv_cdf((1 + level) / 2)
     return max(floor, mu - z * sigma), min(top, mu + z * sigma)

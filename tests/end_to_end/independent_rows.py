@@ -24,7 +24,7 @@ class Run:
     """What was found, and how far off a row may be."""
 
     tolerance: float = 1e-9
-    interval_tolerance: float = 1e-5  # for the methods exact and hdi
+    interval_tolerance: float = 0.05  # in sds, for the method exact
     learned_tolerance: float = 1e-3  # for hbayes, in standard deviations
     compared: int = 0
     complaints: list[str] = field(default_factory=list)
@@ -101,7 +101,7 @@ class Bank:
             return interval.moment_matched(mu, sigma, level, floor, top)
         up = self.weights[1] > self.weights[0]
         counts = [(row[1], row[0]) if up else (row[0], row[1]) for row in self.counts]
-        ends = (interval.shortest if method == "hdi" else interval.exact)(counts, level)
+        ends = interval.exact(counts, level)
         return floor + (top - floor) * ends[0], floor + (top - floor) * ends[1]
 
     # -- hbayes@N: the posterior under a prior that the questions share -----------------
@@ -140,13 +140,9 @@ class Bank:
             return 4 * moments  # mu and 2 or 3 sigma
         # what chance adds where the law is drawn
         chance = score.slack(self.settings["level"])
-        shape = 0.0
-        if self.learned_method == "hdi" and what == "interval":
-            # the shortest interval slides without getting longer
-            shape = 0.4 if score.law.mass_slack else 0.05
         # a benchmark's ends are promised to two hundredths of their sd; a population's are exact
         ends = 20 if kind == "hbayes" else 5
-        return (ends * run.learned_tolerance + shape) * score.sigma + chance
+        return ends * run.learned_tolerance * score.sigma + chance
 
     # -- the Pass@k family: a random k-subset without repetition ------------------------
 
@@ -208,40 +204,7 @@ class Bank:
             return self.learned_limit(run, scope, what)
         if kind != "interval" or self.settings["interval"] in ("normal", "beta"):
             return run.tolerance
-        if self.settings["interval"] == "hdi" and not any(map(sum, self.counts)):
-            return max(self.weights) - min(self.weights)  # a flat law has many shortest intervals
-        if self.settings["interval"] == "hdi":
-            # Near its optimum the shortest interval slides without getting longer, so its ends
-            # are known less well than its length and its mass: see `compare_shortest`.
-            return 0.01 * self.posterior()[1]
-        return run.interval_tolerance
-
-    def compare_shortest(self, where: str, low: Any, high: Any, run: Run) -> None:
-        """Compare the length and the mass of a printed highest-density interval."""
-        if self.settings["interval"] != "hdi":
-            return
-        level = self.settings["level"]
-        floor, top = min(self.weights), max(self.weights)
-        own = self.bounds()
-        run.compare("hdi length", where, high - low, own[1] - own[0], run.interval_tolerance)
-        if self.weights[1] > self.weights[0]:
-            mass = interval.mean_distribution([(row[1], row[0]) for row in self.counts])
-            held = mass((high - floor) / (top - floor)) - mass((low - floor) / (top - floor))
-            run.compare("hdi mass", where, held, level, 1e-4)
-
-    def compare_learned_shortest(
-        self, where: str, kind: str, ends: tuple[float, float], run: Run
-    ) -> None:
-        """Compare the length and the mass of a learned prior's highest-density interval."""
-        if self.settings["interval"] == "hdi":
-            (low, high), level = ends, self.settings["level"]
-            score = self.learned[kind]
-            own = score.ends("hdi", level)
-            limit = self.learned_limit(run, kind, "length")
-            run.compare(f"{kind} hdi length", where, high - low, own[1] - own[0], limit)
-            # twice the chance, for the printed ends may be drawn too
-            off = run.learned_tolerance + 2 * score.law.mass_slack
-            run.compare(f"{kind} hdi mass", where, score.mass(low, high), level, off)
+        return run.interval_tolerance * self.posterior()[1]
 
 
 def majority_credit(outcomes: Sequence[int], answers: Sequence[str | None], k: int) -> Fraction:

@@ -7,7 +7,6 @@ quantiles may be off by chance.
 
 from __future__ import annotations
 
-import bisect
 import math
 import random
 from collections import Counter
@@ -34,14 +33,9 @@ class Curve:
         unit = interval.quantile(lambda u: self.distribution(self.low + span * u), mass)
         return self.low + span * unit
 
-    def mass(self, low: float, high: float) -> float:
-        return self.distribution(high) - self.distribution(low)
-
     def slack(self, mass: float) -> float:
         """How far a quantile may be off by chance."""
         return 0.0
-
-    mass_slack = 0.0
 
 
 class Sample:
@@ -56,19 +50,11 @@ class Sample:
         left, right = self.draws[below : below + 2]
         return left + (place - below) * (right - left)
 
-    def mass(self, low: float, high: float) -> float:
-        inside = bisect.bisect_right(self.draws, high) - bisect.bisect_left(self.draws, low)
-        return inside / len(self.draws)
-
     def slack(self, mass: float) -> float:
         """Four standard errors of a quantile: those of its mass, looked up among the draws."""
         off = 4 * math.sqrt(mass * (1 - mass) / self.effective)
         middle = self.quantile(mass)
         return max(middle - self.quantile(mass - off), self.quantile(mass + off) - middle)
-
-    @property
-    def mass_slack(self) -> float:
-        return 2 / math.sqrt(self.effective)  # four standard errors, at the most
 
 
 Law = Curve | Sample
@@ -103,17 +89,9 @@ class Score:
             return interval.normal(self.mu, self.sigma, level, self.floor, self.top)
         if method == "beta":
             return interval.moment_matched(self.mu, self.sigma, level, self.floor, self.top)
-        tails = [(1 - level) / 2]
-        if method == "hdi":
-            tails = [(1 - level) * i / 400 for i in range(401)]
-        span = self.top - self.floor
-        found = ((self.law.quantile(t), self.law.quantile(t + level)) for t in tails)
-        low, high = min(found, key=lambda e: e[1] - e[0])
+        tail, span = (1 - level) / 2, self.top - self.floor
+        low, high = self.law.quantile(tail), self.law.quantile(tail + level)
         return self.floor + span * low, self.floor + span * high
-
-    def mass(self, low: float, high: float) -> float:
-        span = self.top - self.floor
-        return self.law.mass((low - self.floor) / span, (high - self.floor) / span)
 
     def slack(self, level: float) -> float:
         """How far the ends of an equal-tailed interval may be off by chance."""

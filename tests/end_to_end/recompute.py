@@ -66,15 +66,6 @@ def check_task(task: str, results: dict[str, Any], samples: Path, run: Run) -> N
             where = f"{task}: {row},{name}"
             value = printed.get(f"{row},{name}", "missing")
             run.compare(kind, where, value, own, bank.tolerance(run, kind))
-        for kind, stem in {"": f"bayes@{settings['n']}", **bank.learned_names()}.items():
-            low, high = (printed.get(f"{stem}_{end},{name}") for end in ("low", "high"))
-            where = f"{task}: {stem} interval,{name}"
-            if not (isinstance(low, float) and isinstance(high, float)):
-                continue  # complained about above
-            if kind:
-                bank.compare_learned_shortest(where, kind, (low, high), run)
-            else:
-                bank.compare_shortest(where, low, high, run)
         for entry, question in entries:
             where = f"{task}: question {entry['doc_id']},{name}"
             check_log_line(entry, settings, where, run)

@@ -31,7 +31,9 @@ def test_interval_and_truth(default_run: Any) -> None:
     assert abs(rows[f"avg@{n}"] - truth) < 4 * math.sqrt(0.24 / (40 * n))
 
 
-@pytest.mark.parametrize(("method", "n"), [("normal", 5), ("hdi", 6)], ids=["normal-N5", "hdi-N6"])
+@pytest.mark.parametrize(
+    ("method", "n"), [("normal", 5), ("beta", 6)], ids=["normal-N5", "beta-N6"]
+)
 def test_other_settings(run_harness: Any, method: str, n: int) -> None:
     metadata = {
         "bayes_n": n,

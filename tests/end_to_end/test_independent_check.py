@@ -100,7 +100,7 @@ def nudge(rows: Rows) -> None:
     rows["mg-pass@2,none"] += 1e-7
 
 
-@pytest.mark.parametrize("method", ["exact", "normal", "beta", "hdi"])
+@pytest.mark.parametrize("method", ["exact", "normal", "beta"])
 def test_a_run_that_is_right_passes(
     recompute: ModuleType, tmp_path: Path, method: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -116,11 +116,9 @@ def test_a_run_that_is_right_passes(
         (shifted("hbayes@4_low", 0.03), "exact", "hbayes@4_low,none: printed"),
         (shifted("hbayes@4_population", -0.002), "beta", "hbayes@4_population,none: printed"),
         (shifted("hbayes@4_population_high", 0.01), "exact", "population_high,none: printed"),
-        (shifted("hbayes@4_high", 0.02), "hdi", "hbayes@4 interval,none: printed"),
-        (shifted("hbayes@4_population_low", -0.02), "hdi", "population interval,none: printed"),
         (lambda rows: rows.pop("hbayes@4_low,none"), "exact", "hbayes@4_low,none: 'missing'"),
         (lambda rows: rows.update({"hbayes@2,none": 0.4}), "exact", "unknown row hbayes@2,none"),
-        (shifted("bayes@4_low", -0.001), "exact", "bayes@4_low,none: printed"),
+        (shifted("bayes@4_low", -0.05), "exact", "bayes@4_low,none: printed"),
         (lambda rows: rows.pop("pass^2,none"), "exact", "pass^2,none: 'missing'"),
         (nudge, "exact", "mg-pass@2,none: printed"),
     ],

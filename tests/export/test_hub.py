@@ -113,7 +113,7 @@ def test_a_dataset_that_is_no_registered_benchmark_is_warned_of(summary):
 
 
 def test_another_number_scale_scope_and_level():
-    spec = IntervalSpec(0.9, method="hdi")
+    spec = IntervalSpec(0.9, method="beta")
     settings = HubSettings(
         value="pass@4", scale="share", source_url="https://example.org/logs", source_name="Logs"
     )

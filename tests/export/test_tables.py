@@ -292,14 +292,14 @@ def test_names_beyond_pdflatex_are_named(tmp_path):
 
 def test_what_stands_below_a_table_depends_on_the_rule_for_ties():
     runs = [run("one", (8, 8, 7)), run("two", (0, 1, 0), n=10)]
-    spec = IntervalSpec(0.9, "population", "hdi")
+    spec = IntervalSpec(0.9, "population", "beta")
     texts = {
         table_text([leaderboard(runs, spec, ties=ties)], ".md")
         for ties in ("simultaneous", "adjacent", "none")
     }
     assert len(texts) == 3
     for text in texts:
-        assert f"90% credible intervals (hdi) about {scope_label('population')}" in text
+        assert f"90% credible intervals (beta) about {scope_label('population')}" in text
 
 
 # -- names of files ------------------------------------------------------------------------------

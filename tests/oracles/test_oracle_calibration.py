@@ -104,7 +104,7 @@ def test_equal_questions_that_are_nearly_never_solved(m, n, mean, least):
             outcomes = leb.Outcomes.from_counts(np.stack([n - right, right], axis=1))
             interval = leb.hbayes_at_n(outcomes).interval()
             coverage += chance * ((interval.low <= p) & (p <= interval.high))
-    assert coverage[:400].mean() == pytest.approx(mean, abs=0.003)
+    assert coverage[:400].mean() == pytest.approx(mean, abs=0.012)
     assert coverage[400:].min() == pytest.approx(least, abs=0.012)
     assert coverage[:400].mean() > 0.935
     # what p = .99 does at 15 questions stands in the docs

@@ -161,6 +161,5 @@ def test_intervals_lie_within_the_range_and_nest(rows, level, method, k):
         outer = posterior.interval(level, method)
         assert 0 <= outer.low <= outer.high <= 1
         assert inner.width <= outer.width + 1e-6
-        if method != "hdi":  # the shortest intervals of two levels need not nest
-            assert outer.low <= inner.low + 1e-9
-            assert inner.high <= outer.high + 1e-9
+        assert outer.low <= inner.low + 1e-9
+        assert inner.high <= outer.high + 1e-9

@@ -80,7 +80,7 @@ def test_the_rule_of_the_intervals_is_the_stricter_one():
     assert (both.rule_intervals, both.rule_z) == ("undecided", "a")
 
 
-@pytest.mark.parametrize("method", ["exact", "hdi", "normal", "beta"])
+@pytest.mark.parametrize("method", ["exact", "normal", "beta"])
 def test_every_kind_of_interval(method):
     result = compare(A, B, "population", 0.9, interval=method)
     interval = result.interval

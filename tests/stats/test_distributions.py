@@ -30,7 +30,7 @@ POSTERIORS = {
     "rubric, population": hbayes_at_n(RUBRIC, "population"),
     "rubric, difference": difference_posterior(bayes_at_n(RUBRIC), hbayes_at_n(RUBRIC)),
 }
-COMPUTED = ("bayes", "clusters")
+COMPUTED = ("pass", "clusters")
 
 
 @pytest.mark.parametrize("name", POSTERIORS)

@@ -46,7 +46,7 @@ def test_two_models_by_summing_over_all_predictive_draws():
 def test_many_questions_by_the_formula():
     # σ² is all but sure where there are many questions: Σ (E p(1−p)) / (T + n + 1) / M²
     forecast = trials_needed(MANY, width=0.05)
-    a, b = MANY.distribution.a, MANY.distribution.b
+    b, a = MANY.distribution.nu.T
     room = a * b / ((a + b) * (a + b + 1))  # E p(1 − p)
 
     def width(extra):

@@ -96,7 +96,7 @@ class IntervalOptions:
 
         Parameters
         ----------
-        method : {"exact", "hdi", "beta", "normal"}
+        method : {"exact", "beta", "normal"}
             How the intervals are computed.
 
         Raises

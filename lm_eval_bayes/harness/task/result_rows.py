@@ -254,7 +254,7 @@ class TrialTable(Table):
         """The posterior of maj@k; its note is logged where `bayes_rows` may show its interval."""
         s = self.settings
         if self.quick:  # the vote as that share of the question's trials
-            won = round(s.n * api.maj_at_k(*self.candidates, s.maj_k, seed=s.seed).value)
+            won = round(s.n * api.maj_at_k(*self.candidates, s.maj_k).value)
             return api.bayes_at_n(
                 api.Outcomes.from_counts([[s.n - won, won]]), 0.5 * _QUESTION_PRIOR
             )
@@ -360,9 +360,7 @@ def row_functions(
             rows |= _family_rows(name, quantity)
     if settings.binary and votes:
         name = f"maj@{settings.maj_k}"
-        rows[name] = lambda table: float(
-            api.maj_at_k(*table.candidates, settings.maj_k, seed=settings.seed).value
-        )
+        rows[name] = lambda table: float(api.maj_at_k(*table.candidates, settings.maj_k).value)
         rows |= posterior_rows(posterior_row(name), lambda table: table.vote)
     rows["grading_errors"] = lambda table: float(
         sum(error is not None for question in table.questions for error in question.errors)

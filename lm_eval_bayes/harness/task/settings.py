@@ -71,7 +71,7 @@ class Settings(Record):
     weights : tuple of float
         The score of each category, at least two.
     interval : str
-        One of ``exact``, ``normal``, ``beta``, ``hdi``.
+        One of ``exact``, ``normal``, ``beta``.
     level : float
         Posterior mass of the interval, in (0, 1).
     seed : int

@@ -186,7 +186,7 @@ def compare(  # noqa: PLR0913  public options
         The learned prior, or the paper's uniform one (scope "benchmark" only).
     align : {"strict", "intersection"}
         Whether a question that one side lacks is an error, or left out and counted.
-    interval : {"exact", "hdi", "normal", "beta"}
+    interval : {"exact", "normal", "beta"}
         The kind of all three intervals.
     rope : float or (float, float), optional
         Differences that do not matter: ±rope, or from low to high.

@@ -53,13 +53,17 @@ class PairedBootstrap(Distribution):
         mean, size = self.difference.mean(), self.difference.size
         distance = self.difference - mean
         # the questions' order does not matter, nor whether it is A − B or B − A
-        distance = distance[np.lexsort((np.sign(distance) * np.sign(mean), np.abs(distance)))]
+        times: IntArray = np.ones(size, dtype=np.int64)
+        if abs(mean) > 1e-12:  # questions of equal differences are drawn together
+            distance, times = np.unique(distance, return_counts=True)
+        order = np.lexsort((np.sign(distance) * np.sign(mean), np.abs(distance)))
+        distance, weight = distance[order], bootstrap_weight(size) * times[order]
         # of the first sign that there is, so that A − B and B − A have the same draws but for it
         sign = next((each for each in np.sign([mean, *distance]) if each), 1.0)
         half = sign * float(self.spread.chance) * rng.standard_normal(-(-n_draws // 2))
         drawn = np.stack([half, -half], axis=1).ravel()[:n_draws]
-        for part in blocks(n_draws, 2 * size):
-            share = rng.standard_gamma(bootstrap_weight(size), (part.stop - part.start, size))
+        for part in blocks(n_draws, 2 * weight.size):
+            share = rng.standard_gamma(weight, (part.stop - part.start, weight.size))
             off = share @ distance / share.sum(axis=1)
             drawn[part] += mean + self.spread.kappa * off
         return drawn

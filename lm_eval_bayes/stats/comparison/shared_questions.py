@@ -139,7 +139,7 @@ class SharedQuestions:
         >>> a, b = (hbayes_at_n(Outcomes.from_counts(each)) for each in counts)
         >>> shared = SharedQuestions.of([a, b])
         >>> round(float(shared.separation_after_endless_trials()[0, 1]), 2)
-        3.35
+        3.38
         """
         average, noise = self.question_means
         score = average.mean(axis=1)

@@ -1,24 +1,26 @@
 """Distributions of a score: the one interface that intervals, comparisons and rankings use.
 
-The score is s̄ = (1/M) Σ_α s_α. Every distribution can be drawn from. Where each s_α is a rising
-function of one Beta variable (two distinct weights, and the whole pass family) its quantiles
-are computed as well; where it is a weighted Dirichlet vector it is represented by draws.
-
-The quantiles, the distribution function and the draws of Betas and Dirichlets, for many questions
-at once, are here as well.
+The score is s̄ = (1/M) Σ_α s_α. Every distribution can be drawn from. Of some the quantiles are
+computed; others are represented by draws.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy import special
 
 from lm_eval_bayes.stats.arrays import FloatArray
+
+#: From this number of questions on, their mean score is taken as a Beta variable.
+MANY_QUESTIONS = 20
+#: Sums of a Beta's parameters above which it is taken as normal.
+_LARGEST = 1e12
+_SMALLEST = 1e-300
 
 
 class Moments(NamedTuple):
@@ -53,7 +55,7 @@ class Distribution(ABC):
     sd: float
 
     #: Whether :meth:`quantiles` and :meth:`cdf` are computed; if not, they are those of `draws`.
-    computed: ClassVar[bool] = False
+    computed: bool = False
     #: The seed and the number of these draws.
     seed: int
     n_draws: int = 20_000
@@ -145,12 +147,24 @@ class CdfTable:
         return CdfTable(self.probability, low + (high - low) * self.score)
 
 
-class FromTable(Distribution):
-    """A distribution whose numbers come from its table."""
+@dataclass(frozen=True, eq=False)
+class TabulatedDistribution(Distribution):
+    """A distribution given by its tabulated distribution function.
 
-    computed: ClassVar[bool] = True
+    Parameters
+    ----------
+    table : CdfTable
+        On the scale of the score.
+    mean, sd : float
+        Exact mean and standard deviation.
+    """
 
     table: CdfTable
+    mean: float
+    sd: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "computed", True)
 
     def quantiles(self, masses: FloatArray) -> FloatArray:
         """Return the scores below which the masses lie."""
@@ -166,20 +180,130 @@ class FromTable(Distribution):
 
 
 @dataclass(frozen=True, eq=False)
-class TabulatedDistribution(FromTable):
-    """A distribution given by its tabulated distribution function.
+class MatchedBeta(Distribution):
+    """The Beta distribution on `bounds` of this mean and sd.
+
+    No variance exceeds that of two atoms at the bounds, and the Beta distributions that come near
+    it approach these; from there on the distribution is the atoms. An sd too small for a Beta's
+    parameters gives a normal distribution, clipped.
+    """
+
+    mean: float
+    sd: float
+    bounds: tuple[float, float]
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "computed", True)
+
+    def _shape(self) -> tuple[float, float]:
+        """Return the mean on [0, 1] and the sum of the parameters."""
+        low, high = self.bounds
+        mean, variance = (self.mean - low) / (high - low), (self.sd / (high - low)) ** 2
+        return mean, mean * (1.0 - mean) / max(variance, _SMALLEST) - 1.0
+
+    def quantiles(self, masses: FloatArray) -> FloatArray:
+        """Return the scores below which the masses lie."""
+        masses, (low, high) = np.asarray(masses, dtype=np.float64), self.bounds
+        if self.sd == 0.0:
+            return np.full(masses.shape, self.mean)
+        mean, total = self._shape()
+        if total <= 0.0:
+            return np.where(masses >= 1.0 - mean, high, low)
+        if total > _LARGEST:
+            return np.asarray(np.clip(self.mean + self.sd * special.ndtri(masses), low, high))
+        a, b = mean * total, (1.0 - mean) * total
+        below, above = beta_quantile(a, b, masses), beta_quantile(b, a, 1.0 - masses)
+        # the other tail has more digits above one half
+        return np.asarray(low + (high - low) * np.where(below > 0.5, 1.0 - above, below))
+
+    def cdf(self, scores: FloatArray) -> FloatArray:
+        """Return the masses at or below the scores."""
+        scores, (low, high) = np.asarray(scores, dtype=np.float64), self.bounds
+        if self.sd == 0.0:
+            return np.where(scores >= self.mean, 1.0, 0.0)
+        mean, total = self._shape()
+        if total <= 0.0:
+            return np.where(scores < low, 0.0, np.where(scores < high, 1.0 - mean, 1.0))
+        if total > _LARGEST:
+            return np.asarray(special.ndtr((scores - self.mean) / self.sd))
+        unit = np.clip((scores - low) / (high - low), 0.0, 1.0)
+        return np.asarray(special.betainc(mean * total, (1.0 - mean) * total, unit))
+
+    def draw(self, n_draws: int, rng: np.random.Generator) -> FloatArray:
+        """Draw the score `n_draws` times, shape (n_draws,)."""
+        return self.quantiles(rng.random(n_draws))
+
+
+@dataclass(frozen=True, eq=False)
+class IndependentDirichlets(MatchedBeta):
+    """The distribution of the mean of Σ_k w_k θ_αk with θ_α ~ Dirichlet(ν_α).
+
+    It is a Beta distribution of its moments where questions are many, or one of two categories,
+    and represented by draws otherwise.
 
     Parameters
     ----------
-    table : CdfTable
-        On the scale of the score.
-    mean, sd : float
-        Exact mean and standard deviation.
+    nu : array, shape (M, K)
+        Dirichlet parameters above 0.
+    weights : array, shape (K,)
+        The distinct scores of the categories.
     """
 
-    table: CdfTable
-    mean: float
-    sd: float
+    nu: FloatArray = field(default_factory=lambda: np.ones((1, 2)))
+    weights: FloatArray = field(default_factory=lambda: np.arange(2.0))
+
+    def __post_init__(self) -> None:
+        n_questions, n_categories = self.nu.shape
+        is_beta = n_questions >= MANY_QUESTIONS or (n_questions == 1 and n_categories == 2)
+        object.__setattr__(self, "computed", is_beta or self.sd == 0.0)
+
+    def quantiles(self, masses: FloatArray) -> FloatArray:
+        """Return the scores below which the masses lie."""
+        if self.computed:
+            return super().quantiles(masses)
+        return Distribution.quantiles(self, masses)
+
+    def cdf(self, scores: FloatArray) -> FloatArray:
+        """Return the masses at or below the scores."""
+        if self.computed:
+            return super().cdf(scores)
+        return Distribution.cdf(self, scores)
+
+    def draw(self, n_draws: int, rng: np.random.Generator) -> FloatArray:
+        """Draw the score `n_draws` times, shape (n_draws,)."""
+        if self.computed:
+            return super().draw(n_draws, rng)
+        # the order of the questions does not matter
+        in_order = replace(self, nu=self.nu[np.lexsort(self.nu.T)])
+        theta, weights = in_order.draw_categories(n_draws, rng)
+        return np.asarray((theta @ weights).mean(axis=1))
+
+    def draw_categories(self, n_draws: int, rng: np.random.Generator) -> CategoryDraws:
+        """Draw the Dirichlet posteriors."""
+        nu = np.broadcast_to(self.nu, (n_draws, *self.nu.shape))
+        return CategoryDraws(draw_dirichlet(nu, rng), self.weights)
+
+
+def tabulate(total: FloatArray, points: FloatArray, mu: float, sigma: float) -> CdfTable:
+    """Spread each lattice mass over its cell and match mean and standard deviation.
+
+    Parameters
+    ----------
+    total, points : array, shape (L,)
+        Masses that sum to 1 and the evenly spaced scores they lie on.
+    mu, sigma : float
+        The true mean and standard deviation.
+    """
+    cell = points[1] - points[0]
+    # sums, not dot products, for which BLAS would start threads
+    mean = float((total * points).sum())
+    # a mass spread evenly over its cell adds cell²/12
+    deviation = np.sqrt(float((total * (points - mean) ** 2).sum()) + cell**2 / 12.0)
+    edges = np.append(points - 0.5 * cell, points[-1] + 0.5 * cell)
+    score = mu + (edges - mean) * (sigma / deviation)
+    probability = np.concatenate([[0.0], np.cumsum(total)])
+    return CdfTable(probability / probability[-1], score)
 
 
 def logit_table(axis: FloatArray, density: FloatArray) -> tuple[float, float, CdfTable]:
@@ -220,70 +344,6 @@ def beta_quantile(
         other = 1.0 - special.betaincinv(b, a, 1.0 - u)
         p = np.where(np.isnan(p), other, p)
     return p
-
-
-def beta_cdf(a: FloatArray, b: FloatArray, x: FloatArray, error: float) -> FloatArray:
-    """Return the distribution functions of Beta(a, b).
-
-    Where b is large compared with a, a gamma approximates the Beta, which takes half the time.
-
-    Parameters
-    ----------
-    a, b : array, shape (G,)
-        Parameters, above 0.
-    x : array, shape (G, L) or (1, L)
-        Points in [0, 1].
-    error : float
-        Tolerance of the result, above 0; the bound is met from 1e-9 to 1e-4.
-
-    Returns
-    -------
-    array, shape (G, L)
-
-    Examples
-    --------
-    >>> found = beta_cdf(np.array([1.0]), np.array([3.0]), np.array([[0.5]]), 1e-6)
-    >>> round(float(found[0, 0]), 6)
-    0.875
-    """
-    x = np.broadcast_to(x, (a.size, x.shape[1]))
-    # an empirical bound of the expansion's first neglected term
-    neglected = a * (1.0 + a) ** 3 * (1.0 + a / 20.0) ** 2
-    gamma = neglected <= 2.5 * error * (b + 0.5 * (a - 1.0)) ** 4
-    below = np.empty(x.shape)
-    below[gamma] = _as_gamma(a[gamma, None], b[gamma, None], x[gamma])
-    rest = ~gamma
-    below[rest] = special.betainc(a[rest, None], b[rest, None], x[rest])
-    return below
-
-
-def _as_gamma(a: FloatArray, b: FloatArray, x: FloatArray) -> FloatArray:
-    """Return a Beta's distribution function by Wise's expansion, to its second term.
-
-    −log(1 − x) has the density of a gamma of shape a and rate T times (sinh(v/2) / (v/2))^(a−1),
-    of which 1 + (a − 1) v² / 24 is kept.
-    """
-    rate = b + 0.5 * (a - 1.0)
-    y = np.clip(-rate * np.log1p(-np.minimum(x, 1.0 - 1e-16)), 1e-307, 1e300)
-    density = np.exp(a * np.log(y) - y - special.gammaln(a + 1.0))
-    bend = (a - 1.0) * a * (a + 1.0) / (24.0 * rate**2)
-    part = special.gammainc(a, y) - bend / (1.0 + bend) * density * (1.0 + y / (a + 1.0))
-    return np.where(x > 0.0, np.clip(part, 0.0, 1.0), 0.0)
-
-
-def draw_beta(
-    a: FloatArray, b: FloatArray, size: tuple[int, ...], rng: np.random.Generator
-) -> tuple[FloatArray, FloatArray]:
-    """Draw p ~ Beta(a, b) and q = 1 − p, each with its own digits."""
-    x, y = rng.standard_gamma(a, size=size), rng.standard_gamma(b, size=size)
-    total = x + y
-    # With both parameters near 0 both gammas can underflow: then the draw is one of two atoms.
-    lost = total == 0.0
-    if lost.any():
-        top = rng.random(size) < a / (a + b)
-        x, y = np.where(lost, top, x), np.where(lost, ~top, y)
-        total = x + y
-    return x / total, y / total
 
 
 def draw_dirichlet(alpha: FloatArray, rng: np.random.Generator) -> FloatArray:

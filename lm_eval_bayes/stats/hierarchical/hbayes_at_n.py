@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from scipy import special
 
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.stats.arrays import FloatArray, numeric, read_only
+from lm_eval_bayes.stats.arrays import FloatArray, IntArray, numeric, read_only
 from lm_eval_bayes.stats.hierarchical.clusters import clustered_population
 from lm_eval_bayes.stats.intervals import IntervalMethod, IntervalSpec, Scope
 from lm_eval_bayes.stats.learned_shift import LearnedShift
@@ -46,7 +47,7 @@ SINGLE_SCORES = (
 #: Fewer questions than these have a warning.
 _FEW_QUESTIONS = 10
 #: States of the model that moments are computed in.
-_STATES = 5_600
+_STATES = 4_000
 
 
 def hbayes_at_n(
@@ -81,7 +82,7 @@ def hbayes_at_n(
         `clustered_posterior`.
     level : float
         Posterior mass of the result's `interval()`, strictly between 0 and 1.
-    interval : {"exact", "normal", "beta", "hdi"}
+    interval : {"exact", "normal", "beta"}
         Its method.
     mean_counts : array, shape (C+1,), optional
         Pseudo-trials a >= 0 of each category in the prior of the kinds' means: for two
@@ -118,7 +119,7 @@ def hbayes_at_n(
     Forty right answers to a hundred other questions as prior of the common mean:
 
     >>> round(hbayes_at_n(outcomes, mean_counts=[60, 40]).mu, 2)
-    0.09
+    0.1
     """
     check_outcomes("outcomes", outcomes, scores=True)
     spec = IntervalSpec.of(level, scope, interval, seed)
@@ -186,16 +187,15 @@ def _both_scopes(
     ).thinned(_STATES)
     low, span, unit = scaled_weights(weights)
     moments = state_moments(mixture, score_moments(unit))
-    common = (mixture.chain, outcomes.bounds, spec.seed)
     scores = QuestionStates(
         low + span * moments.mean[0, 0],
         span**2 * moments.variance[0, 0],
-        *common,
+        mixture.chain,
+        outcomes.bounds,
+        spec.seed,
         mixture,
         read_only(weights, np.float64),
     )
-    means = low + span * moments.population[0, 0]
-    population = StateDistribution(means, np.zeros_like(means), *common)
     where = mixture.where
     benchmark = Posterior(
         quantity="hbayes@N",
@@ -221,15 +221,27 @@ def _both_scopes(
         dispersion=outcomes.dispersion,
         dispersion_df=outcomes.dispersion_df,
     )
-    return benchmark, replace(
+    means = low + span * moments.population[0, 0]
+    note = scope_note(outcomes, "population")
+    return benchmark, of_population(benchmark, means, mixture.chain, note=note)
+
+
+def of_population(
+    benchmark: Posterior, means: FloatArray, chain: IntArray, **further: Any
+) -> Posterior:
+    """Return the posterior of the population's score, which is known in every state, (P,)."""
+    distribution = StateDistribution(
+        means, np.zeros_like(means), chain, benchmark.bounds, benchmark.seed or 0
+    )
+    return replace(
         benchmark,
-        mu=population.mean,
-        sigma=population.sd,
-        distribution=population,
+        mu=distribution.mean,
+        sigma=distribution.sd,
+        distribution=distribution,
         scope="population",
-        ess=population.ess,
-        note=scope_note(outcomes, "population"),
+        ess=distribution.ess,
         benchmark=benchmark,
+        **further,
     )
 
 

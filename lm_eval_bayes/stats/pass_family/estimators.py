@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lm_eval_bayes.stats.arrays import FloatArray, IntArray, read_only
-from lm_eval_bayes.stats.distributions.success_curves import Curve, MeanExcess, at_least
 from lm_eval_bayes.stats.outcomes import (
     Outcomes,
     distinct_pairs,
@@ -47,11 +46,6 @@ class PassQuantity(NamedTuple):
     name: str
     k: int
     tau: Tau | None = None
-
-    def curve(self) -> Curve:
-        """Return the expected score of k new trials as a function of p."""
-        needed = THRESHOLDS[self.name](self.k, self.tau)
-        return MeanExcess(self.k) if needed is None else at_least(needed, self.k)
 
 
 def quantities_by_row(ks: Iterable[int], tau: Tau) -> dict[str, PassQuantity]:

@@ -14,12 +14,14 @@ import numpy as np
 
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.arrays import FloatArray
+from lm_eval_bayes.stats.distributions.base import MatchedBeta
 from lm_eval_bayes.stats.hierarchical.clusters import clustered_values, few_clusters_note
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import (
     NO_TRIALS,
     few_questions_note,
     hbayes_at_n,
     learned_prior,
+    of_population,
 )
 from lm_eval_bayes.stats.intervals import SCOPES, Scope
 from lm_eval_bayes.stats.mixture import learn_mixture
@@ -40,8 +42,6 @@ from lm_eval_bayes.stats.validation import Tau, check_k, check_option, check_pri
 #: Pseudo-counts of correct and of wrong trials, or how they are found.
 Prior: TypeAlias = Literal["learned", "uniform", "jeffreys"] | float | tuple[float, float]
 
-#: Draws of a posterior under a fixed prior, where its quantiles are asked for.
-_DRAWS = 4_000
 #: The warning of a posterior where no question has two trials.
 SINGLE_TRIALS = (
     "With one trial per question, chance and difficulty cannot be distinguished: at k > 1 the "
@@ -401,19 +401,19 @@ def _under_fixed_prior(
     for quantity, mean, sd in zip(quantities, means, sds, strict=True):
         top = _largest(quantity)
         question_mean, question_sd = np.clip(mean, 0.0, top)[pairs.where], sd[pairs.where]
-        mu, variance = question_mean.mean(), (question_sd**2).sum() / question_sd.size**2
-        distribution = StateDistribution(
-            np.full(_DRAWS, mu), np.full(_DRAWS, variance), np.arange(_DRAWS), (0.0, top), 0
+        mu, sigma = (
+            float(question_mean.mean()),
+            float(np.linalg.norm(question_sd) / question_sd.size),
         )
         posteriors.append(
             Posterior(
                 quantity=f"{quantity.name} posterior",
-                mu=float(mu),
-                sigma=float(np.sqrt(variance)),
+                mu=mu,
+                sigma=sigma,
                 per_question=PerQuestion(question_mean, question_sd),
                 bounds=(0.0, top),
                 prior=pseudo[0] if pseudo[0] == pseudo[1] else pseudo,
-                distribution=distribution,
+                distribution=MatchedBeta(mu, sigma, (0.0, top)),
                 method="beta",
                 k=quantity.k,
                 tau=None if quantity.tau is None else float(quantity.tau),
@@ -441,6 +441,7 @@ def _learned(
         population, clusters = moments.population[:, 0], None
         if index is not None:
             population, clusters = clustered_values(outcomes, index, moments_of, len(members), seed)
+        learned = learned_prior(mixture)
         few = few_questions_note(outcomes.n_questions)
         if clusters is not None:
             few = few_clusters_note(clusters.n_clusters)
@@ -462,26 +463,15 @@ def _learned(
                 tau=None if member.tau is None else float(member.tau),
                 n_trials=float(counts.sum(axis=1).mean()),
                 trials_range=outcomes.trials_range,
-                learned=learned_prior(mixture),
+                learned=learned,
                 ess=scores.ess,
                 seed=seed,
                 note=joined_notes([_note(counts, member.k), few]),
                 question_ids=outcomes.question_ids,
             )
             if scope == "population":
-                means = population[j]
-                chain = mixture.chain if clusters is None else np.arange(means.size)
-                of_all = StateDistribution(means, np.zeros_like(means), chain, bounds, seed)
-                benchmark = replace(
-                    benchmark,
-                    mu=of_all.mean,
-                    sigma=of_all.sd,
-                    distribution=of_all,
-                    scope="population",
-                    benchmark=benchmark,
-                    clusters=clusters,
-                    ess=of_all.ess,
-                )
+                chain = mixture.chain if clusters is None else np.arange(population.shape[1])
+                benchmark = of_population(benchmark, population[j], chain, clusters=clusters)
             posteriors[of_several[i]] = benchmark
     for i, quantity in enumerate(quantities):
         if quantity.k == 1:

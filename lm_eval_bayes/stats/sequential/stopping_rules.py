@@ -74,7 +74,7 @@ class WidthReached:
         Above 0, on the scale of the score.
     level : float
         Level of the intervals, in (0, 1).
-    method : {"normal", "beta", "exact", "hdi"}, optional
+    method : {"normal", "beta", "exact"}, optional
         Left out, each posterior's own.
     min_trials : int
         The least number of trials per question, however narrow the intervals are. With one
@@ -93,7 +93,7 @@ class WidthReached:
     >>> from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
     >>> posterior = bayes_at_n(Outcomes.from_counts([[3, 5], [6, 2], [4, 4]]))
     >>> WidthReached(0.2).evaluate(8, {"a": posterior}).reason
-    'the widest interval ("a") is 0.328 wide, more than 0.2'
+    'the widest interval ("a") is 0.329 wide, more than 0.2'
     """
 
     width: float

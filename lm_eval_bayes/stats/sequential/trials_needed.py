@@ -137,7 +137,7 @@ def trials_needed(
         The goal: a credible interval at most so wide, on the scale of the score, of the
         posterior's own level. Its "normal" method forecasts the normal interval's width. All
         others forecast that of the Beta distribution with the same mean and sd: the exact one for
-        a single question of two categories, and next to it for more; an hdi is a little narrower.
+        a single question of two categories, and next to it for more.
     z : float, optional
         The goal: |μ − μ'| / sqrt(σ² + σ'²) of `posterior` and `other` at least this,
         e.g. 1.645; in scope "population" that of the paired difference. Both models get the
