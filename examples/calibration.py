@@ -204,7 +204,7 @@ def rubric_cell(task):
             ("population", population, "exact", float(mean @ outcomes.weights)),
             ("paper", leb.bayes_at_n(outcomes), "normal", truth),
         ):
-            end = posterior.interval(LEVEL, method, seed=run, draws=2000)
+            end = posterior.interval(LEVEL, method)
             row[name] = (posterior.mu, end.low, end.high, value)
         rows.append(row)
     return {"shape": shape, "M": m, "N": n, **summary(rows)}
