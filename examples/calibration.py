@@ -4,14 +4,12 @@ A benchmark of M questions is drawn (every question gets a success probability),
 question, then each method gives its 95% interval for the benchmark's true score, the mean of
 its questions' probabilities; "population" is that of `hbayes` for the mean of the population that
 they are drawn from. Printed for every shape, M and N: how often the interval contained the truth,
-its mean width, and the bias of its centre. Rubrics of three to seven categories, real counts and
-the Pass@k family follow.
+its mean width, and the bias of its centre. Rubrics of three to seven categories and real counts
+follow. The Pass@k family is in evidence.py.
 
     python examples/calibration.py                             # a short version, under a minute
     python examples/calibration.py --runs 2000 --jobs 2 --out calibration   # all cells
     python examples/calibration.py --runs 2000 --methods hbayes population  # of two methods
-    python examples/calibration.py --runs 500 --parts pass                  # of Pass@k only
-    python examples/calibration.py --parts pass --trials 16 --ks 2 16 --shapes "Beta(.1,3)"
 """
 
 import argparse
@@ -31,8 +29,6 @@ from scipy import stats
 
 import lm_eval_bayes as leb
 from lm_eval_bayes.stats.frequentist.means import within_question_clt
-from lm_eval_bayes.stats.pass_family.estimators import PassQuantity, quantities_by_row
-from lm_eval_bayes.stats.pass_family.posteriors import pass_posteriors
 
 LEVEL = 0.95
 SIZES, TRIALS = (10, 30, 100), (2, 4, 8, 16, 64)
@@ -59,20 +55,7 @@ SHAPES = {
 #: Shapes whose parts have fixed numbers of questions, so that not all questions can be zeros.
 FIXED = {"80% zeros, 20% U(0,1)"}
 METHODS = ("hbayes", "population", "paper", "jeffreys", "avg ± σ_avg", "CLT")
-PARTS = ("binary", "rubrics", "real", "pass")
-#: Shapes of the Pass@k family: those above, and two more.
-PASS_SHAPES = SHAPES | {"constant .05": 0.05, "constant .5": 0.5}
-#: Of each N, the k, and those above N with their shapes.
-PASS_KS = {4: (2, 4), 8: (2, 8), 16: (2, 4, 8, 16), 64: (2, 8, 32, 64)}
-BEYOND_KS = (8, 32)
-BEYOND_SHAPES = {
-    **{f"constant {p}": float(p) for p in (".02", ".5", ".7", ".98")},
-    "Beta(.3,.3)": [(1.0, 0.3, 0.3)],
-    "Beta(2,2)": [(1.0, 2.0, 2.0)],
-    "Beta(5,5)": [(1.0, 5.0, 5.0)],
-    "Beta(20,5)": [(1.0, 20.0, 5.0)],
-    "U(0,1)": [(1.0, 1.0, 1.0)],
-}
+PARTS = ("binary", "rubrics", "real")
 #: The methods whose interval is about these questions.
 FINITE = tuple(method for method in METHODS if method != "population")
 #: name: (share, parameters of a Dirichlet distribution) of each part; a tuple: the same shares for
@@ -94,7 +77,7 @@ COUNTS = Path(__file__).with_name("counts128_aime24_amc23.csv")
 
 def draw_probabilities(shape, m, rng):
     """Return the success probability of m questions, and the mean of their population."""
-    parts = (PASS_SHAPES | BEYOND_SHAPES)[shape]
+    parts = SHAPES[shape]
     if parts is None:
         p = rng.uniform(0.9, 1.0)
         return np.full(m, p), p
@@ -222,7 +205,7 @@ def rubric_cell(task):
             ("population", population, "exact", float(mean @ outcomes.weights)),
             ("paper", leb.bayes_at_n(outcomes), "normal", truth),
         ):
-            end = posterior.interval(LEVEL, method, seed=run, draws=2000)
+            end = posterior.interval(LEVEL, method)
             row[name] = (posterior.mu, end.low, end.high, value)
         rows.append(row)
     return {"shape": shape, "M": m, "N": n, **summary(rows)}
@@ -241,89 +224,6 @@ def real_cell(task):
         ours = intervals_of_counts(tuple(np.sort(x).tolist()), n, FINITE)
         rows.append({name: (*value, right.mean() / 128) for name, value in ours.items()})
     return {"model": model, "source": source, "N": n, "replace": replace, **summary(rows)}
-
-
-def pass_quantities(n, ks):
-    """Return members of the family by the names of their rows; beyond N, Pass@k alone."""
-    if min(ks) > n:
-        return {f"pass@{k}": PassQuantity("pass@k", k) for k in ks}
-    rows = quantities_by_row(ks, 0.5)
-    # G-Pass@2 is Pass@2, and mG-Pass@2 is Pass^2
-    names = [name for name in rows if "g-" not in name or rows[name].k == ks[-1]]
-    return {name: rows[name] for name in names}
-
-
-def pass_score(quantity, p):
-    """Return the expected score of k trials with success probability p, by binomial tails."""
-    k = quantity.k
-    if quantity.name == "mg-pass@k":
-        above = range((k + 1) // 2 + 1, k + 1)
-        return 2 / k * sum(stats.binom.sf(j - 1, k, p) for j in above) + 0.0 * p
-    least = {"pass@k": 1, "pass^k": k, "g-pass@k": (k + 1) // 2}[quantity.name]
-    return stats.binom.sf(least - 1, k, p)
-
-
-@functools.cache
-def population_score(shape, quantity):
-    """Return the expected score of a question of the population of a shape."""
-    score = 0.0
-    for share, a, b in (PASS_SHAPES | BEYOND_SHAPES)[shape]:
-        if a > 0.0:
-            masses = (np.arange(200_000) + 0.5) / 200_000
-            score += share * pass_score(quantity, stats.beta.ppf(masses, a, b)).mean()
-    return score
-
-
-@functools.lru_cache(maxsize=500_000)
-def pass_intervals(right, n, ks):
-    """Return the ends of the 95% intervals in both scopes, shape (scope, quantity, end)."""
-    counts = np.array(right)
-    outcomes = leb.Outcomes.from_counts(np.stack([n - counts, counts], axis=1))
-    quantities = list(pass_quantities(n, ks).values())
-    populations = pass_posteriors(outcomes, quantities, scope="population")
-    return np.array(
-        [
-            [(end.low, end.high) for end in (posterior.interval(LEVEL) for posterior in posteriors)]
-            for posteriors in ([p.benchmark for p in populations], populations)
-        ]
-    )
-
-
-def pass_cell(task):
-    """Simulate the Pass@k family for one shape, M and N."""
-    shape, m, n, ks, runs, seed = task
-    number = list(PASS_SHAPES | BEYOND_SHAPES).index(shape)
-    rng = np.random.default_rng([seed, 200 + number, m, n, *ks])
-    quantities = pass_quantities(n, ks)
-    equal = not isinstance((PASS_SHAPES | BEYOND_SHAPES)[shape], list)
-    ends, truths = [], []
-    for _ in range(runs):
-        p, population = draw_probabilities(shape, m, rng)
-        ends.append(pass_intervals(tuple(np.sort(rng.binomial(n, p)).tolist()), n, ks))
-        truths.append(
-            [
-                [pass_score(quantity, p).mean() for quantity in quantities.values()],
-                [
-                    float(pass_score(quantity, np.array(population)))
-                    if equal
-                    else population_score(shape, quantity)
-                    for quantity in quantities.values()
-                ],
-            ]
-        )
-    low, high = np.moveaxis(np.array(ends), -1, 0)
-    held = (low - 1e-9 <= truths) & (truths <= high + 1e-9)
-    coverage, width = held.mean(axis=0), (high - low).mean(axis=0)
-    return {
-        "shape": shape,
-        "M": m,
-        "N": n,
-        "coverage": {
-            name: dict(zip(("benchmark", "population"), coverage[:, i].tolist(), strict=True))
-            for i, name in enumerate(quantities)
-        },
-        "width": {name: float(width[0, i]) for i, name in enumerate(quantities)},
-    }
 
 
 def table(header, rows):
@@ -392,27 +292,6 @@ def print_real(cells):
     table(["model", "set", "N", *FINITE, "hbayes, with replacement"], rows)
 
 
-def print_pass(cells, runs):
-    """Print coverage of the Pass@k family, in both scopes."""
-    print(
-        f"Pass@k family, M = 30, {runs} runs: coverage in % of 95% intervals, "
-        "benchmark|population\n"
-    )
-    by_columns = {}
-    for cell in cells:
-        by_columns.setdefault((cell["N"], *cell["coverage"]), []).append(cell)
-    for (n, *names), some in by_columns.items():
-        rows = [
-            [cell["shape"]]
-            + [
-                "{}\\|{}".format(*(percent(share) for share in cell["coverage"][name].values()))
-                for name in names
-            ]
-            for cell in some
-        ]
-        table([f"p ~, N = {n}", *names], rows)
-
-
 def draw_picture(cells, path):
     """Draw coverage against N for every shape at M = 30, if matplotlib is there."""
     try:
@@ -471,17 +350,14 @@ def main():
     parser.add_argument("--runs", type=int, default=40, help="benchmarks simulated a cell")
     parser.add_argument("--sizes", type=int, nargs="+", default=None, help="values of M")
     parser.add_argument("--trials", type=int, nargs="+", default=None, help="values of N")
-    shapes = list(PASS_SHAPES | BEYOND_SHAPES)
+    shapes = list(SHAPES)
     parser.add_argument(
         "--shapes",
         nargs="+",
         choices=shapes,
         default=shapes,
         metavar="SHAPE",
-        help="distributions of p, by the names in the tables; some are of Pass@k only",
-    )
-    parser.add_argument(
-        "--ks", type=int, nargs="+", default=None, help="values of k of the Pass@k family, up to N"
+        help="distributions of p, by the names in the tables",
     )
     parser.add_argument(
         "--methods",
@@ -520,27 +396,7 @@ def main():
         for n in ((2, 4, 8, 16) if published else (4,))
         for replace in (False, True)
     ]
-    pass_runs = run if "pass" in args.parts and len(args.parts) == 1 else few
-    pass_trials = trials if published or args.trials else (4,)
-    pass_ks = {n: ks for n, ks in PASS_KS.items() if n in pass_trials}
-    if args.ks:
-        if not 1 <= min(args.ks) <= max(args.ks) <= min(pass_trials):
-            parser.error(f"argument --ks: from 1 to the smallest N, {min(pass_trials)}")
-        pass_ks = {n: tuple(sorted(set(args.ks))) for n in pass_trials}
-    passes = [
-        (shape, 30, n, ks, pass_runs, seed)
-        for n, ks in pass_ks.items()
-        for shape in PASS_SHAPES
-        if shape in args.shapes
-    ]
-    if published and 4 in pass_trials and not args.ks:
-        passes += [
-            (shape, 30, 4, BEYOND_KS, pass_runs, seed)
-            for shape in BEYOND_SHAPES
-            if shape in args.shapes
-        ]
     work = {
-        "pass": (pass_cell, passes),
         "binary": (functools.partial(binary_cell, methods=methods), binary),
         "rubrics": (rubric_cell, rubrics),
         "real": (real_cell, real),
@@ -553,8 +409,6 @@ def main():
         print_rubrics(results["rubrics"], few)
     if "real" in args.parts:
         print_real(results["real"])
-    if "pass" in args.parts:
-        print_pass(results["pass"], pass_runs)
     if args.out is not None:
         args.out.mkdir(parents=True, exist_ok=True)
         (args.out / "calibration.json").write_text(json.dumps(results, indent=1))

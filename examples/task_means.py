@@ -3,9 +3,9 @@
 Every case is a number of tasks, their true means, questions per task and trials per question. The
 success probabilities of a task's questions are Beta(s·mean, s·(1 − mean)), and for rubrics with the
 scores 0, ½, 1 Dirichlet(s·q) with q the shares of Binomial(2, mean). Compared are
-`mean_over_tasks`, where the tasks share a prior, and the same mean with a prior for every task by
-itself; for scope "population" also the stratified CLT. The truth of scope "benchmark" is the mean
-of the questions' probabilities, that of scope "population" the mean of the tasks' true means.
+`mean_over_tasks`, where the tasks share a prior, and for scope "population" the stratified CLT. The
+truth of scope "benchmark" is the mean of the questions' probabilities, that of scope "population"
+the mean of the tasks' true means.
 
     python examples/task_means.py                 # few runs of the quick cases, under a minute
     python examples/task_means.py --runs 300      # all cases
@@ -81,17 +81,6 @@ def simulate(case, run, seed):
     return tasks, {"benchmark": np.mean(benchmark), "population": np.mean(means)}
 
 
-def independent(tasks, scope):
-    """Return the interval of the mean with a prior for every task by itself, by its moments."""
-    own = [leb.hbayes_at_n(outcomes, scope) for outcomes in tasks.values()]
-    if len(own) == 1:
-        interval = own[0].interval(LEVEL)
-        return interval.low, interval.high
-    mu = np.mean([posterior.mu for posterior in own])
-    sd = np.sqrt(sum(posterior.sigma**2 for posterior in own)) / len(own)
-    return mu - Z * sd, mu + Z * sd
-
-
 def stratified_clt(tasks):
     """Return the interval of the normal approximation, each task a stratum."""
     scores = [each.counts @ each.weights / each.n_trials for each in tasks.values()]
@@ -107,10 +96,7 @@ def study(case, runs, seed):
         tasks, truth = simulate(case, run, seed)
         for scope in ("benchmark", "population"):
             interval = leb.mean_over_tasks(tasks, scope=scope, level=LEVEL).interval()
-            by_method = {
-                "shared": (interval.low, interval.high),
-                "independent": independent(tasks, scope),
-            }
+            by_method = {"shared": (interval.low, interval.high)}
             if scope == "population":
                 by_method["stratified CLT"] = stratified_clt(tasks)
             for method, (low, high) in by_method.items():

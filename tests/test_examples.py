@@ -18,6 +18,7 @@ SLOW = {
     "anytime_error_rates.py",
     "calibration.py",
     "clusters.py",
+    "evidence.py",
     "intervals_elsewhere.py",
     "majority_votes.py",
     "noise.py",

@@ -1,7 +1,7 @@
 """Do 95% intervals hold the truth 95% of the time? A small, fixed-seed part of the whole table.
 
-The whole of it is examples/calibration.py, whose cells are used here. The bounds leave room for the
-spread of so few runs: four standard errors of a share around the target.
+The whole of it is examples/calibration.py and evidence.py, whose cells are used here. The bounds
+leave room for the spread of so few runs: four standard errors of a share around the target.
 """
 
 import importlib.util
@@ -16,18 +16,26 @@ from scipy import stats
 
 import lm_eval_bayes as leb
 
-PATH = REPOSITORY / "examples" / "calibration.py"
 RUNS = 100
+
+
+def example(name):
+    spec = importlib.util.spec_from_file_location(name, REPOSITORY / "examples" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    yield module
+    del sys.modules[name]
 
 
 @pytest.fixture(scope="module")
 def calibration():
-    spec = importlib.util.spec_from_file_location("calibration", PATH)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["calibration"] = module
-    spec.loader.exec_module(module)
-    yield module
-    del sys.modules["calibration"]
+    yield from example("calibration")
+
+
+@pytest.fixture(scope="module")
+def evidence():
+    yield from example("evidence")
 
 
 def spread(share, runs):
@@ -176,32 +184,29 @@ def test_the_counts_are_those_of_the_source(calibration):
 
 
 @pytest.mark.slow
-def test_the_pass_family_where_questions_are_alike(calibration):
-    # the learned prior alone holds Pass@4 of the population in 68% of 150 runs
-    cell = calibration.pass_cell(("constant .98", 30, 4, (2, 4), 40, 31))
-    assert list(cell["coverage"]) == [
-        *("pass@2", "pass@4", "pass^2", "pass^4", "g-pass@4_0.5", "mg-pass@4")
-    ]
-    assert min(share for by_scope in cell["coverage"].values() for share in by_scope.values()) > 0.9
+@pytest.mark.parametrize("shape", ["all .98", "70% Beta(25,2), 30% zeros"])
+def test_the_pass_family_and_the_population(evidence, shape):
+    runs = 40
+    sets = [dict(evidence.shape_sets(shape, 30, 16, run)) for run in range(runs)]
+    for quantity in sets[0]:
+        held = np.mean([of_run[quantity][0] for of_run in sets])
+        assert held > 0.93 - spread(0.93, runs), quantity
 
 
-def test_scores_of_the_pass_family_by_binomial_tails(calibration):
-    quantities = calibration.pass_quantities(4, (2, 4))
-    p = np.array([0.3])
-    j = np.arange(5)
-    chance = stats.binom.pmf(j, 4, 0.3)
-    expected = {
-        "pass@4": chance[1:].sum(),
-        "pass^4": chance[4],
-        "g-pass@4_0.5": chance[2:].sum(),
-        "mg-pass@4": chance @ np.maximum(j - 2, 0) / 2,
-    }
-    for name, score in expected.items():
-        assert calibration.pass_score(quantities[name], p)[0] == pytest.approx(score, rel=1e-12)
-        population = calibration.population_score("Beta(20,5)", quantities[name])
-        rng = np.random.default_rng(0)
-        drawn = calibration.pass_score(quantities[name], rng.beta(20, 5, 20_000)).mean()
-        assert population == pytest.approx(drawn, abs=0.003)
+def test_truths_are_those_of_draws(evidence):
+    rng = np.random.default_rng(0)
+    for shape in ("Beta(.2,2)", "70% Beta(25,2), 30% zeros"):
+        p = evidence.draw_p(evidence.SHAPES[shape], 100_000, rng)
+        right = rng.binomial(1, p[:, None], (p.size, 5)).sum(axis=1)
+        in_words = {
+            "pass@k": right >= 1,
+            "pass^k": right == 5,
+            "g-pass@k": right >= 3,
+            "mg-pass@k": 2 / 5 * ((right >= 4) * 1.0 + (right >= 5)),
+        }
+        for name, credit in evidence.credits_of(5).items():
+            expected = evidence.expected(evidence.SHAPES[shape], credit)
+            assert expected == pytest.approx(in_words[name].mean(), abs=0.006), (shape, name)
 
 
 @pytest.mark.slow
