@@ -7,7 +7,7 @@ The numeric API, numpy and scipy only: outcomes in, posteriors and estimates out
 >>> posterior = leb.bayes_at_n(outcomes)
 >>> interval = posterior.interval(0.95, method="exact")
 >>> round(posterior.mu, 3), round(interval.low, 3), round(interval.high, 3)
-(0.643, 0.398, 0.856)
+(0.643, 0.399, 0.858)
 """
 
 TYPE_CHECKING = False

@@ -22,6 +22,7 @@ from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.reader import consistency_warnings
 from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.stats.aligned_questions import Align, Aligned, align_questions
+from lm_eval_bayes.stats.bayes_at_n import avg_at_n
 from lm_eval_bayes.stats.comparison.compare import (
     CONFIDENCE,
     Comparison,
@@ -34,6 +35,7 @@ from lm_eval_bayes.stats.comparison.pass_curves import PassCurveComparison, comp
 from lm_eval_bayes.stats.comparison.single_trial import SingleTrialComparison, compare_paired
 from lm_eval_bayes.stats.hierarchical.mean_over_tasks import TaskMeans
 from lm_eval_bayes.stats.intervals import DEFAULT_INTERVAL, IntervalSpec, Scope
+from lm_eval_bayes.stats.outcomes import Outcomes
 from lm_eval_bayes.stats.ranking.rank import compare_in_order
 from lm_eval_bayes.stats.ranking.simultaneous import pair_errors
 from lm_eval_bayes.stats.results import Posterior
@@ -92,6 +94,8 @@ class TaskComparison(Record):
         without clusters and prior trials.
     curves : PassCurveComparison or None
         The Pass@k curves, if requested.
+    avg_a, avg_b : float or None
+        avg@N of either model on the questions that are compared; None if one has no trial.
     differs : tuple of str
         Warnings: what else differs between the two runs.
     """
@@ -104,6 +108,8 @@ class TaskComparison(Record):
     questions: tuple[QuestionDifference, ...]
     paired: SingleTrialComparison | None
     curves: PassCurveComparison | None = field(metadata=json_name("pass_at_k"))
+    avg_a: float | None
+    avg_b: float | None
     differs: tuple[str, ...] = ()
 
     @property
@@ -236,10 +242,11 @@ def compare_runs(
     if not common:
         rule = f"have a task in common with A ({', '.join(runs_a)})"
         raise InvalidInputError.of("B", "mismatch", rule, ", ".join(runs_b))
-    tasks = []
+    tasks, pairs = [], {}
     for task in common:
         run_a, run_b = runs_a[task], runs_b[task]
         _check_pair(run_a, run_b, align, spec.scope)
+        pairs[task] = aligned = align_questions(run_a.outcomes, run_b.outcomes, align)
         pair, about = (run_a.outcomes, run_b.outcomes), (spec.scope, spec.level)
         comparison = compare(
             *pair, *about, align=align, interval=spec.method, rope=rope, seed=spec.seed
@@ -254,11 +261,12 @@ def compare_runs(
                 questions=_largest_differences(run_a, run_b, comparison, n_questions),
                 paired=_paired(run_a, run_b, spec, align),
                 curves=_pass_curves(run_a, run_b, ks, spec, align) if ks else None,
+                avg_a=_average(aligned.a),
+                avg_b=_average(aligned.b),
                 differs=tuple(consistency_warnings([run_a, run_b])),
             )
         )
     comparisons = {task.task: task.comparison for task in tasks}
-    pairs = {task.task: align_questions(task.a.outcomes, task.b.outcomes, align) for task in tasks}
     return RunComparison(
         tasks=tuple(tasks),
         overall=None if len(tasks) == 1 else mean_difference(comparisons, pairs, spec),
@@ -266,6 +274,10 @@ def compare_runs(
         only_a=tuple(task for task in runs_a if task not in runs_b),
         only_b=tuple(task for task in runs_b if task not in runs_a),
     )
+
+
+def _average(outcomes: Outcomes) -> float | None:
+    return avg_at_n(outcomes).value if outcomes.trials_range[0] else None
 
 
 def _check_pair(a: TaskRun, b: TaskRun, align: Align, scope: Scope) -> None:

@@ -62,7 +62,7 @@ def test_models_that_are_already_distinguishable(tmp_path):
 
 def test_a_width_that_few_draws_reach_is_out_of_reach(two):
     """The median decides what is shown; the note says how many of the draws reach the goal."""
-    plan = ("plan", two[0], "--width", ".24", "--scope", "population")
+    plan = ("plan", two[0], "--width", ".23", "--scope", "population")
     forecast = answer(*plan)["runs"][0]["forecast"]
     assert forecast["additional"] is None
     assert forecast["additional_low"] is not None

@@ -115,12 +115,19 @@ def _show_task(task: TaskComparison, spec: IntervalSpec) -> None:
     scope = scope_label(c.scope, c.n_clusters)
     title = f"{task.task}: {plural(c.n_questions, 'question')}, {n}, for {scope}"
     paired = ", paired" if c.scope == "population" else ""
-    rows = [
-        ("A", format_mean_sd(c.a.mu, c.a.sigma), format_interval(c.interval_a)),
-        ("B", format_mean_sd(c.b.mu, c.b.sigma), format_interval(c.interval_b)),
-        (f"A - B{paired}", format_mean_sd(c.difference, c.sd), format_interval(c.interval)),
+    avg_a, avg_b = task.avg_a, task.avg_b
+    difference = None if avg_a is None or avg_b is None else avg_a - avg_b
+    posteriors = [
+        ("A", avg_a, c.a.mu, c.a.sigma, c.interval_a),
+        ("B", avg_b, c.b.mu, c.b.sigma, c.interval_b),
+        (f"A - B{paired}", difference, c.difference, c.sd, c.interval),
     ]
-    say_table(title, ("hbayes@N", "mean ± sd", interval_label(spec.level, spec.method)), rows)
+    rows = [
+        (name, format_score(average), format_mean_sd(mu, sigma), format_interval(interval))
+        for name, average, mu, sigma, interval in posteriors
+    ]
+    header = ("", "avg@N", "hbayes@N", interval_label(spec.level, spec.method))
+    say_table(title, header, rows)
     if paired:
         say_prose(
             "paired: the mean of the questions' observed differences, without a prior on them"
