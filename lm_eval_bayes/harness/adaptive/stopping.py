@@ -11,15 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-import numpy as np
-
 from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
 from lm_eval_bayes.harness.adaptive.preflight import TaskPreflight
 from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.stats.comparison.compare import CONFIDENCE
 from lm_eval_bayes.stats.comparison.difference import separation_in_sd
-from lm_eval_bayes.stats.comparison.shared_questions import SharedQuestions, separation
+from lm_eval_bayes.stats.comparison.shared_questions import SharedQuestions, pair_posterior
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.learned_shift import LearnedShift
 from lm_eval_bayes.stats.outcomes import Outcomes
@@ -273,11 +271,11 @@ class Goal:
             baseline = self.posterior(self.baseline[graded.task].outcomes)
             # it is finished, so its number of trials is not that of the interim analysis
             posteriors[self.baseline_name] = replace(baseline, trials_range=None)
-            gap = separation(posterior, baseline)
+            gap = pair_posterior(posterior, baseline)
             of_population = _population_separation(
                 posterior, baseline, self.baseline[graded.task].outcomes
             )
-            estimate = f"difference {gap.difference:+.4f} (sd {gap.sd:.4f}), "
+            estimate = f"difference {gap.mu:+.4f} (sd {gap.sigma:.4f}), "
         verdict = None if self.rule is None else self.rule.evaluate(planned, posteriors)
         further = low = high = None
         if self.width is not None and verdict is not None and not verdict.stop:
@@ -336,7 +334,8 @@ def _population_separation(
     if shared is None or posterior.learned is None:
         return None, None
     shared = replace(shared, cluster_index=outcomes.cluster_index)
-    difference, sd = shared.differences()
-    limit = float(shared.separation_after_endless_trials()[0, 1])
-    z = separation_in_sd(float(difference[0, 1]), float(sd[0, 1]))
-    return z, limit if np.isfinite(limit) else None
+    difference, (sd, chance, _) = float(shared.difference[0, 1]), shared.spread
+    # more trials of the same questions leave the variance between questions
+    between = float(sd[0, 1] ** 2 - chance[0, 1] ** 2)
+    limit = abs(difference) / between**0.5 if between > 1e-12 else None
+    return separation_in_sd(difference, float(sd[0, 1])), limit

@@ -11,12 +11,12 @@ from scipy import special
 
 from lm_eval_bayes._util.plain import NOT_IN_JSON, Record
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.stats.arrays import FloatArray, read_only
+from lm_eval_bayes.stats.arrays import FloatArray, protect
 from lm_eval_bayes.stats.comparison.difference import draw_variance
 from lm_eval_bayes.stats.comparison.shared_questions import (
     UNPAIRED,
     SharedQuestions,
-    pair_difference,
+    pair_posterior,
 )
 from lm_eval_bayes.stats.distributions.base import Distribution
 from lm_eval_bayes.stats.intervals import IntervalSpec, Scope, score_interval
@@ -33,10 +33,12 @@ from lm_eval_bayes.stats.ranking.simultaneous import (
     pair_errors,
 )
 from lm_eval_bayes.stats.results import Posterior, joined_notes
+from lm_eval_bayes.stats.states import WeightedSum
 from lm_eval_bayes.stats.tie_rules import (
     TIE_RULES,
     TieRule,
     best_first,
+    distance_in_sd,
     separation_levels,
     separations,
     tie_groups,
@@ -131,6 +133,9 @@ class Ranking(Record):
     n_clusters: int | None = None
     note: str | None = None
 
+    def __post_init__(self) -> None:
+        protect(self)
+
     @property
     def rank_low(self) -> FloatArray:
         """Lower ends of the joint confidence sets for the ranks."""
@@ -181,6 +186,7 @@ def rank(
     *,
     seed: int = 0,
     draws: int | None = None,
+    tasks: Sequence[Mapping[str, Posterior]] | None = None,
 ) -> Ranking:
     """Rank models by posterior mean, with ties [Hariri 2026, §2.9, Table 1].
 
@@ -225,6 +231,9 @@ def rank(
         Their number, 1,000 to 10⁷, for the probabilities; left out 20,000, or down to 4,000 by the
         size of the problem. The
         simultaneous comparisons have draws of their own, see `simultaneous.draws`.
+    tasks : sequence of mapping of str to Posterior, optional
+        The models' posteriors of every task, where `posteriors` are those of their means over
+        tasks.
 
     Returns
     -------
@@ -265,21 +274,62 @@ def rank(
         draws = check_size("draws", draws, 1000, len(names))
     ordered, levelled = sort_best_first(posteriors)
     best = list(ordered.values())
-    shared = SharedQuestions.of(best) if best[0].scope == "population" else None
-    if shared is not None:
-        z, scores = shared.separations(levelled), draw_paired(shared, seed, draws)
+    by_task = [best] if tasks is None else [[task[name] for name in ordered] for task in tasks]
+    is_population = best[0].scope == "population"
+    pairings = [SharedQuestions.of(task) for task in by_task] if is_population else []
+    shared = [pairing for pairing in pairings if pairing is not None]
+    mu, sigma = np.array([[posterior.mu, posterior.sigma] for posterior in best]).T
+    difference = None
+    if paired := len(shared) == len(by_task):
+        z, scores = _paired_separations(shared, levelled), draw_paired(shared, seed, draws)
+        notes = [task.note for task in shared]
+        if len(best) == 2 and len(shared) > 1:
+            terms = tuple(task.first_difference().distribution for task in shared)
+            difference = WeightedSum(terms, (1.0 / len(terms),) * len(terms))
     else:
-        z = separations(levelled, np.array([posterior.sigma for posterior in best]))
-        scores = draw_scores(best, draws, seed)
-    board = JointDraws(
-        z,
-        scores,
-        [pair_errors(best)],
-        paired=shared is not None,
-        n_clusters=None if shared is None else shared.n_clusters,
-        note=_note(best, shared),
+        z, scores = separations(levelled, sigma), draw_scores(best, draws, seed)
+        alone = is_population and len(best) > 1
+        notes = [*(posterior.note for posterior in best), UNPAIRED if alone else None]
+    errors = [pair_errors(task) for task in by_task]
+    simultaneous = compare_in_order(best, confidence, seed, errors, difference)
+    threshold = float(special.ndtri(confidence))
+    if ties == "simultaneous":
+        groups, threshold = separation_levels(simultaneous.separated), simultaneous.critical_value
+    else:
+        groups = tie_groups(z, threshold if ties == "adjacent" else 0.0)
+    distribution, greater, worst_variance = count_ranks(scores)
+    n_draws = scores.shape[1]
+    return Ranking(
+        models=tuple(ordered),
+        ranks=np.asarray(groups + 1.0),
+        mu=mu,
+        sigma=sigma,
+        z=z,
+        p_best=distribution[:, 0],
+        expected_rank=distribution @ np.arange(1.0, len(best) + 1.0),
+        simultaneous=simultaneous,
+        rank_distribution=distribution,
+        p_greater=greater,
+        ties=ties,
+        confidence=confidence,
+        threshold=threshold,
+        quantity=best[0].quantity,
+        scope=best[0].scope,
+        draws=n_draws,
+        seed=seed,
+        mc_error=float(np.sqrt(worst_variance * draw_variance(n_draws, best))),
+        paired=paired,
+        n_clusters=shared[0].n_clusters if paired and tasks is None else None,
+        note=joined_notes(notes),
     )
-    return ranking_of_draws(ordered, board, ties=ties, confidence=confidence, seed=seed)
+
+
+def _paired_separations(tasks: Sequence[SharedQuestions], levelled: FloatArray) -> FloatArray:
+    """Return z of the mean difference of every two models, 0 where it favours the lower one."""
+    difference = np.mean([task.difference for task in tasks], axis=0)
+    sd = np.sqrt(np.sum([task.spread.sd**2 for task in tasks], axis=0)) / len(tasks)
+    same_side = difference * np.sign(levelled[:, None] - levelled)
+    return distance_in_sd(np.maximum(same_side, 0.0), sd)
 
 
 def simultaneous_ranks(
@@ -325,7 +375,7 @@ def compare_in_order(
     errors : sequence of PairErrors, optional
         One per task; left out, that of one task.
     difference : Distribution, optional
-        Of two models, of the difference of their scores; left out, `pair_difference`.
+        Of two models, of the difference of their scores; left out, that of `compare`.
     """
     low, high = posteriors[0].bounds
     if errors is None:
@@ -335,9 +385,7 @@ def compare_in_order(
     )
     if len(posteriors) > 2 or not result.separated.any():
         return result
-    difference = difference or pair_difference(*posteriors)
-    if difference is None:
-        return result
+    difference = difference or pair_posterior(*posteriors).distribution
     interval = score_interval(
         difference,
         difference.moments(),
@@ -360,96 +408,6 @@ def sort_best_first(
     low, high = posteriors[names[0]].bounds
     order, levelled = best_first(mu, sigma, _ROUNDING * (high - low))
     return {names[i]: posteriors[names[i]] for i in order}, levelled
-
-
-@dataclass(frozen=True, eq=False)
-class JointDraws:
-    """What the models of a board have in common: their separations, and joint draws.
-
-    Attributes
-    ----------
-    z : array, shape (L, L)
-        See `Ranking`.
-    scores : array, shape (L, draws)
-        Joint draws of the models' scores.
-    errors : sequence of PairErrors
-        One per task, for the simultaneous comparisons.
-    paired, n_clusters, note
-        As in `Ranking`.
-    difference : Distribution, optional
-        As for `compare_in_order`.
-    """
-
-    z: FloatArray
-    scores: FloatArray
-    errors: Sequence[PairErrors]
-    paired: bool
-    note: str | None
-    n_clusters: int | None = None
-    difference: Distribution | None = None
-
-
-def ranking_of_draws(
-    posteriors: Mapping[str, Posterior],
-    board: JointDraws,
-    *,
-    ties: TieRule,
-    confidence: float,
-    seed: int,
-) -> Ranking:
-    """Return the ranking of models whose z and joint draws are computed.
-
-    Parameters
-    ----------
-    posteriors : mapping of str to Posterior
-        One per model, best first.
-    board : JointDraws
-        The separations and the draws, in this order.
-    ties, confidence, seed
-        As in `Ranking`.
-    """
-    best = list(posteriors.values())
-    draws = board.scores.shape[1]
-    simultaneous = compare_in_order(best, confidence, seed, board.errors, board.difference)
-    threshold = float(special.ndtri(confidence))
-    if ties == "simultaneous":
-        groups, threshold = separation_levels(simultaneous.separated), simultaneous.critical_value
-    else:
-        groups = tie_groups(board.z, threshold if ties == "adjacent" else 0.0)
-    distribution, greater, worst_variance = count_ranks(board.scores)
-    ranks_from_1 = np.arange(1.0, len(best) + 1.0)
-    return Ranking(
-        models=tuple(posteriors),
-        ranks=read_only(groups + 1, np.float64),
-        mu=read_only(np.array([posterior.mu for posterior in best]), np.float64),
-        sigma=read_only(np.array([posterior.sigma for posterior in best]), np.float64),
-        z=read_only(board.z, np.float64),
-        p_best=read_only(distribution[:, 0], np.float64),
-        expected_rank=read_only((distribution * ranks_from_1).sum(axis=1), np.float64),
-        simultaneous=simultaneous,
-        rank_distribution=read_only(distribution, np.float64),
-        p_greater=read_only(greater, np.float64),
-        ties=ties,
-        confidence=confidence,
-        threshold=threshold,
-        quantity=best[0].quantity,
-        scope=best[0].scope,
-        draws=draws,
-        seed=seed,
-        mc_error=float(np.sqrt(worst_variance * draw_variance(draws, best))),
-        paired=board.paired,
-        n_clusters=board.n_clusters,
-        note=board.note,
-    )
-
-
-def _note(posteriors: list[Posterior], shared: SharedQuestions | None) -> str | None:
-    """Return what a reader of the ranking must know."""
-    if shared is not None:
-        return shared.note
-    notes = [posterior.note for posterior in posteriors]
-    alone = posteriors[0].scope == "population" and len(posteriors) > 1
-    return joined_notes([*notes, UNPAIRED if alone else None])
 
 
 def check_leaderboard(posteriors: object) -> list[str]:
