@@ -21,6 +21,7 @@ from lm_eval_bayes.stats.comparison.shared_questions import SharedQuestions, pai
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.learned_shift import LearnedShift
 from lm_eval_bayes.stats.outcomes import Outcomes
+from lm_eval_bayes.stats.ranking.rank import compare_in_order, sort_best_first
 from lm_eval_bayes.stats.results import Posterior
 from lm_eval_bayes.stats.sequential.decision import (
     CORRECTIONS,
@@ -124,6 +125,8 @@ class InterimAnalysis(Record):
         would be if endless trials of the same questions left their difference as it is. None
         without a baseline, for one question, and for bayes@N; the limit is None also where the
         differences of questions are not distinguished from chance.
+    distinguishable : bool or None
+        Whether `compare` would call the two runs distinguishable now; None without a baseline.
     """
 
     task: str
@@ -142,6 +145,7 @@ class InterimAnalysis(Record):
     note: str | None = None
     population_z: float | None = None
     population_z_limit: float | None = None
+    distinguishable: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -265,13 +269,16 @@ class Goal:
         fewest, most = outcomes.trials_range
         posterior = self.posterior(outcomes)
         interval = posterior.interval(self.level, "exact")
-        posteriors, estimate = {"this run": posterior}, ""
+        posteriors, estimate, distinguishable = {"this run": posterior}, "", None
         of_population: tuple[float | None, float | None] = (None, None)
         if self.baseline is not None:
             baseline = self.posterior(self.baseline[graded.task].outcomes)
             # it is finished, so its number of trials is not that of the interim analysis
             posteriors[self.baseline_name] = replace(baseline, trials_range=None)
             gap = pair_posterior(posterior, baseline)
+            first, second = sort_best_first(posteriors)[0].values()
+            comparison = compare_in_order([first, second], CONFIDENCE, seed=0)
+            distinguishable = bool(comparison.separated.any())
             of_population = _population_separation(
                 posterior, baseline, self.baseline[graded.task].outcomes
             )
@@ -297,6 +304,7 @@ class Goal:
             note=None if verdict is None else verdict.note,
             population_z=of_population[0],
             population_z_limit=of_population[1],
+            distinguishable=distinguishable,
         )
 
     def _forecast(

@@ -25,7 +25,7 @@ from lm_eval_bayes.stats.comparison.difference import (
     posterior_of_difference,
     spreads_of_pairs,
 )
-from lm_eval_bayes.stats.results import Posterior, joined_notes
+from lm_eval_bayes.stats.results import PerQuestion, Posterior, joined_notes
 from lm_eval_bayes.stats.tie_rules import distance_in_sd
 
 #: The warning where the questions of populations could not be paired.
@@ -225,4 +225,6 @@ def pair_posterior(a: Posterior, b: Posterior) -> Posterior:
     shared = SharedQuestions.of([a, b])
     if shared is not None:
         return shared.first_difference()
-    return replace(difference_posterior(a, b), scope="population", note=UNPAIRED)
+    none = PerQuestion(np.zeros(0), np.zeros(0))
+    independent = difference_posterior(*(replace(each, per_question=none) for each in (a, b)))
+    return replace(independent, scope="population", note=UNPAIRED)
