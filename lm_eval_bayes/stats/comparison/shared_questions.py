@@ -26,7 +26,6 @@ from lm_eval_bayes.stats.comparison.difference import (
     spreads_of_pairs,
 )
 from lm_eval_bayes.stats.results import PerQuestion, Posterior, joined_notes
-from lm_eval_bayes.stats.tie_rules import distance_in_sd
 
 #: The warning where the questions of populations could not be paired.
 UNPAIRED = (
@@ -156,18 +155,6 @@ class SharedQuestions:
         spread = PairedSpread(*(part[0, 1] for part in self.spread))
         distribution = PairedBootstrap(average[0] - average[1], spread, a.distribution.seed)
         return posterior_of_difference(a, b, distribution.moments(), distribution, "population")
-
-    def separations(self, mu: FloatArray) -> FloatArray:
-        """Return z = |mean| / sd of the paired difference of every two models, (L, L).
-
-        Parameters
-        ----------
-        mu : array, shape (L,)
-            The scores by which the models are ordered. Where these are equal, or the
-            questions' differences favour the other one, z is 0.
-        """
-        same_side = self.difference * np.sign(mu[:, None] - mu)
-        return distance_in_sd(np.maximum(same_side, 0.0), self.spread.sd)
 
     def draw(self, draws: int, seed: int) -> FloatArray:
         """Draw all models' scores over the population of questions, sharing the questions' weights.

@@ -18,8 +18,7 @@ from lm_eval_bayes.stats.comparison.shared_questions import (
     SharedQuestions,
     pair_posterior,
 )
-from lm_eval_bayes.stats.distributions.base import Distribution
-from lm_eval_bayes.stats.intervals import IntervalSpec, Scope, score_interval
+from lm_eval_bayes.stats.intervals import IntervalSpec, Scope
 from lm_eval_bayes.stats.ranking.rank_draws import (
     count_ranks,
     draw_paired,
@@ -27,7 +26,6 @@ from lm_eval_bayes.stats.ranking.rank_draws import (
 )
 from lm_eval_bayes.stats.ranking.simultaneous import (
     BoolArray,
-    PairErrors,
     SimultaneousComparisons,
     compare_simultaneously,
     pair_errors,
@@ -284,14 +282,17 @@ def rank(
         z, scores = _paired_separations(shared, levelled), draw_paired(shared, seed, draws)
         notes = [task.note for task in shared]
         if len(best) == 2 and len(shared) > 1:
-            terms = tuple(task.first_difference().distribution for task in shared)
-            difference = WeightedSum(terms, (1.0 / len(terms),) * len(terms))
+            terms = [task.first_difference() for task in shared]
+            mean = WeightedSum(
+                tuple(t.distribution for t in terms), (1.0 / len(terms),) * len(terms)
+            )
+            (mean_mu, mean_sd), first = mean.moments(), terms[0]
+            difference = replace(first, mu=mean_mu, sigma=mean_sd, distribution=mean)
     else:
         z, scores = separations(levelled, sigma), draw_scores(best, draws, seed)
         alone = is_population and len(best) > 1
         notes = [*(posterior.note for posterior in best), UNPAIRED if alone else None]
-    errors = [pair_errors(task) for task in by_task]
-    simultaneous = compare_in_order(best, confidence, seed, errors, difference)
+    simultaneous = compare_in_order(best, confidence, seed, by_task, difference)
     threshold = float(special.ndtri(confidence))
     if ties == "simultaneous":
         groups, threshold = separation_levels(simultaneous.separated), simultaneous.critical_value
@@ -358,8 +359,8 @@ def compare_in_order(
     posteriors: Sequence[Posterior],
     confidence: float,
     seed: int,
-    errors: Sequence[PairErrors] | None = None,
-    difference: Distribution | None = None,
+    tasks: Sequence[Sequence[Posterior]] | None = None,
+    difference: Posterior | None = None,
 ) -> SimultaneousComparisons:
     """Return which models are distinguishable: the one rule of `rank`, `compare` and `plan`.
 
@@ -372,26 +373,20 @@ def compare_in_order(
         One per model, best first.
     confidence, seed
         As for `rank`; `confidence` is also the level of that interval.
-    errors : sequence of PairErrors, optional
-        One per task; left out, that of one task.
-    difference : Distribution, optional
-        Of two models, of the difference of their scores; left out, that of `compare`.
+    tasks : sequence of sequence of Posterior, optional
+        The models' posteriors of every task, where `posteriors` are those of their means.
+    difference : Posterior, optional
+        Of two models, that of the difference of their scores; left out, that of `compare`.
     """
     low, high = posteriors[0].bounds
-    if errors is None:
-        errors = [pair_errors(posteriors)]
+    errors = [pair_errors(task) for task in tasks or [posteriors]]
     result = compare_simultaneously(
         errors, len(posteriors), confidence, seed, _ROUNDING * (high - low), in_order=True
     )
     if len(posteriors) > 2 or not result.separated.any():
         return result
-    difference = difference or pair_posterior(*posteriors).distribution
-    interval = score_interval(
-        difference,
-        difference.moments(),
-        (low - high, high - low),
-        IntervalSpec(confidence, posteriors[0].scope),
-    )
+    difference = difference or pair_posterior(*posteriors)
+    interval = difference.interval_by(IntervalSpec(confidence))
     if not interval.low <= 0.0 <= interval.high:
         return result
     separated = np.zeros((2, 2), dtype=np.bool_)
@@ -424,12 +419,13 @@ def check_leaderboard(posteriors: object) -> list[str]:
     for name, posterior in posteriors.items():
         if not isinstance(name, str) or not isinstance(posterior, Posterior):
             raise InvalidInputError.of("posteriors", "empty", rule, {name: posterior})
-        if not np.isfinite(posterior.mu):
-            rule = f'have a finite mean for every model ("{name}")'
-            raise InvalidInputError.of("posteriors", "range", rule, posterior.mu)
-        if not (np.isfinite(posterior.sigma) and posterior.sigma >= 0.0):
-            rule = f'have a finite sd of at least 0 for every model ("{name}")'
-            raise InvalidInputError.of("posteriors", "range", rule, posterior.sigma)
+        for what, value, least in (
+            ("mean", posterior.mu, -np.inf),
+            ("sd of at least 0", posterior.sigma, 0.0),
+        ):
+            if not (np.isfinite(value) and value >= least):
+                rule = f'have a finite {what} for every model ("{name}")'
+                raise InvalidInputError.of("posteriors", "range", rule, value)
     names = list(posteriors)
     expected = _subject(posteriors[names[0]])
     for name in names[1:]:
