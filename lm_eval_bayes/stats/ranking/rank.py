@@ -419,13 +419,13 @@ def check_leaderboard(posteriors: object) -> list[str]:
     for name, posterior in posteriors.items():
         if not isinstance(name, str) or not isinstance(posterior, Posterior):
             raise InvalidInputError.of("posteriors", "empty", rule, {name: posterior})
-        for what, value, least in (
+        for what, number, least in (
             ("mean", posterior.mu, -np.inf),
             ("sd of at least 0", posterior.sigma, 0.0),
         ):
-            if not (np.isfinite(value) and value >= least):
+            if not (np.isfinite(number) and number >= least):
                 rule = f'have a finite {what} for every model ("{name}")'
-                raise InvalidInputError.of("posteriors", "range", rule, value)
+                raise InvalidInputError.of("posteriors", "range", rule, number)
     names = list(posteriors)
     expected = _subject(posteriors[names[0]])
     for name in names[1:]:
