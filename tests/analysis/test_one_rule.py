@@ -103,7 +103,7 @@ def test_two_hundred_boards(monkeypatch):
     def plain(outcomes, *args, **kwargs):
         return fits.setdefault(outcomes.counts.tobytes(), bayes_at_n(outcomes))
 
-    monkeypatch.setattr(Distribution, "n_draws", 2_000)
+    monkeypatch.setattr(Distribution, "n_draws", 1_000)
     monkeypatch.setattr("lm_eval_bayes.analysis.plan.hbayes_at_n", plain)
     monkeypatch.setattr(
         "lm_eval_bayes.stats.comparison.compare.FITS", {"hbayes": plain, "bayes": plain}
