@@ -104,6 +104,7 @@ def test_two_hundred_boards(monkeypatch):
         return fits.setdefault(outcomes.counts.tobytes(), bayes_at_n(outcomes))
 
     monkeypatch.setattr(Distribution, "n_draws", 1_000)
+    monkeypatch.setattr("lm_eval_bayes.stats.ranking.simultaneous._MAX_DRAWS", 4_000)
     monkeypatch.setattr("lm_eval_bayes.analysis.plan.hbayes_at_n", plain)
     monkeypatch.setattr(
         "lm_eval_bayes.stats.comparison.compare.FITS", {"hbayes": plain, "bayes": plain}
