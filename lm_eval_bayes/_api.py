@@ -63,9 +63,6 @@ from lm_eval_bayes.stats.ranking.shared_scores import shared_scores as shared_sc
 from lm_eval_bayes.stats.results import Posterior as Posterior
 from lm_eval_bayes.stats.score_outcomes import ScoreOutcomes as ScoreOutcomes
 from lm_eval_bayes.stats.sequential.decision import DecisionReached as DecisionReached
-from lm_eval_bayes.stats.sequential.decision_forecast import (
-    trials_to_decision as trials_to_decision,
-)
 from lm_eval_bayes.stats.sequential.stopping_rules import WidthReached as WidthReached
 from lm_eval_bayes.stats.sequential.trials_needed import allocate_trials as allocate_trials
 from lm_eval_bayes.stats.sequential.trials_needed import trials_needed as trials_needed

@@ -37,7 +37,6 @@ from lm_eval_bayes.stats.hierarchical.mean_over_tasks import TaskMeans
 from lm_eval_bayes.stats.intervals import DEFAULT_INTERVAL, IntervalSpec, Scope
 from lm_eval_bayes.stats.outcomes import Outcomes
 from lm_eval_bayes.stats.ranking.rank import compare_in_order
-from lm_eval_bayes.stats.ranking.simultaneous import pair_errors
 from lm_eval_bayes.stats.results import Posterior
 
 #: What the verdict of a comparison depends on.
@@ -423,8 +422,7 @@ def _distinguishable(comparisons: Sequence[Comparison], difference: Posterior, s
     pairs = [(task.a, task.b) for task in comparisons]
     if sum(a.mu - b.mu for a, b in pairs) < 0.0:
         pairs = [(b, a) for a, b in pairs]
-    errors = [pair_errors(pair) for pair in pairs]
-    result = compare_in_order(pairs[0], CONFIDENCE, seed, errors, difference.distribution)
+    result = compare_in_order(pairs[0], CONFIDENCE, seed, pairs, difference)
     return bool(result.separated.any())
 
 

@@ -6,39 +6,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
-
 from lm_eval_bayes._util.plain import NOT_IN_JSON, Record, json_name
 from lm_eval_bayes._util.text import join_words
 from lm_eval_bayes.analysis.comparability import check_comparable, identical_runs
 from lm_eval_bayes.runs.task_run import TaskRun
-from lm_eval_bayes.stats.arrays import FloatArray
-from lm_eval_bayes.stats.comparison.shared_questions import UNPAIRED, SharedQuestions
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.hierarchical.mean_over_tasks import TaskMeans
 from lm_eval_bayes.stats.intervals import DEFAULT_INTERVAL, Interval, IntervalSpec
 from lm_eval_bayes.stats.outcomes import Outcomes
 from lm_eval_bayes.stats.ranking.rank import (
     MODEL_COLUMNS,
-    JointDraws,
     Ranking,
     rank,
-    ranking_of_draws,
-    sort_best_first,
 )
-from lm_eval_bayes.stats.ranking.rank_draws import draw_scores
 from lm_eval_bayes.stats.ranking.shared_scores import SharedScores, shared_scores
-from lm_eval_bayes.stats.ranking.simultaneous import pair_errors
-from lm_eval_bayes.stats.results import Posterior, joined_notes
-from lm_eval_bayes.stats.states import WeightedSum
+from lm_eval_bayes.stats.results import Posterior
 from lm_eval_bayes.stats.tie_rules import (
     TieRule,
-    distance_in_sd,
-    separations,
 )
 
-#: Draws of single questions' scores in all, and the fewest and the most joint draws.
-_MAX_QUESTION_DRAWS, _MIN_DRAWS, _MAX_DRAWS = 20_000_000, 4_000, 20_000
 #: Numbers of a row about the other models, which a leaderboard of one model does not show.
 COMPARISONS = MODEL_COLUMNS[2:]
 
@@ -292,54 +278,12 @@ def overall_leaderboard(boards: Sequence[Leaderboard]) -> Leaderboard:
         own = {task: row.posterior for task, row in rows.items()}
         tasks = TaskMeans(outcomes, own, seed=first.spec.seed)
         posteriors[model] = tasks.posterior("equal", first.spec)
+    rules, of_tasks = first.ranking, [{r.model: r.posterior for r in b.rows} for b in boards]
+    ranking = rank(posteriors, rules.ties, rules.confidence, seed=rules.seed, tasks=of_tasks)
     return Leaderboard(
         task=f"mean of {len(boards)} tasks",
         tasks=tuple(board.task for board in boards),
         n_questions=sum(board.n_questions for board in boards),
         spec=first.spec,
-        **_ranked(_mean_ranking(boards, posteriors), posteriors, (), first.spec),
+        **_ranked(ranking, posteriors, (), first.spec),
     )
-
-
-def _mean_ranking(boards: Sequence[Leaderboard], posteriors: Mapping[str, Posterior]) -> Ranking:
-    """Rank by the mean over tasks, models paired by question where `rank` pairs them."""
-    rules = boards[0].ranking
-    ordered, levelled = sort_best_first(posteriors)
-    best, difference = list(ordered.values()), None
-    of_models = [{row.model: row.posterior for row in board.rows} for board in boards]
-    by_task = [[of_model[name] for name in ordered] for of_model in of_models]
-    is_population = rules.scope == "population"
-    pairings = [SharedQuestions.of(task) for task in by_task] if is_population else []
-    shared = [pairing for pairing in pairings if pairing is not None]
-    paired = len(shared) == len(boards)
-    if not paired:
-        z = separations(levelled, np.array([posterior.sigma for posterior in best]))
-        scores = draw_scores(best, None, rules.seed)
-        notes = [*(posterior.note for posterior in best), UNPAIRED if is_population else None]
-    else:
-        n_scores = len(ordered) * sum(board.n_questions for board in boards)
-        draws = int(np.clip(_MAX_QUESTION_DRAWS // n_scores, _MIN_DRAWS, _MAX_DRAWS))
-        # tasks are independent, so each has a seed of its own
-        seeds = np.random.SeedSequence(rules.seed).generate_state(len(shared), np.uint64).tolist()
-        scores = np.mean(
-            [task.draw(draws, seed) for task, seed in zip(shared, seeds, strict=True)], axis=0
-        )
-        z = _separations(shared, levelled)
-        notes = [task.note for task in shared]
-        if len(ordered) == 2:
-            terms = tuple(task.first_difference() for task in shared)
-            difference = WeightedSum(terms, (1.0 / len(terms),) * len(terms))
-    errors = [pair_errors(task) for task in by_task]
-    board = JointDraws(z, scores, errors, paired, joined_notes(notes), difference=difference)
-    return ranking_of_draws(
-        ordered, board, ties=rules.ties, confidence=rules.confidence, seed=rules.seed
-    )
-
-
-def _separations(tasks: Sequence[SharedQuestions], levelled: FloatArray) -> FloatArray:
-    """Return z of the mean difference of every two models, 0 where it favours the lower one."""
-    differences, sds = zip(*(task.differences() for task in tasks), strict=True)
-    difference = np.mean(differences, axis=0)
-    sd = np.sqrt(np.sum([task_sd**2 for task_sd in sds], axis=0)) / len(tasks)
-    distance = np.maximum(difference * np.sign(levelled[:, None] - levelled), 0.0)
-    return distance_in_sd(distance, sd)

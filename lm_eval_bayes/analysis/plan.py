@@ -19,10 +19,7 @@ from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.intervals import DEFAULT_INTERVAL, IntervalSpec
 from lm_eval_bayes.stats.ranking.rank import compare_in_order, sort_best_first
 from lm_eval_bayes.stats.results import Posterior
-from lm_eval_bayes.stats.sequential.decision import Correction, DecisionReached
-from lm_eval_bayes.stats.sequential.decision_forecast import forecast_decision
 from lm_eval_bayes.stats.sequential.predictive_draws import PredictiveBoard
-from lm_eval_bayes.stats.sequential.stopping_rules import batches
 from lm_eval_bayes.stats.sequential.trials_needed import (
     TrialsForecast,
     forecast_separation,
@@ -181,8 +178,7 @@ class SeparationPlan(Record):
     lines : tuple of PlanLine
         One per further pair, those with the largest z first.
     distinguishable : tuple of (str, str)
-        The pairs that are distinguishable already, the better model first; with a correction, that
-        are decided.
+        The pairs that are distinguishable already, the better model first.
     """
 
     task: str
@@ -195,16 +191,13 @@ def plan_separation(
     spec: IntervalSpec = DEFAULT_INTERVAL,
     *,
     max_trials: int = 100_000,
-    correction: Correction = "none",
-    batch_trials: int = 4,
     progress: Callable[[int], None] | None = None,
 ) -> SeparationPlan:
     """Forecast for every pair of a task's models the trials until they are distinguishable.
 
     Two models are distinguishable as in `rank`, all pairs compared at once. The others need
     z = |μ − μ'| / sqrt(σ² + σ'²) of at least the critical value of that comparison; in scope
-    "population" z is that of the paired difference. With a correction the goal is the first
-    analysis at which `DecisionReached` decides, each pair by itself.
+    "population" z is that of the paired difference.
 
     Parameters
     ----------
@@ -215,19 +208,14 @@ def plan_separation(
         not matter here.
     max_trials : int
         The largest number of further trials per question to consider.
-    correction : {"none", "obrien-fleming", "pocock", "anytime"}
-        How the error rate of analyses after every batch is controlled, in scope "benchmark". The
-        planned analyses end `max_trials` beyond the present trials.
-    batch_trials : int
-        Trials per question between two analyses, with a correction.
     progress : callable, optional
         Called with the number of pairs that were done since the last call.
 
     Raises
     ------
     InvalidInputError
-        If there are fewer than two models, they answered different questions, a correction is
-        given for scores, or another argument breaks its rule.
+        If there are fewer than two models, they answered different questions, or another argument
+        breaks its rule.
     """
     max_trials = check_count("max_trials", max_trials, 1)
     check_comparable(runs)
@@ -238,10 +226,6 @@ def plan_separation(
     posteriors = {run.model: hbayes_at_n(run.outcomes, spec.scope, seed=spec.seed) for run in runs}
     ordered, _ = sort_best_first(posteriors)
     best_first = sorted(runs, key=lambda run: [*ordered].index(run.model))
-    if correction != "none" and runs[0].scored:
-        rule = "be none where trials have scores, whose further trials are not drawn one by one"
-        got = f"{correction} for {runs[0].task}"
-        raise InvalidInputError.of("correction", "unsupported", rule, got)
     comparisons = compare_in_order([*ordered.values()], CONFIDENCE, spec.seed)
     # the critical value is 0 where all scores are certain
     target = max(comparisons.critical_value, z_threshold(CONFIDENCE))
@@ -249,21 +233,10 @@ def plan_separation(
     lines, distinguishable = [], []
     for i, j in combinations(range(len(runs)), 2):
         pair, z = [best_first[i], best_first[j]], abs(float(comparisons.z[i, j]))
-        if correction != "none":
-            n_trials = max(run.outcomes.trials_range[1] for run in pair) + max_trials
-            rule_of_run = DecisionReached(
-                CONFIDENCE,
-                correction=correction,
-                analyses=tuple(batches(check_count("batch_trials", batch_trials, 1), n_trials)),
-            )
-            forecast = forecast_decision(board.scores[i], board.scores[j], rule_of_run)
-            separated = forecast.additional == 0
-        else:
-            separated = bool(comparisons.separated[i, j])
-            forecast = forecast_separation(board, (i, j), target, z, max_trials, done=separated)
-        if separated:
+        if comparisons.separated[i, j]:
             distinguishable.append((pair[0].model, pair[1].model))
         else:
+            forecast = forecast_separation(board, (i, j), target, z, max_trials)
             lines.append(_plan_line(pair, forecast, ordered[pair[0].model]))
         report(1)
     lines.sort(key=lambda line: -line.forecast.current)

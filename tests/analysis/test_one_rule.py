@@ -18,6 +18,7 @@ from lm_eval_bayes.report.page.tables import pair_table
 from lm_eval_bayes.runs.reader import read_runs
 from lm_eval_bayes.runs.task_run import SavedRuns, TaskRun
 from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
+from lm_eval_bayes.stats.distributions.base import Distribution
 from lm_eval_bayes.stats.intervals import IntervalSpec
 from lm_eval_bayes.stats.ranking.rank import rank
 from lm_eval_bayes.stats.sequential.decision import DecisionReached
@@ -97,7 +98,13 @@ def test_eight_boards(spec):
 
 def test_two_hundred_boards(monkeypatch):
     """Every command's answer on boards of three models, with bayes@N for the speed of it."""
-    plain = lambda outcomes, *args, **kwargs: bayes_at_n(outcomes)  # noqa: E731
+    fits = {}  # a model's draws are the same ones everywhere
+
+    def plain(outcomes, *args, **kwargs):
+        return fits.setdefault(outcomes.counts.tobytes(), bayes_at_n(outcomes))
+
+    monkeypatch.setattr(Distribution, "n_draws", 1_000)
+    monkeypatch.setattr("lm_eval_bayes.stats.ranking.simultaneous._MAX_DRAWS", 4_000)
     monkeypatch.setattr("lm_eval_bayes.analysis.plan.hbayes_at_n", plain)
     monkeypatch.setattr(
         "lm_eval_bayes.stats.comparison.compare.FITS", {"hbayes": plain, "bayes": plain}
@@ -105,7 +112,7 @@ def test_two_hundred_boards(monkeypatch):
     answers = []
     for seed in range(200):
         runs = board(seed, [1.0, 0.4, 0.0], m=12, n=8)
-        posteriors = {run.model: bayes_at_n(run.outcomes) for run in runs}
+        posteriors = {run.model: plain(run.outcomes) for run in runs}
         three = rank(posteriors, draws=1000)
         plan = plan_separation(runs, max_trials=1)
         by_rank = pairs_of(three.models, three.simultaneous.separated)

@@ -39,19 +39,6 @@ def test_what_is_printed(two):
     assert lmeb("plan", *two, "--width", ".9")[1].count("reached") == 2
 
 
-def test_a_correction_is_that_of_the_run(two):
-    totals = {}
-    for correction in ("none", "pocock"):
-        goal = ("--separate", "--max-trials", "400", "--correction", correction)
-        plain = answer("plan", *two, *goal)
-        (pair,) = plain["separation"][0]["pairs"]
-        assert plain["correction"] == correction
-        totals[correction] = pair["forecast"]["total"]
-    assert totals["none"] < totals["pocock"]
-    # an analysis is after every batch
-    assert totals["pocock"] % 4 == 0
-
-
 def test_models_that_are_already_distinguishable(tmp_path):
     path = tmp_path / "m.npz"
     np.savez(path, R=np.stack([outcomes(1, 0.4), outcomes(2, -0.3)]))

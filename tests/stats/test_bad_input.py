@@ -44,11 +44,6 @@ test_bad_values = refusals(
     (lambda: leb.capability_intervals([[0.1], [0.2]], A), "anchors", "type"),
     (lambda: leb.filter_queries(None), "references", "type"),
     (lambda: leb.trials_needed(A, width=0.1), "posterior", "type"),
-    (
-        lambda: leb.trials_to_decision(*PAIR.values(), "pocock"),
-        "rule",
-        "type",
-    ),
     (lambda: leb.size_for_difference(A, 0.1), "components", "type"),
     (lambda: leb.confusion_posterior(CELLS, int), "score", "type"),
 )

@@ -7,7 +7,8 @@ import pytest
 
 from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
 from lm_eval_bayes.stats.clustered import clustered_posterior
-from lm_eval_bayes.stats.comparison.difference import difference_posterior, paired_posterior
+from lm_eval_bayes.stats.comparison.difference import difference_posterior
+from lm_eval_bayes.stats.comparison.shared_questions import SharedQuestions
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.outcomes import Outcomes
 from lm_eval_bayes.stats.pass_family.posteriors import pass_at_k_posterior
@@ -24,7 +25,7 @@ POSTERIORS = {
     "hbayes": hbayes_at_n(BINARY),
     "population": hbayes_at_n(BINARY, "population"),
     "difference": difference_posterior(bayes_at_n(BINARY), bayes_at_n(OTHER)),
-    "paired": paired_posterior(hbayes_at_n(BINARY), hbayes_at_n(OTHER)),
+    "paired": SharedQuestions.of([hbayes_at_n(BINARY), hbayes_at_n(OTHER)]).first_difference(),
     "rubric, bayes": bayes_at_n(RUBRIC),
     "rubric, hbayes": hbayes_at_n(RUBRIC),
     "rubric, population": hbayes_at_n(RUBRIC, "population"),

@@ -14,7 +14,12 @@ from _support.outcomes import binary_outcomes
 
 from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
 from lm_eval_bayes.stats.comparison.compare import compare
-from lm_eval_bayes.stats.comparison.shared_questions import UNPAIRED, SharedQuestions, separation
+from lm_eval_bayes.stats.comparison.difference import separation_in_sd
+from lm_eval_bayes.stats.comparison.shared_questions import (
+    UNPAIRED,
+    SharedQuestions,
+    pair_posterior,
+)
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import PRIOR_ALONE, hbayes_at_n
 from lm_eval_bayes.stats.outcomes import Outcomes
 from lm_eval_bayes.stats.ranking.rank import rank
@@ -32,6 +37,11 @@ def models_on_the_same_questions(rng, n_questions=30, trials=16, shifts=(0.0, 0.
 
 FOUR = models_on_the_same_questions(np.random.default_rng(1))
 POPULATIONS = {str(i): hbayes_at_n(each, "population") for i, each in enumerate(FOUR)}
+
+
+def z_of(a, b):
+    gap = pair_posterior(a, b)
+    return separation_in_sd(gap.mu, gap.sigma)
 
 
 def test_a_ranking_agrees_with_the_comparisons():
@@ -58,13 +68,13 @@ def test_joint_draws_of_three_share_the_questions():
     populations = [hbayes_at_n(x, "population") for x in counts]
     drawn = SharedQuestions.of(populations).draw(100_000, 5)
     for i, j in ((0, 1), (0, 2), (1, 2)):
-        pair = separation(populations[i], populations[j])
+        pair = pair_posterior(populations[i], populations[j])
         gap = drawn[i] - drawn[j]
-        assert gap.mean() == pytest.approx(pair.difference, abs=0.02 * pair.sd)
+        assert gap.mean() == pytest.approx(pair.mu, abs=0.02 * pair.sigma)
         # with more than two models the questions' part is that of the pair with the largest
-        assert 0.98 * pair.sd <= gap.std() <= 1.3 * pair.sd
+        assert 0.98 * pair.sigma <= gap.std() <= 1.3 * pair.sigma
     two = SharedQuestions.of(populations[:2]).draw(100_000, 5)
-    exact = separation(*populations[:2]).sd
+    exact = pair_posterior(*populations[:2]).sigma
     assert (two[0] - two[1]).std() == pytest.approx(exact, rel=0.01)
 
 
@@ -78,7 +88,7 @@ def test_questions_are_paired_by_their_ids():
     a, b = named(FOUR[0], names), named(FOUR[3], names)
     other = Outcomes.from_counts(FOUR[3].counts[turned])
     shuffled = named(other, [names[i] for i in turned])
-    assert separation(a, shuffled).z == pytest.approx(separation(a, b).z, rel=1e-12)
+    assert z_of(a, shuffled) == pytest.approx(z_of(a, b), rel=1e-12)
     straight, crossed = rank({"a": a, "b": b}), rank({"a": a, "b": shuffled})
     error = 2**0.5 * straight.mc_error
     assert crossed.p_greater[0, 1] == pytest.approx(straight.p_greater[0, 1], abs=4 * error)
@@ -103,9 +113,9 @@ ONE = hbayes_at_n(Outcomes.from_counts([[3, 5]]), "population")
 )
 def test_questions_that_cannot_be_paired(first, second):
     assert SharedQuestions.of([first, second]) is None
-    gap = separation(first, second)
-    assert (gap.shared, gap.note) == (None, UNPAIRED)
-    assert gap.sd == pytest.approx(np.hypot(first.sigma, second.sigma))
+    gap = pair_posterior(first, second)
+    assert (gap.scope, gap.note) == ("population", UNPAIRED)
+    assert gap.sigma == pytest.approx(np.hypot(first.sigma, second.sigma))
     ranking = rank({"first": first, "second": second})
     assert not ranking.paired
     assert UNPAIRED in ranking.note
@@ -126,10 +136,12 @@ def test_certain_scores_in_a_population():
     flat = Outcomes.from_counts([[1, 3], [0, 2]], weights=[1, 1])
     certain = hbayes_at_n(flat, "population")
     assert rank({"a": certain, "b": certain}).z.tolist() == [[0, 0], [0, 0]]
-    assert separation(certain, certain).z == 0.0
-    assert separation(certain, certain).sd < 1e-4  # the states leave out kinds of probability 1e-6
+    assert z_of(certain, certain) == 0.0
+    assert (
+        pair_posterior(certain, certain).sigma < 1e-4
+    )  # the states leave out kinds of probability 1e-6
     higher = hbayes_at_n(Outcomes.from_counts([[1, 3], [0, 2]], weights=[2, 2]), "population")
-    assert separation(higher, certain).z > 1e4
+    assert z_of(higher, certain) > 1e4
 
 
 def test_a_population_carries_its_benchmark():
@@ -194,7 +206,7 @@ def test_paired_forecasts_are_right_on_average():
         predicted.append(PredictiveBoard.of(now).goal(0, 1, 2.0)(12))
         more = counts + rng.binomial(12, p)
         later = [hbayes_at_n(binary_outcomes(each, 16), "population") for each in more]
-        reached.append(separation(*later).z > 2.0)
+        reached.append(z_of(*later) > 2.0)
     assert np.mean(predicted) == pytest.approx(np.mean(reached), abs=0.15)
 
 

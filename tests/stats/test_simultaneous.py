@@ -14,18 +14,17 @@ from lm_eval_bayes.stats.comparison.difference import cluster_values
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.ranking.rank import rank
 from lm_eval_bayes.stats.ranking.simultaneous import (
-    IndependentErrors,
-    MixedErrors,
-    PairedErrors,
     compare_simultaneously,
+    independent_errors,
     pair_errors,
+    paired_errors,
 )
 from lm_eval_bayes.stats.tie_rules import separation_levels
 
 
 @pytest.mark.parametrize(("n_models", "confidence"), [(2, 0.95), (20, 0.5)])
 def test_equal_sds_have_the_studentized_range(n_models, confidence):
-    errors = IndependentErrors(np.zeros(n_models), np.full(n_models, 0.03))
+    errors = independent_errors(np.zeros(n_models), np.full(n_models, 0.03))
     result = compare_simultaneously([errors], n_models, confidence, seed=1)
     expected = stats.studentized_range.ppf(confidence, n_models, np.inf) / np.sqrt(2)
     assert result.critical_value == pytest.approx(expected, rel=0.02)
@@ -38,7 +37,7 @@ def test_equal_sds_have_the_studentized_range(n_models, confidence):
 
 def test_uncertain_sds_raise_the_critical_value():
     """Two models, each variance known up to a factor min(χ²/6, 1); their mean by quadrature."""
-    errors = IndependentErrors(np.zeros(2), np.full(2, 0.03), 6.0)
+    errors = independent_errors(np.zeros(2), np.full(2, 0.03), 6.0)
     result = compare_simultaneously([errors], 2, 0.95, seed=1)
     factor = np.minimum(stats.chi2.ppf((np.arange(400) + 0.5) / 400, 6) / 6, 1.0)
     sd = np.sqrt((factor[:, None] + factor) / 2)
@@ -52,7 +51,7 @@ def test_the_critical_value_of_paired_models_against_simulated_tables():
     n_models, n_questions = 5, 15
     mixing = rng.normal(size=(n_models, n_models))
     average = mixing @ rng.normal(size=(n_models, n_questions))
-    errors = PairedErrors(average, np.zeros_like(average))
+    errors = paired_errors(average, np.zeros_like(average))
     result = compare_simultaneously([errors], n_models, 0.9, seed=4)
     root = np.linalg.cholesky(np.cov(average))
     tables = root @ rng.normal(size=(8000, n_models, n_questions))
@@ -73,7 +72,7 @@ def test_later_steps_have_smaller_critical_values():
     assert second < first - 0.15
     gap = 0.5 * (first + second) * 0.01 * np.sqrt(2)
     mu = np.array([0.9, 0.7, 0.5, 0.5 - gap])
-    errors = IndependentErrors(mu, np.full(4, 0.01))
+    errors = independent_errors(mu, np.full(4, 0.01))
     result = compare_simultaneously([errors], 4, 0.95, seed=0)
     assert abs(result.z[2, 3]) < result.critical_value == pytest.approx(first, abs=0.05)
     assert result.separated[2, 3]
@@ -88,9 +87,10 @@ def test_levels_by_hand():
 def test_the_mean_of_tasks_is_that_of_its_parts():
     rng = np.random.default_rng(6)
     sigma = rng.uniform(0.01, 0.05, (3, 4))
-    tasks = [IndependentErrors(rng.random(4), each) for each in sigma]
-    joint = IndependentErrors(
-        np.mean([task.mu for task in tasks], axis=0),
+    mu = rng.random((3, 4))
+    tasks = [independent_errors(*each) for each in zip(mu, sigma, strict=True)]
+    joint = independent_errors(
+        mu.mean(axis=0),
         np.sqrt((sigma**2).sum(axis=0)) / 3,
     )
     of_tasks = compare_simultaneously(tasks, 4, 0.95, seed=7)
@@ -140,14 +140,15 @@ def test_only_pairs_with_few_trials_are_paired():
     many = [hbayes_at_n(binary_outcomes(rng.binomial(16, 0.5, 10), 16)) for _ in range(2)]
     once = hbayes_at_n(binary_outcomes(rng.binomial(1, 0.5, 10), 1))
     errors = pair_errors([*many, once])
-    assert isinstance(errors, MixedErrors)
-    assert errors.chosen.tolist() == [False, True, True]
     assert errors.variance[0] == pytest.approx(many[0].sigma ** 2 + many[1].sigma ** 2)
     drawn = errors.draw(20_000, np.random.default_rng(0))
     assert drawn.error.var(axis=1)[0] == pytest.approx(errors.variance[0], rel=0.05)
+    off = many[0].question_means.average - once.question_means.average
+    assert errors.variance[1] == pytest.approx((off**2).mean() / (10 * 0.6 + 1))
     # a posterior under the uniform prior has no means of questions to pair
     uniform = [bayes_at_n(binary_outcomes([1, 0, 1], 1)), bayes_at_n(binary_outcomes([0, 0, 1], 1))]
-    assert isinstance(pair_errors(uniform), IndependentErrors)
+    sigma = [posterior.sigma for posterior in uniform]
+    assert pair_errors(uniform).variance == pytest.approx([np.hypot(*sigma) ** 2])
 
 
 def test_sets_of_ranks_hold_the_separations_and_are_plain():
@@ -172,7 +173,7 @@ def test_joint_sets_hold_all_ranks():
     sigma = np.array([0.02, 0.01, 0.03, 0.02, 0.01, 0.02])
     joint = []
     for seed in range(300):
-        errors = IndependentErrors(rng.normal(truth, sigma), sigma)
+        errors = independent_errors(rng.normal(truth, sigma), sigma)
         result = compare_simultaneously([errors], 6, 0.9, seed)
         joint.append(np.all((result.rank_low <= true_ranks) & (true_ranks <= result.rank_high)))
     assert np.mean(joint) >= 0.9 - 2 * 0.018
@@ -190,7 +191,7 @@ def test_models_whose_clusters_differ_are_rarely_separated():
         p = (4 * average + 0.6) / 5.2
         for clustered in separated:
             values = cluster_values(average, p * (1 - p) / 4, index if clustered else None)
-            errors = PairedErrors(*values, clustered)
+            errors = paired_errors(*values, clustered=clustered)
             separated[clustered] += compare_simultaneously([errors], 6, 0.95, run).separated.any()
     # P(more than 19 of 200 | 5%) is .3%
     assert separated[True] <= 19

@@ -19,7 +19,6 @@ from lm_eval_bayes._util.text import (
 )
 from lm_eval_bayes.cli.ui.errors import named_as_options
 from lm_eval_bayes.cli.ui.options import (
-    Correction,
     IntervalOptions,
     Json,
     option,
@@ -40,8 +39,8 @@ from lm_eval_bayes.errors import InvalidInputError
 if TYPE_CHECKING:
     from lm_eval_bayes.analysis.plan import ForecastAmount, PlanLine, SeparationPlan
 
-#: The largest numbers of further trials, without and with interim analyses.
-MAX_TRIALS, PLANNED_TRIALS = 100_000, 80
+#: The largest number of further trials.
+MAX_TRIALS = 100_000
 #: More pairs than this take so long that their progress is shown.
 _MANY_PAIRS = 50
 
@@ -60,24 +59,8 @@ def command(
         typer.Option("--separate", help="Goal: every two models of a task are distinguishable."),
     ] = False,
     max_trials: Annotated[
-        int | None,
-        option(
-            "N",
-            "The largest number of further trials per question; the last planned analysis of a "
-            f"correction.  [default: {MAX_TRIALS:,}; {PLANNED_TRIALS} with a correction]",
-        ),
-    ] = None,
-    correction: Annotated[
-        Correction,
-        option(
-            "C",
-            "With --separate: the correction for interim analyses, as of run --decide, whose "
-            "default is pocock. With none, z is compared once.",
-        ),
-    ] = "none",
-    batch_trials: Annotated[
-        int, option("N", "With a correction: trials per question between two analyses.")
-    ] = 4,
+        int, option("N", "The largest number of further trials per question.")
+    ] = MAX_TRIALS,
     reading: ReadingOptions,
     intervals: IntervalOptions,
     as_json: Json = False,
@@ -91,10 +74,6 @@ def command(
     --separate asks whether two models are distinguishable as `rank`, `compare` and `report` do, all
     given models compared at once.
 
-    With --correction the forecast of --separate is that of a run that is analysed after every
-    batch and stops at the first decision between two models, as run --decide does. It is for
-    right and wrong trials or categories; the other forecasts also read scores between two bounds.
-
     In scope benchmark every goal can be reached with enough trials. In scope population the
     differences between questions remain: only more questions help, and a note says so.
 
@@ -102,17 +81,11 @@ def command(
     Examples:
       lm-eval-bayes plan runs/qwen --width .05
       lm-eval-bayes plan runs/qwen runs/phi --separate
-      lm-eval-bayes plan runs/qwen runs/phi --separate --correction pocock --max-trials 200
     """
     from lm_eval_bayes.analysis.plan import plan_separation, plan_width
 
     spec = intervals.spec()
-    if max_trials is None:
-        max_trials = MAX_TRIALS if correction == "none" else PLANNED_TRIALS
     _check(width, separate, max_trials)
-    if correction != "none" and (not separate or spec.scope == "population"):
-        rule = "be left out without --separate, and in scope population, where none holds"
-        raise InvalidInputError.of("--correction", "conflict", rule, correction)
     saved = reading.read(runs)
     by_task = {name: saved.of_task(name) for name in saved.tasks}
     if separate and all(len(of_task) < 2 for of_task in by_task.values()):
@@ -120,7 +93,7 @@ def command(
         raise InvalidInputError.of("RUN", "empty", rule, ", ".join(saved.models))
     lines: tuple[PlanLine, ...] = ()
     plans: list[SeparationPlan] = []
-    with named_as_options("width", "max_trials", "batch_trials", "correction"):
+    with named_as_options("width", "max_trials"):
         if width is not None:
             lines = plan_width(saved.runs, width, spec, max_trials=max_trials)
         if separate:
@@ -128,14 +101,7 @@ def command(
             n_pairs = sum(comb(len(board), 2) for board in boards)
             with Progress("pairs", n_pairs if n_pairs > _MANY_PAIRS else 0) as progress:
                 plans = [
-                    plan_separation(
-                        board,
-                        spec,
-                        max_trials=max_trials,
-                        correction=correction,
-                        batch_trials=batch_trials,
-                        progress=progress.advance,
-                    )
+                    plan_separation(board, spec, max_trials=max_trials, progress=progress.advance)
                     for board in boards
                 ]
     if as_json:
@@ -143,7 +109,6 @@ def command(
             {
                 "width": width,
                 "separate": separate,
-                "correction": correction,
                 "scope": spec.scope,
                 "level": spec.level,
                 "runs": lines,
@@ -161,11 +126,8 @@ def command(
     for number, plan in enumerate(plans):
         if number or lines:
             say()
-        if correction != "none":
-            rule = f"decided at 95% (correction {correction}, analyses every {batch_trials} trials)"
-        else:
-            rule = "distinguishable with 95% confidence"
-            rule += f" (z = {plan.lines[0].forecast.target:.3f})" if plan.lines else ""
+        rule = "distinguishable with 95% confidence"
+        rule += f" (z = {plan.lines[0].forecast.target:.3f})" if plan.lines else ""
         _show_separation(plan, rule, spec.scope)
     all_lines = [*lines, *(line for plan in plans for line in plan.lines)]
     for message in _unrecorded(all_lines):

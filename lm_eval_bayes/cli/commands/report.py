@@ -121,6 +121,14 @@ def command(
             "questions": data.n_questions,
             "trials": data.n_trials,
             **vars(intervals),
+            "leaderboards": [
+                {
+                    "task": panel.board.task,
+                    "models": panel.board.models,
+                    "distinguishable": panel.board.ranking.distinguishable.tolist(),
+                }
+                for panel in data.panels
+            ],
             "plots": [{"file": path.name, "task": task} for path, task in figures],
         }
         say_json(content)

@@ -11,18 +11,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-import numpy as np
-
 from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
 from lm_eval_bayes.harness.adaptive.preflight import TaskPreflight
 from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.stats.comparison.compare import CONFIDENCE
 from lm_eval_bayes.stats.comparison.difference import separation_in_sd
-from lm_eval_bayes.stats.comparison.shared_questions import SharedQuestions, separation
+from lm_eval_bayes.stats.comparison.shared_questions import SharedQuestions, pair_posterior
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.learned_shift import LearnedShift
 from lm_eval_bayes.stats.outcomes import Outcomes
+from lm_eval_bayes.stats.ranking.rank import compare_in_order, sort_best_first
 from lm_eval_bayes.stats.results import Posterior
 from lm_eval_bayes.stats.sequential.decision import (
     CORRECTIONS,
@@ -126,6 +125,8 @@ class InterimAnalysis(Record):
         would be if endless trials of the same questions left their difference as it is. None
         without a baseline, for one question, and for bayes@N; the limit is None also where the
         differences of questions are not distinguished from chance.
+    distinguishable : bool or None
+        Whether `compare` would call the two runs distinguishable now; None without a baseline.
     """
 
     task: str
@@ -144,6 +145,7 @@ class InterimAnalysis(Record):
     note: str | None = None
     population_z: float | None = None
     population_z_limit: float | None = None
+    distinguishable: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -267,17 +269,20 @@ class Goal:
         fewest, most = outcomes.trials_range
         posterior = self.posterior(outcomes)
         interval = posterior.interval(self.level, "exact")
-        posteriors, estimate = {"this run": posterior}, ""
+        posteriors, estimate, distinguishable = {"this run": posterior}, "", None
         of_population: tuple[float | None, float | None] = (None, None)
         if self.baseline is not None:
             baseline = self.posterior(self.baseline[graded.task].outcomes)
             # it is finished, so its number of trials is not that of the interim analysis
             posteriors[self.baseline_name] = replace(baseline, trials_range=None)
-            gap = separation(posterior, baseline)
+            gap = pair_posterior(posterior, baseline)
+            first, second = sort_best_first(posteriors)[0].values()
+            comparison = compare_in_order([first, second], CONFIDENCE, seed=0)
+            distinguishable = bool(comparison.separated.any())
             of_population = _population_separation(
                 posterior, baseline, self.baseline[graded.task].outcomes
             )
-            estimate = f"difference {gap.difference:+.4f} (sd {gap.sd:.4f}), "
+            estimate = f"difference {gap.mu:+.4f} (sd {gap.sigma:.4f}), "
         verdict = None if self.rule is None else self.rule.evaluate(planned, posteriors)
         further = low = high = None
         if self.width is not None and verdict is not None and not verdict.stop:
@@ -299,6 +304,7 @@ class Goal:
             note=None if verdict is None else verdict.note,
             population_z=of_population[0],
             population_z_limit=of_population[1],
+            distinguishable=distinguishable,
         )
 
     def _forecast(
@@ -336,7 +342,8 @@ def _population_separation(
     if shared is None or posterior.learned is None:
         return None, None
     shared = replace(shared, cluster_index=outcomes.cluster_index)
-    difference, sd = shared.differences()
-    limit = float(shared.separation_after_endless_trials()[0, 1])
-    z = separation_in_sd(float(difference[0, 1]), float(sd[0, 1]))
-    return z, limit if np.isfinite(limit) else None
+    difference, (sd, chance, _) = float(shared.difference[0, 1]), shared.spread
+    # more trials of the same questions leave the variance between questions
+    between = float(sd[0, 1] ** 2 - chance[0, 1] ** 2)
+    limit = abs(difference) / between**0.5 if between > 1e-12 else None
+    return separation_in_sd(difference, float(sd[0, 1])), limit

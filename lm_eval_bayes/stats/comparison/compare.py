@@ -17,9 +17,9 @@ from lm_eval_bayes.stats.comparison.difference import (
     difference_posterior,
     draw_variance,
     p_above,
-    paired_posterior,
     separation_in_sd,
 )
+from lm_eval_bayes.stats.comparison.shared_questions import pair_posterior
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.intervals import Interval, IntervalMethod, IntervalSpec, Scope
 from lm_eval_bayes.stats.outcomes import Outcomes
@@ -224,9 +224,10 @@ def compare(  # noqa: PLR0913  public options
         clusters = common_clusters([pair.a.clusters, pair.b.clusters])
         sides = [replace(side, clusters=clusters) for side in (pair.a, pair.b)]
         first, second = (hbayes_at_n(side, spec.scope, seed=spec.seed) for side in sides)
-        # each carries the posterior of its questions, by which the two are paired
-        index = sides[0].cluster_index
-        posterior = paired_posterior(first.benchmark or first, second.benchmark or second, index)
+        if pair.a.n_questions < 2:
+            rule = 'have at least two questions for scope "population"'
+            raise InvalidInputError.of("a", "empty", rule, "one question")
+        posterior = pair_posterior(first, second)
     interval_a, interval_b = first.interval_by(spec), second.interval_by(spec)
     summary = summarise_difference(posterior, [first, second], spec, region)
     return Comparison(

@@ -13,9 +13,9 @@ from typing import NamedTuple
 import numpy as np
 from scipy import special
 
-from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.stats.arrays import FloatArray, IntArray, blocks, read_only
-from lm_eval_bayes.stats.distributions.base import Distribution, Moments, QuestionMeans
+from lm_eval_bayes.stats.arrays import FloatArray, IntArray, blocks
+from lm_eval_bayes.stats.distributions.base import Distribution, Moments
+from lm_eval_bayes.stats.intervals import Scope
 from lm_eval_bayes.stats.results import PerQuestion, Posterior, joined_notes
 from lm_eval_bayes.stats.states import WeightedSum
 
@@ -101,85 +101,8 @@ def difference_posterior(a: Posterior, b: Posterior) -> Posterior:
     # of equal moments no order is the larger one
     equal = (a.mu, a.sigma) == (b.mu, b.sigma)
     distribution = WeightedSum((first.distribution, second.distribution), signs, symmetric=equal)
-    return _posterior(a, b, a.mu - b.mu, float(np.hypot(a.sigma, b.sigma)), distribution)
-
-
-def paired_posterior(
-    a: Posterior, b: Posterior, cluster_index: IntArray | None = None
-) -> Posterior:
-    """Return the posterior of A − B over the population of questions, paired by question.
-
-    The differences d_α of the questions' mean scores, weighted by Dirichlet(c, …, c).
-    They vary between questions and between trials, and both contribute to the uncertainty of a
-    mean over questions, as in a paired t [Bowyer 2025, §3.4]. (Draws of p_α − p'_α from the two
-    posteriors instead would count the sampling variance of trials up to three times: in the
-    spread of their means, in the draws and in the mean's own variance; in simulations the
-    intervals were 1.7 times as wide.) c = 1 is the Bayesian bootstrap as published [Rubin 1981],
-    whose variance is (M − 1)/(M + 1) times s²/M, too small where questions are few; see
-    `bootstrap_weight`. The part of that variance due to trials, v̄/M, is drawn as a normal ε and the
-    rest from the bootstrap, so that one question that differs by one trial does not make the
-    sign certain; the variance is at least v̄/M.
-
-    With clusters the bootstrap's weights are those of the T clusters: the weighted mean over
-    questions, to first order, see `cluster_values`.
-
-    Parameters
-    ----------
-    a, b : Posterior
-        Of hbayes@N and scope "benchmark", of the same M >= 2 questions in the same order.
-    cluster_index : array of int, shape (M,), optional
-        The number of each question's cluster, from 0; at least two clusters.
-
-    Returns
-    -------
-    Posterior
-        Of scope "population".
-
-    Raises
-    ------
-    InvalidInputError
-        If M = 1: one question has no information about others.
-    """
-    n_questions = a.per_question.mu.size
-    if n_questions < 2:
-        rule = 'have at least two questions for scope "population"'
-        raise InvalidInputError.of("a", "empty", rule, "one question")
-    first, second = question_means(a), question_means(b)
-    difference, noise = cluster_values(
-        first.average - second.average, first.noise + second.noise, cluster_index
-    )
-    spread = paired_spread(difference, noise, clustered=cluster_index is not None)
-    distribution = PairedBootstrap(read_only(difference, np.float64), spread, a.distribution.seed)
-    return _posterior(a, b, *distribution.moments(), distribution, population=True)
-
-
-def question_means(posterior: Posterior) -> QuestionMeans:
-    """Return every question's mean score over its trials, and its sampling variance.
-
-    Parameters
-    ----------
-    posterior : Posterior
-        Of hbayes@N, scope "benchmark".
-
-    Raises
-    ------
-    InvalidInputError
-        If it is another one.
-
-    Examples
-    --------
-    >>> from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
-    >>> from lm_eval_bayes.stats.outcomes import Outcomes
-    >>> means = question_means(hbayes_at_n(Outcomes.from_counts([[2, 6], [0, 8], [5, 3]])))
-    >>> means.average.tolist(), bool(means.noise.min() > 0.0)
-    ([0.75, 1.0, 0.375], True)
-    """
-    means = posterior.question_means
-    if means is None:
-        rule = 'be of hbayes@N and scope "benchmark"'
-        got = f"{posterior.quantity}, {posterior.scope}"
-        raise InvalidInputError.of("posterior", "unsupported", rule, got)
-    return means
+    moments = Moments(a.mu - b.mu, float(np.hypot(a.sigma, b.sigma)))
+    return posterior_of_difference(a, b, moments, distribution)
 
 
 class PairedSpread(NamedTuple):
@@ -234,7 +157,7 @@ def cluster_values(
 def paired_spread(
     difference: FloatArray, noise: FloatArray, *, clustered: bool = False
 ) -> PairedSpread:
-    """Return the sd of a population's difference, see `paired_posterior`.
+    """Return the sd of a population's difference, see `SharedQuestions`.
 
     Parameters
     ----------
@@ -272,6 +195,15 @@ def paired_spread(
     rest = np.maximum(between - chance, 0.0)
     share = np.divide(rest, bootstrap, out=np.zeros_like(rest), where=bootstrap > 0.0)
     return PairedSpread(np.sqrt(rest + chance), np.sqrt(chance), np.sqrt(share))
+
+
+def spreads_of_pairs(average: FloatArray, noise: FloatArray, *, clustered: bool) -> PairedSpread:
+    """Return `paired_spread` of every two of L models, (L, L), from arrays of shape (L, M)."""
+    rows = [
+        paired_spread(one - average, own + noise, clustered=clustered)
+        for one, own in zip(average, noise, strict=True)
+    ]
+    return PairedSpread(*(np.stack(parts) for parts in zip(*rows, strict=True)))
 
 
 def few_clusters_factor(n_clusters: int) -> float:
@@ -328,21 +260,21 @@ def draw_variance(n_draws: int, posteriors: Iterable[Posterior]) -> float:
     return 1.0 / n_draws + (1.0 / min(particles) if particles else 0.0)
 
 
-def _posterior(
+def posterior_of_difference(
     a: Posterior,
     b: Posterior,
-    mu: float,
-    sigma: float,
+    moments: Moments,
     distribution: Distribution,
-    population: bool = False,
+    scope: Scope = "benchmark",
 ) -> Posterior:
-    """Return the posterior of a difference with this distribution."""
+    """Return the posterior of a difference with these moments and this distribution."""
     bounds = (a.bounds[0] - b.bounds[1], a.bounds[1] - b.bounds[0])
-    sides = (a.note_on_data, b.note_on_data) if population else (a.note, b.note)
+    is_population = scope == "population"
+    sides = (a.note_on_data, b.note_on_data) if is_population else (a.note, b.note)
     return Posterior(
         quantity=f"difference of {a.quantity}",
-        mu=float(np.clip(mu, *bounds)),
-        sigma=sigma,
+        mu=float(np.clip(moments.mean, *bounds)),
+        sigma=moments.sd,
         per_question=PerQuestion(
             a.per_question.mu - b.per_question.mu,
             np.hypot(a.per_question.sigma, b.per_question.sigma),
@@ -350,7 +282,7 @@ def _posterior(
         bounds=bounds,
         prior=a.prior,
         distribution=distribution,
-        scope="population" if population else "benchmark",
+        scope=scope,
         k=a.k,
         tau=a.tau,
         note=joined_notes(sides),

@@ -2,16 +2,15 @@
 
 A sample of hard questions lowers every model's score at once. The difference of two models in
 scope "population" is therefore estimated from the questions' differences, as in
-:func:`lm_eval_bayes.stats.comparison.difference.paired_posterior`; this module does so for any
-number of posteriors, each of which carries its posterior of scope "benchmark".
+`compare`; this module does so for any number of posteriors, each of which carries its posterior of
+scope "benchmark".
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 
@@ -23,13 +22,10 @@ from lm_eval_bayes.stats.comparison.difference import (
     bootstrap_weight,
     cluster_values,
     difference_posterior,
-    paired_spread,
-    question_means,
-    separation_in_sd,
+    posterior_of_difference,
+    spreads_of_pairs,
 )
-from lm_eval_bayes.stats.distributions.base import Distribution
-from lm_eval_bayes.stats.results import Posterior, joined_notes
-from lm_eval_bayes.stats.tie_rules import distance_in_sd
+from lm_eval_bayes.stats.results import PerQuestion, Posterior, joined_notes
 
 #: The warning where the questions of populations could not be paired.
 UNPAIRED = (
@@ -76,11 +72,10 @@ class SharedQuestions:
         """
         by_model = (p if p.scope == "benchmark" else p.benchmark for p in posteriors)
         benchmarks = tuple(p for p in by_model if p is not None and p.question_means is not None)
-        n_questions = min((p.per_question.mu.size for p in benchmarks), default=0)
-        if len(benchmarks) < len(posteriors) or n_questions < 2:
+        sizes = {p.per_question.mu.size for p in benchmarks}
+        if len(benchmarks) < len(posteriors) or len(sizes) != 1 or sizes == {1}:
             return None
-        if any(p.per_question.mu.size > n_questions for p in benchmarks):
-            return None
+        (n_questions,) = sizes
         ids = [p.question_ids for p in benchmarks if p.question_ids is not None]
         columns = (np.arange(n_questions),) * len(benchmarks)
         if ids:
@@ -113,41 +108,17 @@ class SharedQuestions:
         """A warning about the models; those about their priors do not concern differences."""
         return joined_notes(posterior.note_on_data for posterior in self.posteriors)
 
-    def differences(self) -> tuple[FloatArray, FloatArray]:
-        """Return mean and sd of the paired difference of every two models, each (L, L).
+    @cached_property
+    def difference(self) -> FloatArray:
+        """``[i, j]``: the mean of model i less model j, (L, L)."""
+        score = self.question_means[0].mean(axis=1)
+        return np.asarray(score[:, None] - score)
 
-        ``[i, j]`` is about model i minus model j, as `paired_posterior` has it.
-        """
-        average, noise = self.question_means
-        rows = range(len(average))
-        sd = np.stack([self._spread(average[i] - average, noise[i] + noise).sd for i in rows])
-        score = average.mean(axis=1)
-        return score[:, None] - score, sd
-
-    def separation_after_endless_trials(self) -> FloatArray:
-        """Return |mean| / sd of every paired difference if chance were averaged out, (L, L).
-
-        More trials of the same questions leave the variance between questions. Where that is not
-        distinguished from chance, the result is infinite.
-
-        Examples
-        --------
-        >>> from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
-        >>> from lm_eval_bayes.stats.outcomes import Outcomes
-        >>> right = ([5, 7, 3, 6, 1], [3, 5, 3, 2, 2])
-        >>> counts = [[[8 - x, x] for x in each] for each in right]
-        >>> a, b = (hbayes_at_n(Outcomes.from_counts(each)) for each in counts)
-        >>> shared = SharedQuestions.of([a, b])
-        >>> round(float(shared.separation_after_endless_trials()[0, 1]), 2)
-        3.38
-        """
-        average, noise = self.question_means
-        score = average.mean(axis=1)
-        spreads = [self._spread(average[i] - average, noise[i] + noise) for i in range(score.size)]
-        between = np.stack([spread.sd**2 - spread.chance**2 for spread in spreads])
-        return distance_in_sd(
-            np.abs(score[:, None] - score), np.sqrt(np.where(between > 1e-12, between, 0.0))
-        )
+    @cached_property
+    def spread(self) -> PairedSpread:
+        """The sd of the paired difference of every two models and its components, (L, L)."""
+        clustered = self.cluster_index is not None
+        return spreads_of_pairs(*self.question_means, clustered=clustered)
 
     @cached_property
     def question_means(self) -> tuple[FloatArray, FloatArray]:
@@ -155,38 +126,40 @@ class SharedQuestions:
 
         With clusters it is their values, both (L, T); see `cluster_values`.
         """
-        pairs = list(zip(map(question_means, self.posteriors), self.columns, strict=True))
-        average = np.stack([means.average[columns] for means, columns in pairs])
-        noise = np.stack([means.noise[columns] for means, columns in pairs])
+        average, noise = np.stack(
+            [
+                np.stack(own.question_means)[:, columns]
+                for own, columns in zip(self.posteriors, self.columns, strict=True)
+                if own.question_means is not None
+            ],
+            axis=1,
+        )
         return cluster_values(average, noise, self.cluster_index)
 
-    def _spread(self, difference: FloatArray, noise: FloatArray) -> PairedSpread:
-        return paired_spread(difference, noise, clustered=self.cluster_index is not None)
+    def first_difference(self) -> Posterior:
+        """Return the posterior of the first model's score less the second's, paired by question.
 
-    def first_difference(self) -> Distribution:
-        """Return the distribution of the first model's score less the second's, paired."""
-        average, noise = self.question_means
-        difference = average[0] - average[1]
-        spread = self._spread(difference, noise[0] + noise[1])
-        return PairedBootstrap(difference, spread, self.posteriors[0].distribution.seed)
+        The differences d_α of the questions' mean scores, weighted by Dirichlet(c, …, c).
+        They vary between questions and between trials, and both contribute to the uncertainty of
+        a mean over questions, as in a paired t [Bowyer 2025, §3.4]. c = 1 is the Bayesian bootstrap
+        as published [Rubin 1981], whose variance is (M − 1)/(M + 1) times s²/M, too small where
+        questions are few; see `bootstrap_weight`. The part of that variance due to trials, v̄/M, is
+        drawn as a normal ε and the rest from the bootstrap, so that one question that differs by
+        one trial does not make the sign certain; the variance is at least v̄/M.
 
-    def separations(self, mu: FloatArray) -> FloatArray:
-        """Return z = |mean| / sd of the paired difference of every two models, (L, L).
-
-        Parameters
-        ----------
-        mu : array, shape (L,)
-            The scores by which the models are ordered. Where these are equal, or the
-            questions' differences favour the other one, z is 0.
+        With clusters the bootstrap's weights are those of the T clusters: the weighted mean over
+        questions, to first order, see `cluster_values`.
         """
-        difference, sd = self.differences()
-        same_side = difference * np.sign(mu[:, None] - mu)
-        return distance_in_sd(np.maximum(same_side, 0.0), sd)
+        a, b = self.posteriors[:2]
+        average = self.question_means[0]
+        spread = PairedSpread(*(part[0, 1] for part in self.spread))
+        distribution = PairedBootstrap(average[0] - average[1], spread, a.distribution.seed)
+        return posterior_of_difference(a, b, distribution.moments(), distribution, "population")
 
     def draw(self, draws: int, seed: int) -> FloatArray:
         """Draw all models' scores over the population of questions, sharing the questions' weights.
 
-        As in `paired_posterior`, for each model's averages in place of their differences. With
+        As in `first_difference`, for each model's averages in place of their differences. With
         more than two models the bootstrap's part is that of the pair with the largest.
 
         Parameters
@@ -206,10 +179,6 @@ class SharedQuestions:
         average, noise = self.question_means
         mean = average.mean(axis=1, keepdims=True)
         n_questions = average.shape[1]
-        kappa = max(
-            float(self._spread(average[row] - average, noise[row] + noise).kappa.max())
-            for row in range(len(streams))
-        )
         scores = np.empty((len(streams), draws))
         for row, rng in enumerate(streams):
             own = np.sqrt(noise[row].mean() / n_questions)
@@ -218,45 +187,15 @@ class SharedQuestions:
             size = part.stop - part.start
             share = shared.standard_gamma(bootstrap_weight(n_questions), (size, n_questions))
             share /= share.sum(axis=1, keepdims=True)
-            scores[:, part] += kappa * ((average - mean) @ share.T)
+            scores[:, part] += self.spread.kappa.max() * ((average - mean) @ share.T)
         return scores
 
 
-def pair_difference(a: Posterior, b: Posterior) -> Distribution | None:
-    """Return the distribution of A − B for two posteriors of one scope, that of `compare`.
+def pair_posterior(a: Posterior, b: Posterior) -> Posterior:
+    """Return the posterior of A − B for two posteriors of one scope, that of `compare`.
 
-    None in scope "population" where the questions cannot be paired.
-    """
-    if a.scope == "benchmark":
-        return difference_posterior(a, b).distribution
-    shared = SharedQuestions.of([a, b])
-    return None if shared is None else shared.first_difference()
-
-
-class Separation(NamedTuple):
-    """How far two models are apart.
-
-    `difference` is the mean of A − B and `sd` its standard deviation. `shared` holds the
-    paired questions in scope "population", and `note` says what has to be known.
-    """
-
-    difference: float
-    sd: float
-    shared: SharedQuestions | None
-    note: str | None
-
-    @property
-    def z(self) -> float:
-        """|difference| / sd."""
-        return separation_in_sd(self.difference, self.sd)
-
-
-def separation(a: Posterior, b: Posterior) -> Separation:
-    """Return how far two posteriors of one scope are apart, as `compare` would say.
-
-    In scope "benchmark" they are independent, μ − μ' with sd sqrt(σ² + σ'²). In scope
-    "population" the questions are paired; where they cannot be, the posteriors are taken as
-    independent, and the note says so.
+    In scope "benchmark" they are independent. In scope "population" the questions are paired; where
+    they cannot be, the posteriors are taken as independent, and the note says so.
 
     Examples
     --------
@@ -264,14 +203,15 @@ def separation(a: Posterior, b: Posterior) -> Separation:
     >>> from lm_eval_bayes.stats.outcomes import Outcomes
     >>> counts = ([[4, 60], [30, 34], [60, 4]], [[8, 56], [33, 31], [63, 1]])
     >>> a, b = (hbayes_at_n(Outcomes.from_counts(each), "population") for each in counts)
-    >>> paired = separation(a, b)
-    >>> bool(paired.sd < 0.3 * np.hypot(a.sigma, b.sigma)), paired.note
+    >>> paired = pair_posterior(a, b)
+    >>> bool(paired.sigma < 0.3 * np.hypot(a.sigma, b.sigma)), paired.note
     (True, None)
     """
-    if a.scope == "population":
-        shared = SharedQuestions.of([a, b])
-        if shared is not None:
-            difference, sd = shared.differences()
-            return Separation(float(difference[0, 1]), float(sd[0, 1]), shared, shared.note)
-    note = UNPAIRED if a.scope == "population" else None
-    return Separation(a.mu - b.mu, float(np.hypot(a.sigma, b.sigma)), None, note)
+    if a.scope == "benchmark":
+        return difference_posterior(a, b)
+    shared = SharedQuestions.of([a, b])
+    if shared is not None:
+        return shared.first_difference()
+    none = PerQuestion(np.zeros(0), np.zeros(0))
+    independent = difference_posterior(*(replace(each, per_question=none) for each in (a, b)))
+    return replace(independent, scope="population", note=UNPAIRED)

@@ -11,15 +11,14 @@ from scipy import special
 
 from lm_eval_bayes._util.plain import NOT_IN_JSON, Record
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.stats.arrays import FloatArray, read_only
+from lm_eval_bayes.stats.arrays import FloatArray, protect
 from lm_eval_bayes.stats.comparison.difference import draw_variance
 from lm_eval_bayes.stats.comparison.shared_questions import (
     UNPAIRED,
     SharedQuestions,
-    pair_difference,
+    pair_posterior,
 )
-from lm_eval_bayes.stats.distributions.base import Distribution
-from lm_eval_bayes.stats.intervals import IntervalSpec, Scope, score_interval
+from lm_eval_bayes.stats.intervals import IntervalSpec, Scope
 from lm_eval_bayes.stats.ranking.rank_draws import (
     count_ranks,
     draw_paired,
@@ -27,16 +26,17 @@ from lm_eval_bayes.stats.ranking.rank_draws import (
 )
 from lm_eval_bayes.stats.ranking.simultaneous import (
     BoolArray,
-    PairErrors,
     SimultaneousComparisons,
     compare_simultaneously,
     pair_errors,
 )
 from lm_eval_bayes.stats.results import Posterior, joined_notes
+from lm_eval_bayes.stats.states import WeightedSum
 from lm_eval_bayes.stats.tie_rules import (
     TIE_RULES,
     TieRule,
     best_first,
+    distance_in_sd,
     separation_levels,
     separations,
     tie_groups,
@@ -131,6 +131,9 @@ class Ranking(Record):
     n_clusters: int | None = None
     note: str | None = None
 
+    def __post_init__(self) -> None:
+        protect(self)
+
     @property
     def rank_low(self) -> FloatArray:
         """Lower ends of the joint confidence sets for the ranks."""
@@ -181,6 +184,7 @@ def rank(
     *,
     seed: int = 0,
     draws: int | None = None,
+    tasks: Sequence[Mapping[str, Posterior]] | None = None,
 ) -> Ranking:
     """Rank models by posterior mean, with ties [Hariri 2026, §2.9, Table 1].
 
@@ -225,6 +229,9 @@ def rank(
         Their number, 1,000 to 10⁷, for the probabilities; left out 20,000, or down to 4,000 by the
         size of the problem. The
         simultaneous comparisons have draws of their own, see `simultaneous.draws`.
+    tasks : sequence of mapping of str to Posterior, optional
+        The models' posteriors of every task, where `posteriors` are those of their means over
+        tasks.
 
     Returns
     -------
@@ -265,21 +272,65 @@ def rank(
         draws = check_size("draws", draws, 1000, len(names))
     ordered, levelled = sort_best_first(posteriors)
     best = list(ordered.values())
-    shared = SharedQuestions.of(best) if best[0].scope == "population" else None
-    if shared is not None:
-        z, scores = shared.separations(levelled), draw_paired(shared, seed, draws)
+    by_task = [best] if tasks is None else [[task[name] for name in ordered] for task in tasks]
+    is_population = best[0].scope == "population"
+    pairings = [SharedQuestions.of(task) for task in by_task] if is_population else []
+    shared = [pairing for pairing in pairings if pairing is not None]
+    mu, sigma = np.array([[posterior.mu, posterior.sigma] for posterior in best]).T
+    difference = None
+    if paired := len(shared) == len(by_task):
+        z, scores = _paired_separations(shared, levelled), draw_paired(shared, seed, draws)
+        notes = [task.note for task in shared]
+        if len(best) == 2 and len(shared) > 1:
+            terms = [task.first_difference() for task in shared]
+            mean = WeightedSum(
+                tuple(t.distribution for t in terms), (1.0 / len(terms),) * len(terms)
+            )
+            (mean_mu, mean_sd), first = mean.moments(), terms[0]
+            difference = replace(first, mu=mean_mu, sigma=mean_sd, distribution=mean)
     else:
-        z = separations(levelled, np.array([posterior.sigma for posterior in best]))
-        scores = draw_scores(best, draws, seed)
-    board = JointDraws(
-        z,
-        scores,
-        [pair_errors(best)],
-        paired=shared is not None,
-        n_clusters=None if shared is None else shared.n_clusters,
-        note=_note(best, shared),
+        z, scores = separations(levelled, sigma), draw_scores(best, draws, seed)
+        alone = is_population and len(best) > 1
+        notes = [*(posterior.note for posterior in best), UNPAIRED if alone else None]
+    simultaneous = compare_in_order(best, confidence, seed, by_task, difference)
+    threshold = float(special.ndtri(confidence))
+    if ties == "simultaneous":
+        groups, threshold = separation_levels(simultaneous.separated), simultaneous.critical_value
+    else:
+        groups = tie_groups(z, threshold if ties == "adjacent" else 0.0)
+    distribution, greater, worst_variance = count_ranks(scores)
+    n_draws = scores.shape[1]
+    return Ranking(
+        models=tuple(ordered),
+        ranks=np.asarray(groups + 1.0),
+        mu=mu,
+        sigma=sigma,
+        z=z,
+        p_best=distribution[:, 0],
+        expected_rank=distribution @ np.arange(1.0, len(best) + 1.0),
+        simultaneous=simultaneous,
+        rank_distribution=distribution,
+        p_greater=greater,
+        ties=ties,
+        confidence=confidence,
+        threshold=threshold,
+        quantity=best[0].quantity,
+        scope=best[0].scope,
+        draws=n_draws,
+        seed=seed,
+        mc_error=float(np.sqrt(worst_variance * draw_variance(n_draws, best))),
+        paired=paired,
+        n_clusters=shared[0].n_clusters if paired and tasks is None else None,
+        note=joined_notes(notes),
     )
-    return ranking_of_draws(ordered, board, ties=ties, confidence=confidence, seed=seed)
+
+
+def _paired_separations(tasks: Sequence[SharedQuestions], levelled: FloatArray) -> FloatArray:
+    """Return z of the mean difference of every two models, 0 where it favours the lower one."""
+    difference = np.mean([task.difference for task in tasks], axis=0)
+    sd = np.sqrt(np.sum([task.spread.sd**2 for task in tasks], axis=0)) / len(tasks)
+    same_side = difference * np.sign(levelled[:, None] - levelled)
+    return distance_in_sd(np.maximum(same_side, 0.0), sd)
 
 
 def simultaneous_ranks(
@@ -308,8 +359,8 @@ def compare_in_order(
     posteriors: Sequence[Posterior],
     confidence: float,
     seed: int,
-    errors: Sequence[PairErrors] | None = None,
-    difference: Distribution | None = None,
+    tasks: Sequence[Sequence[Posterior]] | None = None,
+    difference: Posterior | None = None,
 ) -> SimultaneousComparisons:
     """Return which models are distinguishable: the one rule of `rank`, `compare` and `plan`.
 
@@ -322,28 +373,20 @@ def compare_in_order(
         One per model, best first.
     confidence, seed
         As for `rank`; `confidence` is also the level of that interval.
-    errors : sequence of PairErrors, optional
-        One per task; left out, that of one task.
-    difference : Distribution, optional
-        Of two models, of the difference of their scores; left out, `pair_difference`.
+    tasks : sequence of sequence of Posterior, optional
+        The models' posteriors of every task, where `posteriors` are those of their means.
+    difference : Posterior, optional
+        Of two models, that of the difference of their scores; left out, that of `compare`.
     """
     low, high = posteriors[0].bounds
-    if errors is None:
-        errors = [pair_errors(posteriors)]
+    errors = [pair_errors(task) for task in tasks or [posteriors]]
     result = compare_simultaneously(
         errors, len(posteriors), confidence, seed, _ROUNDING * (high - low), in_order=True
     )
     if len(posteriors) > 2 or not result.separated.any():
         return result
-    difference = difference or pair_difference(*posteriors)
-    if difference is None:
-        return result
-    interval = score_interval(
-        difference,
-        difference.moments(),
-        (low - high, high - low),
-        IntervalSpec(confidence, posteriors[0].scope),
-    )
+    difference = difference or pair_posterior(*posteriors)
+    interval = difference.interval_by(IntervalSpec(confidence))
     if not interval.low <= 0.0 <= interval.high:
         return result
     separated = np.zeros((2, 2), dtype=np.bool_)
@@ -362,96 +405,6 @@ def sort_best_first(
     return {names[i]: posteriors[names[i]] for i in order}, levelled
 
 
-@dataclass(frozen=True, eq=False)
-class JointDraws:
-    """What the models of a board have in common: their separations, and joint draws.
-
-    Attributes
-    ----------
-    z : array, shape (L, L)
-        See `Ranking`.
-    scores : array, shape (L, draws)
-        Joint draws of the models' scores.
-    errors : sequence of PairErrors
-        One per task, for the simultaneous comparisons.
-    paired, n_clusters, note
-        As in `Ranking`.
-    difference : Distribution, optional
-        As for `compare_in_order`.
-    """
-
-    z: FloatArray
-    scores: FloatArray
-    errors: Sequence[PairErrors]
-    paired: bool
-    note: str | None
-    n_clusters: int | None = None
-    difference: Distribution | None = None
-
-
-def ranking_of_draws(
-    posteriors: Mapping[str, Posterior],
-    board: JointDraws,
-    *,
-    ties: TieRule,
-    confidence: float,
-    seed: int,
-) -> Ranking:
-    """Return the ranking of models whose z and joint draws are computed.
-
-    Parameters
-    ----------
-    posteriors : mapping of str to Posterior
-        One per model, best first.
-    board : JointDraws
-        The separations and the draws, in this order.
-    ties, confidence, seed
-        As in `Ranking`.
-    """
-    best = list(posteriors.values())
-    draws = board.scores.shape[1]
-    simultaneous = compare_in_order(best, confidence, seed, board.errors, board.difference)
-    threshold = float(special.ndtri(confidence))
-    if ties == "simultaneous":
-        groups, threshold = separation_levels(simultaneous.separated), simultaneous.critical_value
-    else:
-        groups = tie_groups(board.z, threshold if ties == "adjacent" else 0.0)
-    distribution, greater, worst_variance = count_ranks(board.scores)
-    ranks_from_1 = np.arange(1.0, len(best) + 1.0)
-    return Ranking(
-        models=tuple(posteriors),
-        ranks=read_only(groups + 1, np.float64),
-        mu=read_only(np.array([posterior.mu for posterior in best]), np.float64),
-        sigma=read_only(np.array([posterior.sigma for posterior in best]), np.float64),
-        z=read_only(board.z, np.float64),
-        p_best=read_only(distribution[:, 0], np.float64),
-        expected_rank=read_only((distribution * ranks_from_1).sum(axis=1), np.float64),
-        simultaneous=simultaneous,
-        rank_distribution=read_only(distribution, np.float64),
-        p_greater=read_only(greater, np.float64),
-        ties=ties,
-        confidence=confidence,
-        threshold=threshold,
-        quantity=best[0].quantity,
-        scope=best[0].scope,
-        draws=draws,
-        seed=seed,
-        mc_error=float(np.sqrt(worst_variance * draw_variance(draws, best))),
-        paired=board.paired,
-        n_clusters=board.n_clusters,
-        note=board.note,
-    )
-
-
-def _note(posteriors: list[Posterior], shared: SharedQuestions | None) -> str | None:
-    """Return what a reader of the ranking must know."""
-    if shared is not None:
-        return shared.note
-    notes = [posterior.note for posterior in posteriors]
-    alone = posteriors[0].scope == "population" and len(posteriors) > 1
-    return joined_notes([*notes, UNPAIRED if alone else None])
-
-
 def check_leaderboard(posteriors: object) -> list[str]:
     """Return the models' names, once all posteriors are comparable.
 
@@ -466,12 +419,13 @@ def check_leaderboard(posteriors: object) -> list[str]:
     for name, posterior in posteriors.items():
         if not isinstance(name, str) or not isinstance(posterior, Posterior):
             raise InvalidInputError.of("posteriors", "empty", rule, {name: posterior})
-        if not np.isfinite(posterior.mu):
-            rule = f'have a finite mean for every model ("{name}")'
-            raise InvalidInputError.of("posteriors", "range", rule, posterior.mu)
-        if not (np.isfinite(posterior.sigma) and posterior.sigma >= 0.0):
-            rule = f'have a finite sd of at least 0 for every model ("{name}")'
-            raise InvalidInputError.of("posteriors", "range", rule, posterior.sigma)
+        for what, number, least in (
+            ("mean", posterior.mu, -np.inf),
+            ("sd of at least 0", posterior.sigma, 0.0),
+        ):
+            if not (np.isfinite(number) and number >= least):
+                rule = f'have a finite {what} for every model ("{name}")'
+                raise InvalidInputError.of("posteriors", "range", rule, number)
     names = list(posteriors)
     expected = _subject(posteriors[names[0]])
     for name in names[1:]:

@@ -58,12 +58,17 @@ def draw_scores(posteriors: Sequence[Posterior], draws: int | None, seed: int) -
     return scores
 
 
-def draw_paired(shared: SharedQuestions, seed: int, draws: int | None = None) -> FloatArray:
-    """Draw the scores of L models that answered the same questions, paired, (L, draws)."""
+def draw_paired(tasks: Sequence[SharedQuestions], seed: int, draws: int | None) -> FloatArray:
+    """Draw the mean scores over tasks of L models, paired by question, (L, draws)."""
     if draws is None:
-        n_scores = len(shared.posteriors) * shared.n_units
+        n_scores = len(tasks[0].posteriors) * sum(task.n_units for task in tasks)
         draws = int(np.clip(_QUESTIONS_DRAWN // n_scores, _FEWEST, DRAWS))
-    return shared.draw(draws, seed)
+    if len(tasks) == 1:
+        return tasks[0].draw(draws, seed)
+    # tasks are independent, so each has a seed of its own
+    seeds = np.random.SeedSequence(seed).generate_state(len(tasks), np.uint64).tolist()
+    drawn = [task.draw(draws, own) for task, own in zip(tasks, seeds, strict=True)]
+    return np.asarray(np.mean(drawn, axis=0))
 
 
 def draw_under_shared_prior(

@@ -146,9 +146,8 @@ def shared_scores(
         raise InvalidInputError.of("posteriors", "empty", "be of at least two models", len(names))
     in_order = [posteriors[name] for name in names]
     scores, tau = draw_under_shared_prior(in_order, seed)
-    population = in_order[0].scope == "population"
-    paired = SharedQuestions.of(in_order) if population else None
-    of_pairs = scores if paired is None else draw_paired(paired, seed)
+    paired = SharedQuestions.of(in_order) if in_order[0].scope == "population" else None
+    of_pairs = scores if paired is None else draw_paired([paired], seed, None)
     masses = 0.5 + 0.5 * level * np.array([-1.0, 0.0, 1.0])
     low, _, high = np.quantile(scores, masses, axis=1)
     tau_low, middle, tau_high = [None] * 3 if tau is None else np.quantile(tau, masses).tolist()

@@ -9,9 +9,9 @@ separations give confidence sets for the ranks [Mogstad et al. 2024].
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +21,7 @@ from lm_eval_bayes.stats.arrays import FloatArray, IntArray, blocks, protect
 from lm_eval_bayes.stats.comparison.difference import (
     bootstrap_weight,
     few_clusters_factor,
-    paired_spread,
+    spreads_of_pairs,
 )
 from lm_eval_bayes.stats.comparison.shared_questions import SharedQuestions
 from lm_eval_bayes.stats.results import Posterior
@@ -87,8 +87,25 @@ class DrawnErrors(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class IndependentErrors:
-    """Models whose scores are independent given their trials.
+class PairErrors:
+    """The estimated differences of all pairs i < j on one task, and draws of their errors.
+
+    Attributes
+    ----------
+    difference, variance : array, shape (P,)
+        In the order of ``np.triu_indices(L, 1)``.
+    draw : callable
+        From the number of draws and a generator, the errors and the variances estimated beside
+        them.
+    """
+
+    difference: FloatArray
+    variance: FloatArray
+    draw: Callable[[int, np.random.Generator], DrawnErrors]
+
+
+def independent_errors(mu: FloatArray, sigma: FloatArray, freedom: float = np.inf) -> PairErrors:
+    """Return the errors of models whose scores are independent given their trials.
 
     In the draws a sampling variance is σ² χ²/freedom, and never more than σ²: critical values are
     at least those of known variances.
@@ -100,38 +117,25 @@ class IndependentErrors:
     freedom : float
         Degrees of freedom behind each sd; ∞ where it is certain.
     """
+    first, second = np.triu_indices(mu.size, 1)
+    variance = np.asarray(sigma[first] ** 2 + sigma[second] ** 2)
 
-    mu: FloatArray
-    sigma: FloatArray
-    freedom: float = np.inf
-
-    @property
-    def difference(self) -> FloatArray:
-        """The difference of the means of every pair."""
-        first, second = np.triu_indices(self.mu.size, 1)
-        return np.asarray(self.mu[first] - self.mu[second])
-
-    @property
-    def variance(self) -> FloatArray:
-        """Its variance."""
-        first, second = np.triu_indices(self.mu.size, 1)
-        return np.asarray(self.sigma[first] ** 2 + self.sigma[second] ** 2)
-
-    def draw(self, draws: int, rng: np.random.Generator) -> DrawnErrors:
-        """Draw normal errors of the scores, and variances by χ²."""
-        first, second = np.triu_indices(self.mu.size, 1)
-        by_model = (self.sigma * rng.standard_normal((draws, self.mu.size))).astype(np.float32).T
+    def draw(draws: int, rng: np.random.Generator) -> DrawnErrors:
+        by_model = (sigma * rng.standard_normal((draws, mu.size))).astype(np.float32).T
         error = by_model[first] - by_model[second]
-        if np.isinf(self.freedom):
-            return DrawnErrors(error, self.variance[:, None])
-        share = rng.chisquare(self.freedom, (draws, self.mu.size)) / self.freedom
-        by_model = (self.sigma**2 * np.minimum(share, 1.0)).astype(np.float32).T
+        if np.isinf(freedom):
+            return DrawnErrors(error, variance[:, None])
+        share = rng.chisquare(freedom, (draws, mu.size)) / freedom
+        by_model = (sigma**2 * np.minimum(share, 1.0)).astype(np.float32).T
         return DrawnErrors(error, by_model[first] + by_model[second])
 
+    return PairErrors(mu[first] - mu[second], variance, draw)
 
-@dataclass(frozen=True, eq=False)
-class PairedErrors:
-    """Models that answered the same M questions, which are a sample of a population.
+
+def paired_errors(
+    average: FloatArray, noise: FloatArray, *, clustered: bool = False, about_zero: bool = False
+) -> PairErrors:
+    """Return the errors of models that answered the same M questions, a sample of a population.
 
     The covariance of the questions' mean scores is estimated from the M questions, so that a
     question's effect on all models cancels in every difference. As in `compare`, the variance of
@@ -153,136 +157,80 @@ class PairedErrors:
         Whether a variance is at least that of the questions' differences about 0, as it is between
         equal models: few differences that agree by chance have no variance about their mean.
     """
+    n_models, n_questions = average.shape
+    first, second = np.triu_indices(n_models, 1)
+    freedom, mean = n_questions - 1, average.mean(axis=1)
+    # from the mean of squared differences of questions to the variance of the mean difference
+    to_variance = 1.0 / (n_questions * bootstrap_weight(n_questions) + 1.0)
+    if clustered:
+        to_variance *= few_clusters_factor(n_questions)
+    chance = noise.mean(axis=1) / n_questions
+    least = chance[first] + chance[second]
+    if about_zero:
+        square = to_variance * _of_pairs(average @ average.T / n_questions, first, second)
+        least = np.maximum(least, square)
+    spread = spreads_of_pairs(average, noise, clustered=clustered)
+    estimated = np.maximum(spread.sd[first, second] ** 2, least)
+    factor = _factor(average, clustered=clustered)
+    n_factors = factor.shape[1]
+    of_mean = _of_pairs(factor @ factor.T, first, second) / n_questions
+    # what an error lacks of its least variance is independent for every model
+    lacking = np.sqrt(0.5 * np.maximum(least - of_mean, 0.0))
+    largest = np.maximum(to_variance * of_mean * freedom, least) if clustered else estimated
+    largest = np.where(least > 0.0, largest, np.inf)[:, None]
 
-    average: FloatArray
-    noise: FloatArray
-    clustered: bool = False
-    about_zero: bool = False
-
-    @property
-    def difference(self) -> FloatArray:
-        """The difference of the means of every pair."""
-        first, second = np.triu_indices(len(self.average), 1)
-        mean = self.average.mean(axis=1)
-        return np.asarray(mean[first] - mean[second])
-
-    @property
-    def variance(self) -> FloatArray:
-        """Its variance, the one of `compare`."""
-        first, second = np.triu_indices(len(self.average), 1)
-        variance = np.empty(first.size)
-        for part in blocks(first.size, self.average.shape[1], _AT_ONCE):
-            i, j = first[part], second[part]
-            spread = paired_spread(
-                self.average[i] - self.average[j],
-                self.noise[i] + self.noise[j],
-                clustered=self.clustered,
-            )
-            variance[part] = spread.sd**2
-        return np.maximum(variance, self._least())
-
-    def _least(self) -> FloatArray:
-        """Return the lower bounds of the variances."""
-        n_models, n_questions = self.average.shape
-        first, second = np.triu_indices(n_models, 1)
-        chance = self.noise.mean(axis=1) / n_questions
-        least = chance[first] + chance[second]
-        if self.about_zero:
-            product = self.average @ self.average.T / n_questions
-            square = product[first, first] + product[second, second] - 2.0 * product[first, second]
-            square /= n_questions * bootstrap_weight(n_questions) + 1.0
-            if self.clustered:
-                square *= few_clusters_factor(n_questions)
-            least = np.maximum(least, square)
-        return np.asarray(least)
-
-    def draw(self, draws: int, rng: np.random.Generator) -> DrawnErrors:
-        """Draw errors of the differences, and the variances that would be estimated."""
-        n_models, n_questions = self.average.shape
-        first, second = np.triu_indices(n_models, 1)
-        freedom, least = n_questions - 1, self._least()
-        factor = self._factor()
-        n_factors = factor.shape[1]
-        of_mean = ((factor[first] - factor[second]) ** 2).sum(axis=1) / n_questions
-        # what an error lacks of its least variance is independent for every model
-        lacking = np.sqrt(0.5 * np.maximum(least - of_mean, 0.0))
-        to_estimate = (freedom / n_questions) / (n_questions * bootstrap_weight(n_questions) + 1.0)
-        if self.clustered:
-            to_estimate *= few_clusters_factor(n_questions)
+    def draw(draws: int, rng: np.random.Generator) -> DrawnErrors:
         error, variance = np.empty((2, first.size, draws), dtype=np.float32)
         for part in blocks(draws, n_models * n_models, _AT_ONCE):
             size = part.stop - part.start
-            mean = rng.standard_normal((size, n_factors)) @ factor.T / np.sqrt(n_questions)
+            drawn = rng.standard_normal((size, n_factors)) @ factor.T / np.sqrt(n_questions)
             rest = rng.standard_normal((size, n_models))
-            error[:, part] = (mean[:, first] - mean[:, second]).T
+            error[:, part] = (drawn[:, first] - drawn[:, second]).T
             error[:, part] += (lacking * (rest[:, first] - rest[:, second])).T
             root = factor @ _wishart_roots(size, n_factors, freedom, rng)
-            gram = root @ root.transpose(0, 2, 1)
-            own = np.einsum("bii->bi", gram)
-            spread = own[:, first] + own[:, second] - 2.0 * gram[:, first, second]
-            variance[:, part] = np.maximum(to_estimate * spread / freedom, least).T
-        expected = np.maximum(to_estimate * of_mean * n_questions, least)
-        largest = np.where(least > 0.0, expected if self.clustered else self.variance, np.inf)
-        np.minimum(variance, largest[:, None], out=variance)
-        return DrawnErrors(error, variance)
+            square = _of_pairs(root @ root.transpose(0, 2, 1), first, second)
+            variance[:, part] = np.maximum(to_variance / n_questions * square, least).T
+        return DrawnErrors(error, np.minimum(variance, largest, out=variance))
 
-    def _factor(self) -> FloatArray:
-        """Return F, (L, K), such that F Fᵀ is the covariance of the models' scores of a question.
-
-        With clusters it is that of independent models of equal variance: few clusters tell too
-        little of it, and may be fewer than the models. (With their own covariance six equal models
-        with independent effects of 5 to 20 clusters were separated on 7–8% of boards.)
-        """
-        n_models, n_questions = self.average.shape
-        freedom = n_questions - 1
-        centred = (self.average - self.average.mean(axis=1, keepdims=True)) / np.sqrt(freedom)
-        if not self.clustered:
-            left, scale, _ = np.linalg.svd(centred, full_matrices=False)
-            n_factors = min(n_models, freedom)
-            return np.asarray(left[:, :n_factors] * scale[:n_factors])
-        of_pairs = n_models * (centred**2).sum() - (centred.sum(axis=0) ** 2).sum()
-        return np.asarray(np.eye(n_models) * np.sqrt(of_pairs / max(n_models * (n_models - 1), 1)))
+    return PairErrors(mean[first] - mean[second], estimated, draw)
 
 
-@dataclass(frozen=True, eq=False)
-class MixedErrors:
-    """Some pairs from one source of errors, the others from another.
+def _of_pairs(product: FloatArray, first: IntArray, second: IntArray) -> FloatArray:
+    """Return |x_i − x_j|² of pairs from the inner products of all x, (..., L, L)."""
+    own = np.einsum("...ii->...i", product)
+    between = own[..., first] + own[..., second] - 2.0 * product[..., first, second]
+    return np.asarray(between)
 
-    Parameters
-    ----------
-    chosen : array of bool, shape (P,)
-        The pairs of `first`.
-    first : PairedErrors
-    second : IndependentErrors
-        Of the same models.
+
+def _factor(average: FloatArray, *, clustered: bool) -> FloatArray:
+    """Return F, (L, K), such that F Fᵀ is the covariance of the models' scores of a question.
+
+    With clusters it is that of independent models of equal variance: few clusters tell too
+    little of it, and may be fewer than the models. (With their own covariance six equal models
+    with independent effects of 5 to 20 clusters were separated on 7–8% of boards.)
     """
-
-    chosen: BoolArray
-    first: PairedErrors
-    second: IndependentErrors
-
-    @property
-    def difference(self) -> FloatArray:
-        """The difference of the means of every pair."""
-        return np.where(self.chosen, self.first.difference, self.second.difference)
-
-    @property
-    def variance(self) -> FloatArray:
-        """Its variance."""
-        return np.where(self.chosen, self.first.variance, self.second.variance)
-
-    def draw(self, draws: int, rng: np.random.Generator) -> DrawnErrors:
-        """Draw from both."""
-        first, second = self.first.draw(draws, rng), self.second.draw(draws, rng)
-        return DrawnErrors(
-            np.where(self.chosen[:, None], first.error, second.error),
-            np.where(self.chosen[:, None], first.variance, second.variance),
-        )
+    n_models, freedom = len(average), average.shape[1] - 1
+    centred = (average - average.mean(axis=1, keepdims=True)) / np.sqrt(freedom)
+    if not clustered:
+        left, scale, _ = np.linalg.svd(centred, full_matrices=False)
+        n_factors = min(n_models, freedom)
+        return np.asarray(left[:, :n_factors] * scale[:n_factors])
+    of_pairs = n_models * (centred**2).sum() - (centred.sum(axis=0) ** 2).sum()
+    return np.asarray(np.eye(n_models) * np.sqrt(of_pairs / max(n_models * (n_models - 1), 1)))
 
 
-#: The estimated differences of all pairs i < j, their variances, both of shape (P,) in the order of
-#: ``np.triu_indices(L, 1)``, and draws of all.
-PairErrors: TypeAlias = IndependentErrors | PairedErrors | MixedErrors
+def _mixed_errors(chosen: BoolArray, first: PairErrors, second: PairErrors) -> PairErrors:
+    """Return those of `first` for the chosen pairs, and of `second` for the others."""
+
+    def draw(draws: int, rng: np.random.Generator) -> DrawnErrors:
+        both = zip(first.draw(draws, rng), second.draw(draws, rng), strict=True)
+        return DrawnErrors(*(np.where(chosen[:, None], x, y) for x, y in both))
+
+    return PairErrors(
+        np.where(chosen, first.difference, second.difference),
+        np.where(chosen, first.variance, second.variance),
+        draw,
+    )
 
 
 def _wishart_roots(draws: int, size: int, freedom: int, rng: np.random.Generator) -> FloatArray:
@@ -321,15 +269,19 @@ def pair_errors(posteriors: Sequence[Posterior]) -> PairErrors:
     paired = None
     if shared is not None:
         average, noise = shared.question_means
-        noise = np.where(few[:, None], 0.0, noise)
-        paired = PairedErrors(average, noise, shared.cluster_index is not None, bool(few.any()))
+        paired = paired_errors(
+            average,
+            np.where(few[:, None], 0.0, noise),
+            clustered=shared.cluster_index is not None,
+            about_zero=bool(few.any()),
+        )
     if paired is not None and population:
         return paired
     # proportions vary less than normal scores, of which it is M(N − 1): as with 1.7 and 14 times as
     # many where the logits of 30 questions have sd 1.5 and .5, and .8 times where 3
     repeated = min((n for n in trials if n >= _REPLICATED), default=np.inf)
     freedom = np.inf if population else 2.0 * posteriors[0].per_question.mu.size * (repeated - 1.0)
-    independent = IndependentErrors(
+    independent = independent_errors(
         np.array([posterior.mu for posterior in posteriors]),
         np.array([posterior.sigma for posterior in posteriors]),
         freedom,
@@ -337,7 +289,7 @@ def pair_errors(posteriors: Sequence[Posterior]) -> PairErrors:
     if paired is None:
         return independent
     first, second = np.triu_indices(few.size, 1)
-    return MixedErrors(few[first] | few[second], paired, independent)
+    return _mixed_errors(few[first] | few[second], paired, independent)
 
 
 def compare_simultaneously(
@@ -379,9 +331,7 @@ def compare_simultaneously(
     --------
     Three models with sd .03; for a single pair a difference of 1.96 · .03 · √2 = .083 would do:
 
-    >>> errors = IndependentErrors(
-    ...     np.array([0.60, 0.51, 0.40]), np.full(3, 0.03)
-    ... )
+    >>> errors = independent_errors(np.array([0.60, 0.51, 0.40]), np.full(3, 0.03))
     >>> result = compare_simultaneously([errors], 3, 0.95, seed=0)
     >>> 2.2 < result.critical_value < 2.5, result.separated.astype(int).tolist()
     (True, [[0, 0, 1], [0, 0, 1], [0, 0, 0]])

@@ -36,7 +36,8 @@ from scipy import optimize, special
 
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.arrays import FloatArray
-from lm_eval_bayes.stats.comparison.shared_questions import separation
+from lm_eval_bayes.stats.comparison.difference import separation_in_sd
+from lm_eval_bayes.stats.comparison.shared_questions import pair_posterior
 from lm_eval_bayes.stats.intervals import Scope
 from lm_eval_bayes.stats.ranking.rank import check_leaderboard, compare_in_order
 from lm_eval_bayes.stats.results import Posterior, joined_notes
@@ -230,8 +231,8 @@ class DecisionReached:
         if self.correction != "none" and a.scope != "benchmark":
             rule = 'be of scope "benchmark" (a correction holds for trials of fixed questions)'
             raise InvalidInputError.of("posteriors", "unsupported", rule, a.scope)
-        gap = separation(a, b)
-        z, threshold = gap.z, self.threshold(trials)
+        gap = pair_posterior(a, b)
+        z, threshold = separation_in_sd(gap.mu, gap.sigma), self.threshold(trials)
         rule = "decision reached"
         if threshold is None:
             reason = f"{trials} trials are not one of the planned analyses"
@@ -242,19 +243,18 @@ class DecisionReached:
             comparison = compare_in_order(best_first, self.confidence, seed=0)
             z, threshold = abs(float(comparison.z[0, 1])), comparison.critical_value
             decided = bool(comparison.separated.any())
-        validity = self.validity(a, b)
-        if not decided:
-            holds = f"z = {z:.3g} is below {threshold:.4g}"
+        on_data = gap.note if a.scope == "population" else None
+        if decided:
+            winner = names[0] if gap.mu > 0.0 else names[1]
+            reason = f'z = {z:.3g} is at least {threshold:.4g}: "{winner}" is better'
+        else:
+            winner, reason = None, f"z = {z:.3g} is below {threshold:.4g}: no decision"
             if z > threshold:
-                holds = "the interval of the difference holds 0"
-            reason = f"{holds}: no decision"
-            note = joined_notes([gap.note, validity])
-            return StopVerdict(False, rule, reason, trials, z, threshold, note=note)
-        winner = names[0] if gap.difference > 0.0 else names[1]
-        reason = f'z = {z:.3g} is at least {threshold:.4g}: "{winner}" is better'
+                reason = "the interval of the difference holds 0: no decision"
         # no rate is stated where the correction does not hold
-        note = joined_notes([validity or self._note(trials, a.scope), gap.note])
-        return StopVerdict(True, rule, reason, trials, z, threshold, winner, note)
+        on_rate = self.validity(a, b) or (self._note(trials, a.scope) if decided else None)
+        note = joined_notes([on_rate, on_data])
+        return StopVerdict(decided, rule, reason, trials, z, threshold, winner, note)
 
     def validity(self, a: Posterior, b: Posterior) -> str | None:
         """Return a warning where a correction does not control the error rate."""
@@ -288,17 +288,16 @@ class DecisionReached:
                 f"equal models get a winner in at most {1.0 - self.confidence:.3g} of such runs, "
                 + over
             )
+        once = 1.0 - self.confidence
+        if scope == "population":
+            return f"equal models get a winner in {once:.3g} of the runs at each analysis"
         planned = range(1, trials + 1) if self.analyses is None else self.analyses
         analyses = [n for n in planned if n <= trials]
-        once, rate = self.false_decision_rate([trials]), self.false_decision_rate(analyses[:_MANY])
-        note = f"equal models get a winner in {once:.3g} of the runs with one analysis, and in "
-        if scope == "population":
-            return (
-                f"{note}more of those with {len(analyses)} analyses, though in fewer than on fixed "
-                "questions: every analysis has the same sample of questions"
-            )
-        prefix = "at least " if len(analyses) > _MANY else ""
-        return f"{note}{prefix}{rate:.3g} of those with {len(analyses)} analyses"
+        rate = self.false_decision_rate(analyses[:_MANY])
+        return (
+            f"equal models get a winner in {once:.3g} of the runs with one analysis, and in "
+            f"{'at least ' * (len(analyses) > _MANY)}{rate:.3g} of those with {len(analyses)}"
+        )
 
 
 def alpha_spent(t: float, error: float, spending: Spending) -> float:

@@ -26,7 +26,7 @@ from scipy import special
 
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.arrays import FloatArray, cluster_index, protect
-from lm_eval_bayes.stats.comparison.difference import cluster_values, paired_spread
+from lm_eval_bayes.stats.comparison.difference import cluster_values
 from lm_eval_bayes.stats.comparison.shared_questions import SharedQuestions
 from lm_eval_bayes.stats.distributions.base import beta_quantile
 from lm_eval_bayes.stats.intervals import IntervalSpec
@@ -146,25 +146,11 @@ class PredictiveScore:
         mu = np.clip(self.posterior.mu + change, low, high)
         return Moments(mu, np.sqrt(sd**2 + self.rest * grown))
 
-    def path(self, steps: Sequence[int], rng: np.random.Generator) -> list[Moments]:
-        """Return the moments of draws of further trials of these questions, step by step."""
-        total, sums, moments = 0, np.zeros(DRAWS), []
-        for step in steps:
-            total += step
-            sums += step * self.offset + np.sqrt(step * self.chance) * rng.standard_normal(DRAWS)
-            part = total / (self.worth + total)
-            chance = self.chance.mean() + part * (self.chance - self.chance.mean())
-            mu = np.clip(self.posterior.mu + sums / (self.worth + total), *self.posterior.bounds)
-            moments.append(Moments(mu, np.sqrt(chance / (self.worth + total))))
-        return moments
-
-    def width_goal(self, width: float, spec: IntervalSpec) -> Goal:
-        """Return the goal of a credible interval at most `width` wide; see `interval_widths`."""
-        return cache(lambda extra: float(np.mean(self.widths(extra, spec) <= width)))
-
-    def widths(self, extra: float, spec: IntervalSpec) -> FloatArray:
-        """Return the width of the credible interval in every draw."""
-        return interval_widths(*self.moments(extra), self.posterior.bounds, spec)
+    def widths(self, extra: float) -> FloatArray:
+        """Return the width of the credible interval in every draw; see `interval_widths`."""
+        own = self.posterior
+        spec = IntervalSpec(own.level, own.scope, own.method)
+        return interval_widths(*self.moments(extra), own.bounds, spec)
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,23 +163,17 @@ class PredictiveBoard:
         One per model.
     shared : SharedQuestions or None
         In scope "population", where the questions can be paired.
-    average, noise : array, shape (L, M)
-        Of those, see `SharedQuestions.question_means`.
     """
 
     scores: tuple[PredictiveScore, ...]
     shared: SharedQuestions | None
-    average: FloatArray
-    noise: FloatArray
 
     @classmethod
     def of(cls, posteriors: Sequence[Posterior]) -> PredictiveBoard:
         """Draw once for every model."""
         scores = tuple(PredictiveScore.of(posterior) for posterior in posteriors)
         is_population = posteriors[0].scope == "population"
-        shared = SharedQuestions.of(posteriors) if is_population else None
-        means = (np.zeros((0, 0)),) * 2 if shared is None else shared.question_means
-        return cls(scores, shared, *means)
+        return cls(scores, SharedQuestions.of(posteriors) if is_population else None)
 
     def goal(self, first: int, second: int, target: float) -> Goal:
         """Return the goal of z = |difference| / sd of two models of at least `target`.
@@ -204,30 +184,26 @@ class PredictiveBoard:
         """
         a, b, other = self.scores[first], self.scores[second], PAIRED_WITH
 
-        def independent(extra: float) -> float:
-            (mu, sigma), (mu_b, sigma_b) = a.moments(extra), b.moments(extra)
-            return _share_apart(mu - mu_b[other], np.hypot(sigma, sigma_b[other]), target)
-
         if self.shared is None:
-            return cache(independent)
-        x, y = self.average[[first, second]]
-        spread = paired_spread(
-            x - y,
-            self.noise[first] + self.noise[second],
-            clustered=self.shared.cluster_index is not None,
-        )
-        chance = float(spread.chance**2)
-        rest_now = float(spread.sd**2) - chance
-        rest = np.maximum((rest_now + chance) * _variance_ratios(x.size - 1) - chance, 0.0)
 
-        def paired(extra: float) -> float:
+            def share_apart(extra: float) -> float:
+                (mu, sigma), (mu_b, sigma_b) = a.moments(extra), b.moments(extra)
+                sd = np.hypot(sigma, sigma_b[other])
+                return float(np.mean(np.abs(mu - mu_b[other]) > target * sd))
+
+            return share_apart
+        difference = self.shared.difference[first, second]
+        sd_now, chance_now, _ = (part[first, second] for part in self.shared.spread)
+        rest_now, freedom = sd_now**2 - chance_now**2, self.shared.n_units - 1
+        rest = np.maximum(sd_now**2 * _variance_ratios(freedom) - chance_now**2, 0.0)
+
+        def share_apart_paired(extra: float) -> float:
             (change, sd), (change_b, sd_b) = a.sampling(extra), b.sampling(extra)
-            difference = x.mean() - y.mean() + change - change_b[other]
             rest_then = rest_now + a.progress(extra) * (rest - rest_now)
-            variance = rest_then + sd**2 + sd_b[other] ** 2
-            return _share_apart(difference, np.sqrt(variance), target)
+            apart = np.abs(difference + change - change_b[other])
+            return float(np.mean(apart > target * np.sqrt(rest_then + sd**2 + sd_b[other] ** 2)))
 
-        return cache(paired)
+        return share_apart_paired
 
 
 @cache
@@ -235,10 +211,6 @@ def _variance_ratios(freedom: int) -> FloatArray:
     """Return draws of a variance over its estimate, in an order unlike that of the scores."""
     mass = (np.arange(DRAWS) * _THIRD % DRAWS + 0.5) / DRAWS
     return np.asarray(0.5 * freedom / special.gammaincinv(0.5 * freedom, mass))
-
-
-def _share_apart(difference: FloatArray, sd: FloatArray, target: float) -> float:
-    return float(np.mean(np.abs(difference) > target * sd))
 
 
 def interval_widths(
@@ -293,5 +265,6 @@ def further_trials(goal: Goal, shares: Sequence[float], max_trials: int) -> list
         The largest number of trials to evaluate; None stands for more.
     """
     possible = range(1, max_trials + 1)
-    index = [bisect_left(possible, share, key=goal) for share in shares]
+    cached = cache(goal)
+    index = [bisect_left(possible, share, key=cached) for share in shares]
     return [None if i == max_trials else possible[i] for i in index]

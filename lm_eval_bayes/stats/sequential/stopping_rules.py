@@ -24,7 +24,6 @@ from lm_eval_bayes.stats.validation import (
     check_option,
     check_positive,
     check_rising,
-    check_seed,
 )
 
 #: The largest number of planned analyses: the thresholds of more take minutes.
@@ -79,8 +78,6 @@ class WidthReached:
     min_trials : int
         The least number of trials per question, however narrow the intervals are. With one
         trial the width of the interval under a learned prior depends on the prior alone.
-    seed : int
-        Seed of the draws, where there are any.
 
     Raises
     ------
@@ -100,7 +97,6 @@ class WidthReached:
     level: float = 0.95
     method: IntervalMethod | None = None
     min_trials: int = 2
-    seed: int = 0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "width", check_positive("width", self.width))
@@ -108,7 +104,6 @@ class WidthReached:
         if self.method is not None:
             object.__setattr__(self, "method", check_option("method", self.method, METHODS))
         object.__setattr__(self, "min_trials", check_count("min_trials", self.min_trials, 1))
-        object.__setattr__(self, "seed", check_seed(self.seed))
 
     def evaluate(self, trials: int, posteriors: Mapping[str, Posterior]) -> StopVerdict:
         """Evaluate the posteriors of the models after `trials` trials per question.

@@ -12,8 +12,9 @@ import numpy as np
 from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.arrays import IntArray, read_only
-from lm_eval_bayes.stats.comparison.shared_questions import separation
-from lm_eval_bayes.stats.intervals import IntervalSpec, Scope
+from lm_eval_bayes.stats.comparison.difference import separation_in_sd
+from lm_eval_bayes.stats.comparison.shared_questions import pair_posterior
+from lm_eval_bayes.stats.intervals import Scope
 from lm_eval_bayes.stats.outcomes import Outcomes, check_outcomes
 from lm_eval_bayes.stats.ranking.rank import check_leaderboard
 from lm_eval_bayes.stats.results import Posterior, check_posterior, joined_notes
@@ -171,43 +172,34 @@ def trials_needed(
     >>> 15 < forecast.additional < 25
     True
     """
-    posteriors = _check_goal(posterior, width, z, other)
+    if (width is None) == (z is None):
+        got = (width, z)
+        raise InvalidInputError.of("width", "conflict", "be given, or else `z`, but not both", got)
+    if (z is None) != (other is None):
+        rule = "be given with `z` and only with it"
+        raise InvalidInputError.of("other", "conflict", rule, "none" if other is None else "one")
+    sides = {"posterior": posterior} if other is None else {"posterior": posterior, "other": other}
+    check_leaderboard({name: check_posterior(name, side) for name, side in sides.items()})
     max_trials = check_count("max_trials", max_trials, 1)
-    if other is None:
-        predictive = PredictiveScore.of(posterior)
-        return forecast_width(predictive, check_positive("width", width), max_trials)
-    target, board = check_positive("z", z), PredictiveBoard.of(posteriors)
-    now = separation(posterior, other)
-    return forecast_separation(
-        board, (0, 1), target, now.z, max_trials, done=now.z >= target, note=now.note
-    )
-
-
-def forecast_width(predictive: PredictiveScore, width: float, max_trials: int) -> TrialsForecast:
-    """Forecast the trials after which a credible interval is at most `width` wide."""
-    posterior = predictive.posterior
-    spec = IntervalSpec(posterior.level, posterior.scope, posterior.method)
-    current = posterior.interval_by(spec).width
-    goal = predictive.width_goal(width, spec)
-    limit: float | None = None
-    if posterior.scope == "population":
-        limit = float(np.median(predictive.widths(np.inf, spec)))
-    limiting = None
-    if limit is not None and limit > width:
-        limiting = (
-            f"width is about {limit:.3g}, and at most {width:g} in only {goal(np.inf):.0%} of the "
-            "predictive draws"
+    if other is not None:
+        target, gap = check_positive("z", z), pair_posterior(posterior, other)
+        board, now = PredictiveBoard.of([posterior, other]), separation_in_sd(gap.mu, gap.sigma)
+        note = gap.note if gap.scope == "population" else None
+        return forecast_separation(
+            board, (0, 1), target, now, max_trials, done=now >= target, note=note
         )
+    width, now = check_positive("width", width), posterior.interval().width
+    predictive = PredictiveScore.of(posterior)
+    is_population = posterior.scope == "population"
     return _forecast(
-        goal,
-        current <= width,
+        lambda extra: float(np.mean(predictive.widths(extra) <= width)),
         [posterior],
-        limiting,
+        done=now <= width,
         goal="width",
         target=width,
-        current=current,
+        current=now,
         max_trials=max_trials,
-        limit=limit,
+        limit=float(np.median(predictive.widths(np.inf))) if is_population else None,
         level=posterior.level,
     )
 
@@ -219,20 +211,15 @@ def forecast_separation(
     current: float,
     max_trials: int,
     *,
-    done: bool,
+    done: bool = False,
     note: str | None = None,
 ) -> TrialsForecast:
     """Forecast the trials after which z of two models is at least `target`; now it is `current`."""
-    posteriors, goal = [board.scores[i].posterior for i in pair], board.goal(*pair, target)
-    limiting = None
-    if board.shared is not None and goal(np.inf) < 0.5:
-        limiting = f"z is {target:g} or more in only {goal(np.inf):.0%} of the predictive draws"
     return _forecast(
-        goal,
-        done,
-        posteriors,
-        limiting,
+        board.goal(*pair, target),
+        [board.scores[i].posterior for i in pair],
         note,
+        done=done,
         goal="z",
         target=target,
         current=current,
@@ -242,31 +229,16 @@ def forecast_separation(
     )
 
 
-def _check_goal(posterior: object, width: object, z: object, other: object) -> list[Posterior]:
-    """Return the posteriors that the goal is about, once there is exactly one goal."""
-    if (width is None) == (z is None):
-        got = (width, z)
-        raise InvalidInputError.of("width", "conflict", "be given, or else `z`, but not both", got)
-    if (z is None) != (other is None):
-        rule = "be given with `z` and only with it"
-        raise InvalidInputError.of("other", "conflict", rule, "none" if other is None else "one")
-    sides = {"posterior": posterior} if other is None else {"posterior": posterior, "other": other}
-    posteriors = [check_posterior(name, side) for name, side in sides.items()]
-    check_leaderboard(dict(zip(sides, posteriors, strict=True)))
-    return posteriors
-
-
 def _forecast(
     reached: Goal,
-    done: bool,
     posteriors: Sequence[Posterior],
-    limiting: str | None,
     note: str | None = None,
     *,
+    done: bool,
     max_trials: int,
     **fields: Any,
 ) -> TrialsForecast:
-    """Return the forecast of a goal; `limiting` says why it may be out of reach."""
+    """Return the forecast of a goal."""
     needed: Sequence[int | None] = (0, 0, 0)
     last = 1.0
     if not done:
@@ -275,11 +247,11 @@ def _forecast(
     notes = [*(posterior.note for posterior in posteriors), note]
     if any(side.scored and (side.trials_range or (1, 1))[1] < 2 for side in posteriors):
         notes.append(NO_DISPERSION)
-    if middle is None and limiting is not None:
+    if middle is None and posteriors[0].scope == "population" and reached(np.inf) < 0.5:
         unit = "questions" if posteriors[0].clusters is None else "clusters of questions"
         notes.append(
-            f"Not reachable by more trials alone: on these questions the limiting {limiting}; more "
-            f"{unit} are needed."
+            "Not reachable by more trials alone: with any number of trials of these questions only "
+            f"{reached(np.inf):.0%} of the predictive draws reach the goal; more {unit} are needed."
         )
     elif middle is None:
         notes.append(

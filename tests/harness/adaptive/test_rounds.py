@@ -49,6 +49,7 @@ def test_a_decision_against_a_finished_run(tmp_path, capsys):
     runs = [read_runs(tmp_path / name).runs[0] for name in ("strong", "weak")]
     comparison = compare(*(run.outcomes for run in runs), "population")
     look = last["looks"][0]
+    assert look["distinguishable"] is True
     assert look["population_z"] == pytest.approx(comparison.z, rel=1e-6)
     limit = look["population_z_limit"]
     assert limit is None or limit > look["population_z"]
