@@ -138,10 +138,6 @@ class CdfTable:
         """Return the masses at or below the scores."""
         return np.interp(scores, self.score, self.probability, left=0.0, right=1.0)
 
-    def clipped(self, low: float, high: float) -> CdfTable:
-        """Return the table with its scores clipped to [low, high]."""
-        return CdfTable(self.probability, np.clip(self.score, low, high))
-
     def scaled(self, low: float, high: float) -> CdfTable:
         """Return the table of low + (high − low)·score."""
         return CdfTable(self.probability, low + (high - low) * self.score)
@@ -285,27 +281,6 @@ class IndependentDirichlets(MatchedBeta):
         return CategoryDraws(draw_dirichlet(nu, rng), self.weights)
 
 
-def tabulate(total: FloatArray, points: FloatArray, mu: float, sigma: float) -> CdfTable:
-    """Spread each lattice mass over its cell and match mean and standard deviation.
-
-    Parameters
-    ----------
-    total, points : array, shape (L,)
-        Masses that sum to 1 and the evenly spaced scores they lie on.
-    mu, sigma : float
-        The true mean and standard deviation.
-    """
-    cell = points[1] - points[0]
-    # sums, not dot products, for which BLAS would start threads
-    mean = float((total * points).sum())
-    # a mass spread evenly over its cell adds cell²/12
-    deviation = np.sqrt(float((total * (points - mean) ** 2).sum()) + cell**2 / 12.0)
-    edges = np.append(points - 0.5 * cell, points[-1] + 0.5 * cell)
-    score = mu + (edges - mean) * (sigma / deviation)
-    probability = np.concatenate([[0.0], np.cumsum(total)])
-    return CdfTable(probability / probability[-1], score)
-
-
 def logit_table(axis: FloatArray, density: FloatArray) -> tuple[float, float, CdfTable]:
     """Return mean, sd and distribution function of a probability from the density of its logit.
 
@@ -314,21 +289,16 @@ def logit_table(axis: FloatArray, density: FloatArray) -> tuple[float, float, Cd
     axis, density : array, shape (Y,)
         The density at even steps of the logit, smooth, and negligible at both ends.
     """
+    from scipy.interpolate import CubicSpline  # takes long to import
+
     probability = special.expit(axis)
     weight = density * (axis[1] - axis[0])
     mean = float(weight @ probability)
     sd = float(np.sqrt(weight @ (probability - mean) ** 2))
-    finer, below = cdf_from_density(axis, density)
-    return mean, sd, CdfTable(below, np.asarray(special.expit(finer)))
-
-
-def cdf_from_density(axis: FloatArray, density: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Integrate a density on an even axis: a finer axis, and the distribution function there."""
-    from scipy.interpolate import CubicSpline  # takes long to import
-
     finer = np.linspace(axis[0], axis[-1], max(16 * axis.size, 16_000))
     below = CubicSpline(axis, density).antiderivative()(finer)
-    return finer, np.maximum.accumulate(np.clip(below / below[-1], 0.0, 1.0))
+    below = np.maximum.accumulate(np.clip(below / below[-1], 0.0, 1.0))
+    return mean, sd, CdfTable(below, np.asarray(special.expit(finer)))
 
 
 def beta_quantile(

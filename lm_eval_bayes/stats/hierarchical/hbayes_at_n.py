@@ -9,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.stats.arrays import FloatArray, IntArray, numeric, read_only
+from lm_eval_bayes.stats.arrays import FloatArray, IntArray, read_only
 from lm_eval_bayes.stats.hierarchical.clusters import clustered_population
 from lm_eval_bayes.stats.intervals import IntervalMethod, IntervalSpec, Scope
 from lm_eval_bayes.stats.learned_shift import LearnedShift
@@ -56,7 +55,6 @@ def hbayes_at_n(
     level: float = 0.95,
     interval: IntervalMethod = "exact",
     *,
-    mean_counts: npt.ArrayLike | None = None,
     seed: int = 0,
 ) -> Posterior:
     """Return the posterior of the score under a prior learned across the questions.
@@ -84,10 +82,6 @@ def hbayes_at_n(
         Posterior mass of the result's `interval()`, strictly between 0 and 1.
     interval : {"exact", "normal", "beta"}
         Its method.
-    mean_counts : array, shape (C+1,), optional
-        Pseudo-trials a >= 0 of each category in the prior of the kinds' means: for two
-        categories m ~ Beta(.7 + a_1, .7 + a_0). They are trials of
-        further questions, one each, and say nothing about how much questions differ.
     seed : int
         Seed of the states and draws that represent the posterior.
 
@@ -101,8 +95,7 @@ def hbayes_at_n(
     Raises
     ------
     InvalidInputError
-        If an argument breaks its rule, or if `mean_counts` are given for scope "population" of
-        outcomes with clusters.
+        If an argument breaks its rule.
 
     Examples
     --------
@@ -115,35 +108,26 @@ def hbayes_at_n(
     (0.19, 0.06)
     >>> hbayes_at_n(outcomes, scope="population").scope
     'population'
-
-    Forty right answers to a hundred other questions as prior of the common mean:
-
-    >>> round(hbayes_at_n(outcomes, mean_counts=[60, 40]).mu, 2)
-    0.1
     """
     check_outcomes("outcomes", outcomes, scores=True)
     spec = IntervalSpec.of(level, scope, interval, seed)
-    pseudo_trials = _check_mean_counts(mean_counts, outcomes.n_categories)
     index = outcomes.cluster_index if spec.scope == "population" else None
-    if index is not None and pseudo_trials is not None:
-        rule = 'be left out for scope "population" of outcomes with clusters'
-        raise InvalidInputError.of("mean_counts", "conflict", rule, pseudo_trials.tolist())
-    benchmark, population = _both_scopes(outcomes, spec, pseudo_trials)
+    benchmark, population = _both_scopes(outcomes, spec)
     if index is not None:
         population = clustered_population(outcomes, index, benchmark)
     posterior = benchmark if spec.scope == "benchmark" else population
     shift = outcomes.prior_strength
     if not isinstance(shift, LearnedShift) or not outcomes.prior_counts.any():
         return posterior
-    draws = score_after_earlier(two_runs(outcomes, spec.seed, pseudo_trials), shift)
+    draws = score_after_earlier(two_runs(outcomes, spec.seed), shift)
     return _after_earlier_run(posterior, draws, spec.seed)
 
 
-def two_runs(outcomes: Outcomes, seed: int, mean_counts: FloatArray | None = None) -> TwoRuns:
+def two_runs(outcomes: Outcomes, seed: int) -> TwoRuns:
     """Return the score of these questions by the trials, by the prior trials, and by none."""
     alone = replace(outcomes.without_prior(), clusters=None)
     own, earlier, without = (
-        hbayes_at_n(replace(alone, counts=counts), mean_counts=mean_counts, seed=seed).distribution
+        hbayes_at_n(replace(alone, counts=counts), seed=seed).distribution
         for counts in (alone.counts, outcomes.prior_counts, np.zeros_like(alone.counts))
     )
     return TwoRuns(own, earlier, without, outcomes.bounds)
@@ -176,15 +160,11 @@ def _by_draws(posterior: Posterior, draws: FloatArray, seed: int) -> Posterior:
     )
 
 
-def _both_scopes(
-    outcomes: Outcomes, spec: IntervalSpec, pseudo_trials: FloatArray | None
-) -> tuple[Posterior, Posterior]:
+def _both_scopes(outcomes: Outcomes, spec: IntervalSpec) -> tuple[Posterior, Posterior]:
     """Return the posteriors of these questions and of their population."""
     weights, belongs = distinct_weights(outcomes)
-    mean_counts = 0.0 if pseudo_trials is None else pseudo_trials @ belongs
-    mixture = learn_mixture(
-        outcomes.weighted_counts @ belongs, mean_counts=mean_counts, seed=spec.seed
-    ).thinned(_STATES)
+    counts = outcomes.weighted_counts @ belongs
+    mixture = learn_mixture(counts, seed=spec.seed).thinned(_STATES)
     low, span, unit = scaled_weights(weights)
     moments = state_moments(mixture, score_moments(unit))
     scores = QuestionStates(
@@ -243,21 +223,6 @@ def of_population(
         benchmark=benchmark,
         **further,
     )
-
-
-def _check_mean_counts(mean_counts: npt.ArrayLike | None, n_categories: int) -> FloatArray | None:
-    """Return the pseudo-trials of each category, (C+1,), or None."""
-    if mean_counts is None:
-        return None
-    array = numeric("mean_counts", mean_counts)
-    if array.shape != (n_categories,):
-        rule = f"have one entry per category ({n_categories})"
-        raise InvalidInputError.of("mean_counts", "shape", rule, f"shape {array.shape}")
-    pseudo_trials = array.astype(np.float64)
-    if not (np.isfinite(pseudo_trials).all() and pseudo_trials.min() >= 0.0):
-        got = array.tolist()
-        raise InvalidInputError.of("mean_counts", "range", "be finite and at least 0", got)
-    return pseudo_trials
 
 
 def distinct_weights(outcomes: Outcomes) -> tuple[FloatArray, npt.NDArray[np.bool_]]:

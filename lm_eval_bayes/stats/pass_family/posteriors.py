@@ -230,41 +230,6 @@ def mg_pass_at_k_posterior(
     return _posterior(PassQuantity("mg-pass@k", k), outcomes, prior, scope)
 
 
-def strict_majority_at_k_posterior(
-    outcomes: Outcomes, k: int, prior: Prior = "learned", scope: Scope = "benchmark"
-) -> Posterior:
-    """Return the posterior of the mean chance that more than half of k new trials are correct.
-
-    Parameters
-    ----------
-    outcomes : Outcomes
-        Binary outcomes of M questions; N_α may differ.
-    k : int
-        From 1 to 10⁷.
-    prior : "learned", "uniform", "jeffreys", float or (float, float)
-        See `pass_posteriors`.
-    scope : {"benchmark", "population"}
-        See `pass_posteriors`.
-
-    Returns
-    -------
-    Posterior
-        In [0, 1]; of mG-Pass@k, in [0, (k − 1)/k] for an odd k.
-
-    Raises
-    ------
-    InvalidInputError
-        If the outcomes are not binary, or an argument breaks its rule.
-
-    Examples
-    --------
-    >>> outcomes = Outcomes.from_matrix([[0, 1]])
-    >>> round(strict_majority_at_k_posterior(outcomes, 3, "uniform").mu, 12)
-    0.5
-    """
-    return _posterior(PassQuantity("strict-maj@k", k), outcomes, prior, scope)
-
-
 def _posterior(quantity: PassQuantity, outcomes: Outcomes, prior: Prior, scope: Scope) -> Posterior:
     (posterior,) = pass_posteriors(outcomes, [quantity], prior, scope)
     return posterior
@@ -466,7 +431,7 @@ def _learned(
                 learned=learned,
                 ess=scores.ess,
                 seed=seed,
-                note=joined_notes([_note(counts, member.k), few]),
+                note=joined_notes([trials_note(counts, member.k), few]),
                 question_ids=outcomes.question_ids,
             )
             if scope == "population":
@@ -491,7 +456,7 @@ def _of_one_trial(outcomes: Outcomes, quantity: PassQuantity, scope: Scope, seed
     )
 
 
-def _note(counts: FloatArray, k: int) -> str | None:
+def trials_note(counts: FloatArray, k: int) -> str | None:
     """Return the warnings about a posterior at k > 1 by its trials, if any."""
     trials = counts.sum(axis=1)
     if trials.max() == 0.0:
