@@ -10,7 +10,6 @@ from scipy import special
 
 from lm_eval_bayes.stats.arrays import FloatArray, IntArray
 from lm_eval_bayes.stats.distributions.base import (
-    CdfTable,
     TabulatedDistribution,
     beta_quantile,
     logit_table,
@@ -49,9 +48,15 @@ def clustered_population(outcomes: Outcomes, index: IntArray, benchmark: Posteri
     """
     low, span, unit = scaled_weights(outcomes.weights)
     trials = outcomes.weighted_counts
-    likelihood = NestedLikelihood(Clusters.of(trials @ unit, trials @ (1.0 - unit), index))
-    grid = cluster_posterior(likelihood)
-    mean, sd, table = cluster_mean(grid)
+    right, wrong = trials @ unit, trials @ (1.0 - unit)
+    n_clusters = int(index.max()) + 1
+    if n_clusters == index.size:
+        clusters = Clusters.of_trials(right, wrong)
+    else:
+        clusters = Clusters.of(right, wrong, index)
+    grid = cluster_posterior(NestedLikelihood(clusters))
+    axis = grid.logit_mean
+    mean, sd, table = logit_table(axis, grid.mass.sum(axis=(1, 2)) / (axis[1] - axis[0]))
     mu = float(np.clip(low + span * mean, *outcomes.bounds))
     return replace(
         benchmark,
@@ -61,7 +66,7 @@ def clustered_population(outcomes: Outcomes, index: IntArray, benchmark: Posteri
         scope="population",
         ess=None,
         seed=None,
-        note=few_clusters_note(int(index.max()) + 1),
+        note=few_clusters_note(n_clusters),
         benchmark=benchmark,
         clusters=learned_clusters(grid, outcomes.clusters or (), index),
     )
@@ -107,12 +112,6 @@ def clustered_values(
     alpha = np.maximum(np.stack([(s * q).ravel(), (s * p).ravel()]), 1e-9)
     values = moments_of(alpha).first.reshape(n_quantities, _STATES, _QUANTILES)
     return values.mean(axis=2), learned
-
-
-def cluster_mean(grid: ClusterGrid) -> tuple[float, float, CdfTable]:
-    """Return mean, sd and distribution function of θ."""
-    axis = grid.logit_mean
-    return logit_table(axis, grid.mass.sum(axis=(1, 2)) / (axis[1] - axis[0]))
 
 
 def learned_clusters(
