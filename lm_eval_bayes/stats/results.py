@@ -8,11 +8,10 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from lm_eval_bayes._util.plain import NOT_IN_JSON, Record
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.stats.arrays import FloatArray, protect, read_only
+from lm_eval_bayes.stats.arrays import FloatArray, protect
 from lm_eval_bayes.stats.distributions.base import Distribution, QuestionMeans
 from lm_eval_bayes.stats.intervals import (
     Interval,
@@ -36,10 +35,6 @@ class PerQuestion(Record):
         protect(self)
 
 
-#: The masses of the quantiles of a strength: its central 95% and its median.
-STRENGTH_MASSES = np.array([0.025, 0.5, 0.975])
-
-
 @dataclass(frozen=True, eq=False)
 class LearnedPrior(Record):
     """The posterior of a prior's hyperparameters, θ_α ~ Dirichlet(s·m).
@@ -52,20 +47,13 @@ class LearnedPrior(Record):
         distinct weights the smaller comes first.
     strength : float
         Posterior median of s, the strength of the learned prior in trials.
-    strength_low, strength_high : float
-        Its central 95%.
     """
 
     mean: FloatArray
     strength: float
-    strength_low: float
-    strength_high: float
 
-    @classmethod
-    def of(cls, mean: npt.ArrayLike, strength: FloatArray) -> LearnedPrior:
-        """Return the record from the 2.5%, 50% and 97.5% quantiles of the strength."""
-        low, median, high = strength.tolist()
-        return cls(read_only(mean, np.float64), median, low, high)
+    def __post_init__(self) -> None:
+        protect(self)
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,21 +69,17 @@ class LearnedClusters(Record):
         The cluster of every question.
     n_clusters : int
         T, the number of clusters.
-    strength, strength_low, strength_high : float
-        Posterior median of d and its central 95%; 1/(1 + d) is the correlation of two questions of
-        one cluster with one trial each.
-    within, within_low, within_high : float or None
-        The same for s; None where no question has two trials, or no cluster two questions.
+    strength : float
+        Posterior median of d; 1/(1 + d) is the correlation of two questions of one cluster with one
+        trial each.
+    within : float or None
+        That of s; None where no question has two trials, or no cluster two questions.
     """
 
     labels: tuple[Hashable, ...] = field(repr=False, metadata=NOT_IN_JSON)
     n_clusters: int
     strength: float
-    strength_low: float
-    strength_high: float
     within: float | None = None
-    within_low: float | None = None
-    within_high: float | None = None
 
 
 @dataclass(frozen=True, eq=False)

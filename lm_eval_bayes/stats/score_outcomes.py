@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.stats.arrays import FloatArray, IntArray, as_ids, read_only
+from lm_eval_bayes.stats.arrays import FloatArray, IntArray, read_only
 from lm_eval_bayes.stats.outcomes import Outcomes
 
 #: Degrees of freedom, at a dispersion of 1, that the estimate of the dispersion starts from.
@@ -120,7 +120,7 @@ class ScoreOutcomes(Outcomes):
             weights=np.array([low, high], dtype=np.float64),
             prior_counts=np.stack([trials - right, right], axis=1),
             prior_strength=1.0 / (_dispersion(fractions) * _RESOLUTION),
-            question_ids=None if question_ids is None else as_ids(question_ids),
+            question_ids=question_ids,  # type: ignore[arg-type]
             scores=tuple(given),
         )
 

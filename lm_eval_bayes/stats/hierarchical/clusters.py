@@ -23,7 +23,7 @@ from lm_eval_bayes.stats.hierarchical.nested_beta import (
     grid_with_within,
 )
 from lm_eval_bayes.stats.outcomes import Outcomes, scaled_weights
-from lm_eval_bayes.stats.results import STRENGTH_MASSES, LearnedClusters, Posterior
+from lm_eval_bayes.stats.results import LearnedClusters, Posterior
 from lm_eval_bayes.stats.states import MomentsOf
 
 #: States of a further cluster, quantiles of its mean in each, and the most trials of a question
@@ -119,16 +119,16 @@ def learned_clusters(
 ) -> LearnedClusters:
     """Summarize what is learned of the clusters of M questions, numbered by `index` (M,)."""
     n_clusters = int(index.max()) + 1
-    low, median, high = _log_quantiles(grid.log_strength, grid.mass.sum(axis=(0, 2)))
+    d = _log_median(grid.log_strength, grid.mass.sum(axis=(0, 2)))
     if grid.log_within.size == 1:
-        return LearnedClusters(labels, n_clusters, median, low, high)
-    within = _log_quantiles(grid.log_within, grid.mass.sum(axis=(0, 1)))
-    return LearnedClusters(labels, n_clusters, median, low, high, within[1], within[0], within[2])
+        return LearnedClusters(labels, n_clusters, d)
+    s = _log_median(grid.log_within, grid.mass.sum(axis=(0, 1)))
+    return LearnedClusters(labels, n_clusters, d, s)
 
 
-def _log_quantiles(axis: FloatArray, mass: FloatArray) -> list[float]:
-    """Return the 2.5%, 50% and 97.5% quantiles of exp(axis), the mass being around the nodes."""
-    return [float(x) for x in np.exp(weighted_quantiles(axis, mass, STRENGTH_MASSES))]
+def _log_median(axis: FloatArray, mass: FloatArray) -> float:
+    """Return the median of exp(axis), the mass being around the nodes."""
+    return float(np.exp(weighted_quantiles(axis, mass, np.array(0.5))))
 
 
 def few_clusters_note(n_clusters: int) -> str | None:

@@ -17,7 +17,6 @@ from lm_eval_bayes.stats.mixture import Mixture, learn_mixture
 from lm_eval_bayes.stats.outcomes import Outcomes, check_outcomes, scaled_weights
 from lm_eval_bayes.stats.related_scores import TwoRuns, score_after_earlier
 from lm_eval_bayes.stats.results import (
-    STRENGTH_MASSES,
     LearnedPrior,
     PerQuestion,
     Posterior,
@@ -234,8 +233,7 @@ def distinct_weights(outcomes: Outcomes) -> tuple[FloatArray, npt.NDArray[np.boo
 def learned_prior(mixture: Mixture) -> LearnedPrior:
     """Summarize the kinds of questions of one task: their mean shares and equivalent strength."""
     shares = np.einsum("kp,kcp->c", mixture.weight[:, 0], mixture.share) / mixture.n_states
-    strength = mixture.equivalent_strength()[0]
-    return LearnedPrior.of(shares, np.quantile(strength, STRENGTH_MASSES))
+    return LearnedPrior(shares, float(np.median(mixture.equivalent_strength()[0])))
 
 
 def scope_note(outcomes: Outcomes, scope: Scope) -> str | None:
