@@ -65,7 +65,7 @@ def bayes_at_n(outcomes: Outcomes, prior: str | float = "uniform") -> Posterior:
     weights, belongs = distinct_weights(outcomes)
     bounds = outcomes.bounds
     mean, sd = _dirichlet_moments(nu, outcomes.weights)
-    mu, sigma = float(np.clip(mean.mean(), *bounds)), _root_sum_square(sd) / mean.size
+    mu, sigma = float(np.clip(mean.mean(), *bounds)), float(np.linalg.norm(sd)) / mean.size
     return Posterior(
         quantity="bayes@N",
         mu=mu,
@@ -117,24 +117,20 @@ def avg_at_n(outcomes: Outcomes) -> Estimate:
     """
     check_outcomes("outcomes", outcomes, scores=True)
     n_trials = require_trials(outcomes)
-    if isinstance(outcomes, ScoreOutcomes):
-        return Estimate(
-            quantity="avg@N",
-            value=float(np.clip(outcomes.means.mean(), *outcomes.bounds)),
-            per_question=read_only(outcomes.means, np.float64),
-            sigma=outcomes.standard_error,
-            bounds=outcomes.bounds,
-        )
-    low, span, unit = scaled_weights(outcomes.weights)
     bounds = outcomes.bounds
-    means = np.clip(low + span * (outcomes.counts @ unit) / n_trials, *bounds)
-    _, sigma = _dirichlet_moments(np.asarray(outcomes.counts + 1.0), outcomes.weights)
-    sigma = sigma * (n_trials + outcomes.n_categories) / n_trials
+    if isinstance(outcomes, ScoreOutcomes):
+        means, sigma = outcomes.means, outcomes.standard_error
+    else:
+        low, span, unit = scaled_weights(outcomes.weights)
+        means = np.clip(low + span * (outcomes.counts @ unit) / n_trials, *bounds)
+        _, sd = _dirichlet_moments(np.asarray(outcomes.counts + 1.0), outcomes.weights)
+        sd *= (n_trials + outcomes.n_categories) / n_trials
+        sigma = float(np.linalg.norm(sd)) / means.size
     return Estimate(
         quantity="avg@N",
         value=float(np.clip(means.mean(), *bounds)),
         per_question=read_only(means, np.float64),
-        sigma=_root_sum_square(sigma) / means.size,
+        sigma=sigma,
         bounds=bounds,
     )
 
@@ -201,11 +197,3 @@ def _dirichlet_moments(nu: FloatArray, weights: FloatArray) -> tuple[FloatArray,
     spread = (nu * (unit - mean[:, None]) ** 2).sum(axis=1) / total
     mu = np.clip(low + span * mean, low, weights.max())
     return mu, span * np.sqrt(spread / (total + 1.0))
-
-
-def _root_sum_square(values: FloatArray) -> float:
-    """Return sqrt(Σ x²) without overflow."""
-    largest = float(values.max())
-    if largest == 0.0:
-        return 0.0
-    return largest * float(np.sqrt(((values / largest) ** 2).sum()))

@@ -15,6 +15,7 @@ from lm_eval_bayes.stats.hierarchical.hbayes_at_n import (
     hbayes_at_n,
     learned_prior,
     of_population,
+    posterior_by_states,
 )
 from lm_eval_bayes.stats.intervals import SCOPES, Scope
 from lm_eval_bayes.stats.maj_at_k import Tallies, tabulated_answers
@@ -142,21 +143,10 @@ def maj_at_k_posterior(
     prior, rng = learn_wrong_prior(questions), np.random.default_rng(seed)
     credits = draw_credits(questions, prior, k, rng)
     scores, per_question = _posterior(mixture, where, credits, seed)
-    benchmark = Posterior(
-        quantity="maj@k posterior",
-        mu=scores.mean,
-        sigma=scores.sd,
-        per_question=per_question,
-        bounds=(0.0, 1.0),
-        prior=None,
-        distribution=scores,
-        k=k,
-        n_trials=outcomes.mean_trials,
-        trials_range=outcomes.trials_range,
-        learned=learned_prior(mixture),
-        ess=scores.ess,
-        seed=seed,
-        note=joined_notes([trials_note(counts, k), few_questions_note(where.size)]),
+    note = joined_notes([trials_note(counts, k), few_questions_note(where.size)])
+    learned = learned_prior(mixture)
+    benchmark = posterior_by_states(
+        "maj@k posterior", scores, per_question, outcomes, learned, k=k, note=note
     )
     if scope == "benchmark":
         return benchmark

@@ -181,24 +181,49 @@ class Posterior(Record):
         level: float | None = None,
         method: IntervalMethod | None = None,
     ) -> Interval:
-        """Return a credible interval; see :func:`credible_interval`.
+        """Return an interval that holds `level` of the posterior mass.
+
+        Parameters
+        ----------
+        level : float, optional
+            Posterior mass, strictly between 0 and 1; left out, the posterior's own (0.95).
+        method : {"normal", "beta", "exact"}, optional
+            Left out, the posterior's own ("exact"). "normal": μ ± zσ [Hariri 2026, §2.5], clipped
+            to the possible scores. "beta": equal tails of the Beta distribution on the possible
+            scores with the posterior's mean and variance. "exact": equal tails of the true
+            posterior. That of Bayes@N of 20 questions or more is the "beta" one; others are
+            represented by draws.
+
+        Returns
+        -------
+        Interval
+            With `mc_error` and `seed` set where the endpoints were drawn.
+
+        Raises
+        ------
+        InvalidInputError
+            If `level` is outside (0, 1) or the method is unknown.
 
         Examples
         --------
+        The paper's interval [Hariri 2026, §2.5] for weights 0, 0, ¼, 1:
+
         >>> from lm_eval_bayes.stats.outcomes import Outcomes
         >>> from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
-        >>> posterior = bayes_at_n(Outcomes.from_matrix([[1, 1, 1, 1]]))
-        >>> exact = posterior.interval()
-        >>> round(exact.low, 3), round(exact.high, 3)
-        (0.478, 0.995)
+        >>> R = [[3, 2, 3, 1, 3], [2, 3, 0, 3, 1]]
+        >>> posterior = bayes_at_n(Outcomes.from_matrix(R, weights=[0, 0, 0.25, 1]))
+        >>> interval = posterior.interval(0.95, "normal")
+        >>> round(interval.low, 6), round(interval.high, 6)
+        (0.247392, 0.641497)
         """
-        return credible_interval(self, level, method)
+        level = self.level if level is None else level
+        method = self.method if method is None else method
+        return self.interval_by(IntervalSpec(level, self.scope, method))
 
     def interval_by(self, spec: IntervalSpec) -> Interval:
         """Return the credible interval of this level and method, in the posterior's own scope."""
-        moments = (self.mu, self.sigma)
-        own = replace(spec, scope=self.scope)
-        return score_interval(self.distribution, moments, self.bounds, own)
+        spec = replace(spec, scope=self.scope)
+        return score_interval(self.distribution, (self.mu, self.sigma), self.bounds, spec)
 
     def to_dict(self, interval: Interval | None = None) -> dict[str, Any]:
         """Return plain JSON types, without the distribution.
@@ -309,54 +334,3 @@ def check_posterior(name: str, posterior: object) -> Posterior:
         rule = "be a Posterior, as from bayes_at_n or hbayes_at_n"
         raise InvalidInputError.of(name, "type", rule, type(posterior).__name__)
     return posterior
-
-
-def credible_interval(
-    posterior: Posterior,
-    level: float | None = None,
-    method: IntervalMethod | None = None,
-) -> Interval:
-    """Return an interval that holds `level` of the posterior mass.
-
-    Parameters
-    ----------
-    posterior : Posterior
-        From `bayes_at_n`, `hbayes_at_n` or a `*_posterior` of the pass family.
-    level : float, optional
-        Posterior mass, strictly between 0 and 1; left out, the posterior's own (0.95).
-    method : {"normal", "beta", "exact"}, optional
-        Left out, the posterior's own ("exact"). "normal": μ ± zσ [Hariri 2026, §2.5],
-        clipped to the possible scores. "beta": equal tails of the Beta distribution on the
-        possible scores with the posterior's mean and variance. "exact": equal tails of the
-        true posterior. That of Bayes@N of 20 questions or more is the "beta" one; others are
-        represented by draws.
-
-    Returns
-    -------
-    Interval
-        With `mc_error` and `seed` set where the endpoints were drawn.
-
-    Raises
-    ------
-    InvalidInputError
-        If `level` is outside (0, 1) or the method is unknown.
-
-    Examples
-    --------
-    The paper's interval [Hariri 2026, §2.5] for weights 0, 0, ¼, 1:
-
-    >>> from lm_eval_bayes.stats.outcomes import Outcomes
-    >>> from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
-    >>> R = [[3, 2, 3, 1, 3], [2, 3, 0, 3, 1]]
-    >>> posterior = bayes_at_n(Outcomes.from_matrix(R, weights=[0, 0, 0.25, 1]))
-    >>> interval = credible_interval(posterior, 0.95, "normal")
-    >>> round(interval.low, 6), round(interval.high, 6)
-    (0.247392, 0.641497)
-    """
-    check_posterior("posterior", posterior)
-    spec = IntervalSpec(
-        posterior.level if level is None else level,
-        posterior.scope,
-        posterior.method if method is None else method,
-    )
-    return posterior.interval_by(spec)

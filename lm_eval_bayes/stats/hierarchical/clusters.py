@@ -10,9 +10,8 @@ from scipy import special
 
 from lm_eval_bayes.stats.arrays import FloatArray, IntArray
 from lm_eval_bayes.stats.distributions.base import (
-    TabulatedDistribution,
     beta_quantile,
-    logit_table,
+    of_logit,
 )
 from lm_eval_bayes.stats.distributions.weighted import weighted_quantiles
 from lm_eval_bayes.stats.hierarchical.nested_beta import (
@@ -56,13 +55,13 @@ def clustered_population(outcomes: Outcomes, index: IntArray, benchmark: Posteri
         clusters = Clusters.of(right, wrong, index)
     grid = cluster_posterior(NestedLikelihood(clusters))
     axis = grid.logit_mean
-    mean, sd, table = logit_table(axis, grid.mass.sum(axis=(1, 2)) / (axis[1] - axis[0]))
-    mu = float(np.clip(low + span * mean, *outcomes.bounds))
+    density = grid.mass.sum(axis=(1, 2)) / (axis[1] - axis[0])
+    distribution = of_logit(axis, density).scaled(low, low + span)
     return replace(
         benchmark,
-        mu=mu,
-        sigma=span * sd,
-        distribution=TabulatedDistribution(table.scaled(*outcomes.bounds), mu, span * sd),
+        mu=float(np.clip(distribution.mean, *outcomes.bounds)),
+        sigma=distribution.sd,
+        distribution=distribution,
         scope="population",
         ess=None,
         seed=None,

@@ -20,7 +20,6 @@ from lm_eval_bayes.stats.results import (
     LearnedPrior,
     PerQuestion,
     Posterior,
-    joined_notes,
 )
 from lm_eval_bayes.stats.states import (
     DrawnScore,
@@ -175,27 +174,20 @@ def _both_scopes(outcomes: Outcomes, spec: IntervalSpec) -> tuple[Posterior, Pos
         mixture,
         read_only(weights, np.float64),
     )
-    where = mixture.where
-    benchmark = Posterior(
-        quantity="hbayes@N",
-        mu=scores.mean,
-        sigma=scores.sd,
-        per_question=PerQuestion(
-            low + span * moments.question_mean[0, where], span * moments.question_sd[0, where]
-        ),
-        bounds=outcomes.bounds,
-        prior=None,
-        distribution=scores,
+    per_question = PerQuestion(
+        (low + span * moments.question_mean[0])[mixture.where],
+        span * moments.question_sd[0, mixture.where],
+    )
+    benchmark = posterior_by_states(
+        "hbayes@N",
+        scores,
+        per_question,
+        outcomes,
+        learned_prior(mixture),
         level=spec.level,
         method=spec.method,
-        n_trials=outcomes.mean_trials,
-        trials_range=outcomes.trials_range,
-        learned=learned_prior(mixture),
-        ess=scores.ess,
-        seed=spec.seed,
         note=scope_note(outcomes, "benchmark"),
         note_on_data=data_note(outcomes),
-        question_ids=outcomes.question_ids,
         scored=outcomes.scored,
         dispersion=outcomes.dispersion,
         dispersion_df=outcomes.dispersion_df,
@@ -238,8 +230,12 @@ def learned_prior(mixture: Mixture) -> LearnedPrior:
 
 def scope_note(outcomes: Outcomes, scope: Scope) -> str | None:
     """Return the warnings about a posterior of one benchmark; where the prior is all, only that."""
-    note = posterior_note(outcomes, scope)
-    return note or few_questions_note(outcomes.n_questions)
+    single = scope == "benchmark" and outcomes.most_trials == 1 and not outcomes.scored
+    return (
+        (PRIOR_ALONE if single else None)
+        or data_note(outcomes)
+        or few_questions_note(outcomes.n_questions)
+    )
 
 
 def few_questions_note(n_questions: int) -> str | None:
@@ -249,18 +245,35 @@ def few_questions_note(n_questions: int) -> str | None:
     return f"With fewer than {_FEW_QUESTIONS} questions the interval depends on the prior."
 
 
-def posterior_note(outcomes: Outcomes, scope: Scope) -> str | None:
-    """Return the warnings about a posterior."""
-    single = scope == "benchmark" and outcomes.most_trials == 1
-    alone = PRIOR_ALONE if single and not outcomes.scored else None
-    return joined_notes([alone, data_note(outcomes)])
-
-
 def data_note(outcomes: Outcomes) -> str | None:
-    """Return the warnings that do not concern the prior."""
-    notes = []
+    """Return the warning that does not concern the prior, if any."""
     if outcomes.most_trials == 0:
-        notes.append(NO_TRIALS)
-    if outcomes.scored and outcomes.most_trials == 1:
-        notes.append(SINGLE_SCORES)
-    return joined_notes(notes)
+        return NO_TRIALS
+    return SINGLE_SCORES if outcomes.scored and outcomes.most_trials == 1 else None
+
+
+def posterior_by_states(
+    quantity: str,
+    scores: StateDistribution,
+    per_question: PerQuestion,
+    outcomes: Outcomes,
+    learned: LearnedPrior,
+    **further: Any,
+) -> Posterior:
+    """Return the posterior of a mean over these questions under the learned prior."""
+    return Posterior(
+        quantity=quantity,
+        mu=scores.mean,
+        sigma=scores.sd,
+        per_question=per_question,
+        bounds=scores.bounds,
+        prior=None,
+        distribution=scores,
+        n_trials=outcomes.mean_trials,
+        trials_range=outcomes.trials_range,
+        learned=learned,
+        ess=scores.ess,
+        seed=scores.seed,
+        question_ids=outcomes.question_ids,
+        **further,
+    )

@@ -22,6 +22,7 @@ from lm_eval_bayes.stats.hierarchical.hbayes_at_n import (
     hbayes_at_n,
     learned_prior,
     of_population,
+    posterior_by_states,
 )
 from lm_eval_bayes.stats.intervals import SCOPES, Scope
 from lm_eval_bayes.stats.mixture import learn_mixture
@@ -414,25 +415,16 @@ def _learned(
             bounds = (0.0, _largest(member))
             common = (mixture.chain, bounds, seed)
             scores = StateDistribution(moments.mean[j, 0], moments.variance[j, 0], *common)
-            benchmark = Posterior(
-                quantity=f"{member.name} posterior",
-                mu=scores.mean,
-                sigma=scores.sd,
-                per_question=PerQuestion(
-                    moments.question_mean[j, mixture.where], moments.question_sd[j, mixture.where]
-                ),
-                bounds=bounds,
-                prior=None,
-                distribution=scores,
+            questions = moments.question_mean[j], moments.question_sd[j]
+            benchmark = posterior_by_states(
+                f"{member.name} posterior",
+                scores,
+                PerQuestion(*(values[mixture.where] for values in questions)),
+                outcomes,
+                learned,
                 k=member.k,
                 tau=None if member.tau is None else float(member.tau),
-                n_trials=float(counts.sum(axis=1).mean()),
-                trials_range=outcomes.trials_range,
-                learned=learned,
-                ess=scores.ess,
-                seed=seed,
                 note=joined_notes([trials_note(counts, member.k), few]),
-                question_ids=outcomes.question_ids,
             )
             if scope == "population":
                 chain = mixture.chain if clusters is None else np.arange(population.shape[1])
