@@ -128,7 +128,7 @@ def maj_at_k_posterior(
     >>> correct = [[True] * 4 + [False] * 4] * 2
     >>> posterior = maj_at_k_posterior(answers, correct, 8)
     >>> posterior.per_question.mu.round(2).tolist()
-    [0.62, 0.82]
+    [0.62, 0.76]
     """
     k = check_integer("k", k, 1, _MOST_VOTES)
     scope = check_option("scope", scope, SCOPES)

@@ -287,15 +287,12 @@ class Outcomes:
         """Return some of the questions, in the order asked for."""
         if list(rows) == list(range(self.n_questions)):
             return self
-        ids, clusters = self.question_ids, self.clusters
-        return Outcomes(
-            self.counts[rows],
-            self.weights,
-            self.prior_counts[rows],
-            self.prior_strength,
-            None if ids is None else tuple(ids[row] for row in rows),
-            None if clusters is None else tuple(clusters[row] for row in rows),
+        ids, clusters = (
+            None if labels is None else tuple(labels[row] for row in rows)
+            for labels in (self.question_ids, self.clusters)
         )
+        counts, prior_counts = self.counts[rows], self.prior_counts[rows]
+        return Outcomes(counts, self.weights, prior_counts, self.prior_strength, ids, clusters)
 
     @property
     def cluster_index(self) -> IntArray | None:
@@ -427,21 +424,14 @@ def require_single_trials(name: str, outcomes: Outcomes) -> npt.NDArray[np.bool_
     """
     check_outcomes(name, outcomes)
     require_binary(outcomes)
-    trials = outcomes.n_trials
-    if (trials != 1).any() or outcomes.prior_counts.any():
+    clustered = outcomes.cluster_index is not None
+    if (outcomes.n_trials != 1).any() or outcomes.prior_counts.any() or clustered:
         rule = (
-            "have one trial per question and no prior trials; "
-            'for more, use scope="population" of a posterior under the learned prior'
+            "have one trial per question, no prior trials and no clusters; "
+            'else use scope="population" of a posterior under the learned prior'
         )
-        got = "prior trials" if (trials == 1).all() else f"{int(trials[trials != 1][0])} trials"
-        raise InvalidInputError.of(name, "unsupported", rule, got)
-    index = outcomes.cluster_index
-    if index is not None:
-        rule = (
-            "have no clusters, because this model takes the questions as independent; "
-            'for clusters, use scope="population" of a posterior under the learned prior'
-        )
-        raise InvalidInputError.of(name, "unsupported", rule, f"{int(index.max()) + 1} clusters")
+        trials = f"{outcomes.mean_trials:g} trials per question"
+        raise InvalidInputError.of(name, "unsupported", rule, trials + ", in clusters" * clustered)
     return np.asarray(outcomes.counts[:, 1] == 1)
 
 

@@ -96,9 +96,8 @@ class Posterior(Record):
         The same for each question of the benchmark, in either scope.
     bounds : tuple of float
         The smallest and the largest score that are possible.
-    prior : float, (float, float) or None
-        The pseudo-count that the prior added to each category, or those that it added to the
-        correct and to the wrong trials; None where it was learned.
+    prior : float or None
+        The pseudo-count that the prior added to each category; None where it was learned.
     scope : str
         "benchmark": about these questions; "population": about the population of questions.
     k : int or None
@@ -148,7 +147,7 @@ class Posterior(Record):
     sigma: float
     per_question: PerQuestion
     bounds: tuple[float, float]
-    prior: float | tuple[float, float] | None
+    prior: float | None
     distribution: Distribution = field(repr=False, metadata=NOT_IN_JSON)
     scope: Scope = "benchmark"
     k: int | None = None

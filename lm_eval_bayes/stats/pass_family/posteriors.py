@@ -40,8 +40,8 @@ from lm_eval_bayes.stats.states import (
 )
 from lm_eval_bayes.stats.validation import Tau, check_k, check_option, check_prior
 
-#: Pseudo-counts of correct and of wrong trials, or how they are found.
-Prior: TypeAlias = Literal["learned", "uniform", "jeffreys"] | float | tuple[float, float]
+#: The pseudo-count of correct and of wrong trials, or how it is found.
+Prior: TypeAlias = Literal["learned", "uniform", "jeffreys"] | float
 
 #: The warning of a posterior where no question has two trials.
 SINGLE_TRIALS = (
@@ -95,7 +95,7 @@ def pass_at_k_posterior(
         Binary outcomes of M questions; N_α may differ.
     k : int
         From 1 to 10⁷.
-    prior : "learned", "uniform", "jeffreys", float or (float, float)
+    prior : "learned", "uniform", "jeffreys" or float
         See `pass_posteriors`.
     scope : {"benchmark", "population"}
         See `pass_posteriors`.
@@ -133,7 +133,7 @@ def pass_hat_k_posterior(
         Binary outcomes of M questions; N_α may differ.
     k : int
         From 1 to 10⁷.
-    prior : "learned", "uniform", "jeffreys", float or (float, float)
+    prior : "learned", "uniform", "jeffreys" or float
         See `pass_posteriors`.
     scope : {"benchmark", "population"}
         See `pass_posteriors`.
@@ -169,7 +169,7 @@ def g_pass_at_k_posterior(
         From 1 to 10⁷.
     tau : float, Fraction or Decimal
         In [0, 1]. The ceiling is exact: .28 · 25 asks for 7, see `successes_needed`.
-    prior : "learned", "uniform", "jeffreys", float or (float, float)
+    prior : "learned", "uniform", "jeffreys" or float
         See `pass_posteriors`.
     scope : {"benchmark", "population"}
         See `pass_posteriors`.
@@ -206,7 +206,7 @@ def mg_pass_at_k_posterior(
         Binary outcomes of M questions; N_α may differ.
     k : int
         From 1 to 10⁷.
-    prior : "learned", "uniform", "jeffreys", float or (float, float)
+    prior : "learned", "uniform", "jeffreys" or float
         See `pass_posteriors`.
     scope : {"benchmark", "population"}
         See `pass_posteriors`.
@@ -255,11 +255,11 @@ def pass_posteriors(
         the weight λ.
     quantities : sequence of PassQuantity
         The members.
-    prior : "learned", "uniform", "jeffreys", float or (float, float)
+    prior : "learned", "uniform", "jeffreys" or float
         "learned", shared by the questions (of one kind or two, see Notes); or the pseudo-count of
         correct and of wrong trials of every question: 1 each ("uniform", of [Hariri 2026, Alg. 1]
-        and scorio), 1/2 each ("jeffreys"), any number above 0 for both, or a pair (correct, wrong).
-        Intervals of a fixed prior miss on hard and on easy benchmarks.
+        and scorio), 1/2 each ("jeffreys"), or any number above 0. Intervals of a fixed
+        prior miss on hard and on easy benchmarks.
     scope : {"benchmark", "population"}
         "benchmark": the mean of curve(p_α) over these M questions. "population", with the learned
         prior only: the mean over the population of questions, E curve(p), p ~ Beta(s m, s (1 − m));
@@ -296,22 +296,11 @@ def pass_posteriors(
         return []
     if isinstance(prior, str) and prior == "learned":
         return _learned(outcomes, quantities, scope, seed)
-    pseudo = _pseudo_counts(prior)
+    pseudo = check_prior(prior)
     if scope == "population":
         rule = 'be "benchmark" unless the prior is learned'
         raise InvalidInputError.of("scope", "unsupported", rule, scope)
     return _under_fixed_prior(outcomes, pseudo, quantities)
-
-
-def _pseudo_counts(prior: object) -> tuple[float, float]:
-    """Return the pseudo-counts of correct and of wrong trials."""
-    if isinstance(prior, tuple) and len(prior) == 2:
-        return check_prior(prior[0]), check_prior(prior[1])
-    if isinstance(prior, (str, tuple, list)) and prior not in ("uniform", "jeffreys"):
-        rule = 'be "learned", "uniform", "jeffreys", a number above 0 or a pair of them'
-        raise InvalidInputError.of("prior", "range", rule, prior)
-    pseudo = check_prior(prior)
-    return pseudo, pseudo
 
 
 def moments_of_trials(quantities: Sequence[PassQuantity]) -> list[tuple[list[int], MomentsOf]]:
@@ -353,10 +342,10 @@ def _largest(quantity: PassQuantity) -> float:
 
 
 def _under_fixed_prior(
-    outcomes: Outcomes, pseudo: tuple[float, float], quantities: Sequence[PassQuantity]
+    outcomes: Outcomes, pseudo: float, quantities: Sequence[PassQuantity]
 ) -> list[Posterior]:
     """Return the posteriors with p_α ~ Beta(ν_α1, ν_α0), by their exact mean and sd."""
-    nu = outcomes.weighted_counts + np.array(pseudo[::-1])
+    nu = outcomes.weighted_counts + pseudo
     pairs = distinct_pairs(nu[:, 0], nu[:, 1])
     alpha = np.stack([pairs.first, pairs.second])
     means, sds = np.empty((2, len(quantities), pairs.times.size))
@@ -367,10 +356,8 @@ def _under_fixed_prior(
     for quantity, mean, sd in zip(quantities, means, sds, strict=True):
         top = _largest(quantity)
         question_mean, question_sd = np.clip(mean, 0.0, top)[pairs.where], sd[pairs.where]
-        mu, sigma = (
-            float(question_mean.mean()),
-            float(np.linalg.norm(question_sd) / question_sd.size),
-        )
+        mu = float(question_mean.mean())
+        sigma = float(np.linalg.norm(question_sd)) / question_sd.size
         posteriors.append(
             Posterior(
                 quantity=f"{quantity.name} posterior",
@@ -378,7 +365,7 @@ def _under_fixed_prior(
                 sigma=sigma,
                 per_question=PerQuestion(question_mean, question_sd),
                 bounds=(0.0, top),
-                prior=pseudo[0] if pseudo[0] == pseudo[1] else pseudo,
+                prior=pseudo,
                 distribution=MatchedBeta(mu, sigma, (0.0, top)),
                 method="beta",
                 k=quantity.k,
