@@ -33,15 +33,16 @@ _STATES = 800
 #: Numbers per block.
 _BLOCK = 100_000
 #: Draws of the wrong answers' probabilities: numbers in all of them, the fewest and the most.
-_NUMBERS, _FEWEST, _MOST = 30_000_000, 8, 400
-#: Answers not seen before that may repeat; the rest of their probability is of single ones.
-_NEW = 4
+_NUMBERS, _FEWEST, _MOST = 60_000_000, 8, 400
+#: Answers not seen before that may repeat, in all questions, and the fewest and the most of each;
+#: the rest of their probability is of single ones.
+_NEW, _FEWEST_NEW, _MOST_NEW = 20_000, 4, 16
 #: The most nodes of an integral over ties.
 _NODES = 3
 #: Pseudo-trials of the prior of how often wrong trials abstain.
 _ABSTENTION_TRIALS = 2.0
-#: log c: nodes of its posterior.
-_LOG_C = np.linspace(-4.0, 5.0, 91)
+#: Nodes of the posterior of (log c, d).
+_LOG_C, _D = (x.ravel() for x in np.meshgrid(np.linspace(-4.0, 5.0, 61), np.linspace(0, 0.9, 19)))
 
 
 class Questions(NamedTuple):
@@ -62,9 +63,10 @@ class Questions(NamedTuple):
 
 
 class WrongPrior(NamedTuple):
-    """c, and the pseudo-trials of a wrong trial without and with an answer."""
+    """c and d, and the pseudo-trials of a wrong trial without and with an answer."""
 
     concentration: float
+    discount: float
     abstaining: float
     answering: float
 
@@ -80,12 +82,12 @@ def maj_at_k_posterior(
     """Return the posterior of maj@k, the expected credit of a plurality vote of k new trials.
 
     A trial of question α is right with the probability p_α of the kinds of questions that
-    `hbayes_at_n` learns. The answers of its wrong trials follow a Dirichlet process whose
-    concentration c is learned from all questions, so that a new trial may give an answer not seen
-    before; how often wrong trials abstain has a Beta prior of their common mean. The vote is that
-    of `maj_at_k`: the most frequent answer wins, answers tied for the lead share the win equally, a
-    trial without an answer abstains, and a vote of abstentions earns 0. All right trials count as
-    one candidate, however they are written.
+    `hbayes_at_n` learns. The answers of its wrong trials follow a Pitman-Yor process whose
+    concentration c and discount d are learned from all questions, so that a new trial may give an
+    answer not seen before; how often wrong trials abstain has a Beta prior of their common mean.
+    The vote is that of `maj_at_k`: the most frequent answer wins, answers tied for the lead share
+    the win equally, a trial without an answer abstains, and a vote of abstentions earns 0. All
+    right trials count as one candidate, however they are written.
 
     Parameters
     ----------
@@ -128,7 +130,7 @@ def maj_at_k_posterior(
     >>> correct = [[True] * 4 + [False] * 4] * 2
     >>> posterior = maj_at_k_posterior(answers, correct, 8)
     >>> posterior.per_question.mu.round(2).tolist()
-    [0.62, 0.76]
+    [0.6, 0.81]
     """
     k = check_integer("k", k, 1, _MOST_VOTES)
     scope = check_option("scope", scope, SCOPES)
@@ -178,20 +180,28 @@ def _questions(tallies: Tallies) -> tuple[Questions, IntArray]:
 
 
 def learn_wrong_prior(questions: Questions) -> WrongPrior:
-    """Return c and the prior of abstentions.
+    """Return c, d and the prior of abstentions.
 
-    c has the prior c/(1 + c) ~ U(0, 1), and the probability of each question's partition of its
-    wrong trials [Ewens 1972]; its value is the geometric posterior mean.
+    The prior is c/(1 + c) ~ U(0, 1) and d uniform, and the likelihood the probability of each
+    question's partition of its wrong trials (Pitman 1995, eq. 16). The values are posterior means,
+    that of c geometric.
     """
-    c, answered = np.exp(_LOG_C), questions.sizes.sum(axis=1)
-    n_answers = questions.times @ (questions.sizes > 0.0).sum(axis=1)
-    log_weight = (n_answers + 1.0) * _LOG_C - 2.0 * np.log1p(c)
-    for n, times in enumerate(np.bincount(answered.astype(np.int64), questions.times)):
-        log_weight -= times * (special.gammaln(c + n) - special.gammaln(c))
+    c, sizes, times = np.exp(_LOG_C), questions.sizes, questions.times
+    answered, n_answers = sizes.sum(axis=1), (sizes > 0.0).sum(axis=1)
+    log_weight = _LOG_C - 2.0 * np.log1p(c)
+    for n in np.unique(answered[answered > 0.0]):
+        ratio = special.gammaln(c + n) - special.gammaln(c + 1.0)
+        log_weight -= times[answered == n].sum() * ratio
+    for j in range(1, sizes.shape[1]):
+        log_weight += times[n_answers > j].sum() * np.log(c + _D * j)
+    for size in np.unique(sizes[sizes > 1.0]):
+        ratio = special.gammaln(size - _D) - special.gammaln(1.0 - _D)
+        log_weight += (times @ (sizes == size)).sum() * ratio
     abstained, total = questions.times @ np.stack([questions.abstained, answered], axis=1)
     silent = _ABSTENTION_TRIALS * float(abstained / max(abstained + total, 1.0))
-    mean = float(_LOG_C @ special.softmax(log_weight))
-    return WrongPrior(float(np.exp(mean)), silent, _ABSTENTION_TRIALS - silent)
+    weight = special.softmax(log_weight)
+    concentration, discount = float(np.exp(weight @ _LOG_C)), float(weight @ _D)
+    return WrongPrior(concentration, discount, silent, _ABSTENTION_TRIALS - silent)
 
 
 def draw_credits(
@@ -202,7 +212,8 @@ def draw_credits(
     It is that given the probabilities of a wrong trial's answers, which are drawn S times.
     """
     n_answers = (questions.sizes > 0.0).sum(axis=1)
-    per_draw = (n_answers + _NEW) * (k // 2 + 2)
+    n_new = int(np.clip(_NEW // n_answers.size, _FEWEST_NEW, _MOST_NEW))
+    per_draw = (n_answers + n_new) * (k // 2 + 2)
     n_draws = int(np.clip(_NUMBERS // (per_draw.sum() * k), _FEWEST, _MOST))
     credit = np.empty((n_answers.size, n_draws, k + 1))
     by_number = np.argsort(n_answers)
@@ -212,23 +223,31 @@ def draw_credits(
         sizes, abstained = (
             np.repeat(x, n_draws, axis=-1) for x in (sizes, questions.abstained[own])
         )
-        shares = _draw_shares(sizes, abstained, prior, rng)
+        shares = _draw_shares(sizes, abstained, prior, n_new, rng)
         credit[own] = _credits(*shares, k).reshape(own.size, n_draws, -1)
     return credit
 
 
 def _draw_shares(
-    sizes: FloatArray, abstained: FloatArray, prior: WrongPrior, rng: np.random.Generator
+    sizes: FloatArray,
+    abstained: FloatArray,
+    prior: WrongPrior,
+    n_new: int,
+    rng: np.random.Generator,
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Draw the probabilities of a wrong trial's answers (W, E), of single ones and of none (E,).
 
     New answers have the shares of a stick that is broken; the rest of it are answers that no two
     trials give.
     """
-    new = np.maximum(rng.standard_gamma(prior.concentration, abstained.size), 1e-300)
-    broken = rng.beta(1.0, prior.concentration, (_NEW, abstained.size))
+    d = prior.discount
+    c = prior.concentration + d * (sizes > 0.0).sum(axis=0)
+    new = np.maximum(rng.standard_gamma(c), 1e-300)
+    broken = rng.beta(1.0 - d, c + d * np.arange(1.0, n_new + 1.0)[:, None])
     left = np.cumprod(np.vstack([new, 1.0 - broken]), axis=0)
-    shares = np.vstack([rng.standard_gamma(sizes), left[:-1] * broken, left[-1:]])
+    shares = np.vstack(
+        [rng.standard_gamma(np.maximum(sizes - d, 0.0)), left[:-1] * broken, left[-1:]]
+    )
     answering = rng.standard_gamma(sizes.sum(axis=0) + prior.answering)
     answering /= answering + rng.standard_gamma(abstained + prior.abstaining)
     shares *= answering / shares.sum(axis=0)

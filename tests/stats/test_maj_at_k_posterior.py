@@ -27,7 +27,7 @@ WRONG = Questions(
 NEVER_SILENT = WRONG._replace(abstained=np.zeros(4))
 
 
-def sequences(silent, sizes, c, a, b, length):
+def sequences(silent, sizes, c, d, a, b, length):
     """Yield every sequence of further wrong trials and its probability, one trial at a time."""
     pending = [((), 1.0, [n for n in sizes if n], silent)]
     for _ in range(length):
@@ -41,10 +41,10 @@ def sequences(silent, sizes, c, a, b, length):
             for j in range(len(sizes) + 1):
                 more = list(sizes)
                 if j < len(sizes):
-                    share = sizes[j] / (c + n)
+                    share = (sizes[j] - d) / (c + n)
                     more[j] += 1
                 else:
-                    share = c / (c + n)
+                    share = (c + d * len(sizes)) / (c + n)
                     more.append(1)
                 longer.append(((*votes, j), answers * share, more, silent))
         pending = longer
@@ -78,7 +78,7 @@ def test_the_credits_are_those_of_every_sequence_of_votes(k):
 
 @pytest.mark.parametrize(
     ("prior", "questions"),
-    [(WrongPrior(0.3, 0.0, 2.0), NEVER_SILENT), (WrongPrior(0.7, 0.5, 1.2), WRONG)],
+    [(WrongPrior(0.3, 0.1, 0.0, 2.0), NEVER_SILENT), (WrongPrior(0.7, 0.2, 0.5, 1.2), WRONG)],
     ids=["answers", "abstentions"],
 )
 def test_the_draws_of_credits_have_the_moments_of_every_pair_of_votes(prior, questions):
@@ -98,26 +98,35 @@ def test_the_draws_of_credits_have_the_moments_of_every_pair_of_votes(prior, que
         assert np.abs(products.mean(axis=0) - square).max() < error * products.std(axis=0).max()
 
 
-def test_the_concentration_of_wrong_answers_is_that_of_a_fine_grid():
-    sizes = np.array(
-        [[5, 0, 0, 0, 0], [4, 1, 0, 0, 0], [3, 1, 1, 0, 0], [2, 1, 1, 1, 0], [0, 0, 0, 0, 0]]
-    )
-    times = np.array([7, 9, 6, 4, 3])
-    log_c = np.linspace(-8, 9, 2_001)
+def test_the_posterior_of_the_wrong_answers_is_that_of_a_fine_grid():
+    # partitions of five trials, about as often as at c = 1.2 and d = .3
+    sizes = [(5,), (4, 1), (3, 2), (3, 1, 1), (2, 2, 1), (2, 1, 1, 1), (1, 1, 1, 1, 1)]
+    times = np.array([2, 5, 3, 6, 5, 6, 3]) * 3
+    log_c, d = (x.ravel() for x in np.meshgrid(np.linspace(-4, 5, 361), np.linspace(0, 0.9, 181)))
     c = np.exp(log_c)
-    log_weight = log_c - 2 * np.log1p(c)
-    for n_answers, n in zip([1, 2, 3, 4], times, strict=False):
-        log_weight += n * (n_answers * log_c - special.gammaln(c + 5) + special.gammaln(c))
-    expected = log_c @ special.softmax(log_weight)
-    questions = Questions(np.zeros(5), np.array([1.0, 0, 0, 0, 0]), sizes, times)
-    own = module.learn_wrong_prior(questions)
-    assert np.log(own.concentration) == pytest.approx(expected, abs=0.01)
-    assert own.abstaining == pytest.approx(2 * 7 / (7 + 5 * 26))
+    log_weight = np.log(c) - 2 * np.log1p(c)
+    for own, n in zip(sizes, times, strict=True):
+        for j in range(1, len(own)):
+            log_weight += n * np.log(c + j * d)
+        for size in own:
+            log_weight += n * (special.gammaln(size - d) - special.gammaln(1 - d))
+        log_weight += n * (special.gammaln(c + 1) - special.gammaln(c + 5))
+    weight = special.softmax(log_weight)
+    # questions without a wrong trial say nothing
+    table = np.array([(*own, *[0] * (5 - len(own))) for own in (*sizes, ())], dtype=np.float64)
+    own = module.learn_wrong_prior(
+        Questions(np.ones(8), np.arange(8.0), table, np.append(times, 9))
+    )
+    for value, fine in ((np.log(own.concentration), log_c), (own.discount, d)):
+        mean = weight @ fine
+        assert value == pytest.approx(mean, abs=0.1 * np.sqrt(weight @ (fine - mean) ** 2))
+    abstained = np.append(times, 9) @ np.arange(8)
+    assert own.abstaining == pytest.approx(2 * abstained / (abstained + 5 * times.sum()))
 
 
 def test_where_all_wrong_trials_agree_the_vote_is_a_strict_majority(monkeypatch):
     # the posterior of Pr(more than half of k are right) comes from another table, see pass_family
-    agree = WrongPrior(1e-12, 0.0, 2.0)
+    agree = WrongPrior(1e-12, 0.0, 0.0, 2.0)
     monkeypatch.setattr(module, "learn_wrong_prior", lambda *_: agree)
     right = [1, 1, 4, 7, 7, 0, 6]
     answers = [["r"] * x + ["w"] * (8 - x) for x in right]
