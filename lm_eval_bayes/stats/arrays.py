@@ -153,7 +153,8 @@ def check_ids(values: object, n_questions: int) -> tuple[Hashable, ...] | None:
     ids = _check_labels("question_ids", values, n_questions, "question")
     if len(set(ids)) < len(ids):
         repeated = Counter(ids).most_common(1)[0][0]
-        raise InvalidInputError.of("question_ids", "duplicate", "be distinct", repeated)
+        got = f"{repeated!r} again (question {ids.index(repeated, ids.index(repeated) + 1)})"
+        raise InvalidInputError.of("question_ids", "duplicate", "be distinct", got)
     return ids
 
 
