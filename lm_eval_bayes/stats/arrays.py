@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -77,15 +78,8 @@ def _first_bad(array: npt.NDArray[Any], bad: npt.NDArray[np.bool_], unit: str) -
 
 def _check_whole(name: str, array: npt.NDArray[Any], what: str, unit: str) -> IntArray:
     """Refuse NaN, infinite, fractional and negative entries of a 2-D array."""
-    if array.dtype.kind == "f":
-        bad = ~np.isfinite(array)
-        bad |= np.where(bad, 0, array) != np.trunc(np.where(bad, 0, array))
-        bad |= np.abs(array) > 2.0**53
-        if bad.any():
-            raise InvalidInputError.of(name, "range", f"hold {what}", _first_bad(array, bad, unit))
-    bad = array < 0
-    if array.dtype.kind == "u":
-        bad = array > np.iinfo(np.int64).max
+    most = 2.0**53 if array.dtype.kind == "f" else np.iinfo(np.int64).max
+    bad = ~((array >= 0) & (array <= most) & (np.floor(array) == array))
     if bad.any():
         raise InvalidInputError.of(name, "range", f"hold {what}", _first_bad(array, bad, unit))
     return array.astype(np.int64)
@@ -152,48 +146,39 @@ def check_weights(values: npt.ArrayLike) -> FloatArray:
     return weights
 
 
-def as_ids(values: object) -> tuple[Hashable, ...]:
-    """Return the ids as a tuple; a bare string is one id, not many, and a set has no order."""
-    if isinstance(values, (str, bytes, set, frozenset)):
-        raise InvalidInputError.of(
-            "question_ids", "type", "be a sequence of ids, one per question", values
-        )
-    try:
-        return tuple(values)  # type: ignore[arg-type]
-    except TypeError:
-        rule = "be a sequence of ids, one per question"
-        raise InvalidInputError.of("question_ids", "type", rule, values) from None
-
-
 def check_ids(values: object, n_questions: int) -> tuple[Hashable, ...] | None:
     """Return M distinct ids, or None."""
     if values is None:
         return None
-    ids = as_ids(values)
-    if len(ids) != n_questions:
-        rule = f"have one entry per question ({n_questions})"
-        raise InvalidInputError.of("question_ids", "shape", rule, f"{len(ids)} entries")
-    seen: set[Hashable] = set()
-    for position, name in enumerate(ids):
-        try:
-            repeated = name in seen
-            seen.add(name)
-        except TypeError:
-            raise InvalidInputError.of("question_ids", "type", "be hashable", name) from None
-        if repeated:
-            got = f"{name!r} again (question {position})"
-            raise InvalidInputError.of("question_ids", "duplicate", "be distinct", got)
+    ids = _check_labels("question_ids", values, n_questions, "question")
+    if len(set(ids)) < len(ids):
+        repeated = Counter(ids).most_common(1)[0][0]
+        got = f"{repeated!r} again (question {ids.index(repeated, ids.index(repeated) + 1)})"
+        raise InvalidInputError.of("question_ids", "duplicate", "be distinct", got)
     return ids
 
 
-def check_clusters(values: object, n_questions: int) -> tuple[Hashable, ...] | None:
-    """Return the cluster of each of M questions, or None."""
-    if values is None:
-        return None
-    rule = f"have one entry per question ({n_questions})"
-    labels = check_sequence("clusters", values, rule)
-    cluster_index(labels, n_questions, "question")
-    return tuple(labels)
+def _check_labels(name: str, values: object, size: int, of_what: str) -> tuple[Hashable, ...]:
+    """Return the hashable entries of a sequence of this size."""
+    rule = f"have one entry per {of_what} ({size})"
+    labels = tuple(check_sequence(name, values, rule))
+    if len(labels) != size:
+        raise InvalidInputError.of(name, "shape", rule, f"{len(labels)} entries")
+    try:
+        hash(labels)
+    except TypeError:
+        raise InvalidInputError.of(name, "type", "hold hashable entries", values) from None
+    return labels
+
+
+def check_clusters(values: object, size: int, of_what: str = "question") -> tuple[Hashable, ...]:
+    """Return the cluster of each of M questions, none of them None or NaN."""
+    labels = _check_labels("clusters", values, size, of_what)
+    for i, label in enumerate(labels):
+        if label is None or label != label:
+            rule = f"name the cluster of every {of_what}"
+            raise InvalidInputError.of("clusters", "missing", rule, f"{label} for number {i}")
+    return labels
 
 
 def cluster_index(
@@ -211,18 +196,6 @@ def cluster_index(
     >>> cluster_index(["b", "a", "b"], 3, "score").tolist()
     [0, 1, 0]
     """
-    rule = f"have one entry per {of_what} ({size})"
-    entries = check_sequence("clusters", clusters, rule)
-    if len(entries) != size:
-        raise InvalidInputError.of("clusters", "shape", rule, f"{len(entries)} entries")
-    numbers: dict[Hashable, int] = {}
-    try:
-        indices = [numbers.setdefault(entry, len(numbers)) for entry in entries]
-    except TypeError:
-        raise InvalidInputError.of("clusters", "type", "hold hashable entries", clusters) from None
-    missing = next((i for i, entry in enumerate(entries) if entry is None or entry != entry), None)
-    if missing is not None:
-        rule = f"name the cluster of every {of_what}"
-        got = f"{entries[missing]} for number {missing}"
-        raise InvalidInputError.of("clusters", "missing", rule, got)
-    return np.asarray(indices, dtype=np.int64)
+    labels = check_clusters(clusters, size, of_what)
+    number = {label: i for i, label in enumerate(dict.fromkeys(labels))}
+    return np.array([number[label] for label in labels], dtype=np.int64)

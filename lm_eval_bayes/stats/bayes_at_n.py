@@ -1,15 +1,14 @@
-"""Bayes@N, the posterior of a benchmark's score; avg@N, its sample mean; and advice on priors."""
+"""Bayes@N, the posterior of a benchmark's score; and avg@N, its sample mean."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
-from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.stats.arrays import FloatArray, read_only
 from lm_eval_bayes.stats.distributions.base import IndependentDirichlets
-from lm_eval_bayes.stats.hierarchical.hbayes_at_n import distinct_weights, hbayes_at_n
+from lm_eval_bayes.stats.hierarchical.hbayes_at_n import distinct_weights
 from lm_eval_bayes.stats.intervals import IntervalSpec
 from lm_eval_bayes.stats.outcomes import (
     Outcomes,
@@ -41,8 +40,7 @@ def bayes_at_n(outcomes: Outcomes, prior: str | float = "uniform") -> Posterior:
     Returns
     -------
     Posterior
-        Its `mu`, `sigma` and `per_question` are on the scale of the weights. It has a `note`
-        where prior trials outweigh the trials, see `check_prior_weight`.
+        Its `mu`, `sigma` and `per_question` are on the scale of the weights.
 
     Raises
     ------
@@ -67,7 +65,7 @@ def bayes_at_n(outcomes: Outcomes, prior: str | float = "uniform") -> Posterior:
     weights, belongs = distinct_weights(outcomes)
     bounds = outcomes.bounds
     mean, sd = _dirichlet_moments(nu, outcomes.weights)
-    mu, sigma = float(np.clip(mean.mean(), *bounds)), _root_sum_square(sd) / mean.size
+    mu, sigma = float(np.clip(mean.mean(), *bounds)), float(np.linalg.norm(sd)) / mean.size
     return Posterior(
         quantity="bayes@N",
         mu=mu,
@@ -78,7 +76,6 @@ def bayes_at_n(outcomes: Outcomes, prior: str | float = "uniform") -> Posterior:
         distribution=IndependentDirichlets(mu, sigma, bounds, nu=nu @ belongs, weights=weights),
         n_trials=outcomes.mean_trials,
         trials_range=outcomes.trials_range,
-        note=check_prior_weight(outcomes),
     )
 
 
@@ -120,24 +117,20 @@ def avg_at_n(outcomes: Outcomes) -> Estimate:
     """
     check_outcomes("outcomes", outcomes, scores=True)
     n_trials = require_trials(outcomes)
-    if isinstance(outcomes, ScoreOutcomes):
-        return Estimate(
-            quantity="avg@N",
-            value=float(np.clip(outcomes.means.mean(), *outcomes.bounds)),
-            per_question=read_only(outcomes.means, np.float64),
-            sigma=outcomes.standard_error,
-            bounds=outcomes.bounds,
-        )
-    low, span, unit = scaled_weights(outcomes.weights)
     bounds = outcomes.bounds
-    means = np.clip(low + span * (outcomes.counts @ unit) / n_trials, *bounds)
-    _, sigma = _dirichlet_moments(np.asarray(outcomes.counts + 1.0), outcomes.weights)
-    sigma = sigma * (n_trials + outcomes.n_categories) / n_trials
+    if isinstance(outcomes, ScoreOutcomes):
+        means, sigma = outcomes.means, outcomes.standard_error
+    else:
+        low, span, unit = scaled_weights(outcomes.weights)
+        means = np.clip(low + span * (outcomes.counts @ unit) / n_trials, *bounds)
+        _, sd = _dirichlet_moments(np.asarray(outcomes.counts + 1.0), outcomes.weights)
+        sd *= (n_trials + outcomes.n_categories) / n_trials
+        sigma = float(np.linalg.norm(sd)) / means.size
     return Estimate(
         quantity="avg@N",
         value=float(np.clip(means.mean(), *bounds)),
         per_question=read_only(means, np.float64),
-        sigma=_root_sum_square(sigma) / means.size,
+        sigma=sigma,
         bounds=bounds,
     )
 
@@ -204,140 +197,3 @@ def _dirichlet_moments(nu: FloatArray, weights: FloatArray) -> tuple[FloatArray,
     spread = (nu * (unit - mean[:, None]) ** 2).sum(axis=1) / total
     mu = np.clip(low + span * mean, low, weights.max())
     return mu, span * np.sqrt(spread / (total + 1.0))
-
-
-def _root_sum_square(values: FloatArray) -> float:
-    """Return sqrt(Σ x²) without overflow."""
-    largest = float(values.max())
-    if largest == 0.0:
-        return 0.0
-    return largest * float(np.sqrt(((values / largest) ** 2).sum()))
-
-
-@dataclass(frozen=True)
-class PriorAdvice(Record):
-    """The weight of prior trials beside the new trials and the learned prior.
-
-    Attributes
-    ----------
-    prior_trials : float
-        λD, the weight of the prior in trials, on the question where it is largest relative to
-        N_α.
-    n_trials : int
-        N_α of that question.
-    question : int
-        Its number.
-    prior_strength : float
-        λ.
-    learned_strength : float or None
-        s, the strength of the prior learned across the questions, in trials (posterior median).
-    advised_strength : float
-        The largest λ at which the prior outweighs neither the trials nor the learned prior.
-    note : str or None
-        The warning, with these numbers; None where there is none.
-    """
-
-    prior_trials: float
-    n_trials: int
-    question: int
-    prior_strength: float
-    learned_strength: float | None
-    advised_strength: float
-    note: str | None
-
-
-def check_prior_weight(outcomes: Outcomes) -> str | None:
-    """Return a warning if prior trials outweigh the new trials, else None.
-
-    Above λD = N the older version's trials determine the score more than the new one's. This does
-    not mean that the prior is wrong: in [Hariri 2026, Fig. 2] (see `prior_study`) any D improves
-    the ranking at the smallest N, where sampling error dominates, while D = 8 and 16 are worse
-    than no prior from about N = 5 on, and a small D never costs much.
-
-    Nothing is printed and no warning is issued: kernels may call this in a loop.
-
-    Parameters
-    ----------
-    outcomes : Outcomes
-        With its prior trials and their weight λ.
-
-    Returns
-    -------
-    str or None
-        One sentence or two, with the numbers.
-
-    Examples
-    --------
-    >>> outcomes = Outcomes.from_matrix([[0, 1]], R0=[[1, 1, 1, 0, 1, 1, 1, 1]])
-    >>> print(check_prior_weight(outcomes))
-    The prior has the weight of 8 trials per question (D = 8, λ = 1), but there are only N = 2: \
-the score depends more on the older trials than on the new ones. Make more trials, or set \
-prior_strength to at most 0.25.
-    >>> check_prior_weight(Outcomes.from_matrix([[0, 1]], R0=[[1, 1]])) is None
-    True
-    """
-    check_outcomes("outcomes", outcomes)
-    return _advise(outcomes, None).note
-
-
-def prior_advice(outcomes: Outcomes, *, seed: int = 0) -> PriorAdvice:
-    """Compare the weight of prior trials with the new trials and with the learned prior.
-
-    The learned strength s comes from `hbayes_at_n` on the new trials alone. Prior trials of a
-    larger weight than s have more influence on a question than all other questions together.
-
-    Parameters
-    ----------
-    outcomes : Outcomes
-        With its prior trials and their weight λ.
-    seed : int
-        Seed of `hbayes_at_n`, for more than two categories.
-
-    Returns
-    -------
-    PriorAdvice
-
-    Raises
-    ------
-    InvalidInputError
-        If `seed` breaks its rule.
-
-    Examples
-    --------
-    >>> R = [[0, 1, 0, 0], [1, 1, 1, 1], [0, 0, 0, 0], [1, 1, 1, 0]]
-    >>> R0 = [[0] * 3, [1] * 3, [0] * 3, [1] * 3]
-    >>> advice = prior_advice(Outcomes.from_matrix(R, R0=R0))
-    >>> advice.prior_trials, advice.n_trials, round(advice.learned_strength, 1)
-    (3.0, 4, 2.6)
-    """
-    check_outcomes("outcomes", outcomes)
-    learned = hbayes_at_n(outcomes.without_prior(), seed=seed).learned
-    return _advise(outcomes, None if learned is None else learned.strength)
-
-
-def _advise(outcomes: Outcomes, learned: float | None) -> PriorAdvice:
-    """Compare λD with N_α and with s."""
-    depth, n_trials = outcomes.prior_counts.sum(axis=1), outcomes.n_trials
-    strength = advised = outcomes.prior_weight
-    # the question with the largest prior weight per trial of its own; no trial counts as most
-    question = int(np.argmax(depth / np.maximum(n_trials, 1e-9)))
-    d, n, deepest = int(depth[question]), int(n_trials[question]), int(depth.max())
-    if deepest:
-        advised = min(advised, float((n_trials[depth > 0] / depth[depth > 0]).min()))
-        if learned is not None:
-            advised = min(advised, learned / deepest)
-    note = ""
-    if strength * d > n:
-        note = (
-            f"The prior has the weight of {strength * d:g} trials per question (D = {d}, "
-            f"λ = {strength:g}), but there are only N = {n}: the score depends more on the older "
-            "trials than on the new ones. "
-        )
-    if learned is not None and strength * deepest > learned:
-        note += (
-            f"{'It' if note else 'The prior'} exceeds the learned prior: {strength * deepest:g} "
-            f"trials against a learned strength of {learned:.3g}. "
-        )
-    if note:
-        note += f"Make more trials, or set prior_strength to at most {advised:.3g}."
-    return PriorAdvice(strength * d, n, question, strength, learned, advised, note or None)

@@ -3,25 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from dataclasses import replace
 
-import numpy as np
-
-from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.stats.arrays import check_clusters, cluster_index
-from lm_eval_bayes.stats.distributions.base import TabulatedDistribution
-from lm_eval_bayes.stats.hierarchical.clusters import (
-    cluster_mean,
-    few_clusters_note,
-    learned_clusters,
-)
-from lm_eval_bayes.stats.hierarchical.nested_beta import (
-    Clusters,
-    NestedLikelihood,
-    cluster_moments,
-    cluster_posterior,
-)
-from lm_eval_bayes.stats.outcomes import Outcomes, check_outcomes, scaled_weights
-from lm_eval_bayes.stats.results import LearnedPrior, PerQuestion, Posterior
+from lm_eval_bayes.stats.arrays import cluster_index
+from lm_eval_bayes.stats.hierarchical.clusters import clustered_population
+from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
+from lm_eval_bayes.stats.outcomes import Outcomes, check_outcomes
+from lm_eval_bayes.stats.results import Posterior
 
 
 def clustered_posterior(
@@ -47,7 +35,8 @@ def clustered_posterior(
     Parameters
     ----------
     outcomes : Outcomes
-        Counts with two distinct weights. Prior trials do not enter.
+        Counts; the score of more than two categories counts as that share of a success. Prior
+        trials do not enter.
     clusters : sequence, length M, optional
         The cluster of each question, e.g. its topic. Left out, those of the outcomes; without
         these, each question is a cluster of its trials.
@@ -55,15 +44,13 @@ def clustered_posterior(
     Returns
     -------
     Posterior
-        Of scope "population"; `per_question` holds each cluster's p_t, in the order in which
-        the clusters first come, `learned` the posterior of d as `strength`, and `clusters` those of
-        d and s.
+        Of scope "population"; `clusters` holds the posteriors of d and s, and `benchmark` the
+        posterior of these questions.
 
     Raises
     ------
     InvalidInputError
-        If there are more than two distinct weights, no trial at all, or an argument breaks its
-        rule.
+        If an argument breaks its rule.
 
     Examples
     --------
@@ -77,36 +64,9 @@ def clustered_posterior(
     (0.591, 0.286, 0.858)
     """
     check_outcomes("outcomes", outcomes)
-    successes, failures = outcomes.right_and_wrong()
-    low, span, _ = scaled_weights(outcomes.weights)
     labels = outcomes.clusters if clusters is None else clusters
-    n_questions = outcomes.n_questions
-    if labels is None:
-        labels = range(n_questions)
-    labels = check_clusters(labels, n_questions) or ()
-    index = cluster_index(labels, n_questions, "question")
-    if not (successes.any() or failures.any()):
-        raise InvalidInputError.of("outcomes", "empty", "have at least one trial", "none")
-    x, y = successes.astype(np.float64), failures.astype(np.float64)
-    s, f = (np.bincount(index, weights=trials).astype(np.float64) for trials in (x, y))
-    several = index.max() + 1 < n_questions
-    likelihood = NestedLikelihood(Clusters.of(x, y, index) if several else Clusters.of_trials(s, f))
-    grid = cluster_posterior(likelihood)
-    mean, sd, table = cluster_mean(grid)
-    cluster_means, cluster_sds = cluster_moments(likelihood, grid)
-    learned = learned_clusters(grid, labels, index)
-    strength = np.array([learned.strength_low, learned.strength, learned.strength_high])
-    mu, sigma = low + span * mean, span * sd
-    return Posterior(
-        quantity="clustered mean",
-        mu=mu,
-        sigma=sigma,
-        per_question=PerQuestion(low + span * cluster_means, span * cluster_sds),
-        bounds=(low, low + span),
-        prior=None,
-        distribution=TabulatedDistribution(table.scaled(low, low + span), mu, sigma),
-        scope="population",
-        learned=LearnedPrior.of([1.0 - mean, mean], strength),
-        clusters=learned,
-        note=few_clusters_note(s.size),
-    )
+    labels = range(outcomes.n_questions) if labels is None else labels
+    index = cluster_index(labels, outcomes.n_questions, "question")
+    outcomes = replace(outcomes.without_prior(), clusters=tuple(labels))
+    benchmark = hbayes_at_n(outcomes)
+    return replace(clustered_population(outcomes, index, benchmark), quantity="clustered mean")

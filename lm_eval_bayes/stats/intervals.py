@@ -71,7 +71,7 @@ class IntervalSpec(Record):
         What the score is the mean of: these questions, or the population that they are a
         sample of.
     method : {"exact", "normal", "beta"}
-        See :func:`credible_interval`.
+        See `Posterior.interval`.
     seed : int
         Seed of the posterior draws, where there are any.
 

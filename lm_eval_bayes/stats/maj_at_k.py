@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
-from itertools import compress
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,22 +11,29 @@ import numpy.typing as npt
 from scipy import special
 
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.stats.arrays import FloatArray, blocks, read_only
+from lm_eval_bayes.stats.arrays import FloatArray, IntArray, blocks, read_only
 from lm_eval_bayes.stats.results import Estimate
 from lm_eval_bayes.stats.validation import check_k, check_sequence
 
 
 class Tallies(NamedTuple):
-    """How often each answer to a question was given, and how often it was graded correct."""
+    """How often each answer to each question was given, and how often it was graded correct.
 
-    votes: Counter[Hashable]
-    rights: Counter[Hashable]
+    `question`, `votes`, `rights` and `silent` (no answer) are of shape (V,); `totals` (M,) are the
+    trials of the questions.
+    """
+
+    question: IntArray
+    votes: IntArray
+    rights: IntArray
+    silent: npt.NDArray[np.bool_]
+    totals: IntArray
 
 
 #: Stands for every right answer in a vote; no text equals it.
 _RIGHT = ("right",)
-#: A probability that counts as 0, and the sds within which the winner's votes are.
-_LOST, _SDS = 1e-150, 9.0
+#: A probability that counts as 0.
+_LOST = 1e-150
 
 
 def maj_at_k(
@@ -71,12 +77,15 @@ def maj_at_k(
     0.666666666667
     """
     tallies = tabulated_answers(answers, correct)
-    totals = np.array([sum(votes.values()) for votes, _ in tallies])
-    k = check_k(k, totals)
-    scores = np.empty(len(tallies))
-    for total in np.unique(totals):
-        where = np.flatnonzero(totals == total)
-        scores[where] = _expected_credits([tallies[i] for i in where], int(total), k)
+    k = check_k(k, tallies.totals)
+    scores = np.empty(tallies.totals.size)
+    for total in np.unique(tallies.totals):
+        where = np.flatnonzero(tallies.totals == total)
+        own = tallies.totals[tallies.question] == total
+        question = np.searchsorted(where, tallies.question[own])
+        votes, rights, silent = tallies.votes[own], tallies.rights[own], tallies.silent[own]
+        sides = Tallies(question, votes, rights, silent, where)
+        scores[where] = _expected_credits(sides, int(total), k)
     return Estimate("maj@k", float(scores.mean()), read_only(scores, np.float64), k=k)
 
 
@@ -107,8 +116,8 @@ def vote_candidates(
 
 def tabulated_answers(
     answers: Sequence[Sequence[Hashable]], correct: Sequence[Sequence[bool]]
-) -> list[Tallies]:
-    """Return, per question, how often each answer was given, and how often it was right.
+) -> Tallies:
+    """Return how often each answer was given, and how often it was right.
 
     Parameters
     ----------
@@ -121,53 +130,48 @@ def tabulated_answers(
         If the two do not match, an answer is not hashable, or an entry of `correct` is no boolean.
     """
     given, marks = _table("answers", answers), _table("correct", correct)
-    if len(given) != len(marks):
-        got = f"{len(marks)} for {len(given)}"
-        raise InvalidInputError.of("correct", "shape", "have as many questions as `answers`", got)
-    return [_tallied(index, *rows) for index, rows in enumerate(zip(given, marks, strict=True))]
+    totals, n_marks = (np.array([len(row) for row in rows]) for rows in (given, marks))
+    same = totals.size == n_marks.size
+    if not same or (totals != n_marks).any() or totals.min() == 0:
+        rule = "have one entry per answer of each question, at least one"
+        got = f"{n_marks.tolist()} for {totals.tolist()}"
+        raise InvalidInputError.of("correct", "shape", rule, got)
+    bad = set(_distinct("correct", marks, "booleans")) - {0, 1}
+    if bad:
+        raise InvalidInputError.of("correct", "type", "hold booleans", bad.pop())
+    distinct = _distinct("answers", given, "hashable answers or None")
+    code = {answer: i for i, answer in enumerate(distinct)}
+    of_trial = np.fromiter(map(code.__getitem__, chain.from_iterable(given)), np.int64)
+    of_trial += len(code) * np.repeat(np.arange(totals.size), totals)
+    right = np.fromiter(chain.from_iterable(marks), np.int64)
+    marked, n = np.unique(2 * of_trial + right, return_counts=True)
+    cells, at = np.unique(marked // 2, return_inverse=True)
+    votes, rights = (np.bincount(at, x).astype(np.int64) for x in (n, n * (marked % 2)))
+    question, number = np.divmod(cells, len(code))
+    return Tallies(question, votes, rights, number == code.get(None), totals)
 
 
-def _table(name: str, rows: object) -> list[list[Any]]:
+def _table(name: str, rows: object) -> list[Sequence[Any]]:
     """Return the entries question by question."""
     rule = "be a sequence of sequences, one per question"
-    table = [check_sequence(name, row, rule) for row in check_sequence(name, rows, rule)]
+    table: list[Sequence[Any]] = [
+        row if isinstance(row, (list, tuple)) else check_sequence(name, row, rule)
+        for row in check_sequence(name, rows, rule)
+    ]
     if not table:
         raise InvalidInputError.of(name, "empty", f"{rule}, not empty", rows)
     return table
 
 
-def _tallied(index: int, given: Sequence[Hashable], marks: Sequence[bool]) -> Tallies:
-    """Tally one question."""
-    if len(given) != len(marks) or len(given) == 0:
-        rule = "have one entry per answer of the question, at least one"
-        got = f"{len(marks)} for {len(given)} (question {index})"
-        raise InvalidInputError.of("correct", "shape", rule, got)
-    bad = [mark for mark in marks if mark not in (0, 1)]
-    if bad:
-        got = f"{bad[0]!r} (question {index})"
-        raise InvalidInputError.of("correct", "type", "hold booleans", got)
+def _distinct(name: str, rows: list[Sequence[Any]], what: str) -> dict[Hashable, None]:
+    """Return the distinct entries in the order of their first."""
     try:
-        return Tallies(Counter(given), Counter(compress(given, marks)))
+        return dict.fromkeys(chain.from_iterable(rows))
     except TypeError:
-        got = f"{given!r} (question {index})"
-        raise InvalidInputError.of(
-            "answers", "type", "hold hashable answers or None", got
-        ) from None
+        raise InvalidInputError.of(name, "type", f"hold {what}", rows) from None
 
 
-def circle_points(k: int, total: float) -> tuple[npt.NDArray[np.complex128], FloatArray]:
-    """Return half of the points at which a probability generating function gives its k-th term.
-
-    The term is the sum of the real parts of the values times the factors that are returned. The
-    number of which it is the probability is `total` at most, and more than k + 6√k + 10 with
-    negligible probability.
-    """
-    n_points = 2 * (int(min(total, k + 6.0 * np.sqrt(k) + 10.0)) // 2 + 1)
-    points = np.exp(1j * np.pi * (np.arange(n_points // 2) * 2.0 + 1.0) / n_points)
-    return points, points**-k * (2.0 / n_points)
-
-
-def _expected_credits(tallies: Sequence[Tallies], total: int, k: int) -> FloatArray:
+def _expected_credits(tallies: Tallies, total: int, k: int) -> FloatArray:
     """Return the expected credit of a vote of k of the `total` trials of each question.
 
     Give every response a vote with probability r = k/N: the votes of the answers are then
@@ -177,42 +181,33 @@ def _expected_credits(tallies: Sequence[Tallies], total: int, k: int) -> FloatAr
     Σ credit b(v; n) x^v / T_n shares the win among those tied; it is a polynomial, so Gauss and
     Legendre's rule is exact, and its k-th coefficient comes from points x on a circle.
     """
-    sides = [
-        (i, n, rights[answer] / n)
-        for i, (votes, rights) in enumerate(tallies)
-        for answer, n in votes.items()
-        if answer is not None
-    ]
-    question, votes_of, credit = np.array(sides).reshape(-1, 3).T
-    question, shape = question.astype(np.int64), (len(tallies), -1)
+    n_questions = tallies.totals.size
+    cast, silent = ~tallies.silent, tallies.silent
+    question, votes = tallies.question[cast], tallies.votes[cast]
+    credit = tallies.rights[cast] / votes
     if k == total:
-        lead = np.zeros(len(tallies))
-        np.maximum.at(lead, question, votes_of)
-        wins = votes_of == lead[question]
-        won, tied = (np.bincount(question, wins * x, len(tallies)) for x in (credit, 1.0))
+        lead = np.zeros(n_questions)
+        np.maximum.at(lead, question, votes)
+        wins = votes == lead[question]
+        won, tied = (np.bincount(question, wins * x, n_questions) for x in (credit, 1.0))
         return np.asarray(won / np.maximum(tied, 1.0))
-    sizes, column = np.unique(votes_of, return_inverse=True)
-    at, n_cells = question * sizes.size + column, len(tallies) * sizes.size
-    unit = np.ones_like(credit)
+    sizes, column = np.unique(votes, return_inverse=True)
+    at, shape = question * sizes.size + column, (n_questions, sizes.size)
     times, credits = (
-        np.asarray(np.bincount(at, x, n_cells).reshape(shape), dtype=np.float64)
-        for x in (unit, credit)
+        np.bincount(at, x, n_questions * sizes.size).astype(np.float64).reshape(shape)
+        for x in (np.ones_like(credit), credit)
     )
+    abstained = np.bincount(tallies.question[silent], tallies.votes[silent], n_questions)
     r = k / total
-    x, factor = circle_points(k, total)
-    abstained = np.array([float(votes[None]) for votes, _ in tallies])
-    expected = np.zeros(len(tallies))
-    most = np.zeros(len(tallies))
-    np.maximum.at(most, question, r * votes_of)
-    least = int(max(most.min() - _SDS * np.sqrt(most.min()), 1.0))
-    last_v = int(min(k, sizes.max(initial=0), most.max() + _SDS * np.sqrt(most.max()) + 40.0))
-    chance = _binomial(sizes, r, last_v)
+    n_points = 2 * (int(min(total, k + 6.0 * np.sqrt(k) + 10.0)) // 2 + 1)
+    x = np.exp(1j * np.pi * (np.arange(n_points // 2) * 2.0 + 1.0) / n_points)
+    factor = x**-k * (2.0 / n_points)
+    expected = np.zeros(n_questions)
+    chance = _binomial(sizes, r, int(min(k, sizes.max(initial=0))))
     below: npt.NDArray[np.complex128] = np.zeros((sizes.size, x.size), dtype=np.complex128)
-    last = np.zeros_like(below)
-    for v in range(last_v + 1):
+    last = np.asarray(chance[:, :1] * np.ones_like(x))
+    for v in range(1, chance.shape[1]):
         below, last = below + last, chance[:, v, None] * x**v
-        if v < least:
-            continue
         nodes, weights = special.roots_legendre(k // v // 2 + 1)
         series = below[:, None] + (0.5 * (nodes[:, None] + 1.0)) * last[:, None]
         lost = np.abs(series) < _LOST
@@ -220,17 +215,15 @@ def _expected_credits(tallies: Sequence[Tallies], total: int, k: int) -> FloatAr
         log_series = np.log(series).reshape(sizes.size, -1)
         share = np.where(lost, 0.0, last[:, None] / series).reshape(sizes.size, -1)
         weight = (0.5 * weights[:, None] * factor).ravel()
-        silent = np.tile(np.log(1.0 - r + r * x), nodes.size)
-        for part in blocks(len(tallies), weight.size):
-            value = np.exp(
-                complex_product(times[part], log_series) + abstained[part, None] * silent
-            )
-            value *= complex_product(credits[part], share)
+        unlimited = np.tile(np.log(1.0 - r + r * x), nodes.size)
+        for part in blocks(n_questions, weight.size):
+            value = np.exp(_product(times[part], log_series) + abstained[part, None] * unlimited)
+            value *= _product(credits[part], share)
             expected[part] += (value @ weight).real
     return np.asarray(np.clip(expected / _binomial(np.array([total]), r, k)[0, k], 0.0, 1.0))
 
 
-def complex_product(a: FloatArray, b: npt.NDArray[np.complex128]) -> npt.NDArray[np.complex128]:
+def _product(a: FloatArray, b: npt.NDArray[np.complex128]) -> npt.NDArray[np.complex128]:
     """Return the matrix product of a real and a complex array."""
     return np.asarray((a @ b.view(np.float64)).view(np.complex128))
 

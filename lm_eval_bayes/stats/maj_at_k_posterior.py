@@ -3,58 +3,72 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
+from scipy import special
 
-from lm_eval_bayes._util.text import plural
-from lm_eval_bayes.stats.arrays import FloatArray, IntArray
+from lm_eval_bayes.stats.arrays import FloatArray, IntArray, blocks
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import (
     few_questions_note,
     hbayes_at_n,
     learned_prior,
     of_population,
+    posterior_by_states,
 )
 from lm_eval_bayes.stats.intervals import SCOPES, Scope
-from lm_eval_bayes.stats.maj_at_k import tabulated_answers
+from lm_eval_bayes.stats.maj_at_k import Tallies, tabulated_answers
 from lm_eval_bayes.stats.mixture import Mixture, learn_mixture
 from lm_eval_bayes.stats.outcomes import Outcomes
+from lm_eval_bayes.stats.pass_family.posteriors import trials_note
 from lm_eval_bayes.stats.results import PerQuestion, Posterior, joined_notes
 from lm_eval_bayes.stats.states import StateDistribution, beta_binomial, log_choose
-from lm_eval_bayes.stats.validation import check_integer, check_option, check_seed, check_size
-from lm_eval_bayes.stats.wrong_answers import (
-    VoteCredits,
-    WrongPrior,
-    WrongTrials,
-    learn_wrong_prior,
-    mean_credits,
-    vote_credits,
-)
+from lm_eval_bayes.stats.validation import check_integer, check_option, check_seed
 
-#: The largest k: the time grows with its third power.
+#: The largest k: the time grows with its square.
 _MOST_VOTES = 256
 #: States of the questions' kinds.
 _STATES = 800
-#: The warning of a posterior where no question has two trials.
-SINGLE_TRIALS = (
-    "With one trial per question, chance and difficulty cannot be distinguished: at k > 1 the "
-    "posterior depends on the prior of the questions' spread and of their wrong answers alone."
-)
-#: The warning of votes that rest on the model of the wrong answers.
-WRONG_ANSWERS = (
-    "The interval of a vote rests on a model of how often wrong answers agree, and is too narrow "
-    "where many questions differ in that."
-)
+#: Numbers per block.
+_BLOCK = 100_000
+#: Draws of the wrong answers' probabilities: numbers in all of them, the fewest and the most.
+_NUMBERS, _FEWEST, _MOST = 60_000_000, 8, 400
+#: Answers not seen before that may repeat, in all questions, and the fewest and the most of each;
+#: the rest of their probability is of single ones.
+_NEW, _FEWEST_NEW, _MOST_NEW = 20_000, 4, 16
+#: The most nodes of an integral over ties.
+_NODES = 3
+#: Pseudo-trials of the prior of how often wrong trials abstain.
+_ABSTENTION_TRIALS = 2.0
+#: Nodes of the posterior of (log c, d).
+_LOG_C, _D = (x.ravel() for x in np.meshgrid(np.linspace(-4.0, 5.0, 61), np.linspace(0, 0.9, 19)))
 
 
-class _Questions(NamedTuple):
-    """The trials of M questions in the form of the model."""
+class Questions(NamedTuple):
+    """The P distinct questions: right trials, abstentions, and sizes of the wrong answers.
 
-    outcomes: Outcomes
-    wrong: list[WrongTrials]  # the distinct ones
-    where: IntArray  # which of them each question has
-    note: str | None
+    All are of shape (P,), but `sizes` (P, W) says how often each wrong answer was given, in
+    descending order, zeros last. `times` is how often each question occurs.
+    """
+
+    right: FloatArray
+    abstained: FloatArray
+    sizes: FloatArray
+    times: IntArray
+
+    def wrong(self) -> FloatArray:
+        """Return the wrong trials of each, (P,)."""
+        return np.asarray(self.abstained + self.sizes.sum(axis=1))
+
+
+class WrongPrior(NamedTuple):
+    """c and d, and the pseudo-trials of a wrong trial without and with an answer."""
+
+    concentration: float
+    discount: float
+    abstaining: float
+    answering: float
 
 
 def maj_at_k_posterior(
@@ -64,18 +78,16 @@ def maj_at_k_posterior(
     scope: Scope = "benchmark",
     *,
     seed: int = 0,
-    draws: int = 1000,
 ) -> Posterior:
     """Return the posterior of maj@k, the expected credit of a plurality vote of k new trials.
 
-    A trial of question α is right with probability p_α ~ Beta(s m, s (1 − m)), with (m, s)
-    integrated out as in `hbayes_at_n`. The answers of its wrong trials follow a Pitman-Yor
-    process whose concentration c and discount d are learned from all questions and integrated
-    out, so that a new trial may give an answer not seen before; how often wrong trials abstain has
-    a Beta prior of their common mean. The vote is that of `maj_at_k`:
-    the most frequent answer wins, answers tied for the lead share the win equally, a trial
-    without an answer abstains, and a vote of abstentions earns 0. All right trials count as one
-    candidate, however they are written.
+    A trial of question α is right with the probability p_α of the kinds of questions that
+    `hbayes_at_n` learns. The answers of its wrong trials follow a Pitman-Yor process whose
+    concentration c and discount d are learned from all questions, so that a new trial may give an
+    answer not seen before; how often wrong trials abstain has a Beta prior of their common mean.
+    The vote is that of `maj_at_k`: the most frequent answer wins, answers tied for the lead share
+    the win equally, a trial without an answer abstains, and a vote of abstentions earns 0. All
+    right trials count as one candidate, however they are written.
 
     Parameters
     ----------
@@ -84,55 +96,30 @@ def maj_at_k_posterior(
     correct : M sequences of N_α bools
         Whether that response was graded correct.
     k : int
-        From 1 to 256; above the trials of a question the posterior has a `note`.
+        From 1 to 256; above twice the trials of a question the posterior has a `note`.
     scope : {"benchmark", "population"}
         "benchmark": the mean over these M questions. "population": the mean over the population
-        of questions that they are a sample of; questions are taken as independent, so it is too
-        narrow where they come in clusters, which its `note` says.
+        of questions that they are a sample of, taken as independent.
     seed : int
-        Seed of the draws.
-    draws : int
-        Pairs of votes drawn per question, 100 to 10⁷, for the part of σ that the wrong answers'
-        probabilities add; all else is computed. Of many questions fewer are drawn, at least 16.
+        Seed of the states and of the draws of the wrong answers' probabilities.
 
     Returns
     -------
     Posterior
-        In [0, 1]. Its "exact" interval is that of the Beta distribution with the posterior's mean
-        and sd. At k = 1 it is the posterior of `hbayes_at_n`.
+        In [0, 1]. At k = 1 it is the posterior of `hbayes_at_n`.
 
     Raises
     ------
     InvalidInputError
         If the two arguments do not match, an answer is not hashable, an entry of `correct`
-        is no boolean, or k, the scope, the seed or `draws` breaks its rule.
+        is no boolean, or k, the scope or the seed breaks its rule.
 
     Notes
     -----
     Given p_α and the wrong answers' probabilities the credit is
     v = Σ_r C(k, r) p^r (1 − p)^(k−r) h(r), with h(r) the probability that r right votes win
-    against k − r wrong ones. p_α and h are independent given the hyperparameters.
-
-    Where the trials do not exclude that p is the same for all questions (a posterior probability
-    of .25 or more, of prior ½), intervals reach to the farther end of this model's and of theirs.
-
-    Simulated coverage of 95% intervals at 30 questions, N = 8 and k = 4 | 8
-    (`examples/majority_votes.py --runs 300 --seed 91`, standard error 1.3) over nine shapes: these
-    questions 93 to 100 | 92 to 100%, the population 90 to 100 | 89 to 100%. Least at k = 8 are
-    those whose questions all have one dominant wrong answer: 92% where it takes .8 of the wrong
-    trials (the population 89%), 92 and 91% close to a tie (1,050 runs). With p = .05 for all and
-    .9 of the wrong trials alike 98 | 91% and 97 | 87% (150 runs). There the intervals lie too high,
-    for a Pitman-Yor process expects shares that differ from question to question. The more
-    questions there are, the more that matters: with 400 they hold 92 | 73% and 95 | 78% where the
-    answer takes .8 of the wrong trials (60 runs), 95 | 79% and 94 | 70% close to a tie (80 runs),
-    and 87 | 87% and 95 | 98% where wrong trials agree to different degrees (60 runs). Notes say so.
-
-    The Beta distribution's ends are not the posterior's quantiles where questions are few: of two
-    questions they differ by more than .3 sd in 20 of 72 data sets, by 1.6 sd where one is never and
-    the other always solved ([.39, .66] for [.50, .76]). Of three questions these intervals held 92
-    to 97% over five shapes (of the population 83 to 99%; 150 runs), and intervals from the
-    quantiles no more; with p = .02 or .98 for all questions those hold less (82 and 95 in place of
-    89 and 100% of 80 runs at k = 8, 81 and 85 in place of 97 and 100% of the population).
+    against k − r wrong ones. `examples/majority_votes.py` has the coverage: it is low where
+    hundreds of questions have wrong answers that all agree to the same degree, close to a tie.
 
     Examples
     --------
@@ -143,101 +130,182 @@ def maj_at_k_posterior(
     >>> correct = [[True] * 4 + [False] * 4] * 2
     >>> posterior = maj_at_k_posterior(answers, correct, 8)
     >>> posterior.per_question.mu.round(2).tolist()
-    [0.62, 0.82]
+    [0.6, 0.81]
     """
     k = check_integer("k", k, 1, _MOST_VOTES)
     scope = check_option("scope", scope, SCOPES)
     seed = check_seed(seed)
-    draws = check_size("draws", draws, 100)
-    questions = _read(answers, correct)
-    outcomes = questions.outcomes
+    questions, where = _questions(tabulated_answers(answers, correct))
+    counts = np.stack([questions.wrong(), questions.right], axis=1)[where]
+    outcomes = Outcomes.from_counts(counts)
     if k == 1:
-        posterior = hbayes_at_n(outcomes, scope)
-        return replace(
-            posterior,
-            quantity="maj@k posterior",
-            k=1,
-            note=joined_notes([posterior.note, questions.note]),
-        )
-    mixture = learn_mixture(outcomes.weighted_counts, seed=seed).thinned(_STATES)
-    prior = learn_wrong_prior(
-        questions.wrong, np.bincount(questions.where, minlength=len(questions.wrong))
-    )
-    rng = np.random.default_rng(seed)
-    credits = vote_credits(questions.wrong, prior, k, draws, rng)
-    node = rng.choice(prior.weight.size, mixture.n_states, p=prior.weight)
-    moments = _benchmark_moments(mixture, questions.where, prior, credits, k)
-    means = moments.at_state[np.arange(node.size), node]
-    scores = StateDistribution(
-        means, np.full_like(means, moments.within), mixture.chain, (0.0, 1.0), seed
-    )
-    note = _note(questions, outcomes)
-    benchmark = Posterior(
-        quantity="maj@k posterior",
-        mu=scores.mean,
-        sigma=scores.sd,
-        per_question=PerQuestion(moments.question_mean, moments.question_sd),
-        bounds=(0.0, 1.0),
-        prior=None,
-        distribution=scores,
-        k=k,
-        n_trials=outcomes.mean_trials,
-        trials_range=outcomes.trials_range,
-        learned=learned_prior(mixture),
-        ess=scores.ess,
-        seed=seed,
-        note=note,
+        posterior = hbayes_at_n(outcomes, scope, seed=seed)
+        return replace(posterior, quantity="maj@k posterior", k=1)
+    mixture = learn_mixture(counts, seed=seed).thinned(_STATES)
+    prior, rng = learn_wrong_prior(questions), np.random.default_rng(seed)
+    credits = draw_credits(questions, prior, k, rng)
+    scores, per_question = _posterior(mixture, where, credits, seed)
+    note = joined_notes([trials_note(counts, k), few_questions_note(where.size)])
+    learned = learned_prior(mixture)
+    benchmark = posterior_by_states(
+        "maj@k posterior", scores, per_question, outcomes, learned, k=k, note=note
     )
     if scope == "benchmark":
         return benchmark
-    means = _population_means(mixture, prior, k)[np.arange(node.size), node]
-    return of_population(benchmark, means, mixture.chain)
+    nothing = Questions(np.zeros(1), np.zeros(1), np.zeros((1, 0)), np.ones(1, dtype=np.int64))
+    credit = draw_credits(nothing, prior, k, rng)[0].mean(axis=0)
+    alpha = mixture.share * mixture.strength[:, None]
+    votes = _right_votes(mixture.weight[:, 0], alpha, k)
+    return of_population(benchmark, votes.at_state @ credit, mixture.chain)
 
 
-def _read(answers: Sequence[Sequence[Hashable]], correct: Sequence[Sequence[bool]]) -> _Questions:
-    """Return the outcomes and the wrong trials."""
-    counts, wrong_trials, n_merged = [], [], 0
-    for votes, rights in tabulated_answers(answers, correct):
-        n_right, n_trials = sum(rights.values()), sum(votes.values())
-        counts.append((n_trials - n_right, n_right))
-        wrong = {answer: n - rights[answer] for answer, n in votes.items()}
-        abstained = wrong.pop(None, 0)
-        sizes = sorted((n for n in wrong.values() if n), reverse=True)
-        wrong_trials.append(WrongTrials(tuple(sizes), abstained))
-        candidates = [answer for answer, n in rights.items() if n]
-        n_merged += len(candidates) > 1 or any(wrong.get(answer) for answer in candidates)
-    distinct = sorted(set(wrong_trials))
-    index = {trials: i for i, trials in enumerate(distinct)}
-    note = None
-    if n_merged:
-        note = (
-            f"{plural(n_merged, 'question')} had right trials with different answers, or an "
-            "answer that was graded both right and wrong: right trials count as one candidate, "
-            "and wrong trials as others."
-        )
-    where = np.array([index[trials] for trials in wrong_trials])
-    return _Questions(Outcomes.from_counts(counts), distinct, where, note)
+def _questions(tallies: Tallies) -> tuple[Questions, IntArray]:
+    """Return the distinct questions, and which of them each question is, (M,)."""
+    wrong, n_questions = tallies.votes - tallies.rights, tallies.totals.size
+    named = ~tallies.silent & (wrong > 0)
+    question, given = tallies.question[named], wrong[named]
+    order = np.lexsort((-given, question))
+    question = question[order]
+    column = np.arange(question.size) - np.searchsorted(question, question)
+    sizes = np.zeros((n_questions, column.max(initial=-1) + 1))
+    sizes[question, column] = given[order]
+    right, abstained = (
+        np.bincount(tallies.question, x, n_questions)
+        for x in (tallies.rights, tallies.silent * wrong)
+    )
+    rows, where, times = np.unique(
+        np.column_stack([right, abstained, sizes]), axis=0, return_inverse=True, return_counts=True
+    )
+    return Questions(rows[:, 0], rows[:, 1], rows[:, 2:], times), where.reshape(-1)
 
 
-def _note(questions: _Questions, outcomes: Outcomes) -> str | None:
-    """Return the warnings about a posterior at k > 1."""
-    if outcomes.most_trials <= 1:
-        return joined_notes([SINGLE_TRIALS, questions.note])
-    few = few_questions_note(outcomes.n_questions)
-    return joined_notes([WRONG_ANSWERS, few, questions.note])
+def learn_wrong_prior(questions: Questions) -> WrongPrior:
+    """Return c, d and the prior of abstentions.
 
-
-@dataclass(frozen=True, eq=False)
-class _Moments:
-    """The mean score at P states and G nodes of the wrong answers, (P, G), and its variance there.
-
-    `question_mean` and `question_sd`, (M,), are those of each question.
+    The prior is c/(1 + c) ~ U(0, 1) and d uniform, and the likelihood the probability of each
+    question's partition of its wrong trials (Pitman 1995, eq. 16). The values are posterior means,
+    that of c geometric.
     """
+    c, sizes, times = np.exp(_LOG_C), questions.sizes, questions.times
+    answered, n_answers = sizes.sum(axis=1), (sizes > 0.0).sum(axis=1)
+    log_weight = _LOG_C - 2.0 * np.log1p(c)
+    for n in np.unique(answered[answered > 0.0]):
+        ratio = special.gammaln(c + n) - special.gammaln(c + 1.0)
+        log_weight -= times[answered == n].sum() * ratio
+    for j in range(1, sizes.shape[1]):
+        log_weight += times[n_answers > j].sum() * np.log(c + _D * j)
+    for size in np.unique(sizes[sizes > 1.0]):
+        ratio = special.gammaln(size - _D) - special.gammaln(1.0 - _D)
+        log_weight += (times @ (sizes == size)).sum() * ratio
+    abstained, total = questions.times @ np.stack([questions.abstained, answered], axis=1)
+    silent = _ABSTENTION_TRIALS * float(abstained / max(abstained + total, 1.0))
+    weight = special.softmax(log_weight)
+    concentration, discount = float(np.exp(weight @ _LOG_C)), float(weight @ _D)
+    return WrongPrior(concentration, discount, silent, _ABSTENTION_TRIALS - silent)
 
-    at_state: FloatArray
-    within: float
-    question_mean: FloatArray
-    question_sd: FloatArray
+
+def draw_credits(
+    questions: Questions, prior: WrongPrior, k: int, rng: np.random.Generator
+) -> FloatArray:
+    """Draw the expected credit of r = 0..k right votes of k for P questions, (P, S, k + 1).
+
+    It is that given the probabilities of a wrong trial's answers, which are drawn S times.
+    """
+    n_answers = (questions.sizes > 0.0).sum(axis=1)
+    n_new = int(np.clip(_NEW // n_answers.size, _FEWEST_NEW, _MOST_NEW))
+    per_draw = (n_answers + n_new) * (k // 2 + 2)
+    n_draws = int(np.clip(_NUMBERS // (per_draw.sum() * k), _FEWEST, _MOST))
+    credit = np.empty((n_answers.size, n_draws, k + 1))
+    by_number = np.argsort(n_answers)
+    for part in blocks(n_answers.size, int(per_draw.max()) * n_draws, _BLOCK):
+        own = by_number[part]
+        sizes = questions.sizes[own, : n_answers[own[-1]]].T
+        sizes, abstained = (
+            np.repeat(x, n_draws, axis=-1) for x in (sizes, questions.abstained[own])
+        )
+        shares = _draw_shares(sizes, abstained, prior, n_new, rng)
+        credit[own] = _credits(*shares, k).reshape(own.size, n_draws, -1)
+    return credit
+
+
+def _draw_shares(
+    sizes: FloatArray,
+    abstained: FloatArray,
+    prior: WrongPrior,
+    n_new: int,
+    rng: np.random.Generator,
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Draw the probabilities of a wrong trial's answers (W, E), of single ones and of none (E,).
+
+    New answers have the shares of a stick that is broken; the rest of it are answers that no two
+    trials give.
+    """
+    d = prior.discount
+    c = prior.concentration + d * (sizes > 0.0).sum(axis=0)
+    new = np.maximum(rng.standard_gamma(c), 1e-300)
+    broken = rng.beta(1.0 - d, c + d * np.arange(1.0, n_new + 1.0)[:, None])
+    left = np.cumprod(np.vstack([new, 1.0 - broken]), axis=0)
+    shares = np.vstack(
+        [rng.standard_gamma(np.maximum(sizes - d, 0.0)), left[:-1] * broken, left[-1:]]
+    )
+    answering = rng.standard_gamma(sizes.sum(axis=0) + prior.answering)
+    answering /= answering + rng.standard_gamma(abstained + prior.abstaining)
+    shares *= answering / shares.sum(axis=0)
+    return shares[:-1], shares[-1], 1.0 - answering
+
+
+def _credits(shares: FloatArray, single: FloatArray, silent: FloatArray, k: int) -> FloatArray:
+    """Return the credit of r = 0..k right votes given a wrong trial's probabilities, (E, k + 1).
+
+    n! times the coefficient of x^n, n = k − r, of Π_j Σ_{s<=r} (q_j x)^s/s!, with the term of r
+    votes times z, is Σ_t P(no answer has more than r votes, t have r) z^t; the credit
+    Σ_t P(t)/(1 + t) is its integral over z from 0 to 1, by Gauss and Legendre. Single answers tie
+    at r = 1. The coefficients come from points x on a circle.
+    """
+    n_points = 2 * (k // 2 + 2)
+    angle = np.pi * (np.arange(n_points // 2) * 2.0 + 1.0) / n_points
+    x = max(k - 2.0 * np.sqrt(k), k / 3.0) * np.exp(1j * angle)
+    credit = np.zeros((single.size, k + 1))
+    credit[:, k // 2 + 1 :] = 1.0
+    rate = shares[..., None] * x
+    below, last = np.zeros_like(rate), np.ones_like(rate)
+    for r in range(1, k // 2 + 1):
+        below += last
+        last *= rate / r
+        n = k - r
+        factor = np.exp(special.gammaln(n + 1.0) - n * np.log(x)) * (2.0 / n_points)
+        nodes, weights = special.roots_legendre(min(n // r // 2 + 1, _NODES))
+        for z, weight in zip(0.5 * (nodes + 1.0), 0.5 * weights, strict=True):
+            unlimited = silent + single * (z if r == 1 else 1.0)
+            value = np.exp(unlimited[:, None] * x) * (below + z * last).prod(axis=0)
+            credit[:, r] += weight * (value @ factor).real
+    return np.clip(credit, 0.0, 1.0)
+
+
+def _posterior(
+    mixture: Mixture, where: IntArray, credits: FloatArray, seed: int
+) -> tuple[StateDistribution, PerQuestion]:
+    """Return the distribution of the mean of v, and the moments of every question's."""
+    _, first, times = np.unique(where, return_index=True, return_counts=True)
+    mean, square, known = np.empty((3, times.size))
+    at_state = np.zeros(mixture.n_states)
+    alpha = mixture.share * mixture.strength[:, None]
+    members = np.concatenate([part for _, part in mixture.memberships()], axis=1)
+    for row, counts in enumerate(mixture.counts):
+        own = np.flatnonzero(mixture.where[first] == row)
+        votes = _right_votes(members[:, :, row], alpha + counts[:, None], credits.shape[2] - 1)
+        credit = credits[own].mean(axis=1)
+        at_state += votes.at_state @ (times[own] @ credit)
+        mean[own] = credit @ votes.at_state.mean(axis=0)
+        of_states = votes.at_state.T @ votes.at_state / mixture.n_states
+        known[own] = ((credit @ of_states) * credit).sum(axis=1)
+        square[own] = ((credits[own] @ votes.joint) * credits[own]).sum(axis=2).mean(axis=1)
+    within = float(times @ np.maximum(square - known, 0.0)) / where.size**2
+    means = at_state / where.size
+    variances = np.full_like(means, within)
+    sd = np.sqrt(np.maximum(square - mean**2, 0.0))
+    per_question = PerQuestion(np.clip(mean, 0.0, 1.0)[where], sd[where])
+    return StateDistribution(means, variances, mixture.chain, (0.0, 1.0), seed), per_question
 
 
 class _RightVotes(NamedTuple):
@@ -263,46 +331,3 @@ def _right_votes(member: FloatArray, alpha: FloatArray, k: int) -> _RightVotes:
     log_share = ways[:, None] + ways - log_choose(2 * k, r[:, None] + r)
     joint = np.exp(log_share) * of_two[np.arange(k + 1)[:, None] + np.arange(k + 1)]
     return _RightVotes(at_state.T, joint)
-
-
-def _benchmark_moments(
-    mixture: Mixture, where: IntArray, prior: WrongPrior, credits: VoteCredits, k: int
-) -> _Moments:
-    """Return the moments of the mean of v over the questions; `where` is of their wrong trials."""
-    n_questions = where.size
-    at_state = np.zeros((mixture.n_states, prior.weight.size))
-    question_mean, within, spread = np.zeros((3, n_questions))
-    weighted = credits.mean * prior.weight[:, None]
-    alpha = mixture.share * mixture.strength[:, None]
-    members = np.concatenate([part for _, part in mixture.memberships()], axis=1)
-    for row, counts in enumerate(mixture.counts):
-        votes = _right_votes(members[:, :, row], alpha + counts[:, None], k)
-        own = np.flatnonzero(mixture.where == row)
-        which, times = np.unique(where[own], return_counts=True)
-        mean = credits.mean[which]
-        at_state += votes.at_state @ np.tensordot(times, mean, axes=1).T
-        expected = votes.at_state.mean(axis=0)
-        # of the votes of p alone, given the states, and over all of them
-        of_means = votes.at_state.T @ votes.at_state / mixture.n_states
-        square = np.swapaxes(mean, 1, 2) @ weighted[which]
-        mu = weighted[which].sum(axis=1) @ expected
-        added = np.einsum("ij,pij->p", votes.joint, credits.covariance[which])
-        own_within = np.einsum("ij,pij->p", votes.joint - of_means, square)
-        total = np.einsum("ij,pij->p", votes.joint, square) - mu**2
-        index = np.searchsorted(which, where[own])
-        question_mean[own] = mu[index]
-        within[own] = (own_within + added)[index]
-        spread[own] = (total + np.maximum(added, 0.0))[index]
-    return _Moments(
-        at_state / n_questions,
-        max(float(within.sum()), 0.0) / n_questions**2,
-        np.clip(question_mean, 0.0, 1.0),
-        np.sqrt(np.maximum(spread, 0.0)),
-    )
-
-
-def _population_means(mixture: Mixture, prior: WrongPrior, k: int) -> FloatArray:
-    """Return E v of a further question at every state and node of the wrong answers, (P, G)."""
-    (mean,) = mean_credits([WrongTrials((), 0)], prior, k)
-    alpha = mixture.share * mixture.strength[:, None]
-    return np.asarray(_right_votes(mixture.weight[:, 0], alpha, k).at_state @ mean.T)

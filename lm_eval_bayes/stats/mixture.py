@@ -153,7 +153,6 @@ def learn_mixture(
     counts: npt.ArrayLike,
     task: npt.ArrayLike | None = None,
     *,
-    mean_counts: npt.ArrayLike = 0.0,
     seed: int = 0,
 ) -> Mixture:
     """Return posterior states of the kinds of questions.
@@ -164,8 +163,6 @@ def learn_mixture(
         How often each category occurred on each question, at least 0, not necessarily whole.
     task : array of int, shape (M,), optional
         The task of each question, 0 .. T−1; left out, there is one.
-    mean_counts : array, shape (C+1,), optional
-        Pseudo-trials that are added to the parameters of the prior of m.
     seed : int
         Of the states. The order of the questions does not matter.
     """
@@ -174,18 +171,17 @@ def learn_mixture(
     rows, where, times = np.unique(
         np.column_stack([of_question, counts]), axis=0, return_inverse=True, return_counts=True
     )
-    mean_counts = np.broadcast_to(np.asarray(mean_counts, dtype=np.float64), rows.shape[1] - 1)
-    learned = _learn(rows.tobytes(), times.tobytes(), mean_counts.tobytes(), seed)
+    learned = _learn(rows.tobytes(), times.tobytes(), seed)
     return replace(learned, where=where.reshape(-1))
 
 
 @lru_cache(maxsize=_KEPT)
-def _learn(rows_bytes: bytes, times_bytes: bytes, mean_bytes: bytes, seed: int) -> Mixture:
+def _learn(rows_bytes: bytes, times_bytes: bytes, seed: int) -> Mixture:
     """Return the states of D rows of (task, counts), with `where` as for one question of each."""
     times = np.frombuffer(times_bytes, dtype=np.int64)
     rows = np.frombuffer(rows_bytes).reshape(times.size, -1)
     rng = np.random.default_rng([seed, 0])
-    questions = _Questions(rows[:, 1:], rows[:, 0].astype(np.int64), np.frombuffer(mean_bytes))
+    questions = _Questions(rows[:, 1:], rows[:, 0].astype(np.int64))
     arrivals = _arrivals(times, rng)
     chains = _Chains.start(questions, _CHAINS * _LENGTH, rng)
     before = np.zeros(len(rows))
@@ -260,14 +256,13 @@ class _Likelihood:
 class _Questions:
     """The distinct rows of counts, and what the moves need of them."""
 
-    def __init__(self, counts: FloatArray, task: IntArray, mean_counts: FloatArray) -> None:
+    def __init__(self, counts: FloatArray, task: IntArray) -> None:
         self.counts, self.task = counts, task
         self.n_tasks = int(task.max()) + 1
         self.of_task = np.eye(self.n_tasks)[task]
         self.n_categories = counts.shape[1]
         self.likelihood = _Likelihood(counts)
-        shape = np.full(self.n_categories, MEAN_TOTAL / self.n_categories) + mean_counts
-        self.mean_shape = shape[:, None]
+        self.mean_shape = np.full((self.n_categories, 1), MEAN_TOTAL / self.n_categories)
         trials = counts.sum(axis=1, keepdims=True)
         self.sums = np.hstack([np.ones_like(trials), trials**2, counts, counts**2, counts * trials])
 

@@ -13,7 +13,6 @@ from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.arrays import (
     FloatArray,
     IntArray,
-    as_ids,
     check_clusters,
     check_counts,
     check_ids,
@@ -101,8 +100,9 @@ class Outcomes:
         object.__setattr__(self, "weights", read_only(weights, np.float64))
         object.__setattr__(self, "prior_counts", read_only(prior_counts, np.int64))
         object.__setattr__(self, "question_ids", ids)
-        clusters = check_clusters(self.clusters, counts.shape[0])
-        object.__setattr__(self, "clusters", clusters)
+        if self.clusters is not None:
+            clusters = check_clusters(self.clusters, counts.shape[0])
+            object.__setattr__(self, "clusters", clusters)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         # a pickled array is writable again
@@ -160,8 +160,8 @@ class Outcomes:
                 rule = f"have one row per question ({matrix.shape[0]}, as in R)"
                 raise InvalidInputError.of("R0", "shape", rule, f"{prior.shape[0]} rows")
             prior_counts = _count(prior, checked.size)
-        ids = None if question_ids is None else as_ids(question_ids)
-        return cls(counts, checked, prior_counts, prior_strength, ids, _as_tuple(clusters))
+        beside = (prior_strength, question_ids, clusters)
+        return cls(counts, checked, prior_counts, *beside)  # type: ignore[arg-type]
 
     @classmethod
     def from_counts(
@@ -208,10 +208,10 @@ class Outcomes:
         if weights is None:
             weights = np.arange(array.shape[1]) / (array.shape[1] - 1)
         prior = np.zeros_like(array) if prior_counts is None else prior_counts
-        ids = None if question_ids is None else as_ids(question_ids)
         # The constructor checks the rest and converts the arrays.
         weights, prior = numeric("weights", weights), numeric("prior_counts", prior)
-        return cls(array, weights, prior, prior_strength, ids, _as_tuple(clusters))
+        beside = (prior_strength, question_ids, clusters)
+        return cls(array, weights, prior, *beside)  # type: ignore[arg-type]
 
     @property
     def n_questions(self) -> int:
@@ -287,15 +287,12 @@ class Outcomes:
         """Return some of the questions, in the order asked for."""
         if list(rows) == list(range(self.n_questions)):
             return self
-        ids, clusters = self.question_ids, self.clusters
-        return Outcomes(
-            self.counts[rows],
-            self.weights,
-            self.prior_counts[rows],
-            self.prior_strength,
-            None if ids is None else tuple(ids[row] for row in rows),
-            None if clusters is None else tuple(clusters[row] for row in rows),
+        ids, clusters = (
+            None if labels is None else tuple(labels[row] for row in rows)
+            for labels in (self.question_ids, self.clusters)
         )
+        counts, prior_counts = self.counts[rows], self.prior_counts[rows]
+        return Outcomes(counts, self.weights, prior_counts, self.prior_strength, ids, clusters)
 
     @property
     def cluster_index(self) -> IntArray | None:
@@ -427,29 +424,15 @@ def require_single_trials(name: str, outcomes: Outcomes) -> npt.NDArray[np.bool_
     """
     check_outcomes(name, outcomes)
     require_binary(outcomes)
-    trials = outcomes.n_trials
-    if (trials != 1).any() or outcomes.prior_counts.any():
+    clustered = outcomes.cluster_index is not None
+    if (outcomes.n_trials != 1).any() or outcomes.prior_counts.any() or clustered:
         rule = (
-            "have one trial per question and no prior trials; "
-            'for more, use scope="population" of a posterior under the learned prior'
+            "have one trial per question, no prior trials and no clusters; "
+            'else use scope="population" of a posterior under the learned prior'
         )
-        got = "prior trials" if (trials == 1).all() else f"{int(trials[trials != 1][0])} trials"
-        raise InvalidInputError.of(name, "unsupported", rule, got)
-    index = outcomes.cluster_index
-    if index is not None:
-        rule = (
-            "have no clusters, because this model takes the questions as independent; "
-            'for clusters, use scope="population" of a posterior under the learned prior'
-        )
-        raise InvalidInputError.of(name, "unsupported", rule, f"{int(index.max()) + 1} clusters")
+        trials = f"{outcomes.mean_trials:g} trials per question"
+        raise InvalidInputError.of(name, "unsupported", rule, trials + ", in clusters" * clustered)
     return np.asarray(outcomes.counts[:, 1] == 1)
-
-
-def _as_tuple(clusters: Sequence[Hashable] | None) -> tuple[Hashable, ...] | None:
-    """Return the clusters as the constructor checks them; anything that is no list, as it is."""
-    if isinstance(clusters, (list, np.ndarray)):
-        return tuple(clusters.tolist() if isinstance(clusters, np.ndarray) else clusters)
-    return clusters  # type: ignore[return-value]
 
 
 def _count(matrix: IntArray, n_categories: int) -> IntArray:

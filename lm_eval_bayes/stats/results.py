@@ -8,11 +8,10 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from lm_eval_bayes._util.plain import NOT_IN_JSON, Record
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.stats.arrays import FloatArray, protect, read_only
+from lm_eval_bayes.stats.arrays import FloatArray, protect
 from lm_eval_bayes.stats.distributions.base import Distribution, QuestionMeans
 from lm_eval_bayes.stats.intervals import (
     Interval,
@@ -36,10 +35,6 @@ class PerQuestion(Record):
         protect(self)
 
 
-#: The masses of the quantiles of a strength: its central 95% and its median.
-STRENGTH_MASSES = np.array([0.025, 0.5, 0.975])
-
-
 @dataclass(frozen=True, eq=False)
 class LearnedPrior(Record):
     """The posterior of a prior's hyperparameters, θ_α ~ Dirichlet(s·m).
@@ -52,20 +47,13 @@ class LearnedPrior(Record):
         distinct weights the smaller comes first.
     strength : float
         Posterior median of s, the strength of the learned prior in trials.
-    strength_low, strength_high : float
-        Its central 95%.
     """
 
     mean: FloatArray
     strength: float
-    strength_low: float
-    strength_high: float
 
-    @classmethod
-    def of(cls, mean: npt.ArrayLike, strength: FloatArray) -> LearnedPrior:
-        """Return the record from the 2.5%, 50% and 97.5% quantiles of the strength."""
-        low, median, high = strength.tolist()
-        return cls(read_only(mean, np.float64), median, low, high)
+    def __post_init__(self) -> None:
+        protect(self)
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,21 +69,17 @@ class LearnedClusters(Record):
         The cluster of every question.
     n_clusters : int
         T, the number of clusters.
-    strength, strength_low, strength_high : float
-        Posterior median of d and its central 95%; 1/(1 + d) is the correlation of two questions of
-        one cluster with one trial each.
-    within, within_low, within_high : float or None
-        The same for s; None where no question has two trials, or no cluster two questions.
+    strength : float
+        Posterior median of d; 1/(1 + d) is the correlation of two questions of one cluster with one
+        trial each.
+    within : float or None
+        That of s; None where no question has two trials, or no cluster two questions.
     """
 
     labels: tuple[Hashable, ...] = field(repr=False, metadata=NOT_IN_JSON)
     n_clusters: int
     strength: float
-    strength_low: float
-    strength_high: float
     within: float | None = None
-    within_low: float | None = None
-    within_high: float | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,9 +96,8 @@ class Posterior(Record):
         The same for each question of the benchmark, in either scope.
     bounds : tuple of float
         The smallest and the largest score that are possible.
-    prior : float, (float, float) or None
-        The pseudo-count that the prior added to each category, or those that it added to the
-        correct and to the wrong trials; None where it was learned.
+    prior : float or None
+        The pseudo-count that the prior added to each category; None where it was learned.
     scope : str
         "benchmark": about these questions; "population": about the population of questions.
     k : int or None
@@ -164,7 +147,7 @@ class Posterior(Record):
     sigma: float
     per_question: PerQuestion
     bounds: tuple[float, float]
-    prior: float | tuple[float, float] | None
+    prior: float | None
     distribution: Distribution = field(repr=False, metadata=NOT_IN_JSON)
     scope: Scope = "benchmark"
     k: int | None = None
@@ -197,24 +180,49 @@ class Posterior(Record):
         level: float | None = None,
         method: IntervalMethod | None = None,
     ) -> Interval:
-        """Return a credible interval; see :func:`credible_interval`.
+        """Return an interval that holds `level` of the posterior mass.
+
+        Parameters
+        ----------
+        level : float, optional
+            Posterior mass, strictly between 0 and 1; left out, the posterior's own (0.95).
+        method : {"normal", "beta", "exact"}, optional
+            Left out, the posterior's own ("exact"). "normal": μ ± zσ [Hariri 2026, §2.5], clipped
+            to the possible scores. "beta": equal tails of the Beta distribution on the possible
+            scores with the posterior's mean and variance. "exact": equal tails of the true
+            posterior. That of Bayes@N of 20 questions or more is the "beta" one; others are
+            represented by draws.
+
+        Returns
+        -------
+        Interval
+            With `mc_error` and `seed` set where the endpoints were drawn.
+
+        Raises
+        ------
+        InvalidInputError
+            If `level` is outside (0, 1) or the method is unknown.
 
         Examples
         --------
+        The paper's interval [Hariri 2026, §2.5] for weights 0, 0, ¼, 1:
+
         >>> from lm_eval_bayes.stats.outcomes import Outcomes
         >>> from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
-        >>> posterior = bayes_at_n(Outcomes.from_matrix([[1, 1, 1, 1]]))
-        >>> exact = posterior.interval()
-        >>> round(exact.low, 3), round(exact.high, 3)
-        (0.478, 0.995)
+        >>> R = [[3, 2, 3, 1, 3], [2, 3, 0, 3, 1]]
+        >>> posterior = bayes_at_n(Outcomes.from_matrix(R, weights=[0, 0, 0.25, 1]))
+        >>> interval = posterior.interval(0.95, "normal")
+        >>> round(interval.low, 6), round(interval.high, 6)
+        (0.247392, 0.641497)
         """
-        return credible_interval(self, level, method)
+        level = self.level if level is None else level
+        method = self.method if method is None else method
+        return self.interval_by(IntervalSpec(level, self.scope, method))
 
     def interval_by(self, spec: IntervalSpec) -> Interval:
         """Return the credible interval of this level and method, in the posterior's own scope."""
-        moments = (self.mu, self.sigma)
-        own = replace(spec, scope=self.scope)
-        return score_interval(self.distribution, moments, self.bounds, own)
+        spec = replace(spec, scope=self.scope)
+        return score_interval(self.distribution, (self.mu, self.sigma), self.bounds, spec)
 
     def to_dict(self, interval: Interval | None = None) -> dict[str, Any]:
         """Return plain JSON types, without the distribution.
@@ -325,54 +333,3 @@ def check_posterior(name: str, posterior: object) -> Posterior:
         rule = "be a Posterior, as from bayes_at_n or hbayes_at_n"
         raise InvalidInputError.of(name, "type", rule, type(posterior).__name__)
     return posterior
-
-
-def credible_interval(
-    posterior: Posterior,
-    level: float | None = None,
-    method: IntervalMethod | None = None,
-) -> Interval:
-    """Return an interval that holds `level` of the posterior mass.
-
-    Parameters
-    ----------
-    posterior : Posterior
-        From `bayes_at_n`, `hbayes_at_n` or a `*_posterior` of the pass family.
-    level : float, optional
-        Posterior mass, strictly between 0 and 1; left out, the posterior's own (0.95).
-    method : {"normal", "beta", "exact"}, optional
-        Left out, the posterior's own ("exact"). "normal": μ ± zσ [Hariri 2026, §2.5],
-        clipped to the possible scores. "beta": equal tails of the Beta distribution on the
-        possible scores with the posterior's mean and variance. "exact": equal tails of the
-        true posterior. That of Bayes@N of 20 questions or more is the "beta" one; others are
-        represented by draws.
-
-    Returns
-    -------
-    Interval
-        With `mc_error` and `seed` set where the endpoints were drawn.
-
-    Raises
-    ------
-    InvalidInputError
-        If `level` is outside (0, 1) or the method is unknown.
-
-    Examples
-    --------
-    The paper's interval [Hariri 2026, §2.5] for weights 0, 0, ¼, 1:
-
-    >>> from lm_eval_bayes.stats.outcomes import Outcomes
-    >>> from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
-    >>> R = [[3, 2, 3, 1, 3], [2, 3, 0, 3, 1]]
-    >>> posterior = bayes_at_n(Outcomes.from_matrix(R, weights=[0, 0, 0.25, 1]))
-    >>> interval = credible_interval(posterior, 0.95, "normal")
-    >>> round(interval.low, 6), round(interval.high, 6)
-    (0.247392, 0.641497)
-    """
-    check_posterior("posterior", posterior)
-    spec = IntervalSpec(
-        posterior.level if level is None else level,
-        posterior.scope,
-        posterior.method if method is None else method,
-    )
-    return posterior.interval_by(spec)

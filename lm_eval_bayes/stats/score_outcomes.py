@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.stats.arrays import FloatArray, IntArray, as_ids, read_only
+from lm_eval_bayes.stats.arrays import FloatArray, IntArray, read_only
 from lm_eval_bayes.stats.outcomes import Outcomes
 
 #: Degrees of freedom, at a dispersion of 1, that the estimate of the dispersion starts from.
@@ -120,7 +120,7 @@ class ScoreOutcomes(Outcomes):
             weights=np.array([low, high], dtype=np.float64),
             prior_counts=np.stack([trials - right, right], axis=1),
             prior_strength=1.0 / (_dispersion(fractions) * _RESOLUTION),
-            question_ids=None if question_ids is None else as_ids(question_ids),
+            question_ids=question_ids,  # type: ignore[arg-type]
             scores=tuple(given),
         )
 
@@ -161,10 +161,10 @@ class ScoreOutcomes(Outcomes):
         if not rows:
             return PRIOR_DF
         n = np.array([row.size for row in rows], dtype=np.float64)
-        free = float((n - 1.0).sum())
         squares = np.concatenate(
             [np.square(row - row.mean()) * (row.size / (row.size - 1)) for row in rows]
         )
+        free = float((n - 1.0).sum())
         if not squares.any():
             return PRIOR_DF + free
         kurtosis = np.square(squares).mean() / squares.mean() ** 2 - 3.0
@@ -187,12 +187,8 @@ class ScoreOutcomes(Outcomes):
         sqrt(v Σ_α 1/N_α)/M with v the variance of scores around their question's mean, pooled over
         questions; NaN where none has two trials.
         """
-        n = self.n_trials
-        free = (n - 1).sum()
-        if free == 0:
-            return float("nan")
-        squares = sum(float(np.square(row - row.mean()).sum()) for row in self.scores)
-        return float(np.sqrt(squares / free * (1.0 / n).sum())) / n.size
+        n, variance = self.n_trials, _variance_within(self.scores)
+        return float(np.sqrt(variance * (1.0 / n).sum())) / n.size
 
     def take(self, rows: Sequence[int] | IntArray) -> ScoreOutcomes:
         """Return some of the questions, in the order asked for; φ is estimated from them."""
@@ -209,14 +205,16 @@ class ScoreOutcomes(Outcomes):
 def _dispersion(fractions: Sequence[FloatArray]) -> float:
     """Return the dispersion of scores in [0, 1], see `ScoreOutcomes.dispersion`."""
     rows = [row for row in fractions if row.size]
-    n = np.array([row.size for row in rows], dtype=np.float64)
-    free = (n - 1.0).sum()
-    if free == 0.0:
-        return 1.0
-    p = np.array([row.mean() for row in rows])
-    within = sum(float(np.square(row - mean).sum()) for row, mean in zip(rows, p, strict=True))
-    within /= free
-    largest = float((p * (1.0 - p) + within / n).mean())
+    n, p = np.array([(row.size, row.mean()) for row in rows]).reshape(-1, 2).T
+    free, within = (n - 1.0).sum(), _variance_within(rows)
+    largest = float((p * (1.0 - p) + within / n).mean()) if free else 0.0
     if largest <= 0.0:
         return 1.0
     return float(min(1.0, (free * within / largest + PRIOR_DF) / (free + PRIOR_DF)))
+
+
+def _variance_within(rows: Sequence[FloatArray]) -> float:
+    """Return the variance around a question's mean, pooled; NaN where none has two scores."""
+    free = sum(max(row.size - 1, 0) for row in rows)
+    squares = sum(float(np.square(row - row.mean()).sum()) for row in rows if row.size)
+    return squares / free if free else float("nan")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from _support.errors import refusals, refused
@@ -99,9 +101,8 @@ def test_a_look_may_be_anywhere_among_ragged_trials():
 
 
 def test_a_look_at_what_knows_no_trials():
-    clustered = leb.clustered_posterior(A)
-    assert clustered.trials_range is None
-    assert not leb.WidthReached(1e-3).evaluate(9, {"a": clustered}).stop
+    posterior = replace(leb.hbayes_at_n(A), trials_range=None)
+    assert not leb.WidthReached(1e-3).evaluate(9, {"a": posterior}).stop
 
 
 @pytest.mark.parametrize("width", [2, 3], ids=["binary", "rubric"])

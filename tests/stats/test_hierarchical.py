@@ -105,9 +105,8 @@ test_bad_arguments_are_named = refusals(
     ],
     ids=["many trials", "one trial each"],
 )
-def test_the_range_of_the_learned_strength_is_that_of_the_weighted_prior(counts):
+def test_the_learned_strength_is_that_of_the_weighted_prior(counts):
     learned = hbayes_at_n(Outcomes.from_counts(counts)).learned
-    ends = [learned.strength_low, learned.strength, learned.strength_high]
     drawn = posterior_draws(counts)
     weight, mean = drawn.weight[:, 0], drawn.mean[..., 1]
     # the variance of p over the questions, as of Beta(s m, s (1 - m))
@@ -117,12 +116,10 @@ def test_the_range_of_the_learned_strength_is_that_of_the_weighted_prior(counts)
     # the infinite ones are equal
     strength = np.sort(np.minimum(centre * (1 - centre) / variance - 1, 4e5))
     first, last = (
-        np.searchsorted(strength, np.minimum(ends, 4e5), side) / strength.size
+        np.searchsorted(strength, min(learned.strength, 4e5), side) / strength.size
         for side in ("left", "right")
     )
-    masses = np.array([0.025, 0.5, 0.975])
-    assert (first - 0.05 < masses).all()
-    assert (masses < last + 0.05).all()
+    assert first - 0.05 < 0.5 < last + 0.05
 
 
 def test_few_questions_have_a_note():

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from fractions import Fraction
+from itertools import product
 
 import numpy as np
 import pytest
@@ -11,28 +13,23 @@ from scipy import special, stats
 import lm_eval_bayes as leb
 from lm_eval_bayes import maj_at_k_posterior
 from lm_eval_bayes.stats import maj_at_k_posterior as module
-from lm_eval_bayes.stats import wrong_answers
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import few_questions_note
-from lm_eval_bayes.stats.pass_family.posteriors import strict_majority_at_k_posterior
-from lm_eval_bayes.stats.wrong_answers import WrongPrior, WrongTrials
+from lm_eval_bayes.stats.maj_at_k_posterior import Questions, WrongPrior
+from lm_eval_bayes.stats.pass_family.posteriors import SINGLE_TRIALS
 
-NO_ABSTENTION = (0.0, 1.0)
-TWO_NODES = WrongPrior(
-    np.array([0.3, 2.0]), np.array([0.0, 0.4]), np.array([0.25, 0.75]), *NO_ABSTENTION
+#: Of wrong trials: abstentions, and how often each answer was given.
+WRONG = Questions(
+    np.zeros(4),
+    np.array([0.0, 0.0, 1.0, 3.0]),
+    np.array([[0.0, 0, 0], [3, 1, 1], [2, 2, 0], [1, 1, 1]]),
+    np.ones(4, dtype=np.int64),
 )
-ABSTAINING = WrongPrior(np.array([0.7]), np.array([0.2]), np.array([1.0]), 0.5, 1.2)
-WRONG = [
-    WrongTrials((), 0),
-    WrongTrials((3, 1, 1), 0),
-    WrongTrials((2, 2), 1),
-    WrongTrials((1, 1, 1), 3),
-]
+NEVER_SILENT = WRONG._replace(abstained=np.zeros(4))
 
 
-def sequences(wrong, c, d, a, b, length):
+def sequences(silent, sizes, c, d, a, b, length):
     """Yield every sequence of further wrong trials and its probability, one trial at a time."""
-    sizes, silent = list(wrong.sizes), wrong.abstained
-    pending = [((), 1.0, sizes, silent)]
+    pending = [((), 1.0, [n for n in sizes if n], silent)]
     for _ in range(length):
         longer = []
         for votes, chance, sizes, silent in pending:
@@ -65,48 +62,46 @@ def credits_of(votes):
     return np.array(earned)
 
 
-@pytest.mark.parametrize("k", [2, 5])
-@pytest.mark.parametrize("prior", [TWO_NODES, ABSTAINING], ids=["answers", "abstentions"])
-def test_the_mean_credits_are_those_of_every_sequence_of_wrong_trials(prior, k):
-    silent = prior is ABSTAINING
-    trials = [WrongTrials(wrong.sizes, silent * wrong.abstained) for wrong in WRONG]
-    own = wrong_answers.mean_credits(trials, prior, k)
-    for index, wrong in enumerate(trials):
-        for node, (c, d) in enumerate(zip(prior.concentration, prior.discount, strict=True)):
-            given = (wrong, c, d, prior.abstaining, prior.answering)
-            expected = sum(chance * credits_of(v) for v, chance in sequences(*given, k))
-            assert own[index, node] == pytest.approx(expected, abs=1e-10)
+@pytest.mark.parametrize("k", [2, 3, 6])
+def test_the_credits_are_those_of_every_sequence_of_votes(k):
+    shares = np.array([0.5, 0.2, 0.0])
+    # three kinds of answers, single ones, and none
+    probability = dict(zip((0, 1, 2, "single", None), (*shares, 0.2, 0.1), strict=True))
+    expected = np.zeros(k + 1)
+    for votes in product(probability, repeat=k):
+        chance = np.prod([probability[vote] for vote in votes])
+        unlike = [(i if vote == "single" else vote) for i, vote in enumerate(votes, 10)]
+        expected += chance * credits_of(unlike)
+    own = module._credits(shares[:, None], np.array([0.2]), np.array([0.1]), k)
+    assert own[0] == pytest.approx(expected, abs=2e-4)
 
 
 @pytest.mark.parametrize(
-    ("prior", "wrong", "spread"),
-    [(TWO_NODES, [WrongTrials((2, 1), 0)], 0.03), (ABSTAINING, WRONG[2:3], 0.08)],
+    ("prior", "questions"),
+    [(WrongPrior(0.3, 0.1, 0.0, 2.0), NEVER_SILENT), (WrongPrior(0.7, 0.2, 0.5, 1.2), WRONG)],
     ids=["answers", "abstentions"],
 )
-def test_the_covariances_are_those_of_every_pair_of_votes(prior, wrong, spread):
-    k, draws = 3, 8_000
-    own = wrong_answers.vote_credits(wrong, prior, k, draws, np.random.default_rng(4)).covariance
-    for index, trials in enumerate(wrong):
-        expected = np.zeros((k + 1, k + 1))
-        nodes = (prior.concentration, prior.discount, prior.weight)
-        for c, d, weight in zip(*nodes, strict=True):
-            given = (trials, c, d, prior.abstaining, prior.answering)
-            pairs = [
-                (credits_of(v[:k]), credits_of(v[k:]), chance)
-                for v, chance in sequences(*given, 2 * k)
-            ]
-            mean = sum(chance * first for first, _, chance in pairs)
-            square = sum(chance * np.outer(first, second) for first, second, chance in pairs)
-            expected += weight * (square - np.outer(mean, mean))
-        # the sd of a product of deviations is about `spread`
-        error = spread / np.sqrt(draws)
-        assert np.abs(own[index] - expected).max() < 4 * error < expected.max()
+def test_the_draws_of_credits_have_the_moments_of_every_pair_of_votes(prior, questions):
+    k = 3
+    rng = np.random.default_rng(4)
+    own = module.draw_credits(questions, prior, k, rng)
+    for index, draws in enumerate(own):
+        given = (questions.abstained[index], questions.sizes[index], *prior)
+        pairs = [
+            (credits_of(v[:k]), credits_of(v[k:]), chance) for v, chance in sequences(*given, 2 * k)
+        ]
+        mean = sum(chance * first for first, _, chance in pairs)
+        square = sum(chance * np.outer(first, second) for first, second, chance in pairs)
+        error = 4 / np.sqrt(len(draws))
+        assert np.abs(draws.mean(axis=0) - mean).max() < error * draws.std(axis=0).max()
+        products = draws[:, :, None] * draws[:, None]
+        assert np.abs(products.mean(axis=0) - square).max() < error * products.std(axis=0).max()
 
 
 def test_the_posterior_of_the_wrong_answers_is_that_of_a_fine_grid():
     # partitions of five trials, about as often as at c = 1.2 and d = .3
     sizes = [(5,), (4, 1), (3, 2), (3, 1, 1), (2, 2, 1), (2, 1, 1, 1), (1, 1, 1, 1, 1)]
-    times = np.array([2, 5, 3, 6, 5, 6, 3]) * 30
+    times = np.array([2, 5, 3, 6, 5, 6, 3]) * 3
     log_c, d = (x.ravel() for x in np.meshgrid(np.linspace(-4, 5, 361), np.linspace(0, 0.9, 181)))
     c = np.exp(log_c)
     log_weight = np.log(c) - 2 * np.log1p(c)
@@ -116,27 +111,22 @@ def test_the_posterior_of_the_wrong_answers_is_that_of_a_fine_grid():
         for size in own:
             log_weight += n * (special.gammaln(size - d) - special.gammaln(1 - d))
         log_weight += n * (special.gammaln(c + 1) - special.gammaln(c + 5))
-    weight = np.exp(log_weight - log_weight.max())
-    weight /= weight.sum()
+    weight = special.softmax(log_weight)
     # questions without a wrong trial say nothing
-    trials = [WrongTrials(own, 0) for own in (*sizes, ())]
-    prior = wrong_answers.learn_wrong_prior(trials, np.append(times, 9))
-    assert prior.weight.sum() == pytest.approx(1)
-    # the share of a pair of trials that agree, and the discount
-    for own, fine in (
-        ((1 - prior.discount) / (1 + prior.concentration), (1 - d) / (1 + c)),
-        (prior.discount, d),
-    ):
+    table = np.array([(*own, *[0] * (5 - len(own))) for own in (*sizes, ())], dtype=np.float64)
+    own = module.learn_wrong_prior(
+        Questions(np.ones(8), np.arange(8.0), table, np.append(times, 9))
+    )
+    for value, fine in ((np.log(own.concentration), log_c), (own.discount, d)):
         mean = weight @ fine
-        sd = np.sqrt(weight @ (fine - mean) ** 2)
-        own_mean = prior.weight @ own
-        assert own_mean == pytest.approx(mean, abs=0.1 * sd)
-        assert np.sqrt(prior.weight @ (own - own_mean) ** 2) == pytest.approx(sd, rel=0.1)
+        assert value == pytest.approx(mean, abs=0.1 * np.sqrt(weight @ (fine - mean) ** 2))
+    abstained = np.append(times, 9) @ np.arange(8)
+    assert own.abstaining == pytest.approx(2 * abstained / (abstained + 5 * times.sum()))
 
 
 def test_where_all_wrong_trials_agree_the_vote_is_a_strict_majority(monkeypatch):
     # the posterior of Pr(more than half of k are right) comes from another table, see pass_family
-    agree = WrongPrior(np.array([1e-12]), np.array([0.0]), np.array([1.0]), *NO_ABSTENTION)
+    agree = WrongPrior(1e-12, 0.0, 0.0, 2.0)
     monkeypatch.setattr(module, "learn_wrong_prior", lambda *_: agree)
     right = [1, 1, 4, 7, 7, 0, 6]
     answers = [["r"] * x + ["w"] * (8 - x) for x in right]
@@ -144,7 +134,7 @@ def test_where_all_wrong_trials_agree_the_vote_is_a_strict_majority(monkeypatch)
     outcomes = leb.Outcomes.from_counts([[8 - x, x] for x in right])
     for scope in ("benchmark", "population"):
         own = maj_at_k_posterior(answers, correct, 7, scope)
-        expected = strict_majority_at_k_posterior(outcomes, 7, scope=scope)
+        expected = leb.g_pass_at_k_posterior(outcomes, 7, Fraction(4, 7), scope=scope)
         # of 800 states in place of 5,600
         assert own.mu == pytest.approx(expected.mu, abs=0.1 * expected.sigma)
         assert own.sigma == pytest.approx(expected.sigma, rel=0.1)
@@ -168,9 +158,22 @@ CORRECT = [
 
 def test_the_means_are_those_of_the_credits_under_the_learned_priors():
     k, right = 4, np.array([3.0, 1.0, 3.0])
-    wrong = [WrongTrials((2, 1), 0), WrongTrials((4, 1), 0), WrongTrials((1, 1), 1)]
-    prior = wrong_answers.learn_wrong_prior(wrong, np.ones(3, dtype=np.int64))
-    credit = prior.weight @ wrong_answers.mean_credits(wrong, prior, k)
+    wrong = Questions(
+        right,
+        np.array([0.0, 0.0, 1.0]),
+        np.array([[2.0, 1.0], [4.0, 1.0], [1.0, 1.0]]),
+        np.ones(3, dtype=np.int64),
+    )
+    prior = module.learn_wrong_prior(wrong)
+    credit = np.array(
+        [
+            sum(
+                chance * credits_of(v)
+                for v, chance in sequences(wrong.abstained[i], wrong.sizes[i], *prior, k)
+            )
+            for i in range(3)
+        ]
+    )
     p = posterior_draws(np.stack([6.0 - right, right], axis=1)).theta[..., 1:]
     earned = (stats.binom.pmf(np.arange(k + 1), k, p) * credit).sum(axis=2)
     posterior = maj_at_k_posterior(ANSWERS, CORRECT, k)
@@ -193,18 +196,15 @@ def bank(*rows):
 
 def test_notes():
     two = bank("rrrrrrab", "abcdefrr")
-    many = maj_at_k_posterior(*[rows * 5 for rows in two], 8)
-    assert many.note == module.WRONG_ANSWERS
-    few = maj_at_k_posterior(*two, 8, "population")
-    assert few.note == f"{module.WRONG_ANSWERS} {few_questions_note(2)}"
+    assert maj_at_k_posterior(*[rows * 5 for rows in two], 8).note is None
+    assert maj_at_k_posterior(*two, 8, "population").note == few_questions_note(2)
     single = maj_at_k_posterior([["r"], ["w"]], [[True], [False]], 3)
-    assert single.note == module.SINGLE_TRIALS
+    assert single.note == f"{SINGLE_TRIALS} {few_questions_note(2)}"
     assert 0 < single.sigma < 0.5
 
 
 def test_right_answers_in_two_spellings_and_a_text_graded_both_ways():
     merged = maj_at_k_posterior([["a", "b"], ["c", "c"]], [[True, True], [True, False]], 2)
-    assert "2 questions" in merged.note
     alike = maj_at_k_posterior([["r", "r"], ["r", "w"]], [[True, True], [True, False]], 2)
     assert merged.mu == alike.mu
 

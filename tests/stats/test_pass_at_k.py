@@ -20,14 +20,12 @@ from lm_eval_bayes import (
     pass_at_k,
     pass_hat_k,
 )
-from lm_eval_bayes.stats.pass_family.estimators import strict_majority_at_k
 from lm_eval_bayes.stats.validation import successes_needed
 
 ESTIMATORS = [
     pass_at_k,
     pass_hat_k,
     mg_pass_at_k,
-    strict_majority_at_k,
     naive_pass_at_k,
     naive_pass_hat_k,
     lambda outcomes, k: g_pass_at_k(outcomes, k, 0.5),
@@ -59,9 +57,6 @@ def test_every_subset_of_every_small_bank(n):
 
             assert pass_at_k(outcomes, k).value == pytest.approx(share(1), abs=1e-14)
             assert pass_hat_k(outcomes, k).value == pytest.approx(share(k), abs=1e-14)
-            assert strict_majority_at_k(outcomes, k).value == pytest.approx(
-                share(k // 2 + 1), abs=1e-14
-            )
             half = -(-k // 2)
             mg = 2 / k * sum(share(i) for i in range(half + 1, k + 1))
             assert mg_pass_at_k(outcomes, k).value == pytest.approx(mg, abs=1e-14)
@@ -129,7 +124,6 @@ def test_the_bulk_of_a_million_trials():
 
     middle = sqrt(2 / (pi * m)) * series(m) ** 2 / series(2 * m)
     assert g_pass_at_k(one(n, c), k, 0.5).value == pytest.approx((1 + middle) / 2, abs=1e-11)
-    assert strict_majority_at_k(one(n, c), k).value == pytest.approx((1 - middle) / 2, abs=1e-11)
     assert pass_at_k(one(n, c), k).value == 1.0
     assert pass_hat_k(one(n, c), k).value == 0.0
     assert pass_at_k(one(n, 1), 1).value == pytest.approx(1e-6, rel=1e-9)
@@ -142,7 +136,7 @@ def test_naive_estimators_and_k_of_one():
     )
     assert naive_pass_hat_k(outcomes, 3).value == pytest.approx(np.mean([0.75**3, 0.25**3]))
     average = avg_at_n(outcomes).value
-    for estimator in (pass_at_k, pass_hat_k, strict_majority_at_k, naive_pass_at_k):
+    for estimator in (pass_at_k, pass_hat_k, naive_pass_at_k):
         assert estimator(outcomes, 1).value == pytest.approx(average, abs=1e-15)
     assert mg_pass_at_k(outcomes, 1).value == 0.0
 

@@ -22,7 +22,6 @@ from lm_eval_bayes.stats.pass_family.posteriors import (
     SINGLE_TRIALS,
     family_notes,
     pass_posteriors,
-    strict_majority_at_k_posterior,
 )
 
 MIXED = ([0, 0, 1, 2, 4, 4, 3, 0, 1, 4], 4)
@@ -49,10 +48,6 @@ CURVES = {
     "mg-pass@5": (
         lambda o, **kw: mg_pass_at_k_posterior(o, 5, **kw),
         lambda p: 0.4 * (stats.binom.sf(3, 5, p) + stats.binom.sf(4, 5, p)),
-    ),
-    "strict-maj@5": (
-        lambda o, **kw: strict_majority_at_k_posterior(o, 5, **kw),
-        lambda p: stats.binom.sf(2, 5, p),
     ),
 }
 

@@ -14,13 +14,11 @@ from lm_eval_bayes import (
     pass_at_k_posterior,
     pass_hat_k_posterior,
 )
-from lm_eval_bayes.stats.pass_family.posteriors import strict_majority_at_k_posterior
 
 POSTERIORS = [
     pass_at_k_posterior,
     pass_hat_k_posterior,
     mg_pass_at_k_posterior,
-    strict_majority_at_k_posterior,
     lambda outcomes, k, prior="uniform": g_pass_at_k_posterior(outcomes, k, 0.4, prior),
 ]
 
@@ -55,7 +53,6 @@ def credits(k):
         [Fraction(j >= 1) for j in range(k + 1)],
         [Fraction(j >= k) for j in range(k + 1)],
         [Fraction(2 * max(j - half, 0), k) for j in range(k + 1)],
-        [Fraction(2 * j > k) for j in range(k + 1)],
         [Fraction(j >= needed) for j in range(k + 1)],
     ]
 

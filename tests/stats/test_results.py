@@ -30,7 +30,7 @@ DRAWN = {
     "curves": lambda seed: leb.compare_pass_curves(A, B, np.array([1, 2]), seed=seed, draws=N),
     "paired": lambda seed: leb.compare_paired(ONCE, ONCE, seed=seed, draws=10 * N),
     "maj posterior": lambda seed: leb.maj_at_k_posterior(
-        [["7", "8", "9", "7"]] * 3, MARKS, np.int64(3), seed=seed, draws=N
+        [["7", "8", "9", "7"]] * 3, MARKS, np.int64(3), seed=seed
     ),
     "confusion": lambda seed: leb.confusion_posterior(CELLS, draws=10 * N, seed=seed),
     "bootstrap": lambda seed: leb.bootstrap_interval(np.linspace(0, 1, 9), replicates=N, seed=seed),

@@ -30,9 +30,7 @@ SHAPES = {
     "equal": (lambda rng: np.full(M, 0.5), 0.5),
 }
 QUANTITIES = [
-    PassQuantity(name, k)
-    for name in ("pass@k", "pass^k", "mg-pass@k", "strict-maj@k")
-    for k in (2, 4, 16)
+    PassQuantity(name, k) for name in ("pass@k", "pass^k", "mg-pass@k") for k in (2, 4, 16)
 ] + [PassQuantity("g-pass@k", k, 0.5) for k in (2, 16)]
 
 

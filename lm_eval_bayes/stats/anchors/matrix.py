@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.stats.arrays import FloatArray, IntArray, as_ids, check_ids, numeric, read_only
+from lm_eval_bayes.stats.arrays import FloatArray, IntArray, check_ids, numeric, read_only
 from lm_eval_bayes.stats.outcomes import Outcomes
 from lm_eval_bayes.stats.validation import check_non_negative, check_sequence
 
@@ -153,10 +153,10 @@ class AnchorMatrix(Record):
         if names is None:
             names = [f"anchor {i}" for i in range(table.shape[0])]
         checked = _check_names(names, table.shape[0])
-        ids = None if question_ids is None else as_ids(question_ids)
         # a NaN is refused by the constructor, wherever it is sorted to
         rows = np.argsort(table.mean(axis=1), kind="stable")
-        return cls(table[rows], tuple(checked[row] for row in rows), ids)
+        names = tuple(checked[row] for row in rows)
+        return cls(table[rows], names, question_ids)  # type: ignore[arg-type]
 
     @property
     def n_anchors(self) -> int:

@@ -118,48 +118,19 @@ class Distribution(ABC):
 
 
 @dataclass(frozen=True, eq=False)
-class CdfTable:
-    """A distribution function, tabulated; linear between its points.
+class TabulatedDistribution(Distribution):
+    """A distribution given by its tabulated distribution function, linear between its points.
 
     Parameters
     ----------
     probability, score : array, shape (L,)
         Points of the distribution function, both non-decreasing; probability runs from 0 to 1.
-    """
-
-    probability: FloatArray
-    score: FloatArray
-
-    def quantile(self, masses: FloatArray) -> FloatArray:
-        """Return the scores below which the masses lie."""
-        return np.interp(masses, self.probability, self.score)
-
-    def cdf(self, scores: FloatArray) -> FloatArray:
-        """Return the masses at or below the scores."""
-        return np.interp(scores, self.score, self.probability, left=0.0, right=1.0)
-
-    def clipped(self, low: float, high: float) -> CdfTable:
-        """Return the table with its scores clipped to [low, high]."""
-        return CdfTable(self.probability, np.clip(self.score, low, high))
-
-    def scaled(self, low: float, high: float) -> CdfTable:
-        """Return the table of low + (high − low)·score."""
-        return CdfTable(self.probability, low + (high - low) * self.score)
-
-
-@dataclass(frozen=True, eq=False)
-class TabulatedDistribution(Distribution):
-    """A distribution given by its tabulated distribution function.
-
-    Parameters
-    ----------
-    table : CdfTable
-        On the scale of the score.
     mean, sd : float
         Exact mean and standard deviation.
     """
 
-    table: CdfTable
+    probability: FloatArray
+    score: FloatArray
     mean: float
     sd: float
 
@@ -168,15 +139,21 @@ class TabulatedDistribution(Distribution):
 
     def quantiles(self, masses: FloatArray) -> FloatArray:
         """Return the scores below which the masses lie."""
-        return self.table.quantile(masses)
+        return np.interp(masses, self.probability, self.score)
 
     def cdf(self, scores: FloatArray) -> FloatArray:
         """Return the masses at or below the scores."""
-        return self.table.cdf(scores)
+        return np.interp(scores, self.score, self.probability, left=0.0, right=1.0)
 
     def draw(self, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw the score `n_draws` times, shape (n_draws,)."""
-        return self.table.quantile(rng.random(n_draws))
+        return self.quantiles(rng.random(n_draws))
+
+    def scaled(self, low: float, high: float) -> TabulatedDistribution:
+        """Return the distribution of low + (high − low)·score."""
+        span = high - low
+        score, mean = low + span * self.score, low + span * self.mean
+        return TabulatedDistribution(self.probability, score, mean, span * self.sd)
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,6 +181,8 @@ class MatchedBeta(Distribution):
 
     def quantiles(self, masses: FloatArray) -> FloatArray:
         """Return the scores below which the masses lie."""
+        if not self.computed:
+            return super().quantiles(masses)
         masses, (low, high) = np.asarray(masses, dtype=np.float64), self.bounds
         if self.sd == 0.0:
             return np.full(masses.shape, self.mean)
@@ -219,6 +198,8 @@ class MatchedBeta(Distribution):
 
     def cdf(self, scores: FloatArray) -> FloatArray:
         """Return the masses at or below the scores."""
+        if not self.computed:
+            return super().cdf(scores)
         scores, (low, high) = np.asarray(scores, dtype=np.float64), self.bounds
         if self.sd == 0.0:
             return np.where(scores >= self.mean, 1.0, 0.0)
@@ -258,18 +239,6 @@ class IndependentDirichlets(MatchedBeta):
         is_beta = n_questions >= MANY_QUESTIONS or (n_questions == 1 and n_categories == 2)
         object.__setattr__(self, "computed", is_beta or self.sd == 0.0)
 
-    def quantiles(self, masses: FloatArray) -> FloatArray:
-        """Return the scores below which the masses lie."""
-        if self.computed:
-            return super().quantiles(masses)
-        return Distribution.quantiles(self, masses)
-
-    def cdf(self, scores: FloatArray) -> FloatArray:
-        """Return the masses at or below the scores."""
-        if self.computed:
-            return super().cdf(scores)
-        return Distribution.cdf(self, scores)
-
     def draw(self, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw the score `n_draws` times, shape (n_draws,)."""
         if self.computed:
@@ -285,50 +254,24 @@ class IndependentDirichlets(MatchedBeta):
         return CategoryDraws(draw_dirichlet(nu, rng), self.weights)
 
 
-def tabulate(total: FloatArray, points: FloatArray, mu: float, sigma: float) -> CdfTable:
-    """Spread each lattice mass over its cell and match mean and standard deviation.
-
-    Parameters
-    ----------
-    total, points : array, shape (L,)
-        Masses that sum to 1 and the evenly spaced scores they lie on.
-    mu, sigma : float
-        The true mean and standard deviation.
-    """
-    cell = points[1] - points[0]
-    # sums, not dot products, for which BLAS would start threads
-    mean = float((total * points).sum())
-    # a mass spread evenly over its cell adds cell²/12
-    deviation = np.sqrt(float((total * (points - mean) ** 2).sum()) + cell**2 / 12.0)
-    edges = np.append(points - 0.5 * cell, points[-1] + 0.5 * cell)
-    score = mu + (edges - mean) * (sigma / deviation)
-    probability = np.concatenate([[0.0], np.cumsum(total)])
-    return CdfTable(probability / probability[-1], score)
-
-
-def logit_table(axis: FloatArray, density: FloatArray) -> tuple[float, float, CdfTable]:
-    """Return mean, sd and distribution function of a probability from the density of its logit.
+def of_logit(axis: FloatArray, density: FloatArray) -> TabulatedDistribution:
+    """Return the distribution of a probability from the density of its logit.
 
     Parameters
     ----------
     axis, density : array, shape (Y,)
         The density at even steps of the logit, smooth, and negligible at both ends.
     """
+    from scipy.interpolate import CubicSpline  # takes long to import
+
     probability = special.expit(axis)
     weight = density * (axis[1] - axis[0])
     mean = float(weight @ probability)
     sd = float(np.sqrt(weight @ (probability - mean) ** 2))
-    finer, below = cdf_from_density(axis, density)
-    return mean, sd, CdfTable(below, np.asarray(special.expit(finer)))
-
-
-def cdf_from_density(axis: FloatArray, density: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Integrate a density on an even axis: a finer axis, and the distribution function there."""
-    from scipy.interpolate import CubicSpline  # takes long to import
-
     finer = np.linspace(axis[0], axis[-1], max(16 * axis.size, 16_000))
     below = CubicSpline(axis, density).antiderivative()(finer)
-    return finer, np.maximum.accumulate(np.clip(below / below[-1], 0.0, 1.0))
+    below = np.maximum.accumulate(np.clip(below / below[-1], 0.0, 1.0))
+    return TabulatedDistribution(below, np.asarray(special.expit(finer)), mean, sd)
 
 
 def beta_quantile(

@@ -10,10 +10,8 @@ from scipy import special
 
 from lm_eval_bayes.stats.arrays import FloatArray, IntArray
 from lm_eval_bayes.stats.distributions.base import (
-    CdfTable,
-    TabulatedDistribution,
     beta_quantile,
-    logit_table,
+    of_logit,
 )
 from lm_eval_bayes.stats.distributions.weighted import weighted_quantiles
 from lm_eval_bayes.stats.hierarchical.nested_beta import (
@@ -24,7 +22,7 @@ from lm_eval_bayes.stats.hierarchical.nested_beta import (
     grid_with_within,
 )
 from lm_eval_bayes.stats.outcomes import Outcomes, scaled_weights
-from lm_eval_bayes.stats.results import STRENGTH_MASSES, LearnedClusters, Posterior
+from lm_eval_bayes.stats.results import LearnedClusters, Posterior
 from lm_eval_bayes.stats.states import MomentsOf
 
 #: States of a further cluster, quantiles of its mean in each, and the most trials of a question
@@ -49,19 +47,25 @@ def clustered_population(outcomes: Outcomes, index: IntArray, benchmark: Posteri
     """
     low, span, unit = scaled_weights(outcomes.weights)
     trials = outcomes.weighted_counts
-    likelihood = NestedLikelihood(Clusters.of(trials @ unit, trials @ (1.0 - unit), index))
-    grid = cluster_posterior(likelihood)
-    mean, sd, table = cluster_mean(grid)
-    mu = float(np.clip(low + span * mean, *outcomes.bounds))
+    right, wrong = trials @ unit, trials @ (1.0 - unit)
+    n_clusters = int(index.max()) + 1
+    if n_clusters == index.size:
+        clusters = Clusters.of_trials(right, wrong)
+    else:
+        clusters = Clusters.of(right, wrong, index)
+    grid = cluster_posterior(NestedLikelihood(clusters))
+    axis = grid.logit_mean
+    density = grid.mass.sum(axis=(1, 2)) / (axis[1] - axis[0])
+    distribution = of_logit(axis, density).scaled(low, low + span)
     return replace(
         benchmark,
-        mu=mu,
-        sigma=span * sd,
-        distribution=TabulatedDistribution(table.scaled(*outcomes.bounds), mu, span * sd),
+        mu=float(np.clip(distribution.mean, *outcomes.bounds)),
+        sigma=distribution.sd,
+        distribution=distribution,
         scope="population",
         ess=None,
         seed=None,
-        note=few_clusters_note(int(index.max()) + 1),
+        note=few_clusters_note(n_clusters),
         benchmark=benchmark,
         clusters=learned_clusters(grid, outcomes.clusters or (), index),
     )
@@ -109,27 +113,21 @@ def clustered_values(
     return values.mean(axis=2), learned
 
 
-def cluster_mean(grid: ClusterGrid) -> tuple[float, float, CdfTable]:
-    """Return mean, sd and distribution function of θ."""
-    axis = grid.logit_mean
-    return logit_table(axis, grid.mass.sum(axis=(1, 2)) / (axis[1] - axis[0]))
-
-
 def learned_clusters(
     grid: ClusterGrid, labels: tuple[Hashable, ...], index: IntArray
 ) -> LearnedClusters:
     """Summarize what is learned of the clusters of M questions, numbered by `index` (M,)."""
     n_clusters = int(index.max()) + 1
-    low, median, high = _log_quantiles(grid.log_strength, grid.mass.sum(axis=(0, 2)))
+    d = _log_median(grid.log_strength, grid.mass.sum(axis=(0, 2)))
     if grid.log_within.size == 1:
-        return LearnedClusters(labels, n_clusters, median, low, high)
-    within = _log_quantiles(grid.log_within, grid.mass.sum(axis=(0, 1)))
-    return LearnedClusters(labels, n_clusters, median, low, high, within[1], within[0], within[2])
+        return LearnedClusters(labels, n_clusters, d)
+    s = _log_median(grid.log_within, grid.mass.sum(axis=(0, 1)))
+    return LearnedClusters(labels, n_clusters, d, s)
 
 
-def _log_quantiles(axis: FloatArray, mass: FloatArray) -> list[float]:
-    """Return the 2.5%, 50% and 97.5% quantiles of exp(axis), the mass being around the nodes."""
-    return [float(x) for x in np.exp(weighted_quantiles(axis, mass, STRENGTH_MASSES))]
+def _log_median(axis: FloatArray, mass: FloatArray) -> float:
+    """Return the median of exp(axis), the mass being around the nodes."""
+    return float(np.exp(weighted_quantiles(axis, mass, np.array(0.5))))
 
 
 def few_clusters_note(n_clusters: int) -> str | None:

@@ -9,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.stats.arrays import FloatArray, IntArray, numeric, read_only
+from lm_eval_bayes.stats.arrays import FloatArray, IntArray, read_only
 from lm_eval_bayes.stats.hierarchical.clusters import clustered_population
 from lm_eval_bayes.stats.intervals import IntervalMethod, IntervalSpec, Scope
 from lm_eval_bayes.stats.learned_shift import LearnedShift
@@ -18,11 +17,9 @@ from lm_eval_bayes.stats.mixture import Mixture, learn_mixture
 from lm_eval_bayes.stats.outcomes import Outcomes, check_outcomes, scaled_weights
 from lm_eval_bayes.stats.related_scores import TwoRuns, score_after_earlier
 from lm_eval_bayes.stats.results import (
-    STRENGTH_MASSES,
     LearnedPrior,
     PerQuestion,
     Posterior,
-    joined_notes,
 )
 from lm_eval_bayes.stats.states import (
     DrawnScore,
@@ -56,7 +53,6 @@ def hbayes_at_n(
     level: float = 0.95,
     interval: IntervalMethod = "exact",
     *,
-    mean_counts: npt.ArrayLike | None = None,
     seed: int = 0,
 ) -> Posterior:
     """Return the posterior of the score under a prior learned across the questions.
@@ -84,10 +80,6 @@ def hbayes_at_n(
         Posterior mass of the result's `interval()`, strictly between 0 and 1.
     interval : {"exact", "normal", "beta"}
         Its method.
-    mean_counts : array, shape (C+1,), optional
-        Pseudo-trials a >= 0 of each category in the prior of the kinds' means: for two
-        categories m ~ Beta(.7 + a_1, .7 + a_0). They are trials of
-        further questions, one each, and say nothing about how much questions differ.
     seed : int
         Seed of the states and draws that represent the posterior.
 
@@ -101,8 +93,7 @@ def hbayes_at_n(
     Raises
     ------
     InvalidInputError
-        If an argument breaks its rule, or if `mean_counts` are given for scope "population" of
-        outcomes with clusters.
+        If an argument breaks its rule.
 
     Examples
     --------
@@ -115,35 +106,26 @@ def hbayes_at_n(
     (0.19, 0.06)
     >>> hbayes_at_n(outcomes, scope="population").scope
     'population'
-
-    Forty right answers to a hundred other questions as prior of the common mean:
-
-    >>> round(hbayes_at_n(outcomes, mean_counts=[60, 40]).mu, 2)
-    0.1
     """
     check_outcomes("outcomes", outcomes, scores=True)
     spec = IntervalSpec.of(level, scope, interval, seed)
-    pseudo_trials = _check_mean_counts(mean_counts, outcomes.n_categories)
     index = outcomes.cluster_index if spec.scope == "population" else None
-    if index is not None and pseudo_trials is not None:
-        rule = 'be left out for scope "population" of outcomes with clusters'
-        raise InvalidInputError.of("mean_counts", "conflict", rule, pseudo_trials.tolist())
-    benchmark, population = _both_scopes(outcomes, spec, pseudo_trials)
+    benchmark, population = _both_scopes(outcomes, spec)
     if index is not None:
         population = clustered_population(outcomes, index, benchmark)
     posterior = benchmark if spec.scope == "benchmark" else population
     shift = outcomes.prior_strength
     if not isinstance(shift, LearnedShift) or not outcomes.prior_counts.any():
         return posterior
-    draws = score_after_earlier(two_runs(outcomes, spec.seed, pseudo_trials), shift)
+    draws = score_after_earlier(two_runs(outcomes, spec.seed), shift)
     return _after_earlier_run(posterior, draws, spec.seed)
 
 
-def two_runs(outcomes: Outcomes, seed: int, mean_counts: FloatArray | None = None) -> TwoRuns:
+def two_runs(outcomes: Outcomes, seed: int) -> TwoRuns:
     """Return the score of these questions by the trials, by the prior trials, and by none."""
     alone = replace(outcomes.without_prior(), clusters=None)
     own, earlier, without = (
-        hbayes_at_n(replace(alone, counts=counts), mean_counts=mean_counts, seed=seed).distribution
+        hbayes_at_n(replace(alone, counts=counts), seed=seed).distribution
         for counts in (alone.counts, outcomes.prior_counts, np.zeros_like(alone.counts))
     )
     return TwoRuns(own, earlier, without, outcomes.bounds)
@@ -176,15 +158,11 @@ def _by_draws(posterior: Posterior, draws: FloatArray, seed: int) -> Posterior:
     )
 
 
-def _both_scopes(
-    outcomes: Outcomes, spec: IntervalSpec, pseudo_trials: FloatArray | None
-) -> tuple[Posterior, Posterior]:
+def _both_scopes(outcomes: Outcomes, spec: IntervalSpec) -> tuple[Posterior, Posterior]:
     """Return the posteriors of these questions and of their population."""
     weights, belongs = distinct_weights(outcomes)
-    mean_counts = 0.0 if pseudo_trials is None else pseudo_trials @ belongs
-    mixture = learn_mixture(
-        outcomes.weighted_counts @ belongs, mean_counts=mean_counts, seed=spec.seed
-    ).thinned(_STATES)
+    counts = outcomes.weighted_counts @ belongs
+    mixture = learn_mixture(counts, seed=spec.seed).thinned(_STATES)
     low, span, unit = scaled_weights(weights)
     moments = state_moments(mixture, score_moments(unit))
     scores = QuestionStates(
@@ -196,27 +174,20 @@ def _both_scopes(
         mixture,
         read_only(weights, np.float64),
     )
-    where = mixture.where
-    benchmark = Posterior(
-        quantity="hbayes@N",
-        mu=scores.mean,
-        sigma=scores.sd,
-        per_question=PerQuestion(
-            low + span * moments.question_mean[0, where], span * moments.question_sd[0, where]
-        ),
-        bounds=outcomes.bounds,
-        prior=None,
-        distribution=scores,
+    per_question = PerQuestion(
+        (low + span * moments.question_mean[0])[mixture.where],
+        span * moments.question_sd[0, mixture.where],
+    )
+    benchmark = posterior_by_states(
+        "hbayes@N",
+        scores,
+        per_question,
+        outcomes,
+        learned_prior(mixture),
         level=spec.level,
         method=spec.method,
-        n_trials=outcomes.mean_trials,
-        trials_range=outcomes.trials_range,
-        learned=learned_prior(mixture),
-        ess=scores.ess,
-        seed=spec.seed,
         note=scope_note(outcomes, "benchmark"),
         note_on_data=data_note(outcomes),
-        question_ids=outcomes.question_ids,
         scored=outcomes.scored,
         dispersion=outcomes.dispersion,
         dispersion_df=outcomes.dispersion_df,
@@ -245,21 +216,6 @@ def of_population(
     )
 
 
-def _check_mean_counts(mean_counts: npt.ArrayLike | None, n_categories: int) -> FloatArray | None:
-    """Return the pseudo-trials of each category, (C+1,), or None."""
-    if mean_counts is None:
-        return None
-    array = numeric("mean_counts", mean_counts)
-    if array.shape != (n_categories,):
-        rule = f"have one entry per category ({n_categories})"
-        raise InvalidInputError.of("mean_counts", "shape", rule, f"shape {array.shape}")
-    pseudo_trials = array.astype(np.float64)
-    if not (np.isfinite(pseudo_trials).all() and pseudo_trials.min() >= 0.0):
-        got = array.tolist()
-        raise InvalidInputError.of("mean_counts", "range", "be finite and at least 0", got)
-    return pseudo_trials
-
-
 def distinct_weights(outcomes: Outcomes) -> tuple[FloatArray, npt.NDArray[np.bool_]]:
     """Return the distinct weights, ascending, (K,), and which category has which, (C+1, K)."""
     weights = np.unique(outcomes.weights)
@@ -269,14 +225,17 @@ def distinct_weights(outcomes: Outcomes) -> tuple[FloatArray, npt.NDArray[np.boo
 def learned_prior(mixture: Mixture) -> LearnedPrior:
     """Summarize the kinds of questions of one task: their mean shares and equivalent strength."""
     shares = np.einsum("kp,kcp->c", mixture.weight[:, 0], mixture.share) / mixture.n_states
-    strength = mixture.equivalent_strength()[0]
-    return LearnedPrior.of(shares, np.quantile(strength, STRENGTH_MASSES))
+    return LearnedPrior(shares, float(np.median(mixture.equivalent_strength()[0])))
 
 
 def scope_note(outcomes: Outcomes, scope: Scope) -> str | None:
     """Return the warnings about a posterior of one benchmark; where the prior is all, only that."""
-    note = posterior_note(outcomes, scope)
-    return note or few_questions_note(outcomes.n_questions)
+    single = scope == "benchmark" and outcomes.most_trials == 1 and not outcomes.scored
+    return (
+        (PRIOR_ALONE if single else None)
+        or data_note(outcomes)
+        or few_questions_note(outcomes.n_questions)
+    )
 
 
 def few_questions_note(n_questions: int) -> str | None:
@@ -286,18 +245,35 @@ def few_questions_note(n_questions: int) -> str | None:
     return f"With fewer than {_FEW_QUESTIONS} questions the interval depends on the prior."
 
 
-def posterior_note(outcomes: Outcomes, scope: Scope) -> str | None:
-    """Return the warnings about a posterior."""
-    single = scope == "benchmark" and outcomes.most_trials == 1
-    alone = PRIOR_ALONE if single and not outcomes.scored else None
-    return joined_notes([alone, data_note(outcomes)])
-
-
 def data_note(outcomes: Outcomes) -> str | None:
-    """Return the warnings that do not concern the prior."""
-    notes = []
+    """Return the warning that does not concern the prior, if any."""
     if outcomes.most_trials == 0:
-        notes.append(NO_TRIALS)
-    if outcomes.scored and outcomes.most_trials == 1:
-        notes.append(SINGLE_SCORES)
-    return joined_notes(notes)
+        return NO_TRIALS
+    return SINGLE_SCORES if outcomes.scored and outcomes.most_trials == 1 else None
+
+
+def posterior_by_states(
+    quantity: str,
+    scores: StateDistribution,
+    per_question: PerQuestion,
+    outcomes: Outcomes,
+    learned: LearnedPrior,
+    **further: Any,
+) -> Posterior:
+    """Return the posterior of a mean over these questions under the learned prior."""
+    return Posterior(
+        quantity=quantity,
+        mu=scores.mean,
+        sigma=scores.sd,
+        per_question=per_question,
+        bounds=scores.bounds,
+        prior=None,
+        distribution=scores,
+        n_trials=outcomes.mean_trials,
+        trials_range=outcomes.trials_range,
+        learned=learned,
+        ess=scores.ess,
+        seed=scores.seed,
+        question_ids=outcomes.question_ids,
+        **further,
+    )

@@ -44,23 +44,9 @@ _FINAL_MEAN = (49, 241, 1.0)
 _DEPTH = 22.0
 
 
-def log_rising(a: FloatArray, log_a: FloatArray, x: FloatArray) -> FloatArray:
+def log_rising(a: FloatArray, x: FloatArray) -> FloatArray:
     """Return log Γ(a + x) / Γ(a) for a > 0 and x > 0, also where a is tiny or huge."""
-    small = np.minimum(a, 32.0)
-    direct = log_a + special.gammaln(small + x) - special.gammaln(small + 1.0)
-    # Stirling's series on both, subtracted before anything large can cancel
-    large = np.maximum(a, 32.0)
-    both = large + x
-    series = _stirling_tail(both) - _stirling_tail(large)
-    ratio = (large - 0.5) * np.log1p(x / large) + x * np.log(both) - x + series
-    return np.where(a < 32.0, direct, ratio)
-
-
-def _stirling_tail(a: FloatArray) -> FloatArray:
-    """Return log Γ(a) − (a − ½) log a + a − ½ log 2π for a >= 32."""
-    inverse = 1.0 / a
-    square = inverse * inverse
-    return np.asarray(inverse * (1 / 12 - square * (1 / 360 - square / 1260)))
+    return np.asarray(special.gammaln(x) - special.betaln(a, x))
 
 
 class Clusters(NamedTuple):
@@ -68,8 +54,7 @@ class Clusters(NamedTuple):
 
     `right` (T', V) and `wrong` (T', W) count the questions of a cluster by their numbers of
     successes `x` (V,) and failures `y` (W,), zeros left out; `trials` (T', Z) by their numbers of
-    trials `n` (Z,). `times` (T',) is how often each cluster occurs, and `where` (T,) leads from
-    every cluster to its distinct one.
+    trials `n` (Z,). `times` (T',) is how often each cluster occurs.
     """
 
     x: FloatArray
@@ -79,27 +64,16 @@ class Clusters(NamedTuple):
     n: FloatArray
     trials: FloatArray
     times: FloatArray
-    where: IntArray
 
     @classmethod
     def of(cls, successes: FloatArray, failures: FloatArray, index: IntArray) -> Clusters:
         """Collect the questions of clusters that are numbered from 0, `index` of shape (M,)."""
         tables = [_count_values(v, index) for v in (successes, failures, successes + failures)]
         rows = np.concatenate([table for _, table in tables], axis=1)
-        _, first, where, times = np.unique(
-            rows, axis=0, return_index=True, return_inverse=True, return_counts=True
-        )
+        _, first, times = np.unique(rows, axis=0, return_index=True, return_counts=True)
         (x, right), (y, wrong), (n, trials) = tables
-        return cls(
-            x,
-            right[first],
-            y,
-            wrong[first],
-            n,
-            trials[first],
-            times.astype(np.float64),
-            where.reshape(-1),
-        )
+        tables_of_each = (x, right[first], y, wrong[first], n, trials[first])
+        return cls(*tables_of_each, times.astype(np.float64))
 
     @classmethod
     def of_trials(cls, successes: FloatArray, failures: FloatArray) -> Clusters:
@@ -107,7 +81,7 @@ class Clusters(NamedTuple):
         pairs = distinct_pairs(successes, failures)
         unit, times = np.ones(1), pairs.times.astype(np.float64)
         right, wrong = pairs.first[:, None], pairs.second[:, None]
-        return cls(unit, right, unit, wrong, unit, right + wrong, times, pairs.where)
+        return cls(unit, right, unit, wrong, unit, right + wrong, times)
 
     @property
     def n_trials(self) -> FloatArray:
@@ -117,7 +91,7 @@ class Clusters(NamedTuple):
     @property
     def several_trials(self) -> bool:
         """Whether a question has more than one trial, so that s has a likelihood."""
-        return bool(self.n.max() > 1.0)
+        return bool(self.n.max(initial=1.0) > 1.0)
 
     def information_of_each(self, within: float) -> FloatArray:
         """Return the independent trials of as much information about p_t, (T',), at one s."""
@@ -177,25 +151,10 @@ class NestedLikelihood:
             out[:, :, i] = total.reshape(logit_mean.size, log_d.size)
         return out
 
-    def moments(self, grid: ClusterGrid) -> tuple[FloatArray, FloatArray]:
-        """Return the posterior means of p_t and p_t² of every distinct cluster, each (T',)."""
-        nodes = self._nodes(grid.log_strength, grid.log_within)
-        mass = nodes.beta_mass(grid.logit_mean, grid.log_strength)
-        p = np.concatenate([[0.0], np.exp(nodes.log_p), [1.0]])
-        first, second = np.zeros((2, self.clusters.times.size))
-        for i, log_strength in enumerate(grid.log_within):
-            value, _ = self._questions(nodes, float(log_strength))
-            weight = grid.mass[:, :, i].ravel()
-            for part in blocks(value.shape[0], mass.shape[1], _BLOCK):
-                share = weight / np.maximum(value[part] @ mass, np.finfo(np.float64).tiny)
-                first[part] += ((value[part] * p) @ mass * share).sum(axis=1)
-                second[part] += ((value[part] * p**2) @ mass * share).sum(axis=1)
-        return first, second
-
     def _nodes(self, log_d: FloatArray, log_s: FloatArray) -> _Nodes:
         """Return nodes of p_t that are close enough for the largest d and s."""
         trials = self.clusters.information_of_each(float(np.exp(log_s[-1])))
-        n_trials = float(self.clusters.n_trials.max())
+        n_trials = max(float(self.clusters.n_trials.max()), 1.0)
         return _Nodes.of(n_trials, float(trials.max() + np.exp(log_d[-1])))
 
     def _questions(self, nodes: _Nodes, log_s: float) -> tuple[FloatArray, FloatArray]:
@@ -213,9 +172,9 @@ class NestedLikelihood:
         for table, values, log_parameter in ((c.right, c.x, log_a), (c.wrong, c.y, log_b)):
             a = np.exp(log_parameter)[:, None]
             for part in blocks(values.size, log_a.size, _BLOCK):
-                rising = log_rising(a, log_parameter[:, None], values[part])
+                rising = log_rising(a, values[part])
                 out += table[:, part] @ rising.T
-        out -= (c.trials @ log_rising(s, np.array(log_s), c.n))[:, None]
+        out -= (c.trials @ log_rising(s, c.n))[:, None]
         peak = out.max(axis=1)
         # at p_t = 0 the trials of all questions are failures, with probability 1
         peak = np.where(self.all_wrong | self.all_right, np.maximum(peak, 0.0), peak)
@@ -293,7 +252,7 @@ def cluster_posterior(likelihood: NestedLikelihood) -> ClusterGrid:
     the likelihood is constant, a node stands for the rest of the prior too.
     """
     clusters = likelihood.clusters
-    last_within = float(np.log(_LARGEST_WITHIN * max(clusters.n.max(), 1.0)))
+    last_within = float(np.log(_LARGEST_WITHIN * clusters.n.max(initial=1.0)))
     limits = np.array(
         [
             _LOGIT_MEAN,
@@ -381,13 +340,3 @@ def grid_with_within(clusters: Clusters, grid: ClusterGrid, k: int) -> ClusterGr
     log_s = np.linspace(limits[0], limits[1], _FINAL[1])
     share = np.exp(_log_prior_mass(log_s, limits, _WITHIN))
     return grid._replace(log_within=log_s, mass=grid.mass * (share / share.sum()))
-
-
-def cluster_moments(
-    likelihood: NestedLikelihood, grid: ClusterGrid
-) -> tuple[FloatArray, FloatArray]:
-    """Return the posterior mean and sd of every cluster's p_t, each (T,)."""
-    first, second = likelihood.moments(grid)
-    sd = np.sqrt(np.maximum(second - first**2, 0.0))
-    where = likelihood.clusters.where
-    return first[where], sd[where]

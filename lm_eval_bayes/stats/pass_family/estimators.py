@@ -30,7 +30,6 @@ _MOST_SUCCESSES = 1_000_000
 THRESHOLDS: Mapping[str, Callable[[int, Any], int | None]] = {
     "pass@k": lambda k, tau: 1,
     "pass^k": lambda k, tau: k,
-    "strict-maj@k": lambda k, tau: k // 2 + 1,
     "g-pass@k": lambda k, tau: successes_needed(tau, k),
     "mg-pass@k": lambda k, tau: None,
 }
@@ -39,7 +38,7 @@ THRESHOLDS: Mapping[str, Callable[[int, Any], int | None]] = {
 class PassQuantity(NamedTuple):
     """A member of the family.
 
-    `name` is "pass@k", "pass^k", "strict-maj@k", "g-pass@k" or "mg-pass@k"; `tau` is the
+    `name` is "pass@k", "pass^k", "g-pass@k" or "mg-pass@k"; `tau` is the
     threshold of "g-pass@k".
     """
 
@@ -243,37 +242,6 @@ def mg_pass_at_k(outcomes: Outcomes, k: int) -> Estimate:
     0.166667
     """
     return estimate(outcomes, PassQuantity("mg-pass@k", k))
-
-
-def strict_majority_at_k(outcomes: Outcomes, k: int) -> Estimate:
-    """Return the chance that more than half of k trials are correct.
-
-    It depends on correctness only. For a vote over the answers see `maj_at_k`.
-
-    Parameters
-    ----------
-    outcomes : Outcomes
-        Binary outcomes of M questions.
-    k : int
-        1 <= k <= N, the smallest N_α where they differ.
-
-    Returns
-    -------
-    Estimate
-        In [0, 1]; the mean over questions.
-
-    Raises
-    ------
-    InvalidInputError
-        If the outcomes are not binary, or an argument is out of range.
-
-    Examples
-    --------
-    >>> outcomes = Outcomes.from_matrix([[0, 1, 1, 0, 1], [1, 1, 0, 1, 1]])
-    >>> round(strict_majority_at_k(outcomes, 3).value, 6)
-    0.85
-    """
-    return estimate(outcomes, PassQuantity("strict-maj@k", k))
 
 
 def naive_pass_at_k(outcomes: Outcomes, k: int) -> Estimate:

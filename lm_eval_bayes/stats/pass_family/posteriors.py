@@ -22,6 +22,7 @@ from lm_eval_bayes.stats.hierarchical.hbayes_at_n import (
     hbayes_at_n,
     learned_prior,
     of_population,
+    posterior_by_states,
 )
 from lm_eval_bayes.stats.intervals import SCOPES, Scope
 from lm_eval_bayes.stats.mixture import learn_mixture
@@ -39,8 +40,8 @@ from lm_eval_bayes.stats.states import (
 )
 from lm_eval_bayes.stats.validation import Tau, check_k, check_option, check_prior
 
-#: Pseudo-counts of correct and of wrong trials, or how they are found.
-Prior: TypeAlias = Literal["learned", "uniform", "jeffreys"] | float | tuple[float, float]
+#: The pseudo-count of correct and of wrong trials, or how it is found.
+Prior: TypeAlias = Literal["learned", "uniform", "jeffreys"] | float
 
 #: The warning of a posterior where no question has two trials.
 SINGLE_TRIALS = (
@@ -94,7 +95,7 @@ def pass_at_k_posterior(
         Binary outcomes of M questions; N_α may differ.
     k : int
         From 1 to 10⁷.
-    prior : "learned", "uniform", "jeffreys", float or (float, float)
+    prior : "learned", "uniform", "jeffreys" or float
         See `pass_posteriors`.
     scope : {"benchmark", "population"}
         See `pass_posteriors`.
@@ -132,7 +133,7 @@ def pass_hat_k_posterior(
         Binary outcomes of M questions; N_α may differ.
     k : int
         From 1 to 10⁷.
-    prior : "learned", "uniform", "jeffreys", float or (float, float)
+    prior : "learned", "uniform", "jeffreys" or float
         See `pass_posteriors`.
     scope : {"benchmark", "population"}
         See `pass_posteriors`.
@@ -168,7 +169,7 @@ def g_pass_at_k_posterior(
         From 1 to 10⁷.
     tau : float, Fraction or Decimal
         In [0, 1]. The ceiling is exact: .28 · 25 asks for 7, see `successes_needed`.
-    prior : "learned", "uniform", "jeffreys", float or (float, float)
+    prior : "learned", "uniform", "jeffreys" or float
         See `pass_posteriors`.
     scope : {"benchmark", "population"}
         See `pass_posteriors`.
@@ -205,7 +206,7 @@ def mg_pass_at_k_posterior(
         Binary outcomes of M questions; N_α may differ.
     k : int
         From 1 to 10⁷.
-    prior : "learned", "uniform", "jeffreys", float or (float, float)
+    prior : "learned", "uniform", "jeffreys" or float
         See `pass_posteriors`.
     scope : {"benchmark", "population"}
         See `pass_posteriors`.
@@ -228,41 +229,6 @@ def mg_pass_at_k_posterior(
     0.3
     """
     return _posterior(PassQuantity("mg-pass@k", k), outcomes, prior, scope)
-
-
-def strict_majority_at_k_posterior(
-    outcomes: Outcomes, k: int, prior: Prior = "learned", scope: Scope = "benchmark"
-) -> Posterior:
-    """Return the posterior of the mean chance that more than half of k new trials are correct.
-
-    Parameters
-    ----------
-    outcomes : Outcomes
-        Binary outcomes of M questions; N_α may differ.
-    k : int
-        From 1 to 10⁷.
-    prior : "learned", "uniform", "jeffreys", float or (float, float)
-        See `pass_posteriors`.
-    scope : {"benchmark", "population"}
-        See `pass_posteriors`.
-
-    Returns
-    -------
-    Posterior
-        In [0, 1]; of mG-Pass@k, in [0, (k − 1)/k] for an odd k.
-
-    Raises
-    ------
-    InvalidInputError
-        If the outcomes are not binary, or an argument breaks its rule.
-
-    Examples
-    --------
-    >>> outcomes = Outcomes.from_matrix([[0, 1]])
-    >>> round(strict_majority_at_k_posterior(outcomes, 3, "uniform").mu, 12)
-    0.5
-    """
-    return _posterior(PassQuantity("strict-maj@k", k), outcomes, prior, scope)
 
 
 def _posterior(quantity: PassQuantity, outcomes: Outcomes, prior: Prior, scope: Scope) -> Posterior:
@@ -289,11 +255,11 @@ def pass_posteriors(
         the weight λ.
     quantities : sequence of PassQuantity
         The members.
-    prior : "learned", "uniform", "jeffreys", float or (float, float)
+    prior : "learned", "uniform", "jeffreys" or float
         "learned", shared by the questions (of one kind or two, see Notes); or the pseudo-count of
         correct and of wrong trials of every question: 1 each ("uniform", of [Hariri 2026, Alg. 1]
-        and scorio), 1/2 each ("jeffreys"), any number above 0 for both, or a pair (correct, wrong).
-        Intervals of a fixed prior miss on hard and on easy benchmarks.
+        and scorio), 1/2 each ("jeffreys"), or any number above 0. Intervals of a fixed
+        prior miss on hard and on easy benchmarks.
     scope : {"benchmark", "population"}
         "benchmark": the mean of curve(p_α) over these M questions. "population", with the learned
         prior only: the mean over the population of questions, E curve(p), p ~ Beta(s m, s (1 − m));
@@ -330,22 +296,11 @@ def pass_posteriors(
         return []
     if isinstance(prior, str) and prior == "learned":
         return _learned(outcomes, quantities, scope, seed)
-    pseudo = _pseudo_counts(prior)
+    pseudo = check_prior(prior)
     if scope == "population":
         rule = 'be "benchmark" unless the prior is learned'
         raise InvalidInputError.of("scope", "unsupported", rule, scope)
     return _under_fixed_prior(outcomes, pseudo, quantities)
-
-
-def _pseudo_counts(prior: object) -> tuple[float, float]:
-    """Return the pseudo-counts of correct and of wrong trials."""
-    if isinstance(prior, tuple) and len(prior) == 2:
-        return check_prior(prior[0]), check_prior(prior[1])
-    if isinstance(prior, (str, tuple, list)) and prior not in ("uniform", "jeffreys"):
-        rule = 'be "learned", "uniform", "jeffreys", a number above 0 or a pair of them'
-        raise InvalidInputError.of("prior", "range", rule, prior)
-    pseudo = check_prior(prior)
-    return pseudo, pseudo
 
 
 def moments_of_trials(quantities: Sequence[PassQuantity]) -> list[tuple[list[int], MomentsOf]]:
@@ -387,10 +342,10 @@ def _largest(quantity: PassQuantity) -> float:
 
 
 def _under_fixed_prior(
-    outcomes: Outcomes, pseudo: tuple[float, float], quantities: Sequence[PassQuantity]
+    outcomes: Outcomes, pseudo: float, quantities: Sequence[PassQuantity]
 ) -> list[Posterior]:
     """Return the posteriors with p_α ~ Beta(ν_α1, ν_α0), by their exact mean and sd."""
-    nu = outcomes.weighted_counts + np.array(pseudo[::-1])
+    nu = outcomes.weighted_counts + pseudo
     pairs = distinct_pairs(nu[:, 0], nu[:, 1])
     alpha = np.stack([pairs.first, pairs.second])
     means, sds = np.empty((2, len(quantities), pairs.times.size))
@@ -401,10 +356,8 @@ def _under_fixed_prior(
     for quantity, mean, sd in zip(quantities, means, sds, strict=True):
         top = _largest(quantity)
         question_mean, question_sd = np.clip(mean, 0.0, top)[pairs.where], sd[pairs.where]
-        mu, sigma = (
-            float(question_mean.mean()),
-            float(np.linalg.norm(question_sd) / question_sd.size),
-        )
+        mu = float(question_mean.mean())
+        sigma = float(np.linalg.norm(question_sd)) / question_sd.size
         posteriors.append(
             Posterior(
                 quantity=f"{quantity.name} posterior",
@@ -412,7 +365,7 @@ def _under_fixed_prior(
                 sigma=sigma,
                 per_question=PerQuestion(question_mean, question_sd),
                 bounds=(0.0, top),
-                prior=pseudo[0] if pseudo[0] == pseudo[1] else pseudo,
+                prior=pseudo,
                 distribution=MatchedBeta(mu, sigma, (0.0, top)),
                 method="beta",
                 k=quantity.k,
@@ -449,25 +402,16 @@ def _learned(
             bounds = (0.0, _largest(member))
             common = (mixture.chain, bounds, seed)
             scores = StateDistribution(moments.mean[j, 0], moments.variance[j, 0], *common)
-            benchmark = Posterior(
-                quantity=f"{member.name} posterior",
-                mu=scores.mean,
-                sigma=scores.sd,
-                per_question=PerQuestion(
-                    moments.question_mean[j, mixture.where], moments.question_sd[j, mixture.where]
-                ),
-                bounds=bounds,
-                prior=None,
-                distribution=scores,
+            questions = moments.question_mean[j], moments.question_sd[j]
+            benchmark = posterior_by_states(
+                f"{member.name} posterior",
+                scores,
+                PerQuestion(*(values[mixture.where] for values in questions)),
+                outcomes,
+                learned,
                 k=member.k,
                 tau=None if member.tau is None else float(member.tau),
-                n_trials=float(counts.sum(axis=1).mean()),
-                trials_range=outcomes.trials_range,
-                learned=learned,
-                ess=scores.ess,
-                seed=seed,
-                note=joined_notes([_note(counts, member.k), few]),
-                question_ids=outcomes.question_ids,
+                note=joined_notes([trials_note(counts, member.k), few]),
             )
             if scope == "population":
                 chain = mixture.chain if clusters is None else np.arange(population.shape[1])
@@ -491,7 +435,7 @@ def _of_one_trial(outcomes: Outcomes, quantity: PassQuantity, scope: Scope, seed
     )
 
 
-def _note(counts: FloatArray, k: int) -> str | None:
+def trials_note(counts: FloatArray, k: int) -> str | None:
     """Return the warnings about a posterior at k > 1 by its trials, if any."""
     trials = counts.sum(axis=1)
     if trials.max() == 0.0:
