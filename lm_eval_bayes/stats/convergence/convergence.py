@@ -220,7 +220,7 @@ def convergence_at_n(  # noqa: PLR0913  public options
     check_option("ties", ties, CONVERGENCE_TIES)
     threshold = _threshold(ties, prefixes.metric)
     n_trials = prefixes.shape[2]
-    target = _GoldRanking.of(prefixes, R, threshold) if gold == "all" else None
+    target = _gold_ranks(prefixes, R, threshold) if gold == "all" else None
     counts = np.zeros(n_trials + 2, dtype=np.int64)
     latest, slowest, slowest_columns = 0, 0, None
     done = 0
@@ -257,60 +257,28 @@ def _threshold(ties: ConvergenceTies, metric: Metric) -> float | None:
     return z_threshold(CONFIDENCE)
 
 
-@dataclass(frozen=True, eq=False)
-class _GoldRanking:
-    """The ranking by all N trials of R.
+def _gold_ranks(prefixes: Prefixes, R: npt.ArrayLike, threshold: float | None) -> IntArray:
+    """Rank the models by bayes@N of all N trials, or by avg@N if that is the metric, (L,).
 
-    Parameters
-    ----------
-    ranks : array of int, shape (L,)
-        Dense ranks, 1 the best.
-    order : array of int, shape (L,)
-        The models from the worst to the best.
-    apart : array of int, shape (L−1,)
-        −1 where a model's score is below that of the next in `order`, 0 where both are equal.
+    Both rank alike [Hariri 2026, eq. 19].
     """
-
-    ranks: IntArray
-    order: IntArray
-    apart: IntArray
-
-    @classmethod
-    def of(cls, prefixes: Prefixes, R: npt.ArrayLike, threshold: float | None) -> _GoldRanking:
-        """Rank by bayes@N, or by avg@N if that is the metric (both rank alike, eq. 19)."""
-        if prefixes.metric not in LINEAR:
-            prefixes = check_prefixes(R, "bayes", None, None, None, smallest=(2, 2))
-        columns = np.arange(prefixes.shape[2])[None, None, :]
-        *_, last = prefixes.walk(columns, spread=threshold is not None)
-        ranks = ranks_of(last, threshold)[0]
-        order = np.argsort(last.scores[0])
-        scores = last.scores[0, order]
-        return cls(ranks, order, signs(scores[:-1], scores[1:]).astype(np.int64))
+    if prefixes.metric not in LINEAR:
+        prefixes = check_prefixes(R, "bayes", None, None, None, smallest=(2, 2))
+    columns = np.arange(prefixes.shape[2])[None, None, :]
+    *_, last = prefixes.walk(columns, spread=threshold is not None)
+    return np.asarray(ranks_of(last, threshold)[0])
 
 
 def _converged_at(
-    prefixes: Prefixes,
-    columns: IntArray,
-    threshold: float | None,
-    gold: _GoldRanking | None,
+    prefixes: Prefixes, columns: IntArray, threshold: float | None, gold: IntArray | None
 ) -> IntArray:
     """Return when each replicate converges, shape (B,); N + 1 where it does not.
 
     `gold` None stands for each replicate's own ranking by N trials.
     """
-    if threshold is not None:
-        ranks = np.stack(
-            [ranks_of(step, threshold) for step in prefixes.walk(columns, spread=True)]
-        )
-        same = (ranks == (ranks[-1] if gold is None else gold.ranks)).all(axis=2)
-    else:
-        scores = np.stack([step.scores for step in prefixes.walk(columns)])
-        # The ranking is the gold one where the neighbours of the gold order compare as they
-        # do there: L − 1 comparisons instead of L(L−1)/2.
-        order = np.argsort(scores[-1], axis=1) if gold is None else gold.order[None]
-        scores = np.take_along_axis(scores, order[None], axis=2)
-        apart = signs(scores[:, :, :-1], scores[:, :, 1:])
-        same = (apart == (apart[-1] if gold is None else gold.apart)).all(axis=2)
+    steps = prefixes.walk(columns, spread=threshold is not None)
+    ranks = np.stack([ranks_of(step, threshold) for step in steps])
+    same = (ranks == (ranks[-1] if gold is None else gold)).all(axis=2)
     # the last prefix that differs, counted from the end
     trailing = np.where(same.all(axis=0), len(same), np.argmin(same[::-1], axis=0))
     n_trials = prefixes.shape[2]
