@@ -13,6 +13,7 @@ from scipy import integrate, special, stats
 
 from lm_eval_bayes.stats.anchors.capability import (
     capability_intervals,
+    shared_position_log,
 )
 from lm_eval_bayes.stats.anchors.checks import (
     filter_queries,
@@ -20,7 +21,6 @@ from lm_eval_bayes.stats.anchors.checks import (
     query_independence,
 )
 from lm_eval_bayes.stats.anchors.matrix import AnchorMatrix
-from lm_eval_bayes.stats.anchors.shared_position import shared_position_log
 from lm_eval_bayes.stats.outcomes import Outcomes
 
 TABLE = [[0.0, 0.3, 0.1, 0.0], [0.5, 0.75, 0.3, 0.1], [1.0, 0.9, 0.25, 0.5]]

@@ -13,8 +13,7 @@ from scipy import special
 from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.anchors.matrix import AnchorMatrix, check_anchors
-from lm_eval_bayes.stats.anchors.shared_position import shared_position_log
-from lm_eval_bayes.stats.arrays import FloatArray, read_only
+from lm_eval_bayes.stats.arrays import FloatArray, blocks, read_only
 from lm_eval_bayes.stats.intervals import SCOPES, Scope
 from lm_eval_bayes.stats.outcomes import Outcomes, check_outcomes
 from lm_eval_bayes.stats.validation import (
@@ -27,6 +26,10 @@ from lm_eval_bayes.stats.validation import (
 
 #: How a model that lies between two anchors relates to them; see `capability_intervals`.
 Between: TypeAlias = Literal["shared", "query"]
+
+#: The first step and the ends of the logits of positions, how far a log likelihood below its
+#: highest value matters, and the number of floats worked on at a time.
+_STEP, _END, _DEPTH, _BLOCK = 0.2, 40.0, 40.0, 1_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -273,6 +276,58 @@ def _shared_logs(
     """Return the logs of integrals over one position between the two boundary anchors."""
     intervals = pairwise(edges)
     return np.stack([shared_position_log(*pair, solved, failed, subsets) for pair in intervals])
+
+
+def shared_position_log(
+    weaker: FloatArray,
+    stronger: FloatArray,
+    solved: FloatArray,
+    failed: FloatArray,
+    subsets: FloatArray,
+) -> FloatArray:
+    """Return log ∫₀¹ Π_j p_j(u)^c_j (1 − p_j(u))^(N_j − c_j) du for each subset of the queries.
+
+    p_j(u) = (1 − u) Π_j + u Π'_j. The trapezoidal rule over logits of u, at which n trials have an
+    information of at most n/4, so that steps of 1.5/√n are small beside the width of the peak. Its
+    place is found with larger steps first, as the log likelihood has one peak.
+
+    Parameters
+    ----------
+    weaker, stronger : array, shape (M,)
+        The two anchors' probabilities Π_j and Π'_j, strictly between 0 and 1.
+    solved, failed : array, shape (M,)
+        c_j and N_j − c_j.
+    subsets : array, shape (B, M)
+        How often each holds a query.
+
+    Returns
+    -------
+    array, shape (B,)
+
+    Examples
+    --------
+    One query between 0.2 and 0.6, solved in its one trial: as if at the middle, 0.4.
+
+    >>> one = np.ones(1)
+    >>> log = shared_position_log(0.2 * one, 0.6 * one, one, 0 * one, np.ones((1, 1)))
+    >>> round(float(np.exp(log[0])), 12)
+    0.4
+    """
+
+    def log_density(logit: FloatArray) -> FloatArray:
+        u, values = special.expit(logit), np.empty((subsets.shape[0], logit.size))
+        for part in blocks(u.size, weaker.size, _BLOCK):
+            p = weaker + u[part, None] * (stronger - weaker)
+            values[:, part] = subsets @ (solved * np.log(p) + failed * np.log1p(-p)).T
+        return np.asarray(values - np.logaddexp(0.0, logit) - np.logaddexp(0.0, -logit))
+
+    logit = np.arange(-_END, _END + _STEP, _STEP)
+    coarse = log_density(logit)
+    matters = (coarse > coarse.max(axis=1, keepdims=True) - _DEPTH).any(axis=0).nonzero()[0]
+    low, high = logit[max(matters[0] - 1, 0)], logit[min(matters[-1] + 1, logit.size - 1)]
+    step = min(_STEP, 1.5 / np.sqrt(max(1.0, (subsets @ (solved + failed)).max())))
+    logit, step = np.linspace(low, high, int((high - low) / step) + 2, retstep=True)
+    return np.asarray(special.logsumexp(log_density(logit), axis=1) + np.log(step))
 
 
 _INTERVAL_LOGS: Mapping[
