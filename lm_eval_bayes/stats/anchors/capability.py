@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Literal, TypeAlias
 
@@ -43,8 +43,6 @@ class CapabilityPosterior(Record):
         interval 0 is below them all, interval L above them all.
     probability : array, shape (L+1,)
         Posterior probability of each interval, sum 1, read-only.
-    log_likelihood : array, shape (L+1,)
-        Log probability of the outcomes in each interval, without the binomial coefficients.
     n_queries, n_trials : int
         How many queries had a trial, and the trials in all.
     epsilon : float
@@ -66,7 +64,6 @@ class CapabilityPosterior(Record):
 
     anchors: tuple[str, ...]
     probability: FloatArray
-    log_likelihood: FloatArray = field(repr=False)
     n_queries: int
     n_trials: int
     epsilon: float
@@ -217,21 +214,15 @@ def capability_intervals(
     end = np.full((1, anchors.n_queries), epsilon)
     edges = np.concatenate((end, clipped, 1.0 - end))
     interval_logs = _INTERVAL_LOGS[between]
-    logs = interval_logs(edges, solved, failed, np.ones((1, n_trials.size)))[:, 0]
-    probability = special.softmax(logs)
+    samples = np.ones((1, n_trials.size))
     if scope == "population":
-        tried = np.flatnonzero(n_trials)
-        resampled = np.zeros((replicates, anchors.n_queries))
-        rng = np.random.default_rng(seed)
-        resampled[:, tried] = rng.multinomial(
-            tried.size, np.full(tried.size, 1.0 / tried.size), replicates
-        )
-        of_samples = interval_logs(edges, solved, failed, resampled)
-        probability = special.softmax(of_samples, axis=0).mean(axis=1)
+        tried, rng = n_trials > 0, np.random.default_rng(seed)
+        samples = rng.multinomial(tried.sum(), tried / tried.sum(), replicates).astype(float)
+    logs = interval_logs(edges, solved, failed, samples)
+    probability = special.softmax(logs, axis=0).mean(axis=1)
     return CapabilityPosterior(
         anchors=anchors.names,
         probability=read_only(probability, np.float64),
-        log_likelihood=read_only(logs, np.float64),
         n_queries=int((n_trials > 0).sum()),
         n_trials=int(n_trials.sum()),
         epsilon=epsilon,

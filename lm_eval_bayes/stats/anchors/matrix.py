@@ -62,7 +62,8 @@ class AnchorMatrix(Record):
         if not len(set(self.names)) == len(self.names) == len(table):
             rule = f"be {len(table)} distinct names, one per anchor"
             raise InvalidInputError.of("names", "duplicate", rule, self.names)
-        order = np.argsort(table.mean(axis=1), kind="stable")
+        # equal means, to rounding, keep their order
+        order = np.argsort(table.mean(axis=1).round(12), kind="stable")
         ids = check_ids(self.question_ids, table.shape[1])
         object.__setattr__(self, "probabilities", read_only(table[order], np.float64))
         object.__setattr__(self, "names", tuple(str(self.names[row]) for row in order))

@@ -68,8 +68,6 @@ class PassCurveComparison(Record):
     turn : Turn or None
         Where the sign first turns; None where it never is certain, or where it is certain
         and the same from its first budget to the last.
-    n_questions, left_out_a, left_out_b : int
-        Questions compared, and those of each model that the other lacks.
     draws, seed : int
         Of the posterior draws or the bootstrap.
     note : str or None
@@ -91,9 +89,6 @@ class PassCurveComparison(Record):
     worse: tuple[int, ...]
     undecided: tuple[int, ...]
     turn: Turn | None
-    n_questions: int
-    left_out_a: int
-    left_out_b: int
     draws: int
     seed: int
     note: str | None = None
@@ -200,9 +195,6 @@ def compare_pass_curves(
         worse=tuple(budgets[sign < 0].tolist()),
         undecided=tuple(budgets[sign == 0].tolist()),
         turn=first_turn(budgets, sign),
-        n_questions=pair.a.n_questions,
-        left_out_a=pair.left_out_a,
-        left_out_b=pair.left_out_b,
         draws=draws,
         seed=seed,
         note=joined_notes(curves.notes),

@@ -64,8 +64,6 @@ class SingleTrialComparison(Record):
         Standard error of `p_a_greater`, likewise.
     draws, seed : int or None
         Of the importance sampling, likewise.
-    left_out_a, left_out_b : int
-        Questions of each that the other lacks (paired, align="intersection").
     """
 
     model: Literal["paired", "unpaired"]
@@ -83,8 +81,6 @@ class SingleTrialComparison(Record):
     mc_error: float | None = None
     draws: int | None = None
     seed: int | None = None
-    left_out_a: int = 0
-    left_out_b: int = 0
 
 
 def compare_unpaired(a: Outcomes, b: Outcomes, level: float = 0.95) -> SingleTrialComparison:
@@ -207,8 +203,6 @@ def compare_paired(
         mc_error=float(np.sqrt((weight**2 * (above - summary.p_a_greater) ** 2).sum())),
         draws=draws,
         seed=seed,
-        left_out_a=pair.left_out_a,
-        left_out_b=pair.left_out_b,
     )
 
 

@@ -73,8 +73,8 @@ class Convergence(BootstrapRanking):
         replicate's own ranking by its N trials.
     ties : str
         "none": only equal scores share a rank; "adjacent": credible-interval ties.
-    n_models, n_questions, n_max : int
-        L, M and N.
+    n_max : int
+        N.
     counts : array of int, shape (N,)
         ``counts[s-1]`` replicates converged at s trials. With `gold` "replicate" none does at N.
     worst : Trajectory or None
@@ -83,8 +83,6 @@ class Convergence(BootstrapRanking):
 
     gold: Gold
     ties: ConvergenceTies
-    n_models: int
-    n_questions: int
     n_max: int
     counts: IntArray = field(metadata=NOT_IN_JSON)
     worst: Trajectory | None
@@ -222,28 +220,24 @@ def convergence_at_n(  # noqa: PLR0913  public options
     n_trials = prefixes.shape[2]
     target = _gold_ranks(prefixes, R, threshold) if gold == "all" else None
     counts = np.zeros(n_trials + 2, dtype=np.int64)
-    latest, slowest, slowest_columns = 0, 0, None
-    done = 0
+    worst_columns, replicate, latest, done = None, 0, 0, 0
     for columns in draw_blocks(settings.scheme, prefixes.shape, replicates, seed):
         when = _converged_at(prefixes, columns, threshold, target)
         counts += np.bincount(when, minlength=n_trials + 2)
         when[when > n_trials] = 0
         row = int(when.argmax())
         if when[row] > latest:
-            latest, slowest, slowest_columns = int(when[row]), done + row, columns[row].copy()
+            worst_columns, replicate, latest = columns[row].copy(), done + row, int(when[row])
         done += when.size
-    worst = None
-    if slowest_columns is not None:
-        worst = _trajectory(prefixes, slowest_columns, threshold, slowest, latest)
     return Convergence(
         **vars(settings),
         gold=gold,
         ties=ties,
-        n_models=prefixes.shape[0],
-        n_questions=prefixes.shape[1],
         n_max=n_trials,
         counts=read_only(counts[1 : n_trials + 1], np.int64),
-        worst=worst,
+        worst=worst_columns
+        if worst_columns is None
+        else _trajectory(prefixes, worst_columns, threshold, replicate, latest),
     )
 
 
