@@ -274,9 +274,9 @@ def variance_components(
         raise InvalidInputError.of("outcomes", "empty", "hold at least one trial", "none")
     if not outcomes.scored:
         outcomes = outcomes.without_prior()
-    n, mean, _ = question_moments(outcomes)
+    n, mean, variance = question_moments(outcomes)
     within, between, flip = _draw(outcomes, seed)
-    separable = bool((n >= 2).any())
+    separable = bool((n > 1).any())
     total = within + between
     icc = between / np.where(total > 0.0, total, 1.0)
 
@@ -286,7 +286,13 @@ def variance_components(
     notes = [None if separable else SINGLE_TRIALS]
     if outcomes.clusters is not None and len(set(outcomes.clusters)) < outcomes.n_questions:
         notes.append(IN_CLUSTERS)
-    tried = n > 0
+    tried, repeated = n > 0, n > 1
+    two_scores = not outcomes.scored and outcomes.top_categories() is not None
+    low, high = outcomes.bounds
+    flipped = None
+    if separable and not outcomes.scored:
+        # above rounding
+        flipped = float((variance[repeated] > (1e-9 * (high - low)) ** 2).mean())
     return VarianceComponents(
         n_questions=outcomes.n_questions,
         trials=float(tried.sum() / (1.0 / n[tried]).sum()),
@@ -297,12 +303,12 @@ def variance_components(
         between=summary(between),
         icc=summary(icc),
         flip=None if outcomes.scored else summary(flip),
-        flipped=None if outcomes.scored else _flipped(outcomes),
+        flipped=flipped,
         level=level,
         seed=seed,
         draws=int(within.size),
         note=joined_notes(notes),
-        step=_step(outcomes),
+        step=((high - low) / outcomes.n_questions or None) if two_scores else None,
         within_draws=within,
         between_draws=between,
     )
@@ -321,21 +327,6 @@ def _draw(outcomes: Outcomes, seed: int) -> tuple[FloatArray, FloatArray, FloatA
     within = np.maximum(drawn.theta @ np.square(drawn.weights) - np.square(score), 0.0)
     flip = 1.0 - np.square(drawn.theta).sum(axis=2).mean(axis=1)
     return outcomes.dispersion * within.mean(axis=1), score.var(axis=1, ddof=1), np.asarray(flip)
-
-
-def _step(outcomes: Outcomes) -> float | None:
-    """Return the smallest difference of two runs' scores, with one trial per question."""
-    if outcomes.scored or outcomes.top_categories() is None:
-        return None
-    low, high = outcomes.bounds
-    return (high - low) / outcomes.n_questions or None
-
-
-def _flipped(outcomes: Outcomes) -> float | None:
-    """Return the share of questions whose trials have different scores, of those with two."""
-    variance = question_moments(outcomes)[2]
-    repeated = ~np.isnan(variance)
-    return float((variance[repeated] > 0.0).mean()) if repeated.any() else None
 
 
 # -- estimates from moments ------------------------------------------------------------------------

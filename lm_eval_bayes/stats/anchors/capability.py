@@ -241,12 +241,10 @@ def _check(anchors: AnchorMatrix, outcomes: Outcomes) -> tuple[FloatArray, Float
         rule = f"be about the {anchors.n_queries} queries of the anchors"
         got = f"{outcomes.n_questions} questions"
         raise InvalidInputError.of("outcomes", "mismatch", rule, got)
-    if outcomes.question_ids is not None and anchors.question_ids is not None:
-        pairs = zip(anchors.question_ids, outcomes.question_ids, strict=True)
-        for position, (ours, came) in enumerate(pairs):
-            if ours != came:
-                rule = f"have the anchors' question ids in their order ({ours!r} at {position})"
-                raise InvalidInputError.of("outcomes", "mismatch", rule, came)
+    ids = (anchors.question_ids, outcomes.question_ids)
+    if None not in ids and ids[0] != ids[1]:
+        rule = "have the anchors' question ids in their order"
+        raise InvalidInputError.of("outcomes", "mismatch", rule, ids[1])
     if outcomes.counts.sum() == 0:
         raise InvalidInputError.of("outcomes", "empty", "have at least one trial", "none")
     return solved.astype(np.float64), failed.astype(np.float64)

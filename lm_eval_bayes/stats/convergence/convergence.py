@@ -109,9 +109,8 @@ class Convergence(BootstrapRanking):
     def mean(self) -> float | None:
         """Mean convergence@n over the replicates that converge; None where none does."""
         converged = int(self.counts.sum())
-        if converged == 0:
-            return None
-        return float(self.counts @ np.arange(1, self.n_max + 1)) / converged
+        total = float(self.counts @ np.arange(1, self.n_max + 1))
+        return total / converged if converged else None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields and the distribution as plain JSON types."""
@@ -216,7 +215,10 @@ def convergence_at_n(  # noqa: PLR0913  public options
     settings = prefixes.bootstrap(scheme, replicates, seed, tau)
     check_option("gold", gold, GOLDS)
     check_option("ties", ties, CONVERGENCE_TIES)
-    threshold = _threshold(ties, prefixes.metric)
+    if ties != "none" and prefixes.metric not in LINEAR:
+        rule = 'be "none" for the pass family, whose estimators have no posterior'
+        raise InvalidInputError.of("ties", "unsupported", rule, ties)
+    threshold = None if ties == "none" else z_threshold(CONFIDENCE)
     n_trials = prefixes.shape[2]
     target = _gold_ranks(prefixes, R, threshold) if gold == "all" else None
     counts = np.zeros(n_trials + 2, dtype=np.int64)
@@ -239,16 +241,6 @@ def convergence_at_n(  # noqa: PLR0913  public options
         if worst_columns is None
         else _trajectory(prefixes, worst_columns, threshold, replicate, latest),
     )
-
-
-def _threshold(ties: ConvergenceTies, metric: Metric) -> float | None:
-    """Return the threshold of z, or None where only equal scores tie."""
-    if ties == "none":
-        return None
-    if metric not in LINEAR:
-        rule = 'be "none" for the pass family, whose estimators have no posterior'
-        raise InvalidInputError.of("ties", "unsupported", rule, ties)
-    return z_threshold(CONFIDENCE)
 
 
 def _gold_ranks(prefixes: Prefixes, R: npt.ArrayLike, threshold: float | None) -> IntArray:
