@@ -116,9 +116,9 @@ def named_score(score: str | ConfusionScore, n_classes: int) -> tuple[str, Confu
     InvalidInputError
         If the name is unknown or wants two classes, or `score` is no function either.
     """
-    if callable(score):
+    if callable(score) and not isinstance(score, type):
         return str(getattr(score, "__name__", "score")), score
-    if score not in tuple(SCORES) or n_classes != 2:
+    if not isinstance(score, str) or score not in SCORES or n_classes != 2:
         rule = f"be a function, or for two classes one of {', '.join(SCORES)}"
         raise InvalidInputError.of("score", "choice", rule, score)
     return score, SCORES[score]

@@ -176,7 +176,7 @@ class AnchorMatrix(Record):
         >>> AnchorMatrix.from_probabilities([[0.2, 0.9], [0.8, 0.5]]).take([1]).names
         ('anchor 1', 'anchor 0')
         """
-        where = list(queries)
+        where = check_sequence("queries", queries, "be positions of queries")
         ids = None if self.question_ids is None else tuple(self.question_ids[j] for j in where)
         return AnchorMatrix(self.probabilities[:, where], self.names, ids)
 

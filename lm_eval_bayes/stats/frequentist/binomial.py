@@ -11,6 +11,9 @@ from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.frequentist.interval import ConfidenceInterval
 from lm_eval_bayes.stats.validation import check_count, check_integer, check_level, check_option
 
+#: Trials up to which scipy finds the conditional likelihood's interval within half a minute.
+_MOST_FISHER = 50_000
+
 
 def wilson_interval(successes: int, trials: int, level: float = 0.95) -> ConfidenceInterval:
     """Return Wilson's score interval for a binomial proportion.
@@ -116,8 +119,8 @@ def odds_ratio_interval(
     "delta": log OR ± z·sqrt(1/S + 1/F + 1/S' + 1/F'), the delta method on the log scale
     [Bowyer 2025, §3.3]; where one of the four is 0, a half is added to each (Haldane and
     Anscombe) and the note says so. "fisher": the exact interval of the conditional
-    likelihood, whose estimate is the conditional one, from `scipy.stats.contingency`; it takes
-    half a minute for 50,000 trials.
+    likelihood, whose estimate is the conditional one, from `scipy.stats.contingency`; for at
+    most 50,000 trials in all.
 
     Parameters
     ----------
@@ -160,6 +163,9 @@ def odds_ratio_interval(
         half = float(special.ndtri(0.5 + 0.5 * level)) * error
         estimate, low, high = (math.exp(log_ratio + step) for step in (0.0, -half, half))
     else:
+        if n_a + n_b > _MOST_FISHER:
+            rule = f'be at most {_MOST_FISHER:,} on both sides together for "fisher"; take "delta"'
+            raise InvalidInputError.of("trials_a, trials_b", "range", rule, (n_a, n_b))
         from scipy.stats import contingency  # takes long to import
 
         result = contingency.odds_ratio(table, kind="conditional")
