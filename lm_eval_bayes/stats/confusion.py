@@ -45,7 +45,7 @@ class ConfusionPosterior(Record):
     estimate : float or None
         The score of the counts themselves; None where that is 0/0.
     draws : array, shape (n,)
-        Draws of the score in ascending order, read-only, those where it was 0/0 left out.
+        Draws of the score, read-only, those where it was 0/0 left out.
     n_undefined : int
         How many were left out.
     prior : float
@@ -85,10 +85,7 @@ class ConfusionPosterior(Record):
         InvalidInputError
             If `level` breaks its rule.
         """
-        level = check_level(level)
-        # the draws are sorted; after a seeded permutation each part is a sample
-        order = np.random.default_rng(self.seed).permutation(self.draws.size)
-        low, high, error = drawn_ends(self.draws[order], level)
+        low, high, error = drawn_ends(self.draws, check_level(level))
         return Interval(low, high, level, "exact", "population", error, self.seed)
 
     def to_dict(self) -> dict[str, Any]:
@@ -159,20 +156,18 @@ def confusion_posterior(
         rule = "be defined (not 0/0) for nearly all draws"
         got = f"undefined in {n_undefined} of {draws} draws"
         raise InvalidInputError.of("score", "unsupported", rule, got)
-    estimate = float(apply_score(function, matrix[None])[0])
-    note = None
-    if not np.isfinite(estimate):
-        note = "the counts themselves give 0/0, so the posterior rests on the prior"
-    sd = float(values.std())
+    (estimate,), sd = apply_score(function, matrix[None]).tolist(), float(values.std())
+    defined = np.isfinite(estimate)
+    note = "the counts themselves give 0/0, so the posterior rests on the prior"
     return ConfusionPosterior(
         quantity=name,
         mu=float(values.mean()),
         sigma=sd,
         mc_error=sd / float(np.sqrt(values.size)),
-        estimate=estimate if np.isfinite(estimate) else None,
-        draws=read_only(np.sort(values), np.float64),
+        estimate=estimate if defined else None,
+        draws=read_only(values, np.float64),
         n_undefined=n_undefined,
         prior=pseudo,
         seed=seed,
-        note=note,
+        note=None if defined else note,
     )

@@ -14,12 +14,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from lm_eval_bayes.stats.arrays import IntArray, blocks
+from lm_eval_bayes.stats.arrays import IntArray
 
-#: Random orders of the trials, and the most trials that they are made of, from random questions.
-_ORDERS, _MOST_TRIALS = 4_000, 25_000
-#: Random orders are made only where the normal approximation is below this.
-_SUSPICIOUS = 0.05
 #: The probability of independent trials below which there is a note.
 _DEPENDENT = 1e-3
 
@@ -32,19 +28,17 @@ class SerialDependence(NamedTuple):
     p_value: float
 
 
-def serial_dependence(trials: Iterable[npt.ArrayLike], *, seed: int = 0) -> SerialDependence | None:
+def serial_dependence(trials: Iterable[npt.ArrayLike]) -> SerialDependence | None:
     """Compare the switches between consecutive trials of a question with those of random orders.
 
-    The one-sided p-value is that of the normal approximation with the exact variance [Mood 1940];
-    where this is below .05, the share of random orders of each question's trials with so few
-    switches. Questions are taken as independent.
+    The one-sided p-value is that of the normal approximation with the exact variance [Mood 1940]
+    and a continuity correction. In simulations of independent trials with ten questions or more it
+    was below .001 in 0 to .14% of the runs. Questions are taken as independent.
 
     Parameters
     ----------
     trials : iterable of array
         The outcomes of every question's trials, in their order; numbers of trials may differ.
-    seed : int
-        Of the random orders.
 
     Returns
     -------
@@ -63,18 +57,16 @@ def serial_dependence(trials: Iterable[npt.ArrayLike], *, seed: int = 0) -> Seri
         if values.size > 2 and values.any():
             by_length.setdefault(values.size, []).append(values)
     rows = [np.stack(questions) for questions in by_length.values()]
-    switches = sum(int(_switches(each).sum()) for each in rows)
+    switches = sum(int((each[:, 1:] != each[:, :-1]).sum()) for each in rows)
     expected, variance = np.sum([_moments(each) for each in rows], axis=0) if rows else (0.0, 0.0)
     if variance < 1e-9:
         return None
-    p_value = float(special.ndtr((switches - float(expected)) / np.sqrt(variance)))
-    if p_value < _SUSPICIOUS:
-        p_value = _permuted_p_value(rows, np.random.default_rng(seed))
+    p_value = float(special.ndtr((switches + 0.5 - float(expected)) / np.sqrt(variance)))
     return SerialDependence(switches, float(expected), p_value)
 
 
 def serial_note(trials: Iterable[npt.ArrayLike]) -> str | None:
-    """Return a warning where p < .001, at most one in 1,000 runs of independent trials."""
+    """Return a warning where p < .001."""
     result = serial_dependence(trials)
     if result is None or result.p_value >= _DEPENDENT:
         return None
@@ -85,10 +77,6 @@ def serial_note(trials: Iterable[npt.ArrayLike]) -> str | None:
     )
 
 
-def _switches(rows: IntArray) -> IntArray:
-    return np.asarray((rows[..., 1:] != rows[..., :-1]).sum(axis=-1))
-
-
 def _moments(rows: IntArray) -> tuple[float, float]:
     """Return the mean and the variance of all switches of M questions with n trials each."""
     n = rows.shape[1]
@@ -96,16 +84,3 @@ def _moments(rows: IntArray) -> tuple[float, float]:
     square, cube = (counts**2).sum(axis=0).astype(float), (counts**3).sum(axis=0)
     variance = (square * (square + n * (n + 1.0)) - 2.0 * n * cube - n**3) / (n**2 * (n - 1.0))
     return float((n - square / n).sum()), float(variance.sum())
-
-
-def _permuted_p_value(rows: list[IntArray], rng: np.random.Generator) -> float:
-    """Return the share of random orders with as few switches as the trials have."""
-    part = min(1.0, _MOST_TRIALS / sum(each.size for each in rows))
-    more: IntArray = np.zeros(_ORDERS, dtype=np.int64)
-    for each in rows:
-        taken = rng.permutation(each)[: int(np.ceil(part * len(each)))]
-        more -= _switches(taken).sum()
-        for block in blocks(_ORDERS, taken.size):
-            orders = np.broadcast_to(taken, (block.stop - block.start, *taken.shape))
-            more[block] += _switches(rng.permuted(orders, axis=2)).sum(axis=1)
-    return float((1 + (more <= 0).sum()) / (1 + _ORDERS))

@@ -43,7 +43,13 @@ def simulate_outcomes(p: npt.ArrayLike, n_trials: int, *, seed: int = 0) -> IntA
     >>> R.shape, R.mean(axis=2).round(1).tolist()
     ((2, 2, 2000), [[0.1, 0.9], [0.5, 0.5]])
     """
-    probabilities = _check_p("p", p)
+    probabilities = numeric("p", p).astype(np.float64)
+    if probabilities.ndim == 0 or probabilities.size == 0:
+        rule = "hold a probability for each question"
+        raise InvalidInputError.of("p", "shape", rule, f"{probabilities.shape}")
+    if not ((probabilities >= 0.0) & (probabilities <= 1.0)).all():
+        got = probabilities.tolist()
+        raise InvalidInputError.of("p", "range", "hold probabilities in [0, 1]", got)
     n_trials = check_size("n_trials", n_trials, 1, probabilities.size)
     rng = np.random.default_rng(check_seed(seed))
     is_right = rng.random((*probabilities.shape, n_trials)) < probabilities[..., None]
@@ -108,15 +114,3 @@ def _quantiles(u: FloatArray, s: float, m: FloatArray) -> FloatArray:
     """Return the quantiles u of Beta(s·m, s(1−m)) for each m, (L, M)."""
     m = m[:, None]
     return beta_quantile(s * m, s * (1.0 - m), u)
-
-
-def _check_p(name: str, values: npt.ArrayLike) -> FloatArray:
-    """Return probabilities of at least one dimension."""
-    p = numeric(name, values).astype(np.float64)
-    if p.ndim == 0 or p.size == 0:
-        rule = "hold a probability for each question"
-        raise InvalidInputError.of(name, "shape", rule, f"{p.shape}")
-    if not ((p >= 0.0) & (p <= 1.0)).all():
-        bad = p[~((p >= 0.0) & (p <= 1.0))]
-        raise InvalidInputError.of(name, "range", "hold probabilities in [0, 1]", bad[0].item())
-    return p

@@ -141,9 +141,7 @@ class VarianceComponents(Record):
             N > 0, the trials per question of the run.
         """
         trials = check_positive("trials", trials)
-        within = self.within_draws
-        if not self.separable:
-            within = within + self.between_draws
+        within = self.within_draws + (0.0 if self.separable else self.between_draws)
         return np.asarray(within / (self.n_questions * trials))
 
     def standard_error(self, trials: float) -> float:
@@ -276,11 +274,11 @@ def variance_components(
         raise InvalidInputError.of("outcomes", "empty", "hold at least one trial", "none")
     if not outcomes.scored:
         outcomes = outcomes.without_prior()
-    n, mean, _ = question_moments(outcomes)
+    n, mean, variance = question_moments(outcomes)
     within, between, flip = _draw(outcomes, seed)
-    separable = bool((n >= 2).any())
+    separable = bool((n > 1).any())
     total = within + between
-    icc = np.divide(between, total, out=np.zeros_like(total), where=total > 0.0)
+    icc = between / np.where(total > 0.0, total, 1.0)
 
     def summary(draws: FloatArray) -> PosteriorSummary | None:
         return PosteriorSummary.of(draws, level) if separable else None
@@ -288,7 +286,13 @@ def variance_components(
     notes = [None if separable else SINGLE_TRIALS]
     if outcomes.clusters is not None and len(set(outcomes.clusters)) < outcomes.n_questions:
         notes.append(IN_CLUSTERS)
-    tried = n > 0
+    tried, repeated = n > 0, n > 1
+    two_scores = not outcomes.scored and outcomes.top_categories() is not None
+    low, high = outcomes.bounds
+    flipped = None
+    if separable and not outcomes.scored:
+        # above rounding
+        flipped = float((variance[repeated] > (1e-9 * (high - low)) ** 2).mean())
     return VarianceComponents(
         n_questions=outcomes.n_questions,
         trials=float(tried.sum() / (1.0 / n[tried]).sum()),
@@ -299,12 +303,12 @@ def variance_components(
         between=summary(between),
         icc=summary(icc),
         flip=None if outcomes.scored else summary(flip),
-        flipped=None if outcomes.scored else _flipped(outcomes),
+        flipped=flipped,
         level=level,
         seed=seed,
         draws=int(within.size),
         note=joined_notes(notes),
-        step=_step(outcomes),
+        step=((high - low) / outcomes.n_questions or None) if two_scores else None,
         within_draws=within,
         between_draws=between,
     )
@@ -325,23 +329,6 @@ def _draw(outcomes: Outcomes, seed: int) -> tuple[FloatArray, FloatArray, FloatA
     return outcomes.dispersion * within.mean(axis=1), score.var(axis=1, ddof=1), np.asarray(flip)
 
 
-def _step(outcomes: Outcomes) -> float | None:
-    """Return the smallest difference of two runs' scores, with one trial per question."""
-    if outcomes.scored or outcomes.top_categories() is None:
-        return None
-    low, high = outcomes.bounds
-    return (high - low) / outcomes.n_questions or None
-
-
-def _flipped(outcomes: Outcomes) -> float | None:
-    """Return the share of questions whose trials have different scores, of those with two."""
-    repeated = outcomes.counts[outcomes.n_trials >= 2]
-    if not repeated.size:
-        return None
-    scores = [set(outcomes.weights[row > 0].tolist()) for row in repeated]
-    return sum(len(of_question) > 1 for of_question in scores) / len(scores)
-
-
 # -- estimates from moments ------------------------------------------------------------------------
 
 
@@ -360,18 +347,15 @@ def question_moments(outcomes: Outcomes) -> tuple[FloatArray, FloatArray, FloatA
     ([0.75, 0.0, 1.0], [0.25, 0.0, nan])
     """
     n = outcomes.n_trials.astype(np.float64)
+    tried, repeated = np.where(n > 0, n, np.nan), np.where(n > 1, n, np.nan)
     if isinstance(outcomes, ScoreOutcomes):
-        total = np.array([row.sum() for row in outcomes.scores])
-        mean = np.divide(total, n, out=np.full(n.size, np.nan), where=n > 0)
-        squares = [np.square(r - m).sum() for r, m in zip(outcomes.scores, mean, strict=True)]
-        deviations = np.array(squares, dtype=np.float64)
+        mean = np.array([row.sum() for row in outcomes.scores]) / tried
+        rows = zip(outcomes.scores, mean, strict=True)
+        deviations = np.array([np.square(row - centre).sum() for row, centre in rows])
     else:
-        total = outcomes.counts @ outcomes.weights
-        mean = np.divide(total, n, out=np.full(n.size, np.nan), where=n > 0)
-        centred = np.square(outcomes.weights - np.where(n > 0, mean, 0.0)[:, None])
-        deviations = (outcomes.counts * centred).sum(axis=1)
-    variance = np.divide(deviations, n - 1.0, out=np.full(n.size, np.nan), where=n > 1)
-    return n, mean, variance
+        mean = outcomes.counts @ outcomes.weights / tried
+        deviations = (outcomes.counts * (outcomes.weights - mean[:, None]) ** 2).sum(axis=1)
+    return n, mean, deviations / (repeated - 1.0)
 
 
 def moment_estimates(outcomes: Outcomes) -> tuple[float, float] | None:
@@ -464,36 +448,22 @@ def correlation_interval(
     """
     if len(models) < 2:
         return None
-    moments = [question_moments(outcomes) for outcomes in models]
-    n = np.stack([of_model[0] for of_model in moments])
-    means = np.stack([of_model[1] for of_model in moments])
-    variances = np.stack([of_model[2] for of_model in moments])
+    n, means, variances = np.stack([question_moments(outcomes) for outcomes in models], axis=1)
     tried = (n > 0).all(axis=0)
     n, means, variances = n[:, tried], means[:, tried], variances[:, tried]
     n_questions = means.shape[1]
     if n_questions < 3:
         return None
-    noise = np.zeros_like(means)
-    if not single:
-        repeated = n >= 2
-        within = np.array(
-            [v[r].mean() if r.any() else 0.0 for v, r in zip(variances, repeated, strict=True)]
-        )
-        noise = np.where(repeated, variances, within[:, None]) / n
-    rng = np.random.default_rng(seed)
+    # of a question with one trial, the mean over the others of its model
+    within = np.ma.masked_invalid(variances).mean(axis=1).filled(0.0)[:, None]
+    noise = np.zeros_like(n) if single else np.where(n >= 2, variances, within) / n
     estimates = []
-    for _ in range(_RESAMPLES):
-        drawn = rng.integers(n_questions, size=n_questions)
-        chosen = means[:, drawn]
-        of_models = chosen.var(axis=1, ddof=1)
-        between = np.maximum(of_models - noise[:, drawn].mean(axis=1), 0.0)
-        root = np.sqrt(between)
-        of_pairs = root.sum() ** 2 - between.sum()
-        if of_pairs > 0.0:
-            covariance = chosen.sum(axis=0).var(ddof=1) - of_models.sum()
+    for drawn in np.random.default_rng(seed).integers(n_questions, size=(_RESAMPLES, n_questions)):
+        matrix = np.cov(means[:, drawn])
+        between = np.maximum(np.diag(matrix) - noise[:, drawn].mean(axis=1), 0.0)
+        of_pairs = np.sqrt(between).sum() ** 2 - between.sum()
+        # above rounding: of two models or more
+        if of_pairs > 1e-12 * between.sum():
+            covariance = matrix.sum() - np.trace(matrix)
             estimates.append(float(np.clip(covariance / of_pairs, -1.0, 1.0)))
-    if len(estimates) < _RESAMPLES // 2:
-        return None
-    tail = (1.0 - level) / 2.0
-    low, high = np.quantile(estimates, (tail, 1.0 - tail))
-    return float(low), float(high)
+    return sample_tails(np.array(estimates), level) if 2 * len(estimates) >= _RESAMPLES else None

@@ -11,8 +11,8 @@ from lm_eval_bayes.stats.comparison.pass_curves import (
 )
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.outcomes import Outcomes
-from lm_eval_bayes.stats.pass_family.estimators import pass_at_k
-from lm_eval_bayes.stats.pass_family.posteriors import pass_at_k_posterior
+from lm_eval_bayes.stats.pass_family.estimators import PassQuantity, pass_at_k
+from lm_eval_bayes.stats.pass_family.posteriors import pass_posteriors
 
 A = Outcomes.from_counts([[2, 6], [8, 0], [7, 1], [0, 8], [3, 5]])
 B = Outcomes.from_counts([[6, 4], [5, 3], [6, 2], [1, 9], [4, 4]])
@@ -27,15 +27,18 @@ def test_the_curves_are_those_of_pass_at_k():
     np.testing.assert_allclose(result.difference, result.a - result.b, rtol=0, atol=1e-14)
 
 
-def test_latent_curves_against_the_exact_moments():
+def test_latent_curves_are_the_posteriors():
     ks = [1, 2, 5, 17, 40]
-    result = compare_pass_curves(A, B, ks, draws=20_000)
-    for column, k in enumerate(ks):
-        a, b = (pass_at_k_posterior(side, k) for side in (A, B))
-        error = result.sd[column] / np.sqrt(20_000)
-        assert result.a[column] == pytest.approx(a.mu, abs=5 * error)
-        assert result.difference[column] == pytest.approx(a.mu - b.mu, abs=5 * error)
-        assert result.sd[column] == pytest.approx(np.hypot(a.sigma, b.sigma), rel=0.04)
+    result = compare_pass_curves(A, B, ks, seed=3)
+    posteriors = [
+        pass_posteriors(side, [PassQuantity("pass@k", k) for k in ks], seed=3) for side in (A, B)
+    ]
+    a, b = (np.array([p.mu for p in side]) for side in posteriors)
+    assert (result.a.tolist(), result.b.tolist()) == (a.tolist(), b.tolist())
+    assert (a[0], b[0]) == tuple(hbayes_at_n(side, seed=3).mu for side in (A, B))
+    assert result.difference.tolist() == (a - b).tolist()
+    sds = [[p.sigma for p in side] for side in posteriors]
+    assert result.sd == pytest.approx(np.hypot(*sds), rel=1e-12)
 
 
 def test_the_credible_band_holds_whole_curves():

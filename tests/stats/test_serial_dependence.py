@@ -31,7 +31,7 @@ def test_moments_and_p_value_by_all_orders():
     assert (result.switches, result.expected) == (3, pytest.approx(sum(map(np.mean, by_question))))
     total = np.add.outer(*by_question)
     few = total <= 3
-    assert result.p_value == pytest.approx(few.mean(), abs=4 * np.sqrt(few.mean() / 4000))
+    assert result.p_value == pytest.approx(few.mean(), rel=0.15)
 
 
 def test_trials_that_cannot_switch_otherwise():
@@ -47,8 +47,8 @@ def test_repeats_have_a_note_and_independent_trials_have_none(n_runs):
     repeats = [serial_note(repeating(rng, 30, 16, 0.4)) is not None for _ in range(n_runs)]
     independent = [serial_note(repeating(rng, 30, 16, 0.0)) is not None for _ in range(n_runs)]
     assert np.mean(repeats) > 0.98
-    # 1 of 1,000 is the nominal rate; 4 or more of as many have a probability of 2%
-    assert sum(independent) <= (0 if n_runs < 100 else 4)
+    # 1 of 1,000 is nominal: 2 or more of 60 have a probability of .2%, 5 or more of 1,000 of .4%
+    assert sum(independent) <= (1 if n_runs < 100 else 4)
 
 
 def test_the_note_names_both_numbers():

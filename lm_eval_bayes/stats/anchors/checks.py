@@ -213,37 +213,26 @@ def query_independence(
     >>> round(check.variance_ratio, 6), check.p_value < 0.05
     (2.0, True)
     """
-    array = numeric("R", R)
+    trials = numeric("R", R).astype(np.float64)
+    trials = trials[None] if trials.ndim == 2 else trials
     rule = "be 0/1 of shape (M, N) or (L, M, N) with M >= 2 and N >= 2"
-    if array.ndim == 2:
-        array = array[None]
-    if array.ndim != 3 or min(array.shape[1:]) < 2:
+    if trials.ndim != 3 or min(trials.shape[1:]) < 2 or not len(trials):
         raise InvalidInputError.of("R", "shape", rule, f"shape {np.shape(R)}")
-    if array.shape[0] == 0 or not np.isin(array, (0, 1)).all():
-        raise InvalidInputError.of("R", "shape", rule, "other entries or none")
-    permutations = check_size("permutations", permutations, 100)
-    seed = check_seed(seed)
-    trials = array.astype(np.float64)
+    if not np.isin(trials, (0, 1)).all():
+        raise InvalidInputError.of("R", "shape", rule, "other entries")
+    permutations, seed = check_size("permutations", permutations, 100), check_seed(seed)
     single = trials.var(axis=2, ddof=1)
-    expected = float(single.sum())
-    n_varying = int((single > 0.0).sum())
+    expected, varying = float(single.sum()), single > 0.0
     if expected == 0.0:
         return IndependenceCheck(None, 1.0, 0, permutations, seed)
     ratio = _total_variance(trials) / expected
     rng = np.random.default_rng(seed)
     # a query that never varies is the same under every permutation
-    moving = trials[:, (single > 0.0).any(axis=0)]
-    above = 0
-    for _ in range(permutations):
-        permuted_ratio = _total_variance(rng.permuted(moving, axis=2)) / expected
-        above += permuted_ratio >= ratio - 1e-12
-    return IndependenceCheck(
-        variance_ratio=ratio,
-        p_value=(above + 1) / (permutations + 1),
-        n_varying=n_varying,
-        permutations=permutations,
-        seed=seed,
-    )
+    moving = trials[:, varying.any(axis=0)]
+    permuted = (_total_variance(rng.permuted(moving, axis=2)) for _ in range(permutations))
+    above = sum(total / expected >= ratio - 1e-12 for total in permuted)
+    p_value = (above + 1) / (permutations + 1)
+    return IndependenceCheck(ratio, p_value, int(varying.sum()), permutations, seed)
 
 
 def _total_variance(trials: FloatArray) -> float:

@@ -20,7 +20,7 @@ from lm_eval_bayes.stats.validation import check_non_negative, check_sequence
 class AnchorMatrix(Record):
     """Anchors in the order of their ability, weakest first [Xiao 2025].
 
-    Build it with :meth:`from_outcomes` or :meth:`from_probabilities`.
+    The rows are sorted. Build it with :meth:`from_outcomes` or :meth:`from_probabilities`.
 
     Attributes
     ----------
@@ -35,7 +35,7 @@ class AnchorMatrix(Record):
     Raises
     ------
     InvalidInputError
-        If an argument breaks its rule, or the rows' means do not ascend.
+        If an argument breaks its rule.
 
     Examples
     --------
@@ -50,25 +50,23 @@ class AnchorMatrix(Record):
     question_ids: tuple[Hashable, ...] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        table = _as_table(self.probabilities).astype(np.float64)
+        table = numeric("probabilities", self.probabilities).astype(np.float64)
+        if table.ndim != 2 or 0 in table.shape:
+            rule = "be 2-D, one row per anchor and one column per query, and not empty"
+            raise InvalidInputError.of("probabilities", "shape", rule, f"shape {table.shape}")
         bad = ~((table >= 0.0) & (table <= 1.0))
         if bad.any():
-            row, column = (int(i) for i in np.argwhere(bad)[0])
-            got = f"{table[row, column].item()!r} (anchor {row}, query {column})"
-            raise InvalidInputError.of("probabilities", "range", "lie in [0, 1]", got)
-        names = _check_names(self.names, table.shape[0])
-        ability = table.mean(axis=1)
-        falls = np.flatnonzero(np.diff(ability) < -1e-12)
-        if falls.size:
-            i = int(falls[0])
-            rule = "be weakest first; AnchorMatrix.from_probabilities sorts them"
-            got = (
-                f"{names[i]!r} at {ability[i]:.3f} before {names[i + 1]!r} at {ability[i + 1]:.3f}"
+            raise InvalidInputError.of(
+                "probabilities", "range", "lie in [0, 1]", table[bad].tolist()
             )
-            raise InvalidInputError.of("probabilities", "mismatch", rule, got)
+        if not len(set(self.names)) == len(self.names) == len(table):
+            rule = f"be {len(table)} distinct names, one per anchor"
+            raise InvalidInputError.of("names", "duplicate", rule, self.names)
+        # equal means, to rounding, keep their order
+        order = np.argsort(table.mean(axis=1).round(12), kind="stable")
         ids = check_ids(self.question_ids, table.shape[1])
-        object.__setattr__(self, "probabilities", read_only(table, np.float64))
-        object.__setattr__(self, "names", names)
+        object.__setattr__(self, "probabilities", read_only(table[order], np.float64))
+        object.__setattr__(self, "names", tuple(str(self.names[row]) for row in order))
         object.__setattr__(self, "question_ids", ids)
 
     @classmethod
@@ -102,9 +100,8 @@ class AnchorMatrix(Record):
         """
         pseudo = check_non_negative("pseudo_count", pseudo_count)
         if not isinstance(models, Mapping) or not models:
-            raise InvalidInputError.of(
-                "models", "empty", "map at least one name to Outcomes", models
-            )
+            rule = "map at least one name to Outcomes"
+            raise InvalidInputError.of("models", "empty", rule, models)
         rows, ids = [], None
         for name, outcomes in models.items():
             if not isinstance(outcomes, Outcomes):
@@ -149,14 +146,11 @@ class AnchorMatrix(Record):
         >>> AnchorMatrix.from_probabilities([[0.9, 0.7], [0.2, 0.4]]).names
         ('anchor 1', 'anchor 0')
         """
-        table = _as_table(probabilities)
+        table = numeric("probabilities", probabilities)
         if names is None:
-            names = [f"anchor {i}" for i in range(table.shape[0])]
-        checked = _check_names(names, table.shape[0])
-        # a NaN is refused by the constructor, wherever it is sorted to
-        rows = np.argsort(table.mean(axis=1), kind="stable")
-        names = tuple(checked[row] for row in rows)
-        return cls(table[rows], names, question_ids)  # type: ignore[arg-type]
+            names = [f"anchor {i}" for i in range(len(np.atleast_1d(table)))]
+        given = check_sequence("names", names, "be distinct names, one per anchor")
+        return cls(table, tuple(given), question_ids)  # type: ignore[arg-type]
 
     @property
     def n_anchors(self) -> int:
@@ -174,52 +168,21 @@ class AnchorMatrix(Record):
         return np.asarray(self.probabilities.mean(axis=1))
 
     def take(self, queries: Iterable[int] | IntArray) -> AnchorMatrix:
-        """Return the anchors on some of the queries, sorted anew.
-
-        Raises
-        ------
-        InvalidInputError
-            If `queries` are not distinct positions of queries, at least one.
+        """Return the anchors on some of the queries, by their positions, sorted anew.
 
         Examples
         --------
         >>> AnchorMatrix.from_probabilities([[0.2, 0.9], [0.8, 0.5]]).take([1]).names
         ('anchor 1', 'anchor 0')
         """
-        where = check_queries(queries, self.n_queries)
-        ids = None if self.question_ids is None else [self.question_ids[j] for j in where]
-        return AnchorMatrix.from_probabilities(self.probabilities[:, where], self.names, ids)
+        where = check_sequence("queries", queries, "be positions of queries")
+        ids = None if self.question_ids is None else tuple(self.question_ids[j] for j in where)
+        return AnchorMatrix(self.probabilities[:, where], self.names, ids)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types; question ids as text."""
         ids = None if self.question_ids is None else [str(name) for name in self.question_ids]
         return {**super().to_dict(), "ability": self.ability.tolist(), "question_ids": ids}
-
-
-def _as_table(probabilities: npt.ArrayLike) -> npt.NDArray[Any]:
-    """Return probabilities as a table that is not empty."""
-    table = numeric("probabilities", probabilities)
-    if table.ndim != 2 or 0 in table.shape:
-        rule = "be 2-D, one row per anchor and one column per query, and not empty"
-        raise InvalidInputError.of("probabilities", "shape", rule, f"shape {table.shape}")
-    return table
-
-
-def check_queries(queries: Iterable[int] | IntArray, n_queries: int) -> IntArray:
-    """Return distinct positions in 0..M−1, at least one.
-
-    Raises
-    ------
-    InvalidInputError
-        If they are none.
-    """
-    rule = f"be distinct positions in 0..{n_queries - 1}, at least one"
-    where = numeric("queries", check_sequence("queries", queries, rule))
-    if where.ndim != 1 or where.size == 0 or where.dtype.kind not in "iu":
-        raise InvalidInputError.of("queries", "range", rule, where.tolist())
-    if where.min() < 0 or where.max() >= n_queries or np.unique(where).size != where.size:
-        raise InvalidInputError.of("queries", "range", rule, where.tolist())
-    return where.astype(np.int64)
 
 
 def check_anchors(name: str, value: object) -> None:
@@ -244,14 +207,3 @@ def _share(name: str, outcomes: Outcomes, pseudo: float) -> FloatArray:
         got = f"none on query {int(n_trials.argmin())}"
         raise InvalidInputError.of(f"models[{name!r}]", "empty", rule, got)
     return np.asarray((solved + pseudo) / (n_trials + 2.0 * pseudo))
-
-
-def _check_names(names: object, n_anchors: int) -> tuple[str, ...]:
-    """Return L distinct names."""
-    rule = f"be {n_anchors} distinct names, one per anchor"
-    given = check_sequence("names", names, rule)
-    if not all(isinstance(name, str) for name in given):
-        raise InvalidInputError.of("names", "duplicate", rule, names)
-    if len(given) != n_anchors or len(set(given)) != n_anchors:
-        raise InvalidInputError.of("names", "duplicate", rule, given)
-    return tuple(map(str, given))

@@ -19,7 +19,9 @@ from lm_eval_bayes.stats.arrays import FloatArray, IntArray, blocks, read_only
 from lm_eval_bayes.stats.comparison.difference import cluster_values, paired_spread
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.intervals import SCOPES, Scope
-from lm_eval_bayes.stats.outcomes import Outcomes, distinct_pairs, require_binary, require_trials
+from lm_eval_bayes.stats.outcomes import Outcomes, require_binary, require_trials
+from lm_eval_bayes.stats.pass_family.estimators import PassQuantity, pass_at_k
+from lm_eval_bayes.stats.pass_family.posteriors import pass_posteriors
 from lm_eval_bayes.stats.results import joined_notes
 from lm_eval_bayes.stats.validation import (
     check_level,
@@ -35,12 +37,7 @@ Direction: TypeAlias = Literal["gain to loss", "loss to gain"]
 _NO_SPREAD = 1e-12
 #: Numbers worked on at a time where speed wants them in the processor's cache.
 _CACHED = 1 << 16
-_MOST_BUDGETS = 10_000
-#: The warning on latent curves beyond the given trials.
-BEYOND_TRIALS = (
-    "Budgets above {} exceed the trials of some question: the curves there depend on the prior as "
-    "well, increasingly with the budget."
-)
+_MOST_BUDGETS = 1_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,8 +68,6 @@ class PassCurveComparison(Record):
     turn : Turn or None
         Where the sign first turns; None where it never is certain, or where it is certain
         and the same from its first budget to the last.
-    n_questions, left_out_a, left_out_b : int
-        Questions compared, and those of each model that the other lacks.
     draws, seed : int
         Of the posterior draws or the bootstrap.
     note : str or None
@@ -94,9 +89,6 @@ class PassCurveComparison(Record):
     worse: tuple[int, ...]
     undecided: tuple[int, ...]
     turn: Turn | None
-    n_questions: int
-    left_out_a: int
-    left_out_b: int
     draws: int
     seed: int
     note: str | None = None
@@ -172,8 +164,6 @@ def compare_pass_curves(
     budgets = _budgets(ks, smallest)
     draws = check_size("draws", draws, 100, budgets.size)
     rng = np.random.default_rng(seed)
-    # scope "population" refuses such budgets
-    beyond = BEYOND_TRIALS.format(smallest) if budgets[-1] > smallest else None
     if scope == "population":
         if budgets[-1] > smallest:
             rule = f'stay within the trials in scope "population" (the smallest N is {smallest})'
@@ -183,8 +173,8 @@ def compare_pass_curves(
             raise InvalidInputError.of("a", "empty", rule, "one question")
         curves = _estimated(pair, budgets, draws, rng)
     else:
-        curves = _latent(pair, budgets, draws, rng)
-    difference, sd = curves.difference, curves.sd
+        curves = _latent(pair, budgets, draws, seed)
+    difference, sd = curves.a - curves.b, curves.sd
     critical = float(np.quantile(curves.farthest, level))
     none = sd < _NO_SPREAD
     low = np.where(none, -1.0, np.clip(difference - critical * sd, -1.0, 1.0))
@@ -205,50 +195,20 @@ def compare_pass_curves(
         worse=tuple(budgets[sign < 0].tolist()),
         undecided=tuple(budgets[sign == 0].tolist()),
         turn=first_turn(budgets, sign),
-        n_questions=pair.a.n_questions,
-        left_out_a=pair.left_out_a,
-        left_out_b=pair.left_out_b,
         draws=draws,
         seed=seed,
-        note=joined_notes([*curves.notes, beyond]),
+        note=joined_notes(curves.notes),
     )
 
 
-def finite_bank_curves(outcomes: Outcomes, ks: IntArray) -> FloatArray:
-    """Return every question's Pass@k estimate at every k, shape (M, K).
-
-    1 − C(N−c, k)/C(N, k) = 1 − Π_{i<k} (1 − c/(N − i)) [Chen 2021, eq. 1], in running sums
-    of logarithms.
-
-    Parameters
-    ----------
-    outcomes : Outcomes
-        Binary.
-    ks : array of int, shape (K,)
-        Rising, at most the smallest N_α.
-    """
-    pairs = distinct_pairs(outcomes.n_trials, outcomes.counts[:, 1])
-    top = int(ks[-1])
-    drawn = np.arange(top, dtype=np.float64)
-    values = np.empty((pairs.times.size, ks.size))
-    for part in blocks(pairs.times.size, top):
-        n, c = pairs.first[part, None], pairs.second[part, None]
-        share = np.minimum(c / (n - drawn), 1.0)
-        with np.errstate(divide="ignore"):
-            log_failure = np.cumsum(np.log1p(-share), axis=1)
-        values[part] = -np.expm1(log_failure[:, ks - 1])
-    return np.asarray(values[pairs.where])
-
-
 class _Curves(NamedTuple):
-    """Both curves, their difference with its sd, and how far in sds each draw strays, (draws,).
+    """Both curves, the sd of their difference, and how far in sds each draw strays, (draws,).
 
-    `notes` are those of the posteriors that the draws come from.
+    `notes` are those of the posteriors.
     """
 
     a: FloatArray
     b: FloatArray
-    difference: FloatArray
     sd: FloatArray
     farthest: FloatArray
     notes: tuple[str | None, ...] = ()
@@ -256,15 +216,17 @@ class _Curves(NamedTuple):
 
 def _estimated(pair: Aligned, ks: IntArray, draws: int, rng: np.random.Generator) -> _Curves:
     """Estimate the curves of the population of questions."""
-    rows_a, rows_b = (finite_bank_curves(side, ks) for side in (pair.a, pair.b))
+    rows_a, rows_b = (
+        np.stack([pass_at_k(side, k).per_question for k in ks.tolist()], axis=1)
+        for side in (pair.a, pair.b)
+    )
     labels = common_clusters([pair.a.clusters, pair.b.clusters])
     index = replace(pair.a, clusters=labels).cluster_index
     of_units = (rows_a - rows_b).T
     values, no_noise = cluster_values(of_units, np.zeros_like(of_units), index)
     rows = values.T
-    difference = rows.mean(axis=0)
     sd = rows.std(axis=0, ddof=1) / np.sqrt(len(rows))
-    centred = rows - difference
+    centred = rows - rows.mean(axis=0)
     # max_k |Σ_α e_α x_αk / M| / sd_k for standard normal e
     scaled = centred / (len(rows) * np.maximum(sd, _NO_SPREAD))
     farthest = np.empty(draws)
@@ -273,38 +235,38 @@ def _estimated(pair: Aligned, ks: IntArray, draws: int, rng: np.random.Generator
         farthest[part] = np.abs(multipliers @ scaled).max(axis=1)
     if index is not None:
         sd = paired_spread(values, no_noise, clustered=True).sd
-    return _Curves(rows_a.mean(axis=0), rows_b.mean(axis=0), difference, sd, farthest)
+    return _Curves(rows_a.mean(axis=0), rows_b.mean(axis=0), sd, farthest)
 
 
-def _latent(pair: Aligned, ks: IntArray, draws: int, rng: np.random.Generator) -> _Curves:
-    """Draw the latent curves of these questions."""
-    (a, note_a), (b, note_b) = (_latent_curves(side, ks, draws, rng) for side in (pair.a, pair.b))
-    mean_a, mean_b = a.mean(axis=0), b.mean(axis=0)
-    strayed = np.subtract(a, b, out=a)
-    difference, sd = strayed.mean(axis=0), strayed.std(axis=0, ddof=1)
-    strayed -= difference
-    farthest = (np.abs(strayed, out=strayed) / np.maximum(sd, _NO_SPREAD)).max(axis=1)
-    return _Curves(mean_a, mean_b, difference, sd, farthest, (note_a, note_b))
+def _latent(pair: Aligned, ks: IntArray, draws: int, seed: int) -> _Curves:
+    """Return the posterior curves of these questions, with draws of their difference."""
+    sides, rng = (pair.a, pair.b), np.random.default_rng(seed)
+    members = [PassQuantity("pass@k", k) for k in ks.tolist()]
+    of_a, of_b = (pass_posteriors(side, members, seed=seed) for side in sides)
+    sd = np.hypot([p.sigma for p in of_a], [p.sigma for p in of_b])
+    strayed = np.subtract(*(_latent_curves(side, ks, draws, rng, seed) for side in sides))
+    strayed -= strayed.mean(axis=0)
+    strayed /= np.maximum(strayed.std(axis=0, ddof=1), _NO_SPREAD)
+    a, b = (np.array([p.mu for p in of_side]) for of_side in (of_a, of_b))
+    notes = tuple(p.note for p in (of_a[0], of_b[0], of_a[-1], of_b[-1]))
+    return _Curves(a, b, sd, np.abs(strayed).max(axis=1), notes)
 
 
 def _latent_curves(
-    outcomes: Outcomes, ks: IntArray, draws: int, rng: np.random.Generator
-) -> tuple[FloatArray, str | None]:
-    """Draw the latent curve (1/M) Σ_α 1 − (1 − p_α)^k of a model, (draws, K), with its note."""
-    posterior = hbayes_at_n(outcomes)
-    n_questions = outcomes.n_questions
-    steps = np.diff(ks, prepend=0)
+    outcomes: Outcomes, ks: IntArray, draws: int, rng: np.random.Generator, seed: int
+) -> FloatArray:
+    """Draw the latent curve (1/M) Σ_α 1 − (1 − p_α)^k of a model, (draws, K)."""
+    distribution = hbayes_at_n(outcomes, seed=seed).distribution
     curves = np.empty((draws, ks.size))
-    for part in blocks(draws, n_questions, _CACHED):
-        drawn = posterior.distribution.draw_categories(part.stop - part.start, rng)
+    for part in blocks(draws, outcomes.n_questions, _CACHED):
+        drawn = distribution.draw_categories(part.stop - part.start, rng)
         if drawn is None:
             raise TypeError("hbayes@N has questions")
-        q = drawn.theta[..., 0]
-        power = np.ones_like(q)
-        for column, step in enumerate(steps):
+        power, q = np.ones_like(drawn.theta[..., 0]), drawn.theta[..., 0]
+        for column, step in enumerate(np.diff(ks, prepend=0)):
             power *= q if step == 1 else q**step
             curves[part, column] = 1.0 - power.mean(axis=1)
-    return curves, posterior.note
+    return curves
 
 
 def _budgets(ks: Iterable[int] | None, smallest: int) -> IntArray:

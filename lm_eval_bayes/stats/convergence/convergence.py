@@ -73,8 +73,8 @@ class Convergence(BootstrapRanking):
         replicate's own ranking by its N trials.
     ties : str
         "none": only equal scores share a rank; "adjacent": credible-interval ties.
-    n_models, n_questions, n_max : int
-        L, M and N.
+    n_max : int
+        N.
     counts : array of int, shape (N,)
         ``counts[s-1]`` replicates converged at s trials. With `gold` "replicate" none does at N.
     worst : Trajectory or None
@@ -83,8 +83,6 @@ class Convergence(BootstrapRanking):
 
     gold: Gold
     ties: ConvergenceTies
-    n_models: int
-    n_questions: int
     n_max: int
     counts: IntArray = field(metadata=NOT_IN_JSON)
     worst: Trajectory | None
@@ -111,9 +109,8 @@ class Convergence(BootstrapRanking):
     def mean(self) -> float | None:
         """Mean convergence@n over the replicates that converge; None where none does."""
         converged = int(self.counts.sum())
-        if converged == 0:
-            return None
-        return float(self.counts @ np.arange(1, self.n_max + 1)) / converged
+        total = float(self.counts @ np.arange(1, self.n_max + 1))
+        return total / converged if converged else None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields and the distribution as plain JSON types."""
@@ -218,99 +215,56 @@ def convergence_at_n(  # noqa: PLR0913  public options
     settings = prefixes.bootstrap(scheme, replicates, seed, tau)
     check_option("gold", gold, GOLDS)
     check_option("ties", ties, CONVERGENCE_TIES)
-    threshold = _threshold(ties, prefixes.metric)
+    if ties != "none" and prefixes.metric not in LINEAR:
+        rule = 'be "none" for the pass family, whose estimators have no posterior'
+        raise InvalidInputError.of("ties", "unsupported", rule, ties)
+    threshold = None if ties == "none" else z_threshold(CONFIDENCE)
     n_trials = prefixes.shape[2]
-    target = _GoldRanking.of(prefixes, R, threshold) if gold == "all" else None
+    target = _gold_ranks(prefixes, R, threshold) if gold == "all" else None
     counts = np.zeros(n_trials + 2, dtype=np.int64)
-    latest, slowest, slowest_columns = 0, 0, None
-    done = 0
+    worst_columns, replicate, latest, done = None, 0, 0, 0
     for columns in draw_blocks(settings.scheme, prefixes.shape, replicates, seed):
         when = _converged_at(prefixes, columns, threshold, target)
         counts += np.bincount(when, minlength=n_trials + 2)
         when[when > n_trials] = 0
         row = int(when.argmax())
         if when[row] > latest:
-            latest, slowest, slowest_columns = int(when[row]), done + row, columns[row].copy()
+            worst_columns, replicate, latest = columns[row].copy(), done + row, int(when[row])
         done += when.size
-    worst = None
-    if slowest_columns is not None:
-        worst = _trajectory(prefixes, slowest_columns, threshold, slowest, latest)
     return Convergence(
         **vars(settings),
         gold=gold,
         ties=ties,
-        n_models=prefixes.shape[0],
-        n_questions=prefixes.shape[1],
         n_max=n_trials,
         counts=read_only(counts[1 : n_trials + 1], np.int64),
-        worst=worst,
+        worst=worst_columns
+        if worst_columns is None
+        else _trajectory(prefixes, worst_columns, threshold, replicate, latest),
     )
 
 
-def _threshold(ties: ConvergenceTies, metric: Metric) -> float | None:
-    """Return the threshold of z, or None where only equal scores tie."""
-    if ties == "none":
-        return None
-    if metric not in LINEAR:
-        rule = 'be "none" for the pass family, whose estimators have no posterior'
-        raise InvalidInputError.of("ties", "unsupported", rule, ties)
-    return z_threshold(CONFIDENCE)
+def _gold_ranks(prefixes: Prefixes, R: npt.ArrayLike, threshold: float | None) -> IntArray:
+    """Rank the models by bayes@N of all N trials, or by avg@N if that is the metric, (L,).
 
-
-@dataclass(frozen=True, eq=False)
-class _GoldRanking:
-    """The ranking by all N trials of R.
-
-    Parameters
-    ----------
-    ranks : array of int, shape (L,)
-        Dense ranks, 1 the best.
-    order : array of int, shape (L,)
-        The models from the worst to the best.
-    apart : array of int, shape (L−1,)
-        −1 where a model's score is below that of the next in `order`, 0 where both are equal.
+    Both rank alike [Hariri 2026, eq. 19].
     """
-
-    ranks: IntArray
-    order: IntArray
-    apart: IntArray
-
-    @classmethod
-    def of(cls, prefixes: Prefixes, R: npt.ArrayLike, threshold: float | None) -> _GoldRanking:
-        """Rank by bayes@N, or by avg@N if that is the metric (both rank alike, eq. 19)."""
-        if prefixes.metric not in LINEAR:
-            prefixes = check_prefixes(R, "bayes", None, None, None, smallest=(2, 2))
-        columns = np.arange(prefixes.shape[2])[None, None, :]
-        *_, last = prefixes.walk(columns, spread=threshold is not None)
-        ranks = ranks_of(last, threshold)[0]
-        order = np.argsort(last.scores[0])
-        scores = last.scores[0, order]
-        return cls(ranks, order, signs(scores[:-1], scores[1:]).astype(np.int64))
+    if prefixes.metric not in LINEAR:
+        prefixes = check_prefixes(R, "bayes", None, None, None, smallest=(2, 2))
+    columns = np.arange(prefixes.shape[2])[None, None, :]
+    *_, last = prefixes.walk(columns, spread=threshold is not None)
+    return np.asarray(ranks_of(last, threshold)[0])
 
 
 def _converged_at(
-    prefixes: Prefixes,
-    columns: IntArray,
-    threshold: float | None,
-    gold: _GoldRanking | None,
+    prefixes: Prefixes, columns: IntArray, threshold: float | None, gold: IntArray | None
 ) -> IntArray:
     """Return when each replicate converges, shape (B,); N + 1 where it does not.
 
     `gold` None stands for each replicate's own ranking by N trials.
     """
-    if threshold is not None:
-        ranks = np.stack(
-            [ranks_of(step, threshold) for step in prefixes.walk(columns, spread=True)]
-        )
-        same = (ranks == (ranks[-1] if gold is None else gold.ranks)).all(axis=2)
-    else:
-        scores = np.stack([step.scores for step in prefixes.walk(columns)])
-        # The ranking is the gold one where the neighbours of the gold order compare as they
-        # do there: L − 1 comparisons instead of L(L−1)/2.
-        order = np.argsort(scores[-1], axis=1) if gold is None else gold.order[None]
-        scores = np.take_along_axis(scores, order[None], axis=2)
-        apart = signs(scores[:, :, :-1], scores[:, :, 1:])
-        same = (apart == (apart[-1] if gold is None else gold.apart)).all(axis=2)
+    steps = prefixes.walk(columns, spread=threshold is not None)
+    ranks = np.stack([ranks_of(step, threshold) for step in steps])
+    same = (ranks == (ranks[-1] if gold is None else gold)).all(axis=2)
     # the last prefix that differs, counted from the end
     trailing = np.where(same.all(axis=0), len(same), np.argmin(same[::-1], axis=0))
     n_trials = prefixes.shape[2]

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.stats.arrays import FloatArray, blocks, numeric, read_only
+from lm_eval_bayes.stats.arrays import FloatArray, numeric, read_only
 from lm_eval_bayes.stats.convergence.prefix_scores import (
     BootstrapRanking,
     Metric,
@@ -19,9 +19,6 @@ from lm_eval_bayes.stats.convergence.prefix_scores import (
     signs,
 )
 from lm_eval_bayes.stats.validation import Tau
-
-#: Comparisons held at a time by `kendall_tau_b`.
-_BLOCK = 4_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,25 +69,17 @@ def kendall_tau_b(x: npt.ArrayLike, y: npt.ArrayLike) -> FloatArray:
     >>> kendall_tau_b([[0.1, 0.2, 0.3], [0.1, 0.1, 0.3]], [1, 2, 3]).round(6).tolist()
     [1.0, 0.816497]
     """
-    first, second = (np.asarray(numeric(name, v)) for name, v in (("x", x), ("y", y)))
+    first, second = numeric("x", x), numeric("y", y)
     if first.ndim == 0 or first.shape[-1] < 2:
         rule = "hold the scores of at least two models along the last axis"
         raise InvalidInputError.of("x", "empty", rule, f"shape {first.shape}")
-    if second.ndim == 0 or second.shape[-1] != first.shape[-1]:
-        rule = f"have as many models as x ({first.shape[-1]}) along the last axis"
-        raise InvalidInputError.of("y", "shape", rule, f"shape {second.shape}")
+    pairs = np.triu_indices(first.shape[-1], 1)
     try:
-        x, y = np.broadcast_arrays(first, second)
-    except ValueError:
-        rule = f"broadcast with x of shape {first.shape}"
+        np.broadcast_shapes(first.shape, second.shape)
+        return _tau_b(_compare(first, pairs), _compare(second, pairs))
+    except (IndexError, ValueError):
+        rule = f"have as many models as x, and broadcast with it (shape {first.shape})"
         raise InvalidInputError.of("y", "shape", rule, f"shape {second.shape}") from None
-    rows_x, rows_y = (scores.reshape(-1, scores.shape[-1]) for scores in (x, y))
-    pairs = np.triu_indices(rows_x.shape[1], 1)
-    tau = np.empty(len(rows_x))
-    for block in blocks(len(tau), len(pairs[0]), _BLOCK):
-        a, b = (_compare(rows[block], pairs) for rows in (rows_x, rows_y))
-        tau[block] = _tau_b(a, b)
-    return tau.reshape(x.shape[:-1])
 
 
 def kendall_curve(  # noqa: PLR0913  public options
@@ -151,26 +140,19 @@ def kendall_curve(  # noqa: PLR0913  public options
     """
     prefixes = check_prefixes(R, metric, k, tau, weights, smallest=(2, 1))
     n_models, _, n_trials = prefixes.shape
-    truth = np.asarray(numeric("gold", gold), dtype=np.float64)
-    if truth.shape != (n_models,) or not np.isfinite(truth).all():
-        rule = f"be {n_models} finite scores, one per model"
-        got = f"shape {truth.shape}" if truth.shape != (n_models,) else truth.tolist()
-        raise InvalidInputError.of("gold", "range", rule, got)
-    if np.ptp(truth) == 0.0:
-        raise InvalidInputError.of(
-            "gold", "mismatch", "not be the same for all models", truth.tolist()
-        )
+    truth = numeric("gold", gold).astype(np.float64)
+    if truth.shape != (n_models,) or not np.isfinite(truth).all() or np.ptp(truth) == 0.0:
+        rule = f"be {n_models} finite scores, one per model, not all the same"
+        raise InvalidInputError.of("gold", "range", rule, truth.tolist())
     settings = prefixes.bootstrap(scheme, replicates, seed, tau)
     pairs = np.triu_indices(n_models, 1)
     right = _compare(truth, pairs)
-    n_defined, total, square = (np.zeros(n_trials) for _ in range(3))
+    n_defined, total, square = sums = np.zeros((3, n_trials))
     for columns in draw_blocks(settings.scheme, prefixes.shape, replicates, seed):
         for step in prefixes.walk(columns):
             values = _tau_b(signs(step.scores[:, pairs[0]], step.scores[:, pairs[1]]), right)
             values = values[~np.isnan(values)]
-            n_defined[step.n - 1] += values.size
-            total[step.n - 1] += values.sum()
-            square[step.n - 1] += np.square(values).sum()
+            sums[:, step.n - 1] += values.size, values.sum(), np.square(values).sum()
     with np.errstate(invalid="ignore"):
         mean = total / n_defined
         sd = np.sqrt(np.maximum(square / n_defined - np.square(mean), 0.0))
@@ -183,17 +165,12 @@ def kendall_curve(  # noqa: PLR0913  public options
     )
 
 
-def _compare(
-    scores: npt.NDArray[Any],
-    pairs: tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]],
-) -> FloatArray:
+def _compare(scores: npt.NDArray[Any], pairs: tuple[Any, Any]) -> FloatArray:
     """Return −1, 0 or 1 for every pair; NaN where a score is."""
     lower, upper = scores[..., pairs[0]], scores[..., pairs[1]]
     # comparisons, unlike differences, do not overflow
     compared = (upper > lower).astype(np.float64) - (upper < lower)
-    if scores.dtype.kind == "f":
-        compared[np.isnan(lower) | np.isnan(upper)] = np.nan
-    return compared
+    return np.where(np.isnan(lower) | np.isnan(upper), np.nan, compared)
 
 
 def _tau_b(a: FloatArray, b: FloatArray) -> FloatArray:

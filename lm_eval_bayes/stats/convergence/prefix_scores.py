@@ -159,7 +159,8 @@ class Prefixes:
             values = values.sum(axis=1, keepdims=True)
         running = np.zeros((columns.shape[0], *values.shape[1:]), dtype=values.dtype)
         squares = np.zeros((columns.shape[0], values.shape[2]))
-        pseudo = (self.weights.size, self.weights.sum()) if self.metric == "bayes" else (0, 0.0)
+        size, prior = self.weights.size, self.weights.sum()
+        pseudo = (size, prior) if self.metric == "bayes" else (0, 0.0)
         for n, added in enumerate(_gather(values, columns), 1):
             running += added
             if self.table is not None:
@@ -173,19 +174,13 @@ class Prefixes:
             variance = None
             if spread:
                 squares += np.square(added).sum(axis=1)
-                variance = (
-                    self._variance(n, running, squares) * ((n + self.weights.size) / total) ** 2
-                )
+                # σ² of Bayes@N [Hariri 2026, Alg. 1], times (T/n)² for avg@N [eq. 20]
+                mean = (running + prior) / (n + size)
+                second = squares + n_questions * np.square(self.weights).sum()
+                of_questions = second / (n + size) - np.einsum("bml,bml->bl", mean, mean)
+                scale = n_questions * total / (n + size)
+                variance = of_questions / ((n + size + 1.0) * scale**2)
             yield Step(n, scores, variance)
-
-    def _variance(self, n: int, running: FloatArray, squares: FloatArray) -> FloatArray:
-        """Return σ² of Bayes@N: Σ_α (Σ_k w_k² ν_αk/T − m_α²)/(T+1)/M² [Hariri 2026, Alg. 1]."""
-        n_questions = running.shape[1]
-        total = n + self.weights.size
-        second = (squares + n_questions * np.square(self.weights).sum()) / total
-        mean = (running + self.weights.sum()) / total
-        of_questions = second - np.einsum("bml,bml->bl", mean, mean)
-        return np.asarray(of_questions / ((total + 1.0) * n_questions**2))
 
 
 def _gather(values: FloatArray, columns: IntArray) -> Iterator[FloatArray]:
@@ -224,20 +219,32 @@ def check_prefixes(
     """
     guessed = weights is None
     checked = check_weights(BINARY_WEIGHTS if weights is None else weights)
-    trials = _check_tensor(R, checked.size, guessed)
-    n_models, _, n_trials = trials.shape
+    array = numeric("R", R)
+    if array.ndim != 3 or 0 in array.shape[:2]:
+        rule = "be 3-D, (L, M, N): models, questions, trials"
+        raise InvalidInputError.of("R", "shape", rule, f"shape {array.shape}")
+    n_models, _, n_trials = array.shape
+    flat = array.reshape(-1, n_trials)
+    trials = check_matrix("R", flat, checked.size, guessed, allow_no_trials=False)
     if n_models < smallest[0] or n_trials < smallest[1]:
         rule = f"hold at least {smallest[0]} models and {smallest[1]} trials, (L, M, N)"
-        raise InvalidInputError.of("R", "empty", rule, f"shape {trials.shape}")
-    name, number = check_metric(metric, k, tau, n_trials)
-    if name not in LINEAR and not guessed:
-        raise InvalidInputError.of(
-            "weights", "conflict", "be left out for the pass family", weights
-        )
+        raise InvalidInputError.of("R", "empty", rule, f"shape {array.shape}")
+    name = check_option("metric", metric, METRICS)
+    linear = name in LINEAR
+    if linear and k is not None:
+        raise InvalidInputError.of("k", "conflict", f'be left out for metric "{name}"', k)
+    number = 1 if linear else check_k(k, np.array([n_trials]))
+    if name == "g-pass":
+        successes_needed(cast(Tau, tau), number)
+    elif tau is not None:
+        raise InvalidInputError.of("tau", "conflict", 'be left out unless metric is "g-pass"', tau)
+    if not linear and not guessed:
+        rule = "be left out for the pass family"
+        raise InvalidInputError.of("weights", "conflict", rule, weights)
     # trials first, models last: what a trial adds lies together in memory
-    trials = trials.transpose(2, 1, 0)
+    trials = trials.reshape(array.shape).transpose(2, 1, 0)
     low, span, unit = scaled_weights(checked)
-    if name in LINEAR:
+    if linear:
         return Prefixes(np.ascontiguousarray(unit[trials]), unit, None, name, 1, low, span)
     table = np.zeros((n_trials, n_trials + 1))
     for n in range(number, n_trials + 1):
@@ -246,37 +253,6 @@ def check_prefixes(
         table[n - 1, : n + 1] = _FAMILY[name](bank, number, tau).per_question
     counts = np.ascontiguousarray(trials, dtype=np.min_scalar_type(n_trials))
     return Prefixes(counts, unit, table, name, number)
-
-
-def _check_tensor(R: npt.ArrayLike, n_categories: int, guessed: bool) -> IntArray:
-    """Return an (L, M, N) array of categories."""
-    array = numeric("R", R)
-    if array.ndim != 3 or 0 in array.shape[:2]:
-        rule = "be 3-D, (L, M, N): models, questions, trials"
-        raise InvalidInputError.of("R", "shape", rule, f"shape {array.shape}")
-    flat = array.reshape(-1, array.shape[2])
-    return check_matrix("R", flat, n_categories, guessed, allow_no_trials=False).reshape(
-        array.shape
-    )
-
-
-def check_metric(metric: object, k: object, tau: object, n_trials: int) -> tuple[Metric, int]:
-    """Return the metric and its k, 1 where it has none.
-
-    Raises
-    ------
-    InvalidInputError
-        If the metric is unknown, k or tau is missing, out of range, or given without need.
-    """
-    name = check_option("metric", metric, METRICS)
-    if name in LINEAR and k is not None:
-        raise InvalidInputError.of("k", "conflict", f'be left out for metric "{name}"', k)
-    number = 1 if name in LINEAR else check_k(k, np.array([n_trials]))
-    if name == "g-pass":
-        successes_needed(cast(Tau, tau), number)
-    elif tau is not None:
-        raise InvalidInputError.of("tau", "conflict", 'be left out unless metric is "g-pass"', tau)
-    return name, number
 
 
 def prefix_scores(

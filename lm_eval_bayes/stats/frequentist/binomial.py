@@ -99,14 +99,9 @@ def _proportion_interval(
     method: str, s: int, n: int, low: float, high: float, level: float
 ) -> ConfidenceInterval:
     """Return the interval of a binomial proportion, which needs no clipping."""
-    estimand = "success probability"
+    low, high, what = float(low), float(high), "success probability"
     return ConfidenceInterval(
-        low=float(low),
-        high=float(high),
-        level=level,
-        method=method,
-        estimand=estimand,
-        estimate=s / n,
+        low=low, high=high, level=level, method=method, estimand=what, estimate=s / n
     )
 
 

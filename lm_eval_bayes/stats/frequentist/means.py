@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.aligned_questions import align_questions
-from lm_eval_bayes.stats.arrays import FloatArray, IntArray, blocks, cluster_index
+from lm_eval_bayes.stats.arrays import blocks, cluster_index
 from lm_eval_bayes.stats.bayes_at_n import avg_at_n
 from lm_eval_bayes.stats.frequentist.interval import (
     NO_SPREAD,
@@ -24,12 +24,11 @@ from lm_eval_bayes.stats.frequentist.interval import (
     as_scores,
     mean_interval,
 )
-from lm_eval_bayes.stats.intervals import SCOPES, Scope, sample_tails
-from lm_eval_bayes.stats.outcomes import Outcomes, check_outcomes, distinct_pairs, require_trials
+from lm_eval_bayes.stats.intervals import sample_tails
+from lm_eval_bayes.stats.outcomes import Outcomes, check_outcomes
 from lm_eval_bayes.stats.validation import (
     check_flag,
     check_level,
-    check_option,
     check_seed,
     check_size,
 )
@@ -235,32 +234,27 @@ def difference_interval(
     level: float = 0.95,
     *,
     paired: bool = True,
-    scope: Scope = "population",
 ) -> ConfidenceInterval:
     """Return the CLT interval for the score of model a less that of model b.
 
-    Scope "population", paired: the mean of d_α = s_α − s'_α ± z·sqrt(s_d²/M) (Miller 2024,
-    §4; [Bowyer 2025, §3.4]). Unpaired: SE² = SE_a² + SE_b² [Bowyer 2025, §3.3], which throws
-    away that both answered the same questions. Scope "benchmark": the questions are given
-    and only trials vary, SE² = SE_a² + SE_b² with the SE of
-    :func:`lm_eval_bayes.stats.frequentist.means.within_question_clt`.
+    Paired: the mean of d_α = s_α − s'_α ± z·sqrt(s_d²/M) (Miller 2024, §4; [Bowyer 2025, §3.4]).
+    Unpaired: SE² = SE_a² + SE_b² [Bowyer 2025, §3.3], which throws away that both answered the
+    same questions.
 
     Parameters
     ----------
     a, b : Outcomes or array, shape (n,)
-        One score per question each, or outcomes; scope "benchmark" needs outcomes.
+        One score per question each, or outcomes.
     level : float
         In (0, 1).
     paired : bool
-        Whether both answered the same questions, as in scope "benchmark" they always do;
-        outcomes are paired by their question ids where they have them, else by position.
-    scope : {"population", "benchmark"}
-        About the population of questions, or about these.
+        Whether both answered the same questions; outcomes are paired by their question ids where
+        they have them, else by position.
 
     Returns
     -------
     ConfidenceInterval
-        Of method "clt-paired", "clt-unpaired" or "clt".
+        Of scope "population" and method "clt-paired" or "clt-unpaired".
 
     Raises
     ------
@@ -278,38 +272,24 @@ def difference_interval(
     -0.24
     """
     level, paired = check_level(level), check_flag("paired", paired)
-    scope = check_option("scope", scope, SCOPES)
-    if scope == "benchmark":
-        if not isinstance(a, Outcomes) or not isinstance(b, Outcomes):
-            side = ("b", b) if isinstance(a, Outcomes) else ("a", a)
-            raise InvalidInputError.of(
-                side[0], "unsupported", 'be outcomes in scope "benchmark"', side[1]
-            )
+    if paired and isinstance(a, Outcomes) and isinstance(b, Outcomes):
         pair = align_questions(a, b)
-        first, second = within_question_clt(pair.a, level), within_question_clt(pair.b, level)
-        error = math.hypot(first.standard_error or 0.0, second.standard_error or 0.0)
-        estimate, method = first.estimate - second.estimate, "clt"
-        bounds_a, bounds_b = pair.a.bounds, pair.b.bounds
-        estimand = "difference of the mean scores of these questions"
+        a, b = pair.a, pair.b
+    (x, bounds_a), (y, bounds_b) = as_scores("a", a, 2), as_scores("b", b, 2)
+    if not paired:
+        error = math.sqrt(x.var(ddof=1) / x.size + y.var(ddof=1) / y.size)
+    elif x.size == y.size:
+        error = float((x - y).std(ddof=1) / np.sqrt(x.size))
     else:
-        if paired and isinstance(a, Outcomes) and isinstance(b, Outcomes):
-            pair = align_questions(a, b)
-            a, b = pair.a, pair.b
-        x, bounds_a = as_scores("a", a, 2)
-        y, bounds_b = as_scores("b", b, 2)
-        if paired:
-            if x.size != y.size:
-                rule = f"have as many questions as `a` ({x.size}) where `paired`"
-                raise InvalidInputError.of("b", "shape", rule, y.size)
-            error = float((x - y).std(ddof=1) / np.sqrt(x.size))
-        else:
-            error = math.sqrt(x.var(ddof=1) / x.size + y.var(ddof=1) / y.size)
-        estimate = float(x.mean() - y.mean())
-        method = "clt-paired" if paired else "clt-unpaired"
-        estimand = "difference of the mean scores of the population of questions"
-    possible = (bounds_a[0] - bounds_b[1], bounds_a[1] - bounds_b[0])
+        rule = f"have as many questions as `a` ({x.size}) where `paired`"
+        raise InvalidInputError.of("b", "shape", rule, y.size)
     return mean_interval(
-        estimate, error, level, method=method, estimand=estimand, scope=scope, bounds=possible
+        float(x.mean() - y.mean()),
+        error,
+        level,
+        method="clt-paired" if paired else "clt-unpaired",
+        estimand="difference of the mean scores of the population of questions",
+        bounds=(bounds_a[0] - bounds_b[1], bounds_a[1] - bounds_b[0]),
     )
 
 
@@ -317,30 +297,21 @@ def bootstrap_interval(
     scores: Outcomes | npt.ArrayLike,
     level: float = 0.95,
     *,
-    scope: Scope = "population",
-    clusters: Sequence[Hashable] | None = None,
     replicates: int = 10_000,
     seed: int = 0,
 ) -> ConfidenceInterval:
     """Return the percentile bootstrap interval of a mean score.
 
-    Scope "population" draws questions with replacement, or whole clusters of them where
-    `clusters` is given; scope "benchmark" keeps the questions and draws the trials of each.
-    The ends are the (1 ± level)/2 quantiles of the means drawn [Bowyer 2025, §3.1]. Outcomes
-    that are absent from the data are absent from the replicates: if every score is equal, the
-    interval is a point. The clustered bootstrap that Bowyer's experiments compare with draws
-    within clusters instead, which leaves out how clusters differ.
+    Questions are drawn with replacement, and the ends are the (1 ± level)/2 quantiles of the means
+    drawn [Bowyer 2025, §3.1]. Outcomes that are absent from the data are absent from the
+    replicates: if every score is equal, the interval is a point.
 
     Parameters
     ----------
     scores : Outcomes or array, shape (n,)
-        One score per question, or outcomes; scope "benchmark" needs outcomes.
+        One score per question, or outcomes.
     level : float
         In (0, 1).
-    scope : {"population", "benchmark"}
-        Whether questions or trials are resampled.
-    clusters : sequence, length n, optional
-        The cluster of each score; scope "population" only.
     replicates : int
         100 to 10⁷.
     seed : int
@@ -349,12 +320,13 @@ def bootstrap_interval(
     Returns
     -------
     ConfidenceInterval
-        With `seed` and `replicates`; its standard error is the sd of the means drawn.
+        Of scope "population", with `seed` and `replicates`; its standard error is the sd of the
+        means drawn.
 
     Raises
     ------
     InvalidInputError
-        If an argument breaks its rule, or scope and input do not fit.
+        If an argument breaks its rule.
 
     Examples
     --------
@@ -364,63 +336,23 @@ def bootstrap_interval(
     """
     level, seed = check_level(level), check_seed(seed)
     replicates = check_size("replicates", replicates, 100)
-    scope = check_option("scope", scope, SCOPES)
-    rng = np.random.default_rng(seed)
-    if scope == "population":
-        values, _ = as_scores("scores", scores, 1)
-        estimate = float(values.mean())
-        where = np.arange(values.size)
-        if clusters is not None:
-            where = cluster_index(clusters, values.size, "score")
-        means = _over_clusters(values, where, replicates, rng)
-        estimand = POPULATION_MEAN
-    else:
-        if not isinstance(scores, Outcomes) or clusters is not None:
-            rule = 'be outcomes, and `clusters` None, in scope "benchmark"'
-            raise InvalidInputError.of("scores", "unsupported", rule, scores)
-        require_trials(scores)
-        estimate = avg_at_n(scores).value
-        means = _over_trials(scores, replicates, rng)
-        estimand = "mean score of these questions"
+    values, _ = as_scores("scores", scores, 1)
+    # how often each distinct score comes: for 0/1 scores a replicate is one binomial number
+    distinct, times = np.unique(values, return_counts=True)
+    rng, means = np.random.default_rng(seed), np.empty(replicates)
+    for part in blocks(replicates, distinct.size):
+        often = rng.multinomial(values.size, times / values.size, part.stop - part.start)
+        means[part] = often @ distinct / values.size
     low, high = sample_tails(means, level)
     return ConfidenceInterval(
         low=low,
         high=high,
         level=level,
-        method="bootstrap" if clusters is None else "clustered-bootstrap",
-        estimand=estimand,
-        scope=scope,
-        estimate=estimate,
+        method="bootstrap",
+        estimand=POPULATION_MEAN,
+        estimate=float(values.mean()),
         standard_error=float(means.std()),
         seed=seed,
         replicates=replicates,
-        note=NO_SPREAD if means.min() == means.max() else None,
+        note=NO_SPREAD if distinct.size == 1 else None,
     )
-
-
-def _over_clusters(
-    values: FloatArray, where: IntArray, replicates: int, rng: np.random.Generator
-) -> FloatArray:
-    """Draw as many clusters as there are, with replacement; return the mean score of each draw.
-
-    Clusters that are alike are interchangeable, so it is enough to draw how often each distinct
-    one comes: for 0/1 scores a replicate is one binomial number.
-    """
-    units = distinct_pairs(np.bincount(where, weights=values), np.bincount(where))
-    share = units.times / units.times.sum()
-    means = np.empty(replicates)
-    for part in blocks(replicates, share.size):
-        often = rng.multinomial(units.times.sum(), share, size=part.stop - part.start)
-        means[part] = (often @ units.first) / (often @ units.second)
-    return means
-
-
-def _over_trials(outcomes: Outcomes, replicates: int, rng: np.random.Generator) -> FloatArray:
-    """Draw N_α trials of every question with replacement; return the mean scores."""
-    n_trials = outcomes.n_trials
-    share = outcomes.counts / n_trials[:, None]
-    means = np.empty(replicates)
-    for part in blocks(replicates, share.size):
-        often = rng.multinomial(n_trials, share, size=(part.stop - part.start, n_trials.size))
-        means[part] = ((often @ outcomes.weights) / n_trials).mean(axis=1)
-    return means
