@@ -12,18 +12,20 @@ from lm_eval_bayes._util.plain import NOT_IN_JSON, Record, json_name
 from lm_eval_bayes.analysis.comparability import aligned_rows, check_comparable
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.task_run import TaskRun
-from lm_eval_bayes.stats.anchors.capability import CapabilityPosterior, capability_intervals
-from lm_eval_bayes.stats.anchors.checks import (
+from lm_eval_bayes.stats import (
+    DEFAULT_INTERVAL,
+    AnchorMatrix,
+    CapabilityPosterior,
     IndependenceCheck,
+    IntervalSpec,
     OrderingReport,
+    Outcomes,
     QueryFilter,
+    capability_intervals,
     filter_queries,
     ordering_violations,
     query_independence,
 )
-from lm_eval_bayes.stats.anchors.matrix import AnchorMatrix
-from lm_eval_bayes.stats.intervals import DEFAULT_INTERVAL, IntervalSpec
-from lm_eval_bayes.stats.outcomes import Outcomes
 
 #: Limits beyond which the method's assumptions are taken to be violated: the p-value of
 #: independent questions, and the share of comparisons in which a weaker anchor does better.

@@ -11,8 +11,7 @@ from scipy import special
 from lm_eval_bayes._util.text import shorten_middle
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.task_run import GRADED, REGRADED, TaskRun
-from lm_eval_bayes.stats.arrays import FloatArray, IntArray
-from lm_eval_bayes.stats.score_outcomes import ScoreOutcomes
+from lm_eval_bayes.stats import FloatArray, IntArray, ScoreOutcomes
 
 #: Number of ids that an error names for each run.
 _MAX_IDS_IN_ERROR = 3

@@ -21,23 +21,29 @@ from lm_eval_bayes.analysis.task_mean import mean_posterior
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.reader import consistency_warnings
 from lm_eval_bayes.runs.task_run import TaskRun
-from lm_eval_bayes.stats.aligned_questions import Align, Aligned, align_questions
-from lm_eval_bayes.stats.bayes_at_n import avg_at_n
-from lm_eval_bayes.stats.comparison.compare import (
+from lm_eval_bayes.stats import (
     CONFIDENCE,
+    DEFAULT_INTERVAL,
+    Align,
+    Aligned,
     Comparison,
     DifferenceSummary,
+    IntervalSpec,
+    Outcomes,
+    PassCurveComparison,
+    Posterior,
+    Scope,
+    SingleTrialComparison,
+    TaskMeans,
+    align_questions,
+    avg_at_n,
     compare,
+    compare_in_order,
+    compare_paired,
+    compare_pass_curves,
+    difference_posterior,
     summarise_difference,
 )
-from lm_eval_bayes.stats.comparison.difference import difference_posterior
-from lm_eval_bayes.stats.comparison.pass_curves import PassCurveComparison, compare_pass_curves
-from lm_eval_bayes.stats.comparison.single_trial import SingleTrialComparison, compare_paired
-from lm_eval_bayes.stats.hierarchical.mean_over_tasks import TaskMeans
-from lm_eval_bayes.stats.intervals import DEFAULT_INTERVAL, IntervalSpec, Scope
-from lm_eval_bayes.stats.outcomes import Outcomes
-from lm_eval_bayes.stats.ranking.rank import compare_in_order
-from lm_eval_bayes.stats.results import Posterior
 
 #: What the verdict of a comparison depends on.
 FLAT_PRIOR = "under a flat prior on the difference"

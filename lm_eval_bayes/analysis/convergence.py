@@ -14,15 +14,24 @@ from lm_eval_bayes._util.plain import NOT_IN_JSON, Record, json_name
 from lm_eval_bayes.analysis.comparability import aligned_rows, check_comparable
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.task_run import TaskRun
-from lm_eval_bayes.stats.arrays import IntArray
-from lm_eval_bayes.stats.convergence.convergence import Convergence, convergence_at_n
-from lm_eval_bayes.stats.convergence.kendall import KendallCurve, kendall_curve
-from lm_eval_bayes.stats.convergence.prefix_scores import LINEAR, Metric, prefix_scores
-from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
-from lm_eval_bayes.stats.intervals import DEFAULT_INTERVAL, Interval, IntervalSpec
-from lm_eval_bayes.stats.learned_shift import LearnedShift
-from lm_eval_bayes.stats.outcomes import BINARY_WEIGHTS, Outcomes
-from lm_eval_bayes.stats.prior_evidence import learn_shift
+from lm_eval_bayes.stats import (
+    BINARY_WEIGHTS,
+    DEFAULT_INTERVAL,
+    LINEAR,
+    Convergence,
+    IntArray,
+    Interval,
+    IntervalSpec,
+    KendallCurve,
+    LearnedShift,
+    Metric,
+    Outcomes,
+    convergence_at_n,
+    hbayes_at_n,
+    kendall_curve,
+    learn_shift,
+    prefix_scores,
+)
 
 #: The k of Pass@k that are ranked by default.
 _DEFAULT_KS = (2, 4, 8)

@@ -19,11 +19,14 @@ from lm_eval_bayes._util.text import plural, probability_statement
 from lm_eval_bayes.analysis.comparison import RunComparison
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.task_run import TaskRun
-from lm_eval_bayes.stats.aligned_questions import align_questions
-from lm_eval_bayes.stats.comparison.compare import CONFIDENCE
-from lm_eval_bayes.stats.comparison.difference import difference_posterior, p_above
-from lm_eval_bayes.stats.pass_family.posteriors import pass_hat_k_posterior
-from lm_eval_bayes.stats.results import Posterior
+from lm_eval_bayes.stats import (
+    CONFIDENCE,
+    Posterior,
+    align_questions,
+    difference_posterior,
+    p_above,
+    pass_hat_k_posterior,
+)
 
 #: The outcome of a check.
 GateOutcome: TypeAlias = Literal["failed", "passed", "not known yet"]

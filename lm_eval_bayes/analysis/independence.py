@@ -9,10 +9,7 @@ from scipy import special
 
 from lm_eval_bayes.runs.provenance import greedy
 from lm_eval_bayes.runs.task_run import TaskRun
-from lm_eval_bayes.stats.arrays import FloatArray
-from lm_eval_bayes.stats.score_outcomes import ScoreOutcomes
-from lm_eval_bayes.stats.serial_dependence import serial_note
-from lm_eval_bayes.stats.variance_components import moment_estimates
+from lm_eval_bayes.stats import FloatArray, ScoreOutcomes, moment_estimates, serial_note
 
 #: The probability of independent trials below which a note says that they are dependent.
 _DEPENDENT = 1e-4

@@ -10,19 +10,20 @@ from lm_eval_bayes._util.plain import NOT_IN_JSON, Record, json_name
 from lm_eval_bayes._util.text import join_words
 from lm_eval_bayes.analysis.comparability import check_comparable, identical_runs
 from lm_eval_bayes.runs.task_run import TaskRun
-from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
-from lm_eval_bayes.stats.hierarchical.mean_over_tasks import TaskMeans
-from lm_eval_bayes.stats.intervals import DEFAULT_INTERVAL, Interval, IntervalSpec
-from lm_eval_bayes.stats.outcomes import Outcomes
-from lm_eval_bayes.stats.ranking.rank import (
+from lm_eval_bayes.stats import (
+    DEFAULT_INTERVAL,
     MODEL_COLUMNS,
+    Interval,
+    IntervalSpec,
+    Outcomes,
+    Posterior,
     Ranking,
-    rank,
-)
-from lm_eval_bayes.stats.ranking.shared_scores import SharedScores, shared_scores
-from lm_eval_bayes.stats.results import Posterior
-from lm_eval_bayes.stats.tie_rules import (
+    SharedScores,
+    TaskMeans,
     TieRule,
+    hbayes_at_n,
+    rank,
+    shared_scores,
 )
 
 #: Numbers of a row about the other models, which a leaderboard of one model does not show.

@@ -12,25 +12,23 @@ import numpy as np
 
 from lm_eval_bayes._util.plain import NOT_IN_JSON, Record, json_name
 from lm_eval_bayes._util.text import plural
+from lm_eval_bayes._util.validation import check_fraction, check_level, check_positive, check_seed
 from lm_eval_bayes.analysis.comparability import aligned_rows, check_comparable
 from lm_eval_bayes.analysis.independence import dependence_note, repeat_note
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.task_run import TaskRun
-from lm_eval_bayes.stats.detectable_difference import (
+from lm_eval_bayes.stats import (
     ASSUMED_CORRELATION,
     DESIGNS,
     LEVEL,
     POWER,
     Design,
     NeededSize,
-    detectable_difference,
-    size_for_difference,
-)
-from lm_eval_bayes.stats.validation import check_fraction, check_level, check_positive, check_seed
-from lm_eval_bayes.stats.variance_components import (
     VarianceComponents,
     correlation_interval,
     covariance_of_questions,
+    detectable_difference,
+    size_for_difference,
     variance_components,
 )
 

@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.analysis.comparability import check_comparable
 from lm_eval_bayes.runs.task_run import TaskRun
-from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
-from lm_eval_bayes.stats.comparison.compare import CONFIDENCE, z_threshold
-from lm_eval_bayes.stats.ranking.rank import rank
+from lm_eval_bayes.stats import CONFIDENCE, bayes_at_n, rank, z_threshold
 
 
 @dataclass(frozen=True)

@@ -6,20 +6,21 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from lm_eval_bayes._util.validation import as_real, check_count
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.task_run import TaskRun
-from lm_eval_bayes.stats.intervals import IntervalSpec
-from lm_eval_bayes.stats.maj_at_k import maj_at_k, vote_candidates
-from lm_eval_bayes.stats.maj_at_k_posterior import maj_at_k_posterior
-from lm_eval_bayes.stats.pass_family.estimators import (
+from lm_eval_bayes.stats import (
+    IntervalSpec,
+    Posterior,
     estimate,
+    maj_at_k,
+    maj_at_k_posterior,
+    pass_posteriors,
     posterior_row,
     quantities_by_row,
+    vote_candidates,
 )
-from lm_eval_bayes.stats.pass_family.posteriors import family_notes as family_notes
-from lm_eval_bayes.stats.pass_family.posteriors import pass_posteriors
-from lm_eval_bayes.stats.results import Posterior
-from lm_eval_bayes.stats.validation import as_real, check_count
+from lm_eval_bayes.stats import family_notes as family_notes
 
 #: The threshold of G-Pass and the largest k of maj@k, unless the run's settings name others.
 _DEFAULT_TAU, _DEFAULT_MAJ_K = 0.5, 8

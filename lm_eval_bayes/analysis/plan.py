@@ -9,23 +9,26 @@ from itertools import combinations
 import numpy as np
 
 from lm_eval_bayes._util.plain import Record, json_name
+from lm_eval_bayes._util.validation import check_count
 from lm_eval_bayes.analysis.comparability import check_comparable
 from lm_eval_bayes.analysis.independence import repeat_note
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.task_run import CONCURRENCY, MOST_OF_TRIAL, SECONDS, TOKENS, TaskRun
-from lm_eval_bayes.stats.arrays import FloatArray
-from lm_eval_bayes.stats.comparison.compare import CONFIDENCE, z_threshold
-from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
-from lm_eval_bayes.stats.intervals import DEFAULT_INTERVAL, IntervalSpec
-from lm_eval_bayes.stats.ranking.rank import compare_in_order, sort_best_first
-from lm_eval_bayes.stats.results import Posterior
-from lm_eval_bayes.stats.sequential.predictive_draws import PredictiveBoard
-from lm_eval_bayes.stats.sequential.trials_needed import (
+from lm_eval_bayes.stats import (
+    CONFIDENCE,
+    DEFAULT_INTERVAL,
+    FloatArray,
+    IntervalSpec,
+    Posterior,
+    PredictiveBoard,
     TrialsForecast,
+    compare_in_order,
     forecast_separation,
+    hbayes_at_n,
+    sort_best_first,
     trials_needed,
+    z_threshold,
 )
-from lm_eval_bayes.stats.validation import check_count
 
 
 def round_cost(run: TaskRun) -> dict[str, tuple[float | None, int]]:

@@ -11,17 +11,17 @@ from lm_eval_bayes.analysis.comparability import check_same_metric
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.prior_trials import check_other_trials, prior_counts
 from lm_eval_bayes.runs.task_run import SavedRuns, TaskRun
-from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
-from lm_eval_bayes.stats.intervals import IntervalSpec
-from lm_eval_bayes.stats.learned_shift import LearnedShift
-from lm_eval_bayes.stats.outcomes import Outcomes
-from lm_eval_bayes.stats.prior_evidence import (
+from lm_eval_bayes.stats import (
     SAME_CHANCES,
+    IntervalSpec,
+    LearnedShift,
+    Outcomes,
+    Posterior,
     Strength,
     check_strength,
+    hbayes_at_n,
     learn_shift,
 )
-from lm_eval_bayes.stats.results import Posterior
 
 
 @dataclass(frozen=True, eq=False)

@@ -28,8 +28,7 @@ from lm_eval_bayes.analysis.summary import (
 )
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.task_run import SavedRuns, TaskRun
-from lm_eval_bayes.stats.arrays import FloatArray, IntArray
-from lm_eval_bayes.stats.intervals import DEFAULT_INTERVAL, SCOPES, IntervalSpec
+from lm_eval_bayes.stats import DEFAULT_INTERVAL, SCOPES, FloatArray, IntArray, IntervalSpec
 
 
 @dataclass(frozen=True, eq=False)

@@ -26,7 +26,7 @@ from lm_eval_bayes.rubric.thresholds import (
     task_thresholds,
 )
 from lm_eval_bayes.runs.task_run import TaskRun
-from lm_eval_bayes.stats.arrays import IntArray
+from lm_eval_bayes.stats import IntArray
 
 
 def pooled_thresholds(runs: Iterable[TaskRun]) -> Thresholds:

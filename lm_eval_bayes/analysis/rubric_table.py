@@ -17,11 +17,15 @@ from lm_eval_bayes.analysis.rubric_classes import ClassifiedRuns
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.rubric.schemata import Schema
 from lm_eval_bayes.rubric.scoring import RubricScore
-from lm_eval_bayes.stats.arrays import FloatArray, IntArray
-from lm_eval_bayes.stats.comparison.compare import CONFIDENCE
-from lm_eval_bayes.stats.comparison.shared_questions import UNPAIRED
-from lm_eval_bayes.stats.intervals import Interval, Scope
-from lm_eval_bayes.stats.ranking.rank import simultaneous_ranks
+from lm_eval_bayes.stats import (
+    CONFIDENCE,
+    UNPAIRED,
+    FloatArray,
+    IntArray,
+    Interval,
+    Scope,
+    simultaneous_ranks,
+)
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,13 +20,11 @@ import numpy as np
 from lm_eval_bayes._util.packages import pip_install_extra, version_of
 from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes._util.text import join_words
+from lm_eval_bayes._util.validation import check_seed
 from lm_eval_bayes.analysis.comparability import aligned_rows, check_comparable
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.task_run import TaskRun
-from lm_eval_bayes.stats.arrays import FloatArray, IntArray
-from lm_eval_bayes.stats.convergence.kendall import kendall_tau_b
-from lm_eval_bayes.stats.ranking.rank import Ranking
-from lm_eval_bayes.stats.validation import check_seed
+from lm_eval_bayes.stats import FloatArray, IntArray, Ranking, kendall_tau_b
 
 #: Arguments of scorio's functions that are given here.
 _OWN_ARGUMENTS = ("R", "method", "return_scores")

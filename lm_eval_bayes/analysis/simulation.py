@@ -12,19 +12,24 @@ from typing import Any
 import numpy as np
 
 from lm_eval_bayes._util.plain import Record, json_name
-from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.stats.arrays import FloatArray
-from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
-from lm_eval_bayes.stats.frequentist.means import clt_interval, within_question_clt
-from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
-from lm_eval_bayes.stats.intervals import DEFAULT_INTERVAL, IntervalSpec
-from lm_eval_bayes.stats.outcomes import Outcomes
-from lm_eval_bayes.stats.simulation import mimics_with_means, simulate_outcomes
-from lm_eval_bayes.stats.validation import (
+from lm_eval_bayes._util.validation import (
     as_real,
     check_integer,
     check_real,
     check_sequence,
+)
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.stats import (
+    DEFAULT_INTERVAL,
+    FloatArray,
+    IntervalSpec,
+    Outcomes,
+    bayes_at_n,
+    clt_interval,
+    hbayes_at_n,
+    mimics_with_means,
+    simulate_outcomes,
+    within_question_clt,
 )
 
 #: The interval methods compared, in the order of the results.

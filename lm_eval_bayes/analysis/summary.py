@@ -13,12 +13,21 @@ from lm_eval_bayes._util.plain import Record, json_name, to_plain
 from lm_eval_bayes.analysis.pass_rows import family_notes, pass_rows, rows_to_dict, with_settings
 from lm_eval_bayes.analysis.task_mean import mean_posterior
 from lm_eval_bayes.runs.task_run import SavedRuns, TaskRun
-from lm_eval_bayes.stats.bayes_at_n import avg_at_n, bayes_at_n
-from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
-from lm_eval_bayes.stats.hierarchical.mean_over_tasks import TASK_WEIGHTS, TaskMeans
-from lm_eval_bayes.stats.intervals import DEFAULT_INTERVAL, SCOPES, Interval, IntervalSpec, Scope
-from lm_eval_bayes.stats.outcomes import Outcomes
-from lm_eval_bayes.stats.results import Estimate, Posterior
+from lm_eval_bayes.stats import (
+    DEFAULT_INTERVAL,
+    SCOPES,
+    TASK_WEIGHTS,
+    Estimate,
+    Interval,
+    IntervalSpec,
+    Outcomes,
+    Posterior,
+    Scope,
+    TaskMeans,
+    avg_at_n,
+    bayes_at_n,
+    hbayes_at_n,
+)
 
 #: Name of the group of all tasks.
 ALL_TASKS = "all tasks"

@@ -12,8 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from lm_eval_bayes.stats.results import PerQuestion, Posterior, joined_notes
-from lm_eval_bayes.stats.states import WeightedSum
+from lm_eval_bayes.stats import PerQuestion, Posterior, WeightedSum, joined_notes
 
 
 def mean_posterior(
@@ -40,7 +39,7 @@ def mean_posterior(
     Beta(2, 1) and Beta(1, 2), each of sd 1/√18, with equal weights:
 
     >>> from lm_eval_bayes.stats.outcomes import Outcomes
-    >>> from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
+    >>> from lm_eval_bayes.stats.uniform_prior import bayes_at_n
     >>> a, b = (bayes_at_n(Outcomes.from_matrix([[r]])) for r in (1, 0))
     >>> mean = mean_posterior([a, b])
     >>> mean.mu, round(mean.sigma, 6)  # 1/6

@@ -33,8 +33,7 @@ from lm_eval_bayes.export.run_metadata import (
     versions,
 )
 from lm_eval_bayes.runs.task_run import TaskRun
-from lm_eval_bayes.stats.intervals import Scope
-from lm_eval_bayes.stats.score_outcomes import ScoreOutcomes
+from lm_eval_bayes.stats import Scope, ScoreOutcomes
 
 #: Version of the schema.
 SCHEMA = "0.3.0"

@@ -21,7 +21,7 @@ from lm_eval_bayes.export.every_eval_metrics import evaluation_name, result_id
 from lm_eval_bayes.export.run_metadata import is_filtered
 from lm_eval_bayes.runs.question_texts import QuestionTexts, question_texts
 from lm_eval_bayes.runs.task_run import GRADED, REGRADED, SECONDS, TOKENS, TaskRun
-from lm_eval_bayes.stats.score_outcomes import ScoreOutcomes
+from lm_eval_bayes.stats import ScoreOutcomes
 
 PROMPT_TOKENS = "prompt_tokens"
 

@@ -19,8 +19,7 @@ from lm_eval_bayes.export.run_metadata import (
     is_filtered,
 )
 from lm_eval_bayes.runs.task_run import GRADED, TaskRun
-from lm_eval_bayes.stats.intervals import Interval, Scope
-from lm_eval_bayes.stats.results import Posterior
+from lm_eval_bayes.stats import Interval, Posterior, Scope
 
 
 def result_id(run: TaskRun, metric: str) -> str:

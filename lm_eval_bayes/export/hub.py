@@ -34,7 +34,7 @@ from lm_eval_bayes.export.run_metadata import (
     is_filtered,
 )
 from lm_eval_bayes.runs.task_run import GRADED
-from lm_eval_bayes.stats.intervals import Scope
+from lm_eval_bayes.stats import Scope
 
 #: Folder of the results in a model's repository.
 FOLDER = ".eval_results"

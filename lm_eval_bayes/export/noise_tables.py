@@ -23,7 +23,7 @@ from lm_eval_bayes.analysis.noise import (
     format_trials,
     spread,
 )
-from lm_eval_bayes.stats.detectable_difference import Design, NeededSize
+from lm_eval_bayes.stats import Design, NeededSize
 
 #: Characters of a model's name in the heading.
 _MAX_NAME = 60

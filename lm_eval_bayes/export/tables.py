@@ -26,7 +26,7 @@ from lm_eval_bayes.analysis.leaderboard import COMPARISONS, Leaderboard, Leaderb
 from lm_eval_bayes.analysis.pass_rows import family_notes, rows_to_dict
 from lm_eval_bayes.export.latex import latex_cell, latex_head, latex_paragraph, latex_table
 from lm_eval_bayes.runs.task_run import GRADED
-from lm_eval_bayes.stats.results import Posterior
+from lm_eval_bayes.stats import Posterior
 
 #: The formats, by the suffixes of their files.
 Suffix: TypeAlias = Literal[".csv", ".json", ".md", ".tex"]

@@ -29,7 +29,7 @@ from lm_eval_bayes.rubric.variables import (
     disjunction,
     negation,
 )
-from lm_eval_bayes.stats.arrays import FloatArray, IntArray
+from lm_eval_bayes.stats import FloatArray, IntArray
 
 #: One case of the input: the truth of each variable and a value of each signal.
 Assignment: TypeAlias = dict[str, bool | float]

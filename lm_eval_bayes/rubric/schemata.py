@@ -30,7 +30,7 @@ from lm_eval_bayes.rubric.rules import Condition, first_match, uncovered_and_unr
 from lm_eval_bayes.rubric.signals import SignalTable
 from lm_eval_bayes.rubric.thresholds import PERCENTILES, TaskThresholds
 from lm_eval_bayes.rubric.variables import SIGNALS_OF, variable
-from lm_eval_bayes.stats.arrays import IntArray
+from lm_eval_bayes.stats import IntArray
 
 
 @dataclass(frozen=True)

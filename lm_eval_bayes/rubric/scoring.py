@@ -8,17 +8,12 @@ from typing import Any, Literal
 
 import numpy as np
 
+from lm_eval_bayes._util.validation import check_option
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.rubric.schemata import Schema
 from lm_eval_bayes.rubric.signals import SignalTable, source_of
 from lm_eval_bayes.rubric.thresholds import TaskThresholds
-from lm_eval_bayes.stats.arrays import IntArray
-from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
-from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
-from lm_eval_bayes.stats.intervals import Scope
-from lm_eval_bayes.stats.outcomes import Outcomes
-from lm_eval_bayes.stats.results import Posterior
-from lm_eval_bayes.stats.validation import check_option
+from lm_eval_bayes.stats import IntArray, Outcomes, Posterior, Scope, bayes_at_n, hbayes_at_n
 
 Prior = Literal["hbayes", "bayes"]
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.rubric.answers import boxed_answer, final_part
-from lm_eval_bayes.stats.arrays import FloatArray, IntArray
+from lm_eval_bayes.stats import FloatArray, IntArray
 
 #: The signals of the twelve schemata, with a description of each.
 SIGNALS = MappingProxyType(

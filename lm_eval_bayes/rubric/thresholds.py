@@ -19,7 +19,7 @@ import numpy as np
 
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.rubric.signals import SignalTable
-from lm_eval_bayes.stats.arrays import FloatArray
+from lm_eval_bayes.stats import FloatArray
 
 FORMAT, VERSION = "lm-eval-bayes-thresholds", 1
 

@@ -36,7 +36,7 @@ import numpy.typing as npt
 
 from lm_eval_bayes.rubric.signals import SignalTable
 from lm_eval_bayes.rubric.thresholds import TaskThresholds
-from lm_eval_bayes.stats.arrays import FloatArray
+from lm_eval_bayes.stats import FloatArray
 
 #: One number per trial: 1 yes, 0 no, −1 unknown.
 Truth: TypeAlias = npt.NDArray[np.int8]

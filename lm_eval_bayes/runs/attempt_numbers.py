@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lm_eval_bayes.stats.arrays import IntArray
+from lm_eval_bayes.stats import IntArray
 
 #: The trials of a question that a run has room for.
 PER_RUN = 2**20

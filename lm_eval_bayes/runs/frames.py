@@ -20,8 +20,7 @@ from lm_eval_bayes.runs.readers.trial_table import (
     table_columns,
     table_contents,
 )
-from lm_eval_bayes.stats.arrays import FloatArray
-from lm_eval_bayes.stats.score_outcomes import ScoreOutcomes
+from lm_eval_bayes.stats import FloatArray, ScoreOutcomes
 
 if TYPE_CHECKING:
     import pandas

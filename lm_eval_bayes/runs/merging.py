@@ -21,7 +21,7 @@ from lm_eval_bayes.runs.logged_texts import LoggedTexts
 from lm_eval_bayes.runs.model_names import distinct_names
 from lm_eval_bayes.runs.partial_run import PartialRun, QuestionTrials, task_run_of
 from lm_eval_bayes.runs.task_run import TaskRun
-from lm_eval_bayes.stats.arrays import FloatArray
+from lm_eval_bayes.stats import FloatArray
 
 
 def merge_runs(

@@ -22,8 +22,7 @@ from lm_eval_bayes.rubric.signals import numbers
 from lm_eval_bayes.runs.attempt_numbers import AttemptNumbers
 from lm_eval_bayes.runs.logged_texts import LoggedTexts
 from lm_eval_bayes.runs.task_run import GRADED, Provenance, TaskRun
-from lm_eval_bayes.stats.arrays import FloatArray, IntArray
-from lm_eval_bayes.stats.outcomes import Outcomes
+from lm_eval_bayes.stats import FloatArray, IntArray, Outcomes
 
 
 @dataclass(frozen=True, eq=False)

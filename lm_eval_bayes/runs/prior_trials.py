@@ -9,7 +9,7 @@ import numpy as np
 
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.task_run import TaskRun
-from lm_eval_bayes.stats.arrays import FloatArray, IntArray
+from lm_eval_bayes.stats import FloatArray, IntArray
 
 #: Ids that an error names, and characters of each.
 _N_SHOWN, _N_CHARACTERS = 2, 12

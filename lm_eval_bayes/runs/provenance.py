@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from lm_eval_bayes._util.text import one_line
+from lm_eval_bayes._util.validation import as_real
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.model_arguments import Kind, backend_and_arguments, identity, kind_of
 from lm_eval_bayes.runs.task_run import Provenance
-from lm_eval_bayes.stats.validation import as_real
 
 #: Names of one setting, the first of which stands for all.
 _LENGTH = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")

@@ -18,9 +18,7 @@ from lm_eval_bayes.rubric.signals import SignalTable
 from lm_eval_bayes.runs.attempt_numbers import AttemptNumbers
 from lm_eval_bayes.runs.logged_texts import LoggedTexts
 from lm_eval_bayes.runs.model_arguments import redacted, shown
-from lm_eval_bayes.stats.arrays import FloatArray, IntArray
-from lm_eval_bayes.stats.outcomes import Outcomes
-from lm_eval_bayes.stats.score_outcomes import ScoreOutcomes
+from lm_eval_bayes.stats import FloatArray, IntArray, Outcomes, ScoreOutcomes
 
 #: `TaskRun.metric` of trials that a task of this package graded, and of texts graded again.
 GRADED, REGRADED = "graded trials", "graded again"

@@ -8,9 +8,9 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
+from lm_eval_bayes._util.validation import check_option
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.outcomes import Outcomes, check_outcomes
-from lm_eval_bayes.stats.validation import check_option
 
 Align: TypeAlias = Literal["strict", "intersection"]
 ALIGNMENTS: tuple[Align, ...] = ("strict", "intersection")

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from lm_eval_bayes._util.validation import MOST_TRIALS, check_sequence
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.stats.validation import MOST_TRIALS, check_sequence
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

@@ -10,6 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from lm_eval_bayes._util.plain import NOT_IN_JSON, Record
+from lm_eval_bayes._util.validation import (
+    check_level,
+    check_prior,
+    check_seed,
+    check_size,
+)
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.arrays import FloatArray, blocks, read_only
 from lm_eval_bayes.stats.confusion_scores import (
@@ -19,12 +25,6 @@ from lm_eval_bayes.stats.confusion_scores import (
     named_score,
 )
 from lm_eval_bayes.stats.intervals import Interval, drawn_ends
-from lm_eval_bayes.stats.validation import (
-    check_level,
-    check_prior,
-    check_seed,
-    check_size,
-)
 
 _BATCHES = 20
 _BLOCK = 500_000

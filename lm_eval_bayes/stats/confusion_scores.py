@@ -9,9 +9,9 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from lm_eval_bayes._util.validation import check_positive
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.arrays import FloatArray, check_counts, numeric
-from lm_eval_bayes.stats.validation import check_positive
 
 #: Takes matrices of shape (..., K, K), rows the truth and columns the answer; gives (...).
 #: Where the score is 0/0 it gives NaN.

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from lm_eval_bayes._util.validation import check_real
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.arrays import (
     FloatArray,
@@ -24,7 +25,6 @@ from lm_eval_bayes.stats.arrays import (
     read_only,
 )
 from lm_eval_bayes.stats.learned_shift import LearnedShift
-from lm_eval_bayes.stats.validation import check_real
 
 BINARY_WEIGHTS = (0.0, 1.0)
 #: The largest weight of a prior trial.

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from lm_eval_bayes._util.plain import NOT_IN_JSON, Record
+from lm_eval_bayes._util.validation import check_level
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.arrays import FloatArray, protect
 from lm_eval_bayes.stats.distributions.base import Distribution, QuestionMeans
@@ -21,7 +22,6 @@ from lm_eval_bayes.stats.intervals import (
     normal_ends,
     score_interval,
 )
-from lm_eval_bayes.stats.validation import check_level
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,7 +208,7 @@ class Posterior(Record):
         The paper's interval [Hariri 2026, §2.5] for weights 0, 0, ¼, 1:
 
         >>> from lm_eval_bayes.stats.outcomes import Outcomes
-        >>> from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
+        >>> from lm_eval_bayes.stats.uniform_prior import bayes_at_n
         >>> R = [[3, 2, 3, 1, 3], [2, 3, 0, 3, 1]]
         >>> posterior = bayes_at_n(Outcomes.from_matrix(R, weights=[0, 0, 0.25, 1]))
         >>> interval = posterior.interval(0.95, "normal")
@@ -236,7 +236,7 @@ class Posterior(Record):
         Examples
         --------
         >>> from lm_eval_bayes.stats.outcomes import Outcomes
-        >>> from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
+        >>> from lm_eval_bayes.stats.uniform_prior import bayes_at_n
         >>> plain = bayes_at_n(Outcomes.from_matrix([[1, 1, 1, 1]])).to_dict()
         >>> {end: round(plain["interval"][end], 3) for end in ("low", "high", "level")}
         {'low': 0.478, 'high': 0.995, 'level': 0.95}
@@ -308,7 +308,7 @@ class Estimate(Record):
 
         Examples
         --------
-        >>> from lm_eval_bayes.stats.bayes_at_n import avg_at_n
+        >>> from lm_eval_bayes.stats.uniform_prior import avg_at_n
         >>> from lm_eval_bayes.stats.outcomes import Outcomes
         >>> interval = avg_at_n(Outcomes.from_matrix([[0, 1, 1, 1], [1, 1, 0, 1]])).interval(0.9)
         >>> round(interval.low, 3), interval.high

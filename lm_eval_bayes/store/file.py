@@ -18,7 +18,7 @@ from typing import Any, Literal, TypeAlias, get_args
 from lm_eval_bayes._util.files import publish, resolve_path, temporaries_of, temporary_name
 from lm_eval_bayes._util.processes import process
 from lm_eval_bayes._util.sqlite import TRIAL_STORE_ID, connect, connect_unlocked
-from lm_eval_bayes.stats.validation import check_option
+from lm_eval_bayes._util.validation import check_option
 from lm_eval_bayes.store.errors import (
     StoreBusyError,
     StoreDamagedError,

@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 
 from lm_eval_bayes._util.hashing import hash_bytes, text_bytes
 from lm_eval_bayes._util.plain import NOT_IN_JSON, Record
+from lm_eval_bayes._util.validation import check_integer
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.stats.validation import check_integer
 from lm_eval_bayes.store.errors import StoreDamagedError, readable
 from lm_eval_bayes.store.file import StoreFile, check_structure
 from lm_eval_bayes.store.questions import (

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 from lm_eval_bayes._util.hashing import canonical_json, hash_bytes, text_bytes
 from lm_eval_bayes._util.plain import NOT_IN_JSON, Record
+from lm_eval_bayes._util.validation import as_real, check_integer
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.stats.validation import as_real, check_integer
 
 _LARGEST = 2**63 - 1
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from lm_eval_bayes._util.addresses import check_address
+from lm_eval_bayes._util.validation import check_option
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.stats.validation import check_option
 from lm_eval_bayes.verifiers.judge import Judge
 from lm_eval_bayes.verifiers.local_judge import DTYPES
 

@@ -17,7 +17,7 @@ from lm_eval_bayes.analysis.noise import (
 from lm_eval_bayes.runs.reader import read_runs
 from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.stats.outcomes import Outcomes
-from lm_eval_bayes.stats.variance_components import moment_estimates
+from lm_eval_bayes.stats.variance import moment_estimates
 
 AIME = "data/outcomes/matharena_aime_2025_II.csv"
 

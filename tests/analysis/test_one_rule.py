@@ -17,11 +17,11 @@ from lm_eval_bayes.analysis.report_data import report_data
 from lm_eval_bayes.report.page.tables import pair_table
 from lm_eval_bayes.runs.reader import read_runs
 from lm_eval_bayes.runs.task_run import SavedRuns, TaskRun
-from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
 from lm_eval_bayes.stats.distributions.base import Distribution
 from lm_eval_bayes.stats.intervals import IntervalSpec
 from lm_eval_bayes.stats.ranking.rank import rank
 from lm_eval_bayes.stats.sequential.decision import DecisionReached
+from lm_eval_bayes.stats.uniform_prior import bayes_at_n
 
 BENCHMARK, POPULATION = IntervalSpec(), IntervalSpec(scope="population")
 

@@ -29,10 +29,10 @@ from lm_eval_bayes.export.every_eval_instances import (
 )
 from lm_eval_bayes.runs.reader import read_runs
 from lm_eval_bayes.runs.task_run import SECONDS, TOKENS, Provenance, TaskRun
-from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.intervals import IntervalSpec
 from lm_eval_bayes.stats.outcomes import Outcomes
+from lm_eval_bayes.stats.uniform_prior import bayes_at_n
 
 M, N = 12, 6
 TRIALS = np.random.default_rng(60).integers(0, 2, (M, N))

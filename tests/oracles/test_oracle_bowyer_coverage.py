@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from lm_eval_bayes.stats.bayes_at_n import single_trial_posterior
 from lm_eval_bayes.stats.clustered import clustered_posterior
 from lm_eval_bayes.stats.confusion import confusion_posterior
 from lm_eval_bayes.stats.frequentist.binomial import (
@@ -29,6 +28,7 @@ from lm_eval_bayes.stats.frequentist.means import (
     t_interval,
 )
 from lm_eval_bayes.stats.outcomes import Outcomes
+from lm_eval_bayes.stats.uniform_prior import single_trial_posterior
 
 
 def scores(successes, n):

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
 from lm_eval_bayes.stats.distributions.base import Distribution, Moments
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.outcomes import Outcomes
 from lm_eval_bayes.stats.ranking.rank import rank
 from lm_eval_bayes.stats.tie_rules import best_first, separations, tie_groups
+from lm_eval_bayes.stats.uniform_prior import bayes_at_n
 
 
 def test_ranks_with_ties_are_scorios():

@@ -8,12 +8,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.outcomes import Outcomes
 from lm_eval_bayes.stats.sequential.decision import DecisionReached
 from lm_eval_bayes.stats.sequential.stopping_rules import WidthReached
 from lm_eval_bayes.stats.sequential.trials_needed import trials_needed
+from lm_eval_bayes.stats.uniform_prior import bayes_at_n
 
 RUNS, QUESTIONS, TRIALS = 1500, 20, 64
 EVERY = range(1, TRIALS + 1)

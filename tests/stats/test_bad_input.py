@@ -9,14 +9,14 @@ import pytest
 from _support.errors import refusals, refused
 
 import lm_eval_bayes as leb
-from lm_eval_bayes.stats.hierarchical.hbayes_at_n import NO_TRIALS, PRIOR_ALONE
-from lm_eval_bayes.stats.validation import (
+from lm_eval_bayes._util.validation import (
     MOST_DRAWS,
     MOST_HELD,
     check_integer,
     check_seed,
     check_size,
 )
+from lm_eval_bayes.stats.hierarchical.hbayes_at_n import NO_TRIALS, PRIOR_ALONE
 
 A = leb.Outcomes.from_counts([[3, 5], [6, 2], [4, 4]])
 B = leb.Outcomes.from_counts([[5, 3], [6, 2], [7, 1]])

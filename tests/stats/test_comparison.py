@@ -7,13 +7,13 @@ import pytest
 from _support.errors import refusals
 from scipy import stats
 
-from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
 from lm_eval_bayes.stats.comparison.compare import compare, share_error, z_threshold
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import (
     PRIOR_ALONE,
     few_questions_note,
 )
 from lm_eval_bayes.stats.outcomes import Outcomes
+from lm_eval_bayes.stats.uniform_prior import bayes_at_n
 
 A = Outcomes.from_matrix([[1, 1, 1, 1], [1, 0, 1, 1], [0, 1, 1, 0]])
 B = Outcomes.from_matrix([[1, 0, 0, 1], [0, 0, 1, 0], [0, 0, 0, 0]])

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from scipy import integrate, optimize, stats
 
-from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
 from lm_eval_bayes.stats.comparison.difference import (
     difference_posterior,
     p_above,
@@ -12,6 +11,7 @@ from lm_eval_bayes.stats.comparison.difference import (
 from lm_eval_bayes.stats.comparison.shared_questions import SharedQuestions
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.outcomes import Outcomes
+from lm_eval_bayes.stats.uniform_prior import bayes_at_n
 
 
 def single(wrong, correct):

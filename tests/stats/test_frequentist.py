@@ -10,7 +10,6 @@ import pytest
 from _support.errors import refusals
 from scipy import stats
 
-from lm_eval_bayes.stats.bayes_at_n import avg_at_n
 from lm_eval_bayes.stats.frequentist.binomial import (
     clopper_pearson_interval,
     odds_ratio_interval,
@@ -25,6 +24,7 @@ from lm_eval_bayes.stats.frequentist.means import (
     within_question_clt,
 )
 from lm_eval_bayes.stats.outcomes import Outcomes
+from lm_eval_bayes.stats.uniform_prior import avg_at_n
 
 RNG = np.random.default_rng(20250302)
 SCORES = RNG.random(23)

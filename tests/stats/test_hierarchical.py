@@ -6,13 +6,13 @@ from _support.errors import refusals
 from _support.weighted_prior import posterior_draws, summary
 from scipy import stats
 
-from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import (
     PRIOR_ALONE,
     few_questions_note,
     hbayes_at_n,
 )
 from lm_eval_bayes.stats.outcomes import Outcomes
+from lm_eval_bayes.stats.uniform_prior import bayes_at_n
 
 RAGGED = [[0, 3], [2, 2], [5, 1], [0, 0], [8, 0]]
 

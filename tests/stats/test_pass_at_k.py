@@ -20,7 +20,7 @@ from lm_eval_bayes import (
     pass_at_k,
     pass_hat_k,
 )
-from lm_eval_bayes.stats.validation import successes_needed
+from lm_eval_bayes._util.validation import successes_needed
 
 ESTIMATORS = [
     pass_at_k,

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from _support.outcomes import binary_outcomes
 
-from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
 from lm_eval_bayes.stats.comparison.compare import compare
 from lm_eval_bayes.stats.comparison.difference import separation_in_sd
 from lm_eval_bayes.stats.comparison.shared_questions import (
@@ -26,6 +25,7 @@ from lm_eval_bayes.stats.ranking.rank import rank
 from lm_eval_bayes.stats.sequential.decision import DecisionReached
 from lm_eval_bayes.stats.sequential.predictive_draws import PredictiveBoard
 from lm_eval_bayes.stats.sequential.trials_needed import trials_needed
+from lm_eval_bayes.stats.uniform_prior import bayes_at_n
 
 
 def models_on_the_same_questions(rng, n_questions=30, trials=16, shifts=(0.0, 0.2, 0.5, 0.6)):

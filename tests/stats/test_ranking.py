@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from _support.errors import refusals
 
-from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
 from lm_eval_bayes.stats.distributions.base import Distribution, Moments
 from lm_eval_bayes.stats.outcomes import Outcomes
 from lm_eval_bayes.stats.pass_family.posteriors import pass_at_k_posterior
@@ -16,6 +15,7 @@ from lm_eval_bayes.stats.tie_rules import (
     TIE_RULES,
     tie_groups,
 )
+from lm_eval_bayes.stats.uniform_prior import bayes_at_n
 
 
 @dataclass(frozen=True)

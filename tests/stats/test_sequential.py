@@ -8,7 +8,6 @@ from _support.errors import refusals
 from _support.outcomes import binary_outcomes
 from scipy import integrate, stats
 
-from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.outcomes import Outcomes
 from lm_eval_bayes.stats.score_outcomes import ScoreOutcomes
@@ -23,6 +22,7 @@ from lm_eval_bayes.stats.sequential.decision import (
 from lm_eval_bayes.stats.sequential.predictive_draws import PredictiveScore
 from lm_eval_bayes.stats.sequential.stopping_rules import WidthReached
 from lm_eval_bayes.stats.sequential.trials_needed import trials_needed
+from lm_eval_bayes.stats.uniform_prior import bayes_at_n
 
 
 def binary(successes, trials):

@@ -9,7 +9,6 @@ import pytest
 from _support.outcomes import binary_outcomes
 from scipy import special, stats
 
-from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
 from lm_eval_bayes.stats.comparison.difference import cluster_values
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.ranking.rank import rank
@@ -20,6 +19,7 @@ from lm_eval_bayes.stats.ranking.simultaneous import (
     paired_errors,
 )
 from lm_eval_bayes.stats.tie_rules import separation_levels
+from lm_eval_bayes.stats.uniform_prior import bayes_at_n
 
 
 @pytest.mark.parametrize(("n_models", "confidence"), [(2, 0.95), (20, 0.5)])

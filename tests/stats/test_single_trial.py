@@ -5,13 +5,13 @@ import pytest
 from _support.errors import refusals, refused
 from scipy import special, stats
 
-from lm_eval_bayes.stats.bayes_at_n import single_trial_posterior
 from lm_eval_bayes.stats.comparison.single_trial import (
     bivariate_normal_cdf,
     compare_paired,
     compare_unpaired,
 )
 from lm_eval_bayes.stats.outcomes import Outcomes
+from lm_eval_bayes.stats.uniform_prior import single_trial_posterior
 
 
 def table(both, only_a, only_b, neither):

@@ -8,7 +8,6 @@ from _support.errors import refusals
 from _support.outcomes import binary_outcomes
 from scipy import stats
 
-from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.intervals import IntervalSpec
 from lm_eval_bayes.stats.outcomes import Outcomes
@@ -18,6 +17,7 @@ from lm_eval_bayes.stats.sequential.predictive_draws import (
     interval_widths,
 )
 from lm_eval_bayes.stats.sequential.trials_needed import trials_needed
+from lm_eval_bayes.stats.uniform_prior import bayes_at_n
 
 ONE = bayes_at_n(binary_outcomes([6], 8))
 MANY = bayes_at_n(binary_outcomes([0, 2, 5, 8, 8, 3, 7, 1, 6, 4] * 3, 8))

@@ -110,8 +110,8 @@ def command(
       lm-eval-bayes compare runs/new runs/old --fail-if-below .6 --junit gate.xml
       lm-eval-bayes compare runs/rl runs/base --rope .02 --k 1,8,64 --scope population
     """
+    from lm_eval_bayes._util.validation import check_count, check_non_negative
     from lm_eval_bayes.analysis.comparison import compare_runs
-    from lm_eval_bayes.stats.validation import check_count, check_non_negative
 
     with gate.files():
         gate.check()

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
         RankingConvergence,
         TaskConvergence,
     )
-    from lm_eval_bayes.stats.convergence.convergence import Convergence
+    from lm_eval_bayes.stats import Convergence
 
 #: Shares of the resampled orders whose number of trials is shown.
 _SHARES = (0.5, 0.9, 0.95)
@@ -88,8 +88,8 @@ def command(
       lm-eval-bayes convergence runs/qwen runs/phi runs/llama --plot convergence.svg
       lm-eval-bayes convergence outcomes.npz --score bayes --score pass@16 --json
     """
+    from lm_eval_bayes._util.validation import check_size
     from lm_eval_bayes.analysis.convergence import score_named, task_convergence
-    from lm_eval_bayes.stats.validation import check_size
 
     with named_as_options("score", "replicates"):
         scores = None if score is None else [score_named(name) for name in score]

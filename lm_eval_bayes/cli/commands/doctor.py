@@ -127,9 +127,9 @@ def command(
     if files:
         formats.describe(files, as_json)
         return
+    from lm_eval_bayes._util.validation import check_positive
     from lm_eval_bayes.harness.plugin.installed import Probe, harness_folder
     from lm_eval_bayes.harness.task import questions
-    from lm_eval_bayes.stats.validation import check_positive
 
     check_positive("--timeout", timeout)
     # The harness and the hub take seconds; they run while the rest is checked.

@@ -398,11 +398,11 @@ def table(
       lm-eval-bayes export table runs/* -o leaderboard.csv
       lm-eval-bayes export table runs/qwen runs/phi -o board.md --scope population
     """
+    from lm_eval_bayes._util.validation import check_option
     from lm_eval_bayes.analysis.leaderboard import leaderboard
     from lm_eval_bayes.analysis.pass_rows import pass_rows
     from lm_eval_bayes.export.files import check_targets, write_files
     from lm_eval_bayes.export.tables import DIGITS_IN_FULL, SUFFIXES, table_text
-    from lm_eval_bayes.stats.validation import check_option
 
     spec = intervals.spec()
     ks = None if k is None else parse_integers("--k", k)

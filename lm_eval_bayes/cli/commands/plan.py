@@ -137,7 +137,7 @@ def command(
 
 def _check(width: float | None, separate: bool, max_trials: int) -> None:
     """Refuse wrong options before any run is read."""
-    from lm_eval_bayes.stats.validation import check_count, check_positive
+    from lm_eval_bayes._util.validation import check_count, check_positive
 
     if width is None and not separate:
         rule = "be given a goal: --width .05, or --separate, or both"

@@ -49,8 +49,7 @@ if TYPE_CHECKING:
     from lm_eval_bayes.analysis.leaderboard import Leaderboard, LeaderboardRow
     from lm_eval_bayes.analysis.scorio_ranking import ScorioRanking, ScorioRow
     from lm_eval_bayes.runs.task_run import SavedRuns
-    from lm_eval_bayes.stats.arrays import FloatArray
-    from lm_eval_bayes.stats.ranking.shared_scores import SharedScores
+    from lm_eval_bayes.stats import FloatArray, SharedScores
 
 
 @prints_tables

@@ -74,7 +74,7 @@ def command(
       lm-eval-bayes report runs/qwen runs/phi -o report.html
       lm-eval-bayes report runs/* --task aime25_bayes --plots figures/ --scope population
     """
-    from lm_eval_bayes.stats.validation import check_count
+    from lm_eval_bayes._util.validation import check_count
 
     spec = intervals.spec()
     check_count("--text-bytes", text_bytes, 0)

@@ -273,7 +273,7 @@ def _reporter(level: float) -> Callable[[Round | str], None]:
 
 def _distance_in_population(analysis: InterimAnalysis) -> str:
     """Return how far a decision about the population of questions is away."""
-    from lm_eval_bayes.stats.comparison.compare import CONFIDENCE, z_threshold
+    from lm_eval_bayes.stats import CONFIDENCE, z_threshold
 
     limit = analysis.population_z_limit
     least = z_threshold(0.5 + 0.5 * CONFIDENCE)

@@ -30,7 +30,7 @@ from lm_eval_bayes.errors import InvalidInputError
 if TYPE_CHECKING:
     from lm_eval_bayes.analysis.simulation import IntervalStudy, SimulatedBenchmark
     from lm_eval_bayes.report.tables_page import PageTable
-    from lm_eval_bayes.stats.intervals import IntervalSpec
+    from lm_eval_bayes.stats import IntervalSpec
 
 #: Defaults: benchmarks simulated for each N, models, distance of their scores, Beta(A, B).
 _REPLICATES, _MODELS, _GAP, _BETA = 200, 5, 0.03, (0.3, 1.2)
@@ -95,10 +95,10 @@ def command(
       lm-eval-bayes simulate --means .608,.6213 --questions 30 --trials 16,64,256
       lm-eval-bayes simulate --models 6 --beta .2:2 --html study.html -o coins.npz
     """
+    from lm_eval_bayes._util.validation import check_size
     from lm_eval_bayes.analysis.simulation import check_trials, interval_study, matrix_file
     from lm_eval_bayes.export.files import write_files
     from lm_eval_bayes.report.tables_page import tables_page
-    from lm_eval_bayes.stats.validation import check_size
 
     with named_as_options("trials"):
         lengths = check_trials(parse_integers("--trials", trials))

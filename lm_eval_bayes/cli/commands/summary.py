@@ -42,7 +42,7 @@ from lm_eval_bayes.cli.ui.reading import ReadingOptions, Runs
 if TYPE_CHECKING:
     from lm_eval_bayes.analysis.summary import GroupSummary, ScorePosteriors, TaskSummary
     from lm_eval_bayes.runs.task_run import TaskRun
-    from lm_eval_bayes.stats.intervals import IntervalSpec, Scope
+    from lm_eval_bayes.stats import IntervalSpec, Scope
 
 #: How a credible interval is computed.
 Interval: TypeAlias = Literal["exact", "normal"]
@@ -113,7 +113,7 @@ def command(
       lm-eval-bayes summary runs/qwen runs/phi --task aime25_bayes --k 1,10,50 --json
     """
     from lm_eval_bayes.analysis.summary import all_groups, summarise, summarise_groups
-    from lm_eval_bayes.stats.intervals import SCOPES
+    from lm_eval_bayes.stats import SCOPES
 
     ks = None if k is None else parse_integers("--k", k)
     spec = intervals.spec(interval)

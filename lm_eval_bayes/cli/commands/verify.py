@@ -115,8 +115,8 @@ def command(
       lm-eval-bayes verify runs/qwen --verifier opencompass/CompassVerifier-3B
       lm-eval-bayes verify runs/* --verifier judge --base-url http://127.0.0.1:8000/v1
     """
+    from lm_eval_bayes._util.validation import check_integer, check_positive
     from lm_eval_bayes.cli.ui.output import Progress
-    from lm_eval_bayes.stats.validation import check_integer, check_positive
 
     if not verifier.strip():
         rule = "be the name or the folder of a model"

@@ -31,10 +31,12 @@ from lm_eval_bayes.cli.ui.output import (
 if TYPE_CHECKING:
     from lm_eval_bayes.analysis.comparison import MeanDifference, RunComparison, TaskComparison
     from lm_eval_bayes.runs.task_run import TaskRun
-    from lm_eval_bayes.stats.comparison.compare import Comparison
-    from lm_eval_bayes.stats.comparison.pass_curves import PassCurveComparison
-    from lm_eval_bayes.stats.comparison.single_trial import SingleTrialComparison
-    from lm_eval_bayes.stats.intervals import IntervalSpec
+    from lm_eval_bayes.stats import (
+        Comparison,
+        IntervalSpec,
+        PassCurveComparison,
+        SingleTrialComparison,
+    )
 
 
 def sources_of(runs: Sequence[TaskRun]) -> list[str]:
@@ -90,7 +92,7 @@ def show_comparison(
 def _more_trials_may_decide(comparison: RunComparison) -> bool:
     """Whether the comparison is undecided, and further trials would not repeat the saved ones."""
     from lm_eval_bayes.analysis.independence import repeat_note
-    from lm_eval_bayes.stats.comparison.compare import CONFIDENCE
+    from lm_eval_bayes.stats import CONFIDENCE
 
     if any(repeat_note(run) for task in comparison.tasks for run in (task.a, task.b)):
         return False
@@ -163,7 +165,7 @@ def _show_single_trial_model(paired: SingleTrialComparison, spec: IntervalSpec) 
 
 def _show_verdict(result: Comparison | MeanDifference, verdict: str) -> None:
     from lm_eval_bayes.analysis.comparison import FLAT_PRIOR, MeanDifference
-    from lm_eval_bayes.stats.comparison.compare import CONFIDENCE, z_threshold
+    from lm_eval_bayes.stats import CONFIDENCE, z_threshold
 
     statements = [
         probability_statement("P(A > B)", result.p_a_greater),

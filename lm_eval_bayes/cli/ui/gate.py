@@ -253,7 +253,7 @@ class GateOptions:
         InvalidInputError
             If an option breaks its rule, or is given where nothing is checked.
         """
-        from lm_eval_bayes.stats.validation import check_non_negative, check_real
+        from lm_eval_bayes._util.validation import check_non_negative, check_real
 
         for name, is_given in self._given.items():
             if is_given and not self.checks:

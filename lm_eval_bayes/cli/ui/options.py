@@ -31,7 +31,7 @@ from lm_eval_bayes.cli.ui.errors import named_as_options
 from lm_eval_bayes.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from lm_eval_bayes.stats.intervals import IntervalMethod, IntervalSpec
+    from lm_eval_bayes.stats import IntervalMethod, IntervalSpec
 
 #: What `--output` takes for standard output.
 STANDARD_OUTPUT = ("-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
@@ -104,7 +104,7 @@ class IntervalOptions:
         InvalidInputError
             If a setting breaks its rule; the message names the option.
         """
-        from lm_eval_bayes.stats.intervals import IntervalSpec
+        from lm_eval_bayes.stats import IntervalSpec
 
         with named_as_options("level", "seed"):
             return IntervalSpec(self.level, self.scope or "benchmark", method, self.seed)

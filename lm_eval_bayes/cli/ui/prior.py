@@ -26,9 +26,7 @@ if TYPE_CHECKING:
         PriorRuns,
     )
     from lm_eval_bayes.runs.task_run import TaskRun
-    from lm_eval_bayes.stats.intervals import IntervalSpec
-    from lm_eval_bayes.stats.prior_evidence import Strength
-    from lm_eval_bayes.stats.results import Posterior
+    from lm_eval_bayes.stats import IntervalSpec, Posterior, Strength
 
 
 @dataclass(frozen=True)
@@ -62,7 +60,7 @@ class PriorOptions:
         InvalidInputError
             If the weight breaks its rule, is given without a prior, or left out with one.
         """
-        from lm_eval_bayes.stats.prior_evidence import STRENGTHS, check_strength
+        from lm_eval_bayes.stats import STRENGTHS, check_strength
 
         strength: str | float | None = self.prior_strength
         if strength is None and not self.prior:

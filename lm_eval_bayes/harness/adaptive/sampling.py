@@ -17,7 +17,7 @@ from lm_eval_bayes.harness.adaptive.prefix_grades import PrefixGrades
 from lm_eval_bayes.harness.evaluation import current_evaluation
 from lm_eval_bayes.harness.models.stored_texts import ResponsesInTurn
 from lm_eval_bayes.runs.task_run import TaskRun
-from lm_eval_bayes.stats.sequential.trials_needed import allocate_trials
+from lm_eval_bayes.stats import allocate_trials
 
 if TYPE_CHECKING:
     from lm_eval_bayes.harness.adaptive.rounds import Rounds

@@ -12,26 +12,29 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from lm_eval_bayes._util.plain import Record
+from lm_eval_bayes._util.validation import check_count, check_level, check_option
 from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
 from lm_eval_bayes.harness.adaptive.preflight import TaskPreflight
 from lm_eval_bayes.runs.task_run import TaskRun
-from lm_eval_bayes.stats.comparison.compare import CONFIDENCE
-from lm_eval_bayes.stats.comparison.difference import separation_in_sd
-from lm_eval_bayes.stats.comparison.shared_questions import SharedQuestions, pair_posterior
-from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
-from lm_eval_bayes.stats.learned_shift import LearnedShift
-from lm_eval_bayes.stats.outcomes import Outcomes
-from lm_eval_bayes.stats.ranking.rank import compare_in_order, sort_best_first
-from lm_eval_bayes.stats.results import Posterior
-from lm_eval_bayes.stats.sequential.decision import (
+from lm_eval_bayes.stats import (
+    CONFIDENCE,
     CORRECTIONS,
     LEAST_TRIALS,
     Correction,
     DecisionReached,
+    LearnedShift,
+    Outcomes,
+    Posterior,
+    SharedQuestions,
+    WidthReached,
+    batches,
+    compare_in_order,
+    hbayes_at_n,
+    pair_posterior,
+    separation_in_sd,
+    sort_best_first,
+    trials_needed,
 )
-from lm_eval_bayes.stats.sequential.stopping_rules import WidthReached, batches
-from lm_eval_bayes.stats.sequential.trials_needed import trials_needed
-from lm_eval_bayes.stats.validation import check_count, check_level, check_option
 
 _FORM = re.compile(r"(\d+(?:\.\d+)?(?:e\d+)?)\s*([a-z]*)", re.IGNORECASE)
 _UNITS = {

@@ -28,11 +28,11 @@ from typing import Any
 from yaml import YAMLError
 
 from lm_eval_bayes._util.text import error_line
+from lm_eval_bayes._util.validation import as_real
 from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
 from lm_eval_bayes.rubric.rules import Condition
 from lm_eval_bayes.rubric.schemata import SCHEMATA, Category, Schema
 from lm_eval_bayes.rubric.signals import RECORDED, SIGNALS
-from lm_eval_bayes.stats.validation import as_real
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 _KEYS = ("name", "categories", "weights", "rules", "category", "why")

@@ -20,7 +20,7 @@ from lm_eval_bayes.rubric.schemata import Schema
 from lm_eval_bayes.rubric.scoring import Prior, RubricScore, score
 from lm_eval_bayes.rubric.signals import SignalTable
 from lm_eval_bayes.rubric.thresholds import TaskThresholds, task_thresholds
-from lm_eval_bayes.stats.results import Posterior
+from lm_eval_bayes.stats import Posterior
 
 log = get_logger(__name__)
 

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from lm_eval_bayes._util.validation import check_option
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.harness.rubrics.custom_rubric import CustomRubric, custom_rubrics
 from lm_eval_bayes.harness.task.settings import check_names
 from lm_eval_bayes.rubric.schemata import SCHEMATA, Schema, schema_named
 from lm_eval_bayes.rubric.scoring import Prior
 from lm_eval_bayes.rubric.thresholds import Thresholds
-from lm_eval_bayes.stats.comparison.compare import ESTIMATORS
-from lm_eval_bayes.stats.validation import check_option
+from lm_eval_bayes.stats import ESTIMATORS
 
 #: Every key that a rubric task's metadata may carry for it, with what it means.
 KEYS = {

@@ -15,8 +15,7 @@ from typing import Any
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.evaluation import current_evaluation
-from lm_eval_bayes.stats.hierarchical.mean_over_tasks import TaskWeights, mean_over_tasks
-from lm_eval_bayes.stats.intervals import Scope
+from lm_eval_bayes.stats import Scope, TaskWeights, mean_over_tasks
 
 log = get_logger(__name__)
 

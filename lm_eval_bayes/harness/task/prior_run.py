@@ -16,7 +16,7 @@ from lm_eval_bayes.harness.task.settings import Settings
 from lm_eval_bayes.runs.prior_trials import prior_counts
 from lm_eval_bayes.runs.reader import read_runs
 from lm_eval_bayes.runs.task_run import TaskRun
-from lm_eval_bayes.stats.outcomes import Outcomes
+from lm_eval_bayes.stats import Outcomes
 
 
 @dataclass(frozen=True)

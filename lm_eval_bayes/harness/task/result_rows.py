@@ -21,18 +21,21 @@ from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.harness.evaluation import cached_in_evaluation, current_evaluation
 from lm_eval_bayes.harness.task.answers import AnswerSource, zero_score
 from lm_eval_bayes.harness.task.settings import Settings
-from lm_eval_bayes.stats.intervals import Interval, Scope
-from lm_eval_bayes.stats.learned_shift import LearnedShift
-from lm_eval_bayes.stats.maj_at_k import vote_candidates
-from lm_eval_bayes.stats.pass_family.estimators import (
+from lm_eval_bayes.stats import (
+    SAME_CHANCES,
+    Interval,
+    LearnedShift,
     PassQuantity,
+    Prior,
+    Scope,
     estimate,
+    family_notes,
+    pass_posteriors,
     posterior_row,
     quantities_by_row,
+    serial_note,
+    vote_candidates,
 )
-from lm_eval_bayes.stats.pass_family.posteriors import Prior, family_notes, pass_posteriors
-from lm_eval_bayes.stats.prior_evidence import SAME_CHANCES
-from lm_eval_bayes.stats.serial_dependence import serial_note
 
 log = get_logger(__name__)
 

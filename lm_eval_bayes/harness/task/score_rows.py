@@ -23,8 +23,7 @@ from lm_eval_bayes.harness.task.result_rows import (
     warn_once,
 )
 from lm_eval_bayes.harness.task.settings import Settings
-from lm_eval_bayes.stats.intervals import Scope
-from lm_eval_bayes.stats.score_outcomes import ScoreOutcomes
+from lm_eval_bayes.stats import Scope, ScoreOutcomes
 
 log = get_logger(__name__)
 

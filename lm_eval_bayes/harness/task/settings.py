@@ -8,10 +8,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from lm_eval_bayes._util.plain import Record
-from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
-from lm_eval_bayes.stats.intervals import METHODS, IntervalMethod
-from lm_eval_bayes.stats.prior_evidence import STRENGTHS, Strength, check_strength
-from lm_eval_bayes.stats.validation import (
+from lm_eval_bayes._util.validation import (
     as_real,
     check_flag,
     check_fraction,
@@ -20,6 +17,8 @@ from lm_eval_bayes.stats.validation import (
     check_pair,
     check_real,
 )
+from lm_eval_bayes.errors import InvalidInputError, TaskConfigError
+from lm_eval_bayes.stats import METHODS, STRENGTHS, IntervalMethod, Strength, check_strength
 
 #: The largest N; a larger number is taken for a typing error.
 MAX_TRIALS = 100_000

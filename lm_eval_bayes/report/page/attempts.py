@@ -20,8 +20,7 @@ from lm_eval_bayes.report.page.text import json_island, name
 from lm_eval_bayes.runs.attempt_numbers import AttemptNumbers
 from lm_eval_bayes.runs.question_texts import question_texts
 from lm_eval_bayes.runs.task_run import TOKENS, TaskRun
-from lm_eval_bayes.stats.arrays import FloatArray
-from lm_eval_bayes.stats.score_outcomes import ScoreOutcomes
+from lm_eval_bayes.stats import FloatArray, ScoreOutcomes
 
 #: Attempts of a page, and bytes of their verdicts, answers and tokens.
 MAX_ATTEMPTS, _MAX_BYTES = 250_000, 2_500_000

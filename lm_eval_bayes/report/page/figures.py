@@ -26,7 +26,7 @@ from lm_eval_bayes.report.page.svg import (
     ticks,
 )
 from lm_eval_bayes.report.page.text import Scale, name
-from lm_eval_bayes.stats.intervals import Interval
+from lm_eval_bayes.stats import Interval
 
 #: Heights in CSS pixels.
 _BAR_HEIGHT, _AXIS_HEIGHT, _CURVE_HEIGHT, _COST_HEIGHT = 26, 18, 112, 300

@@ -13,7 +13,7 @@ from lm_eval_bayes.analysis.report_data import ReportData, TaskPanel
 from lm_eval_bayes.analysis.summary import ALL_TASKS
 from lm_eval_bayes.report.page.text import Scale, TruncatedText, name, short_names, truncate
 from lm_eval_bayes.runs.task_run import TaskRun
-from lm_eval_bayes.stats.results import Posterior
+from lm_eval_bayes.stats import Posterior
 
 #: Number of shades of a heat map.
 SHADES = 21

@@ -18,7 +18,7 @@ from lm_eval_bayes.report.plots.drawing import (
     TEXT,
     short_name,
 )
-from lm_eval_bayes.stats.arrays import FloatArray, IntArray
+from lm_eval_bayes.stats import FloatArray, IntArray
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

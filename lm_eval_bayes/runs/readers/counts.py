@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from lm_eval_bayes._util.compressed import plain_name
+from lm_eval_bayes._util.validation import MOST_TRIALS
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.log_fields import cluster_label
 from lm_eval_bayes.runs.partial_run import PartialRun, QuestionTrials
@@ -20,7 +21,6 @@ from lm_eval_bayes.runs.readers.text_files import (
     read_csv,
 )
 from lm_eval_bayes.runs.readers.trial_table import CSV, JSON_LINES, header
-from lm_eval_bayes.stats.validation import MOST_TRIALS
 
 
 def sniff(path: Path) -> Sniffed | None:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from lm_eval_bayes._util.text import join_words
+from lm_eval_bayes._util.validation import MOST_TRIALS
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.log_fields import generated_texts
 from lm_eval_bayes.runs.logged_texts import LoggedTexts
@@ -17,8 +18,7 @@ from lm_eval_bayes.runs.provenance import LoggedTask, mapping
 from lm_eval_bayes.runs.readers.log_line import LoggedTrials, LogLine, is_right_or_wrong
 from lm_eval_bayes.runs.readers.protocol import NothingToCountError, Query
 from lm_eval_bayes.runs.task_run import GRADED
-from lm_eval_bayes.stats.arrays import check_weights
-from lm_eval_bayes.stats.validation import MOST_TRIALS
+from lm_eval_bayes.stats import check_weights
 
 #: The row of the average score of a question over N trials.
 _AVERAGE = re.compile(r"avg@([1-9]\d{0,11})")

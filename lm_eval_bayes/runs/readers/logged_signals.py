@@ -22,7 +22,7 @@ from lm_eval_bayes.runs.verdicts import (
     verdicts_path,
     verifier_inputs,
 )
-from lm_eval_bayes.stats.arrays import FloatArray
+from lm_eval_bayes.stats import FloatArray
 
 #: By a label of a verdicts file, the signal that is its probability.
 VERDICTS = MappingProxyType({"a": "verifier_a", "b": "verifier_b", "c": "verifier_c"})

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from lm_eval_bayes._util.text import join_words, one_line, plural
+from lm_eval_bayes._util.validation import as_real
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.log_fields import generated_texts
 from lm_eval_bayes.runs.logged_texts import LoggedTexts
@@ -23,8 +24,7 @@ from lm_eval_bayes.runs.readers.logged_metrics import (
 from lm_eval_bayes.runs.readers.logged_signals import SignalReader
 from lm_eval_bayes.runs.readers.protocol import NothingToCountError, Query, Regrade
 from lm_eval_bayes.runs.task_run import GRADED, REGRADED
-from lm_eval_bayes.stats.arrays import FloatArray, check_weights
-from lm_eval_bayes.stats.validation import as_real
+from lm_eval_bayes.stats import FloatArray, check_weights
 
 #: Recorded of every trial, but not measurements of it.
 _NO_MEASUREMENTS = frozenset({"trial", "seed"})

@@ -31,7 +31,7 @@ from lm_eval_bayes.runs.readers.text_files import file_argument
 from lm_eval_bayes.runs.readers.trial_texts import PER_RECORD
 from lm_eval_bayes.runs.readers.written_numbers import MISSING
 from lm_eval_bayes.runs.task_run import COST, SECONDS, TOKENS
-from lm_eval_bayes.stats.arrays import FloatArray, IntArray
+from lm_eval_bayes.stats import FloatArray, IntArray
 
 #: Words for right and wrong in lower case, and for a trial without a grade.
 _WORDS = {

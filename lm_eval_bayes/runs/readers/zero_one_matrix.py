@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from lm_eval_bayes._util.compressed import plain_name
 from lm_eval_bayes._util.text import error_line, first_names
+from lm_eval_bayes._util.validation import MOST_HELD
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.partial_run import PartialRun, QuestionTrials
 from lm_eval_bayes.runs.provenance import number
@@ -36,8 +37,7 @@ from lm_eval_bayes.runs.readers.text_files import (
 )
 from lm_eval_bayes.runs.readers.trial_table import EXAMPLE
 from lm_eval_bayes.runs.readers.written_numbers import MISSING
-from lm_eval_bayes.stats.arrays import check_weights
-from lm_eval_bayes.stats.validation import MOST_HELD
+from lm_eval_bayes.stats import check_weights
 
 _WORDS = {
     "true": 1,

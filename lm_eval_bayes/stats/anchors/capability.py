@@ -11,18 +11,18 @@ import numpy as np
 from scipy import special
 
 from lm_eval_bayes._util.plain import Record
-from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.stats.anchors.matrix import AnchorMatrix, check_anchors
-from lm_eval_bayes.stats.arrays import FloatArray, blocks, read_only
-from lm_eval_bayes.stats.intervals import SCOPES, Scope
-from lm_eval_bayes.stats.outcomes import Outcomes, check_outcomes
-from lm_eval_bayes.stats.validation import (
+from lm_eval_bayes._util.validation import (
     check_level,
     check_option,
     check_real,
     check_seed,
     check_size,
 )
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.stats.anchors.matrix import AnchorMatrix, check_anchors
+from lm_eval_bayes.stats.arrays import FloatArray, blocks, read_only
+from lm_eval_bayes.stats.intervals import SCOPES, Scope
+from lm_eval_bayes.stats.outcomes import Outcomes, check_outcomes
 
 #: How a model that lies between two anchors relates to them; see `capability_intervals`.
 Between: TypeAlias = Literal["shared", "query"]

@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from lm_eval_bayes._util.plain import Record
+from lm_eval_bayes._util.validation import check_pair, check_seed, check_size
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.anchors.matrix import AnchorMatrix, check_anchors
 from lm_eval_bayes.stats.arrays import FloatArray, IntArray, numeric, read_only
-from lm_eval_bayes.stats.validation import check_pair, check_seed, check_size
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from lm_eval_bayes._util.plain import Record
+from lm_eval_bayes._util.validation import check_non_negative, check_sequence
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.arrays import FloatArray, IntArray, check_ids, numeric, read_only
 from lm_eval_bayes.stats.outcomes import Outcomes
-from lm_eval_bayes.stats.validation import check_non_negative, check_sequence
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,9 +10,15 @@ import numpy as np
 from scipy import special
 
 from lm_eval_bayes._util.plain import NOT_IN_JSON, Record
+from lm_eval_bayes._util.validation import (
+    as_real,
+    check_confidence,
+    check_option,
+    check_pair,
+    check_real,
+)
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.aligned_questions import Align, align_questions, common_clusters
-from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
 from lm_eval_bayes.stats.comparison.difference import (
     difference_posterior,
     draw_variance,
@@ -24,13 +30,7 @@ from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
 from lm_eval_bayes.stats.intervals import Interval, IntervalMethod, IntervalSpec, Scope
 from lm_eval_bayes.stats.outcomes import Outcomes
 from lm_eval_bayes.stats.results import Posterior
-from lm_eval_bayes.stats.validation import (
-    as_real,
-    check_confidence,
-    check_option,
-    check_pair,
-    check_real,
-)
+from lm_eval_bayes.stats.uniform_prior import bayes_at_n
 
 Verdict: TypeAlias = Literal["a", "b", "undecided"]
 Estimator: TypeAlias = Literal["hbayes", "bayes"]

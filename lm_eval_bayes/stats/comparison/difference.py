@@ -89,7 +89,7 @@ def difference_posterior(a: Posterior, b: Posterior) -> Posterior:
     One trial right for A, one wrong for B: Beta(2, 1) minus Beta(1, 2).
 
     >>> from lm_eval_bayes.stats.outcomes import Outcomes
-    >>> from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
+    >>> from lm_eval_bayes.stats.uniform_prior import bayes_at_n
     >>> a, b = (bayes_at_n(Outcomes.from_matrix([[r]])) for r in (1, 0))
     >>> difference = difference_posterior(a, b)
     >>> round(difference.mu, 6), round(p_above(difference, 0.0), 2)

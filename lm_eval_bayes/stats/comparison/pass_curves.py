@@ -13,6 +13,13 @@ from typing import Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from lm_eval_bayes._util.plain import Record
+from lm_eval_bayes._util.validation import (
+    check_level,
+    check_option,
+    check_rising,
+    check_seed,
+    check_size,
+)
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.aligned_questions import Align, Aligned, align_questions, common_clusters
 from lm_eval_bayes.stats.arrays import FloatArray, IntArray, blocks, read_only
@@ -23,13 +30,6 @@ from lm_eval_bayes.stats.outcomes import Outcomes, require_binary, require_trial
 from lm_eval_bayes.stats.pass_family.estimators import PassQuantity, pass_at_k
 from lm_eval_bayes.stats.pass_family.posteriors import pass_posteriors
 from lm_eval_bayes.stats.results import joined_notes
-from lm_eval_bayes.stats.validation import (
-    check_level,
-    check_option,
-    check_rising,
-    check_seed,
-    check_size,
-)
 
 Direction: TypeAlias = Literal["gain to loss", "loss to gain"]
 

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lm_eval_bayes._util.plain import NOT_IN_JSON, Record
+from lm_eval_bayes._util.validation import Tau, check_option
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.arrays import FloatArray, IntArray, read_only
 from lm_eval_bayes.stats.comparison.compare import CONFIDENCE, z_threshold
@@ -24,7 +25,6 @@ from lm_eval_bayes.stats.convergence.prefix_scores import (
     scores_of,
     signs,
 )
-from lm_eval_bayes.stats.validation import Tau, check_option
 
 #: The ranking that a replicate has to arrive at.
 Gold: TypeAlias = Literal["all", "replicate"]

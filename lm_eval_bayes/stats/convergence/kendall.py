@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from lm_eval_bayes._util.validation import Tau
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.arrays import FloatArray, numeric, read_only
 from lm_eval_bayes.stats.convergence.prefix_scores import (
@@ -18,7 +19,6 @@ from lm_eval_bayes.stats.convergence.prefix_scores import (
     draw_blocks,
     signs,
 )
-from lm_eval_bayes.stats.validation import Tau
 
 
 @dataclass(frozen=True, eq=False)

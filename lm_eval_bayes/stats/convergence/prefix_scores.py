@@ -15,6 +15,14 @@ import numpy as np
 import numpy.typing as npt
 
 from lm_eval_bayes._util.plain import Record
+from lm_eval_bayes._util.validation import (
+    Tau,
+    check_k,
+    check_option,
+    check_seed,
+    check_size,
+    successes_needed,
+)
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.arrays import FloatArray, IntArray, check_matrix, check_weights, numeric
 from lm_eval_bayes.stats.outcomes import BINARY_WEIGHTS, Outcomes, scaled_weights
@@ -27,14 +35,6 @@ from lm_eval_bayes.stats.pass_family.estimators import (
     pass_hat_k,
 )
 from lm_eval_bayes.stats.results import Estimate
-from lm_eval_bayes.stats.validation import (
-    Tau,
-    check_k,
-    check_option,
-    check_seed,
-    check_size,
-    successes_needed,
-)
 
 Metric: TypeAlias = Literal[
     "bayes",

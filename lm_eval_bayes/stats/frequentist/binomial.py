@@ -7,9 +7,9 @@ import math
 import numpy as np
 from scipy import special
 
+from lm_eval_bayes._util.validation import check_count, check_integer, check_level, check_option
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.frequentist.interval import ConfidenceInterval
-from lm_eval_bayes.stats.validation import check_count, check_integer, check_level, check_option
 
 #: Trials up to which scipy finds the conditional likelihood's interval within half a minute.
 _MOST_FISHER = 50_000

@@ -15,9 +15,9 @@ from scipy import special
 from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.arrays import FloatArray, numeric
-from lm_eval_bayes.stats.bayes_at_n import avg_at_n
 from lm_eval_bayes.stats.intervals import Scope
 from lm_eval_bayes.stats.outcomes import Outcomes
+from lm_eval_bayes.stats.uniform_prior import avg_at_n
 
 POPULATION_MEAN = "mean score of the population of questions"
 NO_SPREAD = "the data have no variation, so this method gives an interval of width 0"

@@ -13,10 +13,15 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from lm_eval_bayes._util.validation import (
+    check_flag,
+    check_level,
+    check_seed,
+    check_size,
+)
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.aligned_questions import align_questions
 from lm_eval_bayes.stats.arrays import blocks, cluster_index
-from lm_eval_bayes.stats.bayes_at_n import avg_at_n
 from lm_eval_bayes.stats.frequentist.interval import (
     NO_SPREAD,
     POPULATION_MEAN,
@@ -26,12 +31,7 @@ from lm_eval_bayes.stats.frequentist.interval import (
 )
 from lm_eval_bayes.stats.intervals import sample_tails
 from lm_eval_bayes.stats.outcomes import Outcomes, check_outcomes
-from lm_eval_bayes.stats.validation import (
-    check_flag,
-    check_level,
-    check_seed,
-    check_size,
-)
+from lm_eval_bayes.stats.uniform_prior import avg_at_n
 
 
 def within_question_clt(outcomes: Outcomes, level: float = 0.95) -> ConfidenceInterval:

@@ -100,7 +100,7 @@ def hbayes_at_n(
     Twelve questions that the model rarely solves, two right answers in 48 trials, under the
     uniform and under the learned prior:
 
-    >>> from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
+    >>> from lm_eval_bayes.stats.uniform_prior import bayes_at_n
     >>> outcomes = Outcomes.from_counts([[4, 0]] * 10 + [[3, 1]] * 2)
     >>> round(bayes_at_n(outcomes).mu, 2), round(hbayes_at_n(outcomes).mu, 2)
     (0.19, 0.06)

@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from lm_eval_bayes._util.validation import as_real, check_option
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.arrays import FloatArray, IntArray, read_only
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import (
@@ -24,7 +25,6 @@ from lm_eval_bayes.stats.mixture import learn_mixture
 from lm_eval_bayes.stats.outcomes import Outcomes, check_outcomes, scaled_weights
 from lm_eval_bayes.stats.results import PerQuestion, Posterior, joined_notes
 from lm_eval_bayes.stats.states import StateDistribution, score_moments, state_moments
-from lm_eval_bayes.stats.validation import as_real, check_option
 
 TaskWeights: TypeAlias = Literal["equal", "size"]
 TASK_WEIGHTS: tuple[TaskWeights, ...] = ("equal", "size")

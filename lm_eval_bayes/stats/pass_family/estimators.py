@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from lm_eval_bayes._util.validation import Tau, check_k, successes_needed
 from lm_eval_bayes.stats.arrays import FloatArray, IntArray, read_only
 from lm_eval_bayes.stats.outcomes import (
     Outcomes,
@@ -19,7 +20,6 @@ from lm_eval_bayes.stats.outcomes import (
     require_trials,
 )
 from lm_eval_bayes.stats.results import Estimate
-from lm_eval_bayes.stats.validation import Tau, check_k, successes_needed
 
 #: The most numbers of successes that are all listed; of more, only the likely ones are.
 _MOST_SUCCESSES = 1_000_000

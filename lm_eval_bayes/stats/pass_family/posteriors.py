@@ -12,6 +12,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
+from lm_eval_bayes._util.validation import Tau, check_k, check_option, check_prior
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.arrays import FloatArray
 from lm_eval_bayes.stats.distributions.base import MatchedBeta
@@ -38,7 +39,6 @@ from lm_eval_bayes.stats.states import (
     states_for,
     vote_moments,
 )
-from lm_eval_bayes.stats.validation import Tau, check_k, check_option, check_prior
 
 #: The pseudo-count of correct and of wrong trials, or how it is found.
 Prior: TypeAlias = Literal["learned", "uniform", "jeffreys"] | float

@@ -10,6 +10,12 @@ import numpy as np
 from scipy import special
 
 from lm_eval_bayes._util.plain import NOT_IN_JSON, Record
+from lm_eval_bayes._util.validation import (
+    check_confidence,
+    check_option,
+    check_seed,
+    check_size,
+)
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.arrays import FloatArray, protect
 from lm_eval_bayes.stats.comparison.difference import draw_variance
@@ -40,12 +46,6 @@ from lm_eval_bayes.stats.tie_rules import (
     separation_levels,
     separations,
     tie_groups,
-)
-from lm_eval_bayes.stats.validation import (
-    check_confidence,
-    check_option,
-    check_seed,
-    check_size,
 )
 
 #: Two means nearer than this share of the range of scores differ by rounding only.
@@ -254,7 +254,7 @@ def rank(
     Examples
     --------
     >>> from lm_eval_bayes.stats.outcomes import Outcomes
-    >>> from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
+    >>> from lm_eval_bayes.stats.uniform_prior import bayes_at_n
     >>> counts = {"a": [[1, 15], [3, 13]], "b": [[2, 14], [4, 12]], "c": [[9, 7], [12, 4]]}
     >>> ranking = rank({m: bayes_at_n(Outcomes.from_counts(c)) for m, c in counts.items()})
     >>> ranking.models, ranking.ranks.tolist()

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from lm_eval_bayes._util.plain import NOT_IN_JSON, Record
+from lm_eval_bayes._util.validation import check_level, check_seed
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.arrays import FloatArray, protect
 from lm_eval_bayes.stats.comparison.shared_questions import SharedQuestions
@@ -26,7 +27,6 @@ from lm_eval_bayes.stats.ranking.rank_draws import (
     draw_under_shared_prior,
 )
 from lm_eval_bayes.stats.results import Posterior
-from lm_eval_bayes.stats.validation import check_level, check_seed
 
 
 @dataclass(frozen=True, eq=False)

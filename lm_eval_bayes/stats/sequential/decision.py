@@ -34,6 +34,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 from scipy import optimize, special
 
+from lm_eval_bayes._util.validation import check_confidence, check_count, check_option
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.arrays import FloatArray
 from lm_eval_bayes.stats.comparison.difference import separation_in_sd
@@ -46,7 +47,6 @@ from lm_eval_bayes.stats.sequential.stopping_rules import (
     check_analyses,
     check_analysis,
 )
-from lm_eval_bayes.stats.validation import check_confidence, check_count, check_option
 
 Spending: TypeAlias = Literal["obrien-fleming", "pocock"]
 
@@ -132,7 +132,7 @@ class DecisionReached:
     Examples
     --------
     >>> from lm_eval_bayes.stats.outcomes import Outcomes
-    >>> from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
+    >>> from lm_eval_bayes.stats.uniform_prior import bayes_at_n
     >>> a, b = ([[3, 5], [1, 7], [2, 6]], [[5, 3], [4, 4], [4, 4]])
     >>> posteriors = {m: bayes_at_n(Outcomes.from_counts(c)) for m, c in (("a", a), ("b", b))}
     >>> DecisionReached(0.95).evaluate(8, posteriors).reason

@@ -14,17 +14,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lm_eval_bayes._util.plain import Record
-from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.stats.intervals import METHODS, IntervalMethod
-from lm_eval_bayes.stats.ranking.rank import check_leaderboard
-from lm_eval_bayes.stats.results import Posterior
-from lm_eval_bayes.stats.validation import (
+from lm_eval_bayes._util.validation import (
     check_count,
     check_level,
     check_option,
     check_positive,
     check_rising,
 )
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.stats.intervals import METHODS, IntervalMethod
+from lm_eval_bayes.stats.ranking.rank import check_leaderboard
+from lm_eval_bayes.stats.results import Posterior
 
 #: The largest number of planned analyses: the thresholds of more take minutes.
 _MOST_ANALYSES = 10_000
@@ -87,7 +87,7 @@ class WidthReached:
     Examples
     --------
     >>> from lm_eval_bayes.stats.outcomes import Outcomes
-    >>> from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
+    >>> from lm_eval_bayes.stats.uniform_prior import bayes_at_n
     >>> posterior = bayes_at_n(Outcomes.from_counts([[3, 5], [6, 2], [4, 4]]))
     >>> WidthReached(0.2).evaluate(8, {"a": posterior}).reason
     'the widest interval ("a") is 0.329 wide, more than 0.2'
@@ -152,7 +152,7 @@ def check_analysis(trials: object, posteriors: object) -> int:
     Examples
     --------
     >>> from lm_eval_bayes.stats.outcomes import Outcomes
-    >>> from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
+    >>> from lm_eval_bayes.stats.uniform_prior import bayes_at_n
     >>> posterior = bayes_at_n(Outcomes.from_counts([[3, 5], [6, 2]]))
     >>> check_analysis(8, {"a": posterior})
     8

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from lm_eval_bayes._util.plain import Record
+from lm_eval_bayes._util.validation import check_count, check_integer, check_positive
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.arrays import IntArray, read_only
 from lm_eval_bayes.stats.comparison.difference import separation_in_sd
@@ -25,7 +26,6 @@ from lm_eval_bayes.stats.sequential.predictive_draws import (
     PredictiveScore,
     further_trials,
 )
-from lm_eval_bayes.stats.validation import check_count, check_integer, check_positive
 
 #: The note on forecasts of scores between two bounds with one trial of each question.
 NO_DISPERSION = (
@@ -162,7 +162,7 @@ def trials_needed(
     Examples
     --------
     >>> from lm_eval_bayes.stats.outcomes import Outcomes
-    >>> from lm_eval_bayes.stats.bayes_at_n import bayes_at_n
+    >>> from lm_eval_bayes.stats.uniform_prior import bayes_at_n
     >>> posterior = bayes_at_n(Outcomes.from_counts([[3, 5], [6, 2], [4, 4]] * 10))
     >>> forecast = trials_needed(posterior, width=0.06)
     >>> round(forecast.current, 3), forecast.trials

@@ -11,9 +11,9 @@ from typing import Any
 
 from lm_eval_bayes._util.retry import is_retried
 from lm_eval_bayes._util.text import one_line
+from lm_eval_bayes._util.validation import as_real
 from lm_eval_bayes.errors import LmEvalBayesError, Rule
 from lm_eval_bayes.harness.models.interface import TrialRequest, bits_per_token
-from lm_eval_bayes.stats.validation import as_real
 from lm_eval_bayes.store.trial import Trial
 
 _MAX_NAMED = 5

@@ -20,15 +20,15 @@ import numpy as np
 from scipy import special
 
 from lm_eval_bayes._util.plain import Record
-from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.stats.validation import (
+from lm_eval_bayes._util.validation import (
     check_fraction,
     check_level,
     check_option,
     check_positive,
     check_real,
 )
-from lm_eval_bayes.stats.variance_components import VarianceComponents
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.stats.variance import VarianceComponents
 
 #: What a difference is about, and how models are sampled.
 Design: TypeAlias = Literal["benchmark", "paired", "unpaired"]
@@ -88,7 +88,7 @@ def detectable_difference(
     Of 100 questions with p from 0 to 1, W is about 1/6 and B about 1/12; (1.96 + .84) √(2W/800):
 
     >>> from lm_eval_bayes.stats.outcomes import Outcomes
-    >>> from lm_eval_bayes.stats.variance_components import variance_components
+    >>> from lm_eval_bayes.stats.variance import variance_components
     >>> counts = [[8 - c, c] for c in range(9)] * 11
     >>> components = variance_components(Outcomes.from_counts(counts))
     >>> round(detectable_difference(components, 8), 3)
@@ -160,7 +160,7 @@ def size_for_difference(
     Examples
     --------
     >>> from lm_eval_bayes.stats.outcomes import Outcomes
-    >>> from lm_eval_bayes.stats.variance_components import variance_components
+    >>> from lm_eval_bayes.stats.variance import variance_components
     >>> counts = [[8 - c, c] for c in range(9)] * 11
     >>> components = variance_components(Outcomes.from_counts(counts))
     >>> size_for_difference(components, 0.02).trials

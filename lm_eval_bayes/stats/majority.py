@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
+from lm_eval_bayes._util.validation import check_k, check_sequence
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.arrays import FloatArray, IntArray, blocks, read_only
 from lm_eval_bayes.stats.results import Estimate
-from lm_eval_bayes.stats.validation import check_k, check_sequence
 
 
 class Tallies(NamedTuple):

@@ -9,7 +9,7 @@ from _support.outcomes import binary_outcomes
 from scipy import stats
 
 from lm_eval_bayes import Outcomes, ScoreOutcomes, variance_components
-from lm_eval_bayes.stats.variance_components import (
+from lm_eval_bayes.stats.variance import (
     IN_CLUSTERS,
     SINGLE_TRIALS,
     correlation_interval,

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import special
 
+from lm_eval_bayes._util.validation import check_integer, check_option, check_seed
 from lm_eval_bayes.stats.arrays import FloatArray, IntArray, blocks
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import (
     few_questions_note,
@@ -18,13 +19,12 @@ from lm_eval_bayes.stats.hierarchical.hbayes_at_n import (
     posterior_by_states,
 )
 from lm_eval_bayes.stats.intervals import SCOPES, Scope
-from lm_eval_bayes.stats.maj_at_k import Tallies, tabulated_answers
+from lm_eval_bayes.stats.majority import Tallies, tabulated_answers
 from lm_eval_bayes.stats.mixture import Mixture, learn_mixture
 from lm_eval_bayes.stats.outcomes import Outcomes
 from lm_eval_bayes.stats.pass_family.posteriors import trials_note
 from lm_eval_bayes.stats.results import PerQuestion, Posterior, joined_notes
 from lm_eval_bayes.stats.states import StateDistribution, beta_binomial, log_choose
-from lm_eval_bayes.stats.validation import check_integer, check_option, check_seed
 
 #: The largest k: the time grows with its square.
 _MOST_VOTES = 256

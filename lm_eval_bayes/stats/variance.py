@@ -20,6 +20,7 @@ import numpy as np
 from scipy import optimize, special
 
 from lm_eval_bayes._util.plain import NOT_IN_JSON, Record
+from lm_eval_bayes._util.validation import check_fraction, check_level, check_positive, check_seed
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.arrays import FloatArray, protect
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
@@ -27,7 +28,6 @@ from lm_eval_bayes.stats.intervals import sample_tails
 from lm_eval_bayes.stats.outcomes import Outcomes, check_outcomes
 from lm_eval_bayes.stats.results import joined_notes
 from lm_eval_bayes.stats.score_outcomes import ScoreOutcomes
-from lm_eval_bayes.stats.validation import check_fraction, check_level, check_positive, check_seed
 
 #: The number of posterior draws: so many numbers in all, between the two bounds.
 _NUMBERS, _FEWEST, _MOST = 4_000_000, 400, 4_000

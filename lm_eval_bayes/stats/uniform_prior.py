@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from lm_eval_bayes._util.validation import check_prior
 from lm_eval_bayes.stats.arrays import FloatArray, read_only
 from lm_eval_bayes.stats.distributions.base import IndependentDirichlets
 from lm_eval_bayes.stats.hierarchical.hbayes_at_n import distinct_weights
@@ -19,7 +20,6 @@ from lm_eval_bayes.stats.outcomes import (
 )
 from lm_eval_bayes.stats.results import Estimate, PerQuestion, Posterior
 from lm_eval_bayes.stats.score_outcomes import ScoreOutcomes
-from lm_eval_bayes.stats.validation import check_prior
 
 
 def bayes_at_n(outcomes: Outcomes, prior: str | float = "uniform") -> Posterior:
