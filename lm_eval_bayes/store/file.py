@@ -394,13 +394,15 @@ def _prepared(
         check_schema(connection, path)
         file.ends_log = True
         journal = connection.execute("PRAGMA journal_mode").fetchone()[0]
-        if not had_log and journal == "wal" and _end_log(connection):
+        copied_without_log = not had_log and journal == "wal" and _end_log(connection)
+        # Another process that opens the store at this moment is waited for.
+        connection.execute(f"PRAGMA busy_timeout = {int(wait_s * 1000)}")
+        if copied_without_log:
             file.lacks_log = True
             connection.execute("PRAGMA journal_mode = WAL")
             # Processes that close a new store at one moment may leave it so, with nothing in it.
             if connection.execute("SELECT EXISTS (SELECT 1 FROM trials)").fetchone()[0]:
                 log.info("%s", lacks_log(path))
-        connection.execute(f"PRAGMA busy_timeout = {int(wait_s * 1000)}")
         yield file, connection
     except BaseException:
         file.close()

@@ -147,14 +147,6 @@ def test_prior_trials_count_by_their_weight():
     assert pass_at_k_posterior(split, 4).mu == pytest.approx(pass_at_k_posterior(plain, 4).mu)
 
 
-def test_a_pair_of_pseudo_counts():
-    # p ~ Beta(1 + .5, 2 + 3): E p² = (1.5 · 2.5) / (6.5 · 7.5)
-    posterior = pass_hat_k_posterior(Outcomes.from_counts([[2, 1]]), 2, (0.5, 3.0))
-    assert posterior.mu == pytest.approx(1.5 * 2.5 / (6.5 * 7.5), rel=1e-12)
-    assert posterior.prior == (0.5, 3.0)
-    assert pass_hat_k_posterior(Outcomes.from_counts([[2, 1]]), 2, (1, 1)).prior == 1.0
-
-
 def test_many_members_have_the_posteriors_of_each():
     rng = np.random.default_rng(4)
     outcomes = binary_outcomes(rng.binomial(64, rng.beta(0.4, 0.4, 30)), 64)
