@@ -213,7 +213,7 @@ def decide(case: SavedCase, folder: Path) -> Reading:
     assert match is not None, error
     mu, difference, sd, z = map(float, match.groups())
     # four planned trials are too few for the error rate of the rule
-    few_trials = tuple(line for line in _notices(error) if "does not keep to the rate" in line)
+    few_trials = tuple(line for line in _notices(error) if "exceeds the rate" in line)
     assert len(few_trials) == 1
     return Reading(
         scores={"hbayes": mu - difference},
