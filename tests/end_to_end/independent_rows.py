@@ -25,7 +25,8 @@ class Run:
 
     tolerance: float = 1e-9
     interval_tolerance: float = 0.05  # in sds, for the method exact
-    learned_tolerance: float = 1e-3  # for hbayes, in standard deviations
+    # for hbayes, in standard deviations: one kind of questions is recomputed, two are learned
+    learned_tolerance: float = 0.05
     compared: int = 0
     complaints: list[str] = field(default_factory=list)
     worst: dict[str, tuple[float, str]] = field(default_factory=dict)
@@ -69,18 +70,20 @@ class Bank:
 
     # -- Bayes@N [Hariri 2026, Alg. 1] in exact fractions, rounded once at the end ----
 
-    def posterior(self, *, as_average: bool = False) -> tuple[float, float]:
+    def posterior(
+        self, *, as_average: bool = False, pseudo: Fraction = Fraction(1)
+    ) -> tuple[float, float]:
         weights = [Fraction(w) for w in self.weights]
         mean, variance = Fraction(0), Fraction(0)
         if as_average and not all(map(sum, self.counts)):
             return math.nan, math.nan  # a question without trials has no average
         for row in self.counts:
             trials = sum(row)
-            size = trials + len(row)
-            m = sum(w * (n + 1) for w, n in zip(weights, row, strict=True)) / Fraction(size)
-            square = sum(w * w * (n + 1) for w, n in zip(weights, row, strict=True)) / Fraction(
-                size
-            )
+            size = trials + len(row) * pseudo
+            m = sum(w * (n + pseudo) for w, n in zip(weights, row, strict=True)) / Fraction(size)
+            square = sum(
+                w * w * (n + pseudo) for w, n in zip(weights, row, strict=True)
+            ) / Fraction(size)
             v = (square - m * m) / (size + 1)
             if as_average:
                 mean += sum(w * n for w, n in zip(weights, row, strict=True)) / Fraction(trials)
@@ -106,11 +109,6 @@ class Bank:
 
     # -- hbayes@N: the posterior under a prior that the questions share -----------------
 
-    @property
-    def learned_method(self) -> str:
-        # the log's ends for one question are rough ones, whatever the method of the table's
-        return "beta" if self.logged else str(self.settings["interval"])
-
     @cached_property
     def learned(self) -> dict[str, Score]:
         """The score that each kind of row is about."""
@@ -123,26 +121,36 @@ class Bank:
 
     def learned_rows(self) -> Iterator[tuple[str, str, float]]:
         for kind, name in self.learned_names().items():
-            score = self.learned[kind]
-            low, high = score.ends(self.learned_method, self.settings["level"])
-            yield kind, name, score.mu
-            yield f"{kind} sd", f"{name}_stderr", score.sigma
+            if self.logged and kind == "population":
+                continue  # one question tells nothing of it
+            level = self.settings["level"]
+            if self.logged:  # one question's prior is Dirichlet(1.4/K, ...)
+                mu, sigma = self.posterior(pseudo=Fraction(14, 10 * len(self.weights)))
+                matched = self.settings["interval"] != "normal"
+                ends = interval.moment_matched if matched else interval.normal
+                low, high = ends(mu, sigma, level, min(self.weights), max(self.weights))
+            else:
+                score = self.learned[kind]
+                mu, sigma = score.mu, score.sigma
+                low, high = score.ends(str(self.settings["interval"]), level)
+            yield kind, name, mu
+            yield f"{kind} sd", f"{name}_stderr", sigma
             yield f"{kind} interval", f"{name}_low", low
             yield f"{kind} interval", f"{name}_high", high
 
     def learned_limit(self, run: Run, kind: str, what: str) -> float:
         """How far a value may be from ours: the tolerance is in sigma."""
+        if self.logged:
+            return 1e-6
         score = self.learned[kind]
         moments = run.learned_tolerance * score.sigma
         if what in ("", "sd"):
             return moments
-        if self.learned_method in ("normal", "beta"):
-            return 4 * moments  # mu and 2 or 3 sigma
         # what chance adds where the law is drawn
-        chance = score.slack(self.settings["level"])
-        # a benchmark's ends are promised to two hundredths of their sd; a population's are exact
-        ends = 20 if kind == "hbayes" else 5
-        return ends * run.learned_tolerance * score.sigma + chance
+        chance = (
+            score.slack(self.settings["level"]) if self.settings["interval"] == "exact" else 0.0
+        )
+        return 3 * moments + chance
 
     # -- the Pass@k family: a random k-subset without repetition ------------------------
 

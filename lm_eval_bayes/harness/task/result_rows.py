@@ -145,7 +145,8 @@ class Table:
     def interval(self, posterior: api.Posterior) -> Interval:
         """Return the interval of a posterior by the run's settings."""
         s = self.settings
-        return posterior.interval(s.level, "beta" if self.quick else s.interval)
+        method = "beta" if self.quick and s.interval == "exact" else s.interval
+        return posterior.interval(s.level, method)
 
 
 class TrialTable(Table):
