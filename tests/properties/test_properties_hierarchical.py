@@ -38,7 +38,7 @@ def test_right_and_wrong_are_mirror_images(rows, scope):
     other = hbayes_at_n(Outcomes.from_counts([row[::-1] for row in rows]), scope)
     mu, sigma, low, high = ends(other)
     # other states: Monte Carlo
-    assert [1 - mu, sigma] == pytest.approx(ends(one)[:2], abs=0.15 * sigma)
+    assert [1 - mu, sigma] == pytest.approx(ends(one)[:2], abs=0.25 * sigma)
     assert [1 - high, 1 - low] == pytest.approx(ends(one)[2:], abs=0.5 * sigma)
 
 
