@@ -67,7 +67,9 @@ def pass_rows(
     quantities = quantities_by_row(ks, tau)
     estimates = {name: estimate(outcomes, quantity).value for name, quantity in quantities.items()}
     # of the trials that the estimates are from
-    family = pass_posteriors(outcomes.without_prior(), list(quantities.values()), scope=spec.scope)
+    family = pass_posteriors(
+        outcomes.without_prior(), list(quantities.values()), scope=spec.scope, seed=spec.seed
+    )
     posteriors = dict(zip(map(posterior_row, quantities), family, strict=True))
     if run.answers is not None and run.trials is not None:
         maj_k = _maj_k(settings, n_max)

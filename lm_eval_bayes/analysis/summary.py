@@ -152,7 +152,9 @@ class TaskSummary(ScorePosteriors):
     @property
     def posterior_notes(self) -> tuple[str, ...]:
         """Distinct notes of the posteriors, those of the rows with their names."""
-        return _distinct_notes(*self.learned.values(), self.paper) + family_notes(self.family)
+        notes = _distinct_notes(*self.learned.values(), self.paper)
+        family = {name: row for name, row in self.family.items() if row.note not in notes}
+        return notes + family_notes(family)
 
     def to_dict(self, categories: bool = True) -> dict[str, Any]:
         """Return plain JSON types, with or without the scores of categories of questions."""

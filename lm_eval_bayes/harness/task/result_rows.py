@@ -238,7 +238,8 @@ class TrialTable(Table):
         """
         quantities = quantities_by_row(self.settings.k, self.settings.tau)
         prior: Prior = 0.5 * _QUESTION_PRIOR if self.quick else "learned"
-        found = pass_posteriors(self.outcomes, list(quantities.values()), prior)
+        seed = self.settings.seed
+        found = pass_posteriors(self.outcomes, list(quantities.values()), prior, seed=seed)
         posteriors = dict(zip(map(posterior_row, quantities), found, strict=True))
         for note in () if self.quick else family_notes(posteriors):
             warn_once(note)

@@ -47,10 +47,15 @@ class PassQuantity(NamedTuple):
     tau: Tau | None = None
 
 
+#: The largest k of a posterior of G-Pass or mG-Pass.
+MOST_OF_SHARE = 500
+
+
 def quantities_by_row(ks: Iterable[int], tau: Tau) -> dict[str, PassQuantity]:
     """Return the members of the family that a table of results has, by their rows' names.
 
-    At k = 1 every member is the mean score, so that a single row is enough.
+    At k = 1 every member is the mean score, so that a single row is enough. G-Pass and mG-Pass,
+    whose posteriors end at k = 500, have none above.
 
     Parameters
     ----------
@@ -68,8 +73,9 @@ def quantities_by_row(ks: Iterable[int], tau: Tau) -> dict[str, PassQuantity]:
     above_one = [k for k in ks if k > 1]
     rows = {f"pass@{k}": PassQuantity("pass@k", k) for k in ks}
     rows |= {f"pass^{k}": PassQuantity("pass^k", k) for k in above_one}
-    rows |= {f"g-pass@{k}_{tau:g}": PassQuantity("g-pass@k", k, tau) for k in above_one}
-    return rows | {f"mg-pass@{k}": PassQuantity("mg-pass@k", k) for k in above_one}
+    shares = [k for k in above_one if k <= MOST_OF_SHARE]
+    rows |= {f"g-pass@{k}_{tau:g}": PassQuantity("g-pass@k", k, tau) for k in shares}
+    return rows | {f"mg-pass@{k}": PassQuantity("mg-pass@k", k) for k in shares}
 
 
 def posterior_row(name: str) -> str:
