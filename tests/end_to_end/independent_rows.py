@@ -26,7 +26,7 @@ class Run:
     tolerance: float = 1e-9
     interval_tolerance: float = 0.05  # in sds, for the method exact
     # for hbayes, in standard deviations: one kind of questions is recomputed, two are learned
-    learned_tolerance: float = 0.05
+    learned_tolerance: float = 0.12
     compared: int = 0
     complaints: list[str] = field(default_factory=list)
     worst: dict[str, tuple[float, str]] = field(default_factory=dict)

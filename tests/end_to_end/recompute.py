@@ -81,7 +81,7 @@ def check_task(task: str, results: dict[str, Any], samples: Path, run: Run) -> N
 def check_family(task: str, printed: dict[str, Any], expected: set[str], run: Run) -> None:
     """Check that the pass family and maj@k have posterior rows with an sd and a fitting interval.
 
-    The posterior is not recomputed here; an interval of 95% is 2 to 6 sd wide and holds the mean.
+    The posterior is not recomputed here; an interval of 95% is 1 to 6 sd wide and holds the mean.
     """
     for key in sorted(expected):
         row, _, filter_name = key.partition(",")
@@ -94,7 +94,7 @@ def check_family(task: str, printed: dict[str, Any], expected: set[str], run: Ru
             run.complaints.append(f"{task}: {names} must be numbers: {values}")
             continue
         mean, sd, low, high = values
-        if not (0 <= low < mean < high <= 1 and sd > 0 and 2 * sd < high - low < 6 * sd):
+        if not (0 <= low < mean < high <= 1 and sd > 0 and sd < high - low < 6 * sd):
             run.complaints.append(f"{task}: {names} do not fit each other: {values}")
         run.compared += 4
 

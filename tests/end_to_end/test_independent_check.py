@@ -116,10 +116,10 @@ def test_a_run_that_is_right_passes(
 @pytest.mark.parametrize(
     ("change", "method", "named"),
     [
-        (shifted("hbayes@4", 0.1), "exact", "hbayes@4,none: printed"),
-        (shifted("hbayes@4_low", 0.4), "exact", "hbayes@4_low,none: printed"),
-        (shifted("hbayes@4_population", -0.1), "beta", "hbayes@4_population,none: printed"),
-        (shifted("hbayes@4_population_high", 0.4), "exact", "population_high,none: printed"),
+        (shifted("hbayes@4", 0.2), "exact", "hbayes@4,none: printed"),
+        (shifted("hbayes@4_low", 0.8), "exact", "hbayes@4_low,none: printed"),
+        (shifted("hbayes@4_population", -0.2), "beta", "hbayes@4_population,none: printed"),
+        (shifted("hbayes@4_population_high", 0.8), "exact", "population_high,none: printed"),
         (lambda rows: rows.pop("hbayes@4_low,none"), "exact", "hbayes@4_low,none: 'missing'"),
         (lambda rows: rows.update({"hbayes@2,none": 0.4}), "exact", "unknown row hbayes@2,none"),
         (shifted("bayes@4_low", -0.05), "exact", "bayes@4_low,none: printed"),
@@ -157,7 +157,7 @@ def test_a_run_that_lost_trials_keeps_its_posteriors(
     recompute: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lost = [*OUTCOMES[:5], [], [1], [0, 1]]
-    write_run(recompute, tmp_path, shifted("hbayes@4", 0.1), outcomes=lost)
+    write_run(recompute, tmp_path, shifted("hbayes@4", 0.2), outcomes=lost)
     assert recompute.main([str(tmp_path)]) == 1
     complaints = capsys.readouterr().err.splitlines()
     # the wrong row, and the log's three short lines
