@@ -16,7 +16,7 @@ from lm_eval_bayes.analysis.comparability import (
     check_same_weights,
     question_rows,
 )
-from lm_eval_bayes.analysis.summary import posterior_to_dict
+from lm_eval_bayes.analysis.summary import average_score, posterior_to_dict
 from lm_eval_bayes.analysis.task_mean import mean_posterior
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.reader import consistency_warnings
@@ -29,16 +29,14 @@ from lm_eval_bayes.stats import (
     Comparison,
     DifferenceSummary,
     IntervalSpec,
-    Outcomes,
     PassCurveComparison,
     Posterior,
     Scope,
     SingleTrialComparison,
     TaskMeans,
     align_questions,
-    avg_at_n,
+    are_distinguishable,
     compare,
-    compare_in_order,
     compare_paired,
     compare_pass_curves,
     difference_posterior,
@@ -266,8 +264,8 @@ def compare_runs(
                 questions=_largest_differences(run_a, run_b, comparison, n_questions),
                 paired=_paired(run_a, run_b, spec, align),
                 curves=_pass_curves(run_a, run_b, ks, spec, align) if ks else None,
-                avg_a=_average(aligned.a),
-                avg_b=_average(aligned.b),
+                avg_a=average_score(aligned.a),
+                avg_b=average_score(aligned.b),
                 differs=tuple(consistency_warnings([run_a, run_b])),
             )
         )
@@ -279,10 +277,6 @@ def compare_runs(
         only_a=tuple(task for task in runs_a if task not in runs_b),
         only_b=tuple(task for task in runs_b if task not in runs_a),
     )
-
-
-def _average(outcomes: Outcomes) -> float | None:
-    return avg_at_n(outcomes).value if outcomes.trials_range[0] else None
 
 
 def _check_pair(a: TaskRun, b: TaskRun, align: Align, scope: Scope) -> None:
@@ -426,10 +420,7 @@ def _distinguishable(comparisons: Sequence[Comparison], difference: Posterior, s
     `comparisons` has one entry per task, and `difference` is the posterior of the mean of A − B.
     """
     pairs = [(task.a, task.b) for task in comparisons]
-    if sum(a.mu - b.mu for a, b in pairs) < 0.0:
-        pairs = [(b, a) for a, b in pairs]
-    result = compare_in_order(pairs[0], CONFIDENCE, seed, pairs, difference)
-    return bool(result.separated.any())
+    return are_distinguishable(pairs, CONFIDENCE, seed, difference)
 
 
 def verdict_sentence(summary: DifferenceSummary, distinguishable: bool) -> str:

@@ -285,7 +285,7 @@ def _model_noise(
     settings: NoiseSettings,
 ) -> ModelNoise:
     """Return the noise of a model's scores; `single` is of single trials."""
-    asked: dict[str, Any] = {
+    test: dict[str, Any] = {
         "correlation": correlation,
         "covariance": correlation * components.total.mu if single else None,
         "level": settings.level,
@@ -294,13 +294,12 @@ def _model_noise(
     needed: tuple[NeededSize, ...] = ()
     if settings.difference is not None:
         needed = tuple(
-            size_for_difference(components, settings.difference, design, **asked)
+            size_for_difference(components, settings.difference, design, **test)
             for design in DESIGNS
         )
     low, high = run.outcomes.bounds
     of_runs = tuple(
-        _run_noise(components, n, high - low, asked)
-        for n in dict.fromkeys((1.0, components.trials))
+        _run_noise(components, n, high - low, test) for n in dict.fromkeys((1.0, components.trials))
     )
     impossible = _impossible_note(of_runs, run.n_questions, high - low)
     notes = (components.note, impossible, dependence_note(run), repeat_note(run))
@@ -309,11 +308,11 @@ def _model_noise(
 
 
 def _run_noise(
-    components: VarianceComponents, trials: float, largest: float, asked: Mapping[str, Any]
+    components: VarianceComponents, trials: float, largest: float, test: Mapping[str, Any]
 ) -> RunNoise:
     """Return the noise of runs with N trials; no difference is above `largest`."""
     detectable: dict[Design, float | None] = {
-        design: detectable_difference(components, trials, design, **asked) for design in DESIGNS
+        design: detectable_difference(components, trials, design, **test) for design in DESIGNS
     }
     impossible = tuple(d for d, size in detectable.items() if size is not None and size > largest)
     return RunNoise(
@@ -321,7 +320,7 @@ def _run_noise(
         standard_error=components.standard_error(trials),
         population_standard_error=components.population_standard_error(trials),
         mean_distance=components.mean_distance(trials),
-        distance=components.distance(trials, asked["level"]),
+        distance=components.distance(trials, test["level"]),
         is_bound=not components.separable,
         detectable=MappingProxyType(detectable | dict.fromkeys(impossible)),
         not_detectable=impossible,

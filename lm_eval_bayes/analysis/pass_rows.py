@@ -39,7 +39,7 @@ def pass_rows(
         The trials. If they are not right or wrong, or a question has none, there are no rows. Of
         scores, those that reach the threshold of the task are right.
     spec : IntervalSpec
-        Scope, level and method of the posteriors, and seed of the draws of maj@k.
+        Scope, level, method and seed of the posteriors.
     ks : iterable of int, optional
         The values of k, each at most the fewest trials of a question. By default powers of two
         and those of the run's own settings.

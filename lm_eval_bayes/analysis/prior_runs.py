@@ -8,6 +8,7 @@ from typing import Any
 
 from lm_eval_bayes._util.plain import Record, json_name
 from lm_eval_bayes.analysis.comparability import check_same_metric
+from lm_eval_bayes.analysis.pass_rows import rows_to_dict
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.prior_trials import check_other_trials, prior_counts
 from lm_eval_bayes.runs.task_run import SavedRuns, TaskRun
@@ -81,10 +82,7 @@ class PriorEffect(Record):
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types, the posteriors as mean, sd and interval."""
         sides = {"with": self.informed, "without": self.without}
-        return super().to_dict() | {
-            name: {"mu": side.mu, "sigma": side.sigma, "interval": side.interval().to_dict()}
-            for name, side in sides.items()
-        }
+        return super().to_dict() | rows_to_dict(sides)
 
 
 @dataclass(frozen=True, eq=False)

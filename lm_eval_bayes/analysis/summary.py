@@ -184,6 +184,11 @@ class TaskSummary(ScorePosteriors):
         }
 
 
+def average_score(outcomes: Outcomes) -> float | None:
+    """Return avg@N; None if a question has no trial."""
+    return avg_at_n(outcomes).value if outcomes.trials_range[0] else None
+
+
 def posterior_to_dict(posterior: Posterior, interval: Interval | None = None) -> dict[str, Any]:
     """Return a posterior and its interval as plain JSON types, without single questions."""
     content = posterior.to_dict(interval)
@@ -263,7 +268,7 @@ def _category_score(run: TaskRun, category: str, spec: IntervalSpec) -> Category
         notes = ("all questions are of one cluster: they were taken as independent",)
     learned, paper = _posteriors(outcomes, spec)
     notes += _distinct_notes(*learned.values(), paper)
-    average = avg_at_n(outcomes).value if outcomes.trials_range[0] else None
+    average = average_score(outcomes)
     n_trials = int(outcomes.n_trials.sum())
     return CategoryScore(learned, paper, category, len(rows), n_trials, average, notes)
 

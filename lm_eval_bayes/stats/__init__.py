@@ -120,6 +120,7 @@ from lm_eval_bayes.stats.prior_evidence import check_strength as check_strength
 from lm_eval_bayes.stats.prior_evidence import learn_shift as learn_shift
 from lm_eval_bayes.stats.ranking.rank import MODEL_COLUMNS as MODEL_COLUMNS
 from lm_eval_bayes.stats.ranking.rank import Ranking as Ranking
+from lm_eval_bayes.stats.ranking.rank import are_distinguishable as are_distinguishable
 from lm_eval_bayes.stats.ranking.rank import compare_in_order as compare_in_order
 from lm_eval_bayes.stats.ranking.rank import rank as rank
 from lm_eval_bayes.stats.ranking.rank import simultaneous_ranks as simultaneous_ranks

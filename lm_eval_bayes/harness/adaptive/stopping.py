@@ -27,12 +27,11 @@ from lm_eval_bayes.stats import (
     Posterior,
     SharedQuestions,
     WidthReached,
+    are_distinguishable,
     batches,
-    compare_in_order,
     hbayes_at_n,
     pair_posterior,
     separation_in_sd,
-    sort_best_first,
     trials_needed,
 )
 
@@ -279,9 +278,8 @@ class Goal:
             # it is finished, so its number of trials is not that of the interim analysis
             posteriors[self.baseline_name] = replace(baseline, trials_range=None)
             gap = pair_posterior(posterior, baseline)
-            first, second = sort_best_first(posteriors)[0].values()
-            comparison = compare_in_order([first, second], CONFIDENCE, seed=0)
-            distinguishable = bool(comparison.separated.any())
+            sides = posterior, posteriors[self.baseline_name]
+            distinguishable = are_distinguishable([sides], CONFIDENCE)
             of_population = _population_separation(
                 posterior, baseline, self.baseline[graded.task].outcomes
             )

@@ -200,8 +200,8 @@ def paired_spread(
 def spreads_of_pairs(average: FloatArray, noise: FloatArray, *, clustered: bool) -> PairedSpread:
     """Return `paired_spread` of every two of L models, (L, L), from arrays of shape (L, M)."""
     rows = [
-        paired_spread(one - average, own + noise, clustered=clustered)
-        for one, own in zip(average, noise, strict=True)
+        paired_spread(of_model - average, noise_of_model + noise, clustered=clustered)
+        for of_model, noise_of_model in zip(average, noise, strict=True)
     ]
     return PairedSpread(*(np.stack(parts) for parts in zip(*rows, strict=True)))
 

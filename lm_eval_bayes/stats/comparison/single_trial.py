@@ -337,16 +337,16 @@ def _at_the_mode(
     right = np.array([both + only_a + 2.0, both + only_b + 2.0, prior[0]])
     wrong = np.array([only_b + neither + 2.0, only_a + neither + 2.0, prior[1]])
     start = np.log(right / wrong)
-    found = optimize.minimize(
+    mode = optimize.minimize(
         lambda x: -float(_log_target(x[:, None], counts, prior)[0]), start, method="Nelder-Mead"
-    )
+    ).x
     i, j = (axis.ravel() for axis in np.indices((3, 3)))
     steps = _STEP * np.eye(3)
     signs = ((1.0, 1.0), (1.0, -1.0), (-1.0, 1.0), (-1.0, -1.0))
-    points = [found.x[:, None] + x * steps[:, i] + y * steps[:, j] for x, y in signs]
+    points = [mode[:, None] + x * steps[:, i] + y * steps[:, j] for x, y in signs]
     values = [_log_target(point, counts, prior) for point in points]
     hessian = (values[0] - values[1] - values[2] + values[3]).reshape(3, 3) / (4.0 * _STEP**2)
-    return np.asarray(found.x), np.asarray(np.linalg.inv(-hessian))
+    return np.asarray(mode), np.asarray(np.linalg.inv(-hessian))
 
 
 def _log_target(

@@ -20,6 +20,7 @@ from lm_eval_bayes.stats.outcomes import (
     require_trials,
 )
 from lm_eval_bayes.stats.results import Estimate
+from lm_eval_bayes.stats.states import MOST_DEGREE
 
 #: The most numbers of successes that are all listed; of more, only the likely ones are.
 _MOST_SUCCESSES = 1_000_000
@@ -47,10 +48,6 @@ class PassQuantity(NamedTuple):
     tau: Tau | None = None
 
 
-#: The largest k of a posterior of G-Pass or mG-Pass.
-MOST_OF_SHARE = 500
-
-
 def quantities_by_row(ks: Iterable[int], tau: Tau) -> dict[str, PassQuantity]:
     """Return the members of the family that a table of results has, by their rows' names.
 
@@ -73,7 +70,7 @@ def quantities_by_row(ks: Iterable[int], tau: Tau) -> dict[str, PassQuantity]:
     above_one = [k for k in ks if k > 1]
     rows = {f"pass@{k}": PassQuantity("pass@k", k) for k in ks}
     rows |= {f"pass^{k}": PassQuantity("pass^k", k) for k in above_one}
-    shares = [k for k in above_one if k <= MOST_OF_SHARE]
+    shares = [k for k in above_one if 2 * k <= MOST_DEGREE]
     rows |= {f"g-pass@{k}_{tau:g}": PassQuantity("g-pass@k", k, tau) for k in shares}
     return rows | {f"mg-pass@{k}": PassQuantity("mg-pass@k", k) for k in shares}
 

@@ -28,7 +28,7 @@ from lm_eval_bayes.stats.hierarchical.hbayes_at_n import (
 from lm_eval_bayes.stats.intervals import SCOPES, Scope
 from lm_eval_bayes.stats.mixture import learn_mixture
 from lm_eval_bayes.stats.outcomes import Outcomes, distinct_pairs, require_binary
-from lm_eval_bayes.stats.pass_family.estimators import MOST_OF_SHARE, THRESHOLDS, PassQuantity
+from lm_eval_bayes.stats.pass_family.estimators import THRESHOLDS, PassQuantity
 from lm_eval_bayes.stats.results import PerQuestion, Posterior, joined_notes
 from lm_eval_bayes.stats.states import (
     MOST_DEGREE,
@@ -321,7 +321,7 @@ def moments_of_trials(quantities: Sequence[PassQuantity]) -> list[tuple[list[int
         if i in tables:
             continue
         if needed[i] not in (1, quantity.k):
-            rule = f"be at most {MOST_OF_SHARE}, except for Pass@k and Pass^k"
+            rule = f"be at most {MOST_DEGREE // 2}, except for Pass@k and Pass^k"
             raise InvalidInputError.of("k", "range", rule, quantity.k)
         groups.append(([i], extreme_moments(quantity.k, right=needed[i] == quantity.k)))
     return groups

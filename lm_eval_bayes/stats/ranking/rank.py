@@ -393,6 +393,26 @@ def compare_in_order(
     return replace(result, separated=separated, rank_low=np.ones(2), rank_high=np.full(2, 2.0))
 
 
+def are_distinguishable(
+    pairs: Sequence[tuple[Posterior, Posterior]],
+    confidence: float,
+    seed: int = 0,
+    difference: Posterior | None = None,
+) -> bool:
+    """Return whether two models are distinguishable, see `compare_in_order`.
+
+    Parameters
+    ----------
+    pairs : sequence of (Posterior, Posterior)
+        The posteriors of both models, one pair per task.
+    confidence, seed, difference
+        As for `compare_in_order`; the sign of the difference does not matter.
+    """
+    if sum(a.mu - b.mu for a, b in pairs) < 0.0:
+        pairs = [(b, a) for a, b in pairs]
+    return bool(compare_in_order(pairs[0], confidence, seed, pairs, difference).separated.any())
+
+
 def sort_best_first(
     posteriors: Mapping[str, Posterior],
 ) -> tuple[dict[str, Posterior], FloatArray]:
