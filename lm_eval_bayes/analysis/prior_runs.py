@@ -175,7 +175,7 @@ def assign_priors(
         matches = [(i, prior) for i, prior in of_runs if prior is not None]
         if not matches:
             rule = f"have questions of {', '.join(dict.fromkeys(run.task for run in runs))}"
-            got = f"a run of {', '.join(given.saved.tasks)}"
+            got = f"a run of {', '.join(given.saved.tasks)} without any of these questions"
             raise InvalidInputError.of("prior", "mismatch", rule, got)
         for i, prior in matches:
             if i in prior_by_run:

@@ -19,7 +19,6 @@ from lm_eval_bayes.rubric.schemata import Schema
 from lm_eval_bayes.rubric.scoring import RubricScore
 from lm_eval_bayes.stats import (
     CONFIDENCE,
-    UNPAIRED,
     FloatArray,
     IntArray,
     Interval,
@@ -136,8 +135,6 @@ class RubricTable(Record):
     def warnings(self) -> tuple[str, ...]:
         """Limits of the numbers, one sentence each."""
         warnings: list[str] = []
-        if self.scope == "population" and self.classified.n_questions < 2:
-            warnings += [UNPAIRED] if len(self.classified.models) > 1 else []
         for run in self.classified.runs:
             n_trials = run.signal_table.n_trials
             if 0 < run.n_judged < n_trials:

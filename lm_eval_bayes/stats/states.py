@@ -255,7 +255,7 @@ class StateDistribution(Distribution):
     def ess(self) -> float:
         """The number of independent draws whose mean is as certain as that of the draws."""
         _, chain, sizes = np.unique(self.chain, return_inverse=True, return_counts=True)
-        of_chain = np.bincount(chain, self.state_mean) / sizes
+        of_chain = np.bincount(chain, self.state_mean - self.state_mean[0]) / sizes
         between = _SHARED_ANCESTORS * of_chain.var(ddof=1) / sizes.size
         variance = between + self.state_variance.mean() / self.chain.size
         return float(self.sd**2 / variance if variance > 0.0 else self.chain.size)

@@ -13,7 +13,7 @@ from _support.saved_runs import TASK, question, write_run
 
 from lm_eval_bayes.analysis.rubric_classes import classify_runs, pooled_thresholds
 from lm_eval_bayes.analysis.rubric_table import rubric_table
-from lm_eval_bayes.errors import LmEvalBayesError
+from lm_eval_bayes.errors import InvalidInputError, LmEvalBayesError
 from lm_eval_bayes.report.plots.drawing import check_figure_path, draw_as
 from lm_eval_bayes.report.plots.rank_trajectories import draw_ranks
 from lm_eval_bayes.rubric.schemata import SCHEMATA
@@ -171,8 +171,8 @@ def test_of_questions_like_these_models_are_compared_question_by_question(classi
 def test_one_question_pairs_nothing():
     runs = [made("a", 1), made("b", 1, seed=1)]
     classified = only(classify_runs(runs, pooled_thresholds(runs)), "exact_match")
-    table = rubric_table(classified, scope="population")
-    assert table.warnings[0].startswith("The models are treated as if each had answered different")
+    with pytest.raises(InvalidInputError, match="at least two questions"):
+        rubric_table(classified, scope="population")
 
 
 def models_of(shares, rng, n_trials):

@@ -61,7 +61,8 @@ def test_an_affine_change_of_the_weights(case, shift, scale):
 def test_unpaired_models_turn_round(first, second):
     a, b = (Outcomes.from_matrix(np.array(side)[:, None]) for side in (first, second))
     forward, backward = compare_unpaired(a, b), compare_unpaired(b, a)
-    assert forward.p_a_greater == pytest.approx(1 - backward.p_a_greater, abs=2e-4)
+    # each of the two is off by up to 2e-4
+    assert forward.p_a_greater == pytest.approx(1 - backward.p_a_greater, abs=4e-4)
     assert np.log(forward.odds_ratio) == pytest.approx(-np.log(backward.odds_ratio), abs=1e-3)
     low, high = forward.odds_ratio_interval.low, forward.odds_ratio_interval.high
     assert low < forward.odds_ratio < high

@@ -167,7 +167,7 @@ test_questions_that_do_not_match = refusals(
     (lambda: compare(NAMED, with_ids(B, ["q1", "q7", "q3"])), "b", "mismatch"),
     (lambda: compare(NAMED, with_ids(B, ["x", "y", "z"]), align="intersection"), "b", "mismatch"),
     (lambda: compare(A, Outcomes.from_counts(B.counts, weights=[0, 2])), "b", "mismatch"),
-    (lambda: compare(ONE, ONE, scope="population"), "a", "empty"),
+    (lambda: compare(ONE, ONE, scope="population"), "posteriors", "empty"),
 )
 
 

@@ -96,7 +96,6 @@ def test_questions_are_paired_by_their_ids():
 
 NAMES = [f"q{i}" for i in range(30)]
 NAMED = named(FOUR[0], NAMES)
-ONE = hbayes_at_n(Outcomes.from_counts([[3, 5]]), "population")
 
 
 @pytest.mark.parametrize(
@@ -107,9 +106,8 @@ ONE = hbayes_at_n(Outcomes.from_counts([[3, 5]]), "population")
             POPULATIONS["0"],
             hbayes_at_n(Outcomes.from_counts(FOUR[1].counts[:29]), "population"),
         ),
-        (ONE, ONE),
     ],
-    ids=["other ids", "fewer", "one"],
+    ids=["other ids", "fewer"],
 )
 def test_questions_that_cannot_be_paired(first, second):
     assert SharedQuestions.of([first, second]) is None

@@ -162,10 +162,12 @@ test_bad_arguments = refusals(
 
 
 PASS = pass_at_k_posterior(binary_outcomes([3, 5], 8), 4)
-UNTRIED = hbayes_at_n(Outcomes.from_counts([[0, 0]] * 3), scope="population")
+UNTRIED = hbayes_at_n(Outcomes.from_counts([[0, 0]] * 10), scope="population")
+FEW = hbayes_at_n(Outcomes.from_counts([[3, 5]] * 9), scope="population")
 
 
 test_posteriors_that_cannot_be_forecast = refusals(
     (lambda: trials_needed(PASS, width=0.1), "posterior", "unsupported"),
     (lambda: trials_needed(UNTRIED, width=0.1), "posterior", "empty"),
+    (lambda: trials_needed(FEW, width=0.1), "posterior", "range"),
 )

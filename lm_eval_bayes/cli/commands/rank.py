@@ -317,9 +317,10 @@ def _tie_rule(board: Leaderboard) -> str:
     if ranking.ties == "none":
         return "ranks: ties only for equal means"
     if ranking.ties == "simultaneous":
+        above = f", |z| above {ranking.threshold:.3f}" if ranking.threshold else ""
         return (
             f"ranks: a model ranks one below the lowest-ranked model that is better; all pairs "
-            f"compared at once with {confidence} confidence, |z| above {ranking.threshold:.3f}"
+            f"compared at once with {confidence} confidence{above}"
         )
     return (
         f"ranks by the paper's rule: a model ties with the next better model if z is below "

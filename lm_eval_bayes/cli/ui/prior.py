@@ -166,7 +166,7 @@ def _strength_column(effects: Sequence[PriorEffect]) -> dict[str, Callable[[Prio
     """Return the column of the weight of a prior trial, or of the scale of shifts in logits."""
     if effects[0].shift is None:
         return {"weight": lambda effect: f"{effect.strength:.2f}"}
-    return {"shift (logits)": lambda effect: f"{effect.shift:.2f}"}
+    return {"scale of shifts (logits)": lambda effect: f"{effect.shift:.2f}"}
 
 
 def _mean_sd(score: Posterior) -> str:

@@ -224,9 +224,6 @@ def compare(  # noqa: PLR0913  public options
         clusters = common_clusters([pair.a.clusters, pair.b.clusters])
         sides = [replace(side, clusters=clusters) for side in (pair.a, pair.b)]
         first, second = (hbayes_at_n(side, spec.scope, seed=spec.seed) for side in sides)
-        if pair.a.n_questions < 2:
-            rule = 'have at least two questions for scope "population"'
-            raise InvalidInputError.of("a", "empty", rule, "one question")
         posterior = pair_posterior(first, second)
     interval_a, interval_b = first.interval_by(spec), second.interval_by(spec)
     summary = summarise_difference(posterior, [first, second], spec, region)

@@ -14,6 +14,7 @@ from functools import cached_property
 
 import numpy as np
 
+from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.aligned_questions import common_clusters
 from lm_eval_bayes.stats.arrays import FloatArray, IntArray, blocks, cluster_index
 from lm_eval_bayes.stats.comparison.difference import (
@@ -59,6 +60,11 @@ class SharedQuestions:
         As in `compare`: by their ids, whatever their order, where all have some; by position
         where none has. There have to be at least two, and the same ones everywhere.
 
+        Raises
+        ------
+        InvalidInputError
+            If two or more posteriors of a population rest on one question.
+
         Examples
         --------
         >>> from lm_eval_bayes.stats.hierarchical.hbayes_at_n import hbayes_at_n
@@ -73,6 +79,9 @@ class SharedQuestions:
         by_model = (p if p.scope == "benchmark" else p.benchmark for p in posteriors)
         benchmarks = tuple(p for p in by_model if p is not None and p.question_means is not None)
         sizes = {p.per_question.mu.size for p in benchmarks}
+        if len(posteriors) > 1 and sizes == {1} and posteriors[0].scope == "population":
+            rule = 'rest on at least two questions for scope "population"'
+            raise InvalidInputError.of("posteriors", "empty", rule, "one question")
         if len(benchmarks) < len(posteriors) or len(sizes) != 1 or sizes == {1}:
             return None
         (n_questions,) = sizes

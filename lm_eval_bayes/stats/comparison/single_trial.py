@@ -153,7 +153,7 @@ def compare_paired(
     align : {"strict", "intersection"}
         Whether a question that one side lacks is an error, or left out and counted.
     correlation_prior : (float, float)
-        Beta parameters of ρ̂, above 0. (4, 2) is the paper's; the paper's library
+        Beta parameters of ρ̂, at least 1. (4, 2) is the paper's; the paper's library
         ``bayes_evals`` has ρ uniform, which is (1, 1).
     seed : int
         Seed of the draws.
@@ -183,8 +183,8 @@ def compare_paired(
     prior = check_pair(
         "correlation_prior",
         correlation_prior,
-        "be a pair of finite numbers above 0",
-        lambda alpha, beta: 0.0 < alpha < np.inf and 0.0 < beta < np.inf,
+        "be a pair of finite numbers of at least 1",
+        lambda alpha, beta: 1.0 <= alpha < np.inf and 1.0 <= beta < np.inf,
     )
     seed, draws = check_seed(seed), check_size("draws", draws, 1000)
     pair = align_questions(a, b, align)

@@ -42,7 +42,7 @@ SINGLE_SCORES = (
     "mean allows."
 )
 #: Fewer questions than these have a warning.
-_FEW_QUESTIONS = 10
+FEW_QUESTIONS = 10
 #: States of the model that moments are computed in.
 _STATES = 4_000
 
@@ -240,9 +240,8 @@ def scope_note(outcomes: Outcomes, scope: Scope) -> str | None:
 
 def few_questions_note(n_questions: int) -> str | None:
     """Return the warning of an interval from few questions, else None."""
-    if n_questions >= _FEW_QUESTIONS:
-        return None
-    return f"With fewer than {_FEW_QUESTIONS} questions the interval depends on the prior."
+    few = f"With fewer than {FEW_QUESTIONS} questions the interval depends on the prior."
+    return few if n_questions < FEW_QUESTIONS else None
 
 
 def data_note(outcomes: Outcomes) -> str | None:

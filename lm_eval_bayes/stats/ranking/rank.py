@@ -283,15 +283,14 @@ def rank(
         notes = [task.note for task in shared]
         if len(best) == 2 and len(shared) > 1:
             terms = [task.first_difference() for task in shared]
-            mean = WeightedSum(
-                tuple(t.distribution for t in terms), (1.0 / len(terms),) * len(terms)
-            )
+            distributions = tuple(term.distribution for term in terms)
+            mean = WeightedSum(distributions, (1.0 / len(terms),) * len(terms))
             (mean_mu, mean_sd), first = mean.moments(), terms[0]
             difference = replace(first, mu=mean_mu, sigma=mean_sd, distribution=mean)
     else:
         z, scores = separations(levelled, sigma), draw_scores(best, draws, seed)
-        alone = is_population and len(best) > 1
-        notes = [*(posterior.note for posterior in best), UNPAIRED if alone else None]
+        unpaired = UNPAIRED if is_population and len(best) > 1 else None
+        notes = [*(posterior.note for posterior in best), unpaired]
     simultaneous = compare_in_order(best, confidence, seed, by_task, difference)
     threshold = float(special.ndtri(confidence))
     if ties == "simultaneous":

@@ -171,9 +171,8 @@ class PredictiveBoard:
     @classmethod
     def of(cls, posteriors: Sequence[Posterior]) -> PredictiveBoard:
         """Draw once for every model."""
-        scores = tuple(PredictiveScore.of(posterior) for posterior in posteriors)
-        is_population = posteriors[0].scope == "population"
-        return cls(scores, SharedQuestions.of(posteriors) if is_population else None)
+        shared = SharedQuestions.of(posteriors) if posteriors[0].scope == "population" else None
+        return cls(tuple(map(PredictiveScore.of, posteriors)), shared)
 
     def goal(self, first: int, second: int, target: float) -> Goal:
         """Return the goal of z = |difference| / sd of two models of at least `target`.

@@ -15,6 +15,7 @@ from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.stats.arrays import IntArray, read_only
 from lm_eval_bayes.stats.comparison.difference import separation_in_sd
 from lm_eval_bayes.stats.comparison.shared_questions import pair_posterior
+from lm_eval_bayes.stats.hierarchical.hbayes_at_n import FEW_QUESTIONS
 from lm_eval_bayes.stats.intervals import Scope
 from lm_eval_bayes.stats.outcomes import Outcomes, check_outcomes
 from lm_eval_bayes.stats.ranking.rank import check_leaderboard
@@ -157,7 +158,8 @@ def trials_needed(
     InvalidInputError
         If not exactly one goal is given, `z` comes without `other` or a width with one, the
         posterior has no number of trials, or is of a quantity whose distribution does not
-        determine how a further trial changes it, or another argument breaks its rule.
+        determine how a further trial changes it, a width of a population is asked for from fewer
+        than ten questions, or another argument breaks its rule.
 
     Examples
     --------
@@ -173,8 +175,8 @@ def trials_needed(
     True
     """
     if (width is None) == (z is None):
-        got = (width, z)
-        raise InvalidInputError.of("width", "conflict", "be given, or else `z`, but not both", got)
+        rule = "be given, or else `z`, but not both"
+        raise InvalidInputError.of("width", "conflict", rule, (width, z))
     if (z is None) != (other is None):
         rule = "be given with `z` and only with it"
         raise InvalidInputError.of("other", "conflict", rule, "none" if other is None else "one")
@@ -189,8 +191,11 @@ def trials_needed(
             board, (0, 1), target, now, max_trials, done=now >= target, note=note
         )
     width, now = check_positive("width", width), posterior.interval().width
+    is_population, n_questions = posterior.scope == "population", posterior.per_question.mu.size
+    if is_population and n_questions < FEW_QUESTIONS:
+        rule = f'rest on at least {FEW_QUESTIONS} questions for a width in scope "population"'
+        raise InvalidInputError.of("posterior", "range", rule, n_questions)
     predictive = PredictiveScore.of(posterior)
-    is_population = posterior.scope == "population"
     return _forecast(
         lambda extra: float(np.mean(predictive.widths(extra) <= width)),
         [posterior],
