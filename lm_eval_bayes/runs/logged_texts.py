@@ -135,22 +135,25 @@ class LoggedTexts:
         """Return that no text of so many trials is logged."""
         return cls((), np.full((n_trials, 2), -1, dtype=np.int32))
 
-    def select(self, trials: npt.NDArray[np.intp]) -> LoggedTexts:
-        """Return the texts of these trials, in their order."""
+    def __getitem__(self, trials: Any) -> LoggedTexts:
+        """Return the texts of these trials: a slice, indices or a mask."""
         return LoggedTexts(self.lines, self.index[trials])
 
-    def __add__(self, other: LoggedTexts) -> LoggedTexts:
-        """Return these texts followed by those of another."""
-        index = other.index.copy()
-        index[index[:, 0] >= 0, 0] += len(self.lines)
-        return LoggedTexts((*self.lines, *other.lines), np.concatenate([self.index, index]))
+    @classmethod
+    def joined(cls, parts: Sequence[LoggedTexts]) -> LoggedTexts:
+        """Return the texts of all parts, one after the other."""
+        first = np.cumsum([0, *(len(part.lines) for part in parts)])
+        indices = [part.index.copy() for part in parts]
+        for index, before in zip(indices, first.tolist(), strict=False):
+            index[index[:, 0] >= 0, 0] += before
+        lines = tuple(line for part in parts for line in part.lines)
+        return cls(lines, np.concatenate(indices))
 
     def by_line(self) -> Iterator[tuple[TextSource, npt.NDArray[np.intp]]]:
         """Yield every line with the trials whose texts it holds, in the order of its responses."""
-        for number, line in enumerate(self.lines):
+        for number in np.unique(self.index[self.index[:, 0] >= 0, 0]).tolist():
             trials = np.flatnonzero(self.index[:, 0] == number)
-            if trials.size:
-                yield line, trials[np.argsort(self.index[trials, 1], kind="stable")]
+            yield self.lines[number], trials[np.argsort(self.index[trials, 1], kind="stable")]
 
 
 def read_line(line: LoggedLine | StoredTrials) -> Mapping[str, Any]:

@@ -12,13 +12,13 @@ from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.clusters import share_clusters
 from lm_eval_bayes.runs.merging import merge_runs
 from lm_eval_bayes.runs.model_names import differing_keys, similar_names
-from lm_eval_bayes.runs.partial_run import PartialRun, with_scores
 from lm_eval_bayes.runs.provenance import generation
 from lm_eval_bayes.runs.readers import harness_log
 from lm_eval_bayes.runs.readers.file_access import permissions_checked
 from lm_eval_bayes.runs.readers.formats import RunFile, files_at
 from lm_eval_bayes.runs.readers.protocol import FileContents, NothingToCountError, Query
 from lm_eval_bayes.runs.task_run import SavedRuns, TaskRun
+from lm_eval_bayes.runs.trials import PartialRun, with_scores
 
 #: Called with the bytes that were read, and with those of all files.
 Progress = Callable[[int, int], None]
@@ -218,7 +218,7 @@ def _check_lines(partials: Sequence[PartialRun], query: Query) -> None:
     by_line = {run.task: run for run in reversed(partials) if run.by_line}
     for run in partials:
         first = by_line.get(run.task, run)
-        if run.questions.keys() != first.questions.keys():
+        if run.ids.keys() != first.ids.keys():
             rule = f"have the questions of {first.source} in {run.source}, "
             rule += "where lines are questions, for want of ids and texts"
             got = f"{len(run.questions)} in place of {plural(len(first.questions), 'question')}"

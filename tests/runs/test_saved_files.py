@@ -67,7 +67,7 @@ def test_texts_of_merged_runs_are_read_on_demand(tmp_path):
     write_run(tmp_path / "later", later)
     write_run(tmp_path / "earlier", earlier)
     (run,) = read_runs([tmp_path / "later", tmp_path / "earlier"]).runs
-    assert [texts_of(run, q) for q in range(3)] == [list("abcd"), list("abcd"), list("ba")]
+    assert [texts_of(run, q) for q in range(3)] == [list("abcd"), list("abcd"), list("ab")]
     assert [trials.tolist() for trials in run.trials] == [[0, 0, 1, 0], [0, 0, 1, 0], [0, 0]]
 
 

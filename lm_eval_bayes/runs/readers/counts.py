@@ -6,13 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from lm_eval_bayes._util.compressed import plain_name
 from lm_eval_bayes._util.validation import MOST_TRIALS
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.log_fields import cluster_label
-from lm_eval_bayes.runs.partial_run import PartialRun, QuestionTrials
 from lm_eval_bayes.runs.readers.column_names import IDS, MODELS, TASKS, UNNAMED
 from lm_eval_bayes.runs.readers.protocol import FileContents, Query, Sniffed
 from lm_eval_bayes.runs.readers.text_files import (
@@ -21,6 +18,7 @@ from lm_eval_bayes.runs.readers.text_files import (
     read_csv,
 )
 from lm_eval_bayes.runs.readers.trial_table import CSV, JSON_LINES, header
+from lm_eval_bayes.runs.trials import PartialRun, Question
 
 
 def sniff(path: Path) -> Sniffed | None:
@@ -88,7 +86,7 @@ def _integer(cell: str) -> int | str:
 def _partial_runs(
     rows: Iterable[tuple[int, Mapping[str, Any]]], path: Path, query: Query
 ) -> list[PartialRun]:
-    runs: dict[tuple[str, str], dict[str, QuestionTrials]] = {}
+    runs: dict[tuple[str, str], dict[str, Question]] = {}
     for line, row in rows:
         lower = {str(name).lower(): value for name, value in row.items()}
         id = _name(lower, IDS)
@@ -105,14 +103,19 @@ def _partial_runs(
                 rule = f"count every question of a model once ({path})"
                 got = f"{id} again in line {line}"
                 raise InvalidInputError.of(query.argument, "duplicate", rule, got)
-            none = np.empty(0, dtype=np.int64)
-            questions[id] = QuestionTrials(id, none, none, counts=counts, cluster=cluster)
+            questions[id] = Question(id, counts=counts, cluster=cluster)
     if not runs:
         raise InvalidInputError.of(
             query.argument, "empty", f"hold rows of id, c and n ({path})", "none"
         )
     return [
-        PartialRun(model, task, (str(path),), questions, arguments=file_argument(path, model))
+        PartialRun(
+            model,
+            task,
+            (str(path),),
+            tuple(questions.values()),
+            arguments=file_argument(path, model),
+        )
         for (model, task), questions in runs.items()
     ]
 

@@ -18,7 +18,6 @@ from lm_eval_bayes._util.compressed import plain_name
 from lm_eval_bayes._util.text import join_words, plural
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.logged_texts import TextLog, TrialText
-from lm_eval_bayes.runs.partial_run import PartialRun
 from lm_eval_bayes.runs.provenance import generation, mapping, number
 from lm_eval_bayes.runs.readers.conversations import written
 from lm_eval_bayes.runs.readers.file_access import files_below
@@ -41,6 +40,7 @@ from lm_eval_bayes.runs.readers.trial_columns import (
 )
 from lm_eval_bayes.runs.readers.trial_texts import lines_log, one_text, place
 from lm_eval_bayes.runs.task_run import Provenance
+from lm_eval_bayes.runs.trials import PartialRun
 
 #: Keys that every record has.
 _KEYS = {"schema_version", "evaluation_id", "model_id", "evaluation_name", "sample_id"}
@@ -225,7 +225,13 @@ def _trials(rows: Sequence[_Row], file: Path) -> list[int]:
 
 def _are_means(run: PartialRun) -> bool:
     """Return whether every question has one score in all of its trials, and some are no 0 or 1."""
-    scores = [q.scores[~np.isnan(q.scores)] for q in run.questions.values() if q.scores is not None]
+    if run.trials is None or run.trials.score is None:
+        return False
+    trials = run.trials.graded()
+    scores = [
+        trials.score[trials.question == q]  # type: ignore[index]
+        for q in range(len(run.questions))
+    ]
     repeated = [of_question for of_question in scores if of_question.size > 1]
     constant = all(np.ptp(of_question) == 0 for of_question in repeated)
     partial = any(of_question[0] not in run.weights for of_question in repeated)

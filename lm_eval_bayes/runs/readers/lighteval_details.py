@@ -19,7 +19,6 @@ import numpy as np
 
 from lm_eval_bayes._util.text import plural
 from lm_eval_bayes.runs.logged_texts import LoggedTexts, TextLog, ToolTrials, TrialText
-from lm_eval_bayes.runs.partial_run import PartialRun, QuestionTrials
 from lm_eval_bayes.runs.provenance import generation, mapping
 from lm_eval_bayes.runs.readers import trial_table
 from lm_eval_bayes.runs.readers.file_access import sniff_files
@@ -47,6 +46,7 @@ from lm_eval_bayes.runs.readers.trial_columns import (
 )
 from lm_eval_bayes.runs.readers.trial_texts import PER_RECORD, SpooledRecords, one_text, place
 from lm_eval_bayes.runs.task_run import Provenance
+from lm_eval_bayes.runs.trials import PartialRun, Question
 
 _COLUMNS = frozenset(("doc", "metric", "model_response"))
 _DETAILS, _RESULTS = "details", "results"
@@ -183,20 +183,16 @@ def _runs(
     settings = generation(provenance.generation_kwargs)
     counts = _counts(questions, metric) if _is_mean(metric) and query.bounds is None else None
     if counts is not None:
-        none = np.empty(0, dtype=np.int64)
-        trials = {
-            question.id: QuestionTrials(
+        of_counts = {
+            question.id: Question(
                 question.id,
-                none,
-                none,
                 text=question.text,
                 counts=(n - c, c),
                 cluster=clusters.get(question.id) or None,
-                logged=_logged(question, n, texts),
             )
             for question, (c, n) in zip(questions, counts, strict=True)
         }
-        if len(trials) < len(questions):
+        if len(of_counts) < len(questions):
             raise broken(file, query, f"a question of {task} twice")
         note = f"{metric} is a mean of samples: the right ones were counted, their order is unknown"
         return [
@@ -204,7 +200,11 @@ def _runs(
                 model,
                 task,
                 (str(file),),
-                trials,
+                tuple(of_counts.values()),
+                logged=tuple(
+                    _logged(question, n, texts)
+                    for question, (_, n) in zip(questions, counts, strict=True)
+                ),
                 metric=metric,
                 notes=(*notes, note),
                 provenance=provenance,

@@ -11,10 +11,10 @@ import numpy as np
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.rubric.signals import completion_limit, trial_signals
 from lm_eval_bayes.runs.log_fields import generated_texts
-from lm_eval_bayes.runs.partial_run import floats
 from lm_eval_bayes.runs.provenance import LoggedTask, mapping
 from lm_eval_bayes.runs.readers.log_line import LogLine, is_right_or_wrong
 from lm_eval_bayes.runs.readers.protocol import Query
+from lm_eval_bayes.runs.trials import floats
 from lm_eval_bayes.runs.verdicts import (
     Verdicts,
     case_hash,

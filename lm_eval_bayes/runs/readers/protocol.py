@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from lm_eval_bayes.errors import InvalidInputError, Rule
-from lm_eval_bayes.runs.partial_run import PartialRun
+from lm_eval_bayes.runs.trials import PartialRun
 
 #: Called with the number of bytes that were read since the last call.
 Advance = Callable[[int], None]

@@ -15,11 +15,11 @@ from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.rubric.signals import completion_limit, numbers, trial_signals
 from lm_eval_bayes.runs.logged_texts import LoggedTexts, StoredTrials
 from lm_eval_bayes.runs.model_arguments import flat, keyed, model_name
-from lm_eval_bayes.runs.partial_run import PartialRun, QuestionTrials, floats
 from lm_eval_bayes.runs.provenance import generation, greedy
 from lm_eval_bayes.runs.readers.log_line import is_right_or_wrong
 from lm_eval_bayes.runs.readers.protocol import FileContents, Query, Sniffed
 from lm_eval_bayes.runs.task_run import Provenance
+from lm_eval_bayes.runs.trials import PartialRun, Question, Trials, floats, questions_of
 from lm_eval_bayes.stats import FloatArray
 from lm_eval_bayes.store.errors import NotAStoreError
 from lm_eval_bayes.store.locations import is_store
@@ -141,17 +141,17 @@ class _Series:
         backend, arguments = str(fingerprint.get("backend") or ""), flat(fingerprint)
         top = graded.categories - 1
         weights = tuple(k / top for k in range(graded.categories))
-        questions: dict[str, QuestionTrials] = {}
+        parts: list[tuple[Question, Trials]] = []
         newest: Trial | None = None
         n_left_out = 0
         field, notes = self._cluster_field(query)
         damaged: list[TrialId] = []
         for id, question, trials, stored in self._questions(damaged):
             signals = {} if query.signals is None else self._signals(trials, stored, weights)
-            read = self._question(id, trials, stored, question.doc_id)
+            read, table = self._question(id, trials, stored, question.doc_id)
             cluster = question.cluster
             label = cluster.label if cluster is not None and cluster.field == field else None
-            questions[id] = replace(read, signals=signals, cluster=label)
+            parts.append((replace(read, cluster=label), replace(table, signals=signals)))
             n_left_out += len(question.trials) - len(trials)
             present = [trial for trial in (newest, *stored) if trial is not None]
             newest = max(present, key=lambda trial: trial.created, default=None)
@@ -178,11 +178,13 @@ class _Series:
             date=None if newest is None else newest.created,
             versions={**(newest.versions if newest is not None else {}), "task": graded.version},
         )
+        questions, table_of_all = questions_of(parts)
         return PartialRun(
             model=model_name(fingerprint, backend),
             task=graded.task,
             sources=(str(path),),
             questions=questions,
+            trials=table_of_all,
             weights=weights,
             filter=graded.filter,
             provenance=provenance,
@@ -236,7 +238,7 @@ class _Series:
         trials: Sequence[GradedTrial],
         stored: Sequence[Trial | None],
         doc_id: int,
-    ) -> QuestionTrials:
+    ) -> tuple[Question, Trials]:
         prompt = self.store.prompt(trials[0].key.prompt)
         rows = [_measured(trial, _NUMBERS) for trial in stored]
         measured = {name: floats(values) for name, values in _columns(rows).items()}
@@ -247,16 +249,13 @@ class _Series:
         index[present, 0], index[present, 1] = 0, np.arange(len(present))
         numbers = tuple(trials[i].trial for i in present)
         line = StoredTrials(str(self.store.path), trials[0].key, numbers, doc_id)
-        return QuestionTrials(
-            id=id,
-            trials=np.array([trial.outcome for trial in trials], dtype=np.int64),
-            numbers=np.array([trial.trial for trial in trials], dtype=np.int64),
-            text=prompt.strip(),
-            prompt=sha256_text(prompt),
-            answers=tuple(trial.answer for trial in trials),
-            seeds=tuple(None if trial is None else trial.seed for trial in stored),
-            digests=digests if len(texts) == len(trials) else None,
-            doc_id=doc_id,
+        question = Question(id=id, text=prompt.strip(), prompt=sha256_text(prompt), doc_id=doc_id)
+        return question, Trials.of_question(
+            [trial.outcome for trial in trials],
+            [trial.trial for trial in trials],
+            answers=[trial.answer for trial in trials],
+            seeds=[None if trial is None else trial.seed for trial in stored],
+            digest=digests if len(texts) == len(trials) else None,
             logged=LoggedTexts((line,), index),
             measured={name: column for name, column in measured.items() if column is not None},
         )

@@ -11,12 +11,13 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from lm_eval_bayes._util.compressed import open_bytes, plain_name
 from lm_eval_bayes._util.text import error_line, one_line
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.attempt_numbers import UNNUMBERED
 from lm_eval_bayes.runs.logged_texts import TextLog, TrialText
-from lm_eval_bayes.runs.partial_run import PartialRun
 from lm_eval_bayes.runs.readers.column_names import (
     described,
     find_columns,
@@ -36,6 +37,7 @@ from lm_eval_bayes.runs.readers.text_files import (
 from lm_eval_bayes.runs.readers.trial_columns import TrialColumns, partial_runs, record_key
 from lm_eval_bayes.runs.readers.trial_texts import SpooledRecords, lines_log, one_text
 from lm_eval_bayes.runs.readers.written_numbers import measurements, plain_numbers
+from lm_eval_bayes.runs.trials import PartialRun
 
 #: The endings of the names of tables.
 CSV, JSON_LINES = (".csv", ".tsv"), (".jsonl", ".ndjson")
@@ -324,18 +326,23 @@ def _right_and_wrong(run: PartialRun) -> str:
 
     A column of such texts holds the right answer of every question, which tells no vote.
     """
-    for question in run.questions.values():
-        pairs = zip(question.answers or (), question.trials.tolist(), strict=False)
-        grades = dict[str, int]()
-        for text, grade in pairs:
-            if text is not None and grade >= 0 and grades.setdefault(text, grade) != grade:
-                return f"{one_line(text, 40)} is right and wrong in question {question.id}"
+    trials = run.trials
+    if trials is None or trials.answer is None:
+        return ""
+    grades: dict[tuple[int, str], int] = {}
+    rows = zip(
+        trials.question.tolist(), trials.answer.tolist(), trials.category.tolist(), strict=True
+    )
+    for question, text, grade in rows:
+        if text is not None and grade >= 0 and grades.setdefault((question, text), grade) != grade:
+            id = run.questions[question].id
+            return f"{one_line(text, 40)} is right and wrong in question {id}"
     return ""
 
 
 def _first_label(run: PartialRun) -> int | None:
     """Return 0, as trials are called by their numbers; None where these are seeds or hashes."""
-    largest = max(int(question.numbers.max(initial=0)) for question in run.questions.values())
+    largest = 0 if run.trials is None else run.trials.number.max(initial=0)
     return 0 if largest < UNNUMBERED else None
 
 
@@ -362,7 +369,7 @@ def _is_constant(by_kind: Mapping[str, list[Any]]) -> bool:
 
 def _uneven(runs: Sequence[PartialRun], file: Path) -> tuple[str, ...]:
     """Return a warning where rows that name no trial are more of some questions than of others."""
-    sizes = {question.trials.size for run in runs for question in run.questions.values()}
+    sizes = {n for run in runs if run.trials is not None for n in np.bincount(run.trials.question)}
     if len(sizes) < 2:
         return ()
     return (

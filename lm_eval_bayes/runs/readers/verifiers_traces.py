@@ -15,7 +15,6 @@ from typing import Any
 from lm_eval_bayes._util.compressed import plain_name
 from lm_eval_bayes._util.text import plural
 from lm_eval_bayes.runs.logged_texts import TextLog, TrialText
-from lm_eval_bayes.runs.partial_run import PartialRun
 from lm_eval_bayes.runs.provenance import generation, mapping, number
 from lm_eval_bayes.runs.readers.conversations import written
 from lm_eval_bayes.runs.readers.file_access import sniff_files
@@ -37,6 +36,7 @@ from lm_eval_bayes.runs.readers.trial_columns import (
 )
 from lm_eval_bayes.runs.readers.trial_texts import lines_log, one_text, place
 from lm_eval_bayes.runs.task_run import Provenance
+from lm_eval_bayes.runs.trials import PartialRun
 
 #: The weighted sum of the rewards of a trace.
 _REWARD = "reward"

@@ -17,7 +17,6 @@ from lm_eval_bayes._util.compressed import plain_name
 from lm_eval_bayes._util.text import error_line, first_names
 from lm_eval_bayes._util.validation import MOST_HELD
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.runs.partial_run import PartialRun, QuestionTrials
 from lm_eval_bayes.runs.provenance import number
 from lm_eval_bayes.runs.readers.column_names import (
     IDS,
@@ -37,6 +36,7 @@ from lm_eval_bayes.runs.readers.text_files import (
 )
 from lm_eval_bayes.runs.readers.trial_table import EXAMPLE
 from lm_eval_bayes.runs.readers.written_numbers import MISSING
+from lm_eval_bayes.runs.trials import PartialRun, Question, Trials, questions_of
 from lm_eval_bayes.stats import check_weights
 
 _WORDS = {
@@ -83,24 +83,30 @@ def _partial_runs(
     rows: Rows, path: Path, weights: Sequence[float], notes: tuple[str, ...] = ()
 ) -> list[PartialRun]:
     """Return a run per model and task; missing trials are left out."""
-    return [
-        PartialRun(
-            model=model,
-            task=task,
-            sources=(str(path),),
-            arguments=file_argument(path, model),
-            questions={id: _question(id, trials) for id, trials in questions.items()},
-            weights=tuple(weights),
-            notes=notes,
+    runs = []
+    for (model, task), of_run in rows.items():
+        questions, trials = questions_of(
+            (Question(id), _present(values)) for id, values in of_run.items()
         )
-        for (model, task), questions in rows.items()
-    ]
+        runs.append(
+            PartialRun(
+                model=model,
+                task=task,
+                sources=(str(path),),
+                arguments=file_argument(path, model),
+                questions=questions,
+                trials=trials,
+                weights=tuple(weights),
+                notes=notes,
+            )
+        )
+    return runs
 
 
-def _question(id: str, trials: Any) -> QuestionTrials:
+def _present(trials: Any) -> Trials:
     values = np.asarray(trials, dtype=np.float64)
-    numbers = np.flatnonzero(~np.isnan(values)).astype(np.int64)
-    return QuestionTrials(id, values[numbers].astype(np.int64), numbers)
+    numbers = np.flatnonzero(~np.isnan(values))
+    return Trials.of_question(values[numbers].astype(np.int64), numbers)
 
 
 # -- CSV -----------------------------------------------------------------------------------------
