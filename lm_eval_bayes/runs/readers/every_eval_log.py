@@ -20,11 +20,10 @@ from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.logged_texts import TextLog, TrialText
 from lm_eval_bayes.runs.partial_run import PartialRun
 from lm_eval_bayes.runs.provenance import generation, mapping, number
-from lm_eval_bayes.runs.readers.conversations import written
+from lm_eval_bayes.runs.readers.conversations import last_message, written
 from lm_eval_bayes.runs.readers.file_access import files_below
 from lm_eval_bayes.runs.readers.json_files import (
     chosen_metric,
-    last_message,
     load_json,
     name_of,
     score_of,

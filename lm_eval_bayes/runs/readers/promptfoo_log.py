@@ -19,13 +19,13 @@ from lm_eval_bayes._util.hashing import distinct_ids, hash_text
 from lm_eval_bayes._util.text import one_line, plural
 from lm_eval_bayes.runs.logged_texts import TextLog, TrialText
 from lm_eval_bayes.runs.provenance import mapping, number
+from lm_eval_bayes.runs.readers.conversations import last_message
 from lm_eval_bayes.runs.readers.file_access import sniff_files
 from lm_eval_bayes.runs.readers.json_files import (
     beginning,
     broken,
     chosen_metric,
     json_text,
-    last_message,
     load_json,
     name_of,
     score_of,

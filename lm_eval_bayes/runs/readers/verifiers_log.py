@@ -16,14 +16,13 @@ from lm_eval_bayes._util.text import plural
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.logged_texts import TrialText
 from lm_eval_bayes.runs.provenance import generation, mapping, number
-from lm_eval_bayes.runs.readers.conversations import written
+from lm_eval_bayes.runs.readers.conversations import last_message, written
 from lm_eval_bayes.runs.readers.file_access import sniff_files
 from lm_eval_bayes.runs.readers.json_files import (
     chosen_metric,
     clusters_of,
     given_score,
     json_text,
-    last_message,
     load_json,
     name_of,
     timestamp,
