@@ -190,7 +190,7 @@ def _joined(parts: Sequence[Trials]) -> Trials:
         filled = [p.seed if p.seed is not None else n for p, n in zip(parts, none, strict=True)]
         columns["seed"] = np.concatenate(filled)
     if any(part.logged is not None for part in parts):
-        texts = (p.logged or LoggedTexts.none(n) for p, n in zip(parts, sizes, strict=True))
+        texts = (p.logged or LoggedTexts.at([-1] * n) for p, n in zip(parts, sizes, strict=True))
         columns["logged"] = LoggedTexts.joined(list(texts))
     for name in ("measured", "signals"):
         by_part = [getattr(part, name) for part in parts]

@@ -13,24 +13,19 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import IO, Any
 
+from lm_eval_bayes._util.compressed import plain_name
 from lm_eval_bayes._util.files import write_atomic
 from lm_eval_bayes._util.hashing import canonical_json, hash_json
 from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes._util.text import one_line
 from lm_eval_bayes.errors import InvalidInputError, Rule
 from lm_eval_bayes.rubric.verifier_prompt import VerifierInput, after_reasoning
-from lm_eval_bayes.runs.log_fields import (
-    generated_texts,
-    prompt_and_settings,
-    question_text,
-    right_answers,
-)
-from lm_eval_bayes.runs.logged_texts import LoggedLine, read_line
+from lm_eval_bayes.runs.logged_texts import PER_RECORD, LoggedTexts
 from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.store.errors import StoreError, StoreFileError
 
@@ -374,8 +369,6 @@ def _file_errors(path: Path, done: str) -> Iterator[None]:
 
 # -- the inputs of a verifier --------------------------------------------------------------------
 
-#: Fields of the document of a question that hold its text; without one the prompt is the question.
-_QUESTION_FIELDS = ("problem", "question")
 _TEXTS = "the generated texts"
 
 
@@ -391,18 +384,18 @@ class TrialCase:
     text : str
         The hash of the case.
     read : callable
-        Returns the cases of all trials of the line.
+        Returns the case.
     """
 
     doc_id: int
     trial: int
     text: str
-    read: Callable[[], Sequence[VerifierInput]] = field(compare=False, repr=False)
+    read: Callable[[], VerifierInput] = field(compare=False, repr=False)
 
     @property
     def case(self) -> VerifierInput:
         """Question, standard answer and the text after the reasoning."""
-        return self.read()[self.trial]
+        return self.read()
 
 
 @dataclass(frozen=True)
@@ -448,27 +441,25 @@ def files_to_judge(runs: Sequence[TaskRun], limit: int | None = None) -> list[Ju
         If a run has no generated texts, no question or no standard answer.
     """
 
-    @lru_cache(maxsize=1)
-    def cases_of(line: LoggedLine) -> list[VerifierInput]:
-        return verifier_inputs(read_line(line), Path(line.file).name)
-
     files = []
     for run in runs:
         by_file: dict[str, list[TrialCase]] = {}
         if run.texts is None:
             raise _lacking(_TEXTS, ", ".join(run.sources) or run.model)
         for number, texts in enumerate(run.texts[:limit]):
-            if (texts.index < 0).any():
-                doc_id = number if run.doc_ids is None else run.doc_ids[number]
+            doc_id = number if run.doc_ids is None else run.doc_ids[number]
+            if (texts.log < 0).any():
                 raise _lacking(_TEXTS, f"question {doc_id} of {run.file_names}")
-            for line, chosen in texts.by_line():
-                if not isinstance(line, LoggedLine):
+            for at, log in enumerate(texts.logs):
+                (file,), chosen = log.files, texts[texts.log == at]
+                if run.doc_ids is None or plain_name(file).suffix != ".jsonl":
                     rule = "be samples of the harness, which hold what a verifier reads"
                     raise InvalidInputError.of("RUN", "unsupported", rule, run.file_names)
-                read = partial(cases_of, line)
-                by_file.setdefault(line.file, []).extend(
-                    TrialCase(line.doc_id, trial, case_hash(read()[trial]), read)
-                    for trial in sorted(set(texts.index[chosen, 1].tolist()))
+                where = f"question {doc_id} of {file.name}"
+                cases = [partial(_case, run.questions[number], text, where) for text in chosen]
+                by_file.setdefault(str(file), []).extend(
+                    TrialCase(doc_id, int(place) % PER_RECORD, case_hash(read()), read)
+                    for place, read in zip(chosen.place, cases, strict=True)
                 )
         files += [
             JudgedFile(run.model, run.task, Path(file), tuple(trials), verdicts_path(file))
@@ -481,29 +472,39 @@ def _lacking(what: str, where: str) -> InvalidInputError:
     return InvalidInputError.of("RUN", "missing", f"hold {what} of every question", where)
 
 
-def verifier_inputs(row: Mapping[str, Any], samples: str) -> list[VerifierInput]:
-    """Return the inputs of a verifier for the trials of one line of a samples file.
+def _case(question: str, text: LoggedTexts, where: str) -> VerifierInput:
+    (found,) = text.read()
+    texts = None if found.text is None else [found.text]
+    return verifier_inputs(question, found.right_answers, texts, where)[0]
+
+
+def verifier_inputs(
+    question: str, right_answers: Sequence[str], texts: Sequence[str] | None, where: str
+) -> list[VerifierInput]:
+    """Return the inputs of a verifier for some trials of a question.
 
     Parameters
     ----------
-    row : mapping
-        The line.
-    samples : str
-        The name of the file, for errors.
+    question : str
+        Its text.
+    right_answers : sequence of str
+        The right answers.
+    texts : sequence of str or None
+        What was generated.
+    where : str
+        The question, for errors.
 
     Raises
     ------
     InvalidInputError
-        If the line holds no generated texts, no question or no standard answer.
+        If there are no generated texts, no question or no standard answer.
     """
-    question = question_text(row, prompt_and_settings(row)[0], _QUESTION_FIELDS)
-    gold = " or ".join(right_answers(row)).strip()
-    texts = generated_texts(row)
+    gold = " or ".join(right_answers).strip()
     for lacks, what in ((not question, "the text"), (not gold, "the standard answer")):
         if lacks:
-            raise _lacking(what, f"question {row['doc_id']} of {samples}")
+            raise _lacking(what, where)
     if texts is None:
-        raise _lacking(_TEXTS, f"question {row['doc_id']} of {samples}")
+        raise _lacking(_TEXTS, where)
     return [VerifierInput(question, gold, after_reasoning(text)) for text in texts]
 
 

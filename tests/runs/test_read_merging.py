@@ -265,8 +265,7 @@ def test_what_differs_between_models_is_told(tmp_path):
     assert joined.of_path(1).models == ("org/other",)
     differences = (
         "1.0 (org/model), 2.0 (org/other)",
-        "(0.0, 1.0) (org/model), (0.0, 2.0) (org/other)",
-        "none (org/model), boxed (org/other)",
+        "graded trials (org/model), graded trials, filter boxed of scores 0, 2 (org/other)",
         "temperature: 0.6, 1.0",
         "1 of 1 questions",
     )

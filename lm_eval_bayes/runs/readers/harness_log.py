@@ -19,9 +19,11 @@ from lm_eval_bayes.runs.log_fields import (
     cluster_label,
     field_names,
     fields_in_words,
+    generated_texts,
     prompt_and_settings,
+    right_answers,
 )
-from lm_eval_bayes.runs.logged_texts import LoggedLine
+from lm_eval_bayes.runs.logged_texts import TrialText
 from lm_eval_bayes.runs.merging import by_number, merge_trials
 from lm_eval_bayes.runs.model_arguments import backend_and_arguments, model_name, plain_model_name
 from lm_eval_bayes.runs.provenance import (
@@ -44,6 +46,7 @@ from lm_eval_bayes.runs.readers.protocol import (
     Sniffed,
 )
 from lm_eval_bayes.runs.readers.text_files import JsonLines, first_line
+from lm_eval_bayes.runs.readers.trial_texts import lines_log
 from lm_eval_bayes.runs.trials import PartialRun, Question, Trials, questions_of
 
 #: A question with its trials.
@@ -255,14 +258,25 @@ def _partial_run(task: LoggedTask, query: Query, warnings: list[str]) -> Partial
         verifiers=trials.verifiers,
         threshold=trials.threshold,
     )
-    return _with_questions(run, task, questions, query, warnings)
+    texts = lines_log(rows, _texts)
+    logged = [
+        (question, replace(table, logged=table.logged and replace(table.logged, logs=(texts,))))
+        for question, table in questions
+    ]
+    return _with_questions(run, task, logged, query, warnings)
+
+
+def _texts(row: Mapping[str, Any]) -> list[TrialText]:
+    """Return the texts of a line, and the right answers."""
+    right = tuple(right_answers(row))
+    return [TrialText(text, right) for text in generated_texts(row) or ()]
 
 
 def _lines_of_filter(
     task: LoggedTask, rows: JsonLines, query: Query, filters: dict[str, None]
 ) -> Iterator[LogLine]:
     """Yield the lines of the filter of the query, else of the first; add the names of all."""
-    for row in rows:
+    for record, row in enumerate(rows):
         name = row.get("filter")
         filters[name := name if isinstance(name, str) else ""] = None
         if name != (next(iter(filters)) if query.filter is None else query.filter):
@@ -271,8 +285,8 @@ def _lines_of_filter(
         if isinstance(doc_id, bool) or not isinstance(doc_id, int):
             rule = f"number its questions (`doc_id` in every line of {rows.file})"
             raise InvalidInputError.of(query.argument, "missing", rule, doc_id)
-        position = LoggedLine(str(rows.file), rows.offset, doc_id)
-        yield LogLine(row, position, *prompt_and_settings(row), _cluster(task, row, query))
+        sent, cluster = prompt_and_settings(row), _cluster(task, row, query)
+        yield LogLine(row, rows.file, record, doc_id, *sent, cluster)
 
 
 def _cluster(task: LoggedTask, row: Mapping[str, Any], query: Query) -> str | None:

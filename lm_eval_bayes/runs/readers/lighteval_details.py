@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from lm_eval_bayes._util.text import plural
-from lm_eval_bayes.runs.logged_texts import LoggedTexts, TextLog, ToolTrials, TrialText
+from lm_eval_bayes.runs.logged_texts import LoggedTexts, TextLog, TrialText
 from lm_eval_bayes.runs.provenance import generation, mapping
 from lm_eval_bayes.runs.readers import trial_table
 from lm_eval_bayes.runs.readers.file_access import sniff_files
@@ -152,8 +152,7 @@ def _texts(file: Path, argument: str) -> Iterator[Sequence[TrialText]]:
 
 def _logged(question: _Question, n: int, texts: TextLog) -> LoggedTexts:
     """Return where the texts of the samples of a question are."""
-    first = place(question.record)
-    return LoggedTexts.of_line(ToolTrials(texts, np.arange(first, first + n)), n)
+    return LoggedTexts.at(place(question.record) + np.arange(n), texts)
 
 
 def _is_mean(metric: str) -> bool:

@@ -13,7 +13,6 @@ from lm_eval_bayes.runs.log_fields import (
     prompt_hash,
     question_text,
 )
-from lm_eval_bayes.runs.logged_texts import LoggedLine
 from lm_eval_bayes.runs.trials import Question, Trials
 
 
@@ -25,8 +24,12 @@ class LogLine:
     ----------
     row : mapping
         Its content.
-    position : LoggedLine
-        Where the line is.
+    file : Path
+        The samples file.
+    record : int
+        The number of the line among the objects of the file.
+    doc_id : int
+        The number of the question.
     prompt : str
         The prompt of the question.
     settings : mapping or None
@@ -36,20 +39,17 @@ class LogLine:
     """
 
     row: Mapping[str, Any]
-    position: LoggedLine
+    file: Path
+    record: int
+    doc_id: int
     prompt: str
     settings: Mapping[str, Any] | None
     cluster: str | None = None
 
     @property
-    def doc_id(self) -> int:
-        """The number of the question."""
-        return self.position.doc_id
-
-    @property
     def file_name(self) -> str:
         """The name of the samples file."""
-        return Path(self.position.file).name
+        return self.file.name
 
     def question(
         self,

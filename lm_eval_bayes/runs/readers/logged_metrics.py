@@ -17,6 +17,7 @@ from lm_eval_bayes.runs.logged_texts import LoggedTexts
 from lm_eval_bayes.runs.provenance import LoggedTask, mapping
 from lm_eval_bayes.runs.readers.log_line import LoggedTrials, LogLine, is_right_or_wrong
 from lm_eval_bayes.runs.readers.protocol import NothingToCountError, Query
+from lm_eval_bayes.runs.readers.trial_texts import place
 from lm_eval_bayes.runs.task_run import GRADED
 from lm_eval_bayes.stats import check_weights
 
@@ -52,7 +53,7 @@ def of_metric(
                 [-1],
                 answers=_filtered_answer(row),
                 digest=np.array([hash(repr(row.get("resps")))], dtype=np.int64),
-                logged=LoggedTexts.of_line(line.position, 1) if n == 1 else None,
+                logged=LoggedTexts.at([place(line.record) if n == 1 else -1]),
             )
         )
     graded = {name: v for name, v in values.items() if any(outcome >= 0 for outcome in v)}

@@ -22,6 +22,7 @@ from lm_eval_bayes.runs.readers.logged_metrics import (
 )
 from lm_eval_bayes.runs.readers.logged_signals import SignalReader
 from lm_eval_bayes.runs.readers.protocol import NothingToCountError, Query, Regrade
+from lm_eval_bayes.runs.readers.trial_texts import place
 from lm_eval_bayes.runs.task_run import GRADED, REGRADED
 from lm_eval_bayes.runs.trials import floats
 from lm_eval_bayes.stats import FloatArray, check_weights
@@ -298,7 +299,7 @@ def _recorded(line: LogLine, columns: Mapping[str, Sequence[Any]], n_trials: int
     digests = logged = None
     if texts is not None and len(texts) == n_trials:
         digests = np.array([hash(text) for text in texts], dtype=np.int64)
-        logged = LoggedTexts.of_line(line.position, n_trials)
+        logged = LoggedTexts.at([place(line.record, i) for i in range(n_trials)])
     measured = {
         name: floats(values) for name, values in columns.items() if name not in _NO_MEASUREMENTS
     }

@@ -22,7 +22,7 @@ from lm_eval_bayes._util.hashing import hash_text
 from lm_eval_bayes._util.text import one_line, plural
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.attempt_numbers import PER_RUN, UNNUMBERED
-from lm_eval_bayes.runs.logged_texts import LoggedTexts, TextLog, ToolTrials
+from lm_eval_bayes.runs.logged_texts import LoggedTexts, TextLog
 from lm_eval_bayes.runs.readers.column_names import UNNAMED
 from lm_eval_bayes.runs.readers.json_files import clusters_of
 from lm_eval_bayes.runs.readers.protocol import Query
@@ -474,9 +474,7 @@ def _logged(
     places = rows * PER_RECORD
     if columns.places is not None:
         places = np.array([columns.places[row] for row in rows.tolist()], dtype=np.int64)
-    logged = LoggedTexts.of_line(ToolTrials(columns.texts, places), rows.size)
-    logged.index[~graded] = -1
-    return logged
+    return LoggedTexts.at(np.where(graded, places, -1), columns.texts)
 
 
 def _first_of_each(
