@@ -15,7 +15,7 @@ from lm_eval_bayes._util.compressed import UNREADABLE, open_bytes
 from lm_eval_bayes._util.text import join_words, one_line, replace_surrogates
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.log_fields import cluster_label, field_names, fields_in_words
-from lm_eval_bayes.runs.provenance import number
+from lm_eval_bayes.runs.provenance import mapping, number
 from lm_eval_bayes.runs.readers.file_access import PermissionDeniedError, unreadable
 from lm_eval_bayes.runs.readers.protocol import NothingToCountError, Query
 from lm_eval_bayes.runs.readers.text_files import RepeatedKeyError, damage, unique
@@ -111,6 +111,17 @@ def name_of(value: object) -> str:
         return ""
 
 
+def mappings(value: object) -> list[Mapping[str, Any]]:
+    """Return the elements of a list, with an empty mapping for what is none; empty for no list.
+
+    Examples
+    --------
+    >>> mappings([{"id": 1}, None]), mappings("x")
+    ([{'id': 1}, {}], [])
+    """
+    return [mapping(part) for part in value] if isinstance(value, list) else []
+
+
 def text_of(value: object) -> str:
     """Return a text without the blanks around it, "" for what is no text.
 
@@ -185,28 +196,6 @@ def json_text(value: object) -> str:
         return json.dumps(value, sort_keys=True)
     except RecursionError:
         return "…"
-
-
-def last_message(content: object) -> str:
-    """Return a text, or the text of the last user message of a conversation; "" for others.
-
-    Examples
-    --------
-    >>> last_message("1+1?"), last_message([{"role": "user", "content": "2+2?"}])
-    ('1+1?', '2+2?')
-    """
-    if not isinstance(content, list):
-        return text_of(content)
-    for message in reversed(content):
-        if not isinstance(message, Mapping) or message.get("role") != "user":
-            continue
-        text = message.get("content")
-        if isinstance(text, list):
-            parts = [part.get("text") for part in text if isinstance(part, Mapping)]
-            text = "\n".join(part for part in parts if isinstance(part, str))
-        if text := text_of(text):
-            return text
-    return ""
 
 
 def timestamp(text: object) -> float | None:
