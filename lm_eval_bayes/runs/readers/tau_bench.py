@@ -28,7 +28,7 @@ from lm_eval_bayes.runs.readers.json_files import (
     total,
 )
 from lm_eval_bayes.runs.readers.protocol import FileContents, Query, Sniffed
-from lm_eval_bayes.runs.readers.tool_log import Trial, read_log
+from lm_eval_bayes.runs.readers.tool_log import ToolLog, Trial
 from lm_eval_bayes.runs.readers.tool_settings import call_settings
 from lm_eval_bayes.runs.task_run import Provenance
 
@@ -63,8 +63,9 @@ def _is_results(file: Path) -> bool:
 def read(file: Path, query: Query) -> FileContents:
     """Read results."""
     warnings: list[str] = []
-    contents = read_log(file, query, "tau-bench", records=partial(_trials, file, warnings))
-    return replace(contents, warnings=tuple(warnings))
+    log = ToolLog(file, query, records=partial(_trials, file, warnings))
+    log.warnings += warnings
+    return log.contents("tau-bench")
 
 
 def _trials(file: Path, warnings: list[str], query: Query) -> Iterator[Trial]:

@@ -90,17 +90,8 @@ def begins_with(*keys: str) -> Callable[[Path], bool]:
     return is_log
 
 
-def read_log(
-    file: Path,
-    query: Query,
-    tool: str,
-    *,
-    trials_of: Callable[[Any], Iterable[Trial]] = lambda trial: [trial],
-    records: Callable[[Query], Iterable[Any]] | None = None,
-    finish: Callable[[list[Trial]], Sequence[Trial]] = list,
-    **more: Any,
-) -> FileContents:
-    """Read a file of JSON lines, a document, or a folder of documents.
+class ToolLog:
+    """The trials of a file of JSON lines, of a document, or of a folder of documents.
 
     Parameters
     ----------
@@ -108,120 +99,126 @@ def read_log(
         The file, or the folder.
     query : Query
         What is read.
-    tool : str
-        The name of the tool.
     trials_of : callable
         Returns the trials of a record; by default the record is one.
     records : callable, optional
         Reads the records, for a query; called again when texts are asked for. By default the file
         has a record in every line.
-    finish : callable
-        Returns the trials, given those of all records.
-    **more
-        Further attributes of every :class:`PartialRun`.
+
+    Attributes
+    ----------
+    trials : list of Trial
+        The trials; a reader may change them before it asks for the contents.
+    texts : TextLog
+        Where the texts are, by the places of the trials.
+    warnings : list of str
+        What was left out.
 
     Raises
     ------
-    NothingToCountError
-        If no trial has a score.
     InvalidInputError
-        If the file is broken, the query names a metric or a field that it does not have, or a trial
-        occurs twice.
+        If the file is broken.
     """
-    lines = JsonLines(file, query.argument, query.advance)
-    trials = [
-        _without_texts(trial, place(number, part), (part, record), query)
-        for number, record in enumerate(lines if records is None else records(query))
-        for part, trial in enumerate(trials_of(record))
-    ]
 
-    def texts_of(record: Any) -> list[TrialText]:
-        return [one_text(written(t.reply), t.right)[0] for t in trials_of(record)]
+    def __init__(
+        self,
+        file: Path,
+        query: Query,
+        trials_of: Callable[[Any], Iterable[Trial]] = lambda trial: [trial],
+        records: Callable[[Query], Iterable[Any]] | None = None,
+    ) -> None:
+        lines = JsonLines(file, query.argument, query.advance)
+        self.file, self.query, self.trials = file, query, list[Trial]()
+        number = -1
+        for number, record in enumerate(lines if records is None else records(query)):
+            for part, trial in enumerate(trials_of(record)):
+                self.trials.append(self._kept(trial, place(number, part), (part, record)))
+        self.warnings = list(lines.warnings)
 
-    if records is None:
-        texts: TextLog = lines_log(lines, texts_of)
-    else:
-        read, again = records, Query(argument=query.argument)
-        files = [file] if file.is_file() else files_below(file)
-        texts = SpooledRecords(*files, records=lambda: map(texts_of, read(again)))
-    contents = contents_of(finish(trials), file, query, tool, texts=texts, **more)
-    return replace(contents, warnings=lines.warnings)
+        def texts_of(record: Any) -> list[TrialText]:
+            return [one_text(written(t.reply), t.right)[0] for t in trials_of(record)]
 
+        self.texts: TextLog
+        if records is None:
+            self.texts = lines_log(lines, texts_of)
+        else:
+            read, again, numbers = records, Query(argument=query.argument), range(number + 1)
+            self.texts = SpooledRecords(
+                *([file] if file.is_file() else files_below(file)),
+                records=lambda: (texts_of(r) for _, r in zip(numbers, read(again), strict=True)),
+            )
 
-def _without_texts(trial: Trial, place: int, record: object, query: Query) -> Trial:
-    """Return a trial with its place and its identity, without what is read on demand."""
-    key = trial.key or record_key(record if trial.label is None else trial.label)
-    document = trial.document if query.cluster else {}
-    return replace(trial, key=key, place=place, document=document, reply=None, right=None)
+    def _kept(self, trial: Trial, place: int, record: object) -> Trial:
+        """Return a trial with its place and its identity, without what is read on demand."""
+        key = trial.key or record_key(record if trial.label is None else trial.label)
+        document = trial.document if self.query.cluster else {}
+        return replace(trial, key=key, place=place, document=document, reply=None, right=None)
 
+    def contents(self, tool: str, **more: Any) -> FileContents:
+        """Return what the query asks for.
 
-def contents_of(
-    trials: Sequence[Trial], file: Path, query: Query, tool: str, **more: Any
-) -> FileContents:
-    """Return what a log holds of a query, as :func:`read_log` does, of trials that were read.
+        Parameters
+        ----------
+        tool : str
+            The name of the tool.
+        **more
+            Further attributes of every :class:`PartialRun`.
 
-    Parameters
-    ----------
-    trials : sequence of Trial
-        The trials of the log.
-    file, query, tool
-        As there.
-    **more
-        The log of the `texts`, by the places of the trials, and attributes of every run.
-    """
-    tasks = tuple(dict.fromkeys(trial.task for trial in trials))
-    wanted = [trial for trial in trials if query.task in (None, trial.task or query.task)]
-    if trials and not wanted:
-        return FileContents((), tasks)
-    names = list(dict.fromkeys(name for trial in wanted for name in trial.scores))
-    metric, notes = chosen_metric(names, query, file, "metric") if names else ("", ())
-    is_scored = any(trial.scores.get(metric) is not None for trial in wanted)
-    if not is_scored and (query.unscored == "left-out" or not names):
-        got = f"{plural(len(wanted), 'trial')} without one"
-        raise nothing_to_count(file, query, "scores of trials", got)
-    by_run: dict[str, list[Trial]] = {}
-    for trial in wanted:
-        by_run.setdefault(json_text([trial.run, trial.settings]), []).append(trial)
-    runs: list[PartialRun] = []
-    for of_run in by_run.values():
-        said = (*notes, *_notes_on_errors(of_run, metric, tool, query))
-        runs += _runs(of_run, file, query, metric=metric, notes=said, **more)
-    return FileContents(runs, tasks)
+        Raises
+        ------
+        NothingToCountError
+            If no trial has a score.
+        InvalidInputError
+            If the query names a metric or a field that there is not, or a trial occurs twice.
+        """
+        query, tasks = self.query, tuple(dict.fromkeys(trial.task for trial in self.trials))
+        wanted = [trial for trial in self.trials if query.task in (None, trial.task or query.task)]
+        if self.trials and not wanted:
+            return FileContents((), tasks)
+        names = list(dict.fromkeys(name for trial in wanted for name in trial.scores))
+        metric, notes = chosen_metric(names, query, self.file, "metric") if names else ("", ())
+        is_scored = any(trial.scores.get(metric) is not None for trial in wanted)
+        if not is_scored and (query.unscored == "left-out" or not names):
+            got = f"{plural(len(wanted), 'trial')} without one"
+            raise nothing_to_count(self.file, query, "scores of trials", got)
+        by_run: dict[str, list[Trial]] = {}
+        for trial in wanted:
+            by_run.setdefault(json_text([trial.run, trial.settings]), []).append(trial)
+        runs: list[PartialRun] = []
+        for trials in by_run.values():
+            said = (*notes, *self._notes_on_errors(trials, metric, tool))
+            runs += self._runs(trials, metric, notes=said, **more)
+        return FileContents(runs, tasks, warnings=tuple(self.warnings))
 
-
-def _runs(
-    trials: Sequence[Trial], file: Path, query: Query, *, texts: TextLog | None = None, **more: Any
-) -> list[PartialRun]:
-    """Return the runs of trials of one run and one setting."""
-    first, labels = trials[0], [trial.label for trial in trials]
-    numbers: list[Any] | None = None
-    if any(label is not None for label in labels):
-        questions = [trial.question for trial in trials]
-        numbers = numbers_in_run(first.run, labels, questions) if first.run else labels
-    columns = columns_of(
-        trials,
-        [trial.scores.get(more["metric"]) for trial in trials],
-        query,
-        f"the questions in {file.name}",
-        trial=numbers,
-        texts=texts,
-        places=[trial.place for trial in trials],
-    )
-    more |= {"provenance": trials[-1].provenance, "settings": first.settings}
-    return partial_runs(columns, file, query, source=first.run, **more)
-
-
-def _notes_on_errors(
-    trials: Sequence[Trial], metric: str, tool: str, query: Query
-) -> Iterator[str]:
-    """Yield how trials counted that ended in an error, those without a score and the others."""
-    for how, is_scored in (("did not count", False), (f"counted by the {metric}", True)):
-        errors = Counter(
-            trial.error
-            for trial in trials
-            if trial.error and (trial.scores.get(metric) is not None) == is_scored
+    def _runs(self, trials: Sequence[Trial], metric: str, **more: Any) -> list[PartialRun]:
+        """Return the runs of trials of one run and one setting."""
+        first, labels = trials[0], [trial.label for trial in trials]
+        numbers: list[Any] | None = None
+        if any(label is not None for label in labels):
+            questions = [trial.question for trial in trials]
+            numbers = numbers_in_run(first.run, labels, questions) if first.run else labels
+        columns = columns_of(
+            trials,
+            [trial.scores.get(metric) for trial in trials],
+            self.query,
+            f"the questions in {self.file.name}",
+            trial=numbers,
+            texts=self.texts,
+            places=[trial.place for trial in trials],
         )
-        if errors and (is_scored or query.unscored == "left-out"):
-            kinds = first_names([f"{one_line(kind, 40)} {n:,}" for kind, n in errors.items()], 5)
-            ended = f"{plural(errors.total(), 'trial')} ended in an error ({kinds})"
-            yield f"{ended}, and {how}, as in the metrics of {tool}"
+        more |= {"provenance": trials[-1].provenance, "settings": first.settings}
+        return partial_runs(columns, self.file, self.query, metric=metric, source=first.run, **more)
+
+    def _notes_on_errors(self, trials: Sequence[Trial], metric: str, tool: str) -> Iterator[str]:
+        """Yield how trials counted that ended in an error, those without a score and others."""
+        for how, is_scored in (("did not count", False), (f"counted by the {metric}", True)):
+            errors = Counter(
+                trial.error
+                for trial in trials
+                if trial.error and (trial.scores.get(metric) is not None) == is_scored
+            )
+            if errors and (is_scored or self.query.unscored == "left-out"):
+                kinds = [f"{one_line(kind, 40)} {n:,}" for kind, n in errors.items()]
+                ended = f"{plural(errors.total(), 'trial')} ended in an error"
+                ended += f" ({first_names(kinds, 5)})"
+                yield f"{ended}, and {how}, as in the metrics of {tool}"

@@ -16,7 +16,7 @@ from lm_eval_bayes.runs.readers.conversations import last_message
 from lm_eval_bayes.runs.readers.file_access import sniff_files
 from lm_eval_bayes.runs.readers.json_files import mappings, name_of, score_of
 from lm_eval_bayes.runs.readers.protocol import FileContents, Query, Sniffed
-from lm_eval_bayes.runs.readers.tool_log import Trial, begins_with, read_log
+from lm_eval_bayes.runs.readers.tool_log import ToolLog, Trial, begins_with
 from lm_eval_bayes.runs.readers.tool_settings import call_settings
 from lm_eval_bayes.runs.task_run import Provenance
 
@@ -28,7 +28,7 @@ def sniff(path: Path) -> Sniffed | None:
 
 def read(file: Path, query: Query) -> FileContents:
     """Read the traces of a file."""
-    return read_log(file, query, "verifiers", trials_of=_trials)
+    return ToolLog(file, query, _trials).contents("verifiers")
 
 
 def _trials(episode: Mapping[str, Any]) -> Iterator[Trial]:
