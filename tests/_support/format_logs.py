@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 
 from _support.tables import write_rows
@@ -9,6 +14,14 @@ from lm_eval_bayes.store.outcomes import GradedQuestion, GradedTask, GradedTrial
 from lm_eval_bayes.store.questions import Cluster
 from lm_eval_bayes.store.trial import Trial, TrialKey
 from lm_eval_bayes.store.trial_store import TrialStore
+
+#: The keys of the scores of some tools.
+_INSPECT = ("scores", "match", "value")
+_VERIFIERS = ("traces", 0, "rewards", "right", "score")
+_TAU2 = ("reward_info", "reward")
+_EVALSCOPE = ("sample_score", "score", "value", "accuracy")
+_LIGHTEVAL = ("metric", "avg@n:n=4")
+_NEMO = ("symbolic_correct",)
 
 ROWS = [
     {"model": model, "question_id": f"q{i}", "epoch": j, "correct": (i * j + shift) % 3 > 0}
@@ -21,6 +34,16 @@ ROWS = [
 
 def _table(file):
     write_rows(file, ROWS)
+
+
+def _answers(file):
+    """Trials without numbers, two of which have one text."""
+    names = ("question", "response", "seconds", "correct")
+    rows = (
+        *(("a", "it is 7", 1.5, 1), ("a", "it is 7", 2.25, 1), ("a", "it is 8", 1.25, 0)),
+        *(("b", "it is 9", 0.5, 0), ("b", "it is 6", 3.5, 1), ("b", "it is 5", 2.5, 0)),
+    )
+    write_rows(file, [dict(zip(names, row, strict=True)) for row in rows])
 
 
 def _counts(file):
@@ -53,54 +76,110 @@ def _store(file):
         store.add_outcomes([GradedTask("aime", "1.0", "none", 2, (question,))])
 
 
-#: By format the folder of its saved logs with a file to change, or a function that writes one.
+@dataclass(frozen=True)
+class Log:
+    """A log of one format, with a file of it that tests change, lock or damage.
+
+    `source` is the folder of saved logs, or a function that writes the file; what is read is the
+    file, or with `read` its folder. `rows` are the keys below which the rows of trials are, or a
+    function that finds them, and None of a file of settings; `n` is the number of trials in a row,
+    `score` the keys of a score in it, `left_out` how many trials are left out, as notes say.
+    """
+
+    source: str | Callable[[Path], None]
+    pattern: str
+    read: str | None = None
+    rows: Sequence[str] | Callable[[Any], list[Any]] | None = None
+    n: Callable[[Any], int] = lambda row: 1
+    score: tuple[str | int, ...] = ()
+    left_out: int = 0
+
+    def trial_rows(self, content):
+        """Return the rows of the trials in the content of the file."""
+        if callable(self.rows):
+            return self.rows(content)
+        for key in self.rows or ():
+            content = content[key]
+        return content
+
+
+def _itself(content):
+    return [content]
+
+
+def _texts(row):
+    return len(row["model_response"]["text"])
+
+
+def _planes(content):
+    return [plane for matrix in content["R"] for plane in matrix]
+
+
+#: By format its logs.
 LOGS = {
     "lm-evaluation-harness": [
-        ("lm_eval_0.4.9", "samples_*.jsonl", "."),
-        ("lm_eval_0.4.9", "results_*.json", "."),
-        ("lm_eval_0.4.2", "*_toy_gen.jsonl", "."),
+        Log("lm_eval_0.4.9", "samples_*.jsonl", ".", (), score=("exact_match",)),
+        Log("lm_eval_0.4.9", "results_*.json", "."),
+        Log("lm_eval_0.4.2", "*_toy_gen.jsonl", ".", (), score=("exact_match",)),
     ],
-    "inspect_ai": [("inspect_ai", "weak.eval", None), ("inspect_ai", "weak.json", None)],
-    "verifiers, traces": [("verifiers_traces/weak", "traces.jsonl", None)],
+    "inspect_ai": [
+        Log("inspect_ai", f"weak{ending}", None, (rows,), score=_INSPECT, left_out=1)
+        for ending, rows in ((".eval", "summaries.json"), (".json", "samples"))
+    ],
+    "verifiers, traces": [
+        Log("verifiers_traces/weak", "traces.jsonl", None, (), score=_VERIFIERS, left_out=1)
+    ],
     "SWE-bench": [
-        ("swe_bench", "org__weak-1.5.run_1.json", None),
-        ("swe_bench/logs", "**/django__django-1/report.json", "."),
+        Log("swe_bench", "org__weak-1.5.run_1.json", None, ("submitted_ids",)),
+        Log("swe_bench/logs", "**/django__django-1/report.json", ".", _itself),
     ],
     "tau2-bench, tau-bench": [
-        ("tau2", "weak.json", None),
-        ("tau2/folder", "results.json", "."),
-        ("tau2/folder", "simulations/*.json", "."),
-        ("tau_bench", "gpt-4o-airline.json", None),
+        Log("tau2", "weak.json", None, ("simulations",), score=_TAU2),
+        Log("tau2/folder", "results.json", "."),
+        Log("tau2/folder", "simulations/*.json", ".", _itself, score=_TAU2),
+        Log("tau_bench", "gpt-4o-airline.json", None, (), score=("reward",)),
     ],
     "Harbor, terminal-bench": [
-        ("harbor/letters", "chess__w0abcde/result.json", "."),
-        ("harbor/letters", "chess__w0abcde/result.json", None),
-        ("terminal_bench/ob1_1", "results.json", "."),
-        ("terminal_bench/ob1_1", "run_metadata.json", "."),
+        Log("harbor/letters", "chess__w1abcde/result.json", ".", _itself),
+        Log("harbor/letters", "chess__w1abcde/result.json", None, _itself),
+        Log("harbor/letters", "result.json", "."),
+        Log("terminal_bench/ob1_1", "results.json", ".", ("results",), score=("is_resolved",)),
+        Log("terminal_bench/ob1_1", "run_metadata.json", "."),
     ],
     "evalscope": [
-        ("evalscope/weak", "reviews/weak/general_mcq_letters.jsonl", "."),
-        ("evalscope/weak", "predictions/weak/general_mcq_letters.jsonl", "."),
-        ("evalscope/weak", "reports/weak/general_mcq.json", "."),
+        Log("evalscope/weak", "reviews/weak/general_mcq_letters.jsonl", ".", (), score=_EVALSCOPE),
+        Log("evalscope/weak", "reports/weak/general_mcq.json", "."),
     ],
-    "lighteval": [("lighteval", "details/weak/*/details_sums*.parquet", None)],
-    "NeMo-Skills": [("nemo_skills", "**/output-rs*.jsonl", None)],
-    "MathArena": [("matharena/outputs", "**/weak/1.json.zst", None)],
-    "counts": [(_counts, "counts.csv", None), (_counts, "counts.jsonl", None)],
+    "lighteval": [
+        Log("lighteval", "details/weak/*/details_sums*.parquet", None, (), _texts, _LIGHTEVAL),
+    ],
+    "NeMo-Skills": [
+        Log(f"nemo_skills/published/eval-results/{folder}", file, ".", (), score=_NEMO)
+        for folder, file in (("gpqa", "output-rs0.jsonl"), ("hendrycks_math", "output-rs2.jsonl"))
+    ],
+    "MathArena": [Log("matharena/outputs", "**/weak/1.json.zst", None, ("correct",))],
+    "counts": [
+        Log(_counts, f"counts{ending}", None, (), lambda row: int(row["n"]), ("c",))
+        for ending in (".csv", ".jsonl")
+    ],
     "table of trials": [
-        ("matharena", "published.parquet", None),
+        Log("matharena", "published.parquet", None, (), score=("correct",)),
+        Log(_answers, "answers.jsonl", None, (), score=("correct",)),
         *(
-            (_table, f"board{ending}", None)
+            Log(_table, f"board{ending}", None, (), score=("correct",))
             for ending in (".csv", ".tsv", ".jsonl", ".csv.gz", ".parquet", ".arrow")
         ),
     ],
-    "matrix of outcomes": [(_matrix, "matrix.csv", None), (_matrix, "matrix.npz", None)],
-    "trial store": [(_store, "trials.sqlite", None)],
+    "matrix of outcomes": [
+        Log(_matrix, "matrix.csv", None, (), lambda row: len(row) - 1, ("trial_1",)),
+        Log(_matrix, "matrix.npz", None, _planes, len),
+    ],
+    "trial store": [Log(_store, "trials.sqlite", None, ("outcomes",))],
 }
 #: The folders of saved logs, with a file that is read where the folder is.
 SAVED = [
-    (source, pattern)
+    (log.source, log.pattern)
     for name, logs in LOGS.items()
-    for source, pattern, _ in logs
-    if isinstance(source, str) and name != "table of trials" and pattern != "*.jsonl"
+    for log in logs
+    if isinstance(log.source, str) and name != "table of trials"
 ]

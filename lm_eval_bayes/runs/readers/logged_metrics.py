@@ -89,7 +89,7 @@ def _choose_metric(
     if not candidates:
         logs = ", ".join(logged) or "no metric"
         rule = f"log graded trials or a metric of zeros and ones of task {task.task}"
-        rule += " (--regrade grades the texts)" if generated else ""
+        rule += f" in {task.samples}" + ("; --regrade grades the texts" if generated else "")
         lacking = f"task {task.task}, which logs no metric of zeros and ones ({logs})"
         raise NothingToCountError.of_task(query.argument, rule, logs, lacking)
     names = [entry.get("metric") for entry in task.metric_list]

@@ -131,3 +131,25 @@ def test_greedy_outputs_beside_seeds_are_left_out(outputs):
     assert saved.runs[0].n_trials == 6
     assert "output.jsonl" in saved.warnings[0]
     assert read_runs([outputs / "output.jsonl"]).runs[0].n_trials == 3
+
+
+@pytest.mark.parametrize("named", [{"id": "q"}, {}])
+def test_a_line_of_nemo_skills_that_was_generated_again(tmp_path, named):
+    """A question of one seed that is there again, with another text, is the same trial."""
+    rows = [
+        {"problem": f"{n}+{n}?", "generation": str(n), "symbolic_correct": n < 2}
+        | {key: f"{value}{n}" for key, value in named.items()}
+        for n in range(3)
+    ]
+    path = write_lines(tmp_path / "output-rs0.jsonl", [*rows, rows[2]])
+    with refused("RUN", "duplicate"):
+        read_runs([path])
+    assert read_runs([path], dedupe=True).runs[0].question_ids == (
+        read_runs([write_lines(tmp_path / "output-rs0.jsonl", rows)]).runs[0].question_ids
+    )
+    write_lines(tmp_path / "output-rs0.jsonl", [*rows, rows[2] | {"generation": "4"}])
+    if named:
+        with refused("RUN", "duplicate"):
+            read_runs([path])
+    else:  # two questions of one text, as some benchmarks have them
+        assert read_runs([path]).runs[0].n_questions == 4

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import shutil
+import tracemalloc
 from pathlib import Path
 
 import pyarrow
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 
 from lm_eval_bayes import InvalidInputError
 from lm_eval_bayes.runs.reader import read_runs
+from lm_eval_bayes.runs.readers import text_files
 from lm_eval_bayes.runs.readers.text_files import JsonLines
 
 LINE = '{"question": "q%d", "trial": 1, "score": %d, "response": "%s"}\n'
@@ -123,3 +125,28 @@ def test_a_header_in_the_middle_is_no_trial(tmp_path):
     path.write_text("question,correct\na,1\nb,0\nquestion,correct\na,1\n")
     with refused("RUN", "duplicate", "line 4"):
         read_runs([path])
+
+
+@pytest.mark.parametrize("name", ["board.jsonl", "board.csv"])
+def test_a_line_that_is_too_long_is_refused_before_it_is_in_memory(name, tmp_path, monkeypatch):
+    monkeypatch.setattr(text_files, "_LONGEST_LINE", 2**22)
+    file = tmp_path / name
+    row, header = b'{"doc_id": 0, "question": "q", "score": 1}\n', b"question,score\n"
+    with file.open("wb") as opened:
+        opened.write(header if name.endswith(".csv") else row)
+        opened.truncate(2**26)
+    tracemalloc.start()
+    try:
+        with refused("RUN", "range", "line 2, which is longer"):
+            read_runs([file])
+        assert tracemalloc.get_traced_memory()[1] < 3 * 2**22
+    finally:
+        tracemalloc.stop()
+
+
+def test_values_nested_deeply_are_refused(tmp_path):
+    text = (DATA / "tau2" / "weak.json").read_text(encoding="utf-8")
+    file = tmp_path / "weak.json"
+    file.write_text(text.replace('"num_trials": 4', f'"num_trials": {nested()}', 1))
+    with refused("RUN", "damaged"):
+        read_runs([file])
