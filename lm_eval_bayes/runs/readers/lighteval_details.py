@@ -20,7 +20,7 @@ import numpy as np
 from lm_eval_bayes._util.text import plural
 from lm_eval_bayes.runs.logged_texts import LoggedTexts, TextLog, TrialText
 from lm_eval_bayes.runs.provenance import generation, mapping
-from lm_eval_bayes.runs.readers import trial_table
+from lm_eval_bayes.runs.readers import tables
 from lm_eval_bayes.runs.readers.file_access import sniff_files
 from lm_eval_bayes.runs.readers.json_files import (
     after_last,
@@ -64,7 +64,7 @@ def sniff(path: Path) -> Sniffed | None:
 
 
 def _is_details(file: Path) -> bool:
-    return file.suffix == ".parquet" and set(trial_table.header(file)) >= _COLUMNS
+    return file.suffix == ".parquet" and set(tables.header(file)) >= _COLUMNS
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def read(file: Path, query: Query) -> FileContents:
     InvalidInputError
         If the file is broken, or the query names a metric or a field that it does not have.
     """
-    rows = list(trial_table.arrow_rows(file, sorted(_COLUMNS), query.argument))
+    rows = list(tables.arrow_rows(file, sorted(_COLUMNS), query.argument))
     query.advance(file.stat().st_size)
     questions = [_question(row, number) for number, row in enumerate(rows)]
     tasks = tuple(dict.fromkeys(q.task for q in questions if q.task)) or (query.task or file.stem,)
@@ -137,7 +137,7 @@ def _question(row: Mapping[str, Any], place: int) -> _Question:
 
 def _texts(file: Path, argument: str) -> Iterator[Sequence[TrialText]]:
     """Yield the texts of the samples of every question, and its right answers."""
-    for row in trial_table.arrow_rows(file, ("doc", "model_response"), argument):
+    for row in tables.arrow_rows(file, ("doc", "model_response"), argument):
         doc, texts = mapping(row["doc"]), mapping(row["model_response"]).get("text")
         choices, gold = doc.get("choices"), doc.get("gold_index")
         numbers = gold if isinstance(gold, list) else [gold]
