@@ -12,15 +12,15 @@ from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.log_fields import cluster_label
 from lm_eval_bayes.runs.readers.column_names import IDS, MODELS, TASKS, UNNAMED
 from lm_eval_bayes.runs.readers.json_files import name_of
-from lm_eval_bayes.runs.readers.protocol import FileContents, Query, Sniffed
+from lm_eval_bayes.runs.readers.protocol import FileContents, Query
 from lm_eval_bayes.runs.readers.tables import header, rows_of
 from lm_eval_bayes.runs.readers.text_files import file_argument
 from lm_eval_bayes.runs.trials import PartialRun, Question
 
 
-def sniff(path: Path) -> Sniffed | None:
-    """Return a table that has columns of counts."""
-    return Sniffed([path]) if has_counts(header(path)) else None
+def is_mine(file: Path) -> bool:
+    """Return whether a table has columns of counts."""
+    return has_counts(header(file))
 
 
 def has_counts(names: Iterable[str]) -> bool:

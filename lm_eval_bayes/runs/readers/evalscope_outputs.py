@@ -19,7 +19,7 @@ from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.logged_texts import TrialText
 from lm_eval_bayes.runs.provenance import mapping
 from lm_eval_bayes.runs.readers.conversations import last_message, written
-from lm_eval_bayes.runs.readers.file_access import files_below, files_beside
+from lm_eval_bayes.runs.readers.file_access import files_beside
 from lm_eval_bayes.runs.readers.json_files import (
     after_last,
     chosen_metric,
@@ -32,7 +32,6 @@ from lm_eval_bayes.runs.readers.json_files import (
 from lm_eval_bayes.runs.readers.protocol import (
     FileContents,
     Query,
-    Sniffed,
 )
 from lm_eval_bayes.runs.readers.text_files import JsonLines, first_line
 from lm_eval_bayes.runs.readers.trial_columns import TrialColumns, numbers_in_run, partial_runs
@@ -49,22 +48,9 @@ _NO_TEXT = place(0, PER_RECORD - 1)
 _REVIEWS, _PREDICTIONS, _REPORTS = "reviews", "predictions", "reports"
 
 
-def sniff(path: Path) -> Sniffed | None:
-    """Return a file of reviews, that beside a file of predictions, or those in a folder."""
-    if path.is_dir():
-        below = sorted(files_below(path))
-        files = [f for f in below if f.suffix == ".jsonl" and _REVIEWS in f.absolute().parts]
-    else:
-        files = [path] if path.suffix == ".jsonl" else []
-    found = [file for file in files if _is_reviews(file)]
-    if not found and len(files) == 1 and _PREDICTIONS in files[0].absolute().parts:
-        beside = _beside(files[0], _PREDICTIONS, _REVIEWS)
-        found = [beside] if _is_reviews(beside) else []
-    return Sniffed(found) if found else None
-
-
-def _is_reviews(file: Path) -> bool:
-    first = first_line(file) if file.is_file() else None
+def is_mine(file: Path) -> bool:
+    """Return whether a file is one of reviews."""
+    first = first_line(file) if file.suffix == ".jsonl" else None
     return first is not None and {"index", "sample_score"} <= first.keys()
 
 

@@ -30,7 +30,7 @@ from lm_eval_bayes.runs.readers.json_files import (
     timestamp,
     total,
 )
-from lm_eval_bayes.runs.readers.protocol import FileContents, Query, Sniffed
+from lm_eval_bayes.runs.readers.protocol import FileContents, Found, Query
 from lm_eval_bayes.runs.readers.trial_columns import (
     TrialColumns,
     TrialRow,
@@ -55,17 +55,20 @@ _NUMBERED = re.compile(r"\.(\d{1,6})-of-\d+")
 _RESOLVED, _REWARD = "is_resolved", "reward"
 
 
-def sniff(path: Path) -> Sniffed | None:
-    """Return a job, run or trial: a file of results, or in a folder the jobs and runs."""
+def is_mine(file: Path) -> bool:
+    """Return whether a file holds the results of a job, a run or a trial."""
+    if not file.name.endswith(("result.json", "results.json")):
+        return False
+    start = beginning(file)
+    return _is_trial(start) or any(form.match(start) for form in (_JOB, _TB_RUN))
+
+
+def units(files: Sequence[Path], path: Path) -> Found:
+    """Return the runs of terminal-bench in a folder, and the folders of jobs and of trials."""
     if not path.is_dir():
-        start = beginning(path) if path.suffix == ".json" else b""
-        if _JOB.match(start):
-            return Sniffed([path.parent]) if any(_trial_files(path.parent)) else None
-        return Sniffed([path]) if _is_trial(start) or _TB_RUN.match(start) else None
+        return Found([path.parent] if _JOB.match(beginning(path)) else files)
     runs, folders = [], dict[Path, None]()
-    for file in sorted(files_below(path)):
-        if file.suffix != ".json" or not file.name.endswith(("result.json", "results.json")):
-            continue
+    for file in files:
         start = beginning(file)
         if _TB_RUN.match(start):
             runs.append(file)
@@ -73,8 +76,7 @@ def sniff(path: Path) -> Sniffed | None:
             folder = _above(file, 2 if _TB_TRIAL.match(start) else 1)
             folders[folder if folder == path or path in folder.parents else path] = None
     whole = {run.parent for run in runs}
-    alone = [folder for folder in folders if folder not in whole]
-    return Sniffed([*runs, *alone]) if runs or alone else None
+    return Found([*runs, *(folder for folder in folders if folder not in whole)])
 
 
 def _above(file: Path, n: int) -> Path:

@@ -35,15 +35,15 @@ from lm_eval_bayes.runs.provenance import (
     mapping,
     provenance_of,
 )
-from lm_eval_bayes.runs.readers.file_access import files_below, files_beside
+from lm_eval_bayes.runs.readers.file_access import files_beside
 from lm_eval_bayes.runs.readers.json_files import load_json
 from lm_eval_bayes.runs.readers.log_line import LogLine
 from lm_eval_bayes.runs.readers.logged_trials import logged_trials
 from lm_eval_bayes.runs.readers.protocol import (
     FileContents,
+    Found,
     NothingToCountError,
     Query,
-    Sniffed,
 )
 from lm_eval_bayes.runs.readers.text_files import JsonLines, first_line
 from lm_eval_bayes.runs.readers.trial_texts import lines_log
@@ -56,37 +56,30 @@ Part = tuple[Question, Trials]
 _NAME = re.compile(r"(.+)_(\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d(?:\.\d+)?)")
 
 
-def sniff(path: Path) -> Sniffed | None:
-    """Return a samples file, those in a folder, or those beside a results file.
-
-    In a folder they are recognised by their names; a single file by its name or its first line.
-    """
-    if path.is_dir():
-        below = [file for file in files_below(path) if plain_name(file).suffix == ".jsonl"]
-        files = sorted(file for file in below if file.match("samples_*"))
-        files = files or sorted(filter(_is_of_first_releases, below))
-        others = (file for file in below if file.match("*?samples_*") and file.name[0] != ".")
-        warnings = tuple(
-            f"{file} was left out: the name of a samples file begins with samples_"
-            for file in sorted(others)
-            if file not in files and _is_samples_file(file)
-        )
-        return Sniffed(files, warnings) if files else None
-    plain = plain_name(path)
-    if plain.suffix == ".json":
-        stamp = plain.stem.rpartition("_")[2]
-        named = files_beside(path, f"samples_*_{escape(stamp)}.jsonl*")
-        files = [file for file in named if plain_name(file).suffix == ".jsonl"]
-        return Sniffed(files) if files else None
-    return Sniffed([path]) if plain.suffix == ".jsonl" and _is_samples_file(path) else None
+def samples_of(file: Path) -> list[Path]:
+    """Return the samples beside a results file."""
+    plain = plain_name(file)
+    if plain.suffix != ".json":
+        return []
+    named = files_beside(file, f"samples_*_{escape(plain.stem.rpartition('_')[2])}.jsonl*")
+    return [file for file in named if plain_name(file).suffix == ".jsonl"]
 
 
-def _is_of_first_releases(file: Path) -> bool:
-    """Return whether a file is one of the samples that releases up to 0.4.2 wrote."""
-    return file.with_name("results.json").is_file() and _is_samples_file(file)
+def units(files: Sequence[Path], path: Path) -> Found:
+    """Return the samples in a folder: where there are some of the name samples_*, only these."""
+    named = [file for file in files if file.name.startswith("samples_")]
+    warnings = tuple(
+        f"{file} was left out: the name of a samples file begins with samples_"
+        for file in files
+        if named and file not in named
+    )
+    return Found(named or files, warnings)
 
 
-def _is_samples_file(file: Path) -> bool:
+def is_mine(file: Path) -> bool:
+    """Return whether a file is one of samples, by its name or by its first line."""
+    if plain_name(file).suffix != ".jsonl":
+        return False
     named, first = file.name.startswith("samples_"), first_line(file)
     if first is None:
         return named

@@ -25,7 +25,6 @@ from lm_eval_bayes.runs.logged_texts import TextLog, TrialText
 from lm_eval_bayes.runs.model_arguments import names_a_secret, redacted
 from lm_eval_bayes.runs.provenance import generation, mapping, number
 from lm_eval_bayes.runs.readers.conversations import last_message, written
-from lm_eval_bayes.runs.readers.file_access import files_below
 from lm_eval_bayes.runs.readers.json_files import (
     LARGEST,
     beginning,
@@ -44,8 +43,8 @@ from lm_eval_bayes.runs.readers.json_files import (
 )
 from lm_eval_bayes.runs.readers.protocol import (
     FileContents,
+    Found,
     Query,
-    Sniffed,
 )
 from lm_eval_bayes.runs.readers.tool_settings import SETTINGS, call_settings
 from lm_eval_bayes.runs.readers.trial_columns import TrialColumns, first_number, partial_runs
@@ -73,14 +72,9 @@ _LONGEST_ARGUMENT = 24
 _BROKEN_ZIP = (*UNREADABLE, zipfile.BadZipFile, ValueError, NotImplementedError, RuntimeError)
 
 
-def sniff(path: Path) -> Sniffed | None:
-    """Return a log, or the logs in a folder: of those of one task and model the newest."""
-    if not path.is_dir():
-        return Sniffed([path]) if _is_log(path) else None
-    logs = [file for file in sorted(files_below(path)) if _is_log(file)]
-    if not logs:
-        return None
-    identities = {file: _identity(file) for file in logs}
+def units(files: Sequence[Path], path: Path) -> Found:
+    """Return the logs in a folder: of those of one task and model the newest."""
+    identities = {file: _identity(file) for file in files}
     newest: dict[object, Path] = {}
     for file, (task, age) in identities.items():
         if task not in newest or age > identities[newest[task]][1]:
@@ -90,10 +84,11 @@ def sniff(path: Path) -> Sniffed | None:
         for file, (task, _) in identities.items()
         if newest[task] != file
     )
-    return Sniffed([file for file in logs if file in newest.values()], warnings)
+    return Found([file for file in files if file in newest.values()], warnings)
 
 
-def _is_log(file: Path) -> bool:
+def is_mine(file: Path) -> bool:
+    """Return whether a file is a log."""
     if file.suffix == ".json":
         return _JSON_LOG.match(beginning(file)) is not None
     if file.suffix != ".eval" or not beginning(file, 4).startswith(b"PK"):

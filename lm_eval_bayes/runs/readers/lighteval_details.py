@@ -21,7 +21,6 @@ from lm_eval_bayes._util.text import plural
 from lm_eval_bayes.runs.logged_texts import LoggedTexts, TextLog, TrialText
 from lm_eval_bayes.runs.provenance import generation, mapping
 from lm_eval_bayes.runs.readers import tables
-from lm_eval_bayes.runs.readers.file_access import sniff_files
 from lm_eval_bayes.runs.readers.json_files import (
     after_last,
     broken,
@@ -36,7 +35,6 @@ from lm_eval_bayes.runs.readers.json_files import (
 from lm_eval_bayes.runs.readers.protocol import (
     FileContents,
     Query,
-    Sniffed,
 )
 from lm_eval_bayes.runs.readers.tool_settings import call_settings
 from lm_eval_bayes.runs.readers.trial_columns import (
@@ -58,12 +56,8 @@ _SAMPLES = re.compile(r"\bn=(\d{1,6})\b|^avg@(\d{1,6})\b")
 _SLACK = 1e-6
 
 
-def sniff(path: Path) -> Sniffed | None:
-    """Return a file of details, or those in a folder."""
-    return sniff_files(path, _is_details, "*.parquet")
-
-
-def _is_details(file: Path) -> bool:
+def is_mine(file: Path) -> bool:
+    """Return whether a file is one of details."""
     return file.suffix == ".parquet" and set(tables.header(file)) >= _COLUMNS
 
 

@@ -18,9 +18,8 @@ from typing import Any
 
 from lm_eval_bayes._util.hashing import distinct_ids, hash_text
 from lm_eval_bayes.runs.provenance import mapping
-from lm_eval_bayes.runs.readers.file_access import files_below
 from lm_eval_bayes.runs.readers.json_files import name_of, score_of, text_of
-from lm_eval_bayes.runs.readers.protocol import FileContents, Query, Sniffed
+from lm_eval_bayes.runs.readers.protocol import FileContents, Found, Query
 from lm_eval_bayes.runs.readers.text_files import first_line
 from lm_eval_bayes.runs.readers.tool_log import ToolLog, Trial
 from lm_eval_bayes.runs.readers.trial_columns import record_key
@@ -87,15 +86,13 @@ def _is_yes(judgement: object) -> bool | None:
     return True if word.startswith("yes") else False if word.startswith("no") else None
 
 
-def sniff(path: Path) -> Sniffed | None:
-    """Return a file of outputs that were graded, or those in a folder."""
-    found = filter(_is_graded, files_below(path) if path.is_dir() else [path])
-    graded = sorted(found, key=lambda file: (file.parent, _seed(file) or 0, file.name))
-    seeded = {file.parent for file in graded if _seed(file) is not None}
-    files = [f for f in graded if _seed(f) is not None or f.parent not in seeded]
+def units(files: Sequence[Path], path: Path) -> Found:
+    """Return the outputs by their seeds; where there are some, those without are left out."""
+    ordered = sorted(files, key=lambda file: (file.parent, _seed(file) or 0, file.name))
+    seeded = {file.parent for file in files if _seed(file) is not None}
+    read = [f for f in ordered if _seed(f) is not None or f.parent not in seeded]
     beside = "was left out: there are outputs with seeds beside it"
-    warnings = tuple(f"{file} {beside}" for file in graded if file not in files)
-    return Sniffed(files, warnings) if files else None
+    return Found(read, tuple(f"{file} {beside}" for file in ordered if file not in read))
 
 
 def _seed(file: Path) -> int | None:
@@ -103,8 +100,9 @@ def _seed(file: Path) -> int | None:
     return int(named[1]) if named and named[1] else None
 
 
-def _is_graded(file: Path) -> bool:
-    if _NAME.fullmatch(file.name) is None or not file.is_file():
+def is_mine(file: Path) -> bool:
+    """Return whether a file is one of outputs that were graded."""
+    if _NAME.fullmatch(file.name) is None:
         return False
     first = first_line(file)
     # such a name alone says little: what NeMo-Skills adds to every generation is looked for, too

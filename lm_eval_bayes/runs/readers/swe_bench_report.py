@@ -8,14 +8,13 @@ the runs of a model are merged.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from lm_eval_bayes._util.text import error_line, plural
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.provenance import mapping
-from lm_eval_bayes.runs.readers.file_access import files_below
 from lm_eval_bayes.runs.readers.json_files import (
     beginning,
     broken,
@@ -23,7 +22,7 @@ from lm_eval_bayes.runs.readers.json_files import (
     load_json,
     name_of,
 )
-from lm_eval_bayes.runs.readers.protocol import FileContents, Query, Sniffed
+from lm_eval_bayes.runs.readers.protocol import FileContents, Found, Query
 from lm_eval_bayes.runs.readers.trial_columns import TrialColumns, first_number, partial_runs
 
 #: The task of the reports, which name none, unless the query does.
@@ -50,19 +49,19 @@ _LARGEST_REPORT = 2**24
 _NUMBERED = re.compile(r"(.*?)(\d{1,6})")
 
 
-def sniff(path: Path) -> Sniffed | None:
-    """Return a report, the reports of runs in a folder, or the folders of runs without one."""
+def units(files: Sequence[Path], path: Path) -> Found:
+    """Return the reports of runs in a folder, and the folders of runs without one."""
     if not path.is_dir():
-        return Sniffed([path]) if _is_report(path) else None
-    files = [file for file in files_below(path) if file.suffix == ".json"]
-    runs = sorted(file for file in files if file.name != "report.json" and _is_run_report(file))
+        return Found(files)
+    runs = [file for file in files if file.name != "report.json"]
     reported = {_names(file) for file in runs}
-    folders = sorted({_run_folder(file) for file in files if _is_instance_report(file)})
+    folders = sorted({_run_folder(file) for file in files if file.name == "report.json"})
     others = [folder for folder in folders if _names_of_folder(folder) not in reported]
-    return Sniffed([*runs, *others]) if runs or others else None
+    return Found([*runs, *others])
 
 
-def _is_report(file: Path) -> bool:
+def is_mine(file: Path) -> bool:
+    """Return whether a file is a report of a run or of an instance."""
     return file.suffix == ".json" and (_is_run_report(file) or _is_instance_report(file))
 
 

@@ -17,7 +17,7 @@ from lm_eval_bayes.runs.logged_texts import LoggedTexts, TrialText
 from lm_eval_bayes.runs.model_arguments import flat, keyed, model_name
 from lm_eval_bayes.runs.provenance import generation, greedy
 from lm_eval_bayes.runs.readers.log_line import is_right_or_wrong
-from lm_eval_bayes.runs.readers.protocol import FileContents, Query, Sniffed
+from lm_eval_bayes.runs.readers.protocol import FileContents, Query
 from lm_eval_bayes.runs.task_run import Provenance
 from lm_eval_bayes.runs.trials import PartialRun, Question, Trials, floats, questions_of
 from lm_eval_bayes.stats import FloatArray
@@ -37,12 +37,12 @@ _NUMBERS = tuple(
 )
 
 
-def sniff(path: Path) -> Sniffed | None:
-    """Return a trial store, which only SQLite opens."""
+def is_mine(file: Path) -> bool:
+    """Return whether a file is a trial store, which only SQLite opens."""
     try:
-        return Sniffed([path]) if is_store(path.resolve()) else None
+        return is_store(file.resolve())
     except NotAStoreError:
-        return None
+        return False
 
 
 def read(file: Path, query: Query) -> FileContents:

@@ -21,7 +21,7 @@ from lm_eval_bayes.runs.readers.column_names import (
     other_columns,
 )
 from lm_eval_bayes.runs.readers.conversations import written
-from lm_eval_bayes.runs.readers.protocol import FileContents, Query, Sniffed
+from lm_eval_bayes.runs.readers.protocol import FileContents, Query
 from lm_eval_bayes.runs.readers.tables import columns_of, header, rows_of
 from lm_eval_bayes.runs.readers.text_files import JsonLines
 from lm_eval_bayes.runs.readers.trial_columns import (
@@ -99,9 +99,9 @@ class TrialTable:
         return len(set(zip(*(map(str, column) for column in (*own, *columns)), strict=True)))
 
 
-def sniff(path: Path) -> Sniffed | None:
-    """Return a file with columns of questions and of scores."""
-    return Sniffed([path]) if is_trial_table(header(path)) else None
+def is_mine(file: Path) -> bool:
+    """Return whether a file has columns of questions and of scores."""
+    return is_trial_table(header(file))
 
 
 def read(file: Path, query: Query) -> FileContents:

@@ -25,7 +25,7 @@ from lm_eval_bayes.runs.readers.column_names import (
     is_numbered_trial,
     is_trial_word,
 )
-from lm_eval_bayes.runs.readers.protocol import FileContents, Query, Sniffed
+from lm_eval_bayes.runs.readers.protocol import FileContents, Query
 from lm_eval_bayes.runs.readers.tables import CSV
 from lm_eval_bayes.runs.readers.text_files import csv_lines, file_argument
 from lm_eval_bayes.runs.readers.trial_table import EXAMPLE
@@ -51,10 +51,9 @@ Rows = dict[tuple[str, str], dict[str, Any]]
 Matrices = tuple[Rows, tuple[float, ...], tuple[str, ...]]
 
 
-def sniff(path: Path) -> Sniffed | None:
-    """Return a CSV file or one of arrays; tables of trials and of counts are tried before."""
-    is_matrix = plain_name(path).suffix in CSV or path.suffix in ARRAYS
-    return Sniffed([path]) if is_matrix else None
+def is_mine(file: Path) -> bool:
+    """Return whether a file is CSV or of arrays; other tables are tried before."""
+    return plain_name(file).suffix in CSV or file.suffix in ARRAYS
 
 
 def read(file: Path, query: Query) -> FileContents:
