@@ -342,7 +342,9 @@ def _folder(folder: Path, argument: str, skip_unreadable: bool) -> tuple[Format,
     own = of_format.pop(format, []) if format else []
     suffixes = {plain_name(file).suffix for file in own}
     for file in denied:
-        if format is None or plain_name(file).suffix in suffixes:
+        patterns = (*format.names, format.beside) if format else ()
+        named = any(pattern and file.match(pattern) for pattern in patterns)
+        if format is None or named or plain_name(file).suffix in suffixes:
             raise PermissionDeniedError.of_path(argument, file)
     errors = _damaged(others, own, [format] if format else FORMATS, argument)
     if errors and not (skip_unreadable and format):

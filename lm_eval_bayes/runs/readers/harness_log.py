@@ -52,6 +52,9 @@ from lm_eval_bayes.runs.trials import PartialRun, Question, Trials, questions_of
 #: A question with its trials.
 Part = tuple[Question, Trials]
 
+#: Fields of a line, besides the number of its question.
+_LOGGED = {"resps", "metrics", "outcomes", "filter"}
+
 #: The name of a task and the time of a run, in the name of a samples file.
 _NAME = re.compile(r"(.+)_(\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d(?:\.\d+)?)")
 
@@ -80,11 +83,10 @@ def is_mine(file: Path) -> bool:
     """Return whether a file is one of samples, by its name or by its first line."""
     if plain_name(file).suffix != ".jsonl":
         return False
-    named, first = file.name.startswith("samples_"), first_line(file)
-    if first is None:
-        return named
-    fields = {"resps", "metrics", "outcomes", "filter"}
-    return "doc_id" in first and (named or not fields.isdisjoint(first))
+    if file.name.startswith("samples_"):
+        return True
+    first = first_line(file) or {}
+    return "doc_id" in first and not first.keys().isdisjoint(_LOGGED)
 
 
 def read(file: Path, query: Query) -> FileContents:

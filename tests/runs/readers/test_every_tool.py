@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 from _support.errors import refused
-from _support.tool_logs import DATA, outcomes_of
+from _support.tool_logs import DATA
 
 from lm_eval_bayes.runs.reader import read_runs
 
@@ -91,9 +91,3 @@ def test_relative_paths_are_read(monkeypatch, folder, name):
     monkeypatch.chdir(DATA / folder)
     for path, runs in zip((name, "."), expected, strict=True):
         assert [(run.model, run.task, run.n_trials) for run in read_runs([path]).runs] == runs
-
-
-def test_predictions_of_evalscope_lead_to_their_reviews():
-    predictions = DATA / "evalscope" / "strong" / "predictions" / "strong" / f"{MCQ}.jsonl"
-    reviews = DATA / "evalscope" / "strong" / "reviews" / "strong" / f"{MCQ}.jsonl"
-    assert outcomes_of(predictions) == outcomes_of(reviews)
