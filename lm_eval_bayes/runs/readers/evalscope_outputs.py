@@ -66,7 +66,7 @@ def read(file: Path, query: Query) -> FileContents:
     if type(n_errors) is int and n_errors > 0:
         missing = _missing(log.trials, n_errors)
         log.trials += [
-            replace(common, question=q, label=i, key=i, error="error") for q, i in missing
+            replace(common, question=q, label=i, key=i, error="an error") for q, i in missing
         ]
         if not missing:
             ended = f"{plural(n_errors, 'trial')} of {file} ended in an error, and did not count"

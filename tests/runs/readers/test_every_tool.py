@@ -27,7 +27,7 @@ NEMO = "nemo_skills/published/eval-results"
         ("matharena/outputs/aime/aime_2025/open", {}, ("1 trial without a score",)),
         ("promptfoo/sums.json", {}, ("success, score, right or near", "1 trial ")),
         ("swe_bench/org__weak-1.5.run_2.json", {}, ("1 trial ",)),
-        ("tau2/strong.json", {}, ("1 trial ", "max_steps 1")),
+        ("tau2/strong.json", {}, ("1 trial ", "max_steps")),
         ("verifiers/sums--org--weak", {}, ("reward, right, near", "1 trial ")),
         ("verifiers_traces/weak", {}, ("1 trial ",)),
     ],
