@@ -61,20 +61,11 @@ LOGS = {
         ("lm_eval_0.4.2", "*_toy_gen.jsonl", "."),
     ],
     "inspect_ai": [("inspect_ai", "weak.eval", None), ("inspect_ai", "weak.json", None)],
-    "verifiers": [
-        ("verifiers/sums--org--weak/run1", "results.jsonl", "."),
-        ("verifiers/sums--org--weak/run1", "metadata.json", "."),
-    ],
     "verifiers, traces": [("verifiers_traces/weak", "traces.jsonl", None)],
-    "Every Eval Ever": [
-        ("every_eval_ever", "*_samples.jsonl", None),
-        ("every_eval_ever", "*[0-9a-f].json", "."),
-    ],
     "SWE-bench": [
         ("swe_bench", "org__weak-1.5.run_1.json", None),
         ("swe_bench/logs", "**/django__django-1/report.json", "."),
     ],
-    "promptfoo": [("promptfoo", "*.json", None), ("promptfoo", "*.jsonl", None)],
     "tau2-bench, tau-bench": [
         ("tau2", "weak.json", None),
         ("tau2/folder", "results.json", "."),

@@ -157,6 +157,8 @@ def is_trial_table(names: Iterable[str]) -> bool:
     False
     """
     lower = {name.strip().lower() for name in names}
+    if "promptidx" in lower:  # promptfoo's: its id is that of a row, of any model and prompt
+        return False
     has = {kind: not lower.isdisjoint(ALIASES[kind]) for kind in ("question", "score", "trial")}
     return has["score"] and (has["question"] or has["trial"])
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from lm_eval_bayes.runs.logged_texts import LoggedTexts, TextLog, ToolTrials
+from lm_eval_bayes.runs.logged_texts import LoggedTexts, ToolTrials
 from lm_eval_bayes.runs.partial_run import PartialRun, QuestionTrials
 from lm_eval_bayes.runs.provenance import mapping
 from lm_eval_bayes.runs.readers import trial_table
@@ -66,7 +66,7 @@ def read(file: Path, query: Query) -> FileContents:
     contents = log.contents("lighteval", first_label=1)
     runs = []
     for run in contents.runs:
-        counted = query.bounds is None and _counted(run, samples, log.texts)
+        counted = query.bounds is None and _counted(run, samples, log)
         if not counted and len(n_samples) < n_samples.total():
             note = f"{run.metric} is one value of several samples, and was counted as one trial"
             run = replace(run, notes=(*run.notes, note))
@@ -124,7 +124,7 @@ def _samples(common: Trial, numbered: tuple[int, Mapping[str, Any]]) -> Iterator
 
 
 def _counted(
-    run: PartialRun, samples: Mapping[tuple[str, str], tuple[int, int]], texts: TextLog
+    run: PartialRun, samples: Mapping[tuple[str, str], tuple[int, int]], log: ToolLog
 ) -> PartialRun | None:
     """Return a run of means as one of counts; None where the values do not tell these."""
     if not _MEAN.fullmatch(run.metric):
@@ -139,7 +139,10 @@ def _counted(
         if not n or not np.allclose(values[values >= 0] * n, right, rtol=0, atol=1e-6 * n):
             return None
         if right:
-            logged = LoggedTexts.of_line(ToolTrials(texts, np.arange(place, place + n)), n)
+            logged = None
+            if log.texts is not None:
+                places = np.arange(place, place + n)
+                logged = LoggedTexts.of_line(ToolTrials(log.texts, places), n)
             questions[id] = QuestionTrials(
                 id,
                 none,

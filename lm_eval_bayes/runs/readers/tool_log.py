@@ -109,8 +109,8 @@ class ToolLog:
     ----------
     trials : list of Trial
         The trials; a reader may change them before it asks for the contents.
-    texts : TextLog
-        Where the texts are, by the places of the trials.
+    texts : TextLog or None
+        Where the texts are, by the places of the trials; None where the log holds none.
     warnings : list of str
         What was left out.
 
@@ -138,7 +138,7 @@ class ToolLog:
         def texts_of(record: Any) -> list[TrialText]:
             return [one_text(written(t.reply), t.right)[0] for t in trials_of(record)]
 
-        self.texts: TextLog
+        self.texts: TextLog | None
         if records is None:
             self.texts = lines_log(lines, texts_of)
         else:
@@ -176,14 +176,14 @@ class ToolLog:
         if self.trials and not wanted:
             return FileContents((), tasks)
         names = list(dict.fromkeys(name for trial in wanted for name in trial.scores))
-        metric, notes = chosen_metric(names, query, self.file, "metric") if names else ("", ())
+        metric, notes = chosen_metric(names, query, self.file) if names else ("", ())
         is_scored = any(trial.scores.get(metric) is not None for trial in wanted)
         if not is_scored and (query.unscored == "left-out" or not names):
             got = f"{plural(len(wanted), 'trial')} without one"
             raise nothing_to_count(self.file, query, "scores of trials", got)
         by_run: dict[str, list[Trial]] = {}
         for trial in wanted:
-            by_run.setdefault(json_text([trial.run, trial.settings]), []).append(trial)
+            by_run.setdefault(json_text([trial.model, trial.run, trial.settings]), []).append(trial)
         runs: list[PartialRun] = []
         for trials in by_run.values():
             said = (*notes, *self._notes_on_errors(trials, metric, tool))
@@ -191,7 +191,7 @@ class ToolLog:
         return FileContents(runs, tasks, warnings=tuple(self.warnings))
 
     def _runs(self, trials: Sequence[Trial], metric: str, **more: Any) -> list[PartialRun]:
-        """Return the runs of trials of one run and one setting."""
+        """Return the runs of trials of one model, run and setting."""
         first, labels = trials[0], [trial.label for trial in trials]
         numbers: list[Any] | None = None
         if any(label is not None for label in labels):

@@ -103,7 +103,6 @@ def test_broken_files_of_no_tool_are_no_error(source, tmp_path):
     ("source", "name", "first"),
     [
         ("nemo_skills/published/eval-results/gpqa", "output-rs0.jsonl", b"{}\n"),
-        ("verifiers", "near-sums--org--weak/run1/results.jsonl", b'{"level": "INFO"}\n'),
         ("verifiers_traces", "weak/traces.jsonl", b"{}\n"),
         ("evalscope", "weak/reviews/weak/general_mcq_letters.jsonl", b"{}\n"),
     ],
@@ -141,10 +140,10 @@ def test_a_line_that_is_too_long_is_refused_before_it_is_in_memory(name, tmp_pat
 
 @pytest.mark.parametrize(("depth", "rule"), [(600, "range"), (100_000, "damaged")])
 def test_values_nested_deeply_are_refused(depth, rule, tmp_path):
-    folder = copied("verifiers/sums--org--weak/run1", tmp_path)
-    file = folder / "metadata.json"
+    folder = copied("lm_eval_0.4.9", tmp_path)
+    (file,) = folder.glob("results_*.json")
     text = file.read_text(encoding="utf-8")
-    changed = text.replace('"max_tokens": 16', f'"max_tokens": {nested(depth)}')
+    changed = text.replace('"version": 1.0', f'"version": {nested(depth)}')
     file.write_text(changed, encoding="utf-8")
     with refused("RUN", rule):
         read_runs([folder])

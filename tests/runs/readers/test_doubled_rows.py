@@ -17,10 +17,7 @@ NEMO = "nemo_skills/published/eval-results"
 
 #: Logs of which every trial is a row: the folder, the file, and where in JSON the rows are.
 LOGS = [
-    ("verifiers/sums--org--weak/run1", "results.jsonl", ()),
     ("verifiers_traces/weak", "traces.jsonl", ()),
-    ("promptfoo", "prompts.jsonl", ()),
-    ("promptfoo", "sums.json", ("results", "results")),
     (f"{NEMO}/answer-judge", "output-rs0.jsonl", ()),
     (f"{NEMO}/hendrycks_math", "output-rs2.jsonl", ()),
     ("tau2", "weak.json", ("simulations",)),
@@ -87,32 +84,20 @@ def test_rows_of_a_frame_that_are_there_twice():
 
 
 def test_a_trial_is_known_by_its_id(tmp_path):
-    """Two trials with one id, of which one has another field."""
-    file = DATA / "promptfoo" / "prompts.jsonl"
-    rows = rows_of(file)
-    path = write_rows(tmp_path / "prompts.jsonl", [*rows, rows[0] | {"latencyMs": 99}])
-    check_refused(path)
-    write_rows(tmp_path / "prompts.jsonl", [*rows, rows[0] | {"id": "another"}])
-    assert sum(run.n_trials for run in read_runs([path]).runs) == len(rows) + 1
+    """Two trials with one id, of which one has another field, and trials alike but for the id."""
+    rows = rows_of(DATA / "verifiers_traces" / "weak" / "traces.jsonl")
+
+    def again(**fields):
+        traces = [rows[0]["traces"][0] | fields]
+        return write_rows(tmp_path / "traces.jsonl", [*rows, rows[0] | {"traces": traces}])
+
+    check_refused(again(num_output_tokens=99))
+    (run,) = read_runs([DATA / "verifiers_traces" / "weak"]).runs
+    assert read_runs([again(id="another")]).runs[0].n_trials == run.n_trials + 1
     # and two of one id contradict each other
-    contradicting = rows[0] | {"success": not rows[0]["success"]}
-    write_rows(tmp_path / "prompts.jsonl", [*rows, contradicting])
     for dedupe in (False, True):
         with refused("RUN", "duplicate"):
-            read_runs([path], dedupe=dedupe)
-
-
-def test_records_of_every_eval_ever_without_numbers_of_trials(tmp_path):
-    (file,) = (DATA / "every_eval_ever").glob("*_samples.jsonl")
-    rows = rows_of(file)
-    for n, row in enumerate(rows):
-        del row["metadata"]
-        row["performance"]["generation_time_ms"] = 400.0 + n
-    path = write_rows(tmp_path / "records.jsonl", rows)
-    expected = outcomes_of(path)
-    write_rows(tmp_path / "records.jsonl", rows * 2)
-    check_refused(path)
-    assert outcomes_of(path, dedupe=True) == expected
+            read_runs([again(rewards={})], dedupe=dedupe)
 
 
 @pytest.mark.parametrize("named", [{"id": "q"}, {}])

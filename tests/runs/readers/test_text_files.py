@@ -71,11 +71,9 @@ def test_the_objects_are_those_at_their_offsets(tmp_path_factory, lines, ends):
     "name",
     [
         *("inspect_ai/weak.json", "tau2/weak.json", "tau_bench/gpt-4o-airline.json"),
-        *("promptfoo/sums.json", "promptfoo/prompts.jsonl", "swe_bench/org__strong.run_1.json"),
-        *("verifiers/sums--org--weak", "verifiers_traces/weak"),
+        *("swe_bench/org__strong.run_1.json", "verifiers_traces/weak"),
         *("nemo_skills/published", "harbor/letters", "terminal_bench/ob1_1"),
         "evalscope/strong/reviews/strong/general_qa_words.jsonl",
-        "every_eval_ever/03997dfb-54d9-4fd1-bde5-3e2e1230740d_samples.jsonl",
     ],
 )
 def test_a_key_that_a_log_has_twice_is_refused(tmp_path, name):
