@@ -7,7 +7,7 @@ error, counts 0, as in the metrics of both tools. Where no model is named, the a
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

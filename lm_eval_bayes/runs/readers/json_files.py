@@ -136,33 +136,8 @@ def score_of(value: object) -> float | None:
     return float(value) if isinstance(value, bool) else number(value)
 
 
-def given_score(value: object, what: str, file: Path, query: Query) -> float | None:
-    """Return a score, which may be written as true or false; None where none is given.
-
-    Parameters
-    ----------
-    value : object
-        The value in the file.
-    what : str
-        What it is the score of, as in "reward of task 3".
-    file : Path
-        The file.
-    query : Query
-        What is read.
-
-    Raises
-    ------
-    InvalidInputError
-        If something else is given than a finite number.
-    """
-    score = score_of(value)
-    if score is None and value is not None:
-        raise unusable_score(value, what, file, query)
-    return score
-
-
 def unusable_score(value: object, what: str, file: Path, query: Query) -> InvalidInputError:
-    """Return the error of a score that is no finite number, see :func:`given_score`."""
+    """Return the error of a score that is no finite number."""
     shown = one_line(json_text(value), 40)
     if isinstance(value, float) and math.isinf(value):
         shown = f"{value} (infinite, or beyond the largest float, 1.8e308)"
@@ -237,18 +212,16 @@ def clusters_of(documents: Iterable[object], query: Query, where: str) -> list[s
     """
     if query.cluster is None:
         return None
-    labels: list[str] = []
-    fields: dict[str, None] = {}
-    for document in documents:
-        labels.append(cluster_label(document, query.cluster) or "")
-        fields.update(dict.fromkeys(field_names([document])))
-    choice = fields_in_words(fields)
-    if labels and not any(labels) and choice:
-        rule = f"be a field of {where}, {choice}"
-        raise InvalidInputError.of("cluster", "choice", rule, query.cluster)
+    listed = list(documents)
+    labels = [cluster_label(document, query.cluster) or "" for document in listed]
     if labels and not any(labels):
-        rule = f"be left out: {where} have no field that is a text or a number"
-        raise InvalidInputError.of("cluster", "conflict", rule, query.cluster)
+        choice = fields_in_words(field_names(listed))
+        rule = (
+            f"be a field of {where}, {choice}" if choice else f"be left out: {where} have no field"
+        )
+        raise InvalidInputError.of(
+            "cluster", "choice" if choice else "conflict", rule, query.cluster
+        )
     return labels
 
 
@@ -272,9 +245,7 @@ def after_last(folder: str, file: Path) -> tuple[Path, Path] | None:
     return Path(*parts[:at]), Path(*parts[at + 1 :])
 
 
-def chosen_metric(
-    names: Sequence[str], query: Query, file: Path, kind: str = "scorer"
-) -> tuple[str, tuple[str, ...]]:
+def chosen_metric(names: Sequence[str], query: Query, file: Path) -> tuple[str, tuple[str, ...]]:
     """Return the metric of the query, else the first one, with a note that names the others.
 
     Raises
@@ -282,12 +253,10 @@ def chosen_metric(
     InvalidInputError
         If the query names none of them.
     """
-    if query.metric is not None:
-        if query.metric not in names:
-            rule = f"be a {kind} of {file.name}, {join_words(names, 'or')}"
-            raise InvalidInputError.of("metric", "choice", rule, query.metric)
-        return query.metric, ()
-    if len(names) == 1:
-        return names[0], ()
+    if query.metric is not None and query.metric not in names:
+        rule = f"be a metric of {file.name}, {join_words(names, 'or')}"
+        raise InvalidInputError.of("metric", "choice", rule, query.metric)
+    if query.metric is not None or len(names) == 1:
+        return query.metric or names[0], ()
     choice = join_words(names, "or")
-    return names[0], (f"{kind} {names[0]} was counted; --metric chooses among {choice}",)
+    return names[0], (f"metric {names[0]} was counted; --metric chooses among {choice}",)

@@ -10,7 +10,7 @@ as in the rate of SWE-bench; those that were never submitted do not count.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
