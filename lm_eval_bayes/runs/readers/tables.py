@@ -83,20 +83,13 @@ def rows_of(
     return csv_rows(file, argument) if suffix in CSV else arrow_rows(file, names, argument)
 
 
-def columns_of(
-    rows: Iterable[Mapping[str, Any]], names: Sequence[str], without: Sequence[str] = ()
-) -> dict[str, list[Any]]:
-    """Return the columns of rows, None for a missing value; equal texts are held once.
-
-    Of the columns `without` their values nothing is held but the lengths of lists.
-    """
+def columns_of(rows: Iterable[Mapping[str, Any]], names: Sequence[str]) -> dict[str, list[Any]]:
+    """Return the columns of rows, None for a missing value; equal texts are held once."""
     columns: dict[str, list[Any]] = {name: [] for name in names}
     texts: dict[str, str] = {}
     for row in rows:
         for name, column in columns.items():
             value = row.get(name)
-            if name in without:
-                value = [None] * len(value) if isinstance(value, list) else None
             column.append(texts.setdefault(value, value) if isinstance(value, str) else value)
     return columns
 

@@ -43,7 +43,7 @@ _RUNS = ("run", "run_id", "seed")
 _MEASURED = ("tokens", "cost", "time")
 
 #: The kinds of columns of which a list has an element per trial.
-_PER_TRIAL = ("score", "answer", "response", *_MEASURED)
+_PER_TRIAL = ("score", "answer", *_MEASURED)
 
 #: The kinds of columns that are read when a text is asked for.
 _ON_DEMAND = ("response", "target")
@@ -118,18 +118,18 @@ def read(file: Path, query: Query) -> FileContents:
     choice = f"--columns {{kind}}=NAME chooses one of {file.name}"
     check_columns(names, columns, query.argument, choice)
     others = (other_columns(kind, names, columns) for kind in ("question", "model", "answer"))
-    wanted = list(dict.fromkeys([*columns.values(), *chain.from_iterable(others)]))
+    at_once = [name for kind, name in columns.items() if kind not in _ON_DEMAND]
+    wanted = list(dict.fromkeys([*at_once, *chain.from_iterable(others)]))
     rows = rows_of(file, query.argument, wanted, query.advance)
-    response, target = map(columns.get, _ON_DEMAND)
-    by_name = columns_of(rows, wanted, without=[name for name in (response, target) if name])
+    by_name = columns_of(rows, wanted)
     texts: TextLog | None = None
-    texts_of = partial(_texts, response=response or "", target=target)
-    if response is not None and isinstance(rows, JsonLines):
+    texts_of = partial(_texts, columns=columns, argument=query.argument)
+    if "response" in columns and isinstance(rows, JsonLines):
         texts = lines_log(rows, texts_of)
-    elif response is not None:
-        on_demand = [name for name in (response, target) if name is not None]
+    elif "response" in columns:
+        needed = [columns[kind] for kind in ("score", *_ON_DEMAND) if kind in columns]
         texts = SpooledRecords(
-            file, records=lambda: map(texts_of, rows_of(file, query.argument, on_demand))
+            file, records=lambda: map(texts_of, rows_of(file, query.argument, needed))
         )
     once = [name for name, times in Counter(names).items() if times == 1]
     again = partial(rows_of, file, query.argument, once, unique_keys=False)
@@ -247,12 +247,15 @@ def _check_filled(names: Sequence[Any], kind: str, file: Path, argument: str) ->
         raise InvalidInputError.of(argument, "missing", rule, got)
 
 
-def _texts(row: Mapping[str, Any], *, response: str, target: str | None) -> list[TrialText]:
-    """Return the text of a row, or those of its trials, and the right answer of a column."""
-    value, right = row.get(response), None if target is None else row.get(target)
-    if isinstance(value, list) and not all(isinstance(part, dict) for part in value):
-        return [text for part in value for text in one_text(written(part), right)]
-    return one_text(written(value), right)
+def _texts(row: Mapping[str, Any], *, columns: Mapping[str, str], argument: str) -> list[TrialText]:
+    """Return the text of a row, or those of the trials in its lists, and the right answer."""
+    score, response, right = (row.get(columns.get(kind, "")) for kind in ("score", *_ON_DEMAND))
+    if not isinstance(score, list):
+        return one_text(written(response), right)
+    if not isinstance(response, list) or len(response) != len(score):
+        rule = f"have a list in column {columns['response']} where {columns['score']} has one"
+        raise InvalidInputError.of(argument, "shape", rule, "none, or one of another length")
+    return [text for part in response for text in one_text(written(part), right)]
 
 
 def _split_lists(table: TrialTable, argument: str) -> list[int] | None:
