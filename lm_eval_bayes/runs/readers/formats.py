@@ -163,15 +163,15 @@ FORMATS: tuple[Format, ...] = (
         matharena_outputs,
         ("[0-9]*.json", "[0-9]*.json.*"),
     ),
-    Format("counts", ".csv, .tsv, .jsonl with columns id, c and n", _OWN, counts, is_table=True),
+    Format("counts", "tables, as below, with columns id, c and n", _OWN, counts, is_table=True),
     Format(
         "table of trials",
-        ".csv, .tsv, .jsonl, .parquet, .arrow with columns question and score",
+        ".csv, .tsv, .jsonl, .json, .parquet, .arrow with columns question and score",
         _OWN,
         trial_table,
         is_table=True,
     ),
-    Format("matrix of outcomes", ".csv, .tsv, .npz", _OWN, zero_one_matrix, is_table=True),
+    Format("matrix of outcomes", ".csv, .tsv, .npz, .npy", _OWN, zero_one_matrix, is_table=True),
     Format("trial store", ".sqlite, or its folder", _OWN, trial_store),
 )
 

@@ -138,10 +138,12 @@ def matrices_of_csv(path: Path, query: Query) -> Matrices:
         named = {kind: cells[i].strip() for kind, i in special.items()}
         key = default | {kind: name for kind, name in named.items() if name or kind == "id"}
         where = f"row {index + 1 + has_header}"
-        is_empty = not any(map(str.strip, cells)) or not key["id"]
-        if is_empty or tuple(key.values()) in seen:
+        is_blank = not any(map(str.strip, cells))
+        if is_blank and ids:
+            continue
+        if is_blank or not key["id"] or tuple(key.values()) in seen:
             rule = f"name every question once, and have no empty row, in {path.name}"
-            got = f"{'nothing' if is_empty else key['id']} in {where}"
+            got = where if is_blank else f"{key['id'] or 'no name'} in {where}"
             raise InvalidInputError.of(query.argument, "duplicate", rule, got)
         seen.add(tuple(key.values()))
         for i in values:
@@ -292,10 +294,10 @@ def _names_in(
     arrays: dict[str, npt.NDArray[Any]], aliases: frozenset[str], n: int, path: Path, argument: str
 ) -> list[str] | None:
     """Return the n different names in the first array that has one of these names."""
-    name = next((key for key in arrays if key in aliases and arrays[key].ndim < 2), None)
+    name = next((key for key in arrays if key in aliases), None)
     if name is None:
         return None
-    values = np.atleast_1d(arrays[name]).tolist()
+    values = np.ravel(arrays[name]).tolist()
     names = [v.decode("utf-8", "replace") if isinstance(v, bytes) else str(v) for v in values]
     if len(names) != n or len(set(names)) != n or not all(names):
         rule = f"hold {n} different names in the array {name} of {path.name}"

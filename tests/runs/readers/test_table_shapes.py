@@ -111,11 +111,14 @@ def test_lists_hold_a_trial_each(tmp_path, ending):
     assert texts.right_answers == ("7",)
 
 
-@pytest.mark.parametrize("change", [{"correct": []}, {"answer": ["7"]}, {"output": ["x"] * 4}])
+@pytest.mark.parametrize("change", [{"correct": []}, {"correct": 1}, {"answer": ["7"]}])
 def test_lists_of_other_lengths_are_refused(tmp_path, change):
     path = write_rows(tmp_path / "t.jsonl", [LISTS[0] | change, LISTS[1]])
     with refused("RUN", "shape"):
         read_runs([path])
+    (run,) = read_runs([write_rows(path, [LISTS[0] | {"output": ["x"] * 4}])]).runs
+    with refused("RUN", "shape"):
+        question_texts(run, 0)
     with refused("RUN", "duplicate"):
         read_runs([write_rows(path, [LISTS[0]] * 2)])
 
