@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from _support.tables import write_rows
-from lm_eval_bayes.store.outcomes import GradedQuestion, GradedTask, GradedTrial
-from lm_eval_bayes.store.questions import Cluster
+from lm_eval_bayes.store.outcomes import Cluster, GradedQuestion, GradedTask, GradedTrial
 from lm_eval_bayes.store.trial import Trial, TrialKey
 from lm_eval_bayes.store.trial_store import TrialStore
 

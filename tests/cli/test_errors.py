@@ -161,8 +161,6 @@ def test_what_is_no_run_is_refused(files, name):
         "merge absent.sqlite -o new/all.sqlite",
         "export absent.sqlite -o new/a.jsonl",
         "prune absent.sqlite --trials-from 1",
-        "compact absent.sqlite",
-        "alias absent.sqlite old new",
     ],
 )
 def test_what_is_no_store_is_refused_and_no_file_is_made(files, monkeypatch, words):
