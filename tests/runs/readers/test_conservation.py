@@ -154,7 +154,7 @@ class Copy:
         if outcomes is None:
             # of a folder whose only log is none any more the folder is named
             names = (self.file.name, f"{self.file.parent} ", "beside it", "be a folder of a run")
-            names += (f"{self.folder} are also in",)
+            names += (f"{self.folder} are also in", repr(self.file.parent.name))
             assert self.path == self.file or any(name in said for name in names)
             return None
         n, before, n_rows = outcomes.total(), self.outcomes.total(), self.rows_of(content)
