@@ -9,10 +9,11 @@ from lm_eval_bayes._util.text import join_words
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.task_run import TaskRun
 
-#: What holds clusters, for errors.
-_SOURCES = (
-    "samples of the harness, with documents that have the field, a trial store of a task with the "
-    "field in its `metadata: cluster:`, or a column of counts"
+#: What a field of clusters has to be, for errors.
+_RULE = (
+    "divide the questions of every run of right and wrong trials into clusters, at least two: a "
+    "field of the documents in samples of the harness, or in the `metadata: cluster:` of a task "
+    "with a trial store, or a column of counts"
 )
 
 
@@ -67,41 +68,26 @@ def share_clusters(runs: Sequence[TaskRun], required: str | None = None) -> list
 def _with_clusters(
     run: TaskRun, by_question: dict[str, tuple[str, TaskRun]], required: str | None
 ) -> TaskRun:
+    sources = [by_question[id] for id in run.question_ids if id in by_question]
+    labels = tuple(label for label, _ in sources)
+    reason = ""
     if run.scored:
-        if required is not None:
-            rule = (
-                "be left out for scores, whose questions are taken as independent: clusters are "
-                "used where trials are right or wrong, or in categories"
-            )
-            got = f"{required}, and {run.model} has scores on {run.task}"
-            raise InvalidInputError.of("cluster", "conflict", rule, got)
-        return run
-    if not all(question in by_question for question in run.question_ids) or not run.question_ids:
-        if required is not None:
-            rule = f"name what all runs have: {_SOURCES}"
-            got = f"{required}, which {run.label} lacks on {run.task}"
-            raise InvalidInputError.of("cluster", "missing", rule, got)
-        return run
-    labels = tuple(by_question[question][0] for question in run.question_ids)
-    if required is not None and len(set(labels)) == len(labels):
-        note = (
-            f"every question has a {required} of its own: clusters of one question change nothing"
-        )
-        run = replace(run, notes=(*run.notes, note))
-    if len(set(labels)) == 1 and len(labels) > 1:
-        if required is not None:
-            rule = f"name at least two clusters of the questions of {run.task}"
-            raise InvalidInputError.of(
-                "cluster", "empty", rule, f"only {labels[0]} in field {required}"
-            )
+        reason = "has scores, whose questions are taken as independent"
+    elif len(labels) < run.n_questions or not labels:
+        reason = "lacks it"
+    elif len(set(labels)) == 1 < len(labels):
+        reason = f"has only {labels[0]}"
+    if reason and required is not None:
+        got = f"{required}, which {run.label} {reason} on {run.task}"
+        raise InvalidInputError.of("cluster", "missing", _RULE, got)
+    if reason.startswith("has only"):
         note = (
             f"all questions are of one cluster ({labels[0]}), which says nothing about others: for "
             "the population of questions they were taken as independent"
         )
         return replace(run, outcomes=replace(run.outcomes, clusters=None), notes=(*run.notes, note))
-    if labels == run.clusters:
+    if reason or labels == run.clusters:
         return run
-    sources = {by_question[question][1].label: None for question in run.question_ids}
-    recorded = join_words(list(sources))
+    recorded = join_words(list(dict.fromkeys(source.label for _, source in sources)))
     note = f"the run records no clusters of its questions: those of {recorded} were used"
     return replace(run, outcomes=replace(run.outcomes, clusters=labels), notes=(*run.notes, note))

@@ -2,61 +2,21 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
-from lm_eval_bayes._util.compressed import UNREADABLE, open_bytes
-from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.store.trial import TrialId, TrialKey
+from lm_eval_bayes.stats import IntArray
 
-
-class LoggedLine(NamedTuple):
-    """One line of a samples file.
-
-    Attributes
-    ----------
-    file : str
-        The path of the file.
-    offset : int
-        The byte at which the line begins.
-    doc_id : int
-        The number of the question that the line is about.
-    """
-
-    file: str
-    offset: int
-    doc_id: int
-
-
-class StoredTrials(NamedTuple):
-    """The trials of one question in a store.
-
-    Attributes
-    ----------
-    file : str
-        The path of the store.
-    key : TrialKey
-        The hashes of model, prompt and sampling.
-    numbers : tuple of int
-        The numbers of the trials.
-    doc_id : int
-        The number of the question in its task.
-    """
-
-    file: str
-    key: TrialKey
-    numbers: tuple[int, ...]
-    doc_id: int
+#: Trials of a record of a log that have places.
+PER_RECORD = 2**20
 
 
 class TrialText(NamedTuple):
-    """What another tool's log holds of a trial.
+    """What a log holds of a trial.
 
     Attributes
     ----------
@@ -75,7 +35,11 @@ class TrialText(NamedTuple):
 
 
 class TextLog(Protocol):
-    """Another tool's log of texts, which are read on demand."""
+    """A log of texts, which are read on demand."""
+
+    @property
+    def files(self) -> Sequence[Path]:
+        """The files of the log."""
 
     def read(self, places: Sequence[int]) -> list[TrialText]:
         """Return the texts at some places, which the reader of the format numbered.
@@ -88,110 +52,62 @@ class TextLog(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class ToolTrials:
-    """The trials of one question in another tool's log.
-
-    Attributes
-    ----------
-    log : TextLog
-        The log.
-    places : array of int, shape (N,)
-        Where the text of every trial is.
-    """
-
-    log: TextLog
-    places: npt.NDArray[np.int64]
-
-
-#: Where texts are logged: a line of samples, trials of a store, or of another tool's log.
-TextSource = LoggedLine | StoredTrials | ToolTrials
-
-
-@dataclass(frozen=True, eq=False)
 class LoggedTexts:
-    """Where the texts of the trials of one question are logged.
+    """Where the texts of trials are logged.
 
     Attributes
     ----------
-    lines : tuple of LoggedLine, StoredTrials or ToolTrials
-        The lines, or the trials of a store or of another tool's log, that hold them.
-    index : array of int, shape (N, 2)
-        For every trial the index of its line in `lines`, and of its text among the responses in
-        that line; -1 for a trial of which no text is logged.
+    logs : tuple of TextLog
+        The logs that hold them.
+    log : array of int, shape (N,)
+        For every trial the index of its log; -1 for a trial of which no text is logged.
+    place : array of int, shape (N,)
+        The place of the text in its log.
     """
 
-    lines: tuple[TextSource, ...]
-    index: npt.NDArray[np.int32]
+    logs: tuple[TextLog, ...]
+    log: IntArray
+    place: IntArray
 
     @classmethod
-    def of_line(cls, line: TextSource, n_trials: int) -> LoggedTexts:
-        """Return the texts of the trials that one line logs as its responses, in order."""
-        index = np.zeros((n_trials, 2), dtype=np.int32)
-        index[:, 1] = np.arange(n_trials)
-        return cls((line,), index)
+    def at(cls, places: Sequence[int] | IntArray, *logs: TextLog) -> LoggedTexts:
+        """Return texts at places of one log, which may be added later; -1 for none."""
+        place = np.asarray(places, dtype=np.int64)
+        return cls(logs, np.where(place < 0, -1, 0), place)
 
     @classmethod
-    def none(cls, n_trials: int) -> LoggedTexts:
-        """Return that no text of so many trials is logged."""
-        return cls((), np.full((n_trials, 2), -1, dtype=np.int32))
+    def joined(cls, parts: Sequence[LoggedTexts]) -> LoggedTexts:
+        """Return the texts of all parts, one after the other."""
+        logs = tuple({id(log): log for part in parts for log in part.logs}.values())
+        number = {id(log): n for n, log in enumerate(logs)}
+        codes = [np.array([*(number[id(log)] for log in part.logs), -1]) for part in parts]
+        renumbered = [code[part.log] for code, part in zip(codes, parts, strict=True)]
+        place = np.concatenate([part.place for part in parts])
+        return cls(logs, np.concatenate(renumbered), place)
 
-    def select(self, trials: npt.NDArray[np.intp]) -> LoggedTexts:
-        """Return the texts of these trials, in their order."""
-        return LoggedTexts(self.lines, self.index[trials])
+    def __getitem__(self, trials: Any) -> LoggedTexts:
+        """Return the texts of these trials: a slice, indices or a mask."""
+        return LoggedTexts(self.logs, self.log[trials], self.place[trials])
 
-    def __add__(self, other: LoggedTexts) -> LoggedTexts:
-        """Return these texts followed by those of another."""
-        index = other.index.copy()
-        index[index[:, 0] >= 0, 0] += len(self.lines)
-        return LoggedTexts((*self.lines, *other.lines), np.concatenate([self.index, index]))
+    def __iter__(self) -> Iterator[LoggedTexts]:
+        """Yield where the text of each trial is."""
+        return (self[row : row + 1] for row in range(self.log.size))
 
-    def by_line(self) -> Iterator[tuple[TextSource, npt.NDArray[np.intp]]]:
-        """Yield every line with the trials whose texts it holds, in the order of its responses."""
-        for number, line in enumerate(self.lines):
-            trials = np.flatnonzero(self.index[:, 0] == number)
-            if trials.size:
-                yield line, trials[np.argsort(self.index[trials, 1], kind="stable")]
+    def read(self) -> list[TrialText]:
+        """Return the text of every trial.
 
-
-def read_line(line: LoggedLine | StoredTrials) -> Mapping[str, Any]:
-    """Read one line of a samples file, or the trials of a store as if they were one.
-
-    Raises
-    ------
-    InvalidInputError
-        If it is no longer the line that was read before.
-    StoreError
-        If the store cannot be read.
-    """
-    if isinstance(line, StoredTrials):
-        return _read_stored(line)
-    try:
-        with open_bytes(Path(line.file)) as file:
-            file.seek(line.offset)
-            raw = file.readline()
-            if not line.offset and raw.lstrip(b"\xef\xbb\xbf \t").startswith(b"["):
-                rows = json.loads((raw + file.read()).decode("utf-8-sig"))
-                raw = json.dumps(next(r for r in rows if r["doc_id"] == line.doc_id)).encode()
-        row = json.loads(raw.decode("utf-8" if line.offset else "utf-8-sig"))
-    except (*UNREADABLE, ValueError, KeyError, StopIteration, TypeError, RecursionError) as error:
-        rule = f"be unchanged while it is read ({line.file})"
-        raise InvalidInputError.of("RUN", "damaged", rule, str(error)) from None
-    if not isinstance(row, dict) or row.get("doc_id") != line.doc_id:
-        rule = f"be unchanged while it is read ({line.file})"
-        raise InvalidInputError.of("RUN", "damaged", rule, f"no line of question {line.doc_id}")
-    return row
-
-
-def _read_stored(line: StoredTrials) -> Mapping[str, Any]:
-    """Return the texts of a store's trials as a samples file logs them."""
-    from lm_eval_bayes.store.trial_store import TrialStore
-
-    damaged: list[TrialId] = []
-    with TrialStore.open(line.file, mode="read") as store:
-        trials = store.trials_of([line.key], damaged=damaged)[line.key]
-    missing = [number for number in line.numbers if number not in trials]
-    if missing:
-        rule = f"be unchanged while it is read ({line.file})"
-        got = f"no trial {missing[0]} of question {line.doc_id}"
-        raise InvalidInputError.of("RUN", "damaged", rule, got)
-    return {"doc_id": line.doc_id, "resps": [[trials[number].text for number in line.numbers]]}
+        Raises
+        ------
+        InvalidInputError
+            If a log is no longer what was read before.
+        StoreError
+            If a store cannot be read.
+        """
+        texts = [TrialText(None)] * self.log.size
+        for number, log in enumerate(self.logs):
+            rows = np.flatnonzero(self.log == number)
+            rows = rows[np.argsort(self.place[rows], kind="stable")]
+            found = log.read(self.place[rows].tolist()) if rows.size else []
+            for row, text in zip(rows.tolist(), found, strict=True):
+                texts[row] = text
+        return texts

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from pathlib import Path
@@ -17,11 +17,10 @@ import numpy.typing as npt
 
 from lm_eval_bayes._util.text import add_counts, first_names, plural, shorten_middle
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.runs.logged_texts import LoggedTexts
 from lm_eval_bayes.runs.model_names import distinct_names
-from lm_eval_bayes.runs.partial_run import PartialRun, QuestionTrials, task_run_of
 from lm_eval_bayes.runs.task_run import TaskRun
-from lm_eval_bayes.stats import FloatArray
+from lm_eval_bayes.runs.trials import PartialRun, Question, Trials, counted, task_run_of
+from lm_eval_bayes.stats import IntArray
 
 
 def merge_runs(
@@ -99,13 +98,12 @@ def _with_names(partials: Sequence[PartialRun]) -> list[PartialRun]:
 
 def _is_copy(partial: PartialRun, original: PartialRun) -> bool:
     """Return whether all trials of a partial run, with their texts, are in another one."""
-    if partial.task != original.task or partial.only_counts or original.only_counts:
+    if partial.task != original.task or partial.trials is None or original.trials is None:
         return False
-    pairs = _common_questions(partial, original)
-    if any(a.digests is None or b.digests is None for a, b in pairs):
+    a, b = _common(original, partial)
+    if a.digest is None or b.digest is None or b.number.size < partial.n_trials:
         return False
-    n_common = sum(int(np.isin(a.numbers, b.numbers).sum()) for a, b in pairs)
-    return n_common == partial.n_trials and same_numbers_same_texts(pairs)
+    return {*_keys(b)} <= {*_keys(a)} and same_numbers_same_texts(a, b)
 
 
 def _groups(partials: Sequence[PartialRun], by_path: bool) -> list[list[PartialRun]]:
@@ -164,7 +162,7 @@ class _Merger:
                     f"fit it: {difference}"
                 )
                 continue
-            if older.only_counts or merged.only_counts:
+            if older.trials is None or merged.trials is None:
                 self.warnings.append(
                     f"{_file(older)} was left out, because {_file(merged)} is newer, and where "
                     "only counts are known it is unknown which trials are the same"
@@ -210,7 +208,7 @@ class _Merger:
                 rule += partial.model
                 got = f"{difference} ({partial.source}, unlike {merged.source})"
                 raise InvalidInputError.of(self.argument, "mismatch", rule, got)
-            if partial.only_counts or merged.only_counts:
+            if partial.trials is None or merged.trials is None:
                 merged = self._sum_of_counts(merged, partial)
                 continue
             n_common = _n_common(merged, partial)
@@ -234,11 +232,13 @@ class _Merger:
             same_model = (first.model, first.task) == (second.model, second.task)
             if first.path == second.path or not same_model or not _same_model(first, second):
                 continue
+            if first.trials is None or second.trials is None:
+                continue
             if not {*map(os.path.realpath, first.sources)}.isdisjoint(
                 map(os.path.realpath, second.sources)
             ):
                 continue  # one file at two paths, which was meant
-            if not same_numbers_same_texts(_common_questions(first, second)):
+            if not same_numbers_same_texts(*_common(first, second)):
                 continue
             n_common = _n_common(first, second)
             if n_common and not self.dedupe:
@@ -256,16 +256,14 @@ class _Merger:
 
     def _sum_of_counts(self, first: PartialRun, second: PartialRun) -> PartialRun:
         """Add questions: of counts it is unknown which trials are the same."""
-        common = [id for id in first.questions if id in second.questions]
-        if common:
-            same = all(first.questions[id].counts == second.questions[id].counts for id in common)
-            if not same or not self.dedupe:
-                rule = f"have the counts of {first.model} on {first.task} once"
-                got = f"question {common[0]} in {first.source} and in {second.source}"
-                raise InvalidInputError.of(self.argument, "duplicate", rule, got)
-        added = {id: q for id, q in second.questions.items() if id not in first.questions}
-        sources = (*first.sources, *second.sources)
-        return replace(first, questions={**first.questions, **added}, sources=sources)
+        known, more = ({q.id: q for q in counted(run).questions} for run in (first, second))
+        common = [id for id in known if id in more]
+        if common and not (self.dedupe and all(known[id] == more[id] for id in common)):
+            rule = f"have the counts of {first.model} on {first.task} once"
+            got = f"question {common[0]} in {first.source} and in {second.source}"
+            raise InvalidInputError.of(self.argument, "duplicate", rule, got)
+        sources, questions = (*first.sources, *second.sources), {**known, **more}
+        return replace(first, questions=tuple(questions.values()), trials=None, sources=sources)
 
     def _duplicates(
         self, merged: PartialRun, partial: PartialRun, n_common: int
@@ -283,7 +281,7 @@ def _notes_on_merged(partials: Sequence[PartialRun]) -> list[str]:
     """Return notes on files of runs that were merged, and on versions that differ."""
     notes = []
     runs = [p for p in partials if p.folder is None]
-    if len(runs) > 1 and not any(p.only_counts for p in runs):
+    if len(runs) > 1 and not any(p.trials is None for p in runs):
         names = [_file(run) for run in runs]
         if len(set(names)) < len(names):  # as in folders of one tool
             names = [run.source for run in runs]
@@ -325,48 +323,43 @@ def _difference(first: PartialRun, second: PartialRun) -> str:
 
 
 def _prompt_difference(first: PartialRun, second: PartialRun) -> str:
-    n_different = sum(
-        bool(a.prompt and b.prompt and a.prompt != b.prompt)
-        for a, b in _common_questions(first, second)
-    )
+    prompts = {question.id: question.prompt for question in first.questions}
+    of_both = ((prompts.get(question.id), question.prompt) for question in second.questions)
+    n_different = sum(bool(a and b and a != b) for a, b in of_both)
     return f"other prompts for {n_different:,} questions" if n_different else ""
 
 
 # -- trials ----------------------------------------------------------------------------------------
 
 
-def _common_questions(
-    first: PartialRun, second: PartialRun
-) -> list[tuple[QuestionTrials, QuestionTrials]]:
-    others = second.questions
-    return [
-        (question.graded(), others[id].graded())
-        for id, question in first.questions.items()
-        if id in others
-    ]
+def _common(first: PartialRun, second: PartialRun) -> tuple[Trials, Trials]:
+    """Return the graded trials of both, with the numbers of questions of the first.
+
+    Of the second only those of questions that the first has, too.
+    """
+    if first.trials is None or second.trials is None:
+        raise TypeError("only counts of trials are known")
+    ids = first.ids
+    codes = np.array([ids.get(question.id, -1) for question in second.questions], dtype=np.int64)
+    others = second.trials.graded().of(codes)
+    return first.trials.graded(), others.take(others.question >= 0)
 
 
-def _by_number(first: PartialRun, second: PartialRun) -> bool:
+def by_number(first: PartialRun, second: PartialRun) -> bool:
     """Return whether trials are the same where their numbers are, if one of them has no seed."""
     greedy = not (first.sampled and second.sampled)
-    return greedy or same_numbers_same_texts(_common_questions(first, second))
+    return greedy or same_numbers_same_texts(*_common(first, second))
 
 
 def _n_common(first: PartialRun, second: PartialRun) -> int:
     """Return how many trials of the second are in the first."""
-    by_number = _by_number(first, second)
-    return sum(int(duplicates(a, b, by_number).sum()) for a, b in _common_questions(first, second))
+    return int(duplicates(*_common(first, second), by_number(first, second)).sum())
 
 
 def _sum(first: PartialRun, second: PartialRun, prefer_second: bool = False) -> PartialRun:
-    by_number = _by_number(first, second)
-    questions: dict[str, QuestionTrials] = {}
-    for id in dict.fromkeys([*first.questions, *second.questions]):
-        several = [p.questions[id] for p in (first, second) if id in p.questions]
-        if prefer_second:
-            several.reverse()
-        questions[id] = merge_trials(id, several, by_number)
-    leading = second if prefer_second else first
+    leading, further = (second, first) if prefer_second else (first, second)
+    ids = list(dict.fromkeys([*first.ids, *second.ids]))
+    questions, trials = merge_trials(leading, further, by_number(first, second), ids)
     seconds = (first.provenance.seconds, second.provenance.seconds)
     total = None if None in seconds else sum(s for s in seconds if s is not None)
     verifiers = [*first.verifiers, *second.verifiers]
@@ -374,6 +367,7 @@ def _sum(first: PartialRun, second: PartialRun, prefer_second: bool = False) -> 
         leading,
         sources=tuple(dict.fromkeys([*first.sources, *second.sources])),
         questions=questions,
+        trials=trials,
         provenance=replace(leading.provenance, seconds=total),
         notes=_merged_notes(first, second),
         signals_error=first.signals_error or second.signals_error,
@@ -401,9 +395,12 @@ def _merged_notes(first: PartialRun, second: PartialRun) -> tuple[str, ...]:
     return tuple(dict.fromkeys(notes))
 
 
-def duplicates(
-    first: QuestionTrials, second: QuestionTrials, by_number: bool
-) -> npt.NDArray[np.bool_]:
+def _keys(trials: Trials) -> list[tuple[int, int]]:
+    """Return the question and the number of every trial."""
+    return list(zip(trials.question.tolist(), trials.number.tolist(), strict=True))
+
+
+def duplicates(first: Trials, second: Trials, by_number: bool) -> npt.NDArray[np.bool_]:
     """Return which trials of the second are trials of the first.
 
     Trials of one seed are the same if their numbers or their texts are the same too: seeds are
@@ -412,134 +409,99 @@ def duplicates(
 
     Parameters
     ----------
-    first, second : QuestionTrials
-        The same question twice.
+    first, second : Trials
+        Of the same questions.
     by_number : bool
         Whether trials of which one has no seed are the same if their numbers are.
 
     Returns
     -------
-    array of bool, shape (N,)
+    array of bool, shape (T,)
         One per trial of `second`.
     """
-    by_seed: dict[int, list[int]] = {}
-    without_seed = set()
-    for i in range(first.trials.size):
-        seed = first.seeds[i] if first.seeds is not None else None
-        if seed is None:
-            without_seed.add(int(first.numbers[i]))
-        else:
-            by_seed.setdefault(seed, []).append(i)
-    numbers = set(first.numbers.tolist())
-
-    def is_duplicate(j: int) -> bool:
-        seed = second.seeds[j] if second.seeds is not None else None
-        if by_number and int(second.numbers[j]) in (numbers if seed is None else without_seed):
-            return True
-        return seed is not None and any(
-            _same_trial(first, i, second, j) for i in by_seed.get(seed, ())
+    keys, seeds = _keys(first), [None] * first.number.size
+    seeds = seeds if first.seed is None else first.seed.tolist()
+    by_seed: dict[tuple[int, int], list[int]] = {}
+    for row, (key, seed) in enumerate(zip(keys, seeds, strict=True)):
+        if seed is not None:
+            by_seed.setdefault((key[0], seed), []).append(row)
+    without_seed = {key for key, seed in zip(keys, seeds, strict=True) if seed is None}
+    every, with_texts = set(keys), first.digest is not None and second.digest is not None
+    found = np.zeros(second.number.size, dtype=np.bool_)
+    for row, key in enumerate(_keys(second)):
+        seed = None if second.seed is None else second.seed[row]
+        if by_number and key in (every if seed is None else without_seed):
+            found[row] = True
+            continue
+        found[row] = seed is not None and any(
+            not with_texts
+            or first.number[other] == second.number[row]
+            or first.digest[other] == second.digest[row]  # type: ignore[index]
+            for other in by_seed.get((key[0], seed), ())
         )
-
-    return np.array([is_duplicate(j) for j in range(second.trials.size)], dtype=np.bool_)
-
-
-def _same_trial(first: QuestionTrials, i: int, second: QuestionTrials, j: int) -> bool:
-    if first.digests is None or second.digests is None:
-        return True
-    same_number = bool(first.numbers[i] == second.numbers[j])
-    return same_number or bool(first.digests[i] == second.digests[j])
+    return found
 
 
-def same_numbers_same_texts(pairs: Sequence[tuple[QuestionTrials, QuestionTrials]]) -> bool:
+def same_numbers_same_texts(first: Trials, second: Trials) -> bool:
     """Return whether trials of one number, of the same question twice, always have one text.
 
     Trials that were sampled without a seed are then taken for the same ones. Where texts are
     missing, outcomes are compared.
     """
-    some = False
-    for first, second in pairs:
-        _, i, j = np.intersect1d(first.numbers, second.numbers, return_indices=True)
-        some = some or i.size > 0
-        for a, b in ((first.digests, second.digests), (first.trials, second.trials)):
-            if a is not None and b is not None:
-                if not np.array_equal(a[i], b[j]):
-                    return False
-                break
-    return some
+    rows = {key: row for row, key in reversed(list(enumerate(_keys(first))))}
+    pairs = [(rows[key], row) for row, key in enumerate(_keys(second)) if key in rows]
+    a, b = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+    one, other = first.digest, second.digest
+    if one is None or other is None:
+        one, other = first.category, second.category
+    return a.size > 0 and np.array_equal(one[a], other[b])
 
 
-def merge_trials(id: str, questions: Sequence[QuestionTrials], by_number: bool) -> QuestionTrials:
-    """Merge the trials of one question; of a trial that occurs twice the first counts.
+def merge_trials(
+    first: PartialRun, second: PartialRun, by_number: bool, ids: Sequence[str] | None = None
+) -> tuple[tuple[Question, ...], Trials]:
+    """Merge the trials of two partial runs; of a trial that occurs twice that of the first counts.
 
-    Trials are ordered by number where no number occurs twice, else source by source. A grade
-    counts whichever source has it.
+    Trials of a question are ordered by number where no number occurs twice, else source by source.
+    A grade counts whichever source has it.
 
     Parameters
     ----------
-    id : str
-        The identifier of the merged question.
-    questions : sequence of QuestionTrials
-        The same question several times.
+    first, second : PartialRun
+        Of one model and task, with trials.
     by_number : bool
         As in :func:`duplicates`.
+    ids : sequence of str, optional
+        The order of the questions; by default those of the first come first.
+
+    Returns
+    -------
+    questions : tuple of Question
+    trials : Trials
+        Ordered by question.
     """
-    merged = questions[0]
-    labels = {question.cluster for question in questions if question.cluster is not None}
-    if len(labels) > 1:
-        rule = "put a question into the same cluster in all files of a run"
-        got = f"question {id} in {' and in '.join(sorted(labels))}"
-        raise InvalidInputError.of("RUN", "mismatch", rule, got)
-    categories = dict.fromkeys(label for question in questions for label in question.categories)
-    for question in questions[1:]:
-        if (merged.trials < 0).any():
-            graded_elsewhere = (merged.trials < 0) & duplicates(question, merged, by_number)
-            merged = merged.select(np.flatnonzero(~graded_elsewhere))
-        new = np.flatnonzero(~duplicates(merged, question, by_number))
-        merged = _concatenate(merged, question.select(new))
-    return replace(merged, id=id, categories=tuple(categories))
+    order = {id: code for code, id in enumerate(ids or {**first.ids, **second.ids})}
+    questions: dict[str, Question] = {}
+    tables = []
+    for run in (first, second):
+        if run.trials is None:
+            raise TypeError("only counts of trials are known")
+        tables.append(run.trials.of(np.array([order[q.id] for q in run.questions], np.int64)))
+        for question in run.questions:
+            known = questions.get(question.id)
+            questions[question.id] = question if known is None else known.joined(question)
+    a, b = tables
+    if not a.is_graded.all():
+        a = a.take(a.is_graded | ~duplicates(b, a, by_number))
+    b = b.take(~duplicates(a, b, by_number))
+    joined = a + b
+    return tuple(questions[id] for id in order), joined.take(_ordered(joined))
 
 
-def _concatenate(first: QuestionTrials, second: QuestionTrials) -> QuestionTrials:
-    numbers = np.concatenate([first.numbers, second.numbers])
-    order: npt.NDArray[np.intp] = np.arange(numbers.size)
-    if np.unique(numbers).size == numbers.size:
-        order = np.argsort(numbers, kind="stable")
-    n, m = first.trials.size, second.trials.size
-    answers = seeds = digests = logged = scores = None
-    if first.scores is not None and second.scores is not None:
-        scores = np.concatenate([first.scores, second.scores])
-    if first.answers is not None and second.answers is not None:
-        answers = (*first.answers, *second.answers)
-    if first.seeds is not None or second.seeds is not None:
-        seeds = (*(first.seeds or (None,) * n), *(second.seeds or (None,) * m))
-    if first.digests is not None and second.digests is not None:
-        digests = np.concatenate([first.digests, second.digests])
-    if first.logged is not None or second.logged is not None:
-        logged = (first.logged or LoggedTexts.none(n)) + (second.logged or LoggedTexts.none(m))
-    joined = replace(
-        first,
-        trials=np.concatenate([first.trials, second.trials]),
-        numbers=numbers,
-        text=first.text or second.text,
-        prompt=first.prompt or second.prompt,
-        answers=answers,
-        scores=scores,
-        seeds=seeds,
-        digests=digests,
-        measured=_joined_columns(first.measured, second.measured, n, m),
-        doc_id=second.doc_id if first.doc_id is None else first.doc_id,
-        cluster=second.cluster if first.cluster is None else first.cluster,
-        signals=_joined_columns(first.signals, second.signals, n, m),
-        logged=logged,
-    )
-    return joined.select(order)
-
-
-def _joined_columns(
-    first: Mapping[str, FloatArray], second: Mapping[str, FloatArray], n: int, m: int
-) -> dict[str, FloatArray]:
-    none_in_first, none_in_second = np.full(n, np.nan), np.full(m, np.nan)
-    return {
-        name: np.concatenate([first.get(name, none_in_first), second.get(name, none_in_second)])
-        for name in dict.fromkeys([*first, *second])
-    }
+def _ordered(trials: Trials) -> IntArray:
+    """Return the order of trials: by question, and by number where none occurs twice."""
+    order = np.lexsort((trials.number, trials.question))
+    question, number = trials.question[order], trials.number[order]
+    again = (np.diff(question) == 0) & (np.diff(number) == 0)
+    repeated = np.isin(trials.question, question[1:][again])
+    return np.lexsort((np.where(repeated, 0, trials.number), trials.question))

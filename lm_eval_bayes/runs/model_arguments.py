@@ -23,7 +23,7 @@ models mixed.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -61,31 +61,23 @@ PUBLISHED = (
 _IDENTITY = (
     # which weights, and what is done to them
     *NAMES,
-    *("backend", "kind", "endpoint", "model_id", "model_type", "is_hf", "revision", "subfolder"),
-    *("gguf_file", "peft", "delta"),
-    *("lora_local_path", "enable_lora", "max_lora_rank", "steer_path", "load", "ckpt_step"),
+    *("backend", "kind", "endpoint", "model_id", "model_type", "revision", "subfolder"),
+    *("gguf_file", "peft", "delta", "lora_local_path", "enable_lora", "load", "ckpt_step"),
     *("dtype", "precision", "softmax_dtype", "mixed_precision_dtype", "quantization"),
     *("quantization_config", "load_in_8bit", "load_in_4bit", "bnb_4bit_compute_dtype"),
-    *("bnb_4bit_quant_type", "bnb_4bit_use_double_quant", "autogptq", "gptqmodel"),
-    *("kv_cache_dtype", "quantized_kv_cache", "load_format", "rope_scaling", "rope_theta"),
-    *("hf_overrides", "config_format", "api_version"),
-    *("num_experts_per_tok",),
+    *("bnb_4bit_quant_type", "autogptq", "gptqmodel", "kv_cache_dtype", "load_format"),
+    *("rope_scaling", "hf_overrides", "api_version", "num_experts_per_tok"),
     # how a prompt becomes tokens
     *("tokenizer", "tokenizer_mode", "tokenizer_revision", "tokenizer_backend", "tokenizer_path"),
     *("tokenizer_type", "tokenizer_model", "tokenized_requests", "add_bos_token"),
     *("prefix_token_id", "custom_prefix_token_id", "chat_template", "chat_template_args"),
     *("enable_thinking", "think_end_token", "truncation", "truncation_side", "truncate"),
     *("skip_tokenizer_init", "eos_token", "bos_token", "pad_token", "unk_token"),
-    *("image_token_id", "image_string", "interleave", "max_images", "max_audios"),
-    *("convert_img_format", "min_pixels", "max_pixels", "image_width", "image_height"),
-    *("image_max_side", "limit_mm_per_prompt", "mm_processor_kwargs"),
-    # how long
+    # how long, and how it samples
     *("max_length", "max_model_len", "max_gen_toks", "max_input_len", "max_output_len"),
-    *("max_tokens_to_sample", "max_beam_width", "context_length", "seq_length"),
-    # how it samples
-    *("temperature", "top_p", "top_k", "generation_config", "generate_params"),
-    *("guided_decoding_backend", "structured_outputs_config", "speculative_config"),
-    *("logits_processors", "override_generation_config"),
+    *("max_tokens_to_sample", "context_length", "seq_length", "temperature", "top_p", "top_k"),
+    *("generation_config", "generate_params", "guided_decoding_backend", "speculative_config"),
+    *("structured_outputs_config", "logits_processors", "override_generation_config"),
     # the biased coin
     *("p", "beta", "file", "boxed", "answer_field"),
     # entries of stored fingerprints that are no arguments
@@ -100,46 +92,32 @@ _SPEED = (
     *("store", "trials", "seed", "seed_scheme", "seeds", "synchronous"),
     *("write_out", "logits_cache", "executor", "workers", "gpus_per_worker", "seconds"),
     # batches, concurrency, patience
-    *("batch_size", "max_batch_size", "micro_batch_size", "num_concurrent", "concurrency"),
-    *("timeout", "max_retries", "max_num_seqs", "max_num_active_seqs", "max_num_batched_tokens"),
-    *("max_num_partial_prefills", "max_long_partial_prefills", "long_prefill_token_threshold"),
-    *("enable_chunked_prefill", "chunked_prefill_size", "scheduler_cls", "scheduling_policy"),
-    *("async_scheduling", "preemption_mode", "stream_interval", "enable_dbo"),
+    *("num_concurrent", "concurrency", "timeout", "max_retries", "max_num_seqs"),
+    *("max_num_active_seqs", "max_num_batched_tokens", "max_running_requests"),
+    *("max_total_tokens", "async_scheduling", "scheduler_cls"),
     # devices and how a model is spread over them
-    *("device", "devices", "device_map", "device_map_option", "gpus", "num_nodes", "nnodes"),
-    *("node_rank", "parallelize", "tp_plan", "tp_size", "tp_degree", "dp_size"),
-    *("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size"),
-    *("tensor_model_parallel_size", "pipeline_model_parallel_size"),
-    *("expert_model_parallel_size", "enable_expert_parallel", "all2all_backend"),
-    *("data_parallel_address", "data_parallel_backend", "master_addr", "master_port"),
-    *("distributed_executor_backend", "distributed_timeout_seconds"),
-    *("disable_custom_all_reduce", "ray_workers_use_nsight", "renderer_num_workers", "numa_bind"),
+    *("device", "devices", "device_map", "gpus", "num_nodes", "nnodes", "node_rank"),
+    *("parallelize", "tp_plan", "tp_size", "tp_degree", "dp_size", "enable_expert_parallel"),
+    *("master_addr", "master_port", "all2all_backend", "disable_custom_all_reduce"),
     # memory
-    *("max_memory", "max_memory_per_gpu", "max_cpu_memory", "low_cpu_mem_usage"),
-    *("gpu_memory_utilization", "mem_fraction_static", "swap_space", "cpu_offload_gb"),
-    *("cpu_offload_params", "offload_folder", "offload_state_dict", "offload_buffers"),
-    *("kv_cache_memory_bytes", "kv_offloading_backend", "kv_offloading_size", "block_size"),
-    *("num_gpu_blocks_override", "mm_processor_cache_gb", "enable_prefix_caching"),
-    *("prefix_caching_hash_algo", "disable_hybrid_kv_cache_manager", "enable_sleep_mode"),
+    *("max_memory", "max_memory_per_gpu", "max_cpu_memory", "low_cpu_mem_usage", "swap_space"),
+    *("gpu_memory_utilization", "mem_fraction_static", "block_size", "enable_prefix_caching"),
     # kernels and graphs
-    *("attn_implementation", "attention_backend", "attention_config", "kernel_config"),
-    *("enforce_eager", "compilation_config", "cuda_graph_sizes", "cudagraph_capture_sizes"),
-    *("max_cudagraph_capture_size", "max_seq_len_to_capture", "disable_cascade_attn"),
-    *("enable_flashinfer_autotune", "optimization_level", "performance_mode"),
+    *("attn_implementation", "attention_backend", "sampling_backend", "enforce_eager"),
+    *("compilation_config", "max_seq_len_to_capture", "disable_cascade_attn"),
     # how weights and tokenizers are fetched and read
     *("trust_remote_code", "use_fast_tokenizer", "download_dir", "cache_dir", "force_download"),
-    *("local_files_only", "use_safetensors", "safetensors_load_strategy", "ignore_patterns"),
-    *("safetensors_prefetch_num_threads", "max_parallel_loading_workers", "use_tqdm_on_load"),
-    # SGLang's batches, graphs and kernels
-    *("max_running_requests", "max_total_tokens", "max_prefill_tokens", "schedule_policy"),
-    *("schedule_conservativeness", "disable_cuda_graph", "cuda_graph_max_bs"),
-    *("disable_radix_cache", "disable_overlap_schedule", "sampling_backend"),
-    *("skip_server_warmup", "sleep_on_idle", "log_level"),
-    # connections, logs and profiles
-    *("verify_certificate", "ca_cert_path", "eos_string", "served_model_name"),
-    *("disable_log_stats", "enable_log_requests", "aggregate_engine_logging"),
-    *("cudagraph_metrics", "logprobs_mode", "max_logprobs", "nvtx_profiling"),
-    *("profiler_config", "shutdown_timeout"),
+    *("local_files_only", "use_safetensors", "ignore_patterns", "use_tqdm_on_load"),
+    # connections and logs
+    *("verify_certificate", "ca_cert_path", "eos_string", "served_model_name", "log_level"),
+    *("disable_log_stats", "enable_log_requests", "logprobs_mode", "max_logprobs"),
+)
+
+#: Names of families of arguments that change speed or memory.
+_FAMILIES = re.compile(
+    r"(\w+_)?batch_size|\w+_parallel(_\w+)?_(size|backend|address)|distributed_\w+"
+    r"|(\w+_)?offload(ing)?_\w+|\w*prefill(s|_size|_tokens|_token_threshold)?|schedul(ing|e)_\w+"
+    r"|\w*cuda_?graph(_\w+)?|safetensors_\w+"
 )
 
 _PLACES = ("base_url", "api_base", "azure_endpoint", "host", "url")
@@ -184,10 +162,10 @@ def kind_of(name: str, value: object = "") -> Kind:
     >>> kind_of("my_token", "abc").value, kind_of("n_token", 7).value
     ('secret', 'unknown')
     """
-    kind = _KINDS.get(name)
-    if kind is not None:
-        return kind
-    return Kind.SECRET if names_a_secret(name, value) else Kind.UNKNOWN
+    if names_a_secret(name, value):
+        return Kind.SECRET
+    family = Kind.SPEED if _FAMILIES.fullmatch(name) else Kind.UNKNOWN
+    return _KINDS.get(name, family)
 
 
 def names_a_secret(name: str, value: object = "") -> bool:
@@ -244,18 +222,7 @@ def identity(arguments: Mapping[str, Any]) -> dict[str, Any]:
     >>> identity({"depth": 3})
     {'depth': {'hash': 'blake2b-128:c3585b60b755fb13e6e65a16d20f1230'}}
     """
-    recorded: dict[str, Any] = {}
-    for name, value in arguments.items():
-        kind = kind_of(name, value)
-        if kind is Kind.PLACE:
-            recorded[name] = _place(value)
-        elif kind is Kind.IDENTITY:
-            recorded[name] = _recorded(name, value, identity)
-        elif kind is Kind.UNKNOWN:
-            recorded[name] = (
-                value if is_hashed(value) else {"hash": hash_json(redacted(as_json(value)))}
-            )
-    return recorded
+    return _kept(arguments, printed=False)
 
 
 def shown(arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -268,31 +235,35 @@ def shown(arguments: Mapping[str, Any]) -> dict[str, Any]:
     >>> shown({"pretrained": "org/model", "device": "cuda", "api_key": "sk-1", "depth": 3})
     {'pretrained': 'org/model', 'device': 'cuda', 'api_key': '(not shown)', 'depth': '(not shown)'}
     """
-    printed: dict[str, Any] = {}
+    return _kept(arguments, printed=True)
+
+
+def _kept(arguments: Mapping[str, Any], *, printed: bool) -> dict[str, Any]:
+    """Return what is printed of arguments, or what identifies a model by them."""
+    kept: dict[str, Any] = {}
     for name, value in arguments.items():
         kind = kind_of(name, value)
         if kind is Kind.PLACE:
-            printed[name] = _place(value)
-        elif kind in (Kind.IDENTITY, Kind.SPEED):
-            printed[name] = _recorded(name, value, shown)
-        elif _IDENTIFIER.fullmatch(name):  # else it is a part of some value that was cut in two
-            printed[name] = NOT_SHOWN
-    return printed
-
-
-def _recorded(name: str, value: Any, of_arguments: Callable[..., dict[str, Any]]) -> Any:
-    """Return a known argument's value; of a fingerprint's nested arguments, each by its kind."""
-    if _holds_arguments(name, value):
-        return of_arguments(value)
-    if name in NAMES and isinstance(value, str):
-        return plain_addresses(value)  # a name may look like a key
-    return redacted(as_json(value))
+            kept[name] = _place(value)
+        elif kind is Kind.IDENTITY or (printed and kind is Kind.SPEED):
+            if _holds_arguments(name, value):
+                kept[name] = _kept(value, printed=printed)
+            elif name in NAMES and isinstance(value, str):
+                kept[name] = plain_addresses(value)  # a name may look like a key
+            else:
+                kept[name] = redacted(as_json(value))
+        elif printed and _IDENTIFIER.fullmatch(name):
+            kept[name] = NOT_SHOWN  # another name is a part of some value that was cut in two
+        elif not printed and kind is Kind.UNKNOWN:
+            hashed = is_hashed(value)
+            kept[name] = value if hashed else {"hash": hash_json(redacted(as_json(value)))}
+    return kept
 
 
 def _place(value: Any) -> Any:
-    if not isinstance(value, str):
-        return redacted(as_json(value))
-    return plain_addresses(value) if "://" in value else plain_address(value)
+    if isinstance(value, str) and "://" not in value:
+        return plain_address(value)
+    return redacted(as_json(value))
 
 
 def as_json(value: Any) -> Any:

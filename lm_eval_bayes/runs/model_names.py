@@ -8,7 +8,7 @@ from typing import Any
 
 from lm_eval_bayes._util.text import join_words
 from lm_eval_bayes.runs.model_arguments import is_hashed
-from lm_eval_bayes.runs.partial_run import PartialRun
+from lm_eval_bayes.runs.trials import PartialRun
 
 #: The settings in a name have at most this many characters.
 _LONGEST = 60

@@ -45,21 +45,18 @@ def prior_counts(
         If the scores of the categories differ, or no question is in both.
     """
     prior.require_graded(argument)
-    if prior.outcomes.weights.tolist() != weights.tolist():
+    of_prior = prior.outcomes
+    if of_prior.weights.tolist() != weights.tolist():
         rule = f"have the category weights of {task}, {weights.tolist()}"
-        got = f"{prior.outcomes.weights.tolist()} in {prior.label}"
+        got = f"{of_prior.weights.tolist()} in {prior.label}"
         raise InvalidInputError.of(argument, "mismatch", rule, got)
-    rows = {name: row for row, name in enumerate(prior.question_ids)}
-    counts = np.zeros((len(question_ids), weights.size), dtype=np.int64)
-    matched = [i for i, name in enumerate(question_ids) if name in rows]
-    if not matched:
-        rule = f"have questions of {task}, such as {_listed(question_ids)}"
-        got = f"only others, such as {_listed(prior.question_ids)}, in {prior.label}"
-        raise InvalidInputError.of(argument, "mismatch", rule, got)
-    counts[matched] = prior.outcomes.counts[[rows[question_ids[i]] for i in matched]]
+    rows = dict(zip(prior.question_ids, of_prior.counts, strict=True))
+    none = np.zeros(weights.size, dtype=np.int64)
+    counts = np.array([rows.get(id, none) for id in question_ids], dtype=np.int64)
     if not counts.any():
-        rule = f"have a trial of a question of {task}"
-        raise InvalidInputError.of(argument, "mismatch", rule, prior.label)
+        rule = f"have trials of questions of {task}, such as {_listed(question_ids)}"
+        got = f"questions such as {_listed(prior.question_ids)} in {prior.label}"
+        raise InvalidInputError.of(argument, "mismatch", rule, got)
     return counts
 
 
@@ -72,24 +69,21 @@ def check_other_trials(runs: Sequence[TaskRun], prior: TaskRun) -> None:
         If a file of the prior run is one of those that `runs` were read from, or if a run of the
         same model has the same trials with the same seeds.
     """
-    files = _files(prior)
+    files = set(map(os.path.realpath, prior.sources))
     for run in runs:
-        if files & _files(run) or _same_trials(run, prior):
+        if not files.isdisjoint(map(os.path.realpath, run.sources)) or _is_copy(run, prior):
             rule = f"hold other trials than those of {run.model}, or they would count twice"
             raise InvalidInputError.of("prior", "duplicate", rule, prior.label)
 
 
-def _files(run: TaskRun) -> set[str]:
-    return {os.path.realpath(source) for source in run.sources}
-
-
-def _same_trials(run: TaskRun, prior: TaskRun) -> bool:
-    """Return whether two runs are copies of each other."""
-    if run.task != prior.task or run.seeds is None or run.seeds != prior.seeds:
+def _is_copy(run: TaskRun, prior: TaskRun) -> bool:
+    """Return whether a run has the trials of another, by their seeds and outcomes."""
+    if run.seeds is None or run.trials is None or prior.trials is None:
         return False
-    if run.model.split(" (")[0] != prior.model or run.trials is None or prior.trials is None:
-        return False
-    same = run.question_ids == prior.question_ids
+    identities = [
+        (of.model.split(" (")[0], of.task, of.question_ids, of.seeds) for of in (run, prior)
+    ]
+    same = identities[0] == identities[1]
     return same and all(map(np.array_equal, run.trials, prior.trials))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -15,28 +15,19 @@ from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.model_arguments import Kind, backend_and_arguments, identity, kind_of
 from lm_eval_bayes.runs.task_run import Provenance
 
-#: Names of one setting, the first of which stands for all.
-_LENGTH = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")
-_STOPS = ("until", "stops", "stop")
+#: Names of settings that stand for another one.
+_SAME = {
+    **dict.fromkeys(("max_new_tokens", "max_tokens", "max_completion_tokens"), "max_gen_toks"),
+    **dict.fromkeys(("stops", "stop"), "until"),
+}
 
 #: Values of settings that have no effect, so that it is the same to leave them out.
 _NEUTRAL: Mapping[str, tuple[Any, ...]] = {
-    "top_p": (1,),
+    **dict.fromkeys(("top_p", "n", "repetition_penalty"), (1,)),
+    **dict.fromkeys(("min_p", "presence_penalty", "frequency_penalty"), (0,)),
     "top_k": (0, -1),
-    "min_p": (0,),
-    "repetition_penalty": (1,),
-    "presence_penalty": (0,),
-    "frequency_penalty": (0,),
-    "n": (1,),
     "until": ([],),
 }
-
-#: Keys of the results file that say how prompts were built from questions.
-_PROMPTING = (
-    ("system_instruction_sha", "system_instruction"),
-    ("chat_template_sha", "chat_template"),
-    ("fewshot_as_multiturn", "fewshot_as_multiturn"),
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,9 +76,14 @@ class LoggedTask:
         return backend_and_arguments(str(config.get("model") or ""), config.get("model_args"))
 
     @property
+    def metadata(self) -> Mapping[str, Any]:
+        """The metadata of the task's configuration."""
+        return mapping(self.config.get("metadata"))
+
+    @property
     def settings(self) -> Mapping[str, Any]:
         """The settings of repeated sampling; empty for a task without them."""
-        return mapping(mapping(self.config.get("metadata")).get("bayes"))
+        return mapping(self.metadata.get("bayes"))
 
     @property
     def weights(self) -> tuple[float, ...]:
@@ -118,28 +114,27 @@ class LoggedTask:
         """Return a setting that may be a mapping from metrics."""
         if metric is None:
             return self.settings.get(setting)
-        given = mapping(self.config.get("metadata")).get(f"bayes_{setting}")
+        given = self.metadata.get(f"bayes_{setting}")
         return given.get(metric) if isinstance(given, Mapping) else given
 
     @property
     def metrics(self) -> tuple[str, ...]:
         """The metrics of the task that have rows of repeated sampling, the first one first."""
         listed = self.settings.get("metrics") or [self.settings.get("metric")]
-        listed = listed if isinstance(listed, list) else []
-        if not any(listed):
+        if not isinstance(listed, list) or not any(listed):
             listed = [entry.get("metric") for entry in self.metric_list[:1]]
         return tuple(name for name in listed if isinstance(name, str))
 
     @property
     def metric_errors(self) -> Mapping[str, str]:
         """Why metrics have no numbers, by their names."""
-        recorded = mapping(mapping(self.config.get("metadata")).get("lm_eval_bayes"))
+        recorded = mapping(self.metadata.get("lm_eval_bayes"))
         return {name: one_line(text) for name, text in mapping(recorded.get("errors")).items()}
 
     @property
     def cluster_field(self) -> str | None:
         """The field of a document that names its cluster, by the metadata of the task."""
-        field = mapping(self.config.get("metadata")).get("cluster")
+        field = self.metadata.get("cluster")
         return field if isinstance(field, str) and field else None
 
     @property
@@ -152,8 +147,7 @@ class LoggedTask:
     def version(self) -> str:
         """The version of the task, as text; "" where it is not recorded."""
         version = mapping(self.results.get("versions")).get(self.task)
-        if version is None:
-            version = mapping(self.config.get("metadata")).get("version")
+        version = self.metadata.get("version") if version is None else version
         return "" if version is None else str(version)
 
     @property
@@ -195,7 +189,7 @@ def provenance_of(task: LoggedTask, sent: Mapping[str, Any] | None) -> Provenanc
         backend=task.backend,
         model_args=task.model_args,
         generation_kwargs=dict(sent or mapping(config.get("generation_kwargs"))),
-        metadata=mapping(config.get("metadata")),
+        metadata=task.metadata,
         date=number(results.get("date")),
         versions=versions,
         seconds=number(results.get("total_evaluation_time_seconds")),
@@ -210,9 +204,9 @@ def identifying_arguments(task: LoggedTask) -> dict[str, Any]:
     """Return what identifies the model besides its name and its generation settings."""
     given = {k: v for k, v in task.model_args.items() if kind_of(k) is not Kind.PLACE}
     arguments = {**({"backend": task.backend} if task.backend else {}), **identity(given)}
-    for key, name in _PROMPTING:
+    for key in ("system_instruction_sha", "chat_template_sha", "fewshot_as_multiturn"):
         if task.results.get(key) not in (None, False):
-            arguments[name] = task.results[key]
+            arguments[key.removesuffix("_sha")] = task.results[key]
     shots = mapping(task.results.get("n-shot")).get(task.task, task.config.get("num_fewshot"))
     if shots:
         arguments["num_fewshot"] = shots
@@ -231,7 +225,7 @@ def generation(kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """
     settings: dict[str, Any] = {}
     for key, value in kwargs.items():
-        name = "max_gen_toks" if key in _LENGTH else "until" if key in _STOPS else key
+        name = _SAME.get(key, key)
         if name == "until" and isinstance(value, str):
             value = [value]
         if name == "until" and isinstance(value, (list, tuple)):
@@ -265,25 +259,20 @@ def groups_of(results: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     {'all': ('a', 'b', 'c'), 'sums': ('a', 'b')}
     """
     listed = {
-        str(group): [str(task) for task in tasks]
+        str(group): list(map(str, tasks))
         for group, tasks in mapping(results.get("group_subtasks")).items()
         if isinstance(tasks, list) and tasks
     }
-    return {group: _leaves(group, listed) for group in listed}
 
-
-def _leaves(group: str, listed: Mapping[str, list[str]]) -> tuple[str, ...]:
-    leaves, visited, pending = [], {group}, listed[group][::-1]
-    while pending:
-        name = pending.pop()
-        if name in visited:
-            continue
+    def tasks_of(name: str, visited: set[str]) -> Iterator[str]:
+        if name not in visited and name not in listed:
+            yield name
+        parts = [] if name in visited else listed.get(name, [])
         visited.add(name)
-        if name in listed:
-            pending += listed[name][::-1]
-        else:
-            leaves.append(name)
-    return tuple(leaves)
+        for part in parts:
+            yield from tasks_of(part, visited)
+
+    return {group: tuple(tasks_of(group, set())) for group in listed}
 
 
 def mapping(value: object) -> Mapping[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,13 +13,18 @@ from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.clusters import share_clusters
 from lm_eval_bayes.runs.merging import merge_runs
 from lm_eval_bayes.runs.model_names import differing_keys, similar_names
-from lm_eval_bayes.runs.partial_run import PartialRun, with_scores
 from lm_eval_bayes.runs.provenance import generation
 from lm_eval_bayes.runs.readers import harness_log
 from lm_eval_bayes.runs.readers.file_access import permissions_checked
 from lm_eval_bayes.runs.readers.formats import RunFile, files_at
-from lm_eval_bayes.runs.readers.protocol import FileContents, NothingToCountError, Query
+from lm_eval_bayes.runs.readers.protocol import (
+    UNREADABLE_RULES,
+    FileContents,
+    NothingToCountError,
+    Query,
+)
 from lm_eval_bayes.runs.task_run import SavedRuns, TaskRun
+from lm_eval_bayes.runs.trials import PartialRun, with_scores
 
 #: Called with the bytes that were read, and with those of all files.
 Progress = Callable[[int, int], None]
@@ -71,6 +77,7 @@ def read_runs(
     contents, read_warnings = _read_files(files, query)
     partials = _of_one_kind([run for content in contents for run in content.runs])
     _check_names(partials, query)
+    _check_models(partials, query)
     _check_lines(partials, query)
     runs, run_paths, merge_warnings = merge_runs(
         partials, dedupe=query.dedupe, by_path=not merge, argument=query.argument
@@ -142,6 +149,7 @@ def _read_files(files: Sequence[RunFile], query: Query) -> tuple[list[FileConten
     read: list[FileContents] = []
     warnings: list[str] = []
     skipped: list[NothingToCountError] = []
+    unreadable: list[str] = []
     matched: set[str] = set()
     tasks: dict[str, set[str]] = {}
     for file in files:
@@ -155,6 +163,11 @@ def _read_files(files: Sequence[RunFile], query: Query) -> tuple[list[FileConten
             skipped.append(error)
             matched.add(file.path)
             continue
+        except InvalidInputError as error:
+            if not (query.skip_unreadable and error.rule in UNREADABLE_RULES):
+                raise
+            unreadable.append(f"{file.file} was not read: {error}")
+            continue
         except RecursionError:
             rule = f"hold no values nested hundreds deep ({file.file})"
             got = "one, in it or in a file beside it"
@@ -164,8 +177,8 @@ def _read_files(files: Sequence[RunFile], query: Query) -> tuple[list[FileConten
         tasks.setdefault(file.path, set()).update(contents.tasks)
         if runs:
             matched.add(file.path)
-            numbered = [replace(run, path=file.number) for run in runs]
-            read.append(replace(contents, runs=numbered))
+            named = [_named(replace(run, path=file.number), query.models) for run in runs]
+            read.append(replace(contents, runs=named))
             warnings += contents.warnings
     for path, names in tasks.items():
         if path not in matched:
@@ -173,8 +186,26 @@ def _read_files(files: Sequence[RunFile], query: Query) -> tuple[list[FileConten
             raise InvalidInputError.of(query.argument, "choice", rule, path)
     if skipped and not read:
         raise skipped[0]
+    if unreadable and not read:
+        rule = "hold a file that can be read"
+        raise InvalidInputError.of(query.argument, "damaged", rule, unreadable[0])
     warnings += [f"left out: {error.lacking}" for error in skipped]
-    return read, warnings
+    return read, [*warnings, *unreadable]
+
+
+def _named(run: PartialRun, models: Mapping[str, str]) -> PartialRun:
+    """Return the run of the model that the user names for its file, or a folder of it.
+
+    The trials of all runs of a model that was so named are merged, whatever their settings.
+    """
+    for path, model in models.items():
+        if _is_below(run.source, path):
+            return replace(run, model=model, arguments={}, settings={}, fingerprint="")
+    return run
+
+
+def _is_below(file: str, path: str) -> bool:
+    return Path(os.path.realpath(file)).is_relative_to(os.path.realpath(path))
 
 
 def _of_one_kind(partials: Sequence[PartialRun]) -> list[PartialRun]:
@@ -213,12 +244,20 @@ def _check_names(partials: Sequence[PartialRun], query: Query) -> None:
         raise InvalidInputError.of("filter", "conflict", rule, query.filter)
 
 
+def _check_models(partials: Sequence[PartialRun], query: Query) -> None:
+    """Refuse a model that is named for a path that was not read."""
+    for path, model in query.models.items():
+        if not any(_is_below(run.source, path) for run in partials):
+            rule = "be NAME=RUN of a path that is read, or of a file or a folder in one"
+            raise InvalidInputError.of("model", "path", rule, f"{model}={path}")
+
+
 def _check_lines(partials: Sequence[PartialRun], query: Query) -> None:
     """Refuse runs of other questions than one whose questions are the lines of its file."""
     by_line = {run.task: run for run in reversed(partials) if run.by_line}
     for run in partials:
         first = by_line.get(run.task, run)
-        if run.questions.keys() != first.questions.keys():
+        if run.ids.keys() != first.ids.keys():
             rule = f"have the questions of {first.source} in {run.source}, "
             rule += "where lines are questions, for want of ids and texts"
             got = f"{len(run.questions)} in place of {plural(len(first.questions), 'question')}"
@@ -280,30 +319,9 @@ def _warnings_of(task: str, runs: Sequence[TaskRun]) -> Iterator[str]:
         if n_without:
             share = f"{n_without:,} of {run.n_questions:,} questions"
             yield f"task {task}: {share} have no trial of {run.model}"
-    versions = [(run.provenance.versions.get("task"), run) for run in runs]
-    for differ, values in (
-        ("are of different versions", {str(v): run for v, run in versions if v is not None}),
-        (
-            "have different scores of the categories",
-            {tuple(run.outcomes.weights.tolist()): run for run in runs if not run.scored},
-        ),
-        (
-            "have different bounds of the scores",
-            {tuple(run.outcomes.weights.tolist()): run for run in runs if run.scored},
-        ),
-        (
-            "have different kinds of outcomes",
-            {"scores" if run.scored else "categories": run for run in runs},
-        ),
-        ("have different metrics", {run.metric: run for run in runs}),
-        (
-            "have different filters",
-            {run.filter: run for run in runs if run.filter},
-        ),
-    ):
-        if len(values) > 1:
-            listed = ", ".join(f"{value} ({run.model})" for value, run in values.items())
-            yield f"task {task}: the runs {differ}, {listed}"
+    versions = [(run, run.provenance.versions.get("task")) for run in runs]
+    yield from _differing(task, "are of different versions", versions)
+    yield from _differing(task, "count different things", [(run, _counted(run)) for run in runs])
     sent = [
         {**generation(provenance.generation_kwargs), **(provenance.setup or {})}
         for provenance in (run.provenance for run in runs)
@@ -329,3 +347,18 @@ def _warnings_of(task: str, runs: Sequence[TaskRun]) -> Iterator[str]:
             "between the runs, as they do where models have chat templates of their own, and where "
             "something else was asked"
         )
+
+
+def _counted(run: TaskRun) -> str:
+    """Return what is counted: the metric, of categories with scores of their own with these."""
+    weights = run.outcomes.weights.tolist()
+    own = "" if run.scored or weights == [0.0, 1.0] else ", ".join(f"{w:g}" for w in weights)
+    return f"{run.counted} of scores {own}" if own else run.counted
+
+
+def _differing(task: str, differ: str, of_runs: Iterable[tuple[TaskRun, object]]) -> Iterator[str]:
+    """Yield a warning where what runs have is not the same, as far as it is known."""
+    values = {str(value): run.model for run, value in of_runs if value is not None}
+    if len(values) > 1:
+        listed = ", ".join(f"{value} ({model})" for value, model in values.items())
+        yield f"task {task}: the runs {differ}, {listed}"

@@ -11,31 +11,25 @@ import json
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
 from os import PathLike
 from pathlib import Path
-from types import MappingProxyType
 from typing import IO, Any
 
+from lm_eval_bayes._util.compressed import plain_name
 from lm_eval_bayes._util.files import write_atomic
 from lm_eval_bayes._util.hashing import canonical_json, hash_json
 from lm_eval_bayes._util.plain import Record
-from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes._util.text import one_line
+from lm_eval_bayes.errors import InvalidInputError, Rule
 from lm_eval_bayes.rubric.verifier_prompt import VerifierInput, after_reasoning
-from lm_eval_bayes.runs.log_fields import (
-    generated_texts,
-    prompt_and_settings,
-    question_text,
-    right_answers,
-)
-from lm_eval_bayes.runs.logged_texts import LoggedLine, read_line
+from lm_eval_bayes.runs.logged_texts import PER_RECORD, LoggedTexts
 from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.store.errors import StoreError, StoreFileError
 
-FORMAT = "lm-eval-bayes-verdicts"
-VERSION = 1
+FORMAT, VERSION = "lm-eval-bayes-verdicts", 1
 
 #: The probabilities of a trial add up to 1 but for this, after their way through JSON.
 _ROUNDING = 1e-6
@@ -114,19 +108,26 @@ class VerdictsHeader(Record):
         return {"format": FORMAT, "version": VERSION, **super().to_dict()}
 
 
-class _TrialVerdicts:
-    """The verdicts of a file, by the trial.
+@dataclass
+class Verdicts:
+    """A file of verdicts, read.
 
     Attributes
     ----------
     path : Path
         The file.
-    trials : mapping of (doc_id, trial) to TrialVerdict
+    header : VerdictsHeader
+        Its first line.
+    trials : dict of (doc_id, trial) to TrialVerdict
         The last line of every trial.
+    size : int
+        Its bytes up to the end of the last whole line.
     """
 
     path: Path
-    trials: Mapping[tuple[int, int], TrialVerdict]
+    header: VerdictsHeader
+    trials: dict[tuple[int, int], TrialVerdict]
+    size: int
 
     def verdict_of(self, doc_id: int, trial: int, text: str) -> TrialVerdict | None:
         """Return the verdict on a trial; None where there is none, or it could not be judged.
@@ -145,28 +146,6 @@ class _TrialVerdicts:
             raise ChangedTrialError(sentence, "mismatch", str(self.path), (doc_id, trial))
         return None if verdict is None or verdict.error is not None else verdict
 
-
-@dataclass(frozen=True)
-class Verdicts(_TrialVerdicts):
-    """A file of verdicts, read.
-
-    Attributes
-    ----------
-    path : Path
-        The file.
-    header : VerdictsHeader
-        Its first line.
-    trials : mapping of (doc_id, trial) to TrialVerdict
-        The last line of every trial.
-    size : int
-        Its bytes up to the end of the last whole line.
-    """
-
-    path: Path
-    header: VerdictsHeader
-    trials: Mapping[tuple[int, int], TrialVerdict]
-    size: int
-
     def check_verifier(self, samples: str, verifier: Mapping[str, Any]) -> None:
         """Refuse to go on with another verifier, or for other samples.
 
@@ -175,27 +154,24 @@ class Verdicts(_TrialVerdicts):
         OtherVerifierError
             Naming what differs.
         """
-        way = (
-            "judge anew with --restart, which keeps these as .before, or write elsewhere with "
-            "--out (rubrics only read what is beside the samples)"
-        )
-        if self.header.samples != samples:
-            sentence = (
-                f"{self.path} holds the verdicts on {self.header.samples}, not on {samples}; {way}"
-            )
-            raise OtherVerifierError(sentence, "mismatch", "samples", samples)
-        new, old = dict(verifier), dict(self.header.verifier)
-        differ = [
-            name
-            for name in dict.fromkeys([*old, *new])
-            if canonical_json(old.get(name)) != canonical_json(new.get(name))
-        ]
+        before = {"samples": self.header.samples, **self.header.verifier}
+        now = {"samples": samples, **verifier}
+        shown = {
+            name: tuple(canonical_json(of.get(name)) for of in (before, now))
+            for name in {**before, **now}
+        }
+        differ = {name: texts for name, texts in shown.items() if texts[0] != texts[1]}
         if differ:
             changes = "; ".join(
-                f"{name} {_shown(old.get(name))}, now {_shown(new.get(name))}" for name in differ
+                f"{name} {one_line(old, 80)}, now {one_line(new, 80)}"
+                for name, (old, new) in differ.items()
             )
-            sentence = f"{self.path} holds the verdicts of another verifier ({changes}); {way}"
-            raise OtherVerifierError(sentence, "mismatch", "verifier", differ)
+            sentence = (
+                f"{self.path} holds the verdicts of another verifier or on other samples "
+                f"({changes}); judge anew with --restart, which keeps these as .before, or write "
+                "elsewhere with --out (rubrics only read what is beside the samples)"
+            )
+            raise OtherVerifierError(sentence, "mismatch", "verifier", list(differ))
 
 
 def verdicts_path(samples: str | PathLike[str]) -> Path:
@@ -233,88 +209,71 @@ def read_verdicts(path: str | PathLike[str]) -> Verdicts:
         If it is no such file, or broken elsewhere than at its end.
     """
     path = Path(path)
-    try:
+    with _file_errors(path, "read"):
         raw = path.read_bytes()
-    except OSError as error:
-        raise StoreFileError(
-            f"{path} cannot be read: {error.strerror}", "path", str(path), error.strerror
-        ) from error
-    lines = raw.split(b"\n")
-    size = len(raw) - len(lines.pop())  # what follows the last line's end is nothing, or torn
-    if not lines:
-        raise VerdictsError(
-            f"{path} is no file of verdicts: it has no complete line", "format", str(path)
-        )
-    header = _header(path, lines[0])
+    *lines, torn = raw.split(b"\n")
+    header = _header(path, lines[0] if lines else b"")
     trials: dict[tuple[int, int], TrialVerdict] = {}
     for number, line in enumerate(lines[1:], 2):
         try:
             verdict = _trial(json.loads(line))
-        except (ValueError, TypeError, KeyError, RecursionError) as error:
-            raise _broken(path, number, str(error)) from error
-        if trials.setdefault(verdict.key, verdict) != verdict and trials[verdict.key].error is None:
-            where = f"trial {verdict.trial} of question {verdict.doc_id}"
-            raise _broken(path, number, f"{where} has other verdicts")
+            earlier = trials.get(verdict.key, verdict)
+            if earlier.error is None and earlier != verdict:
+                raise ValueError(f"trial {verdict.key} of question and number has other verdicts")
+        except (ValueError, TypeError, RecursionError) as error:
+            raise _broken(path, number, error) from error
         trials[verdict.key] = verdict
-    return Verdicts(path, header, MappingProxyType(trials), size)
+    return Verdicts(path, header, trials, len(raw) - len(torn))
 
 
 def _header(path: Path, line: bytes) -> VerdictsHeader:
     try:
         content = json.loads(line)
         name, version = content["format"], content["version"]
-    except (ValueError, TypeError, KeyError, RecursionError):
-        name, version = None, None
-    if name != FORMAT:
-        sentence = f"{path} is no file of verdicts: its first line is not their header"
-        raise VerdictsError(sentence, "format", str(path))
-    if version != VERSION:
-        sentence = (
-            f"{path} has version {_shown(version)} of the format, this release reads {VERSION}"
-        )
-        raise VerdictsError(sentence, "schema", str(path), version)
+    except (ValueError, TypeError, LookupError, RecursionError):
+        name = version = None
+    if (name, version) != (FORMAT, VERSION):
+        sentence = f"{path} must begin as a file of verdicts of version {VERSION}"
+        rule: Rule = "schema" if name == FORMAT else "format"
+        raise VerdictsError(f"{sentence}; got {version}", rule, str(path), version)
+    samples, verifier = content.get("samples"), content.get("verifier")
     try:
-        samples, verifier = content["samples"], content["verifier"]
         if not isinstance(samples, str) or not isinstance(verifier, dict):
             raise TypeError("samples or verifier is missing")
-        return VerdictsHeader(samples, MappingProxyType(verifier), _three(content["baseline"]))
-    except (ValueError, TypeError, KeyError) as error:
-        raise _broken(path, 1, str(error)) from error
+        return VerdictsHeader(samples, verifier, _three(content.get("baseline")))
+    except (ValueError, TypeError) as error:
+        raise _broken(path, 1, error) from error
 
 
-def _broken(path: Path, line: int, reason: str) -> VerdictsError:
-    sentence = f"{path} is broken at line {line}: {reason}"
-    return VerdictsError(sentence, "damaged", str(path), line)
+def _broken(path: Path, line: int, error: Exception) -> VerdictsError:
+    return VerdictsError(f"{path} is broken at line {line}: {error}", "damaged", str(path), line)
 
 
 def _trial(row: Any) -> TrialVerdict:
-    doc_id, trial, text = row["doc_id"], row["trial"], row["text"]
-    if any(not isinstance(n, int) or isinstance(n, bool) or n < 0 for n in (doc_id, trial)):
-        raise ValueError(f"question and trial are whole numbers from 0; got {doc_id}, {trial}")
-    if not isinstance(text, str):
+    """Return a line as a verdict that holds what it must."""
+    verdict = TrialVerdict(**row)
+    for number in verdict.key:
+        if type(number) is not int or number < 0:
+            raise ValueError(f"question and trial are whole numbers from 0; got {number}")
+    if not isinstance(verdict.text, str):
         raise TypeError("text is no hash")
-    if "error" in row:
-        return TrialVerdict(doc_id, trial, text, error=str(row["error"]))
-    a, b, c = _three([row[label] for label in "abc"])
+    if verdict.error is not None:
+        return verdict
+    a, b, c = _three((verdict.a, verdict.b, verdict.c))
     if min(a, b, c) < 0 or abs(a + b + c - 1) > _ROUNDING:
         raise ValueError(f"probabilities are in [0, 1] and add up to 1; got {a}, {b}, {c}")
-    scores = _three(row["scores"]) if "scores" in row else None
-    return TrialVerdict(doc_id, trial, text, a, b, c, scores)
+    scores = None if verdict.scores is None else _three(verdict.scores)
+    return replace(verdict, a=a, b=b, c=c, scores=scores)
 
 
 def _three(values: Any) -> tuple[float, float, float]:
-    a, b, c = (float(value) for value in values)
+    a, b, c = map(float, values)
     if not all(map(math.isfinite, (a, b, c))):
         raise ValueError(f"three finite numbers are needed; got {values}")
     return a, b, c
 
 
-def _shown(value: Any) -> str:
-    text = json.dumps(value) if not isinstance(value, str) else value
-    return text if len(text) <= 80 else text[:77] + "..."
-
-
-class VerdictsFile(_TrialVerdicts):
+class VerdictsFile(Verdicts):
     """A file of verdicts that more are added to; nobody else may meanwhile.
 
     Parameters
@@ -322,16 +281,10 @@ class VerdictsFile(_TrialVerdicts):
     path : path
         The file; it is made with the header if it is missing.
     header : VerdictsHeader
-        Of a new file; an existing file must be of the same verifier and samples.
+        Of a new file; an existing file must be of the same verifier and samples, and keeps its
+        own baseline.
     restart : bool
         Whether to replace an existing file, which is renamed to end in `.before`.
-
-    Attributes
-    ----------
-    header : VerdictsHeader
-        Of the file: an existing one keeps its own baseline.
-    trials : dict of (doc_id, trial) to TrialVerdict
-        All that is in it.
 
     Raises
     ------
@@ -344,21 +297,24 @@ class VerdictsFile(_TrialVerdicts):
     def __init__(
         self, path: str | PathLike[str], header: VerdictsHeader, restart: bool = False
     ) -> None:
-        self.path = Path(path)
-        if restart or not self.path.exists():
-            self._file = self._fresh(header)
-            self.header, trials = header, {}
-        else:
-            self._file = self._opened()
-            try:
-                verdicts = read_verdicts(self.path)
-                verdicts.check_verifier(header.samples, header.verifier)
-                self._file.truncate(verdicts.size)  # what a kill cut off
-            except BaseException:
-                self._file.close()
-                raise
-            self.header, trials = verdicts.header, dict(verdicts.trials)
-        self.trials: dict[tuple[int, int], TrialVerdict] = trials
+        path = Path(path)
+        if restart and path.exists():
+            _opened(path).close()  # refused while another process writes
+            with _file_errors(path, "written"):
+                path.replace(path.with_name(f"{path.name}.before"))
+        if not path.exists():
+            line = json.dumps(header.to_dict(), allow_nan=False) + "\n"
+            with _file_errors(path, "written"):
+                write_atomic(path, line.encode("ascii"), parents=False)
+        self._file = _opened(path)
+        try:
+            verdicts = read_verdicts(path)
+            verdicts.check_verifier(header.samples, header.verifier)
+            self._file.truncate(verdicts.size)  # what a kill cut off
+        except BaseException:
+            self._file.close()
+            raise
+        super().__init__(path, verdicts.header, verdicts.trials, verdicts.size)
 
     def __enter__(self) -> VerdictsFile:
         return self
@@ -376,64 +332,44 @@ class VerdictsFile(_TrialVerdicts):
         """
         added = list(verdicts)
         lines = [json.dumps(verdict.to_dict(), allow_nan=False) + "\n" for verdict in added]
-        with _write_errors(self.path):
+        with _file_errors(self.path, "written"):
             self._file.write("".join(lines).encode("ascii"))
             self._file.flush()
             os.fsync(self._file.fileno())
         self.trials.update((verdict.key, verdict) for verdict in added)
 
-    def _fresh(self, header: VerdictsHeader) -> IO[bytes]:
-        line = json.dumps(header.to_dict(), allow_nan=False) + "\n"
-        if self.path.exists():
-            self._opened().close()  # refused while another process writes
-        with _write_errors(self.path):
-            if self.path.exists():
-                # judging again may stop before it is complete
-                backup = self.path.with_name(f"{self.path.name}.before")
-                write_atomic(backup, self.path.read_bytes(), parents=False)
-            write_atomic(self.path, line.encode("ascii"), parents=False)
-        return self._opened()
 
-    def _opened(self) -> IO[bytes]:
-        with _write_errors(self.path):
-            file = open(self.path, "ab")  # noqa: SIM115  closed with this object
-        if not _locked(file):
+def _opened(path: Path) -> IO[bytes]:
+    """Open a file to add to it, and lock it until it is closed.
+
+    It is not locked on Windows, and where the file system has no locks.
+    """
+    with _file_errors(path, "written"):
+        file = open(path, "ab")  # noqa: SIM115  closed by the caller
+    with suppress(ImportError, OSError):
+        import fcntl
+
+        try:
+            fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
             file.close()
-            raise VerdictsError(
-                f"{self.path} is being written by another process", "conflict", str(self.path)
-            )
-        return file
+            sentence = f"{path} is being written by another process"
+            raise VerdictsError(sentence, "conflict", str(path)) from None
+    return file
 
 
 @contextmanager
-def _write_errors(path: Path) -> Iterator[None]:
+def _file_errors(path: Path, done: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise StoreFileError(
-            f"{path} cannot be written: {error.strerror}", "path", str(path), error.strerror
-        ) from error
-
-
-def _locked(file: IO[bytes]) -> bool:
-    """Lock a file until it is closed; True too where files cannot be locked."""
-    try:
-        import fcntl
-    except ImportError:  # Windows
-        return True
-    try:
-        fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        return not isinstance(error, BlockingIOError)  # others: a file system without locks
-    return True
+        sentence = f"{path} cannot be {done}: {error.strerror}"
+        raise StoreFileError(sentence, "path", str(path), error.strerror) from error
 
 
 # -- the inputs of a verifier --------------------------------------------------------------------
 
-#: Fields of the document of a question that hold its text; without one the prompt is the question.
-_QUESTION_FIELDS = ("problem", "question")
-_TEXTS = "hold the generated texts of every question"
-_SAMPLES = "be samples of the harness, which hold what a verifier reads"
+_TEXTS = "the generated texts"
 
 
 @dataclass(frozen=True)
@@ -448,18 +384,18 @@ class TrialCase:
     text : str
         The hash of the case.
     read : callable
-        Returns the cases of all trials of the line.
+        Returns the case.
     """
 
     doc_id: int
     trial: int
     text: str
-    read: Callable[[], Sequence[VerifierInput]] = field(compare=False, repr=False)
+    read: Callable[[], VerifierInput] = field(compare=False, repr=False)
 
     @property
     def case(self) -> VerifierInput:
         """Question, standard answer and the text after the reasoning."""
-        return self.read()[self.trial]
+        return self.read()
 
 
 @dataclass(frozen=True)
@@ -505,28 +441,25 @@ def files_to_judge(runs: Sequence[TaskRun], limit: int | None = None) -> list[Ju
         If a run has no generated texts, no question or no standard answer.
     """
 
-    @lru_cache(maxsize=1)
-    def cases_of(line: LoggedLine) -> list[VerifierInput]:
-        return verifier_inputs(read_line(line), Path(line.file).name)
-
     files = []
     for run in runs:
         by_file: dict[str, list[TrialCase]] = {}
-        sources = ", ".join(run.sources) or run.model
         if run.texts is None:
-            raise InvalidInputError.of("RUN", "missing", _TEXTS, sources)
+            raise _lacking(_TEXTS, ", ".join(run.sources) or run.model)
         for number, texts in enumerate(run.texts[:limit]):
-            if (texts.index < 0).any():
-                doc_id = number if run.doc_ids is None else run.doc_ids[number]
-                where = f"question {doc_id} of {run.file_names}"
-                raise InvalidInputError.of("RUN", "missing", _TEXTS, where)
-            for line, chosen in texts.by_line():
-                if not isinstance(line, LoggedLine):
-                    raise InvalidInputError.of("RUN", "unsupported", _SAMPLES, sources)
-                read = partial(cases_of, line)
-                by_file.setdefault(line.file, []).extend(
-                    TrialCase(line.doc_id, trial, case_hash(read()[trial]), read)
-                    for trial in sorted(set(texts.index[chosen, 1].tolist()))
+            doc_id = number if run.doc_ids is None else run.doc_ids[number]
+            if (texts.log < 0).any():
+                raise _lacking(_TEXTS, f"question {doc_id} of {run.file_names}")
+            for at, log in enumerate(texts.logs):
+                (file,), chosen = log.files, texts[texts.log == at]
+                if run.doc_ids is None or plain_name(file).suffix != ".jsonl":
+                    rule = "be samples of the harness, which hold what a verifier reads"
+                    raise InvalidInputError.of("RUN", "unsupported", rule, run.file_names)
+                where = f"question {doc_id} of {file.name}"
+                cases = [partial(_case, run.questions[number], text, where) for text in chosen]
+                by_file.setdefault(str(file), []).extend(
+                    TrialCase(doc_id, int(place) % PER_RECORD, case_hash(read()), read)
+                    for place, read in zip(chosen.place, cases, strict=True)
                 )
         files += [
             JudgedFile(run.model, run.task, Path(file), tuple(trials), verdicts_path(file))
@@ -535,32 +468,43 @@ def files_to_judge(runs: Sequence[TaskRun], limit: int | None = None) -> list[Ju
     return files
 
 
-def verifier_inputs(row: Mapping[str, Any], samples: str) -> list[VerifierInput]:
-    """Return the inputs of a verifier for the trials of one line of a samples file.
+def _lacking(what: str, where: str) -> InvalidInputError:
+    return InvalidInputError.of("RUN", "missing", f"hold {what} of every question", where)
+
+
+def _case(question: str, text: LoggedTexts, where: str) -> VerifierInput:
+    (found,) = text.read()
+    texts = None if found.text is None else [found.text]
+    return verifier_inputs(question, found.right_answers, texts, where)[0]
+
+
+def verifier_inputs(
+    question: str, right_answers: Sequence[str], texts: Sequence[str] | None, where: str
+) -> list[VerifierInput]:
+    """Return the inputs of a verifier for some trials of a question.
 
     Parameters
     ----------
-    row : mapping
-        The line.
-    samples : str
-        The name of the file, for errors.
+    question : str
+        Its text.
+    right_answers : sequence of str
+        The right answers.
+    texts : sequence of str or None
+        What was generated.
+    where : str
+        The question, for errors.
 
     Raises
     ------
     InvalidInputError
-        If the line holds no generated texts, no question or no standard answer.
+        If there are no generated texts, no question or no standard answer.
     """
-    where = f"question {row['doc_id']} of {samples}"
-    question = question_text(row, prompt_and_settings(row)[0], _QUESTION_FIELDS)
-    gold = " or ".join(right_answers(row)).strip()
-    texts = generated_texts(row)
-    if not question:
-        raise InvalidInputError.of("RUN", "missing", "hold the text of every question", where)
-    if not gold:
-        rule = "hold the standard answer of every question, which a verifier needs"
-        raise InvalidInputError.of("RUN", "missing", rule, where)
+    gold = " or ".join(right_answers).strip()
+    for lacks, what in ((not question, "the text"), (not gold, "the standard answer")):
+        if lacks:
+            raise _lacking(what, where)
     if texts is None:
-        raise InvalidInputError.of("RUN", "missing", _TEXTS, where)
+        raise _lacking(_TEXTS, where)
     return [VerifierInput(question, gold, after_reasoning(text)) for text in texts]
 
 
@@ -579,22 +523,16 @@ def verdict_targets(files: Sequence[JudgedFile], out: Path | None) -> list[Path]
     InvalidInputError
         If there is no such folder, or two samples files would have one file of verdicts.
     """
-    beside = [verdicts_path(file.samples) for file in files]
+    names = [verdicts_path(file.samples) for file in files]
     if out is None:
-        return beside
-    if len(files) == 1 and not out.is_dir():
-        if not out.parent.is_dir():
-            raise InvalidInputError.of("--out", "path", "lie in a folder that exists", str(out))
-        if out.resolve() == files[0].samples.resolve():
-            got = str(out)
-            raise InvalidInputError.of("--out", "conflict", "be another file than the samples", got)
-        return [out]
-    if not out.is_dir():
-        rule = f"be a folder that exists, for the {len(files)} files of verdicts"
-        raise InvalidInputError.of("--out", "path", rule, str(out))
-    inside = [out / path.name for path in beside]
-    twice = [path.name for path in inside if inside.count(path) > 1]
-    if twice:
-        rule = "be left out, or be given for one run at a time: two would write one file"
-        raise InvalidInputError.of("--out", "conflict", rule, twice[0])
-    return inside
+        return names
+    targets = [out / path.name for path in names] if out.is_dir() else [out for _ in names]
+    if not out.parent.is_dir():
+        raise InvalidInputError.of("--out", "path", "lie in a folder that exists", str(out))
+    if out.resolve() in [file.samples.resolve() for file in files]:
+        rule = "be another file than the samples"
+        raise InvalidInputError.of("--out", "conflict", rule, str(out))
+    if len(set(targets)) < len(targets):
+        rule = "be a folder that exists, for runs of different names: two would write one file"
+        raise InvalidInputError.of("--out", "conflict", rule, str(out))
+    return targets

@@ -376,8 +376,8 @@ def test_texts_of_other_outcomes_are_not_taken(logged):
     rows[1]["outcomes"] = rows[1]["outcomes"][::-1]
     samples.write_text("\n".join(map(json.dumps, rows)) + "\n", encoding="utf-8")
     summary = summarise(read)
-    result = list(instances(summary, submission(summary, model_id="org/coin")))
-    assert [bool(row["output"]["raw"]) for row in result] == [True, True, False, False, True, True]
+    with refused("RUN", "damaged", "other content"):
+        list(instances(summary, submission(summary, model_id="org/coin")))
 
 
 def test_counts_have_no_instances():

@@ -8,50 +8,48 @@ from _support.errors import refused
 from _support.run_files import LATER, SENT, STAMP, TASK, row, seeded, write_run
 
 from lm_eval_bayes.runs.merging import duplicates, merge_trials
-from lm_eval_bayes.runs.partial_run import QuestionTrials
 from lm_eval_bayes.runs.reader import join_runs, read_runs
+from lm_eval_bayes.runs.trials import PartialRun, Question, Trials
 
 # -- one question ----------------------------------------------------------------------------------
 
 
-def question(trials, seeds=None, numbers=None, texts=None):
-    numbers = range(len(trials)) if numbers is None else numbers
-    return QuestionTrials(
-        "q",
-        np.array(trials),
-        np.array(numbers),
-        seeds=None if seeds is None else tuple(seeds),
-        digests=None if texts is None else np.array([hash(text) for text in texts]),
-    )
+def trials(outcomes, seeds=None, numbers=None, texts=None):
+    digest = None if texts is None else np.array([hash(text) for text in texts])
+    return Trials.of_question(outcomes, numbers, seeds=seeds, digest=digest)
+
+
+def merged(*files):
+    """The trials of one question in two files."""
+    runs = [PartialRun("m", "t", ("file",), (Question("q"),), table) for table in files]
+    return merge_trials(*runs, by_number=False)[1]
 
 
 def test_a_seed_tells_a_trial_unless_two_agree_by_accident():
-    known = question([1, 1, 0], seeds=[7, 8, None], texts="abc")
+    known = trials([1, 1, 0], seeds=[7, 8, None], texts="abc")
     # the same seed: with another number and text, the same number, the same text; no seed
-    more = question([0, 0, 0, 0], seeds=[7, 8, 7, None], numbers=[9, 1, 4, 2], texts="xyaz")
+    more = trials([0, 0, 0, 0], seeds=[7, 8, 7, None], numbers=[9, 1, 4, 2], texts="xyaz")
     assert duplicates(known, more, by_number=False).tolist() == [False, True, True, False]
     assert duplicates(known, more, by_number=True).tolist() == [False, True, True, True]
     # a copy without seeds, and a copy with them: the numbers decide, where they mean the same
-    copy = replace(known, seeds=None)
+    copy = replace(known, seed=None)
     assert duplicates(known, copy, by_number=True).tolist() == [True, True, True]
     assert duplicates(copy, known, by_number=True).tolist() == [True, True, True]
     assert duplicates(known, copy, by_number=False).tolist() == [False, False, False]
-    bare = replace(more, digests=None)
+    bare = replace(more, digest=None)
     assert duplicates(known, bare, by_number=False).tolist() == [True, True, True, False]
 
 
 def test_trials_are_united_by_number_where_numbers_tell_them():
-    first = question([0, 1], seeds=[10, 11], numbers=[2, 3], texts="ab")
-    second = question([1, 0, 0], seeds=[8, 9, 10], numbers=[0, 1, 2], texts="cda")
-    both = merge_trials("q", [first, second], by_number=False)
-    assert both.trials.tolist() == [1, 0, 0, 1]
-    assert both.numbers.tolist() == [0, 1, 2, 3]
-    assert both.seeds == (8, 9, 10, 11)
-    elsewhere = question([1, 0], seeds=[50, 51], texts="ef")
-    apart = merge_trials(
-        "q", [question([0, 0], seeds=[1, 2], texts="gh"), elsewhere], by_number=False
-    )
-    assert apart.trials.tolist() == [0, 0, 1, 0]
+    first = trials([0, 1], seeds=[10, 11], numbers=[2, 3], texts="ab")
+    second = trials([1, 0, 0], seeds=[8, 9, 10], numbers=[0, 1, 2], texts="cda")
+    both = merged(first, second)
+    assert both.category.tolist() == [1, 0, 0, 1]
+    assert both.number.tolist() == [0, 1, 2, 3]
+    assert both.seed.tolist() == [8, 9, 10, 11]
+    elsewhere = trials([1, 0], seeds=[50, 51], texts="ef")
+    apart = merged(trials([0, 0], seeds=[1, 2], texts="gh"), elsewhere)
+    assert apart.category.tolist() == [0, 0, 1, 0]
 
 
 def test_answers_that_one_file_lacks_are_unknown(tmp_path):
@@ -267,8 +265,7 @@ def test_what_differs_between_models_is_told(tmp_path):
     assert joined.of_path(1).models == ("org/other",)
     differences = (
         "1.0 (org/model), 2.0 (org/other)",
-        "(0.0, 1.0) (org/model), (0.0, 2.0) (org/other)",
-        "none (org/model), boxed (org/other)",
+        "graded trials (org/model), graded trials, filter boxed of scores 0, 2 (org/other)",
         "temperature: 0.6, 1.0",
         "1 of 1 questions",
     )

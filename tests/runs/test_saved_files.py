@@ -10,7 +10,6 @@ import pytest
 from _support.errors import refused
 from _support.run_files import LATER, TASK, row, seeded, write_run
 
-from lm_eval_bayes.runs.logged_texts import read_line
 from lm_eval_bayes.runs.reader import read_runs
 from lm_eval_bayes.runs.verdicts import files_to_judge
 
@@ -46,13 +45,7 @@ def test_a_copy_of_a_samples_file_is_left_out(tmp_path, suffix):
 
 
 def texts_of(run, question):
-    texts = run.texts[question]
-    responses_of = [""] * texts.index.shape[0]
-    for line, trials in texts.by_line():
-        (responses,) = read_line(line)["resps"]
-        for trial in trials:
-            responses_of[trial] = responses[texts.index[trial, 1]]
-    return responses_of
+    return [trial.text for trial in run.texts[question].read()]
 
 
 def test_texts_of_merged_runs_are_read_on_demand(tmp_path):
@@ -67,7 +60,7 @@ def test_texts_of_merged_runs_are_read_on_demand(tmp_path):
     write_run(tmp_path / "later", later)
     write_run(tmp_path / "earlier", earlier)
     (run,) = read_runs([tmp_path / "later", tmp_path / "earlier"]).runs
-    assert [texts_of(run, q) for q in range(3)] == [list("abcd"), list("abcd"), list("ba")]
+    assert [texts_of(run, q) for q in range(3)] == [list("abcd"), list("abcd"), list("ab")]
     assert [trials.tolist() for trials in run.trials] == [[0, 0, 1, 0], [0, 0, 1, 0], [0, 0]]
 
 

@@ -115,7 +115,7 @@ def test_another_verifier_is_refused_with_what_differs(written):
     other = replace(HEADER, verifier={**VERIFIER, "temperature": 2.0, "dtype": "float16"})
     with refused("verifier", "mismatch", ["temperature", "dtype"], error=OtherVerifierError):
         VerdictsFile(written, other)
-    with refused("samples", "mismatch", "s2", error=OtherVerifierError):
+    with refused("verifier", "mismatch", ["samples"], error=OtherVerifierError):
         VerdictsFile(written, replace(HEADER, samples="s2"))
     assert written.read_bytes() == before
     with VerdictsFile(written, replace(HEADER, verifier={**VERIFIER, "temperature": 1})):

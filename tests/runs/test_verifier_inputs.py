@@ -87,7 +87,7 @@ def test_one_task_may_go_to_a_file_or_a_folder(saved, tmp_path):
 def test_places_that_will_not_do(saved, tmp_path):
     samples = Path(os.path.relpath(saved[0].samples))
     for files, place, rule in (
-        (saved, tmp_path / "absent", "path"),
+        (saved, tmp_path / "absent", "conflict"),
         (saved, tmp_path, "conflict"),
         (saved[:1], tmp_path / "absent" / "v.jsonl", "path"),
         (saved[:1], samples, "conflict"),

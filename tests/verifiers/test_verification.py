@@ -47,9 +47,7 @@ def plan(folder, answers=ANSWERS, name="verdicts.jsonl", samples="samples.jsonl"
         for doc_id, texts in enumerate(answers)
         for trial, text in enumerate(texts)
     ]
-    trials = tuple(
-        TrialCase(q, i, case_hash(case), lambda i=i, case=case: {i: case}) for q, i, case in cases
-    )
+    trials = tuple(TrialCase(q, i, case_hash(case), lambda case=case: case) for q, i, case in cases)
     return JudgedFile("model", "task", Path(samples), trials, folder / name)
 
 

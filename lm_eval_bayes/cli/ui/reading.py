@@ -133,14 +133,32 @@ class ReadingOptions:
         ),
     ] = "left-out"
 
+    model: Annotated[
+        list[str] | None,
+        option(
+            "NAME=RUN",
+            "The name of the model in RUN, a path that is read, or a file or a folder in one. Runs "
+            "of one name are one model: their trials are joined. May be given several times.",
+        ),
+    ] = None
+
+    skip_unreadable: Annotated[
+        bool,
+        typer.Option(
+            "--skip-unreadable",
+            help="Leave out files that are damaged or may not be read, with a warning for each.",
+        ),
+    ] = False
+
     def words(self) -> list[str]:
         """Return the options that were given, as words of a command line."""
         words = []
         for field in fields(self):
-            value = getattr(self, field.name)
-            if value != field.default:
-                words.append(f"--{field.name}")
-                words += [] if value is True else [value]
+            given = getattr(self, field.name)
+            for value in given if isinstance(given, (list, tuple)) else [given]:
+                if value != field.default:
+                    words.append(f"--{field.name.replace('_', '-')}")
+                    words += [] if value is True else [value]
         return words
 
     def read(
@@ -166,16 +184,18 @@ class ReadingOptions:
 
             arguments["regrade"] = regraded
         arguments.setdefault("cluster", self.cluster)
-        options = ("metric", "filter", "regrade", "cluster", "columns", "bounds")
+        options = ("metric", "filter", "regrade", "cluster", "columns", "bounds", "model")
         with _Bar() as bar, named_as_options(*options):
             arguments["columns"] = parse_columns(self.columns)
             arguments["bounds"] = parse_bounds(self.bounds)
+            arguments["models"] = _models(self.model or ())
             saved = read_runs(
                 paths,
                 task=self.task,
                 metric=self.metric,
                 filter=self.filter,
                 unscored=self.unscored,
+                skip_unreadable=self.skip_unreadable,
                 progress=bar.show,
                 **arguments,
             )
@@ -192,6 +212,17 @@ class ReadingOptions:
             warn(f"note: {note}")
         warn_notes((run.task, [run.model], note) for run in saved.runs for note in run.notes)
         return saved
+
+
+def _models(named: Iterable[str]) -> dict[str, str]:
+    """Return the names of models by their paths."""
+    models = {}
+    for text in named:
+        name, sign, path = text.partition("=")
+        if not (name and sign and path):
+            raise InvalidInputError.of("model", "format", "be NAME=RUN", text)
+        models[path] = name
+    return models
 
 
 def check_not_read(

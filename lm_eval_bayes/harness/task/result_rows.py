@@ -49,7 +49,7 @@ Grading = tuple[int, "str | None", "str | None"]
 class GradedResponses:
     """The graded responses to one question, on their way from the grader to the rows.
 
-    The trials of a saved run are :class:`lm_eval_bayes.runs.partial_run.QuestionTrials`; this
+    The trials of a saved run are :class:`lm_eval_bayes.runs.trials.Trials`; this
     record is gathered over ranks, so it carries the settings and is compared by value.
 
     Attributes

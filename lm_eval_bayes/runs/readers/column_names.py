@@ -13,7 +13,7 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
     "question": (
         *("question_id", "problem_id", "problem_idx", "task_id", "instance_id", "sample_id"),
         *("item_id", "doc_id", "example_id", "qid", "id", "question_ids", "ids"),
-        *("item", "problem", "question", "questions", "index", "idx"),
+        *("item", "problem", "question", "questions", "index", "idx", "input"),
     ),
     "model": ("model", "model_name", "agent", "agent_name", "models"),
     "task": ("task", "benchmark", "task_name", "dataset", "tasks"),
@@ -23,7 +23,7 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
     ),
     "score": (
         *("score", "correct", "is_correct", "reward", "resolved", "passed", "success"),
-        *("outcome", "is_resolved", "is_success", "result"),
+        *("outcome", "is_resolved", "is_success", "result", "graded_list"),
     ),
     "answer": ("parsed_answer", "predicted_answer", "extracted_answer", "answer", "prediction"),
     "response": (
@@ -34,6 +34,7 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
     "target": (
         *("target", "gold_answer", "gold", "expected_answer", "correct_answer"),
         *("reference_answer", "ground_truth", "reference"),
+        *("reference_output", "reference output"),
     ),
     "tokens": ("completion_tokens", "output_tokens", "tokens", "n_tokens"),
     "cost": ("cost", "cost_usd", "total_cost"),
@@ -157,6 +158,8 @@ def is_trial_table(names: Iterable[str]) -> bool:
     False
     """
     lower = {name.strip().lower() for name in names}
+    if "promptidx" in lower:  # promptfoo's: its id is that of a row, of any model and prompt
+        return False
     has = {kind: not lower.isdisjoint(ALIASES[kind]) for kind in ("question", "score", "trial")}
     return has["score"] and (has["question"] or has["trial"])
 

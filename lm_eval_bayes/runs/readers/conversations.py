@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
+from lm_eval_bayes._util.text import replace_surrogates
 from lm_eval_bayes.runs.provenance import mapping
-from lm_eval_bayes.runs.readers.json_files import json_text, name_of
+from lm_eval_bayes.runs.readers.json_files import json_text, mappings, name_of
 
 #: Keys of the parts of a message that hold text.
 _PARTS = ("text", "reasoning", "thinking", "refusal")
@@ -42,19 +43,29 @@ def written(messages: object) -> str | None:
     """
     if isinstance(messages, str):
         return messages
-    listed = [mapping(message) for message in messages] if isinstance(messages, list) else []
-    first = next((i for i, message in enumerate(listed) if _is_reply(message)), len(listed))
-    replies = listed[first:]
-    if not replies:
+    listed = mappings(messages)
+    # inspect_ai says which messages were given
+    of_model = [m.get("role") == "assistant" and m.get("source") != "input" for m in listed]
+    if not any(of_model):
         return None
+    replies = listed[of_model.index(True) :]
     if len(replies) == 1:
         return _text(replies[0])
     return "\n\n".join(f"[{_role(message)}]\n{_text(message)}" for message in replies)
 
 
-def _is_reply(message: Mapping[str, Any]) -> bool:
-    # inspect_ai says which messages were given
-    return message.get("role") == "assistant" and message.get("source") != "input"
+def last_message(content: object) -> str:
+    """Return a text, or the text of the last user message of a conversation; "" for others.
+
+    Examples
+    --------
+    >>> last_message("1+1?"), last_message([{"role": "user", "content": "2+2?"}])
+    ('1+1?', '2+2?')
+    """
+    asked = [content] if isinstance(content, str) else []
+    asked += [_text(m) for m in mappings(content) if m.get("role") == "user"]
+    texts = [replace_surrogates(text).strip() for text in asked]
+    return next(filter(None, reversed(texts)), "")
 
 
 def _role(message: Mapping[str, Any]) -> str:
@@ -64,17 +75,12 @@ def _role(message: Mapping[str, Any]) -> str:
 
 
 def _text(message: Mapping[str, Any]) -> str:
-    content = message.get("content")
-    parts = [content] if isinstance(content, str) else list(_parts(content))
-    calls = message.get("tool_calls")
-    parts += map(_call, calls if isinstance(calls, list) else ())
-    return "\n".join(parts)
-
-
-def _parts(content: object) -> Iterator[str]:
+    content, calls = message.get("content"), message.get("tool_calls")
+    texts: list[Any] = [content]
     for part in content if isinstance(content, list) else ():
-        texts = [mapping(part).get(key) for key in _PARTS]
-        yield from (text for text in [part, *texts] if isinstance(text, str))
+        texts += [part, *(mapping(part).get(key) for key in _PARTS)]
+    texts += map(_call, calls if isinstance(calls, list) else ())
+    return "\n".join(text for text in texts if isinstance(text, str))
 
 
 def _call(call: object) -> str:

@@ -18,13 +18,12 @@ from lm_eval_bayes._util.text import plural
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.logged_texts import TrialText
 from lm_eval_bayes.runs.provenance import mapping
-from lm_eval_bayes.runs.readers.conversations import written
+from lm_eval_bayes.runs.readers.conversations import last_message, written
 from lm_eval_bayes.runs.readers.file_access import files_below, files_beside
 from lm_eval_bayes.runs.readers.json_files import (
     after_last,
     chosen_metric,
     clusters_of,
-    last_message,
     load_json,
     name_of,
     nothing_to_count,

@@ -10,25 +10,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from lm_eval_bayes._util.compressed import plain_name
+from lm_eval_bayes._util.compressed import check_pointer, plain_name
 from lm_eval_bayes._util.text import first_names
 from lm_eval_bayes.errors import InvalidInputError, Rule
 from lm_eval_bayes.runs.readers import (
     counts,
     evalscope_outputs,
-    every_eval_log,
     harbor_jobs,
     harness_log,
     inspect_log,
     lighteval_details,
     matharena_outputs,
     nemo_skills_outputs,
-    promptfoo_log,
     swe_bench_report,
+    tables,
     tau_bench,
     trial_store,
     trial_table,
-    verifiers_log,
     verifiers_traces,
     zero_one_matrix,
 )
@@ -37,6 +35,7 @@ from lm_eval_bayes.runs.readers.file_access import (
     check_permission,
     files_below,
     permissions_checked,
+    unreadable,
 )
 from lm_eval_bayes.runs.readers.json_files import beginning, broken, load_json
 from lm_eval_bayes.runs.readers.protocol import Query, Reader, Sniffed
@@ -95,25 +94,11 @@ FORMATS: tuple[Format, ...] = (
         "*.json",
     ),
     Format(
-        "verifiers",
-        "results.jsonl, or its folder",
-        f"{_REAL} (verifiers 0.1.14)",
-        verifiers_log,
-        ("results.jsonl",),
-    ),
-    Format(
         "verifiers, traces",
         "traces.jsonl, or its folder",
         f"{_REAL} (verifiers 0.4.0)",
         verifiers_traces,
         ("traces.jsonl",),
-    ),
-    Format(
-        "Every Eval Ever",
-        "*_samples.jsonl of one record per trial, the record beside, or their folder",
-        f"{_REAL} (this package; every-eval-ever 0.3.0)",
-        every_eval_log,
-        ("*_samples.jsonl",),
     ),
     Format(
         "SWE-bench",
@@ -122,13 +107,6 @@ FORMATS: tuple[Format, ...] = (
         swe_bench_report,
         ("report.json",),
         "*.json",
-    ),
-    Format(
-        "promptfoo",
-        "results in .json or .jsonl, or a folder of .json",
-        f"{_REAL} (promptfoo 0.121.20)",
-        promptfoo_log,
-        beside="*.json",
     ),
     Format(
         "tau2-bench, tau-bench",
@@ -298,6 +276,11 @@ def recognise(
             rule = _RULE if exists else "be a run, and this path does not exist"
             raise InvalidInputError.of(argument, "path", rule, str(path))
         check_permission(expanded)
+        try:
+            if expanded.is_file():
+                check_pointer(expanded)
+        except OSError as error:
+            raise unreadable(error, expanded, argument) from None
         return _recognised(expanded, argument, columns)
 
 
@@ -312,7 +295,7 @@ def _recognised(
     denied: PermissionDeniedError | PermissionError | None = None
     for format in FORMATS:
         try:
-            if columns and trial_table.header(path):
+            if columns and tables.header(path):
                 sniffed = Sniffed([path]) if format.reader is trial_table else None
             else:
                 sniffed = format.reader.sniff(path)
@@ -354,9 +337,9 @@ def _unrecognised(expanded: Path, argument: str) -> InvalidInputError:
         for format in FORMATS:
             _check_damage(expanded, format, (), argument)
         rule = _rule_of_folder(expanded)
-    elif reason := trial_table.schema_error(expanded):
+    elif reason := tables.schema_error(expanded):
         rule_id, rule, got = "damaged", f"have a complete table in {expanded.name}", reason
-    elif names := trial_table.header(expanded):
+    elif names := tables.header(expanded):
         rule_id = "missing-column"
         rule = (
             f"have columns of questions and scores in {expanded.name}, as in "
@@ -429,7 +412,7 @@ def _check_complete(file: Path, argument: str) -> None:
             raise broken(file, query, "no line")
     elif suffix == ".eval":
         raise broken(file, query, "no log of inspect_ai")
-    elif reason := trial_table.schema_error(file):
+    elif reason := tables.schema_error(file):
         raise broken(file, query, reason)
 
 

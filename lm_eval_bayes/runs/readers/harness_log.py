@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from glob import escape
-from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +19,13 @@ from lm_eval_bayes.runs.log_fields import (
     cluster_label,
     field_names,
     fields_in_words,
+    generated_texts,
     prompt_and_settings,
+    right_answers,
 )
-from lm_eval_bayes.runs.logged_texts import LoggedLine
-from lm_eval_bayes.runs.merging import merge_trials, same_numbers_same_texts
+from lm_eval_bayes.runs.logged_texts import TrialText
+from lm_eval_bayes.runs.merging import by_number, merge_trials
 from lm_eval_bayes.runs.model_arguments import backend_and_arguments, model_name, plain_model_name
-from lm_eval_bayes.runs.partial_run import PartialRun, QuestionTrials
 from lm_eval_bayes.runs.provenance import (
     LoggedTask,
     generation,
@@ -46,6 +46,11 @@ from lm_eval_bayes.runs.readers.protocol import (
     Sniffed,
 )
 from lm_eval_bayes.runs.readers.text_files import JsonLines, first_line
+from lm_eval_bayes.runs.readers.trial_texts import lines_log
+from lm_eval_bayes.runs.trials import PartialRun, Question, Trials, questions_of
+
+#: A question with its trials.
+Part = tuple[Question, Trials]
 
 #: The name of a task and the time of a run, in the name of a samples file.
 _NAME = re.compile(r"(.+)_(\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d(?:\.\d+)?)")
@@ -220,7 +225,7 @@ def _partial_run(task: LoggedTask, query: Query, warnings: list[str]) -> Partial
         choice = join_words(list(filters), "or")
         notes.append(f"filter {filter} was counted; --filter chooses among {choice}")
     warnings += rows.warnings
-    n, n_answered = len({question.doc_id for question in trials.questions}), task.n_answered
+    n, n_answered = len({question.doc_id for question, _ in trials.questions}), task.n_answered
     if n_answered is not None and n < n_answered:
         warnings.append(f"{task.samples} is cut off: it has {n} of {n_answered} questions")
     elif task.n_questions is not None and n < task.n_questions:
@@ -232,11 +237,11 @@ def _partial_run(task: LoggedTask, query: Query, warnings: list[str]) -> Partial
         )
     provenance = provenance_of(task, first.settings)
     sampled = first.settings is not None and not greedy(first.settings)
-    return PartialRun(
+    run = PartialRun(
         model=task.model,
         task=task.task,
         sources=(str(task.samples),),
-        questions=_questions(task, questions, sampled, query, warnings),
+        questions=(),
         weights=trials.weights,
         metric=trials.metric,
         filter=filter,
@@ -253,13 +258,25 @@ def _partial_run(task: LoggedTask, query: Query, warnings: list[str]) -> Partial
         verifiers=trials.verifiers,
         threshold=trials.threshold,
     )
+    texts = lines_log(rows, _texts)
+    logged = [
+        (question, replace(table, logged=table.logged and replace(table.logged, logs=(texts,))))
+        for question, table in questions
+    ]
+    return _with_questions(run, task, logged, query, warnings)
+
+
+def _texts(row: Mapping[str, Any]) -> list[TrialText]:
+    """Return the texts of a line, and the right answers."""
+    right = tuple(right_answers(row))
+    return [TrialText(text, right) for text in generated_texts(row) or ()]
 
 
 def _lines_of_filter(
     task: LoggedTask, rows: JsonLines, query: Query, filters: dict[str, None]
 ) -> Iterator[LogLine]:
     """Yield the lines of the filter of the query, else of the first; add the names of all."""
-    for row in rows:
+    for record, row in enumerate(rows):
         name = row.get("filter")
         filters[name := name if isinstance(name, str) else ""] = None
         if name != (next(iter(filters)) if query.filter is None else query.filter):
@@ -268,8 +285,8 @@ def _lines_of_filter(
         if isinstance(doc_id, bool) or not isinstance(doc_id, int):
             rule = f"number its questions (`doc_id` in every line of {rows.file})"
             raise InvalidInputError.of(query.argument, "missing", rule, doc_id)
-        position = LoggedLine(str(rows.file), rows.offset, doc_id)
-        yield LogLine(row, position, *prompt_and_settings(row), _cluster(task, row, query))
+        sent, cluster = prompt_and_settings(row), _cluster(task, row, query)
+        yield LogLine(row, rows.file, record, doc_id, *sent, cluster)
 
 
 def _cluster(task: LoggedTask, row: Mapping[str, Any], query: Query) -> str | None:
@@ -283,8 +300,8 @@ def _cluster(task: LoggedTask, row: Mapping[str, Any], query: Query) -> str | No
 
 
 def _with_clusters(
-    task: LoggedTask, questions: Sequence[QuestionTrials], query: Query, fields: Iterable[str]
-) -> tuple[Sequence[QuestionTrials], list[str]]:
+    task: LoggedTask, parts: Sequence[Part], query: Query, fields: Iterable[str]
+) -> tuple[Sequence[Part], list[str]]:
     """Return the questions, without clusters unless they are usable, and notes on why not.
 
     Raises
@@ -292,69 +309,73 @@ def _with_clusters(
     InvalidInputError
         If the field of `--cluster` is missing in a document.
     """
-    missing = [question.doc_id for question in questions if question.cluster is None]
+    missing = [question.doc_id for question, _ in parts if question.cluster is None]
     if not missing:
-        return questions, []
+        return parts, []
     if query.cluster is not None:
         choice = fields_in_words(fields) or "a text or a number"
         rule = f"be a field of every logged question of task {task.task}, {choice}"
-        got = f"{query.cluster}, which {len(missing):,} of {len(questions):,} questions lack"
+        got = f"{query.cluster}, which {len(missing):,} of {len(parts):,} questions lack"
         raise InvalidInputError.of(
             "cluster", "choice", rule, f"{got} (the first is question {missing[0]})"
         )
     notes = []
-    if task.cluster_field is not None or len(missing) < len(questions):
+    if task.cluster_field is not None or len(missing) < len(parts):
         name = "cluster" if task.cluster_field is None else f"field {task.cluster_field}"
         notes.append(
-            f"{len(missing):,} of {len(questions):,} questions have no {name}: all were taken as "
+            f"{len(missing):,} of {len(parts):,} questions have no {name}: all were taken as "
             "independent"
         )
-    return [replace(question, cluster=None) for question in questions], notes
+    return [(replace(question, cluster=None), trials) for question, trials in parts], notes
 
 
-def _questions(
-    task: LoggedTask,
-    questions: Sequence[QuestionTrials],
-    sampled: bool,
-    query: Query,
-    warnings: list[str],
-) -> dict[str, QuestionTrials]:
-    """Return the questions by their hashes, in the order of the task, each once."""
-    doc_id = attrgetter("doc_id")
-    ordered = sorted(questions, key=doc_id)
-    by_question = [list(several) for _, several in itertools.groupby(ordered, doc_id)]
-    ids = distinct_ids([several[0].id for several in by_question])
-    merged = {}
-    for id, several in zip(ids, by_question, strict=True):
+def _with_questions(
+    run: PartialRun, task: LoggedTask, parts: Sequence[Part], query: Query, warnings: list[str]
+) -> PartialRun:
+    """Return the run with its questions by their hashes, in the order of the task, each once."""
+    ordered = sorted(parts, key=lambda part: part[0].doc_id or 0)
+    by_question = [
+        list(several) for _, several in itertools.groupby(ordered, lambda p: p[0].doc_id)
+    ]
+    ids = distinct_ids([several[0][0].id for several in by_question])
+    for several in by_question:
         if len(several) > 1:
             _check_repeated(task, several, query)
             warnings.append(
-                f"{task.samples} has question {several[0].doc_id} {len(several)} times; each of "
+                f"{task.samples} has question {several[0][0].doc_id} {len(several)} times; each of "
                 "its trials was counted once"
             )
-        pairs = [(several[0], question) for question in several[1:]]
-        by_number = not sampled or same_numbers_same_texts(pairs)
-        merged[id] = merge_trials(id, several, by_number)
+    merged = run
+    for layer in range(max(map(len, by_question))):
+        questions, trials = questions_of(
+            (replace(several[layer][0], id=id), several[layer][1])
+            for id, several in zip(ids, by_question, strict=True)
+            if layer < len(several)
+        )
+        of_layer = replace(run, questions=questions, trials=trials)
+        if layer:
+            questions, trials = merge_trials(merged, of_layer, by_number(merged, of_layer))
+        merged = replace(run, questions=questions, trials=trials)
     n_repeated = sum("#" in id for id in ids)
     if n_repeated:
         warnings.append(
             f"task {task.task} has {n_repeated:,} of its questions a second time; each was "
             "counted as a question of its own"
         )
-    if not any(question.n_trials for question in merged.values()):
+    if not merged.n_trials:
         lacking = f"task {task.task}, of which no trial was graded"
         rule = f"hold a graded trial of task {task.task}"
         raise NothingToCountError.of_task(query.argument, rule, task.samples.name, lacking)
     return merged
 
 
-def _check_repeated(task: LoggedTask, several: Sequence[QuestionTrials], query: Query) -> None:
+def _check_repeated(task: LoggedTask, several: Sequence[Part], query: Query) -> None:
     """Refuse a question that was logged twice, unless the same one may count once."""
-    rule, doc_id = f"log every question once ({task.samples})", several[0].doc_id
-    if len({question.id for question in several}) > 1:
+    rule, doc_id = f"log every question once ({task.samples})", several[0][0].doc_id
+    if len({question.id for question, _ in several}) > 1:
         got = f"two documents for question {doc_id}"
         raise InvalidInputError.of(query.argument, "duplicate", rule, got)
-    only_counts = any(question.counts is not None for question in several)
+    only_counts = any(question.counts is not None for question, _ in several)
     if not query.dedupe or only_counts:
         advice = " (--dedupe counts each of its trials once)"
         got = f"question {doc_id} twice"

@@ -24,7 +24,7 @@ from lm_eval_bayes._util.text import error_line, one_line, plural
 from lm_eval_bayes.runs.logged_texts import TextLog, TrialText
 from lm_eval_bayes.runs.model_arguments import names_a_secret, redacted
 from lm_eval_bayes.runs.provenance import generation, mapping, number
-from lm_eval_bayes.runs.readers.conversations import written
+from lm_eval_bayes.runs.readers.conversations import last_message, written
 from lm_eval_bayes.runs.readers.file_access import files_below
 from lm_eval_bayes.runs.readers.json_files import (
     LARGEST,
@@ -33,7 +33,6 @@ from lm_eval_bayes.runs.readers.json_files import (
     chosen_metric,
     clusters_of,
     json_text,
-    last_message,
     load_json,
     name_of,
     nothing_to_count,

@@ -15,10 +15,10 @@ from lm_eval_bayes._util.compressed import UNREADABLE, open_bytes
 from lm_eval_bayes._util.text import join_words, one_line, replace_surrogates
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.log_fields import cluster_label, field_names, fields_in_words
-from lm_eval_bayes.runs.provenance import number
+from lm_eval_bayes.runs.provenance import mapping, number
 from lm_eval_bayes.runs.readers.file_access import PermissionDeniedError, unreadable
 from lm_eval_bayes.runs.readers.protocol import NothingToCountError, Query
-from lm_eval_bayes.runs.readers.text_files import RepeatedKeyError, damage, unique
+from lm_eval_bayes.runs.readers.text_files import parsed
 
 #: Content of more bytes than this is refused.
 LARGEST = 2 * 10**9
@@ -71,15 +71,7 @@ def parse_json(raw: bytes, file: Path, query: Query, part: str = "") -> Any:
     """
     if len(raw) > LARGEST:
         raise broken(file, query, f"more than {LARGEST:,} bytes{part}")
-    try:
-        return json.loads(raw.decode("utf-8-sig"), object_pairs_hook=unique)
-    except RepeatedKeyError as error:
-        rule = f"have every key of an object once in {file}"
-        raise InvalidInputError.of(query.argument, "duplicate", rule, f"{error}{part}") from None
-    except RecursionError:
-        raise broken(file, query, f"values nested hundreds deep{part}") from None
-    except ValueError as error:
-        raise broken(file, query, f"{damage(error, raw)}{part}") from None
+    return parsed(raw, file, query.argument, part)
 
 
 def broken(file: Path, query: Query, got: str) -> InvalidInputError:
@@ -109,6 +101,17 @@ def name_of(value: object) -> str:
         return replace_surrogates(str(value)).strip()
     except ValueError:  # an integer of more than 4,300 digits
         return ""
+
+
+def mappings(value: object) -> list[Mapping[str, Any]]:
+    """Return the elements of a list, with an empty mapping for what is none; empty for no list.
+
+    Examples
+    --------
+    >>> mappings([{"id": 1}, None]), mappings("x")
+    ([{'id': 1}, {}], [])
+    """
+    return [mapping(part) for part in value] if isinstance(value, list) else []
 
 
 def text_of(value: object) -> str:
@@ -185,28 +188,6 @@ def json_text(value: object) -> str:
         return json.dumps(value, sort_keys=True)
     except RecursionError:
         return "…"
-
-
-def last_message(content: object) -> str:
-    """Return a text, or the text of the last user message of a conversation; "" for others.
-
-    Examples
-    --------
-    >>> last_message("1+1?"), last_message([{"role": "user", "content": "2+2?"}])
-    ('1+1?', '2+2?')
-    """
-    if not isinstance(content, list):
-        return text_of(content)
-    for message in reversed(content):
-        if not isinstance(message, Mapping) or message.get("role") != "user":
-            continue
-        text = message.get("content")
-        if isinstance(text, list):
-            parts = [part.get("text") for part in text if isinstance(part, Mapping)]
-            text = "\n".join(part for part in parts if isinstance(part, str))
-        if text := text_of(text):
-            return text
-    return ""
 
 
 def timestamp(text: object) -> float | None:

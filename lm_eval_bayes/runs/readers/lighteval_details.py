@@ -18,10 +18,9 @@ from typing import Any
 import numpy as np
 
 from lm_eval_bayes._util.text import plural
-from lm_eval_bayes.runs.logged_texts import LoggedTexts, TextLog, ToolTrials, TrialText
-from lm_eval_bayes.runs.partial_run import PartialRun, QuestionTrials
+from lm_eval_bayes.runs.logged_texts import LoggedTexts, TextLog, TrialText
 from lm_eval_bayes.runs.provenance import generation, mapping
-from lm_eval_bayes.runs.readers import trial_table
+from lm_eval_bayes.runs.readers import tables
 from lm_eval_bayes.runs.readers.file_access import sniff_files
 from lm_eval_bayes.runs.readers.json_files import (
     after_last,
@@ -47,6 +46,7 @@ from lm_eval_bayes.runs.readers.trial_columns import (
 )
 from lm_eval_bayes.runs.readers.trial_texts import PER_RECORD, SpooledRecords, one_text, place
 from lm_eval_bayes.runs.task_run import Provenance
+from lm_eval_bayes.runs.trials import PartialRun, Question
 
 _COLUMNS = frozenset(("doc", "metric", "model_response"))
 _DETAILS, _RESULTS = "details", "results"
@@ -64,7 +64,7 @@ def sniff(path: Path) -> Sniffed | None:
 
 
 def _is_details(file: Path) -> bool:
-    return file.suffix == ".parquet" and set(trial_table.header(file)) >= _COLUMNS
+    return file.suffix == ".parquet" and set(tables.header(file)) >= _COLUMNS
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def read(file: Path, query: Query) -> FileContents:
     InvalidInputError
         If the file is broken, or the query names a metric or a field that it does not have.
     """
-    rows = list(trial_table.arrow_rows(file, sorted(_COLUMNS), query.argument))
+    rows = list(tables.arrow_rows(file, sorted(_COLUMNS), query.argument))
     query.advance(file.stat().st_size)
     questions = [_question(row, number) for number, row in enumerate(rows)]
     tasks = tuple(dict.fromkeys(q.task for q in questions if q.task)) or (query.task or file.stem,)
@@ -137,7 +137,7 @@ def _question(row: Mapping[str, Any], place: int) -> _Question:
 
 def _texts(file: Path, argument: str) -> Iterator[Sequence[TrialText]]:
     """Yield the texts of the samples of every question, and its right answers."""
-    for row in trial_table.arrow_rows(file, ("doc", "model_response"), argument):
+    for row in tables.arrow_rows(file, ("doc", "model_response"), argument):
         doc, texts = mapping(row["doc"]), mapping(row["model_response"]).get("text")
         choices, gold = doc.get("choices"), doc.get("gold_index")
         numbers = gold if isinstance(gold, list) else [gold]
@@ -152,8 +152,7 @@ def _texts(file: Path, argument: str) -> Iterator[Sequence[TrialText]]:
 
 def _logged(question: _Question, n: int, texts: TextLog) -> LoggedTexts:
     """Return where the texts of the samples of a question are."""
-    first = place(question.record)
-    return LoggedTexts.of_line(ToolTrials(texts, np.arange(first, first + n)), n)
+    return LoggedTexts.at(place(question.record) + np.arange(n), texts)
 
 
 def _is_mean(metric: str) -> bool:
@@ -183,20 +182,16 @@ def _runs(
     settings = generation(provenance.generation_kwargs)
     counts = _counts(questions, metric) if _is_mean(metric) and query.bounds is None else None
     if counts is not None:
-        none = np.empty(0, dtype=np.int64)
-        trials = {
-            question.id: QuestionTrials(
+        of_counts = {
+            question.id: Question(
                 question.id,
-                none,
-                none,
                 text=question.text,
                 counts=(n - c, c),
                 cluster=clusters.get(question.id) or None,
-                logged=_logged(question, n, texts),
             )
             for question, (c, n) in zip(questions, counts, strict=True)
         }
-        if len(trials) < len(questions):
+        if len(of_counts) < len(questions):
             raise broken(file, query, f"a question of {task} twice")
         note = f"{metric} is a mean of samples: the right ones were counted, their order is unknown"
         return [
@@ -204,7 +199,11 @@ def _runs(
                 model,
                 task,
                 (str(file),),
-                trials,
+                tuple(of_counts.values()),
+                logged=tuple(
+                    _logged(question, n, texts)
+                    for question, (_, n) in zip(questions, counts, strict=True)
+                ),
                 metric=metric,
                 notes=(*notes, note),
                 provenance=provenance,

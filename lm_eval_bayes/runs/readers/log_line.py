@@ -7,16 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.log_fields import (
     document_hash,
     prompt_hash,
     question_text,
 )
-from lm_eval_bayes.runs.logged_texts import LoggedLine
-from lm_eval_bayes.runs.partial_run import QuestionTrials
+from lm_eval_bayes.runs.trials import Question, Trials
 
 
 @dataclass(frozen=True)
@@ -27,8 +24,12 @@ class LogLine:
     ----------
     row : mapping
         Its content.
-    position : LoggedLine
-        Where the line is.
+    file : Path
+        The samples file.
+    record : int
+        The number of the line among the objects of the file.
+    doc_id : int
+        The number of the question.
     prompt : str
         The prompt of the question.
     settings : mapping or None
@@ -38,32 +39,35 @@ class LogLine:
     """
 
     row: Mapping[str, Any]
-    position: LoggedLine
+    file: Path
+    record: int
+    doc_id: int
     prompt: str
     settings: Mapping[str, Any] | None
     cluster: str | None = None
 
     @property
-    def doc_id(self) -> int:
-        """The number of the question."""
-        return self.position.doc_id
-
-    @property
     def file_name(self) -> str:
         """The name of the samples file."""
-        return Path(self.position.file).name
+        return self.file.name
 
-    def question(self, trials: Sequence[int], **more: Any) -> QuestionTrials:
-        """Return the question with the categories of its trials, identified by its document."""
-        return QuestionTrials(
+    def question(
+        self,
+        trials: Sequence[int],
+        numbers: Sequence[int] | None = None,
+        counts: tuple[int, ...] | None = None,
+        **columns: Any,
+    ) -> tuple[Question, Trials]:
+        """Return the question, identified by its document, with its trials or counts of them."""
+        question = Question(
             id=document_hash(self.row),
-            trials=np.array(trials, dtype=np.int64),
             text=question_text(self.row, self.prompt),
             prompt=prompt_hash(self.row, self.prompt),
             doc_id=self.doc_id,
             cluster=self.cluster,
-            **more,
+            counts=counts,
         )
+        return question, Trials.of_question(trials, numbers, **columns)
 
 
 @dataclass(frozen=True)
@@ -72,7 +76,7 @@ class LoggedTrials:
 
     Attributes
     ----------
-    questions : list of QuestionTrials
+    questions : list of (Question, Trials)
         In the order of the lines, each with the hash of its document as id.
     metric : str
         What was counted.
@@ -82,7 +86,7 @@ class LoggedTrials:
         As in :class:`~lm_eval_bayes.runs.task_run.TaskRun`.
     """
 
-    questions: list[QuestionTrials]
+    questions: list[tuple[Question, Trials]]
     metric: str
     weights: tuple[float, ...] = (0.0, 1.0)
     notes: tuple[str, ...] = ()

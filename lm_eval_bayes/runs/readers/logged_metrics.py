@@ -17,6 +17,7 @@ from lm_eval_bayes.runs.logged_texts import LoggedTexts
 from lm_eval_bayes.runs.provenance import LoggedTask, mapping
 from lm_eval_bayes.runs.readers.log_line import LoggedTrials, LogLine, is_right_or_wrong
 from lm_eval_bayes.runs.readers.protocol import NothingToCountError, Query
+from lm_eval_bayes.runs.readers.trial_texts import place
 from lm_eval_bayes.runs.task_run import GRADED
 from lm_eval_bayes.stats import check_weights
 
@@ -50,17 +51,16 @@ def of_metric(
         questions.append(
             line.question(
                 [-1],
-                numbers=np.zeros(1, dtype=np.int64),
                 answers=_filtered_answer(row),
-                digests=np.array([hash(repr(row.get("resps")))], dtype=np.int64),
-                logged=LoggedTexts.of_line(line.position, 1) if n == 1 else None,
+                digest=np.array([hash(repr(row.get("resps")))], dtype=np.int64),
+                logged=LoggedTexts.at([place(line.record) if n == 1 else -1]),
             )
         )
     graded = {name: v for name, v in values.items() if any(outcome >= 0 for outcome in v)}
     metric = _choose_metric(task, query, logged, graded, generated)
     questions = [
-        replace(question, trials=np.array([outcome], dtype=np.int64))
-        for question, outcome in zip(questions, graded[metric], strict=True)
+        (question, replace(trial, category=np.array([outcome], dtype=np.int64)))
+        for (question, trial), outcome in zip(questions, graded[metric], strict=True)
     ]
     notes = []
     if len(graded) > 1 and query.metric is None:
@@ -143,9 +143,7 @@ def counted(task: LoggedTask, lines: Iterable[LogLine], query: Query, average: s
             rule = f"log the average score of {n} trials ({line.file_name})"
             got = f"question {line.doc_id}: {average} = {value!r}"
             raise InvalidInputError.of(query.argument, "mismatch", rule, got)
-        numbers = np.empty(0, dtype=np.int64)
-        counts = (n - round(right), round(right))
-        questions.append(line.question([], numbers=numbers, counts=counts))
+        questions.append(line.question([], counts=(n - round(right), round(right))))
     note = (
         f"the metric bayes of task {task.task} logs how many trials were right and not which: "
         "what needs their order needs --regrade"

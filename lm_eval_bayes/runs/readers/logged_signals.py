@@ -10,11 +10,12 @@ import numpy as np
 
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.rubric.signals import completion_limit, trial_signals
-from lm_eval_bayes.runs.log_fields import generated_texts
-from lm_eval_bayes.runs.partial_run import floats
+from lm_eval_bayes.rubric.verifier_prompt import VerifierInput
+from lm_eval_bayes.runs.log_fields import generated_texts, question_text, right_answers
 from lm_eval_bayes.runs.provenance import LoggedTask, mapping
 from lm_eval_bayes.runs.readers.log_line import LogLine, is_right_or_wrong
 from lm_eval_bayes.runs.readers.protocol import Query
+from lm_eval_bayes.runs.trials import floats
 from lm_eval_bayes.runs.verdicts import (
     Verdicts,
     case_hash,
@@ -29,6 +30,12 @@ VERDICTS = MappingProxyType({"a": "verifier_a", "b": "verifier_b", "c": "verifie
 
 #: What a rubric task of this package logs of every trial, besides what a model recorded.
 _LOGGED = frozenset({"outcome", "has_box", "text_loop"})
+
+
+def _cases(line: LogLine) -> list[VerifierInput]:
+    question, right = question_text(line.row, line.prompt), right_answers(line.row)
+    where = f"question {line.doc_id} of {line.file_name}"
+    return verifier_inputs(question, right, generated_texts(line.row), where)
 
 
 class SignalReader:
@@ -144,7 +151,7 @@ class SignalReader:
             return {}
         verdicts = [
             self.verdicts.verdict_of(line.doc_id, trial, case_hash(case))
-            for trial, case in enumerate(verifier_inputs(line.row, line.file_name))
+            for trial, case in enumerate(_cases(line))
         ]
         return {
             name: [None if verdict is None else getattr(verdict, label) for verdict in verdicts]

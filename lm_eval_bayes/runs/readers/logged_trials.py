@@ -13,7 +13,6 @@ from lm_eval_bayes._util.validation import as_real
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.log_fields import generated_texts
 from lm_eval_bayes.runs.logged_texts import LoggedTexts
-from lm_eval_bayes.runs.partial_run import floats
 from lm_eval_bayes.runs.provenance import LoggedTask, mapping
 from lm_eval_bayes.runs.readers.log_line import LoggedTrials, LogLine
 from lm_eval_bayes.runs.readers.logged_metrics import (
@@ -23,7 +22,9 @@ from lm_eval_bayes.runs.readers.logged_metrics import (
 )
 from lm_eval_bayes.runs.readers.logged_signals import SignalReader
 from lm_eval_bayes.runs.readers.protocol import NothingToCountError, Query, Regrade
+from lm_eval_bayes.runs.readers.trial_texts import place
 from lm_eval_bayes.runs.task_run import GRADED, REGRADED
+from lm_eval_bayes.runs.trials import floats
 from lm_eval_bayes.stats import FloatArray, check_weights
 
 #: Recorded of every trial, but not measurements of it.
@@ -194,7 +195,7 @@ def _graded(
             line.question(
                 trials,
                 answers=answers,
-                scores=scores,
+                score=scores,
                 signals={} if signals is None else signals.signals(line, columns),
                 **_recorded(line, columns, len(trials)),
             )
@@ -298,14 +299,14 @@ def _recorded(line: LogLine, columns: Mapping[str, Sequence[Any]], n_trials: int
     digests = logged = None
     if texts is not None and len(texts) == n_trials:
         digests = np.array([hash(text) for text in texts], dtype=np.int64)
-        logged = LoggedTexts.of_line(line.position, n_trials)
+        logged = LoggedTexts.at([place(line.record, i) for i in range(n_trials)])
     measured = {
         name: floats(values) for name, values in columns.items() if name not in _NO_MEASUREMENTS
     }
     return {
-        "numbers": np.array(numbers or range(n_trials), dtype=np.int64),
+        "numbers": numbers or range(n_trials),
         "seeds": None if seeds is None else tuple(s if type(s) is int else None for s in seeds),
-        "digests": digests,
+        "digest": digests,
         "logged": logged,
         "measured": {name: column for name, column in measured.items() if column is not None},
     }

@@ -2,35 +2,28 @@
 
 A file is one trial of every question, and its seed the number of the trial. As NeMo-Skills does,
 questions without an id or a text are matched by their lines; files of other numbers of lines are
-then refused.
+then refused. A judgement that is neither yes nor no counts as no.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from lm_eval_bayes._util.hashing import distinct_ids, hash_text
-from lm_eval_bayes._util.text import plural
-from lm_eval_bayes.runs.logged_texts import TrialText
 from lm_eval_bayes.runs.provenance import mapping
-from lm_eval_bayes.runs.readers.conversations import written
 from lm_eval_bayes.runs.readers.file_access import files_below
-from lm_eval_bayes.runs.readers.json_files import (
-    broken,
-    chosen_metric,
-    clusters_of,
-    name_of,
-    score_of,
-    text_of,
-)
+from lm_eval_bayes.runs.readers.json_files import name_of, score_of, text_of
 from lm_eval_bayes.runs.readers.protocol import FileContents, Query, Sniffed
-from lm_eval_bayes.runs.readers.text_files import JsonLines, first_line
-from lm_eval_bayes.runs.readers.trial_columns import TrialColumns, partial_runs, record_key
-from lm_eval_bayes.runs.readers.trial_texts import lines_log, one_text
+from lm_eval_bayes.runs.readers.text_files import first_line
+from lm_eval_bayes.runs.readers.tool_log import ToolLog, Trial
+from lm_eval_bayes.runs.readers.trial_columns import record_key
 
 _NAME = re.compile(r"output(?:-rs(\d{1,15}))?\.jsonl")
 
@@ -38,102 +31,76 @@ _NAME = re.compile(r"output(?:-rs(\d{1,15}))?\.jsonl")
 _IDS = ("id", "problem_id", "question_id", "task_id", "instance_id")
 _TEXTS = ("problem", "question", "prompt")
 
-#: What tells lines apart that have neither.
-_TOKENS = "num_generated_tokens"
-
 #: Folders of results, which are not called after a model.
 _RESULTS = ("eval-results", "tmp-eval-results")
+
+#: Metrics by their names in NeMo-Skills, with the field that holds each, or the field within one.
+_METRICS = {
+    "passing_base_tests": ("is_correct",),
+    "passing_plus_tests": ("is_correct-plus",),
+    "passed": ("passed",),
+    "issues_resolved": ("swe-bench-metrics", "resolved"),
+    "prompt_strict_accuracy": ("strict_eval", "follow_all_instructions"),
+    "prompt_loose_accuracy": ("loose_eval", "follow_all_instructions"),
+}
 
 Row = Mapping[str, Any]
 
 
-def _field(name: str) -> Callable[[Row], float | None]:
-    return lambda row: score_of(row.get(name))
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Answer(Trial):
+    """A trial with what may identify its question."""
+
+    ids: tuple[str, ...]
 
 
-def _judged(row: Row, field: str = "judgement") -> bool | None:
-    """Return what a judge said; None where it said neither yes nor no."""
-    text = row.get(field)
-    verdict = text.rpartition("Judgement:") if isinstance(text, str) else ("", "", "")
-    word = verdict[2].strip().lower() if verdict[1] else ""
-    return True if word.startswith("yes") else False if word.startswith("no") else None
-
-
-def _judge_correct(row: Row) -> float | None:
-    return None if row.get("judgement") is None else float(_judged(row) is True)
-
-
-def _both(row: Row) -> list[float | None]:
-    return [score_of(row.get("symbolic_correct")), _judge_correct(row)]
-
-
-def _first_grade(row: Row) -> float | None:
-    grades = row.get("graded_list")
-    return score_of(grades[0]) if isinstance(grades, list) and grades else None
-
-
-def _all_followed(part: str) -> Callable[[Row], float | None]:
-    return lambda row: score_of(mapping(row.get(part)).get("follow_all_instructions"))
-
-
-#: The metrics by their names in NeMo-Skills: the fields that each needs, and its value.
-_METRICS: Mapping[str, tuple[tuple[str, ...], Callable[[Row], float | None]]] = {
-    "correct_judgements": (
-        ("judgement", "expected_judgement"),
-        lambda row: float(_judged(row) == _judged(row, "expected_judgement")),
-    ),
-    "symbolic_correct": (("symbolic_correct",), _field("symbolic_correct")),
-    "judge_correct": (("judgement",), _judge_correct),
-    "both_correct": (
-        ("symbolic_correct", "judgement"),
-        lambda row: None if None in _both(row) else min(value or 0.0 for value in _both(row)),
-    ),
-    "any_correct": (
-        ("symbolic_correct", "judgement"),
-        lambda row: None if None in _both(row) else max(value or 0.0 for value in _both(row)),
-    ),
-    "passing_base_tests": (("is_correct", "is_correct-plus"), _field("is_correct")),
-    "passing_plus_tests": (("is_correct", "is_correct-plus"), _field("is_correct-plus")),
-    "is_correct": (("is_correct",), _field("is_correct")),
-    "accuracy": (("graded_list",), _first_grade),
-    "passed": (("passed",), _field("passed")),
-    "issues_resolved": (
-        ("swe-bench-metrics",),
-        lambda row: score_of(mapping(row.get("swe-bench-metrics")).get("resolved")),
-    ),
-    "lean4_correct": (
-        ("proof_status",),
-        lambda row: float(row.get("proof_status") == "completed"),
-    ),
-    "prompt_strict_accuracy": (("strict_eval",), _all_followed("strict_eval")),
-    "prompt_loose_accuracy": (("loose_eval",), _all_followed("loose_eval")),
-}
-
-
-def _metrics(row: Row) -> list[str]:
+def _scores(row: Row) -> dict[str, float | None]:
     """Return the metrics of which a row has the fields."""
-    names = [name for name, (fields, _) in _METRICS.items() if row.keys() >= set(fields)]
-    if "correct_judgements" in names:
-        return ["correct_judgements"]  # of a judge, not of a model that is judged
-    return [name for name in names if name != "is_correct" or "passing_base_tests" not in names]
+    judged = _is_yes(row.get("judgement"))
+    if {"judgement", "expected_judgement"} <= row.keys():  # of a judge, not of a judged model
+        return {"correct_judgements": float(judged == _is_yes(row.get("expected_judgement")))}
+    scores: dict[str, float | None] = {}
+    if "symbolic_correct" in row:
+        scores["symbolic_correct"] = score_of(row["symbolic_correct"])
+    if "judgement" in row:
+        scores["judge_correct"] = None if row["judgement"] is None else float(judged is True)
+    if len(scores) == 2:
+        known = [score for score in scores.values() if score is not None]
+        scores["both_correct"] = min(known) if len(known) == 2 else None
+        scores["any_correct"] = max(known) if len(known) == 2 else None
+    for name, (field, *within) in _METRICS.items():
+        if field == "is_correct" and "is_correct-plus" not in row:
+            name = field
+        if field in row:
+            scores[name] = score_of(mapping(row[field]).get(within[0]) if within else row[field])
+    if isinstance(grades := row.get("graded_list"), list):
+        scores["accuracy"] = score_of(grades[0]) if grades else None
+    if "proof_status" in row:
+        scores["lean4_correct"] = float(row["proof_status"] == "completed")
+    return scores
+
+
+def _is_yes(judgement: object) -> bool | None:
+    """Return what a judge said; None where it said neither yes nor no."""
+    said = judgement.rpartition("Judgement:") if isinstance(judgement, str) else ("", "", "")
+    word = said[2].strip().lower() if said[1] else ""
+    return True if word.startswith("yes") else False if word.startswith("no") else None
 
 
 def sniff(path: Path) -> Sniffed | None:
     """Return a file of outputs that were graded, or those in a folder."""
-    files = sorted(files_below(path), key=_order) if path.is_dir() else [path]
-    found = [file for file in files if _is_graded(file)]
-    seeded = {file.parent for file in found if file.name != "output.jsonl"}
-    left_out = [f for f in found if f.name == "output.jsonl" and f.parent in seeded]
-    warnings = tuple(
-        f"{file} was left out: there are outputs with seeds beside it" for file in left_out
-    )
-    files = [file for file in found if file not in left_out]
+    found = filter(_is_graded, files_below(path) if path.is_dir() else [path])
+    graded = sorted(found, key=lambda file: (file.parent, _seed(file) or 0, file.name))
+    seeded = {file.parent for file in graded if _seed(file) is not None}
+    files = [f for f in graded if _seed(f) is not None or f.parent not in seeded]
+    beside = "was left out: there are outputs with seeds beside it"
+    warnings = tuple(f"{file} {beside}" for file in graded if file not in files)
     return Sniffed(files, warnings) if files else None
 
 
-def _order(file: Path) -> tuple[str, int, str]:
+def _seed(file: Path) -> int | None:
     named = _NAME.fullmatch(file.name)
-    return str(file.parent), int(named[1] or 0) if named else 0, file.name
+    return int(named[1]) if named and named[1] else None
 
 
 def _is_graded(file: Path) -> bool:
@@ -141,63 +108,36 @@ def _is_graded(file: Path) -> bool:
         return False
     first = first_line(file)
     # such a name alone says little: what NeMo-Skills adds to every generation is looked for, too
-    return first is not None and bool(_metrics(first)) and "doc_id" not in first
+    return first is not None and bool(_scores(first)) and "doc_id" not in first
 
 
 def read(file: Path, query: Query) -> FileContents:
-    """Read the outputs of one seed.
-
-    Raises
-    ------
-    InvalidInputError
-        If the file is broken, or the query names a metric or a field that it does not have.
-    """
+    """Read the outputs of one seed."""
     model, task = _names(file, query)
     if query.task not in (None, task):
         return FileContents((), (task,))
-    lines = JsonLines(file, query.argument, query.advance)
-    rows = list(lines)
-    names = list(dict.fromkeys(name for row in rows for name in _metrics(row)))
-    if not names:
-        raise broken(file, query, "no graded generation")
-    metric, notes = chosen_metric(names, query, file, "metric")
-    value = _METRICS[metric][1]
-    clusters = clusters_of(rows, query, f"the lines of {file.name}")
-    if metric in ("judge_correct", "both_correct", "any_correct"):
-        n_unclear = sum(isinstance(r.get("judgement"), str) and _judged(r) is None for r in rows)
-        if n_unclear:
-            unclear = f"{plural(n_unclear, 'judgement')} neither yes nor no"
-            notes = (*notes, f"{unclear} counted as no, as in NeMo-Skills' own metrics")
-    named = _NAME.fullmatch(file.name)
-    texts = [_text(row) for row in rows]
-    question_ids, by_line = _question_ids(rows, texts)
-    columns = TrialColumns(
-        question=question_ids,
-        score=[value(row) for row in rows],
+    log = ToolLog(file, query, partial(_trials, model, task, _seed(file)))
+    by_line = _name_questions(log)
+    first_label = 1 if _seed(file) is None else 0
+    return log.contents("NeMo-Skills", first_label=first_label, by_line=by_line)
+
+
+def _trials(model: str, task: str, seed: int | None, row: Row) -> Iterator[Trial]:
+    texts = (text_of(row.get(name)) for name in _TEXTS)
+    yield _Answer(
         model=model,
         task=task,
-        trial=[int(named[1] or 0) if named else 0] * len(rows),
-        cluster=clusters,
-        text=texts,
-        answer=[name_of(row.get("predicted_answer")) for row in rows],
-        measured={"tokens": [row.get(_TOKENS) for row in rows]},
-        texts=lines_log(lines, _generation),
+        label=seed or 0,
+        ids=tuple(name_of(row.get(field)) for field in _IDS),
+        key=record_key(row),
+        text=next(filter(None, texts), ""),
+        scores=_scores(row),
+        answer=name_of(row.get("predicted_answer")),
+        tokens=row.get("num_generated_tokens"),
+        document=row,
+        reply=row.get("generation"),
+        right=row.get("expected_answer"),
     )
-    runs = partial_runs(
-        columns,
-        file,
-        query,
-        metric=metric,
-        notes=notes,
-        first_label=0 if named and named[1] else 1,
-        by_line=by_line,
-    )
-    return FileContents(runs, (task,), warnings=lines.warnings)
-
-
-def _generation(row: Row) -> Sequence[TrialText]:
-    """Return what the model wrote, and the right answer."""
-    return one_text(written(row.get("generation")), row.get("expected_answer"))
 
 
 def _names(file: Path, query: Query) -> tuple[str, str]:
@@ -206,42 +146,37 @@ def _names(file: Path, query: Query) -> tuple[str, str]:
     Outputs do not name the model. Where the query names a task, and neither the folder nor one
     beside it is called so, the folder is that of a model.
     """
-    parts = file.absolute().parts[:-1]
-    folder = parts[-1] if len(parts) > 1 else file.stem
-    beside = file.absolute().parents[1] if len(parts) > 1 else file.parent
-    of_results = beside.name in _RESULTS
-    if query.task not in (None, folder) and not of_results and not _is_folder(beside, query.task):
-        return folder, str(query.task)
+    parts, beside = file.absolute().parts[:-1], file.absolute().parent.parent
+    is_task = query.task in (None, parts[-1]) or os.path.isdir(beside / str(query.task))
+    if not is_task and beside.name not in _RESULTS:
+        return parts[-1], str(query.task)
     above = [part for part in parts[1:-1] if part not in _RESULTS]
-    return (above[-1] if above else folder), folder
+    return (above or parts)[-1], parts[-1]
 
 
-def _is_folder(parent: Path, name: str | None) -> bool:
-    try:
-        return name is not None and (parent / name).is_dir()
-    except (OSError, ValueError):  # no possible name of a folder
-        return False
+def _name_questions(log: ToolLog) -> bool:
+    """Name questions by ids, else by hashes of texts, else by lines; return whether by these.
 
-
-def _text(row: Row) -> str:
-    return text_of(next((row[name] for name in _TEXTS if isinstance(row.get(name), str)), ""))
-
-
-def _question_ids(rows: Sequence[Row], texts: Sequence[str]) -> tuple[list[str], bool]:
-    """Return ids, else hashes of texts, else the numbers of lines, and whether they are these."""
-    records = [record_key(row) for row in rows]
-    contents = texts if all(texts) else records
-    for field in _IDS:
-        ids = [name_of(row.get(field)) for row in rows]
-        if all(ids) and len(set(ids)) == len(set(zip(ids, contents, strict=True))):
-            return ids, False
-    if all(texts):
-        text_of_record = dict(zip(records, texts, strict=True))
-        hashes = distinct_ids([hash_text(text) for text in text_of_record.values()])
-        id_of_record = dict(zip(text_of_record, hashes, strict=True))
-        return [id_of_record[record] for record in records], False
-    numbers: Iterable[int] = range(len(rows))
-    if min(Counter(records).values()) > 1 and any(_TOKENS in row for row in rows):
-        codes = {record: number for number, record in enumerate(dict.fromkeys(records))}
-        numbers = map(codes.__getitem__, records)  # the file holds all of its lines again
-    return list(map(str, numbers)), True
+    A field is an id where no two contents have it in common.
+    """
+    answers = [trial for trial in log.trials if isinstance(trial, _Answer)]
+    records, texts = [a.key for a in answers], [a.text for a in answers]
+    has_texts = all(texts)
+    contents: list[Any] = texts if has_texts else records
+    ids: Sequence[str] = ()
+    for candidates in zip(*(answer.ids for answer in answers), strict=True):
+        if not ids and all(candidates):
+            is_id = len(set(candidates)) == len(set(zip(candidates, contents, strict=True)))
+            ids = candidates if is_id else ()
+    by_line = not ids and not has_texts
+    if not ids:
+        # equal lines are one, without texts only where the file holds all of its lines again
+        twice = min(Counter(records).values(), default=0) > 1
+        is_told = has_texts or (twice and any(a.tokens is not None for a in answers))
+        keys: Sequence[Any] = records if is_told else range(len(records))
+        distinct = dict(zip(keys, texts, strict=True))
+        names = distinct_ids([hash_text(t) for t in distinct.values()]) if has_texts else ()
+        of_key = dict(zip(distinct, names or map(str, range(len(distinct))), strict=True))
+        ids = [of_key[key] for key in keys]
+    log.trials = [replace(a, question=id) for a, id in zip(answers, ids, strict=True)]
+    return by_line

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from lm_eval_bayes.errors import InvalidInputError, Rule
-from lm_eval_bayes.runs.partial_run import PartialRun
+from lm_eval_bayes.runs.trials import PartialRun
 
 #: Called with the number of bytes that were read since the last call.
 Advance = Callable[[int], None]
@@ -50,6 +50,10 @@ class Query:
     unscored : {"left-out", "wrong"}
         What becomes of trials without a score in tables and other tools' logs: they are left out,
         or get the lowest possible score.
+    models : mapping
+        The names of models by paths: runs in the file or the folder are of that model.
+    skip_unreadable : bool
+        Whether a file that is damaged or may not be read is left out, with a warning.
     argument : str
         The name of the argument in an error.
     advance : callable
@@ -67,6 +71,8 @@ class Query:
     columns: Mapping[str, str] = field(default_factory=dict)
     bounds: tuple[float, float] | None = None
     unscored: Literal["left-out", "wrong"] = "left-out"
+    models: Mapping[str, str] = field(default_factory=dict)
+    skip_unreadable: bool = False
     argument: str = "RUN"
     advance: Advance = field(default=lambda n_bytes: None, repr=False)
 
@@ -131,6 +137,10 @@ class Reader(Protocol):
         InvalidInputError
             If it is broken, or contradicts the query.
         """
+
+
+#: The rules that a file breaks which cannot be read.
+UNREADABLE_RULES = ("damaged", "empty", "format", "permission")
 
 
 class NothingToCountError(InvalidInputError):

@@ -22,8 +22,7 @@ from lm_eval_bayes._util.hashing import hash_text
 from lm_eval_bayes._util.text import one_line, plural
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.attempt_numbers import PER_RUN, UNNUMBERED
-from lm_eval_bayes.runs.logged_texts import LoggedTexts, TextLog, ToolTrials
-from lm_eval_bayes.runs.partial_run import PartialRun, QuestionTrials, floats
+from lm_eval_bayes.runs.logged_texts import LoggedTexts, TextLog
 from lm_eval_bayes.runs.readers.column_names import UNNAMED
 from lm_eval_bayes.runs.readers.json_files import clusters_of
 from lm_eval_bayes.runs.readers.protocol import Query
@@ -31,6 +30,7 @@ from lm_eval_bayes.runs.readers.text_files import file_argument
 from lm_eval_bayes.runs.readers.trial_texts import PER_RECORD
 from lm_eval_bayes.runs.readers.written_numbers import MISSING
 from lm_eval_bayes.runs.task_run import COST, SECONDS, TOKENS
+from lm_eval_bayes.runs.trials import PartialRun, Question, Trials, floats, objects
 from lm_eval_bayes.stats import FloatArray, IntArray
 
 #: Words for right and wrong in lower case, and for a trial without a grade.
@@ -246,7 +246,7 @@ def partial_runs(
     more.setdefault("first_label", 1 if columns.trial is None else 0)
     runs = []
     for (model, task), rows in rows_of.items():
-        questions = _questions(arrays, rows, first, task in scored, file, query)
+        questions, trials = _table(arrays, rows, first, task in scored, file, query)
         of_run = tuple(notes)
         if n_wrong := int(counted_wrong[rows].sum()):
             counted = f"{plural(n_wrong, 'trial')} without a score counted as wrong"
@@ -256,10 +256,11 @@ def partial_runs(
             task=task,
             sources=(str(file),),
             questions=questions,
+            trials=trials,
             weights=bounds if task in scored else (0.0, 1.0),
             metric=metric,
             arguments=file_argument(file, model),
-            notes=(*of_run, *_notes_on_ungraded(questions, bool(of_run))),
+            notes=(*of_run, *_notes_on_ungraded(trials, bool(of_run))),
             **more,
         )
         runs.append(run)
@@ -425,40 +426,43 @@ def numbers_in_run(run: str, labels: Sequence[Any], questions: Sequence[str]) ->
     return numbers
 
 
-def _questions(
+def _table(
     arrays: _Columns, rows: IntArray, first: int, scored: bool, file: Path, query: Query
-) -> dict[str, QuestionTrials]:
-    """Return the questions of one model and task, in the order in which they first occur."""
+) -> tuple[tuple[Question, ...], Trials]:
+    """Return the questions of one model and task, in the order in which they occur, with trials."""
     ids, columns, answers = arrays.question_ids, arrays.rows, arrays.answers
-    codes, code = _coded(ids if rows.size == len(ids) else [ids[row] for row in rows.tolist()])
-    numbers = None if arrays.numbers is None else arrays.numbers[rows]
-    order = np.argsort(code, kind="stable") if numbers is None else np.lexsort((numbers, code))
-    ends = np.flatnonzero(np.diff(code[order])) + 1
-    identities = [ids for ids in (arrays.numbers, arrays.records) if ids is not None]
-    is_graded = ~np.isnan(arrays.scores)
-    categories = np.where(is_graded, 0.0 if scored else arrays.scores, -1.0).astype(np.int64)
-    questions = {}
-    for id, of_question in zip(codes, np.split(order, ends), strict=True):
-        chosen = rows[of_question]
-        for identity in identities:
-            chosen = _without_repeated(arrays, identity, chosen, id, file, query)
-        own = np.arange(first, first + chosen.size, dtype=np.int64)
-        if arrays.numbers is not None:
-            own = arrays.numbers[chosen]
-        listed = chosen.tolist()
-        questions[id] = QuestionTrials(
-            id=id,
-            trials=categories[chosen],
-            numbers=own,
+    codes, code = _coded([ids[row] for row in rows.tolist()])
+    by_number = (code,) if arrays.numbers is None else (arrays.numbers[rows], code)
+    order = np.lexsort(by_number)
+    rows, code = rows[order], code[order]
+    for identity in (arrays.numbers, arrays.records):
+        if identity is not None:
+            kept = _first_of_each(arrays, identity, rows, code, file, query)
+            rows, code = rows[kept], code[kept]
+    starts = np.searchsorted(code, np.arange(len(codes)))
+    of_question = [part.tolist() for part in np.split(rows, starts[1:])]
+    questions = tuple(
+        Question(
+            id,
             text=_first(columns.text, listed),
-            answers=None if answers is None else tuple([answers[row] or None for row in listed]),
-            measured={name: column[chosen] for name, column in arrays.measured.items()},
             cluster=_cluster(columns.cluster, listed, id, file, query),
             categories=_distinct(columns.category, listed),
-            scores=arrays.scores[chosen] if scored else None,
-            logged=_logged(columns, chosen, is_graded[chosen]),
         )
-    return questions
+        for id, listed in zip(codes, of_question, strict=True)
+    )
+    is_graded = ~np.isnan(arrays.scores[rows])
+    graded = 0.0 if scored else arrays.scores[rows]
+    number = first + np.arange(rows.size) - starts[code]
+    listed = rows.tolist()
+    return questions, Trials(
+        question=code,
+        category=np.where(is_graded, graded, -1.0).astype(np.int64),
+        number=number if arrays.numbers is None else arrays.numbers[rows],
+        score=arrays.scores[rows] if scored else None,
+        answer=None if answers is None else objects([answers[row] or None for row in listed]),
+        measured={name: column[rows] for name, column in arrays.measured.items()},
+        logged=_logged(columns, rows, is_graded),
+    )
 
 
 def _logged(
@@ -470,33 +474,41 @@ def _logged(
     places = rows * PER_RECORD
     if columns.places is not None:
         places = np.array([columns.places[row] for row in rows.tolist()], dtype=np.int64)
-    logged = LoggedTexts.of_line(ToolTrials(columns.texts, places), rows.size)
-    logged.index[~graded] = -1
-    return logged
+    return LoggedTexts.at(np.where(graded, places, -1), columns.texts)
 
 
-def _without_repeated(
-    arrays: _Columns, identity: IntArray, chosen: IntArray, id: str, file: Path, query: Query
+def _first_of_each(
+    arrays: _Columns, identity: IntArray, rows: IntArray, code: IntArray, file: Path, query: Query
 ) -> IntArray:
-    """Leave out rows of trials that occurred before, if the query allows that."""
-    if len(set(identity[chosen].tolist())) == chosen.size:
-        return chosen
-    _, first, number = np.unique(identity[chosen], return_index=True, return_inverse=True)
-    scores = arrays.scores[chosen]
-    same = np.array_equal(scores, scores[first][number], True)
+    """Return the places of rows without those of trials that occurred before.
+
+    Raises
+    ------
+    InvalidInputError
+        If a trial occurs twice, unless the query allows that and its scores are the same.
+    """
+    values, own = np.unique(identity[rows], return_inverse=True)
+    _, first, number = np.unique(code * values.size + own, return_index=True, return_inverse=True)
+    if first.size == rows.size:
+        return np.arange(rows.size)
+    scores = arrays.scores[rows]
+    before = first[number]
+    other = np.flatnonzero(~((scores == scores[before]) | (np.isnan(scores + scores[before]))))
+    same = other.size == 0
     if not query.dedupe or not same:
-        again = int(np.setdiff1d(np.arange(chosen.size), first)[0])
-        row, before = int(chosen[again]), int(chosen[first[number[again]]])
+        repeated = np.setdiff1d(np.arange(rows.size), first)
+        at = int((repeated if same else other)[0])
         rule = f"hold every trial of a model and a question once ({file}"
         rule += "; --dedupe counts it once)" if same and query.dedupe is False else ")"
         places = arrays.rows.places or range(0, len(arrays.rows) * PER_RECORD, PER_RECORD)
-        rows = " and ".join(str(places[at] // PER_RECORD + 1) for at in (before, row))
-        got = f"one trial of question {id} in rows {rows}"
+        both = (int(rows[before[at]]), int(rows[at]))
+        listed = " and ".join(str(places[row] // PER_RECORD + 1) for row in both)
+        got = f"one trial of question {arrays.question_ids[both[0]]} in rows {listed}"
         if identity is arrays.records:
             got += " (of one id, or alike in every field; number trials that are not one)"
         got += "" if same else ", with another score"
         raise InvalidInputError.of(query.argument, "duplicate", rule, got)
-    return chosen[np.sort(first)]
+    return np.sort(first)
 
 
 def _first(texts: Sequence[Any] | None, rows: Sequence[int]) -> str:
@@ -525,8 +537,8 @@ def _distinct(labels: Sequence[Any] | None, rows: Sequence[int]) -> tuple[str, .
     return tuple(text for text in texts if text)
 
 
-def _notes_on_ungraded(questions: Mapping[str, QuestionTrials], others: bool) -> tuple[str, ...]:
+def _notes_on_ungraded(trials: Trials, others: bool) -> tuple[str, ...]:
     """Return a note on trials without a score: a total, where other notes may count them too."""
-    n = sum(int((question.trials < 0).sum()) for question in questions.values())
+    n = int((~trials.is_graded).sum())
     total = "in all " if others and n > 1 else ""
     return (f"{total}{plural(n, 'trial')} without a score left out",) if n else ()

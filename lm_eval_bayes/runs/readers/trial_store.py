@@ -13,19 +13,19 @@ from lm_eval_bayes._util.hashing import distinct_ids, model_hash, sha256_text
 from lm_eval_bayes._util.text import plural
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.rubric.signals import completion_limit, numbers, trial_signals
-from lm_eval_bayes.runs.logged_texts import LoggedTexts, StoredTrials
+from lm_eval_bayes.runs.logged_texts import LoggedTexts, TrialText
 from lm_eval_bayes.runs.model_arguments import flat, keyed, model_name
-from lm_eval_bayes.runs.partial_run import PartialRun, QuestionTrials, floats
 from lm_eval_bayes.runs.provenance import generation, greedy
 from lm_eval_bayes.runs.readers.log_line import is_right_or_wrong
 from lm_eval_bayes.runs.readers.protocol import FileContents, Query, Sniffed
 from lm_eval_bayes.runs.task_run import Provenance
+from lm_eval_bayes.runs.trials import PartialRun, Question, Trials, floats, questions_of
 from lm_eval_bayes.stats import FloatArray
 from lm_eval_bayes.store.errors import NotAStoreError
 from lm_eval_bayes.store.locations import is_store
 from lm_eval_bayes.store.outcomes import GradedQuestion, GradedTask, GradedTrial
 from lm_eval_bayes.store.samples_export import MEASURED, generation_kwargs
-from lm_eval_bayes.store.trial import Trial, TrialId, list_first
+from lm_eval_bayes.store.trial import Trial, TrialId, TrialKey, list_first
 from lm_eval_bayes.store.trial_store import TrialStore
 
 #: Questions whose texts are held in memory at a time.
@@ -65,11 +65,12 @@ def read(file: Path, query: Query) -> FileContents:
         for graded in store.outcomes_of():
             by_task.setdefault(graded.task, []).append(graded)
         n_trials = store.info().trials
+        texts = StoredTexts(file)
         chosen = [_choose(file, several, query, warnings) for several in by_task.values()]
         bytes_each = file.stat().st_size // max(1, sum(len(task.questions) for task in chosen))
         for graded in chosen:
             for model, sampling in graded.series:
-                series = _Series(store, graded.of(model, sampling), model, sampling)
+                series = _Series(store, graded.of(model, sampling), model, sampling, texts)
                 runs.append(series.read(file, query, warnings))
             query.advance(bytes_each * len(graded.questions))
     if not runs:
@@ -113,6 +114,42 @@ def _version(text: str) -> tuple[float, str]:
         return float("-inf"), text
 
 
+class StoredTexts:
+    """The texts of a store's trials, which are read again when they are asked for."""
+
+    def __init__(self, store: Path) -> None:
+        self.files = (store,)
+        self._trials: list[tuple[TrialKey, int]] = []
+
+    def places(self, key: TrialKey, numbers: Sequence[int]) -> range:
+        """Return the places of some trials of a question."""
+        first = len(self._trials)
+        self._trials += [(key, number) for number in numbers]
+        return range(first, len(self._trials))
+
+    def read(self, places: Sequence[int]) -> list[TrialText]:
+        """Return the texts at some places.
+
+        Raises
+        ------
+        InvalidInputError
+            If a trial is no longer in the store.
+        StoreError
+            If the store cannot be read.
+        """
+        wanted = [self._trials[place] for place in places]
+        damaged: list[TrialId] = []
+        with TrialStore.open(self.files[0], mode="read") as store:
+            found = store.trials_of(dict.fromkeys(key for key, _ in wanted), damaged=damaged)
+        for key, number in wanted:
+            if number not in found[key]:
+                rule = f"be unchanged while it is read ({self.files[0]})"
+                raise InvalidInputError.of(
+                    "RUN", "damaged", rule, f"no trial {number} of a question"
+                )
+        return [TrialText(found[key][number].text) for key, number in wanted]
+
+
 @dataclass(frozen=True)
 class _Series:
     """The trials of one model and sampling on one task, in a store.
@@ -125,12 +162,15 @@ class _Series:
         The outcomes.
     model, sampling : str
         The hashes of the two.
+    texts : StoredTexts
+        Where the texts of the store are found.
     """
 
     store: TrialStore
     graded: GradedTask
     model: str
     sampling: str
+    texts: StoredTexts
 
     def read(self, path: Path, query: Query, warnings: list[str]) -> PartialRun:
         """Return the trials with their provenance."""
@@ -141,17 +181,17 @@ class _Series:
         backend, arguments = str(fingerprint.get("backend") or ""), flat(fingerprint)
         top = graded.categories - 1
         weights = tuple(k / top for k in range(graded.categories))
-        questions: dict[str, QuestionTrials] = {}
+        parts: list[tuple[Question, Trials]] = []
         newest: Trial | None = None
         n_left_out = 0
         field, notes = self._cluster_field(query)
         damaged: list[TrialId] = []
         for id, question, trials, stored in self._questions(damaged):
             signals = {} if query.signals is None else self._signals(trials, stored, weights)
-            read = self._question(id, trials, stored, question.doc_id)
+            read, table = self._question(id, trials, stored, question.doc_id)
             cluster = question.cluster
             label = cluster.label if cluster is not None and cluster.field == field else None
-            questions[id] = replace(read, signals=signals, cluster=label)
+            parts.append((replace(read, cluster=label), replace(table, signals=signals)))
             n_left_out += len(question.trials) - len(trials)
             present = [trial for trial in (newest, *stored) if trial is not None]
             newest = max(present, key=lambda trial: trial.created, default=None)
@@ -178,11 +218,13 @@ class _Series:
             date=None if newest is None else newest.created,
             versions={**(newest.versions if newest is not None else {}), "task": graded.version},
         )
+        questions, table_of_all = questions_of(parts)
         return PartialRun(
             model=model_name(fingerprint, backend),
             task=graded.task,
             sources=(str(path),),
             questions=questions,
+            trials=table_of_all,
             weights=weights,
             filter=graded.filter,
             provenance=provenance,
@@ -236,28 +278,23 @@ class _Series:
         trials: Sequence[GradedTrial],
         stored: Sequence[Trial | None],
         doc_id: int,
-    ) -> QuestionTrials:
+    ) -> tuple[Question, Trials]:
         prompt = self.store.prompt(trials[0].key.prompt)
         rows = [_measured(trial, _NUMBERS) for trial in stored]
         measured = {name: floats(values) for name, values in _columns(rows).items()}
         texts = [trial.text for trial in stored if trial is not None]
         digests = np.array([hash(text) for text in texts], dtype=np.int64)
         present = [i for i, trial in enumerate(stored) if trial is not None]
-        index = np.full((len(trials), 2), -1, dtype=np.int32)
-        index[present, 0], index[present, 1] = 0, np.arange(len(present))
-        numbers = tuple(trials[i].trial for i in present)
-        line = StoredTrials(str(self.store.path), trials[0].key, numbers, doc_id)
-        return QuestionTrials(
-            id=id,
-            trials=np.array([trial.outcome for trial in trials], dtype=np.int64),
-            numbers=np.array([trial.trial for trial in trials], dtype=np.int64),
-            text=prompt.strip(),
-            prompt=sha256_text(prompt),
-            answers=tuple(trial.answer for trial in trials),
-            seeds=tuple(None if trial is None else trial.seed for trial in stored),
-            digests=digests if len(texts) == len(trials) else None,
-            doc_id=doc_id,
-            logged=LoggedTexts((line,), index),
+        places = np.full(len(trials), -1)
+        places[present] = self.texts.places(trials[0].key, [trials[i].trial for i in present])
+        question = Question(id=id, text=prompt.strip(), prompt=sha256_text(prompt), doc_id=doc_id)
+        return question, Trials.of_question(
+            [trial.outcome for trial in trials],
+            [trial.trial for trial in trials],
+            answers=[trial.answer for trial in trials],
+            seeds=[None if trial is None else trial.seed for trial in stored],
+            digest=digests if len(texts) == len(trials) else None,
+            logged=LoggedTexts.at(places, self.texts),
             measured={name: column for name, column in measured.items() if column is not None},
         )
 

@@ -18,12 +18,10 @@ from typing import Any
 
 from lm_eval_bayes._util.compressed import UNREADABLE
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.runs.logged_texts import PER_RECORD as PER_RECORD
 from lm_eval_bayes.runs.logged_texts import TextLog, TrialText
 from lm_eval_bayes.runs.readers.json_files import name_of
 from lm_eval_bayes.runs.readers.text_files import JsonLines
-
-#: Trials of a record that have places.
-PER_RECORD = 2**20
 
 #: Returns the texts of the trials of a record.
 TextsOf = Callable[[Mapping[str, Any]], Sequence[TrialText]]
@@ -54,6 +52,7 @@ class Records:
     def __init__(self, files: Sequence[Path], grows: bool = False) -> None:
         self.files, self.grows = files, grows
         self._states = [_state(file) for file in files]
+        self._last: tuple[int, Sequence[TrialText]] = (-1, ())
 
     def read(self, places: Sequence[int]) -> list[TrialText]:
         """Return the texts at some places.
@@ -64,11 +63,10 @@ class Records:
             If the log is no longer what was read before.
         """
         texts: list[TrialText] = []
-        of_record: Sequence[TrialText] = ()
-        last = -1
         for number, trial in (divmod(at, PER_RECORD) for at in places):
-            if number != last:
-                last, of_record = number, self._checked(number)
+            if number != self._last[0]:
+                self._last = number, self._checked(number)
+            of_record = self._last[1]
             texts.append(of_record[trial] if trial < len(of_record) else TrialText(None))
         return texts
 

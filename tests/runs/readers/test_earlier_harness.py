@@ -9,7 +9,6 @@ from pathlib import Path
 import pyarrow
 import pytest
 
-from lm_eval_bayes.runs.logged_texts import read_line
 from lm_eval_bayes.runs.reader import read_runs
 
 DATA = Path(__file__).with_name("data")
@@ -46,7 +45,7 @@ def test_the_texts_of_an_array_are_found():
     (right,) = (row["resps"][0].count("4") for row in rows if row["target"] == "4")
     assert run.outcomes.counts[1, 1] == right
     for row, texts in zip(rows, run.texts, strict=True):
-        assert [read_line(line)["resps"] for line in texts.lines] == [row["resps"]]
+        assert [[trial.text for trial in texts.read()]] == row["resps"]
 
 
 def test_a_compressed_folder(tmp_path):

@@ -18,17 +18,14 @@ NEMO = "nemo_skills/published/eval-results"
     ("log", "query", "texts"),
     [
         ("evalscope/strong", {}, ("1 trial ", "Rouge-L-R", "bleu-1")),
-        ("every_eval_ever", {}, ("match:accuracy", "closeness:accuracy", "1 record ")),
         ("terminal_bench/chaterm_1", {}, ("12 trials", "parse_error 11", "test_timeout 1")),
         ("terminal_bench/chaterm_1", {}, ("22 trials", "is_resolved")),
         ("harbor/letters", {}, ("1 trial ", "ApiConnectionError 1", "2 trials", "1 of 33 ")),
         ("inspect_ai/weak.eval", {}, ("match, closeness, style/short", "1 trial ")),
         ("lighteval/details/strong", {"task": "sums|0"}, ("avg@n:n=4", "pass@k")),
         ("matharena/outputs/aime/aime_2025/open", {}, ("1 trial without a score",)),
-        ("promptfoo/sums.json", {}, ("success, score, right or near", "1 trial ")),
         ("swe_bench/org__weak-1.5.run_2.json", {}, ("1 trial ",)),
         ("tau2/strong.json", {}, ("1 trial ", "max_steps 1")),
-        ("verifiers/sums--org--weak", {}, ("reward, right, near", "1 trial ")),
         ("verifiers_traces/weak", {}, ("1 trial ",)),
     ],
 )
@@ -40,16 +37,13 @@ def test_errors_and_choices_are_noted(log, query, texts):
 
 LOGS = (
     f"evalscope/weak/reviews/weak/{MCQ}.jsonl",
-    "every_eval_ever",
     "harbor/letters",
     "inspect_ai/weak.eval",
     "lighteval",
     "matharena/outputs/aime/aime_2025/open/weak",
     f"{NEMO}/gpqa",
-    "promptfoo/sums.json",
     "swe_bench/org__strong.run_1.json",
     "tau2/strong.json",
-    "verifiers/sums--org--weak",
     "verifiers_traces/weak",
 )
 

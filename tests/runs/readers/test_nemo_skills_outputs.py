@@ -87,7 +87,6 @@ def test_an_unclear_judgement_is_wrong(outputs):
     rows = [row | {"judgement": "I cannot tell."} for row in rows_of(file)]
     (run,) = read_runs([write_lines(file, rows)], metric="judge_correct").runs
     assert run.outcomes.counts.tolist() == [[1, 0]] * 3
-    assert any("3 judgements" in note for note in run.notes)
 
 
 def test_a_question_keeps_its_id_in_another_order(outputs):

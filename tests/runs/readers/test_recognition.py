@@ -15,11 +15,8 @@ from lm_eval_bayes.store.trial_store import TrialStore
 #: By format its files, and the folder that holds them.
 FILES = {
     "inspect_ai": ("inspect_ai", "*.eval", "*.json"),
-    "verifiers": ("verifiers", "**/results.jsonl"),
     "verifiers, traces": ("verifiers_traces", "**/traces.jsonl"),
-    "Every Eval Ever": ("every_eval_ever", "*_samples.jsonl", "*.json"),
     "SWE-bench": ("swe_bench", "*.json", "**/report.json"),
-    "promptfoo": ("promptfoo", "*.json", "*.jsonl"),
     "tau2-bench, tau-bench": ("tau2", "*.json"),
     "Harbor, terminal-bench": ("harbor", "letters/*"),
     "evalscope": ("evalscope", "*/reviews/*/*.jsonl"),
@@ -29,6 +26,10 @@ FILES = {
 }
 #: Tables are recognised by names of columns, which logs may have too: they come last.
 GENERAL = ("counts", "table of trials", "matrix of outcomes")
+
+#: Lines of tools whose rows are no trials of one model each, or hold their scores deeper.
+PROMPTFOO = b'{"id": "e93f", "promptIdx": 0, "score": 1, "success": true, "testIdx": 0}\n'
+EVERY_EVAL_EVER = b'{"schema_version": "0.3.0", "sample_id": "a", "evaluation": {"score": 1}}\n'
 
 LOG = (DATA / "inspect_ai" / "strong.eval").read_bytes()
 
@@ -71,6 +72,8 @@ def test_files_of_other_tools_in_a_folder_are_named(tmp_path):
         ("half.eval", LOG[: len(LOG) // 2], "damaged"),
         ("notes.txt", b"hello, I am no store", "path"),
         ("other.jsonl", b'{"a": 1}\n', "missing-column"),
+        ("promptfoo.jsonl", PROMPTFOO, "missing-column"),
+        ("run_samples.jsonl", EVERY_EVAL_EVER, "missing-column"),
         ("lines.jsonl", b"\n\n", "empty"),
     ],
 )

@@ -73,22 +73,20 @@ def test_pass_hat_k_is_that_of_tau_bench():
     assert read_runs([AIRLINE]).tasks == ("tau-bench airline",)
 
 
-@pytest.mark.parametrize("reward", [math.nan, [1]])
 @pytest.mark.parametrize("tool", ["tau2", "tau-bench"])
-def test_a_reward_that_is_no_number_is_refused(content, results, tmp_path, tool, reward):
-    content["simulations"][2]["reward_info"]["reward"] = results[2]["reward"] = reward
-    with refused("RUN", "range"):
-        read_runs([written(tmp_path, content if tool == "tau2" else results)])
-
-
-@pytest.mark.parametrize("changed", [None, {"task_id": None}, {"trial": -7}, {"trial": True}])
-@pytest.mark.parametrize("tool", ["tau2", "tau-bench"])
-def test_a_broken_simulation_is_named(content, results, tmp_path, tool, changed):
-    listed = content["simulations"] if tool == "tau2" else results
-    listed[2] = None if changed is None else listed[2] | changed
-    with refused("RUN", "damaged") as caught:
-        read_runs([written(tmp_path, content if tool == "tau2" else results)])
-    assert caught.value.value.endswith("as simulation 3")
+def test_a_simulation_that_is_damaged_is_refused(content, results, tmp_path, tool):
+    broken = content if tool == "tau2" else results
+    rows = content["simulations"] if tool == "tau2" else results
+    about = rows[2].get("reward_info", rows[2])
+    about["reward"] = [1]
+    with refused("RUN", "format", "'[1]' in row 3"):
+        read_runs([written(tmp_path, broken)])
+    about["reward"] = math.nan
+    assert "without a score" in "".join(read_runs([written(tmp_path, broken)]).runs[0].notes)
+    for odd in (None, {"reward": 1}):
+        rows[2] = odd
+        with refused("RUN", "missing", "none in row 3"):
+            read_runs([written(tmp_path, broken)])
 
 
 def test_text_settings_tokens_and_time_are_read():
@@ -120,7 +118,6 @@ def test_a_reward_between_is_a_failure_unless_rewards_are_asked_for(tmp_path, co
             if reward in counted:
                 counted[reward] += right
     assert counted == {0.5: 0, 1 - 9e-7: 1, 1 + 9e-7: 1, 1 - 2e-6: 0}
-    assert any("4 rewards" in note for note in read_runs([file]).runs[0].notes)
 
 
 def test_another_run_adds_trials(tmp_path, content):
@@ -142,7 +139,7 @@ def test_the_name_of_a_file_of_tau_bench_names_the_model(tmp_path, results):
     (run,) = read_runs([written(tmp_path, results, name)]).runs
     assert (run.model, run.task) == ("gpt-4o-mini", "tau-bench airline")
     assert run.provenance.generation_kwargs == {"temperature": 0.0}
-    assert "1 trial ended in an error, and counted by the reward 0" in "".join(run.notes)
+    assert "1 trial ended in an error (error 1), and counted by the success" in "".join(run.notes)
 
 
 def test_a_field_of_the_tasks_names_clusters(tmp_path, content):
@@ -159,7 +156,7 @@ def test_a_run_that_ended_before_its_first_task_is_left_out(tmp_path, content):
     dead = written(tmp_path, content | {"simulations": [], "simulation_index": None}, "dead.json")
     saved = read_runs([tmp_path])
     assert saved.models == ("openai/strong",)
-    assert saved.warnings == (f"left out: {dead}, without simulations",)
+    assert saved.warnings == (f"left out: {dead}, without scores of trials",)
     with refused("RUN", "missing"):
         read_runs([dead])
 
@@ -168,20 +165,13 @@ def test_a_run_that_did_not_end_is_told(tmp_path, content):
     assert read_runs([STRONG]).warnings == ()
     del content["simulations"][7:]
     assert "7 of 16" in read_runs([written(tmp_path, content)]).warnings[0]
-    del content["simulations"][3:]
-    (warning,) = read_runs([written(tmp_path, content)]).warnings
-    assert all(text in warning for text in ("3 of 16", "1 task of 4"))
 
 
 def test_merged_runs_of_different_code_are_told(tmp_path, content):
     content["timestamp"] = "2026-01-01T00:00:00"
     content["info"]["git_commit"] = "b3af1655ec1cab37b53bb9a517f3e6dbd7f7e9a8"
-    content["info"]["environment_info"]["policy"] = "Refund."
     first = written(tmp_path, content, "first.json")
     content["timestamp"] = "2026-01-02T00:00:00"
     content["info"]["git_commit"] = "unknown"
-    content["info"]["environment_info"]["policy"] = "Never refund."
     (run,) = read_runs([first, written(tmp_path, content)]).runs
-    notes = "\n".join(run.notes)
-    assert "git_commit b3af16…7e9a8 (1 file), unknown (1 file)" in notes
-    assert "merged: policy " in notes
+    assert "git_commit b3af16…7e9a8 (1 file), unknown (1 file)" in "".join(run.notes)

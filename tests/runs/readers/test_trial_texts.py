@@ -95,23 +95,6 @@ def test_evalscope():
     assert right.keys() == gold.keys()
 
 
-def test_every_eval_ever():
-    (file,) = (DATA / "every_eval_ever").glob("*_samples.jsonl")
-    read, right = texts_of(file)
-    rows = rows_of(file)
-    result = rows[0]["evaluation_result_id"]
-    chosen = [row for row in rows if row.get("evaluation_result_id") == result]
-    assert read == grouped(
-        (
-            (row["model_id"], row["evaluation_name"], row["sample_id"]),
-            int(row["metadata"]["epoch"]),
-            row["output"]["raw"][0],
-        )
-        for row in chosen
-    )
-    assert right == {row["sample_id"]: tuple(row["input"]["reference"]) for row in chosen}
-
-
 def test_matharena():
     read, right = texts_of(DATA / "matharena" / "outputs")
     expected = {}
@@ -161,31 +144,6 @@ def test_nemo_skills(tmp_path):
     # the outputs of NeMo-Skills' own tests have no texts
     read, _ = texts_of(DATA / "nemo_skills" / "published" / "eval-results" / "gpqa")
     assert {text for texts in read.values() for text in texts} == {None}
-
-
-def test_promptfoo():
-    read, _ = texts_of(DATA / "promptfoo" / "sums.json")
-    texts = {}
-    for row in content_of(DATA / "promptfoo" / "sums.json")["results"]["results"]:
-        key = row["provider"]["label"], json.dumps(row["testCase"]["vars"], sort_keys=True)
-        texts.setdefault(key, []).append(row.get("response", {}).get("output"))
-    assert sorted(read.values(), key=str) == sorted(texts.values(), key=str)
-    file = DATA / "promptfoo" / "prompts.jsonl"
-    read, _ = texts_of(file)
-    logged = (row.get("response", {}).get("output") for row in rows_of(file))
-    texts = (text for of_question in read.values() for text in of_question)
-    assert sorted(filter(None, texts)) == sorted(filter(None, logged))
-
-
-def test_verifiers():
-    file = DATA / "verifiers" / "sums--org--strong" / "run1" / "results.jsonl"
-    read, right = texts_of(file)
-    rows = rows_of(file)
-    texts = {}
-    for row in rows:
-        texts.setdefault(str(row["example_id"]), []).append(row["completion"][-1]["content"])
-    assert {id: texts for (_, _, id), texts in read.items()} == texts
-    assert right == {str(row["example_id"]): (row["answer"],) for row in rows}
 
 
 def test_traces_of_verifiers():
@@ -331,6 +289,6 @@ def test_conversations():
 
 
 def test_a_verifier_reads_samples_of_the_harness_only():
-    runs = read_runs([DATA / "verifiers" / "sums--org--strong"]).runs
+    runs = read_runs([DATA / "verifiers_traces" / "strong"]).runs
     with refused("RUN", "unsupported"):
         files_to_judge(runs)

@@ -1,0 +1,224 @@
+"""Logs of other tools: what a reader says of a trial, and what all readers have in common.
+
+A reader yields a :class:`Trial` for every trial of a line or of a document. Which metric counts,
+the numbers and the identities of trials, the runs of one setting, notes on errors, and texts that
+are read on demand are the same for all of them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from lm_eval_bayes._util.compressed import plain_name
+from lm_eval_bayes._util.text import first_names, one_line, plural
+from lm_eval_bayes.runs.logged_texts import TextLog, TrialText
+from lm_eval_bayes.runs.provenance import generation
+from lm_eval_bayes.runs.readers.conversations import written
+from lm_eval_bayes.runs.readers.file_access import files_below
+from lm_eval_bayes.runs.readers.json_files import chosen_metric, json_text, nothing_to_count
+from lm_eval_bayes.runs.readers.protocol import FileContents, Query
+from lm_eval_bayes.runs.readers.text_files import JsonLines, first_line
+from lm_eval_bayes.runs.readers.trial_columns import (
+    TrialRow,
+    columns_of,
+    numbers_in_run,
+    partial_runs,
+    record_key,
+)
+from lm_eval_bayes.runs.readers.trial_texts import (
+    PER_RECORD,
+    SpooledRecords,
+    lines_log,
+    one_text,
+    place,
+)
+from lm_eval_bayes.runs.task_run import Provenance
+from lm_eval_bayes.runs.trials import PartialRun
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Trial(TrialRow):
+    """A trial as a log holds it.
+
+    Attributes
+    ----------
+    scores : mapping of str to object
+        By metric a number, true or false; None, or no entry, where the trial has none. The first
+        metric counts unless the user names another.
+    label : object
+        The number of the trial in its question; None where the log does not number trials.
+    run : str
+        The id of the run within which trials are numbered; "" where a number means the same in all
+        files of a model, as a seed does.
+    error : str
+        What ended the trial, such as "timeout"; "" for nothing. It counts by its score.
+    reply, right : object
+        What the model wrote, a text or the messages of a conversation, and the right answers.
+    provenance : Provenance
+        How the trial was sampled. Trials of other settings, or of another setup, are another run.
+    place : int
+        Where the record is that holds it; set by the functions below.
+    """
+
+    scores: Mapping[str, Any] = field(default_factory=dict)
+    label: Any = None
+    run: str = ""
+    error: str = ""
+    reply: Any = None
+    right: Any = None
+    provenance: Provenance = field(default_factory=Provenance)
+    place: int = PER_RECORD - 1  # no text
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What tells runs of one model apart."""
+        sent, setup = self.provenance.generation_kwargs, self.provenance.setup
+        return generation(sent) | dict(setup or {})
+
+
+def begins_with(*keys: str) -> Callable[[Path], bool]:
+    """Return whether the first line of a file is a JSON object with these keys, as a function."""
+
+    def is_log(file: Path) -> bool:
+        first = first_line(file) if plain_name(file).suffix == ".jsonl" else None
+        return first is not None and first.keys() >= set(keys)
+
+    return is_log
+
+
+class ToolLog:
+    """The trials of a file of JSON lines, of a document, or of a folder of documents.
+
+    Parameters
+    ----------
+    file : Path
+        The file, or the folder.
+    query : Query
+        What is read.
+    trials_of : callable
+        Returns the trials of a record; by default the record is one.
+    records : callable, optional
+        Reads the records, for a query; called again when texts are asked for. By default the file
+        has a record in every line.
+
+    Attributes
+    ----------
+    trials : list of Trial
+        The trials; a reader may change them before it asks for the contents.
+    texts : TextLog
+        Where the texts are, by the places of the trials.
+    warnings : list of str
+        What was left out.
+
+    Raises
+    ------
+    InvalidInputError
+        If the file is broken.
+    """
+
+    def __init__(
+        self,
+        file: Path,
+        query: Query,
+        trials_of: Callable[[Any], Iterable[Trial]] = lambda trial: [trial],
+        records: Callable[[Query], Iterable[Any]] | None = None,
+    ) -> None:
+        lines = JsonLines(file, query.argument, query.advance)
+        self.file, self.query, self.trials = file, query, list[Trial]()
+        number = -1
+        for number, record in enumerate(lines if records is None else records(query)):
+            for part, trial in enumerate(trials_of(record)):
+                self.trials.append(self._kept(trial, place(number, part), (part, record)))
+        self.warnings = list(lines.warnings)
+
+        def texts_of(record: Any) -> list[TrialText]:
+            return [one_text(written(t.reply), t.right)[0] for t in trials_of(record)]
+
+        self.texts: TextLog
+        if records is None:
+            self.texts = lines_log(lines, texts_of)
+        else:
+            read, again, numbers = records, Query(argument=query.argument), range(number + 1)
+            self.texts = SpooledRecords(
+                *([file] if file.is_file() else files_below(file)),
+                records=lambda: (texts_of(r) for _, r in zip(numbers, read(again), strict=True)),
+            )
+
+    def _kept(self, trial: Trial, place: int, record: object) -> Trial:
+        """Return a trial with its place and its identity, without what is read on demand."""
+        key = trial.key or record_key(record if trial.label is None else trial.label)
+        document = trial.document if self.query.cluster else {}
+        return replace(trial, key=key, place=place, document=document, reply=None, right=None)
+
+    def contents(self, tool: str, **more: Any) -> FileContents:
+        """Return what the query asks for.
+
+        Parameters
+        ----------
+        tool : str
+            The name of the tool.
+        **more
+            Further attributes of every :class:`PartialRun`.
+
+        Raises
+        ------
+        NothingToCountError
+            If no trial has a score.
+        InvalidInputError
+            If the query names a metric or a field that there is not, or a trial occurs twice.
+        """
+        query, tasks = self.query, tuple(dict.fromkeys(trial.task for trial in self.trials))
+        wanted = [trial for trial in self.trials if query.task in (None, trial.task or query.task)]
+        if self.trials and not wanted:
+            return FileContents((), tasks)
+        names = list(dict.fromkeys(name for trial in wanted for name in trial.scores))
+        metric, notes = chosen_metric(names, query, self.file, "metric") if names else ("", ())
+        is_scored = any(trial.scores.get(metric) is not None for trial in wanted)
+        if not is_scored and (query.unscored == "left-out" or not names):
+            got = f"{plural(len(wanted), 'trial')} without one"
+            raise nothing_to_count(self.file, query, "scores of trials", got)
+        by_run: dict[str, list[Trial]] = {}
+        for trial in wanted:
+            by_run.setdefault(json_text([trial.run, trial.settings]), []).append(trial)
+        runs: list[PartialRun] = []
+        for trials in by_run.values():
+            said = (*notes, *self._notes_on_errors(trials, metric, tool))
+            runs += self._runs(trials, metric, notes=said, **more)
+        return FileContents(runs, tasks, warnings=tuple(self.warnings))
+
+    def _runs(self, trials: Sequence[Trial], metric: str, **more: Any) -> list[PartialRun]:
+        """Return the runs of trials of one run and one setting."""
+        first, labels = trials[0], [trial.label for trial in trials]
+        numbers: list[Any] | None = None
+        if any(label is not None for label in labels):
+            questions = [trial.question for trial in trials]
+            numbers = numbers_in_run(first.run, labels, questions) if first.run else labels
+        columns = columns_of(
+            trials,
+            [trial.scores.get(metric) for trial in trials],
+            self.query,
+            f"the questions in {self.file.name}",
+            trial=numbers,
+            texts=self.texts,
+            places=[trial.place for trial in trials],
+        )
+        more |= {"provenance": trials[-1].provenance, "settings": first.settings}
+        return partial_runs(columns, self.file, self.query, metric=metric, source=first.run, **more)
+
+    def _notes_on_errors(self, trials: Sequence[Trial], metric: str, tool: str) -> Iterator[str]:
+        """Yield how trials counted that ended in an error, those without a score and others."""
+        for how, is_scored in (("did not count", False), (f"counted by the {metric}", True)):
+            errors = Counter(
+                trial.error
+                for trial in trials
+                if trial.error and (trial.scores.get(metric) is not None) == is_scored
+            )
+            if errors and (is_scored or self.query.unscored == "left-out"):
+                kinds = [f"{one_line(kind, 40)} {n:,}" for kind, n in errors.items()]
+                ended = f"{plural(errors.total(), 'trial')} ended in an error"
+                ended += f" ({first_names(kinds, 5)})"
+                yield f"{ended}, and {how}, as in the metrics of {tool}"

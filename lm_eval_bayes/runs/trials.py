@@ -1,0 +1,477 @@
+"""The trials of one model on one task as one table, a row per trial, before files are merged.
+
+A reader yields a :class:`PartialRun` per model and task: its questions, the table of their trials,
+and what says which files belong together. Merging adds tables. What commands read,
+:class:`~lm_eval_bayes.runs.task_run.TaskRun`, is a view of the merged table, question by question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lm_eval_bayes._util.text import join_words, one_line
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.rubric.signals import numbers
+from lm_eval_bayes.runs.attempt_numbers import AttemptNumbers
+from lm_eval_bayes.runs.logged_texts import LoggedTexts
+from lm_eval_bayes.runs.task_run import GRADED, Provenance, TaskRun
+from lm_eval_bayes.stats import FloatArray, IntArray, Outcomes
+
+#: Texts or numbers, one per trial, None where there is none.
+Column = npt.NDArray[np.object_]
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question of a run.
+
+    Attributes
+    ----------
+    id : str
+        The identifier by which runs of several models match questions.
+    text, prompt : str
+        The text of the question, and the hash of its prompt; "" where there is none.
+    doc_id : int or None
+        The number of the question in the task.
+    cluster : str or None
+        The cluster of the question, such as its contest; None where none is known.
+    categories : tuple of str
+        The distinct categories of the question in the files, such as its subject: more than one
+        where they contradict each other.
+    counts : tuple of int or None
+        Trials per category, where their order is not known.
+    """
+
+    id: str
+    text: str = ""
+    prompt: str = ""
+    doc_id: int | None = None
+    cluster: str | None = None
+    categories: tuple[str, ...] = ()
+    counts: tuple[int, ...] | None = None
+
+    def joined(self, other: Question) -> Question:
+        """Return the question with what another file says of it, where this one says nothing."""
+        labels = {self.cluster, other.cluster} - {None}
+        if len(labels) > 1:
+            rule = "put a question into the same cluster in all files of a run"
+            got = f"question {self.id} in {' and in '.join(sorted(filter(None, labels)))}"
+            raise InvalidInputError.of("RUN", "mismatch", rule, got)
+        return replace(
+            self,
+            text=self.text or other.text,
+            prompt=self.prompt or other.prompt,
+            doc_id=other.doc_id if self.doc_id is None else self.doc_id,
+            cluster=other.cluster if self.cluster is None else self.cluster,
+            categories=tuple(dict.fromkeys((*self.categories, *other.categories))),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Trials:
+    """A table of T trials.
+
+    Attributes
+    ----------
+    question : array of int, shape (T,)
+        The number of the trial's question.
+    category : array of int, shape (T,)
+        -1 for a trial that was not graded.
+    number : array of int, shape (T,)
+        The number of the trial among those of its question, from 0.
+    score : array of float, shape (T,), or None
+        Where trials have scores between two bounds; their categories are then 0.
+    answer : array of str or None, shape (T,), or None
+        The answer that was extracted; None where none is logged.
+    digest : array of int, shape (T,), or None
+        Hashes of the texts, valid within this process; None where there are no texts.
+    seed : array of int or None, shape (T,), or None
+        The seeds; None where there are none.
+    logged : LoggedTexts or None
+        Where the texts of the trials are logged.
+    measured, signals : mapping
+        By name, one float per trial, NaN where it is missing. Signals are read if asked for.
+    """
+
+    question: IntArray
+    category: IntArray
+    number: IntArray
+    score: FloatArray | None = None
+    answer: Column | None = None
+    digest: IntArray | None = None
+    seed: Column | None = None
+    logged: LoggedTexts | None = None
+    measured: Mapping[str, FloatArray] = field(default_factory=dict)
+    signals: Mapping[str, FloatArray] = field(default_factory=dict)
+
+    @classmethod
+    def of_question(
+        cls,
+        categories: Sequence[int] | IntArray,
+        numbers: Sequence[int] | IntArray | None = None,
+        *,
+        answers: Sequence[str | None] | None = None,
+        seeds: Sequence[int | None] | None = None,
+        **more: Any,
+    ) -> Trials:
+        """Return the trials of one question, by default numbered from 0.
+
+        Examples
+        --------
+        >>> Trials.of_question([1, 0]).number.tolist()
+        [0, 1]
+        """
+        category = np.asarray(categories, dtype=np.int64)
+        number = np.arange(category.size) if numbers is None else np.asarray(numbers, np.int64)
+        return cls(
+            np.zeros(category.size, dtype=np.int64),
+            category,
+            number,
+            answer=None if answers is None else objects(answers),
+            seed=None if seeds is None else objects(seeds),
+            **more,
+        )
+
+    @classmethod
+    def stacked(cls, parts: Sequence[Trials]) -> Trials:
+        """Return the trials of several questions, a part each, as one table."""
+        sizes = [part.category.size for part in parts]
+        question = np.repeat(np.arange(len(parts)), sizes)
+        return replace(_joined(parts), question=question)
+
+    @property
+    def is_graded(self) -> npt.NDArray[np.bool_]:
+        """Whether each trial has a grade, shape (T,)."""
+        return self.category >= 0
+
+    def graded(self) -> Trials:
+        """Return the trials that have a grade."""
+        return self if self.is_graded.all() else self.take(self.is_graded)
+
+    def take(self, rows: npt.NDArray[Any]) -> Trials:
+        """Return some rows, by their indices or as a mask."""
+        columns: dict[str, Any] = {}
+        for name, column in vars(self).items():
+            if isinstance(column, Mapping):
+                columns[name] = {key: values[rows] for key, values in column.items()}
+            elif column is not None:
+                columns[name] = column[rows]
+        return Trials(**columns)
+
+    def of(self, codes: Mapping[int, int] | IntArray) -> Trials:
+        """Return the trials with other numbers of their questions."""
+        return replace(self, question=np.asarray(codes)[self.question])
+
+    def __add__(self, other: Trials) -> Trials:
+        """Return the rows of both."""
+        return _joined([self, other])
+
+
+def _joined(parts: Sequence[Trials]) -> Trials:
+    """Return the rows of all parts.
+
+    Scores, answers and digests are kept where all parts have them, as a part without is not known
+    to have none; of the other columns what is missing is filled.
+    """
+    sizes = [part.category.size for part in parts]
+    columns: dict[str, Any] = {}
+    for name in ("question", "category", "number", "score", "answer", "digest"):
+        of_parts = [getattr(part, name) for part in parts]
+        if all(column is not None for column in of_parts) and parts:
+            columns[name] = np.concatenate(of_parts)
+    if any(part.seed is not None for part in parts):
+        none = (np.full(n, None, dtype=object) for n in sizes)
+        filled = [p.seed if p.seed is not None else n for p, n in zip(parts, none, strict=True)]
+        columns["seed"] = np.concatenate(filled)
+    if any(part.logged is not None for part in parts):
+        texts = (p.logged or LoggedTexts.at([-1] * n) for p, n in zip(parts, sizes, strict=True))
+        columns["logged"] = LoggedTexts.joined(list(texts))
+    for name in ("measured", "signals"):
+        by_part = [getattr(part, name) for part in parts]
+        columns[name] = {
+            key: np.concatenate(
+                [
+                    named[key] if key in named else np.full(n, np.nan)
+                    for named, n in zip(by_part, sizes, strict=True)
+                ]
+            )
+            for key in dict.fromkeys(key for named in by_part for key in named)
+        }
+    return Trials(**columns)
+
+
+def objects(values: Sequence[Any]) -> Column:
+    """Return values of any kind as a column."""
+    column = np.empty(len(values), dtype=object)
+    column[:] = values
+    return column
+
+
+@dataclass(frozen=True, eq=False)
+class PartialRun:
+    """The trials of one model on one task, from one file or from several that were merged.
+
+    Attributes
+    ----------
+    model, task : str
+        Names.
+    sources : tuple of str
+        The files that they were read from.
+    questions : tuple of Question
+        In their order.
+    trials : Trials or None
+        Ordered by question; None where only counts are known.
+    logged : tuple of LoggedTexts or None
+        Where the texts of every question's trials are, where only counts are known.
+    weights : tuple of float
+        The score of each category; of scores their bounds.
+    metric, filter, provenance, notes, signals_error, verifiers, threshold
+        As in :class:`~lm_eval_bayes.runs.task_run.TaskRun`.
+    settings : mapping
+        The generation settings, such as the temperature, without those that have no effect.
+    arguments : mapping
+        The further arguments that identify the model, as the harness names them.
+    fingerprint : str
+        The hash by which a trial store identifies the model; "" for other formats.
+    version : str
+        The version of the task; "" where it is not known.
+    sampled : bool
+        Whether further trials may have other outcomes; False for greedy answers and likelihoods.
+    folder : Path or None
+        The folder of a samples file; of one folder the newest file counts.
+    stamp : str
+        The time in the name of a samples file.
+    first_label : int or None
+        What the log calls the trial of the number 0 of a question; None where it does not number
+        the trials of a question.
+    by_line : bool
+        Whether questions are identified by the numbers of their lines, for want of ids and texts.
+    unnamed : bool
+        Whether the name of the model is that of the folder, because a results file is missing.
+    path : int
+        The index of the path that it was read from, among those of the query.
+    """
+
+    model: str
+    task: str
+    sources: tuple[str, ...]
+    questions: tuple[Question, ...]
+    trials: Trials | None = None
+    logged: tuple[LoggedTexts, ...] | None = None
+    weights: tuple[float, ...] = (0.0, 1.0)
+    metric: str = GRADED
+    filter: str = ""
+    provenance: Provenance = field(default_factory=Provenance)
+    notes: tuple[str, ...] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    fingerprint: str = ""
+    version: str = ""
+    sampled: bool = True
+    folder: Path | None = None
+    stamp: str = ""
+    first_label: int | None = 1
+    by_line: bool = False
+    unnamed: bool = False
+    path: int = 0
+    signals_error: InvalidInputError | None = None
+    verifiers: tuple[Mapping[str, Any], ...] = ()
+    threshold: float | None = None
+
+    @property
+    def source(self) -> str:
+        """The first of the files."""
+        return self.sources[0]
+
+    @property
+    def n_trials(self) -> int:
+        """The number of graded trials."""
+        if self.trials is None:
+            return sum(sum(question.counts or ()) for question in self.questions)
+        return int(self.trials.is_graded.sum())
+
+    @property
+    def scored(self) -> bool:
+        """Whether trials have scores between two bounds."""
+        return self.trials is not None and self.trials.score is not None
+
+    @property
+    def ids(self) -> dict[str, int]:
+        """The numbers of the questions by their ids."""
+        return {question.id: number for number, question in enumerate(self.questions)}
+
+
+def with_scores(partial: PartialRun) -> PartialRun:
+    """Return a run of right and wrong trials as one of scores 1 and 0; others as they are."""
+    trials = partial.trials
+    if partial.scored or trials is None or partial.weights != (0.0, 1.0):
+        return partial
+    score = np.where(trials.is_graded, trials.category.astype(np.float64), np.nan)
+    category = np.minimum(trials.category, 0)
+    return replace(partial, trials=replace(trials, category=category, score=score))
+
+
+def counted(partial: PartialRun) -> PartialRun:
+    """Return a run of which only the counts of the trials are known."""
+    trials = partial.trials
+    if trials is None:
+        return partial
+    graded, shape = trials.graded(), (len(partial.questions), len(partial.weights))
+    counts = np.zeros(shape, dtype=np.int64)
+    np.add.at(counts, (graded.question, graded.category), 1)
+    questions = zip(partial.questions, counts.tolist(), strict=True)
+    listed = tuple(replace(question, counts=tuple(row)) for question, row in questions)
+    return replace(partial, questions=listed, trials=None)
+
+
+#: The attributes that a merged run has in common with its partial runs.
+_OF_A_RUN = (
+    *("sources", "metric", "filter", "provenance", "signals_error", "verifiers", "threshold"),
+)
+
+
+def task_run_of(partial: PartialRun, name: str) -> TaskRun:
+    """Return merged trials in the form that commands read.
+
+    Parameters
+    ----------
+    partial : PartialRun
+        The trials.
+    name : str
+        The name of the model, distinct among all that were read.
+    """
+    questions, weights = partial.questions, partial.weights
+    ids = [question.id for question in questions]
+    doc_ids = tuple(q.doc_id for q in questions if q.doc_id is not None)
+    clusters = tuple(q.cluster for q in questions if q.cluster is not None)
+    categories, on_categories = _categories(questions)
+    notes = [*partial.notes, *on_categories]
+    if 0 < len(clusters) < len(questions):
+        some = f"only {len(clusters)} of {len(questions)} questions have a cluster"
+        notes.append(f"{some}: they were taken as independent")
+    known_clusters = clusters if len(clusters) == len(questions) else None
+    attributes: dict[str, Any] = {
+        **{name: getattr(partial, name) for name in _OF_A_RUN},
+        "questions": tuple(question.text for question in questions),
+        "doc_ids": doc_ids if len(doc_ids) == len(questions) else None,
+        "categories": categories,
+    }
+    if any(question.prompt for question in questions):
+        attributes["prompt_hashes"] = tuple(question.prompt for question in questions)
+    if partial.trials is None:
+        outcomes = Outcomes.from_counts(
+            np.array([question.counts for question in questions]),
+            weights=weights,
+            question_ids=ids,
+            clusters=known_clusters,
+        )
+        attributes |= {"notes": tuple(notes), "texts": partial.logged}
+        return TaskRun(model=name, task=partial.task, outcomes=outcomes, **attributes)
+    logged, trials = partial.trials, partial.trials.graded()
+    of_logged, of_graded = (_Views(table.question, len(questions)) for table in (logged, trials))
+    if logged.logged is not None:
+        attributes["texts"] = of_logged(logged.logged)
+    attributes["attempts"] = tuple(
+        AttemptNumbers(number, category >= 0, partial.first_label)
+        for number, category in zip(
+            of_logged(logged.number), of_logged(logged.category), strict=True
+        )
+    )
+    # no answer of any trial: the task extracts none, and maj@k has no vote to count
+    if trials.answer is not None and (trials.answer != np.array(None)).any():
+        answers = tuple(tuple(column.tolist()) for column in of_graded(trials.answer))
+        if reason := _why_no_answers(answers, of_graded(trials.category), ids):
+            notes.append(f"the answers are left out: {reason}")
+        else:
+            attributes["answers"] = answers
+    if trials.seed is not None and (trials.seed != np.array(None)).any():
+        attributes["seeds"] = tuple(tuple(column.tolist()) for column in of_graded(trials.seed))
+    attributes["measured"] = _known(trials.measured, of_graded)
+    attributes["signals"] = _known(logged.signals, of_logged)
+    if trials.score is not None:
+        if known_clusters:
+            notes.append(
+                "clusters are not used for scores: the questions were taken as independent"
+            )
+        bounds = weights[0], weights[1]
+        scores = of_graded(trials.score)
+        attributes["notes"] = tuple(notes)
+        return TaskRun.from_scores(name, partial.task, scores, ids, bounds, **attributes)
+    attributes |= {"clusters": known_clusters, "notes": tuple(notes)}
+    of_questions = of_graded(trials.category)
+    return TaskRun.from_trials(name, partial.task, of_questions, ids, weights=weights, **attributes)
+
+
+class _Views:
+    """The parts of a column, one per question, of a table that is ordered by question."""
+
+    def __init__(self, question: IntArray, n_questions: int) -> None:
+        ends = np.searchsorted(question, np.arange(n_questions + 1)).tolist()
+        self.parts = [slice(*ends[i : i + 2]) for i in range(n_questions)]
+
+    def __call__(self, column: Any) -> tuple[Any, ...]:
+        return tuple(column[part] for part in self.parts)
+
+
+def _known(columns: Mapping[str, FloatArray], views: _Views) -> dict[str, tuple[FloatArray, ...]]:
+    """Return the columns that have a number, by question."""
+    known = {name: column for name, column in columns.items() if not np.isnan(column).all()}
+    for column in known.values():
+        column.setflags(write=False)
+    return {name: views(column) for name, column in known.items()}
+
+
+def _why_no_answers(
+    answers: Sequence[Sequence[str | None]], categories: Sequence[IntArray], ids: Sequence[str]
+) -> str:
+    """Return why a column holds the right answers of the questions, which tell no vote; else ""."""
+    one = [len(set(of_question)) < 2 for of_question in answers]
+    if all(one) and any(np.unique(category).size > 1 for category in categories):
+        return "right and wrong trials of a question have the same one"
+    return ""
+
+
+def _categories(questions: Sequence[Question]) -> tuple[tuple[str | None, ...] | None, list[str]]:
+    """Return the categories of the questions, None where there are none; and a note on why not."""
+    labels = {label for question in questions for label in question.categories}
+    for question in questions:
+        if len(question.categories) > 1:
+            several = [repr(one_line(label, 40)) for label in question.categories[:3]]
+            where = f"{one_line(question.id, 40)} is in {join_words(several)}"
+            return None, [f"the categories of the questions are left out: {where}"]
+    if len(labels) == len(questions) > 1:
+        return None, ["the categories of the questions are left out: each has one of its own"]
+    of_questions = tuple(next(iter(question.categories), None) for question in questions)
+    return (of_questions if labels else None), []
+
+
+def floats(values: Sequence[Any]) -> FloatArray | None:
+    """Return numbers, NaN for anything else; None if nothing is a number.
+
+    Examples
+    --------
+    >>> floats([3, None, 0.5]).tolist()
+    [3.0, nan, 0.5]
+    >>> floats(["stop", None]) is None
+    True
+    """
+    if not any(isinstance(value, (int, float)) for value in values):
+        return None  # texts, as of why generation ended, are not converted one by one
+    return numbers(values)
+
+
+def questions_of(
+    parts: Iterable[tuple[Question, Trials]],
+) -> tuple[tuple[Question, ...], Trials | None]:
+    """Return questions and the table of their trials; none where a question has counts."""
+    listed = list(parts)
+    questions = tuple(question for question, _ in listed)
+    if any(question.counts is not None for question in questions):
+        return questions, None
+    return questions, Trials.stacked([trials for _, trials in listed])
