@@ -14,6 +14,7 @@ import gzip
 import io
 import json
 import random
+import re
 import shutil
 import sqlite3
 import struct
@@ -55,7 +56,7 @@ OPEN = {
         "matrix.csv": "an empty cell is left out without a word",
     },
     "field": {
-        "Harbor, terminal-bench: results.json": "trials without task_id are left out",
+        "simulations/": "the error names results.json",
         "lighteval": "a question without metrics is left out without a word",
         "matrix.csv": "an empty cell is left out without a word",
     },
@@ -105,6 +106,20 @@ def read_or_refused(path, dedupe=False):
         return None, str(error)
 
 
+def news(notices, before):
+    """Return the notices that say something else than those before, or the same of more trials."""
+    numbers = Counter()
+    for notice in before:
+        numbers[re.sub(r"\d+", "#", notice)] += sum(map(int, re.findall(r"\d+", notice)))
+    new = (
+        notice
+        for notice in notices
+        for text in [re.sub(r"\d+", "#", notice)]
+        if text not in numbers or sum(map(int, re.findall(r"\d+", notice))) > numbers[text]
+    )
+    return "\n".join(new)
+
+
 class Copy:
     """A copy of a log, with what was counted in it before it was changed."""
 
@@ -139,11 +154,11 @@ class Copy:
         if outcomes is None:
             # of a folder whose only log is none any more the folder is named
             names = (self.file.name, f"{self.file.parent} ", "beside it", "be a folder of a run")
-            names += (f"{self.folder} are also in",)
+            names += (f"{self.folder} are also in", repr(self.file.parent.name))
             assert self.path == self.file or any(name in said for name in names)
             return None
         n, before, n_rows = outcomes.total(), self.outcomes.total(), self.rows_of(content)
-        said = "\n".join(said - self.notices)
+        said = news(said, self.notices)
         if n_rows is None:
             assert n <= before
             assert n == before or self.file.name in said
