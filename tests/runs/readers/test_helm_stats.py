@@ -27,7 +27,7 @@ def test_instances_are_questions_and_train_trials_their_trials(run):
     saved = read_runs([run])
     assert (saved.tasks, saved.runs[0].metric, saved.runs[0].tokens) == ((TASK,), "exact_match", 42)
     assert "3 trials of perturbed instances" in saved.warnings[0]
-    claims = [f.name for f in FORMATS if f.reader.sniff(run / "per_instance_stats.json")]
+    claims = [f.name for f in FORMATS if f.reader.is_mine(run / "per_instance_stats.json")]
     assert claims == ["HELM"]
 
 
