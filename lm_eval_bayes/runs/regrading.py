@@ -56,7 +56,8 @@ def regraded_run(run: PartialRun, query: Query) -> PartialRun:
         unused = f"the task's own {len(run.weights)} categories were not used"
         notes.append(f"graded again as right or wrong: {unused}")
     if n_without := int((category < 0).sum()):
-        notes.append(f"graded again: {plural(n_without, 'trial')} without a text were left out")
+        were = "was" if n_without == 1 else "were"
+        notes.append(f"graded again: {plural(n_without, 'trial')} without a text {were} left out")
     graded = replace(trials, category=category, score=None, answer=answer, signals={})
     return replace(
         run, trials=graded, metric=REGRADED, weights=(0.0, 1.0), notes=tuple(notes), threshold=None

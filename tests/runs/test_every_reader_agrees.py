@@ -140,7 +140,9 @@ def test_every_reader_agrees(saved, read, case, command):
         errors = re.findall(r"^error: .*", refusal.value.error, re.MULTILINE)
         assert len(errors) == 1
         assert ("--dedupe" in errors[0]) == (command != "run --decide")  # which has no such option
-        assert len(re.findall(rf"(?<![-.\w]){N * QUESTIONS}\b", errors[0])) == 2  # all of all trials
+        assert (
+            len(re.findall(rf"(?<![-.\w]){N * QUESTIONS}\b", errors[0])) == 2
+        )  # all of all trials
         return
     reading, plain = read(case, command), read(files.like, command)
     assert reading.models == plain.models
