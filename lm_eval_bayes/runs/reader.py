@@ -14,7 +14,6 @@ from lm_eval_bayes.runs.clusters import share_clusters
 from lm_eval_bayes.runs.merging import merge_runs
 from lm_eval_bayes.runs.model_names import differing_keys, similar_names
 from lm_eval_bayes.runs.provenance import generation
-from lm_eval_bayes.runs.readers import harness_log
 from lm_eval_bayes.runs.readers.file_access import permissions_checked
 from lm_eval_bayes.runs.readers.formats import RunFile, files_at
 from lm_eval_bayes.runs.readers.protocol import (
@@ -23,6 +22,7 @@ from lm_eval_bayes.runs.readers.protocol import (
     NothingToCountError,
     Query,
 )
+from lm_eval_bayes.runs.regrading import regraded_run
 from lm_eval_bayes.runs.task_run import SavedRuns, TaskRun
 from lm_eval_bayes.runs.trials import PartialRun, with_scores
 
@@ -153,12 +153,10 @@ def _read_files(files: Sequence[RunFile], query: Query) -> tuple[list[FileConten
     matched: set[str] = set()
     tasks: dict[str, set[str]] = {}
     for file in files:
-        if query.regrade is not None and file.reader is not harness_log:
-            rule = "be left out: only samples of the harness hold texts and right answers"
-            raise InvalidInputError.of("regrade", "conflict", rule, file.file.name)
         try:
             with permissions_checked(query.argument, file.file):
                 contents = file.reader.read(file.file, query)
+                runs = [regraded_run(run, query) for run in contents.runs]
         except NothingToCountError as error:
             skipped.append(error)
             matched.add(file.path)
@@ -173,7 +171,7 @@ def _read_files(files: Sequence[RunFile], query: Query) -> tuple[list[FileConten
             got = "one, in it or in a file beside it"
             raise InvalidInputError.of(query.argument, "range", rule, got) from None
         wanted = {query.task, *contents.groups.get(query.task or "", ())}
-        runs = [run for run in contents.runs if query.task is None or run.task in wanted]
+        runs = [run for run in runs if query.task is None or run.task in wanted]
         tasks.setdefault(file.path, set()).update(contents.tasks)
         if runs:
             matched.add(file.path)

@@ -36,6 +36,17 @@ def _table(file):
     write_rows(file, ROWS)
 
 
+def _dump(file):
+    """What `simple_evaluate` returns."""
+    rows = [
+        {"doc_id": i, "doc": {"q": i}, "target": i, "arguments": [["q", {"until": []}]]}
+        | {"resps": [[i % 3]], "filter": "none", "metrics": ["exact_match"], "exact_match": i % 2}
+        for i in range(6)
+    ]
+    results = {"results": {"t": {"alias": "t"}}, "samples": {"t": rows}}
+    file.write_text(json.dumps(results | {"config": {"model": "hf", "model_args": "pretrained=m"}}))
+
+
 def _answers(file):
     """Trials without numbers, two of which have one text."""
     names = ("question", "response", "seconds", "correct")
@@ -140,6 +151,7 @@ LOGS = {
         Log("lm_eval_0.4.9", "samples_*.jsonl", ".", (), score=("exact_match",)),
         Log("lm_eval_0.4.9", "results_*.json", "."),
         Log("lm_eval_0.4.2", "*_toy_gen.jsonl", ".", (), score=("exact_match",)),
+        Log(_dump, "dump.json", None, ("samples", "t"), score=("exact_match",)),
     ],
     "inspect_ai": [
         Log("inspect_ai", f"weak{ending}", None, (rows,), score=_INSPECT, left_out=1)

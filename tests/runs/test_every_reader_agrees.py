@@ -140,7 +140,9 @@ def test_every_reader_agrees(saved, read, case, command):
         errors = re.findall(r"^error: .*", refusal.value.error, re.MULTILINE)
         assert len(errors) == 1
         assert ("--dedupe" in errors[0]) == (command != "run --decide")  # which has no such option
-        assert len(re.findall(rf"(?<![-\w]){N * QUESTIONS}\b", errors[0])) == 2  # all of all trials
+        assert (
+            len(re.findall(rf"(?<![-.\w]){N * QUESTIONS}\b", errors[0])) == 2
+        )  # all of all trials
         return
     reading, plain = read(case, command), read(files.like, command)
     assert reading.models == plain.models
@@ -161,7 +163,7 @@ def test_a_run_is_not_compared_with_itself(saved, case):
     (line,) = error.splitlines()
     assert line.startswith("error: ")
     assert "--dedupe" in line
-    assert len(re.findall(rf"(?<![-\w]){N * QUESTIONS}\b", line)) == 2  # all of all trials
+    assert len(re.findall(rf"(?<![-.\w]){N * QUESTIONS}\b", line)) == 2  # all of all trials
 
 
 def test_a_run_and_its_store_are_equal(saved):

@@ -125,7 +125,7 @@ def test_averages_of_the_metric_bayes_are_counts(tmp_path):
     with refused("RUN", "duplicate", "question 0 twice"):
         read_runs([tmp_path], dedupe=True)
     write_run(tmp_path, [row(0, **{"bayes@3": 0.5, "avg@3": 0.5})])
-    with refused("RUN", "mismatch", "question 0: avg@3 = 0.5"):
+    with refused("RUN", "mismatch", "question 0: avg@3 = 0.5 is no average of 3 trials"):
         read_runs([tmp_path])
 
 
@@ -193,7 +193,7 @@ def test_a_question_that_was_logged_twice(tmp_path):
     # the texts of seed 5 are the same, so that is one trial; seed 7 is another one
     assert saved.runs[0].trials[0].tolist() == [1, 0, 1]
     (warning,) = saved.warnings
-    assert warning.startswith(f"{samples} has question 0 2 times")
+    assert warning.startswith(f"1 trials of {samples}")
     other = {**again[1], "doc_hash": "another"}
     samples.write_text("".join(json.dumps(line) + "\n" for line in (again[0], other)))
     with refused("RUN", "duplicate", "two documents for question 0"):

@@ -1,30 +1,22 @@
-"""Samples files of the harness, with the results files beside them."""
+"""Samples of the harness: files with the results file beside them, and dumps of results."""
 
 from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from glob import escape
 from pathlib import Path
 from typing import Any
 
-from lm_eval_bayes._util.compressed import plain_name
+from lm_eval_bayes._util.compressed import open_bytes, plain_name
 from lm_eval_bayes._util.hashing import distinct_ids
 from lm_eval_bayes._util.text import join_words
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.runs.log_fields import (
-    cluster_label,
-    field_names,
-    fields_in_words,
-    generated_texts,
-    prompt_and_settings,
-    right_answers,
-)
-from lm_eval_bayes.runs.logged_texts import TrialText
-from lm_eval_bayes.runs.merging import by_number, merge_trials
+from lm_eval_bayes.runs.log_fields import cluster_label, generated_texts, right_answers
+from lm_eval_bayes.runs.logged_texts import TextLog, TrialText
 from lm_eval_bayes.runs.model_arguments import backend_and_arguments, model_name, plain_model_name
 from lm_eval_bayes.runs.provenance import (
     LoggedTask,
@@ -36,27 +28,22 @@ from lm_eval_bayes.runs.provenance import (
     provenance_of,
 )
 from lm_eval_bayes.runs.readers.file_access import files_beside
-from lm_eval_bayes.runs.readers.json_files import load_json
+from lm_eval_bayes.runs.readers.json_files import beginning, broken, clusters_of, load_json
 from lm_eval_bayes.runs.readers.log_line import LogLine
-from lm_eval_bayes.runs.readers.logged_trials import logged_trials
-from lm_eval_bayes.runs.readers.protocol import (
-    FileContents,
-    Found,
-    NothingToCountError,
-    Query,
-)
+from lm_eval_bayes.runs.readers.logged_trials import LoggedTrials, logged_trials
+from lm_eval_bayes.runs.readers.protocol import FileContents, Found, NothingToCountError, Query
 from lm_eval_bayes.runs.readers.text_files import JsonLines, first_line
-from lm_eval_bayes.runs.readers.trial_texts import lines_log
-from lm_eval_bayes.runs.trials import PartialRun, Question, Trials, questions_of
-
-#: A question with its trials.
-Part = tuple[Question, Trials]
+from lm_eval_bayes.runs.readers.trial_texts import SpooledRecords, lines_log
+from lm_eval_bayes.runs.trials import PartialRun, questions_of
 
 #: Fields of a line, besides the number of its question.
 _LOGGED = {"resps", "metrics", "outcomes", "filter"}
 
 #: The name of a task and the time of a run, in the name of a samples file.
 _NAME = re.compile(r"(.+)_(\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d(?:\.\d+)?)")
+#: The beginning of a results file, and the samples of a dump.
+_RESULTS = re.compile(rb'\s*\{\s*"results"\s*:\s*\{')
+_SAMPLES = re.compile(rb'"samples"\s*:\s*\{')
 
 
 def samples_of(file: Path) -> list[Path]:
@@ -68,29 +55,34 @@ def samples_of(file: Path) -> list[Path]:
     return [file for file in named if plain_name(file).suffix == ".jsonl"]
 
 
-def units(files: Sequence[Path], path: Path) -> Found:
-    """Return the samples in a folder: where there are some of the name samples_*, only these."""
-    named = [file for file in files if file.name.startswith("samples_")]
-    warnings = tuple(
-        f"{file} was left out: the name of a samples file begins with samples_"
-        for file in files
-        if named and file not in named
-    )
-    return Found(named or files, warnings)
-
-
 def is_mine(file: Path) -> bool:
-    """Return whether a file is one of samples, by its name or by its first line."""
+    """Return whether a file is one of samples, by its name or its first line, or a dump."""
     if plain_name(file).suffix != ".jsonl":
-        return False
-    if file.name.startswith("samples_"):
-        return True
+        return _is_dump(file)
     first = first_line(file) or {}
-    return "doc_id" in first and not first.keys().isdisjoint(_LOGGED)
+    named = file.name.startswith("samples_")
+    return named or ("doc_id" in first and not first.keys().isdisjoint(_LOGGED))
+
+
+def units(files: Sequence[Path], path: Path) -> Found:
+    """Return the samples of a folder: those of the name samples_*, else other files of samples."""
+    named = [file for file in files if file.name.startswith("samples_")]
+    lines = [file for file in files if plain_name(file).suffix == ".jsonl"]
+    read = named or lines or files
+    left_out = [file for file in files if file not in read]
+    warnings = (f"{file} was left out: there are other samples in the folder" for file in left_out)
+    return Found(read, tuple(warnings))
+
+
+def _is_dump(file: Path) -> bool:
+    if plain_name(file).suffix != ".json" or not _RESULTS.match(beginning(file)):
+        return False
+    with open_bytes(file) as opened:
+        return _SAMPLES.search(opened.read()) is not None
 
 
 def read(file: Path, query: Query) -> FileContents:
-    """Read the trials of a samples file.
+    """Read the trials of a file of samples, or of all tasks of a dump.
 
     Tasks of this package log the category of every trial. Of others one metric of zeros and ones
     counts, one trial per question; with `regrade`, every text that was generated is a trial.
@@ -102,14 +94,52 @@ def read(file: Path, query: Query) -> FileContents:
     InvalidInputError
         If a line contradicts itself or another one, or a name is none of those in the file.
     """
+    if plain_name(file).suffix == ".json":
+        return _read_dump(file, query)
     task = logged_task(file, query.argument)
-    groups = groups_of(task.results)
+    groups, warnings = groups_of(task.results), list[str]()
     if query.task not in (None, task.task) and task.task not in groups.get(query.task or "", ()):
         query.advance(file.stat().st_size)
         return FileContents((), (task.task,), groups)
-    warnings: list[str] = []
-    run = _partial_run(task, query, warnings)
-    return FileContents((run,), (task.task,), groups, tuple(warnings))
+    rows = JsonLines(file, query.argument, query.advance, unique_keys=False)
+    runs = _runs(task, rows, lambda: lines_log(rows, _texts), query, warnings)
+    if not task.results and not task.names_model:
+        warnings.append(
+            f"{file}: the name of the model, {task.model}, is a guess, that of the folder, because "
+            f"results_{task.stamp}.json is missing; keep it beside the samples"
+        )
+    return FileContents(runs, (task.task,), groups, (*warnings, *rows.warnings))
+
+
+def _read_dump(file: Path, query: Query) -> FileContents:
+    """Read what `lm_eval.simple_evaluate` returned, which holds the samples of its tasks."""
+    results = load_json(file, query)
+    samples = results["samples"]
+    rows = [row for of_task in samples.values() for row in of_task]
+    if not all(isinstance(row, dict) for row in rows):
+        raise broken(file, query, "samples that are no objects")
+    again = Query(argument=query.argument)
+    texts = SpooledRecords(
+        file,
+        records=lambda: (
+            _texts(row) for of_task in load_json(file, again)["samples"].values() for row in of_task
+        ),
+    )
+    groups, runs, warnings, begin = groups_of(results), list[PartialRun](), list[str](), 0
+    for name, of_task in samples.items():
+        if query.task in (None, name) or name in groups.get(query.task or "", ()):
+            config = mapping(mapping(results.get("configs")).get(name))
+            task = LoggedTask(_model_name(results, file), name, file, config, results=results)
+            runs += _runs(task, of_task, lambda: texts, query, warnings, begin)
+        begin += len(of_task)
+    runs = [replace(run, folder=None) for run in runs]
+    return FileContents(runs, tuple(samples), groups, tuple(warnings))
+
+
+def _texts(row: Mapping[str, Any]) -> list[TrialText]:
+    """Return the texts of a line, and the right answers."""
+    right = tuple(right_answers(row))
+    return [TrialText(text, right) for text in generated_texts(row) or ()]
 
 
 # -- the files -----------------------------------------------------------------------------------
@@ -123,27 +153,25 @@ def logged_task(file: Path, argument: str) -> LoggedTask:
     InvalidInputError
         If the results file cannot be read.
     """
-    name, stamp = _task_and_stamp(plain_name(file).stem.removeprefix("samples_"))
-    results_file = _results_file(file, stamp)
+    stem = plain_name(file).stem
+    name, stamp = _task_and_stamp(stem.removeprefix("samples_"))
     results: Mapping[str, Any] = {}
-    if results_file.is_file():
+    if results_file := _results_file(file, stamp):
         status = results_file.stat()
         results = _results(results_file, status.st_mtime_ns, status.st_size, argument)
     configs = mapping(results.get("configs"))
     # the harness writes the slashes of a task as two underscores
-    task = next((t for t in configs if t.replace("/", "__") == name), name)
-    if task not in configs:  # up to 0.4.2 the arguments of the model stand before the task
-        stem = plain_name(file).stem
-        ends = [t for t in configs if stem.endswith("_" + t.replace("/", "__"))]
-        task = max(ends, key=len, default=task)
-    config = mapping(configs.get(task))
+    names = {task.replace("/", "__"): task for task in configs}
+    # up to 0.4.2 the arguments of the model stand before the task
+    ends = [short for short in names if f"{name}/{stem}/".count(f"_{short}/")]
+    task = names.get(name) or names.get(max(ends, key=len, default=""), name)
     own = {} if results else first_line(file) or {}  # of samples that a store exported
     model = own["model_name"] if isinstance(own.get("model_name"), str) else ""
     return LoggedTask(
         model=model or _model_name(results, file),
         task=str(own.get("task_name") or task),
         samples=file,
-        config=config,
+        config=mapping(configs.get(task)),
         stamp=stamp,
         results=results,
         names_model=bool(model),
@@ -165,15 +193,14 @@ def _task_and_stamp(stem: str) -> tuple[str, str]:
     return (name, stamp) if name else (stamp, "")
 
 
-def _results_file(samples: Path, stamp: str) -> Path:
+def _results_file(samples: Path, stamp: str) -> Path | None:
     """Return the results file; with `--output_path x.json` its name begins with x."""
-    if not samples.name.startswith("samples_") and samples.with_name("results.json").is_file():
-        return samples.with_name("results.json")
-    usual = samples.with_name(f"results_{stamp}.json")
-    if usual.is_file() or not stamp:
-        return usual
-    named = files_beside(samples, f"*_{escape(stamp)}.json*")
-    return min((file for file in named if plain_name(file).suffix == ".json"), default=usual)
+    files = [samples.with_name(f"results_{stamp}.json")]
+    if not samples.name.startswith("samples_"):
+        files.insert(0, samples.with_name("results.json"))
+    if stamp:
+        files += files_beside(samples, f"*_{escape(stamp)}.json*")
+    return next((f for f in files if f.is_file() and plain_name(f).suffix == ".json"), None)
 
 
 @lru_cache(maxsize=4)
@@ -197,15 +224,24 @@ def _model_name(results: Mapping[str, Any], file: Path) -> str:
 # -- the lines -----------------------------------------------------------------------------------
 
 
-def _partial_run(task: LoggedTask, query: Query, warnings: list[str]) -> PartialRun:
-    """Read the trials of a samples file; warnings of what was left out are added to a list."""
-    rows = JsonLines(task.samples, query.argument, query.advance, unique_keys=False)
+def _runs(
+    task: LoggedTask,
+    rows: Iterable[Mapping[str, Any]],
+    texts: Callable[[], TextLog],
+    query: Query,
+    warnings: list[str],
+    begin: int = 0,
+) -> list[PartialRun]:
+    """Read the trials of a task; warnings of what was left out are added to a list.
+
+    Questions that are there again, which `dedupe` allows, are a run of their own to be merged.
+    """
     filters: dict[str, None] = {}
-    lines = _lines_of_filter(task, rows, query, filters)
+    lines = _lines(task, rows, query, filters, begin)
     first = next(lines, None)
     if first is None:
         if not filters:
-            rule = f"hold a line per question ({task.samples})"
+            rule = f"hold a line per question of {task.task} ({task.samples})"
             raise InvalidInputError.of(query.argument, "empty", rule, "none")
         choice = join_words([repr(name) for name in filters], "or")
         rule = f"be a filter of {task.samples}: {choice}"
@@ -213,25 +249,16 @@ def _partial_run(task: LoggedTask, query: Query, warnings: list[str]) -> Partial
         raise NothingToCountError.of_task("filter", rule, query.filter, lacking, "choice")
     trials = logged_trials(task, first, itertools.chain([first], lines), query)
     filter = next(iter(filters)) if query.filter is None else query.filter
-    fields = field_names([first.row.get("doc")])
-    questions, cluster_notes = _with_clusters(task, trials.questions, query, fields)
-    notes = [*trials.notes, *cluster_notes]
+    notes = [*trials.notes, *_notes_on_clusters(task, first, trials, query)]
     if len(filters) > 1 and query.filter is None:
         choice = join_words(list(filters), "or")
         notes.append(f"filter {filter} was counted; --filter chooses among {choice}")
-    warnings += rows.warnings
     n, n_answered = len({question.doc_id for question, _ in trials.questions}), task.n_answered
     if n_answered is not None and n < n_answered:
         warnings.append(f"{task.samples} is cut off: it has {n} of {n_answered} questions")
     elif task.n_questions is not None and n < task.n_questions:
         notes.append(f"{n} of the task's {task.n_questions} questions were asked")
-    if not task.results and not task.names_model:
-        warnings.append(
-            f"{task.samples}: the name of the model, {task.model}, is a guess, that of the "
-            f"folder, because results_{task.stamp}.json is missing; keep it beside the samples"
-        )
     provenance = provenance_of(task, first.settings)
-    sampled = first.settings is not None and not greedy(first.settings)
     run = PartialRun(
         model=task.model,
         task=task.task,
@@ -245,7 +272,7 @@ def _partial_run(task: LoggedTask, query: Query, warnings: list[str]) -> Partial
         settings=generation(provenance.generation_kwargs),
         arguments=identifying_arguments(task),
         version=task.version,
-        sampled=sampled,
+        sampled=first.settings is not None and not greedy(first.settings),
         folder=task.samples.parent,
         stamp=task.stamp,
         unnamed=not task.results,
@@ -253,126 +280,77 @@ def _partial_run(task: LoggedTask, query: Query, warnings: list[str]) -> Partial
         verifiers=trials.verifiers,
         threshold=trials.threshold,
     )
-    texts = lines_log(rows, _texts)
-    logged = [
-        (question, replace(table, logged=table.logged and replace(table.logged, logs=(texts,))))
-        for question, table in questions
-    ]
-    return _with_questions(run, task, logged, query, warnings)
+    runs = list(_with_questions(run, trials, texts(), query, warnings))
+    if query.regrade is None and not any(run.n_trials for run in runs):
+        lacking = f"task {task.task}, of which no trial was graded"
+        rule = f"hold a graded trial of task {task.task}"
+        raise NothingToCountError.of_task(query.argument, rule, task.samples.name, lacking)
+    return runs
 
 
-def _texts(row: Mapping[str, Any]) -> list[TrialText]:
-    """Return the texts of a line, and the right answers."""
-    right = tuple(right_answers(row))
-    return [TrialText(text, right) for text in generated_texts(row) or ()]
-
-
-def _lines_of_filter(
-    task: LoggedTask, rows: JsonLines, query: Query, filters: dict[str, None]
+def _lines(
+    task: LoggedTask,
+    rows: Iterable[Mapping[str, Any]],
+    query: Query,
+    filters: dict[str, None],
+    begin: int,
 ) -> Iterator[LogLine]:
     """Yield the lines of the filter of the query, else of the first; add the names of all."""
-    for record, row in enumerate(rows):
+    for record, row in enumerate(rows, begin):
         name = row.get("filter")
         filters[name := name if isinstance(name, str) else ""] = None
-        if name != (next(iter(filters)) if query.filter is None else query.filter):
-            continue
-        doc_id = row.get("doc_id")
-        if isinstance(doc_id, bool) or not isinstance(doc_id, int):
-            rule = f"number its questions (`doc_id` in every line of {rows.file})"
-            raise InvalidInputError.of(query.argument, "missing", rule, doc_id)
-        sent, cluster = prompt_and_settings(row), _cluster(task, row, query)
-        yield LogLine(row, rows.file, record, doc_id, *sent, cluster)
+        if name == (next(iter(filters)) if query.filter is None else query.filter):
+            yield LogLine(row, task.samples, record, query.argument, _cluster(task, row, query))
 
 
 def _cluster(task: LoggedTask, row: Mapping[str, Any], query: Query) -> str | None:
     """Return the cluster of a question: by `--cluster`, as logged, or by the task's metadata."""
-    if query.cluster is not None:
-        return cluster_label(row.get("doc"), query.cluster)
-    logged = row.get("cluster")
-    if isinstance(logged, str) and logged:
+    logged, field = row.get("cluster"), query.cluster or task.cluster_field
+    if query.cluster is None and isinstance(logged, str) and logged:
         return logged
-    return None if task.cluster_field is None else cluster_label(row.get("doc"), task.cluster_field)
+    return None if field is None else cluster_label(row.get("doc"), field)
 
 
-def _with_clusters(
-    task: LoggedTask, parts: Sequence[Part], query: Query, fields: Iterable[str]
-) -> tuple[Sequence[Part], list[str]]:
-    """Return the questions, without clusters unless they are usable, and notes on why not.
-
-    Raises
-    ------
-    InvalidInputError
-        If the field of `--cluster` is missing in a document.
-    """
-    missing = [question.doc_id for question, _ in parts if question.cluster is None]
-    if not missing:
-        return parts, []
-    if query.cluster is not None:
-        choice = fields_in_words(fields) or "a text or a number"
-        rule = f"be a field of every logged question of task {task.task}, {choice}"
-        got = f"{query.cluster}, which {len(missing):,} of {len(parts):,} questions lack"
-        raise InvalidInputError.of(
-            "cluster", "choice", rule, f"{got} (the first is question {missing[0]})"
-        )
-    notes = []
-    if task.cluster_field is not None or len(missing) < len(parts):
-        name = "cluster" if task.cluster_field is None else f"field {task.cluster_field}"
-        notes.append(
-            f"{len(missing):,} of {len(parts):,} questions have no {name}: all were taken as "
-            "independent"
-        )
-    return [(replace(question, cluster=None), trials) for question, trials in parts], notes
+def _notes_on_clusters(
+    task: LoggedTask, first: LogLine, trials: LoggedTrials, query: Query
+) -> Iterator[str]:
+    """Yield a note where no question has the field of its cluster, which the user may not name."""
+    if not any(question.cluster for question, _ in trials.questions):
+        clusters_of([first.row.get("doc")], query, f"the logged questions of task {task.task}")
+        if task.cluster_field is not None:
+            yield f"no question has the field {task.cluster_field}: all were taken as independent"
 
 
 def _with_questions(
-    run: PartialRun, task: LoggedTask, parts: Sequence[Part], query: Query, warnings: list[str]
-) -> PartialRun:
-    """Return the run with its questions by their hashes, in the order of the task, each once."""
-    ordered = sorted(parts, key=lambda part: part[0].doc_id or 0)
-    by_question = [
-        list(several) for _, several in itertools.groupby(ordered, lambda p: p[0].doc_id)
-    ]
-    ids = distinct_ids([several[0][0].id for several in by_question])
-    for several in by_question:
-        if len(several) > 1:
-            _check_repeated(task, several, query)
-            warnings.append(
-                f"{task.samples} has question {several[0][0].doc_id} {len(several)} times; each of "
-                "its trials was counted once"
-            )
-    merged = run
-    for layer in range(max(map(len, by_question))):
-        questions, trials = questions_of(
-            (replace(several[layer][0], id=id), several[layer][1])
-            for id, several in zip(ids, by_question, strict=True)
-            if layer < len(several)
-        )
-        of_layer = replace(run, questions=questions, trials=trials)
-        if layer:
-            questions, trials = merge_trials(merged, of_layer, by_number(merged, of_layer))
-        merged = replace(run, questions=questions, trials=trials)
+    run: PartialRun, read: LoggedTrials, texts: TextLog, query: Query, warnings: list[str]
+) -> Iterator[PartialRun]:
+    """Yield the run with its questions by their hashes, in the order of the task, each once."""
+    parts = sorted(read.questions, key=lambda part: part[0].doc_id or 0)
+    groups = [list(several) for _, several in itertools.groupby(parts, lambda p: p[0].doc_id)]
+    for several in groups:
+        question = several[0][0]
+        rule = f"log every question once ({run.source})"
+        if any(other.id != question.id for other, _ in several):
+            got = f"two documents for question {question.doc_id}"
+            raise InvalidInputError.of(query.argument, "duplicate", rule, got)
+        if len(several) > 1 and (not query.dedupe or question.counts is not None):
+            advice = " (--dedupe counts each of its trials once)"
+            got = f"question {question.doc_id} twice"
+            got += "" if question.counts is not None or query.dedupe is None else advice
+            raise InvalidInputError.of(query.argument, "duplicate", rule, got)
+    ids = distinct_ids([several[0][0].id for several in groups])
     n_repeated = sum("#" in id for id in ids)
     if n_repeated:
         warnings.append(
-            f"task {task.task} has {n_repeated:,} of its questions a second time; each was "
+            f"task {run.task} has {n_repeated:,} of its questions a second time; each was "
             "counted as a question of its own"
         )
-    if not merged.n_trials:
-        lacking = f"task {task.task}, of which no trial was graded"
-        rule = f"hold a graded trial of task {task.task}"
-        raise NothingToCountError.of_task(query.argument, rule, task.samples.name, lacking)
-    return merged
-
-
-def _check_repeated(task: LoggedTask, several: Sequence[Part], query: Query) -> None:
-    """Refuse a question that was logged twice, unless the same one may count once."""
-    rule, doc_id = f"log every question once ({task.samples})", several[0][0].doc_id
-    if len({question.id for question, _ in several}) > 1:
-        got = f"two documents for question {doc_id}"
-        raise InvalidInputError.of(query.argument, "duplicate", rule, got)
-    only_counts = any(question.counts is not None for question, _ in several)
-    if not query.dedupe or only_counts:
-        advice = " (--dedupe counts each of its trials once)"
-        got = f"question {doc_id} twice"
-        got += "" if only_counts or query.dedupe is None else advice
-        raise InvalidInputError.of(query.argument, "duplicate", rule, got)
+    for layer in range(max(map(len, groups))):
+        listed, trials = questions_of(
+            (replace(question, id=id), replace(table, logged=logged))
+            for id, several in zip(ids, groups, strict=True)
+            for question, table in several[layer : layer + 1]
+            for logged in [table.logged and replace(table.logged, logs=(texts,))]
+        )
+        folder = None if layer else run.folder
+        yield replace(run, questions=listed, trials=trials, folder=folder)

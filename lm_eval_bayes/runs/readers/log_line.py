@@ -1,19 +1,26 @@
-"""One line of a samples file, and the trials that are read from its lines."""
+"""One line of a samples file: a question with what is logged of its trials."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from lm_eval_bayes.errors import InvalidInputError
+import numpy as np
+
+from lm_eval_bayes.errors import InvalidInputError, Rule
 from lm_eval_bayes.runs.log_fields import (
     document_hash,
+    generated_texts,
+    prompt_and_settings,
     prompt_hash,
     question_text,
 )
-from lm_eval_bayes.runs.trials import Question, Trials
+from lm_eval_bayes.runs.logged_texts import LoggedTexts
+from lm_eval_bayes.runs.readers.trial_texts import place
+from lm_eval_bayes.runs.trials import Question, Trials, floats
 
 
 @dataclass(frozen=True)
@@ -28,12 +35,8 @@ class LogLine:
         The samples file.
     record : int
         The number of the line among the objects of the file.
-    doc_id : int
-        The number of the question.
-    prompt : str
-        The prompt of the question.
-    settings : mapping or None
-        The generation settings that were sent with it; None where nothing was generated.
+    argument : str
+        The name of the argument in an error.
     cluster : str or None
         The cluster of the question; None where it is not known.
     """
@@ -41,58 +44,77 @@ class LogLine:
     row: Mapping[str, Any]
     file: Path
     record: int
-    doc_id: int
-    prompt: str
-    settings: Mapping[str, Any] | None
+    argument: str
     cluster: str | None = None
 
+    @cached_property
+    def doc_id(self) -> int:
+        """The number of the question."""
+        doc_id = self.row.get("doc_id")
+        if type(doc_id) is not int:
+            rule = f"number its questions (`doc_id` in every line of {self.file})"
+            raise InvalidInputError.of(self.argument, "missing", rule, doc_id)
+        return doc_id
+
     @property
-    def file_name(self) -> str:
-        """The name of the samples file."""
-        return self.file.name
+    def settings(self) -> Mapping[str, Any] | None:
+        """The generation settings that were sent; None where nothing was generated."""
+        return prompt_and_settings(self.row)[1]
+
+    @property
+    def texts(self) -> list[str] | None:
+        """The texts that were generated."""
+        return generated_texts(self.row)
+
+    def column(self, name: str, values: object, n: int | None = None) -> list[Any]:
+        """Return a list that holds a value per trial, of which there are n, or one per text."""
+        n = n if self.texts is None else len(self.texts) if n is None else n
+        if not isinstance(values, list) or n not in (None, len(values)):
+            got = f"{len(values)}" if isinstance(values, list) else "no list"
+            raise self.broken(f"{got} in `{name}`" + ("" if n is None else f" of {n:,} trials"))
+        return values
+
+    def recorded(self, n: int) -> dict[str, list[Any]]:
+        """Return what a model recorded of n trials, by name."""
+        signals = self.row.get("signals") or {}
+        if not isinstance(signals, Mapping):
+            raise self.broken("`signals` holds no lists")
+        return {name: self.column(name, values, n) for name, values in signals.items()}
 
     def question(
-        self,
-        trials: Sequence[int],
-        numbers: Sequence[int] | None = None,
-        counts: tuple[int, ...] | None = None,
-        **columns: Any,
+        self, categories: Sequence[int], counts: tuple[int, ...] | None = None, **columns: Any
     ) -> tuple[Question, Trials]:
         """Return the question, identified by its document, with its trials or counts of them."""
+        prompt, _ = prompt_and_settings(self.row)
         question = Question(
             id=document_hash(self.row),
-            text=question_text(self.row, self.prompt),
-            prompt=prompt_hash(self.row, self.prompt),
+            text=question_text(self.row, prompt),
+            prompt=prompt_hash(self.row, prompt),
             doc_id=self.doc_id,
             cluster=self.cluster,
             counts=counts,
         )
-        return question, Trials.of_question(trials, numbers, **columns)
+        n, texts = len(categories), self.texts or ()
+        recorded = self.recorded(n)
+        numbers: Sequence[int] | None = recorded.pop("trial", None)
+        if not all(type(number) is int and 0 <= number < 2**62 for number in numbers or ()):
+            numbers = None
+        if "seed" in recorded:
+            columns["seeds"] = [s if type(s) is int else None for s in recorded.pop("seed")]
+        if len(texts) == n:
+            columns["digest"] = np.array([hash(text) for text in texts], dtype=np.int64)
+            columns["logged"] = LoggedTexts.at([place(self.record, i) for i in range(n)])
+        elif n == 1:
+            columns["digest"] = np.array([hash(repr(self.row.get("resps")))], dtype=np.int64)
+        measured = {name: floats(values) for name, values in recorded.items()}
+        columns["measured"] = {name: c for name, c in measured.items() if c is not None}
+        return question, Trials.of_question(categories, numbers, **columns)
 
-
-@dataclass(frozen=True)
-class LoggedTrials:
-    """The questions of a samples file.
-
-    Attributes
-    ----------
-    questions : list of (Question, Trials)
-        In the order of the lines, each with the hash of its document as id.
-    metric : str
-        What was counted.
-    weights : tuple of float
-        The score of each category; of scores their bounds.
-    notes, signals_error, verifiers, threshold
-        As in :class:`~lm_eval_bayes.runs.task_run.TaskRun`.
-    """
-
-    questions: list[tuple[Question, Trials]]
-    metric: str
-    weights: tuple[float, ...] = (0.0, 1.0)
-    notes: tuple[str, ...] = ()
-    signals_error: InvalidInputError | None = None
-    verifiers: tuple[Mapping[str, Any], ...] = ()
-    threshold: float | None = None
+    def broken(self, reason: str, rule_id: Rule = "damaged") -> InvalidInputError:
+        """Return the error of a line."""
+        rule = f"log one outcome, text and signal per trial ({self.file})"
+        got = f"question {self.doc_id}: {reason}"
+        return InvalidInputError.of(self.argument, rule_id, rule, got)
 
 
 def is_right_or_wrong(weights: Sequence[float]) -> bool:

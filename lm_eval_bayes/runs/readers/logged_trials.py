@@ -1,45 +1,72 @@
-"""The trials of a samples file: graded, scored, graded again, a metric or counts."""
+"""The trials of the lines of a samples file: graded, scored, by a metric, or counts of them."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from lm_eval_bayes._util.text import join_words, one_line, plural
-from lm_eval_bayes._util.validation import as_real
+from lm_eval_bayes._util.validation import MOST_TRIALS, as_real
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.runs.log_fields import generated_texts
-from lm_eval_bayes.runs.logged_texts import LoggedTexts
 from lm_eval_bayes.runs.provenance import LoggedTask, mapping
-from lm_eval_bayes.runs.readers.log_line import LoggedTrials, LogLine
-from lm_eval_bayes.runs.readers.logged_metrics import (
-    average_metric,
-    counted,
-    of_metric,
-)
+from lm_eval_bayes.runs.readers.log_line import LogLine, is_right_or_wrong
 from lm_eval_bayes.runs.readers.logged_signals import SignalReader
-from lm_eval_bayes.runs.readers.protocol import NothingToCountError, Query, Regrade
-from lm_eval_bayes.runs.readers.trial_texts import place
-from lm_eval_bayes.runs.task_run import GRADED, REGRADED
-from lm_eval_bayes.runs.trials import floats
+from lm_eval_bayes.runs.readers.protocol import NothingToCountError, Query
+from lm_eval_bayes.runs.task_run import GRADED
+from lm_eval_bayes.runs.trials import Question, Trials
 from lm_eval_bayes.stats import FloatArray, check_weights
 
-#: Recorded of every trial, but not measurements of it.
-_NO_MEASUREMENTS = frozenset({"trial", "seed"})
+#: The row of the average score of a question over N trials.
+_AVERAGE = re.compile(r"avg@([1-9]\d{0,11})")
+
+#: The fields of a line besides its metrics.
+_NO_METRICS = frozenset(
+    (
+        *("doc_id", "doc", "target", "arguments", "resps", "filtered_resps", "filter", "metrics"),
+        *("cluster", "doc_hash", "prompt_hash", "target_hash", "outcomes", "answers", "lengths"),
+        *("signals", "grading_error_notes"),
+    )
+)
+
+
+@dataclass(frozen=True)
+class LoggedTrials:
+    """The questions of a task in a samples file.
+
+    Attributes
+    ----------
+    questions : list of (Question, Trials)
+        In the order of the lines, each with the hash of its document as id.
+    metric : str
+        What was counted.
+    weights : tuple of float
+        The score of each category; of scores their bounds.
+    notes, signals_error, verifiers, threshold
+        As in :class:`~lm_eval_bayes.runs.task_run.TaskRun`.
+    """
+
+    questions: list[tuple[Question, Trials]]
+    metric: str
+    weights: tuple[float, ...] = (0.0, 1.0)
+    notes: tuple[str, ...] = ()
+    signals_error: InvalidInputError | None = None
+    verifiers: tuple[Mapping[str, Any], ...] = ()
+    threshold: float | None = None
 
 
 def logged_trials(
     task: LoggedTask, first: LogLine, lines: Iterable[LogLine], query: Query
 ) -> LoggedTrials:
-    """Read the trials of a samples file.
+    """Read the trials of a task.
 
     Parameters
     ----------
     task : LoggedTask
-        The task of the file.
+        The task.
     first : LogLine
         The first line, which shows what the task logs.
     lines : iterable of LogLine
@@ -55,221 +82,125 @@ def logged_trials(
         If a line is broken.
     """
     if query.regrade is not None:
-        return _regraded(task, lines, query, query.regrade)
-    _check_no_error(task, query)
-    logged = _LoggedMetric.of(task, first, query)
-    if logged is not None:
-        return _graded(task, first, lines, query, logged)
+        return LoggedTrials([_every_text(line) for line in lines], GRADED, _weights(task, query))
+    field = _graded_field(task, first, query)
+    if field is not None:
+        return _graded(task, first, lines, query, field)
     average = average_metric(first.row)
     if average is not None:
-        return counted(task, lines, query, average)
-    return of_metric(task, first, lines, query)
+        return _counted(task, lines, query, average)
+    return _of_metric(task, lines, query)
+
+
+def _every_text(line: LogLine) -> tuple[Question, Trials]:
+    """Return a question with every text as a trial, and its grade where it has one."""
+    n, grades = len(line.texts or ()), line.row.get("outcomes")
+    if line.settings is None or not isinstance(grades, list) or len(grades) != n:
+        grades = [None] * (n if line.settings is not None else 0)
+    return line.question([g if type(g) is int else -1 for g in grades])
 
 
 # -- tasks of this package -----------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _LoggedMetric:
-    """A metric of a task of this package, and what it logs of the trials.
-
-    Attributes
-    ----------
-    field : str
-        The field of a line.
-    scored : bool
-        Whether that holds scores, and not categories.
-    name : str
-        What was counted.
-    weights : tuple of float
-        The score of each category; of scores their bounds.
-    threshold : float or None
-        The score from which on a trial passes.
-    notes : tuple of str
-        That the task has other metrics.
-    """
-
-    field: str
-    scored: bool
-    name: str
-    weights: tuple[float, ...]
-    threshold: float | None = None
-    notes: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, task: LoggedTask, first: LogLine, query: Query) -> _LoggedMetric | None:
-        """Return the metric of the query, else the first; None if the task logs no trials."""
-        names, errors = task.metrics, task.metric_errors
-        notes: tuple[str, ...] = ()
-        metric = query.metric if query.metric in names[1:] else None
-        label = "" if metric is None else f"({metric})"
-        fields = {f"outcomes{label}": False, f"scores{label}": True}
-        field = next((field for field in fields if field in first.row), None)
-        if not task.config and (f"scores({query.metric})" in first.row or fields.get(field or "")):
-            rule = "lie beside its results file, which tells the bounds of the scores"
-            raise InvalidInputError.of(query.argument, "missing", rule, first.file_name)
-        if field is None and metric is None:
-            return None
-        if field is None or (len(names) > 1 and query.metric not in (None, *names)):
-            logged = [name for name in names if _logs(first, name, names[0])]
-            rule = f"be a metric of task {task.task} that has numbers, {join_words(logged, 'or')}"
-            raise InvalidInputError.of("metric", "choice", rule, query.metric)
-        if len(names) > 1 and query.metric is None:
-            choice = join_words([name for name in names if name not in errors], "or")
-            notes = (f"{names[0]} was counted; --metric chooses among {choice}",)
-        name = query.metric if query.metric in names and query.metric else GRADED
-        if fields[field]:
-            name = names[0] if names and metric is None else name
-            return cls(field, True, name, task.bounds(metric), task.threshold(metric), notes)
-        weights = _task_weights(task, query) if metric is None else (0.0, 1.0)
-        return cls(field, False, name, weights, notes=notes)
-
-    def categories(self, line: LogLine, query: Query, task: LoggedTask) -> list[int]:
-        """Return the category of every trial of a line, -1 for one without a grade."""
-        outcomes, top = self._values(line, query), len(self.weights) - 1
-        for outcome in outcomes:
-            if outcome is not None and (type(outcome) is not int or not 0 <= outcome <= top):
-                if not task.config:
-                    rule = "lie beside its results file, which tells the score of each category"
-                    raise InvalidInputError.of(query.argument, "missing", rule, line.file_name)
-                raise _broken(line, query, f"outcome {outcome!r} is no category of 0..{top}")
-        return [-1 if outcome is None else outcome for outcome in outcomes]
-
-    def scores(self, line: LogLine, query: Query) -> FloatArray:
-        """Return the score of every trial of a line."""
-        low, high = self.weights
-        values = self._values(line, query)
-        scores = [as_real(value) for value in values]
-        for value, score in zip(values, scores, strict=True):
-            if score is None or not low <= score <= high:
-                raise _broken(line, query, f"score {value!r:.80} is not from {low:g} to {high:g}")
-        return np.array(scores, dtype=np.float64)
-
-    def _values(self, line: LogLine, query: Query) -> list[Any]:
-        values = line.row.get(self.field)
-        if not isinstance(values, list):
-            raise _broken(line, query, f"`{self.field}` is no list")
-        texts = generated_texts(line.row)
-        if texts is not None and len(texts) != len(values):
-            raise _broken(line, query, f"{len(texts)} responses and {len(values)} `{self.field}`")
-        return values
-
-
-def _check_no_error(task: LoggedTask, query: Query) -> None:
-    """Raise if the metric has no numbers, for a value that its settings do not allow."""
+def _graded_field(task: LoggedTask, first: LogLine, query: Query) -> str | None:
+    """Return the field of grades or scores of the metric; None if the task logs no trials."""
     names, errors = task.metrics, task.metric_errors
-    metric = next((name for name in names if name == query.metric), next(iter(names), None))
-    if metric is not None and metric in errors:
-        others = [name for name in names if name not in errors]
+    metric = query.metric if query.metric in names else next(iter(names), "")
+    others = [name for name in names if name not in errors]
+    if metric in errors:
         rule = f"have numbers of the metric {metric} of task {task.task}"
         rule += f" (--metric chooses {join_words(others, 'or')})" if others else ""
         lacking = f"task {task.task}, whose metric {metric} has no numbers: {errors[metric]}"
         raise NothingToCountError.of_task(query.argument, rule, errors[metric], lacking)
-
-
-def _logs(line: LogLine, metric: str, first: str) -> bool:
-    """Return whether a line has the grades or scores of a metric."""
-    label = "" if metric == first else f"({metric})"
-    return any(f"{kind}{label}" in line.row for kind in ("outcomes", "scores"))
+    fields = {
+        name: field
+        for name in names or ("",)
+        for kind in ("scores", "outcomes")
+        for field in [kind if name in names[:1] or not name else f"{kind}({name})"]
+        if field in first.row
+    }
+    if not fields:
+        return None
+    if len(names) > 1 and query.metric is not None and query.metric not in fields:
+        rule = f"be a metric of task {task.task} that has numbers, {join_words(list(fields), 'or')}"
+        raise InvalidInputError.of("metric", "choice", rule, query.metric)
+    return fields.get(metric or "")
 
 
 def _graded(
-    task: LoggedTask, first: LogLine, lines: Iterable[LogLine], query: Query, logged: _LoggedMetric
+    task: LoggedTask, first: LogLine, lines: Iterable[LogLine], query: Query, field: str
 ) -> LoggedTrials:
     """Read what a task of this package logs: the categories of trials, or their scores."""
-    # rubrics are of right and wrong trials
-    signals, wanted = None, None if logged.scored else query.signals
+    names, is_scored, further = task.metrics, field.startswith("scores"), "(" in field
+    metric = query.metric if query.metric in names else None
+    if is_scored and not task.config:
+        raise first.broken("scores without the results file, which has their bounds", "missing")
+    weights = (0.0, 1.0) if further else _weights(task, query)
+    weights = task.bounds(metric if further else None) if is_scored else weights
+    signals, wanted = None, None if is_scored else query.signals  # of right and wrong trials
     if wanted == "all" or (wanted == "recorded" and first.row.get("signals")):
         signals = SignalReader(task, query)
     questions, n_errors = [], 0
     for line in lines:
         n_errors += len(mapping(line.row.get("grading_error_notes")))
-        scores = logged.scores(line, query) if logged.scored else None
-        trials = [0] * scores.size if scores is not None else logged.categories(line, query, task)
-        columns = _recorded_columns(line, query, len(trials))
-        answers = line.row.get("answers")
-        if answers is not None:
-            answers = _column(line, query, "answers", answers, len(trials))
-            answers = tuple(None if answer is None else str(answer) for answer in answers)
-        questions.append(
-            line.question(
-                trials,
-                answers=answers,
-                score=scores,
-                signals={} if signals is None else signals.signals(line, columns),
-                **_recorded(line, columns, len(trials)),
-            )
-        )
-    failed: tuple[str, ...] = ()
+        values = line.column(field, line.row.get(field))
+        columns: dict[str, Any] = {}
+        if is_scored:
+            categories, columns["score"] = [0] * len(values), _scores(line, values, weights)
+        else:
+            categories = _categories(line, values, len(weights), task)
+        if (answers := line.row.get("answers")) is not None:
+            answers = line.column("answers", answers, len(values))
+            columns["answers"] = [None if answer is None else str(answer) for answer in answers]
+        if signals is not None:
+            columns["signals"] = signals.signals(line)
+        questions.append(line.question(categories, **columns))
+    notes = []
+    if len(names) > 1 and query.metric is None:
+        choice = join_words([name for name in names if name not in task.metric_errors], "or")
+        notes.append(f"{names[0]} was counted; --metric chooses among {choice}")
     if n_errors:
-        lowest = f"{logged.weights[0]:g}" if logged.scored else "wrong"
-        failed = (f"grading failed on {plural(n_errors, 'trial')}, which count as {lowest}",)
+        lowest = f"{weights[0]:g}" if is_scored else "wrong"
+        notes.append(f"grading failed on {plural(n_errors, 'trial')}, which count as {lowest}")
+    if given := task.metadata.get("bayes_prior"):
+        prior = one_line(mapping(given).get("run", given))
+        notes.append(
+            "the log's own hbayes@N uses an earlier run as prior evidence (`bayes_prior`: "
+            f"{prior}); here --prior does"
+        )
     return LoggedTrials(
         questions,
-        logged.name,
-        logged.weights,
-        (*logged.notes, *failed, *_prior_notes(task)),
+        metric or (names[0] if is_scored and names else GRADED),
+        weights,
+        tuple(notes),
         signals_error=None if signals is None else signals.error,
         verifiers=() if signals is None else signals.verifiers,
-        threshold=logged.threshold,
+        threshold=task.threshold(metric if further else None) if is_scored else None,
     )
 
 
-def _prior_notes(task: LoggedTask) -> tuple[str, ...]:
-    """Return a note if the rows of the log use an earlier run as prior evidence.
-
-    The run is not read: the log may come from elsewhere, and the files at that path may be others
-    by now. The note names it, for --prior.
-    """
-    given = mapping(task.config.get("metadata")).get("bayes_prior")
-    if not given:
-        return ()
-    prior = mapping(given).get("run", given)
-    return (
-        "the log's own hbayes@N uses an earlier run as prior evidence (`bayes_prior`: "
-        f"{one_line(prior)}); here --prior does",
-    )
+def _categories(line: LogLine, values: list[Any], n: int, task: LoggedTask) -> list[int]:
+    """Return the category of every trial of a line, -1 for one without a grade."""
+    for value in values:
+        if value is not None and (type(value) is not int or not 0 <= value < n):
+            if not task.config:
+                raise line.broken("categories without the results file, which has their scores",
+                                  "missing")  # fmt: skip
+            raise line.broken(f"outcome {value!r} is no category of 0..{n - 1}")
+    return [-1 if value is None else value for value in values]
 
 
-def _regraded(
-    task: LoggedTask, lines: Iterable[LogLine], query: Query, regrade: Regrade
-) -> LoggedTrials:
-    """Grade the texts again, against the logged target; every text is a trial."""
-    weights = _task_weights(task, query)
-    marker = mapping(task.config.get("metadata")).get("think_end_token")
-    questions, n_changed = [], 0
-    for line in lines:
-        texts, target = generated_texts(line.row), line.row.get("target")
-        if isinstance(target, (int, float)) and not isinstance(target, bool):
-            target = str(target)
-        where = f"question {line.doc_id} of {line.file_name}"
-        if line.settings is None or texts is None:
-            rule = f"hold generated texts of task {task.task} to be graded again"
-            lacking = f"task {task.task}, which holds no generated texts to be graded again"
-            raise NothingToCountError.of_task(query.argument, rule, where, lacking)
-        if not isinstance(target, str) or not target.strip():
-            rule = f"hold the right answers of task {task.task} (`target` in every line)"
-            lacking = f"task {task.task}, which holds no right answers to grade again by"
-            raise NothingToCountError.of_task(query.argument, rule, where, lacking)
-        grades = regrade(texts, target, marker if isinstance(marker, str) else None)
-        outcomes, before = [int(right) for right, _ in grades], line.row.get("outcomes")
-        if isinstance(before, list) and len(before) == len(outcomes) and len(weights) == 2:
-            pairs = zip(before, outcomes, strict=True)
-            n_changed += sum(old is not None and old != new for old, new in pairs)
-        columns = _recorded_columns(line, query, len(outcomes))
-        recorded = _recorded(line, columns, len(outcomes))
-        answers = tuple(answer for _, answer in grades)
-        questions.append(line.question(outcomes, answers=answers, **recorded))
-    notes = []
-    if n_changed:
-        notes.append(f"graded again: {n_changed:,} trials got another grade than before")
-    if len(weights) > 2:
-        unused = f"the task's own {len(weights)} categories were not used"
-        notes.append(f"graded again as right or wrong: {unused}")
-    return LoggedTrials(questions, REGRADED, notes=tuple(notes))
+def _scores(line: LogLine, values: list[Any], bounds: Sequence[float]) -> FloatArray:
+    """Return the score of every trial of a line."""
+    scores = [as_real(value) for value in values]
+    for value, score in zip(values, scores, strict=True):
+        if score is None or not bounds[0] <= score <= bounds[1]:
+            raise line.broken(f"score {value!r:.80} is not from {bounds[0]:g} to {bounds[1]:g}")
+    return np.array(scores, dtype=np.float64)
 
 
-def _task_weights(task: LoggedTask, query: Query) -> tuple[float, ...]:
+def _weights(task: LoggedTask, query: Query) -> tuple[float, ...]:
     try:
         return tuple(check_weights(task.weights).tolist())
     except (InvalidInputError, TypeError):
@@ -278,50 +209,124 @@ def _task_weights(task: LoggedTask, query: Query) -> tuple[float, ...]:
         raise InvalidInputError.of(query.argument, "missing", rule, got) from None
 
 
-def _recorded_columns(line: LogLine, query: Query, n_trials: int) -> dict[str, list[Any]]:
-    """Return what a model recorded of the trials, by name."""
-    signals = line.row.get("signals")
-    if signals is not None and not isinstance(signals, Mapping):
-        raise _broken(line, query, "`signals` holds no lists")
-    return {
-        name: _column(line, query, name, values, n_trials)
-        for name, values in (signals or {}).items()
-    }
+# -- other tasks: a metric of zeros and ones, or counts of `bayes` ---------------------------------
 
 
-def _recorded(line: LogLine, columns: Mapping[str, Sequence[Any]], n_trials: int) -> dict[str, Any]:
-    """Return the attributes of a question that follow from its texts and recorded columns."""
-    numbers = columns.get("trial", ())
-    if not all(type(number) is int and 0 <= number < 2**62 for number in numbers):
-        numbers = ()
-    seeds = columns.get("seed")
-    texts = generated_texts(line.row)
-    digests = logged = None
-    if texts is not None and len(texts) == n_trials:
-        digests = np.array([hash(text) for text in texts], dtype=np.int64)
-        logged = LoggedTexts.at([place(line.record, i) for i in range(n_trials)])
-    measured = {
-        name: floats(values) for name, values in columns.items() if name not in _NO_MEASUREMENTS
-    }
-    return {
-        "numbers": numbers or range(n_trials),
-        "seeds": None if seeds is None else tuple(s if type(s) is int else None for s in seeds),
-        "digest": digests,
-        "logged": logged,
-        "measured": {name: column for name, column in measured.items() if column is not None},
-    }
+def _of_metric(task: LoggedTask, lines: Iterable[LogLine], query: Query) -> LoggedTrials:
+    """Read one trial per question: a metric that is 0 or 1."""
+    #: By metric, the outcome of every question, -1 for none; one with other values is removed.
+    values: dict[str, list[int]] = {}
+    logged: list[str] = []
+    questions: list[tuple[Question, Trials]] = []
+    n_texts, generated = 0, False
+    for line in lines:
+        if not questions:
+            logged = metric_names(line.row)
+            values = {name: [] for name in logged}
+        for name in list(values):
+            value = line.row.get(name, "none")
+            if value is None or (isinstance(value, (bool, int, float)) and value in (0, 1)):
+                values[name].append(-1 if value is None else int(value))
+            else:
+                del values[name]
+        generated = generated or line.settings is not None
+        n_texts = max(n_texts, len(line.texts or ()) if line.settings is not None else 0)
+        # its outcome is added after the last line, when it is known which metrics are 0 or 1
+        questions.append(line.question([-1], answers=_filtered_answer(line.row)))
+    graded = {name: v for name, v in values.items() if any(outcome >= 0 for outcome in v)}
+    metric = _chosen(task, query, logged, graded, generated)
+    questions = [
+        (question, replace(trials, category=np.array([outcome], dtype=np.int64)))
+        for (question, trials), outcome in zip(questions, graded[metric], strict=True)
+    ]
+    notes = []
+    if len(graded) > 1 and query.metric is None:
+        choice = join_words([metric, *(name for name in graded if name != metric)], "or")
+        notes.append(f"{metric} was counted; --metric chooses among {choice}")
+    if n_texts > 1:
+        notes.append(
+            f"the task gave the {n_texts} texts of a question one grade, which was counted as one "
+            "trial; --regrade grades each"
+        )
+    return LoggedTrials(questions, metric, notes=tuple(notes))
 
 
-def _column(line: LogLine, query: Query, name: str, values: object, n: int) -> list[Any]:
-    if not isinstance(values, list):
-        raise _broken(line, query, f"`{name}` is no list")
-    if len(values) != n:
-        raise _broken(line, query, f"{n} trials and {len(values)} `{name}`")
-    return values
+def _chosen(
+    task: LoggedTask, query: Query, logged: Sequence[str], graded: Iterable[str], generated: bool
+) -> str:
+    """Return the metric of the query, else the first that the task lists and that is 0 or 1."""
+    names = list(graded)
+    if query.metric is not None:
+        if query.metric not in names:
+            choice = f", {join_words(names, 'or')}" if names else "; it has none"
+            rule = f"be a metric of zeros and ones that task {task.task} logs{choice}"
+            raise InvalidInputError.of("metric", "choice", rule, query.metric)
+        return query.metric
+    directions = mapping(mapping(task.results.get("higher_is_better")).get(task.task))
+    names = [name for name in names if directions.get(name) is not False]
+    if not names:
+        logs = ", ".join(logged) or "no metric"
+        rule = f"log graded trials or a metric of zeros and ones of task {task.task}"
+        rule += f" in {task.samples}" + ("; --regrade grades the texts" if generated else "")
+        lacking = f"task {task.task}, which logs no metric of zeros and ones ({logs})"
+        raise NothingToCountError.of_task(query.argument, rule, logs, lacking)
+    return next((e["metric"] for e in task.metric_list if e.get("metric") in names), names[0])
 
 
-def _broken(line: LogLine, query: Query, reason: str) -> InvalidInputError:
-    rule = f"log one outcome and signal per trial ({line.file_name})"
-    return InvalidInputError.of(
-        query.argument, "damaged", rule, f"question {line.doc_id}: {reason}"
+def _filtered_answer(row: Mapping[str, Any]) -> list[str | None] | None:
+    """Return the answer that a filter extracted from the text; None where no filter did."""
+    if row.get("filter") in (None, "", "none"):
+        return None
+    filtered = row.get("filtered_resps")
+    known = isinstance(filtered, list) and len(filtered) == 1 and isinstance(filtered[0], str)
+    return filtered if known else [None]
+
+
+def average_metric(row: Mapping[str, Any]) -> str | None:
+    """Return the name of the average that the metric `bayes` logged; None where it did not.
+
+    Examples
+    --------
+    >>> average_metric({"metrics": ["bayes@16", "avg@16"], "bayes@16": 0.5, "avg@16": 0.5})
+    'avg@16'
+    >>> average_metric({"metrics": ["avg@4"], "avg@4": 0.5}) is None
+    True
+    """
+    names = metric_names(row)
+    averages = [name for name in names if _AVERAGE.fullmatch(name)]
+    return next((name for name in averages if name.replace("avg", "bayes") in names), None)
+
+
+def _counted(
+    task: LoggedTask, lines: Iterable[LogLine], query: Query, average: str
+) -> LoggedTrials:
+    """Read counts of right trials, from the average score that the metric `bayes` logs."""
+    entry = next((e for e in task.metric_list if e.get("metric") == "bayes"), {})
+    weights = tuple(check_weights(entry.get("weights") or (0.0, 1.0)).tolist())
+    if not is_right_or_wrong(weights):
+        rule = f"score a right answer above a wrong one in task {task.task}"
+        raise InvalidInputError.of(query.argument, "range", rule, list(weights))
+    low, high = weights
+    n = int(average.removeprefix("avg@"))
+    questions = []
+    for line in lines:
+        value, right = line.row.get(average), -1.0
+        if isinstance(value, (int, float)) and n <= MOST_TRIALS:
+            right = n * (value - low) / (high - low)
+        # a float keeps fifteen digits, so c of N trials is an integer but for rounding
+        if not (-0.01 < right < n + 0.01) or abs(right - round(right)) > 0.01:
+            raise line.broken(f"{average} = {value!r} is no average of {n} trials", "mismatch")
+        questions.append(line.question([], counts=(n - round(right), round(right))))
+    note = (
+        f"the metric bayes of task {task.task} logs how many trials were right and not which: "
+        "what needs their order needs --regrade"
     )
+    return LoggedTrials(questions, GRADED, weights, (note,))
+
+
+def metric_names(row: Mapping[str, Any]) -> list[str]:
+    """Return the names of the metrics of a line; older harnesses do not list them."""
+    listed = row.get("metrics")
+    if isinstance(listed, list):
+        return [name for name in listed if isinstance(name, str) and name in row]
+    return [name for name in row if name not in _NO_METRICS]

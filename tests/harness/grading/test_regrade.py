@@ -11,6 +11,7 @@ pytest.importorskip("lm_eval", reason="the harness is not installed")
 import numpy as np
 from _support.errors import refused
 from _support.harness_command import gateway, lm_eval_command
+from _support.tables import write_rows
 from _support.toy import SCRIPT, ScriptedLM, evaluate, toy_config
 from lm_eval.api.task import ConfigurableTask
 from lm_eval.loggers import EvaluationTracker
@@ -126,6 +127,44 @@ def test_our_own_trials_are_graded_again_as_the_task_graded_them(tmp_path):
     assert run.seeds == ((1, 2, 3),) * 3
     assert np.concatenate(run.measured["completion_tokens"]).tolist() == [4, 5, 6] * 3
     assert run.notes == ("graded again: 3 trials got another grade than before",)
+
+
+def test_results_with_their_samples_in_one_document(saved, tmp_path):
+    (results,), (samples,) = (saved[0].rglob(name) for name in ("results_*.json", "samples_*"))
+    rows = [json.loads(line) for line in samples.read_text().splitlines()]
+    document = {**json.loads(results.read_text()), "samples": {"other": rows, "words": rows}}
+    (tmp_path / "dump.json").write_text(json.dumps(document))
+    for path in (tmp_path, tmp_path / "dump.json"):
+        assert read_runs([path]).tasks == ("other", "words")
+        (run,) = read_runs([path], task="words").runs
+        (words,) = read_runs([saved[0]]).runs
+        assert (outcomes(run), run.model, run.metric) == (
+            outcomes(words),
+            words.model,
+            words.metric,
+        )
+        (run,) = read_runs([path], task="words", regrade=regraded).runs
+        assert outcomes(run) == RIGHT
+
+
+def test_a_table_with_responses_and_targets_is_graded_again(tmp_path):
+    rows = [
+        {"question": question, "response": text, "target": answer, "correct": False}
+        for question, answer, texts in QUESTIONS
+        for text in texts
+    ]
+    table = write_rows(tmp_path / "t.jsonl", rows)
+    (run,) = read_runs([table], regrade=regraded).runs
+    assert (run.metric, outcomes(run)) == ("graded again", RIGHT)
+    assert run.notes[-1] == "graded again: 6 trials got another grade than before"
+    rows[0]["response"] = None
+    (run,) = read_runs([write_rows(table, rows)], regrade=regraded).runs
+    assert outcomes(run) == [RIGHT[0][1:], *RIGHT[1:]]
+    assert run.notes[-1] == "graded again: 1 trial without a text was left out"
+    for name in ("response", "target"):
+        without = [{k: v for k, v in row.items() if k != name} for row in rows]
+        with refused("regrade", "conflict"):
+            read_runs([write_rows(table, without)], regrade=regraded)
 
 
 @pytest.mark.filterwarnings("default")

@@ -1,0 +1,64 @@
+"""Grading again of the texts that are logged, against the right answers beside them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from lm_eval_bayes._util.text import plural
+from lm_eval_bayes.runs.readers.protocol import NothingToCountError, Query
+from lm_eval_bayes.runs.task_run import REGRADED
+from lm_eval_bayes.runs.trials import PartialRun, objects
+
+
+def regraded_run(run: PartialRun, query: Query) -> PartialRun:
+    """Return a run whose trials have the grades of their texts; one without a text has none.
+
+    Raises
+    ------
+    NothingToCountError
+        If no text, or not one right answer of every question is logged.
+    """
+    trials = run.trials
+    if query.regrade is None:
+        return run
+    if trials is None or trials.logged is None or (trials.logged.log < 0).all():
+        rule = f"be left out: no generated texts of task {run.task} are logged"
+        lacking = f"task {run.task}, which holds no generated texts to be graded again"
+        raise NothingToCountError.of_task("regrade", rule, run.source, lacking, "conflict")
+    category = np.full(trials.category.size, -1, dtype=np.int64)
+    answer = objects([None] * category.size)
+    marker = run.provenance.metadata.get("think_end_token")
+    ends = np.searchsorted(trials.question, np.arange(len(run.questions) + 1))
+    for question, begin, end in zip(run.questions, ends[:-1], ends[1:], strict=True):
+        texts = trials.logged[begin:end].read()
+        rows = [begin + i for i, text in enumerate(texts) if text.text is not None]
+        responses = [text.text for text in texts if text.text is not None]
+        targets = {text.right_answers for text in texts if text.right_answers}
+        if not rows:
+            continue
+        if len(targets) != 1 or len(target := targets.pop()) != 1 or not target[0].strip():
+            rule = f"be left out: not one right answer to every question of {run.task} is logged"
+            lacking = f"task {run.task}, which holds no right answers to grade again by"
+            got = f"question {question.id} of {run.source}"
+            raise NothingToCountError.of_task("regrade", rule, got, lacking, "conflict")
+        grades = query.regrade(responses, target[0], marker if isinstance(marker, str) else None)
+        for row, (right, found) in zip(rows, grades, strict=True):
+            category[row], answer[row] = int(right), found
+    notes = list(run.notes)
+    is_other = trials.is_graded & (trials.category != category)
+    if run.weights == (0.0, 1.0) and not run.scored and is_other.any():
+        notes.append(
+            f"graded again: {plural(int(is_other.sum()), 'trial')} got another grade than before"
+        )
+    if len(run.weights) > 2:
+        unused = f"the task's own {len(run.weights)} categories were not used"
+        notes.append(f"graded again as right or wrong: {unused}")
+    if n_without := int((category < 0).sum()):
+        were = "was" if n_without == 1 else "were"
+        notes.append(f"graded again: {plural(n_without, 'trial')} without a text {were} left out")
+    graded = replace(trials, category=category, score=None, answer=answer, signals={})
+    return replace(
+        run, trials=graded, metric=REGRADED, weights=(0.0, 1.0), notes=tuple(notes), threshold=None
+    )
