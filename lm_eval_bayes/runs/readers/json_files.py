@@ -18,7 +18,7 @@ from lm_eval_bayes.runs.log_fields import cluster_label, field_names, fields_in_
 from lm_eval_bayes.runs.provenance import mapping, number
 from lm_eval_bayes.runs.readers.file_access import PermissionDeniedError, unreadable
 from lm_eval_bayes.runs.readers.protocol import NothingToCountError, Query
-from lm_eval_bayes.runs.readers.text_files import RepeatedKeyError, damage, unique
+from lm_eval_bayes.runs.readers.text_files import parsed
 
 #: Content of more bytes than this is refused.
 LARGEST = 2 * 10**9
@@ -53,12 +53,15 @@ def load_json(file: Path, query: Query) -> Any:
         If it cannot be read, is too large, or is no JSON.
     """
     try:
+        size = file.stat().st_size
+        if size > LARGEST:
+            raise broken(file, query, f"more than {LARGEST:,} bytes")
         with open_bytes(file) as opened:
-            raw = opened.read(LARGEST + 1)
-        query.advance(file.stat().st_size)
+            raw = opened.read()
+        query.advance(size)
     except UNREADABLE as error:
         raise unreadable(error, file, query.argument) from None
-    return parse_json(raw, file, query)
+    return parsed(raw, file, query.argument)
 
 
 def parse_json(raw: bytes, file: Path, query: Query, part: str = "") -> Any:
@@ -67,17 +70,9 @@ def parse_json(raw: bytes, file: Path, query: Query, part: str = "") -> Any:
     Raises
     ------
     InvalidInputError
-        If it is too large, no JSON, or an object has a key twice.
+        If it is no JSON, or an object has a key twice.
     """
-    if len(raw) > LARGEST:
-        raise broken(file, query, f"more than {LARGEST:,} bytes{part}")
-    try:
-        return json.loads(raw.decode("utf-8-sig"), object_pairs_hook=unique)
-    except RepeatedKeyError as error:
-        rule = f"have every key of an object once in {file}"
-        raise InvalidInputError.of(query.argument, "duplicate", rule, f"{error}{part}") from None
-    except (RecursionError, ValueError) as error:
-        raise broken(file, query, f"{damage(error, raw)}{part}") from None
+    return parsed(raw, file, query.argument, part)
 
 
 def broken(file: Path, query: Query, got: str) -> InvalidInputError:

@@ -20,7 +20,7 @@ import numpy as np
 from lm_eval_bayes.runs.logged_texts import LoggedTexts, ToolTrials
 from lm_eval_bayes.runs.partial_run import PartialRun, QuestionTrials
 from lm_eval_bayes.runs.provenance import mapping
-from lm_eval_bayes.runs.readers import trial_table
+from lm_eval_bayes.runs.readers import tables
 from lm_eval_bayes.runs.readers.file_access import sniff_files
 from lm_eval_bayes.runs.readers.json_files import (
     after_last,
@@ -49,7 +49,7 @@ def sniff(path: Path) -> Sniffed | None:
 
 
 def _is_details(file: Path) -> bool:
-    return file.suffix == ".parquet" and set(trial_table.header(file)) >= _COLUMNS
+    return file.suffix == ".parquet" and set(tables.header(file)) >= _COLUMNS
 
 
 def read(file: Path, query: Query) -> FileContents:
@@ -75,7 +75,7 @@ def read(file: Path, query: Query) -> FileContents:
 
 
 def _rows(file: Path, query: Query) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    yield from enumerate(trial_table.arrow_rows(file, sorted(_COLUMNS), query.argument))
+    yield from enumerate(tables.arrow_rows(file, sorted(_COLUMNS), query.argument))
     query.advance(file.stat().st_size)
 
 
