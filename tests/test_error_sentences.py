@@ -141,7 +141,7 @@ SENTENCES = [
         lambda: read_runs("counts.jsonl"),
         "range",
         "`RUN` must count c right ones of n trials, whole numbers with 0 <= c <= n (counts.jsonl, "
-        "line 1); got c=3, n=2",
+        "row 1); got c=3, n=2",
     ),
     (
         lambda: read_runs("empty.csv"),

@@ -7,7 +7,7 @@ import gzip
 import io
 import zlib
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 #: What reading a file may raise that is broken, or that cannot be read.
 UNREADABLE = (OSError, EOFError, zlib.error)
@@ -15,7 +15,13 @@ UNREADABLE = (OSError, EOFError, zlib.error)
 #: What the name of a compressed file ends in.
 COMPRESSED = (".gz", ".zst")
 
+#: A file is decompressed to at most this many times its size, and to this many bytes; the third
+#: number of bytes is always allowed.
+MOST_TIMES, MOST_BYTES, ALWAYS_BYTES = 200, 2**31, 2**26
+
+_BUFFER = 2**16
 _BYTE_ORDER_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_LFS_POINTER = b"version https://git-lfs.github.com/spec/v1"
 
 
 def plain_name(path: Path) -> Path:
@@ -29,6 +35,11 @@ def plain_name(path: Path) -> Path:
     return path.with_suffix("") if path.suffix in COMPRESSED else path
 
 
+def most_bytes(path: Path) -> int:
+    """Return how many bytes a compressed file may hold."""
+    return max(ALWAYS_BYTES, min(MOST_BYTES, MOST_TIMES * path.stat().st_size))
+
+
 def open_bytes(path: Path) -> BinaryIO:
     """Open a file for reading, decompressed where its name ends in .gz or .zst.
 
@@ -37,8 +48,10 @@ def open_bytes(path: Path) -> BinaryIO:
     Raises
     ------
     OSError, EOFError, zlib.error
-        If it cannot be read, at once or later.
+        If it cannot be read, at once or later: it is broken, a Git-LFS pointer, or decompressed
+        larger than :func:`most_bytes`.
     """
+    check_pointer(path)
     opened = _open_bytes(path)
     try:
         if opened.peek(2)[:2] not in _BYTE_ORDER_MARKS:
@@ -54,12 +67,42 @@ def open_bytes(path: Path) -> BinaryIO:
         raise OSError(f"no text in UTF-16, as its first bytes say: {error}") from None
 
 
-def _open_bytes(path: Path) -> io.BufferedReader | gzip.GzipFile:
+def check_pointer(path: Path) -> None:
+    """Raise an OSError if a file is a Git-LFS pointer, which stands in place of a large file."""
+    with path.open("rb") as file:
+        if file.read(len(_LFS_POINTER)) == _LFS_POINTER:
+            raise OSError("a Git-LFS pointer in place of the file; `git lfs pull` fetches it")
+
+
+def _open_bytes(path: Path) -> io.BufferedReader:
     if path.suffix == ".gz":
-        return gzip.open(path, "rb")
+        return io.BufferedReader(_Bounded(gzip.open(path, "rb"), path), _BUFFER)
     if path.suffix == ".zst":
         import pyarrow  # part of the harness's requirement `datasets`
 
         stream = pyarrow.input_stream(path, compression="zstd")
-        return io.BufferedReader(stream)
+        return io.BufferedReader(_Bounded(stream, path), _BUFFER)
     return path.open("rb")
+
+
+class _Bounded(io.RawIOBase):
+    """A decompressed stream that ends in an error where it is too large."""
+
+    def __init__(self, stream: Any, path: Path) -> None:
+        self.stream, self.most = stream, most_bytes(path)
+        self.n_read = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        content = self.stream.read(len(buffer))
+        self.n_read += len(content)
+        if self.n_read > self.most:
+            raise OSError(f"more than {self.most:,} bytes when decompressed")
+        buffer[: len(content)] = content
+        return len(content)
+
+    def close(self) -> None:
+        self.stream.close()
+        super().close()

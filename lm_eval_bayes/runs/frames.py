@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,12 +13,11 @@ import numpy as np
 from lm_eval_bayes._util.text import first_names
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.merging import merge_runs
+from lm_eval_bayes.runs.readers.column_names import find_columns
 from lm_eval_bayes.runs.readers.protocol import Query
 from lm_eval_bayes.runs.readers.trial_table import (
-    EXAMPLE,
-    TableRows,
-    lacking,
-    table_columns,
+    TrialTable,
+    check_columns,
     table_contents,
 )
 from lm_eval_bayes.stats import FloatArray, ScoreOutcomes
@@ -72,22 +72,12 @@ def read_frame(
     (('a', 'b'), [[1, 1], [0, 1]])
     """
     by_name = _columns(frame)
-    names = list(by_name)
     query = Query(task=task, columns=columns or {}, bounds=bounds, argument="frame", dedupe=None)
-    kinds = table_columns(names, query)
-    kind = lacking(kinds)
-    if kind is not None:
-        rule = f"have a column of {kind}s, as in {EXAMPLE} (or `columns={{'{kind}': NAME}}`)"
-        raise InvalidInputError.of("frame", "missing-column", rule, ", ".join(names))
-    contents = table_contents(
-        by_name,
-        names,
-        kinds,
-        Path("frame"),
-        query,
-        TableRows(lambda: zip(*by_name.values(), strict=True)),
-        model=model,
-    )
+    kinds = find_columns(list(by_name), query.columns)
+    check_columns(list(by_name), kinds, "frame", "or `columns={{'{kind}': NAME}}`")
+    rows = partial(zip, *by_name.values(), strict=True)
+    table = TrialTable(Path("frame"), list(by_name), kinds, by_name, rows)
+    contents = table_contents(table, query, model)
     of_columns = f"columns of {': '.join(contents.columns)}"
     notes = (of_columns, *contents.notes, *contents.warnings)
     partials = [replace(run, notes=(*notes, *run.notes)) for run in contents.runs]
@@ -102,13 +92,9 @@ def _columns(frame: Any) -> dict[str, list[Any]]:
     elif hasattr(frame, "to_pydict"):  # pyarrow
         columns = frame.to_pydict()
     elif hasattr(frame, "to_dicts"):  # polars
-        columns = {name: frame[name].to_list() for name in frame.columns}
-    elif hasattr(frame, "columns") and hasattr(frame, "iloc"):  # pandas
-        columns = {
-            str(name): [None if missing else value for value, missing in zip(*both, strict=True)]
-            for name in frame.columns
-            if (both := (frame[name].tolist(), frame[name].isna().tolist()))
-        }
+        columns = frame.to_dict(as_series=False)
+    elif hasattr(frame, "iloc"):  # pandas
+        columns = frame.astype(object).where(frame.notna(), None).to_dict("list")
     else:
         rule = "be a data frame of pandas, polars or pyarrow, or a mapping of columns"
         raise InvalidInputError.of("frame", "type", rule, type(frame).__name__)
@@ -116,7 +102,7 @@ def _columns(frame: Any) -> dict[str, list[Any]]:
     if len(lengths) != 1:
         rule = "have columns of one length"
         raise InvalidInputError.of("frame", "shape", rule, sorted(lengths))
-    return columns
+    return {str(name): column for name, column in columns.items()}
 
 
 def only_run(runs: list[TaskRun]) -> TaskRun:

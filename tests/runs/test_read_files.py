@@ -1,6 +1,5 @@
 """Matrices, counts and trial stores as runs, against numpy, passk-inference and what was stored."""
 
-import csv
 import json
 
 import numpy as np
@@ -47,7 +46,7 @@ def test_a_matrix_of_one_model(tmp_path, text):
 def test_a_header_of_numbers_is_noted(tmp_path):
     # it could be the outcomes of a question in three categories
     (note,) = read_text(tmp_path, "0,1,2\n1,0,1\n").runs[0].notes
-    assert "line 1 (0, 1, 2)" in note
+    assert "row 1 (0, 1, 2)" in note
     assert read_text(tmp_path, ",0,1,2\n0,1,0,1\n").runs[0].notes == ()
 
 
@@ -99,42 +98,37 @@ def test_names_with_dots_that_are_no_repeated_labels(tmp_path, ids):
     [
         ("", "damaged", "an empty file"),
         ("1,0\n1\n0,1\n", "shape", "1 cells in line 2, 2 in the first"),
-        ("1,0,inf\n0,1,1\n", "range", "'inf' in line 1, column 3"),
-        ("id,A\nq,1\nq,0\n", "duplicate", "q in line 3"),
-        ("id,A\n,1\n", "duplicate", "no name in line 2"),
+        ("1,0,inf\n0,1,1\n", "conflict", "1, 0, inf"),
+        ("1,0,1\n0,2,1\n", "range", "'2' in row 2, column 2"),
+        ("1,0\n,\n0,1\n", "duplicate", "row 2"),
+        ("id,A\nq,1\nq,0\n", "duplicate", "q in row 3"),
+        ("id,A\n,1\n", "duplicate", "no name in row 2"),
         ("id,t1\n", "empty", "none"),
-        ('"id,A\n', "damaged", "quotes that do not match in line 1"),
+        ('"id,A\n', "damaged", None),
     ],
 )
 def test_tables_that_are_no_matrix(tmp_path, text, rule, value):
-    with refused("RUN", rule, value):
+    with refused("RUN", rule) as caught:
         read_text(tmp_path, text)
+    assert value in (None, caught.value.value)
 
 
 def test_a_quote_that_is_not_closed_takes_no_rows(tmp_path):
     lines = ["question,trial,score,response"]
     lines += [f'q{q},{t},{(q + t) % 2},"said ""{q}"""' for q in range(4) for t in range(3)]
-    (run,) = read_text(tmp_path, "\n".join(lines) + "\n").runs
-    assert run.n_trials == 12
-    cut = read_text(tmp_path, "\n".join(lines)[:-1])
-    assert (cut.runs[0].n_trials, "line 13" in cut.warnings[0]) == (11, True)
-    short = [*lines[:-2], "q3,1,0", lines[-1][:-1]]
-    with refused("RUN", "shape", "3 cells in line 12, 4 in the first"):
-        read_text(tmp_path, "\n".join(short))
-    bare = [line.partition(',"')[0] + ",yes" for line in lines]
-    for table, last in ((lines, 6), (bare, 13)):
-        table[4] = 'q1,0,1,"said'
-        with refused("RUN", "damaged", f"quotes that do not match in lines 5 to {last}"):
-            read_text(tmp_path, "\n".join(table) + "\n")
+    text = "\n".join(lines)
+    assert read_text(tmp_path, text).runs[0].n_trials == 12
+    open_quote = text.replace('"said ""1"""', '"said', 1)
+    for damaged in (text[:-1], open_quote, open_quote.replace('"', "").replace("said", '"said', 1)):
+        with refused("RUN", "damaged"):
+            read_text(tmp_path, damaged)
 
 
 def test_long_cells_and_line_separators_within_cells(tmp_path):
-    limit = csv.field_size_limit()
     text = "question,score,response\n" + "".join(
         f"q{i},{i % 2},a\x0cb\u2028c" + "x" * 200_000 + "\n" for i in range(4)
     )
     assert read_text(tmp_path, text).runs[0].n_questions == 4
-    assert csv.field_size_limit() == limit
 
 
 def test_files_of_one_name_are_two_models(tmp_path):
@@ -209,9 +203,9 @@ def test_nothing_in_a_file_is_executed(tmp_path):
         ({"R": [[0, 2]]}, "range"),
         ({"R": [[0, 0.5]]}, "range"),
         ({"R": [[0, 3]], "weights": [0, 0.5, 1]}, "range"),
-        ({"R": np.ones((0, 3))}, "empty"),
+        ({"R": np.ones((0, 3))}, "shape"),
         ({"R": ["a"]}, "shape"),
-        ({"a": np.ones((2, 2)), "b": np.ones((2, 2))}, "shape"),
+        ({"a": np.ones((2, 2)), "b": np.full((2, 2), 3)}, "range"),
     ],
 )
 def test_arrays_that_are_no_matrix(tmp_path, arrays, rule):
@@ -257,7 +251,7 @@ def test_counts_of_several_models(tmp_path):
     [
         ('{"id": 1, "c": 3, "n": 2}\n', "range", "c=3, n=2"),
         ('{"id": 1, "c": 1, "n": 1e13}\n', "range", "c=1, n=10000000000000.0"),
-        ('{"id": true, "c": 1, "n": 2}\n', "missing", "none in line 1"),
+        ('{"id": true, "c": 1, "n": 2}\n', "missing", None),
         ('{"id": 1, "c": 1, "n": 2}\n{"id": "1", "c": 1, "n": 2}\n', "duplicate", None),
     ],
 )

@@ -1,7 +1,8 @@
-"""Files of counts: how many of n trials of every question were right, as CSV or JSON lines."""
+"""Tables of counts: how many of n trials of every question were right."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,20 +14,22 @@ from lm_eval_bayes._util.validation import MOST_TRIALS
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.log_fields import cluster_label
 from lm_eval_bayes.runs.partial_run import PartialRun, QuestionTrials
-from lm_eval_bayes.runs.readers.column_names import IDS, MODELS, TASKS, UNNAMED
+from lm_eval_bayes.runs.readers.column_names import UNNAMED, find_columns
+from lm_eval_bayes.runs.readers.json_files import name_of
 from lm_eval_bayes.runs.readers.protocol import FileContents, Query, Sniffed
-from lm_eval_bayes.runs.readers.text_files import (
-    JsonLines,
-    file_argument,
-    read_csv,
-)
-from lm_eval_bayes.runs.readers.trial_table import CSV, JSON_LINES, header
+from lm_eval_bayes.runs.readers.tables import header, rows_of, uniform
+from lm_eval_bayes.runs.readers.text_files import file_argument
+
+#: The name of a column of counts.
+_COUNT = re.compile(r"[cn](_|$)", re.IGNORECASE)
+
+#: The kinds of columns that say what is counted.
+_NAMES = ("question", "task", "model")
 
 
 def sniff(path: Path) -> Sniffed | None:
-    """Return a file that has columns, or lines with keys, of counts."""
-    is_text = plain_name(path).suffix in (*CSV, *JSON_LINES)
-    return Sniffed([path]) if is_text and has_counts(header(path)) else None
+    """Return a table that has columns of counts."""
+    return Sniffed([path]) if has_counts(header(path)) else None
 
 
 def has_counts(names: Iterable[str]) -> bool:
@@ -39,9 +42,7 @@ def has_counts(names: Iterable[str]) -> bool:
     >>> has_counts(["id", "trial_1", "trial_2"])
     False
     """
-    lower = {name.strip().lower() for name in names}
-    counted = any(name == "c" or name.startswith("c_") for name in lower)
-    return counted and any(name == "n" or name.startswith("n_") for name in lower)
+    return {name[0].lower() for name in names if _COUNT.match(name)} == {"c", "n"}
 
 
 def read(file: Path, query: Query) -> FileContents:
@@ -54,91 +55,58 @@ def read(file: Path, query: Query) -> FileContents:
     InvalidInputError
         If a row holds no such counts, or a question occurs twice.
     """
-    if plain_name(file).suffix in JSON_LINES:
-        names = list(header(file))
-        lines = JsonLines(file, query.argument, query.advance)
-        runs = _partial_runs(enumerate(lines, 1), file, query)
-        warnings = lines.warnings
-    else:
-        table = read_csv(file, query.argument)
-        query.advance(file.stat().st_size)
-        names = [cell.strip() for cell in table.rows[0].cells]
-        rows = (
-            (row.line, dict(zip(names, map(_integer, row.cells), strict=True)))
-            for row in table.rows[1:]
-        )
-        runs = _partial_runs(rows, file, query)
-        warnings = table.warnings
-    unread = [name for name in names if not _is_read(name.lower(), query)]
-    notes = (f"columns of {file.name} that are not read: {', '.join(unread)}",) if unread else ()
-    return FileContents(runs, tuple(run.task for run in runs), warnings=warnings, notes=notes)
-
-
-def _is_read(name: str, query: Query) -> bool:
-    """Return whether a column of this name, in lower case, is read."""
-    is_count = name in ("c", "n") or name.startswith(("c_", "n_"))
-    return is_count or name in {*IDS, *MODELS, *TASKS, (query.cluster or "cluster").lower()}
-
-
-def _integer(cell: str) -> int | str:
-    text = cell.strip()
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else text
-
-
-def _partial_runs(
-    rows: Iterable[tuple[int, Mapping[str, Any]]], path: Path, query: Query
-) -> list[PartialRun]:
+    names = header(file)
+    columns = find_columns(names, {}, query.cluster)
+    rows = rows_of(file, query.argument, names, query.advance)
     runs: dict[tuple[str, str], dict[str, QuestionTrials]] = {}
-    for line, row in rows:
-        lower = {str(name).lower(): value for name, value in row.items()}
-        id = _name(lower, IDS)
+    for number, row in enumerate(uniform(rows, names, query.argument), 1):
+        where = f"{file}, row {number}"
+        id, task, model = (name_of(row.get(columns.get(k, ""))) for k in _NAMES)
         if not id:
-            rule = f"name the question in every row of {path} (id)"
-            raise InvalidInputError.of(query.argument, "missing", rule, f"none in line {line}")
-        task = _name(lower, TASKS) or query.task or UNNAMED
-        cluster = cluster_label(lower, (query.cluster or "cluster").lower())
-        for model, c, n in _counts_by_model(row, _name(lower, MODELS) or plain_name(path).stem):
-            counts = _check_counts(c, n, f"{path}, line {line}", query.argument)
-            questions = runs.setdefault((model, task), {})
-            earlier = questions.get(id)
-            if earlier is not None and not (query.dedupe and earlier.counts == counts):
-                rule = f"count every question of a model once ({path})"
-                got = f"{id} again in line {line}"
-                raise InvalidInputError.of(query.argument, "duplicate", rule, got)
+            rule = "name the question in every row (id)"
+            raise InvalidInputError.of(query.argument, "missing", rule, f"none in {where}")
+        for of_model, c, n in _counts_by_model(row, model or plain_name(file).stem):
+            questions = runs.setdefault((of_model, task or query.task or UNNAMED), {})
+            counts = _check_counts(c, n, where, query.argument)
+            if id in questions and not (query.dedupe and questions[id].counts == counts):
+                rule = "count every question of a model once"
+                raise InvalidInputError.of(query.argument, "duplicate", rule, f"{id} in {where}")
             none = np.empty(0, dtype=np.int64)
-            questions[id] = QuestionTrials(id, none, none, counts=counts, cluster=cluster)
+            label = cluster_label(row, columns.get("cluster", ""))
+            questions[id] = QuestionTrials(id, none, none, counts=counts, cluster=label)
     if not runs:
-        raise InvalidInputError.of(
-            query.argument, "empty", f"hold rows of id, c and n ({path})", "none"
-        )
-    return [
-        PartialRun(model, task, (str(path),), questions, arguments=file_argument(path, model))
+        rule = f"hold rows of id, c and n ({file})"
+        raise InvalidInputError.of(query.argument, "empty", rule, "none")
+    partials = [
+        PartialRun(model, task, (str(file),), questions, arguments=file_argument(file, model))
         for (model, task), questions in runs.items()
     ]
-
-
-def _name(row: Mapping[str, Any], aliases: frozenset[str]) -> str:
-    value = next((row[name] for name in row if name in aliases), None)
-    if isinstance(value, bool) or not isinstance(value, (str, int)):
-        return ""
-    return str(value).strip()
+    read_names = {columns.get(kind) for kind in (*_NAMES, "cluster")}
+    unread = [name for name in names if not (_COUNT.match(name) or name in read_names)]
+    return FileContents(
+        partials,
+        tuple(run.task for run in partials),
+        warnings=getattr(rows, "warnings", ()),
+        notes=(f"columns of {file.name} that are not read: {', '.join(unread)}",) * bool(unread),
+    )
 
 
 def _counts_by_model(row: Mapping[str, Any], model: str) -> Iterator[tuple[str, Any, Any]]:
     """Yield the models of a row, each with c and n."""
-    if "c" in row or "n" not in row:
+    wide = [name for name in row if name.startswith("c_")]
+    if "c" in row or not wide:
         yield model, row.get("c"), row.get("n")
         return
-    wide = [name for name in row if str(name).startswith("c_")]
     for name in wide:
-        yield name[2:], row[name], row.get(f"n_{name[2:]}", row["n"])
-    if not wide:
-        yield model, None, row["n"]
+        yield name[2:], row[name], row.get(f"n_{name[2:]}", row.get("n"))
 
 
 def _check_counts(c: object, n: object, where: str, argument: str) -> tuple[int, int]:
     """Return how many were wrong and how many right."""
-    if type(c) is not int or type(n) is not int or not 0 <= c <= n <= MOST_TRIALS:
+    # whole numbers, or their texts in CSV
+    texts = [str(value).strip() if type(value) in (int, str) else "" for value in (c, n)]
+    are_whole = all(re.fullmatch("[0-9]{1,19}", text) for text in texts)
+    if not are_whole or not int(texts[0]) <= int(texts[1]) <= MOST_TRIALS:
         rule = f"count c right ones of n trials, whole numbers with 0 <= c <= n ({where})"
         raise InvalidInputError.of(argument, "range", rule, f"c={c!r}, n={n!r}")
-    return n - c, c
+    return int(texts[1]) - int(texts[0]), int(texts[0])

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from lm_eval_bayes._util.compressed import plain_name
+from lm_eval_bayes._util.compressed import check_pointer, plain_name
 from lm_eval_bayes._util.text import first_names
 from lm_eval_bayes.errors import InvalidInputError, Rule
 from lm_eval_bayes.runs.readers import (
@@ -24,6 +24,7 @@ from lm_eval_bayes.runs.readers import (
     matharena_outputs,
     nemo_skills_outputs,
     swe_bench_report,
+    tables,
     tau_bench,
     trial_store,
     trial_table,
@@ -35,6 +36,7 @@ from lm_eval_bayes.runs.readers.file_access import (
     check_permission,
     files_below,
     permissions_checked,
+    unreadable,
 )
 from lm_eval_bayes.runs.readers.json_files import beginning, broken, load_json
 from lm_eval_bayes.runs.readers.protocol import Query, Reader, Sniffed
@@ -158,14 +160,14 @@ FORMATS: tuple[Format, ...] = (
         matharena_outputs,
         ("[0-9]*.json", "[0-9]*.json.*"),
     ),
-    Format("counts", ".csv, .tsv, .jsonl with columns id, c and n", _OWN, counts),
+    Format("counts", "tables, as below, with columns id, c and n", _OWN, counts),
     Format(
         "table of trials",
-        ".csv, .tsv, .jsonl, .parquet, .arrow with columns question and score",
+        ".csv, .tsv, .jsonl, .json, .parquet, .arrow with columns question and score",
         _OWN,
         trial_table,
     ),
-    Format("matrix of outcomes", ".csv, .tsv, .npz", _OWN, zero_one_matrix),
+    Format("matrix of outcomes", ".csv, .tsv, .npz, .npy", _OWN, zero_one_matrix),
     Format("trial store", ".sqlite, or its folder", _OWN, trial_store),
 )
 
@@ -282,6 +284,11 @@ def recognise(
             rule = _RULE if exists else "be a run, and this path does not exist"
             raise InvalidInputError.of(argument, "path", rule, str(path))
         check_permission(expanded)
+        try:
+            if expanded.is_file():
+                check_pointer(expanded)
+        except OSError as error:
+            raise unreadable(error, expanded, argument) from None
         return _recognised(expanded, argument, columns)
 
 
@@ -296,7 +303,7 @@ def _recognised(
     denied: PermissionDeniedError | PermissionError | None = None
     for format in FORMATS:
         try:
-            if columns and trial_table.header(path):
+            if columns and tables.header(path):
                 sniffed = Sniffed([path]) if format.reader is trial_table else None
             else:
                 sniffed = format.reader.sniff(path)
@@ -338,9 +345,9 @@ def _unrecognised(expanded: Path, argument: str) -> InvalidInputError:
         for format in FORMATS:
             _check_damage(expanded, format, (), argument)
         rule = _rule_of_folder(expanded)
-    elif reason := trial_table.schema_error(expanded):
+    elif reason := tables.schema_error(expanded):
         rule_id, rule, got = "damaged", f"have a complete table in {expanded.name}", reason
-    elif names := trial_table.header(expanded):
+    elif names := tables.header(expanded):
         rule_id = "missing-column"
         rule = (
             f"have columns of questions and scores in {expanded.name}, as in "
@@ -413,7 +420,7 @@ def _check_complete(file: Path, argument: str) -> None:
             raise broken(file, query, "no line")
     elif suffix == ".eval":
         raise broken(file, query, "no log of inspect_ai")
-    elif reason := trial_table.schema_error(file):
+    elif reason := tables.schema_error(file):
         raise broken(file, query, reason)
 
 

@@ -18,7 +18,7 @@ from lm_eval_bayes.runs.log_fields import cluster_label, field_names, fields_in_
 from lm_eval_bayes.runs.provenance import mapping, number
 from lm_eval_bayes.runs.readers.file_access import PermissionDeniedError, unreadable
 from lm_eval_bayes.runs.readers.protocol import NothingToCountError, Query
-from lm_eval_bayes.runs.readers.text_files import RepeatedKeyError, damage, unique
+from lm_eval_bayes.runs.readers.text_files import parsed
 
 #: Content of more bytes than this is refused.
 LARGEST = 2 * 10**9
@@ -53,12 +53,15 @@ def load_json(file: Path, query: Query) -> Any:
         If it cannot be read, is too large, or is no JSON.
     """
     try:
+        size = file.stat().st_size
+        if size > LARGEST:
+            raise broken(file, query, f"more than {LARGEST:,} bytes")
         with open_bytes(file) as opened:
-            raw = opened.read(LARGEST + 1)
-        query.advance(file.stat().st_size)
+            raw = opened.read()
+        query.advance(size)
     except UNREADABLE as error:
         raise unreadable(error, file, query.argument) from None
-    return parse_json(raw, file, query)
+    return parsed(raw, file, query.argument)
 
 
 def parse_json(raw: bytes, file: Path, query: Query, part: str = "") -> Any:
@@ -67,19 +70,9 @@ def parse_json(raw: bytes, file: Path, query: Query, part: str = "") -> Any:
     Raises
     ------
     InvalidInputError
-        If it is too large, no JSON, or an object has a key twice.
+        If it is no JSON, or an object has a key twice.
     """
-    if len(raw) > LARGEST:
-        raise broken(file, query, f"more than {LARGEST:,} bytes{part}")
-    try:
-        return json.loads(raw.decode("utf-8-sig"), object_pairs_hook=unique)
-    except RepeatedKeyError as error:
-        rule = f"have every key of an object once in {file}"
-        raise InvalidInputError.of(query.argument, "duplicate", rule, f"{error}{part}") from None
-    except RecursionError:
-        raise broken(file, query, f"values nested hundreds deep{part}") from None
-    except ValueError as error:
-        raise broken(file, query, f"{damage(error, raw)}{part}") from None
+    return parsed(raw, file, query.argument, part)
 
 
 def broken(file: Path, query: Query, got: str) -> InvalidInputError:
@@ -144,33 +137,8 @@ def score_of(value: object) -> float | None:
     return float(value) if isinstance(value, bool) else number(value)
 
 
-def given_score(value: object, what: str, file: Path, query: Query) -> float | None:
-    """Return a score, which may be written as true or false; None where none is given.
-
-    Parameters
-    ----------
-    value : object
-        The value in the file.
-    what : str
-        What it is the score of, as in "reward of task 3".
-    file : Path
-        The file.
-    query : Query
-        What is read.
-
-    Raises
-    ------
-    InvalidInputError
-        If something else is given than a finite number.
-    """
-    score = score_of(value)
-    if score is None and value is not None:
-        raise unusable_score(value, what, file, query)
-    return score
-
-
 def unusable_score(value: object, what: str, file: Path, query: Query) -> InvalidInputError:
-    """Return the error of a score that is no finite number, see :func:`given_score`."""
+    """Return the error of a score that is no finite number."""
     shown = one_line(json_text(value), 40)
     if isinstance(value, float) and math.isinf(value):
         shown = f"{value} (infinite, or beyond the largest float, 1.8e308)"
@@ -245,18 +213,16 @@ def clusters_of(documents: Iterable[object], query: Query, where: str) -> list[s
     """
     if query.cluster is None:
         return None
-    labels: list[str] = []
-    fields: dict[str, None] = {}
-    for document in documents:
-        labels.append(cluster_label(document, query.cluster) or "")
-        fields.update(dict.fromkeys(field_names([document])))
-    choice = fields_in_words(fields)
-    if labels and not any(labels) and choice:
-        rule = f"be a field of {where}, {choice}"
-        raise InvalidInputError.of("cluster", "choice", rule, query.cluster)
+    listed = list(documents)
+    labels = [cluster_label(document, query.cluster) or "" for document in listed]
     if labels and not any(labels):
-        rule = f"be left out: {where} have no field that is a text or a number"
-        raise InvalidInputError.of("cluster", "conflict", rule, query.cluster)
+        choice = fields_in_words(field_names(listed))
+        rule = (
+            f"be a field of {where}, {choice}" if choice else f"be left out: {where} have no field"
+        )
+        raise InvalidInputError.of(
+            "cluster", "choice" if choice else "conflict", rule, query.cluster
+        )
     return labels
 
 
@@ -280,9 +246,7 @@ def after_last(folder: str, file: Path) -> tuple[Path, Path] | None:
     return Path(*parts[:at]), Path(*parts[at + 1 :])
 
 
-def chosen_metric(
-    names: Sequence[str], query: Query, file: Path, kind: str = "scorer"
-) -> tuple[str, tuple[str, ...]]:
+def chosen_metric(names: Sequence[str], query: Query, file: Path) -> tuple[str, tuple[str, ...]]:
     """Return the metric of the query, else the first one, with a note that names the others.
 
     Raises
@@ -290,12 +254,10 @@ def chosen_metric(
     InvalidInputError
         If the query names none of them.
     """
-    if query.metric is not None:
-        if query.metric not in names:
-            rule = f"be a {kind} of {file.name}, {join_words(names, 'or')}"
-            raise InvalidInputError.of("metric", "choice", rule, query.metric)
-        return query.metric, ()
-    if len(names) == 1:
-        return names[0], ()
+    if query.metric is not None and query.metric not in names:
+        rule = f"be a metric of {file.name}, {join_words(names, 'or')}"
+        raise InvalidInputError.of("metric", "choice", rule, query.metric)
+    if query.metric is not None or len(names) == 1:
+        return query.metric or names[0], ()
     choice = join_words(names, "or")
-    return names[0], (f"{kind} {names[0]} was counted; --metric chooses among {choice}",)
+    return names[0], (f"metric {names[0]} was counted; --metric chooses among {choice}",)

@@ -170,7 +170,7 @@ def _of_tau1(rows: list[Mapping[str, Any]], file: Path) -> Iterator[Trial]:
             question=name_of(row.get("task_id")),
             label=row.get("trial"),
             scores=_scores(row.get("reward")),
-            error="error" if info.get("error") else "",
+            error="an error" if info.get("error") else "",
             reply=row.get("traj"),
             provenance=provenance,
         )

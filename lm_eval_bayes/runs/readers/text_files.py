@@ -7,11 +7,11 @@ import io
 import json
 from array import array
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from functools import partial
+from itertools import chain
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 from lm_eval_bayes._util.compressed import COMPRESSED, UNREADABLE, open_bytes, plain_name
 from lm_eval_bayes._util.text import one_line
@@ -24,10 +24,8 @@ _LONGEST_LINE = 2**26
 #: A byte order mark and blanks.
 _BEFORE_JSON = b"\xef\xbb\xbf \t\r\n\f\v"
 
-#: What `json` says of a text that goes on after its first value.
-_SEVERAL_VALUES = "Extra data"
-
 Row = dict[str, Any]
+_Row = TypeVar("_Row")
 
 
 class JsonLines:
@@ -99,66 +97,74 @@ class JsonLines:
                         yield from self._array(content)
                         return
                     self.advance(len(line))
-                    row = None if line.isspace() else self._parsed(line)
+                    row = None if line.isspace() else self._object(line)
                     if row is not None:
                         self.offsets.append(self.offset)
                         yield row
         except UNREADABLE as error:
             raise unreadable(error, self.file, self.argument) from None
 
-    def _parsed(self, line: bytes) -> Row | None:
+    def _parsed(self, content: bytes, where: str = "") -> Any:
+        return parsed(content, self.file, self.argument, where, unique_keys=self.unique_keys)
+
+    def _object(self, line: bytes) -> Row | None:
         """Return the object of a line; None for the last one if it is cut off."""
         try:
-            text = line.decode("utf-8-sig" if self._n_lines == 1 else "utf-8")
-            row = self._value(text)
-        except RepeatedKeyError as error:
-            raise self._repeated(f"{error} in line {self._n_lines}") from None
-        except (ValueError, RecursionError) as error:
-            if line.endswith(b"\n") or not self.offsets:
-                if getattr(error, "msg", "") == _SEVERAL_VALUES:
-                    got = f"line {self._n_lines}, which holds several values"
-                    raise self._not_objects(got) from None
-                raise self._broken(f"line {self._n_lines}: {damage(error, line)}") from None
+            row = self._parsed(line, f" in line {self._n_lines}")
+        except InvalidInputError as error:
+            if error.rule != "damaged" or line.endswith(b"\n") or not self.offsets:
+                raise
             warning = f"{self.file} ends in the middle of line {self._n_lines}"
             self.warnings = (f"{warning}; that line was left out",)
             return None
         if not isinstance(row, dict):
-            raise self._not_objects(
-                f"line {self._n_lines}, which holds {one_line(text.strip(), 40)}"
-            )
+            raise self._not_objects(f"{one_line(json.dumps(row), 40)} in line {self._n_lines}")
         return row
-
-    def _value(self, text: str) -> Any:
-        return json.loads(text, object_pairs_hook=unique if self.unique_keys else None)
 
     def _array(self, content: bytes) -> list[Row]:
         """Return the objects of a file that is one array."""
-        try:
-            rows = self._value(content.decode("utf-8-sig"))
-        except RepeatedKeyError as error:
-            raise self._repeated(str(error)) from None
-        except (ValueError, RecursionError) as error:
-            if getattr(error, "msg", "") == _SEVERAL_VALUES:
-                line = getattr(error, "lineno", 1)
-                got = f"an array, and more after it in line {line}"
-                raise self._not_objects(got) from None
-            raise self._broken(damage(error, content)) from None
+        rows = self._parsed(content)
         if not all(isinstance(row, dict) for row in rows):
             raise self._not_objects("an array of other values than objects")
         return list(rows)
-
-    def _repeated(self, got: str) -> InvalidInputError:
-        rule = f"have every key of an object once in {self.file}"
-        return InvalidInputError.of(self.argument, "duplicate", rule, got)
 
     def _not_objects(self, got: str) -> InvalidInputError:
         rule = f"have one JSON object per line, or one array of objects, in {self.file}"
         return InvalidInputError.of(self.argument, "format", rule, got)
 
-    def _broken(self, reason: str) -> InvalidInputError:
-        return InvalidInputError.of(
-            self.argument, "damaged", f"have a complete {self.file}", reason
-        )
+
+def parsed(
+    content: bytes, file: Path, argument: str, where: str = "", *, unique_keys: bool = True
+) -> Any:
+    """Return the value of a JSON text, which is a file or a part of one.
+
+    Parameters
+    ----------
+    content : bytes
+        The text, in UTF-8 with or without a byte order mark.
+    file : Path
+        The file.
+    argument : str
+        The name of the argument in an error.
+    where : str
+        What follows the reason in an error, such as the line.
+    unique_keys : bool
+        Whether an object that has a key twice is refused.
+
+    Raises
+    ------
+    InvalidInputError
+        If it is no JSON, or an object has a key twice.
+    """
+    try:
+        text = content.decode("utf-8-sig")
+        return json.loads(text, object_pairs_hook=unique if unique_keys else None)
+    except RepeatedKeyError as error:
+        rule = f"have every key of an object once in {file}"
+        raise InvalidInputError.of(argument, "duplicate", rule, f"{error}{where}") from None
+    except (ValueError, RecursionError) as error:
+        got = f"{damage(error, content)}{where}"
+        raise InvalidInputError.of(argument, "damaged", f"have a complete {file}", got) from None
 
 
 def damage(error: Exception, content: bytes) -> str:
@@ -170,11 +176,8 @@ def damage(error: Exception, content: bytes) -> str:
     if isinstance(error, RecursionError):
         return "values nested hundreds deep"
     if isinstance(error, json.JSONDecodeError):
-        several_lines = b"\n" in content.strip()
-        place = f"line {error.lineno}, " if several_lines else ""
-        return f"incomplete or damaged JSON, {place}character {error.colno:,} ({error.msg})"
-    reason = str(error)
-    return "a whole number of thousands of digits" if "set_int_max_str_digits" in reason else reason
+        return f"incomplete or damaged JSON, {error.msg} at character {error.pos + 1:,}"
+    return str(error)
 
 
 class RepeatedKeyError(ValueError):
@@ -196,7 +199,7 @@ def unique(pairs: list[tuple[str, Any]]) -> Row:
     return row
 
 
-def first_line(file: Path) -> dict[str, Any] | None:
+def first_line(file: Path) -> Row | None:
     """Return the first object of a file; None where there is none, or it is broken.
 
     Raises
@@ -204,124 +207,17 @@ def first_line(file: Path) -> dict[str, Any] | None:
     PermissionDeniedError
         If the user may not read the file.
     """
+    return first_of(JsonLines(file, "RUN", unique_keys=False))
+
+
+def first_of(rows: Iterable[_Row]) -> _Row | None:
+    """Return the first row of a file, as :func:`first_line` does."""
     try:
-        return next(iter(JsonLines(file, "RUN", unique_keys=False)), None)
+        return next(iter(rows), None)
     except PermissionDeniedError:
         raise
     except InvalidInputError:
         return None
-
-
-# -- CSV -----------------------------------------------------------------------------------------
-
-_DELIMITERS = ",;\t"
-
-
-@dataclass(frozen=True)
-class CsvRow:
-    """One row.
-
-    Attributes
-    ----------
-    line : int
-        The line in which it ends, from 1.
-    cells : sequence of str
-        The cells.
-    """
-
-    line: int
-    cells: Sequence[str]
-
-
-@dataclass(frozen=True)
-class CsvTable:
-    """A CSV file whose rows have one length.
-
-    Attributes
-    ----------
-    path : Path
-        The file.
-    rows : list of CsvRow
-        Without empty ones; at least one.
-    warnings : tuple of str
-        Where the last line was cut off.
-    """
-
-    path: Path
-    rows: list[CsvRow]
-    warnings: tuple[str, ...] = ()
-
-
-def csv_header(path: Path) -> list[str]:
-    """Return the cells of the first line of a CSV file that has one; empty for any other file.
-
-    Raises
-    ------
-    PermissionDeniedError
-        If the user may not read the file.
-    """
-    try:
-        with io.TextIOWrapper(open_bytes(path), encoding="utf-8-sig", newline="") as lines:
-            read_line = partial(lines.readline, _LONGEST_LINE)
-            first = next((line for line in iter(read_line, "") if line.strip()), "")
-        delimiter = max(_DELIMITERS, key=first.count)
-        return next(csv.reader([first], delimiter=delimiter), [])
-    except PermissionError:
-        raise PermissionDeniedError.of_path("RUN", path) from None
-    except (*UNREADABLE, UnicodeDecodeError, csv.Error):
-        return []
-
-
-def read_csv(path: Path, argument: str) -> CsvTable:
-    """Read a CSV file in UTF-8 with commas, semicolons or tabs.
-
-    Parameters
-    ----------
-    path : Path
-        The file.
-    argument : str
-        The name of the argument in an error.
-
-    Raises
-    ------
-    InvalidInputError
-        If the file is not a table.
-    """
-    rule = f"have a complete CSV file in {path.name}"
-    try:
-        with open_bytes(path) as file:
-            content = b"".join(_lines(file, path, argument))
-        text = content.decode("utf-8-sig")
-        if "\0" in text:
-            raise csv.Error("line contains NUL")
-        first = text.partition("\n")[0]
-        delimiter = max(_DELIMITERS, key=first.count)
-        rows, cut_line = _csv_rows(text, delimiter)
-    except UNREADABLE as error:
-        raise unreadable(error, path, argument) from None
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise InvalidInputError.of(argument, "damaged", rule, damage(error, content)) from None
-    if not rows:
-        raise InvalidInputError.of(argument, "damaged", rule, "an empty file")
-    width = len(rows[0].cells)
-    uneven = next((row for row in rows if len(row.cells) != width), None)
-    is_last = cut_line is None and uneven is rows[-1] and not text.endswith("\n")
-    if uneven is not None and is_last and len(uneven.cells) < width and rows[1:]:
-        cut_line = uneven.line
-        rows.pop()
-    elif uneven is not None:
-        got = f"{len(uneven.cells)} cells in line {uneven.line}, {width} in the first"
-        raise InvalidInputError.of(argument, "shape", f"{rule}, all rows of one length", got)
-    warnings: tuple[str, ...] = ()
-    last = rows[-1].cells[-1].strip()
-    if cut_line is not None:
-        warnings = (f"{path} ends in the middle of line {cut_line}; it was left out",)
-    elif rows[1:] and not text.endswith(("\n", "\r")) and last[-1:] in ("", "."):
-        warnings = (
-            f"{path} has no line end after its last cell, {last!r}: if the file was cut off, the "
-            "trials of that line are wrong",
-        )
-    return CsvTable(path, rows, warnings)
 
 
 def _lines(opened: BinaryIO, file: Path, argument: str) -> Iterator[bytes]:
@@ -334,33 +230,60 @@ def _lines(opened: BinaryIO, file: Path, argument: str) -> Iterator[bytes]:
         yield line
 
 
-def _csv_rows(text: str, delimiter: str) -> tuple[list[CsvRow], int | None]:
-    """Return the rows that are not blank, and the last line if it ends within a quoted cell.
+# -- CSV -----------------------------------------------------------------------------------------
+
+_DELIMITERS = ",;\t"
+
+
+def csv_lines(path: Path, argument: str) -> Iterator[list[str]]:
+    """Yield the rows of a CSV file in UTF-8 with commas, semicolons or tabs.
+
+    A blank line is a row of empty cells, and left out at the beginning and the end of the file.
 
     Raises
     ------
-    csv.Error
-        If a quote closes within a cell, or a cell that a quote opens goes on over several lines to
-        the end of the file: those lines, which may be rows, would be taken for its text.
+    InvalidInputError
+        If the file is no complete table: rows differ in length, a quote is not closed or closes
+        within a cell, or the last cell is a number that ends in its decimal point.
     """
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
-    rows: list[CsvRow] = []
-    n_lines = 0
-    longest = csv.field_size_limit(max(csv.field_size_limit(), len(text)))
+    rule = f"have a complete CSV file in {path.name}"
+    line, cells, width, n_lines, n_blank = b"", [""], 0, 0, 0
+    csv.field_size_limit(max(csv.field_size_limit(), _LONGEST_LINE))
+
+    def texts(lines: Iterator[bytes]) -> Iterator[str]:
+        nonlocal line
+        for number, line in enumerate(lines):
+            text = line.decode("utf-8" if number else "utf-8-sig")
+            if "\0" in text:
+                raise csv.Error
+            yield from io.StringIO(text, newline="")  # a line may end in a carriage return alone
+
     try:
-        for cells in reader:
-            n_lines = reader.line_num
-            if any(cell.strip() for cell in cells):
-                rows.append(CsvRow(n_lines, cells))
-    except csv.Error as error:
-        first, last = n_lines + 1, reader.line_num
-        if "unexpected end" in str(error) and last == first and rows:
-            return rows, last
-        lines = f"line {first}" if last <= first else f"lines {first} to {last}"
-        raise csv.Error(f"quotes that do not match in {lines}") from None
-    finally:
-        csv.field_size_limit(longest)
-    return rows, None
+        with open_bytes(path) as file:
+            lines = texts(_lines(file, path, argument))
+            first = next((text for text in lines if text.strip()), "")
+            delimiter = max(_DELIMITERS, key=first.count)
+            reader = csv.reader(chain([first], lines), delimiter=delimiter, strict=True)
+            for cells in reader:
+                n_lines, width = reader.line_num, width or len(cells)
+                if len(cells) not in (0, width):
+                    got = f"{len(cells)} cells in line {n_lines}, {width} in the first"
+                    raise InvalidInputError.of(argument, "shape", rule, got)
+                if cells:
+                    yield from [[""] * width] * n_blank
+                    yield cells
+                n_blank = 0 if cells else n_blank + 1
+    except UNREADABLE as error:
+        raise unreadable(error, path, argument) from None
+    except UnicodeDecodeError as error:
+        raise InvalidInputError.of(argument, "damaged", rule, damage(error, line)) from None
+    except csv.Error:
+        got = f"quotes that do not match, or NUL bytes as of UTF-16, from line {n_lines + 1} on"
+        raise InvalidInputError.of(argument, "damaged", rule, got) from None
+    last = cells[-1].strip() if cells else ""
+    if not width or (last[-1:] == "." and last[:-1].isdigit() and line[-1:] not in b"\r\n"):
+        got = f"the number {last} at its end, which may be cut off" if width else "an empty file"
+        raise InvalidInputError.of(argument, "damaged", rule, got)
 
 
 def file_argument(path: Path, model: str) -> dict[str, str]:

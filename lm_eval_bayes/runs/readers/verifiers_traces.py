@@ -49,7 +49,7 @@ def _trials(episode: Mapping[str, Any]) -> Iterator[Trial]:
             question=_question(task, data),
             key=name_of(trace.get("id")),
             scores=_scores(trace) if is_complete else {},
-            error="" if is_complete else "error",
+            error="" if is_complete else "an error",
             text=last_message(data.get("prompt")),
             document=data,
             tokens=trace.get("num_output_tokens"),

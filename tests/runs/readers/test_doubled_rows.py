@@ -21,6 +21,7 @@ LOGS = [
     (f"{NEMO}/answer-judge", "output-rs0.jsonl", ()),
     (f"{NEMO}/hendrycks_math", "output-rs2.jsonl", ()),
     ("tau2", "weak.json", ("simulations",)),
+    ("evalscope/weak", "reviews/weak/general_mcq_letters.jsonl", ()),
     ("terminal_bench/ob1_1", "results.json", ("results",)),
 ]
 

@@ -18,13 +18,13 @@ NEMO = "nemo_skills/published/eval-results"
     ("log", "query", "texts"),
     [
         ("evalscope/strong", {}, ("1 trial ", "Rouge-L-R", "bleu-1")),
-        ("terminal_bench/chaterm_1", {}, ("agent_timeout 22", "parse_error, no result 11")),
-        ("harbor/letters", {}, ("3 trials", "ApiConnectionError, no result 1", "1 of 33 ")),
+        ("terminal_bench/chaterm_1", {}, ("22 trials ended with agent_timeout", "11 trials")),
+        ("harbor/letters", {}, ("2 trials", "ApiConnectionError, no result", "1 of 33 ")),
         ("inspect_ai/weak.eval", {}, ("match, closeness, style/short", "1 trial ")),
         ("lighteval/details/strong", {"task": "sums|0"}, ("avg@n:n=4", "pass@k")),
         ("matharena/outputs/aime/aime_2025/open", {}, ("1 trial without a score",)),
         ("swe_bench/org__weak-1.5.run_2.json", {}, ("1 trial ",)),
-        ("tau2/strong.json", {}, ("1 trial ", "max_steps 1")),
+        ("tau2/strong.json", {}, ("1 trial ", "max_steps")),
         ("verifiers_traces/weak", {}, ("1 trial ",)),
     ],
 )

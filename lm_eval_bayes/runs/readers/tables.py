@@ -1,0 +1,230 @@
+"""Files of tables: CSV, TSV, JSON lines, JSON, Parquet and Arrow, and these compressed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from lm_eval_bayes._util.compressed import open_bytes, plain_name
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.runs.readers.column_names import MODELS, TASKS, TRIALS, is_trial_table
+from lm_eval_bayes.runs.readers.file_access import unreadable
+from lm_eval_bayes.runs.readers.json_files import load_json
+from lm_eval_bayes.runs.readers.protocol import Advance, Query
+from lm_eval_bayes.runs.readers.text_files import JsonLines, Row, csv_lines, first_of
+
+#: The endings of the names of tables.
+CSV, JSON_LINES, JSON = (".csv", ".tsv"), (".jsonl", ".ndjson"), (".json",)
+PARQUET, ARROW = (".parquet", ".pq"), (".arrow", ".feather", ".ipc")
+
+#: Rows of a Parquet or Arrow file that are converted together.
+_BATCH = 1000
+
+
+def header(path: Path) -> Sequence[str]:
+    """Return the names of the columns of a table; empty for any other file.
+
+    Raises
+    ------
+    PermissionDeniedError
+        If the user may not read the file.
+    """
+    return list(first_of(_names(path)) or ()) if path.is_file() else ()
+
+
+def _names(path: Path) -> Iterator[Iterable[str]]:
+    """Yield rows, or keys of rows, of which the first are the names of the columns."""
+    suffix = plain_name(path).suffix
+    if suffix in CSV:
+        yield from (map(str.strip, cells) for cells in csv_lines(path, "RUN"))
+    elif suffix in (*PARQUET, *ARROW):
+        yield _arrow_names(path)
+    elif suffix in (*JSON_LINES, *JSON):
+        yield from rows_of(path, "RUN", unique_keys=False)
+
+
+def rows_of(
+    file: Path,
+    argument: str,
+    names: Sequence[str] = (),
+    advance: Advance = lambda n_bytes: None,
+    *,
+    unique_keys: bool = True,
+) -> Iterable[Mapping[str, Any]]:
+    """Return the rows of a table.
+
+    Parameters
+    ----------
+    file : Path
+        The table.
+    argument : str
+        The name of the argument in an error.
+    names : sequence of str
+        The columns that are needed; rows of some formats have others too.
+    advance : callable, optional
+        Called with the bytes that were read.
+    unique_keys : bool
+        Whether a JSON line that has a key twice is refused.
+
+    Raises
+    ------
+    InvalidInputError
+        If the table is incomplete or broken, here or while iterating.
+    """
+    suffix = plain_name(file).suffix
+    if suffix in JSON_LINES:
+        return JsonLines(file, argument, advance, unique_keys=unique_keys)
+    if suffix in JSON:
+        return json_rows(load_json(file, Query(argument=argument, advance=advance)))
+    advance(file.stat().st_size)
+    return csv_rows(file, argument) if suffix in CSV else arrow_rows(file, names, argument)
+
+
+def uniform(
+    rows: Iterable[Mapping[str, Any]], names: Sequence[str], argument: str
+) -> Iterator[Mapping[str, Any]]:
+    """Yield rows; refuse one that names its model, task or trial if the first does not.
+
+    Parameters
+    ----------
+    rows : iterable of mapping
+        The rows.
+    names : sequence of str
+        The keys of the first.
+    argument : str
+        The name of the argument in an error.
+    """
+    telling = (MODELS | TASKS | TRIALS).difference(names)
+    for number, row in enumerate(rows, 1):
+        if not telling.isdisjoint(row):
+            rule = "have the keys of its first row in every row"
+            got = f"{', '.join(telling.intersection(row))} in row {number} alone"
+            raise InvalidInputError.of(argument, "mismatch", rule, got)
+        yield row
+
+
+def columns_of(rows: Iterable[Mapping[str, Any]], names: Sequence[str]) -> dict[str, list[Any]]:
+    """Return the columns of rows, None for a missing value; equal texts are held once."""
+    columns: dict[str, list[Any]] = {name: [] for name in names}
+    texts: dict[str, str] = {}
+    for row in rows:
+        for name, column in columns.items():
+            value = row.get(name)
+            column.append(texts.setdefault(value, value) if isinstance(value, str) else value)
+    return columns
+
+
+def csv_rows(file: Path, argument: str) -> Iterator[Mapping[str, str]]:
+    """Yield the rows of a CSV file with a header, without blank ones.
+
+    Raises
+    ------
+    InvalidInputError
+        If the file is no complete table, or its header comes again.
+    """
+    lines = csv_lines(file, argument)
+    names = next(lines)
+    for number, cells in enumerate(lines, 2):
+        if cells == names:
+            rule = f"have the names of the columns in its first row alone ({file})"
+            raise InvalidInputError.of(argument, "duplicate", rule, f"row {number}")
+        if any(map(str.strip, cells)):
+            yield dict(zip(map(str.strip, names), cells, strict=True))
+
+
+# -- JSON ------------------------------------------------------------------------------------------
+
+
+def json_rows(content: Any) -> list[Row]:
+    """Return the rows of a JSON value that is a table; none of any other.
+
+    A table is an array of objects, also as ``{"results": [...]}``, or has lists of outcomes by
+    question, or by model and question.
+
+    Examples
+    --------
+    >>> json_rows({"results": [{"id": "a", "correct": True}]})
+    [{'id': 'a', 'correct': True}]
+    >>> json_rows({"m": {"a": [1, 0], "b": [1]}})[1]
+    {'model': 'm', 'question': 'b', 'score': [1]}
+    """
+    if isinstance(content, dict):
+        results = content.get("results")
+        content = results if isinstance(results, list) else _by_question(content)
+    is_table = isinstance(content, list) and all(isinstance(row, dict) for row in content)
+    return content if is_table else []
+
+
+def _by_question(content: Row) -> list[Row]:
+    """Return lists of outcomes by question, or by model and question, as rows."""
+    nested = all(isinstance(value, dict) for value in content.values())
+    rows = [
+        {**({"model": model} if nested else {}), "question": question, "score": outcomes}
+        for model, questions in (content if nested else {"": content}).items()
+        for question, outcomes in questions.items()
+    ]
+    lists = [row["score"] for row in rows if isinstance(row["score"], list)]
+    numbers = all(isinstance(outcome, (bool, int, float)) for row in lists for outcome in row)
+    return rows if numbers and len(lists) == len(rows) and not is_trial_table(content) else []
+
+
+# -- Parquet and Arrow -----------------------------------------------------------------------------
+
+
+def schema_error(path: Path) -> str | None:
+    """Return why a Parquet or Arrow file has no columns, such as that it is cut off; else None."""
+    try:
+        if plain_name(path).suffix in (*PARQUET, *ARROW):
+            _arrow_names(path)
+    except InvalidInputError as error:
+        return str(error.value)
+    return None
+
+
+def _arrow_names(path: Path) -> list[str]:
+    with _arrow_reader(path, "RUN") as reader:
+        is_parquet = plain_name(path).suffix in PARQUET
+        return list(reader.schema_arrow.names if is_parquet else reader.schema.names)
+
+
+def arrow_rows(file: Path, names: Sequence[str], argument: str) -> Iterator[Mapping[str, Any]]:
+    """Yield the rows of a Parquet or Arrow file, of which only some columns are read.
+
+    Raises
+    ------
+    InvalidInputError
+        If it is broken.
+    """
+    with _arrow_reader(file, argument) as reader:
+        if plain_name(file).suffix in PARQUET:
+            batches = reader.iter_batches(_BATCH, columns=list(names))
+        else:
+            batches = reader.read_all().select(list(names)).to_batches(_BATCH)
+        for batch in batches:
+            batch.validate(full=True)  # a broken buffer is an error, not a crash
+            yield from batch.to_pylist()
+
+
+@contextmanager
+def _arrow_reader(path: Path, argument: str) -> Iterator[Any]:
+    """Open a Parquet or Arrow file, or a stream; refuse it if it is broken, also in the block."""
+    import pyarrow.parquet
+
+    try:
+        with open_bytes(path) as file:
+            # memory-mapped where it is not compressed
+            plain = plain_name(path) == path
+            source = pyarrow.memory_map(str(path)) if plain else pyarrow.BufferReader(file.read())
+        if plain_name(path).suffix in PARQUET:
+            yield pyarrow.parquet.ParquetFile(source)
+            return
+        try:
+            reader = pyarrow.ipc.open_file(source)
+        except pyarrow.ArrowInvalid:
+            source.seek(0)
+            reader = pyarrow.ipc.open_stream(source)
+        yield reader
+    except (OSError, ValueError, EOFError, pyarrow.ArrowException) as error:
+        raise unreadable(error, path, argument) from None
