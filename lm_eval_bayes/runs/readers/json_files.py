@@ -53,12 +53,15 @@ def load_json(file: Path, query: Query) -> Any:
         If it cannot be read, is too large, or is no JSON.
     """
     try:
+        size = file.stat().st_size
+        if size > LARGEST:
+            raise broken(file, query, f"more than {LARGEST:,} bytes")
         with open_bytes(file) as opened:
-            raw = opened.read(LARGEST + 1)
-        query.advance(file.stat().st_size)
+            raw = opened.read()
+        query.advance(size)
     except UNREADABLE as error:
         raise unreadable(error, file, query.argument) from None
-    return parse_json(raw, file, query)
+    return parsed(raw, file, query.argument)
 
 
 def parse_json(raw: bytes, file: Path, query: Query, part: str = "") -> Any:
@@ -67,10 +70,8 @@ def parse_json(raw: bytes, file: Path, query: Query, part: str = "") -> Any:
     Raises
     ------
     InvalidInputError
-        If it is too large, no JSON, or an object has a key twice.
+        If it is no JSON, or an object has a key twice.
     """
-    if len(raw) > LARGEST:
-        raise broken(file, query, f"more than {LARGEST:,} bytes{part}")
     return parsed(raw, file, query.argument, part)
 
 

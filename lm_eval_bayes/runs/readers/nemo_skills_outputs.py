@@ -102,10 +102,8 @@ def _seed(file: Path) -> int | None:
 
 def is_mine(file: Path) -> bool:
     """Return whether a file is one of outputs that were graded."""
-    if _NAME.fullmatch(file.name) is None:
-        return False
-    first = first_line(file)
     # such a name alone says little: what NeMo-Skills adds to every generation is looked for, too
+    first = first_line(file) if _NAME.fullmatch(file.name) else None
     return first is not None and bool(_scores(first)) and "doc_id" not in first
 
 
@@ -116,19 +114,17 @@ def read(file: Path, query: Query) -> FileContents:
         return FileContents((), (task,))
     log = ToolLog(file, query, partial(_trials, model, task, _seed(file)))
     by_line = _name_questions(log)
-    first_label = 1 if _seed(file) is None else 0
-    return log.contents("NeMo-Skills", first_label=first_label, by_line=by_line)
+    return log.contents("NeMo-Skills", by_line=by_line)
 
 
 def _trials(model: str, task: str, seed: int | None, row: Row) -> Iterator[Trial]:
-    texts = (text_of(row.get(name)) for name in _TEXTS)
     yield _Answer(
         model=model,
         task=task,
         label=seed or 0,
         ids=tuple(name_of(row.get(field)) for field in _IDS),
         key=record_key(row),
-        text=next(filter(None, texts), ""),
+        text=next(filter(None, (text_of(row.get(name)) for name in _TEXTS)), ""),
         scores=_scores(row),
         answer=name_of(row.get("predicted_answer")),
         tokens=row.get("num_generated_tokens"),
@@ -161,11 +157,9 @@ def _name_questions(log: ToolLog) -> bool:
     records, texts = [a.key for a in answers], [a.text for a in answers]
     has_texts = all(texts)
     contents: list[Any] = texts if has_texts else records
-    ids: Sequence[str] = ()
-    for candidates in zip(*(answer.ids for answer in answers), strict=True):
-        if not ids and all(candidates):
-            is_id = len(set(candidates)) == len(set(zip(candidates, contents, strict=True)))
-            ids = candidates if is_id else ()
+    columns = (ids for ids in zip(*(a.ids for a in answers), strict=True) if all(ids))
+    named = (c for c in columns if len(set(c)) == len(set(zip(c, contents, strict=True))))
+    ids: Sequence[str] = next(named, ())
     by_line = not ids and not has_texts
     if not ids:
         # equal lines are one, without texts only where the file holds all of its lines again
