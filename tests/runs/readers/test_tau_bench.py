@@ -120,12 +120,6 @@ def test_a_reward_between_is_a_failure_unless_rewards_are_asked_for(tmp_path, co
     assert counted == {0.5: 0, 1 - 9e-7: 1, 1 + 9e-7: 1, 1 - 2e-6: 0}
 
 
-def test_another_run_adds_trials(tmp_path, content):
-    content["timestamp"] = "2026-01-01T00:00:00"
-    (run,) = read_runs([STRONG, written(tmp_path, content)]).runs
-    assert run.n_trials == 30
-
-
 def test_another_simulated_user_is_another_run(tmp_path, content):
     content["timestamp"] = "2026-01-01T00:00:00"
     content["info"]["user_info"]["llm"] = "openai/other"
