@@ -213,6 +213,6 @@ class ToolLog:
         errors = Counter((t.error, t.scores.get(metric) is not None) for t in trials if t.error)
         for (error, is_scored), n in errors.items():
             if is_scored or self.query.unscored == "left-out":
-                how = f"counted by the {metric}" if is_scored else "did not count"
+                how = f"counted by {metric}" if is_scored else "did not count"
                 ended = f"{plural(n, 'trial')} ended with {one_line(error, 40)}"
                 yield f"{ended}, and {how}, as in the metrics of {tool}"

@@ -133,7 +133,7 @@ def test_the_name_of_a_file_of_tau_bench_names_the_model(tmp_path, results):
     (run,) = read_runs([written(tmp_path, results, name)]).runs
     assert (run.model, run.task) == ("gpt-4o-mini", "tau-bench airline")
     assert run.provenance.generation_kwargs == {"temperature": 0.0}
-    assert "1 trial ended with an error, and counted by the success" in "".join(run.notes)
+    assert "1 trial ended with an error, and counted by success" in "".join(run.notes)
 
 
 def test_a_field_of_the_tasks_names_clusters(tmp_path, content):
