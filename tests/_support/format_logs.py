@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 
 from _support.tables import write_rows
@@ -53,6 +55,25 @@ def _store(file):
         store.add_outcomes([GradedTask("aime", "1.0", "none", 2, (question,))])
 
 
+def helm_rows(right):
+    """Return the statistics of HELM: whether instances are right, in every train trial."""
+
+    def row(id, trial, value, **more):
+        stats = {"num_output_tokens": 7, "exact_match": value, "quasi_exact_match": 1.0}
+        stats = [
+            {"name": {"name": name, "split": "test"}, "count": 1, "sum": mean, "mean": mean}
+            for name, mean in stats.items()
+        ]
+        return {"instance_id": id, "train_trial_index": trial, "stats": stats} | more
+
+    rows = [row(id, i, float(v)) for id, values in right.items() for i, v in enumerate(values)]
+    return [*rows, *(row(id, 0, 0.0, perturbation={"name": "robustness"}) for id in right)]
+
+
+def _helm(file):
+    file.write_text(json.dumps(helm_rows({"id1": [1, 0], "id2": [1, 1], "id3": [0, 0]})))
+
+
 #: By format the folder of its saved logs with a file to change, or a function that writes one.
 LOGS = {
     "lm-evaluation-harness": [
@@ -78,6 +99,7 @@ LOGS = {
         ("terminal_bench/ob1_1", "results.json", "."),
         ("terminal_bench/ob1_1", "run_metadata.json", "."),
     ],
+    "HELM": [(_helm, "per_instance_stats.json", None)],
     "evalscope": [
         ("evalscope/weak", "reviews/weak/general_mcq_letters.jsonl", "."),
         ("evalscope/weak", "predictions/weak/general_mcq_letters.jsonl", "."),

@@ -18,6 +18,7 @@ from lm_eval_bayes.runs.readers import (
     evalscope_outputs,
     harbor_jobs,
     harness_log,
+    helm_stats,
     inspect_log,
     lighteval_details,
     matharena_outputs,
@@ -123,6 +124,13 @@ FORMATS: tuple[Format, ...] = (
         harbor_jobs,
         ("result.json", "results.json"),
         "*results.json",
+    ),
+    Format(
+        "HELM",
+        "run folder, per_instance_stats.json",
+        _SCHEMA,
+        helm_stats,
+        ("per_instance_stats.json",),
     ),
     Format(
         "evalscope",
