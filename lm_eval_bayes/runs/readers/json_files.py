@@ -98,10 +98,7 @@ def name_of(value: object) -> str:
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         return ""
-    try:
-        return replace_surrogates(str(value)).strip()
-    except ValueError:  # an integer of more than 4,300 digits
-        return ""
+    return replace_surrogates(str(value)).strip()
 
 
 def mappings(value: object) -> list[Mapping[str, Any]]:

@@ -193,10 +193,9 @@ class ToolLog:
     def _runs(self, trials: Sequence[Trial], metric: str, **more: Any) -> list[PartialRun]:
         """Return the runs of trials of one model, run and setting."""
         first, labels = trials[0], [trial.label for trial in trials]
-        numbers: list[Any] | None = None
-        if any(label is not None for label in labels):
-            questions = [trial.question for trial in trials]
-            numbers = numbers_in_run(first.run, labels, questions) if first.run else labels
+        numbers: list[Any] | None = None if None in labels else labels
+        if first.run and any(label is not None for label in labels):
+            numbers = numbers_in_run(first.run, labels, [trial.question for trial in trials])
         columns = columns_of(
             trials,
             [trial.scores.get(metric) for trial in trials],
@@ -214,6 +213,6 @@ class ToolLog:
         errors = Counter((t.error, t.scores.get(metric) is not None) for t in trials if t.error)
         for (error, is_scored), n in errors.items():
             if is_scored or self.query.unscored == "left-out":
-                how = f"counted by the {metric}" if is_scored else "did not count"
+                how = f"counted by {metric}" if is_scored else "did not count"
                 ended = f"{plural(n, 'trial')} ended with {one_line(error, 40)}"
                 yield f"{ended}, and {how}, as in the metrics of {tool}"
