@@ -68,7 +68,7 @@ def read(file: Path, query: Query) -> FileContents:
         for graded in chosen:
             for model, sampling in graded.series:
                 of_series = graded.of(model, sampling)
-                runs.append(_read_series(store, of_series, model, sampling, query, warnings))
+                runs.append(_read_series(file, store, of_series, model, sampling, query, warnings))
             query.advance(bytes_each * len(graded.questions))
         n_trials = sum(store.trial_counts().values())
     if not runs:
@@ -113,6 +113,7 @@ def _version(text: str) -> tuple[float, str]:
 
 
 def _read_series(
+    file: Path,
     store: TrialStore,
     graded: GradedTask,
     model: str,
@@ -166,7 +167,7 @@ def _read_series(
     return PartialRun(
         model=model_name(fingerprint, backend),
         task=graded.task,
-        sources=(str(store.path),),
+        sources=(str(file),),
         questions=questions,
         weights=weights,
         filter=graded.filter,
