@@ -35,8 +35,6 @@ class SamplesFile(Record):
     ----------
     path : str
         The file.
-    model, sampling : str
-        Hashes of the model and the sampling of its trials.
     task, version : str or None
         The task that graded them; None if none did.
     lines, trials : int
@@ -44,8 +42,6 @@ class SamplesFile(Record):
     """
 
     path: str
-    model: str
-    sampling: str
     task: str | None
     version: str | None
     lines: int
@@ -112,7 +108,7 @@ def export_samples(
                     if name_model is not None:
                         names["model_name"] = name_model(opened.model(series.model))
                     lines = (_line(opened, series, prompt) | names for prompt in prompts)
-                    yield path, partial(_write, lines, files, str(path), series, task)
+                    yield path, partial(_write, lines, files, str(path), task)
 
         with write_errors("folder"):
             write_all_or_none(contents(), overwrite)
@@ -123,7 +119,6 @@ def _write(
     lines: Iterator[dict[str, Any]],
     files: list[SamplesFile],
     path: str,
-    series: SeriesInfo,
     task: tuple[str, str] | None,
     output: BinaryIO,
 ) -> None:
@@ -134,7 +129,7 @@ def _write(
         n_trials += len(line["resps"][0])
         output.write(json_line(line).encode("ascii"))
     name, version = task or (None, None)
-    files.append(SamplesFile(path, series.model, series.sampling, name, version, n_lines, n_trials))
+    files.append(SamplesFile(path, name, version, n_lines, n_trials))
 
 
 def _file_name(series: SeriesInfo, task: tuple[str, str] | None) -> str:

@@ -94,7 +94,7 @@ def _print_info(info: StoreInfo) -> None:
     from lm_eval_bayes._util.hashing import canonical_json
 
     log = f" and {format_bytes(info.log_bytes)} of log" if info.log_bytes else ""
-    say(f"{info.path}: schema {info.schema}, {format_bytes(info.file_bytes)}{log}")
+    say(f"{info.path}: {format_bytes(info.file_bytes)}{log}")
     say(_counts(info, "trials", "prompts", "prompt_signals", "outcomes"))
     names = {digest: _stored_name(fingerprint) for digest, fingerprint in info.models.items()}
     if info.tasks:
