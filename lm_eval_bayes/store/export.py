@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
-from lm_eval_bayes._util.files import irregular_kind, resolve_path, write_atomic
+from lm_eval_bayes._util.files import (
+    irregular_kind,
+    resolve_path,
+    write_all_or_none,
+    write_errors,
+)
 from lm_eval_bayes._util.plain import Record, to_plain
-from lm_eval_bayes.store.errors import NotAStoreError, StoreFileError
+from lm_eval_bayes._util.sqlite import check_not_store
+from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.store.file import StoreFile, open_file
-from lm_eval_bayes.store.locations import is_store
 from lm_eval_bayes.store.schema import TABLES, Row
 
 
@@ -65,25 +70,22 @@ def export_jsonl(
     Raises
     ------
     StoreError
-        If the store cannot be read or the file cannot be written; nothing is left behind.
+        If the store cannot be read; nothing is left behind.
+    InvalidInputError
+        If the file cannot be written, or exists; nothing is left behind.
     """
     target = resolve_path(path)
+    reports: list[ExportReport] = []
     with closing(open_file(store, "read")) as file:
-        check_regular(path)
-        if target.exists():
-            if not overwrite:
-                raise file_exists(target)
-            _check_not_store(target)
-        reports: list[ExportReport] = []
+        check_target(target, overwrite)
 
         def write(output: BinaryIO) -> None:
             text = io.TextIOWrapper(output, encoding="ascii", newline="\n")
             reports.append(_write_lines(file, text.write, str(target)))
             text.detach()
 
-        with export_errors(target):
-            if not write_atomic(target, write, overwrite, parents=False):
-                raise file_exists(target)
+        with write_errors("path"):
+            write_all_or_none([(target, write)], overwrite)
     return reports[0]
 
 
@@ -108,49 +110,22 @@ def export_lines(store: str | PathLike[str], output: TextIO) -> ExportReport:
         return _write_lines(file, output.write, "-")
 
 
-def check_regular(path: str | PathLike[str]) -> None:
-    """Refuse to replace a folder, a device, a pipe or a socket.
+def check_target(path: Path, overwrite: bool) -> None:
+    """Refuse to replace a folder, a device, a trial store, or without `overwrite` any file.
 
     Raises
     ------
-    StoreFileError
+    InvalidInputError
         If `path` is one.
     """
     kind = irregular_kind(path)
     if kind is not None:
-        raise StoreFileError(
-            f"{path} is {kind}, so it is not replaced; nothing was exported", "path", "path", path
-        )
-
-
-def file_exists(target: object) -> StoreFileError:
-    """Return the error of a file that exists and may not be replaced."""
-    return StoreFileError(f"{target} exists already; nothing was exported", "path", "path", target)
-
-
-@contextmanager
-def export_errors(target: Path) -> Iterator[None]:
-    """Raise errors of the file or folder that is written as a :class:`StoreFileError`."""
-    try:
-        yield
-    except StoreFileError:
-        raise
-    except FileExistsError as error:
-        raise file_exists(error.filename) from None
-    except OSError as error:
-        raise StoreFileError(
-            f"{target} cannot be written: {error.strerror}", "failed", "path", target
-        ) from error
-
-
-def _check_not_store(target: Path) -> None:
-    try:
-        is_store(target)
-    except NotAStoreError:
-        return
-    raise StoreFileError(
-        f"{target} is a trial store; export to another file", "path", "path", target
-    )
+        raise InvalidInputError.of("path", "path", "be a file", f"{path}, {kind}")
+    if path.exists():
+        if not overwrite:
+            rule = "be a new file, unless files are overwritten"
+            raise InvalidInputError.of("path", "path", rule, str(path))
+        check_not_store(path, "path")
 
 
 def _write_lines(file: StoreFile, write: Callable[[str], object], path: str) -> ExportReport:

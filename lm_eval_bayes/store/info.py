@@ -9,7 +9,7 @@ from typing import Any
 from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.store.file import StoreFile
 from lm_eval_bayes.store.log import log_bytes
-from lm_eval_bayes.store.schema import MODELS, SAMPLINGS, SCHEMA, SOURCES
+from lm_eval_bayes.store.schema import MODELS, SAMPLINGS, SOURCES
 
 
 @dataclass(frozen=True)
@@ -79,8 +79,6 @@ class StoreInfo(Record):
     ----------
     path : str
         The file.
-    schema : int
-        Its schema.
     file_bytes, log_bytes : int
         Size of the file and of its write-ahead log.
     trials, prompts, prompt_signals, outcomes : int
@@ -94,7 +92,6 @@ class StoreInfo(Record):
     """
 
     path: str
-    schema: int
     file_bytes: int
     log_bytes: int
     trials: int
@@ -138,7 +135,6 @@ def store_info(file: StoreFile) -> StoreInfo:
         tasks = connection.execute(_TASKS).fetchall()
     return StoreInfo(
         path=str(file.path),
-        schema=SCHEMA,
         file_bytes=file.path.stat().st_size,
         log_bytes=log_bytes(file.path),
         trials=n_trials,

@@ -7,6 +7,7 @@ another checksum, without a word, and removes it.
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,9 @@ import numpy.typing as npt
 
 from lm_eval_bayes._util.text import plural
 from lm_eval_bayes.store.errors import StoreFileError
+
+#: Seconds after which a log that seems to be damaged is read again.
+RETRY_S = 0.05
 
 
 def log_of(path: Path) -> Path:
@@ -42,6 +46,7 @@ def damaged_log(path: Path) -> str | None:
         n_intact, n_lost = read_log(log)
         if n_lost:
             # again, as another process may have been writing it: then more frames are intact now
+            time.sleep(RETRY_S)
             n_intact_again, n_lost = read_log(log)
     except FileNotFoundError:
         return None
@@ -57,8 +62,8 @@ def damaged_log(path: Path) -> str | None:
 def read_log(log: Path) -> tuple[int, int]:
     """Return how many frames of a log are intact, and how many commits lie behind them.
 
-    Frames with other salts than the header's are left from an earlier use of the file. Behind a
-    frame that a kill cut off there is no commit.
+    Frames with other salts than the header's are left from an earlier use of the file. A kill may
+    cut off a frame, which is then not complete, or has frames of an earlier use behind it.
     """
     data = np.frombuffer(log.read_bytes(), np.uint8)
     if data.size < 32:
@@ -76,7 +81,9 @@ def read_log(log: Path) -> tuple[int, int]:
     stored = np.ascontiguousarray(frames[:, 16:24]).view(">u4")
     is_intact = is_of_last_use & (states == stored).all(axis=1)
     n_intact = int(np.append(is_intact, False).argmin())
-    return n_intact, int((is_of_last_use & ends_commit)[n_intact + 1 :].sum())
+    is_last = n_intact == n_frames - 1 and data.size == 32 + n_frames * size
+    n_kept = n_intact if is_last else n_intact + 1
+    return n_intact, int((is_of_last_use & ends_commit)[n_kept:].sum())
 
 
 def _checksums(

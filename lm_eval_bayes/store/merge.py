@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 from lm_eval_bayes._util.files import resolve_path
@@ -145,27 +144,22 @@ class _Merger:
         dictionaries = read_dictionaries(target)
         for source in self.sources:
             differing: set[tuple[Any, ...]] = set()
-            kept = Counter[tuple[str, str, str]]()
+            refused = Counter[tuple[str, str, str]]()
             with source.reading(checked=True) as connection:
-                for table in TABLES:
-                    for row in source.intact(source.rows(connection, table)):
-                        if table is TRIALS:
-                            difference = put_trial(target, row, dictionaries)
-                            self._count(row, difference, source.path)
-                            if difference:
-                                differing.add(row.values[:4])
-                        elif table is OUTCOMES and row.values[6:10] in differing:
-                            kept["outcome", row.values[0], "the trials differ"] += 1
-                        elif table in (OUTCOMES, CLUSTERS):
-                            if not self._put_graded(target, row):
-                                kept[
-                                    table.name[:-1], row.values[0], "an earlier store has another"
-                                ] += 1
-                        else:
-                            insert(target, row)
+                records = (r for table in TABLES for r in source.rows(connection, table))
+                for row in source.intact(records):
+                    if row.table is TRIALS:
+                        if self._put_trial(target, row, dictionaries, source):
+                            differing.add(row.values[:4])
+                    elif row.table in (OUTCOMES, CLUSTERS):
+                        reason = self._put_graded(target, row, differing)
+                        if reason:
+                            refused[row.table.name[:-1], row.values[0], reason] += 1
+                    else:
+                        insert(target, row)
             self.notes += [
                 f"{source.path}: {plural(n, noun)} of task {task} not merged, because {reason}"
-                for (noun, task, reason), n in sorted(kept.items())
+                for (noun, task, reason), n in sorted(refused.items())
             ]
         if self.n_conflicts and not self.keep_first:
             stores = ", ".join(str(source.path) for source in self.sources)
@@ -173,25 +167,35 @@ class _Merger:
             sentence = f"{trials} between {stores}, so nothing was merged: {self.conflicts[0]}"
             raise TrialConflictError(sentence, tuple(self.conflicts), self.n_conflicts)
 
-    def _count(self, row: Row, difference: str | None, path: Path) -> None:
-        if difference is None:
-            self.added += 1
-        elif not difference:
-            self.known += 1
-        else:
-            self.n_conflicts += 1
-            if len(self.conflicts) < MAX_CONFLICTS:
-                self.conflicts.append(f"{row} has another {difference} in {path}")
+    def _put_trial(
+        self,
+        target: sqlite3.Connection,
+        row: Row,
+        dictionaries: Mapping[int, bytes],
+        source: StoreFile,
+    ) -> bool:
+        """Insert a trial, and count it; return whether the target has a different one."""
+        difference = put_trial(target, row, dictionaries)
+        self.added += difference is None
+        self.known += difference == ""
+        self.n_conflicts += bool(difference)
+        if difference and len(self.conflicts) < MAX_CONFLICTS:
+            self.conflicts.append(f"{row} has another {difference} in {source.path}")
+        return bool(difference)
 
-    def _put_graded(self, target: sqlite3.Connection, row: Row) -> bool:
-        """Insert an outcome or a cluster; return False if the target has another one."""
+    def _put_graded(
+        self, target: sqlite3.Connection, row: Row, differing: set[tuple[Any, ...]]
+    ) -> str:
+        """Insert an outcome or a cluster unless there is one; return why another was refused."""
+        if row.values[6:10] in differing:
+            return "the trials differ"
         conditions, values = same_subject(row)
         for stored in rows(target, row.table, {}, f"WHERE {conditions}", values):
-            return _grading(stored) == _grading(row)
+            return "" if _grading(stored) == _grading(row) else "an earlier store has another"
         put_question(target, row.values[:6])
         insert(target, row)
         self.outcomes += row.table is OUTCOMES
-        return True
+        return ""
 
 
 def _grading(row: Row) -> tuple[Any, ...]:

@@ -12,7 +12,6 @@ from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.store.errors import StoreError
 from lm_eval_bayes.store.file import StoreFile
 from lm_eval_bayes.store.schema import is_described
-from lm_eval_bayes.store.texts import pack, unpack
 from lm_eval_bayes.store.trial import check_int64
 
 log = logging.getLogger("lm_eval.bayes.store")
@@ -61,6 +60,12 @@ def prune_trials(
     if not given and trials_from is None:
         rule = "have a criterion: model, sampling, prompt or trials_from"
         raise InvalidInputError.of("prune", "missing", rule, None)
+    if len(file.dictionaries) > 1:
+        rule = (
+            "be a store without dictionaries, which an earlier release made of parts of texts: "
+            "merge it into a new one by `lm-eval-bayes store merge`"
+        )
+        raise InvalidInputError.of("store", "unsupported", rule, str(file.path))
     first = 0 if trials_from is None else check_int64("trials_from", trials_from, 0)
     where = "trial >= ?" + "".join(
         f" AND {name} = (SELECT id FROM {name}s WHERE hash = ?)" for name in given
@@ -71,8 +76,6 @@ def prune_trials(
                 rule = f"be the hash of a {name} in {file.path}"
                 raise InvalidInputError.of(name, "choice", rule, digest)
         report = _delete(connection, where, (first, *given.values()), dry_run)
-        if len(file.dictionaries) > 1 and not dry_run:
-            _compress_anew(connection, file.dictionaries)
     if (report.trials or report.outcomes) and not dry_run:
         try:
             file.vacuum()
@@ -115,17 +118,3 @@ def _used(connection: sqlite3.Connection, table: str) -> set[tuple[int, ...]]:
     columns, others = _REFERENCES[table]
     statement = " UNION ".join(f"SELECT {columns} FROM {other}" for other in others)
     return set(connection.execute(statement))
-
-
-def _compress_anew(connection: sqlite3.Connection, dictionaries: Mapping[int, bytes]) -> None:
-    """Compress without the dictionaries of earlier releases, which hold parts of other texts."""
-    statement = "SELECT rowid, text FROM trials WHERE rowid > ? ORDER BY rowid LIMIT 500"
-    last = -(2**63)
-    while batch := connection.execute(statement, (last,)).fetchall():
-        last = batch[-1][0]
-        texts = [(unpack(stored, dictionaries), row_id) for row_id, stored in batch]
-        connection.executemany(
-            "UPDATE trials SET text = ? WHERE rowid = ?",
-            [(pack(text), row_id) for text, row_id in texts if isinstance(text, bytes)],
-        )
-    connection.execute("DELETE FROM dictionaries")

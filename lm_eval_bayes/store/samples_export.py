@@ -10,12 +10,11 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from lm_eval_bayes._util.files import Content, resolve_path, write_all_or_none
+from lm_eval_bayes._util.files import Content, resolve_path, write_all_or_none, write_errors
 from lm_eval_bayes._util.hashing import sha256_text
 from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes._util.text import format_date
-from lm_eval_bayes.store.errors import StoreFileError
-from lm_eval_bayes.store.export import check_regular, export_errors, file_exists, json_line
+from lm_eval_bayes.store.export import check_target, json_line
 from lm_eval_bayes.store.info import SeriesInfo
 from lm_eval_bayes.store.outcomes import GradedQuestion, GradedTask, GradedTrial
 from lm_eval_bayes.store.trial import MEASUREMENTS, Trial, TrialKey
@@ -36,8 +35,6 @@ class SamplesFile(Record):
     ----------
     path : str
         The file.
-    model, sampling : str
-        Hashes of the model and the sampling of its trials.
     task, version : str or None
         The task that graded them; None if none did.
     lines, trials : int
@@ -45,8 +42,6 @@ class SamplesFile(Record):
     """
 
     path: str
-    model: str
-    sampling: str
     task: str | None
     version: str | None
     lines: int
@@ -95,35 +90,27 @@ def export_samples(
     Raises
     ------
     StoreError
-        If the store cannot be read or a record is damaged, or a file cannot be written; nothing is
-        left behind.
+        If the store cannot be read or a record is damaged; nothing is left behind.
+    InvalidInputError
+        If a file cannot be written, or exists; nothing is left behind.
     """
     target = resolve_path(folder)
     files: list[SamplesFile] = []
     with TrialStore.open(store, mode="read") as opened:
-        if target.exists() and not target.is_dir():
-            raise StoreFileError(
-                f"{target} is no folder, and samples are written into one", "path", "folder", target
-            )
-        if not target.parent.is_dir():
-            sentence = f"{target} cannot be written: there is no folder {target.parent}"
-            raise StoreFileError(sentence, "path", "folder", target)
         tasks = opened.outcomes_of()
 
         def contents() -> Iterator[tuple[Path, Content]]:
             for series in opened.info().series:
                 for task, prompts in _prompts_by_task(opened, series, tasks).items():
                     path = target / _file_name(series, task)
-                    check_regular(path)
-                    if path.exists() and not overwrite:
-                        raise file_exists(path)
+                    check_target(path, overwrite)
                     names = {} if task is None else {"task_name": task[0]}
                     if name_model is not None:
                         names["model_name"] = name_model(opened.model(series.model))
                     lines = (_line(opened, series, prompt) | names for prompt in prompts)
-                    yield path, partial(_write, lines, files, str(path), series, task)
+                    yield path, partial(_write, lines, files, str(path), task)
 
-        with export_errors(target):
+        with write_errors("folder"):
             write_all_or_none(contents(), overwrite)
     return SamplesReport(str(target), tuple(files))
 
@@ -132,7 +119,6 @@ def _write(
     lines: Iterator[dict[str, Any]],
     files: list[SamplesFile],
     path: str,
-    series: SeriesInfo,
     task: tuple[str, str] | None,
     output: BinaryIO,
 ) -> None:
@@ -143,7 +129,7 @@ def _write(
         n_trials += len(line["resps"][0])
         output.write(json_line(line).encode("ascii"))
     name, version = task or (None, None)
-    files.append(SamplesFile(path, series.model, series.sampling, name, version, n_lines, n_trials))
+    files.append(SamplesFile(path, name, version, n_lines, n_trials))
 
 
 def _file_name(series: SeriesInfo, task: tuple[str, str] | None) -> str:

@@ -142,13 +142,8 @@ class TrialStore:
         self._describe(MODELS, [canonical_json(fingerprint, "fingerprint").encode("ascii")])
         if source:
             record = SOURCES.record([digest, canonical_json(source, "source"), time.time()])
-            where = "WHERE model_.hash = ? AND t.description = ?"
-            with self.file.reading() as connection:
-                rows = self.file.rows(connection, SOURCES, where, record.values[:2])
-                is_known = next(rows, None) is not None
-            if not is_known:
-                with self.file.writing() as connection:
-                    insert(connection, record)
+            with self.file.writing() as connection:
+                insert(connection, record)
         return digest
 
     def describe_sampling(self, kwargs: Mapping[str, object]) -> str:

@@ -11,7 +11,6 @@ import pytest
 from _support.errors import refused
 
 from lm_eval_bayes._util.hashing import model_hash, prompt_hash, sampling_hash
-from lm_eval_bayes.store.errors import StoreFileError
 from lm_eval_bayes.store.export import export_jsonl, export_lines
 from lm_eval_bayes.store.outcomes import Cluster, GradedQuestion, GradedTask, GradedTrial
 from lm_eval_bayes.store.verify import verify
@@ -86,7 +85,7 @@ def test_everything_is_there(store, describe, make_trial, tmp_path):
 def test_what_is_there_is_not_overwritten_unasked(filled, tmp_path):
     store, target = filled(), tmp_path / "a.jsonl"
     target.write_text("precious")
-    with refused("path", "path", error=StoreFileError):
+    with refused("path", "path"):
         export_jsonl(store, target)
     assert target.read_text() == "precious"
     assert export_jsonl(store, target, overwrite=True).trials == 6
@@ -97,20 +96,16 @@ def test_a_store_is_never_overwritten(filled):
     store = filled()
     other = filled("other.sqlite")
     before = other.read_bytes()
-    with refused("path", "path", error=StoreFileError):
-        export_jsonl(store, store, overwrite=True)
-    with refused("path", "path", error=StoreFileError):
-        export_jsonl(store, other, overwrite=True)
+    for target in (store, other):
+        with refused("path", "type"):
+            export_jsonl(store, target, overwrite=True)
     assert other.read_bytes() == before
 
 
-def test_places_that_cannot_be_written(filled, tmp_path):
-    store = filled()
-    with refused("path", "failed", error=StoreFileError):
-        export_jsonl(store, tmp_path / "absent" / "a.jsonl")
+def test_a_folder_is_not_overwritten(filled, tmp_path):
     (tmp_path / "folder").mkdir()
-    with refused("path", "path", error=StoreFileError):
-        export_jsonl(store, tmp_path / "folder", overwrite=True)
+    with refused("path", "path"):
+        export_jsonl(filled(), tmp_path / "folder", overwrite=True)
     assert sorted(os.listdir(tmp_path)) == ["folder", "trials.sqlite"]
 
 
@@ -121,7 +116,7 @@ def test_only_regular_files_are_replaced(filled, tmp_path, overwrite):
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "link").symlink_to(tmp_path / "pipe")
     for name in ("pipe", "link"):
-        with refused("path", "path", error=StoreFileError):
+        with refused("path", "path"):
             export_jsonl(store, tmp_path / name, overwrite)
     assert stat.S_ISFIFO((tmp_path / "pipe").lstat().st_mode)
     assert (tmp_path / "link").is_symlink()

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from _support.errors import refused
 
-from lm_eval_bayes.store.errors import StoreDamagedError, StoreFileError
+from lm_eval_bayes.store.errors import StoreDamagedError
 from lm_eval_bayes.store.outcomes import GradedQuestion, GradedTask, GradedTrial
 from lm_eval_bayes.store.samples_export import export_samples
 
@@ -134,7 +134,7 @@ def test_files_that_are_there_are_not_replaced_unasked(filled, tmp_path):
     store = filled()
     (entry,) = export_samples(store, tmp_path / "out").files
     Path(entry.path).write_text("precious")
-    with refused("path", "path", error=StoreFileError):
+    with refused("path", "path"):
         export_samples(store, tmp_path / "out")
     assert Path(entry.path).read_text() == "precious"
     export_samples(store, tmp_path / "out", overwrite=True)
@@ -149,7 +149,7 @@ def test_an_export_that_fails_leaves_nothing(filled, tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with refused("path", "failed", error=StoreFileError):
+    with refused("folder", "failed"):
         export_samples(store, tmp_path / "out")
     assert os.listdir(tmp_path) == ["trials.sqlite"]
 

@@ -94,36 +94,36 @@ def _print_info(info: StoreInfo) -> None:
     from lm_eval_bayes._util.hashing import canonical_json
 
     log = f" and {format_bytes(info.log_bytes)} of log" if info.log_bytes else ""
-    say(f"{info.path}: schema {info.schema}, {format_bytes(info.file_bytes)}{log}")
+    say(f"{info.path}: {format_bytes(info.file_bytes)}{log}")
     say(_counts(info, "trials", "prompts", "prompt_signals", "outcomes"))
     names = {digest: _stored_name(fingerprint) for digest, fingerprint in info.models.items()}
     if info.tasks:
-        head = ("model", "task", "version", "filter", "questions × trials", "graded", "sampling")
+        columns = ("model", "task", "version", "filter", "questions × trials", "graded")
         graded = [
             (
                 *(names[task.model], task.task, task.version, task.filter),
                 f"{task.questions:,} × {format_range((task.fewest, task.most))}",
-                *(f"{task.outcomes:,}", task.sampling),
+                f"{task.outcomes:,}",
             )
             for task in info.tasks
         ]
-        say_table("graded", head, graded, optional=("sampling", "filter", "version"))
+        say_table("graded", columns, graded, optional=("filter", "version"))
     if info.series:
-        head = ("model", "prompts × trials", "trials", "tokens", "from", "to", "sampling")
-        trials = [_series_row(names[series.model], series) for series in info.series]
-        say_table("trials", head, trials, optional=("from", "to", "sampling", "tokens"))
+        head = ("model", "sampling", "prompts", "per prompt", "trials", "tokens", "from", "to")
+        trials = [(names[series.model], *_series_row(series)) for series in info.series]
+        say_table("trials", head, trials, optional=("from", "to", "tokens", "per prompt"))
     for title, descriptions in (("models", info.models), ("samplings", info.samplings)):
         if descriptions:
             described = [(digest, canonical_json(value)) for digest, value in descriptions.items()]
             say_table(title, ("hash", "description"), described)
 
 
-def _series_row(name: str, series: SeriesInfo) -> tuple[str, ...]:
+def _series_row(series: SeriesInfo) -> tuple[str, ...]:
+    each = format_range((series.fewest, series.most))
+    counts = (f"{series.prompts:,}", each, f"{series.trials:,}", f"{series.completion_tokens:,}")
     form = "%Y-%m-%d %H:%M"
     dates = [format_date(seconds, form) or "?" for seconds in (series.first, series.last)]
-    per_prompt = f"{series.prompts:,} × {format_range((series.fewest, series.most))}"
-    counts = (f"{series.trials:,}", f"{series.completion_tokens:,}")
-    return (name, per_prompt, *counts, *dates, series.sampling)
+    return (series.sampling, *counts, *dates)
 
 
 @app.command()

@@ -209,7 +209,7 @@ def _read_series(
     return PartialRun(
         model=model_name(fingerprint, backend),
         task=graded.task,
-        sources=(str(store.path),),
+        sources=(str(texts.files[0]),),
         questions=questions,
         trials=trials_of_all,
         weights=weights,
