@@ -313,7 +313,8 @@ def test_measurements_that_are_no_numbers_are_named(tmp_path, ending, wrong):
 
 def test_all_columns_that_are_read_are_named(tmp_path, read):
     kinds = {
-        **{"question": "item_id", "text": "problem", "model": "agent", "task": "benchmark", "trial": "epoch"},
+        **{"question": "item_id", "text": "problem", "model": "agent"},
+        **{"task": "benchmark", "trial": "epoch"},
         **{"score": "reward", "answer": "parsed_answer", "response": "output", "target": "gold"},
         **{"tokens": "n_tokens", "cost": "total_cost", "time": "latency", "cluster": "cluster"},
     }
