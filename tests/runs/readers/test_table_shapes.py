@@ -86,6 +86,13 @@ def test_json_that_is_no_table(tmp_path, content):
         read_runs([path])
 
 
+def test_an_array_that_is_cut_off_is_damaged(tmp_path):
+    path = tmp_path / "t.json"
+    path.write_text(json.dumps([{"id": i, "correct": 1} for i in range(9)])[:-5])
+    with refused("RUN", "damaged"):
+        read_runs([path])
+
+
 LISTS = [
     {"id": "a", "correct": [1, 0, 1], "answer": ["7", "8", "7"], "tokens": [1, 2, 3]}
     | {"output": ["so 7", "so 8", "it is 7"], "reference output": "7", "seed": 3},
