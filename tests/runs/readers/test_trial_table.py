@@ -63,7 +63,7 @@ def counts(read):
 
 
 ENDINGS = (
-    *(".csv", ".tsv", ".csv.gz", ".jsonl", ".jsonl.gz", ".jsonl.zst"),
+    *(".csv", ".tsv", ".csv.gz", ".json", ".jsonl", ".jsonl.gz", ".jsonl.zst"),
     *(".parquet", ".arrow", ".feather"),
 )
 
