@@ -208,7 +208,7 @@ LOGS = {
         Log(_answers, "answers.jsonl", None, (), score=("correct",)),
         *(
             Log(_table, f"board{ending}", None, (), score=("correct",))
-            for ending in (".csv", ".tsv", ".jsonl", ".csv.gz", ".parquet", ".arrow")
+            for ending in (".csv", ".tsv", ".json", ".jsonl", ".csv.gz", ".parquet", ".arrow")
         ),
     ],
     "matrix of outcomes": [
