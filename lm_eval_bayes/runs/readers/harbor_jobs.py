@@ -156,7 +156,7 @@ def _of_harbor(content: _Object, job: _Object) -> Trial:
     version = name_of(mapping(content.get("agent_info")).get("version"))
     parts = [content, *mappings(content.get("step_results"))]
     errors = [mapping(part.get("exception_info")) for part in parts if part.get("exception_info")]
-    error = (name_of(errors[0].get("exception_type")) or "error") if errors else ""
+    error = (name_of(errors[0].get("exception_type")) or "an error") if errors else ""
     results = [mapping(part.get("agent_result")) for part in parts]
     results = results[:1] if results[0] else results[1:]
     rewards = mapping(mapping(content.get("verifier_result")).get("rewards"))

@@ -151,7 +151,8 @@ def _trials(file: Path, header: dict[str, Any], query: Query) -> Iterator[Trial]
     )
     for sample in samples:
         limit, seconds = sample.get("limit"), sample.get("working_time")
-        ended = f"{name_of(limit) or name_of(mapping(limit).get('type'))} limit" if limit else ""
+        kind = name_of(limit) or name_of(mapping(limit).get("type"))
+        ended = f"the {kind} limit" if limit else ""
         usage = mapping(sample.get("model_usage"))
         yield replace(
             common,
@@ -159,7 +160,7 @@ def _trials(file: Path, header: dict[str, Any], query: Query) -> Iterator[Trial]
             label=sample.get("epoch"),
             key=f"samples/{sample.get('id')}_epoch_{sample.get('epoch')}.json",
             scores=dict(_values(sample)),
-            error="error" if sample.get("error") else ended,
+            error="an error" if sample.get("error") else ended,
             text=last_message(sample.get("input")),
             document=mapping(sample.get("metadata")),
             reply=_reply(sample),

@@ -27,9 +27,9 @@ from lm_eval_bayes.runs.readers.tool_log import ToolLog, Trial
 _RESOLVED = ("resolved_ids", "resolved")
 _LISTS = {
     **dict.fromkeys((*_RESOLVED, "unresolved_ids"), ""),
-    "empty_patch_ids": "empty patch",
+    "empty_patch_ids": "an empty patch",
     "no_generation": "no generation",
-    **dict.fromkeys(("error_ids", "failed_ids", "no_logs"), "error"),
+    **dict.fromkeys(("error_ids", "failed_ids", "no_logs"), "an error"),
     **dict.fromkeys(("completed_ids", "generated"), ""),
     "submitted_ids": "no result",
 }
@@ -167,7 +167,7 @@ def _of_instances(folders: list[Path], query: Query) -> Iterator[tuple[str, tupl
     for folder in filter(Path.is_dir, folders):
         report = folder / "report.json"
         if not report.is_file():
-            yield folder.name, (False, "error")
+            yield folder.name, (False, "an error")
             continue
         for id, instance in mapping(load_json(report, query)).items():
             resolved = mapping(instance).get("resolved")

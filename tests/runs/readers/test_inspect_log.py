@@ -176,7 +176,7 @@ def test_words_that_are_no_scores_count_as_by_the_tool(tmp_path, content):
     ((_, of_model),) = outcomes_of(log).items()
     assert of_model == {"a": [1.0], "b": [0.0], "c": [0.25], "d": [0.0], "e": [0.0]}
     (run,) = read_runs([log]).runs
-    assert any("the word bad in place of a score 1" in note for note in run.notes)
+    assert any("1 trial ended with the word bad in" in note for note in run.notes)
 
 
 @pytest.mark.parametrize(
