@@ -36,11 +36,11 @@ from lm_eval_bayes.runs.readers.json_files import (
     load_json,
     mappings,
     name_of,
-    parse_json,
     seconds_between,
     timestamp,
 )
 from lm_eval_bayes.runs.readers.protocol import FileContents, Query, Sniffed
+from lm_eval_bayes.runs.readers.text_files import parsed
 from lm_eval_bayes.runs.readers.tool_log import ToolLog, Trial
 from lm_eval_bayes.runs.readers.tool_settings import SETTINGS, call_settings
 from lm_eval_bayes.runs.readers.trial_texts import Records, one_text
@@ -252,7 +252,7 @@ def _archived(file: Path, query: Query) -> tuple[dict[str, Any], list[Mapping[st
             names = set(archive.namelist())
 
             def content(name: str) -> Any:
-                return parse_json(_entry(file, archive, name), file, query, f" ({name})")
+                return parsed(_entry(file, archive, name), file, query.argument, f" ({name})")
 
             header = {**mapping(content(_HEADER if _HEADER in names else _START))}
             journal = sorted(filter(_JOURNAL.fullmatch, names), key=lambda n: (len(n), n))

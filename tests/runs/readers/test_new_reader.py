@@ -50,7 +50,7 @@ def test_its_log_is_read(tmp_path):
     assert (run.model, run.task, run.metric, run.tokens) == ("org/m", "sums", "correct", 84)
     assert [sorted(row.tolist()) for row in run.trials] == [[0, 0, 0, 0, 1, 1]] * 2
     assert run.provenance.generation_kwargs == {"temperature": 0.5}
-    assert "4 trials ended with timeout, and counted by the correct" in "".join(run.notes)
+    assert "4 trials ended with timeout, and counted by correct" in "".join(run.notes)
     texts = question_texts(run, 1)
     assert texts.right_answers == ("2",)
     assert sorted(texts.responses) == [f"{r['started']} 1 {r['attempt']}" for r in ROWS[1::2]]
