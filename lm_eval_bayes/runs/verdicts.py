@@ -156,22 +156,18 @@ class Verdicts:
         """
         before = {"samples": self.header.samples, **self.header.verifier}
         now = {"samples": samples, **verifier}
-        shown = {
-            name: tuple(canonical_json(of.get(name)) for of in (before, now))
+        differ = [
+            f"{name} {one_line(old, 80)}, now {one_line(new, 80)}"
             for name in {**before, **now}
-        }
-        differ = {name: texts for name, texts in shown.items() if texts[0] != texts[1]}
+            if (old := canonical_json(before.get(name))) != (new := canonical_json(now.get(name)))
+        ]
         if differ:
-            changes = "; ".join(
-                f"{name} {one_line(old, 80)}, now {one_line(new, 80)}"
-                for name, (old, new) in differ.items()
-            )
             sentence = (
                 f"{self.path} holds the verdicts of another verifier or on other samples "
-                f"({changes}); judge anew with --restart, which keeps these as .before, or write "
-                "elsewhere with --out (rubrics only read what is beside the samples)"
+                f"({'; '.join(differ)}); judge anew with --restart, which keeps these as .before, "
+                "or write elsewhere with --out (rubrics only read what is beside the samples)"
             )
-            raise OtherVerifierError(sentence, "mismatch", "verifier", list(differ))
+            raise OtherVerifierError(sentence, "mismatch", "verifier", differ)
 
 
 def verdicts_path(samples: str | PathLike[str]) -> Path:

@@ -113,9 +113,11 @@ def test_a_torn_last_line_is_dropped(written, cut):
 def test_another_verifier_is_refused_with_what_differs(written):
     before = written.read_bytes()
     other = replace(HEADER, verifier={**VERIFIER, "temperature": 2.0, "dtype": "float16"})
-    with refused("verifier", "mismatch", ["temperature", "dtype"], error=OtherVerifierError):
+    differ = ["temperature 1, now 2", 'dtype null, now "float16"']
+    with refused("verifier", "mismatch", differ, error=OtherVerifierError):
         VerdictsFile(written, other)
-    with refused("verifier", "mismatch", ["samples"], error=OtherVerifierError):
+    differ = ['samples "samples_t_1.jsonl", now "s2"']
+    with refused("verifier", "mismatch", differ, error=OtherVerifierError):
         VerdictsFile(written, replace(HEADER, samples="s2"))
     assert written.read_bytes() == before
     with VerdictsFile(written, replace(HEADER, verifier={**VERIFIER, "temperature": 1})):

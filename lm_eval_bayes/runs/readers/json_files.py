@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import codecs
 import json
-import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 from lm_eval_bayes._util.compressed import UNREADABLE, open_bytes
-from lm_eval_bayes._util.text import join_words, one_line, replace_surrogates
+from lm_eval_bayes._util.text import replace_surrogates
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.log_fields import cluster_label, field_names, fields_in_words
 from lm_eval_bayes.runs.provenance import mapping, number
 from lm_eval_bayes.runs.readers.file_access import PermissionDeniedError, unreadable
-from lm_eval_bayes.runs.readers.protocol import NothingToCountError, Query
+from lm_eval_bayes.runs.readers.protocol import Query
 from lm_eval_bayes.runs.readers.text_files import parsed
 
 #: Content of more bytes than this is refused.
@@ -64,26 +63,9 @@ def load_json(file: Path, query: Query) -> Any:
     return parsed(raw, file, query.argument)
 
 
-def parse_json(raw: bytes, file: Path, query: Query, part: str = "") -> Any:
-    """Return the content of a JSON text, which is a file or a part of one.
-
-    Raises
-    ------
-    InvalidInputError
-        If it is no JSON, or an object has a key twice.
-    """
-    return parsed(raw, file, query.argument, part)
-
-
 def broken(file: Path, query: Query, got: str) -> InvalidInputError:
     """Return the error of a file that is cut off or broken."""
     return InvalidInputError.of(query.argument, "damaged", f"have a complete {file}", got)
-
-
-def nothing_to_count(file: Path, query: Query, what: str, got: str) -> NothingToCountError:
-    """Return the error of a file without scores of the trials that it logs."""
-    rule = f"have {what} ({file.name})"
-    return NothingToCountError.of_task(query.argument, rule, got, f"{file}, without {what}")
 
 
 def name_of(value: object) -> str:
@@ -132,15 +114,6 @@ def score_of(value: object) -> float | None:
     [1.0, 0.5, 1.0, None, None]
     """
     return float(value) if isinstance(value, bool) else number(value)
-
-
-def unusable_score(value: object, what: str, file: Path, query: Query) -> InvalidInputError:
-    """Return the error of a score that is no finite number."""
-    shown = one_line(json_text(value), 40)
-    if isinstance(value, float) and math.isinf(value):
-        shown = f"{value} (infinite, or beyond the largest float, 1.8e308)"
-    rule = f"have finite numbers as scores ({file})"
-    return InvalidInputError.of(query.argument, "range", rule, f"{shown} as {what}")
 
 
 def total(values: Iterable[object]) -> float | None:
@@ -241,20 +214,3 @@ def after_last(folder: str, file: Path) -> tuple[Path, Path] | None:
         return None
     at = len(parts) - 2 - parts[-2::-1].index(folder)
     return Path(*parts[:at]), Path(*parts[at + 1 :])
-
-
-def chosen_metric(names: Sequence[str], query: Query, file: Path) -> tuple[str, tuple[str, ...]]:
-    """Return the metric of the query, else the first one, with a note that names the others.
-
-    Raises
-    ------
-    InvalidInputError
-        If the query names none of them.
-    """
-    if query.metric is not None and query.metric not in names:
-        rule = f"be a metric of {file.name}, {join_words(names, 'or')}"
-        raise InvalidInputError.of("metric", "choice", rule, query.metric)
-    if query.metric is not None or len(names) == 1:
-        return query.metric or names[0], ()
-    choice = join_words(names, "or")
-    return names[0], (f"metric {names[0]} was counted; --metric chooses among {choice}",)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -167,8 +167,10 @@ def _name_questions(log: ToolLog) -> bool:
         is_told = has_texts or (twice and any(a.tokens is not None for a in answers))
         keys: Sequence[Any] = records if is_told else range(len(records))
         distinct = dict(zip(keys, texts, strict=True))
-        names = distinct_ids([hash_text(t) for t in distinct.values()]) if has_texts else ()
-        of_key = dict(zip(distinct, names or map(str, range(len(distinct))), strict=True))
+        names: Iterable[str] = map(str, range(len(distinct)))
+        if has_texts:
+            names = distinct_ids([hash_text(text) for text in distinct.values()])
+        of_key = dict(zip(distinct, names, strict=True))
         ids = [of_key[key] for key in keys]
     log.trials = [replace(a, question=id) for a, id in zip(answers, ids, strict=True)]
     return by_line

@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from lm_eval_bayes._util.compressed import plain_name
-from lm_eval_bayes._util.text import one_line, plural
+from lm_eval_bayes._util.text import join_words, one_line, plural
+from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.logged_texts import TextLog, TrialText
 from lm_eval_bayes.runs.provenance import generation
 from lm_eval_bayes.runs.readers.conversations import written
 from lm_eval_bayes.runs.readers.file_access import files_below
-from lm_eval_bayes.runs.readers.json_files import chosen_metric, json_text, nothing_to_count
-from lm_eval_bayes.runs.readers.protocol import FileContents, Query
+from lm_eval_bayes.runs.readers.json_files import json_text
+from lm_eval_bayes.runs.readers.protocol import FileContents, NothingToCountError, Query
 from lm_eval_bayes.runs.readers.text_files import JsonLines, first_line
 from lm_eval_bayes.runs.readers.trial_columns import (
     TrialRow,
@@ -175,12 +176,16 @@ class ToolLog:
         wanted = [trial for trial in self.trials if query.task in (None, trial.task or query.task)]
         if self.trials and not wanted:
             return FileContents((), tasks)
-        names = list(dict.fromkeys(name for trial in wanted for name in trial.scores))
-        metric, notes = chosen_metric(names, query, self.file) if names else ("", ())
+        metric, notes = self._metric(wanted)
         is_scored = any(trial.scores.get(metric) is not None for trial in wanted)
-        if not is_scored and (query.unscored == "left-out" or not names):
-            got = f"{plural(len(wanted), 'trial')} without one"
-            raise nothing_to_count(self.file, query, "scores of trials", got)
+        if not is_scored and (query.unscored == "left-out" or not metric):
+            rule, got = "scores of trials", f"{plural(len(wanted), 'trial')} without one"
+            raise NothingToCountError.of_task(
+                query.argument,
+                f"have {rule} ({self.file.name})",
+                got,
+                f"{self.file}, without {rule}",
+            )
         by_run: dict[str, list[Trial]] = {}
         for trial in wanted:
             by_run.setdefault(json_text([trial.model, trial.run, trial.settings]), []).append(trial)
@@ -189,6 +194,17 @@ class ToolLog:
             said = (*notes, *self._notes_on_errors(trials, metric, tool))
             runs += self._runs(trials, metric, notes=said, **more)
         return FileContents(runs, tasks, warnings=tuple(self.warnings))
+
+    def _metric(self, trials: Sequence[Trial]) -> tuple[str, tuple[str, ...]]:
+        """Return the metric of the query, else the first one, with a note that names the others."""
+        names, asked = list(dict.fromkeys(n for t in trials for n in t.scores)), self.query.metric
+        choice = join_words(names, "or")
+        if names and asked is not None and asked not in names:
+            rule = f"be a metric of {self.file.name}, {choice}"
+            raise InvalidInputError.of("metric", "choice", rule, asked)
+        if asked is not None or len(names) < 2:
+            return asked or "".join(names), ()
+        return names[0], (f"metric {names[0]} was counted; --metric chooses among {choice}",)
 
     def _runs(self, trials: Sequence[Trial], metric: str, **more: Any) -> list[PartialRun]:
         """Return the runs of trials of one model, run and setting."""
