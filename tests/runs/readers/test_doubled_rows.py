@@ -15,8 +15,7 @@ from lm_eval_bayes.runs.reader import read_runs
 
 NEMO = "nemo_skills/published/eval-results"
 
-#: Logs of which every trial is a row: the folder, the file, and where in JSON the rows are, None for
-#: lines.
+#: Logs of which every trial is a row: the folder, the file, and the key of the rows, None of lines.
 LOGS = [
     ("verifiers_traces/weak", "traces.jsonl", None),
     (f"{NEMO}/answer-judge", "output-rs0.jsonl", None),
