@@ -122,7 +122,7 @@ def test_averages_of_the_metric_bayes_are_counts(tmp_path):
     assert saved.warnings[0].startswith(samples.name)
     again.unlink()
     write_run(tmp_path, rows + rows[:1])
-    with refused("RUN", "duplicate", "question 0 twice"):
+    with refused("RUN", "duplicate", "question 0 2 times"):
         read_runs([tmp_path], dedupe=True)
     write_run(tmp_path, [row(0, **{"bayes@3": 0.5, "avg@3": 0.5})])
     with refused("RUN", "mismatch", "question 0: avg@3 = 0.5 is no average of 3 trials"):
@@ -196,7 +196,7 @@ def test_a_question_that_was_logged_twice(tmp_path):
     assert warning.startswith(f"1 trials of {samples}")
     other = {**again[1], "doc_hash": "another"}
     samples.write_text("".join(json.dumps(line) + "\n" for line in (again[0], other)))
-    with refused("RUN", "duplicate", "two documents for question 0"):
+    with refused("RUN", "duplicate", "question 0 with several documents"):
         read_runs([tmp_path], dedupe=True)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from lm_eval_bayes._util.compressed import UNREADABLE, open_bytes
 from lm_eval_bayes._util.text import join_words, one_line, replace_surrogates
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.runs.log_fields import cluster_label, field_names, fields_in_words
+from lm_eval_bayes.runs.log_fields import cluster_label, fields_in_words
 from lm_eval_bayes.runs.provenance import mapping, number
 from lm_eval_bayes.runs.readers.file_access import PermissionDeniedError, unreadable
 from lm_eval_bayes.runs.readers.protocol import NothingToCountError, Query
@@ -237,19 +237,15 @@ def clusters_of(documents: Iterable[object], query: Query, where: str) -> list[s
     """
     if query.cluster is None:
         return None
-    labels: list[str] = []
-    fields: dict[str, None] = {}
-    for document in documents:
-        labels.append(cluster_label(document, query.cluster) or "")
-        fields.update(dict.fromkeys(field_names([document])))
-    choice = fields_in_words(fields)
-    if labels and not any(labels) and choice:
+    listed = list(documents)
+    labels = [cluster_label(document, query.cluster) or "" for document in listed]
+    if any(labels) or not labels:
+        return labels
+    if choice := fields_in_words(listed):
         rule = f"be a field of {where}, {choice}"
         raise InvalidInputError.of("cluster", "choice", rule, query.cluster)
-    if labels and not any(labels):
-        rule = f"be left out: {where} have no field that is a text or a number"
-        raise InvalidInputError.of("cluster", "conflict", rule, query.cluster)
-    return labels
+    rule = f"be left out: {where} have no field that is a text or a number"
+    raise InvalidInputError.of("cluster", "conflict", rule, query.cluster)
 
 
 def after_last(folder: str, file: Path) -> tuple[Path, Path] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from lm_eval_bayes.runs.readers.log_line import LogLine, is_right_or_wrong
 from lm_eval_bayes.runs.readers.logged_signals import SignalReader
 from lm_eval_bayes.runs.readers.protocol import NothingToCountError, Query
 from lm_eval_bayes.runs.task_run import GRADED
-from lm_eval_bayes.runs.trials import Question, Trials
+from lm_eval_bayes.runs.trials import PartialRun, Question, Trials
 from lm_eval_bayes.stats import FloatArray, check_weights
 
 #: The row of the average score of a question over N trials.
@@ -33,38 +33,19 @@ _NO_METRICS = frozenset(
 )
 
 
-@dataclass(frozen=True)
-class LoggedTrials:
-    """The questions of a task in a samples file.
-
-    Attributes
-    ----------
-    questions : list of (Question, Trials)
-        In the order of the lines, each with the hash of its document as id.
-    metric : str
-        What was counted.
-    weights : tuple of float
-        The score of each category; of scores their bounds.
-    notes, signals_error, verifiers, threshold
-        As in :class:`~lm_eval_bayes.runs.task_run.TaskRun`.
-    """
-
-    questions: list[tuple[Question, Trials]]
-    metric: str
-    weights: tuple[float, ...] = (0.0, 1.0)
-    notes: tuple[str, ...] = ()
-    signals_error: InvalidInputError | None = None
-    verifiers: tuple[Mapping[str, Any], ...] = ()
-    threshold: float | None = None
+#: The questions of a task in the order of the lines, and what the run has besides them.
+Read = tuple[list[tuple[Question, Trials]], PartialRun]
 
 
 def logged_trials(
-    task: LoggedTask, first: LogLine, lines: Iterable[LogLine], query: Query
-) -> LoggedTrials:
+    run: PartialRun, task: LoggedTask, first: LogLine, lines: Iterable[LogLine], query: Query
+) -> Read:
     """Read the trials of a task.
 
     Parameters
     ----------
+    run : PartialRun
+        What is known of the run without its trials.
     task : LoggedTask
         The task.
     first : LogLine
@@ -82,22 +63,23 @@ def logged_trials(
         If a line is broken.
     """
     if query.regrade is not None:
-        return LoggedTrials([_every_text(line) for line in lines], GRADED, _weights(task, query))
+        return [_every_text(line) for line in lines], replace(run, weights=_weights(task, query))
     field = _graded_field(task, first, query)
     if field is not None:
-        return _graded(task, first, lines, query, field)
+        return _graded(run, task, first, lines, query, field)
     average = average_metric(first.row)
     if average is not None:
-        return _counted(task, lines, query, average)
-    return _of_metric(task, lines, query)
+        return _counted(run, task, lines, query, average)
+    return _of_metric(run, task, lines, query)
 
 
 def _every_text(line: LogLine) -> tuple[Question, Trials]:
     """Return a question with every text as a trial, and its grade where it has one."""
     n, grades = len(line.texts or ()), line.row.get("outcomes")
-    if line.settings is None or not isinstance(grades, list) or len(grades) != n:
-        grades = [None] * (n if line.settings is not None else 0)
-    return line.question([g if type(g) is int else -1 for g in grades])
+    if line.sent[1] is None or not isinstance(grades, list) or len(grades) != n:
+        grades = [None] * (n if line.sent[1] is not None else 0)
+    recorded = line.recorded(len(grades))
+    return line.question([g if type(g) is int else -1 for g in grades], recorded)
 
 
 # -- tasks of this package -----------------------------------------------------------------------
@@ -129,8 +111,13 @@ def _graded_field(task: LoggedTask, first: LogLine, query: Query) -> str | None:
 
 
 def _graded(
-    task: LoggedTask, first: LogLine, lines: Iterable[LogLine], query: Query, field: str
-) -> LoggedTrials:
+    run: PartialRun,
+    task: LoggedTask,
+    first: LogLine,
+    lines: Iterable[LogLine],
+    query: Query,
+    field: str,
+) -> Read:
     """Read what a task of this package logs: the categories of trials, or their scores."""
     names, is_scored, further = task.metrics, field.startswith("scores"), "(" in field
     metric = query.metric if query.metric in names else None
@@ -155,7 +142,8 @@ def _graded(
             columns["answers"] = [None if answer is None else str(answer) for answer in answers]
         if signals is not None:
             columns["signals"] = signals.signals(line)
-        questions.append(line.question(categories, **columns))
+        recorded = line.recorded(len(values))
+        questions.append(line.question(categories, recorded, **columns))
     notes = []
     if len(names) > 1 and query.metric is None:
         choice = join_words([name for name in names if name not in task.metric_errors], "or")
@@ -169,13 +157,13 @@ def _graded(
             "the log's own hbayes@N uses an earlier run as prior evidence (`bayes_prior`: "
             f"{prior}); here --prior does"
         )
-    return LoggedTrials(
-        questions,
-        metric or (names[0] if is_scored and names else GRADED),
-        weights,
-        tuple(notes),
-        signals_error=None if signals is None else signals.error,
-        verifiers=() if signals is None else signals.verifiers,
+    if signals is not None:
+        run = replace(run, signals_error=signals.error, verifiers=signals.verifiers)
+    return questions, replace(
+        run,
+        metric=metric or (names[0] if is_scored and names else GRADED),
+        weights=weights,
+        notes=tuple(notes),
         threshold=task.threshold(metric if further else None) if is_scored else None,
     )
 
@@ -212,7 +200,7 @@ def _weights(task: LoggedTask, query: Query) -> tuple[float, ...]:
 # -- other tasks: a metric of zeros and ones, or counts of `bayes` ---------------------------------
 
 
-def _of_metric(task: LoggedTask, lines: Iterable[LogLine], query: Query) -> LoggedTrials:
+def _of_metric(run: PartialRun, task: LoggedTask, lines: Iterable[LogLine], query: Query) -> Read:
     """Read one trial per question: a metric that is 0 or 1."""
     #: By metric, the outcome of every question, -1 for none; one with other values is removed.
     values: dict[str, list[int]] = {}
@@ -229,8 +217,8 @@ def _of_metric(task: LoggedTask, lines: Iterable[LogLine], query: Query) -> Logg
                 values[name].append(-1 if value is None else int(value))
             else:
                 del values[name]
-        generated = generated or line.settings is not None
-        n_texts = max(n_texts, len(line.texts or ()) if line.settings is not None else 0)
+        generated = generated or line.sent[1] is not None
+        n_texts = max(n_texts, len(line.texts or ()) if line.sent[1] is not None else 0)
         # its outcome is added after the last line, when it is known which metrics are 0 or 1
         questions.append(line.question([-1], answers=_filtered_answer(line.row)))
     graded = {name: v for name, v in values.items() if any(outcome >= 0 for outcome in v)}
@@ -248,7 +236,7 @@ def _of_metric(task: LoggedTask, lines: Iterable[LogLine], query: Query) -> Logg
             f"the task gave the {n_texts} texts of a question one grade, which was counted as one "
             "trial; --regrade grades each"
         )
-    return LoggedTrials(questions, metric, notes=tuple(notes))
+    return questions, replace(run, metric=metric, notes=tuple(notes))
 
 
 def _chosen(
@@ -298,8 +286,8 @@ def average_metric(row: Mapping[str, Any]) -> str | None:
 
 
 def _counted(
-    task: LoggedTask, lines: Iterable[LogLine], query: Query, average: str
-) -> LoggedTrials:
+    run: PartialRun, task: LoggedTask, lines: Iterable[LogLine], query: Query, average: str
+) -> Read:
     """Read counts of right trials, from the average score that the metric `bayes` logs."""
     entry = next((e for e in task.metric_list if e.get("metric") == "bayes"), {})
     weights = tuple(check_weights(entry.get("weights") or (0.0, 1.0)).tolist())
@@ -321,7 +309,7 @@ def _counted(
         f"the metric bayes of task {task.task} logs how many trials were right and not which: "
         "what needs their order needs --regrade"
     )
-    return LoggedTrials(questions, GRADED, weights, (note,))
+    return questions, replace(run, weights=weights, notes=(note,))
 
 
 def metric_names(row: Mapping[str, Any]) -> list[str]:
