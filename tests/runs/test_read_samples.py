@@ -57,14 +57,6 @@ def test_graded_trials_with_all_that_was_logged_of_them(tmp_path):
     assert made.versions == {"lm_eval": "0.4.13", "task": "1.0"}
 
 
-def test_a_log_whose_rows_use_prior_evidence_has_a_note(tmp_path):
-    config = {"task": TASK, "metadata": {"bayes_prior": "runs/earlier", "bayes": {"n": 2}}}
-    write_run(tmp_path, [row(0, outcomes=[1, 0])], configs={TASK: config})
-    run = read_one(tmp_path)
-    assert run.outcomes.counts.tolist() == [[1, 1]]
-    assert "runs/earlier" in run.notes[-1]
-
-
 def test_a_binary_metric_is_one_trial_a_question(tmp_path):
     rows = [
         row(0, "strict", f1=0.5, exact_match=1.0, bleu=1, texts=["It is 0."]),

@@ -23,9 +23,6 @@ from lm_eval_bayes.runs.trials import Question, Trials, floats
 #: Fields of a document that hold the text of the question.
 _QUESTION = ("problem", "question", "Question", "query", "goal", "sentence")
 
-#: Of a line of which nothing is recorded trial by trial.
-NOTHING: Mapping[str, Any] = MappingProxyType({})
-
 
 @dataclass(frozen=True)
 class LogLine:
@@ -83,6 +80,11 @@ class LogLine:
         return prompt if isinstance(prompt, str) else "", known
 
     @property
+    def generated(self) -> bool:
+        """Whether texts were generated, and not likelihoods computed."""
+        return self.sent[1] is not None
+
+    @property
     def question_text(self) -> str:
         """The text of the question; of a document without one the prompt."""
         doc = mapping(self.row.get("doc"))
@@ -112,7 +114,7 @@ class LogLine:
     def question(
         self,
         categories: Sequence[int],
-        recorded: Mapping[str, Sequence[Any]] = NOTHING,
+        recorded: Mapping[str, Sequence[Any]] = MappingProxyType({}),
         counts: tuple[int, ...] | None = None,
         **columns: Any,
     ) -> tuple[Question, Trials]:
