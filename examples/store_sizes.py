@@ -15,7 +15,6 @@ import itertools
 import json
 import random
 import resource
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -72,27 +71,18 @@ def info(path, _):
         return store.info().trials
 
 
-def compact(path, folder):
-    """Compress the texts of a copy anew."""
-    with TrialStore.open(folder / path.name) as store:
-        return store.compact().trials
-
-
 OPERATIONS = {
     "look up": look_up,
     "info": info,
-    "verify": lambda path, _: verify(path).trials,
+    "verify": lambda path, _: verify(path).records["trials"],
     "merge": lambda path, folder: merge([path], folder / "merged.sqlite").added,
     "export": lambda path, folder: export_jsonl(path, folder / "trials.jsonl").trials,
     "export samples": lambda path, folder: export_samples(path, folder / "s").files[0].trials,
-    "compact": compact,
 }
 
 
 def work(operation, path, folder):
     """Do one operation in this process, and print what it took."""
-    if operation == "compact":
-        shutil.copy(path, folder / path.name)
     wall, processor = time.perf_counter(), time.process_time()
     trials = OPERATIONS[operation](path, folder)
     measured = {

@@ -182,7 +182,7 @@ SENTENCES = [
     (
         lambda: TrialStore.open("words.csv"),
         "path",
-        "{folder}/words.csv is not a trial store: file is not a database",
+        "{folder}/words.csv is not a trial store",
     ),
     (
         lambda: _models("biased_coin.model").BiasedCoinLM(p=1.2),

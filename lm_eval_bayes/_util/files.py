@@ -112,6 +112,8 @@ def write_errors(argument: str) -> Iterator[None]:
     """
     try:
         yield
+    except LmEvalBayesError:
+        raise  # of a file that the content reads
     except OSError as error:
         # Not by InvalidInputError.of, which shortens long values.
         sentence = f"`{argument}` must be a file that can be written; {error.filename}"

@@ -8,6 +8,9 @@ from pathlib import Path
 
 from lm_eval_bayes.errors import InvalidInputError
 
+#: Parameters that open a file without locks, log and recovery, so that it stays as it is.
+UNLOCKED = "mode=ro&immutable=1"
+
 #: "LMEB" in ASCII, the application id in the header of every trial store.
 TRIAL_STORE_ID = 0x4C4D4542
 
@@ -41,14 +44,29 @@ def connect(path: Path, query: str, wait_s: float = 0.0) -> sqlite3.Connection:
     )
 
 
-def connect_unlocked(path: Path) -> sqlite3.Connection:
-    """Open a file to read it without locks, log and recovery, so that it stays as it is."""
-    return connect(path, "mode=ro&immutable=1")
-
-
 def primary_code(error: sqlite3.Error) -> int:
     """Return SQLite's primary result code of an error, 0 on Python 3.10, which hides it."""
     return int(getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF
+
+
+def has_store_header(path: Path) -> bool:
+    """Return whether an existing file is a trial store, or an SQLite file that is cut short.
+
+    Without its write-ahead log, a store that is in use may look cut short.
+
+    Raises
+    ------
+    sqlite3.OperationalError
+        If it cannot be opened.
+    """
+    try:
+        with closing(connect(path, UNLOCKED)) as connection:
+            application_id = connection.execute("PRAGMA application_id").fetchone()[0]
+    except sqlite3.OperationalError:
+        raise
+    except sqlite3.DatabaseError as error:
+        return primary_code(error) == CORRUPT
+    return bool(application_id == TRIAL_STORE_ID)
 
 
 def check_not_store(path: Path, argument: str) -> None:
@@ -60,12 +78,9 @@ def check_not_store(path: Path, argument: str) -> None:
         If it is, or if it cannot be read.
     """
     try:
-        with closing(connect_unlocked(path)) as connection:
-            is_store = connection.execute("PRAGMA application_id").fetchone()[0] == TRIAL_STORE_ID
+        is_store = has_store_header(path)
     except sqlite3.OperationalError as error:
         rule = f"be a file that can be read: {error}"
         raise InvalidInputError.of(argument, "damaged", rule, str(path)) from error
-    except sqlite3.DatabaseError as error:
-        is_store = primary_code(error) == CORRUPT
     if is_store:
         raise InvalidInputError.of(argument, "type", "not be a trial store", str(path))

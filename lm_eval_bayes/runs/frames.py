@@ -13,11 +13,11 @@ import numpy as np
 from lm_eval_bayes._util.text import first_names
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.merging import merge_runs
+from lm_eval_bayes.runs.readers.column_names import find_columns
 from lm_eval_bayes.runs.readers.protocol import Query
 from lm_eval_bayes.runs.readers.trial_table import (
     TrialTable,
     check_columns,
-    table_columns,
     table_contents,
 )
 from lm_eval_bayes.stats import FloatArray, ScoreOutcomes
@@ -73,8 +73,8 @@ def read_frame(
     """
     by_name = _columns(frame)
     query = Query(task=task, columns=columns or {}, bounds=bounds, argument="frame", dedupe=None)
-    kinds = table_columns(list(by_name), query)
-    check_columns(list(by_name), kinds, "frame", "or `columns={{'{kind}': NAME}}`")
+    kinds = find_columns(list(by_name), query.columns)
+    check_columns(list(by_name), kinds, "frame")
     rows = partial(zip, *by_name.values(), strict=True)
     table = TrialTable(Path("frame"), list(by_name), kinds, by_name, rows)
     contents = table_contents(table, query, model)

@@ -67,24 +67,45 @@ def check_other_trials(runs: Sequence[TaskRun], prior: TaskRun) -> None:
     ------
     InvalidInputError
         If a file of the prior run is one of those that `runs` were read from, or if a run of the
-        same model has the same trials with the same seeds.
+        same model has some of its trials.
     """
     files = set(map(os.path.realpath, prior.sources))
     for run in runs:
-        if not files.isdisjoint(map(os.path.realpath, run.sources)) or _is_copy(run, prior):
+        if not files.isdisjoint(map(os.path.realpath, run.sources)) or _share_trials(run, prior):
             rule = f"hold other trials than those of {run.model}, or they would count twice"
             raise InvalidInputError.of("prior", "duplicate", rule, prior.label)
 
 
-def _is_copy(run: TaskRun, prior: TaskRun) -> bool:
-    """Return whether a run has the trials of another, by their seeds and outcomes."""
-    if run.seeds is None or run.trials is None or prior.trials is None:
+def _share_trials(run: TaskRun, prior: TaskRun) -> bool:
+    """Return whether runs of one model have trials of one seed, all with the same outcomes.
+
+    Where no trial has a seed, whether all trials are the same. Of outcomes that are all alike
+    nothing is known.
+    """
+    names = [(of.model.split(" (")[0], of.task) for of in (run, prior)]
+    if names[0] != names[1] or run.trials is None or prior.trials is None:
         return False
-    identities = [
-        (of.model.split(" (")[0], of.task, of.question_ids, of.seeds) for of in (run, prior)
-    ]
-    same = identities[0] == identities[1]
-    return same and all(map(np.array_equal, run.trials, prior.trials))
+    if (
+        run.seeds is None
+        and prior.seeds is None
+        and run.outcomes.n_trials.sum() != (prior.outcomes.n_trials.sum())
+    ):
+        return False
+    outcomes, others = _outcomes(run), _outcomes(prior)
+    common = outcomes.keys() & others.keys()
+    same = all(outcomes[trial] == others[trial] for trial in common)
+    return same and len({outcomes[trial] for trial in common}) > 1
+
+
+def _outcomes(run: TaskRun) -> dict[tuple[str, object], tuple[int, str | None]]:
+    """Return the outcome and the answer of every trial by its question and seed, or its number."""
+    outcomes: dict[tuple[str, object], tuple[int, str | None]] = {}
+    for row, (id, categories) in enumerate(zip(run.question_ids, run.trials or (), strict=True)):
+        for trial, category in enumerate(categories.tolist()):
+            seed = trial if run.seeds is None else run.seeds[row][trial]
+            answer = None if run.answers is None else run.answers[row][trial]
+            outcomes[id, seed] = category, answer
+    return outcomes
 
 
 def _listed(question_ids: Sequence[str]) -> str:

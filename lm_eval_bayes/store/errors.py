@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import shutil
 import sqlite3
-import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from os import PathLike
-from typing import TYPE_CHECKING
 
 from lm_eval_bayes._util.sqlite import (
     BUSY,
@@ -23,14 +20,6 @@ from lm_eval_bayes._util.sqlite import (
     primary_code,
 )
 from lm_eval_bayes.errors import LmEvalBayesError, Rule
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
-
-if TYPE_CHECKING:
-    from lm_eval_bayes.store.trial import Conflict
 
 _LOCK_CODES = (BUSY, LOCKED, PROTOCOL)
 _DAMAGE_CODES = (CORRUPT, NOT_A_DATABASE)
@@ -89,15 +78,15 @@ class TrialConflictError(StoreError, ValueError):
 
     Attributes
     ----------
-    conflicts : tuple of Conflict
-        The trials, up to a limit.
+    conflicts : sequence of str
+        A sentence about each trial, up to a limit.
     n_conflicts : int
         The number of these trials.
     """
 
     rule: Rule | None = "mismatch"
 
-    def __init__(self, message: str, conflicts: tuple[Conflict, ...], n_conflicts: int) -> None:
+    def __init__(self, message: str, conflicts: Sequence[str], n_conflicts: int) -> None:
         super().__init__(message)
         self.conflicts, self.n_conflicts = conflicts, n_conflicts
 
@@ -121,14 +110,6 @@ def translate_error(error: sqlite3.Error, path: str | PathLike[str], doing: str)
     """
     code = primary_code(error)
     if code in _LOCK_CODES:
-        if _has_no_locks(os.path.dirname(os.path.abspath(path))):
-            return StoreFileError(
-                f"{path} cannot be {doing}: its file system has no locks, as NFS without a lock "
-                "service; use a local disk, and merge the stores with `lm-eval-bayes store merge`",
-                "failed",
-                "store",
-                path,
-            )
         return StoreBusyError(f"{path} cannot be {doing}: another process has locked it")
     if _is_full(error, code, path):
         return StoreFullError(
@@ -138,18 +119,6 @@ def translate_error(error: sqlite3.Error, path: str | PathLike[str], doing: str)
     if code in _DAMAGE_CODES or (not code and type(error) is sqlite3.DatabaseError):
         return StoreDamagedError(f"{path} is damaged and cannot be {doing}: {error}")
     return StoreFileError(f"{path} cannot be {doing}: {error}", "failed", "store", path)
-
-
-def _has_no_locks(folder: str) -> bool:
-    """Whether locking a new file of a folder fails, which SQLite does not tell from a lock."""
-    if fcntl is None:
-        return False
-    try:
-        with tempfile.TemporaryFile(dir=folder) as file:
-            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        return error.errno in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
-    return False
 
 
 def _is_full(error: sqlite3.Error, code: int, path: str | PathLike[str]) -> bool:
@@ -174,22 +143,3 @@ def translate_errors(path: str | PathLike[str], doing: str) -> Iterator[None]:
         raise translate_error(error, path, doing) from error
     except UnicodeDecodeError as error:
         raise StoreDamagedError(f"{path} is damaged and cannot be {doing}: {error}") from error
-
-
-@contextmanager
-def readable(path: str | PathLike[str], what: str) -> Iterator[None]:
-    """Raise a :class:`StoreDamagedError` if a record cannot be decoded.
-
-    Parameters
-    ----------
-    path : path
-        The store.
-    what : str
-        The record, as the words before "cannot be read".
-    """
-    try:
-        yield
-    except LmEvalBayesError:
-        raise
-    except (TypeError, ValueError, LookupError) as error:
-        raise StoreDamagedError(f"{path} is damaged: {what} cannot be read: {error}") from error

@@ -8,16 +8,15 @@ import sqlite3
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias, get_args
 
-from lm_eval_bayes._util.files import publish, resolve_path, temporaries_of, temporary_name
-from lm_eval_bayes._util.processes import process
-from lm_eval_bayes._util.sqlite import TRIAL_STORE_ID, connect, connect_unlocked
+from lm_eval_bayes._util.files import publish, resolve_path, temporary_name
+from lm_eval_bayes._util.sqlite import TRIAL_STORE_ID, UNLOCKED, connect
 from lm_eval_bayes._util.validation import check_option
 from lm_eval_bayes.store.errors import (
     StoreBusyError,
@@ -28,14 +27,10 @@ from lm_eval_bayes.store.errors import (
     is_lock_error,
     translate_errors,
 )
-from lm_eval_bayes.store.locations import (
-    is_store,
-    log_bytes,
-    network_file_system,
-    network_warning,
-)
-from lm_eval_bayes.store.schema import SCHEMA, check_schema, create_tables
-from lm_eval_bayes.store.texts import TextCodec
+from lm_eval_bayes.store.locations import is_store, network_file_system, network_warning
+from lm_eval_bayes.store.log import damaged_log, log_bytes, log_of
+from lm_eval_bayes.store.schema import SCHEMA, Row, Table, check_schema, create_tables, rows
+from lm_eval_bayes.store.texts import read_dictionaries
 
 log = logging.getLogger("lm_eval.bayes.store")
 
@@ -45,8 +40,8 @@ Synchronous: TypeAlias = Literal["NORMAL", "FULL"]
 #: Seconds to wait for another process that is writing.
 WAIT_S = 60.0
 
-#: Values bound in one statement; SQLite before 3.32 allows 999.
-MAX_BOUND = 500
+#: Pages of the write-ahead log, of which a commit takes two or more, that are written to the store.
+CHECKPOINT_PAGES = 400
 
 
 class StoreFile:
@@ -60,10 +55,8 @@ class StoreFile:
         The file, absolute and with symbolic links followed.
     mode : str
         "write" or "read".
-    texts : TextCodec
-        How its texts are compressed.
-    ends_log : bool
-        Whether :meth:`close` ends the write-ahead log.
+    dictionaries : dict
+        With which its texts are read, see :func:`~lm_eval_bayes.store.texts.unpack`.
     lacks_log : bool
         Whether the file seems to have been in use when it was copied without its write-ahead log,
         so that its latest trials may be missing. A writer that was killed as it opened or closed
@@ -77,28 +70,34 @@ class StoreFile:
         self.path = path
         self.mode: Mode = mode
         self.wait_s = wait_s
-        self.ends_log = False
         self.lacks_log = False
         self.signature: tuple[int, int] | None = None
-        self.texts = TextCodec(connection, path)
+        self.dictionaries = read_dictionaries(connection)
         self._connection: sqlite3.Connection | None = connection
         self._process = os.getpid()
         self._identity = _identity(path)
         self._lock = threading.RLock()
         # The store of a run is closed by no one: it is when the interpreter ends.
-        self._at_exit = (
-            weakref.finalize(self, _close_at_exit, connection, self._process)
-            if mode == "write"
-            else None
-        )
+        self._at_exit = weakref.finalize(self, _close, connection, self._process, mode == "write")
 
     @contextmanager
-    def reading(self) -> Iterator[sqlite3.Connection]:
-        """Return the connection in a transaction that reads one consistent state of the store."""
+    def reading(self, checked: bool = False) -> Iterator[sqlite3.Connection]:
+        """Return the connection in a transaction that reads one consistent state of the store.
+
+        Before all of a table is read, SQLite's structure is `checked`: a damaged index hides rows
+        from every statement that uses it.
+
+        Raises
+        ------
+        StoreDamagedError
+            If SQLite's check, which takes a second for a million trials, reports a problem.
+        """
         with self._lock, translate_errors(self.path, "read"):
             connection = self.connection()
             connection.execute("BEGIN")
             try:
+                if checked:
+                    check_structure(connection, self.path)
                 yield connection
             finally:
                 connection.rollback()
@@ -133,35 +132,53 @@ class StoreFile:
                 )
                 raise StoreFileError(sentence, "path", "store", self.path)
             begin_writing(connection, self.wait_s)
-            done = False
-            try:
-                with connection:  # commits, or rolls back on an exception
-                    yield connection
-                    if not commit:
-                        connection.rollback()
-                done = commit
-            finally:
-                if not done:
-                    self.texts.forget()
+            with connection:  # commits, or rolls back on an exception
+                yield connection
+                if not commit:
+                    connection.rollback()
 
-    def compact(self) -> None:
+    def rows(
+        self,
+        connection: sqlite3.Connection,
+        table: Table,
+        conditions: str = "",
+        values: Sequence[object] = (),
+    ) -> Generator[Row, None, None]:
+        """Read records, see :func:`lm_eval_bayes.store.schema.rows`."""
+        return rows(connection, table, self.dictionaries, conditions, values)
+
+    def intact(self, records: Generator[Row, None, None]) -> Iterator[Row]:
+        """Yield records that are what was written.
+
+        Raises
+        ------
+        StoreDamagedError
+            If one is not.
+        """
+        with closing(records):  # an error would keep the statement open otherwise
+            for row in records:
+                if not row.is_intact():
+                    raise StoreDamagedError(
+                        f"{self.path} is damaged: {row} does not match its hash; `lm-eval-bayes "
+                        "store verify` lists all such records, and the command that sampled the "
+                        "trials samples and grades them again"
+                    )
+                yield row
+
+    def vacuum(self) -> None:
         """Return the space of deleted trials to the file system."""
         with self._lock, translate_errors(self.path, "compacted"):
-            connection = self.connection()
-            connection.execute("VACUUM")
-            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            self.connection().execute("VACUUM")
+            self.connection().execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def close(self) -> None:
         """Close the file; closing it twice does nothing."""
         with self._lock:
             connection, self._connection = self._connection, None
-            if self._at_exit is not None:
-                self._at_exit.detach()
-            if connection is not None and self._process == os.getpid():
-                reads_a_copy = self.mode == "read" and self.lacks_log
-                if self.ends_log and not reads_a_copy:
-                    _end_log(connection)
-                connection.close()
+            self._at_exit.detach()
+            if connection is not None:
+                # a copy that lacks its log stays as it is when it is read
+                _close(connection, self._process, self.mode == "write" or not self.lacks_log)
 
     @property
     def is_open(self) -> bool:
@@ -179,31 +196,12 @@ class StoreFile:
 
 
 def check_structure(connection: sqlite3.Connection, path: Path) -> None:
-    """Refuse a store whose tables or indexes are damaged, before all of it is read, or written to.
-
-    A damaged index hides rows from every statement that uses it.
-
-    Raises
-    ------
-    StoreDamagedError
-        If SQLite's check, which takes a second for a million trials, reports a problem.
-    """
+    """Refuse a store whose tables or indexes are damaged, see :meth:`StoreFile.reading`."""
     if connection.execute("PRAGMA integrity_check(1)").fetchone() != ("ok",):
         raise StoreDamagedError(
             f"{path} is damaged, so that records may be missing: `lm-eval-bayes store verify` "
             "lists its problems"
         )
-
-
-def chunks(items: list[Any]) -> Iterator[list[Any]]:
-    """Split a list into chunks whose values one statement can bind."""
-    for start in range(0, len(items), MAX_BOUND):
-        yield items[start : start + MAX_BOUND]
-
-
-def marks(items: Sequence[object]) -> str:
-    """Return a question mark for each value to be bound."""
-    return ", ".join("?" * len(items))
 
 
 def begin_writing(connection: sqlite3.Connection, wait_s: float) -> None:
@@ -229,8 +227,9 @@ def open_file(
     """Open a store, see :meth:`lm_eval_bayes.store.trial_store.TrialStore.open`."""
     synchronous = check_option("synchronous", synchronous, get_args(Synchronous))
     resolved = resolve_path(path)
+    exists = is_store(resolved)
     if mode == "read":
-        if not is_store(resolved):
+        if not exists:
             raise StoreFileError(
                 f"{resolved} cannot be opened: there is no such file", "path", "store", resolved
             )
@@ -238,16 +237,13 @@ def open_file(
     warning = network_warning(resolved)
     if warning:
         log.warning(warning)
-    if not is_store(resolved) and not create_file(resolved):
-        # Another process created it meanwhile: check that it is a store.
-        is_store(resolved)
+    if not exists and not create_file(resolved):
+        is_store(resolved)  # another process created it meanwhile
     return _open_to_write(resolved, synchronous, wait_s)
 
 
 def create_file(path: Path, fill: Callable[[sqlite3.Connection], None] | None = None) -> bool:
     """Create a store atomically.
-
-    What a killed process left of an attempt to create this file is removed.
 
     Parameters
     ----------
@@ -261,20 +257,17 @@ def create_file(path: Path, fill: Callable[[sqlite3.Connection], None] | None = 
     bool
         False if another process created a file of this name meanwhile.
     """
-    for abandoned, pid in temporaries_of(path):
-        if process(pid) is None and _is_unlocked(abandoned):
-            _remove(abandoned)
     temporary = temporary_name(path)
     try:
         with translate_errors(path, "created"):
             with closing(connect(temporary, "mode=rwc")) as connection:
                 connection.execute("PRAGMA synchronous = FULL")
+                connection.execute("PRAGMA foreign_keys = ON")
+                connection.execute("BEGIN IMMEDIATE")
                 create_tables(connection)
                 if fill is not None:
-                    connection.execute("PRAGMA foreign_keys = ON")
-                    connection.execute("BEGIN IMMEDIATE")
                     fill(connection)
-                    connection.execute("COMMIT")
+                connection.execute("COMMIT")
             return publish(temporary, path)
     except StoreFileError:
         raise
@@ -283,27 +276,9 @@ def create_file(path: Path, fill: Callable[[sqlite3.Connection], None] | None = 
             f"{path} cannot be created: {error.strerror}", "failed", "store", path
         ) from error
     finally:
-        _remove(temporary)
-
-
-def _is_unlocked(path: Path) -> bool:
-    """Return whether nobody fills a store, as a process of another container or computer may."""
-    try:
-        with closing(connect(path, "mode=rw")) as connection:
-            connection.execute("PRAGMA busy_timeout = 0")
-            connection.execute("BEGIN EXCLUSIVE")
-    except sqlite3.OperationalError:
-        return False
-    except sqlite3.DatabaseError:
-        pass  # it was cut before it was a store
-    return True
-
-
-def _remove(path: Path) -> None:
-    """Remove an unfinished store and the files that SQLite keeps beside it."""
-    for suffix in ("", "-journal", "-wal", "-shm"):
-        with suppress(OSError):
-            os.unlink(f"{path}{suffix}")
+        for suffix in ("", "-journal"):
+            with suppress(OSError):
+                os.unlink(f"{temporary}{suffix}")
 
 
 def _open_to_write(path: Path, synchronous: Synchronous, wait_s: float) -> StoreFile:
@@ -314,6 +289,9 @@ def _open_to_write(path: Path, synchronous: Synchronous, wait_s: float) -> Store
             "read it with `lm-eval-bayes store export`"
         )
         raise StoreFileError(sentence, "permission", "store", path)
+    damage = damaged_log(path)
+    if damage is not None:
+        log.warning("%s; what they held is sampled again", damage)
     exclusive = network_file_system(path) is not None
     if not exclusive:
         try:
@@ -332,10 +310,7 @@ def _open_with(
     """Open a store for writing, together with other processes or for this one alone."""
     with (
         translate_errors(path, "opened for writing"),
-        _prepared(path, "write", connect(path, "mode=rw", wait_s), wait_s, exclusive) as (
-            file,
-            connection,
-        ),
+        _opened(path, "write", "mode=rw", wait_s, exclusive) as (file, connection),
     ):
         # Fails here if it is damaged or read-only, and not after hours of sampling.
         check_structure(connection, path)
@@ -346,18 +321,23 @@ def _open_with(
         connection.execute(f"PRAGMA journal_mode = {journal}")
         # Reads in this mode, and fails here if the mode is not possible.
         connection.execute("SELECT count(*) FROM models").fetchone()
+        connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
         connection.execute(f"PRAGMA synchronous = {synchronous}")
         connection.execute("PRAGMA foreign_keys = ON")
     return file
 
 
 def _open_to_read(path: Path, wait_s: float) -> StoreFile:
+    damage = damaged_log(path)
+    if damage is not None:
+        raise StoreDamagedError(
+            f"{damage}; a run on the store goes on without them and samples again what they held"
+        )
     with translate_errors(path, "opened for reading"):
         if _writable(path) or log_bytes(path):
             # Opened like a writer, which removes the log at the end, with writing disabled.
-            locked = connect(path, "mode=rw", wait_s)
             try:
-                with _prepared(path, "read", locked, wait_s) as (file, connection):
+                with _opened(path, "read", "mode=rw", wait_s) as (file, connection):
                     connection.execute("PRAGMA query_only = ON")
                 return file
             except sqlite3.OperationalError:
@@ -365,25 +345,21 @@ def _open_to_read(path: Path, wait_s: float) -> StoreFile:
                     raise
         # No process is writing, and a log cannot be created: a read-only medium or an archive.
         signature = _signature(path)
-        with _prepared(path, "read", connect_unlocked(path), wait_s) as (file, _):
-            file.signature, file.ends_log = signature, False
+        with _opened(path, "read", UNLOCKED, wait_s) as (file, _):
+            file.signature = signature
         return file
 
 
 @contextmanager
-def _prepared(
-    path: Path,
-    mode: Mode,
-    connection: sqlite3.Connection,
-    wait_s: float,
-    exclusive: bool = False,
+def _opened(
+    path: Path, mode: Mode, query: str, wait_s: float, exclusive: bool = False
 ) -> Iterator[tuple[StoreFile, sqlite3.Connection]]:
-    """Check the header and the schema; an error, in the block as well, closes the file."""
-    file = StoreFile(path, mode, connection, wait_s)
+    """Connect, and check the header and the schema; an error, in the block as well, closes it."""
+    had_log, is_store = log_of(path).exists(), False
+    connection = connect(path, query, wait_s)
     try:
         if exclusive:  # before the file is read, so that no shared memory is used
             connection.execute("PRAGMA locking_mode = EXCLUSIVE")
-        had_log = path.with_name(f"{path.name}-wal").exists()
         # A text that is no longer UTF-8 fails its hash, and not the statement that reads it.
         connection.text_factory = partial(str, encoding="utf-8", errors="surrogateescape")
         connection.execute("PRAGMA trusted_schema = OFF")
@@ -392,20 +368,20 @@ def _prepared(
         if application_id != TRIAL_STORE_ID:
             raise StoreDamagedError(f"{path} is damaged: its header is not that of a trial store")
         check_schema(connection, path)
-        file.ends_log = True
+        is_store = True
+        file = StoreFile(path, mode, connection, wait_s)
         journal = connection.execute("PRAGMA journal_mode").fetchone()[0]
-        copied_without_log = not had_log and journal == "wal" and _end_log(connection)
-        # Another process that opens the store at this moment is waited for.
-        connection.execute(f"PRAGMA busy_timeout = {int(wait_s * 1000)}")
-        if copied_without_log:
+        if not had_log and journal == "wal" and _end_log(connection):
             file.lacks_log = True
             connection.execute("PRAGMA journal_mode = WAL")
             # Processes that close a new store at one moment may leave it so, with nothing in it.
             if connection.execute("SELECT EXISTS (SELECT 1 FROM trials)").fetchone()[0]:
                 log.info("%s", lacks_log(path))
+        # Another process that opens the store at this moment is waited for.
+        connection.execute(f"PRAGMA busy_timeout = {int(wait_s * 1000)}")
         yield file, connection
     except BaseException:
-        file.close()
+        _close(connection, os.getpid(), is_store)
         raise
 
 
@@ -413,7 +389,7 @@ def lacks_log(path: Path) -> str:
     """Return the sentence about a store whose write-ahead log is missing."""
     return (
         f"{path} seems to have been copied while it was in use, without its write-ahead log "
-        f"({path.name}-wal): its latest trials may be missing; `lm-eval-bayes store merge` "
+        f"({log_of(path).name}): its latest trials may be missing; `lm-eval-bayes store merge` "
         "copies a store that is in use"
     )
 
@@ -436,12 +412,13 @@ def _end_log(connection: sqlite3.Connection) -> bool:
         return False
 
 
-def _close_at_exit(connection: sqlite3.Connection, process: int) -> None:
-    """Close a store that was written and not closed, in the process that opened it."""
+def _close(connection: sqlite3.Connection, process: int, ends_log: bool) -> None:
+    """Close a store, in the process that opened it."""
     if os.getpid() != process:
         return
-    with suppress(sqlite3.Error):
+    if ends_log:
         _end_log(connection)
+    with suppress(sqlite3.Error):
         connection.close()
 
 

@@ -1,20 +1,15 @@
-"""Count the contents of a store."""
+"""Count the contents of a store by model, sampling and task."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
-from itertools import groupby
-from operator import itemgetter
+from dataclasses import dataclass
 from typing import Any
 
-from lm_eval_bayes._util.plain import NOT_IN_JSON, Record
-from lm_eval_bayes.store.errors import readable
-from lm_eval_bayes.store.file import StoreFile, check_structure
-from lm_eval_bayes.store.locations import log_bytes
-from lm_eval_bayes.store.schema import SCHEMA
-from lm_eval_bayes.store.sources import first_sources
-from lm_eval_bayes.store.trial import TrialKey
+from lm_eval_bayes._util.plain import Record
+from lm_eval_bayes.store.file import StoreFile
+from lm_eval_bayes.store.log import log_bytes
+from lm_eval_bayes.store.schema import MODELS, SAMPLINGS, SOURCES
 
 
 @dataclass(frozen=True)
@@ -25,12 +20,10 @@ class SeriesInfo(Record):
     ----------
     model, sampling : str
         Their hashes.
-    prompts : int
-        Number of prompts with at least one trial.
-    trials : int
-        Number of trials.
+    prompts, trials : int
+        Number of prompts with at least one trial, and of trials.
     fewest, most : int
-        The smallest and the largest number of trials per question.
+        The smallest and the largest number of trials per prompt.
     completion_tokens : int
         Sum of the completions' token counts.
     first, last : float
@@ -50,24 +43,32 @@ class SeriesInfo(Record):
 
 @dataclass(frozen=True)
 class TaskInfo(Record):
-    """The outcomes of one version of a task through one filter.
+    """The graded trials of one model and sampling on one version of a task, through one filter.
 
     Attributes
     ----------
+    model, sampling : str
+        Their hashes.
     task, version, filter : str
         The task's name and version, and the filter's name.
     categories : int
         The number of categories that a trial may be graded as.
     questions, outcomes : int
         Number of questions, and of graded trials of all of them.
+    fewest, most : int
+        The smallest and the largest number of graded trials per question.
     """
 
+    model: str
+    sampling: str
     task: str
     version: str
     filter: str
     categories: int
     questions: int
     outcomes: int
+    fewest: int
+    most: int
 
 
 @dataclass(frozen=True)
@@ -78,8 +79,6 @@ class StoreInfo(Record):
     ----------
     path : str
         The file.
-    schema : int
-        Its schema.
     file_bytes, log_bytes : int
         Size of the file and of its write-ahead log.
     trials, prompts, prompt_signals, outcomes : int
@@ -89,13 +88,10 @@ class StoreInfo(Record):
     series : tuple of SeriesInfo
         One for each pair of model and sampling with trials.
     tasks : tuple of TaskInfo
-        One for each version of a task and filter with outcomes.
-    counts : dict
-        The number of trials of every key.
+        One for each pair, version of a task and filter with outcomes.
     """
 
     path: str
-    schema: int
     file_bytes: int
     log_bytes: int
     trials: int
@@ -106,65 +102,63 @@ class StoreInfo(Record):
     samplings: dict[str, dict[str, Any]]
     series: tuple[SeriesInfo, ...]
     tasks: tuple[TaskInfo, ...]
-    counts: dict[TrialKey, int] = field(repr=False, metadata=NOT_IN_JSON)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON types, with `counts` as a list of keys with their trials."""
-        counts = [{**key.to_dict(), "trials": n} for key, n in self.counts.items()]
-        return {**super().to_dict(), "counts": counts}
+
+_SERIES = """
+SELECT m.hash, s.hash, count(*), sum(n), min(n), max(n), sum(tokens), min(first), max(last) FROM (
+    SELECT model, sampling, count(*) AS n, CAST(total(completion_tokens) AS INTEGER) AS tokens,
+    min(created) AS first, max(created) AS last FROM trials GROUP BY model, sampling, prompt
+) JOIN models AS m ON m.id = model JOIN samplings AS s ON s.id = sampling
+GROUP BY 1, 2 ORDER BY 1, 2
+"""
+
+_TASKS = """
+SELECT m.hash, s.hash, task, version, filter, categories, count(*), sum(n), min(n), max(n) FROM (
+    SELECT model, sampling, question, count(*) AS n FROM outcomes GROUP BY 1, 2, 3
+) JOIN models AS m ON m.id = model JOIN samplings AS s ON s.id = sampling
+JOIN questions AS q ON q.id = question GROUP BY 1, 2, 3, 4, 5, 6 ORDER BY 1, 2, 3, 4, 5, 6
+"""
 
 
 def store_info(file: StoreFile) -> StoreInfo:
-    """Count the contents of a store by model, sampling and prompt."""
-    with file.reading() as connection, readable(file.path, "a description"):
-        check_structure(connection, file.path)
-
-        def rows(statement: str) -> list[Any]:
-            return connection.execute(statement).fetchall()
-
-        models, samplings = (
-            {
-                d: dict(json.loads(text))
-                for d, text in rows(f"SELECT hash, description FROM {table}")
-            }
-            for table in ("models", "samplings")
+    """Count the contents of a store by model, sampling and task."""
+    with file.reading(checked=True) as connection:
+        n_prompts, n_signals, n_trials, n_outcomes = (
+            connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
+            for table in ("prompts", "prompt_signals", "trials", "outcomes")
         )
-        by_prompt = rows(
-            "SELECT m.hash, s.hash, p.hash, n, tokens, first, last FROM "
-            "(SELECT model, sampling, prompt, count(*) AS n, total(completion_tokens) AS tokens, "
-            "min(created) AS first, max(created) AS last FROM trials GROUP BY 1, 2, 3) "
-            "JOIN models AS m ON m.id = model JOIN samplings AS s ON s.id = sampling "
-            "JOIN prompts AS p ON p.id = prompt ORDER BY 1, 2, 3"
-        )
-        for digest, source in first_sources(connection).items():
-            models[digest] = {**source, **models[digest]}
-        prompt_signals = rows("SELECT count(*) FROM prompt_signals")[0][0]
-        tasks = rows(
-            "SELECT task, version, filter, categories, count(DISTINCT question), count(*) "
-            "FROM outcomes JOIN questions ON questions.id = question "
-            "GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4"
-        )
-        prompts = rows("SELECT count(*) FROM prompts")[0][0]
-    counts, series = {}, []
-    for (model, sampling), group in groupby(by_prompt, itemgetter(0, 1)):
-        digests, sizes, tokens, first, last = list(zip(*group, strict=True))[2:]
-        for prompt, n in zip(digests, sizes, strict=True):
-            counts[TrialKey(model=model, prompt=prompt, sampling=sampling)] = n
-        measured = (int(sum(tokens)), min(first), max(last))
-        numbers = (len(sizes), sum(sizes), min(sizes), max(sizes))
-        series.append(SeriesInfo(model, sampling, *numbers, *measured))
+        samplings = {
+            row.digest: dict(json.loads(row.texts[0]))
+            for row in file.intact(file.rows(connection, SAMPLINGS))
+        }
+        series = connection.execute(_SERIES).fetchall()
+        tasks = connection.execute(_TASKS).fetchall()
     return StoreInfo(
         path=str(file.path),
-        schema=SCHEMA,
         file_bytes=file.path.stat().st_size,
         log_bytes=log_bytes(file.path),
-        trials=sum(counts.values()),
-        prompts=prompts,
-        prompt_signals=prompt_signals,
-        outcomes=sum(task[-1] for task in tasks),
-        models=models,
+        trials=n_trials,
+        prompts=n_prompts,
+        prompt_signals=n_signals,
+        outcomes=n_outcomes,
+        models=read_models(file),
         samplings=samplings,
-        series=tuple(series),
+        series=tuple(SeriesInfo(*row) for row in series),
         tasks=tuple(TaskInfo(*row) for row in tasks),
-        counts=counts,
     )
+
+
+def read_models(file: StoreFile, sources: bool = True) -> dict[str, dict[str, Any]]:
+    """Return the fingerprints of models, see :meth:`TrialStore.models`."""
+    with file.reading() as connection:
+        models = {
+            row.digest: dict(json.loads(row.texts[0]))
+            for row in file.intact(file.rows(connection, MODELS, "ORDER BY t.id"))
+        }
+        first: dict[str, dict[str, Any]] = {}
+        by_time = "ORDER BY t.created, t.description"
+        for row in file.rows(connection, SOURCES, by_time) if sources else ():
+            if row.is_intact():  # a damaged one is left out
+                model, description, _ = row.values
+                first.setdefault(model, dict(json.loads(description)))
+    return {digest: {**first.get(digest, {}), **model} for digest, model in models.items()}

@@ -5,17 +5,12 @@ from __future__ import annotations
 import os
 import re
 import sqlite3
-import stat
-import time
-from contextlib import closing
 from os import PathLike
 from pathlib import Path
 
-from lm_eval_bayes._util.sqlite import CORRUPT, TRIAL_STORE_ID, connect_unlocked, primary_code
-from lm_eval_bayes.store.errors import NotAStoreError, StoreDamagedError, StoreFileError
-
-#: Bytes of an SQLite file's header.
-HEADER = 100
+from lm_eval_bayes._util.files import irregular_kind
+from lm_eval_bayes._util.sqlite import has_store_header
+from lm_eval_bayes.store.errors import NotAStoreError, StoreFileError
 
 MOUNTS = "/proc/mounts"
 
@@ -36,43 +31,37 @@ NETWORK = frozenset(_KERNEL.split()) | {f"fuse.{name}" for name in _FUSE.split()
 #: A store's name, and what is added to it.
 _COMPANION = re.compile(r"(.+)(?:-wal|-shm|-journal|\.processes(?:\.\w+)?\.json)")
 
-#: How often a file that looks truncated is read, and the seconds between two reads.
-_ATTEMPTS, _RETRY_S = 20, 0.01
-
 
 def is_store(path: Path) -> bool:
-    """Whether `path` is a trial store; False if nothing exists there.
+    """Whether `path` is a trial store, which may be damaged; False if nothing exists there.
 
     Raises
     ------
     NotAStoreError
         If it is something else.
-    StoreDamagedError
-        If it is a truncated store, or an SQLite file that is truncated within its header.
     StoreFileError
-        If its folder is missing or cannot be read.
+        If it cannot be opened, or its folder is missing.
     """
+    kind = irregular_kind(path)
+    if kind is not None:
+        raise NotAStoreError(f"{path} is {kind}, not a trial store")
     try:
-        status = path.stat()
+        size = path.stat().st_size
+        exists = has_store_header(path)
     except FileNotFoundError:
         if not path.parent.is_dir():
             raise StoreFileError(
                 f"{path} cannot be opened: there is no folder {path.parent}", "path", "store", path
             ) from None
         return False
-    except OSError as error:
+    except (OSError, sqlite3.OperationalError) as error:
+        reason = getattr(error, "strerror", error)
         raise StoreFileError(
-            f"{path} cannot be opened: {error.strerror}", "failed", "store", path
+            f"{path} cannot be opened: {reason}", "failed", "store", path
         ) from error
-    if stat.S_ISDIR(status.st_mode):
-        raise NotAStoreError(f"{path} is a directory, not a trial store")
-    if not stat.S_ISREG(status.st_mode):
-        raise NotAStoreError(f"{path} is not a regular file, so it is no trial store")
-    if status.st_size == 0:
-        raise NotAStoreError(
-            f"{path} is an empty file, not a trial store: remove it or choose another name"
-        )
-    _check_application(path)
+    if not exists:
+        empty = "" if size else ": it is empty"
+        raise NotAStoreError(f"{path} is not a trial store{empty}")
     return True
 
 
@@ -88,7 +77,7 @@ def store_of(path: Path) -> Path | None:
     store = path.with_name(match[1])
     try:
         return store if is_store(store.resolve()) else None
-    except (NotAStoreError, StoreDamagedError, StoreFileError, OSError):
+    except (NotAStoreError, OSError):
         return None
 
 
@@ -98,65 +87,6 @@ def log_bytes(path: Path) -> int:
         return path.with_name(path.name + "-wal").stat().st_size
     except OSError:
         return 0
-
-
-def _check_application(path: Path) -> None:
-    """Refuse SQLite files of other applications, and truncated stores."""
-    try:
-        application_id, is_complete = _stable_header(path)
-    except sqlite3.OperationalError as error:
-        raise StoreFileError(
-            f"{path} cannot be opened: {error}", "failed", "store", path
-        ) from error
-    except sqlite3.DatabaseError as error:
-        if primary_code(error) == CORRUPT:
-            raise StoreDamagedError(
-                f"{path} is a damaged SQLite file, perhaps cut short: {error}"
-            ) from error
-        raise NotAStoreError(f"{path} is not a trial store: {error}") from error
-    size = path.stat().st_size
-    if size < HEADER:
-        raise StoreDamagedError(f"{path} is damaged: it is cut off after its first {size} bytes")
-    if application_id not in (TRIAL_STORE_ID, None):
-        raise NotAStoreError(f"{path} is an SQLite file of another application, not a trial store")
-    if not is_complete:
-        raise StoreDamagedError(f"{path} is damaged: its last page is cut short")
-
-
-def _stable_header(path: Path) -> tuple[int | None, bool]:
-    """Return :func:`_read_header`, again while the file looks truncated.
-
-    It looks so while the last writer checkpoints its write-ahead log.
-    """
-    for _ in range(_ATTEMPTS - 1):
-        try:
-            application_id, is_complete = _read_header(path)
-        except sqlite3.DatabaseError as error:
-            if primary_code(error) not in (CORRUPT, 0):
-                raise
-        else:
-            if is_complete:
-                return application_id, is_complete
-        time.sleep(_RETRY_S)
-    return _read_header(path)
-
-
-def _read_header(path: Path) -> tuple[int | None, bool]:
-    """Return the file's application id, and whether its last page is complete.
-
-    A store with a write-ahead log may look truncated without it. Then the result is (None, True),
-    and SQLite checks it when it opens both.
-    """
-    try:
-        with closing(connect_unlocked(path)) as connection:
-            application_id = connection.execute("PRAGMA application_id").fetchone()[0]
-            page_size = connection.execute("PRAGMA page_size").fetchone()[0]
-    except sqlite3.DatabaseError:
-        if log_bytes(path):
-            return None, True
-        raise
-    is_complete = path.stat().st_size % int(page_size) == 0 or log_bytes(path) > 0
-    return int(application_id), is_complete
 
 
 def network_file_system(path: str | PathLike[str]) -> str | None:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.store.compact import compact_store
 from lm_eval_bayes.store.errors import StoreError
 from lm_eval_bayes.store.file import StoreFile
-from lm_eval_bayes.store.tables import TABLES, find_id
+from lm_eval_bayes.store.schema import is_described
 from lm_eval_bayes.store.trial import check_int64
 
 log = logging.getLogger("lm_eval.bayes.store")
@@ -51,76 +50,71 @@ def prune_trials(
     file : StoreFile
         Opened for writing.
     hashes : mapping
-        By table of descriptions, the hash that the trials must have, or None.
+        By "model", "sampling" and "prompt", the hash that the trials must have, or None.
     trials_from : int or None
         The smallest number of the trials.
     dry_run : bool
         Only count.
     """
-    digests = {table: digest for table, digest in hashes.items() if digest is not None}
-    if not digests and trials_from is None:
+    given = {name: digest for name, digest in hashes.items() if digest is not None}
+    if not given and trials_from is None:
         rule = "have a criterion: model, sampling, prompt or trials_from"
         raise InvalidInputError.of("prune", "missing", rule, None)
+    if len(file.dictionaries) > 1:
+        rule = (
+            "be a store without dictionaries, which an earlier release made of parts of texts: "
+            "merge it into a new one by `lm-eval-bayes store merge`"
+        )
+        raise InvalidInputError.of("store", "unsupported", rule, str(file.path))
     first = 0 if trials_from is None else check_int64("trials_from", trials_from, 0)
+    where = "trial >= ?" + "".join(
+        f" AND {name} = (SELECT id FROM {name}s WHERE hash = ?)" for name in given
+    )
     with file.writing(commit=not dry_run) as connection:
-        where, values = ["trial >= ?"], [first]
-        for table, digest in digests.items():
-            row_id = find_id(connection, table, digest)
-            if row_id is None:
-                rule = f"be the hash of a {TABLES[table]} in {file.path}"
-                raise InvalidInputError.of(TABLES[table], "choice", rule, digest)
-            where.append(f"{TABLES[table]} = ?")
-            values.append(row_id)
-        report = _delete(connection, " AND ".join(where), values, dry_run)
+        for name, digest in given.items():
+            if not is_described(connection, f"{name}s", digest):
+                rule = f"be the hash of a {name} in {file.path}"
+                raise InvalidInputError.of(name, "choice", rule, digest)
+        report = _delete(connection, where, (first, *given.values()), dry_run)
     if (report.trials or report.outcomes) and not dry_run:
         try:
-            # Anew, as a dictionary of texts may hold parts of those that were deleted.
-            compact_store(file)
+            file.vacuum()
         except StoreError as error:
             log.warning("the trials are deleted, but the file keeps its size: %s", error)
     return report
 
 
-#: The tables that refer to each table of descriptions.
+def _delete(
+    connection: sqlite3.Connection, where: str, values: tuple[object, ...], dry_run: bool
+) -> PruneReport:
+    # Descriptions without any trial stay: a run may have stored its prompts and no trial yet.
+    # Outcomes may be of trials in another rank's store.
+    used = {table: _used(connection, table) for table in _REFERENCES}
+    n_outcomes = connection.execute(f"DELETE FROM outcomes WHERE {where}", values).rowcount
+    n_trials = connection.execute(f"DELETE FROM trials WHERE {where}", values).rowcount
+    n_deleted = {}
+    for table, ids in used.items():
+        unused = ids - _used(connection, table)
+        condition = "(model, prompt) = (?, ?)" if table == "prompt_signals" else "id = ?"
+        cursor = connection.executemany(f"DELETE FROM {table} WHERE {condition}", unused)
+        n_deleted[table] = max(0, cursor.rowcount)
+    del n_deleted["versions"], n_deleted["questions"]
+    return PruneReport(n_trials, n_outcomes, **n_deleted, dry_run=dry_run)
+
+
+#: What refers to the rows of a table: a column, or two, of other tables. Signals of prompts belong
+#: to trials, and come first, as they refer to descriptions.
 _REFERENCES = {
-    "models": ("trials", "outcomes", "prompt_signals"),
-    "samplings": ("trials", "outcomes"),
-    "prompts": ("trials", "outcomes", "prompt_signals"),
-    "versions": ("trials",),
+    "prompt_signals": ("model, prompt", ("trials",)),
+    "questions": ("question", ("outcomes",)),
+    "models": ("model", ("trials", "outcomes", "prompt_signals")),
+    "samplings": ("sampling", ("trials", "outcomes")),
+    "prompts": ("prompt", ("trials", "outcomes", "prompt_signals")),
+    "versions": ("versions", ("trials",)),
 }
 
 
-def _delete(
-    connection: sqlite3.Connection, where: str, values: list[int], dry_run: bool
-) -> PruneReport:
-    def delete(table: str, condition: str, values: Sequence[int] = ()) -> int:
-        return connection.execute(f"DELETE FROM {table} WHERE {condition}", values).rowcount
-
-    # Descriptions without any trial stay: a run may have stored its prompts and no trial yet.
-    # Outcomes may be of trials in another rank's store.
-    connection.execute(
-        "CREATE TEMP TABLE pruned AS "
-        f"SELECT DISTINCT model, sampling, prompt, versions, NULL AS question FROM trials "
-        f"WHERE {where} UNION ALL SELECT DISTINCT model, sampling, prompt, NULL, question "
-        f"FROM outcomes WHERE {where}",
-        [*values, *values],
-    )
-    outcomes = delete("outcomes", where, values)
-    delete(
-        "questions",
-        "id IN (SELECT question FROM pruned) AND id NOT IN (SELECT question FROM outcomes)",
-    )
-    trials = delete("trials", where, values)
-    signals = delete(
-        "prompt_signals",
-        "(model, prompt) IN (SELECT model, prompt FROM pruned WHERE versions IS NOT NULL) "
-        "AND (model, prompt) NOT IN (SELECT model, prompt FROM trials)",
-    )
-    n_deleted = {}
-    for table, noun in TABLES.items():
-        used = " UNION ".join(f"SELECT {noun} FROM {other}" for other in _REFERENCES[table])
-        condition = f"id IN (SELECT {noun} FROM pruned) AND id NOT IN ({used})"
-        n_deleted[table] = delete(table, condition)
-    connection.execute("DROP TABLE pruned")
-    del n_deleted["versions"]
-    return PruneReport(trials, outcomes, signals, **n_deleted, dry_run=dry_run)
+def _used(connection: sqlite3.Connection, table: str) -> set[tuple[int, ...]]:
+    columns, others = _REFERENCES[table]
+    statement = " UNION ".join(f"SELECT {columns} FROM {other}" for other in others)
+    return set(connection.execute(statement))

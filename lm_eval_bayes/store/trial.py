@@ -1,6 +1,6 @@
 """The record of a trial, and how it is written to and read from its row.
 
-The fields of :class:`Trial` are listed once, in the class. Columns, hashes and JSON follow them.
+The fields of :class:`Trial` are listed once, in the class. What is hashed and JSON follow them.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ import functools
 import json
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import astuple, dataclass, field, fields
 from typing import Any, NamedTuple
 
-from lm_eval_bayes._util.hashing import canonical_json, hash_bytes, text_bytes
+from lm_eval_bayes._util.hashing import canonical_json, text_bytes
 from lm_eval_bayes._util.plain import NOT_IN_JSON, Record
 from lm_eval_bayes._util.validation import as_real, check_integer
 from lm_eval_bayes.errors import InvalidInputError
@@ -22,7 +22,6 @@ _LARGEST = 2**63 - 1
 
 #: Writes JSON without spaces, in ASCII.
 compact_json = json.JSONEncoder(separators=(",", ":")).encode
-_raw_decode = json.JSONDecoder().raw_decode
 
 
 @dataclass(frozen=True)
@@ -107,26 +106,6 @@ def _stop_reason_json(name: str, value: object) -> str:
     return compact_json(value if isinstance(value, str) else check_int64(name, value, 0))
 
 
-def _parse_json(text: str) -> Any:
-    value, end = _raw_decode(text)
-    if end != len(text):
-        raise ValueError("more than one JSON value")
-    return value
-
-
-def json_bytes(*values: object) -> bytes:
-    """Return the JSON of stored values, by which they are hashed."""
-    return compact_json(values).encode("ascii")
-
-
-def has_hash(digest: object, encode: Callable[..., bytes], *values: object) -> bool:
-    """Whether a stored hash is that of stored values, whose bytes `encode` returns."""
-    try:
-        return digest == hash_bytes(encode(*values))
-    except (TypeError, ValueError):
-        return False
-
-
 def _optional(
     encode: Callable[..., Any], *limits: int, decode: Callable[[Any], Any] | None = None
 ) -> Any:
@@ -182,12 +161,12 @@ class Trial(Record):
     trial: int
     text: str
     seed: int | None = _optional(check_int64, -_LARGEST - 1)
-    signals: Mapping[str, Any] | None = _optional(signals_json, decode=_parse_json)
+    signals: Mapping[str, Any] | None = _optional(signals_json, decode=json.loads)
     prompt_tokens: int | None = _optional(check_int64, 0)
     completion_tokens: int | None = _optional(check_int64, 0)
     finish_reason: str | None = _optional(check_text)
     stop_reason: str | int | None = _optional(
-        _stop_reason_json, decode=functools.lru_cache(maxsize=1024)(_parse_json)
+        _stop_reason_json, decode=functools.lru_cache(maxsize=1024)(json.loads)
     )
     queued_s: float | None = _optional(_check_time)
     generated_s: float | None = _optional(_check_time)
@@ -212,32 +191,8 @@ _DECODERS = tuple(
     if column.metadata.get("decode") is not None
 )
 
-#: The columns of measurements, in the order in which they are hashed and stored.
+#: The columns of measurements, in the order in which they are hashed.
 MEASUREMENTS = tuple(column.name for column in _COLUMN_FIELDS)
-
-#: The columns that identify a trial.
-ID = "model, sampling, prompt, trial"
-
-#: Every column of the table, in the order of :data:`INSERT`.
-COLUMNS = f"{ID}, versions, {', '.join(MEASUREMENTS)}, hash, text"
-
-#: The columns of a :class:`TrialRow` without its key: number, versions as JSON, and values.
-CHECKED = (
-    "trial, (SELECT description FROM versions WHERE id = versions), "
-    f"{', '.join(MEASUREMENTS)}, hash, text"
-)
-
-INSERT = (
-    f"INSERT INTO trials ({COLUMNS}) VALUES ({', '.join('?' * len(COLUMNS.split(', ')))}) "
-    f"ON CONFLICT ({ID}) DO NOTHING"
-)
-
-
-#: Writes every column of a stored trial again but those that identify it.
-REPLACE = (
-    f"UPDATE trials SET ({', '.join(COLUMNS.split(', ')[4:])}) = "
-    f"({', '.join('?' * len(COLUMNS.split(', ')[4:]))}) WHERE ({ID}) = (?, ?, ?, ?)"
-)
 
 
 class TrialId(NamedTuple):
@@ -250,35 +205,8 @@ class TrialId(NamedTuple):
         return f"trial {self.trial} of {self.key}"
 
 
-class TrialRow(NamedTuple):
-    """A trial as it is stored: its key, its versions as JSON, and its columns from the seed on."""
-
-    key: TrialKey
-    trial: int
-    versions: str
-    values: tuple[Any, ...]
-
-    def __str__(self) -> str:
-        return str(TrialId(self.key, self.trial))
-
-    def is_intact(self) -> bool:
-        """Whether it still has the hash that it was written with."""
-        *measurements, digest, text = self.values
-        head = (self.key, self.trial, self.versions, measurements)
-        return has_hash(digest, _hashed_bytes, *head, text)
-
-    def difference(self, stored: TrialRow) -> str:
-        """Return how seed and text of a stored trial differ from these, "" if they are equal.
-
-        Times, signals and versions are measurements of the draw and may differ.
-        """
-        names = ("text", "seed")
-        pairs = ((stored.values[-1], self.values[-1]), (stored.values[0], self.values[0]))
-        return " and ".join(name for name, (a, b) in zip(names, pairs, strict=True) if a != b)
-
-
-def encode(trial: Trial) -> TrialRow:
-    """Check a trial and turn it into a row.
+def encode(trial: Trial) -> tuple[tuple[Any, ...], bytes]:
+    """Check a trial; return the values of its record, and its text.
 
     Raises
     ------
@@ -287,77 +215,31 @@ def encode(trial: Trial) -> TrialRow:
     """
     number = check_int64("trial", trial.trial, 0)
     versions = canonical_json(trial.versions, "versions")
-    text = text_bytes(trial.text)
-    values = tuple(check(name, getattr(trial, name)) for name, check in _ENCODERS)
-    digest = hash_bytes(_hashed_bytes(trial.key, number, versions, values, text))
-    return TrialRow(trial.key, number, versions, (*values, digest, text))
+    measurements = (check(name, getattr(trial, name)) for name, check in _ENCODERS)
+    return (*astuple(trial.key), number, versions, *measurements), text_bytes(trial.text)
 
 
 _parse_versions = functools.lru_cache(maxsize=1024)(json.loads)
 
 
-def decode(row: TrialRow) -> Trial:
-    """Turn a row into a record.
-
-    Raises
-    ------
-    TypeError, ValueError, LookupError
-        If the row is damaged.
-    """
+def decode(key: TrialKey, values: Sequence[Any], text: bytes) -> Trial:
+    """Return the trial of a record that is intact."""
     # 100,000 rows should take less than a second: the constructor of a frozen dataclass sets its
     # fields one by one, which is slower than this.
     trial: Trial = object.__new__(Trial)
-    values = trial.__dict__
-    *measurements, _, text = row.values
-    values.update(zip(MEASUREMENTS, measurements, strict=True))
-    values["key"], values["trial"] = row.key, row.trial
-    values["text"] = str(text, "utf-8", "surrogatepass")
-    values["versions"] = _parse_versions(row.versions)
+    fields = trial.__dict__
+    fields.update(zip(MEASUREMENTS, values[5:], strict=True))
+    fields["key"], fields["trial"] = key, values[3]
+    fields["text"] = str(text, "utf-8", "surrogatepass")
+    fields["versions"] = _parse_versions(values[4])
     for name, read in _DECODERS:
-        if values[name] is not None:
-            values[name] = read(values[name])
+        if fields[name] is not None:
+            fields[name] = read(fields[name])
     return trial
 
 
-def _hashed_bytes(
-    key: TrialKey, trial: int, versions: str, values: Iterable[Any], text: bytes
-) -> bytes:
-    """Return the bytes that a trial is hashed by: all of it, independent of the ids of a file."""
-    head = [key.model, key.prompt, key.sampling, trial, versions, *values]
-    return compact_json(head).encode("ascii") + b"\0" + text
-
-
-@dataclass(frozen=True)
-class Conflict(Record):
-    """A trial that is stored twice, with different texts or seeds.
-
-    Attributes
-    ----------
-    key : TrialKey
-        Model, prompt and sampling.
-    trial : int
-        The trial's number.
-    what : str
-        "text", "seed" or "text and seed".
-    first, second : str
-        Where the first of the two is stored, and where the second.
-    """
-
-    key: TrialKey
-    trial: int
-    what: str
-    first: str
-    second: str
-
-    def __str__(self) -> str:
-        return (
-            f"trial {self.trial} of {self.key} has one {self.what} in {self.first} "
-            f"and another in {self.second}"
-        )
-
-
 def list_first(items: Sequence[object], shown: int = 3) -> str:
-    """Return the first conflicts or trials as text, with the number of the others."""
+    """Return the first items as text, with the number of the others."""
     text = "; ".join(str(item) for item in items[:shown])
     more = len(items) - shown
     return f"{text}; and {more:,} more" if more > 0 else text

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from dataclasses import astuple
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -17,48 +19,30 @@ from lm_eval_bayes._util.hashing import (
     text_bytes,
 )
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.store.compact import CompactReport, compact_store
-from lm_eval_bayes.store.errors import StoreDamagedError, readable
-from lm_eval_bayes.store.file import WAIT_S, Mode, StoreFile, Synchronous, chunks, marks, open_file
-from lm_eval_bayes.store.info import StoreInfo, store_info
-from lm_eval_bayes.store.outcomes import GradedTask, check_outcomes, put_outcomes, read_outcomes
+from lm_eval_bayes.store.errors import OtherWeightsError
+from lm_eval_bayes.store.file import WAIT_S, Mode, StoreFile, Synchronous, open_file
+from lm_eval_bayes.store.info import StoreInfo, read_models, store_info
+from lm_eval_bayes.store.outcomes import GradedTask, outcome_records, put_outcomes, read_outcomes
 from lm_eval_bayes.store.prune import PruneReport, prune_trials
-from lm_eval_bayes.store.sources import (
-    AliasRow,
-    alias_row,
-    alias_rows,
-    first_sources,
-    put_alias,
-    put_source,
-    source_row,
-    source_rows,
+from lm_eval_bayes.store.schema import (
+    MODELS,
+    OF_KEY,
+    PROMPT_SIGNALS,
+    PROMPTS,
+    SAMPLINGS,
+    SOURCES,
+    TRIALS,
+    VERSIONS,
+    Row,
+    Table,
+    insert,
+    is_described,
+    rows,
 )
-from lm_eval_bayes.store.tables import (
-    TABLES,
-    DescriptionRow,
-    PromptSignalsRow,
-    check_weights,
-    description_rows,
-    find_ids,
-    find_rows,
-    insert_prompt_signals,
-    insert_trials,
-    paused_collector,
-    prompt_signals_row,
-    prompt_signals_rows,
-    put_description,
-    require_id,
-    trial_row,
-)
-from lm_eval_bayes.store.trial import (
-    CHECKED,
-    Trial,
-    TrialId,
-    TrialKey,
-    check_text,
-    decode,
-    encode,
-)
+from lm_eval_bayes.store.trial import Trial, TrialId, TrialKey, decode, encode, signals_json
+
+#: The entries of a fingerprint that together name the source of the weights.
+SOURCE_OF_WEIGHTS = ("pretrained", "revision", "subfolder", "gguf_file", "peft", "delta")
 
 
 class TrialStore:
@@ -155,96 +139,60 @@ class TrialStore:
             part of the hash; :meth:`model` returns the first one with the fingerprint.
         """
         digest = model_hash(fingerprint)
-        self._describe("models", [(digest, canonical_json(fingerprint, "fingerprint"))])
+        self._describe(MODELS, [canonical_json(fingerprint, "fingerprint").encode("ascii")])
         if source:
-            self.add_source(digest, source)
-        return digest
-
-    def add_source(self, model: str, source: Mapping[str, object]) -> None:
-        """Record where a model was read from, unless that is known; `model` is its hash."""
-        row = source_row(model, source, time.time())
-        with self.file.reading() as connection:
-            known = any((old.model, old.description) == row[:2] for old in source_rows(connection))
-        if not known:
+            record = SOURCES.record([digest, canonical_json(source, "source"), time.time()])
             with self.file.writing() as connection:
-                require_id(connection, "models", model, self.path)
-                put_source(connection, row)
-
-    def add_alias(self, name: str, model: str) -> None:
-        """Give a model a further name, in place of another model of that name.
-
-        Parameters
-        ----------
-        name : str
-            A name that a run may give a model, or the hash of another model.
-        model : str
-            The hash of the model whose trials such a run finds.
-
-        Raises
-        ------
-        InvalidInputError
-            If no model of this store has the hash.
-        """
-        if check_text("name", name) in (None, ""):
-            raise InvalidInputError.of("name", "format", "be a name or a hash", name)
-        with self.file.writing() as connection:
-            require_id(connection, "models", model, self.path)
-            put_alias(connection, alias_row(name, model), replace=True)
-
-    def aliases(self) -> dict[str, str]:
-        """Return the hash of the model that each further name stands for."""
-        with self.file.reading() as connection:
-            rows = list(alias_rows(connection))
-        for row in rows:
-            self._check(row)
-        return {row.name: row.model for row in rows}
+                insert(connection, record)
+        return digest
 
     def describe_sampling(self, kwargs: Mapping[str, object]) -> str:
         """Store generation settings, without the seed, and return their hash."""
-        digest = sampling_hash(kwargs)
-        self._describe("samplings", [(digest, canonical_json(kwargs, "sampling"))])
-        return digest
+        self._describe(SAMPLINGS, [canonical_json(kwargs, "sampling").encode("ascii")])
+        return sampling_hash(kwargs)
 
     def describe_prompts(self, texts: Iterable[str]) -> list[str]:
         """Store prompts in one transaction, exactly as the model gets them; return the hashes."""
-        prompts = [(prompt_hash(text), text_bytes(text)) for text in texts]
-        self._describe("prompts", prompts)
-        return [digest for digest, _ in prompts]
+        prompts = list(texts)
+        self._describe(PROMPTS, map(text_bytes, prompts))
+        return [prompt_hash(prompt) for prompt in prompts]
 
-    def _describe(self, table: str, described: Sequence[tuple[str, str | bytes]]) -> None:
+    def _describe(self, table: Table, descriptions: Iterable[bytes]) -> None:
+        records = [table.record((), (description,)) for description in descriptions]
         with self.file.reading() as connection:
-            stored = find_ids(connection, table, (digest for digest, _ in described))
-        missing = [(digest, text) for digest, text in described if digest not in stored]
+            missing = [r for r in records if not is_described(connection, table.name, r.digest)]
         if missing:
             with self.file.writing() as connection:
-                for digest, text in missing:
-                    put_description(connection, table, digest, text)
+                for record in missing:
+                    insert(connection, record)
 
     def model(self, digest: str) -> dict[str, Any]:
         """Return the fingerprint with this hash, with its first source."""
-        fingerprint = json.loads(self._described("models", digest))
-        with self.file.reading() as connection:
-            sources = first_sources(connection)
-        return {**sources.get(digest, {}), **fingerprint}
+        self._description(MODELS, digest)
+        return self.models()[digest]
 
     def sampling(self, digest: str) -> dict[str, Any]:
         """Return the generation settings with this hash."""
-        return dict(json.loads(self._described("samplings", digest)))
+        return dict(json.loads(self._description(SAMPLINGS, digest)))
 
     def prompt(self, digest: str) -> str:
         """Return the prompt with this hash."""
-        return str(self._described("prompts", digest), "utf-8", "surrogatepass")
+        return str(self._description(PROMPTS, digest), "utf-8", "surrogatepass")
 
-    def _described(self, table: str, digest: str) -> Any:
+    def _description(self, table: Table, digest: str) -> bytes:
         with self.file.reading() as connection:
-            statement = f"SELECT id, hash, description FROM {table} WHERE hash = ?"
-            found = connection.execute(statement, (digest,)).fetchone()
-        if found is None:
-            rule = f"be the hash of a {TABLES[table]} in {self.path}"
-            raise InvalidInputError.of("digest", "choice", rule, digest)
-        row = DescriptionRow(table, *found)
-        self._check(row)
-        return row.description
+            rows = self.file.rows(connection, table, "WHERE t.hash = ?", (digest,))
+            for row in self.file.intact(rows):
+                return bytes(row.texts[0])
+        rule = f"be the hash of one of the {table.name} of {self.path}"
+        raise InvalidInputError.of("digest", "choice", rule, digest)
+
+    def models(self, *, sources: bool = True) -> dict[str, dict[str, Any]]:
+        """Return the fingerprints of all models by their hash, the first described first.
+
+        With `sources` the first source of a model is among the entries of its fingerprint.
+        """
+        return read_models(self.file, sources)
 
     def check_model(self, fingerprint: Mapping[str, object]) -> None:
         """Refuse a model if the store has trials of other weights under its name.
@@ -255,21 +203,18 @@ class TrialStore:
             If a stored fingerprint has the same ``pretrained``, ``revision`` and so on, and other
             ``weights``. A fingerprint without ``weights`` is not compared.
         """
-        check_weights(fingerprint, self.models().values(), self.path)
-
-    def models(self, *, sources: bool = True) -> dict[str, dict[str, Any]]:
-        """Return the fingerprints of all models by their hash, the first described first.
-
-        With `sources` the first source of a model is among the entries of its fingerprint.
-        """
-        with self.file.reading() as connection:
-            rows = list(description_rows(connection, "models"))
-            first = first_sources(connection) if sources else {}
-        for row in rows:
-            self._check(row)
-        return {
-            row.digest: {**first.get(row.digest, {}), **json.loads(row.description)} for row in rows
-        }
+        given = fingerprint.get("weights")
+        for model in self.models().values() if fingerprint.get("pretrained") and given else ():
+            stored = model.get("weights")
+            is_same_name = all(fingerprint.get(n) == model.get(n) for n in SOURCE_OF_WEIGHTS)
+            # Identities of two kinds, such as a commit and a hash, cannot be compared.
+            is_same_kind = str(given).partition(":")[0] == str(stored).partition(":")[0]
+            if is_same_name and is_same_kind and stored != given:
+                raise OtherWeightsError(
+                    f"{self.path} has trials of other weights under the name "
+                    f"{fingerprint['pretrained']}: {stored} is stored, {given} given; use "
+                    "another store, or give the model another name"
+                )
 
     def trial_counts(self) -> dict[tuple[str, str], int]:
         """Return the number of trials by the hashes of model and sampling."""
@@ -280,6 +225,17 @@ class TrialStore:
                 "JOIN samplings AS s ON s.id = sampling"
             ).fetchall()
         return {(model, sampling): n for model, sampling, n in rows}
+
+    def prompts_of(self, model: str, sampling: str) -> list[str]:
+        """Return the hashes of the prompts of trials, in the order in which they were described."""
+        statement = (
+            "SELECT p.hash FROM prompts AS p WHERE EXISTS (SELECT 1 FROM trials AS t WHERE "
+            "t.model = (SELECT id FROM models WHERE hash = ?) AND "
+            "t.sampling = (SELECT id FROM samplings WHERE hash = ?) AND t.prompt = p.id) "
+            "ORDER BY p.id"
+        )
+        with self.file.reading() as connection:
+            return [digest for (digest,) in connection.execute(statement, (model, sampling))]
 
     # Trials.
 
@@ -306,12 +262,11 @@ class TrialStore:
         StoreError
             If the file cannot be written; what was committed before is safe.
         """
-        rows = [encode(trial) for trial in trials]
-        if not rows:
+        records = [TRIALS.record(values, [text]) for values, text in map(encode, trials)]
+        if not records:
             return 0
         with self.file.writing() as connection:
-            inserted = insert_trials(connection, rows, self.path, self.file.texts)
-            return sum(difference is None for _, difference in inserted)
+            return sum(put_trial(connection, r, self.file.dictionaries) is None for r in records)
 
     def trials(self, key: TrialKey) -> dict[int, Trial]:
         """Return the trials of a key by number, see :meth:`trials_of`."""
@@ -350,43 +305,29 @@ class TrialStore:
         StoreDamagedError
             If the file is damaged, or a trial is not what was written and `damaged` is None.
         """
-        trials_by_key: dict[TrialKey, dict[int, Trial]] = {key: {} for key in keys}
-        with (
-            self.file.reading() as connection,
-            paused_collector(),
-            readable(self.path, "a trial"),
-        ):
-            latest: TrialKey | None = None
-            trials: dict[int, Trial] = {}
-            for key, columns in find_rows(connection, list(trials_by_key), CHECKED, first, n):
-                # Rows are grouped by key, and comparing identities is faster than hashing the key.
-                if key is not latest:
-                    latest, trials = key, trials_by_key[key]
-                row = trial_row(key, columns, self.file.texts)
-                if row.is_intact():
-                    trials[row.trial] = decode(row)
-                elif damaged is not None:
-                    damaged.append(TrialId(key, row.trial))
-                else:
-                    raise StoreDamagedError(
-                        f"{self.path} is damaged: {row} does not match its hash "
-                        "(`lm-eval-bayes store verify` lists all such trials)"
-                    )
+        trials_by_key: dict[TrialKey, dict[int, Trial]] = {}
+        last = 2**63 - 1 if n is None else n - 1
+        where = f"WHERE {OF_KEY} AND t.trial BETWEEN ? AND ? ORDER BY t.trial"
+        with self.file.reading() as connection:
+            for key in keys:
+                trials = trials_by_key[key] = {}
+                rows = self.file.rows(connection, TRIALS, where, (*astuple(key), first, last))
+                for row in rows if damaged is not None else self.file.intact(rows):
+                    number = row.values[3]
+                    if damaged is None or row.is_intact():
+                        trials[number] = decode(key, row.values, row.texts[0])
+                    else:
+                        damaged.append(TrialId(key, number))
         return trials_by_key
 
     def numbers_of(self, keys: Iterable[TrialKey]) -> dict[TrialKey, set[int]]:
         """Return the numbers of the trials that are stored, without reading their texts."""
-        numbers: dict[TrialKey, set[int]] = {key: set() for key in keys}
-        with self.file.reading() as connection, readable(self.path, "a trial"):
-            for key, (number,) in find_rows(connection, list(numbers), "trial"):
-                numbers[key].add(number)
-        return numbers
-
-    def _check(self, row: DescriptionRow | PromptSignalsRow | AliasRow) -> None:
-        if not row.is_intact():
-            raise StoreDamagedError(
-                f"{self.path} is damaged: {row} cannot be read: it does not match its hash"
-            )
+        statement = f"SELECT t.trial FROM trials AS t WHERE {OF_KEY}"
+        with self.file.reading() as connection:
+            return {
+                key: {number for (number,) in connection.execute(statement, astuple(key))}
+                for key in keys
+            }
 
     # Signals of prompts.
 
@@ -405,25 +346,24 @@ class TrialStore:
         bool
             Whether they were stored.
         """
-        row = prompt_signals_row(model, prompt, signals, time.time())
+        values = (model, prompt, time.time(), signals_json("signals", signals))
         with self.file.writing() as connection:
-            return insert_prompt_signals(connection, row, self.path)
+            return insert(connection, PROMPT_SIGNALS.record(values))
 
     def prompt_signals(self, model: str, prompts: Iterable[str]) -> dict[str, dict[str, Any]]:
         """Return the signals of those prompts that have some, by the prompt's hash."""
         signals: dict[str, dict[str, Any]] = {}
+        where = "WHERE model_.hash = ? AND prompt_.hash = ?"
         with self.file.reading() as connection:
-            for chunk in chunks(list(prompts)):
-                where = f"WHERE m.hash = ? AND p.hash IN ({marks(chunk)})"
-                rows = prompt_signals_rows(connection, where, (model, *chunk))
-                for row in rows:
-                    self._check(row)
-                    signals[row.prompt] = dict(json.loads(row.signals))
+            for prompt in prompts:
+                rows = self.file.rows(connection, PROMPT_SIGNALS, where, (model, prompt))
+                for row in self.file.intact(rows):
+                    signals[prompt] = dict(json.loads(row.values[3]))
         return signals
 
     # Outcomes.
 
-    def add_outcomes(self, tasks: Iterable[GradedTask]) -> int:
+    def add_outcomes(self, tasks: Iterable[GradedTask]) -> None:
         """Store graded outcomes in one transaction, which is committed when this returns.
 
         A later outcome of the same trial for the same doc_id, version and filter of a task replaces
@@ -435,21 +375,12 @@ class TrialStore:
             The hashes of their keys must have a description in this store. The trials may be in
             the store of another rank.
 
-        Returns
-        -------
-        int
-            The number of outcomes that are new or changed.
-
         Raises
         ------
         InvalidInputError, StoreError
             If a record breaks a rule, or the file cannot be written; nothing was stored.
         """
-        checked = check_outcomes(tasks)
-        if not checked:
-            return 0
-        with self.file.writing() as connection:
-            return put_outcomes(connection, checked, time.time(), self.path)
+        put_outcomes(self.file, outcome_records(tasks, time.time()))
 
     def outcomes_of(self, task: str | None = None) -> tuple[GradedTask, ...]:
         """Return what was graded: of the task of this name, or of all tasks.
@@ -465,18 +396,8 @@ class TrialStore:
     # The entire store.
 
     def info(self) -> StoreInfo:
-        """Count the contents of the store by model, sampling and prompt."""
+        """Count the contents of the store by model, sampling and task."""
         return store_info(self.file)
-
-    def compact(self) -> CompactReport:
-        """Compress all texts anew, with a dictionary of them, and return unused space.
-
-        Raises
-        ------
-        StoreError
-            If the store cannot be written; then it is as before.
-        """
-        return compact_store(self.file)
 
     def prune(
         self,
@@ -505,5 +426,41 @@ class TrialStore:
         InvalidInputError
             If there is no criterion, or a hash is not stored.
         """
-        hashes = {"models": model, "samplings": sampling, "prompts": prompt}
+        hashes = {"model": model, "sampling": sampling, "prompt": prompt}
         return prune_trials(self.file, hashes, trials_from, dry_run)
+
+
+def put_trial(
+    connection: sqlite3.Connection, record: Row, dictionaries: Mapping[int, bytes]
+) -> str | None:
+    """Insert a trial unless it is stored; a stored one that is damaged is replaced.
+
+    Parameters
+    ----------
+    connection : sqlite3.Connection
+        In a transaction that writes.
+    record : Row
+        Of the table of trials.
+    dictionaries : mapping
+        With which stored texts are read.
+
+    Returns
+    -------
+    str or None
+        None if it was inserted; else how it differs from the stored trial: "text", "seed",
+        "text and seed" or "". Times, signals and versions are measurements of the draw and may
+        differ.
+    """
+    versions = VERSIONS.record((), [record.values[4].encode("ascii")])
+    if not is_described(connection, "versions", versions.digest):
+        insert(connection, versions)
+    if insert(connection, record):
+        return None
+    where, row_id = f"WHERE {OF_KEY} AND t.trial = ?", record.values[:4]
+    (stored,) = rows(connection, TRIALS, dictionaries, where, row_id)
+    if stored.is_intact():
+        pairs = {"text": (record.texts, stored.texts), "seed": (record.values[5], stored.values[5])}
+        return " and ".join(name for name, (new, old) in pairs.items() if new != old)
+    connection.execute(f"DELETE FROM trials AS t {where}", row_id)
+    insert(connection, record)
+    return None

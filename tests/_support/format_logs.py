@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from _support.tables import write_rows
-from lm_eval_bayes.store.outcomes import GradedQuestion, GradedTask, GradedTrial
-from lm_eval_bayes.store.questions import Cluster
+from lm_eval_bayes.store.outcomes import Cluster, GradedQuestion, GradedTask, GradedTrial
 from lm_eval_bayes.store.trial import Trial, TrialKey
 from lm_eval_bayes.store.trial_store import TrialStore
 
@@ -88,6 +87,25 @@ def _store(file):
         store.add_outcomes([GradedTask("aime", "1.0", "none", 2, (question,))])
 
 
+def helm_rows(right):
+    """Return the statistics of HELM: whether instances are right, in every train trial."""
+
+    def row(id, trial, value, **more):
+        stats = {"num_output_tokens": 7, "exact_match": value, "quasi_exact_match": 1.0}
+        stats = [
+            {"name": {"name": name, "split": "test"}, "count": 1, "sum": mean, "mean": mean}
+            for name, mean in stats.items()
+        ]
+        return {"instance_id": id, "train_trial_index": trial, "stats": stats} | more
+
+    rows = [row(id, i, float(v)) for id, values in right.items() for i, v in enumerate(values)]
+    return [*rows, *(row(id, 0, 0.0, perturbation={"name": "robustness"}) for id in right)]
+
+
+def _helm(file):
+    file.write_text(json.dumps(helm_rows({"id1": [1, 0], "id2": [1, 1], "id3": [0, 0]})))
+
+
 @dataclass(frozen=True)
 class Log:
     """A log of one format, with a file of it that tests change, lock or damage.
@@ -159,6 +177,16 @@ LOGS = {
         Log("terminal_bench/ob1_1", "results.json", ".", ("results",), score=("is_resolved",)),
         Log("terminal_bench/ob1_1", "run_metadata.json", "."),
     ],
+    "HELM": [
+        Log(
+            _helm,
+            "per_instance_stats.json",
+            None,
+            (),
+            lambda row: int("perturbation" not in row),
+            ("stats", 1, "mean"),
+        )
+    ],
     "evalscope": [
         Log("evalscope/weak", "reviews/weak/general_mcq_letters.jsonl", ".", (), score=_EVALSCOPE),
         Log("evalscope/weak", "reports/weak/general_mcq.json", "."),
@@ -180,7 +208,7 @@ LOGS = {
         Log(_answers, "answers.jsonl", None, (), score=("correct",)),
         *(
             Log(_table, f"board{ending}", None, (), score=("correct",))
-            for ending in (".csv", ".tsv", ".jsonl", ".csv.gz", ".parquet", ".arrow")
+            for ending in (".csv", ".tsv", ".json", ".jsonl", ".csv.gz", ".parquet", ".arrow")
         ),
     ],
     "matrix of outcomes": [

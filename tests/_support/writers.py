@@ -84,7 +84,7 @@ def created(folder, kills, seed):
         sound = verify(path).ok if existing else None
         with TrialStore.open(path) as store:
             store.add([trial(key_in(store), 0)])
-        outcome.append([existing, sound, verify(path).trials])
+        outcome.append([existing, sound, verify(path).records["trials"]])
     print(json.dumps(outcome))
 
 

@@ -125,7 +125,7 @@ REFUSED = [
     ("verify a --verifier judge --limit 0", "--limit", "range"),
     ("verify a --verifier judge --max-length -1", "--max-length", "range"),
     ("verify a --verifier judge --timeout 0", "--timeout", "range"),
-    ("verify a b --verifier judge --out absent", "--out", "path"),
+    ("verify a b --verifier judge --out absent", "--out", "conflict"),
     # stores
     ("store merge a.sqlite ./a.sqlite -o a.sqlite", "--output", "duplicate"),
     ("store merge a.sqlite -o notes.txt/all", "--output", "path"),
@@ -161,8 +161,6 @@ def test_what_is_no_run_is_refused(files, name):
         "merge absent.sqlite -o new/all.sqlite",
         "export absent.sqlite -o new/a.jsonl",
         "prune absent.sqlite --trials-from 1",
-        "compact absent.sqlite",
-        "alias absent.sqlite old new",
     ],
 )
 def test_what_is_no_store_is_refused_and_no_file_is_made(files, monkeypatch, words):

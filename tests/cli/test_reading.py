@@ -36,8 +36,8 @@ def test_a_count_of_several_models_is_of_each():
     folder = REPOSITORY / "tests/runs/readers/data/tau2"
     logs = folder / "weak.json", folder / "strong.json"
     _, _, notes = called("summary", *logs)
-    assert "note: each of openai/weak, openai/strong, mock: 1 trial ended early" in notes
-    assert "note: openai/strong, mock: 1 trial ended in an infrastructure error" in notes
+    assert "note: each of openai/weak, openai/strong, mock: 1 trial ended with max_steps" in notes
+    assert "note: openai/strong, mock: 1 trial ended with infrastructure_error" in notes
 
 
 def test_dependent_trials_get_a_warning_in_every_command(tmp_path):

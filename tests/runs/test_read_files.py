@@ -45,9 +45,9 @@ def test_a_matrix_of_one_model(tmp_path, text):
 
 def test_a_header_of_numbers_is_noted(tmp_path):
     # it could be the outcomes of a question in three categories
-    (note,) = read_text(tmp_path, "0,1,2\n1,0,1\n").runs[0].notes
+    (note,) = read_text(tmp_path, "0,1,2\n1,0,1\n").notes
     assert "row 1 (0, 1, 2)" in note
-    assert read_text(tmp_path, ",0,1,2\n0,1,0,1\n").runs[0].notes == ()
+    assert read_text(tmp_path, ",0,1,2\n0,1,0,1\n").notes == ()
 
 
 def test_a_header_names_models_and_questions(tmp_path):
@@ -78,7 +78,7 @@ def test_real_outcomes(shared):
     assert len(saved.models) == 19
     assert {(run.n_questions, run.n_common) for run in saved.runs} == {(15, 4)}
     assert saved.runs[0].matrix().tolist() == table[:, 0].reshape(15, 4).tolist()
-    assert "rows 1, 1.1, … are read as 4 trials" in " ".join(saved.runs[0].notes)
+    assert "rows 1, 1.1, … are read as 4 trials" in " ".join(saved.notes)
     assert [run.outcomes.counts[:, 1].sum() for run in saved.runs] == table.sum(axis=0).tolist()
     counts = read_runs([shared / "data" / "outcomes" / "counts128_aime24_amc23.csv"])
     assert counts.models == ("base", "rl")

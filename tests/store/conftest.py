@@ -42,11 +42,8 @@ def full_trial(key, trial=0, text="It is 42.", **changes):
     return Trial(key, trial, text, **{**fields, **changes})
 
 
-def plain_text(stored, dictionaries):
-    if stored[:1] != b"\xff":
-        return stored
-    dictionary = dictionaries.get(int.from_bytes(stored[1:3], "big"), b"")
-    return zlib.decompressobj(-15, dictionary).decompress(stored[3:])
+def plain_text(stored):
+    return stored if stored[:1] != b"\xff" else zlib.decompress(stored[3:], -15)
 
 
 def read_plainly(path):
@@ -57,10 +54,9 @@ def read_plainly(path):
             "JOIN models ON models.id = model JOIN prompts ON prompts.id = prompt "
             "JOIN samplings ON samplings.id = sampling"
         ).fetchall()
-        dictionaries = dict(connection.execute("SELECT id, first FROM dictionaries").fetchall())
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
     trials = {
-        tuple(row[:4]): (row[4], plain_text(row[5], dictionaries).decode("utf-8", "surrogatepass"))
+        tuple(row[:4]): (row[4], plain_text(row[5]).decode("utf-8", "surrogatepass"))
         for row in rows
     }
     assert len(trials) == len(rows)
@@ -81,6 +77,22 @@ def store(path):
 @pytest.fixture
 def key(store):
     return describe_key(store)
+
+
+def keys_in(store):
+    """Return the keys of trials by SQL of our own, with their number of trials."""
+    with store.file.reading() as connection:
+        rows = connection.execute(
+            "SELECT m.hash, p.hash, s.hash, count(*) FROM trials JOIN models AS m ON m.id = model "
+            "JOIN prompts AS p ON p.id = prompt JOIN samplings AS s ON s.id = sampling "
+            "GROUP BY model, prompt, sampling"
+        ).fetchall()
+    return {TrialKey(*row[:3]): row[3] for row in rows}
+
+
+@pytest.fixture
+def keys_of():
+    return keys_in
 
 
 @pytest.fixture

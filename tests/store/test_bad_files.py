@@ -17,9 +17,7 @@ import pytest
 from _support.errors import refused
 from _support.paths import REPOSITORY
 
-from lm_eval_bayes.store import locations
 from lm_eval_bayes.store.errors import (
-    CORRUPT,
     NotAStoreError,
     OtherSchemaError,
     StoreBusyError,
@@ -40,11 +38,6 @@ JPEG = (
 )
 #: Python 3.10 does not tell SQLite's reasons apart.
 REASONS = sys.version_info >= (3, 11)
-
-
-@pytest.fixture(autouse=True)
-def brief_retries(monkeypatch):
-    monkeypatch.setattr(locations, "_RETRY_S", 0.0005)
 
 
 def foreign_sqlite(path):
@@ -157,7 +150,7 @@ def test_a_dangling_link_is_where_the_store_is_made(tmp_path):
     assert os.listdir(tmp_path / "folder") == ["a.sqlite"]
 
 
-@pytest.mark.parametrize("keep", [30, 71, 100, 2048, 3 * 4096, -4096, -1])
+@pytest.mark.parametrize("keep", [100, 2048, 3 * 4096, -4096])
 def test_a_store_that_is_cut_off(keep, path, filled):
     store = filled("good.sqlite", text="{q} {i} " + "x" * 3000)
     path.write_bytes(store.read_bytes()[:keep])
@@ -167,19 +160,19 @@ def test_a_store_that_is_cut_off(keep, path, filled):
             way()
         assert not REASONS or isinstance(caught.value, StoreDamagedError)
     if REASONS:
-        with refused("path", "path", error=StoreFileError):
+        with refused("path", "type"):
             export_jsonl(store, path, overwrite=True)
         assert not verify(path).ok
     assert contents(path.parent) == before
 
 
-def test_a_row_that_cannot_be_read_is_named_and_replaced(path, filled, make_trial):
+def test_a_row_that_cannot_be_read_is_named_and_replaced(path, filled, make_trial, keys_of):
     filled(prompts=("one",))
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("UPDATE trials SET text = x'ff' WHERE trial = 1")
         connection.commit()
     with TrialStore.open(path, mode="read") as store:
-        (key,) = store.info().counts
+        (key,) = keys_of(store)
         with refused(None, "damaged", None, error=StoreDamagedError):
             store.trials(key)
         assert store.trials_of([key], first=2)[key][2].text == "one 2"
@@ -194,26 +187,26 @@ def test_a_row_that_cannot_be_read_is_named_and_replaced(path, filled, make_tria
 
 
 @pytest.mark.parametrize("table", ["models", "samplings", "prompts", "versions", "prompt_signals"])
-def test_descriptions_that_cannot_be_read_are_damage(path, filled, table):
+def test_descriptions_that_cannot_be_read_are_damage(path, filled, table, keys_of):
     filled(prompts=("one",))
     with TrialStore.open(path, mode="read") as store:
-        (key,) = store.info().counts
+        (key,) = keys_of(store)
     column = "signals" if table == "prompt_signals" else "description"
     with closing(sqlite3.connect(path)) as connection:
         connection.execute(f"UPDATE {table} SET {column} = x'ff'")
         connection.commit()
     with TrialStore.open(path, mode="read") as store:
         ask = {
-            "models": [lambda: store.model(key.model), store.info, lambda: store.check_model({})],
+            "models": [lambda: store.model(key.model), store.info, store.models],
             "samplings": [lambda: store.sampling(key.sampling), store.info],
             "prompts": [lambda: store.prompt(key.prompt)],
             "versions": [lambda: store.trials(key)],
             "prompt_signals": [lambda: store.prompt_signals(key.model, [key.prompt])],
         }
-        for question in [*ask[table], lambda: export_jsonl(store, path.with_name("a.jsonl"))]:
+        for question in ask[table]:
             with refused(None, "damaged", None, error=StoreDamagedError):
                 question()
-    assert not path.with_name("a.jsonl").exists()
+    assert export_jsonl(path, path.with_name("a.jsonl")).damaged > 0
 
 
 def test_a_store_that_stays_locked(path, filled):
@@ -407,28 +400,6 @@ def test_the_file_is_as_readable_as_any_other(path):
     mask = os.umask(0)
     os.umask(mask)
     assert stat.S_IMODE(path.stat().st_mode) == 0o644 & ~mask
-
-
-@pytest.mark.parametrize("torn", ["malformed", "cut short"])
-def test_a_store_into_which_a_log_is_being_folded_is_looked_at_again(path, monkeypatch, torn):
-    with TrialStore.open(path) as store:
-        store.describe_model({"pretrained": "some/model"})
-    look, looks = locations._read_header, []
-
-    def probe(file):
-        looks.append(file)
-        if len(looks) > 3:
-            return look(file)
-        if torn == "cut short":
-            return locations.TRIAL_STORE_ID, False
-        error = sqlite3.DatabaseError("database disk image is malformed")
-        error.sqlite_errorcode = CORRUPT
-        raise error
-
-    monkeypatch.setattr(locations, "_read_header", probe)
-    with TrialStore.open(path) as store:
-        assert store.info().trials == 0
-    assert len(looks) == 4
 
 
 @pytest.mark.skipif(os.name != "posix", reason="an open file cannot be removed elsewhere")

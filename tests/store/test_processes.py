@@ -47,7 +47,7 @@ def check_numbers(plainly, path):
 
 
 @pytest.mark.slow
-def test_fifty_kills_lose_no_acknowledged_trial(path, tmp_path, plainly):
+def test_fifty_kills_lose_no_acknowledged_trial(path, tmp_path, plainly, keys_of):
     record = tmp_path / "acknowledged"
     codes = finish(start("killed", path, record, 50, 1))
     assert codes == [-9] * 50
@@ -56,7 +56,7 @@ def test_fifty_kills_lose_no_acknowledged_trial(path, tmp_path, plainly):
     # The last writer's log was never folded in; the next reader finds it.
     assert path.with_name(path.name + "-wal").stat().st_size > 0
     with TrialStore.open(path, mode="read") as store:
-        (key,) = store.info().counts
+        (key,) = keys_of(store)
         assert set(acknowledged) <= set(store.trials(key))
     assert verify(path).ok
     numbers = check_numbers(plainly, path)
@@ -84,14 +84,14 @@ def test_writers_at_once(path, plainly):
     assert not [other for other in path.parent.iterdir() if other != path]
 
 
-def test_reading_while_others_write(path, plainly, tmp_path):
+def test_reading_while_others_write(path, plainly, tmp_path, keys_of):
     end = tmp_path / "end"
     process = start("until", path, 2, end)
     seen = []
     while process.poll() is None and len(set(seen)) < 3:
         if path.exists():
             with TrialStore.open(path, mode="read") as store:
-                for key in store.info().counts:
+                for key in keys_of(store):
                     trials = store.trials(key)
                     assert all(trial.text == text_of(i) for i, trial in trials.items())
                     seen.append(len(trials))

@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 from _support.errors import refused
 
-from lm_eval_bayes.store import samples_export
-from lm_eval_bayes.store.errors import StoreDamagedError, StoreFileError
+from lm_eval_bayes.store.errors import StoreDamagedError
 from lm_eval_bayes.store.outcomes import GradedQuestion, GradedTask, GradedTrial
 from lm_eval_bayes.store.samples_export import export_samples
 
@@ -135,7 +134,7 @@ def test_files_that_are_there_are_not_replaced_unasked(filled, tmp_path):
     store = filled()
     (entry,) = export_samples(store, tmp_path / "out").files
     Path(entry.path).write_text("precious")
-    with refused("path", "path", error=StoreFileError):
+    with refused("path", "path"):
         export_samples(store, tmp_path / "out")
     assert Path(entry.path).read_text() == "precious"
     export_samples(store, tmp_path / "out", overwrite=True)
@@ -150,47 +149,32 @@ def test_an_export_that_fails_leaves_nothing(filled, tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with refused("path", "failed", error=StoreFileError):
+    with refused("folder", "failed"):
         export_samples(store, tmp_path / "out")
     assert os.listdir(tmp_path) == ["trials.sqlite"]
 
 
-def test_rows_that_sqlite_cannot_read_during_the_export(filled, tmp_path, monkeypatch):
-    store = filled()
-
-    def fail(record):
-        raise sqlite3.DatabaseError("database disk image is malformed")
-
-    monkeypatch.setattr(samples_export, "json_line", fail)
-    with refused(None, "damaged", None, error=StoreDamagedError):
-        export_samples(store, tmp_path / "out")
-    assert not (tmp_path / "out").exists()
-
-
 DAMAGE = {
-    "a seed": ("UPDATE trials SET seed = 99 WHERE trial = 1", 1),
-    "a prompt": ("UPDATE prompts SET description = x'41'", 1),
-    "a sampling": ("UPDATE samplings SET description = '{}'", 1),
-    "signals": ("UPDATE prompt_signals SET signals = '{}'", 1),
-    "an outcome": ("UPDATE outcomes SET outcome = 0 WHERE trial = 0 AND question = 1", 1),
+    "a seed": "UPDATE trials SET seed = 99 WHERE trial = 1",
+    "a prompt": "UPDATE prompts SET description = x'41'",
+    "a sampling": "UPDATE samplings SET description = '{}'",
+    "signals": "UPDATE prompt_signals SET signals = '{}'",
+    "an outcome": "UPDATE outcomes SET outcome = 0 WHERE trial = 0 AND question = 1",
 }
 
 
 @pytest.mark.parametrize("what", DAMAGE)
-def test_what_is_damaged_is_counted_once(store, key, make_trial, path, tmp_path, what):
+def test_a_damaged_store_is_refused(store, key, make_trial, path, tmp_path, what):
     store.add([make_trial(key, i) for i in range(3)])
     store.add_prompt_signals(key.model, key.prompt, {"bits": 0.5})
-    # The same trials stand in two files.
-    store.add_outcomes([task_of(key, {0: 1, 1: 1}, task=task) for task in ("aime", "hmmt")])
+    store.add_outcomes([task_of(key, {0: 1, 1: 1})])
     store.close()
-    assert export_samples(path, tmp_path / "sound").damaged == 0
-    statement, damaged = DAMAGE[what]
     with closing(sqlite3.connect(path)) as connection:
-        assert connection.execute(statement).rowcount > 0
+        assert connection.execute(DAMAGE[what]).rowcount > 0
         connection.commit()
-    report = export_samples(path, tmp_path / "out")
-    assert len(report.files) == 2
-    assert report.damaged == report.to_dict()["damaged"] == damaged
+    with refused(None, "damaged", None, error=StoreDamagedError):
+        export_samples(path, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def test_an_empty_store_gives_no_file(store, tmp_path):

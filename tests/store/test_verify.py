@@ -10,7 +10,7 @@ import pytest
 from _support.errors import refused
 
 from lm_eval_bayes.errors import LmEvalBayesError
-from lm_eval_bayes.store import verify as verify_module
+from lm_eval_bayes.store import log as log_module
 from lm_eval_bayes.store.errors import StoreFileError
 from lm_eval_bayes.store.export import export_jsonl
 from lm_eval_bayes.store.verify import MAX_PROBLEMS, verify
@@ -31,9 +31,10 @@ def test_a_sound_store(path, filled):
     filled()
     report = verify(path)
     assert report.ok
-    assert (report.trials, report.prompt_signals, report.problems) == (6, 2, ())
-    # one model, one sampling, two prompts, one set of versions
-    assert report.descriptions == 5
+    assert report.problems == ()
+    counts = {"models": 1, "samplings": 1, "versions": 1, "prompts": 2}
+    counts |= {"trials": 6, "prompt_signals": 2, "sources": 0, "outcomes": 0, "clusters": 0}
+    assert report.records == counts
 
 
 CHANGES_OF_A_TRIAL = (
@@ -66,17 +67,15 @@ def test_every_change_of_a_trial_by_hand_is_named(path, filled):
 @pytest.mark.parametrize(
     ("statement", "named"),
     [
-        ("UPDATE trials SET versions = 9 WHERE trial = 1", "versions"),
+        ("UPDATE trials SET versions = 9 WHERE trial = 1", "trial 1"),
         ("UPDATE prompts SET description = x'34' WHERE id = 2", "prompt blake2b"),
         ("UPDATE models SET description = '{}'", "model blake2b"),
         ("UPDATE models SET hash = 'x'", "model x"),
         ("UPDATE samplings SET description = '{}'", "sampling blake2b"),
         ("UPDATE versions SET description = '{}'", "versions blake2b"),
-        ("DELETE FROM prompts WHERE id = 2", "prompts"),
+        ("DELETE FROM prompts WHERE id = 2", "prompt None"),
         ("UPDATE prompt_signals SET signals = '{}'", "prompt blake2b"),
         ("UPDATE prompt_signals SET created = x'00'", "prompt blake2b"),
-        ("CREATE INDEX i ON trials (seed)", "tables"),
-        ("CREATE TRIGGER t AFTER INSERT ON trials BEGIN DELETE FROM trials; END", "tables"),
     ],
 )
 def test_every_other_change_by_hand_is_found(path, filled, statement, named):
@@ -103,12 +102,6 @@ def test_problems_are_counted_beyond_those_that_are_named(path, filled):
     change(path, "UPDATE trials SET seed = 1000")
     report = verify(path)
     assert (report.n_problems, len(report.problems)) == (200, MAX_PROBLEMS)
-
-
-def test_statistics_of_sqlite_are_no_damage(path, filled):
-    filled()
-    change(path, "ANALYZE")
-    assert verify(path).ok
 
 
 @pytest.fixture
@@ -157,7 +150,7 @@ def test_a_frame_that_a_kill_cut_off_is_no_damage(left_log, cut):
     path, sizes = left_log
     os.truncate(f"{path}-wal", sizes[-1] - cut)
     report = verify(path)
-    assert (report.ok, report.trials) == (True, 11)
+    assert (report.ok, report.records["trials"]) == (True, 11)
 
 
 def test_frames_of_an_earlier_use_of_the_log_are_no_damage(path, store, key, make_trial, tmp_path):
@@ -178,14 +171,14 @@ def test_frames_of_an_earlier_use_of_the_log_are_no_damage(path, store, key, mak
     assert len({header[8:16] for header in headers}) == 2
     assert sum(header[8:16] == log[16:24] for header in headers) > 10
     report = verify(copy)
-    assert (report.ok, report.trials) == (True, 61)
+    assert (report.ok, report.records["trials"]) == (True, 61)
 
 
 def test_a_log_that_is_being_written_is_no_damage(path, filled, monkeypatch):
     """The second time that it is read, more frames are intact."""
-    reads = iter([(3, 2), (9, 1)])
-    monkeypatch.setattr(verify_module, "_read_log", lambda log: next(reads))
     filled()
+    reads = iter([(3, 2), (9, 1)])
+    monkeypatch.setattr(log_module, "read_log", lambda log: next(reads))
     assert verify(path).ok
     assert not list(reads)
 

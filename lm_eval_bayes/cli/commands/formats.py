@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from lm_eval_bayes._util.text import one_line, plural
 from lm_eval_bayes.cli.ui.output import say, say_json, say_table, warn
+from lm_eval_bayes.errors import InvalidInputError
 
 
 def command() -> None:
@@ -36,43 +38,59 @@ def describe(paths: Sequence[Path], as_json: bool) -> None:
     Raises
     ------
     InvalidInputError
-        If a path is of no format, or broken.
+        After the last path, if one is of no format, or broken.
     """
-    from lm_eval_bayes.runs.reader import read_runs
-    from lm_eval_bayes.runs.readers.formats import recognise
     from lm_eval_bayes.store.locations import store_of
 
-    records = []
+    records, errors = [], []
     # As in reading, the companions of a store that a shell names for runs/* are left out.
     for path in [path for path in paths if store_of(path) is None] or paths[:1]:
-        format, sniffed = recognise(path)
-        saved = read_runs([path], dedupe=True)
-        runs = [
-            {
-                "model": run.model,
-                "task": run.task,
-                "questions": run.n_questions,
-                "trials": run.n_trials,
-                "metric": run.counted,
-            }
-            for run in saved.runs
-        ]
-        records.append(
-            {
-                "path": str(path),
-                "format": format.name,
-                "files": [str(file) for file in sniffed.files],
-                "runs": runs,
-                "notes": [*saved.notes, *saved.warnings],
-            }
-        )
-        if as_json:
+        try:
+            record = _described(path)
+        except InvalidInputError as error:
+            errors.append(error)
+            records.append({"path": str(path), "error": str(error)})
+            if not as_json:
+                warn(f"{one_line(path)}: {error}")
             continue
-        say(f"{one_line(path)}: {format.name}, {plural(len(sniffed.files), 'file')}")
-        for note in (*saved.notes, *saved.warnings):
-            warn(f"note: {note}")
-        rows = [tuple(map(one_line, run.values())) for run in runs]
-        say_table("", ("model", "task", "questions", "trials", "counted"), rows)
-        say()
+        records.append(record)
+        if not as_json:
+            _show(record)
     if as_json:
         say_json({"files": records})
+    if errors:
+        raise errors[0]
+
+
+def _described(path: Path) -> dict[str, Any]:
+    from lm_eval_bayes.runs.reader import read_runs
+    from lm_eval_bayes.runs.readers.formats import recognise
+
+    format, found = recognise(path)
+    saved = read_runs([path], dedupe=True)
+    runs = [
+        {
+            "model": run.model,
+            "task": run.task,
+            "questions": run.n_questions,
+            "trials": run.n_trials,
+            "metric": run.counted,
+        }
+        for run in saved.runs
+    ]
+    return {
+        "path": str(path),
+        "format": format.name,
+        "files": [str(file) for file in found.files],
+        "runs": runs,
+        "notes": [*saved.notes, *saved.warnings],
+    }
+
+
+def _show(record: dict[str, Any]) -> None:
+    say(f"{one_line(record['path'])}: {record['format']}, {plural(len(record['files']), 'file')}")
+    for note in record["notes"]:
+        warn(f"note: {note}")
+    rows = [tuple(map(one_line, run.values())) for run in record["runs"]]
+    say_table("", ("model", "task", "questions", "trials", "counted"), rows)
+    say()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -36,14 +35,13 @@ if TYPE_CHECKING:
     from lm_eval_bayes.store.info import SeriesInfo, StoreInfo
     from lm_eval_bayes.store.prune import PruneReport
     from lm_eval_bayes.store.samples_export import SamplesReport
-    from lm_eval_bayes.store.trial import Conflict
     from lm_eval_bayes.store.trial_store import TrialStore
     from lm_eval_bayes.store.verify import Verification
 
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="Count, merge, verify, export, prune and compact trial stores; name models.",
+    help="Count, merge, verify, export and prune trial stores.",
 )
 
 #: The most conflicts that are printed; --json lists up to 1,000.
@@ -55,7 +53,6 @@ _NOUNS = {
     "outcomes": ("graded outcome",),
     "prompts": ("prompt",),
     "prompt_signals": ("prompt with signals", "prompts with signals"),
-    "descriptions": ("description",),
     "models": ("model",),
     "samplings": ("sampling",),
 }
@@ -74,7 +71,7 @@ def _counts(record: object, *names: str) -> str:
 def info(stores: Stores, as_json: Json = False) -> None:
     """Count the contents of stores.
 
-    Trials and tokens by model and sampling, and graded outcomes by task.
+    Models, tasks, questions × trials; trials and tokens by model and sampling.
 
     \b
     Examples:
@@ -97,28 +94,36 @@ def _print_info(info: StoreInfo) -> None:
     from lm_eval_bayes._util.hashing import canonical_json
 
     log = f" and {format_bytes(info.log_bytes)} of log" if info.log_bytes else ""
-    say(f"{info.path}: schema {info.schema}, {format_bytes(info.file_bytes)}{log}")
+    say(f"{info.path}: {format_bytes(info.file_bytes)}{log}")
     say(_counts(info, "trials", "prompts", "prompt_signals", "outcomes"))
+    names = {digest: _stored_name(fingerprint) for digest, fingerprint in info.models.items()}
+    if info.tasks:
+        columns = ("model", "task", "version", "filter", "questions × trials", "graded")
+        graded = [
+            (
+                *(names[task.model], task.task, task.version, task.filter),
+                f"{task.questions:,} × {format_range((task.fewest, task.most))}",
+                f"{task.outcomes:,}",
+            )
+            for task in info.tasks
+        ]
+        say_table("graded", columns, graded, optional=("filter", "version"))
+    if info.series:
+        head = ("model", "sampling", "prompts", "per prompt", "trials", "tokens", "from", "to")
+        trials = [(names[series.model], *_series_row(series)) for series in info.series]
+        say_table("trials", head, trials, optional=("from", "to", "tokens", "per prompt"))
     for title, descriptions in (("models", info.models), ("samplings", info.samplings)):
         if descriptions:
             described = [(digest, canonical_json(value)) for digest, value in descriptions.items()]
             say_table(title, ("hash", "description"), described)
-    if info.series:
-        head = ("model", "sampling", "prompts", "trials", "per prompt", "tokens", "from", "to")
-        series_rows = [_series_row(series) for series in info.series]
-        say_table("trials", head, series_rows, optional=("from", "to", "tokens", "per prompt"))
-    if info.tasks:
-        tasks = [task.to_dict() for task in info.tasks]
-        rows = [[f"{n:,}" if isinstance(n, int) else n for n in task.values()] for task in tasks]
-        say_table("graded", list(tasks[0]), rows)
 
 
 def _series_row(series: SeriesInfo) -> tuple[str, ...]:
-    counts = (f"{series.prompts:,}", f"{series.trials:,}")
-    ranges = (format_range((series.fewest, series.most)), f"{series.completion_tokens:,}")
+    each = format_range((series.fewest, series.most))
+    counts = (f"{series.prompts:,}", each, f"{series.trials:,}", f"{series.completion_tokens:,}")
     form = "%Y-%m-%d %H:%M"
     dates = [format_date(seconds, form) or "?" for seconds in (series.first, series.last)]
-    return (series.model, series.sampling, *counts, *ranges, *dates)
+    return (series.sampling, *counts, *dates)
 
 
 @app.command()
@@ -171,26 +176,20 @@ def merge(
         say(f"note: {note}")
 
 
-def _warn_of_conflicts(conflicts: Sequence[Conflict], n_conflicts: int) -> None:
+def _warn_of_conflicts(conflicts: Sequence[str], n_conflicts: int) -> None:
     for conflict in conflicts[:MAX_PRINTED]:
-        warn(f"  {_with_short_hashes(conflict)}")
+        warn(f"  {conflict}")
     n_more = n_conflicts - MAX_PRINTED
     if n_more > 0:
-        listed = "all" if n_conflicts == len(conflicts) else f"up to {len(conflicts):,}"
-        warn(f"  and {n_more:,} more; --json lists {listed}, with complete hashes")
-
-
-def _with_short_hashes(conflict: Conflict) -> Conflict:
-    digits = {name: h.rpartition(":")[2][:8] for name, h in conflict.key.to_dict().items()}
-    return replace(conflict, key=replace(conflict.key, **digits))
+        warn(f"  and {n_more:,} more; --json lists up to 1,000")
 
 
 @app.command()
 def verify(stores: Stores) -> None:
     """Verify that stores are intact.
 
-    Checks SQLite's structure, and every trial and graded outcome against its hash. The exit code
-    is 1 if there is a problem.
+    Checks the write-ahead log, SQLite's structure, and every trial and graded outcome against its
+    hash. The exit code is 1 if there is a problem.
 
     \b
     Examples:
@@ -216,7 +215,11 @@ def verify(stores: Stores) -> None:
 
 
 def _print_verification(result: Verification) -> None:
-    counts = _counts(result, "trials", "descriptions", "prompt_signals", "outcomes")
+    trials, outcomes = (result.records[name] for name in ("trials", "outcomes"))
+    others = sum(result.records.values()) - trials - outcomes
+    counts = ", ".join(
+        (plural(trials, "trial"), plural(outcomes, "graded outcome"), plural(others, "description"))
+    )
     verdict = "intact" if result.ok else f"damaged, {plural(result.n_problems, 'problem')}"
     say(f"{result.path}: {verdict} ({counts} checked)")
     for problem in result.problems:
@@ -255,8 +258,8 @@ def export(
 ) -> None:
     """Export a store as JSON lines, or in the harness's format of logged samples.
 
-    To export several stores, merge them first. Damaged records that can be read are exported as
-    they are, with a warning and exit code 1.
+    To export several stores, merge them first. As jsonl, damaged records are left out, with a
+    warning and exit code 1; as samples, a damaged store is refused.
 
     \b
     Examples:
@@ -284,12 +287,10 @@ def export(
             say_json(report)
         else:
             _print_export(report)
-    if report.damaged:
-        does = "does not match its hash" if report.damaged == 1 else "do not match their hashes"
-        warn(
-            f"warning: {plural(report.damaged, 'record')} exported from {store} {does}; "
-            "see `lm-eval-bayes store verify`"
-        )
+    n_damaged = getattr(report, "damaged", 0)
+    if n_damaged:
+        records = plural(n_damaged, "record is", "records are")
+        warn(f"warning: {records} damaged and left out; see `lm-eval-bayes store verify`")
         raise typer.Exit(CHECK_FAILED)
 
 
@@ -372,91 +373,3 @@ def prune(
         say(f"{path}: {'deleted' if yes else 'to be deleted'}: {_counts(report, *names)}")
     if not yes:
         say("nothing was deleted; add --yes to delete")
-
-
-@app.command()
-def compact(stores: Stores) -> None:
-    """Compress the texts of stores anew, and return unused space.
-
-    Texts are compressed as they are stored, with a dictionary of the first ones; this compresses
-    all of them with a dictionary of the whole store. Each store is complete at every moment; its
-    disk needs room for the store twice.
-
-    \b
-    Examples:
-      lm-eval-bayes store compact runs/aime.sqlite
-      lm-eval-bayes store compact runs/*.sqlite
-    """
-    from lm_eval_bayes.store.trial_store import TrialStore
-
-    for path in stores:  # an error in one leaves all of them unchanged
-        TrialStore.open(path, mode="read").close()
-    for path in stores:
-        with TrialStore.open(path) as store:
-            report = store.compact()
-        sizes = f"{format_bytes(report.before)} before, {format_bytes(report.after)} now"
-        texts = f"{format_bytes(report.text_bytes)} in {format_bytes(report.stored_bytes)}"
-        say(f"{path}: {sizes} ({plural(report.trials, 'text')}, {texts})")
-        if report.damaged:
-            warn(
-                f"warning: {plural(report.damaged, 'text')} of {path} cannot be read and "
-                "stayed as before; see `lm-eval-bayes store verify`"
-            )
-
-
-@app.command()
-def alias(
-    store: Annotated[
-        Path, typer.Argument(metavar="STORE", help="The trial store.", show_default=False)
-    ],
-    old: Annotated[
-        str,
-        typer.Argument(
-            metavar="OLD", help="A model of the store: its name or hash.", show_default=False
-        ),
-    ],
-    new: Annotated[
-        str,
-        typer.Argument(
-            metavar="NEW",
-            help="The name that runs give the same model now, or the hash of its new fingerprint.",
-            show_default=False,
-        ),
-    ],
-) -> None:
-    """Let runs of a model under a new name find the trials of the old one.
-
-    Local weights and those of the hub are the same model wherever they lie, and need no alias. A
-    model behind an API is known by its name only.
-
-    \b
-    Examples:
-      lm-eval-bayes store alias runs/aime.sqlite gpt-x gpt-x-2026-05-01
-      lm-eval-bayes store alias runs/aime.sqlite 0f3c52d1a8e94b7790d1e2a3b4c5d6e7 gpt-x-2026-05-01
-    """
-    with _existing(store) as opened:
-        model = _model_named(old, opened.models(), opened.path)
-        opened.add_alias(new, model)
-    is_hash = old in (model, model.rpartition(":")[2])
-    say(f"{store}: {new} is {model if is_hash else f'{old}, {model}'}")
-
-
-def _model_named(name: str, models: Mapping[str, Mapping[str, Any]], path: Path) -> str:
-    """Return the hash of the only model that a name or a hash stands for."""
-    from lm_eval_bayes.runs.model_arguments import NAMES, flat
-
-    def names(digest: str, fingerprint: Mapping[str, Any]) -> list[Any]:
-        given = [flat(fingerprint).get(argument) for argument in NAMES]
-        return [digest, digest.rpartition(":")[2], _stored_name(fingerprint), *given]
-
-    matching = [digest for digest, of_model in models.items() if name in names(digest, of_model)]
-    if len(matching) == 1:
-        return matching[0]
-    if matching:
-        rule = (
-            f"be one model; {len(matching)} have this name, so give a hash: {', '.join(matching)}"
-        )
-    else:
-        known = dict.fromkeys(names(digest, of_model)[2] for digest, of_model in models.items())
-        rule = f"be a model of {path} ({', '.join(known) or 'it has none'})"
-    raise InvalidInputError.of("OLD", "choice", rule, name)

@@ -10,10 +10,8 @@ from lm_eval_bayes._util.hashing import model_hash
 from lm_eval_bayes._util.text import join_words, plural
 from lm_eval_bayes.harness import get_logger
 from lm_eval_bayes.runs.model_arguments import (
-    NAMES,
     SOURCE_OF_TOKENIZER,
     SOURCE_OF_WEIGHTS,
-    flat,
     keyed,
     model_name,
 )
@@ -27,9 +25,7 @@ Fingerprint: TypeAlias = Mapping[str, Any]
 _SHOWN = 4
 
 
-def find_model(
-    fingerprint: Fingerprint, stored: Collection[str], aliases: Mapping[str, str]
-) -> str | None:
+def find_model(fingerprint: Fingerprint, stored: Collection[str]) -> str | None:
     """Return the hash of the stored model that a fingerprint is of, None if there is none.
 
     Parameters
@@ -38,13 +34,8 @@ def find_model(
         Of the model of this run, with its source.
     stored : collection of str
         The hashes of the models in the store.
-    aliases : mapping
-        The hash of the model that each further name stands for.
     """
     digest = model_hash(keyed(fingerprint)[0])
-    for name in (digest, *(flat(fingerprint).get(argument) for argument in NAMES)):
-        if isinstance(name, str) and aliases.get(name) in stored:
-            return aliases[name]
     return digest if digest in stored else None
 
 

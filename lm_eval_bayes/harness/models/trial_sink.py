@@ -146,11 +146,10 @@ class StoreSink(TrialSink):
         A fingerprint of the same model that is stored for any rank is kept, see
         :func:`~lm_eval_bayes.harness.models.stored_models.find_model`.
         """
-        stored, aliases = self.store.models(sources=False), self.store.aliases()
+        stored = self.store.models(sources=False)
         for store in self._other_stores():
             stored = store.models(sources=False) | stored
-            aliases = store.aliases() | aliases
-        known = find_model(fingerprint, stored, aliases)
+        known = find_model(fingerprint, stored)
         model = stored[known] if known is not None else keyed(fingerprint)[0]
         return self.store.describe_model(model, source_of(fingerprint))
 

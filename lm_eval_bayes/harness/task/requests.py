@@ -29,8 +29,7 @@ from lm_eval_bayes.harness.models.stored_texts import (
 from lm_eval_bayes.harness.task.logged_fields import Responses, loggable
 from lm_eval_bayes.harness.task.result_rows import GradedResponses
 from lm_eval_bayes.harness.task.settings import Settings
-from lm_eval_bayes.store.outcomes import GradedQuestion, GradedTask, GradedTrial
-from lm_eval_bayes.store.questions import Cluster
+from lm_eval_bayes.store.outcomes import Cluster, GradedQuestion, GradedTask, GradedTrial
 
 log = get_logger(__name__)
 

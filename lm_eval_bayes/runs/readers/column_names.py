@@ -15,6 +15,7 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
         *("item_id", "doc_id", "example_id", "qid", "id", "question_ids", "ids"),
         *("item", "problem", "question", "questions", "index", "idx", "input"),
     ),
+    "text": ("question", "problem", "question_text"),  # where another column identifies it
     "model": ("model", "model_name", "agent", "agent_name", "models"),
     "task": ("task", "benchmark", "task_name", "dataset", "tasks"),
     "trial": (
@@ -47,9 +48,6 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
 IDS, MODELS, TASKS, TRIALS = (
     frozenset(ALIASES[kind]) for kind in ("question", "model", "task", "trial")
 )
-
-#: What kinds of columns are called that no option chooses.
-_CALLED = {"text": "text of the question"}
 
 #: The name of a column that holds one trial of one model: a word for a trial and a number.
 _NUMBERED = re.compile(
@@ -85,7 +83,9 @@ def is_trial_word(name: str) -> bool:
     return is_numbered_trial(name) and len(re.sub(r"[\W\d_]", "", name)) > 2
 
 
-def find_columns(names: Sequence[str], chosen: Mapping[str, str], argument: str) -> dict[str, str]:
+def find_columns(
+    names: Sequence[str], chosen: Mapping[str, str], cluster: str | None = None
+) -> dict[str, str]:
     """Return which column of a table is of which kind.
 
     Parameters
@@ -94,8 +94,8 @@ def find_columns(names: Sequence[str], chosen: Mapping[str, str], argument: str)
         The names of the columns.
     chosen : mapping
         Columns by kind, as `--columns question=item,score=pass` names them.
-    argument : str
-        The name of the argument in an error.
+    cluster : str, optional
+        The column of clusters, as `--cluster` names it.
 
     Returns
     -------
@@ -109,28 +109,26 @@ def find_columns(names: Sequence[str], chosen: Mapping[str, str], argument: str)
 
     Examples
     --------
-    >>> find_columns(["agent", "instance_id", "resolved"], {}, "columns")
+    >>> find_columns(["agent", "instance_id", "resolved"], {})
     {'question': 'instance_id', 'model': 'agent', 'score': 'resolved'}
     """
     lower: dict[str, str] = {}
     for name in names:
         lower.setdefault(name.strip().lower(), name)
     columns: dict[str, str] = {}
+    wanted = {**chosen, "cluster": cluster} if cluster else chosen
+    for kind, name in wanted.items():
+        columns[kind] = name if name in names else lower.get(name.strip().lower(), "")
+        if not columns[kind]:
+            argument = "cluster" if name == cluster else "columns"
+            rule = f"name a column of the table ({', '.join(names)})"
+            raise InvalidInputError.of(argument, "missing-column", rule, f"{kind}={name}")
     for kind, aliases in ALIASES.items():
-        if kind in chosen:
-            name = chosen[kind]
-            chosen_column = name if name in names else lower.get(name.strip().lower())
-            if chosen_column is None:
-                rule = f"name a column of the table ({', '.join(names)})"
-                raise InvalidInputError.of(argument, "missing-column", rule, f"{kind}={name}")
-            columns[kind] = chosen_column
-            continue
-        taken = {*chosen.values(), *columns.values()}
-        free = (lower[alias] for alias in aliases if alias in lower)
-        column = next((name for name in free if name not in taken), None)
-        if column is not None:
-            columns[kind] = column
-    return columns
+        taken = [name for of, name in columns.items() if of != "cluster" or cluster is None]
+        free = [lower[alias] for alias in aliases if alias in lower and lower[alias] not in taken]
+        if kind not in columns and free:
+            columns[kind] = free[0]
+    return {kind: columns[kind] for kind in ALIASES if kind in columns}
 
 
 def other_columns(kind: str, names: Sequence[str], columns: Mapping[str, str]) -> list[str]:
@@ -162,19 +160,6 @@ def is_trial_table(names: Iterable[str]) -> bool:
         return False
     has = {kind: not lower.isdisjoint(ALIASES[kind]) for kind in ("question", "score", "trial")}
     return has["score"] and (has["question"] or has["trial"])
-
-
-def described(kinds: Iterable[str], columns: Mapping[str, str]) -> str:
-    """Return in words which column is of which of the kinds that are read.
-
-    Examples
-    --------
-    >>> described(["question", "score"], {"question": "item", "score": "pass", "time": "time"})
-    'question=item, score=pass'
-    """
-    read = {kind for kind in kinds if kind in columns}
-    order = [kind for kind in (*ALIASES, "text") if kind in read]
-    return ", ".join(f"{_CALLED.get(kind, kind)}={columns[kind]}" for kind in order)
 
 
 def parse_columns(text: str | None) -> dict[str, str]:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from lm_eval_bayes._util.text import error_line
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.runs.readers.protocol import Sniffed
 
 
 class PermissionDeniedError(InvalidInputError):
@@ -115,13 +114,3 @@ def _is_file(path: Path) -> bool:
         raise
     except (OSError, ValueError):
         return False
-
-
-def sniff_files(path: Path, is_log: Callable[[Path], bool], in_folder: str = "*") -> Sniffed | None:
-    """Return a file of a format, or those in a folder whose names match a pattern."""
-    if path.is_dir():
-        files = sorted(file for file in files_below(path) if file.match(in_folder))
-    else:
-        files = [path]
-    logs = list(filter(is_log, files))
-    return Sniffed(logs) if logs else None

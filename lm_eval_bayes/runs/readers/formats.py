@@ -18,6 +18,7 @@ from lm_eval_bayes.runs.readers import (
     evalscope_outputs,
     harbor_jobs,
     harness_log,
+    helm_stats,
     inspect_log,
     lighteval_details,
     matharena_outputs,
@@ -38,7 +39,7 @@ from lm_eval_bayes.runs.readers.file_access import (
     unreadable,
 )
 from lm_eval_bayes.runs.readers.json_files import beginning, broken, load_json
-from lm_eval_bayes.runs.readers.protocol import Query, Reader, Sniffed
+from lm_eval_bayes.runs.readers.protocol import Found, Query, Reader
 from lm_eval_bayes.runs.readers.text_files import JsonLines
 from lm_eval_bayes.store.locations import store_of
 
@@ -62,6 +63,8 @@ class Format:
     beside : str
         A pattern of names that files of others have too: a damaged one is an error beside a file
         that is read, or where it has the name of one.
+    is_table : bool
+        Whether it is read where a file is named, and not of a folder.
     """
 
     name: str
@@ -70,6 +73,7 @@ class Format:
     reader: Reader
     names: tuple[str, ...] = ()
     beside: str = ""
+    is_table: bool = False
 
 
 _OWN = "this package's own files"
@@ -125,6 +129,13 @@ FORMATS: tuple[Format, ...] = (
         "*results.json",
     ),
     Format(
+        "HELM",
+        "run folder, per_instance_stats.json",
+        _SCHEMA,
+        helm_stats,
+        ("per_instance_stats.json",),
+    ),
+    Format(
         "evalscope",
         "output folder, reviews/*/*.jsonl",
         f"{_REAL} (evalscope 1.14.1)",
@@ -152,14 +163,15 @@ FORMATS: tuple[Format, ...] = (
         matharena_outputs,
         ("[0-9]*.json", "[0-9]*.json.*"),
     ),
-    Format("counts", ".csv, .tsv, .jsonl with columns id, c and n", _OWN, counts),
+    Format("counts", "tables, as below, with columns id, c and n", _OWN, counts, is_table=True),
     Format(
         "table of trials",
-        ".csv, .tsv, .jsonl, .parquet, .arrow with columns question and score",
+        ".csv, .tsv, .jsonl, .json, .parquet, .arrow with columns question and score",
         _OWN,
         trial_table,
+        is_table=True,
     ),
-    Format("matrix of outcomes", ".csv, .tsv, .npz", _OWN, zero_one_matrix),
+    Format("matrix of outcomes", ".csv, .tsv, .npz, .npy", _OWN, zero_one_matrix, is_table=True),
     Format("trial store", ".sqlite, or its folder", _OWN, trial_store),
 )
 
@@ -221,9 +233,11 @@ def files_at(
         if store is not None and merge:
             companions.append(store)
             continue
-        format, sniffed = recognise(path, query.argument, query.columns)
-        warnings += sniffed.warnings
-        for file in sniffed.files:
+        format, found = recognise(
+            path, query.argument, query.columns, skip_unreadable=query.skip_unreadable
+        )
+        warnings += found.warnings
+        for file in found.files:
             key = (0 if merge else number, file.resolve())
             files.setdefault(key, RunFile(file, format.reader, str(path), number))
     if companions and not files:
@@ -243,9 +257,13 @@ def _store_of(path: str | Path) -> Path | None:
 
 
 def recognise(
-    path: str | Path, argument: str = "RUN", columns: Mapping[str, str] | None = None
-) -> tuple[Format, Sniffed]:
-    """Return the format of a path with its files.
+    path: str | Path,
+    argument: str = "RUN",
+    columns: Mapping[str, str] | None = None,
+    *,
+    skip_unreadable: bool = False,
+) -> tuple[Format, Found]:
+    """Return the format of a path with what is read of it.
 
     Parameters
     ----------
@@ -255,88 +273,160 @@ def recognise(
         The name of the path in an error.
     columns : mapping, optional
         Columns of tables by what they hold; a table then has one row per trial.
+    skip_unreadable : bool
+        Whether files of a folder that are damaged are named in a warning instead.
 
     Raises
     ------
     PermissionDeniedError
         If the user may not read it, or a file or a folder in it that a format would read.
     InvalidInputError
-        If it is of none.
+        If it is of none, or a file of a folder is damaged.
     """
     with permissions_checked(argument, path):
+        expanded = _existing(path, argument)
+        if expanded.is_dir():
+            return _folder(expanded, argument, skip_unreadable)
         try:
-            expanded = Path(path).expanduser()
-            exists = expanded.is_file() or expanded.is_dir()
-        except PermissionError:
-            raise
-        except (OSError, ValueError, RuntimeError):
-            exists = False
-        if not exists:
-            exists = os.path.lexists(os.path.expanduser(path))
-            rule = _RULE if exists else "be a run, and this path does not exist"
-            raise InvalidInputError.of(argument, "path", rule, str(path))
-        check_permission(expanded)
-        try:
-            if expanded.is_file():
-                check_pointer(expanded)
+            check_pointer(expanded)
         except OSError as error:
             raise unreadable(error, expanded, argument) from None
-        return _recognised(expanded, argument, columns)
+        beside = harness_log.samples_of(expanded)
+        format = FORMATS[0] if beside else _format_of(expanded)
+        if columns and tables.header(expanded):
+            format = next(format for format in FORMATS if format.reader is trial_table)
+        if format is None:
+            raise _unrecognised(expanded, argument)
+        return format, Found(beside) if beside else _found(format, [expanded], expanded)
 
 
-def _recognised(
-    path: Path, argument: str, columns: Mapping[str, str] | None
-) -> tuple[Format, Sniffed]:
-    """Return the format of a path that exists, with its files.
+def _existing(path: str | Path, argument: str) -> Path:
+    """Return a path that exists and may be read."""
+    try:
+        expanded = Path(path).expanduser()
+        exists = expanded.is_file() or expanded.is_dir()
+    except PermissionError:
+        raise
+    except (OSError, ValueError, RuntimeError):
+        exists = False
+    if not exists:
+        exists = os.path.lexists(os.path.expanduser(path))
+        rule = _RULE if exists else "be a run, and this path does not exist"
+        raise InvalidInputError.of(argument, "path", rule, str(path))
+    check_permission(expanded)
+    return expanded
 
-    A file that may not be read is refused where the format that reads the others of a folder would
-    read it too. Where another format reads them, a warning names it.
+
+def _format_of(file: Path, in_folder: bool = False) -> Format | None:
+    """Return the format of a file; of those in a folder tables are no runs."""
+    formats = (format for format in FORMATS if not (in_folder and format.is_table))
+    return next((format for format in formats if format.reader.is_mine(file)), None)
+
+
+def _found(format: Format, files: Sequence[Path], path: Path) -> Found:
+    """Return what a format reads of its files at a path."""
+    units = getattr(format.reader, "units", None)
+    return Found(files) if units is None else units(files, path)
+
+
+def _folder(folder: Path, argument: str, skip_unreadable: bool) -> tuple[Format, Found]:
+    """Return the first format that files of a folder have, with what is read of them.
+
+    Every file of that format is read, or is named in a warning or an error; so are the files of
+    other formats. A file that may not be read is refused where its name ends as those that are.
     """
-    denied: PermissionDeniedError | PermissionError | None = None
-    for format in FORMATS:
+    of_format: dict[Format, list[Path]] = {}
+    denied: list[Path] = []
+    others: list[Path] = []
+    for file in sorted(files_below(folder)):
         try:
-            if columns and tables.header(path):
-                sniffed = Sniffed([path]) if format.reader is trial_table else None
-            else:
-                sniffed = format.reader.sniff(path)
-        except (PermissionDeniedError, PermissionError) as error:
-            denied = denied or error
+            check_permission(file)
+            format = _format_of(file, in_folder=True)
+        except (PermissionDeniedError, PermissionError):
+            denied.append(file)
             continue
-        if sniffed is not None:
-            _check_damage(path, format, sniffed.files, argument)
-            warnings = (*sniffed.warnings, *_unread(path, format, sniffed))
-            return format, replace(sniffed, warnings=warnings)
-    raise denied or _unrecognised(path, argument)
+        (others if format is None else of_format.setdefault(format, [])).append(file)
+    format = next((format for format in FORMATS if format in of_format), None)
+    own = of_format.pop(format, []) if format else []
+    suffixes = {plain_name(file).suffix for file in own}
+    for file in denied:
+        patterns = (*format.names, format.beside) if format else ()
+        named = any(pattern and file.match(pattern) for pattern in patterns)
+        if format is None or named or plain_name(file).suffix in suffixes:
+            raise PermissionDeniedError.of_path(argument, file)
+    errors = _damaged(others, own, [format] if format else FORMATS, argument)
+    if errors and not (skip_unreadable and format):
+        raise errors[0]
+    if format is None:
+        raise InvalidInputError.of(argument, "path", _rule_of_folder(folder), str(folder))
+    found = _found(format, own, folder)
+    warnings = [f"{error.value} was not read: {error}" for error in errors]
+    tool = f"(it is no file of {format.name})"
+    warnings += [f"{file} was not read: permission denied {tool}" for file in denied]
+    unread = [
+        f"{file.relative_to(folder)} ({other.name})"
+        for other, files in of_format.items()
+        if other.checked_on != _OWN
+        for file in files
+    ]
+    if unread:
+        were = "1 file was" if len(unread) == 1 else f"{len(unread):,} files were"
+        warnings.append(
+            f"{were} not read in {folder}: {first_names(unread)}; of a folder only the files of "
+            f"one tool are read, here {format.name} (name the others by their own paths)"
+        )
+    return format, replace(found, warnings=(*found.warnings, *warnings))
+
+
+def _damaged(
+    files: Sequence[Path], own: Sequence[Path], formats: Sequence[Format], argument: str
+) -> list[InvalidInputError]:
+    """Return the errors of files that have the name of a format and are none of it.
+
+    Where the names say little, only a file beside one of the format, or of the name of one, that
+    is no complete JSON.
+    """
+    folders, names = {file.parent for file in own}, {file.name for file in own}
+    errors = []
+    for file in files:
+        for format in formats:
+            is_own = any(file.absolute().match(pattern) for pattern in format.names)
+            near = file.parent in folders or file.name in names
+            if not (is_own or (near and format.beside and file.match(format.beside))):
+                continue
+            try:
+                _check_complete(file, argument)
+                if is_own and own:
+                    rule = f"hold logs of {format.name} in files of its names alone ({file})"
+                    raise InvalidInputError.of(argument, "format", rule, "another beginning")
+            except InvalidInputError as error:
+                errors.append(error)
+                break
+    return errors
 
 
 def _unrecognised(expanded: Path, argument: str) -> InvalidInputError:
-    """Return the error of a file or a folder that no format recognises."""
+    """Return the error of a file that no format recognises."""
     rule, got = _RULE, str(expanded)
     rule_id: Rule = "path"
     compressed = expanded.suffix in (".gz", ".zst")
     store = store_of(expanded)
     if store is not None:
         rule = _rule_of_companion(store)
-    elif expanded.is_file() and expanded.stat().st_size == 0:
+    elif expanded.stat().st_size == 0:
         rule_id, rule = "empty", "hold a run, and this file is empty"
-    elif expanded.is_file() and compressed and plain_name(expanded).suffix in (".eval", ".json"):
+    elif compressed and plain_name(expanded).suffix in (".eval", ".json"):
         rule_id = "format"
         rule = "be decompressed first: of logs of this kind plain files are read"
-    elif expanded.is_file() and beginning(expanded, 4) == b"PK\x03\x04":
+    elif beginning(expanded, 4) == b"PK\x03\x04":
         rule_id = "format"
         rule = "be unpacked first, or be named .eval if it is a log of inspect_ai (a zip file)"
-    elif expanded.suffix == ".json" and not expanded.is_dir():
+    elif expanded.suffix == ".json":
         rule = (
             "be a .json file of a run: results_*.json of the harness with logged samples "
             "(--log_samples) beside it, or a complete log of another tool (lm-eval-bayes formats "
             "lists them)"
         )
-    elif expanded.is_dir():
-        for file in files_below(expanded):
-            check_permission(file)
-        for format in FORMATS:
-            _check_damage(expanded, format, (), argument)
-        rule = _rule_of_folder(expanded)
     elif reason := tables.schema_error(expanded):
         rule_id, rule, got = "damaged", f"have a complete table in {expanded.name}", reason
     elif names := tables.header(expanded):
@@ -380,26 +470,7 @@ def _rule_of_folder(folder: Path) -> str:
 def _is_table(file: Path) -> bool:
     """Return whether a file is read as a table, or as an outcome matrix, when it is named."""
     tables = (counts, trial_table, zero_one_matrix)
-    return file.is_file() and any(reader.sniff(file) is not None for reader in tables)
-
-
-def _check_damage(folder: Path, format: Format, files: Sequence[Path], argument: str) -> None:
-    """Raise if a file of a folder is damaged that has a name of its format, or stands for one."""
-    read = {file.resolve() for file in files}
-    folders = {file if file.is_dir() else file.parent for file in read}
-    names = {file.name for file in read}
-    for file in sorted(files_below(folder)):
-        path = file.resolve()
-        own = any(file.absolute().match(pattern) for pattern in format.names)
-        near = path.parent in folders or file.name in names
-        if path in read or not (own or (near and format.beside and file.match(format.beside))):
-            continue
-        if format.reader.sniff(file) is None:
-            _check_complete(file, argument)
-            if own and files and not any(f.reader.sniff(file) for f in FORMATS):
-                rule = f"hold logs of {format.name} in files of its names alone"
-                got = "another beginning"
-                raise InvalidInputError.of(argument, "format", f"{rule} ({file})", got)
+    return file.is_file() and any(reader.is_mine(file) for reader in tables)
 
 
 def _check_complete(file: Path, argument: str) -> None:
@@ -414,36 +485,3 @@ def _check_complete(file: Path, argument: str) -> None:
         raise broken(file, query, "no log of inspect_ai")
     elif reason := tables.schema_error(file):
         raise broken(file, query, reason)
-
-
-def _unread(folder: Path, found: Format, sniffed: Sniffed) -> tuple[str, ...]:
-    """Return warnings that name files of other tools in a folder that is read as of one."""
-    if not folder.is_dir():
-        return ()
-    read = {file.resolve() for file in sniffed.files}
-    unread: dict[Path, str] = {}
-    denied: dict[str, None] = {}
-    for format in FORMATS:
-        try:
-            with permissions_checked("RUN", folder):
-                other = format.reader.sniff(folder) if format.checked_on != _OWN else None
-        except PermissionDeniedError as error:
-            denied[error.path] = None
-            continue
-        if format is found or other is None:
-            continue
-        for file in other.files:
-            if read.isdisjoint((file.resolve(), *file.resolve().parents)):
-                unread.setdefault(file, format.name)
-    warnings = tuple(
-        f"{path} was not read: permission denied (it is no file of {found.name})" for path in denied
-    )
-    if not unread:
-        return warnings
-    named = [f"{file.relative_to(folder)} ({name})" for file, name in unread.items()]
-    were = "1 file was" if len(unread) == 1 else f"{len(unread):,} files were"
-    return (
-        *warnings,
-        f"{were} not read in {folder}: {first_names(named)}; of a folder only the files of one "
-        f"tool are read, here {found.name} (name the others by their own paths)",
-    )

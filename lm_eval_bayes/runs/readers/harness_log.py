@@ -27,14 +27,17 @@ from lm_eval_bayes.runs.provenance import (
     mapping,
     provenance_of,
 )
-from lm_eval_bayes.runs.readers.file_access import files_below, files_beside
+from lm_eval_bayes.runs.readers.file_access import files_beside
 from lm_eval_bayes.runs.readers.json_files import beginning, broken, clusters_of, load_json
 from lm_eval_bayes.runs.readers.log_line import LogLine
 from lm_eval_bayes.runs.readers.logged_trials import logged_trials
-from lm_eval_bayes.runs.readers.protocol import FileContents, NothingToCountError, Query, Sniffed
+from lm_eval_bayes.runs.readers.protocol import FileContents, Found, NothingToCountError, Query
 from lm_eval_bayes.runs.readers.text_files import JsonLines, first_line
 from lm_eval_bayes.runs.readers.trial_texts import SpooledRecords, lines_log
 from lm_eval_bayes.runs.trials import PartialRun, Question, Trials, questions_of
+
+#: Fields of a line, besides the number of its question.
+_LOGGED = {"resps", "metrics", "outcomes", "filter"}
 
 #: The name of a task and the time of a run, in the name of a samples file.
 _NAME = re.compile(r"(.+)_(\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d(?:\.\d+)?)")
@@ -43,28 +46,32 @@ _RESULTS = re.compile(rb'\s*\{\s*"results"\s*:\s*\{')
 _SAMPLES = re.compile(rb'"samples"\s*:\s*\{')
 
 
-def sniff(path: Path) -> Sniffed | None:
-    """Return a file of samples, those in a folder, or those beside a results file.
-
-    They are recognised by their names, or by their first line.
-    """
-    if path.is_dir():
-        files = sorted(filter(_is_samples, files_below(path)))
-        files = files or sorted(filter(_is_dump, files_below(path)))
-    elif plain_name(path).suffix == ".json" and not _is_dump(path):
-        stamp = escape(plain_name(path).stem.rpartition("_")[2])
-        named = files_beside(path, f"samples_*_{stamp}.jsonl*")
-        files = [file for file in named if plain_name(file).suffix == ".jsonl"]
-    else:
-        files = [path] if _is_samples(path) or _is_dump(path) else []
-    return Sniffed(files) if files else None
+def samples_of(file: Path) -> list[Path]:
+    """Return the samples beside a results file."""
+    plain = plain_name(file)
+    if plain.suffix != ".json":
+        return []
+    named = files_beside(file, f"samples_*_{escape(plain.stem.rpartition('_')[2])}.jsonl*")
+    return [file for file in named if plain_name(file).suffix == ".jsonl"]
 
 
-def _is_samples(file: Path) -> bool:
-    if plain_name(file).suffix != ".jsonl" or file.name.startswith("samples_"):
-        return plain_name(file).suffix == ".jsonl"
+def is_mine(file: Path) -> bool:
+    """Return whether a file is one of samples, by its name or its first line, or a dump."""
+    if plain_name(file).suffix != ".jsonl":
+        return _is_dump(file)
     first = first_line(file) or {}
-    return "doc_id" in first and not {"resps", "metrics", "outcomes", "filter"}.isdisjoint(first)
+    named = file.name.startswith("samples_")
+    return named or ("doc_id" in first and not first.keys().isdisjoint(_LOGGED))
+
+
+def units(files: Sequence[Path], path: Path) -> Found:
+    """Return the samples of a folder: those of the name samples_*, else other files of samples."""
+    named = [file for file in files if file.name.startswith("samples_")]
+    lines = [file for file in files if plain_name(file).suffix == ".jsonl"]
+    read = named or lines or files
+    left_out = [file for file in files if file not in read]
+    warnings = (f"{file} was left out: there are other samples in the folder" for file in left_out)
+    return Found(read, tuple(warnings))
 
 
 def _is_dump(file: Path) -> bool:

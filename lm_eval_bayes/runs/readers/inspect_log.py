@@ -1,64 +1,54 @@
 """Logs of inspect_ai: `.eval` (a zip of JSON) and `.json`, and folders of them.
 
-Every epoch of a sample is a trial. Of an `.eval` file the header and the summaries of the samples
-are read; texts and messages only of the samples that a report shows, and events never.
+Every epoch of a sample is a trial; scorers are metrics. A sample counts where it has a score,
+whether or not a limit ended it; one that ended in an error has none, and is left out, as in the
+metrics of inspect_ai. Of an `.eval` file the header and the summaries of the samples are read;
+texts and messages only of the samples that a report shows, and events never.
 """
 
 from __future__ import annotations
 
 import json
-import math
 import re
 import struct
-import weakref
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 from lm_eval_bayes._util.compressed import UNREADABLE
 from lm_eval_bayes._util.hashing import hash_text
-from lm_eval_bayes._util.text import error_line, one_line, plural
-from lm_eval_bayes.runs.logged_texts import TextLog, TrialText
+from lm_eval_bayes._util.text import error_line, one_line
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.runs.logged_texts import TrialText
 from lm_eval_bayes.runs.model_arguments import names_a_secret, redacted
-from lm_eval_bayes.runs.provenance import generation, mapping, number
+from lm_eval_bayes.runs.provenance import mapping, number
 from lm_eval_bayes.runs.readers.conversations import last_message, written
-from lm_eval_bayes.runs.readers.file_access import files_below
 from lm_eval_bayes.runs.readers.json_files import (
     LARGEST,
     beginning,
     broken,
-    chosen_metric,
-    clusters_of,
     json_text,
     load_json,
+    mappings,
     name_of,
-    nothing_to_count,
     parse_json,
-    score_of,
     seconds_between,
     timestamp,
-    unusable_score,
 )
-from lm_eval_bayes.runs.readers.protocol import (
-    FileContents,
-    Query,
-    Sniffed,
-)
+from lm_eval_bayes.runs.readers.protocol import FileContents, Found, Query
+from lm_eval_bayes.runs.readers.tool_log import ToolLog, Trial
 from lm_eval_bayes.runs.readers.tool_settings import SETTINGS, call_settings
-from lm_eval_bayes.runs.readers.trial_columns import TrialColumns, first_number, partial_runs
-from lm_eval_bayes.runs.readers.trial_texts import Records, SpooledRecords, one_text
+from lm_eval_bayes.runs.readers.trial_texts import Records, one_text
 from lm_eval_bayes.runs.task_run import Provenance
 
 #: Entries of an `.eval` file: the header, what a log has until it ends, and the samples.
 _HEADER, _START, _SUMMARIES = "header.json", "_journal/start.json", "summaries.json"
-_JOURNAL = re.compile(r"_journal/summaries/(\d{1,9})\.json")
+_JOURNAL = re.compile(r"_journal/summaries/\d{1,9}\.json")
 _SAMPLE = re.compile(r"samples/[^/]+\.json")
-
-#: What a text begins with that is stored elsewhere in its sample.
-_ATTACHMENT = "attachment://"
 
 #: The first keys of a log in JSON.
 _JSON_LOG = re.compile(rb'\s*\{\s*"version"\s*:\s*\d+\s*,\s*"status"\s*:\s*"[a-z]+"\s*,')
@@ -66,51 +56,40 @@ _JSON_LOG = re.compile(rb'\s*\{\s*"version"\s*:\s*\d+\s*,\s*"status"\s*:\s*"[a-z
 #: The compression by zstd, which Python's zip files lack before Python 3.14.
 _ZSTD = 93
 
+#: What reading an entry of a zip file may raise that is broken.
+_BROKEN_ZIP = (*UNREADABLE, zipfile.BadZipFile, ValueError, LookupError, RuntimeError, struct.error)
+
+#: Grades and words as inspect_ai counts them; others count 0.
+_GRADES = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
+_WORDS = {"yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
+
 #: Values of a task's arguments that have more characters are shown as a hash.
 _LONGEST_ARGUMENT = 24
 
-#: What reading an entry of a zip file may raise that is broken.
-_BROKEN_ZIP = (*UNREADABLE, zipfile.BadZipFile, ValueError, NotImplementedError, RuntimeError)
 
-
-def sniff(path: Path) -> Sniffed | None:
-    """Return a log, or the logs in a folder: of those of one task and model the newest."""
-    if not path.is_dir():
-        return Sniffed([path]) if _is_log(path) else None
-    logs = [file for file in sorted(files_below(path)) if _is_log(file)]
-    if not logs:
-        return None
-    identities = {file: _identity(file) for file in logs}
-    newest: dict[object, Path] = {}
-    for file, (task, age) in identities.items():
-        if task not in newest or age > identities[newest[task]][1]:
-            newest[task] = file
+def units(files: Sequence[Path], path: Path) -> Found:
+    """Return the logs in a folder: of those of one task and model the newest."""
+    logs = {file: _evaluation(file) for file in files}
+    newest: dict[tuple[object, str], Path] = {}
+    ids: dict[Path, tuple[object, str]] = {}
+    # the newest first, .eval before .json
+    for file in sorted(logs, key=lambda f: (-(timestamp(logs[f].get("created")) or 0), f.suffix)):
+        task = name_of(logs[file].get("task_id")) or name_of(logs[file].get("eval_id"))
+        ids[file] = (task or file, name_of(logs[file].get("model")))  # those of a retry too
+        newest.setdefault(ids[file], file)
     warnings = tuple(
-        f"{file} was left out: {newest[task].name} is a copy, or a retry, which holds its samples"
-        for file, (task, _) in identities.items()
-        if newest[task] != file
+        f"{file} was left out: {newest[id].name} is a copy, or a retry, which holds its samples"
+        for file, id in ids.items()
+        if newest[id] != file
     )
-    return Sniffed([file for file in logs if file in newest.values()], warnings)
+    return Found(sorted(newest.values()), warnings)
 
 
-def _is_log(file: Path) -> bool:
+def is_mine(file: Path) -> bool:
+    """Return whether a file is a log."""
     if file.suffix == ".json":
         return _JSON_LOG.match(beginning(file)) is not None
-    if file.suffix != ".eval" or not beginning(file, 4).startswith(b"PK"):
-        return False
-    try:
-        with zipfile.ZipFile(file) as archive:
-            return not {_HEADER, _START}.isdisjoint(archive.namelist())
-    except _BROKEN_ZIP:
-        return True  # that it is cut off is an error of its own
-
-
-def _identity(file: Path) -> tuple[object, tuple[float, bool]]:
-    """Return the task and the model of a log, and its age: retries keep the id of the task."""
-    evaluation = _evaluation(file)
-    task = name_of(evaluation.get("task_id")) or name_of(evaluation.get("eval_id"))
-    age = timestamp(evaluation.get("created")) or 0.0, file.suffix == ".eval"
-    return ((task, name_of(evaluation.get("model"))) if task else file), age
+    return file.suffix == ".eval" and beginning(file, 2) == b"PK"
 
 
 def _evaluation(file: Path) -> Mapping[str, Any]:
@@ -118,13 +97,11 @@ def _evaluation(file: Path) -> Mapping[str, Any]:
     try:
         if file.suffix == ".eval":
             with zipfile.ZipFile(file) as archive:
-                name = _HEADER if _HEADER in archive.namelist() else _START
-                content = mapping(json.loads(_entry(file, archive, name).decode()))
-            return mapping(content.get("eval"))
+                header = _HEADER if _HEADER in archive.namelist() else _START
+                return mapping(mapping(json.loads(_entry(file, archive, header))).get("eval"))
         text = beginning(file, 2**20).decode("utf-8-sig", "ignore")
         start = re.search(r'"eval"\s*:\s*', text)
-        content = json.JSONDecoder().raw_decode(text, start.end())[0] if start else {}
-        return mapping(content)
+        return mapping(json.JSONDecoder().raw_decode(text, start.end())[0]) if start else {}
     except (*_BROKEN_ZIP, RecursionError):
         return {}
 
@@ -132,107 +109,142 @@ def _evaluation(file: Path) -> Mapping[str, Any]:
 # -- reading -----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Log:
-    """The parts of a log: what was evaluated, how it ended, and one mapping per sample."""
-
-    evaluation: Mapping[str, Any]
-    header: Mapping[str, Any]
-    samples: Sequence[Mapping[str, Any]]
-    texts: TextLog
-
-
 def read(file: Path, query: Query) -> FileContents:
-    """Read a log.
+    """Read a log."""
+    header: dict[str, Any] = {}
+    log = ToolLog(file, query, records=partial(_trials, file, header))
+    if file.suffix == ".eval":
+        log.texts = _ArchiveTexts(file, [str(trial.key) for trial in log.trials])
+    scored = {
+        name: None
+        for trial in log.trials
+        for name, (value, _) in trial.scores.items()
+        if isinstance(value, (str, int, float)) and value == value  # NaN is no score
+    }
+    metric = query.metric if query.metric in scored else next(iter(scored), "")
+    log.trials = [_with_scores(trial, scored, metric) for trial in log.trials]
+    if not any(trial.tokens for trial in log.trials):
+        log.trials = [replace(trial, tokens=None) for trial in log.trials]
+    log.warnings += _incomplete(header, len(log.trials), file)
+    version = name_of(mapping(header.get("eval")).get("task_version"))
+    return log.contents("inspect_ai", version=version)
 
-    A sample counts where it has a score, whether or not a limit ended it. One that ended in an
-    error has none, and is left out, as in the metrics of inspect_ai.
 
-    Raises
-    ------
-    NothingToCountError
-        If no sample has a score.
-    InvalidInputError
-        If the log is cut off or broken, or the query names a scorer that it does not have.
-    """
-    log = _archive(file, query) if file.suffix == ".eval" else _json_log(file, query)
-    evaluation = log.evaluation
-    task = name_of(evaluation.get("task")) or query.task or file.stem
-    if query.task not in (None, task):
-        return FileContents((), (task,))
-    values = [dict(_values(sample)) for sample in log.samples]
-    names = _scorers(log, values)
-    if not names:
-        n_errors = sum(bool(sample.get("error")) for sample in log.samples)
-        got = f"{plural(len(log.samples), 'sample')} without one, {n_errors:,} of them with errors"
-        got = got if log.samples else "no sample"
-        raise nothing_to_count(file, query, "scores of samples", got)
-    metric, notes = chosen_metric(names, query, file)
-    scored = [of_sample.get(metric) for of_sample in values]
-    columns, more = _columns(log, scored, metric, file, query)
-    columns.texts = log.texts
-    provenance = _provenance(log)
-    settings = generation(provenance.generation_kwargs) | dict(provenance.setup or {})
-    runs = partial_runs(
-        columns,
-        file,
-        query,
-        metric=metric,
-        notes=(*notes, *more),
-        provenance=provenance,
-        settings=settings,
-        version=name_of(evaluation.get("task_version")),
+def _trials(file: Path, header: dict[str, Any], query: Query) -> Iterator[Trial]:
+    """Yield the trials, each with the value and the answer of every scorer; fill the header."""
+    if file.suffix == ".eval":
+        about, samples = _archived(file, query)
+    else:
+        about = {**mapping(load_json(file, query))}
+        if not isinstance(about.get("samples"), list):
+            raise broken(file, query, "no list of samples")
+        samples = mappings(about.pop("samples"))
+    header.update(about)
+    evaluation = mapping(header.get("eval"))
+    common = Trial(
+        model=name_of(evaluation.get("model")),
+        task=name_of(evaluation.get("task")) or query.task or file.stem,
+        run=name_of(evaluation.get("task_id")) or name_of(evaluation.get("eval_id")),
+        provenance=_provenance(header),
     )
-    return FileContents(runs, (task,), warnings=_incomplete(log, file))
+    for sample in samples:
+        limit, seconds = sample.get("limit"), sample.get("working_time")
+        kind = name_of(limit) or name_of(mapping(limit).get("type"))
+        ended = f"the {kind} limit" if limit else ""
+        usage = mapping(sample.get("model_usage"))
+        yield replace(
+            common,
+            question=name_of(sample.get("id")),
+            label=sample.get("epoch"),
+            key=f"samples/{sample.get('id')}_epoch_{sample.get('epoch')}.json",
+            scores=dict(_values(sample)),
+            error="an error" if sample.get("error") else ended,
+            text=last_message(sample.get("input")),
+            document=mapping(sample.get("metadata")),
+            reply=_reply(sample),
+            right=sample.get("target"),
+            # a trial that never called the model has no usage at all
+            tokens=mapping(usage.get(common.model)).get("output_tokens") if usage else 0,
+            time=number(sample.get("total_time") if seconds is None else seconds),
+        )
 
 
-def _incomplete(log: _Log, file: Path) -> tuple[str, ...]:
-    """Return a warning where a log did not end well, or holds fewer samples than its header says.
-
-    Both numbers count every epoch of a sample. Where the evaluation did not end, the header lists
-    the ids of the samples and the number of epochs.
-    """
-    planned = mapping(log.header.get("results")).get("total_samples")
-    if type(planned) is not int:
-        config = mapping(log.evaluation.get("config"))
-        epochs = config.get("epochs")
-        ids = _list(mapping(log.evaluation.get("dataset")).get("sample_ids"))
-        planned = len(ids) * (epochs if type(epochs) is int else 1)
-    held = ""
-    if len(log.samples) < planned:
-        held = f"holds {len(log.samples):,} of {planned:,} samples of its header, epochs counted"
-    status = name_of(log.header.get("status"))
-    ended = ""
+def _incomplete(header: Mapping[str, Any], n: int, file: Path) -> Iterator[str]:
+    """Yield a warning where a log did not end well, or holds fewer trials than its header says."""
+    planned, status = mapping(header.get("results")).get("total_samples"), header.get("status")
+    if type(planned) is int and n < planned:
+        yield f"{file} holds {n:,} of {planned:,} samples of its header, epochs counted"
     if status != "success":
-        ended = f"has the status {one_line(status, 20)}" if status else "does not say how it ended"
-    reasons = " and ".join(part for part in (ended, held) if part)
-    return (f"{file} {reasons}: the samples that it holds count",) if reasons else ()
+        yield f"{file} has the status {one_line(status, 20)}: the samples that it holds count"
 
 
-def _json_log(file: Path, query: Query) -> _Log:
-    content = load_json(file, query)
-    samples = _samples(content, file, query)
-    header = {key: value for key, value in content.items() if key != "samples"}
-
-    def texts() -> Iterator[Sequence[TrialText]]:
-        again = Query(argument=query.argument)
-        return map(_texts, _samples(load_json(file, again), file, again))
-
-    return _Log(mapping(header.get("eval")), header, samples, SpooledRecords(file, records=texts))
-
-
-def _samples(content: object, file: Path, query: Query) -> list[Mapping[str, Any]]:
-    samples = content.get("samples") if isinstance(content, dict) else None
-    if not isinstance(samples, list):
-        raise broken(file, query, "no list of samples")
-    return [sample for sample in samples if _is_sample(sample)]
+def _provenance(header: Mapping[str, Any]) -> Provenance:
+    evaluation, stats = mapping(header.get("eval")), mapping(header.get("stats"))
+    config = mapping(mapping(header.get("plan")).get("config"))
+    versions = {**mapping(evaluation.get("packages")), "task": evaluation.get("task_version")}
+    dataset = mapping(evaluation.get("dataset"))
+    sent = {**config, **mapping(evaluation.get("model_generate_config"))}
+    return Provenance(
+        generation_kwargs=call_settings(sent),
+        date=timestamp(stats.get("completed_at")) or timestamp(evaluation.get("created")),
+        versions={name: text for name in versions if (text := name_of(versions[name]))},
+        seconds=seconds_between(stats, "started_at", "completed_at"),
+        dataset=name_of(dataset.get("name")),
+        n_questions=n if type(n := dataset.get("samples")) is int else None,
+        setup=_task_arguments(evaluation.get("task_args")),
+    )
 
 
-def _is_sample(sample: object) -> bool:
-    return isinstance(sample, Mapping) and name_of(sample.get("id")) != ""
+def _task_arguments(arguments: object) -> dict[str, Any]:
+    """Return the arguments of a task, of secrets and long values a hash, as settings of a run."""
+    printed: dict[str, Any] = {}
+    for name, value in mapping(arguments).items():
+        text = value if isinstance(value, str) else json_text(value)
+        plain = not isinstance(value, (list, Mapping)) and 0 < len(text) <= _LONGEST_ARGUMENT
+        shown = plain and text == one_line(text) == redacted(text)
+        if not shown or names_a_secret(name, value):
+            text = f"hash {hash_text(text).rpartition(':')[2][:12]}"
+        printed[f"task_args.{name}" if name in SETTINGS else name] = text
+    return printed
 
 
-def _archive(file: Path, query: Query) -> _Log:
+# -- scores --------------------------------------------------------------------------------------
+
+
+def _values(sample: Mapping[str, Any]) -> Iterator[tuple[str, tuple[Any, Any]]]:
+    """Yield the scorers of a sample with value and answer, and the parts of values with several."""
+    scores = sample.get("scores") or {"score": sample.get("score")}  # that of logs of 2024
+    for scorer, score in mapping(scores).items():
+        value, answer = mapping(score).get("value"), mapping(score).get("answer")
+        yield scorer, (value, answer)
+        parts = dict(enumerate(value)) if isinstance(value, list) else mapping(value)
+        yield from ((f"{scorer}/{key}", (part, answer)) for key, part in parts.items())
+
+
+def _score(value: Any) -> Any:
+    """Return a score as inspect_ai does; None for none, and for a word that is no score."""
+    if isinstance(value, str):
+        return _GRADES.get(value.strip(), _WORDS.get(value.strip().lower(), number(value)))
+    return None if value != value else value
+
+
+def _with_scores(trial: Trial, names: Mapping[str, None], metric: str) -> Trial:
+    """Return a trial with the score, the answer and the error by a metric."""
+    value, answer = trial.scores.get(metric, (None, None))
+    whole, _ = trial.scores.get(metric.rpartition("/")[0], (None, None))
+    score, error = _score(value), trial.error
+    if isinstance(value, str) and score is None:
+        score, error = 0.0, f"the word {value.strip()} in place of a score"
+    if metric not in trial.scores and _score(whole) is not None:
+        score = [whole]  # one value where others have several parts: it is refused
+    scores = {**names, metric: score}
+    return replace(trial, scores=scores, answer=name_of(answer), error=error)
+
+
+# -- archives and texts --------------------------------------------------------------------------
+
+
+def _archived(file: Path, query: Query) -> tuple[dict[str, Any], list[Mapping[str, Any]]]:
     """Read the header and the summaries of an `.eval` file, or its samples where it has none."""
     try:
         with zipfile.ZipFile(file) as archive:
@@ -241,29 +253,19 @@ def _archive(file: Path, query: Query) -> _Log:
             def content(name: str) -> Any:
                 return parse_json(_entry(file, archive, name), file, query, f" ({name})")
 
-            header = mapping(content(_HEADER if _HEADER in names else _START))
-            journal = [(int(m[1]), m[0]) for name in names if (m := _JOURNAL.fullmatch(name))]
-            if _SUMMARIES in names:
-                samples = content(_SUMMARIES)
-            elif journal:
-                samples = [sample for _, name in sorted(journal) for sample in _list(content(name))]
-            else:
-                samples = [content(name) for name in sorted(filter(_SAMPLE.fullmatch, names))]
+            header = {**mapping(content(_HEADER if _HEADER in names else _START))}
+            journal = sorted(filter(_JOURNAL.fullmatch, names), key=lambda n: (len(n), n))
+            entries = [_SUMMARIES] if _SUMMARIES in names else journal
+            samples = [sample for name in entries for sample in mappings(content(name))]
+            if not entries:
+                samples = [mapping(content(n)) for n in sorted(filter(_SAMPLE.fullmatch, names))]
         query.advance(file.stat().st_size)
-    except KeyError:
-        raise broken(file, query, f"no {_HEADER}") from None
-    except (zipfile.BadZipFile, *UNREADABLE, NotImplementedError, RuntimeError) as error:
-        raise broken(file, query, _damage(file, error)) from None
-    except struct.error:
-        raise broken(file, query, "a broken zip file") from None
-    listed = [sample for sample in _list(samples) if _is_sample(sample)]
-    keys = [(name_of(s["id"]), name_of(s.get("epoch")) or i) for i, s in enumerate(listed)]
-    unique = dict(zip(keys, listed, strict=True))  # a sample that was written again counts once
-    samples = list(unique.values())
-    return _Log(mapping(header.get("eval")), header, samples, _ArchiveTexts(file, samples))
-
-
-# -- texts ---------------------------------------------------------------------------------------
+    except InvalidInputError:
+        raise
+    except _BROKEN_ZIP as error:
+        raise broken(file, query, error_line(error)) from None
+    # a sample that was written again counts once
+    return header, list({json_text([s.get("id"), s.get("epoch")]): s for s in samples}.values())
 
 
 class _ArchiveTexts(Records):
@@ -273,284 +275,57 @@ class _ArchiveTexts(Records):
     ----------
     file : Path
         The file.
-    samples : sequence of mapping
-        The summaries of the samples, or the samples.
+    entries : sequence of str
+        The names of the samples in it.
     """
 
-    def __init__(self, file: Path, samples: Sequence[Mapping[str, Any]]) -> None:
+    def __init__(self, file: Path, entries: Sequence[str]) -> None:
         super().__init__([file])
-        self.entries = [f"samples/{s.get('id')}_epoch_{s.get('epoch')}.json" for s in samples]
-        self._archive: zipfile.ZipFile | None = None
+        self.entries = entries
+
+    @cached_property
+    def _archive(self) -> zipfile.ZipFile:
+        return zipfile.ZipFile(self.files[0])
 
     def record(self, number: int) -> Sequence[TrialText]:
         """Return the text of a sample; none where the log has not kept it."""
         file = self.check()
-        if self._archive is None:
-            self._archive = zipfile.ZipFile(file)
-            weakref.finalize(self, self._archive.close)
         try:
-            content = _entry(file, self._archive, self.entries[number])
-            return _texts(mapping(json.loads(content.decode("utf-8"))))
+            sample = mapping(json.loads(_entry(file, self._archive, self.entries[number])))
         except KeyError:
             return one_text(None)
-        except (*_BROKEN_ZIP, struct.error, RecursionError):
+        except (*_BROKEN_ZIP, RecursionError):
             self.check()
             return [TrialText(None, damaged=True)]
+        return one_text(written(_reply(sample)), sample.get("target"))
 
 
-def _texts(sample: Mapping[str, Any]) -> Sequence[TrialText]:
-    """Return what was written in a sample, and the right answers."""
-    text = written(sample.get("messages"))
-    if text is None:
-        output = mapping(sample.get("output"))
-        first = next(iter(_list(output.get("choices"))), None)
-        text = written([mapping(first).get("message")]) or output.get("completion") or None
-    attached = mapping(sample.get("attachments"))
-    if isinstance(text, str) and text.startswith(_ATTACHMENT):
-        text = attached.get(text.removeprefix(_ATTACHMENT), text)
-    return one_text(text, sample.get("target"))
-
-
-def _damage(file: Path, error: Exception) -> str:
-    """Return what is wrong with an archive that cannot be read."""
-    if beginning(file, 4) == b"PK\x03\x04" and not zipfile.is_zipfile(file):
-        return "a file whose end is missing, as of a copy that was cut off"
-    return error_line(error)
-
-
-def _list(value: object) -> list[Any]:
-    return value if isinstance(value, list) else []
+def _reply(sample: Mapping[str, Any]) -> Any:
+    """Return the messages of a sample, else its output, with texts that are stored elsewhere."""
+    messages, attached = mappings(sample.get("messages")), mapping(sample.get("attachments"))
+    if not messages:
+        return mapping(sample.get("output")).get("completion") or None
+    for n, message in enumerate(messages):
+        text = str(message.get("content"))
+        if text.startswith("attachment://"):
+            messages[n] = {**message, "content": attached.get(text[13:], text)}
+    return messages
 
 
 def _entry(file: Path, archive: zipfile.ZipFile, name: str) -> bytes:
-    """Return an entry, decompressed in memory.
-
-    Raises
-    ------
-    KeyError
-        If there is none.
-    OSError, EOFError, zlib.error, zipfile.BadZipFile, NotImplementedError, RuntimeError
-        If it cannot be read.
-    """
+    """Return an entry, decompressed in memory; one of :data:`_BROKEN_ZIP` where it is broken."""
     info = archive.getinfo(name)
     if info.file_size > LARGEST:
         raise zipfile.BadZipFile(f"{info.file_size:,} bytes in {name}")
     if info.compress_type != _ZSTD:
-        with archive.open(info) as entry:
-            content = entry.read(info.file_size + 1)
-    else:
-        content = _decompressed(file, info)
-    if len(content) != info.file_size or zlib.crc32(content) != info.CRC:
-        raise zipfile.BadZipFile(f"{name} is cut off or broken")
-    return content
-
-
-def _decompressed(file: Path, info: zipfile.ZipInfo) -> bytes:
-    """Return an entry that is compressed by zstd."""
+        return archive.read(info)
     import pyarrow  # part of the harness's requirement `datasets`
 
     with file.open("rb") as raw:
-        raw.seek(info.header_offset)
-        local = raw.read(30)  # its last numbers are the lengths of the name and of an extra field
-        if len(local) < 30 or local[:4] != b"PK\x03\x04":
-            raise zipfile.BadZipFile(f"{info.filename} is not where the zip file says")
-        raw.seek(sum(struct.unpack("<HH", local[26:])), 1)
+        raw.seek(info.header_offset + 26)  # the lengths of the name and of an extra field
+        raw.seek(sum(struct.unpack("<HH", raw.read(4))), 1)
         compressed = raw.read(min(info.compress_size, LARGEST))
-    try:
-        source = pyarrow.BufferReader(compressed)
-        with pyarrow.CompressedInputStream(source, "zstd") as stream:
-            return bytes(stream.read(info.file_size + 1))
-    except pyarrow.ArrowException as error:
-        reason = f"an incomplete or damaged zstd entry {info.filename} ({error_line(error)})"
-        raise zipfile.BadZipFile(reason) from None
-
-
-# -- scores --------------------------------------------------------------------------------------
-
-
-def _values(sample: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the scorers of a sample with their scores; one per part of a score with several."""
-    scores = sample.get("scores")
-    if "score" in sample and not isinstance(scores, Mapping):
-        scores = {"score": sample["score"]}  # logs of 2024
-    for scorer, score in mapping(scores).items():
-        value = mapping(score).get("value")
-        answer = mapping(score).get("answer")
-        if isinstance(value, Mapping):
-            yield from ((f"{scorer}/{key}", (part, answer)) for key, part in value.items())
-        elif isinstance(value, list):
-            yield from ((f"{scorer}/{i}", (part, answer)) for i, part in enumerate(value))
-        else:
-            yield scorer, (value, answer)
-
-
-def _scorers(log: _Log, values: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the scorers that have scored a sample, in the order of the log's results."""
-    found = {
-        name: None
-        for of_sample in values
-        for name, (value, _) in of_sample.items()
-        if not math.isnan(_score(value))
-    }
-    listed = _list(mapping(log.header.get("results")).get("scores"))
-    order = [name_of(mapping(score).get("scorer")) for score in listed]
-    ranks = {name: rank for rank, name in reversed(list(enumerate(order)))}
-    return sorted(found, key=lambda name: ranks.get(name.partition("/")[0], len(ranks)))
-
-
-def _score(value: object) -> float:
-    """Return a score as inspect_ai does: C is 1, P is 0.5, I and N are 0; NaN for none."""
-    if value is None or isinstance(value, (bool, int, float)):
-        real = score_of(value)
-        return math.nan if real is None else real
-    text = name_of(value)
-    if text in ("C", "I", "P", "N"):
-        return {"C": 1.0, "P": 0.5}.get(text, 0.0)
-    if text.lower() in ("yes", "true"):
-        return 1.0
-    return number(text) or 0.0
-
-
-def _usable_score(
-    sample: Mapping[str, Any],
-    scored: tuple[Any, Any] | None,
-    metric: str,
-    file: Path,
-    query: Query,
-) -> float:
-    """Return the score of a sample; NaN where it has none, as inspect_ai itself writes it.
-
-    Raises
-    ------
-    InvalidInputError
-        If the score is infinite, or a list or an object where others are single values, or the
-        other way round.
-    """
-    what = f"{metric} of sample {one_line(name_of(sample.get('id')), 40)}"
-    if scored is None:
-        for scorer, score in mapping(sample.get("scores")).items():
-            value = mapping(score).get("value")
-            if scorer != metric and not metric.startswith(f"{scorer}/"):
-                continue
-            is_unscored = value is None or (isinstance(value, float) and math.isnan(value))
-            if not is_unscored and isinstance(value, (list, Mapping)) == (scorer == metric):
-                raise unusable_score(value, what, file, query)
-        return math.nan
-    value = scored[0]
-    is_too_large = isinstance(value, (int, float)) and score_of(value) is None and value == value
-    if is_too_large or isinstance(value, (list, Mapping)):
-        raise unusable_score(value, what, file, query)
-    return _score(value)
-
-
-def _columns(
-    log: _Log,
-    values: Sequence[tuple[Any, Any] | None],
-    metric: str,
-    file: Path,
-    query: Query,
-) -> tuple[TrialColumns, list[str]]:
-    """Return the trials of one scorer, and notes."""
-    evaluation = log.evaluation
-    model = name_of(evaluation.get("model"))
-    run = name_of(evaluation.get("task_id")) or name_of(evaluation.get("eval_id"))
-    first = first_number(run) if run else 0
-    rows: list[tuple[Any, ...]] = []
-    epochs: dict[str, int] = {}
-    n_errors = n_limits = n_words = 0
-    for sample, scored in zip(log.samples, values, strict=True):
-        value, answer = scored or (None, None)
-        score = _usable_score(sample, scored, metric, file, query)
-        id, epoch = name_of(sample.get("id")), sample.get("epoch")
-        epochs[id] = epochs.get(id, 0) + 1
-        if type(epoch) is not int or not 0 <= epoch < 2**20:
-            epoch = epochs[id]
-        usage = sample.get("model_usage")
-        tokens = mapping(mapping(usage).get(model)).get("output_tokens")
-        working, asked = sample.get("working_time"), usage != {}
-        seconds = sample.get("total_time") if working is None else working
-        text = last_message(sample.get("input"))
-        trial = first + epoch
-        rows.append((id, score, trial, name_of(answer), text, tokens, seconds, asked))
-        unscored = math.isnan(score)
-        n_errors += bool(sample.get("error")) and unscored
-        n_limits += bool(sample.get("limit")) and not unscored
-        n_words += isinstance(value, str) and score == 0 and _is_word(value)
-    ids, scores, trials, answers, texts, counts, times, were_asked = map(
-        list, zip(*rows, strict=True)
-    )
-    if any(count is not None for count in counts):
-        # a trial that never called the model has no usage at all
-        counts = [count if sent else 0 for count, sent in zip(counts, were_asked, strict=True)]
-    documents = (sample.get("metadata") for sample in log.samples)
-    columns = TrialColumns(
-        question=ids,
-        score=scores,
-        model=model,
-        task=name_of(evaluation.get("task")),
-        trial=trials,
-        cluster=clusters_of(documents, query, f"the samples' metadata in {file.name}"),
-        text=texts,
-        answer=answers,
-        measured={"tokens": counts, "time": times},
-    )
-    notes = []
-    if n_errors and query.unscored == "left-out":
-        ended = plural(n_errors, "trial") + " ended in an error, without a score"
-        notes.append(f"{ended}, and did not count, as in inspect_ai's own metrics")
-    if n_limits:
-        ended = plural(n_limits, "trial") + " ended by a limit"
-        notes.append(f"{ended}, and counted by the score, as in inspect_ai's own metrics")
-    if n_words:
-        notes.append(
-            f"{plural(n_words, 'word')} in place of a score of {metric} counted as 0, as in "
-            "inspect_ai"
-        )
-    reducers = _list(mapping(evaluation.get("config")).get("epochs_reducer"))
-    if reducers and reducers != ["mean"]:
-        names = one_line(", ".join(map(name_of, reducers)), 60)
-        notes.append(f"every epoch is a trial; inspect_ai's own metrics reduce epochs by {names}")
-    return columns, notes
-
-
-def _is_word(value: str) -> bool:
-    known = value in ("I", "N") or value.strip().lower() in ("no", "false")
-    return not known and number(value) is None
-
-
-def _task_arguments(arguments: object) -> dict[str, Any]:
-    """Return the arguments of a task, of secrets and long values a hash, as settings of a run."""
-    printed: dict[str, Any] = {}
-    for name, value in mapping(arguments).items():
-        text = value if isinstance(value, str) else json_text(value)
-        known = name in SETTINGS or not name_of(name)
-        plain = value is None or isinstance(value, (str, bool, int, float))
-        plain = plain and 0 < len(text) <= _LONGEST_ARGUMENT and text == one_line(text)
-        if not plain or names_a_secret(name, value) or redacted(text) != text:
-            text = f"hash {hash_text(text).rpartition(':')[2][:12]}"
-        printed[f"task_args.{name}" if known else name] = text
-    return printed
-
-
-def _provenance(log: _Log) -> Provenance:
-    evaluation, header = log.evaluation, log.header
-    config = mapping(mapping(header.get("plan")).get("config"))
-    sent = {**config, **mapping(evaluation.get("model_generate_config"))}
-    packages = mapping(evaluation.get("packages"))
-    versions = {name: text for name in packages if (text := name_of(packages[name]))}
-    version = name_of(evaluation.get("task_version"))
-    if version:
-        versions["task"] = version
-    dataset = mapping(evaluation.get("dataset"))
-    n_samples = dataset.get("samples")
-    stats = mapping(header.get("stats"))
-    ended = timestamp(stats.get("completed_at"))
-    return Provenance(
-        generation_kwargs=call_settings(sent),
-        date=timestamp(evaluation.get("created")) if ended is None else ended,
-        versions=versions,
-        seconds=seconds_between(stats, "started_at", "completed_at"),
-        dataset=name_of(dataset.get("name")),
-        n_questions=n_samples if type(n_samples) is int else None,
-        setup=_task_arguments(evaluation.get("task_args")),
-    )
+    content: bytes = pyarrow.decompress(compressed, info.file_size, "zstd", asbytes=True)
+    if zlib.crc32(content) != info.CRC:
+        raise zipfile.BadZipFile(f"{name} is broken")
+    return content

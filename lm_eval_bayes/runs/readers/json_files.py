@@ -53,12 +53,15 @@ def load_json(file: Path, query: Query) -> Any:
         If it cannot be read, is too large, or is no JSON.
     """
     try:
+        size = file.stat().st_size
+        if size > LARGEST:
+            raise broken(file, query, f"more than {LARGEST:,} bytes")
         with open_bytes(file) as opened:
-            raw = opened.read(LARGEST + 1)
-        query.advance(file.stat().st_size)
+            raw = opened.read()
+        query.advance(size)
     except UNREADABLE as error:
         raise unreadable(error, file, query.argument) from None
-    return parse_json(raw, file, query)
+    return parsed(raw, file, query.argument)
 
 
 def parse_json(raw: bytes, file: Path, query: Query, part: str = "") -> Any:
@@ -67,10 +70,8 @@ def parse_json(raw: bytes, file: Path, query: Query, part: str = "") -> Any:
     Raises
     ------
     InvalidInputError
-        If it is too large, no JSON, or an object has a key twice.
+        If it is no JSON, or an object has a key twice.
     """
-    if len(raw) > LARGEST:
-        raise broken(file, query, f"more than {LARGEST:,} bytes{part}")
     return parsed(raw, file, query.argument, part)
 
 
@@ -97,10 +98,7 @@ def name_of(value: object) -> str:
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         return ""
-    try:
-        return replace_surrogates(str(value)).strip()
-    except ValueError:  # an integer of more than 4,300 digits
-        return ""
+    return replace_surrogates(str(value)).strip()
 
 
 def mappings(value: object) -> list[Mapping[str, Any]]:
@@ -136,33 +134,8 @@ def score_of(value: object) -> float | None:
     return float(value) if isinstance(value, bool) else number(value)
 
 
-def given_score(value: object, what: str, file: Path, query: Query) -> float | None:
-    """Return a score, which may be written as true or false; None where none is given.
-
-    Parameters
-    ----------
-    value : object
-        The value in the file.
-    what : str
-        What it is the score of, as in "reward of task 3".
-    file : Path
-        The file.
-    query : Query
-        What is read.
-
-    Raises
-    ------
-    InvalidInputError
-        If something else is given than a finite number.
-    """
-    score = score_of(value)
-    if score is None and value is not None:
-        raise unusable_score(value, what, file, query)
-    return score
-
-
 def unusable_score(value: object, what: str, file: Path, query: Query) -> InvalidInputError:
-    """Return the error of a score that is no finite number, see :func:`given_score`."""
+    """Return the error of a score that is no finite number."""
     shown = one_line(json_text(value), 40)
     if isinstance(value, float) and math.isinf(value):
         shown = f"{value} (infinite, or beyond the largest float, 1.8e308)"
@@ -268,9 +241,7 @@ def after_last(folder: str, file: Path) -> tuple[Path, Path] | None:
     return Path(*parts[:at]), Path(*parts[at + 1 :])
 
 
-def chosen_metric(
-    names: Sequence[str], query: Query, file: Path, kind: str = "scorer"
-) -> tuple[str, tuple[str, ...]]:
+def chosen_metric(names: Sequence[str], query: Query, file: Path) -> tuple[str, tuple[str, ...]]:
     """Return the metric of the query, else the first one, with a note that names the others.
 
     Raises
@@ -278,12 +249,10 @@ def chosen_metric(
     InvalidInputError
         If the query names none of them.
     """
-    if query.metric is not None:
-        if query.metric not in names:
-            rule = f"be a {kind} of {file.name}, {join_words(names, 'or')}"
-            raise InvalidInputError.of("metric", "choice", rule, query.metric)
-        return query.metric, ()
-    if len(names) == 1:
-        return names[0], ()
+    if query.metric is not None and query.metric not in names:
+        rule = f"be a metric of {file.name}, {join_words(names, 'or')}"
+        raise InvalidInputError.of("metric", "choice", rule, query.metric)
+    if query.metric is not None or len(names) == 1:
+        return query.metric or names[0], ()
     choice = join_words(names, "or")
-    return names[0], (f"{kind} {names[0]} was counted; --metric chooses among {choice}",)
+    return names[0], (f"metric {names[0]} was counted; --metric chooses among {choice}",)

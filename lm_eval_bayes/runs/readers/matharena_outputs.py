@@ -14,7 +14,6 @@ from typing import Any
 
 from lm_eval_bayes._util.compressed import plain_name
 from lm_eval_bayes.runs.provenance import mapping
-from lm_eval_bayes.runs.readers.file_access import files_below
 from lm_eval_bayes.runs.readers.json_files import (
     after_last,
     beginning,
@@ -23,22 +22,20 @@ from lm_eval_bayes.runs.readers.json_files import (
     name_of,
     text_of,
 )
-from lm_eval_bayes.runs.readers.protocol import FileContents, Query, Sniffed
+from lm_eval_bayes.runs.readers.protocol import FileContents, Found, Query
 from lm_eval_bayes.runs.readers.tool_log import ToolLog, Trial
 
 #: How a file begins: the number of the problem and its text.
 _BEGINNING = re.compile(rb'\s*\{\s*"idx"\s*:\s*\d+\s*,\s*"problem"\s*:\s*(null|")')
 
 
-def sniff(path: Path) -> Sniffed | None:
-    """Return a file of a problem, or the folders of models in a folder."""
-    if not path.is_dir():
-        return Sniffed([path]) if _is_problem(path) else None
-    folders = dict.fromkeys(file.parent for file in sorted(files_below(path)) if _is_problem(file))
-    return Sniffed(list(folders)) if folders else None
+def units(files: Sequence[Path], path: Path) -> Found:
+    """Return the folders of the problems of a folder, one per model; the file of one problem."""
+    return Found(list(dict.fromkeys(f.parent for f in files)) if path.is_dir() else files)
 
 
-def _is_problem(file: Path) -> bool:
+def is_mine(file: Path) -> bool:
+    """Return whether a file is one of a problem."""
     is_json = plain_name(file).suffix == ".json"
     return is_json and _BEGINNING.match(beginning(file)) is not None
 
@@ -64,7 +61,7 @@ def _names(folder: Path) -> tuple[str, str]:
 
 def _problems(file: Path, query: Query) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield the problems with their names, in the order of their numbers."""
-    files = list(filter(_is_problem, file.iterdir())) if file.is_dir() else [file]
+    files = list(filter(is_mine, file.iterdir())) if file.is_dir() else [file]
     for path in sorted(files, key=lambda path: (len(path.name), path.name)):
         problem = mapping(load_json(path, query))
         if not isinstance(problem.get("correct"), list):

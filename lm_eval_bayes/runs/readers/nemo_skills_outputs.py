@@ -18,9 +18,8 @@ from typing import Any
 
 from lm_eval_bayes._util.hashing import distinct_ids, hash_text
 from lm_eval_bayes.runs.provenance import mapping
-from lm_eval_bayes.runs.readers.file_access import files_below
 from lm_eval_bayes.runs.readers.json_files import name_of, score_of, text_of
-from lm_eval_bayes.runs.readers.protocol import FileContents, Query, Sniffed
+from lm_eval_bayes.runs.readers.protocol import FileContents, Found, Query
 from lm_eval_bayes.runs.readers.text_files import first_line
 from lm_eval_bayes.runs.readers.tool_log import ToolLog, Trial
 from lm_eval_bayes.runs.readers.trial_columns import record_key
@@ -87,15 +86,13 @@ def _is_yes(judgement: object) -> bool | None:
     return True if word.startswith("yes") else False if word.startswith("no") else None
 
 
-def sniff(path: Path) -> Sniffed | None:
-    """Return a file of outputs that were graded, or those in a folder."""
-    found = filter(_is_graded, files_below(path) if path.is_dir() else [path])
-    graded = sorted(found, key=lambda file: (file.parent, _seed(file) or 0, file.name))
-    seeded = {file.parent for file in graded if _seed(file) is not None}
-    files = [f for f in graded if _seed(f) is not None or f.parent not in seeded]
+def units(files: Sequence[Path], path: Path) -> Found:
+    """Return the outputs by their seeds; where there are some, those without are left out."""
+    ordered = sorted(files, key=lambda file: (file.parent, _seed(file) or 0, file.name))
+    seeded = {file.parent for file in files if _seed(file) is not None}
+    read = [f for f in ordered if _seed(f) is not None or f.parent not in seeded]
     beside = "was left out: there are outputs with seeds beside it"
-    warnings = tuple(f"{file} {beside}" for file in graded if file not in files)
-    return Sniffed(files, warnings) if files else None
+    return Found(read, tuple(f"{file} {beside}" for file in ordered if file not in read))
 
 
 def _seed(file: Path) -> int | None:
@@ -103,11 +100,10 @@ def _seed(file: Path) -> int | None:
     return int(named[1]) if named and named[1] else None
 
 
-def _is_graded(file: Path) -> bool:
-    if _NAME.fullmatch(file.name) is None or not file.is_file():
-        return False
-    first = first_line(file)
+def is_mine(file: Path) -> bool:
+    """Return whether a file is one of outputs that were graded."""
     # such a name alone says little: what NeMo-Skills adds to every generation is looked for, too
+    first = first_line(file) if _NAME.fullmatch(file.name) else None
     return first is not None and bool(_scores(first)) and "doc_id" not in first
 
 
@@ -118,19 +114,17 @@ def read(file: Path, query: Query) -> FileContents:
         return FileContents((), (task,))
     log = ToolLog(file, query, partial(_trials, model, task, _seed(file)))
     by_line = _name_questions(log)
-    first_label = 1 if _seed(file) is None else 0
-    return log.contents("NeMo-Skills", first_label=first_label, by_line=by_line)
+    return log.contents("NeMo-Skills", by_line=by_line)
 
 
 def _trials(model: str, task: str, seed: int | None, row: Row) -> Iterator[Trial]:
-    texts = (text_of(row.get(name)) for name in _TEXTS)
     yield _Answer(
         model=model,
         task=task,
         label=seed or 0,
         ids=tuple(name_of(row.get(field)) for field in _IDS),
         key=record_key(row),
-        text=next(filter(None, texts), ""),
+        text=next(filter(None, (text_of(row.get(name)) for name in _TEXTS)), ""),
         scores=_scores(row),
         answer=name_of(row.get("predicted_answer")),
         tokens=row.get("num_generated_tokens"),
@@ -163,11 +157,9 @@ def _name_questions(log: ToolLog) -> bool:
     records, texts = [a.key for a in answers], [a.text for a in answers]
     has_texts = all(texts)
     contents: list[Any] = texts if has_texts else records
-    ids: Sequence[str] = ()
-    for candidates in zip(*(answer.ids for answer in answers), strict=True):
-        if not ids and all(candidates):
-            is_id = len(set(candidates)) == len(set(zip(candidates, contents, strict=True)))
-            ids = candidates if is_id else ()
+    columns = (ids for ids in zip(*(a.ids for a in answers), strict=True) if all(ids))
+    named = (c for c in columns if len(set(c)) == len(set(zip(c, contents, strict=True))))
+    ids: Sequence[str] = next(named, ())
     by_line = not ids and not has_texts
     if not ids:
         # equal lines are one, without texts only where the file holds all of its lines again

@@ -106,13 +106,13 @@ class FileContents:
 
 
 @dataclass(frozen=True)
-class Sniffed:
-    """The files of one format at a path.
+class Found:
+    """What a format reads of its files at a path.
 
     Attributes
     ----------
     files : sequence of Path
-        The file itself, or those in a folder; at least one.
+        Files, or folders that are read as a whole.
     warnings : tuple of str
         What of a folder was left out.
     """
@@ -124,8 +124,14 @@ class Sniffed:
 class Reader(Protocol):
     """A format of saved runs: a module of this folder, listed in `readers.formats.FORMATS`."""
 
-    def sniff(self, path: Path) -> Sniffed | None:
-        """Return the files of this format at a path, a file or a folder; None for others."""
+    # A module may also have ``units(files, path)``, which returns as `Found` what is read of its
+    # files at a path, a folder or the file itself; by default every file is read by itself.
+
+    def is_mine(self, file: Path) -> bool:
+        """Return whether a file is of this format, by its name and its beginning.
+
+        A file that cannot be read is of none, unless its name is one of the format's.
+        """
 
     def read(self, file: Path, query: Query) -> FileContents:
         """Read a file.

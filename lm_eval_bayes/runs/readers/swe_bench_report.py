@@ -1,46 +1,47 @@
 """Reports of SWE-bench and of benchmarks with its harness: of a run, or of each instance.
 
 A run writes `<model>.<run>.json` with lists of instances, and
-`logs/run_evaluation/<run>/<model>/<instance>/report.json`. Every run is one trial of its instances;
-the runs of a model are merged.
+`logs/run_evaluation/<run>/<model>/<instance>/report.json`; submissions to SWE-bench/experiments
+have a `results.json` of other lists. Every run is one trial of its instances; the runs of a model
+are merged. Resolved instances are right; those with errors, time-outs and empty patches are wrong,
+as in the rate of SWE-bench; those that were never submitted do not count.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from lm_eval_bayes._util.text import error_line, plural
+from lm_eval_bayes._util.text import plural
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.provenance import mapping
-from lm_eval_bayes.runs.readers.file_access import files_below
-from lm_eval_bayes.runs.readers.json_files import (
-    beginning,
-    broken,
-    chosen_metric,
-    load_json,
-    name_of,
-)
-from lm_eval_bayes.runs.readers.protocol import FileContents, Query, Sniffed
-from lm_eval_bayes.runs.readers.trial_columns import TrialColumns, first_number, partial_runs
+from lm_eval_bayes.runs.readers.json_files import beginning, broken, load_json, name_of
+from lm_eval_bayes.runs.readers.protocol import FileContents, Found, Query
+from lm_eval_bayes.runs.readers.tool_log import ToolLog, Trial
 
-#: The task of the reports, which name none, unless the query does.
-_TASK = "swe-bench"
-
-#: Lists of instances that were not resolved, with what a note calls them.
-_FAILED = {
-    "unresolved_ids": "unresolved",
-    "empty_patch_ids": "empty patch",
-    "error_ids": "error",
-    "failed_ids": "failed",
-    "completed_ids": "unresolved",
+#: Lists of instances, with what kept them from being graded: the first list of an instance counts.
+_RESOLVED = ("resolved_ids", "resolved")
+_LISTS = {
+    **dict.fromkeys((*_RESOLVED, "unresolved_ids"), ""),
+    "empty_patch_ids": "an empty patch",
+    "no_generation": "no generation",
+    **dict.fromkeys(("error_ids", "failed_ids", "no_logs"), "an error"),
+    **dict.fromkeys(("completed_ids", "generated"), ""),
     "submitted_ids": "no result",
 }
 
+#: Lists of instances that are not resolved, and those of which one has to be there.
+_FAILED = ("unresolved_ids", "empty_patch_ids", "error_ids")
+_ALL = ("submitted_ids", "completed_ids", "unresolved_ids", "generated")
+
 #: The first keys of the report of a run, and the key of an instance in its own report.
-_RUN = re.compile(rb'\s*\{\s*"(?:total|submitted|completed|resolved)_(?:instances|ids)"\s*:')
+_RUN = re.compile(
+    rb'\s*\{\s*"((?:total|submitted|completed|resolved)_(?:instances|ids)"\s*:'
+    rb'|(?:no_generation|no_logs|generated|resolved)"\s*:\s*\[)'
+)
 _INSTANCE = re.compile(rb'\s*\{\s*"[^"]+"\s*:\s*\{[^{}]*"(?:resolved|patch_exists)"\s*:')
 
 #: Reports of runs are not larger, in bytes.
@@ -50,26 +51,26 @@ _LARGEST_REPORT = 2**24
 _NUMBERED = re.compile(r"(.*?)(\d{1,6})")
 
 
-def sniff(path: Path) -> Sniffed | None:
-    """Return a report, the reports of runs in a folder, or the folders of runs without one."""
+def is_mine(file: Path) -> bool:
+    """Return whether a file is a report of a run or of an instance."""
+    return _is_run_report(file) or _is_instance_report(file)
+
+
+def units(files: Sequence[Path], path: Path) -> Found:
+    """Return the reports of runs in a folder, and the folders of runs without one."""
     if not path.is_dir():
-        return Sniffed([path]) if _is_report(path) else None
-    files = [file for file in files_below(path) if file.suffix == ".json"]
-    runs = sorted(file for file in files if file.name != "report.json" and _is_run_report(file))
-    reported = {_names(file) for file in runs}
-    folders = sorted({_run_folder(file) for file in files if _is_instance_report(file)})
-    others = [folder for folder in folders if _names_of_folder(folder) not in reported]
-    return Sniffed([*runs, *others]) if runs or others else None
-
-
-def _is_report(file: Path) -> bool:
-    return file.suffix == ".json" and (_is_run_report(file) or _is_instance_report(file))
+        return Found(files)
+    runs = [file for file in files if file.name != "report.json"]
+    reported = set(map(_model_and_run, runs))
+    folders = {_run_folder(file) for file in files if file.name == "report.json"}
+    return Found([*runs, *sorted(f for f in folders if _model_and_run(f) not in reported)])
 
 
 def _is_run_report(file: Path) -> bool:
-    if _RUN.match(beginning(file)) is None:
+    if file.suffix != ".json" or file.name == "report.json" or not _RUN.match(beginning(file)):
         return False
-    return b'"resolved_ids"' in beginning(file, _LARGEST_REPORT)
+    content = beginning(file, _LARGEST_REPORT)
+    return any(f'"{key}"'.encode() in content for key in _RESOLVED)
 
 
 def _is_instance_report(file: Path) -> bool:
@@ -81,137 +82,97 @@ def _run_folder(report: Path) -> Path:
     return report.absolute().parent.parent
 
 
-def _names(file: Path) -> tuple[str, str]:
-    """Return the model and the run of a report `<model>.<run>.json`; no run for other names."""
-    model, _, run = file.stem.rpartition(".")
-    if not model:
-        named = file.stem not in ("report", "results")
-        return (file.stem if named else file.absolute().parent.name), ""
-    return model.replace("__", "/"), run
-
-
-def _names_of_folder(folder: Path) -> tuple[str, str]:
-    return folder.name.replace("__", "/"), folder.parent.name
+def _model_and_run(path: Path) -> tuple[str, str]:
+    """Return the model and the run of a report, or of a folder of instances."""
+    if path.is_dir():
+        return path.name.replace("__", "/"), path.parent.name
+    model, _, run = path.stem.rpartition(".")
+    if model:
+        return model.replace("__", "/"), run
+    names = [path.stem, *(parent.name for parent in path.absolute().parents)]
+    return next(name for name in names if name not in ("report", "results")), ""
 
 
 def read(file: Path, query: Query) -> FileContents:
     """Read the report of a run, or those of all instances in a folder.
 
-    Resolved instances are right. Those with errors, time-outs and empty patches are wrong, as in
-    the rate of SWE-bench; those that were never submitted do not count.
-
     Raises
     ------
     InvalidInputError
-        If a report is broken or contradicts itself.
+        If a report is broken, contradicts itself, or does not list all instances.
     """
-    metric, _ = chosen_metric(["resolved"], query, file, "metric")
-    task = query.task or _TASK
-    folder = file if file.is_dir() else _run_folder(file) if _is_instance_report(file) else None
-    if folder is None:
-        model, run = _names(file)
-        outcomes, notes = _of_run(file, query)
+    run_file = _run_folder(file) if _is_instance_report(file) else file
+    model, run = _model_and_run(run_file)
+    numbered, notes = _NUMBERED.fullmatch(run), list[str]()
+    if run_file.is_dir():
+        folders = sorted(file.iterdir()) if file.is_dir() else [file.parent]
+        outcomes = dict(_of_instances(folders, query))
     else:
-        model, run = _names_of_folder(folder)
-        try:
-            instances = [file.absolute().parent] if file.is_file() else sorted(folder.iterdir())
-        except OSError as error:
-            raise broken(folder, query, error_line(error)) from None
-        outcomes, notes = _of_instances(instances, query)
-    ids = list(outcomes)
-    numbered = _NUMBERED.fullmatch(run)
-    run_name, number = (numbered[1], int(numbered[2])) if numbered else (run, 0)
-    columns = TrialColumns(
-        question=ids,
-        score=[outcomes[id] for id in ids],
-        model=model,
-        task=task,
-        trial=[first_number(run_name) + number] * len(ids) if run else None,
-        cluster=[id.rpartition("-")[0] for id in ids] if query.cluster == "repo" else None,
-    )
-    first_label = 0 if numbered else 1
-    runs = partial_runs(columns, file, query, metric=metric, notes=notes, first_label=first_label)
-    return FileContents(runs, (task,))
-
-
-def _of_run(file: Path, query: Query) -> tuple[dict[str, bool], tuple[str, ...]]:
-    """Return whether every instance of a run was resolved, with notes."""
-    content = load_json(file, query)
-    if not isinstance(content, dict) or not isinstance(content.get("resolved_ids"), list):
-        raise broken(file, query, "no list resolved_ids")
-    resolved = _ids(content, "resolved_ids", file, query)
-    failed: dict[str, str] = {}
-    for key, kind in _FAILED.items():
-        for id in _ids(content, key, file, query):
-            if id in resolved and key in ("unresolved_ids", "empty_patch_ids", "error_ids"):
-                rule = f"list every instance once ({file.name})"
-                got = f"{id} resolved and {kind}"
-                raise InvalidInputError.of(query.argument, "duplicate", rule, got)
-            if id not in resolved:
-                failed.setdefault(id, kind)
-    outcomes = {**dict.fromkeys(resolved, True), **dict.fromkeys(failed, False)}
-    _check_submitted(content, outcomes, file, query)
-    left_out = _ids(content, "incomplete_ids", file, query).keys() - outcomes.keys()
-    if not outcomes:
-        raise InvalidInputError.of(query.argument, "empty", f"hold instances ({file.name})", "none")
-    return dict(sorted(outcomes.items())), _notes(failed, len(left_out))
-
-
-def _check_submitted(
-    content: Mapping[str, Any], outcomes: Mapping[str, bool], file: Path, query: Query
-) -> None:
-    """Refuse a report whose lists hold other instances than those that the run submitted."""
-    if content.get("submitted_ids") is not None:
-        beyond = outcomes.keys() - _ids(content, "submitted_ids", file, query).keys()
-        if beyond:
-            rule = f"list instances of submitted_ids alone ({file.name})"
-            raise InvalidInputError.of(query.argument, "mismatch", rule, min(beyond))
-    n_submitted = content.get("submitted_instances")
-    if type(n_submitted) is int and n_submitted != len(outcomes):
-        rule = f"list the {plural(n_submitted, 'instance')} of submitted_instances ({file.name})"
-        raise InvalidInputError.of(query.argument, "mismatch", rule, len(outcomes))
-
-
-def _notes(failed: Mapping[str, str], n_left_out: int = 0) -> tuple[str, ...]:
-    kinds = [kind for kind in failed.values() if kind != "unresolved"]
-    counts = [f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds)]
-    notes = []
-    if counts:
-        notes.append(
-            f"{plural(len(kinds), 'trial')} without a graded patch counted as wrong, as in "
-            f"SWE-bench's own rate ({', '.join(counts)})"
+        content = mapping(load_json(file, query))
+        outcomes = _of_run(content, file, query)
+        left_out = set(_ids(content, "incomplete_ids", file, query)) - outcomes.keys()
+        if left_out:
+            n = plural(len(left_out), "instance")
+            notes = [f"{file.name}: {n} that the run did not submit left out"]
+    trials = [
+        Trial(
+            model=model,
+            task=query.task or "swe-bench",
+            question=id,
+            key=id,
+            run=numbered[1] if numbered else run,
+            label=int(numbered[2]) if numbered else None,
+            scores={"resolved": resolved},
+            error=error,
+            document={"repo": id.rpartition("-")[0]},
         )
-    if n_left_out:
-        notes.append(f"{plural(n_left_out, 'instance')} that the run did not submit left out")
-    return tuple(notes)
+        for id, (resolved, error) in outcomes.items()
+    ]
+    log = ToolLog(file, query, records=lambda query: trials)
+    log.texts = None
+    return replace(log.contents("SWE-bench"), notes=tuple(notes))
 
 
-def _ids(content: Mapping[str, Any], key: str, file: Path, query: Query) -> dict[str, None]:
-    """Return a list of instances, without repetitions."""
+def _of_run(content: Mapping[str, Any], file: Path, query: Query) -> dict[str, tuple[bool, str]]:
+    """Return whether every instance of a run was resolved, and what kept it from being graded."""
+    outcomes: dict[str, tuple[bool, str]] = {}
+    for key, error in _LISTS.items():
+        for id in _ids(content, key, file, query):
+            is_resolved, _ = outcomes.setdefault(id, (key in _RESOLVED, error))
+            if is_resolved and key in _FAILED:
+                rule = f"list no instance as resolved and in {key} ({file.name})"
+                raise InvalidInputError.of(query.argument, "duplicate", rule, id)
+    listed = {key for key in _ALL if isinstance(content.get(key), list)}
+    sizes = [content.get("submitted_instances")]
+    sizes += [len(set(_ids(content, key, file, query))) for key in listed & {"submitted_ids"}]
+    for n in sizes:
+        if type(n) is int and n != len(outcomes):
+            rule = f"list the {plural(n, 'instance')} that were submitted ({file.name})"
+            raise InvalidInputError.of(query.argument, "mismatch", rule, len(outcomes))
+    if not listed and type(sizes[0]) is not int:
+        rule = f"list all instances, those that were not resolved too, as {_ALL[-1]} ({file.name})"
+        got = "resolved ones alone, of which there is no rate"
+        raise InvalidInputError.of(query.argument, "missing", rule, got)
+    return dict(sorted(outcomes.items()))
+
+
+def _ids(content: Mapping[str, Any], key: str, file: Path, query: Query) -> list[str]:
     listed = content.get(key)
     ids = [name_of(id) for id in listed] if isinstance(listed, list) else []
     if "" in ids or not (listed is None or isinstance(listed, list)):
         raise broken(file, query, f"no list of names as {key}")
-    return dict.fromkeys(ids)
+    return ids
 
 
-def _of_instances(folders: list[Path], query: Query) -> tuple[dict[str, bool], tuple[str, ...]]:
-    """Return whether instances were resolved, by the reports in their folders, with notes."""
-    outcomes: dict[str, bool] = {}
-    failed: dict[str, str] = {}
-    for folder in folders:
+def _of_instances(folders: list[Path], query: Query) -> Iterator[tuple[str, tuple[bool, str]]]:
+    """Yield whether instances were resolved, by the reports in their folders."""
+    for folder in filter(Path.is_dir, folders):
         report = folder / "report.json"
-        if not folder.is_dir():
-            continue
         if not report.is_file():
-            outcomes[folder.name], failed[folder.name] = False, "error"
+            yield folder.name, (False, "an error")
             continue
         for id, instance in mapping(load_json(report, query)).items():
             resolved = mapping(instance).get("resolved")
             if not isinstance(resolved, bool):
                 raise broken(report, query, f"no resolved of {id}")
-            outcomes[name_of(id) or folder.name] = resolved
-    if not outcomes:
-        rule = f"hold instances ({folders[0].parent if folders else 'no folder'})"
-        raise InvalidInputError.of(query.argument, "empty", rule, "none")
-    return outcomes, _notes(failed)
+            yield name_of(id) or folder.name, (resolved, "")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,11 +11,11 @@ from typing import Any
 
 from lm_eval_bayes._util.compressed import open_bytes, plain_name
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.runs.readers.column_names import is_trial_table
-from lm_eval_bayes.runs.readers.file_access import PermissionDeniedError, unreadable
-from lm_eval_bayes.runs.readers.json_files import load_json
+from lm_eval_bayes.runs.readers.column_names import MODELS, TASKS, TRIALS, is_trial_table
+from lm_eval_bayes.runs.readers.file_access import unreadable
+from lm_eval_bayes.runs.readers.json_files import beginning, load_json
 from lm_eval_bayes.runs.readers.protocol import Advance, Query
-from lm_eval_bayes.runs.readers.text_files import JsonLines, Row, csv_lines
+from lm_eval_bayes.runs.readers.text_files import JsonLines, Row, csv_lines, first_of
 
 #: The endings of the names of tables.
 CSV, JSON_LINES, JSON = (".csv", ".tsv"), (".jsonl", ".ndjson"), (".json",)
@@ -31,19 +33,20 @@ def header(path: Path) -> Sequence[str]:
     PermissionDeniedError
         If the user may not read the file.
     """
+    return list(first_of(_names(path)) or ()) if path.is_file() else ()
+
+
+def _names(path: Path) -> Iterator[Iterable[str]]:
+    """Yield rows, or keys of rows, of which the first are the names of the columns."""
     suffix = plain_name(path).suffix
-    if suffix not in (*CSV, *JSON_LINES, *JSON, *PARQUET, *ARROW) or not path.is_file():
-        return ()
-    try:
-        if suffix in CSV:
-            return [name.strip() for name in next(csv_lines(path, "RUN"))]
-        if suffix in (*PARQUET, *ARROW):
-            return _arrow_names(path, "RUN")
-        return list(next(iter(rows_of(path, "RUN", unique_keys=False)), ()))
-    except PermissionDeniedError:
-        raise
-    except InvalidInputError:
-        return ()
+    if suffix in CSV:
+        yield from (map(str.strip, cells) for cells in csv_lines(path, "RUN"))
+    elif suffix in (*PARQUET, *ARROW):
+        yield _arrow_names(path)
+    elif suffix in JSON:
+        yield from _first_record(path) or json_rows(load_json(path, Query()))
+    elif suffix in JSON_LINES:
+        yield from JsonLines(path, "RUN", unique_keys=False)
 
 
 def rows_of(
@@ -83,20 +86,36 @@ def rows_of(
     return csv_rows(file, argument) if suffix in CSV else arrow_rows(file, names, argument)
 
 
-def columns_of(
-    rows: Iterable[Mapping[str, Any]], names: Sequence[str], without: Sequence[str] = ()
-) -> dict[str, list[Any]]:
-    """Return the columns of rows, None for a missing value; equal texts are held once.
+def uniform(
+    rows: Iterable[Mapping[str, Any]], names: Sequence[str], argument: str
+) -> Iterator[Mapping[str, Any]]:
+    """Yield rows; refuse one that names its model, task or trial if the first does not.
 
-    Of the columns `without` their values nothing is held but the lengths of lists.
+    Parameters
+    ----------
+    rows : iterable of mapping
+        The rows.
+    names : sequence of str
+        The keys of the first.
+    argument : str
+        The name of the argument in an error.
     """
+    telling = (MODELS | TASKS | TRIALS).difference(names)
+    for number, row in enumerate(rows, 1):
+        if not telling.isdisjoint(row):
+            rule = "have the keys of its first row in every row"
+            got = f"{', '.join(telling.intersection(row))} in row {number} alone"
+            raise InvalidInputError.of(argument, "mismatch", rule, got)
+        yield row
+
+
+def columns_of(rows: Iterable[Mapping[str, Any]], names: Sequence[str]) -> dict[str, list[Any]]:
+    """Return the columns of rows, None for a missing value; equal texts are held once."""
     columns: dict[str, list[Any]] = {name: [] for name in names}
     texts: dict[str, str] = {}
     for row in rows:
         for name, column in columns.items():
             value = row.get(name)
-            if name in without:
-                value = [None] * len(value) if isinstance(value, list) else None
             column.append(texts.setdefault(value, value) if isinstance(value, str) else value)
     return columns
 
@@ -142,6 +161,16 @@ def json_rows(content: Any) -> list[Row]:
     return content if is_table else []
 
 
+def _first_record(path: Path) -> list[Row]:
+    """Return the first row of an array of objects, by the beginning of the file; else none."""
+    head = beginning(path, 2**20).decode("utf-8", "ignore")
+    start = re.match(r'\s*(\{\s*"results"\s*:\s*)?\[\s*(?=\{)', head)
+    try:
+        return [json.JSONDecoder().raw_decode(head, start.end())[0]] if start else []
+    except (ValueError, RecursionError):
+        return []
+
+
 def _by_question(content: Row) -> list[Row]:
     """Return lists of outcomes by question, or by model and question, as rows."""
     nested = all(isinstance(value, dict) for value in content.values())
@@ -162,14 +191,14 @@ def schema_error(path: Path) -> str | None:
     """Return why a Parquet or Arrow file has no columns, such as that it is cut off; else None."""
     try:
         if plain_name(path).suffix in (*PARQUET, *ARROW):
-            _arrow_names(path, "RUN")
+            _arrow_names(path)
     except InvalidInputError as error:
         return str(error.value)
     return None
 
 
-def _arrow_names(path: Path, argument: str) -> list[str]:
-    with _arrow_reader(path, argument) as reader:
+def _arrow_names(path: Path) -> list[str]:
+    with _arrow_reader(path, "RUN") as reader:
         is_parquet = plain_name(path).suffix in PARQUET
         return list(reader.schema_arrow.names if is_parquet else reader.schema.names)
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from lm_eval_bayes._util.hashing import hash_text
 from lm_eval_bayes.runs.provenance import mapping
-from lm_eval_bayes.runs.readers.file_access import files_beside, sniff_files
+from lm_eval_bayes.runs.readers.file_access import files_beside
 from lm_eval_bayes.runs.readers.json_files import (
     beginning,
     load_json,
@@ -27,7 +27,7 @@ from lm_eval_bayes.runs.readers.json_files import (
     timestamp,
     total,
 )
-from lm_eval_bayes.runs.readers.protocol import FileContents, Query, Sniffed
+from lm_eval_bayes.runs.readers.protocol import FileContents, Query
 from lm_eval_bayes.runs.readers.tool_log import ToolLog, Trial
 from lm_eval_bayes.runs.readers.tool_settings import call_settings
 from lm_eval_bayes.runs.task_run import Provenance
@@ -51,12 +51,8 @@ _SAID, _NEVER_RAN = ("", "user_stop", "agent_stop"), "infrastructure_error"
 _KS = tuple(range(1, 9))
 
 
-def sniff(path: Path) -> Sniffed | None:
-    """Return a file of results, or those in a folder."""
-    return sniff_files(path, _is_results, "*.json")
-
-
-def _is_results(file: Path) -> bool:
+def is_mine(file: Path) -> bool:
+    """Return whether a file is one of results."""
     return file.suffix == ".json" and _BEGINNING.match(beginning(file)) is not None
 
 
@@ -170,7 +166,7 @@ def _of_tau1(rows: list[Mapping[str, Any]], file: Path) -> Iterator[Trial]:
             question=name_of(row.get("task_id")),
             label=row.get("trial"),
             scores=_scores(row.get("reward")),
-            error="error" if info.get("error") else "",
+            error="an error" if info.get("error") else "",
             reply=row.get("traj"),
             provenance=provenance,
         )

@@ -7,11 +7,11 @@ import io
 import json
 from array import array
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 from lm_eval_bayes._util.compressed import COMPRESSED, UNREADABLE, open_bytes, plain_name
 from lm_eval_bayes._util.text import one_line
@@ -25,6 +25,7 @@ _LONGEST_LINE = 2**26
 _BEFORE_JSON = b"\xef\xbb\xbf \t\r\n\f\v"
 
 Row = dict[str, Any]
+_Row = TypeVar("_Row")
 
 
 class JsonLines:
@@ -198,7 +199,7 @@ def unique(pairs: list[tuple[str, Any]]) -> Row:
     return row
 
 
-def first_line(file: Path) -> dict[str, Any] | None:
+def first_line(file: Path) -> Row | None:
     """Return the first object of a file; None where there is none, or it is broken.
 
     Raises
@@ -206,8 +207,13 @@ def first_line(file: Path) -> dict[str, Any] | None:
     PermissionDeniedError
         If the user may not read the file.
     """
+    return first_of(JsonLines(file, "RUN", unique_keys=False))
+
+
+def first_of(rows: Iterable[_Row]) -> _Row | None:
+    """Return the first row of a file, as :func:`first_line` does."""
     try:
-        return next(iter(JsonLines(file, "RUN", unique_keys=False)), None)
+        return next(iter(rows), None)
     except PermissionDeniedError:
         raise
     except InvalidInputError:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from lm_eval_bayes._util.compressed import plain_name
-from lm_eval_bayes._util.text import first_names, one_line, plural
+from lm_eval_bayes._util.text import one_line, plural
 from lm_eval_bayes.runs.logged_texts import TextLog, TrialText
 from lm_eval_bayes.runs.provenance import generation
 from lm_eval_bayes.runs.readers.conversations import written
@@ -55,7 +55,7 @@ class Trial(TrialRow):
         The id of the run within which trials are numbered; "" where a number means the same in all
         files of a model, as a seed does.
     error : str
-        What ended the trial, such as "timeout"; "" for nothing. It counts by its score.
+        What ended the trial, in a word such as "timeout"; "" for nothing. It counts by its score.
     reply, right : object
         What the model wrote, a text or the messages of a conversation, and the right answers.
     provenance : Provenance
@@ -109,8 +109,8 @@ class ToolLog:
     ----------
     trials : list of Trial
         The trials; a reader may change them before it asks for the contents.
-    texts : TextLog
-        Where the texts are, by the places of the trials.
+    texts : TextLog or None
+        Where the texts are, by the places of the trials; None where the log holds none.
     warnings : list of str
         What was left out.
 
@@ -138,7 +138,7 @@ class ToolLog:
         def texts_of(record: Any) -> list[TrialText]:
             return [one_text(written(t.reply), t.right)[0] for t in trials_of(record)]
 
-        self.texts: TextLog
+        self.texts: TextLog | None
         if records is None:
             self.texts = lines_log(lines, texts_of)
         else:
@@ -176,14 +176,14 @@ class ToolLog:
         if self.trials and not wanted:
             return FileContents((), tasks)
         names = list(dict.fromkeys(name for trial in wanted for name in trial.scores))
-        metric, notes = chosen_metric(names, query, self.file, "metric") if names else ("", ())
+        metric, notes = chosen_metric(names, query, self.file) if names else ("", ())
         is_scored = any(trial.scores.get(metric) is not None for trial in wanted)
         if not is_scored and (query.unscored == "left-out" or not names):
             got = f"{plural(len(wanted), 'trial')} without one"
             raise nothing_to_count(self.file, query, "scores of trials", got)
         by_run: dict[str, list[Trial]] = {}
         for trial in wanted:
-            by_run.setdefault(json_text([trial.run, trial.settings]), []).append(trial)
+            by_run.setdefault(json_text([trial.model, trial.run, trial.settings]), []).append(trial)
         runs: list[PartialRun] = []
         for trials in by_run.values():
             said = (*notes, *self._notes_on_errors(trials, metric, tool))
@@ -191,12 +191,11 @@ class ToolLog:
         return FileContents(runs, tasks, warnings=tuple(self.warnings))
 
     def _runs(self, trials: Sequence[Trial], metric: str, **more: Any) -> list[PartialRun]:
-        """Return the runs of trials of one run and one setting."""
+        """Return the runs of trials of one model, run and setting."""
         first, labels = trials[0], [trial.label for trial in trials]
-        numbers: list[Any] | None = None
-        if any(label is not None for label in labels):
-            questions = [trial.question for trial in trials]
-            numbers = numbers_in_run(first.run, labels, questions) if first.run else labels
+        numbers: list[Any] | None = None if None in labels else labels
+        if first.run and any(label is not None for label in labels):
+            numbers = numbers_in_run(first.run, labels, [trial.question for trial in trials])
         columns = columns_of(
             trials,
             [trial.scores.get(metric) for trial in trials],
@@ -211,14 +210,9 @@ class ToolLog:
 
     def _notes_on_errors(self, trials: Sequence[Trial], metric: str, tool: str) -> Iterator[str]:
         """Yield how trials counted that ended in an error, those without a score and others."""
-        for how, is_scored in (("did not count", False), (f"counted by the {metric}", True)):
-            errors = Counter(
-                trial.error
-                for trial in trials
-                if trial.error and (trial.scores.get(metric) is not None) == is_scored
-            )
-            if errors and (is_scored or self.query.unscored == "left-out"):
-                kinds = [f"{one_line(kind, 40)} {n:,}" for kind, n in errors.items()]
-                ended = f"{plural(errors.total(), 'trial')} ended in an error"
-                ended += f" ({first_names(kinds, 5)})"
+        errors = Counter((t.error, t.scores.get(metric) is not None) for t in trials if t.error)
+        for (error, is_scored), n in errors.items():
+            if is_scored or self.query.unscored == "left-out":
+                how = f"counted by {metric}" if is_scored else "did not count"
+                ended = f"{plural(n, 'trial')} ended with {one_line(error, 40)}"
                 yield f"{ended}, and {how}, as in the metrics of {tool}"

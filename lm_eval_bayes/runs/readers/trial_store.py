@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,19 +17,17 @@ from lm_eval_bayes.runs.logged_texts import LoggedTexts, TrialText
 from lm_eval_bayes.runs.model_arguments import flat, keyed, model_name
 from lm_eval_bayes.runs.provenance import generation, greedy
 from lm_eval_bayes.runs.readers.log_line import is_right_or_wrong
-from lm_eval_bayes.runs.readers.protocol import FileContents, Query, Sniffed
+from lm_eval_bayes.runs.readers.protocol import FileContents, Query
 from lm_eval_bayes.runs.task_run import Provenance
 from lm_eval_bayes.runs.trials import PartialRun, Question, Trials, floats, questions_of
 from lm_eval_bayes.stats import FloatArray
 from lm_eval_bayes.store.errors import NotAStoreError
+from lm_eval_bayes.store.file import lacks_log
 from lm_eval_bayes.store.locations import is_store
 from lm_eval_bayes.store.outcomes import GradedQuestion, GradedTask, GradedTrial
 from lm_eval_bayes.store.samples_export import MEASURED, generation_kwargs
 from lm_eval_bayes.store.trial import Trial, TrialId, TrialKey, list_first
 from lm_eval_bayes.store.trial_store import TrialStore
-
-#: Questions whose texts are held in memory at a time.
-_BATCH = 100
 
 #: What is measured of every trial and is a number.
 _NUMBERS = tuple(
@@ -37,12 +35,12 @@ _NUMBERS = tuple(
 )
 
 
-def sniff(path: Path) -> Sniffed | None:
-    """Return a trial store, which only SQLite opens."""
+def is_mine(file: Path) -> bool:
+    """Return whether a file is a trial store, which only SQLite opens."""
     try:
-        return Sniffed([path]) if is_store(path.resolve()) else None
+        return is_store(file.resolve())
     except NotAStoreError:
-        return None
+        return False
 
 
 def read(file: Path, query: Query) -> FileContents:
@@ -61,18 +59,20 @@ def read(file: Path, query: Query) -> FileContents:
     runs: list[PartialRun] = []
     warnings: list[str] = []
     with TrialStore.open(file, mode="read") as store:
+        if store.file.lacks_log:
+            warnings.append(lacks_log(file))
         by_task: dict[str, list[GradedTask]] = {}
         for graded in store.outcomes_of():
             by_task.setdefault(graded.task, []).append(graded)
-        n_trials = store.info().trials
         texts = StoredTexts(file)
         chosen = [_choose(file, several, query, warnings) for several in by_task.values()]
         bytes_each = file.stat().st_size // max(1, sum(len(task.questions) for task in chosen))
         for graded in chosen:
             for model, sampling in graded.series:
-                series = _Series(store, graded.of(model, sampling), model, sampling, texts)
-                runs.append(series.read(file, query, warnings))
+                of_series = graded.of(model, sampling)
+                runs.append(_read_series(store, of_series, model, sampling, query, warnings, texts))
             query.advance(bytes_each * len(graded.questions))
+        n_trials = sum(store.trial_counts().values())
     if not runs:
         rule = (
             "hold graded trials: a run grades them at its end, started again if it was stopped; "
@@ -150,177 +150,102 @@ class StoredTexts:
         return [TrialText(found[key][number].text) for key, number in wanted]
 
 
-@dataclass(frozen=True)
-class _Series:
-    """The trials of one model and sampling on one task, in a store.
-
-    Attributes
-    ----------
-    store : TrialStore
-        The store.
-    graded : GradedTask
-        The outcomes.
-    model, sampling : str
-        The hashes of the two.
-    texts : StoredTexts
-        Where the texts of the store are found.
-    """
-
-    store: TrialStore
-    graded: GradedTask
-    model: str
-    sampling: str
-    texts: StoredTexts
-
-    def read(self, path: Path, query: Query, warnings: list[str]) -> PartialRun:
-        """Return the trials with their provenance."""
-        store, graded = self.store, self.graded
-        fingerprint = store.model(self.model)
-        sampling = store.sampling(self.sampling)
-        identifying, _ = keyed(fingerprint)
-        backend, arguments = str(fingerprint.get("backend") or ""), flat(fingerprint)
-        top = graded.categories - 1
-        weights = tuple(k / top for k in range(graded.categories))
-        parts: list[tuple[Question, Trials]] = []
-        newest: Trial | None = None
-        n_left_out = 0
-        field, notes = self._cluster_field(query)
-        damaged: list[TrialId] = []
-        for id, question, trials, stored in self._questions(damaged):
-            signals = {} if query.signals is None else self._signals(trials, stored, weights)
-            read, table = self._question(id, trials, stored, question.doc_id)
-            cluster = question.cluster
-            label = cluster.label if cluster is not None and cluster.field == field else None
-            parts.append((replace(read, cluster=label), replace(table, signals=signals)))
-            n_left_out += len(question.trials) - len(trials)
-            present = [trial for trial in (newest, *stored) if trial is not None]
-            newest = max(present, key=lambda trial: trial.created, default=None)
-        if damaged:
-            warnings.append(
-                f"{store.path}: {plural(len(damaged), 'text')} of task {graded.task} damaged and "
-                f"not read; the grades count ({list_first(damaged, 1)}); the command that sampled "
-                "them samples them again"
-            )
-        if n_left_out:
-            warnings.append(
-                f"{store.path}: {n_left_out:,} trials of task {graded.task} were left out, because "
-                "their questions have more trials with another prompt"
-            )
-        if graded.categories > 2:
-            notes.append(
-                f"a trial store keeps no scores of the {graded.categories} categories: they were "
-                "spaced evenly from 0 to 1"
-            )
-        provenance = Provenance(
+def _read_series(
+    store: TrialStore,
+    graded: GradedTask,
+    model: str,
+    sampling: str,
+    query: Query,
+    warnings: list[str],
+    texts: StoredTexts,
+) -> PartialRun:
+    """Return the trials of one model and sampling, by their hashes, on one task."""
+    fingerprint, kwargs = store.model(model), generation_kwargs(store.sampling(sampling))
+    identifying, _ = keyed(fingerprint)
+    backend = str(fingerprint.get("backend") or "")
+    weights = tuple(k / (graded.categories - 1) for k in range(graded.categories))
+    field, notes = _cluster_field(graded, query)
+    parts: list[tuple[Question, Trials]] = []
+    newest: Trial | None = None
+    damaged: list[TrialId] = []
+    ids = distinct_ids([question.doc_hash for question in graded.questions])
+    for id, question in zip(ids, graded.questions, strict=True):
+        trials = _of_one_prompt(question)
+        key = trials[0].key
+        by_number = store.trials_of([key], damaged=damaged)[key]
+        stored = [by_number.get(trial.trial) for trial in trials]
+        signals: dict[str, FloatArray] = {}
+        if query.signals is not None:
+            own = store.prompt_signals(model, [key.prompt]).get(key.prompt, {})
+            signals = _signals(trials, stored, own, kwargs, is_right_or_wrong(weights))
+        read, table = _question(id, question, trials, stored, store.prompt(key.prompt), texts)
+        label = question.cluster
+        cluster = label.label if label is not None and label.field == field else None
+        parts.append((replace(read, cluster=cluster), replace(table, signals=signals)))
+        newest = max(
+            (trial for trial in (newest, *stored) if trial is not None),
+            key=lambda trial: trial.created,
+            default=None,
+        )
+    if damaged:
+        warnings.append(
+            f"{store.path}: {plural(len(damaged), 'text')} of task {graded.task} damaged and "
+            f"not read; the grades count ({list_first(damaged, 1)}); the command that sampled "
+            "them samples them again"
+        )
+    n_left_out = sum(len(question.trials) for question in graded.questions)
+    n_left_out -= sum(table.number.size for _, table in parts)
+    if n_left_out:
+        warnings.append(
+            f"{store.path}: {n_left_out:,} trials of task {graded.task} were left out, because "
+            "their questions have more trials with another prompt"
+        )
+    if graded.categories > 2:
+        notes.append(
+            f"a trial store keeps no scores of the {graded.categories} categories: they were "
+            "spaced evenly from 0 to 1"
+        )
+    questions, trials_of_all = questions_of(parts)
+    return PartialRun(
+        model=model_name(fingerprint, backend),
+        task=graded.task,
+        sources=(str(texts.files[0]),),
+        questions=questions,
+        trials=trials_of_all,
+        weights=weights,
+        filter=graded.filter,
+        provenance=Provenance(
             backend=backend,
-            model_args=arguments,
-            generation_kwargs=generation_kwargs(sampling),
+            model_args=flat(fingerprint),
+            generation_kwargs=kwargs,
             date=None if newest is None else newest.created,
             versions={**(newest.versions if newest is not None else {}), "task": graded.version},
-        )
-        questions, table_of_all = questions_of(parts)
-        return PartialRun(
-            model=model_name(fingerprint, backend),
-            task=graded.task,
-            sources=(str(path),),
-            questions=questions,
-            trials=table_of_all,
-            weights=weights,
-            filter=graded.filter,
-            provenance=provenance,
-            notes=tuple(notes),
-            settings=generation(provenance.generation_kwargs),
-            arguments={k: v for k, v in flat(identifying).items() if k != "pretrained"},
-            fingerprint=model_hash(identifying),
-            version=graded.version,
-            sampled=not greedy(provenance.generation_kwargs),
-        )
+        ),
+        notes=tuple(notes),
+        settings=generation(kwargs),
+        arguments={k: v for k, v in flat(identifying).items() if k != "pretrained"},
+        fingerprint=model_hash(identifying),
+        version=graded.version,
+        sampled=not greedy(kwargs),
+    )
 
-    def _cluster_field(self, query: Query) -> tuple[str | None, list[str]]:
-        """Return the field whose clusters count, if all questions have one, and notes on why not.
 
-        Clusters by another field than that of the query are no clusters; the reader of all runs
-        refuses a run that has none.
-        """
-        fields = {question.cluster and question.cluster.field for question in self.graded.questions}
-        if query.cluster is not None:
-            return query.cluster if fields == {query.cluster} else None, []
-        if len(fields) == 1:
-            return fields.pop(), []
-        names = sorted(field for field in fields if field is not None)
-        n_without = sum(question.cluster is None for question in self.graded.questions)
-        return None, [
-            f"{n_without:,} of {len(self.graded.questions):,} questions have no cluster and the "
-            f"others one by field {' or '.join(names)}: all were taken as independent"
-        ]
+def _cluster_field(graded: GradedTask, query: Query) -> tuple[str | None, list[str]]:
+    """Return the field whose clusters count, if all questions have one, and notes on why not.
 
-    def _questions(
-        self, damaged: list[TrialId]
-    ) -> Iterator[tuple[str, GradedQuestion, list[GradedTrial], list[Trial | None]]]:
-        """Yield every question with its outcomes and, in their order, the stored trials.
-
-        Trials that are not what was written are None, and are added to `damaged`.
-        """
-        ids = distinct_ids([question.doc_hash for question in self.graded.questions])
-        questions = list(zip(ids, self.graded.questions, strict=True))
-        for start in range(0, len(questions), _BATCH):
-            batch = questions[start : start + _BATCH]
-            outcomes = {id: _of_one_prompt(question) for id, question in batch}
-            keys = {trial.key for trials in outcomes.values() for trial in trials}
-            stored = self.store.trials_of(keys, damaged=damaged)
-            for id, question in batch:
-                trials = outcomes[id]
-                yield id, question, trials, [stored[t.key].get(t.trial) for t in trials]
-
-    def _question(
-        self,
-        id: str,
-        trials: Sequence[GradedTrial],
-        stored: Sequence[Trial | None],
-        doc_id: int,
-    ) -> tuple[Question, Trials]:
-        prompt = self.store.prompt(trials[0].key.prompt)
-        rows = [_measured(trial, _NUMBERS) for trial in stored]
-        measured = {name: floats(values) for name, values in _columns(rows).items()}
-        texts = [trial.text for trial in stored if trial is not None]
-        digests = np.array([hash(text) for text in texts], dtype=np.int64)
-        present = [i for i, trial in enumerate(stored) if trial is not None]
-        places = np.full(len(trials), -1)
-        places[present] = self.texts.places(trials[0].key, [trials[i].trial for i in present])
-        question = Question(id=id, text=prompt.strip(), prompt=sha256_text(prompt), doc_id=doc_id)
-        return question, Trials.of_question(
-            [trial.outcome for trial in trials],
-            [trial.trial for trial in trials],
-            answers=[trial.answer for trial in trials],
-            seeds=[None if trial is None else trial.seed for trial in stored],
-            digest=digests if len(texts) == len(trials) else None,
-            logged=LoggedTexts.at(places, self.texts),
-            measured={name: column for name, column in measured.items() if column is not None},
-        )
-
-    def _signals(
-        self,
-        trials: Sequence[GradedTrial],
-        stored: Sequence[Trial | None],
-        weights: Sequence[float],
-    ) -> dict[str, FloatArray]:
-        """Compute the signals of the trials of one question, as from a log of the same trials."""
-        prompt = trials[0].key.prompt
-        of_prompt = self.store.prompt_signals(self.model, [prompt]).get(prompt, {})
-        present = [i for i, trial in enumerate(stored) if trial is not None]
-        rows = [{**_measured(stored[i], MEASURED), **of_prompt} for i in present]
-        computed = trial_signals(
-            [trial.text for trial in stored if trial is not None],
-            [trials[i].outcome for i in present],
-            _columns(rows),
-            binary=is_right_or_wrong(weights),
-            max_gen_toks=completion_limit(generation_kwargs(self.store.sampling(self.sampling))),
-        )
-        signals = {}
-        for name, values in computed.items():
-            signals[name] = np.full(len(trials), np.nan)
-            signals[name][present] = numbers(values)
-        return signals
+    Clusters by another field than that of the query are no clusters; the reader of all runs
+    refuses a run that has none.
+    """
+    fields = {question.cluster and question.cluster.field for question in graded.questions}
+    if query.cluster is not None:
+        return query.cluster if fields == {query.cluster} else None, []
+    if len(fields) == 1:
+        return fields.pop(), []
+    n_without = sum(question.cluster is None for question in graded.questions)
+    return None, [
+        f"{n_without:,} of {len(graded.questions):,} questions have no cluster and the others one "
+        f"by field {' or '.join(sorted(filter(None, fields)))}: all were taken as independent"
+    ]
 
 
 def _of_one_prompt(question: GradedQuestion) -> list[GradedTrial]:
@@ -330,6 +255,54 @@ def _of_one_prompt(question: GradedQuestion) -> list[GradedTrial]:
         by_prompt.setdefault(trial.key.prompt, []).append(trial)
     most = max(by_prompt.values(), key=lambda trials: len(trials))
     return sorted(most, key=lambda trial: trial.trial)
+
+
+def _question(
+    id: str,
+    question: GradedQuestion,
+    trials: Sequence[GradedTrial],
+    stored: Sequence[Trial | None],
+    prompt: str,
+    texts: StoredTexts,
+) -> tuple[Question, Trials]:
+    """Return the trials of one prompt; None stands for a stored trial that is missing."""
+    measured = {n: floats(c) for n, c in _columns([_measured(t, _NUMBERS) for t in stored]).items()}
+    present = [i for i, trial in enumerate(stored) if trial is not None]
+    places = np.full(len(trials), -1)
+    places[present] = texts.places(trials[0].key, [trials[i].trial for i in present])
+    digests = [hash(trial.text) for trial in stored if trial is not None]
+    read = Question(id, prompt.strip(), sha256_text(prompt), question.doc_id)
+    return read, Trials.of_question(
+        [trial.outcome for trial in trials],
+        [trial.trial for trial in trials],
+        answers=[trial.answer for trial in trials],
+        seeds=[None if trial is None else trial.seed for trial in stored],
+        digest=np.array(digests, dtype=np.int64) if len(digests) == len(trials) else None,
+        logged=LoggedTexts.at(places, texts),
+        measured={name: column for name, column in measured.items() if column is not None},
+    )
+
+
+def _signals(
+    trials: Sequence[GradedTrial],
+    stored: Sequence[Trial | None],
+    of_prompt: Mapping[str, Any],
+    kwargs: Mapping[str, Any],
+    binary: bool,
+) -> dict[str, FloatArray]:
+    """Compute the signals of the trials of one question, as from a log of the same trials."""
+    present = [i for i, trial in enumerate(stored) if trial is not None]
+    computed = trial_signals(
+        [trial.text for trial in stored if trial is not None],
+        [trials[i].outcome for i in present],
+        _columns([{**_measured(stored[i], MEASURED), **of_prompt} for i in present]),
+        binary=binary,
+        max_gen_toks=completion_limit(kwargs),
+    )
+    signals = {name: np.full(len(trials), np.nan) for name in computed}
+    for name, values in computed.items():
+        signals[name][present] = numbers(values)
+    return signals
 
 
 def _measured(trial: Trial | None, names: Sequence[str]) -> Mapping[str, Any]:

@@ -15,14 +15,13 @@ from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.attempt_numbers import UNNUMBERED
 from lm_eval_bayes.runs.logged_texts import TextLog, TrialText
 from lm_eval_bayes.runs.readers.column_names import (
-    described,
     find_columns,
     is_trial_table,
     other_columns,
 )
 from lm_eval_bayes.runs.readers.conversations import written
-from lm_eval_bayes.runs.readers.protocol import FileContents, Query, Sniffed
-from lm_eval_bayes.runs.readers.tables import columns_of, header, rows_of
+from lm_eval_bayes.runs.readers.protocol import FileContents, Query
+from lm_eval_bayes.runs.readers.tables import columns_of, header, rows_of, uniform
 from lm_eval_bayes.runs.readers.text_files import JsonLines
 from lm_eval_bayes.runs.readers.trial_columns import (
     TrialColumns,
@@ -43,13 +42,10 @@ _RUNS = ("run", "run_id", "seed")
 _MEASURED = ("tokens", "cost", "time")
 
 #: The kinds of columns of which a list has an element per trial.
-_PER_TRIAL = ("score", "answer", "response", *_MEASURED)
+_PER_TRIAL = ("score", "answer", *_MEASURED)
 
 #: The kinds of columns that are read when a text is asked for.
 _ON_DEMAND = ("response", "target")
-
-#: Columns of the texts of questions, where others identify the questions.
-_TEXTS = ("question", "problem", "question_text")
 
 #: What numbers the trials of a row that has lists of them.
 _IN_LIST = "place in the list"
@@ -66,7 +62,7 @@ class TrialTable:
     names : sequence of str
         The names of all columns.
     columns : dict
-        The names of the columns by kind, from `table_columns`.
+        The names of the columns by kind, from `find_columns`.
     by_name : dict
         The columns that are read, and those that may be models, questions or answers too.
     again : callable
@@ -99,9 +95,9 @@ class TrialTable:
         return len(set(zip(*(map(str, column) for column in (*own, *columns)), strict=True)))
 
 
-def sniff(path: Path) -> Sniffed | None:
-    """Return a file with columns of questions and of scores."""
-    return Sniffed([path]) if is_trial_table(header(path)) else None
+def is_mine(file: Path) -> bool:
+    """Return whether a file has columns of questions and of scores."""
+    return is_trial_table(header(file))
 
 
 def read(file: Path, query: Query) -> FileContents:
@@ -114,22 +110,21 @@ def read(file: Path, query: Query) -> FileContents:
         rows lack their model or task, or a score is none.
     """
     names = header(file)
-    columns = table_columns(names, query)
-    choice = f"--columns {{kind}}=NAME chooses one of {file.name}"
-    check_columns(names, columns, query.argument, choice)
+    columns = find_columns(names, query.columns, query.cluster)
+    check_columns(names, columns, query.argument)
     others = (other_columns(kind, names, columns) for kind in ("question", "model", "answer"))
-    wanted = list(dict.fromkeys([*columns.values(), *chain.from_iterable(others)]))
+    at_once = [name for kind, name in columns.items() if kind not in _ON_DEMAND]
+    wanted = list(dict.fromkeys([*at_once, *chain.from_iterable(others)]))
     rows = rows_of(file, query.argument, wanted, query.advance)
-    response, target = map(columns.get, _ON_DEMAND)
-    by_name = columns_of(rows, wanted, without=[name for name in (response, target) if name])
+    by_name = columns_of(uniform(rows, names, query.argument), wanted)
     texts: TextLog | None = None
-    texts_of = partial(_texts, response=response or "", target=target)
-    if response is not None and isinstance(rows, JsonLines):
+    texts_of = partial(_texts, columns=columns, argument=query.argument)
+    if "response" in columns and isinstance(rows, JsonLines):
         texts = lines_log(rows, texts_of)
-    elif response is not None:
-        on_demand = [name for name in (response, target) if name is not None]
+    elif "response" in columns:
+        needed = [columns[kind] for kind in ("score", *_ON_DEMAND) if kind in columns]
         texts = SpooledRecords(
-            file, records=lambda: map(texts_of, rows_of(file, query.argument, on_demand))
+            file, records=lambda: map(texts_of, rows_of(file, query.argument, needed))
         )
     once = [name for name, times in Counter(names).items() if times == 1]
     again = partial(rows_of, file, query.argument, once, unique_keys=False)
@@ -137,36 +132,11 @@ def read(file: Path, query: Query) -> FileContents:
     return replace(contents, warnings=(*getattr(rows, "warnings", ()), *contents.warnings))
 
 
-def table_columns(names: Sequence[str], query: Query) -> dict[str, str]:
-    """Return which column of a table is of which kind, that of the texts of questions too."""
-    columns = find_columns(names, query.columns, "columns")
-    if query.cluster is not None:
-        columns |= find_columns(names, {"cluster": query.cluster}, "cluster")
-    taken = set(columns.values())
-    free = (name for name in names if name.lower() in _TEXTS and name not in taken)
-    text = next(free, None)
-    return columns if text is None else {**columns, "text": text}
-
-
-def check_columns(
-    names: Sequence[str], columns: Mapping[str, str], argument: str, choice: str
-) -> None:
-    """Refuse a table without columns of questions and scores, or with two of one name.
-
-    Parameters
-    ----------
-    names : sequence of str
-        The names of all columns.
-    columns : mapping
-        The columns by kind.
-    argument : str
-        The name of the argument in an error.
-    choice : str
-        How another column is chosen, with `{kind}` for what it holds.
-    """
+def check_columns(names: Sequence[str], columns: Mapping[str, str], argument: str) -> None:
+    """Refuse a table without columns of questions and scores, or with two of one name."""
     for kind in ("question", "score"):
         if kind not in columns:
-            rule = f"have a column of {kind}s, as in {EXAMPLE} ({choice.format(kind=kind)})"
+            rule = f"have a column of {kind}s, as in {EXAMPLE} (`columns` chooses: {kind}=NAME)"
             raise InvalidInputError.of(argument, "missing-column", rule, ", ".join(names))
     times = Counter(names)
     for name in columns.values():
@@ -193,13 +163,7 @@ def table_contents(table: TrialTable, query: Query, model: str = "") -> FileCont
         If a row lacks its question, a score is none, or a trial occurs twice.
     """
     file, columns = table.file, table.columns
-    if "score" not in query.columns:
-        table.notes += [
-            f"{columns['score']} was counted; --columns score={other} counts {other}"
-            for other in table.others("score")
-        ]
-    for kind in ("model", "task"):
-        _check_filled(table[kind], kind, file, query.argument)
+    _check_filled(table, query.argument)
     places = _split_lists(table, query.argument)
     _choose_answers(table)
     _read_measurements(table)
@@ -228,31 +192,35 @@ def table_contents(table: TrialTable, query: Query, model: str = "") -> FileCont
         trials.records = list(map(record_key, table.again()))
     runs = partial_runs(trials, file, query, metric=columns["score"], **labels)
     warnings = _warnings(table, "question" in query.columns)
-    read = [kind for kind in columns if kind not in _ON_DEMAND or table.texts is not None]
+    read = [k for k in columns if k not in _ON_DEMAND or table.texts is not None]
     return FileContents(
         runs,
         tuple(dict.fromkeys(run.task for run in runs)),
         warnings=tuple(f"{file.name}: {warning}" for warning in warnings),
         notes=tuple(f"{file.name}: {note}" for note in table.notes),
-        columns=(file.name, described(read, columns)),
+        columns=(file.name, ", ".join(f"{kind}={columns[kind]}" for kind in read)),
     )
 
 
-def _check_filled(names: Sequence[Any], kind: str, file: Path, argument: str) -> None:
+def _check_filled(table: TrialTable, argument: str) -> None:
     """Refuse a column of names that is empty in some rows only: whose trials would they be?"""
-    empty = [name is None or not str(name).strip() for name in names]
-    if any(empty) and not all(empty):
-        rule = f"name the {kind} in every row of {file.name}, or in none"
-        got = f"an empty cell in row {empty.index(True) + 1}"
-        raise InvalidInputError.of(argument, "missing", rule, got)
+    for kind in ("model", "task"):
+        empty = [name is None or not str(name).strip() for name in table[kind]]
+        if any(empty) and not all(empty):
+            rule = f"name the {kind} in every row of {table.file.name}, or in none"
+            got = f"an empty cell in row {empty.index(True) + 1}"
+            raise InvalidInputError.of(argument, "missing", rule, got)
 
 
-def _texts(row: Mapping[str, Any], *, response: str, target: str | None) -> list[TrialText]:
-    """Return the text of a row, or those of its trials, and the right answer of a column."""
-    value, right = row.get(response), None if target is None else row.get(target)
-    if isinstance(value, list) and not all(isinstance(part, dict) for part in value):
-        return [text for part in value for text in one_text(written(part), right)]
-    return one_text(written(value), right)
+def _texts(row: Mapping[str, Any], *, columns: Mapping[str, str], argument: str) -> list[TrialText]:
+    """Return the text of a row, or those of the trials in its lists, and the right answer."""
+    score, response, right = (row.get(columns.get(kind, "")) for kind in ("score", *_ON_DEMAND))
+    if not isinstance(score, list):
+        return one_text(written(response), right)
+    if not isinstance(response, list) or len(response) != len(score):
+        rule = f"have a list in column {columns['response']} where {columns['score']} has one"
+        raise InvalidInputError.of(argument, "shape", rule, "none, or one of another length")
+    return [text for part in response for text in one_text(written(part), right)]
 
 
 def _split_lists(table: TrialTable, argument: str) -> list[int] | None:

@@ -12,7 +12,7 @@ import json
 import tempfile
 import weakref
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -63,24 +63,21 @@ class Records:
             If the log is no longer what was read before.
         """
         texts: list[TrialText] = []
-        for number, trial in (divmod(at, PER_RECORD) for at in places):
-            if number != self._last[0]:
-                self._last = number, self._checked(number)
-            of_record = self._last[1]
-            texts.append(of_record[trial] if trial < len(of_record) else TrialText(None))
+        try:
+            for number, trial in (divmod(at, PER_RECORD) for at in places):
+                if number != self._last[0]:
+                    self._last = number, self.record(number)
+                of_record = self._last[1]
+                texts.append(of_record[trial] if trial < len(of_record) else TrialText(None))
+        except InvalidInputError:
+            raise
+        except (*UNREADABLE, ValueError, TypeError, LookupError, RecursionError) as error:
+            raise self.changed(getattr(error, "strerror", None) or str(error)) from None
         return texts
 
     def record(self, number: int) -> Sequence[TrialText]:
         """Return the texts of a record."""
         raise NotImplementedError
-
-    def _checked(self, number: int) -> Sequence[TrialText]:
-        try:
-            return self.record(number)
-        except InvalidInputError:
-            raise
-        except (*UNREADABLE, ValueError, TypeError, LookupError, RecursionError) as error:
-            raise self.changed(getattr(error, "strerror", None) or str(error)) from None
 
     def check(self, number: int = 0) -> Path:
         """Return a file.
@@ -92,10 +89,8 @@ class Records:
         """
         file, before = self.files[number], self._states[number]
         now = _state(file)
-        same = now == before
-        if self.grows and now is not None and before is not None:
-            same = now[0] == before[0] and (now[1] > before[1] or now == before)
-        if not same:
+        has_grown = self.grows and now and before and now[0] == before[0] and now[1] > before[1]
+        if now != before and not has_grown:
             raise self.changed("other content" if now else "no file", file)
         return file
 
@@ -120,24 +115,22 @@ class LineRecords(Records):
 
     Parameters
     ----------
-    file : Path
-        The file.
-    offsets : array of int
-        The byte at which every line begins.
+    lines : JsonLines
+        The lines, which were read.
     texts_of : callable
         Returns the texts of a line.
     """
 
-    def __init__(self, file: Path, offsets: array[int], texts_of: TextsOf) -> None:
-        super().__init__([file], grows=True)
-        self.offsets, self.texts_of = offsets, texts_of
+    def __init__(self, lines: JsonLines, texts_of: TextsOf) -> None:
+        super().__init__([lines.file], grows=True)
+        self.offsets, self.texts_of = lines.offsets, texts_of
 
     def record(self, number: int) -> Sequence[TrialText]:
         """Return the texts of a line."""
         offset = self.offsets[number]
         with self.check().open("rb") as file:
             file.seek(offset)
-            row = json.loads(file.readline().decode("utf-8" if offset else "utf-8-sig"))
+            row = json.loads(file.readline().decode("utf-8-sig"))
         if not isinstance(row, dict):
             raise self.changed(f"no object at byte {offset:,}")
         return self.texts_of(row)
@@ -190,11 +183,10 @@ def lines_log(lines: JsonLines, texts_of: TextsOf) -> TextLog:
     texts_of : callable
         Returns the texts of an object.
     """
-    file, argument = lines.file, lines.argument
     if lines.random_access:
-        return LineRecords(file, lines.offsets, texts_of)
-    again = JsonLines(file, argument, unique_keys=False)
-    return SpooledRecords(file, records=lambda: map(texts_of, again))
+        return LineRecords(lines, texts_of)
+    again = JsonLines(lines.file, lines.argument, unique_keys=False)
+    return SpooledRecords(lines.file, records=lambda: map(texts_of, again))
 
 
 def one_text(text: object, *right_answers: object) -> list[TrialText]:
@@ -214,15 +206,8 @@ def one_text(text: object, *right_answers: object) -> list[TrialText]:
     >>> one_text(None)[0].text is None
     True
     """
-    right = tuple(answer for given in right_answers for answer in _answers(given))
-    return [TrialText(text if isinstance(text, str) else None, right)]
-
-
-def _answers(given: object) -> Iterator[str]:
-    if isinstance(given, list):
-        for part in given:
-            yield from () if isinstance(part, list) else _answers(part)
-    elif isinstance(given, bool):
-        yield str(given).lower()
-    elif name := name_of(given):
-        yield name
+    right: list[str] = []
+    for given in right_answers:
+        for answer in given if isinstance(given, list) else [given]:
+            right.append(str(answer).lower() if isinstance(answer, bool) else name_of(answer))
+    return [TrialText(text if isinstance(text, str) else None, tuple(filter(None, right)))]

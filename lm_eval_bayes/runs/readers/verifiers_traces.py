@@ -13,17 +13,14 @@ from typing import Any
 
 from lm_eval_bayes.runs.provenance import mapping, number
 from lm_eval_bayes.runs.readers.conversations import last_message
-from lm_eval_bayes.runs.readers.file_access import sniff_files
 from lm_eval_bayes.runs.readers.json_files import mappings, name_of, score_of
-from lm_eval_bayes.runs.readers.protocol import FileContents, Query, Sniffed
+from lm_eval_bayes.runs.readers.protocol import FileContents, Query
 from lm_eval_bayes.runs.readers.tool_log import ToolLog, Trial, begins_with
 from lm_eval_bayes.runs.readers.tool_settings import call_settings
 from lm_eval_bayes.runs.task_run import Provenance
 
-
-def sniff(path: Path) -> Sniffed | None:
-    """Return a file of episodes, or the files `traces.jsonl` in a folder."""
-    return sniff_files(path, begins_with("env", "task", "traces"), "traces.jsonl")
+#: Whether a file is one of episodes.
+is_mine = begins_with("env", "task", "traces")
 
 
 def read(file: Path, query: Query) -> FileContents:
@@ -49,7 +46,7 @@ def _trials(episode: Mapping[str, Any]) -> Iterator[Trial]:
             question=_question(task, data),
             key=name_of(trace.get("id")),
             scores=_scores(trace) if is_complete else {},
-            error="" if is_complete else "error",
+            error="" if is_complete else "an error",
             text=last_message(data.get("prompt")),
             document=data,
             tokens=trace.get("num_output_tokens"),

@@ -100,24 +100,6 @@ def test_weights_that_only_a_commit_tells_are_kept_apart_by_name(path):
     assert describe(path, commit) != describe(path, {**commit, "pretrained": "/mnt/other"})
 
 
-def test_an_alias_by_name_and_by_hash(path):
-    api = {"backend": "local-chat-completions", "pretrained": "gpt-x", "endpoint": "api"}
-    new = {**api, "pretrained": "gpt-x-2026-05"}
-    digest = describe(path, api)
-    with TrialStore.open(path) as store:
-        store.add_alias("gpt-x-2026-05", digest)
-    assert describe(path, new) == digest
-    other = {**api, "served": "gpt-x-0613"}
-    with TrialStore.open(path) as store:
-        store.add_alias(model_hash(other), digest)
-        assert len(store.aliases()) == 2
-    assert describe(path, other) == digest
-    with TrialStore.open(path) as store:  # the name is given to another model
-        store.add_alias("gpt-x-2026-05", store.describe_model({**api, "pretrained": "gpt-y"}))
-    assert describe(path, new) != digest
-    assert verify(path).ok
-
-
 def test_what_a_store_has_in_place_of_the_trials(path):
     describe(path, MODEL, n=4, temperature=0.7)
     digest = describe(path, {**COPY, "dtype": "float16"}, n=3)

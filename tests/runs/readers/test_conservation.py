@@ -47,7 +47,6 @@ ALL = {
 OPEN = {
     "twice": {
         "SWE-bench": "instances that are listed twice",
-        "evalscope": "reviews that are there twice are counted once without a word",
         "MathArena": "more grades than answers",
     },
     "score": {
@@ -57,7 +56,6 @@ OPEN = {
     },
     "field": {
         "simulations/": "the error names results.json",
-        "lighteval": "a question without metrics is left out without a word",
         "matrix.csv": "an empty cell is left out without a word",
     },
     "some": {"simulations/": "the error names results.json"},

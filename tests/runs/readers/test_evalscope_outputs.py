@@ -110,19 +110,19 @@ def test_samples_without_a_score_do_not_count(outputs):
     assert outcomes_of(file)["weak"]["0"] == [0, 0]
     for row in rows:
         row["sample_score"]["score"]["value"] = {}
-    with refused("RUN", "missing", "12 samples without one"):
+    with refused("RUN", "missing", "12 trials without one"):
         read_runs([write_lines(file, rows)])
 
 
 def test_a_sample_with_two_scores_is_refused(outputs):
     """Appended rows with the other accuracy gave .75 in place of .25 without a word."""
     file = outputs / "reviews" / "weak" / f"{MCQ}.jsonl"
-    content = file.read_text(encoding="utf-8")
-    file.write_text(content + content, encoding="utf-8")
-    assert read_runs([outputs], task=MCQ).runs[0].n_trials == 12
-    row = json.loads(content.splitlines()[0])
-    value = row["sample_score"]["score"]["value"]
-    row["sample_score"]["score"]["value"] = {key: 1 - number for key, number in value.items()}
-    file.write_text(content + json.dumps(row) + "\n", encoding="utf-8")
-    with refused("RUN", "duplicate"):
-        read_runs([outputs], task=MCQ)
+    rows = rows_of(file)
+    value = rows[0]["sample_score"]["score"]["value"]
+    other = {key: 1 - number for key, number in value.items()}
+    rows.append(json.loads(json.dumps(rows[0])))
+    rows[-1]["sample_score"]["score"]["value"] = other
+    write_lines(file, rows)
+    for dedupe in (False, True):
+        with refused("RUN", "duplicate"):
+            read_runs([outputs], task=MCQ, dedupe=dedupe)

@@ -96,7 +96,7 @@ def test_trials_in_files_of_their_own_are_read(tmp_path, run):
     single = folder / "results.json"
     ((_, of_model),) = outcomes_of(single).items()
     assert of_model == {result["task_id"]: [int(bool(result["is_resolved"]))]}
-    assert outcomes_of(folder.parent) == {folder.parent.name: of_model}
+    assert outcomes_of(folder.parent) == outcomes_of(single) == {"ob1_1": of_model}
 
 
 def test_trials_of_one_run_keep_their_numbers(tmp_path, run):
@@ -118,9 +118,8 @@ def test_a_trial_without_its_task_is_refused(run, id):
     def drop(content):
         content["results"][5]["task_id"] = id
 
-    name = content_of(run / "results.json")["results"][5]["trial_name"]
     rewrite(run / "results.json", drop)
-    with refused("RUN", "missing", f"none of trial {name!r}"):
+    with refused("RUN", "missing", "none in row 6"):
         read_runs([run])
 
 
@@ -167,3 +166,17 @@ def test_runs_in_files_named_by_their_times_are_of_one_model(tmp_path):
     assert (saved.model, saved.n_trials) == ("goose", 160)
     target.rename(folder / "codex_results.json")
     assert read_runs([folder]).models == ("goose", "goose/codex")
+
+
+@pytest.mark.parametrize("agent", ["Agent X", None])
+def test_runs_of_which_no_model_is_named_are_those_of_their_agent(tmp_path, agent):
+    for name in ("ob1_1", "ob1_2"):
+        folder = shutil.copytree(RUNS / name, tmp_path / name)
+        about = {"model_name": None, "agent_name": agent}
+        rewrite(folder / "run_metadata.json", lambda content, about=about: content.update(about))
+    saved = read_runs([tmp_path])
+    if agent is None:
+        assert saved.models == ("ob1_1", "ob1_2")
+        return
+    assert [(run.model, run.n_trials) for run in saved.runs] == [("Agent X", 160)]
+    assert saved.notes[0].startswith("Agent X: ")

@@ -114,5 +114,14 @@ def test_questions_without_a_value_are_left_out(details):
     assert read_runs([write(details, rows)]).runs[0].n_questions == 4
     for row in rows:
         row["metric"] = dict.fromkeys(rows[0]["metric"])
-    with refused("RUN", "missing", "5 questions without one"):
+    with refused("RUN", "missing", "5 trials without one"):
         read_runs([write(details, rows)])
+
+
+def test_a_question_that_is_there_twice(details):
+    write(details, [*rows_of(details), *rows_of(details)])
+    with refused("RUN", "duplicate"):
+        read_runs([details])
+    expected = read_runs([FILES["weak", "sums"]]).runs[0].outcomes.counts
+    (run,) = read_runs([details], dedupe=True).runs
+    assert run.outcomes.counts.tolist() == expected.tolist()

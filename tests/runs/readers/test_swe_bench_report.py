@@ -78,20 +78,31 @@ def test_an_instance_is_listed_once(tmp_path, content):
 
 
 @pytest.mark.parametrize("key", ["resolved_ids", "unresolved_ids", "error_ids"])
-@pytest.mark.parametrize(
-    ("without", "value"), [("submitted_instances", "flask__flask-9"), ("submitted_ids", 5)]
-)
-def test_instances_that_were_not_submitted_are_refused(tmp_path, content, key, without, value):
+@pytest.mark.parametrize("without", ["submitted_instances", "submitted_ids"])
+def test_instances_that_were_not_submitted_are_refused(tmp_path, content, key, without):
     content[key].append("flask__flask-9")
     del content[without]
     report = written(tmp_path, content, "a.run.json")
-    with refused("RUN", "mismatch", value):
+    with refused("RUN", "mismatch", 5):
         read_runs([report])
 
 
 def test_submitted_instances_that_are_not_listed_are_refused(tmp_path, content):
     """Only the resolved ones would count: the rate would be 1."""
-    keys = ("submitted_instances", "resolved_ids")
-    report = written(tmp_path, {key: content[key] for key in keys}, "a.run.json")
-    with refused("RUN", "mismatch", len(content["resolved_ids"])):
+    resolved = {"resolved_ids": content["resolved_ids"]}
+    report = written(tmp_path, {"submitted_instances": 4, **resolved}, "a.run.json")
+    with refused("RUN", "mismatch", 1):
         read_runs([report])
+    with refused("RUN", "missing"):
+        read_runs([written(tmp_path, {"total_instances": 4, **resolved}, "a.run.json")])
+
+
+def test_results_of_the_repository_of_experiments_count_where_they_list_all(tmp_path):
+    folder = tmp_path / "verified" / "20240620_agent" / "results"
+    folder.mkdir(parents=True)
+    content = {"no_generation": ["a__b-1"], "no_logs": [], "resolved": ["a__b-2", "a__b-3"]}
+    with refused("RUN", "missing"):
+        read_runs([written(folder, content)])
+    written(folder, content | {"generated": ["a__b-2", "a__b-3", "a__b-4"]})
+    expected = {"a__b-1": [0], "a__b-2": [1], "a__b-3": [1], "a__b-4": [0]}
+    assert outcomes_of(tmp_path) == {"20240620_agent": expected}

@@ -57,12 +57,6 @@ def test_settings_clusters_and_versions_are_read():
     assert run.questions[0] == "1 + 1 = ?"
 
 
-def test_another_run_adds_trials(episodes, write):
-    for episode in episodes:
-        episode["run"]["name"] = "another"
-    assert read_runs([WEAK, write(episodes)]).runs[0].n_trials == 30
-
-
 def test_the_agents_that_are_trained_count(episodes, write):
     for episode in episodes:
         judge = json.loads(json.dumps(episode["traces"][0]))
