@@ -7,6 +7,7 @@ import pytest
 from _support.command_line import answer, refusal
 from _support.command_line import called as lmeb
 from _support.saved_matrices import HOSTILE, outcomes, saved
+from _support.tables import write_rows
 
 from lm_eval_bayes import Outcomes, detectable_difference, variance_components
 
@@ -99,3 +100,18 @@ def test_a_correlation_at_its_lower_bound_makes_differences_larger(tmp_path):
     assert (task["correlation"], len(task["notes"])) == (-1.0, 1)
     detectable = task["models"][0]["runs"][-1]["detectable"]
     assert detectable["paired"] > detectable["unpaired"]
+
+
+def test_models_that_answered_different_questions_are_shown_one_by_one(tmp_path):
+    rows = [
+        {"model": model, "question": f"{model}{i}", "trial": trial, "score": i * trial % 2}
+        for model in "ab"
+        for i in range(6)
+        for trial in range(3)
+    ]
+    write_rows(tmp_path / "ab.jsonl", rows)
+    tasks = answer("noise", tmp_path / "ab.jsonl")["tasks"]
+    write_rows(tmp_path / "b.jsonl", rows[18:])
+    (alone,) = answer("noise", tmp_path / "b.jsonl")["tasks"]
+    assert [[model["model"] for model in task["models"]] for task in tasks] == [["a"], ["b"]]
+    assert tasks[1]["models"] == alone["models"]

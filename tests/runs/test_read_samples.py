@@ -57,14 +57,6 @@ def test_graded_trials_with_all_that_was_logged_of_them(tmp_path):
     assert made.versions == {"lm_eval": "0.4.13", "task": "1.0"}
 
 
-def test_a_log_whose_rows_use_prior_evidence_has_a_note(tmp_path):
-    config = {"task": TASK, "metadata": {"bayes_prior": "runs/earlier", "bayes": {"n": 2}}}
-    write_run(tmp_path, [row(0, outcomes=[1, 0])], configs={TASK: config})
-    run = read_one(tmp_path)
-    assert run.outcomes.counts.tolist() == [[1, 1]]
-    assert "runs/earlier" in run.notes[-1]
-
-
 def test_a_binary_metric_is_one_trial_a_question(tmp_path):
     rows = [
         row(0, "strict", f1=0.5, exact_match=1.0, bleu=1, texts=["It is 0."]),
@@ -122,7 +114,7 @@ def test_averages_of_the_metric_bayes_are_counts(tmp_path):
     assert saved.warnings[0].startswith(samples.name)
     again.unlink()
     write_run(tmp_path, rows + rows[:1])
-    with refused("RUN", "duplicate", "question 0 twice"):
+    with refused("RUN", "duplicate", "question 0 2 times"):
         read_runs([tmp_path], dedupe=True)
     write_run(tmp_path, [row(0, **{"bayes@3": 0.5, "avg@3": 0.5})])
     with refused("RUN", "mismatch", "question 0: avg@3 = 0.5 is no average of 3 trials"):
@@ -196,7 +188,7 @@ def test_a_question_that_was_logged_twice(tmp_path):
     assert warning.startswith(f"1 trials of {samples}")
     other = {**again[1], "doc_hash": "another"}
     samples.write_text("".join(json.dumps(line) + "\n" for line in (again[0], other)))
-    with refused("RUN", "duplicate", "two documents for question 0"):
+    with refused("RUN", "duplicate", "question 0 with several documents"):
         read_runs([tmp_path], dedupe=True)
 
 

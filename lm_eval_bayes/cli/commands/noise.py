@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -27,6 +28,7 @@ from lm_eval_bayes.cli.ui.reading import ReadingOptions, Runs, check_not_read
 
 if TYPE_CHECKING:
     from lm_eval_bayes.analysis.noise import TaskNoise
+    from lm_eval_bayes.runs.task_run import TaskRun
 
 
 @prints_tables
@@ -79,7 +81,11 @@ def command(
     if card is not None:
         check_not_read([card], runs, saved, "--card")
     with named_as_options("difference", "power", "level"):
-        tasks = [task_noise(saved.of_task(name), settings) for name in saved.tasks]
+        tasks = [
+            task_noise(runs_of_task, settings)
+            for name in saved.tasks
+            for runs_of_task in _by_questions(saved.of_task(name))
+        ]
     if as_json:
         say_json({**settings.to_dict(), "tasks": tasks, "warnings": saved.warnings})
     else:
@@ -94,6 +100,14 @@ def command(
     if card is not None:
         write_files({card: noise_card(tasks).encode("utf-8")}, overwrite, "--card")
         warn(f"card written to {card}")
+
+
+def _by_questions(runs: Iterable[TaskRun]) -> list[list[TaskRun]]:
+    """Return the runs of a task that answered the same questions together."""
+    groups: dict[frozenset[str], list[TaskRun]] = {}
+    for run in runs:
+        groups.setdefault(frozenset(run.question_ids), []).append(run)
+    return list(groups.values())
 
 
 def _show(noise: TaskNoise) -> None:

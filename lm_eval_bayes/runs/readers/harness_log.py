@@ -30,11 +30,11 @@ from lm_eval_bayes.runs.provenance import (
 from lm_eval_bayes.runs.readers.file_access import files_beside
 from lm_eval_bayes.runs.readers.json_files import beginning, broken, clusters_of, load_json
 from lm_eval_bayes.runs.readers.log_line import LogLine
-from lm_eval_bayes.runs.readers.logged_trials import LoggedTrials, logged_trials
+from lm_eval_bayes.runs.readers.logged_trials import logged_trials
 from lm_eval_bayes.runs.readers.protocol import FileContents, Found, NothingToCountError, Query
 from lm_eval_bayes.runs.readers.text_files import JsonLines, first_line
 from lm_eval_bayes.runs.readers.trial_texts import SpooledRecords, lines_log
-from lm_eval_bayes.runs.trials import PartialRun, questions_of
+from lm_eval_bayes.runs.trials import PartialRun, Question, Trials, questions_of
 
 #: Fields of a line, besides the number of its question.
 _LOGGED = {"resps", "metrics", "outcomes", "filter"}
@@ -247,40 +247,39 @@ def _runs(
         rule = f"be a filter of {task.samples}: {choice}"
         lacking = f"task {task.task}, which has no filter {query.filter!r} but {choice}"
         raise NothingToCountError.of_task("filter", rule, query.filter, lacking, "choice")
-    trials = logged_trials(task, first, itertools.chain([first], lines), query)
-    filter = next(iter(filters)) if query.filter is None else query.filter
-    notes = [*trials.notes, *_notes_on_clusters(task, first, trials, query)]
-    if len(filters) > 1 and query.filter is None:
-        choice = join_words(list(filters), "or")
-        notes.append(f"filter {filter} was counted; --filter chooses among {choice}")
-    n, n_answered = len({question.doc_id for question, _ in trials.questions}), task.n_answered
-    if n_answered is not None and n < n_answered:
-        warnings.append(f"{task.samples} is cut off: it has {n} of {n_answered} questions")
-    elif task.n_questions is not None and n < task.n_questions:
-        notes.append(f"{n} of the task's {task.n_questions} questions were asked")
-    provenance = provenance_of(task, first.settings)
+    provenance = provenance_of(task, first.sent[1])
     run = PartialRun(
         model=task.model,
         task=task.task,
         sources=(str(task.samples),),
         questions=(),
-        weights=trials.weights,
-        metric=trials.metric,
-        filter=filter,
+        filter=next(iter(filters)) if query.filter is None else query.filter,
         provenance=provenance,
-        notes=tuple(notes),
         settings=generation(provenance.generation_kwargs),
         arguments=identifying_arguments(task),
         version=task.version,
-        sampled=first.settings is not None and not greedy(first.settings),
+        sampled=first.sent[1] is not None and not greedy(first.sent[1]),
         folder=task.samples.parent,
         stamp=task.stamp,
         unnamed=not task.results,
-        signals_error=trials.signals_error,
-        verifiers=trials.verifiers,
-        threshold=trials.threshold,
     )
-    runs = list(_with_questions(run, trials, texts(), query, warnings))
+    parts, run = logged_trials(run, task, first, itertools.chain([first], lines), query)
+    notes = list(run.notes)
+    if not any(question.cluster for question, _ in parts):
+        clusters_of([first.row.get("doc")], query, f"the logged questions of task {task.task}")
+        if task.cluster_field is not None:
+            none = f"no question has the field {task.cluster_field}"
+            notes.append(f"{none}: all were taken as independent")
+    if len(filters) > 1 and query.filter is None:
+        choice = join_words(list(filters), "or")
+        notes.append(f"filter {run.filter} was counted; --filter chooses among {choice}")
+    n, n_answered = len({question.doc_id for question, _ in parts}), task.n_answered
+    if n_answered is not None and n < n_answered:
+        warnings.append(f"{task.samples} is cut off: it has {n} of {n_answered} questions")
+    elif task.n_questions is not None and n < task.n_questions:
+        notes.append(f"{n} of the task's {task.n_questions} questions were asked")
+    run = replace(run, notes=tuple(notes))
+    runs = list(_with_questions(run, parts, texts(), query, warnings))
     if query.regrade is None and not any(run.n_trials for run in runs):
         lacking = f"task {task.task}, of which no trial was graded"
         rule = f"hold a graded trial of task {task.task}"
@@ -311,32 +310,23 @@ def _cluster(task: LoggedTask, row: Mapping[str, Any], query: Query) -> str | No
     return None if field is None else cluster_label(row.get("doc"), field)
 
 
-def _notes_on_clusters(
-    task: LoggedTask, first: LogLine, trials: LoggedTrials, query: Query
-) -> Iterator[str]:
-    """Yield a note where no question has the field of its cluster, which the user may not name."""
-    if not any(question.cluster for question, _ in trials.questions):
-        clusters_of([first.row.get("doc")], query, f"the logged questions of task {task.task}")
-        if task.cluster_field is not None:
-            yield f"no question has the field {task.cluster_field}: all were taken as independent"
-
-
 def _with_questions(
-    run: PartialRun, read: LoggedTrials, texts: TextLog, query: Query, warnings: list[str]
+    run: PartialRun,
+    read: Sequence[tuple[Question, Trials]],
+    texts: TextLog,
+    query: Query,
+    warnings: list[str],
 ) -> Iterator[PartialRun]:
     """Yield the run with its questions by their hashes, in the order of the task, each once."""
-    parts = sorted(read.questions, key=lambda part: part[0].doc_id or 0)
+    parts = sorted(read, key=lambda part: part[0].doc_id or 0)
     groups = [list(several) for _, several in itertools.groupby(parts, lambda p: p[0].doc_id)]
     for several in groups:
-        question = several[0][0]
-        rule = f"log every question once ({run.source})"
-        if any(other.id != question.id for other, _ in several):
-            got = f"two documents for question {question.doc_id}"
-            raise InvalidInputError.of(query.argument, "duplicate", rule, got)
-        if len(several) > 1 and (not query.dedupe or question.counts is not None):
-            advice = " (--dedupe counts each of its trials once)"
-            got = f"question {question.doc_id} twice"
-            got += "" if question.counts is not None or query.dedupe is None else advice
+        question, same = several[0][0], len({other.id for other, _ in several}) == 1
+        if len(several) > 1 and not (query.dedupe and same and question.counts is None):
+            rule, got = f"log every question once ({run.source})", f"question {question.doc_id}"
+            got += f" {len(several)} times" if same else " with several documents"
+            if same and query.dedupe is False and question.counts is None:
+                got += " (--dedupe counts each of its trials once)"
             raise InvalidInputError.of(query.argument, "duplicate", rule, got)
     ids = distinct_ids([several[0][0].id for several in groups])
     n_repeated = sum("#" in id for id in ids)

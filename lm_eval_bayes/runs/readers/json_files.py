@@ -13,7 +13,7 @@ from typing import Any
 from lm_eval_bayes._util.compressed import UNREADABLE, open_bytes
 from lm_eval_bayes._util.text import replace_surrogates
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.runs.log_fields import cluster_label, field_names, fields_in_words
+from lm_eval_bayes.runs.log_fields import cluster_label, fields_in_words
 from lm_eval_bayes.runs.provenance import mapping, number
 from lm_eval_bayes.runs.readers.file_access import PermissionDeniedError, unreadable
 from lm_eval_bayes.runs.readers.protocol import Query
@@ -185,15 +185,13 @@ def clusters_of(documents: Iterable[object], query: Query, where: str) -> list[s
         return None
     listed = list(documents)
     labels = [cluster_label(document, query.cluster) or "" for document in listed]
-    if labels and not any(labels):
-        choice = fields_in_words(field_names(listed))
-        rule = (
-            f"be a field of {where}, {choice}" if choice else f"be left out: {where} have no field"
-        )
-        raise InvalidInputError.of(
-            "cluster", "choice" if choice else "conflict", rule, query.cluster
-        )
-    return labels
+    if any(labels) or not labels:
+        return labels
+    if choice := fields_in_words(listed):
+        rule = f"be a field of {where}, {choice}"
+        raise InvalidInputError.of("cluster", "choice", rule, query.cluster)
+    rule = f"be left out: {where} have no field that is a text or a number"
+    raise InvalidInputError.of("cluster", "conflict", rule, query.cluster)
 
 
 def after_last(folder: str, file: Path) -> tuple[Path, Path] | None:

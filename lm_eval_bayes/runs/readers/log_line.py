@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
+from lm_eval_bayes._util.hashing import sha256_text
 from lm_eval_bayes.errors import InvalidInputError, Rule
-from lm_eval_bayes.runs.log_fields import (
-    document_hash,
-    generated_texts,
-    prompt_and_settings,
-    prompt_hash,
-    question_text,
-)
+from lm_eval_bayes.runs.log_fields import generated_texts
 from lm_eval_bayes.runs.logged_texts import LoggedTexts
+from lm_eval_bayes.runs.provenance import mapping
 from lm_eval_bayes.runs.readers.trial_texts import place
 from lm_eval_bayes.runs.trials import Question, Trials, floats
+
+#: Fields of a document that hold the text of the question.
+_QUESTION = ("problem", "question", "Question", "query", "goal", "sentence")
 
 
 @dataclass(frozen=True)
@@ -56,14 +57,43 @@ class LogLine:
             raise InvalidInputError.of(self.argument, "missing", rule, doc_id)
         return doc_id
 
-    @property
-    def settings(self) -> Mapping[str, Any] | None:
-        """The generation settings that were sent; None where nothing was generated."""
-        return prompt_and_settings(self.row)[1]
+    @cached_property
+    def sent(self) -> tuple[str, Mapping[str, Any] | None]:
+        """The prompt, and the generation settings; None where nothing was generated.
+
+        Examples
+        --------
+        >>> named = {"arguments": {"gen_args_0": {"arg_0": "1+1=", "arg_1": {"until": []}}}}
+        >>> LogLine(named, Path("samples.jsonl"), 0, "RUN").sent
+        ('1+1=', {'until': []})
+        >>> pairs = {"arguments": [["1+1=", " 2"], ["1+1=", " 3"]]}
+        >>> LogLine(pairs, Path("samples.jsonl"), 0, "RUN").sent
+        ('1+1=', None)
+        """
+        given = self.row.get("arguments")
+        if isinstance(given, Mapping):
+            named = mapping(given.get("gen_args_0"))
+            given = [[named.get("arg_0"), named.get("arg_1")]]
+        first = given[0] if isinstance(given, list) and given else None
+        prompt, sent = [*(first if isinstance(first, list) else ()), None, None][:2]
+        known = sent if isinstance(sent, Mapping) else None
+        return prompt if isinstance(prompt, str) else "", known
 
     @property
+    def generated(self) -> bool:
+        """Whether texts were generated, and not likelihoods computed."""
+        return self.sent[1] is not None
+
+    @property
+    def question_text(self) -> str:
+        """The text of the question; of a document without one the prompt."""
+        doc = mapping(self.row.get("doc"))
+        texts = (text for name in _QUESTION if isinstance(text := doc.get(name), str))
+        return next((text.strip() for text in texts if text.strip()), self.sent[0].strip())
+
+    @cached_property
     def texts(self) -> list[str] | None:
-        """The texts that were generated."""
+        """The texts that were generated; None where there are none."""
         return generated_texts(self.row)
 
     def column(self, name: str, values: object, n: int | None = None) -> list[Any]:
@@ -82,32 +112,37 @@ class LogLine:
         return {name: self.column(name, values, n) for name, values in signals.items()}
 
     def question(
-        self, categories: Sequence[int], counts: tuple[int, ...] | None = None, **columns: Any
+        self,
+        categories: Sequence[int],
+        recorded: Mapping[str, Sequence[Any]] = MappingProxyType({}),
+        counts: tuple[int, ...] | None = None,
+        **columns: Any,
     ) -> tuple[Question, Trials]:
-        """Return the question, identified by its document, with its trials or counts of them."""
-        prompt, _ = prompt_and_settings(self.row)
-        question = Question(
-            id=document_hash(self.row),
-            text=question_text(self.row, prompt),
-            prompt=prompt_hash(self.row, prompt),
-            doc_id=self.doc_id,
-            cluster=self.cluster,
-            counts=counts,
-        )
-        n, texts = len(categories), self.texts or ()
-        recorded = self.recorded(n)
-        numbers: Sequence[int] | None = recorded.pop("trial", None)
+        """Return the question, identified by its document, with its trials or counts of them.
+
+        The hash of a document is that of the harness, which older ones do not log.
+        """
+        row, prompt = self.row, self.sent[0]
+        id, prompt_hash = row.get("doc_hash"), row.get("prompt_hash")
+        if not isinstance(id, str) or not id:
+            id = sha256_text(json.dumps(row.get("doc"), indent=2, ensure_ascii=False))
+        if not isinstance(prompt_hash, str):
+            prompt_hash = sha256_text(prompt) if prompt else ""
+        n, texts, numbers = len(categories), self.texts or (), recorded.get("trial")
         if not all(type(number) is int and 0 <= number < 2**62 for number in numbers or ()):
             numbers = None
         if "seed" in recorded:
-            columns["seeds"] = [s if type(s) is int else None for s in recorded.pop("seed")]
+            columns["seeds"] = [s if type(s) is int else None for s in recorded["seed"]]
         if len(texts) == n:
             columns["digest"] = np.array([hash(text) for text in texts], dtype=np.int64)
             columns["logged"] = LoggedTexts.at([place(self.record, i) for i in range(n)])
         elif n == 1:
-            columns["digest"] = np.array([hash(repr(self.row.get("resps")))], dtype=np.int64)
-        measured = {name: floats(values) for name, values in recorded.items()}
+            columns["digest"] = np.array([hash(repr(row.get("resps")))], dtype=np.int64)
+        measured = {k: floats(v) for k, v in recorded.items() if k not in ("trial", "seed")}
         columns["measured"] = {name: c for name, c in measured.items() if c is not None}
+        question = Question(
+            id, self.question_text, prompt_hash, self.doc_id, self.cluster, counts=counts
+        )
         return question, Trials.of_question(categories, numbers, **columns)
 
     def broken(self, reason: str, rule_id: Rule = "damaged") -> InvalidInputError:

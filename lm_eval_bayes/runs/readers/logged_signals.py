@@ -10,7 +10,7 @@ import numpy as np
 
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.rubric.signals import completion_limit, trial_signals
-from lm_eval_bayes.runs.log_fields import prompt_and_settings, question_text, right_answers
+from lm_eval_bayes.runs.log_fields import right_answers
 from lm_eval_bayes.runs.provenance import LoggedTask
 from lm_eval_bayes.runs.readers.log_line import LogLine, is_right_or_wrong
 from lm_eval_bayes.runs.readers.protocol import Query
@@ -109,7 +109,7 @@ class SignalReader:
                 outcomes,
                 recorded,
                 binary=is_right_or_wrong(self.task.weights),
-                max_gen_toks=completion_limit(line.settings)
+                max_gen_toks=completion_limit(line.sent[1])
                 or completion_limit(config.get("generation_kwargs")),
                 think_end_token=token if isinstance(token, str) else None,
             )
@@ -120,9 +120,8 @@ class SignalReader:
     def _verdict_columns(self, line: LogLine) -> dict[str, Sequence[Any]]:
         if self.verdicts is None:
             return {}
-        question = question_text(line.row, prompt_and_settings(line.row)[0])
-        where = f"question {line.doc_id} of {line.file.name}"
-        cases = verifier_inputs(question, right_answers(line.row), line.texts, where)
+        where, right = f"question {line.doc_id} of {line.file.name}", right_answers(line.row)
+        cases = verifier_inputs(line.question_text, right, line.texts, where)
         verdicts = [
             self.verdicts.verdict_of(line.doc_id, trial, case_hash(case))
             for trial, case in enumerate(cases)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from lm_eval_bayes._util.text import join_words, one_line, plural
+from lm_eval_bayes._util.text import join_words, plural
 from lm_eval_bayes._util.validation import MOST_TRIALS, as_real
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.provenance import LoggedTask, mapping
@@ -17,7 +17,7 @@ from lm_eval_bayes.runs.readers.log_line import LogLine, is_right_or_wrong
 from lm_eval_bayes.runs.readers.logged_signals import SignalReader
 from lm_eval_bayes.runs.readers.protocol import NothingToCountError, Query
 from lm_eval_bayes.runs.task_run import GRADED
-from lm_eval_bayes.runs.trials import Question, Trials
+from lm_eval_bayes.runs.trials import PartialRun, Question, Trials
 from lm_eval_bayes.stats import FloatArray, check_weights
 
 #: The row of the average score of a question over N trials.
@@ -33,38 +33,19 @@ _NO_METRICS = frozenset(
 )
 
 
-@dataclass(frozen=True)
-class LoggedTrials:
-    """The questions of a task in a samples file.
-
-    Attributes
-    ----------
-    questions : list of (Question, Trials)
-        In the order of the lines, each with the hash of its document as id.
-    metric : str
-        What was counted.
-    weights : tuple of float
-        The score of each category; of scores their bounds.
-    notes, signals_error, verifiers, threshold
-        As in :class:`~lm_eval_bayes.runs.task_run.TaskRun`.
-    """
-
-    questions: list[tuple[Question, Trials]]
-    metric: str
-    weights: tuple[float, ...] = (0.0, 1.0)
-    notes: tuple[str, ...] = ()
-    signals_error: InvalidInputError | None = None
-    verifiers: tuple[Mapping[str, Any], ...] = ()
-    threshold: float | None = None
+#: The questions of a task in the order of the lines, and what the run has besides them.
+Read = tuple[list[tuple[Question, Trials]], PartialRun]
 
 
 def logged_trials(
-    task: LoggedTask, first: LogLine, lines: Iterable[LogLine], query: Query
-) -> LoggedTrials:
+    run: PartialRun, task: LoggedTask, first: LogLine, lines: Iterable[LogLine], query: Query
+) -> Read:
     """Read the trials of a task.
 
     Parameters
     ----------
+    run : PartialRun
+        What is known of the run without its trials.
     task : LoggedTask
         The task.
     first : LogLine
@@ -82,22 +63,23 @@ def logged_trials(
         If a line is broken.
     """
     if query.regrade is not None:
-        return LoggedTrials([_every_text(line) for line in lines], GRADED, _weights(task, query))
+        return [_every_text(line) for line in lines], replace(run, weights=_weights(task, query))
     field = _graded_field(task, first, query)
     if field is not None:
-        return _graded(task, first, lines, query, field)
+        return _graded(run, task, first, lines, query, field)
     average = average_metric(first.row)
     if average is not None:
-        return _counted(task, lines, query, average)
-    return _of_metric(task, lines, query)
+        return _counted(run, task, lines, query, average)
+    return _of_metric(run, task, first, lines, query)
 
 
 def _every_text(line: LogLine) -> tuple[Question, Trials]:
     """Return a question with every text as a trial, and its grade where it has one."""
     n, grades = len(line.texts or ()), line.row.get("outcomes")
-    if line.settings is None or not isinstance(grades, list) or len(grades) != n:
-        grades = [None] * (n if line.settings is not None else 0)
-    return line.question([g if type(g) is int else -1 for g in grades])
+    if not line.generated or not isinstance(grades, list) or len(grades) != n:
+        grades = [None] * (n if line.generated else 0)
+    recorded = line.recorded(len(grades))
+    return line.question([g if type(g) is int else -1 for g in grades], recorded)
 
 
 # -- tasks of this package -----------------------------------------------------------------------
@@ -129,8 +111,13 @@ def _graded_field(task: LoggedTask, first: LogLine, query: Query) -> str | None:
 
 
 def _graded(
-    task: LoggedTask, first: LogLine, lines: Iterable[LogLine], query: Query, field: str
-) -> LoggedTrials:
+    run: PartialRun,
+    task: LoggedTask,
+    first: LogLine,
+    lines: Iterable[LogLine],
+    query: Query,
+    field: str,
+) -> Read:
     """Read what a task of this package logs: the categories of trials, or their scores."""
     names, is_scored, further = task.metrics, field.startswith("scores"), "(" in field
     metric = query.metric if query.metric in names else None
@@ -155,7 +142,8 @@ def _graded(
             columns["answers"] = [None if answer is None else str(answer) for answer in answers]
         if signals is not None:
             columns["signals"] = signals.signals(line)
-        questions.append(line.question(categories, **columns))
+        recorded = line.recorded(len(values))
+        questions.append(line.question(categories, recorded, **columns))
     notes = []
     if len(names) > 1 and query.metric is None:
         choice = join_words([name for name in names if name not in task.metric_errors], "or")
@@ -163,19 +151,13 @@ def _graded(
     if n_errors:
         lowest = f"{weights[0]:g}" if is_scored else "wrong"
         notes.append(f"grading failed on {plural(n_errors, 'trial')}, which count as {lowest}")
-    if given := task.metadata.get("bayes_prior"):
-        prior = one_line(mapping(given).get("run", given))
-        notes.append(
-            "the log's own hbayes@N uses an earlier run as prior evidence (`bayes_prior`: "
-            f"{prior}); here --prior does"
-        )
-    return LoggedTrials(
-        questions,
-        metric or (names[0] if is_scored and names else GRADED),
-        weights,
-        tuple(notes),
-        signals_error=None if signals is None else signals.error,
-        verifiers=() if signals is None else signals.verifiers,
+    if signals is not None:
+        run = replace(run, signals_error=signals.error, verifiers=signals.verifiers)
+    return questions, replace(
+        run,
+        metric=metric or (names[0] if is_scored and names else GRADED),
+        weights=weights,
+        notes=tuple(notes),
         threshold=task.threshold(metric if further else None) if is_scored else None,
     )
 
@@ -184,10 +166,9 @@ def _categories(line: LogLine, values: list[Any], n: int, task: LoggedTask) -> l
     """Return the category of every trial of a line, -1 for one without a grade."""
     for value in values:
         if value is not None and (type(value) is not int or not 0 <= value < n):
-            if not task.config:
-                raise line.broken("categories without the results file, which has their scores",
-                                  "missing")  # fmt: skip
-            raise line.broken(f"outcome {value!r} is no category of 0..{n - 1}")
+            known = "" if task.config else ", as far as is known without the results file"
+            reason = f"outcome {value!r} is no category of 0..{n - 1}{known}"
+            raise line.broken(reason, "damaged" if task.config else "missing")
     return [-1 if value is None else value for value in values]
 
 
@@ -212,32 +193,26 @@ def _weights(task: LoggedTask, query: Query) -> tuple[float, ...]:
 # -- other tasks: a metric of zeros and ones, or counts of `bayes` ---------------------------------
 
 
-def _of_metric(task: LoggedTask, lines: Iterable[LogLine], query: Query) -> LoggedTrials:
+def _of_metric(
+    run: PartialRun, task: LoggedTask, first: LogLine, lines: Iterable[LogLine], query: Query
+) -> Read:
     """Read one trial per question: a metric that is 0 or 1."""
-    #: By metric, the outcome of every question, -1 for none; one with other values is removed.
-    values: dict[str, list[int]] = {}
-    logged: list[str] = []
-    questions: list[tuple[Question, Trials]] = []
+    logged = metric_names(first.row)
+    parts: list[tuple[Question, Trials]] = []
+    values: list[dict[str, Any]] = []
     n_texts, generated = 0, False
     for line in lines:
-        if not questions:
-            logged = metric_names(line.row)
-            values = {name: [] for name in logged}
-        for name in list(values):
-            value = line.row.get(name, "none")
-            if value is None or (isinstance(value, (bool, int, float)) and value in (0, 1)):
-                values[name].append(-1 if value is None else int(value))
-            else:
-                del values[name]
-        generated = generated or line.settings is not None
-        n_texts = max(n_texts, len(line.texts or ()) if line.settings is not None else 0)
         # its outcome is added after the last line, when it is known which metrics are 0 or 1
-        questions.append(line.question([-1], answers=_filtered_answer(line.row)))
-    graded = {name: v for name, v in values.items() if any(outcome >= 0 for outcome in v)}
+        parts.append(line.question([-1], answers=_filtered_answer(line.row)))
+        values.append({name: line.row.get(name, "none") for name in logged})
+        n_texts, generated = max(n_texts, len(line.texts or ())), generated or line.generated
+    binary = [name for name in logged if all(row[name] in (None, 0, 1) for row in values)]
+    graded = [name for name in binary if any(row[name] is not None for row in values)]
     metric = _chosen(task, query, logged, graded, generated)
+    outcomes = [-1 if row[metric] is None else int(row[metric]) for row in values]
     questions = [
         (question, replace(trials, category=np.array([outcome], dtype=np.int64)))
-        for (question, trials), outcome in zip(questions, graded[metric], strict=True)
+        for (question, trials), outcome in zip(parts, outcomes, strict=True)
     ]
     notes = []
     if len(graded) > 1 and query.metric is None:
@@ -248,29 +223,27 @@ def _of_metric(task: LoggedTask, lines: Iterable[LogLine], query: Query) -> Logg
             f"the task gave the {n_texts} texts of a question one grade, which was counted as one "
             "trial; --regrade grades each"
         )
-    return LoggedTrials(questions, metric, notes=tuple(notes))
+    return questions, replace(run, metric=metric, notes=tuple(notes))
 
 
 def _chosen(
-    task: LoggedTask, query: Query, logged: Sequence[str], graded: Iterable[str], generated: bool
+    task: LoggedTask, query: Query, logged: Sequence[str], graded: Sequence[str], generated: bool
 ) -> str:
     """Return the metric of the query, else the first that the task lists and that is 0 or 1."""
-    names = list(graded)
-    if query.metric is not None:
-        if query.metric not in names:
-            choice = f", {join_words(names, 'or')}" if names else "; it has none"
-            rule = f"be a metric of zeros and ones that task {task.task} logs{choice}"
-            raise InvalidInputError.of("metric", "choice", rule, query.metric)
-        return query.metric
     directions = mapping(mapping(task.results.get("higher_is_better")).get(task.task))
-    names = [name for name in names if directions.get(name) is not False]
-    if not names:
+    names = [name for name in graded if directions.get(name) is not False]
+    if query.metric is not None and query.metric not in graded:
+        choice = f", {join_words(graded, 'or')}" if graded else "; it has none"
+        rule = f"be a metric of zeros and ones that task {task.task} logs{choice}"
+        raise InvalidInputError.of("metric", "choice", rule, query.metric)
+    if query.metric is None and not names:
         logs = ", ".join(logged) or "no metric"
         rule = f"log graded trials or a metric of zeros and ones of task {task.task}"
         rule += f" in {task.samples}" + ("; --regrade grades the texts" if generated else "")
         lacking = f"task {task.task}, which logs no metric of zeros and ones ({logs})"
         raise NothingToCountError.of_task(query.argument, rule, logs, lacking)
-    return next((e["metric"] for e in task.metric_list if e.get("metric") in names), names[0])
+    listed = [entry.get("metric") for entry in task.metric_list]
+    return query.metric or next((name for name in listed if name in names), names[0])
 
 
 def _filtered_answer(row: Mapping[str, Any]) -> list[str | None] | None:
@@ -298,8 +271,8 @@ def average_metric(row: Mapping[str, Any]) -> str | None:
 
 
 def _counted(
-    task: LoggedTask, lines: Iterable[LogLine], query: Query, average: str
-) -> LoggedTrials:
+    run: PartialRun, task: LoggedTask, lines: Iterable[LogLine], query: Query, average: str
+) -> Read:
     """Read counts of right trials, from the average score that the metric `bayes` logs."""
     entry = next((e for e in task.metric_list if e.get("metric") == "bayes"), {})
     weights = tuple(check_weights(entry.get("weights") or (0.0, 1.0)).tolist())
@@ -321,7 +294,7 @@ def _counted(
         f"the metric bayes of task {task.task} logs how many trials were right and not which: "
         "what needs their order needs --regrade"
     )
-    return LoggedTrials(questions, GRADED, weights, (note,))
+    return questions, replace(run, weights=weights, notes=(note,))
 
 
 def metric_names(row: Mapping[str, Any]) -> list[str]:
