@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -70,14 +72,19 @@ def read(file: Path, query: Query) -> FileContents:
                 of_series = graded.of(model, sampling)
                 runs.append(_read_series(file, store, of_series, model, sampling, query, warnings))
             query.advance(bytes_each * len(graded.questions))
-        n_trials = sum(store.trial_counts().values())
+        n_ungraded = store.n_ungraded()
     if not runs:
         rule = (
             "hold graded trials: a run grades them at its end, started again if it was stopped; "
             "scores within bayes_bounds stand in its samples and not in the store"
         )
-        got = f"{n_trials:,} trials without a grade in {file.name}"
+        got = f"{n_ungraded:,} trials without a grade in {file.name}"
         raise InvalidInputError.of(query.argument, "missing", rule, got)
+    if n_ungraded:
+        warnings.append(
+            f"{file}: {plural(n_ungraded, 'trial')} without a grade left out; the command that "
+            "sampled them grades them"
+        )
     return FileContents(runs, tuple(by_task), warnings=tuple(warnings))
 
 
@@ -126,9 +133,9 @@ def _read_series(
     identifying, _ = keyed(fingerprint)
     backend = str(fingerprint.get("backend") or "")
     weights = tuple(k / (graded.categories - 1) for k in range(graded.categories))
-    field, notes = _cluster_field(graded, query)
+    has_clusters, notes = _clusters(graded, query)
     questions: dict[str, QuestionTrials] = {}
-    newest: Trial | None = None
+    newest: list[Trial] = []
     damaged: list[TrialId] = []
     ids = distinct_ids([question.doc_hash for question in graded.questions])
     for id, question in zip(ids, graded.questions, strict=True):
@@ -140,30 +147,30 @@ def _read_series(
         if query.signals is not None:
             own = store.prompt_signals(model, [key.prompt]).get(key.prompt, {})
             signals = _signals(trials, stored, own, kwargs, is_right_or_wrong(weights))
-        questions[id] = _question(id, question, trials, stored, store, field, signals)
-        newest = max(
-            (trial for trial in (newest, *stored) if trial is not None),
-            key=lambda trial: trial.created,
-            default=None,
-        )
+        label = question.cluster.label if question.cluster and has_clusters else None
+        read = _question(id, store, trials, stored, question.doc_id)
+        questions[id] = replace(read, signals=signals, cluster=label)
+        present = [trial for trial in stored if trial is not None]
+        newest = sorted([*newest, *present], key=lambda trial: trial.created)[-1:]
     if damaged:
         warnings.append(
-            f"{store.path}: {plural(len(damaged), 'text')} of task {graded.task} damaged and "
-            f"not read; the grades count ({list_first(damaged, 1)}); the command that sampled "
-            "them samples them again"
+            f"{file}: {plural(len(damaged), 'text')} of task {graded.task} damaged and not read; "
+            f"the grades count ({list_first(damaged, 1)}); the command that sampled them samples "
+            "them again"
         )
     n_left_out = sum(len(question.trials) for question in graded.questions)
     n_left_out -= sum(question.trials.size for question in questions.values())
     if n_left_out:
         warnings.append(
-            f"{store.path}: {n_left_out:,} trials of task {graded.task} were left out, because "
-            "their questions have more trials with another prompt"
+            f"{file}: {n_left_out:,} trials of task {graded.task} were left out, because their "
+            "questions have more trials with another prompt"
         )
     if graded.categories > 2:
         notes.append(
             f"a trial store keeps no scores of the {graded.categories} categories: they were "
             "spaced evenly from 0 to 1"
         )
+    versions = dict(newest[0].versions) if newest else {}
     return PartialRun(
         model=model_name(fingerprint, backend),
         task=graded.task,
@@ -175,8 +182,8 @@ def _read_series(
             backend=backend,
             model_args=flat(fingerprint),
             generation_kwargs=kwargs,
-            date=None if newest is None else newest.created,
-            versions={**(newest.versions if newest is not None else {}), "task": graded.version},
+            date=newest[0].created if newest else None,
+            versions={**versions, "task": graded.version},
         ),
         notes=tuple(notes),
         settings=generation(kwargs),
@@ -187,52 +194,47 @@ def _read_series(
     )
 
 
-def _cluster_field(graded: GradedTask, query: Query) -> tuple[str | None, list[str]]:
-    """Return the field whose clusters count, if all questions have one, and notes on why not.
+def _clusters(graded: GradedTask, query: Query) -> tuple[bool, list[str]]:
+    """Return whether all questions have a cluster, by one field, and a note on why not.
 
     Clusters by another field than that of the query are no clusters; the reader of all runs
     refuses a run that has none.
     """
-    fields = {question.cluster and question.cluster.field for question in graded.questions}
-    if query.cluster is not None:
-        return query.cluster if fields == {query.cluster} else None, []
-    if len(fields) == 1:
-        return fields.pop(), []
+    fields = {question.cluster.field for question in graded.questions if question.cluster}
     n_without = sum(question.cluster is None for question in graded.questions)
-    return None, [
-        f"{n_without:,} of {len(graded.questions):,} questions have no cluster and the others one "
-        f"by field {' or '.join(sorted(filter(None, fields)))}: all were taken as independent"
-    ]
+    if fields and query.cluster is None and (len(fields) > 1 or n_without):
+        return False, [
+            f"{n_without:,} of {len(graded.questions):,} questions have no cluster and the others "
+            f"one by field {' or '.join(sorted(fields))}: all were taken as independent"
+        ]
+    return not n_without and fields <= {query.cluster or min(fields)}, []
 
 
 def _of_one_prompt(question: GradedQuestion) -> list[GradedTrial]:
     """Return the trials of the prompt that has most of them, by number."""
-    by_prompt: dict[str, list[GradedTrial]] = {}
-    for trial in question.trials:
-        by_prompt.setdefault(trial.key.prompt, []).append(trial)
-    most = max(by_prompt.values(), key=lambda trials: len(trials))
-    return sorted(most, key=lambda trial: trial.trial)
+    counts = Counter(trial.key.prompt for trial in question.trials)
+    ((prompt, _),) = counts.most_common(1)
+    trials = (trial for trial in question.trials if trial.key.prompt == prompt)
+    return sorted(trials, key=lambda trial: trial.trial)
 
 
 def _question(
     id: str,
-    question: GradedQuestion,
+    store: TrialStore,
     trials: Sequence[GradedTrial],
     stored: Sequence[Trial | None],
-    store: TrialStore,
-    field: str | None,
-    signals: Mapping[str, FloatArray],
+    doc_id: int,
 ) -> QuestionTrials:
     """Return the trials of one prompt; None stands for a stored trial that is missing."""
     prompt = store.prompt(trials[0].key.prompt)
-    measured = {n: floats(c) for n, c in _columns([_measured(t, _NUMBERS) for t in stored]).items()}
+    columns = _columns([_measured(trial, _NUMBERS) for trial in stored])
+    measured = {name: floats(values) for name, values in columns.items()}
     present = [i for i, trial in enumerate(stored) if trial is not None]
     index = np.full((len(trials), 2), -1, dtype=np.int32)
     index[present, 0], index[present, 1] = 0, np.arange(len(present))
     places = tuple(trials[i].trial for i in present)
-    line = StoredTrials(str(store.path), trials[0].key, places, question.doc_id)
+    line = StoredTrials(str(store.path), trials[0].key, places, doc_id)
     digests = [hash(trial.text) for trial in stored if trial is not None]
-    cluster = question.cluster
     return QuestionTrials(
         id=id,
         trials=np.array([trial.outcome for trial in trials], dtype=np.int64),
@@ -242,11 +244,9 @@ def _question(
         answers=tuple(trial.answer for trial in trials),
         seeds=tuple(None if trial is None else trial.seed for trial in stored),
         digests=np.array(digests, dtype=np.int64) if len(digests) == len(trials) else None,
-        doc_id=question.doc_id,
+        doc_id=doc_id,
         logged=LoggedTexts((line,), index),
         measured={name: column for name, column in measured.items() if column is not None},
-        signals=signals,
-        cluster=cluster.label if cluster is not None and cluster.field == field else None,
     )
 
 
