@@ -26,14 +26,12 @@ from lm_eval_bayes.store.errors import NotAStoreError
 from lm_eval_bayes.store.file import lacks_log
 from lm_eval_bayes.store.locations import is_store
 from lm_eval_bayes.store.outcomes import GradedQuestion, GradedTask, GradedTrial
-from lm_eval_bayes.store.samples_export import MEASURED, generation_kwargs
+from lm_eval_bayes.store.samples_export import generation_kwargs, logged_signals
 from lm_eval_bayes.store.trial import Trial, TrialId, list_first
 from lm_eval_bayes.store.trial_store import TrialStore
 
-#: What is measured of every trial and is a number.
-_NUMBERS = tuple(
-    name for name in MEASURED if name not in ("trial", "seed", "finish_reason", "stop_reason")
-)
+#: What is logged of every trial and is no measurement.
+_NO_MEASUREMENTS = ("trial", "seed", "finish_reason", "stop_reason")
 
 
 def sniff(path: Path) -> Sniffed | None:
@@ -227,8 +225,7 @@ def _question(
 ) -> QuestionTrials:
     """Return the trials of one prompt; None stands for a stored trial that is missing."""
     prompt = store.prompt(trials[0].key.prompt)
-    columns = _columns([_measured(trial, _NUMBERS) for trial in stored])
-    measured = {name: floats(values) for name, values in columns.items()}
+    measured = {name: floats(values) for name, values in logged_signals(stored, {}).items()}
     present = [i for i, trial in enumerate(stored) if trial is not None]
     index = np.full((len(trials), 2), -1, dtype=np.int32)
     index[present, 0], index[present, 1] = 0, np.arange(len(present))
@@ -246,7 +243,11 @@ def _question(
         digests=np.array(digests, dtype=np.int64) if len(digests) == len(trials) else None,
         doc_id=doc_id,
         logged=LoggedTexts((line,), index),
-        measured={name: column for name, column in measured.items() if column is not None},
+        measured={
+            name: column
+            for name, column in measured.items()
+            if column is not None and name not in _NO_MEASUREMENTS
+        },
     )
 
 
@@ -259,10 +260,11 @@ def _signals(
 ) -> dict[str, FloatArray]:
     """Compute the signals of the trials of one question, as from a log of the same trials."""
     present = [i for i, trial in enumerate(stored) if trial is not None]
+    known = [trial for trial in stored if trial is not None]
     computed = trial_signals(
-        [trial.text for trial in stored if trial is not None],
+        [trial.text for trial in known],
         [trials[i].outcome for i in present],
-        _columns([{**_measured(stored[i], MEASURED), **of_prompt} for i in present]),
+        logged_signals(known, of_prompt),
         binary=binary,
         max_gen_toks=completion_limit(kwargs),
     )
@@ -270,14 +272,3 @@ def _signals(
     for name, values in computed.items():
         signals[name][present] = numbers(values)
     return signals
-
-
-def _measured(trial: Trial | None, names: Sequence[str]) -> Mapping[str, Any]:
-    if trial is None:
-        return {}
-    return {**{name: getattr(trial, name) for name in names}, **(trial.signals or {})}
-
-
-def _columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    names = dict.fromkeys(name for row in rows for name in row)
-    return {name: [row.get(name) for row in rows] for name in names}
