@@ -21,7 +21,9 @@ from lm_eval_bayes._util.sqlite import (
 )
 from lm_eval_bayes.errors import LmEvalBayesError, Rule
 
-_LOCK_CODES = (BUSY, LOCKED, PROTOCOL)
+#: Another process holds a lock, so that a later attempt may succeed.
+LOCK_CODES = (BUSY, LOCKED, PROTOCOL)
+
 _DAMAGE_CODES = (CORRUPT, NOT_A_DATABASE)
 
 #: A disk with fewer free bytes is considered full. The index of SQLite's write-ahead log needs half
@@ -91,11 +93,6 @@ class TrialConflictError(StoreError, ValueError):
         self.conflicts, self.n_conflicts = conflicts, n_conflicts
 
 
-def is_lock_error(error: sqlite3.Error) -> bool:
-    """Whether another process holds a lock, so that a later attempt may succeed."""
-    return primary_code(error) in _LOCK_CODES
-
-
 def translate_error(error: sqlite3.Error, path: str | PathLike[str], doing: str) -> StoreError:
     """Return an error of SQLite as an error of this module.
 
@@ -109,7 +106,7 @@ def translate_error(error: sqlite3.Error, path: str | PathLike[str], doing: str)
         The operation, as the words after "cannot be".
     """
     code = primary_code(error)
-    if code in _LOCK_CODES:
+    if code in LOCK_CODES:
         return StoreBusyError(f"{path} cannot be {doing}: another process has locked it")
     if _is_full(error, code, path):
         return StoreFullError(

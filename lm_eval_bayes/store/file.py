@@ -16,15 +16,15 @@ from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 
 from lm_eval_bayes._util.files import publish, resolve_path, temporary_name
-from lm_eval_bayes._util.sqlite import TRIAL_STORE_ID, UNLOCKED, connect
+from lm_eval_bayes._util.sqlite import TRIAL_STORE_ID, UNLOCKED, connect, primary_code
 from lm_eval_bayes._util.validation import check_option
 from lm_eval_bayes.store.errors import (
+    LOCK_CODES,
     StoreBusyError,
     StoreDamagedError,
     StoreError,
     StoreFileError,
     StoreFullError,
-    is_lock_error,
     translate_errors,
 )
 from lm_eval_bayes.store.locations import is_store, network_file_system, network_warning
@@ -213,7 +213,7 @@ def begin_writing(connection: sqlite3.Connection, wait_s: float) -> None:
             return
         except sqlite3.OperationalError as error:
             # SQLite refuses some locks at once, such as during recovery after a kill.
-            if not is_lock_error(error) or time.monotonic() >= deadline:
+            if primary_code(error) not in LOCK_CODES or time.monotonic() >= deadline:
                 raise
             time.sleep(0.01)
 

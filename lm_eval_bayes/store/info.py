@@ -81,8 +81,9 @@ class StoreInfo(Record):
         The file.
     file_bytes, log_bytes : int
         Size of the file and of its write-ahead log.
-    trials, prompts, prompt_signals, outcomes : int
-        Number of trials, prompts, prompts with signals and graded outcomes.
+    trials, ungraded, prompts, prompt_signals, outcomes : int
+        Number of trials, of those that no task graded, prompts, prompts with signals and graded
+        outcomes.
     models, samplings : dict
         Fingerprints, with the first source of each, and generation settings, by hash.
     series : tuple of SeriesInfo
@@ -95,6 +96,7 @@ class StoreInfo(Record):
     file_bytes: int
     log_bytes: int
     trials: int
+    ungraded: int
     prompts: int
     prompt_signals: int
     outcomes: int
@@ -119,6 +121,11 @@ SELECT m.hash, s.hash, task, version, filter, categories, count(*), sum(n), min(
 JOIN questions AS q ON q.id = question GROUP BY 1, 2, 3, 4, 5, 6 ORDER BY 1, 2, 3, 4, 5, 6
 """
 
+COUNT_UNGRADED = """
+SELECT count(*) FROM (SELECT model, sampling, prompt, trial FROM trials
+EXCEPT SELECT model, sampling, prompt, trial FROM outcomes)
+"""
+
 
 def store_info(file: StoreFile) -> StoreInfo:
     """Count the contents of a store by model, sampling and task."""
@@ -131,6 +138,7 @@ def store_info(file: StoreFile) -> StoreInfo:
             row.digest: dict(json.loads(row.texts[0]))
             for row in file.intact(file.rows(connection, SAMPLINGS))
         }
+        n_ungraded = connection.execute(COUNT_UNGRADED).fetchone()[0]
         series = connection.execute(_SERIES).fetchall()
         tasks = connection.execute(_TASKS).fetchall()
     return StoreInfo(
@@ -138,6 +146,7 @@ def store_info(file: StoreFile) -> StoreInfo:
         file_bytes=file.path.stat().st_size,
         log_bytes=log_bytes(file.path),
         trials=n_trials,
+        ungraded=n_ungraded,
         prompts=n_prompts,
         prompt_signals=n_signals,
         outcomes=n_outcomes,

@@ -161,11 +161,11 @@ def outcome_records(tasks: Iterable[GradedTask], now: float) -> list[Row]:
     """
     records: list[Row] = []
     for task in tasks:
-        names = [_required(name, getattr(task, name)) for name in ("task", "version", "filter")]
+        names = [check_text(name, getattr(task, name)) for name in ("task", "version", "filter")]
         categories = check_int64("categories", task.categories, 2)
         for graded in task.questions:
             doc_id = check_int64("doc_id", graded.doc_id, 0)
-            question = (*names, doc_id, categories, _required("doc_hash", graded.doc_hash))
+            question = (*names, doc_id, categories, check_text("doc_hash", graded.doc_hash))
             for trial in graded.trials:
                 if check_integer("outcome", trial.outcome, 0) >= categories:
                     rule = f"be below the {categories} categories of the task"
@@ -176,13 +176,6 @@ def outcome_records(tasks: Iterable[GradedTask], now: float) -> list[Row]:
             if graded.trials and graded.cluster is not None:
                 records.append(CLUSTERS.record(question, [text_bytes(t) for t in graded.cluster]))
     return records
-
-
-def _required(name: str, value: object) -> str:
-    text = check_text(name, value)
-    if text is None:
-        raise InvalidInputError.of(name, "format", "be a string that UTF-8 can hold", value)
-    return text
 
 
 def _encoded(text: str | None) -> bytes | None:

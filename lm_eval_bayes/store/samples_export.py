@@ -191,14 +191,38 @@ def _line(store: TrialStore, series: SeriesInfo, prompt: _Prompt) -> dict[str, A
         if question.cluster is not None:
             line["cluster"] = question.cluster.label
     own = store.prompt_signals(series.model, [digest]).get(digest, {})
+    line["lengths"] = [len(text) for text in texts]
+    line["signals"] = logged_signals(trials, own)
+    return line
+
+
+def logged_signals(
+    trials: Sequence[Trial | None], of_prompt: Mapping[str, Any]
+) -> dict[str, list[Any]]:
+    """Return what was measured of trials, and of their prompt, as a log of samples has it.
+
+    Parameters
+    ----------
+    trials : sequence of Trial or None
+        The trials; None for one that is missing, of which nothing is known.
+    of_prompt : mapping
+        The signals of their prompt.
+
+    Returns
+    -------
+    dict
+        By name, the value of every trial, or None.
+    """
     measured = [
-        {name: getattr(trial, name) for name in MEASURED} | dict(trial.signals or {}) | own
+        {name: getattr(trial, name) for name in MEASURED}
+        | dict(trial.signals or {})
+        | dict(of_prompt)
+        if trial is not None
+        else {}
         for trial in trials
     ]
     names = dict.fromkeys(name for signals in measured for name in signals)
-    line["lengths"] = [len(text) for text in texts]
-    line["signals"] = {name: [signals.get(name) for signals in measured] for name in names}
-    return line
+    return {name: [signals.get(name) for signals in measured] for name in names}
 
 
 def _outcome_fields(outcomes: Sequence[GradedTrial], trials: Sequence[Trial]) -> dict[str, Any]:

@@ -60,23 +60,16 @@ def check_int64(name: str, value: object, minimum: int) -> int:
     return number
 
 
-def check_text(name: str, value: object) -> str | None:
-    """Return `value` if it is None or a string that UTF-8 can encode.
+def check_text(name: str, value: object) -> str:
+    """Return `value` if it is a string that UTF-8 can encode.
 
     Raises
     ------
     InvalidInputError
         If it is something else, or contains a lone surrogate.
     """
-    if value is None:
-        return None
-    rule = "be a string that UTF-8 can hold, or None"
-    if not isinstance(value, str):
-        raise InvalidInputError.of(name, "format", rule, value)
-    try:
-        value.encode("utf-8")
-    except UnicodeEncodeError:
-        raise InvalidInputError.of(name, "format", rule, value) from None
+    if not isinstance(value, str) or value.encode("utf-8", "replace").decode("utf-8") != value:
+        raise InvalidInputError.of(name, "format", "be a string that UTF-8 can hold", value)
     return str(value)
 
 

@@ -21,7 +21,7 @@ from lm_eval_bayes._util.hashing import (
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.store.errors import OtherWeightsError
 from lm_eval_bayes.store.file import WAIT_S, Mode, StoreFile, Synchronous, open_file
-from lm_eval_bayes.store.info import StoreInfo, read_models, store_info
+from lm_eval_bayes.store.info import COUNT_UNGRADED, StoreInfo, read_models, store_info
 from lm_eval_bayes.store.outcomes import GradedTask, outcome_records, put_outcomes, read_outcomes
 from lm_eval_bayes.store.prune import PruneReport, prune_trials
 from lm_eval_bayes.store.schema import (
@@ -113,9 +113,6 @@ class TrialStore:
     def close(self) -> None:
         """Close the file."""
         self.file.close()
-
-    def __fspath__(self) -> str:
-        return str(self.path)
 
     @property
     def path(self) -> Path:
@@ -394,6 +391,11 @@ class TrialStore:
         return read_outcomes(self.file, task)
 
     # The entire store.
+
+    def n_ungraded(self) -> int:
+        """Return how many trials no task graded, as of a run that was stopped."""
+        with self.file.reading() as connection:
+            return int(connection.execute(COUNT_UNGRADED).fetchone()[0])
 
     def info(self) -> StoreInfo:
         """Count the contents of the store by model, sampling and task."""

@@ -11,6 +11,9 @@ from _support.harness_command import lm_eval_command
 
 from lm_eval_bayes.runs.reader import read_runs
 from lm_eval_bayes.runs.readers.protocol import NothingToCountError
+from lm_eval_bayes.store.outcomes import GradedQuestion, GradedTask, GradedTrial
+from lm_eval_bayes.store.trial import Trial, TrialKey
+from lm_eval_bayes.store.trial_store import TrialStore
 from lm_eval_bayes.store.verify import verify
 
 N, QUESTIONS = 4, 6
@@ -109,3 +112,22 @@ def test_a_text_that_was_changed_is_named_and_sampled_again(sampled, tmp_path, c
     with sqlite3.connect(sampled / "sums.sqlite") as before, sqlite3.connect(store) as after:
         texts = "SELECT text, seed FROM trials ORDER BY prompt, trial"
         assert after.execute(texts).fetchall() == before.execute(texts).fetchall()
+
+
+def test_trials_without_a_grade_are_counted(tmp_path):
+    """A run that was stopped has stored them and not graded them."""
+    path = tmp_path / "s.sqlite"
+    with TrialStore.open(path) as store:
+        key = TrialKey(
+            model=store.describe_model({"pretrained": "m"}),
+            prompt=store.describe_prompts(["How many?"])[0],
+            sampling=store.describe_sampling({"temperature": 1}),
+        )
+        store.add([Trial(key, i, str(i)) for i in range(5)])
+        graded = tuple(GradedTrial(key, i, i % 2) for i in range(3))
+        question = GradedQuestion(0, "aa", graded)
+        store.add_outcomes([GradedTask("sums", "1.0", "none", 2, (question,))])
+        assert store.info().ungraded == 2
+    saved = read_runs([path])
+    assert saved.runs[0].n_trials == 3
+    assert any("2 trials without a grade" in warning for warning in saved.warnings)

@@ -35,7 +35,7 @@ def test_everything_is_there(store, describe, make_trial, tmp_path):
     store.add_prompt_signals(key.model, key.prompt, {"bits": float("inf"), "n": 1})
     questions = (GradedQuestion(4, "aa", (GradedTrial(key, 1, 0, ODD),), Cluster("year", "I")),)
     store.add_outcomes([GradedTask("aime", "1.0", "none", 2, questions)])
-    report = export_jsonl(store, tmp_path / "a.jsonl")
+    report = export_jsonl(store.path, tmp_path / "a.jsonl")
     lines = read_lines(tmp_path / "a.jsonl")
     assert [line["kind"] for line in lines] == [
         "model",

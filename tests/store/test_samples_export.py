@@ -47,7 +47,7 @@ def test_one_line_a_prompt(store, describe, make_trial, tmp_path):
         key = describe(store, prompt, sampling=sampling)
         store.add([make_trial(key, i, f"{prompt} {i}", seed=i) for i in (2, 0, 1)])
         store.add_prompt_signals(key.model, key.prompt, {"prompt_bpt": float("inf")})
-    report = export_samples(store, tmp_path / "out")
+    report = export_samples(store.path, tmp_path / "out")
     (entry,) = report.files
     assert (entry.lines, entry.trials, entry.task) == (2, 6, None)
     assert os.listdir(tmp_path / "out") == [os.path.basename(entry.path)]
@@ -84,7 +84,7 @@ def test_what_was_graded_comes_with_it(store, describe, make_trial, tmp_path):
     key = describe(store)
     store.add([make_trial(key, i) for i in range(4)])
     store.add_outcomes([task_of(key, {0: 1, 1: 0, 3: 1}, doc_id=7)])
-    (entry,) = export_samples(store, tmp_path / "out").files
+    (entry,) = export_samples(store.path, tmp_path / "out").files
     assert (entry.task, entry.version, entry.lines, entry.trials) == ("aime", "1.0", 1, 4)
     (line,) = lines_of(entry)
     assert (line["doc_id"], line["doc_hash"], line["filter"]) == (7, f"{7:064x}", "none")
@@ -111,7 +111,7 @@ def test_models_samplings_and_tasks_have_files_of_their_own(store, describe, mak
                     task_of(keys[2], {0: 0}, doc_id=2, task="../hmmt", version="2"),
                 ]
             )
-    report = export_samples(store, tmp_path / "out")
+    report = export_samples(store.path, tmp_path / "out")
     # For each model and sampling: aime, two versions of hmmt, and the prompt that none graded.
     assert len(report.files) == len({entry.path for entry in report.files}) == 4 * 4
     assert sorted(os.listdir(tmp_path / "out")) == sorted(
@@ -178,10 +178,10 @@ def test_a_damaged_store_is_refused(store, key, make_trial, path, tmp_path, what
 
 
 def test_an_empty_store_gives_no_file(store, tmp_path):
-    assert export_samples(store, tmp_path / "out").files == ()
+    assert export_samples(store.path, tmp_path / "out").files == ()
 
 
 def test_a_date_that_no_calendar_has(store, key, make_trial, tmp_path):
     store.add([make_trial(key, created=1e300)])
-    (entry,) = export_samples(store, tmp_path / "out").files
+    (entry,) = export_samples(store.path, tmp_path / "out").files
     assert "_1970-01-01T00-00-00.000000.jsonl" in entry.path

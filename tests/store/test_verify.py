@@ -11,8 +11,9 @@ from _support.errors import refused
 
 from lm_eval_bayes.errors import LmEvalBayesError
 from lm_eval_bayes.store import log as log_module
-from lm_eval_bayes.store.errors import StoreFileError
+from lm_eval_bayes.store.errors import StoreDamagedError, StoreFileError
 from lm_eval_bayes.store.export import export_jsonl
+from lm_eval_bayes.store.trial_store import TrialStore
 from lm_eval_bayes.store.verify import MAX_PROBLEMS, verify
 
 
@@ -212,3 +213,14 @@ def test_random_flips_are_found_or_change_nothing(path, filled, tmp_path):
         export_jsonl(path, target, overwrite=True)
         assert target.read_bytes() == exported
     assert n_detected > 15
+
+
+def test_a_run_goes_on_without_commits_behind_the_damage(left_log, caplog, key):
+    path, sizes = left_log
+    flip(path.with_name(f"{path.name}-wal"), sizes[3] + 100)
+    with refused(None, "damaged", None, error=StoreDamagedError):
+        TrialStore.open(path, mode="read")
+    with TrialStore.open(path) as store:
+        assert store.numbers_of([key]) == {key: {0, 1, 2, 3}}
+    assert "at least 8 commits" in caplog.text
+    assert verify(path).ok

@@ -51,6 +51,7 @@ MAX_PRINTED = 5
 _NOUNS = {
     "trials": ("trial",),
     "outcomes": ("graded outcome",),
+    "ungraded": ("trial without a grade", "trials without a grade"),
     "prompts": ("prompt",),
     "prompt_signals": ("prompt with signals", "prompts with signals"),
     "models": ("model",),
@@ -95,7 +96,8 @@ def _print_info(info: StoreInfo) -> None:
 
     log = f" and {format_bytes(info.log_bytes)} of log" if info.log_bytes else ""
     say(f"{info.path}: {format_bytes(info.file_bytes)}{log}")
-    say(_counts(info, "trials", "prompts", "prompt_signals", "outcomes"))
+    ungraded = ("ungraded",) if info.ungraded else ()
+    say(_counts(info, "trials", "prompts", "prompt_signals", "outcomes", *ungraded))
     names = {digest: _stored_name(fingerprint) for digest, fingerprint in info.models.items()}
     if info.tasks:
         columns = ("model", "task", "version", "filter", "questions × trials", "graded")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -25,14 +26,12 @@ from lm_eval_bayes.store.errors import NotAStoreError
 from lm_eval_bayes.store.file import lacks_log
 from lm_eval_bayes.store.locations import is_store
 from lm_eval_bayes.store.outcomes import GradedQuestion, GradedTask, GradedTrial
-from lm_eval_bayes.store.samples_export import MEASURED, generation_kwargs
+from lm_eval_bayes.store.samples_export import generation_kwargs, logged_signals
 from lm_eval_bayes.store.trial import Trial, TrialId, TrialKey, list_first
 from lm_eval_bayes.store.trial_store import TrialStore
 
-#: What is measured of every trial and is a number.
-_NUMBERS = tuple(
-    name for name in MEASURED if name not in ("trial", "seed", "finish_reason", "stop_reason")
-)
+#: What is logged of every trial and is no measurement.
+_NO_MEASUREMENTS = ("trial", "seed", "finish_reason", "stop_reason")
 
 
 def is_mine(file: Path) -> bool:
@@ -70,16 +69,21 @@ def read(file: Path, query: Query) -> FileContents:
         for graded in chosen:
             for model, sampling in graded.series:
                 of_series = graded.of(model, sampling)
-                runs.append(_read_series(store, of_series, model, sampling, query, warnings, texts))
+                runs.append(_read_series(texts, store, of_series, model, sampling, query, warnings))
             query.advance(bytes_each * len(graded.questions))
-        n_trials = sum(store.trial_counts().values())
+        n_ungraded = store.n_ungraded()
     if not runs:
         rule = (
             "hold graded trials: a run grades them at its end, started again if it was stopped; "
             "scores within bayes_bounds stand in its samples and not in the store"
         )
-        got = f"{n_trials:,} trials without a grade in {file.name}"
+        got = f"{n_ungraded:,} trials without a grade in {file.name}"
         raise InvalidInputError.of(query.argument, "missing", rule, got)
+    if n_ungraded:
+        warnings.append(
+            f"{file}: {plural(n_ungraded, 'trial')} without a grade left out; the command that "
+            "sampled them grades them"
+        )
     return FileContents(runs, tuple(by_task), warnings=tuple(warnings))
 
 
@@ -151,22 +155,23 @@ class StoredTexts:
 
 
 def _read_series(
+    texts: StoredTexts,
     store: TrialStore,
     graded: GradedTask,
     model: str,
     sampling: str,
     query: Query,
     warnings: list[str],
-    texts: StoredTexts,
 ) -> PartialRun:
     """Return the trials of one model and sampling, by their hashes, on one task."""
+    (file,) = texts.files
     fingerprint, kwargs = store.model(model), generation_kwargs(store.sampling(sampling))
     identifying, _ = keyed(fingerprint)
     backend = str(fingerprint.get("backend") or "")
     weights = tuple(k / (graded.categories - 1) for k in range(graded.categories))
-    field, notes = _cluster_field(graded, query)
+    has_clusters, notes = _clusters(graded, query)
     parts: list[tuple[Question, Trials]] = []
-    newest: Trial | None = None
+    newest: list[Trial] = []
     damaged: list[TrialId] = []
     ids = distinct_ids([question.doc_hash for question in graded.questions])
     for id, question in zip(ids, graded.questions, strict=True):
@@ -178,48 +183,46 @@ def _read_series(
         if query.signals is not None:
             own = store.prompt_signals(model, [key.prompt]).get(key.prompt, {})
             signals = _signals(trials, stored, own, kwargs, is_right_or_wrong(weights))
-        read, table = _question(id, question, trials, stored, store.prompt(key.prompt), texts)
-        label = question.cluster
-        cluster = label.label if label is not None and label.field == field else None
-        parts.append((replace(read, cluster=cluster), replace(table, signals=signals)))
-        newest = max(
-            (trial for trial in (newest, *stored) if trial is not None),
-            key=lambda trial: trial.created,
-            default=None,
-        )
+        label = question.cluster.label if question.cluster and has_clusters else None
+        prompt = store.prompt(key.prompt)
+        known = Question(id, prompt.strip(), sha256_text(prompt), question.doc_id, label)
+        parts.append((known, replace(_trials(trials, stored, texts), signals=signals)))
+        present = [trial for trial in stored if trial is not None]
+        newest = sorted([*newest, *present], key=lambda trial: trial.created)[-1:]
     if damaged:
         warnings.append(
-            f"{store.path}: {plural(len(damaged), 'text')} of task {graded.task} damaged and "
-            f"not read; the grades count ({list_first(damaged, 1)}); the command that sampled "
-            "them samples them again"
+            f"{file}: {plural(len(damaged), 'text')} of task {graded.task} damaged and not read; "
+            f"the grades count ({list_first(damaged, 1)}); the command that sampled them samples "
+            "them again"
         )
     n_left_out = sum(len(question.trials) for question in graded.questions)
     n_left_out -= sum(table.number.size for _, table in parts)
     if n_left_out:
         warnings.append(
-            f"{store.path}: {n_left_out:,} trials of task {graded.task} were left out, because "
-            "their questions have more trials with another prompt"
+            f"{file}: {n_left_out:,} trials of task {graded.task} were left out, because their "
+            "questions have more trials with another prompt"
         )
     if graded.categories > 2:
         notes.append(
             f"a trial store keeps no scores of the {graded.categories} categories: they were "
             "spaced evenly from 0 to 1"
         )
-    questions, trials_of_all = questions_of(parts)
+    versions = dict(newest[0].versions) if newest else {}
+    questions, table = questions_of(parts)
     return PartialRun(
         model=model_name(fingerprint, backend),
         task=graded.task,
-        sources=(str(texts.files[0]),),
+        sources=(str(file),),
         questions=questions,
-        trials=trials_of_all,
+        trials=table,
         weights=weights,
         filter=graded.filter,
         provenance=Provenance(
             backend=backend,
             model_args=flat(fingerprint),
             generation_kwargs=kwargs,
-            date=None if newest is None else newest.created,
-            versions={**(newest.versions if newest is not None else {}), "task": graded.version},
+            date=newest[0].created if newest else None,
+            versions={**versions, "task": graded.version},
         ),
         notes=tuple(notes),
         settings=generation(kwargs),
@@ -230,56 +233,51 @@ def _read_series(
     )
 
 
-def _cluster_field(graded: GradedTask, query: Query) -> tuple[str | None, list[str]]:
-    """Return the field whose clusters count, if all questions have one, and notes on why not.
+def _clusters(graded: GradedTask, query: Query) -> tuple[bool, list[str]]:
+    """Return whether all questions have a cluster, by one field, and a note on why not.
 
     Clusters by another field than that of the query are no clusters; the reader of all runs
     refuses a run that has none.
     """
-    fields = {question.cluster and question.cluster.field for question in graded.questions}
-    if query.cluster is not None:
-        return query.cluster if fields == {query.cluster} else None, []
-    if len(fields) == 1:
-        return fields.pop(), []
+    fields = {question.cluster.field for question in graded.questions if question.cluster}
     n_without = sum(question.cluster is None for question in graded.questions)
-    return None, [
-        f"{n_without:,} of {len(graded.questions):,} questions have no cluster and the others one "
-        f"by field {' or '.join(sorted(filter(None, fields)))}: all were taken as independent"
-    ]
+    if fields and query.cluster is None and (len(fields) > 1 or n_without):
+        return False, [
+            f"{n_without:,} of {len(graded.questions):,} questions have no cluster and the others "
+            f"one by field {' or '.join(sorted(fields))}: all were taken as independent"
+        ]
+    return not n_without and fields <= {query.cluster or min(fields)}, []
 
 
 def _of_one_prompt(question: GradedQuestion) -> list[GradedTrial]:
     """Return the trials of the prompt that has most of them, by number."""
-    by_prompt: dict[str, list[GradedTrial]] = {}
-    for trial in question.trials:
-        by_prompt.setdefault(trial.key.prompt, []).append(trial)
-    most = max(by_prompt.values(), key=lambda trials: len(trials))
-    return sorted(most, key=lambda trial: trial.trial)
+    counts = Counter(trial.key.prompt for trial in question.trials)
+    ((prompt, _),) = counts.most_common(1)
+    trials = (trial for trial in question.trials if trial.key.prompt == prompt)
+    return sorted(trials, key=lambda trial: trial.trial)
 
 
-def _question(
-    id: str,
-    question: GradedQuestion,
-    trials: Sequence[GradedTrial],
-    stored: Sequence[Trial | None],
-    prompt: str,
-    texts: StoredTexts,
-) -> tuple[Question, Trials]:
+def _trials(
+    trials: Sequence[GradedTrial], stored: Sequence[Trial | None], texts: StoredTexts
+) -> Trials:
     """Return the trials of one prompt; None stands for a stored trial that is missing."""
-    measured = {n: floats(c) for n, c in _columns([_measured(t, _NUMBERS) for t in stored]).items()}
+    measured = {name: floats(values) for name, values in logged_signals(stored, {}).items()}
     present = [i for i, trial in enumerate(stored) if trial is not None]
     places = np.full(len(trials), -1)
     places[present] = texts.places(trials[0].key, [trials[i].trial for i in present])
     digests = [hash(trial.text) for trial in stored if trial is not None]
-    read = Question(id, prompt.strip(), sha256_text(prompt), question.doc_id)
-    return read, Trials.of_question(
+    return Trials.of_question(
         [trial.outcome for trial in trials],
         [trial.trial for trial in trials],
         answers=[trial.answer for trial in trials],
         seeds=[None if trial is None else trial.seed for trial in stored],
         digest=np.array(digests, dtype=np.int64) if len(digests) == len(trials) else None,
         logged=LoggedTexts.at(places, texts),
-        measured={name: column for name, column in measured.items() if column is not None},
+        measured={
+            name: column
+            for name, column in measured.items()
+            if column is not None and name not in _NO_MEASUREMENTS
+        },
     )
 
 
@@ -292,10 +290,11 @@ def _signals(
 ) -> dict[str, FloatArray]:
     """Compute the signals of the trials of one question, as from a log of the same trials."""
     present = [i for i, trial in enumerate(stored) if trial is not None]
+    known = [trial for trial in stored if trial is not None]
     computed = trial_signals(
-        [trial.text for trial in stored if trial is not None],
+        [trial.text for trial in known],
         [trials[i].outcome for i in present],
-        _columns([{**_measured(stored[i], MEASURED), **of_prompt} for i in present]),
+        logged_signals(known, of_prompt),
         binary=binary,
         max_gen_toks=completion_limit(kwargs),
     )
@@ -303,14 +302,3 @@ def _signals(
     for name, values in computed.items():
         signals[name][present] = numbers(values)
     return signals
-
-
-def _measured(trial: Trial | None, names: Sequence[str]) -> Mapping[str, Any]:
-    if trial is None:
-        return {}
-    return {**{name: getattr(trial, name) for name in names}, **(trial.signals or {})}
-
-
-def _columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    names = dict.fromkeys(name for row in rows for name in row)
-    return {name: [row.get(name) for row in rows] for name in names}
