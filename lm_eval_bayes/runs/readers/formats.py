@@ -176,9 +176,9 @@ FORMATS: tuple[Format, ...] = (
 )
 
 _RULE = (
-    "be a run: a folder that the harness wrote into, a results_*.json or samples_*.jsonl file of "
-    "it, a trial store, a table (.csv, .jsonl, .parquet, .npz) or a log of another tool "
-    "(lm-eval-bayes formats lists them)"
+    "be a run: an output folder of the harness with logged samples (--log_samples), a "
+    "results_*.json or samples_*.jsonl file of it, a trial store, a table (.csv, .jsonl, .parquet, "
+    ".npz) or a complete log of another tool (lm-eval-bayes formats lists them)"
 )
 
 
@@ -227,11 +227,8 @@ def files_at(
     """
     files: dict[tuple[int, Path], RunFile] = {}
     warnings: list[str] = []
-    companions: list[Path] = []
     for number, path in enumerate(paths):
-        store = _store_of(path)
-        if store is not None and merge:
-            companions.append(store)
+        if merge and len(paths) > 1 and store_of(Path(path)) is not None:
             continue
         format, found = recognise(
             path, query.argument, query.columns, skip_unreadable=query.skip_unreadable
@@ -240,20 +237,9 @@ def files_at(
         for file in found.files:
             key = (0 if merge else number, file.resolve())
             files.setdefault(key, RunFile(file, format.reader, str(path), number))
-    if companions and not files:
-        rule = _rule_of_companion(companions[0])
-        raise InvalidInputError.of(query.argument, "path", rule, str(paths[0]))
     if not files:
         raise InvalidInputError.of(query.argument, "empty", "name at least one run", "none")
     return list(files.values()), warnings
-
-
-def _store_of(path: str | Path) -> Path | None:
-    """Return the store beside a path that is no run itself but one of the store's companions."""
-    try:
-        return store_of(Path(path).expanduser())
-    except (OSError, ValueError, RuntimeError):
-        return None  # reading it says what is wrong
 
 
 def recognise(
@@ -351,16 +337,22 @@ def _folder(folder: Path, argument: str, skip_unreadable: bool) -> tuple[Format,
     suffixes = {plain_name(file).suffix for file in own}
     for file in denied:
         patterns = (*format.names, format.beside) if format else ()
-        named = any(pattern and file.match(pattern) for pattern in patterns)
-        if format is None or named or plain_name(file).suffix in suffixes:
+        names = any(pattern and file.match(pattern) for pattern in patterns)
+        if format is None or names or plain_name(file).suffix in suffixes:
             raise PermissionDeniedError.of_path(argument, file)
     errors = _damaged(others, own, [format] if format else FORMATS, argument)
-    if errors and not (skip_unreadable and format):
-        raise errors[0]
+    for error in errors.values():
+        if not (skip_unreadable and format):
+            raise error
     if format is None:
-        raise InvalidInputError.of(argument, "path", _rule_of_folder(folder), str(folder))
+        names = [path.name for path in sorted(folder.iterdir()) if path.is_file()]
+        readable = [name for name in names if _format_of(folder / name)]
+        holds = f"; it holds {first_names(readable)}, and tables are names one by one"
+        raise InvalidInputError.of(
+            argument, "path", _RULE + (holds if readable else ""), str(folder)
+        )
     found = _found(format, own, folder)
-    warnings = [f"{error.value} was not read: {error}" for error in errors]
+    warnings = [f"{file} was not read: {error}" for file, error in errors.items()]
     tool = f"(it is no file of {format.name})"
     warnings += [f"{file} was not read: permission denied {tool}" for file in denied]
     unread = [
@@ -380,14 +372,14 @@ def _folder(folder: Path, argument: str, skip_unreadable: bool) -> tuple[Format,
 
 def _damaged(
     files: Sequence[Path], own: Sequence[Path], formats: Sequence[Format], argument: str
-) -> list[InvalidInputError]:
+) -> dict[Path, InvalidInputError]:
     """Return the errors of files that have the name of a format and are none of it.
 
     Where the names say little, only a file beside one of the format, or of the name of one, that
     is no complete JSON.
     """
     folders, names = {file.parent for file in own}, {file.name for file in own}
-    errors = []
+    errors: dict[Path, InvalidInputError] = {}
     for file in files:
         for format in formats:
             is_own = any(file.absolute().match(pattern) for pattern in format.names)
@@ -400,77 +392,39 @@ def _damaged(
                     rule = f"hold logs of {format.name} in files of its names alone ({file})"
                     raise InvalidInputError.of(argument, "format", rule, "another beginning")
             except InvalidInputError as error:
-                errors.append(error)
-                break
+                errors.setdefault(file, error)
     return errors
 
 
 def _unrecognised(expanded: Path, argument: str) -> InvalidInputError:
     """Return the error of a file that no format recognises."""
-    rule, got = _RULE, str(expanded)
+    got, compressed = str(expanded), expanded.suffix in (".gz", ".zst")
     rule_id: Rule = "path"
-    compressed = expanded.suffix in (".gz", ".zst")
-    store = store_of(expanded)
-    if store is not None:
-        rule = _rule_of_companion(store)
+    if (store := store_of(expanded)) is not None:
+        rule = f"name the store itself, {store}; what was named is a part of it"
     elif expanded.stat().st_size == 0:
         rule_id, rule = "empty", "hold a run, and this file is empty"
-    elif compressed and plain_name(expanded).suffix in (".eval", ".json"):
+    elif (compressed and plain_name(expanded).suffix in (".eval", ".json")) or (
+        beginning(expanded, 4) == b"PK\x03\x04"
+    ):
         rule_id = "format"
-        rule = "be decompressed first: of logs of this kind plain files are read"
-    elif beginning(expanded, 4) == b"PK\x03\x04":
-        rule_id = "format"
-        rule = "be unpacked first, or be named .eval if it is a log of inspect_ai (a zip file)"
-    elif expanded.suffix == ".json":
-        rule = (
-            "be a .json file of a run: results_*.json of the harness with logged samples "
-            "(--log_samples) beside it, or a complete log of another tool (lm-eval-bayes formats "
-            "lists them)"
-        )
+        rule = "be unpacked first: of logs of this kind plain files are read, and .eval files"
     elif reason := tables.schema_error(expanded):
         rule_id, rule, got = "damaged", f"have a complete table in {expanded.name}", reason
-    elif names := tables.header(expanded):
-        rule_id = "missing-column"
+    elif expanded.suffix != ".json" and (names := tables.header(expanded)):
+        rule_id, got = "missing-column", ", ".join(names)
         rule = (
             f"have columns of questions and scores in {expanded.name}, as in "
             f"{trial_table.EXAMPLE}, or counts id, c and n (--columns question=NAME,score=NAME "
             "chooses others)"
         )
-        got = ", ".join(names)
     elif plain_name(expanded).suffix == ".jsonl":
         next(iter(JsonLines(expanded, argument, unique_keys=False)), None)
         rule_id, got = "empty", "nothing"
         rule = f"hold samples of the harness, or trials, in {expanded.name}"
+    else:
+        rule = _RULE
     return InvalidInputError.of(argument, rule_id, rule, got)
-
-
-def _rule_of_companion(store: Path) -> str:
-    """Return what is wrong with a path that is a part of a store."""
-    return f"name the store itself, {store}; what was named is a part of it"
-
-
-def _rule_of_folder(folder: Path) -> str:
-    """Return what is wrong with a folder that no format recognises."""
-    names = sorted(path.name for path in folder.iterdir())
-    if not names:
-        return "hold a run, and this folder is empty"
-    tables = [name for name in names if _is_table(folder / name)]
-    if tables:
-        return (
-            f"be tables named one by one, as in {folder / tables[0]}, not their folder (it holds "
-            f"{first_names(tables)})"
-        )
-    return (
-        "be a folder of a run: the output folder of the harness with logged samples "
-        "(--log_samples), the logs of another tool (lm-eval-bayes formats lists them), or the "
-        "folder of a trial store; tables are named one by one"
-    )
-
-
-def _is_table(file: Path) -> bool:
-    """Return whether a file is read as a table, or as an outcome matrix, when it is named."""
-    tables = (counts, trial_table, zero_one_matrix)
-    return file.is_file() and any(reader.is_mine(file) for reader in tables)
 
 
 def _check_complete(file: Path, argument: str) -> None:
