@@ -337,8 +337,8 @@ def _folder(folder: Path, argument: str, skip_unreadable: bool) -> tuple[Format,
     suffixes = {plain_name(file).suffix for file in own}
     for file in denied:
         patterns = (*format.names, format.beside) if format else ()
-        names = any(pattern and file.match(pattern) for pattern in patterns)
-        if format is None or names or plain_name(file).suffix in suffixes:
+        is_own = any(pattern and file.match(pattern) for pattern in patterns)
+        if format is None or is_own or plain_name(file).suffix in suffixes:
             raise PermissionDeniedError.of_path(argument, file)
     errors = _damaged(others, own, [format] if format else FORMATS, argument)
     for error in errors.values():
@@ -347,7 +347,7 @@ def _folder(folder: Path, argument: str, skip_unreadable: bool) -> tuple[Format,
     if format is None:
         names = [path.name for path in sorted(folder.iterdir()) if path.is_file()]
         readable = [name for name in names if _format_of(folder / name)]
-        holds = f"; it holds {first_names(readable)}, and tables are names one by one"
+        holds = f"; it holds {first_names(readable)}, and tables are named one by one"
         raise InvalidInputError.of(
             argument, "path", _RULE + (holds if readable else ""), str(folder)
         )
