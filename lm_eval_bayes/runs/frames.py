@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lm_eval_bayes._util.text import first_names
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.merging import merge_runs
 from lm_eval_bayes.runs.readers.column_names import find_columns
@@ -105,23 +104,20 @@ def _columns(frame: Any) -> dict[str, list[Any]]:
     return {str(name): column for name, column in columns.items()}
 
 
-def only_run(runs: list[TaskRun]) -> TaskRun:
-    """Return the only run of a data frame.
+def to_frame(run: TaskRun) -> pandas.DataFrame:
+    """Return the trials of a run as a pandas data frame, one row per trial.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Columns model, task, question, trial (from 0), score, and where they are known answer,
+        cluster, category and every measurement of the trials.
 
     Raises
     ------
     InvalidInputError
-        If there are several models or tasks.
+        If only counts are known.
     """
-    if len(runs) > 1:
-        names = [f"{run.model} on {run.task}" for run in runs]
-        rule = "hold one model and one task (read_frame returns several)"
-        raise InvalidInputError.of("frame", "mismatch", rule, first_names(names))
-    return runs[0]
-
-
-def to_frame(run: TaskRun) -> pandas.DataFrame:
-    """Return the trials of a run as a pandas data frame, see :meth:`TaskRun.to_frame`."""
     import pandas
 
     if run.trials is None and not run.scored:

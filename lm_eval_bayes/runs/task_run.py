@@ -275,50 +275,6 @@ class TaskRun:
         more.setdefault("sources", ())
         return cls(model=model, task=task, outcomes=outcomes, **more)
 
-    @classmethod
-    def from_frame(cls, frame: Any, **options: Any) -> TaskRun:
-        """Return the run of a data frame with one row per trial, of one model on one task.
-
-        Parameters
-        ----------
-        frame : pandas.DataFrame, polars.DataFrame, pyarrow.Table, or mapping of columns
-            As for :func:`lm_eval_bayes.runs.frames.read_frame`.
-        **options
-            Its further arguments: `model`, `task`, `columns`, `bounds`.
-
-        Raises
-        ------
-        InvalidInputError
-            If the frame holds several models or tasks, or breaks a rule of `read_frame`.
-
-        Examples
-        --------
-        >>> run = TaskRun.from_frame({"question": ["a", "a"], "score": [0.5, 1]}, model="A")
-        >>> run.model, run.scored, run.n_trials
-        ('A', True, 2)
-        """
-        from lm_eval_bayes.runs import frames
-
-        return frames.only_run(frames.read_frame(frame, **options))
-
-    def to_frame(self) -> Any:
-        """Return the trials as a pandas data frame, one row per trial.
-
-        Returns
-        -------
-        pandas.DataFrame
-            Columns model, task, question, trial (from 0), score, and where they are known answer,
-            cluster, category and every measurement of the trials.
-
-        Raises
-        ------
-        InvalidInputError
-            If only counts are known.
-        """
-        from lm_eval_bayes.runs import frames
-
-        return frames.to_frame(self)
-
     @property
     def question_ids(self) -> tuple[str, ...]:
         """The identifiers of the questions, by which runs of several models match them."""
