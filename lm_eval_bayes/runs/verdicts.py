@@ -305,7 +305,7 @@ class VerdictsFile(Verdicts):
         if not path.exists():
             line = json.dumps(header.to_dict(), allow_nan=False) + "\n"
             with _file_errors(path, "written"):
-                write_atomic(path, line.encode("ascii"), parents=False)
+                write_atomic(path, line.encode("ascii"))
         self._file = _opened(path)
         try:
             verdicts = read_verdicts(path)
