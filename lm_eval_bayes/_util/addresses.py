@@ -53,8 +53,7 @@ def check_address(address: object, example: str = "http://127.0.0.1:8000/v1") ->
         # An address without a scheme may still hold a key.
         came = "something else" if address else address
         raise InvalidInputError.of("base_url", "format", rule, came)
-    shown = f"[{host}]" if ":" in host else host
-    return f"{shown}:{port}{parts.path}" if port else f"{shown}{parts.path}"
+    return f"{_shown(host, port)}{parts.path}"
 
 
 def plain_addresses(text: str) -> str:
@@ -90,11 +89,14 @@ def host_of(address: object) -> str:
         return ""
     try:
         parts = urlsplit(address if "://" in address else f"//{address}")
-        host, port = parts.hostname or "", parts.port
+        return _shown(parts.hostname, parts.port) if parts.hostname else ""
     except ValueError:
         return ""
-    host = f"[{host}]" if ":" in host else host
-    return f"{host}:{port}" if host and port else host
+
+
+def _shown(host: str, port: int | None) -> str:
+    shown = f"[{host}]" if ":" in host else host
+    return f"{shown}:{port}" if port else shown
 
 
 def secrets_in(address: str) -> Iterator[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import secrets
 import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,8 +17,10 @@ from lm_eval_bayes.errors import InvalidInputError, LmEvalBayesError, Rule
 Content: TypeAlias = bytes | Callable[[BinaryIO], None]
 
 
-def write_atomic(path: Path, content: Content, replace: bool = True, parents: bool = True) -> bool:
+def write_atomic(path: Path, content: Content, replace: bool = True) -> bool:
     """Write a file under a temporary name, and rename it once it is on the disk.
+
+    Missing folders are created; if the file cannot be written they are removed again.
 
     Parameters
     ----------
@@ -29,8 +30,6 @@ def write_atomic(path: Path, content: Content, replace: bool = True, parents: bo
         Its bytes, or a function that writes them into the open file it gets.
     replace : bool
         Whether an existing file of this name is replaced.
-    parents : bool
-        Whether missing folders are created; if the file cannot be written they are removed again.
 
     Returns
     -------
@@ -42,7 +41,7 @@ def write_atomic(path: Path, content: Content, replace: bool = True, parents: bo
     OSError
         If it cannot be written; its `filename` is `path`. Nothing is left behind.
     """
-    return _write([(path, content)], replace, parents) is None
+    return _write([(path, content)], replace) is None
 
 
 def write_all_or_none(files: Iterable[tuple[Path, Content]], replace: bool = False) -> None:
@@ -69,9 +68,7 @@ def write_all_or_none(files: Iterable[tuple[Path, Content]], replace: bool = Fal
         raise FileExistsError(errno.EEXIST, "the file exists", str(existing))
 
 
-def _write(
-    files: Iterable[tuple[Path, Content]], replace: bool, parents: bool = True
-) -> Path | None:
+def _write(files: Iterable[tuple[Path, Content]], replace: bool) -> Path | None:
     """Write all files or none; return the first that exists, if files are not replaced."""
     created: list[Path] = []
     filled: list[tuple[Path, Path, Path]] = []
@@ -83,8 +80,7 @@ def _write(
             temporary = temporary_name(target)
             filled.append((path, target, temporary))
             with _errors_naming(path, target, temporary):
-                if parents:
-                    _make_folder(target.parent, created)
+                _make_folder(target.parent, created)
                 _fill(temporary, content)
         for path, target, temporary in filled:
             with _errors_naming(path, target, temporary):
@@ -150,15 +146,6 @@ def temporary_name(path: Path) -> Path:
     return path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
 
 
-def temporaries_of(path: Path) -> list[tuple[Path, int]]:
-    """Return the files that have temporary names of `path`, each with the id of its process."""
-    name = re.compile(rf"\.{re.escape(path.name)}\.(\d{{1,9}})-[0-9a-f]{{8}}\.tmp")
-    with suppress(OSError):
-        matches = ((file, name.fullmatch(file.name)) for file in path.parent.iterdir())
-        return sorted((file, int(match[1])) for file, match in matches if match is not None)
-    return []
-
-
 def publish(temporary: Path, path: Path, replace: bool = False) -> bool:
     """Rename a finished file; return False if its name is taken and `replace` is False."""
     if replace:
@@ -196,15 +183,9 @@ def _sync_folder(folder: Path) -> None:
 
 def _make_folder(folder: Path, created: list[Path]) -> None:
     """Create a folder and its missing parents, and append those that were missing to `created`."""
-    missing = []
-    while not folder.is_dir():
-        missing.append(folder)
-        if folder == folder.parent:
-            break
-        folder = folder.parent
-    for path in reversed(missing):
-        path.mkdir(exist_ok=True)
-        created.append(path)
+    missing = [path for path in (folder, *folder.parents) if not path.is_dir()]
+    folder.mkdir(parents=True, exist_ok=True)
+    created += reversed(missing)
 
 
 def _remove_empty(folders: Sequence[Path]) -> None:
@@ -223,24 +204,10 @@ def resolve_path(path: str | os.PathLike[str]) -> Path:
         If `path` is not a path, or cannot be resolved.
     """
     try:
-        name = os.fsdecode(path)
-    except TypeError:
-        raise InvalidInputError.of("path", "path", "be a path", path) from None
-    if not name or "\0" in name:
-        raise InvalidInputError.of("path", "path", "be a path", name)
-    try:
-        return Path(os.path.realpath(name))
-    except OSError as error:
-        rule = f"be a path that can be resolved: {error.strerror}"
-        raise InvalidInputError.of("path", "path", rule, name) from error
-
-
-def is_same_file(a: str | os.PathLike[str], b: str | os.PathLike[str]) -> bool:
-    """Return whether two paths lead to the same existing file."""
-    try:
-        return os.path.samefile(a, b)
-    except OSError:
-        return False
+        return Path(os.path.realpath(os.fsdecode(path) or "\0"))
+    except (TypeError, ValueError, OSError) as error:
+        reason = f" that can be resolved ({error.strerror})" if isinstance(error, OSError) else ""
+        raise InvalidInputError.of("path", "path", f"be a path{reason}", path) from None
 
 
 def irregular_kind(path: str | os.PathLike[str]) -> str | None:
@@ -290,7 +257,11 @@ def folder_for(path: Path, argument: str) -> Iterator[None]:
         _remove_empty(created)
 
 
-def task_configs_dir() -> Path:
+#: The folder of this package.
+_PACKAGE = Path(__file__).resolve().parents[1]
+
+
+def task_configs_dir(package: Path = _PACKAGE) -> Path:
     """Return the folder of task YAMLs that belongs to this copy of the package.
 
     A wheel carries it inside the package; in a checkout, so in an editable install, it lies
@@ -312,23 +283,14 @@ def task_configs_dir() -> Path:
     >>> task_configs_dir().name
     'task_configs'
     """
-    return find_task_configs(Path(__file__).resolve().parents[1])
-
-
-def find_task_configs(package: Path) -> Path:
-    """Return the task folder of the package at `package`; see `task_configs_dir`."""
-    inside = package / "task_configs"
+    # In site-packages, a stranger's folder could have this name; a checkout has its metadata too.
+    inside, beside = package / "task_configs", package.parent / "task_configs"
     if inside.is_dir():
         return inside
-    checkout = package.parent
-    beside = checkout / "task_configs"
-    # In site-packages, a stranger's folder could have this name; a checkout has its metadata too.
-    if beside.is_dir() and (checkout / "pyproject.toml").is_file():
+    if beside.is_dir() and (package.parent / "pyproject.toml").is_file():
         return beside
     raise LmEvalBayesError(
         f"the task files of lm_eval_bayes must lie in {inside} (installed) or {beside} "
         "(checkout); found neither, so please install the package again",
-        "path",
-        "task_configs",
-        str(package),
+        *("path", "task_configs", str(package)),
     )

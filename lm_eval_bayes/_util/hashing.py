@@ -133,7 +133,7 @@ def _canonical(value: Any, path: str) -> Any:
 
 def model_hash(fingerprint: Mapping[str, object]) -> str:
     """Hash a model's fingerprint: everything that its distribution depends on."""
-    return hash_json(check_mapping("fingerprint", fingerprint), "fingerprint")
+    return hash_json(fingerprint, "fingerprint")
 
 
 def sampling_hash(kwargs: Mapping[str, object]) -> str:
@@ -153,30 +153,16 @@ def sampling_hash(kwargs: Mapping[str, object]) -> str:
         ...
     lm_eval_bayes.errors.InvalidInputError: `sampling` must leave out the seed of each trial; got 7
     """
-    settings = check_mapping("sampling", kwargs)
-    for key in settings:
+    for key, value in kwargs.items():
         if str(key).lower() == "seed":
             rule = "leave out the seed of each trial"
-            raise InvalidInputError.of("sampling", "unknown-key", rule, settings[key])
-    return hash_json(settings, "sampling")
+            raise InvalidInputError.of("sampling", "unknown-key", rule, value)
+    return hash_json(kwargs, "sampling")
 
 
 def prompt_hash(prompt: str) -> str:
     """Hash the prompt exactly as the model gets it."""
     return hash_text(prompt, "prompt")
-
-
-def check_mapping(name: str, value: object) -> Mapping[str, Any]:
-    """Return `value` if it is a mapping.
-
-    Raises
-    ------
-    InvalidInputError
-        If it is not.
-    """
-    if not isinstance(value, Mapping):
-        raise InvalidInputError.of(name, "type", "be a mapping", value)
-    return value
 
 
 def weight_hash_folder() -> Path:

@@ -25,14 +25,11 @@ class Record:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the record as plain JSON types, see :func:`to_plain`."""
-        return fields_to_plain(self)
+        return _fields_to_plain(self)
 
 
-def fields_to_plain(record: Any) -> dict[str, Any]:
-    """Return the fields of a dataclass, each by :func:`to_plain`.
-
-    Fields with ``metadata=NOT_IN_JSON`` are left out.
-    """
+def _fields_to_plain(record: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass but those with ``metadata=NOT_IN_JSON``."""
     return {key: to_plain(getattr(record, f)) for f, key in _json_fields(record.__class__).items()}
 
 
@@ -68,10 +65,8 @@ def to_plain(value: Any) -> Any:
         return float(value) if math.isfinite(value) else None
     if isinstance(value, Enum):
         return to_plain(value.value)
-    if isinstance(value, Record) or (is_dataclass(value) and hasattr(value, "to_dict")):
-        return value.to_dict()
     if is_dataclass(value) and not isinstance(value, type):
-        return fields_to_plain(value)
+        return value.to_dict() if hasattr(value, "to_dict") else _fields_to_plain(value)
     if hasattr(value, "tolist"):  # numpy, which this module does without
         return to_plain(value.tolist())
     if isinstance(value, Mapping):

@@ -15,7 +15,6 @@ _LONGEST_RETRY_AFTER_S = 600.0
 _JITTER = (0.75, 1.25)
 
 _RETRIED = frozenset({408, 409, 425, 429})
-_NOT_IMPLEMENTED = 501
 
 
 def is_retried(status: int) -> bool:
@@ -26,7 +25,7 @@ def is_retried(status: int) -> bool:
     >>> [status for status in (400, 404, 429, 500, 501, 503) if is_retried(status)]
     [429, 500, 503]
     """
-    return status in _RETRIED or (status >= 500 and status != _NOT_IMPLEMENTED)
+    return status in _RETRIED or (status >= 500 and status != 501)  # which is not implemented
 
 
 class Backoff:
@@ -67,12 +66,7 @@ class Backoff:
         """
         doubled = min(self._first_s * 2.0 ** min(attempt - 1, 20), self._longest_s)
         pause = doubled * self._rng.uniform(*_JITTER)
-        return max(pause, capped(retry_after_s or 0.0))
-
-
-def capped(retry_after_s: float) -> float:
-    """Return the part of a Retry-After that is respected."""
-    return min(retry_after_s, _LONGEST_RETRY_AFTER_S)
+        return max(pause, min(retry_after_s or 0.0, _LONGEST_RETRY_AFTER_S))
 
 
 def retry_after(header: str | None) -> float | None:
@@ -85,14 +79,13 @@ def retry_after(header: str | None) -> float | None:
     >>> retry_after("Wed, 21 Oct 2015 07:28:00 GMT")
     0.0
     """
-    if header is None:
-        return None
     try:
-        seconds = float(header)
+        seconds = float(header or "")
     except ValueError:
         try:
-            seconds = email.utils.parsedate_to_datetime(header).timestamp() - time.time()
+            date = email.utils.parsedate_to_datetime(header or "")
         except (TypeError, ValueError):
             return None
+        seconds = date.timestamp() - time.time()
     # Neither the past nor NaN is a time to wait.
     return seconds if seconds > 0 else 0.0

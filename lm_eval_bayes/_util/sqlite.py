@@ -45,8 +45,11 @@ def connect(path: Path, query: str, wait_s: float = 0.0) -> sqlite3.Connection:
 
 
 def primary_code(error: sqlite3.Error) -> int:
-    """Return SQLite's primary result code of an error, 0 on Python 3.10, which hides it."""
-    return int(getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF
+    """Return SQLite's primary result code of an error; 0 if it is not known."""
+    code = getattr(error, "sqlite_errorcode", None)
+    if code is None:  # Python 3.10, where the text decides
+        return CORRUPT if "malformed" in str(error) else 0
+    return int(code) & 0xFF
 
 
 def has_store_header(path: Path) -> bool:

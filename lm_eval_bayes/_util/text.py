@@ -11,7 +11,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime, timezone
-from typing import Protocol
+from typing import Any
 
 #: Shown where there is no number.
 NO_VALUE = "-"
@@ -21,18 +21,6 @@ NO_VALUE = "-"
 _INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 #: Format characters that embed, override or isolate the direction of the text around them.
 _BIDIRECTIONAL = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
-
-
-class Bounds(Protocol):
-    """Anything with a lower and an upper end, such as a credible interval."""
-
-    @property
-    def low(self) -> float:
-        """The lower end."""
-
-    @property
-    def high(self) -> float:
-        """The upper end."""
 
 
 # -- scores and intervals ------------------------------------------------------------------------
@@ -67,8 +55,8 @@ def format_mean_sd(mu: float, sigma: float | None) -> str:
     return mean if sigma is None else f"{mean} ± {format_score(sigma)}"
 
 
-def format_interval(interval: Bounds) -> str:
-    """Return the ends of an interval.
+def format_interval(interval: Any) -> str:
+    """Return the ends of an interval, its attributes `low` and `high`.
 
     Examples
     --------

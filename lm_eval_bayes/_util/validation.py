@@ -8,16 +8,13 @@ from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
 from itertools import islice, pairwise
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from lm_eval_bayes._util.text import join_words
 from lm_eval_bayes.errors import InvalidInputError
-
-if TYPE_CHECKING:
-    pass
 
 _Option = TypeVar("_Option", bound=str)
 
@@ -50,13 +47,11 @@ def check_integer(name: str, value: object, minimum: int, maximum: int | None = 
         one.
     """
     rule = f"be an integer of at least {minimum}"
-    if isinstance(value, (bool, np.bool_)):
-        raise InvalidInputError.of(name, "range", rule, value)
     try:
-        number = operator.index(value)  # type: ignore[arg-type]
+        number = None if isinstance(value, (bool, np.bool_)) else operator.index(value)  # type: ignore[arg-type]
     except TypeError:
-        raise InvalidInputError.of(name, "range", rule, value) from None
-    if number < minimum:
+        number = None
+    if number is None or number < minimum:
         raise InvalidInputError.of(name, "range", rule, value)
     if maximum is not None and number > maximum:
         raise InvalidInputError.of(name, "range", f"{rule} and at most {maximum:,}", value)
@@ -173,12 +168,9 @@ def check_k(k: object, n_trials: npt.NDArray[np.int64] | None = None) -> int:
     if n_trials.max() != smallest:
         rule = f"satisfy 1 <= k <= N for every question (the smallest N is {smallest})"
     try:
-        number = check_integer("k", k, 1)
+        return check_integer("k", k, 1, smallest)
     except InvalidInputError:
         raise InvalidInputError.of("k", "range", rule, k) from None
-    if number > smallest:
-        raise InvalidInputError.of("k", "range", rule, k)
-    return number
 
 
 def check_level(level: object) -> float:
@@ -339,9 +331,8 @@ def check_option(name: str, value: object, options: tuple[_Option, ...]) -> _Opt
     >>> check_option("scope", "benchmark", ("benchmark", "population"))
     'benchmark'
     """
-    for option in options:
-        if isinstance(value, str) and value == option:
-            return option
+    if isinstance(value, str) and value in options:
+        return options[options.index(value)]
     words = join_words([f'"{option}"' for option in options], "or")
     rule = f"be {'one of ' if len(options) > 2 else ''}{words}"
     raise InvalidInputError.of(name, "choice", rule, value)

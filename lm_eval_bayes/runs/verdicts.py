@@ -23,7 +23,7 @@ from lm_eval_bayes._util.files import write_atomic
 from lm_eval_bayes._util.hashing import canonical_json, hash_json
 from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes._util.text import one_line
-from lm_eval_bayes.errors import InvalidInputError, Rule
+from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.rubric.verifier_prompt import VerifierInput, after_reasoning
 from lm_eval_bayes.runs.logged_texts import PER_RECORD, LoggedTexts
 from lm_eval_bayes.runs.task_run import TaskRun
@@ -208,41 +208,30 @@ def read_verdicts(path: str | PathLike[str]) -> Verdicts:
     with _file_errors(path, "read"):
         raw = path.read_bytes()
     *lines, torn = raw.split(b"\n")
-    header = _header(path, lines[0] if lines else b"")
     trials: dict[tuple[int, int], TrialVerdict] = {}
-    for number, line in enumerate(lines[1:], 2):
-        try:
+    number = 1
+    try:
+        header = _header(json.loads(lines[0]))
+        for line in lines[1:]:
+            number += 1
             verdict = _trial(json.loads(line))
             earlier = trials.get(verdict.key, verdict)
             if earlier.error is None and earlier != verdict:
                 raise ValueError(f"trial {verdict.key} of question and number has other verdicts")
-        except (ValueError, TypeError, RecursionError) as error:
-            raise _broken(path, number, error) from error
-        trials[verdict.key] = verdict
+            trials[verdict.key] = verdict
+    except (ValueError, TypeError, LookupError, RecursionError) as error:
+        sentence = f"{path} is no file of verdicts, or is broken at line {number}: {error}"
+        raise VerdictsError(sentence, "damaged", str(path), number) from error
     return Verdicts(path, header, trials, len(raw) - len(torn))
 
 
-def _header(path: Path, line: bytes) -> VerdictsHeader:
-    try:
-        content = json.loads(line)
-        name, version = content["format"], content["version"]
-    except (ValueError, TypeError, LookupError, RecursionError):
-        name = version = None
-    if (name, version) != (FORMAT, VERSION):
-        sentence = f"{path} must begin as a file of verdicts of version {VERSION}"
-        rule: Rule = "schema" if name == FORMAT else "format"
-        raise VerdictsError(f"{sentence}; got {version}", rule, str(path), version)
-    samples, verifier = content.get("samples"), content.get("verifier")
-    try:
-        if not isinstance(samples, str) or not isinstance(verifier, dict):
-            raise TypeError("samples or verifier is missing")
-        return VerdictsHeader(samples, verifier, _three(content.get("baseline")))
-    except (ValueError, TypeError) as error:
-        raise _broken(path, 1, error) from error
-
-
-def _broken(path: Path, line: int, error: Exception) -> VerdictsError:
-    return VerdictsError(f"{path} is broken at line {line}: {error}", "damaged", str(path), line)
+def _header(row: Any) -> VerdictsHeader:
+    """Return the first line as a header that holds what it must."""
+    if (row["format"], row["version"]) != (FORMAT, VERSION):
+        raise ValueError(f"no header of version {VERSION}")
+    if not isinstance(row["samples"], str) or not isinstance(row["verifier"], dict):
+        raise TypeError("samples or verifier is missing")
+    return VerdictsHeader(row["samples"], row["verifier"], _three(row["baseline"]))
 
 
 def _trial(row: Any) -> TrialVerdict:
@@ -301,7 +290,7 @@ class VerdictsFile(Verdicts):
         if not path.exists():
             line = json.dumps(header.to_dict(), allow_nan=False) + "\n"
             with _file_errors(path, "written"):
-                write_atomic(path, line.encode("ascii"), parents=False)
+                write_atomic(path, line.encode("ascii"))
         self._file = _opened(path)
         try:
             verdicts = read_verdicts(path)

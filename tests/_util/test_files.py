@@ -98,11 +98,6 @@ def test_of_a_link_the_file_it_leads_to_is_written(tmp_path):
     assert (tmp_path / "folder" / "c.txt").read_bytes() == b"newest"
 
 
-def test_a_missing_folder_is_an_error_without_parents(tmp_path):
-    with pytest.raises(FileNotFoundError):
-        write_atomic(tmp_path / "a" / "c.txt", b"new", parents=False)
-
-
 @pytest.mark.parametrize("replace", [False, True])
 def test_all_files_are_written_or_none(tmp_path, replace):
     paths = [tmp_path / "a" / name for name in ("1", "2", "3")]

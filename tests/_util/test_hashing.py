@@ -76,7 +76,6 @@ ENDLESS["a"] = ENDLESS
         (model_hash, {"a": float("nan")}, 'fingerprint["a"]', "range"),
         (model_hash, {"a": float("inf")}, 'fingerprint["a"]', "range"),
         (model_hash, {1: 2}, "fingerprint", "type"),
-        (model_hash, [1], "fingerprint", "type"),
         (model_hash, ENDLESS, "fingerprint", "range"),
         (sampling_hash, {"temperature": 1, "Seed": 5}, "sampling", "unknown-key"),
         (prompt_hash, b"x", "prompt", "type"),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from _support.errors import refused
 
-from lm_eval_bayes._util.files import find_task_configs
+from lm_eval_bayes._util.files import task_configs_dir
 from lm_eval_bayes.errors import LmEvalBayesError
 from lm_eval_bayes.harness.plugin.registration import with_our_tasks
 
@@ -20,19 +20,19 @@ def test_a_wheel_has_them_inside(tmp_path):
     inside = folder(tmp_path / "lm_eval_bayes" / "task_configs")
     folder(tmp_path / "task_configs")
     (tmp_path / "pyproject.toml").touch()
-    assert find_task_configs(tmp_path / "lm_eval_bayes") == inside
+    assert task_configs_dir(tmp_path / "lm_eval_bayes") == inside
 
 
 def test_a_checkout_has_them_beside(tmp_path):
     beside = folder(tmp_path / "task_configs")
     (tmp_path / "pyproject.toml").touch()
-    assert find_task_configs(tmp_path / "lm_eval_bayes") == beside
+    assert task_configs_dir(tmp_path / "lm_eval_bayes") == beside
 
 
 def test_a_strangers_folder_in_site_packages_is_not_ours(tmp_path):
     folder(tmp_path / "task_configs")
     with refused("task_configs", "path", error=LmEvalBayesError):
-        find_task_configs(tmp_path / "lm_eval_bayes")
+        task_configs_dir(tmp_path / "lm_eval_bayes")
 
 
 def test_symbolic_links_do_not_hide_that_a_folder_is_there(tmp_path):

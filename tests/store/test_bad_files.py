@@ -6,7 +6,6 @@ import itertools
 import os
 import shutil
 import sqlite3
-import stat
 import subprocess
 import sys
 import tempfile
@@ -141,13 +140,6 @@ def test_missing_places(tmp_path):
     with refused("store", "failed", error=StoreFileError):
         TrialStore.open(tmp_path / "loop")
     assert sorted(os.listdir(tmp_path)) == ["file", "loop"]
-
-
-def test_a_dangling_link_is_where_the_store_is_made(tmp_path):
-    (tmp_path / "folder").mkdir()
-    (tmp_path / "link").symlink_to(tmp_path / "folder" / "a.sqlite")
-    TrialStore.open(tmp_path / "link").close()
-    assert os.listdir(tmp_path / "folder") == ["a.sqlite"]
 
 
 @pytest.mark.parametrize("keep", [100, 2048, 3 * 4096, -4096])
@@ -380,26 +372,9 @@ def test_creation_that_fails_leaves_nothing(tmp_path, monkeypatch):
     assert os.listdir(tmp_path) == []
 
 
-def test_a_file_system_without_hard_links(path, monkeypatch):
-    def refuse(*args):
-        raise PermissionError(1, "Operation not permitted")
-
-    monkeypatch.setattr(os, "link", refuse)
-    TrialStore.open(path).close()
-    assert os.listdir(path.parent) == [path.name]
-    assert verify(path).ok
-
-
 def test_a_store_that_another_process_creates_meanwhile_is_not_replaced(path, appears_meanwhile):
     with TrialStore.open(path) as store:
         assert store.info().trials == 6
-
-
-def test_the_file_is_as_readable_as_any_other(path):
-    TrialStore.open(path).close()
-    mask = os.umask(0)
-    os.umask(mask)
-    assert stat.S_IMODE(path.stat().st_mode) == 0o644 & ~mask
 
 
 @pytest.mark.skipif(os.name != "posix", reason="an open file cannot be removed elsewhere")

@@ -234,31 +234,30 @@ def test_damaged_outcomes_are_not_merged(shard, path, damage):
 # -- verify, export, prune ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "UPDATE outcomes SET outcome = 0 WHERE trial = 0",
-        "UPDATE outcomes SET answer = x'39' WHERE trial = 0",
-        "UPDATE outcomes SET error = x'39' WHERE trial = 0",
-        "UPDATE outcomes SET graded = graded + 1 WHERE trial = 0",
-        "UPDATE outcomes SET trial = 9 WHERE trial = 0",
-        "UPDATE outcomes SET hash = 'md5:00' WHERE trial = 0",
-        "UPDATE questions SET task = 'hmmt'",
-        "UPDATE questions SET version = '2'",
-        "UPDATE questions SET filter = 'strict'",
-        "UPDATE questions SET doc_id = 4",
-        "UPDATE questions SET categories = 4",
-        "UPDATE questions SET doc_hash = 'cc'",
-        "DELETE FROM questions",
-    ],
+CHANGES = (
+    *("outcome = 0", "answer = x'39'", "error = x'39'", "graded = graded + 1"),
+    *("trial = 9", "hash = 'md5:00'", "question = 9"),
 )
-def test_every_change_by_hand_is_found(shard, statement):
+CHANGES_OF_A_QUESTION = (
+    *("task = 'hmmt'", "version = '2'", "filter = 'strict'", "doc_id = 4", "categories = 4"),
+    "doc_hash = 'cc'",
+)
+
+
+def test_every_change_by_hand_is_found(shard):
     path = shard("a.sqlite", [1, 0])
     assert verify(path).ok
-    with closing(sqlite3.connect(path)) as connection:
-        assert connection.execute(statement).rowcount > 0
-        connection.commit()
-    assert not verify(path).ok
+    content = path.read_bytes()
+    for statement in (
+        *(f"UPDATE outcomes SET {change} WHERE trial = 0" for change in CHANGES),
+        *(f"UPDATE questions SET {change}" for change in CHANGES_OF_A_QUESTION),
+        "DELETE FROM questions",
+    ):
+        path.write_bytes(content)
+        with closing(sqlite3.connect(path)) as connection:
+            assert connection.execute(statement).rowcount > 0
+            connection.commit()
+        assert not verify(path).ok, statement
 
 
 def test_outcomes_go_with_their_trials(store, key, describe, make_trial, path):

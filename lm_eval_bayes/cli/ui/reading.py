@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from lm_eval_bayes._util.files import is_same_file
 from lm_eval_bayes.cli.ui.errors import named_as_options
 from lm_eval_bayes.cli.ui.options import option
 from lm_eval_bayes.cli.ui.output import Progress, warn, warn_notes
@@ -254,7 +253,7 @@ def check_not_read(
     for output in outputs:
         if not output.exists():
             continue
-        is_read = any(is_same_file(output, source) for source in sources)
+        is_read = any(s.exists() and output.samefile(s) for s in sources)
         if not is_read and _OF_HARNESS.match(output.name):
             real = Path(os.path.realpath(output))
             is_below = any(real.is_relative_to(folder) for folder in read_folders)
