@@ -8,7 +8,7 @@ are read on demand are the same for all of them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -20,12 +20,12 @@ from lm_eval_bayes.runs.logged_texts import TextLog, TrialText
 from lm_eval_bayes.runs.provenance import generation
 from lm_eval_bayes.runs.readers.conversations import written
 from lm_eval_bayes.runs.readers.file_access import files_below
-from lm_eval_bayes.runs.readers.json_files import json_text
+from lm_eval_bayes.runs.readers.json_files import clusters_of, json_text
 from lm_eval_bayes.runs.readers.protocol import FileContents, NothingToCountError, Query
 from lm_eval_bayes.runs.readers.text_files import JsonLines, first_line
 from lm_eval_bayes.runs.readers.trial_columns import (
-    TrialRow,
-    columns_of,
+    MEASURED,
+    TrialColumns,
     numbers_in_run,
     partial_runs,
     record_key,
@@ -42,11 +42,19 @@ from lm_eval_bayes.runs.trials import PartialRun
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Trial(TrialRow):
+class Trial:
     """A trial as a log holds it.
 
     Attributes
     ----------
+    question, model, task, text, answer
+        As in :class:`~lm_eval_bayes.runs.readers.trial_columns.TrialColumns`.
+    tokens, time, cost : float or None
+        Measurements.
+    key : hashable
+        The tool's own id of the trial; by default what tells its record from others is taken.
+    document : mapping
+        The fields of the question that may name clusters.
     scores : mapping of str to object
         By metric a number, true or false; None, or no entry, where the trial has none. The first
         metric counts unless the user names another.
@@ -65,6 +73,16 @@ class Trial(TrialRow):
         Where the record is that holds it; set by :class:`ToolLog`.
     """
 
+    question: str = ""
+    model: str = ""
+    task: str = ""
+    text: str = ""
+    answer: str = ""
+    tokens: Any = None
+    time: float | None = None
+    cost: Any = None
+    key: Hashable = None
+    document: Mapping[str, Any] = field(default_factory=dict)
     scores: Mapping[str, Any] = field(default_factory=dict)
     label: Any = None
     run: str = ""
@@ -208,12 +226,18 @@ class ToolLog:
         numbers: list[Any] | None = None if None in labels else labels
         if first.run and any(label is not None for label in labels):
             numbers = numbers_in_run(first.run, labels, [trial.question for trial in trials])
-        columns = columns_of(
-            trials,
-            [trial.scores.get(metric) for trial in trials],
-            self.query,
-            f"the questions in {self.file.name}",
+        answers, documents = [t.answer for t in trials], (t.document for t in trials)
+        columns = TrialColumns(
+            question=[trial.question for trial in trials],
+            score=[trial.scores.get(metric) for trial in trials],
+            model=first.model,
+            task=[trial.task for trial in trials],
             trial=numbers,
+            records=[trial.key for trial in trials],
+            cluster=clusters_of(documents, self.query, f"the questions in {self.file.name}"),
+            text=[trial.text for trial in trials],
+            answer=answers if any(answers) else None,
+            measured={kind: [getattr(trial, kind) for trial in trials] for kind in MEASURED},
             texts=self.texts,
             places=[trial.place for trial in trials],
         )

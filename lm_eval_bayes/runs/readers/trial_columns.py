@@ -24,7 +24,6 @@ from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.attempt_numbers import PER_RUN, UNNUMBERED
 from lm_eval_bayes.runs.logged_texts import LoggedTexts, TextLog
 from lm_eval_bayes.runs.readers.column_names import UNNAMED
-from lm_eval_bayes.runs.readers.json_files import clusters_of
 from lm_eval_bayes.runs.readers.protocol import Query
 from lm_eval_bayes.runs.readers.text_files import file_argument
 from lm_eval_bayes.runs.readers.trial_texts import PER_RECORD
@@ -45,7 +44,7 @@ _Key = TypeVar("_Key", bound=Hashable)
 #: The rounding beyond a bound that is cut off.
 _SLACK = 1e-9
 #: Names of the measurements of a trial by the kinds of columns.
-_MEASURED = {"tokens": TOKENS, "time": SECONDS, "cost": COST}
+MEASURED = {"tokens": TOKENS, "time": SECONDS, "cost": COST}
 
 
 @dataclass
@@ -107,78 +106,6 @@ class _Columns:
     rows: TrialColumns
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TrialRow:
-    """What readers of other tools' logs collect of a trial.
-
-    Attributes
-    ----------
-    question, model, task, text, answer
-        As in :class:`TrialColumns`.
-    tokens, time, cost : float or None
-        Measurements.
-    record : int
-        The number of the record of the log that holds the trial.
-    key : hashable
-        What identifies the record, see `TrialColumns.records`.
-    document : mapping
-        The fields of the question that may name clusters; empty where the query names none.
-    failed : bool
-        Whether the trial ended in an error.
-    """
-
-    question: str = ""
-    model: str = ""
-    task: str = ""
-    text: str = ""
-    answer: str = ""
-    tokens: Any = None
-    time: float | None = None
-    cost: Any = None
-    record: int = 0
-    key: Hashable = None
-    document: Mapping[str, Any] = field(default_factory=dict)
-    failed: bool = False
-
-
-def columns_of(
-    rows: Sequence[TrialRow],
-    score: list[float | None] | list[float],
-    query: Query,
-    fields: str = "",
-    **more: Any,
-) -> TrialColumns:
-    """Return trials as columns.
-
-    Parameters
-    ----------
-    rows : sequence of TrialRow
-        The trials.
-    score : list of float or None
-        The score of each.
-    query : Query
-        What is read.
-    fields : str
-        Where the fields of questions are, for an error.
-    **more
-        Further columns.
-    """
-    answers = [row.answer for row in rows]
-    measured = {name: [getattr(row, name) for row in rows] for name in _MEASURED}
-    return TrialColumns(
-        question=[row.question for row in rows],
-        score=score,
-        model=[row.model for row in rows],
-        task=[row.task for row in rows],
-        records=[row.key for row in rows],
-        cluster=clusters_of((row.document for row in rows), query, fields),
-        text=[row.text for row in rows],
-        answer=answers if any(answers) else None,
-        measured=measured,
-        **more,
-    )
-
-
 def partial_runs(
     columns: TrialColumns,
     file: Path,
@@ -226,7 +153,7 @@ def partial_runs(
         question_ids=_names(columns.question, "question", file, query.argument),
         answers=None if columns.answer is None else _texts(columns.answer),
         measured={
-            _MEASURED[kind]: column
+            MEASURED[kind]: column
             for kind, values in columns.measured.items()
             if (column := floats(values)) is not None
         },
