@@ -485,12 +485,11 @@ def verifier_inputs(
         If there are no generated texts, no question or no standard answer.
     """
     gold = " or ".join(right_answers).strip()
-    for lacks, what in ((not question, "the text"), (not gold, "the standard answer")):
-        if lacks:
+    needed = {"the text": question, "the standard answer": gold, _TEXTS: texts is not None}
+    for what, value in needed.items():
+        if not value:
             raise _lacking(what, where)
-    if texts is None:
-        raise _lacking(_TEXTS, where)
-    return [VerifierInput(question, gold, after_reasoning(text)) for text in texts]
+    return [VerifierInput(question, gold, after_reasoning(text)) for text in texts or ()]
 
 
 def verdict_targets(files: Sequence[JudgedFile], out: Path | None) -> list[Path]:
@@ -514,10 +513,8 @@ def verdict_targets(files: Sequence[JudgedFile], out: Path | None) -> list[Path]
     targets = [out / path.name for path in names] if out.is_dir() else [out for _ in names]
     if not out.parent.is_dir():
         raise InvalidInputError.of("--out", "path", "lie in a folder that exists", str(out))
-    if out.resolve() in [file.samples.resolve() for file in files]:
-        rule = "be another file than the samples"
-        raise InvalidInputError.of("--out", "conflict", rule, str(out))
-    if len(set(targets)) < len(targets):
-        rule = "be a folder that exists, for runs of different names: two would write one file"
+    samples = [file.samples.resolve() for file in files]
+    if out.resolve() in samples or len(set(targets)) < len(targets):
+        rule = "name no samples, and be a folder for several runs, of which no two write one file"
         raise InvalidInputError.of("--out", "conflict", rule, str(out))
     return targets

@@ -170,13 +170,11 @@ def test_broken_files(path, content, number):
 
 
 def test_files_that_cannot_be_read_or_written(tmp_path):
-    absent = tmp_path / "no" / "verdicts.jsonl"
-    for path, reason in ((absent, errno.ENOENT), (tmp_path, errno.EISDIR)):
-        value = os.strerror(reason)
-        with refused(str(path), "path", value, error=StoreFileError):
+    for path, reason in ((tmp_path / "absent", errno.ENOENT), (tmp_path, errno.EISDIR)):
+        with refused(str(path), "path", os.strerror(reason), error=StoreFileError):
             read_verdicts(path)
-        with refused(str(path), "path", value, error=StoreFileError):
-            VerdictsFile(path, HEADER)
+    with refused(str(tmp_path), "path", os.strerror(errno.EISDIR), error=StoreFileError):
+        VerdictsFile(tmp_path, HEADER)
     assert list(tmp_path.iterdir()) == []
 
 
