@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import secrets
 import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -148,15 +147,6 @@ def _fill(temporary: Path, content: Content) -> None:
 def temporary_name(path: Path) -> Path:
     """Return a hidden name beside `path` that no other process uses."""
     return path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
-
-
-def temporaries_of(path: Path) -> list[tuple[Path, int]]:
-    """Return the files that have temporary names of `path`, each with the id of its process."""
-    name = re.compile(rf"\.{re.escape(path.name)}\.(\d{{1,9}})-[0-9a-f]{{8}}\.tmp")
-    with suppress(OSError):
-        matches = ((file, name.fullmatch(file.name)) for file in path.parent.iterdir())
-        return sorted((file, int(match[1])) for file, match in matches if match is not None)
-    return []
 
 
 def publish(temporary: Path, path: Path, replace: bool = False) -> bool:

@@ -249,8 +249,8 @@ def open_file(
     warning = network_warning(resolved)
     if warning:
         log.warning(warning)
-    if not exists and not create_file(resolved):
-        is_store(resolved)  # another process created it meanwhile
+    if not exists:
+        create_file(resolved)
     return _open_to_write(resolved, synchronous, wait_s)
 
 
