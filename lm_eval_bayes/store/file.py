@@ -40,8 +40,8 @@ Synchronous: TypeAlias = Literal["NORMAL", "FULL"]
 #: Seconds to wait for another process that is writing.
 WAIT_S = 60.0
 
-#: Pages of the write-ahead log, of which a commit takes two or more, that are written to the store.
-CHECKPOINT_PAGES = 400
+#: Commits after which the write-ahead log is written to the store and emptied.
+CHECKPOINT_COMMITS = 200
 
 
 class StoreFile:
@@ -75,6 +75,7 @@ class StoreFile:
         self.dictionaries = read_dictionaries(connection)
         self._connection: sqlite3.Connection | None = connection
         self._process = os.getpid()
+        self._n_commits = 0
         self._identity = _identity(path)
         self._lock = threading.RLock()
         # The store of a run is closed by no one: it is when the interpreter ends.
@@ -136,6 +137,9 @@ class StoreFile:
                 yield connection
                 if not commit:
                     connection.rollback()
+            self._n_commits += 1
+            if self._n_commits % CHECKPOINT_COMMITS == 0:
+                _checkpoint(connection, self.wait_s)
 
     def rows(
         self,
@@ -218,6 +222,14 @@ def begin_writing(connection: sqlite3.Connection, wait_s: float) -> None:
             time.sleep(0.01)
 
 
+def _checkpoint(connection: sqlite3.Connection, wait_s: float) -> None:
+    """Write the log to the store and empty it, unless another process reads or writes for long."""
+    connection.execute("PRAGMA busy_timeout = 100")
+    with suppress(sqlite3.Error):  # the commits are safe in the log, which a later one empties
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    connection.execute(f"PRAGMA busy_timeout = {int(wait_s * 1000)}")
+
+
 def open_file(
     path: str | PathLike[str],
     mode: Mode = "write",
@@ -237,8 +249,8 @@ def open_file(
     warning = network_warning(resolved)
     if warning:
         log.warning(warning)
-    if not exists and not create_file(resolved):
-        is_store(resolved)  # another process created it meanwhile
+    if not exists:
+        create_file(resolved)
     return _open_to_write(resolved, synchronous, wait_s)
 
 
@@ -321,7 +333,6 @@ def _open_with(
         connection.execute(f"PRAGMA journal_mode = {journal}")
         # Reads in this mode, and fails here if the mode is not possible.
         connection.execute("SELECT count(*) FROM models").fetchone()
-        connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
         connection.execute(f"PRAGMA synchronous = {synchronous}")
         connection.execute("PRAGMA foreign_keys = ON")
     return file

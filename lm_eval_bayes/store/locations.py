@@ -92,8 +92,7 @@ def log_bytes(path: Path) -> int:
 def network_file_system(path: str | PathLike[str]) -> str | None:
     """Return the type of the network file system that `path` is on.
 
-    If the table of mounts cannot be read, as on macOS and Windows, only Windows' names of network
-    shares are recognised.
+    None is known where there is no table of mounts, as on macOS and Windows.
 
     Parameters
     ----------
@@ -106,8 +105,6 @@ def network_file_system(path: str | PathLike[str]) -> str | None:
         The type, such as ``nfs4`` or ``fuse.sshfs``; None for a local or unknown file system.
     """
     real = os.path.realpath(os.fsdecode(path))
-    if os.path.splitdrive(real)[0].startswith("\\\\"):
-        return "network share"
     try:
         with open(MOUNTS, encoding="utf-8", errors="surrogateescape") as table:
             lines = table.read().splitlines()

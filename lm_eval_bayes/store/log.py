@@ -16,9 +16,6 @@ import numpy.typing as npt
 from lm_eval_bayes._util.text import plural
 from lm_eval_bayes.store.errors import StoreFileError
 
-#: Seconds after which a log that seems to be damaged is read again.
-RETRY_S = 0.05
-
 
 def log_of(path: Path) -> Path:
     """Return the path of a store's write-ahead log."""
@@ -46,7 +43,7 @@ def damaged_log(path: Path) -> str | None:
         n_intact, n_lost = read_log(log)
         if n_lost:
             # again, as another process may have been writing it: then more frames are intact now
-            time.sleep(RETRY_S)
+            time.sleep(0.05)
             n_intact_again, n_lost = read_log(log)
     except FileNotFoundError:
         return None

@@ -43,8 +43,6 @@ class MergeReport(Record):
     ----------
     target : str
         The merged store.
-    sources : tuple of str
-        The stores that were read.
     added : int
         Trials that were new to the target.
     known : int
@@ -61,7 +59,6 @@ class MergeReport(Record):
     """
 
     target: str
-    sources: tuple[str, ...]
     added: int
     known: int
     conflicts: tuple[str, ...]
@@ -119,7 +116,6 @@ def merge(
             raise StoreFileError(sentence, "path", "target", target_path)
     return MergeReport(
         target=str(target_path),
-        sources=tuple(map(str, paths)),
         added=merger.added,
         known=merger.known,
         conflicts=tuple(merger.conflicts),

@@ -133,15 +133,12 @@ class GradedTask(Record):
 
     def of(self, model: str, sampling: str) -> GradedTask:
         """Return the part of one model and sampling, without questions that have no such trial."""
-
-        def is_included(trial: GradedTrial) -> bool:
-            return (trial.key.model, trial.key.sampling) == (model, sampling)
-
-        questions = (
-            replace(question, trials=tuple(filter(is_included, question.trials)))
-            for question in self.questions
-        )
-        return replace(self, questions=tuple(q for q in questions if q.trials))
+        series, questions = (model, sampling), []
+        for question in self.questions:
+            trials = [t for t in question.trials if (t.key.model, t.key.sampling) == series]
+            if trials:
+                questions.append(replace(question, trials=tuple(trials)))
+        return replace(self, questions=tuple(questions))
 
 
 def outcome_records(tasks: Iterable[GradedTask], now: float) -> list[Row]:

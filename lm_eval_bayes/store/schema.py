@@ -287,17 +287,7 @@ CLUSTERS = Table(
 )
 
 #: Every table of records; those that others refer to come first.
-TABLES = (
-    MODELS,
-    SAMPLINGS,
-    VERSIONS,
-    PROMPTS,
-    SOURCES,
-    PROMPT_SIGNALS,
-    TRIALS,
-    OUTCOMES,
-    CLUSTERS,
-)
+TABLES = (MODELS, SAMPLINGS, VERSIONS, PROMPTS, SOURCES, PROMPT_SIGNALS, TRIALS, OUTCOMES, CLUSTERS)
 
 
 def rows(

@@ -226,10 +226,9 @@ class TrialStore:
     def prompts_of(self, model: str, sampling: str) -> list[str]:
         """Return the hashes of the prompts of trials, in the order in which they were described."""
         statement = (
-            "SELECT p.hash FROM prompts AS p WHERE EXISTS (SELECT 1 FROM trials AS t WHERE "
+            "SELECT DISTINCT p.hash FROM trials AS t JOIN prompts AS p ON p.id = t.prompt WHERE "
             "t.model = (SELECT id FROM models WHERE hash = ?) AND "
-            "t.sampling = (SELECT id FROM samplings WHERE hash = ?) AND t.prompt = p.id) "
-            "ORDER BY p.id"
+            "t.sampling = (SELECT id FROM samplings WHERE hash = ?) ORDER BY p.id"
         )
         with self.file.reading() as connection:
             return [digest for (digest,) in connection.execute(statement, (model, sampling))]

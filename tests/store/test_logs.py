@@ -126,3 +126,12 @@ def test_a_file_system_without_shared_memory(path, key, store, make_trial, monke
         assert alone.add([make_trial(key, 1)]) == 1
         assert journal(path) == 1
     assert verify(path).records["trials"] == 2
+
+
+def test_the_log_is_emptied_every_few_hundred_commits(path, store, key, make_trial):
+    sizes = []
+    for i in range(450):
+        store.add([make_trial(key, i)])
+        sizes.append(store.info().log_bytes if i % 50 == 49 else 0)
+    assert max(sizes[199], sizes[399]) < 100_000
+    assert 0 < sizes[349] < 2_000_000
