@@ -126,7 +126,7 @@ def test_prior_evidence_refuses_scores(runs):
         ([2.0] * 7 + [float("nan")], "nan"),
         ([2.0] * 7 + ["3"], "'3'"),
         ("2.0", "list"),
-        ([2.0] * 3, "3 `scores`"),
+        ([2.0] * 3, "3 in `scores` of 8 trials"),
     ],
 )
 def test_broken_scores_are_refused(tmp_path, scores, got):

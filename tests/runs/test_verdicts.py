@@ -173,8 +173,8 @@ def test_files_that_cannot_be_read_or_written(tmp_path):
         value = os.strerror(reason)
         with refused(str(path), "path", value, error=StoreFileError):
             read_verdicts(path)
-        with refused(str(path), "path", value, error=StoreFileError):
-            VerdictsFile(path, HEADER)
+    with refused(str(tmp_path), "path", value, error=StoreFileError):
+        VerdictsFile(tmp_path, HEADER)
     assert list(tmp_path.iterdir()) == []
 
 
