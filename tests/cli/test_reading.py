@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import numpy as np
-from _support.command_line import answer, called
+from _support.command_line import answer, called, refusal
 from _support.paths import REPOSITORY
 
 from lm_eval_bayes.cli.ui import reading
@@ -53,3 +54,26 @@ def test_dependent_trials_get_a_warning_in_every_command(tmp_path):
         (warning,) = [line for line in error.splitlines() if line.startswith("warning: ")]
         assert warning.startswith("warning: shifted, ")
     assert len(answer("summary", dependent, plain)["warnings"]) == 1
+
+
+def test_a_model_is_named_and_its_runs_are_joined(tmp_path):
+    for name, scores in (("a", "10"), ("b", "11"), ("c", "00")):
+        rows = (f"q,{score}\n" for score in scores)
+        (tmp_path / f"{name}.csv").write_text("question,score\n" + "".join(rows))
+    paths = [tmp_path / f"{name}.csv" for name in "abc"]
+    named = [f"--model=new={path}" for path in paths[:2]]
+    rows = answer("summary", *paths, *named, "--json")["tasks"]
+    assert {row["model"]: row["trials"] for row in rows} == {"new": 4, "c": 2}
+    for text, rule in ((f"new={tmp_path / 'd.csv'}", "path"), ("new", "format")):
+        assert refusal("summary", *paths, "--model", text) == ("--model", rule)
+
+
+def test_unreadable_files_are_left_out_where_that_is_asked_for(tmp_path):
+    folder = shutil.copytree(
+        REPOSITORY / "tests/runs/readers/data/verifiers_traces", tmp_path / "r"
+    )
+    (folder / "weak" / "traces.jsonl").write_bytes(b"\0" * 100)
+    assert refusal("summary", folder) == ("RUN", "damaged")
+    code, _, error = called("summary", folder, "--skip-unreadable")
+    assert code == 0
+    assert f"warning: {folder / 'weak' / 'traces.jsonl'} was not read" in error
