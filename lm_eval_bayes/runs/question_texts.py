@@ -50,7 +50,7 @@ def question_texts(run: TaskRun, number: int) -> QuestionTexts:
         return QuestionTexts()
     texts = run.texts[number]
     outcomes: list[int | None] = [None] * int(run.outcomes.n_trials[number])
-    if run.trials is not None:
+    if run.trials is not None and run.metric != REGRADED:
         outcomes = run.trials[number].tolist()
     answers: tuple[str, ...] = ()
     logged: dict[int, tuple[str | None, int | None]] = {}
@@ -59,32 +59,25 @@ def question_texts(run: TaskRun, number: int) -> QuestionTexts:
         chosen = texts.index[trials, 1].tolist()
         if isinstance(line, ToolTrials):
             found = line.log.read(line.places[chosen].tolist())
-            right = next((trial.right_answers for trial in found if trial.right_answers), ())
-            answers = answers or tuple(map(replace_surrogates, right))
+            right = next((list(trial.right_answers) for trial in found if trial.right_answers), [])
             n_damaged += sum(trial.damaged for trial in found)
-            logged |= {
-                trial: (None if text is None else replace_surrogates(text), None)
-                for trial, (text, _, _) in zip(trials.tolist(), found, strict=True)
-            }
-            continue
-        row = read_line(line)
-        answers = answers or tuple(map(replace_surrogates, right_answers(row)))
-        responses, graded = generated_texts(row) or [], row.get("outcomes")
-        for trial, response in zip(trials.tolist(), chosen, strict=True):
-            outcome = graded[response] if isinstance(graded, list) else None
-            if outcome is not None or run.metric == REGRADED or graded is None:
-                logged[trial] = (replace_surrogates(responses[response]), outcome)
+            logged |= zip(trials.tolist(), ((trial.text, None) for trial in found), strict=True)
+        else:
+            row = read_line(line)
+            right, responses = right_answers(row), generated_texts(row) or []
+            graded = row.get("outcomes") if run.metric != REGRADED else None
+            for trial, n in zip(trials.tolist(), chosen, strict=True):
+                outcome = graded[n] if isinstance(graded, list) else None
+                if outcome is not None or graded is None:
+                    logged[trial] = (responses[n], outcome)
+        answers = answers or tuple(map(replace_surrogates, right))
     if len(texts.index) == len(outcomes):
         counted = [logged.get(trial, (None, None)) for trial in range(len(outcomes))]
     else:  # trials without a grade are logged too
         counted = [logged[trial] for trial in sorted(logged)]
     # a file that was replaced since may hold other texts
-    same = len(counted) == len(outcomes) and (
-        run.metric == REGRADED
-        or all(
-            outcome in (None, category)
-            for (_, outcome), category in zip(counted, outcomes, strict=True)
-        )
-    )
-    shown = tuple(text for text, _ in counted) if same else ()
+    pairs = zip((outcome for _, outcome in counted), outcomes, strict=False)
+    if len(counted) != len(outcomes) or any(now not in (None, then) for now, then in pairs):
+        counted = []
+    shown = tuple(None if text is None else replace_surrogates(text) for text, _ in counted)
     return QuestionTexts(answers, shown, n_damaged)

@@ -22,7 +22,7 @@ from lm_eval_bayes._util.files import write_atomic
 from lm_eval_bayes._util.hashing import canonical_json, hash_json
 from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes._util.text import one_line
-from lm_eval_bayes.errors import InvalidInputError, Rule
+from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.rubric.verifier_prompt import VerifierInput, after_reasoning
 from lm_eval_bayes.runs.log_fields import (
     generated_texts,
@@ -161,22 +161,18 @@ class Verdicts:
         """
         before = {"samples": self.header.samples, **self.header.verifier}
         now = {"samples": samples, **verifier}
-        shown = {
-            name: tuple(canonical_json(of.get(name)) for of in (before, now))
+        differ = [
+            f"{name} {one_line(old, 80)}, now {one_line(new, 80)}"
             for name in {**before, **now}
-        }
-        differ = {name: texts for name, texts in shown.items() if texts[0] != texts[1]}
+            if (old := canonical_json(before.get(name))) != (new := canonical_json(now.get(name)))
+        ]
         if differ:
-            changes = "; ".join(
-                f"{name} {one_line(old, 80)}, now {one_line(new, 80)}"
-                for name, (old, new) in differ.items()
-            )
             sentence = (
                 f"{self.path} holds the verdicts of another verifier or on other samples "
-                f"({changes}); judge anew with --restart, which keeps these as .before, or write "
-                "elsewhere with --out (rubrics only read what is beside the samples)"
+                f"({'; '.join(differ)}); judge anew with --restart, which keeps these as .before, "
+                "or write elsewhere with --out (rubrics only read what is beside the samples)"
             )
-            raise OtherVerifierError(sentence, "mismatch", "verifier", list(differ))
+            raise OtherVerifierError(sentence, "mismatch", "verifier", differ)
 
 
 def verdicts_path(samples: str | PathLike[str]) -> Path:
@@ -217,41 +213,30 @@ def read_verdicts(path: str | PathLike[str]) -> Verdicts:
     with _file_errors(path, "read"):
         raw = path.read_bytes()
     *lines, torn = raw.split(b"\n")
-    header = _header(path, lines[0] if lines else b"")
     trials: dict[tuple[int, int], TrialVerdict] = {}
-    for number, line in enumerate(lines[1:], 2):
-        try:
+    number = 1
+    try:
+        header = _header(json.loads(lines[0]))
+        for line in lines[1:]:
+            number += 1
             verdict = _trial(json.loads(line))
             earlier = trials.get(verdict.key, verdict)
             if earlier.error is None and earlier != verdict:
                 raise ValueError(f"trial {verdict.key} of question and number has other verdicts")
-        except (ValueError, TypeError, RecursionError) as error:
-            raise _broken(path, number, error) from error
-        trials[verdict.key] = verdict
+            trials[verdict.key] = verdict
+    except (ValueError, TypeError, LookupError, RecursionError) as error:
+        sentence = f"{path} is no file of verdicts, or is broken at line {number}: {error}"
+        raise VerdictsError(sentence, "damaged", str(path), number) from error
     return Verdicts(path, header, trials, len(raw) - len(torn))
 
 
-def _header(path: Path, line: bytes) -> VerdictsHeader:
-    try:
-        content = json.loads(line)
-        name, version = content["format"], content["version"]
-    except (ValueError, TypeError, LookupError, RecursionError):
-        name = version = None
-    if (name, version) != (FORMAT, VERSION):
-        sentence = f"{path} must begin as a file of verdicts of version {VERSION}"
-        rule: Rule = "schema" if name == FORMAT else "format"
-        raise VerdictsError(f"{sentence}; got {version}", rule, str(path), version)
-    samples, verifier = content.get("samples"), content.get("verifier")
-    try:
-        if not isinstance(samples, str) or not isinstance(verifier, dict):
-            raise TypeError("samples or verifier is missing")
-        return VerdictsHeader(samples, verifier, _three(content.get("baseline")))
-    except (ValueError, TypeError) as error:
-        raise _broken(path, 1, error) from error
-
-
-def _broken(path: Path, line: int, error: Exception) -> VerdictsError:
-    return VerdictsError(f"{path} is broken at line {line}: {error}", "damaged", str(path), line)
+def _header(row: Any) -> VerdictsHeader:
+    """Return the first line as a header that holds what it must."""
+    if (row["format"], row["version"]) != (FORMAT, VERSION):
+        raise ValueError(f"no header of version {VERSION}")
+    if not isinstance(row["samples"], str) or not isinstance(row["verifier"], dict):
+        raise TypeError("samples or verifier is missing")
+    return VerdictsHeader(row["samples"], row["verifier"], _three(row["baseline"]))
 
 
 def _trial(row: Any) -> TrialVerdict:
@@ -499,12 +484,11 @@ def verifier_inputs(row: Mapping[str, Any], samples: str) -> list[VerifierInput]
     question = question_text(row, prompt_and_settings(row)[0], _QUESTION_FIELDS)
     gold = " or ".join(right_answers(row)).strip()
     texts = generated_texts(row)
-    for lacks, what in ((not question, "the text"), (not gold, "the standard answer")):
-        if lacks:
+    needed = {"the text": question, "the standard answer": gold, _TEXTS: texts is not None}
+    for what, value in needed.items():
+        if not value:
             raise _lacking(what, f"question {row['doc_id']} of {samples}")
-    if texts is None:
-        raise _lacking(_TEXTS, f"question {row['doc_id']} of {samples}")
-    return [VerifierInput(question, gold, after_reasoning(text)) for text in texts]
+    return [VerifierInput(question, gold, after_reasoning(text)) for text in texts or ()]
 
 
 def verdict_targets(files: Sequence[JudgedFile], out: Path | None) -> list[Path]:
@@ -528,10 +512,8 @@ def verdict_targets(files: Sequence[JudgedFile], out: Path | None) -> list[Path]
     targets = [out / path.name for path in names] if out.is_dir() else [out for _ in names]
     if not out.parent.is_dir():
         raise InvalidInputError.of("--out", "path", "lie in a folder that exists", str(out))
-    if out.resolve() in [file.samples.resolve() for file in files]:
-        rule = "be another file than the samples"
-        raise InvalidInputError.of("--out", "conflict", rule, str(out))
-    if len(set(targets)) < len(targets):
-        rule = "be a folder that exists, for runs of different names: two would write one file"
+    samples = [file.samples.resolve() for file in files]
+    if out.resolve() in samples or len(set(targets)) < len(targets):
+        rule = "name no samples, and be a folder for several runs, of which no two write one file"
         raise InvalidInputError.of("--out", "conflict", rule, str(out))
     return targets

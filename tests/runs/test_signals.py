@@ -155,7 +155,7 @@ def test_verdicts_on_other_samples_are_refused(tmp_path):
     with refused("RUN", "missing"):
         signals_of(folder)
     path.write_text("hello\n")
-    with refused(str(path), "format", error=VerdictsError):
+    with refused(str(path), "damaged", error=VerdictsError):
         signals_of(folder)
 
 

@@ -113,9 +113,11 @@ def test_a_torn_last_line_is_dropped(written, cut):
 def test_another_verifier_is_refused_with_what_differs(written):
     before = written.read_bytes()
     other = replace(HEADER, verifier={**VERIFIER, "temperature": 2.0, "dtype": "float16"})
-    with refused("verifier", "mismatch", ["temperature", "dtype"], error=OtherVerifierError):
+    differ = ["temperature 1, now 2", 'dtype null, now "float16"']
+    with refused("verifier", "mismatch", differ, error=OtherVerifierError):
         VerdictsFile(written, other)
-    with refused("verifier", "mismatch", ["samples"], error=OtherVerifierError):
+    differ = ['samples "samples_t_1.jsonl", now "s2"']
+    with refused("verifier", "mismatch", differ, error=OtherVerifierError):
         VerdictsFile(written, replace(HEADER, samples="s2"))
     assert written.read_bytes() == before
     with VerdictsFile(written, replace(HEADER, verifier={**VERIFIER, "temperature": 1})):
@@ -145,24 +147,24 @@ def line(old, new):
 
 
 @pytest.mark.parametrize(
-    ("content", "rule", "value"),
+    ("content", "number"),
     [
-        (b"", "format", None),
-        (HEAD, "format", None),
-        (b"hello\n", "format", None),
-        (HEAD.replace(b'"version": 1', b'"version": 2') + b"\n", "schema", 2),
-        (HEAD.replace(b"-3.5", b"NaN") + b"\n", "damaged", 1),
-        (HEAD.replace(b'"samples_t_1.jsonl"', b"7") + b"\n", "damaged", 1),
-        (HEAD + b"\n[]\n", "damaged", 2),
-        (line("0.5", "0.6"), "damaged", 2),
-        (line('"trial": 0', '"trial": -1'), "damaged", 2),
-        (line(f'"{TEXT}"', "3"), "damaged", 2),
-        (line('"c": 0.25', '"d": 0.25'), "damaged", 2),
+        (b"", 1),
+        (HEAD, 1),
+        (b"hello\n", 1),
+        (HEAD.replace(b'"version": 1', b'"version": 2') + b"\n", 1),
+        (HEAD.replace(b"-3.5", b"NaN") + b"\n", 1),
+        (HEAD.replace(b'"samples_t_1.jsonl"', b"7") + b"\n", 1),
+        (HEAD + b"\n[]\n", 2),
+        (line("0.5", "0.6"), 2),
+        (line('"trial": 0', '"trial": -1'), 2),
+        (line(f'"{TEXT}"', "3"), 2),
+        (line('"c": 0.25', '"d": 0.25'), 2),
     ],
 )
-def test_broken_files(path, content, rule, value):
+def test_broken_files(path, content, number):
     path.write_bytes(content)
-    with refused(str(path), rule, value, error=VerdictsError):
+    with refused(str(path), "damaged", number, error=VerdictsError):
         VerdictsFile(path, HEADER)
     assert path.read_bytes() == content
 

@@ -46,10 +46,9 @@ from lm_eval_bayes.runs.readers.tool_settings import SETTINGS, call_settings
 from lm_eval_bayes.runs.readers.trial_texts import Records, one_text
 from lm_eval_bayes.runs.task_run import Provenance
 
-#: Entries of an `.eval` file: the header, what a log has until it ends, and the samples.
+#: Entries of an `.eval` file: header and summaries, and what a log has of them until it ends.
 _HEADER, _START, _SUMMARIES = "header.json", "_journal/start.json", "summaries.json"
 _JOURNAL = re.compile(r"_journal/summaries/\d{1,9}\.json")
-_SAMPLE = re.compile(r"samples/[^/]+\.json")
 
 #: The first keys of a log in JSON.
 _JSON_LOG = re.compile(rb'\s*\{\s*"version"\s*:\s*\d+\s*,\s*"status"\s*:\s*"[a-z]+"\s*,')
@@ -247,7 +246,7 @@ def _with_scores(trial: Trial, names: Mapping[str, None], metric: str) -> Trial:
 
 
 def _archived(file: Path, query: Query) -> tuple[dict[str, Any], list[Mapping[str, Any]]]:
-    """Read the header and the summaries of an `.eval` file, or its samples where it has none."""
+    """Read the header and the summaries of an `.eval` file."""
     try:
         with zipfile.ZipFile(file) as archive:
             names = set(archive.namelist())
@@ -259,8 +258,6 @@ def _archived(file: Path, query: Query) -> tuple[dict[str, Any], list[Mapping[st
             journal = sorted(filter(_JOURNAL.fullmatch, names), key=lambda n: (len(n), n))
             entries = [_SUMMARIES] if _SUMMARIES in names else journal
             samples = [sample for name in entries for sample in mappings(content(name))]
-            if not entries:
-                samples = [mapping(content(n)) for n in sorted(filter(_SAMPLE.fullmatch, names))]
         query.advance(file.stat().st_size)
     except InvalidInputError:
         raise

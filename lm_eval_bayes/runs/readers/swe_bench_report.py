@@ -45,9 +45,6 @@ _RUN = re.compile(
 )
 _INSTANCE = re.compile(rb'\s*\{\s*"[^"]+"\s*:\s*\{[^{}]*"(?:resolved|patch_exists)"\s*:')
 
-#: Reports of runs are not larger, in bytes.
-_LARGEST_REPORT = 2**24
-
 #: The number at the end of the name of a run.
 _NUMBERED = re.compile(r"(.*?)(\d{1,6})")
 
@@ -67,7 +64,7 @@ def sniff(path: Path) -> Sniffed | None:
 def _is_run_report(file: Path) -> bool:
     if file.suffix != ".json" or file.name == "report.json" or not _RUN.match(beginning(file)):
         return False
-    content = beginning(file, _LARGEST_REPORT)
+    content = beginning(file, 2**24)  # reports are not larger
     return any(f'"{key}"'.encode() in content for key in _RESOLVED)
 
 
@@ -149,8 +146,7 @@ def _of_run(content: Mapping[str, Any], file: Path, query: Query) -> dict[str, t
             raise InvalidInputError.of(query.argument, "mismatch", rule, len(outcomes))
     if not listed and type(sizes[0]) is not int:
         rule = f"list all instances, those that were not resolved too, as {_ALL[-1]} ({file.name})"
-        got = "resolved ones alone, of which there is no rate"
-        raise InvalidInputError.of(query.argument, "missing", rule, got)
+        raise InvalidInputError.of(query.argument, "missing", rule, "resolved ones, and no total")
     return dict(sorted(outcomes.items()))
 
 
