@@ -63,7 +63,7 @@ def counts(read):
 
 
 ENDINGS = (
-    *(".csv", ".tsv", ".csv.gz", ".jsonl", ".jsonl.gz", ".jsonl.zst"),
+    *(".csv", ".tsv", ".csv.gz", ".json", ".jsonl", ".jsonl.gz", ".jsonl.zst"),
     *(".parquet", ".arrow", ".feather"),
 )
 
@@ -235,7 +235,7 @@ def test_clusters_answers_and_leading_zeros(read):
 
 def test_scores_have_no_clusters(read):
     text = "question,score,topic,cluster\na,0.5,I,I\nb,0.25,II,II\n"
-    with refused("cluster", "missing"):
+    with refused("cluster", "conflict"):
         read(text, cluster="topic")
     (run,) = read(text).runs
     assert (run.clusters, len(run.notes)) == (None, 1)
@@ -313,13 +313,8 @@ def test_measurements_that_are_no_numbers_are_named(tmp_path, ending, wrong):
 
 def test_all_columns_that_are_read_are_named(tmp_path, read):
     kinds = {
-        **{
-            "question": "item_id",
-            "text": "problem",
-            "model": "agent",
-            "task": "benchmark",
-            "trial": "epoch",
-        },
+        **{"question": "item_id", "text": "problem", "model": "agent"},
+        **{"task": "benchmark", "trial": "epoch"},
         **{"score": "reward", "answer": "parsed_answer", "response": "output", "target": "gold"},
         **{"tokens": "n_tokens", "cost": "total_cost", "time": "latency", "cluster": "cluster"},
     }
