@@ -235,7 +235,7 @@ def test_clusters_answers_and_leading_zeros(read):
 
 def test_scores_have_no_clusters(read):
     text = "question,score,topic,cluster\na,0.5,I,I\nb,0.25,II,II\n"
-    with refused("cluster", "conflict"):
+    with refused("cluster", "missing"):
         read(text, cluster="topic")
     (run,) = read(text).runs
     assert (run.clusters, len(run.notes)) == (None, 1)
