@@ -22,7 +22,7 @@ from lm_eval_bayes.runs.readers.protocol import (
     NothingToCountError,
     Query,
 )
-from lm_eval_bayes.runs.regrading import regraded_run
+from lm_eval_bayes.runs.regrading import regraded_runs
 from lm_eval_bayes.runs.task_run import SavedRuns, TaskRun
 from lm_eval_bayes.runs.trials import PartialRun, with_scores
 
@@ -156,7 +156,11 @@ def _read_files(files: Sequence[RunFile], query: Query) -> tuple[list[FileConten
         try:
             with permissions_checked(query.argument, file.file):
                 contents = file.reader.read(file.file, query)
-                runs = [regraded_run(run, query) for run in contents.runs]
+            wanted = {query.task, *contents.groups.get(query.task or "", ())}
+            runs = [run for run in contents.runs if query.task is None or run.task in wanted]
+            matched.update([file.path] if runs else ())
+            if query.regrade is not None:
+                runs = regraded_runs(runs, query.regrade, skipped)
         except NothingToCountError as error:
             skipped.append(error)
             matched.add(file.path)
@@ -170,11 +174,8 @@ def _read_files(files: Sequence[RunFile], query: Query) -> tuple[list[FileConten
             rule = f"hold no values nested hundreds deep ({file.file})"
             got = "one, in it or in a file beside it"
             raise InvalidInputError.of(query.argument, "range", rule, got) from None
-        wanted = {query.task, *contents.groups.get(query.task or "", ())}
-        runs = [run for run in runs if query.task is None or run.task in wanted]
         tasks.setdefault(file.path, set()).update(contents.tasks)
         if runs:
-            matched.add(file.path)
             named = [_named(replace(run, path=file.number), query.models) for run in runs]
             read.append(replace(contents, runs=named))
             warnings += contents.warnings

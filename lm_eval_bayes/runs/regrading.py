@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from lm_eval_bayes._util.text import plural
-from lm_eval_bayes.runs.readers.protocol import NothingToCountError, Query
+from lm_eval_bayes.runs.readers.protocol import NothingToCountError, Regrade
 from lm_eval_bayes.runs.task_run import REGRADED
 from lm_eval_bayes.runs.trials import PartialRun, objects
 
 
-def regraded_run(run: PartialRun, query: Query) -> PartialRun:
-    """Return a run whose trials have the grades of their texts; one without a text has none.
+def regraded_runs(
+    runs: Sequence[PartialRun], regrade: Regrade, skipped: list[NothingToCountError]
+) -> list[PartialRun]:
+    """Return runs whose trials have the grades of their texts; one without a text has none.
 
-    Raises
-    ------
-    NothingToCountError
-        If no text, or not one right answer of every question is logged.
+    Runs that log no texts, or not one right answer of every question, are left out; why is added
+    to `skipped`.
     """
+    graded = []
+    for run in runs:
+        try:
+            graded.append(_regraded(run, regrade))
+        except NothingToCountError as error:
+            skipped.append(error)
+    return graded
+
+
+def _regraded(run: PartialRun, regrade: Regrade) -> PartialRun:
     trials = run.trials
-    if query.regrade is None:
-        return run
     if trials is None or trials.logged is None or (trials.logged.log < 0).all():
         rule = f"be left out: no generated texts of task {run.task} are logged"
         lacking = f"task {run.task}, which holds no generated texts to be graded again"
@@ -43,7 +52,7 @@ def regraded_run(run: PartialRun, query: Query) -> PartialRun:
             lacking = f"task {run.task}, which holds no right answers to grade again by"
             got = f"question {question.id} of {run.source}"
             raise NothingToCountError.of_task("regrade", rule, got, lacking, "conflict")
-        grades = query.regrade(responses, target[0], marker if isinstance(marker, str) else None)
+        grades = regrade(responses, target[0], marker if isinstance(marker, str) else None)
         for row, (right, found) in zip(rows, grades, strict=True):
             category[row], answer[row] = int(right), found
     notes = list(run.notes)

@@ -84,7 +84,7 @@ _SCHEMA = "files made by its documented schema"
 FORMATS: tuple[Format, ...] = (
     Format(
         "lm-evaluation-harness",
-        "output folder, results_*.json, samples_*.jsonl",
+        "output folder, results_*.json, samples_*.jsonl, a dump of simple_evaluate",
         _REAL,
         harness_log,
         ("*__*.jsonl",),  # of releases up to 0.4.2

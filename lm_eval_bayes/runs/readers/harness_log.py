@@ -113,25 +113,32 @@ def read(file: Path, query: Query) -> FileContents:
 
 def _read_dump(file: Path, query: Query) -> FileContents:
     """Read what `lm_eval.simple_evaluate` returned, which holds the samples of its tasks."""
-    results = load_json(file, query)
-    samples = results["samples"]
-    rows = [row for of_task in samples.values() for row in of_task]
-    if not all(isinstance(row, dict) for row in rows):
-        raise broken(file, query, "samples that are no objects")
+    results = mapping(load_json(file, query))
+    samples = mapping(results.get("samples"))
+    for rows in samples.values():
+        if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+            raise broken(file, query, "samples that are no lists of objects")
     again = Query(argument=query.argument)
     texts = SpooledRecords(
         file,
         records=lambda: (
-            _texts(row) for of_task in load_json(file, again)["samples"].values() for row in of_task
+            _texts(row) for rows in load_json(file, again)["samples"].values() for row in rows
         ),
     )
     groups, runs, warnings, begin = groups_of(results), list[PartialRun](), list[str](), 0
-    for name, of_task in samples.items():
+    skipped: list[NothingToCountError] = []
+    for name, rows in samples.items():
         if query.task in (None, name) or name in groups.get(query.task or "", ()):
             config = mapping(mapping(results.get("configs")).get(name))
             task = LoggedTask(_model_name(results, file), name, file, config, results=results)
-            runs += _runs(task, of_task, lambda: texts, query, warnings, begin)
-        begin += len(of_task)
+            try:
+                runs += _runs(task, rows, lambda: texts, query, warnings, begin)
+            except NothingToCountError as error:
+                skipped.append(error)
+        begin += len(rows)
+    if skipped and not runs:
+        raise skipped[0]
+    warnings += [f"left out: {error.lacking}" for error in skipped]
     runs = [replace(run, folder=None) for run in runs]
     return FileContents(runs, tuple(samples), groups, tuple(warnings))
 

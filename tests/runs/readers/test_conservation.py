@@ -60,11 +60,8 @@ OPEN = {
     },
     "some": {"simulations/": "the error names results.json"},
     "all": {
-        "evalscope: reviews": "reviews that are there twice are counted once without a word",
-        "lighteval": "a question without the metric is left out without a word",
         "simulations/": "the error names results.json",
         "matrix.csv": "an empty cell is left out without a word",
-        "sqlite": "rows that point nowhere are left out without a word",
     },
 }
 
@@ -151,7 +148,7 @@ class Copy:
         assert sorted(self.folder.rglob("*")) == self.files
         if outcomes is None:
             # of a folder whose only log is none any more the folder is named
-            names = (self.file.name, f"{self.file.parent} ", "beside it", "be a folder of a run")
+            names = (self.file.name, f"{self.file.parent} ", "beside it", "be a run: ")
             names += (f"{self.folder} are also in", repr(self.file.parent.name))
             assert self.path == self.file or any(name in said for name in names)
             return None
