@@ -437,6 +437,8 @@ def files_to_judge(runs: Sequence[TaskRun], limit: int | None = None) -> list[Ju
                 raise _lacking(_TEXTS, f"question {doc_id} of {run.file_names}")
             for at, log in enumerate(texts.logs):
                 (file,), chosen = log.files, texts[texts.log == at]
+                if not chosen.log.size:
+                    continue
                 if run.doc_ids is None or plain_name(file).suffix != ".jsonl":
                     rule = "be samples of the harness, which hold what a verifier reads"
                     raise InvalidInputError.of("RUN", "unsupported", rule, run.file_names)

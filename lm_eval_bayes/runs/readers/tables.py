@@ -221,6 +221,10 @@ def arrow_rows(file: Path, names: Sequence[str], argument: str) -> Iterator[Mapp
             yield from batch.to_pylist()
 
 
+#: How a stream of Arrow ends.
+_STREAM_END = b"\xff\xff\xff\xff\0\0\0\0"
+
+
 @contextmanager
 def _arrow_reader(path: Path, argument: str) -> Iterator[Any]:
     """Open a Parquet or Arrow file, or a stream; refuse it if it is broken, also in the block."""
@@ -237,6 +241,9 @@ def _arrow_reader(path: Path, argument: str) -> Iterator[Any]:
         try:
             reader = pyarrow.ipc.open_file(source)
         except pyarrow.ArrowInvalid:
+            source.seek(max(source.size() - len(_STREAM_END), 0))
+            if source.read() != _STREAM_END:  # pyarrow reads what is there, and zeros as scores
+                raise
             source.seek(0)
             reader = pyarrow.ipc.open_stream(source)
         yield reader

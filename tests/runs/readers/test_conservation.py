@@ -199,10 +199,7 @@ SLOW = ("8 bytes", "NUL", "NUL tail", "first line of another kind")
     [pytest.param(d, marks=[pytest.mark.slow] if d in SLOW else []) for d in DAMAGES],
 )
 @pytest.mark.parametrize("source", SOURCES)
-def test_a_damaged_file_does_not_vanish(source, damage, tmp_path, request):
-    if "arrow" in source and damage == "NUL tail":
-        why = "a stream without its end is read, its NUL bytes as scores of 0"
-        request.applymarker(pytest.mark.xfail(strict=True, reason=why))
+def test_a_damaged_file_does_not_vanish(source, damage, tmp_path):
     folder = Copy(SOURCES[source], tmp_path / "logs").folder
     files = files_of(folder)
     before = {path: read_or_refused(path, dedupe=True) for path in (folder, *files)}
