@@ -125,7 +125,7 @@ REFUSED = [
     ("verify a --verifier judge --limit 0", "--limit", "range"),
     ("verify a --verifier judge --max-length -1", "--max-length", "range"),
     ("verify a --verifier judge --timeout 0", "--timeout", "range"),
-    ("verify a b --verifier judge --out absent", "--out", "path"),
+    ("verify a b --verifier judge --out absent", "--out", "conflict"),
     # stores
     ("store merge a.sqlite ./a.sqlite -o a.sqlite", "--output", "duplicate"),
     ("store merge a.sqlite -o notes.txt/all", "--output", "path"),
