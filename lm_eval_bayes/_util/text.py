@@ -414,7 +414,7 @@ def replace_surrogates(text: str) -> str:
     >>> replace_surrogates("a\ud800b\n")
     'a\ufffdb\n'
     """
-    return "".join("\ufffd" if "\ud800" <= c <= "\udfff" else c for c in text)
+    return re.sub("[\ud800-\udfff]", "\ufffd", text)
 
 
 def _escaped(c: str) -> str:

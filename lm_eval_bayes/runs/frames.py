@@ -74,7 +74,7 @@ def read_frame(
     by_name = _columns(frame)
     query = Query(task=task, columns=columns or {}, bounds=bounds, argument="frame", dedupe=None)
     kinds = find_columns(list(by_name), query.columns)
-    check_columns(list(by_name), kinds, "frame", "or `columns={{'{kind}': NAME}}`")
+    check_columns(list(by_name), kinds, "frame")
     rows = partial(zip, *by_name.values(), strict=True)
     table = TrialTable(Path("frame"), list(by_name), kinds, by_name, rows)
     contents = table_contents(table, query, model)

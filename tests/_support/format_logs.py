@@ -113,7 +113,7 @@ LOGS = {
         ("matharena", "published.parquet", None),
         *(
             (_table, f"board{ending}", None)
-            for ending in (".csv", ".tsv", ".jsonl", ".csv.gz", ".parquet", ".arrow")
+            for ending in (".csv", ".tsv", ".json", ".jsonl", ".csv.gz", ".parquet", ".arrow")
         ),
     ],
     "matrix of outcomes": [(_matrix, "matrix.csv", None), (_matrix, "matrix.npz", None)],

@@ -13,7 +13,7 @@ import pyarrow.parquet
 
 
 def write_rows(path, rows, encoding="utf-8", row_group_size=None):
-    """Write mappings as CSV, TSV or JSON lines, also compressed, as Parquet, Arrow or Feather."""
+    """Write mappings as CSV, TSV, JSON (lines), also compressed, as Parquet, Arrow or Feather."""
     suffix = path.suffixes[0]
     if suffix == ".parquet":
         pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path, row_group_size)
@@ -24,7 +24,8 @@ def write_rows(path, rows, encoding="utf-8", row_group_size=None):
     elif suffix == ".feather":
         pyarrow.feather.write_feather(pyarrow.Table.from_pylist(rows), path)
     else:
-        text = _json_lines(rows) if suffix == ".jsonl" else _separated(rows, suffix)
+        write = {".json": json.dumps, ".jsonl": _json_lines}.get(suffix)
+        text = _separated(rows, suffix) if write is None else write(rows)
         path.write_bytes(_compressed(text.encode(encoding), path.suffix))
     return path
 

@@ -45,9 +45,9 @@ def test_a_matrix_of_one_model(tmp_path, text):
 
 def test_a_header_of_numbers_is_noted(tmp_path):
     # it could be the outcomes of a question in three categories
-    (note,) = read_text(tmp_path, "0,1,2\n1,0,1\n").runs[0].notes
+    (note,) = read_text(tmp_path, "0,1,2\n1,0,1\n").notes
     assert "row 1 (0, 1, 2)" in note
-    assert read_text(tmp_path, ",0,1,2\n0,1,0,1\n").runs[0].notes == ()
+    assert read_text(tmp_path, ",0,1,2\n0,1,0,1\n").notes == ()
 
 
 def test_a_header_names_models_and_questions(tmp_path):
@@ -78,7 +78,7 @@ def test_real_outcomes(shared):
     assert len(saved.models) == 19
     assert {(run.n_questions, run.n_common) for run in saved.runs} == {(15, 4)}
     assert saved.runs[0].matrix().tolist() == table[:, 0].reshape(15, 4).tolist()
-    assert "rows 1, 1.1, … are read as 4 trials" in " ".join(saved.runs[0].notes)
+    assert "rows 1, 1.1, … are read as 4 trials" in " ".join(saved.notes)
     assert [run.outcomes.counts[:, 1].sum() for run in saved.runs] == table.sum(axis=0).tolist()
     counts = read_runs([shared / "data" / "outcomes" / "counts128_aime24_amc23.csv"])
     assert counts.models == ("base", "rl")
@@ -100,9 +100,9 @@ def test_names_with_dots_that_are_no_repeated_labels(tmp_path, ids):
         ("1,0\n1\n0,1\n", "shape", "1 cells in line 2, 2 in the first"),
         ("1,0,inf\n0,1,1\n", "conflict", "1, 0, inf"),
         ("1,0,1\n0,2,1\n", "range", "'2' in row 2, column 2"),
-        ("1,0\n,\n0,1\n", "duplicate", "row 2"),
+        ("1,0\n,\n0,1\n", "duplicate", "nothing in row 2"),
         ("id,A\nq,1\nq,0\n", "duplicate", "q in row 3"),
-        ("id,A\n,1\n", "duplicate", "no name in row 2"),
+        ("id,A\n,1\n", "duplicate", "nothing in row 2"),
         ("id,t1\n", "empty", "none"),
         ('"id,A\n', "damaged", None),
     ],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +13,7 @@ from lm_eval_bayes._util.compressed import open_bytes, plain_name
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.readers.column_names import MODELS, TASKS, TRIALS, is_trial_table
 from lm_eval_bayes.runs.readers.file_access import unreadable
-from lm_eval_bayes.runs.readers.json_files import load_json
+from lm_eval_bayes.runs.readers.json_files import beginning, load_json
 from lm_eval_bayes.runs.readers.protocol import Advance, Query
 from lm_eval_bayes.runs.readers.text_files import JsonLines, Row, csv_lines, first_of
 
@@ -41,8 +43,10 @@ def _names(path: Path) -> Iterator[Iterable[str]]:
         yield from (map(str.strip, cells) for cells in csv_lines(path, "RUN"))
     elif suffix in (*PARQUET, *ARROW):
         yield _arrow_names(path)
-    elif suffix in (*JSON_LINES, *JSON):
-        yield from rows_of(path, "RUN", unique_keys=False)
+    elif suffix in JSON:
+        yield from _first_record(path) or json_rows(load_json(path, Query()))
+    elif suffix in JSON_LINES:
+        yield from JsonLines(path, "RUN", unique_keys=False)
 
 
 def rows_of(
@@ -155,6 +159,16 @@ def json_rows(content: Any) -> list[Row]:
         content = results if isinstance(results, list) else _by_question(content)
     is_table = isinstance(content, list) and all(isinstance(row, dict) for row in content)
     return content if is_table else []
+
+
+def _first_record(path: Path) -> list[Row]:
+    """Return the first row of an array of objects, by the beginning of the file; else none."""
+    head = beginning(path, 2**20).decode("utf-8", "ignore")
+    start = re.match(r'\s*(\{\s*"results"\s*:\s*)?\[\s*(?=\{)', head)
+    try:
+        return [json.JSONDecoder().raw_decode(head, start.end())[0]] if start else []
+    except (ValueError, RecursionError):
+        return []
 
 
 def _by_question(content: Row) -> list[Row]:

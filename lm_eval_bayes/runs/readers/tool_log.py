@@ -62,7 +62,7 @@ class Trial(TrialRow):
     provenance : Provenance
         How the trial was sampled. Trials of other settings, or of another setup, are another run.
     place : int
-        Where the record is that holds it; set by the functions below.
+        Where the record is that holds it; set by :class:`ToolLog`.
     """
 
     scores: Mapping[str, Any] = field(default_factory=dict)
@@ -179,13 +179,9 @@ class ToolLog:
         metric, notes = self._metric(wanted)
         is_scored = any(trial.scores.get(metric) is not None for trial in wanted)
         if not is_scored and (query.unscored == "left-out" or not metric):
-            rule, got = "scores of trials", f"{plural(len(wanted), 'trial')} without one"
-            raise NothingToCountError.of_task(
-                query.argument,
-                f"have {rule} ({self.file.name})",
-                got,
-                f"{self.file}, without {rule}",
-            )
+            rule = f"have scores of trials ({self.file.name})"
+            got, lacking = f"{plural(len(wanted), 'trial')} without", f"{self.file}, without scores"
+            raise NothingToCountError.of_task(query.argument, rule, got, lacking)
         by_run: dict[str, list[Trial]] = {}
         for trial in wanted:
             by_run.setdefault(json_text([trial.model, trial.run, trial.settings]), []).append(trial)

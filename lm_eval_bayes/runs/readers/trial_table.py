@@ -111,8 +111,7 @@ def read(file: Path, query: Query) -> FileContents:
     """
     names = header(file)
     columns = find_columns(names, query.columns, query.cluster)
-    choice = f"--columns {{kind}}=NAME chooses one of {file.name}"
-    check_columns(names, columns, query.argument, choice)
+    check_columns(names, columns, query.argument)
     others = (other_columns(kind, names, columns) for kind in ("question", "model", "answer"))
     at_once = [name for kind, name in columns.items() if kind not in _ON_DEMAND]
     wanted = list(dict.fromkeys([*at_once, *chain.from_iterable(others)]))
@@ -133,25 +132,11 @@ def read(file: Path, query: Query) -> FileContents:
     return replace(contents, warnings=(*getattr(rows, "warnings", ()), *contents.warnings))
 
 
-def check_columns(
-    names: Sequence[str], columns: Mapping[str, str], argument: str, choice: str
-) -> None:
-    """Refuse a table without columns of questions and scores, or with two of one name.
-
-    Parameters
-    ----------
-    names : sequence of str
-        The names of all columns.
-    columns : mapping
-        The columns by kind.
-    argument : str
-        The name of the argument in an error.
-    choice : str
-        How another column is chosen, with `{kind}` for what it holds.
-    """
+def check_columns(names: Sequence[str], columns: Mapping[str, str], argument: str) -> None:
+    """Refuse a table without columns of questions and scores, or with two of one name."""
     for kind in ("question", "score"):
         if kind not in columns:
-            rule = f"have a column of {kind}s, as in {EXAMPLE} ({choice.format(kind=kind)})"
+            rule = f"have a column of {kind}s, as in {EXAMPLE} (`columns` chooses: {kind}=NAME)"
             raise InvalidInputError.of(argument, "missing-column", rule, ", ".join(names))
     times = Counter(names)
     for name in columns.values():
@@ -178,8 +163,7 @@ def table_contents(table: TrialTable, query: Query, model: str = "") -> FileCont
         If a row lacks its question, a score is none, or a trial occurs twice.
     """
     file, columns = table.file, table.columns
-    for kind in ("model", "task"):
-        _check_filled(table[kind], kind, file, query.argument)
+    _check_filled(table, query.argument)
     places = _split_lists(table, query.argument)
     _choose_answers(table)
     _read_measurements(table)
@@ -218,13 +202,14 @@ def table_contents(table: TrialTable, query: Query, model: str = "") -> FileCont
     )
 
 
-def _check_filled(names: Sequence[Any], kind: str, file: Path, argument: str) -> None:
+def _check_filled(table: TrialTable, argument: str) -> None:
     """Refuse a column of names that is empty in some rows only: whose trials would they be?"""
-    empty = [name is None or not str(name).strip() for name in names]
-    if any(empty) and not all(empty):
-        rule = f"name the {kind} in every row of {file.name}, or in none"
-        got = f"an empty cell in row {empty.index(True) + 1}"
-        raise InvalidInputError.of(argument, "missing", rule, got)
+    for kind in ("model", "task"):
+        empty = [name is None or not str(name).strip() for name in table[kind]]
+        if any(empty) and not all(empty):
+            rule = f"name the {kind} in every row of {table.file.name}, or in none"
+            got = f"an empty cell in row {empty.index(True) + 1}"
+            raise InvalidInputError.of(argument, "missing", rule, got)
 
 
 def _texts(row: Mapping[str, Any], *, columns: Mapping[str, str], argument: str) -> list[TrialText]:

@@ -132,7 +132,7 @@ class LineRecords(Records):
         offset = self.offsets[number]
         with self.check().open("rb") as file:
             file.seek(offset)
-            row = json.loads(file.readline().decode("utf-8" if offset else "utf-8-sig"))
+            row = json.loads(file.readline().decode("utf-8-sig"))
         if not isinstance(row, dict):
             raise self.changed(f"no object at byte {offset:,}")
         return self.texts_of(row)

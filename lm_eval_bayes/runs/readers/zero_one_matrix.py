@@ -6,6 +6,7 @@ import math
 import zipfile
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -47,8 +48,8 @@ _CATEGORIES = (
 
 #: By model and task, the trials of every question, NaN where one is missing.
 Rows = dict[tuple[str, str], dict[str, Any]]
-#: The outcomes of a file, the scores of their categories, and notes of every run.
-Matrices = tuple[Rows, tuple[float, ...], tuple[str, ...]]
+#: The outcomes of a file, the scores of their categories, and how it was read.
+Matrices = tuple[Rows, tuple[float, ...], list[str]]
 
 
 def sniff(path: Path) -> Sniffed | None:
@@ -76,11 +77,11 @@ def read(file: Path, query: Query) -> FileContents:
             arguments=file_argument(file, model),
             questions={id: _question(id, trials) for id, trials in questions.items()},
             weights=weights,
-            notes=notes,
         )
         for (model, task), questions in rows.items()
     ]
-    return FileContents(runs, tuple(run.task for run in runs))
+    of_file = tuple(f"{file.name}: {note}" for note in notes)
+    return FileContents(runs, tuple(run.task for run in runs), notes=of_file)
 
 
 def _question(id: str, trials: Any) -> QuestionTrials:
@@ -125,8 +126,11 @@ def matrices_of_csv(path: Path, query: Query) -> Matrices:
         rule = f"have columns of trials or of models in {path.name}, not both"
         got = ", ".join(names[i] for i in values)
         raise InvalidInputError.of(query.argument, "conflict", rule, got)
-    ids = [cells[special["id"]].strip() for cells in body] if "id" in special else []
-    labels = _repeated_labels(ids) if set(special) == {"id"} else {}
+    labels: dict[str, str] = {}
+    if "id" in special:
+        body = [cells for cells in body if any(map(str.strip, cells))]
+    if set(special) == {"id"}:
+        labels = _repeated_labels([cells[special["id"]].strip() for cells in body])
     rows: Rows = {}
     seen: set[tuple[str, ...]] = set()
     for index, cells in enumerate(body):
@@ -134,12 +138,10 @@ def matrices_of_csv(path: Path, query: Query) -> Matrices:
         named = {kind: cells[i].strip() for kind, i in special.items()}
         key = default | {kind: name for kind, name in named.items() if name or kind == "id"}
         where = f"row {index + 1 + has_header}"
-        is_blank = not any(map(str.strip, cells))
-        if is_blank and ids:
-            continue
-        if is_blank or not key["id"] or tuple(key.values()) in seen:
+        is_empty = not any(map(str.strip, cells)) or not key["id"]
+        if is_empty or tuple(key.values()) in seen:
             rule = f"name every question once, and have no empty row, in {path.name}"
-            got = where if is_blank else f"{key['id'] or 'no name'} in {where}"
+            got = f"{'nothing' if is_empty else key['id']} in {where}"
             raise InvalidInputError.of(query.argument, "duplicate", rule, got)
         seen.add(tuple(key.values()))
         for i in values:
@@ -158,7 +160,7 @@ def matrices_of_csv(path: Path, query: Query) -> Matrices:
         notes.append(f"row 1 ({', '.join(first)}) is read as the numbers of the columns")
     if are_models:
         notes.append(f"columns are read as models: {first_names([model for model, _ in rows])}")
-    return rows, (0.0, 1.0), tuple(notes)
+    return rows, (0.0, 1.0), notes
 
 
 def _special_columns(names: Sequence[str]) -> dict[str, int]:
@@ -241,16 +243,14 @@ def matrices_of_arrays(path: Path, query: Query) -> Matrices:
         _check_categories(matrix, len(weights) - 1, f"array {name} of {path.name}", query.argument)
         stacked = matrix if matrix.ndim == 3 else matrix[None]
         numbered = [f"{path.stem} {i + 1}" for i in range(len(stacked))]
-        default = numbered if len(stacked) > 1 else [path.stem]
-        models = _names_in(arrays, MODELS, len(stacked), path, query.argument) or default
-        n_questions = stacked.shape[1]
-        ids = _names_in(arrays, IDS, n_questions, path, query.argument) or _numbers(0, n_questions)
-        named = first is None and not (len(chosen) == 1 and name.startswith("arr_"))
-        tasks = [name] if named else _names_in(arrays, TASKS, 1, path, query.argument)
+        named = partial(_names_in, arrays, path, query.argument)
+        models = named(MODELS, numbered if len(stacked) > 1 else [path.stem])
+        ids = named(IDS, _numbers(0, stacked.shape[1]))
+        is_task = first is None and not (len(chosen) == 1 and name.startswith("arr_"))
+        (task,) = [name] if is_task else named(TASKS, [query.task or UNNAMED])
         for model, of_model in zip(models, stacked, strict=True):
-            key = (model, (tasks or [query.task or UNNAMED])[0])
-            rows[key] = dict(zip(ids, of_model, strict=True))
-    return rows, weights, ()
+            rows[model, task] = dict(zip(ids, of_model, strict=True))
+    return rows, weights, []
 
 
 def _check_categories(matrix: npt.NDArray[np.float64], top: int, what: str, argument: str) -> None:
@@ -287,16 +287,20 @@ def _arrays(path: Path, argument: str) -> dict[str, npt.NDArray[Any]]:
 
 
 def _names_in(
-    arrays: dict[str, npt.NDArray[Any]], aliases: frozenset[str], n: int, path: Path, argument: str
-) -> list[str] | None:
-    """Return the n different names in the first array that has one of these names."""
+    arrays: dict[str, npt.NDArray[Any]],
+    path: Path,
+    argument: str,
+    aliases: frozenset[str],
+    default: list[str],
+) -> list[str]:
+    """Return the names in the first array that has one of these names, as many as by default."""
     name = next((key for key in arrays if key in aliases), None)
     if name is None:
-        return None
+        return default
     values = np.ravel(arrays[name]).tolist()
     names = [v.decode("utf-8", "replace") if isinstance(v, bytes) else str(v) for v in values]
-    if len(names) != n or len(set(names)) != n or not all(names):
-        rule = f"hold {n} different names in the array {name} of {path.name}"
+    if len(names) != len(default) or len(set(names)) < len(names) or not all(names):
+        rule = f"hold {len(default)} different names in the array {name} of {path.name}"
         got = f"{len(names)} of them: {first_names(names)}"
         raise InvalidInputError.of(argument, "duplicate", rule, got)
     return names

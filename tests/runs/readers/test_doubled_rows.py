@@ -1,4 +1,4 @@
-"""Rows that a log holds twice: they are refused, or count once with `--dedupe`."""
+"""Rows that a log holds twice are refused, or count once with `--dedupe`; no row is lost."""
 
 from __future__ import annotations
 
@@ -8,21 +8,22 @@ import shutil
 import pytest
 from _support.errors import refused
 from _support.tables import write_rows
-from _support.tool_logs import DATA, outcomes_of, rows_of
+from _support.tool_logs import DATA, in_order, outcomes_of, rows_of
 
 from lm_eval_bayes.runs.frames import read_frame
 from lm_eval_bayes.runs.reader import read_runs
 
 NEMO = "nemo_skills/published/eval-results"
 
-#: Logs of which every trial is a row: the folder, the file, and where in JSON the rows are.
+#: Logs of which every trial is a row: the folder, the file, and the key of the rows, None of lines.
 LOGS = [
-    ("verifiers_traces/weak", "traces.jsonl", ()),
-    (f"{NEMO}/answer-judge", "output-rs0.jsonl", ()),
-    (f"{NEMO}/hendrycks_math", "output-rs2.jsonl", ()),
-    ("tau2", "weak.json", ("simulations",)),
-    ("evalscope/weak", "reviews/weak/general_mcq_letters.jsonl", ()),
-    ("terminal_bench/ob1_1", "results.json", ("results",)),
+    ("verifiers_traces/weak", "traces.jsonl", None),
+    (f"{NEMO}/answer-judge", "output-rs0.jsonl", None),
+    (f"{NEMO}/hendrycks_math", "output-rs2.jsonl", None),
+    ("tau2", "weak.json", "simulations"),
+    ("tau_bench", "gpt-4o-airline.json", ""),
+    ("evalscope/weak", "reviews/weak/general_mcq_letters.jsonl", None),
+    ("terminal_bench/ob1_1", "results.json", "results"),
 ]
 
 #: Three trials of two questions, of which two of the first have one text.
@@ -40,16 +41,15 @@ def twice(rows, order):
     return rows * 2 if order == "file" else [row for row in rows for _ in range(2)]
 
 
-def repeat_rows(file, keys, order):
-    if not keys:
-        lines = file.read_text(encoding="utf-8").splitlines(keepends=True)
-        file.write_text("".join(twice(lines, order)), encoding="utf-8")
-        return
-    content = holder = json.loads(file.read_text(encoding="utf-8"))
-    for key in keys[:-1]:
-        holder = holder[key]
-    holder[keys[-1]] = twice(holder[keys[-1]], order)
-    file.write_text(json.dumps(content), encoding="utf-8")
+def change_rows(file, key, change):
+    text = file.read_text(encoding="utf-8")
+    if key is None:
+        changed = "".join(change(text.splitlines(keepends=True)))
+    else:
+        content = json.loads(text)
+        rows = change(content[key] if key else content)
+        changed = json.dumps({**content, key: rows} if key else rows)
+    file.write_text(changed, encoding="utf-8")
 
 
 def check_refused(path):
@@ -58,14 +58,27 @@ def check_refused(path):
 
 
 @pytest.mark.parametrize("order", ["file", "row"])
-@pytest.mark.parametrize(("folder", "name", "keys"), LOGS)
-def test_rows_of_a_log_that_are_there_twice(tmp_path, folder, name, keys, order):
+@pytest.mark.parametrize(("folder", "name", "key"), LOGS)
+def test_rows_of_a_log_that_are_there_twice(tmp_path, folder, name, key, order):
     copy = shutil.copytree(DATA / folder, tmp_path / folder)
     read = copy if folder.startswith(NEMO) else copy / name
     expected = outcomes_of(read)
-    repeat_rows(copy / name, keys, order)
+    change_rows(copy / name, key, lambda rows: twice(rows, order))
     check_refused(read)
     assert outcomes_of(read, dedupe=True) == expected
+
+
+@pytest.mark.parametrize(
+    ("folder", "name", "key"), [log for log in LOGS if not log[0].startswith(NEMO)]
+)
+def test_rows_of_a_log_in_another_order_and_without_one(tmp_path, folder, name, key):
+    file = shutil.copytree(DATA / folder, tmp_path / folder) / name
+    expected = in_order(outcomes_of(file))
+    change_rows(file, key, lambda rows: rows[::-1])
+    assert in_order(outcomes_of(file)) == expected
+    n_trials = read_runs([file]).runs[0].n_trials
+    change_rows(file, key, lambda rows: rows[1:])
+    assert read_runs([file]).runs[0].n_trials == n_trials - 1
 
 
 @pytest.mark.parametrize("order", ["file", "row"])

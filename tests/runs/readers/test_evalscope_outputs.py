@@ -110,7 +110,7 @@ def test_samples_without_a_score_do_not_count(outputs):
     assert outcomes_of(file)["weak"]["0"] == [0, 0]
     for row in rows:
         row["sample_score"]["score"]["value"] = {}
-    with refused("RUN", "missing", "12 trials without one"):
+    with refused("RUN", "missing", "12 trials without"):
         read_runs([write_lines(file, rows)])
 
 

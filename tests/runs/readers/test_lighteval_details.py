@@ -114,7 +114,7 @@ def test_questions_without_a_value_are_left_out(details):
     assert read_runs([write(details, rows)]).runs[0].n_questions == 4
     for row in rows:
         row["metric"] = dict.fromkeys(rows[0]["metric"])
-    with refused("RUN", "missing", "5 trials without one"):
+    with refused("RUN", "missing", "5 trials without"):
         read_runs([write(details, rows)])
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import time
 
@@ -86,6 +85,13 @@ def test_json_that_is_no_table(tmp_path, content):
         read_runs([path])
 
 
+def test_an_array_that_is_cut_off_is_damaged(tmp_path):
+    path = tmp_path / "t.json"
+    path.write_text(json.dumps([{"id": i, "correct": 1} for i in range(9)])[:-5])
+    with refused("RUN", "damaged"):
+        read_runs([path])
+
+
 LISTS = [
     {"id": "a", "correct": [1, 0, 1], "answer": ["7", "8", "7"], "tokens": [1, 2, 3]}
     | {"output": ["so 7", "so 8", "it is 7"], "reference output": "7", "seed": 3},
@@ -97,11 +103,8 @@ LISTS = [
 @pytest.mark.parametrize("ending", [".jsonl", ".json", ".parquet"])
 def test_lists_hold_a_trial_each(tmp_path, ending):
     path = tmp_path / f"t{ending}"
-    if ending == ".json":
-        path.write_text(json.dumps(LISTS))
-    else:
-        rows = [row | {"tokens": row["tokens"] if row["id"] == "a" else [5]} for row in LISTS]
-        write_rows(path, rows if ending == ".parquet" else LISTS)
+    rows = [row | {"tokens": row["tokens"] if row["id"] == "a" else [5]} for row in LISTS]
+    write_rows(path, rows if ending == ".parquet" else LISTS)
     (run,) = read_runs([path]).runs
     assert [trials.tolist() for trials in run.trials] == [[1, 0, 1], [0]]
     assert run.answers == (("7", "8", "7"), ("9",))
@@ -171,10 +174,7 @@ def test_many_columns_are_read_in_seconds(tmp_path, ending):
     n = 20_000
     row = {"question": "a", "score": 1} | {f"column {i}": "x" for i in range(n)}
     path = tmp_path / f"t.{ending}"
-    if ending == "json":
-        path.write_text(json.dumps([row, row | {"question": "b"}]))
-    else:
-        write_rows(path, [row, row | {"question": "b"}])
+    write_rows(path, [row, row | {"question": "b"}])
     start = time.monotonic()
     assert read_runs([path]).runs[0].n_trials == 2
     assert time.monotonic() - start < 10
@@ -183,11 +183,7 @@ def test_many_columns_are_read_in_seconds(tmp_path, ending):
 @pytest.mark.parametrize("ending", [".csv.gz", ".jsonl.zst", ".json.gz"])
 def test_a_file_that_grows_too_large_is_refused(tmp_path, monkeypatch, ending):
     rows = [{"question": f"q{i}", "score": i % 2} for i in range(3000)]
-    path = tmp_path / f"t{ending}"
-    if ending == ".json.gz":
-        path.write_bytes(gzip.compress(json.dumps(rows).encode()))
-    else:
-        write_rows(path, rows)
+    path = write_rows(tmp_path / f"t{ending}", rows)
     assert read_runs([path]).runs[0].n_trials == 3000
     monkeypatch.setattr(compressed, "ALWAYS_BYTES", 2**10)
     monkeypatch.setattr(compressed, "MOST_BYTES", 2**12)

@@ -63,7 +63,7 @@ def counts(read):
 
 
 ENDINGS = (
-    *(".csv", ".tsv", ".csv.gz", ".jsonl", ".jsonl.gz", ".jsonl.zst"),
+    *(".csv", ".tsv", ".csv.gz", ".json", ".jsonl", ".jsonl.gz", ".jsonl.zst"),
     *(".parquet", ".arrow", ".feather"),
 )
 
@@ -313,13 +313,8 @@ def test_measurements_that_are_no_numbers_are_named(tmp_path, ending, wrong):
 
 def test_all_columns_that_are_read_are_named(tmp_path, read):
     kinds = {
-        **{
-            "question": "item_id",
-            "text": "problem",
-            "model": "agent",
-            "task": "benchmark",
-            "trial": "epoch",
-        },
+        **{"question": "item_id", "text": "problem", "model": "agent"},
+        **{"task": "benchmark", "trial": "epoch"},
         **{"score": "reward", "answer": "parsed_answer", "response": "output", "target": "gold"},
         **{"tokens": "n_tokens", "cost": "total_cost", "time": "latency", "cluster": "cluster"},
     }
