@@ -218,14 +218,15 @@ def _results(file: Path, modified: int, size: int, argument: str) -> Mapping[str
 
 def _model_name(results: Mapping[str, Any], file: Path) -> str:
     """Return the name of the model: the harness names those without a path by a hash."""
-    config = mapping(results.get("config"))
-    recorded = ""  # up to 0.4.2 no name was recorded
+    config, folder = mapping(results.get("config")), file.parent.name
+    given, backend = config.get("model_args"), str(config.get("model") or "")
+    recorded = ""  # up to 0.4.2 and in dumps no name is recorded
     if "model_name" in results or not results:
-        recorded = str(results.get("model_name") or "") or file.parent.name
-    if not isinstance(config.get("model_args"), (Mapping, str)):
-        return plain_model_name(recorded or file.parent.name)
-    backend, arguments = backend_and_arguments(str(config.get("model") or ""), config["model_args"])
-    return model_name(arguments, backend or file.parent.name, recorded)
+        recorded = str(results.get("model_name") or "") or folder
+    if not isinstance(given, (Mapping, str)):  # of an object, its class or its path
+        return plain_model_name(recorded or backend or folder)
+    backend, arguments = backend_and_arguments(backend, given)
+    return model_name(arguments, backend or folder, recorded)
 
 
 # -- the lines -----------------------------------------------------------------------------------
