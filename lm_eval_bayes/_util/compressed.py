@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import codecs
-import gzip
 import io
 import zlib
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -19,7 +19,6 @@ COMPRESSED = (".gz", ".zst")
 #: number of bytes is always allowed.
 MOST_TIMES, MOST_BYTES, ALWAYS_BYTES = 200, 2**31, 2**26
 
-_BUFFER = 2**16
 _BYTE_ORDER_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _LFS_POINTER = b"version https://git-lfs.github.com/spec/v1"
 
@@ -52,19 +51,15 @@ def open_bytes(path: Path) -> BinaryIO:
         larger than :func:`most_bytes`.
     """
     check_pointer(path)
-    opened = _open_bytes(path)
-    try:
+    with ExitStack() as closing:
+        opened: Any = closing.enter_context(_open_bytes(path))
         if opened.peek(2)[:2] not in _BYTE_ORDER_MARKS:
+            closing.pop_all()
             return cast(BinaryIO, opened)
-        content = opened.read()
-    except BaseException:
-        opened.close()
-        raise
-    opened.close()
-    try:
-        return io.BytesIO(content.decode("utf-16").encode("utf-8"))
-    except UnicodeError as error:
-        raise OSError(f"no text in UTF-16, as its first bytes say: {error}") from None
+        try:
+            return io.BytesIO(opened.read().decode("utf-16").encode("utf-8"))
+        except UnicodeError as error:
+            raise OSError(f"no text in UTF-16, as its first bytes say: {error}") from None
 
 
 def check_pointer(path: Path) -> None:
@@ -75,31 +70,29 @@ def check_pointer(path: Path) -> None:
 
 
 def _open_bytes(path: Path) -> io.BufferedReader:
-    if path.suffix == ".gz":
-        return io.BufferedReader(_Bounded(gzip.open(path, "rb"), path), _BUFFER)
-    if path.suffix == ".zst":
-        import pyarrow  # part of the harness's requirement `datasets`
+    if path.suffix not in COMPRESSED:
+        return path.open("rb")
+    import pyarrow  # part of the harness's requirement `datasets`
 
-        stream = pyarrow.input_stream(path, compression="zstd")
-        return io.BufferedReader(_Bounded(stream, path), _BUFFER)
-    return path.open("rb")
+    kind = "gzip" if path.suffix == ".gz" else "zstd"
+    stream = _Bounded(pyarrow.input_stream(path, compression=kind), most_bytes(path))
+    return io.BufferedReader(stream, 2**16)
 
 
 class _Bounded(io.RawIOBase):
     """A decompressed stream that ends in an error where it is too large."""
 
-    def __init__(self, stream: Any, path: Path) -> None:
-        self.stream, self.most = stream, most_bytes(path)
-        self.n_read = 0
+    def __init__(self, stream: Any, most: int) -> None:
+        self.stream, self.left = stream, most
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
         content = self.stream.read(len(buffer))
-        self.n_read += len(content)
-        if self.n_read > self.most:
-            raise OSError(f"more than {self.most:,} bytes when decompressed")
+        self.left -= len(content)
+        if self.left < 0:
+            raise OSError("more bytes when decompressed than are read of such a file")
         buffer[: len(content)] = content
         return len(content)
 

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from lm_eval_bayes.store.info import SeriesInfo, StoreInfo
     from lm_eval_bayes.store.prune import PruneReport
     from lm_eval_bayes.store.samples_export import SamplesReport
-    from lm_eval_bayes.store.trial_store import TrialStore
     from lm_eval_bayes.store.verify import Verification
 
 app = typer.Typer(
@@ -219,9 +218,7 @@ def verify(stores: Stores) -> None:
 def _print_verification(result: Verification) -> None:
     trials, outcomes = (result.records[name] for name in ("trials", "outcomes"))
     others = sum(result.records.values()) - trials - outcomes
-    counts = ", ".join(
-        (plural(trials, "trial"), plural(outcomes, "graded outcome"), plural(others, "description"))
-    )
+    counts = f"{plural(trials, 'trial')}, {plural(outcomes, 'graded outcome')}, {others:,} others"
     verdict = "intact" if result.ok else f"damaged, {plural(result.n_problems, 'problem')}"
     say(f"{result.path}: {verdict} ({counts} checked)")
     for problem in result.problems:
@@ -280,7 +277,7 @@ def export(
         check_standard_output(as_json=as_json)
         report = export_lines(store, sys.stdout)
     else:
-        with folder_for(output, "--output"):
+        with folder_for(output, "--output"), named_as_options(path="output", folder="output"):
             if form == "samples":
                 report = export_samples(store, output, overwrite, _stored_name)
             else:
@@ -317,14 +314,6 @@ def _print_export(report: ExportReport | SamplesReport) -> None:
         say(f"{report.folder}: nothing was written, the store has no trials")
 
 
-def _existing(path: Path) -> TrialStore:
-    """Open a store for writing, which would create a missing one: it is read first."""
-    from lm_eval_bayes.store.trial_store import TrialStore
-
-    TrialStore.open(path, mode="read").close()
-    return TrialStore.open(path)
-
-
 @app.command()
 def prune(
     stores: Stores,
@@ -348,6 +337,7 @@ def prune(
       lm-eval-bayes store prune runs/aime.sqlite --model blake2b-128:0f... --yes
     """
     from lm_eval_bayes._util.files import resolve_path
+    from lm_eval_bayes.store.trial_store import TrialStore
 
     criteria: dict[str, Any] = {
         "model": model,
@@ -358,7 +348,8 @@ def prune(
     paths = [resolve_path(path) for path in stores]
 
     def prune_store(path: Path, dry_run: bool) -> PruneReport:
-        with _existing(path) as store:
+        TrialStore.open(path, mode="read").close()  # a missing one would be created for writing
+        with TrialStore.open(path) as store:
             return store.prune(**criteria, dry_run=dry_run)
 
     # A dry run of all stores comes first, so that an error in one leaves all of them unchanged.

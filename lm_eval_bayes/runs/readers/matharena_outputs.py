@@ -66,6 +66,9 @@ def _problems(file: Path, query: Query) -> Iterator[tuple[str, Mapping[str, Any]
         problem = mapping(load_json(path, query))
         if not isinstance(problem.get("correct"), list):
             raise broken(path, query, "no list of grades (correct)")
+        lists = (problem.get(key) for key in ("correct", "answers", "messages"))
+        if len({len(values) for values in lists if isinstance(values, list)}) > 1:
+            raise broken(path, query, "lists of grades, answers and messages of other lengths")
         yield plain_name(path).stem, problem
 
 

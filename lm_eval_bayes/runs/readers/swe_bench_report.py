@@ -141,7 +141,7 @@ def _of_run(content: Mapping[str, Any], file: Path, query: Query) -> dict[str, t
                 raise InvalidInputError.of(query.argument, "duplicate", rule, id)
     listed = {key for key in _ALL if isinstance(content.get(key), list)}
     sizes = [content.get("submitted_instances")]
-    sizes += [len(set(_ids(content, key, file, query))) for key in listed & {"submitted_ids"}]
+    sizes += [len(_ids(content, key, file, query)) for key in listed & {"submitted_ids"}]
     for n in sizes:
         if type(n) is int and n != len(outcomes):
             rule = f"list the {plural(n, 'instance')} that were submitted ({file.name})"
@@ -157,6 +157,10 @@ def _ids(content: Mapping[str, Any], key: str, file: Path, query: Query) -> list
     ids = [name_of(id) for id in listed] if isinstance(listed, list) else []
     if "" in ids or not (listed is None or isinstance(listed, list)):
         raise broken(file, query, f"no list of names as {key}")
+    if len(set(ids)) < len(ids):
+        rule = f"list every instance once as {key} ({file.name})"
+        got = next(id for id in ids if ids.count(id) > 1)
+        raise InvalidInputError.of(query.argument, "duplicate", rule, got)
     return ids
 
 

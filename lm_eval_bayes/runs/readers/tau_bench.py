@@ -19,6 +19,7 @@ from lm_eval_bayes.runs.provenance import mapping
 from lm_eval_bayes.runs.readers.file_access import files_beside
 from lm_eval_bayes.runs.readers.json_files import (
     beginning,
+    broken,
     load_json,
     mappings,
     name_of,
@@ -86,7 +87,7 @@ def _of_tau2(
     simulations = mappings(content.get("simulations"))
     if not simulations and (file.parent / "simulations").is_dir():
         files = files_beside(file.parent / "simulations" / "any", "*.json")
-        simulations = [mapping(load_json(path, query)) for path in files]
+        simulations = [_simulation(path, query) for path in files]
     simulations = simulations or mappings(content.get("simulation_index"))
     n_trials = info.get("num_trials")
     n_planned = len(tasks) * n_trials if type(n_trials) is int and n_trials < 2**20 else 0
@@ -136,6 +137,15 @@ def _of_tau2(
                 if message.get("role") == "assistant"
             ),
         )
+
+
+def _simulation(file: Path, query: Query) -> Mapping[str, Any]:
+    """Return the simulation in a file, whose errors name it."""
+    simulation = mapping(load_json(file, query))
+    reward = (mapping(simulation.get("reward_info")) or simulation).get("reward")
+    if not name_of(simulation.get("task_id")) or (reward is not None and score_of(reward) is None):
+        raise broken(file, query, "no task_id, or a reward that is no finite number")
+    return simulation
 
 
 def _text(task: Mapping[str, Any]) -> str:

@@ -165,10 +165,10 @@ def table_contents(table: TrialTable, query: Query, model: str = "") -> FileCont
     file, columns = table.file, table.columns
     _check_filled(table, query.argument)
     places = _split_lists(table, query.argument)
-    _choose_answers(table)
     _read_measurements(table)
     if "model" not in query.columns:
         _tell_agents_apart(table)
+    _choose_answers(table)
     _check_numbering(table, query)
     trials = TrialColumns(
         question=table["question"],

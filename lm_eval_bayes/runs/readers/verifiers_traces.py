@@ -75,11 +75,10 @@ def _scores(trace: Mapping[str, Any]) -> dict[str, Any]:
     parts = {name: score_of(reward.get("score")) for name, reward in rewards.items()}
     metrics = {name_of(k): score_of(v) for k, v in mapping(trace.get("metrics")).items()}
     scores = {k: v for k, v in {**metrics, **parts}.items() if k and v is not None}
-    reward = sum(
-        scores[name] * (number(part.get("weight", 1.0)) or 0.0)
-        for name, part in rewards.items()
-        if name in scores
-    )
+    weights = {name: number(part.get("weight", 1.0)) or 0.0 for name, part in rewards.items()}
+    terms = [(parts[name], weight) for name, weight in weights.items() if weight]
+    unknown = any(part is None for part, _ in terms)
+    reward = None if unknown else sum((part or 0.0) * weight for part, weight in terms)
     return {"reward": reward} | {k: v for k, v in scores.items() if k != "reward"}
 
 

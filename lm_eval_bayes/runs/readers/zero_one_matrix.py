@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lm_eval_bayes._util.compressed import most_bytes, plain_name
-from lm_eval_bayes._util.text import error_line, first_names
+from lm_eval_bayes._util.text import error_line, first_names, plural
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.provenance import number
 from lm_eval_bayes.runs.readers.column_names import (
@@ -156,7 +156,9 @@ def matrices_of_csv(path: Path, query: Query) -> Matrices:
                 raise InvalidInputError.of(query.argument, "range", rule, got)
             of_model = rows.setdefault((names[i] if are_models else key["model"], key["task"]), {})
             of_model.setdefault(labels.get(key["id"], key["id"]), []).append(value)
-    notes = []
+    outcomes = (value for run in rows.values() for trials in run.values() for value in trials)
+    n_empty = sum(map(math.isnan, outcomes))
+    notes = [f"{plural(n_empty, 'empty cell')} left out"] if n_empty else []
     if labels:
         q, times = Counter(labels.values()).most_common(1)[0]
         notes.append(f"rows {q}, {q}.1, … are read as {times} trials of question {q}, and so on")

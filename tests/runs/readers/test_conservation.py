@@ -43,37 +43,6 @@ ALL = {
     for name, logs in LOGS.items()
     for log in logs
 }
-#: Logs of which a test fails, and why: they are mended in their readers.
-OPEN = {
-    "twice": {
-        "SWE-bench": "instances that are listed twice",
-        "MathArena": "more grades than answers",
-    },
-    "score": {
-        "verifiers, traces": "a part of a reward is left out of the sum",
-        "simulations/": "the error names results.json",
-        "matrix.csv": "an empty cell is left out without a word",
-    },
-    "field": {
-        "simulations/": "the error names results.json",
-        "matrix.csv": "an empty cell is left out without a word",
-    },
-    "some": {"simulations/": "the error names results.json"},
-    "all": {
-        "simulations/": "the error names results.json",
-        "matrix.csv": "an empty cell is left out without a word",
-    },
-}
-
-
-def logs(test, names):
-    """Return the names of logs as the parameters of a test, which fails where it is known to."""
-    params = []
-    for name in names:
-        reasons = [why for part, why in OPEN.get(test, {}).items() if part in name]
-        marks = [pytest.mark.xfail(strict=True, reason=why) for why in reasons]
-        params.append(pytest.param(name, marks=marks))
-    return pytest.mark.parametrize("name", params)
 
 
 def counted(path, dedupe=False):
@@ -174,7 +143,7 @@ def test_every_format_is_here():
     assert set(LOGS) == {format.name for format in FORMATS} - deleted
 
 
-@logs("counted", ALL)
+@pytest.mark.parametrize("name", ALL)
 def test_all_rows_are_counted_or_named(name, copied):
     log = copied(name)
     assert recognise(log.path)[0].name == name.partition(":")[0]
@@ -289,7 +258,7 @@ def each_twice(rows):
 
 
 # a database has every row once, and an archive every sample in a file of its own
-@logs("twice", [name for name in ROWS if not name.endswith((".sqlite", ".eval"))])
+@pytest.mark.parametrize("name", [name for name in ROWS if not name.endswith((".sqlite", ".eval"))])
 def test_rows_that_are_there_twice(name, copied):
     log = copied(name)
     for change in (twice, each_twice):
@@ -298,7 +267,7 @@ def test_rows_that_are_there_twice(name, copied):
             assert counted(log.path, dedupe=True)[0] == log.outcomes
 
 
-@logs("order", ROWS)
+@pytest.mark.parametrize("name", ROWS)
 def test_rows_in_another_order(name, copied):
     log = copied(name)
     outcomes = log.check(with_rows(log, list.reverse))
@@ -306,7 +275,7 @@ def test_rows_in_another_order(name, copied):
     assert "NeMo-Skills" in name or outcomes in (None, log.outcomes)
 
 
-@logs("order", ROWS)
+@pytest.mark.parametrize("name", ROWS)
 def test_a_row_that_is_missing(name, copied):
     log = copied(name)
     for i in (0, 1, -1):
@@ -314,7 +283,7 @@ def test_a_row_that_is_missing(name, copied):
         assert outcomes is None or outcomes <= log.outcomes
 
 
-@logs("field", [name for name, log in ALL.items() if log.rows is not None])
+@pytest.mark.parametrize("name", [name for name, log in ALL.items() if log.rows is not None])
 def test_a_field_that_is_missing(name, copied):
     log = copied(name)
     row = log.log.trial_rows(load(log.file.name, log.original))[0]
@@ -332,7 +301,7 @@ def test_a_field_that_is_missing(name, copied):
                 raise
 
 
-@logs("score", [name for name, log in ALL.items() if log.score])
+@pytest.mark.parametrize("name", [name for name, log in ALL.items() if log.score])
 def test_a_score_that_is_none(name, copied):
     """It is refused, or the trial is left out or counted as wrong with a word."""
     log = copied(name)
@@ -362,13 +331,13 @@ def check_mutations(log, n):
     return n_read
 
 
-@logs("some", ALL)
+@pytest.mark.parametrize("name", ALL)
 def test_some_changed_files(name, copied):
     check_mutations(copied(name), 3)
 
 
 @pytest.mark.slow
-@logs("all", ALL)
+@pytest.mark.parametrize("name", ALL)
 def test_changed_files(name, copied):
     assert check_mutations(copied(name), -(-CASES // len(ALL))) > 0
 
