@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from glob import escape
 from pathlib import Path
@@ -94,53 +94,60 @@ def read(file: Path, query: Query) -> FileContents:
     InvalidInputError
         If a line contradicts itself or another one, or a name is none of those in the file.
     """
-    if plain_name(file).suffix == ".json":
-        return _read_dump(file, query)
-    task = logged_task(file, query.argument)
-    groups, warnings = groups_of(task.results), list[str]()
-    if query.task not in (None, task.task) and task.task not in groups.get(query.task or "", ()):
-        query.advance(file.stat().st_size)
-        return FileContents((), (task.task,), groups)
+    samples = (_dump if plain_name(file).suffix == ".json" else _lines)(file, query)
+    groups = groups_of(samples[0].task.results)
+    runs, warnings, skipped = list[PartialRun](), list[str](), list[NothingToCountError]()
+    for of_task in samples:
+        name = of_task.task.task
+        if query.task in (None, name) or name in groups.get(query.task or "", ()):
+            try:
+                runs += _runs(of_task, query, warnings)
+            except NothingToCountError as error:
+                skipped.append(error)
+    if skipped and not runs:
+        raise skipped[0]
+    warnings += [f"left out: {error.lacking}" for error in skipped]
+    tasks = tuple(of_task.task.task for of_task in samples)
+    return FileContents(runs, tasks, groups, tuple(warnings))
+
+
+@dataclass(frozen=True)
+class _Samples:
+    """The rows of a task, its texts once these are read, and the number of its first record."""
+
+    task: LoggedTask
+    rows: JsonLines | list[Mapping[str, Any]]
+    texts: Callable[[], TextLog]
+    begin: int = 0
+
+
+def _lines(file: Path, query: Query) -> list[_Samples]:
+    """Return the rows of a samples file."""
     rows = JsonLines(file, query.argument, query.advance, unique_keys=False)
-    runs = _runs(task, rows, lambda: lines_log(rows, _texts), query, warnings)
-    if not task.results and not task.names_model:
-        warnings.append(
-            f"{file}: the name of the model, {task.model}, is a guess, that of the folder, because "
-            f"results_{task.stamp}.json is missing; keep it beside the samples"
-        )
-    return FileContents(runs, (task.task,), groups, (*warnings, *rows.warnings))
+    task = logged_task(file, query.argument)
+    return [_Samples(task, rows, lambda: lines_log(rows, _texts))]
 
 
-def _read_dump(file: Path, query: Query) -> FileContents:
-    """Read what `lm_eval.simple_evaluate` returned, which holds the samples of its tasks."""
-    results = mapping(load_json(file, query))
-    samples = mapping(results.get("samples"))
-    for rows in samples.values():
-        if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-            raise broken(file, query, "samples that are no lists of objects")
-    again = Query(argument=query.argument)
+def _dump(file: Path, query: Query) -> list[_Samples]:
+    """Return the rows of the tasks in what `lm_eval.simple_evaluate` returned."""
+    results, again = mapping(load_json(file, query)), Query(argument=query.argument)
     texts = SpooledRecords(
         file,
         records=lambda: (
             _texts(row) for rows in load_json(file, again)["samples"].values() for row in rows
         ),
     )
-    groups, runs, warnings, begin = groups_of(results), list[PartialRun](), list[str](), 0
-    skipped: list[NothingToCountError] = []
-    for name, rows in samples.items():
-        if query.task in (None, name) or name in groups.get(query.task or "", ()):
-            config = mapping(mapping(results.get("configs")).get(name))
-            task = LoggedTask(_model_name(results, file), name, file, config, results=results)
-            try:
-                runs += _runs(task, rows, lambda: texts, query, warnings, begin)
-            except NothingToCountError as error:
-                skipped.append(error)
+    samples, begin = list[_Samples](), 0
+    for name, rows in mapping(results.get("samples")).items():
+        if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+            raise broken(file, query, "samples that are no lists of objects")
+        config = mapping(mapping(results.get("configs")).get(name))
+        task = LoggedTask(_model_name(results, file), name, file, config, results=results)
+        samples.append(_Samples(task, rows, lambda: texts, begin))
         begin += len(rows)
-    if skipped and not runs:
-        raise skipped[0]
-    warnings += [f"left out: {error.lacking}" for error in skipped]
-    runs = [replace(run, folder=None) for run in runs]
-    return FileContents(runs, tuple(samples), groups, tuple(warnings))
+    if not samples:
+        raise broken(file, query, "no samples of a task")
+    return samples
 
 
 def _texts(row: Mapping[str, Any]) -> list[TrialText]:
@@ -218,33 +225,27 @@ def _results(file: Path, modified: int, size: int, argument: str) -> Mapping[str
 
 def _model_name(results: Mapping[str, Any], file: Path) -> str:
     """Return the name of the model: the harness names those without a path by a hash."""
-    config = mapping(results.get("config"))
-    recorded = ""  # up to 0.4.2 no name was recorded
+    config, folder = mapping(results.get("config")), file.parent.name
+    given, backend = config.get("model_args"), str(config.get("model") or "")
+    recorded = ""  # up to 0.4.2 and in dumps no name is recorded
     if "model_name" in results or not results:
-        recorded = str(results.get("model_name") or "") or file.parent.name
-    if not isinstance(config.get("model_args"), (Mapping, str)):
-        return plain_model_name(recorded or file.parent.name)
-    backend, arguments = backend_and_arguments(str(config.get("model") or ""), config["model_args"])
-    return model_name(arguments, backend or file.parent.name, recorded)
+        recorded = str(results.get("model_name") or "") or folder
+    if not isinstance(given, (Mapping, str)):  # of an object, its class or its path
+        return plain_model_name(recorded or backend or folder)
+    backend, arguments = backend_and_arguments(backend, given)
+    return model_name(arguments, backend or folder, recorded)
 
 
 # -- the lines -----------------------------------------------------------------------------------
 
 
-def _runs(
-    task: LoggedTask,
-    rows: Iterable[Mapping[str, Any]],
-    texts: Callable[[], TextLog],
-    query: Query,
-    warnings: list[str],
-    begin: int = 0,
-) -> list[PartialRun]:
+def _runs(samples: _Samples, query: Query, warnings: list[str]) -> list[PartialRun]:
     """Read the trials of a task; warnings of what was left out are added to a list.
 
     Questions that are there again, which `dedupe` allows, are a run of their own to be merged.
     """
-    filters: dict[str, None] = {}
-    lines = _lines(task, rows, query, filters, begin)
+    task, filters = samples.task, dict[str, None]()
+    lines = _lines_of_filter(samples, query, filters)
     first = next(lines, None)
     if first is None:
         if not filters:
@@ -266,7 +267,7 @@ def _runs(
         arguments=identifying_arguments(task),
         version=task.version,
         sampled=first.sent[1] is not None and not greedy(first.sent[1]),
-        folder=task.samples.parent,
+        folder=task.samples.parent if plain_name(task.samples).suffix == ".jsonl" else None,
         stamp=task.stamp,
         unnamed=not task.results,
     )
@@ -286,7 +287,13 @@ def _runs(
     elif task.n_questions is not None and n < task.n_questions:
         notes.append(f"{n} of the task's {task.n_questions} questions were asked")
     run = replace(run, notes=tuple(notes))
-    runs = list(_with_questions(run, parts, texts(), query, warnings))
+    if not task.results and not task.names_model:
+        warnings.append(
+            f"{task.samples}: the name of the model, {task.model}, is a guess, that of the folder, "
+            f"because results_{task.stamp}.json is missing; keep it beside the samples"
+        )
+    warnings += getattr(samples.rows, "warnings", ())
+    runs = list(_with_questions(run, parts, samples.texts(), query, warnings))
     if query.regrade is None and not any(run.n_trials for run in runs):
         lacking = f"task {task.task}, of which no trial was graded"
         rule = f"hold a graded trial of task {task.task}"
@@ -294,15 +301,12 @@ def _runs(
     return runs
 
 
-def _lines(
-    task: LoggedTask,
-    rows: Iterable[Mapping[str, Any]],
-    query: Query,
-    filters: dict[str, None],
-    begin: int,
+def _lines_of_filter(
+    samples: _Samples, query: Query, filters: dict[str, None]
 ) -> Iterator[LogLine]:
     """Yield the lines of the filter of the query, else of the first; add the names of all."""
-    for record, row in enumerate(rows, begin):
+    task = samples.task
+    for record, row in enumerate(samples.rows, samples.begin):
         name = row.get("filter")
         filters[name := name if isinstance(name, str) else ""] = None
         if name == (next(iter(filters)) if query.filter is None else query.filter):

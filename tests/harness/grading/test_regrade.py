@@ -145,6 +145,10 @@ def test_results_with_their_samples_in_one_document(saved, tmp_path):
         )
         (run,) = read_runs([path], task="words", regrade=regraded).runs
         assert outcomes(run) == RIGHT
+    document["config"] = {"model": "TinyLM", "model_args": None}  # of an object
+    del document["model_name"]
+    (tmp_path / "dump.json").write_text(json.dumps(document))
+    assert read_runs([tmp_path]).models == ("TinyLM",)
 
 
 def test_a_table_with_responses_and_targets_is_graded_again(tmp_path):
