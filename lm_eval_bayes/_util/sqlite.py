@@ -18,13 +18,7 @@ TRIAL_STORE_ID = 0x4C4D4542
 BUSY, LOCKED, IO, CORRUPT, FULL, PROTOCOL, NOT_A_DATABASE = 5, 6, 10, 11, 13, 15, 26
 
 # What tells them on Python 3.10, which hides the codes.
-_WORDS = {
-    "locked": BUSY,
-    "disk I/O error": IO,
-    "malformed": CORRUPT,
-    "disk is full": FULL,
-    "not a database": NOT_A_DATABASE,
-}
+_WORDS = {"locked": BUSY, "disk I/O error": IO, "malformed": CORRUPT, "disk is full": FULL}
 
 # A trial store is only ever opened by SQLite, never by open(): when a process closes any
 # descriptor of a file, all its locks on that file are gone, SQLite's own included
