@@ -17,6 +17,9 @@ TRIAL_STORE_ID = 0x4C4D4542
 # SQLite's primary result codes (https://www.sqlite.org/rescode.html); Python names them from 3.11.
 BUSY, LOCKED, IO, CORRUPT, FULL, PROTOCOL, NOT_A_DATABASE = 5, 6, 10, 11, 13, 15, 26
 
+# What tells them on Python 3.10, which hides the codes.
+_WORDS = {"locked": BUSY, "disk I/O error": IO, "malformed": CORRUPT, "disk is full": FULL}
+
 # A trial store is only ever opened by SQLite, never by open(): when a process closes any
 # descriptor of a file, all its locks on that file are gone, SQLite's own included
 # (https://www.sqlite.org/howtocorrupt.html, section 2.2).
@@ -47,8 +50,8 @@ def connect(path: Path, query: str, wait_s: float = 0.0) -> sqlite3.Connection:
 def primary_code(error: sqlite3.Error) -> int:
     """Return SQLite's primary result code of an error; 0 if it is not known."""
     code = getattr(error, "sqlite_errorcode", None)
-    if code is None:  # Python 3.10, where the text decides
-        return CORRUPT if "malformed" in str(error) else 0
+    if code is None:
+        return next((code for words, code in _WORDS.items() if words in str(error)), 0)
     return int(code) & 0xFF
 
 

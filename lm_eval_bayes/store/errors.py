@@ -108,24 +108,20 @@ def translate_error(error: sqlite3.Error, path: str | PathLike[str], doing: str)
     code = primary_code(error)
     if code in LOCK_CODES:
         return StoreBusyError(f"{path} cannot be {doing}: another process has locked it")
-    if _is_full(error, code, path):
+    if _is_full(code, path):
         return StoreFullError(
             f"{path} cannot be {doing}: the disk is full ({error}); what was committed is safe"
         )
-    # Python 3.10 has no codes: damage is a DatabaseError itself, and no subclass of it.
-    if code in _DAMAGE_CODES or (not code and type(error) is sqlite3.DatabaseError):
+    if code in _DAMAGE_CODES:
         return StoreDamagedError(f"{path} is damaged and cannot be {doing}: {error}")
     return StoreFileError(f"{path} cannot be {doing}: {error}", "failed", "store", path)
 
 
-def _is_full(error: sqlite3.Error, code: int, path: str | PathLike[str]) -> bool:
-    # Python 3.10 has no codes, so the text decides.
-    if code == FULL or (not code and "disk is full" in str(error)):
-        return True
-    if code == IO or (not code and "disk I/O error" in str(error)):
+def _is_full(code: int, path: str | PathLike[str]) -> bool:
+    if code == IO:
         with suppress(OSError):
             return shutil.disk_usage(os.path.dirname(os.path.abspath(path))).free < FREE_BYTES
-    return False
+    return code == FULL
 
 
 @contextmanager

@@ -169,7 +169,16 @@ def _read_series(
     identifying, _ = keyed(fingerprint)
     backend = str(fingerprint.get("backend") or "")
     weights = tuple(k / (graded.categories - 1) for k in range(graded.categories))
-    has_clusters, notes = _clusters(graded, query)
+    # Clusters by another field than that of the query are no clusters; the reader of all runs
+    # refuses a run that has none.
+    fields = {question.cluster and question.cluster.field for question in graded.questions}
+    has_clusters = None not in fields and fields == {query.cluster or next(iter(fields))}
+    notes = []
+    if fields != {None} and query.cluster is None and not has_clusters:
+        notes.append(
+            "not all questions have a cluster by the same field of their documents: all were taken "
+            "as independent"
+        )
     parts: list[tuple[Question, Trials]] = []
     newest: list[Trial] = []
     damaged: list[TrialId] = []
@@ -231,22 +240,6 @@ def _read_series(
         version=graded.version,
         sampled=not greedy(kwargs),
     )
-
-
-def _clusters(graded: GradedTask, query: Query) -> tuple[bool, list[str]]:
-    """Return whether all questions have a cluster, by one field, and a note on why not.
-
-    Clusters by another field than that of the query are no clusters; the reader of all runs
-    refuses a run that has none.
-    """
-    fields = {question.cluster.field for question in graded.questions if question.cluster}
-    n_without = sum(question.cluster is None for question in graded.questions)
-    if fields and query.cluster is None and (len(fields) > 1 or n_without):
-        return False, [
-            f"{n_without:,} of {len(graded.questions):,} questions have no cluster and the others "
-            f"one by field {' or '.join(sorted(fields))}: all were taken as independent"
-        ]
-    return not n_without and fields <= {query.cluster or min(fields)}, []
 
 
 def _of_one_prompt(question: GradedQuestion) -> list[GradedTrial]:
