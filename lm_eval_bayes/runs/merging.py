@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from lm_eval_bayes._util.text import add_counts, first_names, plural, shorten_middle
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.runs.attempt_numbers import PER_RUN
 from lm_eval_bayes.runs.model_names import distinct_names
 from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.runs.trials import PartialRun, Question, Trials, counted, task_run_of
@@ -215,6 +216,7 @@ class _Merger:
             if n_common and not self.dedupe:
                 raise self._duplicates(merged, partial, n_common)
             if n_common:
+                _check_scores(merged, partial, self.argument)
                 names = first_names(merged.sources)
                 self.warnings.append(
                     f"{n_common:,} trials of {partial.source} are in {names} too and count once"
@@ -348,7 +350,10 @@ def _common(first: PartialRun, second: PartialRun) -> tuple[Trials, Trials]:
 def by_number(first: PartialRun, second: PartialRun) -> bool:
     """Return whether trials are the same where their numbers are, if one of them has no seed."""
     greedy = not (first.sampled and second.sampled)
-    return greedy or same_numbers_same_texts(*_common(first, second))
+    trials = _common(first, second)
+    # numbers from here on hold the id of a run
+    named = all(table.number.min(initial=PER_RUN) >= PER_RUN for table in trials)
+    return greedy or named or same_numbers_same_texts(*trials)
 
 
 def _n_common(first: PartialRun, second: PartialRun) -> int:
@@ -393,6 +398,19 @@ def _merged_notes(first: PartialRun, second: PartialRun) -> tuple[str, ...]:
             notes[number] = f"{notes[number]} ({first_names(first.sources)})"
             notes.append(f"{note} ({first_names(second.sources)})")
     return tuple(dict.fromkeys(notes))
+
+
+def _check_scores(first: PartialRun, second: PartialRun, argument: str) -> None:
+    """Refuse trials of one run that have one number and other scores."""
+    a, b = _common(first, second)
+    columns = [t.category.astype(float) if t.score is None else t.score for t in (a, b)]
+    scores = dict(zip(_keys(a), columns[0].tolist(), strict=True))
+    for key, score in zip(_keys(b), columns[1].tolist(), strict=True):
+        if key[1] >= PER_RUN and scores.get(key, score) != score:
+            rule = f"give every trial of {second.model} on {second.task} one score"
+            id = first.questions[key[0]].id
+            got = f"a trial of question {id} with another in {second.source} than in {first.source}"
+            raise InvalidInputError.of(argument, "mismatch", rule, got)
 
 
 def _keys(trials: Trials) -> list[tuple[int, int]]:

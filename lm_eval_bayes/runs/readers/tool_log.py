@@ -48,23 +48,27 @@ class Trial:
     Attributes
     ----------
     question, model, task, text, answer
-        As in :class:`~lm_eval_bayes.runs.readers.trial_columns.TrialColumns`.
+        As in :class:`~lm_eval_bayes.runs.readers.trial_columns.TrialColumns`. A model of "" has the
+        name of the file: where all files have one name, give the folder's.
     tokens, time, cost : float or None
-        Measurements.
+        Measurements, the time in seconds.
     key : hashable
         The tool's own id of the trial; by default what tells its record from others is taken.
     document : mapping
         The fields of the question that may name clusters.
     scores : mapping of str to object
-        By metric a number, true or false; None, or no entry, where the trial has none. The first
-        metric counts unless the user names another.
+        By metric a number, true or false; None where the trial has none: give every trial all
+        metrics. The first name of the first trial counts unless the user names another.
     label : object
-        The number of the trial in its question; None where the log does not number trials.
+        The number of the trial in its question, a whole number from 0 to 2^19; None where the log
+        does not number trials.
     run : str
-        The id of the run within which trials are numbered; "" where a number means the same in all
-        files of a model, as a seed does.
+        The tool's id of the run, or when it started, by which copies are recognised; trials are
+        numbered within it. "" where a number means the same in all files of a model, as a seed
+        does.
     error : str
-        What ended the trial, in a word such as "timeout"; "" for nothing. It counts by its score.
+        What ended the trial, in a word of the tool such as "timeout", never a message, which may
+        quote a key; "" for nothing. It counts by its score.
     reply, right : object
         What the model wrote, a text or the messages of a conversation, and the right answers.
     provenance : Provenance
@@ -197,7 +201,7 @@ class ToolLog:
         metric, notes = self._metric(wanted)
         is_scored = any(trial.scores.get(metric) is not None for trial in wanted)
         if not is_scored and (query.unscored == "left-out" or not metric):
-            rule = f"have scores of trials ({self.file.name})"
+            rule = f"have scores of trials ({self.file}; --unscored wrong counts those without)"
             got, lacking = f"{plural(len(wanted), 'trial')} without", f"{self.file}, without scores"
             raise NothingToCountError.of_task(query.argument, rule, got, lacking)
         by_run: dict[str, list[Trial]] = {}
@@ -214,7 +218,7 @@ class ToolLog:
         names, asked = list(dict.fromkeys(n for t in trials for n in t.scores)), self.query.metric
         choice = join_words(names, "or")
         if names and asked is not None and asked not in names:
-            rule = f"be a metric of {self.file.name}, {choice}"
+            rule = f"be a metric of {self.file}, {choice}"
             raise InvalidInputError.of("metric", "choice", rule, asked)
         if asked is not None or len(names) < 2:
             return asked or "".join(names), ()

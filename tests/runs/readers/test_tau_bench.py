@@ -169,3 +169,13 @@ def test_merged_runs_of_different_code_are_told(tmp_path, content):
     content["info"]["git_commit"] = "unknown"
     (run,) = read_runs([first, written(tmp_path, content)]).runs
     assert "git_commit b3af16…7e9a8 (1 file), unknown (1 file)" in "".join(run.notes)
+
+
+def test_a_copy_with_another_score_counts_nothing_twice(content, tmp_path):
+    shutil.copy(STRONG, tmp_path / "a.json")
+    content["simulations"][0]["reward_info"]["reward"] = 0.0
+    written(tmp_path, content, "b.json")
+    with refused("RUN", "duplicate"):
+        read_runs([tmp_path])
+    with refused("RUN", "mismatch"):
+        read_runs([tmp_path], dedupe=True)
