@@ -62,7 +62,8 @@ def read(file: Path, query: Query) -> FileContents:
     warnings: list[str] = []
     log = ToolLog(file, query, records=partial(_trials, file, warnings))
     log.warnings += warnings
-    return log.contents("tau-bench")
+    is_tau2 = any(trial.provenance.versions for trial in log.trials)
+    return log.contents("tau2" if is_tau2 else "tau-bench")
 
 
 def _trials(file: Path, warnings: list[str], query: Query) -> Iterator[Trial]:
