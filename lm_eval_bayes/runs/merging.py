@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from lm_eval_bayes._util.text import add_counts, first_names, plural, shorten_middle
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.runs.attempt_numbers import PER_RUN
+from lm_eval_bayes.runs.attempt_numbers import PER_RUN, UNNUMBERED
 from lm_eval_bayes.runs.model_names import distinct_names
 from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.runs.trials import PartialRun, Question, Trials, counted, task_run_of
@@ -351,9 +351,13 @@ def by_number(first: PartialRun, second: PartialRun) -> bool:
     """Return whether trials are the same where their numbers are, if one of them has no seed."""
     greedy = not (first.sampled and second.sampled)
     trials = _common(first, second)
-    # numbers from here on hold the id of a run
-    named = all(table.number.min(initial=PER_RUN) >= PER_RUN for table in trials)
+    named = all(_is_named(table).all() for table in trials)
     return greedy or named or same_numbers_same_texts(*trials)
+
+
+def _is_named(trials: Trials) -> npt.NDArray[np.bool_]:
+    """Return which numbers are those of a log, with the id of its run."""
+    return (trials.number >= PER_RUN) & (trials.number % PER_RUN < UNNUMBERED)
 
 
 def _n_common(first: PartialRun, second: PartialRun) -> int:
@@ -405,8 +409,9 @@ def _check_scores(first: PartialRun, second: PartialRun, argument: str) -> None:
     a, b = _common(first, second)
     columns = [t.category.astype(float) if t.score is None else t.score for t in (a, b)]
     scores = dict(zip(_keys(a), columns[0].tolist(), strict=True))
-    for key, score in zip(_keys(b), columns[1].tolist(), strict=True):
-        if key[1] >= PER_RUN and scores.get(key, score) != score:
+    named = _is_named(b).tolist()
+    for key, score, is_named in zip(_keys(b), columns[1].tolist(), named, strict=True):
+        if is_named and scores.get(key, score) != score:
             rule = f"give every trial of {second.model} on {second.task} one score"
             id = first.questions[key[0]].id
             got = f"a trial of question {id} with another in {second.source} than in {first.source}"
