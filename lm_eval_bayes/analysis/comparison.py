@@ -14,6 +14,7 @@ from lm_eval_bayes.analysis.comparability import (
     check_same_metric,
     check_same_questions,
     check_same_weights,
+    identical_runs,
     question_rows,
 )
 from lm_eval_bayes.analysis.summary import average_score, posterior_to_dict
@@ -266,7 +267,7 @@ def compare_runs(
                 curves=_pass_curves(run_a, run_b, ks, spec, align) if ks else None,
                 avg_a=average_score(aligned.a),
                 avg_b=average_score(aligned.b),
-                differs=tuple(consistency_warnings([run_a, run_b])),
+                differs=(*consistency_warnings([run_a, run_b]), *_copies(run_a, run_b)),
             )
         )
     comparisons = {task.task: task.comparison for task in tasks}
@@ -277,6 +278,14 @@ def compare_runs(
         only_a=tuple(task for task in runs_a if task not in runs_b),
         only_b=tuple(task for task in runs_b if task not in runs_a),
     )
+
+
+def _copies(a: TaskRun, b: TaskRun) -> list[str]:
+    """Return a warning where two runs are identical, trial by trial, as copies are."""
+    same_questions = set(a.question_ids) == set(b.question_ids)
+    if not (same_questions and identical_runs([a, b])):
+        return []
+    return [f"task {a.task}: the runs are identical, trial by trial: is one a copy of the other?"]
 
 
 def _check_pair(a: TaskRun, b: TaskRun, align: Align, scope: Scope) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lm_eval_bayes._util.plain import Record, json_name
-from lm_eval_bayes.analysis.comparability import check_same_metric
+from lm_eval_bayes.analysis.comparability import check_same_metric, identical_runs
 from lm_eval_bayes.analysis.pass_rows import rows_to_dict
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.prior_trials import check_other_trials, prior_counts
@@ -184,6 +184,10 @@ def assign_priors(
                 raise InvalidInputError.of("prior", "duplicate", rule, got)
             check_other_trials(runs, prior)
             check_same_metric(runs[i], prior, "prior")
+            same_questions = set(runs[i].question_ids) == set(prior.question_ids)
+            if same_questions and identical_runs([runs[i], prior]):
+                rule = f"hold other trials than {runs[i].label}: these are the same, one by one"
+                raise InvalidInputError.of("prior", "duplicate", rule, prior.label)
             prior_by_run[i] = prior
     informed = {i: _with_counts(runs[i], prior) for i, prior in prior_by_run.items()}
     all_runs, fixed = list(runs), 0.0 if strength == "auto" else strength

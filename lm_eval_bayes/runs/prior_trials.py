@@ -79,17 +79,10 @@ def check_other_trials(runs: Sequence[TaskRun], prior: TaskRun) -> None:
 def _share_trials(run: TaskRun, prior: TaskRun) -> bool:
     """Return whether runs of one model have trials of one seed, all with the same outcomes.
 
-    Where no trial has a seed, whether all trials are the same. Of outcomes that are all alike
-    nothing is known.
+    Of outcomes that are all alike nothing is known.
     """
     names = [(of.model.split(" (")[0], of.task) for of in (run, prior)]
-    if names[0] != names[1] or run.trials is None or prior.trials is None:
-        return False
-    if (
-        run.seeds is None
-        and prior.seeds is None
-        and run.outcomes.n_trials.sum() != (prior.outcomes.n_trials.sum())
-    ):
+    if names[0] != names[1]:
         return False
     outcomes, others = _outcomes(run), _outcomes(prior)
     common = outcomes.keys() & others.keys()
@@ -97,14 +90,14 @@ def _share_trials(run: TaskRun, prior: TaskRun) -> bool:
     return same and len({outcomes[trial] for trial in common}) > 1
 
 
-def _outcomes(run: TaskRun) -> dict[tuple[str, object], tuple[int, str | None]]:
-    """Return the outcome and the answer of every trial by its question and seed, or its number."""
-    outcomes: dict[tuple[str, object], tuple[int, str | None]] = {}
-    for row, (id, categories) in enumerate(zip(run.question_ids, run.trials or (), strict=True)):
-        for trial, category in enumerate(categories.tolist()):
-            seed = trial if run.seeds is None else run.seeds[row][trial]
-            answer = None if run.answers is None else run.answers[row][trial]
-            outcomes[id, seed] = category, answer
+def _outcomes(run: TaskRun) -> dict[tuple[str, int], tuple[int, str | None]]:
+    """Return the outcome and the answer of every trial with a seed, by its question and seed."""
+    outcomes: dict[tuple[str, int], tuple[int, str | None]] = {}
+    for row, seeds in enumerate(run.seeds or () if run.trials is not None else ()):
+        for trial, seed in enumerate(seeds):
+            if seed is not None and run.trials is not None:
+                answer = None if run.answers is None else run.answers[row][trial]
+                outcomes[run.question_ids[row], seed] = int(run.trials[row][trial]), answer
     return outcomes
 
 

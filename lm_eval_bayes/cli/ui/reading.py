@@ -218,8 +218,9 @@ def _models(named: Iterable[str]) -> dict[str, str]:
     models = {}
     for text in named:
         name, sign, path = text.partition("=")
-        if not (name and sign and path):
-            raise InvalidInputError.of("model", "format", "be NAME=RUN", text)
+        if not (name and sign and path) or path in models:
+            rule = "be NAME=RUN, with one name for every path"
+            raise InvalidInputError.of("model", "format", rule, text)
         models[path] = name
     return models
 

@@ -62,6 +62,10 @@ def read(file: Path, query: Query) -> FileContents:
         if not missing:
             ended = f"{plural(n_errors, 'trial')} of {file} ended in an error, and did not count"
             log.warnings.append(f"{ended}: the reviews do not tell of which questions")
+    requested = mapping(subset.get(task.removeprefix(f"{dataset}_"))).get("requested")
+    n = len(log.trials)
+    if type(requested) is int and n < requested:
+        log.warnings.append(f"{file} holds {n:,} of {requested:,} reviews that its report counts")
     return replace(log.contents("evalscope"), groups=groups)
 
 

@@ -338,7 +338,8 @@ def _folder(folder: Path, argument: str, skip_unreadable: bool) -> tuple[Format,
     for file in denied:
         patterns = (*format.names, format.beside) if format else ()
         is_own = any(pattern and file.match(pattern) for pattern in patterns)
-        if format is None or is_own or plain_name(file).suffix in suffixes:
+        is_own = is_own or plain_name(file).suffix in suffixes
+        if format is None or (is_own and not skip_unreadable):
             raise PermissionDeniedError.of_path(argument, file)
     errors = _damaged(others, own, [format] if format else FORMATS, argument)
     for error in errors.values():
@@ -353,12 +354,10 @@ def _folder(folder: Path, argument: str, skip_unreadable: bool) -> tuple[Format,
         )
     found = _found(format, own, folder)
     warnings = [f"{file} was not read: {error}" for file, error in errors.items()]
-    tool = f"(it is no file of {format.name})"
-    warnings += [f"{file} was not read: permission denied {tool}" for file in denied]
+    warnings += [f"{file} was not read: permission denied" for file in denied]
     unread = [
         f"{file.relative_to(folder)} ({other.name})"
         for other, files in of_format.items()
-        if other.checked_on != _OWN
         for file in files
     ]
     if unread:

@@ -156,6 +156,9 @@ def json_rows(content: Any) -> list[Row]:
     """
     if isinstance(content, dict):
         results = content.get("results")
+        lists = [value for value in content.values() if isinstance(value, list) and value]
+        if isinstance(results, list) and sum(isinstance(v[0], dict) for v in lists) > 1:
+            return []  # which of them holds the trials?
         content = results if isinstance(results, list) else _by_question(content)
     is_table = isinstance(content, list) and all(isinstance(row, dict) for row in content)
     return content if is_table else []

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from lm_eval_bayes._util.compressed import plain_name
 from lm_eval_bayes._util.hashing import hash_text
@@ -41,6 +40,8 @@ _WORDS = {
     **dict.fromkeys(MISSING, math.nan),
 }
 _Key = TypeVar("_Key", bound=Hashable)
+#: A whole number that is written as 3.0.
+_WITH_DECIMALS = re.compile(r"-?\d{1,15}\.0", re.ASCII)
 #: The rounding beyond a bound that is cut off.
 _SLACK = 1e-9
 #: Names of the measurements of a trial by the kinds of columns.
@@ -225,7 +226,8 @@ def _text(value: object) -> str:
         return ""
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
-    return str(value).strip()
+    text = str(value).strip()
+    return text[:-2] if _WITH_DECIMALS.fullmatch(text) else text  # as pandas writes numbers
 
 
 def _names(values: Sequence[Any], kind: str, file: Path, argument: str) -> list[str]:
@@ -267,12 +269,16 @@ def _float(value: float) -> float:
 
 
 def _score(value: Any, row: int, file: Path, query: Query) -> float:
-    if isinstance(value, (bool, int, float)):
-        return _float(value)
     if value is None:
         return math.nan
     text = str(value).strip()
-    if text.lower() in _WORDS:
+    is_word = isinstance(value, (bool, str)) and text.lower() in _WORDS
+    if is_word and text.lower() not in MISSING and query.bounds not in (None, (0.0, 1.0)):
+        rule = f"have numbers as scores in {file} where bounds are given"
+        raise InvalidInputError.of(query.argument, "format", rule, f"{text!r} in row {row}")
+    if isinstance(value, (bool, int, float)):
+        return _float(value)
+    if is_word:
         return _WORDS[text.lower()]
     try:
         return float(text)
@@ -388,20 +394,18 @@ def _table(
         score=arrays.scores[rows] if scored else None,
         answer=None if answers is None else objects([answers[row] or None for row in listed]),
         measured={name: column[rows] for name, column in arrays.measured.items()},
-        logged=_logged(columns, rows, is_graded),
+        logged=_logged(columns, rows),
     )
 
 
-def _logged(
-    columns: TrialColumns, rows: IntArray, graded: npt.NDArray[np.bool_]
-) -> LoggedTexts | None:
-    """Return where the texts of rows are, of those that have a score."""
+def _logged(columns: TrialColumns, rows: IntArray) -> LoggedTexts | None:
+    """Return where the texts of rows are."""
     if columns.texts is None:
         return None
     places = rows * PER_RECORD
     if columns.places is not None:
         places = np.array([columns.places[row] for row in rows.tolist()], dtype=np.int64)
-    return LoggedTexts.at(np.where(graded, places, -1), columns.texts)
+    return LoggedTexts.at(places, columns.texts)
 
 
 def _first_of_each(

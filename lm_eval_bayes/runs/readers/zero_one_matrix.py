@@ -130,6 +130,10 @@ def matrices_of_csv(path: Path, query: Query) -> Matrices:
         rule = f"have columns of trials or of models in {path.name}, not both"
         got = ", ".join(names[i] for i in values)
         raise InvalidInputError.of(query.argument, "conflict", rule, got)
+    repeated = [name for name in trials if names.count(name) > 1]
+    if repeated:
+        rule = f"have one column {repeated[0]} in {path.name}"
+        raise InvalidInputError.of(query.argument, "duplicate", rule, names.count(repeated[0]))
     labels: dict[str, str] = {}
     if "id" in special:
         body = [cells for cells in body if any(map(str.strip, cells))]
@@ -156,6 +160,14 @@ def matrices_of_csv(path: Path, query: Query) -> Matrices:
                 raise InvalidInputError.of(query.argument, "range", rule, got)
             of_model = rows.setdefault((names[i] if are_models else key["model"], key["task"]), {})
             of_model.setdefault(labels.get(key["id"], key["id"]), []).append(value)
+    notes = _notes(rows, labels, first, has_header)
+    if are_models:
+        notes.append(f"columns are read as models: {first_names([model for model, _ in rows])}")
+    return rows, (0.0, 1.0), notes
+
+
+def _notes(rows: Rows, labels: dict[str, str], first: Sequence[str], has_header: bool) -> list[str]:
+    """Return notes on missing trials, on repeated labels, and on what the first row is read as."""
     outcomes = (value for run in rows.values() for trials in run.values() for value in trials)
     n_empty = sum(map(math.isnan, outcomes))
     notes = [f"{plural(n_empty, 'empty cell')} left out"] if n_empty else []
@@ -164,9 +176,9 @@ def matrices_of_csv(path: Path, query: Query) -> Matrices:
         notes.append(f"rows {q}, {q}.1, … are read as {times} trials of question {q}, and so on")
     if has_header and all(number(cell) is not None for cell in first):
         notes.append(f"row 1 ({', '.join(first)}) is read as the numbers of the columns")
-    if are_models:
-        notes.append(f"columns are read as models: {first_names([model for model, _ in rows])}")
-    return rows, (0.0, 1.0), notes
+    if not has_header and first in (["0"], ["0", "1"]):
+        notes.append("row 1 is read as outcomes, and not as the numbers of the columns")
+    return notes
 
 
 def _special_columns(names: Sequence[str]) -> dict[str, int]:
@@ -237,6 +249,11 @@ def matrices_of_arrays(path: Path, query: Query) -> Matrices:
     arrays = _arrays(path, query.argument)
     fitting = {n: a for n, a in arrays.items() if a.ndim in (2, 3) and a.dtype.kind in "biuf"}
     first = next((name for name in _OUTCOMES if name in fitting), None)
+    if first and len(fitting) > 1:
+        rule = (
+            f"hold the array {first} alone in {path.name}, or arrays that are named by their tasks"
+        )
+        raise InvalidInputError.of(query.argument, "conflict", rule, ", ".join(fitting))
     chosen = [name for name in fitting if name == (first or query.task)] or list(fitting)
     if not chosen or any(0 in fitting[name].shape for name in chosen):
         rule = f"hold outcome matrices (M, N) or (L, M, N) in {path.name}, M >= 1 and N >= 1"

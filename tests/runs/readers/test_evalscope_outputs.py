@@ -126,3 +126,10 @@ def test_a_sample_with_two_scores_is_refused(outputs):
     for dedupe in (False, True):
         with refused("RUN", "duplicate"):
             read_runs([outputs], task=MCQ, dedupe=dedupe)
+
+
+def test_reviews_that_are_lost_are_named_by_the_report(outputs):
+    file = outputs / "reviews" / "weak" / f"{QA}.jsonl"
+    write_lines(file, rows_of(file)[:-2])
+    (warning,) = read_runs([file]).warnings
+    assert "holds 7 of 9 reviews" in warning

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 
 import numpy as np
 import pytest
 from _support.errors import refused
 from _support.tables import write_rows
+from _support.tool_logs import DATA
 
 from lm_eval_bayes._util import compressed
 from lm_eval_bayes.runs.question_texts import question_texts
 from lm_eval_bayes.runs.reader import read_runs
+from lm_eval_bayes.store.trial_store import TrialStore
 
 POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"
 
@@ -189,3 +192,34 @@ def test_a_file_that_grows_too_large_is_refused(tmp_path, monkeypatch, ending):
     monkeypatch.setattr(compressed, "MOST_BYTES", 2**12)
     with refused("RUN", "format" if ending == ".json.gz" else "damaged"):
         read_runs([path])
+
+
+def test_what_would_be_left_out_without_a_word_is_refused(tmp_path):
+    np.savez(tmp_path / "two.npz", R=np.ones((5, 4), int), aime=np.zeros((5, 4), int))
+    (tmp_path / "column.csv").write_text("question,trial_1,trial_2,trial_2\na,1,0,0\nb,0,1,1\n")
+    rows = [{"question": "q", "score": 1}]
+    (tmp_path / "two.json").write_text(json.dumps({"results": rows, "results_hard": rows}))
+    for name, rule in (("two.npz", "conflict"), ("column.csv", "duplicate"), ("two.json", "empty")):
+        with refused("RUN", rule):
+            read_runs([tmp_path / name], task="aime")
+
+
+def test_a_trial_is_one_whether_it_is_written_0_or_0_0(tmp_path):
+    for name, zero in (("a.csv", "0"), ("b.csv", "0.0")):
+        (tmp_path / name).write_text(f"model,question,trial,score\nM,q,{zero},1\nM,r,{zero},0\n")
+    with refused("RUN", "duplicate"):
+        read_runs([tmp_path / "a.csv", tmp_path / "b.csv"])
+
+
+def test_words_are_no_scores_where_bounds_are_given(tmp_path):
+    file = tmp_path / "a.csv"
+    file.write_text("question,score\nq,pass\nr,fail\n")
+    with refused("RUN", "format"):
+        read_runs([file], bounds=(0.0, 10.0))
+
+
+def test_a_store_beside_other_logs_is_named(tmp_path):
+    folder = shutil.copytree(DATA / "lm_eval_0.4.9", tmp_path / "runs")
+    TrialStore.open(folder / "z.sqlite").close()
+    (warning,) = read_runs([folder]).warnings
+    assert "z.sqlite (trial store)" in warning
