@@ -81,7 +81,11 @@ def rows_of(
     if suffix in JSON_LINES:
         return JsonLines(file, argument, advance, unique_keys=unique_keys)
     if suffix in JSON:
-        return json_rows(load_json(file, Query(argument=argument, advance=advance)))
+        rows = json_rows(load_json(file, Query(argument=argument, advance=advance)))
+        if not rows:
+            rule = f"hold one array of objects, or lists of outcomes by question ({file})"
+            raise InvalidInputError.of(argument, "format", rule, "something beside or in it")
+        return rows
     advance(file.stat().st_size)
     return csv_rows(file, argument) if suffix in CSV else arrow_rows(file, names, argument)
 
