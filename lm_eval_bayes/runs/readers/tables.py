@@ -90,10 +90,14 @@ def rows_of(
     return csv_rows(file, argument) if suffix in CSV else arrow_rows(file, names, argument)
 
 
+#: A table of more rows is refused, as it would fill the memory.
+_MOST_ROWS = 5_000_000
+
+
 def uniform(
     rows: Iterable[Mapping[str, Any]], names: Sequence[str], argument: str
 ) -> Iterator[Mapping[str, Any]]:
-    """Yield rows; refuse one that names its model, task or trial if the first does not.
+    """Yield rows; refuse one that names its model, task or trial if the first does not, and many.
 
     Parameters
     ----------
@@ -110,6 +114,9 @@ def uniform(
             rule = "have the keys of its first row in every row"
             got = f"{', '.join(telling.intersection(row))} in row {number} alone"
             raise InvalidInputError.of(argument, "mismatch", rule, got)
+        if number > _MOST_ROWS:
+            rule = f"have at most {_MOST_ROWS:,} rows in a table"
+            raise InvalidInputError.of(argument, "range", rule, "more")
         yield row
 
 

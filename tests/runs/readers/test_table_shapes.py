@@ -15,6 +15,7 @@ from _support.tool_logs import DATA
 from lm_eval_bayes._util import compressed
 from lm_eval_bayes.runs.question_texts import question_texts
 from lm_eval_bayes.runs.reader import read_runs
+from lm_eval_bayes.runs.readers import tables
 from lm_eval_bayes.store.trial_store import TrialStore
 
 POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"
@@ -224,3 +225,10 @@ def test_a_store_beside_other_logs_is_named(tmp_path):
     TrialStore.open(folder / "z.sqlite").close()
     (warning,) = read_runs([folder]).warnings
     assert "z.sqlite (trial store)" in warning
+
+
+def test_a_table_of_too_many_rows_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(tables, "_MOST_ROWS", 3)
+    (tmp_path / "a.csv").write_text("question,score\n" + "q,1\n" * 4)
+    with refused("RUN", "range"):
+        read_runs([tmp_path / "a.csv"])
