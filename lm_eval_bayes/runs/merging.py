@@ -179,7 +179,7 @@ class _Merger:
             note = f"the trials of {_file(older)} and {_file(merged)} were merged"
             if n_common:
                 note += f"; {n_common:,} that both hold count once"
-            merged = _sum(older, merged, prefer_second=n_common > 0)
+            merged = _sum(older, merged, n_common, prefer_second=n_common > 0)
             merged = replace(merged, notes=(*merged.notes, note))
         return merged
 
@@ -221,7 +221,7 @@ class _Merger:
                 self.warnings.append(
                     f"{n_common:,} trials of {partial.source} are in {names} too and count once"
                 )
-            merged = _sum(merged, partial)
+            merged = _sum(merged, partial, n_common)
         return replace(merged, notes=(*merged.notes, *_notes_on_merged(partials)))
 
     def check_paths(self, partials: Sequence[PartialRun]) -> None:
@@ -365,7 +365,9 @@ def _n_common(first: PartialRun, second: PartialRun) -> int:
     return int(duplicates(*_common(first, second), by_number(first, second)).sum())
 
 
-def _sum(first: PartialRun, second: PartialRun, prefer_second: bool = False) -> PartialRun:
+def _sum(
+    first: PartialRun, second: PartialRun, n_common: int, prefer_second: bool = False
+) -> PartialRun:
     leading, further = (second, first) if prefer_second else (first, second)
     ids = list(dict.fromkeys([*first.ids, *second.ids]))
     questions, trials = merge_trials(leading, further, by_number(first, second), ids)
@@ -378,18 +380,17 @@ def _sum(first: PartialRun, second: PartialRun, prefer_second: bool = False) -> 
         questions=questions,
         trials=trials,
         provenance=replace(leading.provenance, seconds=total),
-        notes=_merged_notes(first, second),
+        notes=_merged_notes(first, second, are_apart=not n_common),
         signals_error=first.signals_error or second.signals_error,
         verifiers=tuple(v for i, v in enumerate(verifiers) if v not in verifiers[:i]),
     )
 
 
-def _merged_notes(first: PartialRun, second: PartialRun) -> tuple[str, ...]:
+def _merged_notes(first: PartialRun, second: PartialRun, are_apart: bool) -> tuple[str, ...]:
     """Return the notes of both; the numbers of trials in them are summed where no trial is in both.
 
     Otherwise a sentence about a number of trials names the files that it is about.
     """
-    are_apart = not _n_common(first, second)
     notes = list(first.notes)
     for note in second.notes:
         sums = [add_counts(other, note) for other in notes]
@@ -450,19 +451,19 @@ def duplicates(first: Trials, second: Trials, by_number: bool) -> npt.NDArray[np
             by_seed.setdefault((key[0], seed), []).append(row)
     without_seed = {key for key, seed in zip(keys, seeds, strict=True) if seed is None}
     every, with_texts = set(keys), first.digest is not None and second.digest is not None
-    found = np.zeros(second.number.size, dtype=np.bool_)
+    is_duplicate = np.zeros(second.number.size, dtype=np.bool_)
     for row, key in enumerate(_keys(second)):
         seed = None if second.seed is None else second.seed[row]
         if by_number and key in (every if seed is None else without_seed):
-            found[row] = True
+            is_duplicate[row] = True
             continue
-        found[row] = seed is not None and any(
+        is_duplicate[row] = seed is not None and any(
             not with_texts
             or first.number[other] == second.number[row]
             or first.digest[other] == second.digest[row]  # type: ignore[index]
             for other in by_seed.get((key[0], seed), ())
         )
-    return found
+    return is_duplicate
 
 
 def same_numbers_same_texts(first: Trials, second: Trials) -> bool:
@@ -511,8 +512,8 @@ def merge_trials(
             raise TypeError("only counts of trials are known")
         tables.append(run.trials.of(np.array([order[q.id] for q in run.questions], np.int64)))
         for question in run.questions:
-            known = questions.get(question.id)
-            questions[question.id] = question if known is None else known.joined(question)
+            earlier = questions.get(question.id)
+            questions[question.id] = question if earlier is None else earlier.joined(question)
     a, b = tables
     if not a.is_graded.all():
         a = a.take(a.is_graded | ~duplicates(b, a, by_number))

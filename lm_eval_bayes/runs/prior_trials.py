@@ -93,11 +93,12 @@ def _share_trials(run: TaskRun, prior: TaskRun) -> bool:
 def _outcomes(run: TaskRun) -> dict[tuple[str, int], tuple[int, str | None]]:
     """Return the outcome and the answer of every trial with a seed, by its question and seed."""
     outcomes: dict[tuple[str, int], tuple[int, str | None]] = {}
-    for row, seeds in enumerate(run.seeds or () if run.trials is not None else ()):
-        for trial, seed in enumerate(seeds):
-            if seed is not None and run.trials is not None:
-                answer = None if run.answers is None else run.answers[row][trial]
-                outcomes[run.question_ids[row], seed] = int(run.trials[row][trial]), answer
+    if run.seeds is None or run.trials is None:
+        return outcomes
+    for row, id in enumerate(run.question_ids):
+        answers = run.answers[row] if run.answers else (None,) * run.trials[row].size
+        trials = zip(run.seeds[row], run.trials[row].tolist(), answers, strict=True)
+        outcomes |= {(id, seed): (outcome, a) for seed, outcome, a in trials if seed is not None}
     return outcomes
 
 

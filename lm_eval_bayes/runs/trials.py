@@ -164,9 +164,9 @@ class Trials:
                 columns[name] = column[rows]
         return Trials(**columns)
 
-    def of(self, codes: Mapping[int, int] | IntArray) -> Trials:
+    def of(self, codes: IntArray) -> Trials:
         """Return the trials with other numbers of their questions."""
-        return replace(self, question=np.asarray(codes)[self.question])
+        return replace(self, question=codes[self.question])
 
     def __add__(self, other: Trials) -> Trials:
         """Return the rows of both."""
@@ -183,7 +183,7 @@ def _joined(parts: Sequence[Trials]) -> Trials:
     columns: dict[str, Any] = {}
     for name in ("question", "category", "number", "score", "answer", "digest"):
         of_parts = [getattr(part, name) for part in parts]
-        if all(column is not None for column in of_parts) and parts:
+        if all(column is not None for column in of_parts):
             columns[name] = np.concatenate(of_parts)
     if any(part.seed is not None for part in parts):
         none = (np.full(n, None, dtype=object) for n in sizes)
@@ -386,14 +386,15 @@ def task_run_of(partial: PartialRun, name: str) -> TaskRun:
     # no answer of any trial: the task extracts none, and maj@k has no vote to count
     if trials.answer is not None and (trials.answer != np.array(None)).any():
         answers = tuple(tuple(column.tolist()) for column in of_graded(trials.answer))
-        if reason := _why_no_answers(answers, of_graded(trials.category), ids):
-            notes.append(f"the answers are left out: {reason}")
+        if _are_right_answers(answers, of_graded(trials.category)):
+            same = "right and wrong trials of a question have the same one"
+            notes.append(f"the answers are left out: {same}")
         else:
             attributes["answers"] = answers
     if trials.seed is not None and (trials.seed != np.array(None)).any():
         attributes["seeds"] = tuple(tuple(column.tolist()) for column in of_graded(trials.seed))
-    attributes["measured"] = _known(trials.measured, of_graded)
-    attributes["signals"] = _known(logged.signals, of_logged)
+    attributes["measured"] = _with_values(trials.measured, of_graded)
+    attributes["signals"] = _with_values(logged.signals, of_logged)
     if trials.score is not None:
         if known_clusters:
             notes.append(
@@ -419,7 +420,9 @@ class _Views:
         return tuple(column[part] for part in self.parts)
 
 
-def _known(columns: Mapping[str, FloatArray], views: _Views) -> dict[str, tuple[FloatArray, ...]]:
+def _with_values(
+    columns: Mapping[str, FloatArray], views: _Views
+) -> dict[str, tuple[FloatArray, ...]]:
     """Return the columns that have a number, by question."""
     known = {name: column for name, column in columns.items() if not np.isnan(column).all()}
     for column in known.values():
@@ -427,14 +430,12 @@ def _known(columns: Mapping[str, FloatArray], views: _Views) -> dict[str, tuple[
     return {name: views(column) for name, column in known.items()}
 
 
-def _why_no_answers(
-    answers: Sequence[Sequence[str | None]], categories: Sequence[IntArray], ids: Sequence[str]
-) -> str:
-    """Return why a column holds the right answers of the questions, which tell no vote; else ""."""
-    one = [len(set(of_question)) < 2 for of_question in answers]
-    if all(one) and any(np.unique(category).size > 1 for category in categories):
-        return "right and wrong trials of a question have the same one"
-    return ""
+def _are_right_answers(
+    answers: Sequence[Sequence[str | None]], categories: Sequence[IntArray]
+) -> bool:
+    """Return whether the answers are those to the questions: alike in right and wrong trials."""
+    constant = all(len(set(of_question)) < 2 for of_question in answers)
+    return constant and any(np.unique(category).size > 1 for category in categories)
 
 
 def _categories(questions: Sequence[Question]) -> tuple[tuple[str | None, ...] | None, list[str]]:

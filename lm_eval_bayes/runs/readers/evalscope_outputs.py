@@ -52,8 +52,9 @@ def read(file: Path, query: Query) -> FileContents:
     common = Trial(model=model, task=task, run=run, provenance=Provenance(dataset=dataset))
     usage = _usage(file, query)
     log = ToolLog(file, replace(query, task=None), partial(_trials, common, usage))
-    subset = mapping(mapping(report.get("execution_summary")).get("subsets"))
-    n_errors = mapping(subset.get(task.removeprefix(f"{dataset}_"))).get("errored")
+    subsets_of_report = mapping(mapping(report.get("execution_summary")).get("subsets"))
+    counts = mapping(subsets_of_report.get(task.removeprefix(f"{dataset}_")))
+    n_errors, requested = counts.get("errored"), counts.get("requested")
     if type(n_errors) is int and n_errors > 0:
         missing = _missing(log.trials, n_errors)
         log.trials += [
@@ -62,7 +63,6 @@ def read(file: Path, query: Query) -> FileContents:
         if not missing:
             ended = f"{plural(n_errors, 'trial')} of {file} ended in an error, and did not count"
             log.warnings.append(f"{ended}: the reviews do not tell of which questions")
-    requested = mapping(subset.get(task.removeprefix(f"{dataset}_"))).get("requested")
     n = len(log.trials)
     if type(requested) is int and n < requested:
         log.warnings.append(f"{file} holds {n:,} of {requested:,} reviews that its report counts")

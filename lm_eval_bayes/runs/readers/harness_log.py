@@ -59,9 +59,10 @@ def is_mine(file: Path) -> bool:
     """Return whether a file is one of samples, by its name or its first line, or a dump."""
     if plain_name(file).suffix != ".jsonl":
         return _is_dump(file)
+    if file.name.startswith("samples_"):
+        return True
     first = first_line(file) or {}
-    named = file.name.startswith("samples_")
-    return named or ("doc_id" in first and not first.keys().isdisjoint(_LOGGED))
+    return "doc_id" in first and not first.keys().isdisjoint(_LOGGED)
 
 
 def units(files: Sequence[Path], path: Path) -> Found:

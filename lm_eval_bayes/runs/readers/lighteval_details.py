@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from lm_eval_bayes.runs.logged_texts import LoggedTexts
+from lm_eval_bayes.runs.logged_texts import PER_RECORD, LoggedTexts
 from lm_eval_bayes.runs.provenance import mapping
 from lm_eval_bayes.runs.readers import tables
 from lm_eval_bayes.runs.readers.json_files import (
@@ -29,7 +29,6 @@ from lm_eval_bayes.runs.readers.json_files import (
 from lm_eval_bayes.runs.readers.protocol import FileContents, Query
 from lm_eval_bayes.runs.readers.tool_log import ToolLog, Trial
 from lm_eval_bayes.runs.readers.tool_settings import call_settings
-from lm_eval_bayes.runs.readers.trial_texts import PER_RECORD
 from lm_eval_bayes.runs.task_run import Provenance
 from lm_eval_bayes.runs.trials import PartialRun
 

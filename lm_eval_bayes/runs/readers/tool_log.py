@@ -16,7 +16,7 @@ from typing import Any
 from lm_eval_bayes._util.compressed import plain_name
 from lm_eval_bayes._util.text import join_words, one_line, plural
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.runs.logged_texts import TextLog, TrialText
+from lm_eval_bayes.runs.logged_texts import PER_RECORD, TextLog, TrialText
 from lm_eval_bayes.runs.provenance import generation
 from lm_eval_bayes.runs.readers.conversations import written
 from lm_eval_bayes.runs.readers.file_access import files_below
@@ -31,7 +31,6 @@ from lm_eval_bayes.runs.readers.trial_columns import (
     record_key,
 )
 from lm_eval_bayes.runs.readers.trial_texts import (
-    PER_RECORD,
     SpooledRecords,
     lines_log,
     one_text,
@@ -209,8 +208,8 @@ class ToolLog:
             by_run.setdefault(json_text([trial.model, trial.run, trial.settings]), []).append(trial)
         runs: list[PartialRun] = []
         for trials in by_run.values():
-            said = (*notes, *self._notes_on_errors(trials, metric, tool))
-            runs += self._runs(trials, metric, notes=said, **more)
+            of_run = (*notes, *self._notes_on_errors(trials, metric, tool))
+            runs += self._runs(trials, metric, notes=of_run, **more)
         return FileContents(runs, tasks, warnings=tuple(self.warnings))
 
     def _metric(self, trials: Sequence[Trial]) -> tuple[str, tuple[str, ...]]:

@@ -21,11 +21,10 @@ from lm_eval_bayes._util.hashing import hash_text
 from lm_eval_bayes._util.text import one_line, plural
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.attempt_numbers import PER_RUN, UNNUMBERED
-from lm_eval_bayes.runs.logged_texts import LoggedTexts, TextLog
+from lm_eval_bayes.runs.logged_texts import PER_RECORD, LoggedTexts, TextLog
 from lm_eval_bayes.runs.readers.column_names import UNNAMED
 from lm_eval_bayes.runs.readers.protocol import Query
 from lm_eval_bayes.runs.readers.text_files import file_argument
-from lm_eval_bayes.runs.readers.trial_texts import PER_RECORD
 from lm_eval_bayes.runs.readers.written_numbers import MISSING
 from lm_eval_bayes.runs.task_run import COST, SECONDS, TOKENS
 from lm_eval_bayes.runs.trials import PartialRun, Question, Trials, floats, objects
@@ -271,13 +270,13 @@ def _float(value: float) -> float:
 def _score(value: Any, row: int, file: Path, query: Query) -> float:
     if value is None:
         return math.nan
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return _float(value)
     text = str(value).strip()
-    is_word = isinstance(value, (bool, str)) and text.lower() in _WORDS
+    is_word = text.lower() in _WORDS
     if is_word and text.lower() not in MISSING and query.bounds not in (None, (0.0, 1.0)):
         rule = f"have numbers as scores in {file} where bounds are given"
         raise InvalidInputError.of(query.argument, "format", rule, f"{text!r} in row {row}")
-    if isinstance(value, (bool, int, float)):
-        return _float(value)
     if is_word:
         return _WORDS[text.lower()]
     try:

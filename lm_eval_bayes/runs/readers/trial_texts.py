@@ -18,8 +18,7 @@ from typing import Any
 
 from lm_eval_bayes._util.compressed import UNREADABLE
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.runs.logged_texts import PER_RECORD as PER_RECORD
-from lm_eval_bayes.runs.logged_texts import TextLog, TrialText
+from lm_eval_bayes.runs.logged_texts import PER_RECORD, TextLog, TrialText
 from lm_eval_bayes.runs.readers.json_files import name_of
 from lm_eval_bayes.runs.readers.text_files import JsonLines
 
