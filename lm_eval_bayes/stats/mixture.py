@@ -49,7 +49,7 @@ _LARGEST_STEP, _STEP_DECADES = 2.5, 0.6
 _SWITCH, _NEAR = 0.2, 4.0
 _SMALLEST = 1e-300
 #: Fits that are kept, each of about a megabyte.
-_KEPT = 64
+_KEPT = 40
 
 
 def _shape_of(log_strength: npt.ArrayLike) -> FloatArray:
@@ -105,8 +105,8 @@ class Mixture:
         return int(self.strength.shape[1])
 
     def thinned(self, n_states: int) -> Mixture:
-        """Return the mixture with about `n_states` of its states, evenly spaced."""
-        return self.at(slice(None, None, max(1, self.n_states // n_states)))
+        """Return the mixture with a copy of about `n_states` of its states, evenly spaced."""
+        return self.at(np.arange(0, self.n_states, max(1, self.n_states // n_states)))
 
     def at(self, states: slice | IntArray) -> Mixture:
         """Return the mixture with some of its states."""

@@ -127,7 +127,11 @@ def draw_shared(
     centre = np.unique(np.clip(np.append(centre, around), -_END, _END))
     step = np.gradient(centre)
     at_centre, at_tau = (nodes.ravel() for nodes in np.meshgrid(centre, tau))
-    factor = np.exp(-0.5 * ((cells.centre - at_centre[:, None]) / at_tau[:, None]) ** 2)
+    factor = cells.centre - at_centre[:, None]  # large: changed in place
+    factor /= at_tau[:, None]
+    np.square(factor, out=factor)
+    factor *= -0.5
+    np.exp(factor, out=factor)
     factor *= (1.0 - _OUTLIER) / np.maximum(factor @ of_prior, 1e-300)[:, None]
     factor += _OUTLIER
     log_weight = np.log(mass @ factor.T).sum(axis=0) + np.log(np.tile(step, _TAUS))

@@ -369,14 +369,12 @@ def _draw_statistics(
     Pairs whose difference is certain have 0.
     """
     streams = np.random.SeedSequence(seed).spawn(len(tasks))
-    drawn = [
-        task.draw(draws, np.random.default_rng(stream))
-        for task, stream in zip(tasks, streams, strict=True)
-    ]
-    error, variance = drawn[0]
-    for other in drawn[1:]:
-        error += other.error
-        variance = variance + other.variance
+    error, variance = tasks[0].draw(draws, np.random.default_rng(streams[0]))
+    for task, stream in zip(tasks[1:], streams[1:], strict=True):
+        of_task = task.draw(draws, np.random.default_rng(stream))
+        error += of_task.error
+        variance = variance + of_task.variance
+        del of_task  # before the next is drawn: each has a number per pair and draw
     sd = np.sqrt(variance, out=variance)
     sd[sd == 0.0] = np.inf
     error /= sd
