@@ -12,8 +12,8 @@ import numpy as np
 
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.merging import merge_runs
+from lm_eval_bayes.runs.query import Query
 from lm_eval_bayes.runs.readers.column_names import find_columns
-from lm_eval_bayes.runs.readers.protocol import Query
 from lm_eval_bayes.runs.readers.trial_table import (
     TrialTable,
     check_columns,

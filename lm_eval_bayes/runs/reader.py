@@ -14,13 +14,13 @@ from lm_eval_bayes.runs.clusters import share_clusters
 from lm_eval_bayes.runs.merging import merge_runs
 from lm_eval_bayes.runs.model_names import differing_keys, similar_names
 from lm_eval_bayes.runs.provenance import generation
+from lm_eval_bayes.runs.query import Query
 from lm_eval_bayes.runs.readers.file_access import permissions_checked
 from lm_eval_bayes.runs.readers.formats import RunFile, files_at
 from lm_eval_bayes.runs.readers.protocol import (
     UNREADABLE_RULES,
     FileContents,
     NothingToCountError,
-    Query,
 )
 from lm_eval_bayes.runs.regrading import regraded_runs
 from lm_eval_bayes.runs.task_run import SavedRuns, TaskRun
@@ -53,7 +53,7 @@ def read_runs(
     progress : callable, optional
         Called with the bytes that have been read and the bytes of all files.
     **options
-        What is read, and how: attributes of :class:`~lm_eval_bayes.runs.readers.protocol.Query`.
+        What is read, and how: attributes of :class:`~lm_eval_bayes.runs.query.Query`.
 
     Returns
     -------

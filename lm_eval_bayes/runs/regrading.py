@@ -8,7 +8,8 @@ from dataclasses import replace
 import numpy as np
 
 from lm_eval_bayes._util.text import plural
-from lm_eval_bayes.runs.readers.protocol import NothingToCountError, Regrade
+from lm_eval_bayes.runs.query import Regrade
+from lm_eval_bayes.runs.readers.protocol import NothingToCountError
 from lm_eval_bayes.runs.task_run import REGRADED
 from lm_eval_bayes.runs.trials import PartialRun, objects
 

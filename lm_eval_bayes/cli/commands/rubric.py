@@ -26,7 +26,7 @@ from lm_eval_bayes.cli.ui.options import (
     prints_tables,
 )
 from lm_eval_bayes.cli.ui.output import say, say_json, say_table, sentence_name, warn
-from lm_eval_bayes.cli.ui.reading import Dedupe, ReadingOptions, Task, check_single_task
+from lm_eval_bayes.cli.ui.reading import TaskOptions, check_single_task
 from lm_eval_bayes.errors import InvalidInputError, Rule
 
 if TYPE_CHECKING:
@@ -84,8 +84,7 @@ def command(
     plot: Annotated[
         Path | None, option("FILE", "Write a figure of the ranks, as .svg or .png.")
     ] = None,
-    task: Task = None,
-    dedupe: Dedupe = False,
+    reading: TaskOptions,
     intervals: IntervalOptions,
     as_json: Json = False,
 ) -> None:
@@ -111,7 +110,6 @@ def command(
     spec = intervals.spec()
     _check_files(thresholds, freeze, plot)
     frozen = None if thresholds is None else _read_thresholds(thresholds)
-    reading = ReadingOptions(task=task, dedupe=dedupe)
     saved = reading.read(runs, signals="all", verdicts=not ignore_verdicts)
     custom_rubrics = {rubric.name: rubric for run in saved.runs for rubric in run.custom_rubrics}
     schemata, schema_weights = _parse_schemata(schema or (), weights or (), custom_rubrics)

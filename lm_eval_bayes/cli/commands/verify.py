@@ -12,9 +12,9 @@ import typer
 
 from lm_eval_bayes._util.text import NO_VALUE, format_probability, plural
 from lm_eval_bayes.cli.ui.errors import CHECK_FAILED
-from lm_eval_bayes.cli.ui.options import Json, option
+from lm_eval_bayes.cli.ui.options import Json, expand_options, option
 from lm_eval_bayes.cli.ui.output import say, say_json, say_table, warn
-from lm_eval_bayes.cli.ui.reading import Dedupe, ReadingOptions, Task
+from lm_eval_bayes.cli.ui.reading import TaskOptions
 from lm_eval_bayes.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 LOW_LABEL_MASS = 0.01
 
 
+@expand_options
 def command(
     runs: Annotated[
         list[Path],
@@ -33,6 +34,7 @@ def command(
             show_default=False,
         ),
     ],
+    *,
     verifier: Annotated[
         str,
         typer.Option(
@@ -77,8 +79,7 @@ def command(
             "count tokens); longer answers are truncated at the beginning.",
         ),
     ] = None,
-    task: Task = None,
-    dedupe: Dedupe = False,
+    reading: TaskOptions,
     limit: Annotated[int | None, option("N", "Only the first N questions of each task.")] = None,
     out: Annotated[
         Path | None,
@@ -133,7 +134,7 @@ def command(
     settings = JudgeSettings(
         verifier, backend, base_url, revision, device, dtype, max_length, batch_size, timeout
     )
-    saved = ReadingOptions(task=task, dedupe=dedupe).read(runs)
+    saved = reading.read(runs)
     files = files_to_judge(saved.runs, limit)
     plans = [
         replace(file, target=target)

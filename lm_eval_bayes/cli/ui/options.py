@@ -1,9 +1,9 @@
 """Options that several commands share, each declared once.
 
 A group of options is a frozen dataclass whose fields are annotated as parameters of a typer
-command. A command decorated with :func:`expand_options` takes the group as one parameter; in
-its `--help` the group's options stand in its place. It also takes options with a choice of
-texts, which are annotated as `Literal`.
+command, or a class with a method `parameters`. A command decorated with :func:`expand_options`
+takes the group as one parameter; in its `--help` the group's options stand in its place. It also
+takes options with a choice of texts, which are annotated as `Literal`.
 """
 
 from __future__ import annotations
@@ -125,23 +125,27 @@ class BothScopesOptions(IntervalOptions):
 
 def expand_options(command: Callable[..., None]) -> Callable[..., None]:
     """Replace groups of options by their options, and `Literal` by what every typer takes."""
-    groups: dict[str, Any] = {}
+    groups: dict[str, tuple[Any, list[inspect.Parameter]]] = {}
     parameters: list[inspect.Parameter] = []
     # unlike get_type_hints, signature puts no Optional around the annotation of a default of None
     for parameter in inspect.signature(command, eval_str=True).parameters.values():
         annotation = parameter.annotation
-        if not is_dataclass(annotation):
-            parameters.append(_keyword(parameter.name, parameter.default, annotation))
+        if hasattr(annotation, "parameters"):
+            options = annotation.parameters()
+        elif is_dataclass(annotation):
+            hints = get_type_hints(annotation, include_extras=True)
+            options = [keyword(f.name, f.default, hints[f.name]) for f in fields(annotation)]
+        else:
+            parameters.append(keyword(parameter.name, parameter.default, annotation))
             continue
-        groups[parameter.name] = annotation
-        of_fields = get_type_hints(annotation, include_extras=True)
-        parameters += [_keyword(f.name, f.default, of_fields[f.name]) for f in fields(annotation)]
+        groups[parameter.name] = annotation, options
+        parameters += options
 
     @functools.wraps(command)
     def expanded(**values: Any) -> None:
         values = {k: v.value if isinstance(v, Enum) else v for k, v in values.items()}
-        for name, group in groups.items():
-            values[name] = group(**{f.name: values.pop(f.name) for f in fields(group)})
+        for name, (group, options) in groups.items():
+            values[name] = group(**{option.name: values.pop(option.name) for option in options})
         command(**values)
 
     vars(expanded)["__signature__"] = inspect.Signature(parameters)
@@ -160,7 +164,7 @@ def prints_tables(command: Callable[..., None]) -> Callable[..., None]:
     """
     command = expand_options(command)
     parameters = dict(inspect.signature(command).parameters)
-    parameters["wide"] = _keyword("wide", False, Wide)
+    parameters["wide"] = keyword("wide", False, Wide)
     if "as_json" in parameters:
         parameters["as_json"] = parameters.pop("as_json")
 
@@ -176,7 +180,7 @@ def prints_tables(command: Callable[..., None]) -> Callable[..., None]:
     return with_width
 
 
-def _keyword(name: str, default: Any, annotation: Any) -> inspect.Parameter:
+def keyword(name: str, default: Any, annotation: Any) -> inspect.Parameter:
     """Return a parameter; typer takes a choice of texts as an Enum, and Literal since 0.19."""
     value_type, *option = get_args(annotation) or (annotation,)
     for choice in (value_type, *get_args(value_type)):

@@ -6,16 +6,18 @@ import os
 import re
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, fields, replace
+from dataclasses import Field, fields, replace
+from inspect import Parameter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_origin, get_type_hints
 
 import typer
 
 from lm_eval_bayes.cli.ui.errors import named_as_options
-from lm_eval_bayes.cli.ui.options import option
+from lm_eval_bayes.cli.ui.options import keyword, option
 from lm_eval_bayes.cli.ui.output import Progress, warn, warn_notes
 from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.runs.query import Query
 
 if TYPE_CHECKING:
     from lm_eval_bayes.runs.task_run import SavedRuns
@@ -44,119 +46,32 @@ Runs = Annotated[
         "`lm-eval-bayes formats`.",
     ),
 ]
-Task = Annotated[
-    str | None,
-    option(
-        "NAME",
-        "Only this task, or the tasks of this group. It also names the task of matrices "
-        "and counts whose files name none.",
-    ),
-]
-Dedupe = Annotated[
-    bool,
-    typer.Option(
-        "--dedupe",
-        help="Count a trial that was saved twice once, instead of refusing it. A trial is "
-        "identified by its seed, number or id in the log, in several files by its text too; "
-        "without these, records with a text that are equal in every field are one trial. Trials "
-        "that both sides of `compare` hold count on both.",
-    ),
-]
+
+#: The fields of `Query` that are options, by the names of these.
+_DECLARED = {f.metadata.get("option", f.name): f for f in fields(Query) if f.metadata}
 
 
-@dataclass(frozen=True)
 class ReadingOptions:
-    """Which trials of saved runs are counted."""
+    """Which trials of saved runs are counted: options that `Query` declares, as they are given."""
 
-    task: Task = None
-    metric: Annotated[
-        str | None,
-        option(
-            "NAME",
-            "The metric to count: one of those in `bayes_metric`, or of a task without repeated "
-            "sampling one with values 0 and 1, such as exact_match. By default the only one, or "
-            "the first that the task lists.",
-        ),
-    ] = None
-    filter: Annotated[
-        str | None,
-        option(
-            "NAME",
-            "The filter pipeline whose output is graded. By default the first that was logged.",
-        ),
-    ] = None
-    dedupe: Dedupe = False
-    regrade: Annotated[
-        bool,
-        typer.Option(
-            "--regrade",
-            help="Grade every saved text again, as a mathematical answer, against the logged "
-            "target. Each text is one trial, even where the task gave several texts one grade.",
-        ),
-    ] = False
+    names = tuple(_DECLARED)
 
-    cluster: Annotated[
-        str | None,
-        option(
-            "FIELD",
-            "The field of the logged documents (contest, topic, passage), or the column of a "
-            "table, that names the cluster of each question. Scope population then takes the "
-            "questions of a cluster as dependent. By default what the task recorded.",
-        ),
-    ] = None
+    def __init__(self, **given: Any) -> None:
+        self.given = given
 
-    columns: Annotated[
-        str | None,
-        option(
-            "KIND=COLUMN,…",
-            "The columns of tables with one row per trial, where their names are not known: "
-            "question=item,score=pass. Kinds: question, score, model, task, trial, answer, "
-            "response, target, tokens, cost, time, cluster, category.",
-        ),
-    ] = None
-
-    bounds: Annotated[
-        str | None,
-        option(
-            "LOW:HIGH",
-            "The lowest and the highest possible score of tables and of other tools' logs. By "
-            "default 0:1.",
-        ),
-    ] = None
-
-    unscored: Annotated[
-        Literal["left-out", "wrong"],
-        typer.Option(
-            help="What becomes of trials without a score in tables and in other tools' logs, as "
-            "after an error of an agent: wrong gives them the lowest score."
-        ),
-    ] = "left-out"
-
-    model: Annotated[
-        list[str] | None,
-        option(
-            "NAME=RUN",
-            "The name of the model in RUN, a path that is read, or a file or a folder in one. Runs "
-            "of one name are one model: their trials are joined. May be given several times.",
-        ),
-    ] = None
-
-    skip_unreadable: Annotated[
-        bool,
-        typer.Option(
-            "--skip-unreadable",
-            help="Leave out files that are damaged or may not be read, with a warning for each.",
-        ),
-    ] = False
+    @classmethod
+    def parameters(cls) -> list[Parameter]:
+        """Return the options as parameters of a command."""
+        return [_parameter(name, _DECLARED[name]) for name in cls.names]
 
     def words(self) -> list[str]:
         """Return the options that were given, as words of a command line."""
         words = []
-        for field in fields(self):
-            given = getattr(self, field.name)
+        for parameter in self.parameters():
+            given = self.given.get(parameter.name, parameter.default)
             for value in given if isinstance(given, (list, tuple)) else [given]:
-                if value != field.default:
-                    words.append(f"--{field.name.replace('_', '-')}")
+                if value != parameter.default:
+                    words.append(f"--{parameter.name.replace('_', '-')}")
                     words += [] if value is True else [value]
         return words
 
@@ -175,29 +90,19 @@ class ReadingOptions:
         """
         from lm_eval_bayes.analysis.independence import dependence_note
         from lm_eval_bayes.runs.reader import read_runs
-        from lm_eval_bayes.runs.readers.column_names import parse_bounds, parse_columns
 
-        arguments.setdefault("dedupe", self.dedupe)
-        if self.regrade:
+        arguments["regrade"] = None
+        if self.given.get("regrade"):
             from lm_eval_bayes.harness.grading.grade import regraded
 
             arguments["regrade"] = regraded
-        arguments.setdefault("cluster", self.cluster)
-        options = ("metric", "filter", "regrade", "cluster", "columns", "bounds", "model")
-        with _Bar() as bar, named_as_options(*options):
-            arguments["columns"] = parse_columns(self.columns)
-            arguments["bounds"] = parse_bounds(self.bounds)
-            arguments["models"] = _models(self.model or ())
-            saved = read_runs(
-                paths,
-                task=self.task,
-                metric=self.metric,
-                filter=self.filter,
-                unscored=self.unscored,
-                skip_unreadable=self.skip_unreadable,
-                progress=bar.show,
-                **arguments,
-            )
+        with _Bar() as bar, named_as_options(*self.given):
+            for name, value in self.given.items():
+                declared = _DECLARED[name]
+                if value is not None and declared.name not in arguments:
+                    parse = declared.metadata.get("parse")
+                    arguments[declared.name] = parse(value) if parse else value
+            saved = read_runs(paths, progress=bar.show, **arguments)
         if check_independence:
             dependent = [
                 f"{run.model}, {run.task}: {note}"
@@ -213,16 +118,23 @@ class ReadingOptions:
         return saved
 
 
-def _models(named: Iterable[str]) -> dict[str, str]:
-    """Return the names of models by their paths."""
-    models = {}
-    for text in named:
-        name, sign, path = text.partition("=")
-        if not (name and sign and path) or path in models:
-            rule = "be NAME=RUN, with one name for every path"
-            raise InvalidInputError.of("model", "format", rule, text)
-        models[path] = name
-    return models
+class TaskOptions(ReadingOptions):
+    """Which trials are counted, for commands that read what the harness logged."""
+
+    names = ("task", "dedupe")
+
+
+def _parameter(name: str, declared: Field[Any]) -> Parameter:
+    """Return an option of `Query` as a parameter of a command."""
+    metavar, text = declared.metadata["metavar"], declared.metadata["help"]
+    if metavar is None:
+        info = typer.Option(f"--{name.replace('_', '-')}", help=text)
+        return keyword(name, False, Annotated[bool, info])
+    hint = get_type_hints(Query)[declared.name]
+    if get_origin(hint) is Literal:
+        return keyword(name, declared.default, Annotated[hint, typer.Option(help=text)])
+    texts: Any = list[str] if declared.metadata.get("many") else str
+    return keyword(name, None, Annotated[texts | None, option(metavar, text)])
 
 
 def check_not_read(

@@ -1,0 +1,173 @@
+"""What is read of saved runs: the one declaration of its options, for Python and for commands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from lm_eval_bayes.errors import InvalidInputError
+from lm_eval_bayes.runs.readers.column_names import ALIASES, parse_bounds, parse_columns
+
+#: Called with the number of bytes that were read since the last call.
+Advance = Callable[[int], None]
+
+#: Grades the texts of one question against its target: for every text whether it is right, and
+#: the answer that was extracted. Its arguments are the texts, the target, and the marker that ends
+#: the reasoning of the model. :func:`lm_eval_bayes.harness.grading.grade.regraded` is one.
+Regrade = Callable[[Sequence[str], str, str | None], Sequence[tuple[bool, str | None]]]
+
+
+def _models(named: Sequence[str]) -> dict[str, str]:
+    """Return the names of models by their paths, of texts such as "model=runs/a"."""
+    models = {}
+    for text in named:
+        name, sign, path = text.partition("=")
+        if not (name and sign and path) or path in models:
+            rule = "be NAME=RUN, with one name for every path"
+            raise InvalidInputError.of("model", "format", rule, text)
+        models[path] = name
+    return models
+
+
+def _shown(metavar: str | None, text: str, **more: Any) -> dict[str, Any]:
+    """Return the metadata of a field that is an option of commands, without `metavar` a switch.
+
+    `parse` reads its value from the text of a command line, or from all of them where it is given
+    several times (`many`); `option` is another name.
+    """
+    return {"metavar": metavar, "help": text, **more}
+
+
+@dataclass(frozen=True)
+class Query:
+    """What is read of a file; fields with a `help` are the options of commands that read runs.
+
+    Attributes
+    ----------
+    task, metric, filter, cluster : str or None
+        What `help` says of them.
+    dedupe : bool or None
+        Whether a trial that occurs twice counts once; otherwise it is refused. None if the
+        command has no such option.
+    regrade : callable or None
+        Grades the saved texts again.
+    columns : mapping
+        The columns of tables by what they hold, where the user chose them: {"question": "item"}.
+    bounds : tuple of float or None
+        The lowest and the highest possible score; None for 0 and 1.
+    unscored : {"left-out", "wrong"}
+        What becomes of trials without a score.
+    models : mapping
+        The names of models by paths: runs in the file or the folder are of that model.
+    skip_unreadable : bool
+        Whether a file that is damaged or may not be read is left out, with a warning.
+    signals : {"all", "recorded"} or None
+        Whether the signals of all trials are read, or only of runs whose model recorded some.
+    verdicts : bool
+        Whether the verdicts of a verifier, beside the samples, are among the signals.
+    argument : str
+        The name of the argument in an error.
+    advance : callable
+        Called with the bytes that were read.
+    """
+
+    task: str | None = field(
+        default=None,
+        metadata=_shown(
+            "NAME",
+            "Only this task, or the tasks of this group. It also names the task of matrices "
+            "and counts whose files name none.",
+        ),
+    )
+    metric: str | None = field(
+        default=None,
+        metadata=_shown(
+            "NAME",
+            "The metric to count: one of those in `bayes_metric`, or of a task without repeated "
+            "sampling one with values 0 and 1, such as exact_match. By default the only one, or "
+            "the first that the task lists.",
+        ),
+    )
+    filter: str | None = field(
+        default=None,
+        metadata=_shown(
+            "NAME",
+            "The filter pipeline whose output is graded. By default the first that was logged.",
+        ),
+    )
+    dedupe: bool | None = field(
+        default=False,
+        metadata=_shown(
+            None,
+            "Count a trial that was saved twice once, instead of refusing it. A trial is "
+            "identified by its seed, number or id in the log, in several files by its text too; "
+            "without these, records with a text that are equal in every field are one trial. "
+            "Trials that both sides of `compare` hold count on both.",
+        ),
+    )
+    regrade: Regrade | None = field(
+        default=None,
+        metadata=_shown(
+            None,
+            "Grade every saved text again, as a mathematical answer, against the logged "
+            "target. Each text is one trial, even where the task gave several texts one grade.",
+        ),
+    )
+    cluster: str | None = field(
+        default=None,
+        metadata=_shown(
+            "FIELD",
+            "The field of the logged documents (contest, topic, passage), or the column of a "
+            "table, that names the cluster of each question. Scope population then takes the "
+            "questions of a cluster as dependent. By default what the task recorded.",
+        ),
+    )
+    columns: Mapping[str, str] = field(
+        default_factory=dict,
+        metadata=_shown(
+            "KIND=COLUMN,…",
+            "The columns of tables with one row per trial, where their names are not known: "
+            f"question=item,score=pass. Kinds: {', '.join(ALIASES)}.",
+            parse=parse_columns,
+        ),
+    )
+    bounds: tuple[float, float] | None = field(
+        default=None,
+        metadata=_shown(
+            "LOW:HIGH",
+            "The lowest and the highest possible score of tables and of other tools' logs. By "
+            "default 0:1.",
+            parse=parse_bounds,
+        ),
+    )
+    unscored: Literal["left-out", "wrong"] = field(
+        default="left-out",
+        metadata=_shown(
+            "",
+            "What becomes of trials without a score in tables and in other tools' logs, as "
+            "after an error of an agent: wrong gives them the lowest score.",
+        ),
+    )
+    models: Mapping[str, str] = field(
+        default_factory=dict,
+        metadata=_shown(
+            "NAME=RUN",
+            "The name of the model in RUN, a path that is read, or a file or a folder in one. Runs "
+            "of one name are one model: their trials are joined. May be given several times.",
+            parse=_models,
+            many=True,
+            option="model",
+        ),
+    )
+    skip_unreadable: bool = field(
+        default=False,
+        metadata=_shown(
+            None,
+            "Leave out files that are damaged or may not be read, with a warning for each.",
+        ),
+    )
+    signals: Literal["all", "recorded"] | None = None
+    verdicts: bool = True
+    argument: str = "RUN"
+    advance: Advance = field(default=lambda n_bytes: None, repr=False)
