@@ -30,13 +30,16 @@ def _models(named: Sequence[str]) -> dict[str, str]:
     return models
 
 
-def _shown(metavar: str | None, text: str, **more: Any) -> dict[str, Any]:
-    """Return the metadata of a field that is an option of commands, without `metavar` a switch.
+def _option(default: Any, metavar: str | None, text: str, **more: Any) -> Any:
+    """Return a field that is an option of commands, without `metavar` a switch.
 
     `parse` reads its value from the text of a command line, or from all of them where it is given
     several times (`many`); `option` is another name.
     """
-    return {"metavar": metavar, "help": text, **more}
+    metadata = {"metavar": metavar, "help": text, **more}
+    if default is dict:
+        return field(default_factory=dict, metadata=metadata)
+    return field(default=default, metadata=metadata)
 
 
 @dataclass(frozen=True)
@@ -72,100 +75,78 @@ class Query:
         Called with the bytes that were read.
     """
 
-    task: str | None = field(
-        default=None,
-        metadata=_shown(
-            "NAME",
-            "Only this task, or the tasks of this group. It also names the task of matrices "
-            "and counts whose files name none.",
-        ),
+    task: str | None = _option(
+        None,
+        "NAME",
+        "Only this task, or the tasks of this group. It also names the task of matrices "
+        "and counts whose files name none.",
     )
-    metric: str | None = field(
-        default=None,
-        metadata=_shown(
-            "NAME",
-            "The metric to count: one of those in `bayes_metric`, or of a task without repeated "
-            "sampling one with values 0 and 1, such as exact_match. By default the only one, or "
-            "the first that the task lists.",
-        ),
+    metric: str | None = _option(
+        None,
+        "NAME",
+        "The metric to count: one of those in `bayes_metric`, or of a task without repeated "
+        "sampling one with values 0 and 1, such as exact_match. By default the only one, or "
+        "the first that the task lists.",
     )
-    filter: str | None = field(
-        default=None,
-        metadata=_shown(
-            "NAME",
-            "The filter pipeline whose output is graded. By default the first that was logged.",
-        ),
+    filter: str | None = _option(
+        None,
+        "NAME",
+        "The filter pipeline whose output is graded. By default the first that was logged.",
     )
-    dedupe: bool | None = field(
-        default=False,
-        metadata=_shown(
-            None,
-            "Count a trial that was saved twice once, instead of refusing it. A trial is "
-            "identified by its seed, number or id in the log, in several files by its text too; "
-            "without these, records with a text that are equal in every field are one trial. "
-            "Trials that both sides of `compare` hold count on both.",
-        ),
+    dedupe: bool | None = _option(
+        False,
+        None,
+        "Count a trial that was saved twice once, instead of refusing it. A trial is "
+        "identified by its seed, number or id in the log, in several files by its text too; "
+        "without these, records with a text that are equal in every field are one trial. "
+        "Trials that both sides of `compare` hold count on both.",
     )
-    regrade: Regrade | None = field(
-        default=None,
-        metadata=_shown(
-            None,
-            "Grade every saved text again, as a mathematical answer, against the logged "
-            "target. Each text is one trial, even where the task gave several texts one grade.",
-        ),
+    regrade: Regrade | None = _option(  # noqa: RUF009  a field
+        None,
+        None,
+        "Grade every saved text again, as a mathematical answer, against the logged "
+        "target. Each text is one trial, even where the task gave several texts one grade.",
     )
-    cluster: str | None = field(
-        default=None,
-        metadata=_shown(
-            "FIELD",
-            "The field of the logged documents (contest, topic, passage), or the column of a "
-            "table, that names the cluster of each question. Scope population then takes the "
-            "questions of a cluster as dependent. By default what the task recorded.",
-        ),
+    cluster: str | None = _option(
+        None,
+        "FIELD",
+        "The field of the logged documents (contest, topic, passage), or the column of a "
+        "table, that names the cluster of each question. Scope population then takes the "
+        "questions of a cluster as dependent. By default what the task recorded.",
     )
-    columns: Mapping[str, str] = field(
-        default_factory=dict,
-        metadata=_shown(
-            "KIND=COLUMN,…",
-            "The columns of tables with one row per trial, where their names are not known: "
-            f"question=item,score=pass. Kinds: {', '.join(ALIASES)}.",
-            parse=parse_columns,
-        ),
+    columns: Mapping[str, str] = _option(
+        dict,
+        "KIND=COLUMN,…",
+        "The columns of tables with one row per trial, where their names are not known: "
+        f"question=item,score=pass. Kinds: {', '.join(ALIASES)}.",
+        parse=parse_columns,
     )
-    bounds: tuple[float, float] | None = field(
-        default=None,
-        metadata=_shown(
-            "LOW:HIGH",
-            "The lowest and the highest possible score of tables and of other tools' logs. By "
-            "default 0:1.",
-            parse=parse_bounds,
-        ),
+    bounds: tuple[float, float] | None = _option(
+        None,
+        "LOW:HIGH",
+        "The lowest and the highest possible score of tables and of other tools' logs. By "
+        "default 0:1.",
+        parse=parse_bounds,
     )
-    unscored: Literal["left-out", "wrong"] = field(
-        default="left-out",
-        metadata=_shown(
-            "",
-            "What becomes of trials without a score in tables and in other tools' logs, as "
-            "after an error of an agent: wrong gives them the lowest score.",
-        ),
+    unscored: Literal["left-out", "wrong"] = _option(
+        "left-out",
+        "",
+        "What becomes of trials without a score in tables and in other tools' logs, as "
+        "after an error of an agent: wrong gives them the lowest score.",
     )
-    models: Mapping[str, str] = field(
-        default_factory=dict,
-        metadata=_shown(
-            "NAME=RUN",
-            "The name of the model in RUN, a path that is read, or a file or a folder in one. Runs "
-            "of one name are one model: their trials are joined. May be given several times.",
-            parse=_models,
-            many=True,
-            option="model",
-        ),
+    models: Mapping[str, str] = _option(
+        dict,
+        "NAME=RUN",
+        "The name of the model in RUN, a path that is read, or a file or a folder in one. Runs "
+        "of one name are one model: their trials are joined. May be given several times.",
+        parse=_models,
+        many=True,
+        option="model",
     )
-    skip_unreadable: bool = field(
-        default=False,
-        metadata=_shown(
-            None,
-            "Leave out files that are damaged or may not be read, with a warning for each.",
-        ),
+    skip_unreadable: bool = _option(
+        False,
+        None,
+        "Leave out files that are damaged or may not be read, with a warning for each.",
     )
     signals: Literal["all", "recorded"] | None = None
     verdicts: bool = True
