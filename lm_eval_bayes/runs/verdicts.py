@@ -1,4 +1,4 @@
-"""The verdicts of a verifier on the trials of a run, and the inputs that it judges.
+"""The verdicts of a verifier on the trials of a run.
 
 Verdicts are a file beside the samples file. The first line describes the verifier; every trial
 then has a line with the calibrated probabilities of A (correct), B (incorrect) and C (invalid).
@@ -10,26 +10,24 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 from typing import IO, Any
 
-from lm_eval_bayes._util.compressed import plain_name
 from lm_eval_bayes._util.files import write_atomic
 from lm_eval_bayes._util.hashing import canonical_json, hash_json
 from lm_eval_bayes._util.plain import Record
 from lm_eval_bayes._util.text import one_line
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.rubric.verifier_prompt import VerifierInput, after_reasoning
-from lm_eval_bayes.runs.logged_texts import PER_RECORD, LoggedTexts
-from lm_eval_bayes.runs.task_run import TaskRun
 from lm_eval_bayes.store.errors import StoreError, StoreFileError
 
 FORMAT, VERSION = "lm-eval-bayes-verdicts", 1
+#: What a verifier judges, for errors.
+TEXTS = "the generated texts"
 
 #: The probabilities of a trial add up to 1 but for this, after their way through JSON.
 _ROUNDING = 1e-6
@@ -194,6 +192,40 @@ def case_hash(case: VerifierInput) -> str:
     return hash_json([case.question, case.gold, case.answer])
 
 
+def lacking(what: str, where: str) -> InvalidInputError:
+    """Return the error of a run that lacks what a verifier reads."""
+    return InvalidInputError.of("RUN", "missing", f"hold {what} of every question", where)
+
+
+def verifier_inputs(
+    question: str, right_answers: Sequence[str], texts: Sequence[str] | None, where: str
+) -> list[VerifierInput]:
+    """Return the inputs of a verifier for some trials of a question.
+
+    Parameters
+    ----------
+    question : str
+        Its text.
+    right_answers : sequence of str
+        The right answers.
+    texts : sequence of str or None
+        What was generated.
+    where : str
+        The question, for errors.
+
+    Raises
+    ------
+    InvalidInputError
+        If there are no generated texts, no question or no standard answer.
+    """
+    gold = " or ".join(right_answers).strip()
+    needed = {"the text": question, "the standard answer": gold, TEXTS: texts is not None}
+    for what, value in needed.items():
+        if not value:
+            raise lacking(what, where)
+    return [VerifierInput(question, gold, after_reasoning(text)) for text in texts or ()]
+
+
 def read_verdicts(path: str | PathLike[str]) -> Verdicts:
     """Read a file of verdicts; a last line that was cut off by a kill does not count.
 
@@ -350,173 +382,3 @@ def _file_errors(path: Path, done: str) -> Iterator[None]:
     except OSError as error:
         sentence = f"{path} cannot be {done}: {error.strerror}"
         raise StoreFileError(sentence, "path", str(path), error.strerror) from error
-
-
-# -- the inputs of a verifier --------------------------------------------------------------------
-
-_TEXTS = "the generated texts"
-
-
-@dataclass(frozen=True)
-class TrialCase:
-    """One trial, as it is judged; its texts are read on demand.
-
-    Attributes
-    ----------
-    doc_id, trial : int
-        The number of the question in its task, and the index of the text among the responses of
-        its line in the samples file, both from 0.
-    text : str
-        The hash of the case.
-    read : callable
-        Returns the case.
-    """
-
-    doc_id: int
-    trial: int
-    text: str
-    read: Callable[[], VerifierInput] = field(compare=False, repr=False)
-
-    @property
-    def case(self) -> VerifierInput:
-        """Question, standard answer and the text after the reasoning."""
-        return self.read()
-
-
-@dataclass(frozen=True)
-class JudgedFile:
-    """The trials of a run that one samples file holds.
-
-    Attributes
-    ----------
-    model, task : str
-        The run.
-    samples : Path
-        The samples file.
-    trials : tuple of TrialCase
-        Its trials, question by question.
-    target : Path
-        The file of verdicts.
-    """
-
-    model: str
-    task: str
-    samples: Path
-    trials: tuple[TrialCase, ...]
-    target: Path
-
-
-def files_to_judge(runs: Sequence[TaskRun], limit: int | None = None) -> list[JudgedFile]:
-    """Return the trials of runs, one samples file after the other.
-
-    Texts are read to be hashed, and again when they are judged; those of one line are held in
-    memory. Verdicts are kept per samples file, so a run that was merged from several is judged
-    in parts.
-
-    Parameters
-    ----------
-    runs : sequence of TaskRun
-        The runs.
-    limit : int or None
-        Only so many questions of each run, the first ones.
-
-    Raises
-    ------
-    InvalidInputError
-        If a run has no generated texts, no question or no standard answer.
-    """
-
-    files = []
-    for run in runs:
-        by_file: dict[str, list[TrialCase]] = {}
-        if run.texts is None:
-            raise _lacking(_TEXTS, ", ".join(run.sources) or run.model)
-        for number, texts in enumerate(run.texts[:limit]):
-            doc_id = number if run.doc_ids is None else run.doc_ids[number]
-            if (texts.log < 0).any():
-                raise _lacking(_TEXTS, f"question {doc_id} of {run.file_names}")
-            for at, log in enumerate(texts.logs):
-                (file,), chosen = log.files, texts[texts.log == at]
-                if not chosen.log.size:
-                    continue
-                if run.doc_ids is None or plain_name(file).suffix != ".jsonl":
-                    rule = "be samples of the harness, which hold what a verifier reads"
-                    raise InvalidInputError.of("RUN", "unsupported", rule, run.file_names)
-                where = f"question {doc_id} of {file.name}"
-                cases = [partial(_case, run.questions[number], text, where) for text in chosen]
-                by_file.setdefault(str(file), []).extend(
-                    TrialCase(doc_id, int(place) % PER_RECORD, case_hash(read()), read)
-                    for place, read in zip(chosen.place, cases, strict=True)
-                )
-        files += [
-            JudgedFile(run.model, run.task, Path(file), tuple(trials), verdicts_path(file))
-            for file, trials in by_file.items()
-        ]
-    return files
-
-
-def _lacking(what: str, where: str) -> InvalidInputError:
-    return InvalidInputError.of("RUN", "missing", f"hold {what} of every question", where)
-
-
-def _case(question: str, text: LoggedTexts, where: str) -> VerifierInput:
-    (found,) = text.read()
-    texts = None if found.text is None else [found.text]
-    return verifier_inputs(question, found.right_answers, texts, where)[0]
-
-
-def verifier_inputs(
-    question: str, right_answers: Sequence[str], texts: Sequence[str] | None, where: str
-) -> list[VerifierInput]:
-    """Return the inputs of a verifier for some trials of a question.
-
-    Parameters
-    ----------
-    question : str
-        Its text.
-    right_answers : sequence of str
-        The right answers.
-    texts : sequence of str or None
-        What was generated.
-    where : str
-        The question, for errors.
-
-    Raises
-    ------
-    InvalidInputError
-        If there are no generated texts, no question or no standard answer.
-    """
-    gold = " or ".join(right_answers).strip()
-    needed = {"the text": question, "the standard answer": gold, _TEXTS: texts is not None}
-    for what, value in needed.items():
-        if not value:
-            raise _lacking(what, where)
-    return [VerifierInput(question, gold, after_reasoning(text)) for text in texts or ()]
-
-
-def verdict_targets(files: Sequence[JudgedFile], out: Path | None) -> list[Path]:
-    """Return where the verdicts on each samples file are written.
-
-    Parameters
-    ----------
-    files : sequence of JudgedFile
-        The samples files.
-    out : Path or None
-        A folder; or the file itself if there is one samples file; None for beside the samples.
-
-    Raises
-    ------
-    InvalidInputError
-        If there is no such folder, or two samples files would have one file of verdicts.
-    """
-    names = [verdicts_path(file.samples) for file in files]
-    if out is None:
-        return names
-    targets = [out / path.name for path in names] if out.is_dir() else [out for _ in names]
-    if not out.parent.is_dir():
-        raise InvalidInputError.of("--out", "path", "lie in a folder that exists", str(out))
-    samples = [file.samples.resolve() for file in files]
-    if out.resolve() in samples or len(set(targets)) < len(targets):
-        rule = "name no samples, and be a folder for several runs, of which no two write one file"
-        raise InvalidInputError.of("--out", "conflict", rule, str(out))
-    return targets

@@ -10,9 +10,8 @@ from typing import Any
 
 from lm_eval_bayes._util.plain import NOT_IN_JSON, Record
 from lm_eval_bayes.rubric.verifier_prompt import LABELS, Calibration, Verdict
+from lm_eval_bayes.runs.judged_trials import JudgedFile, TrialCase
 from lm_eval_bayes.runs.verdicts import (
-    JudgedFile,
-    TrialCase,
     TrialVerdict,
     Verdicts,
     VerdictsFile,

@@ -10,8 +10,8 @@ import pytest
 from _support.errors import refused
 from _support.run_files import LATER, TASK, row, seeded, write_run
 
+from lm_eval_bayes.runs.judged_trials import files_to_judge
 from lm_eval_bayes.runs.reader import read_runs
-from lm_eval_bayes.runs.verdicts import files_to_judge
 
 VERIFIER = {"kind": "transformers", "name": "judge"}
 

@@ -10,8 +10,9 @@ from _support.errors import refused
 from _support.judged_runs import ROWS, STAMP, row, write
 
 from lm_eval_bayes.rubric.verifier_prompt import VerifierInput
+from lm_eval_bayes.runs.judged_trials import files_to_judge, verdict_targets
 from lm_eval_bayes.runs.reader import read_runs
-from lm_eval_bayes.runs.verdicts import case_hash, files_to_judge, verdict_targets
+from lm_eval_bayes.runs.verdicts import case_hash
 
 
 def cases(folder, rows, limit=None):

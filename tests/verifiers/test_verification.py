@@ -17,11 +17,10 @@ from lm_eval_bayes.rubric.verifier_prompt import (
     VerifierInput,
     verifier_prompt,
 )
+from lm_eval_bayes.runs.judged_trials import JudgedFile, TrialCase
 from lm_eval_bayes.runs.verdicts import (
     ChangedTrialError,
-    JudgedFile,
     OtherVerifierError,
-    TrialCase,
     case_hash,
     read_verdicts,
 )

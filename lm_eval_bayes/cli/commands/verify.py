@@ -122,7 +122,7 @@ def command(
     if not verifier.strip():
         rule = "be the name or the folder of a model"
         raise InvalidInputError.of("--verifier", "choice", rule, verifier)
-    from lm_eval_bayes.runs.verdicts import files_to_judge, verdict_targets
+    from lm_eval_bayes.runs.judged_trials import files_to_judge, verdict_targets
     from lm_eval_bayes.verifiers.backends import JudgeSettings
     from lm_eval_bayes.verifiers.verification import Verification
 
