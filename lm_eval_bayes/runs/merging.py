@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from pathlib import Path
@@ -29,11 +30,9 @@ def merge_runs(
 ) -> tuple[list[TaskRun], list[int], list[str]]:
     """Merge partial runs of one model and task, and give different models different names.
 
-    Partial runs of one model and task belong together if their identifying arguments are the
-    same: those of the model, the generation settings, the chat template, …. In one folder the
-    newest file counts; an older one whose trials are all in it is left out, and one that has
-    others is added. The trials of other folders are added. A trial that occurs twice is refused
-    unless `dedupe` is given.
+    They belong together if their identifying arguments are the same: those of the model, the
+    generation settings, the chat template, …. In one folder the newest file counts; of older ones
+    the trials that it lacks are added. The trials of other folders are added.
 
     Parameters
     ----------
@@ -83,18 +82,11 @@ def merge_runs(
 def _with_names(partials: Sequence[PartialRun]) -> list[PartialRun]:
     """Give partial runs without results files the models of those that hold all their trials."""
     named = [partial for partial in partials if not partial.unnamed]
-    identified = []
-    for partial in partials:
-        if partial.unnamed:
-            original = next((other for other in named if _is_copy(partial, other)), partial)
-            partial = replace(
-                partial,
-                model=original.model,
-                arguments=original.arguments,
-                version=original.version,
-            )
-        identified.append(partial)
-    return identified
+    originals = (next((o for o in named if p.unnamed and _is_copy(p, o)), p) for p in partials)
+    return [
+        replace(partial, model=o.model, arguments=o.arguments, version=o.version)
+        for partial, o in zip(partials, originals, strict=True)
+    ]
 
 
 def _is_copy(partial: PartialRun, original: PartialRun) -> bool:
@@ -114,13 +106,23 @@ def _groups(partials: Sequence[PartialRun], by_path: bool) -> list[list[PartialR
     for partial in partials:
         path = partial.path if by_path else 0
         of_name = by_name.setdefault((partial.model, partial.task, path), [])
-        group = next((g for g in of_name if all(_same_model(partial, p) for p in g)), None)
-        if group is None:
-            group = []
-            groups.append(group)
-            of_name.append(group)
-        group.append(partial)
+        if _joins(partial, of_name, _same_model):
+            continue
+        groups.append([partial])
+        of_name.append(groups[-1])
     return groups
+
+
+def _joins(
+    partial: PartialRun,
+    groups: Sequence[list[PartialRun]],
+    fits: Callable[[PartialRun, PartialRun], bool],
+) -> bool:
+    """Add a partial run to the first group whose runs it all fits; return whether there is one."""
+    group = next((group for group in groups if all(fits(partial, p) for p in group)), None)
+    if group is not None:
+        group.append(partial)
+    return group is not None
 
 
 def _same_model(first: PartialRun, second: PartialRun) -> bool:
@@ -157,29 +159,23 @@ class _Merger:
         merged = partials[-1]
         for older in reversed(partials[:-1]):
             difference = _difference(older, merged) or _prompt_difference(older, merged)
+            if not difference and (older.trials is None or merged.trials is None):
+                difference = "counts, of which it is unknown which trials are the same"
             if difference:
                 self.warnings.append(
                     f"{_file(older)} was left out, because {_file(merged)} is newer and does not "
                     f"fit it: {difference}"
                 )
                 continue
-            if older.trials is None or merged.trials is None:
-                self.warnings.append(
-                    f"{_file(older)} was left out, because {_file(merged)} is newer, and where "
-                    "only counts are known it is unknown which trials are the same"
-                )
-                continue
             n_common = _n_common(merged, older)
             if n_common == older.n_trials:
                 note = f"{_file(older)} was left out: its trials are all in {_file(merged)}"
-                merged = replace(merged, notes=(*merged.notes, note))
-                continue
-            if 0 < n_common < merged.n_trials and not self.dedupe:
+            elif 0 < n_common < merged.n_trials and not self.dedupe:
                 raise self._duplicates(merged, older, n_common)
-            note = f"the trials of {_file(older)} and {_file(merged)} were merged"
-            if n_common:
-                note += f"; {n_common:,} that both hold count once"
-            merged = _sum(older, merged, n_common, prefer_second=n_common > 0)
+            else:
+                note = f"the trials of {_file(older)} and {_file(merged)} were merged"
+                note += f"; {n_common:,} that both hold count once" if n_common else ""
+                merged = _sum(older, merged, n_common, prefer_second=n_common > 0)
             merged = replace(merged, notes=(*merged.notes, note))
         return merged
 
@@ -187,9 +183,7 @@ class _Merger:
         """Separate partial runs with different prompts of the same questions."""
         groups: list[list[PartialRun]] = []
         for partial in partials:
-            group = next((g for g in groups if not _prompt_difference(partial, g[0])), None)
-            if group is not None:
-                group.append(partial)
+            if _joins(partial, groups, lambda p, other: not _prompt_difference(p, other)):
                 continue
             if groups:
                 first = groups[0][0].source
@@ -231,18 +225,16 @@ class _Merger:
         therefore the same only where all of their texts are.
         """
         for first, second in itertools.combinations(partials, 2):
-            same_model = (first.model, first.task) == (second.model, second.task)
-            if first.path == second.path or not same_model or not _same_model(first, second):
-                continue
-            if first.trials is None or second.trials is None:
-                continue
-            if not {*map(os.path.realpath, first.sources)}.isdisjoint(
-                map(os.path.realpath, second.sources)
-            ):
-                continue  # one file at two paths, which was meant
-            if not same_numbers_same_texts(*_common(first, second)):
-                continue
-            n_common = _n_common(first, second)
+            files, others = ({*map(os.path.realpath, run.sources)} for run in (first, second))
+            may_share = (
+                first.path != second.path
+                and (first.model, first.task) == (second.model, second.task)
+                and _same_model(first, second)
+                and None not in (first.trials, second.trials)
+                and files.isdisjoint(others)  # one file at two paths was meant
+                and same_numbers_same_texts(*_common(first, second))
+            )
+            n_common = _n_common(first, second) if may_share else 0
             if n_common and not self.dedupe:
                 rule = (
                     f"hold other trials of {second.model} on {second.task} than {first.source} "
@@ -288,16 +280,12 @@ def _notes_on_merged(partials: Sequence[PartialRun]) -> list[str]:
         if len(set(names)) < len(names):  # as in folders of one tool
             names = [run.source for run in runs]
         notes.append(f"the trials of {len(runs):,} files were merged: {first_names(names)}")
-    recorded: dict[str, dict[str, int]] = {}
-    for partial in partials:
-        for name, version in partial.provenance.versions.items():
-            times = recorded.setdefault(name, {})
-            times[str(version)] = times.get(str(version), 0) + 1
-    for name, times in recorded.items():
+    recorded = [partial.provenance.versions for partial in partials]
+    for name in dict.fromkeys(name for versions in recorded for name in versions):
+        times = Counter(str(versions[name]) for versions in recorded if name in versions)
         if len(times) > 1:
-            versions = [f"{shorten_middle(v, 12)} ({plural(n, 'file')})" for v, n in times.items()]
-            listed = first_names(versions)
-            notes.append(f"runs of different versions were merged: {name} {listed}")
+            listed = [f"{shorten_middle(v, 12)} ({plural(n, 'file')})" for v, n in times.items()]
+            notes.append(f"runs of different versions were merged: {name} {first_names(listed)}")
     return notes
 
 
@@ -339,12 +327,8 @@ def _common(first: PartialRun, second: PartialRun) -> tuple[Trials, Trials]:
 
     Of the second only those of questions that the first has, too.
     """
-    if first.trials is None or second.trials is None:
-        raise TypeError("only counts of trials are known")
-    ids = first.ids
-    codes = np.array([ids.get(question.id, -1) for question in second.questions], dtype=np.int64)
-    others = second.trials.graded().of(codes)
-    return first.trials.graded(), others.take(others.question >= 0)
+    others = second.table(first.ids).graded()
+    return first.table(first.ids).graded(), others.take(others.question >= 0)
 
 
 def by_number(first: PartialRun, second: PartialRun) -> bool:
@@ -443,12 +427,11 @@ def duplicates(first: Trials, second: Trials, by_number: bool) -> npt.NDArray[np
     array of bool, shape (T,)
         One per trial of `second`.
     """
-    keys, seeds = _keys(first), [None] * first.number.size
-    seeds = seeds if first.seed is None else first.seed.tolist()
+    keys = _keys(first)
+    seeds = [None] * len(keys) if first.seed is None else first.seed.tolist()
     by_seed: dict[tuple[int, int], list[int]] = {}
     for row, (key, seed) in enumerate(zip(keys, seeds, strict=True)):
-        if seed is not None:
-            by_seed.setdefault((key[0], seed), []).append(row)
+        by_seed.setdefault((key[0], seed), []).append(row)
     without_seed = {key for key, seed in zip(keys, seeds, strict=True) if seed is None}
     every, with_texts = set(keys), first.digest is not None and second.digest is not None
     is_duplicate = np.zeros(second.number.size, dtype=np.bool_)
@@ -505,16 +488,11 @@ def merge_trials(
         Ordered by question.
     """
     order = {id: code for code, id in enumerate(ids or {**first.ids, **second.ids})}
-    questions: dict[str, Question] = {}
-    tables = []
-    for run in (first, second):
-        if run.trials is None:
-            raise TypeError("only counts of trials are known")
-        tables.append(run.trials.of(np.array([order[q.id] for q in run.questions], np.int64)))
-        for question in run.questions:
-            earlier = questions.get(question.id)
-            questions[question.id] = question if earlier is None else earlier.joined(question)
-    a, b = tables
+    questions = {question.id: question for question in first.questions}
+    for question in second.questions:
+        earlier = questions.get(question.id)
+        questions[question.id] = question if earlier is None else earlier.joined(question)
+    a, b = first.table(order), second.table(order)
     if not a.is_graded.all():
         a = a.take(a.is_graded | ~duplicates(b, a, by_number))
     b = b.take(~duplicates(a, b, by_number))

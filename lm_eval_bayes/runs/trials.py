@@ -164,10 +164,6 @@ class Trials:
                 columns[name] = column[rows]
         return Trials(**columns)
 
-    def of(self, codes: IntArray) -> Trials:
-        """Return the trials with other numbers of their questions."""
-        return replace(self, question=codes[self.question])
-
     def __add__(self, other: Trials) -> Trials:
         """Return the rows of both."""
         return _joined([self, other])
@@ -295,6 +291,13 @@ class PartialRun:
         if self.trials is None:
             return sum(sum(question.counts or ()) for question in self.questions)
         return int(self.trials.is_graded.sum())
+
+    def table(self, numbers: Mapping[str, int]) -> Trials:
+        """Return the trials with these numbers of their questions by id, -1 for no question."""
+        if self.trials is None:
+            raise TypeError("only counts of trials are known")
+        codes = np.array([numbers.get(q.id, -1) for q in self.questions], dtype=np.int64)
+        return replace(self.trials, question=codes[self.trials.question])
 
     @property
     def scored(self) -> bool:
