@@ -353,8 +353,7 @@ def _sum(
     first: PartialRun, second: PartialRun, n_common: int, prefer_second: bool = False
 ) -> PartialRun:
     leading, further = (second, first) if prefer_second else (first, second)
-    ids = list(dict.fromkeys([*first.ids, *second.ids]))
-    questions, trials = merge_trials(leading, further, by_number(first, second), ids)
+    questions, trials = merge_trials(leading, further, by_number(first, second))
     seconds = (first.provenance.seconds, second.provenance.seconds)
     total = None if None in seconds else sum(s for s in seconds if s is not None)
     verifiers = [*first.verifiers, *second.verifiers]
@@ -465,29 +464,14 @@ def same_numbers_same_texts(first: Trials, second: Trials) -> bool:
 
 
 def merge_trials(
-    first: PartialRun, second: PartialRun, by_number: bool, ids: Sequence[str] | None = None
+    first: PartialRun, second: PartialRun, by_number: bool
 ) -> tuple[tuple[Question, ...], Trials]:
     """Merge the trials of two partial runs; of a trial that occurs twice that of the first counts.
 
     Trials of a question are ordered by number where no number occurs twice, else source by source.
-    A grade counts whichever source has it.
-
-    Parameters
-    ----------
-    first, second : PartialRun
-        Of one model and task, with trials.
-    by_number : bool
-        As in :func:`duplicates`.
-    ids : sequence of str, optional
-        The order of the questions; by default those of the first come first.
-
-    Returns
-    -------
-    questions : tuple of Question
-    trials : Trials
-        Ordered by question.
+    A grade counts whichever source has it. `by_number` is as in :func:`duplicates`.
     """
-    order = {id: code for code, id in enumerate(ids or {**first.ids, **second.ids})}
+    order = {id: code for code, id in enumerate({**first.ids, **second.ids})}
     questions = {question.id: question for question in first.questions}
     for question in second.questions:
         earlier = questions.get(question.id)

@@ -182,24 +182,23 @@ def _joined(parts: Sequence[Trials]) -> Trials:
         if all(column is not None for column in of_parts):
             columns[name] = np.concatenate(of_parts)
     if any(part.seed is not None for part in parts):
-        none = (np.full(n, None, dtype=object) for n in sizes)
-        filled = [p.seed if p.seed is not None else n for p, n in zip(parts, none, strict=True)]
-        columns["seed"] = np.concatenate(filled)
+        columns["seed"] = _filled([part.seed for part in parts], sizes, None)
     if any(part.logged is not None for part in parts):
         texts = (p.logged or LoggedTexts.at([-1] * n) for p, n in zip(parts, sizes, strict=True))
         columns["logged"] = LoggedTexts.joined(list(texts))
     for name in ("measured", "signals"):
-        by_part = [getattr(part, name) for part in parts]
+        by_part: list[Mapping[str, FloatArray]] = [getattr(part, name) for part in parts]
         columns[name] = {
-            key: np.concatenate(
-                [
-                    named[key] if key in named else np.full(n, np.nan)
-                    for named, n in zip(by_part, sizes, strict=True)
-                ]
-            )
+            key: _filled([named.get(key) for named in by_part], sizes, np.nan)
             for key in dict.fromkeys(key for named in by_part for key in named)
         }
     return Trials(**columns)
+
+
+def _filled(parts: Sequence[npt.NDArray[Any] | None], sizes: Sequence[int], missing: Any) -> Any:
+    """Return the rows of all parts, where one is missing this value in every row."""
+    both = zip(parts, sizes, strict=True)
+    return np.concatenate([np.full(n, missing) if part is None else part for part, n in both])
 
 
 def objects(values: Sequence[Any]) -> Column:
@@ -334,9 +333,7 @@ def counted(partial: PartialRun) -> PartialRun:
 
 
 #: The attributes that a merged run has in common with its partial runs.
-_OF_A_RUN = (
-    *("sources", "metric", "filter", "provenance", "signals_error", "verifiers", "threshold"),
-)
+_OF_A_RUN = ["sources", "metric", "filter", "provenance", "signals_error", "verifiers", "threshold"]
 
 
 def task_run_of(partial: PartialRun, name: str) -> TaskRun:
@@ -351,65 +348,66 @@ def task_run_of(partial: PartialRun, name: str) -> TaskRun:
     """
     questions, weights = partial.questions, partial.weights
     ids = [question.id for question in questions]
-    doc_ids = tuple(q.doc_id for q in questions if q.doc_id is not None)
-    clusters = tuple(q.cluster for q in questions if q.cluster is not None)
+    clusters = _of_every(question.cluster for question in questions)
     categories, on_categories = _categories(questions)
     notes = [*partial.notes, *on_categories]
-    if 0 < len(clusters) < len(questions):
-        some = f"only {len(clusters)} of {len(questions)} questions have a cluster"
+    n_clustered = sum(question.cluster is not None for question in questions)
+    if 0 < n_clustered < len(questions):
+        some = f"only {n_clustered} of {len(questions)} questions have a cluster"
         notes.append(f"{some}: they were taken as independent")
-    known_clusters = clusters if len(clusters) == len(questions) else None
+    prompts = tuple(question.prompt for question in questions)
     attributes: dict[str, Any] = {
-        **{name: getattr(partial, name) for name in _OF_A_RUN},
+        **{attribute: getattr(partial, attribute) for attribute in _OF_A_RUN},
         "questions": tuple(question.text for question in questions),
-        "doc_ids": doc_ids if len(doc_ids) == len(questions) else None,
+        "doc_ids": _of_every(question.doc_id for question in questions),
         "categories": categories,
+        "prompt_hashes": prompts if any(prompts) else None,
     }
-    if any(question.prompt for question in questions):
-        attributes["prompt_hashes"] = tuple(question.prompt for question in questions)
-    if partial.trials is None:
+    logged = partial.trials
+    if logged is None:
         outcomes = Outcomes.from_counts(
             np.array([question.counts for question in questions]),
             weights=weights,
             question_ids=ids,
-            clusters=known_clusters,
+            clusters=clusters,
         )
         attributes |= {"notes": tuple(notes), "texts": partial.logged}
         return TaskRun(model=name, task=partial.task, outcomes=outcomes, **attributes)
-    logged, trials = partial.trials, partial.trials.graded()
+    trials = logged.graded()
     of_logged, of_graded = (_Views(table.question, len(questions)) for table in (logged, trials))
-    if logged.logged is not None:
-        attributes["texts"] = of_logged(logged.logged)
-    attributes["attempts"] = tuple(
-        AttemptNumbers(number, category >= 0, partial.first_label)
-        for number, category in zip(
-            of_logged(logged.number), of_logged(logged.category), strict=True
+    numbers, answers = (logged.number, logged.is_graded), _tuples(trials.answer, of_graded)
+    # without an answer the task extracts none, and maj@k has no vote to count
+    if answers and _are_right_answers(answers, of_graded(trials.category)):
+        notes.append(
+            "the answers are left out: right and wrong trials of a question have the same one"
         )
-    )
-    # no answer of any trial: the task extracts none, and maj@k has no vote to count
-    if trials.answer is not None and (trials.answer != np.array(None)).any():
-        answers = tuple(tuple(column.tolist()) for column in of_graded(trials.answer))
-        if _are_right_answers(answers, of_graded(trials.category)):
-            same = "right and wrong trials of a question have the same one"
-            notes.append(f"the answers are left out: {same}")
-        else:
-            attributes["answers"] = answers
-    if trials.seed is not None and (trials.seed != np.array(None)).any():
-        attributes["seeds"] = tuple(tuple(column.tolist()) for column in of_graded(trials.seed))
-    attributes["measured"] = _with_values(trials.measured, of_graded)
-    attributes["signals"] = _with_values(logged.signals, of_logged)
+        answers = None
+    if trials.score is not None and clusters:
+        notes.append("clusters are not used for scores: the questions were taken as independent")
+    attributes |= {
+        "texts": None if logged.logged is None else of_logged(logged.logged),
+        "attempts": tuple(
+            AttemptNumbers(number, is_graded, partial.first_label)
+            for number, is_graded in zip(*map(of_logged, numbers), strict=True)
+        ),
+        "answers": answers,
+        "seeds": _tuples(trials.seed, of_graded),
+        "measured": _with_values(trials.measured, of_graded),
+        "signals": _with_values(logged.signals, of_logged),
+        "notes": tuple(notes),
+    }
     if trials.score is not None:
-        if known_clusters:
-            notes.append(
-                "clusters are not used for scores: the questions were taken as independent"
-            )
-        bounds = weights[0], weights[1]
-        scores = of_graded(trials.score)
-        attributes["notes"] = tuple(notes)
+        scores, bounds = of_graded(trials.score), (weights[0], weights[1])
         return TaskRun.from_scores(name, partial.task, scores, ids, bounds, **attributes)
-    attributes |= {"clusters": known_clusters, "notes": tuple(notes)}
-    of_questions = of_graded(trials.category)
-    return TaskRun.from_trials(name, partial.task, of_questions, ids, weights=weights, **attributes)
+    return TaskRun.from_trials(
+        name, partial.task, of_graded(trials.category), ids, weights, clusters, **attributes
+    )
+
+
+def _of_every(values: Iterable[Any]) -> tuple[Any, ...] | None:
+    """Return a value per question; None unless all have one."""
+    column = tuple(values)
+    return None if None in column else column
 
 
 class _Views:
@@ -421,6 +419,13 @@ class _Views:
 
     def __call__(self, column: Any) -> tuple[Any, ...]:
         return tuple(column[part] for part in self.parts)
+
+
+def _tuples(column: Column | None, views: _Views) -> tuple[tuple[Any, ...], ...] | None:
+    """Return a column by question; None where it holds nothing."""
+    if column is None or not (column != np.array(None)).any():
+        return None
+    return tuple(tuple(part.tolist()) for part in views(column))
 
 
 def _with_values(
