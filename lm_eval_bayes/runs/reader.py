@@ -235,12 +235,11 @@ def _listed(names: Iterable[str]) -> str:
 
 def _check_names(partials: Sequence[PartialRun], query: Query) -> None:
     """Refuse a metric or a filter that nothing could be asked for."""
-    if query.metric is not None and all(run.metric != query.metric for run in partials):
-        rule = f"be left out: what was read holds {_listed(run.metric for run in partials)}"
-        raise InvalidInputError.of("metric", "conflict", rule, query.metric)
-    if query.filter is not None and all(run.filter != query.filter for run in partials):
-        rule = "be left out: what was read holds nothing that was filtered"
-        raise InvalidInputError.of("filter", "conflict", rule, query.filter)
+    for argument in ("metric", "filter"):
+        asked, names = getattr(query, argument), {getattr(run, argument) for run in partials}
+        if asked is not None and asked not in names:
+            rule = f"be left out: what was read holds {_listed(names - {''}) or 'none'}"
+            raise InvalidInputError.of(argument, "conflict", rule, asked)
 
 
 def _check_models(partials: Sequence[PartialRun], query: Query) -> None:
@@ -293,23 +292,14 @@ def consistency_warnings(runs: Sequence[TaskRun]) -> list[str]:
     return warnings + [w for task, group in by_task.items() for w in _warnings_of(task, group)]
 
 
-def _differing_categories(task: str, runs: Sequence[TaskRun]) -> Iterator[str]:
-    """Return a warning where runs have a question in different categories."""
-    seen: dict[str, tuple[str, str]] = {}
-    differing: dict[str, str] = {}
+def _by_question(runs: Sequence[TaskRun], attribute: str) -> dict[str, dict[str, str]]:
+    """Return the models by the different texts that runs have of a question, and by its id."""
+    texts: dict[str, dict[str, str]] = {}
     for run in runs:
-        for id, label in zip(run.question_ids, run.categories or (), strict=False):
-            if label is None:
-                continue
-            earlier, model = seen.setdefault(id, (label, run.model))
-            if label != earlier and id not in differing:
-                first, second = (repr(one_line(text, 40)) for text in (earlier, label))
-                both = f"{first} ({model}) and {second} ({run.model})"
-                differing[id] = f"{one_line(id, 40)} in {both}"
-    if differing:
-        listed = plural(len(differing), "question")
-        example = next(iter(differing.values()))
-        yield f"task {task}: the runs have {listed} in different categories, as {example}"
+        for id, text in zip(run.question_ids, getattr(run, attribute) or (), strict=False):
+            if text:
+                texts.setdefault(id, {}).setdefault(text, run.model)
+    return texts
 
 
 def _warnings_of(task: str, runs: Sequence[TaskRun]) -> Iterator[str]:
@@ -333,13 +323,15 @@ def _warnings_of(task: str, runs: Sequence[TaskRun]) -> Iterator[str]:
             for key in differing
         )
         yield f"task {task}: the runs were generated with different settings ({listed})"
-    yield from _differing_categories(task, runs)
-    prompts: dict[str, set[str]] = {}
-    for run in runs:
-        for id, prompt in zip(run.question_ids, run.prompt_hashes or (), strict=False):
-            if prompt:
-                prompts.setdefault(id, set()).add(prompt)
-    n_different = sum(len(hashes) > 1 for hashes in prompts.values())
+    categories, prompts = (_by_question(runs, name) for name in ("categories", "prompt_hashes"))
+    if several := {id: labels for id, labels in categories.items() if len(labels) > 1}:
+        id, labels = next(iter(several.items()))
+        both = [f"{one_line(text, 40)!r} ({model})" for text, model in labels.items()][:2]
+        yield (
+            f"task {task}: the runs have {plural(len(several), 'question')} in different "
+            f"categories, as {one_line(id, 40)} in {' and '.join(both)}"
+        )
+    n_different = sum(len(models) > 1 for models in prompts.values())
     if n_different:
         yield (
             f"task {task}: the prompts of {n_different:,} of {len(prompts):,} questions differ "

@@ -31,6 +31,10 @@ COST = "cost"
 MOST_OF_TRIAL = 1e12
 
 
+#: Attributes of a provenance that may hold addresses.
+_TEXTS = ("backend", "dataset", "revision")
+
+
 def _nothing() -> Mapping[str, Any]:
     return MappingProxyType({})
 
@@ -90,16 +94,15 @@ class Provenance:
         config, metadata = redacted(self.config), self._own(self.metadata)
         if isinstance(config.get("metadata"), Mapping):
             config["metadata"] = self._own(config["metadata"])
-        for name, value in (
-            ("config", config),
-            ("metadata", metadata),
-            ("generation_kwargs", redacted(self.generation_kwargs)),
-            ("model_args", shown(self.model_args)),
-        ):
-            object.__setattr__(self, name, MappingProxyType(value))
-        for name in ("backend", "dataset", "revision"):
-            text = getattr(self, name)
-            object.__setattr__(self, name, plain_addresses(text) if text else text)
+        plain = {
+            "config": config,
+            "metadata": metadata,
+            "generation_kwargs": redacted(self.generation_kwargs),
+            "model_args": shown(self.model_args),
+        }
+        texts = {name: plain_addresses(getattr(self, name)) for name in _TEXTS}
+        for name, value in {**texts, **{k: MappingProxyType(v) for k, v in plain.items()}}.items():
+            object.__setattr__(self, name, value)
 
     def _own(self, metadata: Mapping[str, Any]) -> dict[str, Any]:
         """Return a task's metadata without the arguments of the model."""
@@ -113,7 +116,7 @@ class TaskRun:
     Attributes
     ----------
     model, task : str
-        Names. Models of one name are distinguished: ``name``, ``name (2)``.
+        Models of one name are distinguished: ``name``, ``name (2)``.
     sources : tuple of str
         The files that the trials were read from.
     outcomes : Outcomes
@@ -198,20 +201,7 @@ class TaskRun:
         clusters: Sequence[str] | None = None,
         **more: Any,
     ) -> TaskRun:
-        """Count trials.
-
-        Parameters
-        ----------
-        trials : sequence of sequence of int, length M
-            The category, 0..C, of every trial of every question.
-        question_ids : sequence of str, length M
-            One distinct identifier per question.
-        weights : sequence of float, length C + 1
-            The score of each category.
-        clusters : sequence of str, length M, optional
-            The cluster of every question.
-        **more
-            Further attributes.
+        """Count trials: the category, 0..C, of every trial of every question.
 
         Raises
         ------
@@ -234,8 +224,8 @@ class TaskRun:
         outcomes = Outcomes.from_counts(
             np.stack(counts), weights=weights, question_ids=tuple(question_ids), clusters=clusters
         )
-        more.setdefault("sources", ())
-        return cls(model=model, task=task, outcomes=outcomes, trials=arrays, **more)
+        more = {"sources": (), "trials": arrays, **more}
+        return cls(model=model, task=task, outcomes=outcomes, **more)
 
     @classmethod
     def from_scores(
@@ -247,18 +237,7 @@ class TaskRun:
         bounds: tuple[float, float] = (0.0, 1.0),
         **more: Any,
     ) -> TaskRun:
-        """Return the run of trials that have scores between two bounds.
-
-        Parameters
-        ----------
-        scores : sequence of sequence of float, length M
-            The score of every trial of every question.
-        question_ids : sequence of str, length M
-            One distinct identifier per question.
-        bounds : tuple of float
-            The lowest and the highest possible score.
-        **more
-            Further attributes.
+        """Return the run of trials, M questions of them, that have scores between two bounds.
 
         Raises
         ------
@@ -272,8 +251,7 @@ class TaskRun:
         (True, 3, False)
         """
         outcomes = ScoreOutcomes.from_scores(scores, bounds, tuple(question_ids))
-        more.setdefault("sources", ())
-        return cls(model=model, task=task, outcomes=outcomes, **more)
+        return cls(model=model, task=task, outcomes=outcomes, **{"sources": (), **more})
 
     @property
     def question_ids(self) -> tuple[str, ...]:
@@ -349,11 +327,7 @@ class TaskRun:
             raise InvalidInputError.of(argument, "unsupported", rule, f"scores of {self.model}")
 
     def matrix(self) -> IntArray:
-        """Return the first N trials of every question, N being those that every question has.
-
-        Returns
-        -------
-        array of int, shape (M, N)
+        """Return the first N trials, which every question has, of all questions, (M, N).
 
         Raises
         ------
@@ -456,10 +430,9 @@ class TaskRun:
 
     @cached_property
     def busy_seconds(self) -> float | None:
-        """Seconds of the model's time that the trials took, each by its share.
+        """Seconds of all trials, each divided by the number of concurrent trials.
 
-        The time from the first token of a trial to its last, divided by the number of concurrent
-        trials; None where it was not measured for every trial.
+        None where they were not measured for every trial.
         """
         seconds, concurrency = self.measured.get(SECONDS), self.measured.get(CONCURRENCY)
         if seconds is None or concurrency is None:
