@@ -353,7 +353,7 @@ def backend_and_arguments(model: str, model_args: object) -> tuple[str, dict[str
     model : str
         The harness's `--model`.
     model_args : mapping or str
-        Its arguments, see :func:`as_mapping`.
+        Its arguments, which older harnesses wrote as one text; anything else counts as none.
 
     Examples
     --------
@@ -362,7 +362,10 @@ def backend_and_arguments(model: str, model_args: object) -> tuple[str, dict[str
     >>> backend_and_arguments("huggingface", {"pretrained": "org/model"})
     ('hf', {'pretrained': 'org/model'})
     """
-    arguments, backend = as_mapping(model_args), model
+    arguments, backend = dict(model_args) if isinstance(model_args, Mapping) else {}, model
+    if isinstance(model_args, str):
+        pairs = (part.partition("=") for part in model_args.split(","))
+        arguments = {name.strip(): value for name, sign, value in pairs if sign}
     if model in _RECORDING:
         backend = _RECORDING[model] or str(arguments.pop("backend", model))
     return _ALIASES.get(backend, backend), arguments
@@ -469,19 +472,3 @@ def without_secrets(text: str, secrets: Collection[str]) -> str:
     for secret in secrets:
         text = text.replace(secret, "***")
     return text
-
-
-def as_mapping(given: object) -> dict[str, Any]:
-    """Return the arguments of a model, which older harnesses wrote as one text.
-
-    Examples
-    --------
-    >>> as_mapping("pretrained=org/model,dtype=float16")
-    {'pretrained': 'org/model', 'dtype': 'float16'}
-    """
-    if isinstance(given, Mapping):
-        return dict(given)
-    if not isinstance(given, str):
-        return {}
-    pairs = (part.partition("=") for part in given.split(","))
-    return {name.strip(): value for name, sign, value in pairs if sign}

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from sys import intern
 from typing import Any
 
 import numpy as np
@@ -133,7 +134,7 @@ class Trials:
             np.zeros(category.size, dtype=np.int64),
             category,
             number,
-            answer=None if answers is None else objects(answers),
+            answer=None if answers is None else objects([a and intern(a) for a in answers]),
             seed=None if seeds is None else objects(seeds),
             **more,
         )
