@@ -121,7 +121,7 @@ def join_runs(first: SavedRuns, second: SavedRuns) -> SavedRuns:
 
 
 def _advance(files: Sequence[RunFile], progress: Progress) -> Callable[[int], None]:
-    total, done = sum(_size(file.file) for file in files), 0
+    total, done = sum(os.path.getsize(file.file) for file in files if file.file.exists()), 0
 
     def advance(n_bytes: int) -> None:
         nonlocal done
@@ -129,13 +129,6 @@ def _advance(files: Sequence[RunFile], progress: Progress) -> Callable[[int], No
         progress(min(done, total), total)
 
     return advance
-
-
-def _size(file: Path) -> int:
-    try:
-        return file.stat().st_size
-    except OSError:
-        return 0
 
 
 def _read_files(files: Sequence[RunFile], query: Query) -> tuple[list[FileContents], list[str]]:
