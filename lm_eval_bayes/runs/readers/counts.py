@@ -13,8 +13,9 @@ from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.log_fields import cluster_label
 from lm_eval_bayes.runs.readers.column_names import UNNAMED, find_columns
 from lm_eval_bayes.runs.readers.json_files import name_of
+from lm_eval_bayes.runs.readers.log_file import LogFile
 from lm_eval_bayes.runs.readers.protocol import FileContents, Query
-from lm_eval_bayes.runs.readers.tables import header, rows_of, uniform
+from lm_eval_bayes.runs.readers.tables import rows_of, uniform
 from lm_eval_bayes.runs.readers.text_files import file_argument
 from lm_eval_bayes.runs.trials import PartialRun, Question
 
@@ -25,9 +26,9 @@ _COUNT = re.compile(r"[cn](_|$)", re.IGNORECASE)
 _NAMES = ("question", "task", "model")
 
 
-def is_mine(file: Path) -> bool:
+def is_mine(file: LogFile) -> bool:
     """Return whether a table has columns of counts."""
-    return has_counts(header(file))
+    return has_counts(file.columns)
 
 
 def has_counts(names: Iterable[str]) -> bool:
@@ -53,7 +54,7 @@ def read(file: Path, query: Query) -> FileContents:
     InvalidInputError
         If a row holds no such counts, or a question occurs twice.
     """
-    names = header(file)
+    names = LogFile(file).columns
     columns = find_columns(names, {}, query.cluster)
     rows = rows_of(file, query.argument, names, query.advance)
     runs: dict[tuple[str, str], dict[str, Question]] = {}

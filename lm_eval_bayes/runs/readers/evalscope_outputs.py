@@ -20,8 +20,9 @@ from lm_eval_bayes.runs.provenance import mapping
 from lm_eval_bayes.runs.readers.conversations import last_message, written
 from lm_eval_bayes.runs.readers.file_access import files_beside
 from lm_eval_bayes.runs.readers.json_files import after_last, load_json, name_of
+from lm_eval_bayes.runs.readers.log_file import LogFile
 from lm_eval_bayes.runs.readers.protocol import FileContents, Query
-from lm_eval_bayes.runs.readers.text_files import JsonLines, first_line
+from lm_eval_bayes.runs.readers.text_files import JsonLines
 from lm_eval_bayes.runs.readers.tool_log import ToolLog, Trial, begins_with
 from lm_eval_bayes.runs.task_run import Provenance
 
@@ -47,7 +48,7 @@ def read(file: Path, query: Query) -> FileContents:
     groups = {dataset: (task,)} if len(subsets) > 1 else {}
     if query.task not in (None, task, *groups):
         return FileContents((), (task,), groups)
-    messages = (first_line(file) or {}).get("messages")
+    messages = LogFile(file).first_line.get("messages")
     run = hash_text(json.dumps([task, messages], default=str))
     common = Trial(model=model, task=task, run=run, provenance=Provenance(dataset=dataset))
     usage = _usage(file, query)

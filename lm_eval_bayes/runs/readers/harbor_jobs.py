@@ -25,6 +25,7 @@ from lm_eval_bayes.runs.readers.json_files import (
     timestamp,
     total,
 )
+from lm_eval_bayes.runs.readers.log_file import LogFile
 from lm_eval_bayes.runs.readers.protocol import FileContents, Found, Query
 from lm_eval_bayes.runs.readers.tool_log import ToolLog, Trial
 from lm_eval_bayes.runs.task_run import Provenance
@@ -48,11 +49,11 @@ _NUMBERED = re.compile(r"\.(\d{1,6})-of-\d+")
 _REWARD = "reward"
 
 
-def is_mine(file: Path) -> bool:
+def is_mine(file: LogFile) -> bool:
     """Return whether a file holds the results of a job, a run or a trial."""
     if not file.name.endswith(("result.json", "results.json")):
         return False
-    start = beginning(file)
+    start = file.beginning
     return _is_trial(start) or any(form.match(start) for form in (_JOB, _TB_RUN))
 
 

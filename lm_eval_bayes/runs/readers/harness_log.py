@@ -28,11 +28,12 @@ from lm_eval_bayes.runs.provenance import (
     provenance_of,
 )
 from lm_eval_bayes.runs.readers.file_access import files_beside
-from lm_eval_bayes.runs.readers.json_files import beginning, broken, clusters_of, load_json
+from lm_eval_bayes.runs.readers.json_files import broken, clusters_of, load_json
+from lm_eval_bayes.runs.readers.log_file import LogFile
 from lm_eval_bayes.runs.readers.log_line import LogLine
 from lm_eval_bayes.runs.readers.logged_trials import logged_trials
 from lm_eval_bayes.runs.readers.protocol import FileContents, Found, NothingToCountError, Query
-from lm_eval_bayes.runs.readers.text_files import JsonLines, first_line
+from lm_eval_bayes.runs.readers.text_files import JsonLines
 from lm_eval_bayes.runs.readers.trial_texts import SpooledRecords, lines_log
 from lm_eval_bayes.runs.trials import PartialRun, Question, Trials, questions_of
 
@@ -55,13 +56,14 @@ def samples_of(file: Path) -> list[Path]:
     return [file for file in named if plain_name(file).suffix == ".jsonl"]
 
 
-def is_mine(file: Path) -> bool:
+def is_mine(file: LogFile) -> bool:
     """Return whether a file is one of samples, by its name or its first line, or a dump."""
-    if plain_name(file).suffix != ".jsonl":
-        return _is_dump(file)
-    if file.name.startswith("samples_"):
+    if file.suffix == ".json" and _RESULTS.match(file.beginning):
+        with open_bytes(file.path) as opened:
+            return _SAMPLES.search(opened.read()) is not None
+    if file.suffix == ".jsonl" and file.name.startswith("samples_"):
         return True
-    first = first_line(file) or {}
+    first = file.first_line
     return "doc_id" in first and not first.keys().isdisjoint(_LOGGED)
 
 
@@ -73,13 +75,6 @@ def units(files: Sequence[Path], path: Path) -> Found:
     left_out = [file for file in files if file not in read]
     warnings = (f"{file} was left out: there are other samples in the folder" for file in left_out)
     return Found(read, tuple(warnings))
-
-
-def _is_dump(file: Path) -> bool:
-    if plain_name(file).suffix != ".json" or not _RESULTS.match(beginning(file)):
-        return False
-    with open_bytes(file) as opened:
-        return _SAMPLES.search(opened.read()) is not None
 
 
 def read(file: Path, query: Query) -> FileContents:
@@ -180,7 +175,7 @@ def logged_task(file: Path, argument: str) -> LoggedTask:
     # up to 0.4.2 the arguments of the model stand before the task
     ends = [short for short in names if f"{name}/{stem}/".count(f"_{short}/")]
     task = names.get(name) or names.get(max(ends, key=len, default=""), name)
-    own = {} if results else first_line(file) or {}  # of samples that a store exported
+    own = {} if results else LogFile(file).first_line  # of samples that a store exported
     model = own["model_name"] if isinstance(own.get("model_name"), str) else ""
     return LoggedTask(
         model=model or _model_name(results, file),

@@ -17,14 +17,13 @@ from lm_eval_bayes._util.text import first_names, plural
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.provenance import mapping
 from lm_eval_bayes.runs.readers.json_files import (
-    beginning,
     json_text,
     load_json,
     mappings,
     name_of,
 )
 from lm_eval_bayes.runs.readers.protocol import FileContents, Query
-from lm_eval_bayes.runs.readers.tool_log import ToolLog, Trial
+from lm_eval_bayes.runs.readers.tool_log import ToolLog, Trial, matches
 from lm_eval_bayes.runs.readers.tool_settings import call_settings
 from lm_eval_bayes.runs.task_run import Provenance
 
@@ -33,9 +32,8 @@ _BEGINNING = re.compile(rb'\s*\[\s*\{\s*"instance_id"\s*:')
 _METRIC = "exact_match"
 
 
-def is_mine(file: Path) -> bool:
-    """Return whether a file is one of statistics."""
-    return file.suffix == ".json" and _BEGINNING.match(beginning(file)) is not None
+#: Whether a file is one of statistics.
+is_mine = matches(_BEGINNING)
 
 
 def read(file: Path, query: Query) -> FileContents:

@@ -38,6 +38,7 @@ from lm_eval_bayes.runs.readers.json_files import (
     seconds_between,
     timestamp,
 )
+from lm_eval_bayes.runs.readers.log_file import LogFile
 from lm_eval_bayes.runs.readers.protocol import FileContents, Found, Query
 from lm_eval_bayes.runs.readers.text_files import parsed
 from lm_eval_bayes.runs.readers.tool_log import ToolLog, Trial
@@ -51,6 +52,9 @@ _JOURNAL = re.compile(r"_journal/summaries/\d{1,9}\.json")
 
 #: The first keys of a log in JSON.
 _JSON_LOG = re.compile(rb'\s*\{\s*"version"\s*:\s*\d+\s*,\s*"status"\s*:\s*"[a-z]+"\s*,')
+
+#: How an `.eval` file begins.
+_ZIP = re.compile(b"PK")
 
 #: The compression by zstd, which Python's zip files lack before Python 3.14.
 _ZSTD = 93
@@ -84,11 +88,10 @@ def units(files: Sequence[Path], path: Path) -> Found:
     return Found(sorted(newest.values()), warnings)
 
 
-def is_mine(file: Path) -> bool:
+def is_mine(file: LogFile) -> bool:
     """Return whether a file is a log."""
-    if file.suffix == ".json":
-        return _JSON_LOG.match(beginning(file)) is not None
-    return file.suffix == ".eval" and beginning(file, 2) == b"PK"
+    form = {".json": _JSON_LOG, ".eval": _ZIP}.get(file.path.suffix)
+    return form is not None and form.match(file.beginning) is not None
 
 
 def _evaluation(file: Path) -> Mapping[str, Any]:

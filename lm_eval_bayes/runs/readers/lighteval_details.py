@@ -26,6 +26,7 @@ from lm_eval_bayes.runs.readers.json_files import (
     name_of,
     text_of,
 )
+from lm_eval_bayes.runs.readers.log_file import LogFile
 from lm_eval_bayes.runs.readers.protocol import FileContents, Query
 from lm_eval_bayes.runs.readers.tool_log import ToolLog, Trial
 from lm_eval_bayes.runs.readers.tool_settings import call_settings
@@ -41,9 +42,9 @@ _MEAN = re.compile(r"(?:[\w-]*:)?(?:avg@n|avg@\d+|[\w-]*pass@(?:k:k=)?1)\b.*", r
 _SAMPLES = re.compile(r"\bn=(\d{1,6})\b|^avg@(\d{1,6})\b")
 
 
-def is_mine(file: Path) -> bool:
+def is_mine(file: LogFile) -> bool:
     """Return whether a file is one of details."""
-    return file.suffix == ".parquet" and set(tables.header(file)) >= _COLUMNS
+    return file.path.suffix == ".parquet" and set(file.columns) >= _COLUMNS
 
 
 def read(file: Path, query: Query) -> FileContents:

@@ -19,6 +19,7 @@ from lm_eval_bayes._util.text import plural
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.provenance import mapping
 from lm_eval_bayes.runs.readers.json_files import beginning, broken, load_json, name_of
+from lm_eval_bayes.runs.readers.log_file import LogFile
 from lm_eval_bayes.runs.readers.protocol import FileContents, Found, Query
 from lm_eval_bayes.runs.readers.tool_log import ToolLog, Trial
 
@@ -48,7 +49,7 @@ _INSTANCE = re.compile(rb'\s*\{\s*"[^"]+"\s*:\s*\{[^{}]*"(?:resolved|patch_exist
 _NUMBERED = re.compile(r"(.*?)(\d{1,6})")
 
 
-def is_mine(file: Path) -> bool:
+def is_mine(file: LogFile) -> bool:
     """Return whether a file is a report of a run or of an instance."""
     return _is_run_report(file) or _is_instance_report(file)
 
@@ -63,15 +64,15 @@ def units(files: Sequence[Path], path: Path) -> Found:
     return Found([*runs, *sorted(f for f in folders if _model_and_run(f) not in reported)])
 
 
-def _is_run_report(file: Path) -> bool:
-    if file.suffix != ".json" or file.name == "report.json" or not _RUN.match(beginning(file)):
+def _is_run_report(file: LogFile) -> bool:
+    if file.path.suffix != ".json" or file.name == "report.json" or not _RUN.match(file.beginning):
         return False
-    content = beginning(file, 2**24)  # reports are not larger
+    content = beginning(file.path, 2**24)  # reports are not larger
     return any(f'"{key}"'.encode() in content for key in _RESOLVED)
 
 
-def _is_instance_report(file: Path) -> bool:
-    return file.name == "report.json" and _INSTANCE.match(beginning(file)) is not None
+def _is_instance_report(file: LogFile) -> bool:
+    return file.name == "report.json" and _INSTANCE.match(file.beginning) is not None
 
 
 def _run_folder(report: Path) -> Path:
@@ -98,7 +99,7 @@ def read(file: Path, query: Query) -> FileContents:
     InvalidInputError
         If a report is broken, contradicts itself, or does not list all instances.
     """
-    run_file = _run_folder(file) if _is_instance_report(file) else file
+    run_file = _run_folder(file) if _is_instance_report(LogFile(file)) else file
     model, run = _model_and_run(run_file)
     numbered, notes = _NUMBERED.fullmatch(run), list[str]()
     if run_file.is_dir():

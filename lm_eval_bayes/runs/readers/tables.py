@@ -7,37 +7,44 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from lm_eval_bayes._util.compressed import open_bytes, plain_name
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.readers.column_names import MODELS, TASKS, TRIALS, is_trial_table
-from lm_eval_bayes.runs.readers.file_access import unreadable
+from lm_eval_bayes.runs.readers.file_access import PermissionDeniedError, unreadable
 from lm_eval_bayes.runs.readers.json_files import beginning, load_json
 from lm_eval_bayes.runs.readers.protocol import Advance, Query
-from lm_eval_bayes.runs.readers.text_files import JsonLines, Row, csv_lines, first_of
+from lm_eval_bayes.runs.readers.text_files import JsonLines, Row, csv_lines
 
 #: The endings of the names of tables.
 CSV, JSON_LINES, JSON = (".csv", ".tsv"), (".jsonl", ".ndjson"), (".json",)
 PARQUET, ARROW = (".parquet", ".pq"), (".arrow", ".feather", ".ipc")
 
+_Row = TypeVar("_Row")
+
 #: Rows of a Parquet or Arrow file that are converted together.
 _BATCH = 1000
 
 
-def header(path: Path) -> Sequence[str]:
-    """Return the names of the columns of a table; empty for any other file.
+def first_row(rows: Iterable[_Row]) -> _Row | None:
+    """Return the first row of a file; None where there is none, or it is broken.
 
     Raises
     ------
     PermissionDeniedError
         If the user may not read the file.
     """
-    return list(first_of(_names(path)) or ()) if path.is_file() else ()
+    try:
+        return next(iter(rows), None)
+    except PermissionDeniedError:
+        raise
+    except InvalidInputError:
+        return None
 
 
-def _names(path: Path) -> Iterator[Iterable[str]]:
-    """Yield rows, or keys of rows, of which the first are the names of the columns."""
+def names_of(path: Path) -> Iterator[Iterable[str]]:
+    """Yield rows, or keys of rows, of which the first are the names of the columns of a table."""
     suffix = plain_name(path).suffix
     if suffix in CSV:
         yield from (map(str.strip, cells) for cells in csv_lines(path, "RUN"))
@@ -45,8 +52,6 @@ def _names(path: Path) -> Iterator[Iterable[str]]:
         yield _arrow_names(path)
     elif suffix in JSON:
         yield from _first_record(path) or json_rows(load_json(path, Query()))
-    elif suffix in JSON_LINES:
-        yield from JsonLines(path, "RUN", unique_keys=False)
 
 
 def rows_of(
@@ -199,16 +204,6 @@ def _by_question(content: Row) -> list[Row]:
 
 
 # -- Parquet and Arrow -----------------------------------------------------------------------------
-
-
-def schema_error(path: Path) -> str | None:
-    """Return why a Parquet or Arrow file has no columns, such as that it is cut off; else None."""
-    try:
-        if plain_name(path).suffix in (*PARQUET, *ARROW):
-            _arrow_names(path)
-    except InvalidInputError as error:
-        return str(error.value)
-    return None
 
 
 def _arrow_names(path: Path) -> list[str]:

@@ -18,7 +18,6 @@ from lm_eval_bayes._util.hashing import hash_text
 from lm_eval_bayes.runs.provenance import mapping
 from lm_eval_bayes.runs.readers.file_access import files_beside
 from lm_eval_bayes.runs.readers.json_files import (
-    beginning,
     broken,
     load_json,
     mappings,
@@ -29,7 +28,7 @@ from lm_eval_bayes.runs.readers.json_files import (
     total,
 )
 from lm_eval_bayes.runs.readers.protocol import FileContents, Query
-from lm_eval_bayes.runs.readers.tool_log import ToolLog, Trial
+from lm_eval_bayes.runs.readers.tool_log import ToolLog, Trial, matches
 from lm_eval_bayes.runs.readers.tool_settings import call_settings
 from lm_eval_bayes.runs.task_run import Provenance
 
@@ -52,9 +51,8 @@ _SAID, _NEVER_RAN = ("", "user_stop", "agent_stop"), "infrastructure_error"
 _KS = tuple(range(1, 9))
 
 
-def is_mine(file: Path) -> bool:
-    """Return whether a file is one of results."""
-    return file.suffix == ".json" and _BEGINNING.match(beginning(file)) is not None
+#: Whether a file is one of results.
+is_mine = matches(_BEGINNING)
 
 
 def read(file: Path, query: Query) -> FileContents:

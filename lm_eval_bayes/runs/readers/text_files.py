@@ -7,16 +7,16 @@ import io
 import json
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, BinaryIO
 
 from lm_eval_bayes._util.compressed import COMPRESSED, UNREADABLE, open_bytes, plain_name
 from lm_eval_bayes._util.text import one_line
 from lm_eval_bayes.errors import InvalidInputError
-from lm_eval_bayes.runs.readers.file_access import PermissionDeniedError, unreadable
+from lm_eval_bayes.runs.readers.file_access import unreadable
 from lm_eval_bayes.runs.readers.protocol import Advance
 
 #: A line of more bytes, its end included, is refused.
@@ -25,7 +25,6 @@ _LONGEST_LINE = 2**26
 _BEFORE_JSON = b"\xef\xbb\xbf \t\r\n\f\v"
 
 Row = dict[str, Any]
-_Row = TypeVar("_Row")
 
 
 class JsonLines:
@@ -197,27 +196,6 @@ def unique(pairs: list[tuple[str, Any]]) -> Row:
         key, n = Counter(key for key, _ in pairs).most_common(1)[0]
         raise RepeatedKeyError(f"{json.dumps(key)} {n} times")
     return row
-
-
-def first_line(file: Path) -> Row | None:
-    """Return the first object of a file; None where there is none, or it is broken.
-
-    Raises
-    ------
-    PermissionDeniedError
-        If the user may not read the file.
-    """
-    return first_of(JsonLines(file, "RUN", unique_keys=False))
-
-
-def first_of(rows: Iterable[_Row]) -> _Row | None:
-    """Return the first row of a file, as :func:`first_line` does."""
-    try:
-        return next(iter(rows), None)
-    except PermissionDeniedError:
-        raise
-    except InvalidInputError:
-        return None
 
 
 def _lines(opened: BinaryIO, file: Path, argument: str) -> Iterator[bytes]:

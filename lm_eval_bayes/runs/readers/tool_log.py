@@ -7,13 +7,13 @@ are read on demand are the same for all of them.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from lm_eval_bayes._util.compressed import plain_name
 from lm_eval_bayes._util.text import join_words, one_line, plural
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.logged_texts import PER_RECORD, TextLog, TrialText
@@ -21,8 +21,9 @@ from lm_eval_bayes.runs.provenance import generation
 from lm_eval_bayes.runs.readers.conversations import written
 from lm_eval_bayes.runs.readers.file_access import files_below
 from lm_eval_bayes.runs.readers.json_files import clusters_of, json_text
+from lm_eval_bayes.runs.readers.log_file import LogFile
 from lm_eval_bayes.runs.readers.protocol import FileContents, NothingToCountError, Query
-from lm_eval_bayes.runs.readers.text_files import JsonLines, first_line
+from lm_eval_bayes.runs.readers.text_files import JsonLines
 from lm_eval_bayes.runs.readers.trial_columns import (
     MEASURED,
     TrialColumns,
@@ -102,14 +103,16 @@ class Trial:
         return generation(sent) | dict(setup or {})
 
 
-def begins_with(*keys: str) -> Callable[[Path], bool]:
+def begins_with(*keys: str) -> Callable[[LogFile], bool]:
     """Return whether the first line of a file is a JSON object with these keys, as a function."""
+    return lambda file: file.first_line.keys() >= set(keys)
 
-    def is_log(file: Path) -> bool:
-        first = first_line(file) if plain_name(file).suffix == ".jsonl" else None
-        return first is not None and first.keys() >= set(keys)
 
-    return is_log
+def matches(beginning: re.Pattern[bytes], *suffixes: str) -> Callable[[LogFile], bool]:
+    """Return whether the name and the first bytes of a file are those of a log, as a function."""
+    return lambda file: (
+        file.name.endswith(suffixes or ".json") and beginning.match(file.beginning) is not None
+    )
 
 
 class ToolLog:

@@ -17,6 +17,7 @@ from lm_eval_bayes.rubric.signals import completion_limit, numbers, trial_signal
 from lm_eval_bayes.runs.logged_texts import LoggedTexts, TrialText
 from lm_eval_bayes.runs.model_arguments import flat, keyed, model_name
 from lm_eval_bayes.runs.provenance import generation, greedy
+from lm_eval_bayes.runs.readers.log_file import LogFile
 from lm_eval_bayes.runs.readers.log_line import is_right_or_wrong
 from lm_eval_bayes.runs.readers.protocol import FileContents, Query
 from lm_eval_bayes.runs.task_run import Provenance
@@ -34,10 +35,10 @@ from lm_eval_bayes.store.trial_store import TrialStore
 _NO_MEASUREMENTS = ("trial", "seed", "finish_reason", "stop_reason")
 
 
-def is_mine(file: Path) -> bool:
+def is_mine(file: LogFile) -> bool:
     """Return whether a file is a trial store, which only SQLite opens."""
     try:
-        return is_store(file.resolve())
+        return is_store(file.path.resolve())
     except NotAStoreError:
         return False
 

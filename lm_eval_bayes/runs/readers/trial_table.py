@@ -20,8 +20,9 @@ from lm_eval_bayes.runs.readers.column_names import (
     other_columns,
 )
 from lm_eval_bayes.runs.readers.conversations import written
+from lm_eval_bayes.runs.readers.log_file import LogFile
 from lm_eval_bayes.runs.readers.protocol import FileContents, Query
-from lm_eval_bayes.runs.readers.tables import columns_of, header, rows_of, uniform
+from lm_eval_bayes.runs.readers.tables import columns_of, rows_of, uniform
 from lm_eval_bayes.runs.readers.text_files import JsonLines
 from lm_eval_bayes.runs.readers.trial_columns import (
     TrialColumns,
@@ -95,9 +96,9 @@ class TrialTable:
         return len(set(zip(*(map(str, column) for column in (*own, *columns)), strict=True)))
 
 
-def is_mine(file: Path) -> bool:
+def is_mine(file: LogFile) -> bool:
     """Return whether a file has columns of questions and of scores."""
-    return is_trial_table(header(file))
+    return is_trial_table(file.columns)
 
 
 def read(file: Path, query: Query) -> FileContents:
@@ -109,7 +110,7 @@ def read(file: Path, query: Query) -> FileContents:
         If the file is no complete table, two columns have one name, a row lacks its question, some
         rows lack their model or task, or a score is none.
     """
-    names = header(file)
+    names = LogFile(file).columns
     columns = find_columns(names, query.columns, query.cluster)
     check_columns(names, columns, query.argument)
     others = (other_columns(kind, names, columns) for kind in ("question", "model", "answer"))

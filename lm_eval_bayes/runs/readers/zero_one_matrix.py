@@ -26,6 +26,7 @@ from lm_eval_bayes.runs.readers.column_names import (
     is_numbered_trial,
     is_trial_word,
 )
+from lm_eval_bayes.runs.readers.log_file import LogFile
 from lm_eval_bayes.runs.readers.protocol import FileContents, Query
 from lm_eval_bayes.runs.readers.tables import CSV
 from lm_eval_bayes.runs.readers.text_files import csv_lines, file_argument
@@ -52,9 +53,9 @@ Rows = dict[tuple[str, str], dict[str, Any]]
 Matrices = tuple[Rows, tuple[float, ...], list[str]]
 
 
-def is_mine(file: Path) -> bool:
+def is_mine(file: LogFile) -> bool:
     """Return whether a file is CSV or of arrays; other tables are tried before."""
-    return plain_name(file).suffix in CSV or file.suffix in ARRAYS
+    return file.suffix in CSV or file.path.suffix in ARRAYS
 
 
 def read(file: Path, query: Query) -> FileContents:

@@ -9,6 +9,7 @@ from _support.tool_logs import DATA
 
 from lm_eval_bayes.runs.reader import read_runs
 from lm_eval_bayes.runs.readers.formats import FORMATS, recognise
+from lm_eval_bayes.runs.readers.log_file import LogFile
 from lm_eval_bayes.store.locations import store_of
 from lm_eval_bayes.store.trial_store import TrialStore
 
@@ -47,7 +48,7 @@ PATHS = {
 def test_a_file_is_of_one_format(path):
     assert recognise(path)[0].name == PATHS[path]
     file = path if path.is_file() else recognise(path)[1].files[0]
-    claims = [f.name for f in FORMATS if file.is_file() and f.reader.is_mine(file)]
+    claims = [f.name for f in FORMATS if file.is_file() and f.reader.is_mine(LogFile(file))]
     assert [name for name in claims if name not in GENERAL] in ([], [PATHS[path]])
 
 
