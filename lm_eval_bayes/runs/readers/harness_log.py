@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from glob import escape
@@ -97,7 +97,7 @@ def read(file: Path, query: Query) -> FileContents:
         name = of_task.task.task
         if query.task in (None, name) or name in groups.get(query.task or "", ()):
             try:
-                runs += _runs(of_task, query, warnings)
+                runs += runs_of_samples(of_task, query, warnings)
             except NothingToCountError as error:
                 skipped.append(error)
     if skipped and not runs:
@@ -108,23 +108,23 @@ def read(file: Path, query: Query) -> FileContents:
 
 
 @dataclass(frozen=True)
-class _Samples:
+class Samples:
     """The rows of a task, its texts once these are read, and the number of its first record."""
 
     task: LoggedTask
-    rows: JsonLines | list[Mapping[str, Any]]
+    rows: Iterable[Mapping[str, Any]]
     texts: Callable[[], TextLog]
     begin: int = 0
 
 
-def _lines(file: Path, query: Query) -> list[_Samples]:
+def _lines(file: Path, query: Query) -> list[Samples]:
     """Return the rows of a samples file."""
     rows = JsonLines(file, query.argument, query.advance, unique_keys=False)
     task = logged_task(file, query.argument)
-    return [_Samples(task, rows, lambda: lines_log(rows, _texts))]
+    return [Samples(task, rows, lambda: lines_log(rows, _texts))]
 
 
-def _dump(file: Path, query: Query) -> list[_Samples]:
+def _dump(file: Path, query: Query) -> list[Samples]:
     """Return the rows of the tasks in what `lm_eval.simple_evaluate` returned."""
     results, again = mapping(load_json(file, query)), Query(argument=query.argument)
     texts = SpooledRecords(
@@ -133,13 +133,13 @@ def _dump(file: Path, query: Query) -> list[_Samples]:
             _texts(row) for rows in load_json(file, again)["samples"].values() for row in rows
         ),
     )
-    samples, begin = list[_Samples](), 0
+    samples, begin = list[Samples](), 0
     for name, rows in mapping(results.get("samples")).items():
         if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
             raise broken(file, query, "samples that are no lists of objects")
         config = mapping(mapping(results.get("configs")).get(name))
         task = LoggedTask(_model_name(results, file), name, file, config, results=results)
-        samples.append(_Samples(task, rows, lambda: texts, begin))
+        samples.append(Samples(task, rows, lambda: texts, begin))
         begin += len(rows)
     if not samples:
         raise broken(file, query, "no samples of a task")
@@ -235,7 +235,7 @@ def _model_name(results: Mapping[str, Any], file: Path) -> str:
 # -- the lines -----------------------------------------------------------------------------------
 
 
-def _runs(samples: _Samples, query: Query, warnings: list[str]) -> list[PartialRun]:
+def runs_of_samples(samples: Samples, query: Query, warnings: list[str]) -> list[PartialRun]:
     """Read the trials of a task; warnings of what was left out are added to a list.
 
     Questions that are there again, which `dedupe` allows, are a run of their own to be merged.
@@ -297,9 +297,7 @@ def _runs(samples: _Samples, query: Query, warnings: list[str]) -> list[PartialR
     return runs
 
 
-def _lines_of_filter(
-    samples: _Samples, query: Query, filters: dict[str, None]
-) -> Iterator[LogLine]:
+def _lines_of_filter(samples: Samples, query: Query, filters: dict[str, None]) -> Iterator[LogLine]:
     """Yield the lines of the filter of the query, else of the first; add the names of all."""
     task = samples.task
     for record, row in enumerate(samples.rows, samples.begin):
