@@ -12,35 +12,14 @@ from lm_eval_bayes._util.text import error_line
 from lm_eval_bayes.errors import InvalidInputError
 
 
-class PermissionDeniedError(InvalidInputError):
-    """A file or a folder may not be read by this user.
-
-    Attributes
-    ----------
-    path : str
-        The file or the folder.
-    """
-
-    path = ""
-
-    @classmethod
-    def of_path(cls, argument: str, path: object) -> PermissionDeniedError:
-        """Return the error of a path."""
-        rule = f"be readable ({path})"
-        error = cls.of(argument, "permission", rule, "permission denied")
-        error.path = str(path)
-        return error
-
-
 @contextmanager
 def permissions_checked(argument: str, path: object) -> Iterator[None]:
-    """Raise every denied permission as that of an argument, and of a path if it names none."""
+    """Raise a denied permission as an error of an argument, which names the file or folder."""
     try:
         yield
-    except PermissionDeniedError as error:
-        raise PermissionDeniedError.of_path(argument, error.path) from None
     except PermissionError as error:
-        raise PermissionDeniedError.of_path(argument, error.filename or path) from None
+        rule = f"be readable ({error.filename or path})"
+        raise InvalidInputError.of(argument, "permission", rule, "permission denied") from None
 
 
 def check_permission(path: Path) -> None:
@@ -52,8 +31,10 @@ def check_permission(path: Path) -> None:
         return
 
 
-def unreadable(error: Exception, file: Path, argument: str) -> InvalidInputError:
+def unreadable(error: Exception, file: Path, argument: str) -> Exception:
     """Return the error of a file whose bytes cannot be read, or not be decompressed.
+
+    A denied permission is returned as it is, see :func:`permissions_checked`.
 
     Parameters
     ----------
@@ -65,7 +46,7 @@ def unreadable(error: Exception, file: Path, argument: str) -> InvalidInputError
         The name of the argument.
     """
     if isinstance(error, PermissionError):
-        return PermissionDeniedError.of_path(argument, file)
+        return error
     rule = f"have a complete {file}"
     reason = getattr(error, "strerror", None) or error_line(error)
     kind = {".gz": "gzip", ".zst": "zstd"}.get(file.suffix)

@@ -33,7 +33,6 @@ from lm_eval_bayes.runs.readers import (
     zero_one_matrix,
 )
 from lm_eval_bayes.runs.readers.file_access import (
-    PermissionDeniedError,
     check_permission,
     files_below,
     permissions_checked,
@@ -290,10 +289,9 @@ def recognise(
 
     Raises
     ------
-    PermissionDeniedError
-        If the user may not read it, or a file or a folder in it that a format would read.
     InvalidInputError
-        If it is of none, or a file of a folder is damaged.
+        If it is of none, or the user may not read it; or if a file of a folder that a format would
+        read is damaged, or may not be read.
     """
     with permissions_checked(argument, path):
         expanded = _existing(path, argument)
@@ -353,7 +351,7 @@ def _folder(folder: Path, argument: str, skip_unreadable: bool) -> tuple[Format,
         try:
             check_permission(path)
             of_format.setdefault(_format_of(LogFile(path), in_folder=True), []).append(path)
-        except (PermissionDeniedError, PermissionError):
+        except PermissionError:
             denied.append(path)
     format = next((format for format in FORMATS if format in of_format), None)
     own, others = of_format.pop(format, []) if format else [], of_format.pop(None)
@@ -363,7 +361,7 @@ def _folder(folder: Path, argument: str, skip_unreadable: bool) -> tuple[Format,
             raise error
     if format is None:
         if denied:
-            raise PermissionDeniedError.of_path(argument, denied[0])
+            check_permission(denied[0])
         paths = (path for path in sorted(folder.iterdir()) if path.is_file())
         readable = [path.name for path in paths if _format_of(LogFile(path))]
         holds = f"; it holds {first_names(readable)}, and tables are named one by one"

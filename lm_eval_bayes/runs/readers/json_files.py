@@ -15,7 +15,7 @@ from lm_eval_bayes._util.text import replace_surrogates
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.log_fields import cluster_label, fields_in_words
 from lm_eval_bayes.runs.provenance import mapping, number
-from lm_eval_bayes.runs.readers.file_access import PermissionDeniedError, unreadable
+from lm_eval_bayes.runs.readers.file_access import unreadable
 from lm_eval_bayes.runs.readers.protocol import Query
 from lm_eval_bayes.runs.readers.text_files import parsed
 
@@ -31,14 +31,14 @@ def beginning(file: Path, n_bytes: int = 4096) -> bytes:
 
     Raises
     ------
-    PermissionDeniedError
+    PermissionError
         If the user may not read the file.
     """
     try:
         with open_bytes(file) as opened:
             return opened.read(n_bytes + 3).removeprefix(codecs.BOM_UTF8)[:n_bytes]
     except PermissionError:
-        raise PermissionDeniedError.of_path("RUN", file) from None
+        raise
     except UNREADABLE:
         return b""
 

@@ -14,8 +14,7 @@ from lm_eval_bayes.runs.readers.text_files import JsonLines, Row
 class LogFile:
     """A file whose beginning is read once, for all formats that ask for it.
 
-    What cannot be read, or is broken, has an empty beginning, and no permission to read it is a
-    :class:`~lm_eval_bayes.runs.readers.file_access.PermissionDeniedError`.
+    What cannot be read, or is broken, has an empty beginning; a denied permission is an error.
 
     Parameters
     ----------

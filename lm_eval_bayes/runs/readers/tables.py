@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from lm_eval_bayes._util.compressed import open_bytes, plain_name
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.readers.column_names import MODELS, TASKS, TRIALS, is_trial_table
-from lm_eval_bayes.runs.readers.file_access import PermissionDeniedError, unreadable
+from lm_eval_bayes.runs.readers.file_access import unreadable
 from lm_eval_bayes.runs.readers.json_files import beginning, load_json
 from lm_eval_bayes.runs.readers.protocol import Advance, Query
 from lm_eval_bayes.runs.readers.text_files import JsonLines, Row, csv_lines
@@ -32,13 +32,11 @@ def first_row(rows: Iterable[_Row]) -> _Row | None:
 
     Raises
     ------
-    PermissionDeniedError
+    PermissionError
         If the user may not read the file.
     """
     try:
         return next(iter(rows), None)
-    except PermissionDeniedError:
-        raise
     except InvalidInputError:
         return None
 
