@@ -79,8 +79,6 @@ class Format:
         The tool that writes it, or its kind.
     files : str
         What is named on the command line.
-    checked_on : str
-        What its tests read: files of the real tool, or files made by its documented schema.
     reader : Reader
         Reads it.
     names : tuple of str
@@ -94,110 +92,70 @@ class Format:
 
     name: str
     files: str
-    checked_on: str
     reader: Reader
     names: tuple[str, ...] = ()
     beside: str = ""
     is_table: bool = False
 
 
-_OWN = "this package's own files"
-_REAL = "files that the tool wrote"
-_SCHEMA = "files made by its documented schema"
-
 #: All formats; the first that recognises a path reads it.
 FORMATS: tuple[Format, ...] = (
     Format(
         "lm-evaluation-harness",
         "output folder, results_*.json, samples_*.jsonl, a dump of simple_evaluate",
-        _REAL,
         harness_log,
         ("samples_*.jsonl*", "*__*.jsonl"),  # the second up to 0.4.2
     ),
-    Format(
-        "inspect_ai",
-        "log folder, .eval, .json",
-        f"{_REAL} (inspect_ai 0.3.285)",
-        inspect_log,
-        ("*.eval",),
-        "*.json",
-    ),
-    Format(
-        "verifiers, traces",
-        "traces.jsonl, or its folder",
-        f"{_REAL} (verifiers 0.4.0)",
-        verifiers_traces,
-        ("traces.jsonl",),
-    ),
+    Format("inspect_ai", "log folder, .eval, .json", inspect_log, ("*.eval",), "*.json"),
+    Format("verifiers, traces", "traces.jsonl, or its folder", verifiers_traces, ("traces.jsonl",)),
     Format(
         "SWE-bench",
         "MODEL.RUN.json, report.json of an instance, or a folder of them",
-        f"{_REAL} (swebench 5.0.2; the tests of instances did not run)",
         swe_bench_report,
         ("report.json",),
         "*.json",
     ),
     Format(
-        "tau2-bench, tau-bench",
-        "results .json, folders of them",
-        f"{_REAL} (tau2 1.0.1, tau-bench's published trajectories)",
-        tau_bench,
-        ("results.json",),
-        "*.json",
+        "tau2-bench, tau-bench", "results .json, folders", tau_bench, ("results.json",), "*.json"
     ),
     Format(
         "Harbor, terminal-bench",
         "job or run folder, result.json, results.json",
-        f"{_REAL} (terminal-bench's published runs), {_SCHEMA} (Harbor 0.25.0)",
         harbor_jobs,
         ("result.json", "results.json"),
         "*results.json",
     ),
-    Format(
-        "HELM",
-        "run folder, per_instance_stats.json",
-        _SCHEMA,
-        helm_stats,
-        ("per_instance_stats.json",),
-    ),
+    Format("HELM", "run folder, per_instance_stats.json", helm_stats, ("per_instance_stats.json",)),
     Format(
         "evalscope",
         "output folder, reviews/*/*.jsonl",
-        f"{_REAL} (evalscope 1.14.1)",
         evalscope_outputs,
         ("reviews/*.jsonl", "reviews/*/*.jsonl", "reviews/*/*/*.jsonl"),
     ),
     Format(
-        "lighteval",
-        "output folder, details_*.parquet",
-        f"{_REAL} (lighteval 0.13.0)",
-        lighteval_details,
-        ("details_*.parquet",),
+        "lighteval", "output folder, details_*.parquet", lighteval_details, ("details_*.parquet",)
     ),
     Format(
         "NeMo-Skills",
         "folder of output-rs*.jsonl, one of them",
-        f"{_REAL} (those of NeMo-Skills' own tests, without texts)",
         nemo_skills_outputs,
         ("output.jsonl", "output-rs*.jsonl"),
     ),
     Format(
         "MathArena",
         "outputs folder, .json, .json.zst; its published table",
-        f"{_REAL} (its code of May 2026), {_SCHEMA} (the table)",
         matharena_outputs,
         ("[0-9]*.json", "[0-9]*.json.*"),
     ),
-    Format("counts", "tables, as below, with columns id, c and n", _OWN, counts, is_table=True),
+    Format("counts", "tables, as below, with columns id, c and n", counts, is_table=True),
     Format(
         "table of trials",
         ".csv, .tsv, .jsonl, .json, .parquet, .arrow with columns question and score",
-        _OWN,
         trial_table,
         is_table=True,
     ),
-    Format("matrix of outcomes", ".csv, .tsv, .npz, .npy", _OWN, zero_one_matrix, is_table=True),
-    Format("trial store", ".sqlite, or its folder", _OWN, trial_store),
+    Format("matrix of outcomes", ".csv, .tsv, .npz, .npy", zero_one_matrix, is_table=True),
+    Format("trial store", ".sqlite, or its folder", trial_store),
 )
 
 _RULE = (
