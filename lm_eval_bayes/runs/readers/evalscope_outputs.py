@@ -51,7 +51,7 @@ def read(file: Path, query: Query) -> FileContents:
     messages = LogFile(file).first_line.get("messages")
     run = hash_text(json.dumps([task, messages], default=str))
     common = Trial(model=model, task=task, run=run, provenance=Provenance(dataset=dataset))
-    usage = _usage(file, query)
+    usage = _usage(file)
     log = ToolLog(file, replace(query, task=None), partial(_trials, common, usage))
     subsets_of_report = mapping(mapping(report.get("execution_summary")).get("subsets"))
     counts = mapping(subsets_of_report.get(task.removeprefix(f"{dataset}_")))
@@ -104,12 +104,12 @@ def _missing(trials: list[Trial], n_errors: int) -> list[tuple[str, int]]:
     return [(q, i) for q in questions for i in numbers if (q, i) not in reviewed]
 
 
-def _usage(file: Path, query: Query) -> dict[str, Mapping[str, Any]]:
+def _usage(file: Path) -> dict[str, Mapping[str, Any]]:
     """Return the outputs of samples by their names, where there are predictions."""
     predictions = _beside(file, _REVIEWS, _PREDICTIONS)
     if predictions == file or not predictions.is_file():
         return {}
-    rows = JsonLines(predictions, query.argument)
+    rows = JsonLines(predictions)
     return {name_of(row.get("index")): mapping(row.get("model_output")) for row in rows}
 
 
@@ -120,4 +120,4 @@ def _report(file: Path, query: Query) -> tuple[str, Mapping[str, Any]]:
     if not of_dataset or _REVIEWS not in file.absolute().parts:
         return "", {}
     report = max(of_dataset, key=lambda report: len(report.stem))
-    return report.stem, mapping(load_json(report, query))
+    return report.stem, mapping(load_json(report, query.advance))

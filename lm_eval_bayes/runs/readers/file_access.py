@@ -13,10 +13,18 @@ from lm_eval_bayes.errors import InvalidInputError
 
 
 @contextmanager
-def permissions_checked(argument: str, path: object) -> Iterator[None]:
-    """Raise a denied permission as an error of an argument, which names the file or folder."""
+def errors_of(argument: str, path: object) -> Iterator[None]:
+    """Raise errors of readers, which name the argument RUN, as those of another argument.
+
+    A denied permission is an error of the argument too, which names the file or folder.
+    """
     try:
         yield
+    except InvalidInputError as error:
+        if error.argument == "RUN":
+            error.args = (str(error).replace("`RUN`", f"`{argument}`", 1),)
+            error.argument = argument
+        raise
     except PermissionError as error:
         rule = f"be readable ({error.filename or path})"
         raise InvalidInputError.of(argument, "permission", rule, "permission denied") from None
@@ -31,7 +39,7 @@ def check_permission(path: Path) -> None:
         return
 
 
-def unreadable(error: Exception, file: Path, argument: str) -> Exception:
+def unreadable(error: Exception, file: Path) -> Exception:
     """Return the error of a file whose bytes cannot be read, or not be decompressed.
 
     A denied permission is returned as it is, see :func:`permissions_checked`.
@@ -42,8 +50,6 @@ def unreadable(error: Exception, file: Path, argument: str) -> Exception:
         One of :data:`lm_eval_bayes._util.compressed.UNREADABLE`.
     file : Path
         The file.
-    argument : str
-        The name of the argument.
     """
     if isinstance(error, PermissionError):
         return error
@@ -52,7 +58,7 @@ def unreadable(error: Exception, file: Path, argument: str) -> Exception:
     kind = {".gz": "gzip", ".zst": "zstd"}.get(file.suffix)
     if kind is not None and getattr(error, "errno", None) is None:
         reason = f"an incomplete or damaged {kind} file ({reason})"
-    return InvalidInputError.of(argument, "damaged", rule, reason)
+    return InvalidInputError.of("RUN", "damaged", rule, reason)
 
 
 def files_below(folder: Path) -> Iterator[Path]:

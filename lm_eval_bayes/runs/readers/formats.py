@@ -34,8 +34,8 @@ from lm_eval_bayes.runs.readers import (
 )
 from lm_eval_bayes.runs.readers.file_access import (
     check_permission,
+    errors_of,
     files_below,
-    permissions_checked,
     unreadable,
 )
 from lm_eval_bayes.runs.readers.json_files import broken, load_json
@@ -213,21 +213,19 @@ def files_at(
     for number, path in enumerate(paths):
         if merge and len(paths) > 1 and store_of(Path(path)) is not None:
             continue
-        format, found = recognise(
-            path, query.argument, query.columns, skip_unreadable=query.skip_unreadable
-        )
+        with errors_of(query.argument, path):
+            format, found = recognise(path, query.columns, skip_unreadable=query.skip_unreadable)
         warnings += found.warnings
         for file in found.files:
             key = (0 if merge else number, file.resolve())
             files.setdefault(key, RunFile(file, format.reader, str(path), number))
     if not files:
-        raise InvalidInputError.of(query.argument, "empty", "name at least one run", "none")
+        raise InvalidInputError.of("RUN", "empty", "name at least one run", "none")
     return list(files.values()), warnings
 
 
 def recognise(
     path: str | Path,
-    argument: str = "RUN",
     columns: Mapping[str, str] | None = None,
     *,
     skip_unreadable: bool = False,
@@ -238,8 +236,6 @@ def recognise(
     ----------
     path : str or Path
         A file or a folder.
-    argument : str
-        The name of the path in an error.
     columns : mapping, optional
         Columns of tables by what they hold; a table then has one row per trial.
     skip_unreadable : bool
@@ -251,24 +247,24 @@ def recognise(
         If it is of none, or the user may not read it; or if a file of a folder that a format would
         read is damaged, or may not be read.
     """
-    with permissions_checked(argument, path):
-        expanded = _existing(path, argument)
+    with errors_of("RUN", path):
+        expanded = _existing(path)
         if expanded.is_dir():
-            return _folder(expanded, argument, skip_unreadable)
+            return _folder(expanded, skip_unreadable)
         try:
             check_pointer(expanded)
         except OSError as error:
-            raise unreadable(error, expanded, argument) from None
+            raise unreadable(error, expanded) from None
         file, beside = LogFile(expanded), harness_log.samples_of(expanded)
         format = FORMATS[0] if beside else _format_of(file)
         if columns and file.columns:
             format = next(format for format in FORMATS if format.reader is trial_table)
         if format is None:
-            raise _unrecognised(file, argument)
+            raise _unrecognised(file)
         return format, Found(beside) if beside else _found(format, [expanded], expanded)
 
 
-def _existing(path: str | Path, argument: str) -> Path:
+def _existing(path: str | Path) -> Path:
     """Return a path that exists and may be read."""
     try:
         expanded = Path(path).expanduser()
@@ -280,7 +276,7 @@ def _existing(path: str | Path, argument: str) -> Path:
     if not exists:
         exists = os.path.lexists(os.path.expanduser(path))
         rule = _RULE if exists else "be a run, and this path does not exist"
-        raise InvalidInputError.of(argument, "path", rule, str(path))
+        raise InvalidInputError.of("RUN", "path", rule, str(path))
     check_permission(expanded)
     return expanded
 
@@ -297,7 +293,7 @@ def _found(format: Format, files: Sequence[Path], path: Path) -> Found:
     return Found(files) if units is None else units(files, path)
 
 
-def _folder(folder: Path, argument: str, skip_unreadable: bool) -> tuple[Format, Found]:
+def _folder(folder: Path, skip_unreadable: bool) -> tuple[Format, Found]:
     """Return the first format that files of a folder have, with what is read of them.
 
     Every file of that format is read, or is named in a warning or an error; so are the files of
@@ -313,7 +309,7 @@ def _folder(folder: Path, argument: str, skip_unreadable: bool) -> tuple[Format,
             denied.append(path)
     format = next((format for format in FORMATS if format in of_format), None)
     own, others = of_format.pop(format, []) if format else [], of_format.pop(None)
-    errors = _damaged([*denied, *others], own, [format] if format else FORMATS, argument)
+    errors = _damaged([*denied, *others], own, [format] if format else FORMATS)
     for error in errors.values():
         if not (skip_unreadable and format):
             raise error
@@ -323,9 +319,7 @@ def _folder(folder: Path, argument: str, skip_unreadable: bool) -> tuple[Format,
         paths = (path for path in sorted(folder.iterdir()) if path.is_file())
         readable = [path.name for path in paths if _format_of(LogFile(path))]
         holds = f"; it holds {first_names(readable)}, and tables are named one by one"
-        raise InvalidInputError.of(
-            argument, "path", _RULE + (holds if readable else ""), str(folder)
-        )
+        raise InvalidInputError.of("RUN", "path", _RULE + (holds if readable else ""), str(folder))
     found = _found(format, own, folder)
     warnings = [f"{path} was not read: {error}" for path, error in errors.items()]
     warnings += [f"{path} was not read: permission denied" for path in denied if path not in errors]
@@ -345,7 +339,7 @@ def _folder(folder: Path, argument: str, skip_unreadable: bool) -> tuple[Format,
 
 
 def _damaged(
-    paths: Sequence[Path], own: Sequence[Path], formats: Sequence[Format], argument: str
+    paths: Sequence[Path], own: Sequence[Path], formats: Sequence[Format]
 ) -> dict[Path, InvalidInputError]:
     """Return the errors of files that have the name of a format and are none of it.
 
@@ -361,33 +355,33 @@ def _damaged(
             if not (is_own or (near and format.beside and path.match(format.beside))):
                 continue
             try:
-                _check_complete(path, argument)
+                _check_complete(path)
                 if is_own and own:
                     rule = f"hold logs of {format.name} in files of its names alone ({path})"
-                    raise InvalidInputError.of(argument, "format", rule, "another beginning")
+                    raise InvalidInputError.of("RUN", "format", rule, "another beginning")
             except InvalidInputError as error:
                 errors.setdefault(path, error)
     return errors
 
 
-def _check_complete(path: Path, argument: str) -> None:
+def _check_complete(path: Path) -> None:
     """Raise unless a file is what the ending of its name says, as far as its beginning tells."""
-    query, suffix = Query(argument=argument), plain_name(path).suffix
-    with permissions_checked(argument, path):
+    suffix = plain_name(path).suffix
+    with errors_of("RUN", path):
         check_permission(path)
     if suffix in tables.JSON:
-        load_json(path, query)
+        load_json(path)
     elif suffix in tables.JSON_LINES:
-        if not next(iter(JsonLines(path, argument, unique_keys=False)), None):
+        if not next(iter(JsonLines(path, unique_keys=False)), None):
             rule = f"hold samples of the harness, or trials, in {path}"
-            raise InvalidInputError.of(argument, "empty", rule, "nothing")
+            raise InvalidInputError.of("RUN", "empty", rule, "nothing")
     elif suffix == ".eval":
-        raise broken(path, query, "no log of inspect_ai")
+        raise broken(path, "no log of inspect_ai")
     elif suffix in (*tables.PARQUET, *tables.ARROW):
         next(tables.names_of(path))
 
 
-def _unrecognised(file: LogFile, argument: str) -> InvalidInputError:
+def _unrecognised(file: LogFile) -> InvalidInputError:
     """Return the error of a file that no format recognises."""
     path, got = file.path, str(file.path)
     rule_id: Rule = "path"
@@ -402,7 +396,7 @@ def _unrecognised(file: LogFile, argument: str) -> InvalidInputError:
         rule = "be unpacked first: of logs of this kind plain files are read, and .eval files"
     else:
         try:
-            _check_complete(path, argument)
+            _check_complete(path)
         except InvalidInputError as error:
             return error
         rule = _RULE
@@ -413,4 +407,4 @@ def _unrecognised(file: LogFile, argument: str) -> InvalidInputError:
                 f"{trial_table.EXAMPLE}, or counts id, c and n (--columns question=NAME,score=NAME "
                 "chooses others)"
             )
-    return InvalidInputError.of(argument, rule_id, rule, got)
+    return InvalidInputError.of("RUN", rule_id, rule, got)

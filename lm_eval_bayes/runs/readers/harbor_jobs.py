@@ -91,9 +91,9 @@ def _folder_of(trial: Path, within: Path) -> Path:
 def read(file: Path, query: Query) -> FileContents:
     """Read a job, a run or a trial."""
     job_file = file / "result.json"
-    job = mapping(load_json(job_file, query)) if _JOB.match(beginning(job_file)) else {}
+    job = mapping(load_json(job_file, query.advance)) if _JOB.match(beginning(job_file)) else {}
     paths = _trial_files(file) if file.is_dir() else [file]
-    records = [record for path in paths for record in _records(path, file, job, query)]
+    records = [record for path in paths for record in _records(path, job, query)]
     if any("task_name" in content for content, _ in records):  # of Harbor, which numbers no trials
         records.sort(key=lambda record: timestamp(record[0].get("started_at")) or 0.0)
     log = ToolLog(file, query, lambda record: [_trial(*record)], lambda query: records)
@@ -119,9 +119,9 @@ def read(file: Path, query: Query) -> FileContents:
     return contents
 
 
-def _records(path: Path, file: Path, job: _Object, query: Query) -> Iterator[_Record]:
+def _records(path: Path, job: _Object, query: Query) -> Iterator[_Record]:
     """Yield the trials of a file, each with what is known of its job or run."""
-    content = mapping(load_json(path, query))
+    content = mapping(load_json(path, query.advance))
     results = content.get("results")
     if "task_name" in content:
         yield content, job
@@ -137,7 +137,7 @@ def _records(path: Path, file: Path, job: _Object, query: Query) -> Iterator[_Re
 def _metadata(folder: Path, query: Query) -> _Object:
     """Return what terminal-bench says of a run; empty where there is no such file."""
     file = folder / "run_metadata.json"
-    return mapping(load_json(file, query)) if file.is_file() else {}
+    return mapping(load_json(file, query.advance)) if file.is_file() else {}
 
 
 def _name_of_run(path: Path) -> str:

@@ -119,30 +119,30 @@ class Samples:
 
 def _lines(file: Path, query: Query) -> list[Samples]:
     """Return the rows of a samples file."""
-    rows = JsonLines(file, query.argument, query.advance, unique_keys=False)
-    task = logged_task(file, query.argument)
+    rows = JsonLines(file, query.advance, unique_keys=False)
+    task = logged_task(file)
     return [Samples(task, rows, lambda: lines_log(rows, _texts))]
 
 
 def _dump(file: Path, query: Query) -> list[Samples]:
     """Return the rows of the tasks in what `lm_eval.simple_evaluate` returned."""
-    results, again = mapping(load_json(file, query)), Query(argument=query.argument)
+    results = mapping(load_json(file, query.advance))
     texts = SpooledRecords(
         file,
         records=lambda: (
-            _texts(row) for rows in load_json(file, again)["samples"].values() for row in rows
+            _texts(row) for rows in load_json(file)["samples"].values() for row in rows
         ),
     )
     samples, begin = list[Samples](), 0
     for name, rows in mapping(results.get("samples")).items():
         if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-            raise broken(file, query, "samples that are no lists of objects")
+            raise broken(file, "samples that are no lists of objects")
         config = mapping(mapping(results.get("configs")).get(name))
         task = LoggedTask(_model_name(results, file), name, file, config, results=results)
         samples.append(Samples(task, rows, lambda: texts, begin))
         begin += len(rows)
     if not samples:
-        raise broken(file, query, "no samples of a task")
+        raise broken(file, "no samples of a task")
     return samples
 
 
@@ -155,7 +155,7 @@ def _texts(row: Mapping[str, Any]) -> list[TrialText]:
 # -- the files -----------------------------------------------------------------------------------
 
 
-def logged_task(file: Path, argument: str) -> LoggedTask:
+def logged_task(file: Path) -> LoggedTask:
     """Return the task whose samples are in a file, with the results file beside it.
 
     Raises
@@ -168,7 +168,7 @@ def logged_task(file: Path, argument: str) -> LoggedTask:
     results: Mapping[str, Any] = {}
     if results_file := _results_file(file, stamp):
         status = results_file.stat()
-        results = _results(results_file, status.st_mtime_ns, status.st_size, argument)
+        results = _results(results_file, status.st_mtime_ns, status.st_size)
     configs = mapping(results.get("configs"))
     # the harness writes the slashes of a task as two underscores
     names = {task.replace("/", "__"): task for task in configs}
@@ -214,9 +214,9 @@ def _results_file(samples: Path, stamp: str) -> Path | None:
 
 
 @lru_cache(maxsize=4)
-def _results(file: Path, modified: int, size: int, argument: str) -> Mapping[str, Any]:
+def _results(file: Path, modified: int, size: int) -> Mapping[str, Any]:
     """Read a results file, which several samples files may share."""
-    return mapping(load_json(file, Query(argument=argument)))
+    return mapping(load_json(file))
 
 
 def _model_name(results: Mapping[str, Any], file: Path) -> str:
@@ -246,7 +246,7 @@ def runs_of_samples(samples: Samples, query: Query, warnings: list[str]) -> list
     if first is None:
         if not filters:
             rule = f"hold a line per question of {task.task} ({task.samples})"
-            raise InvalidInputError.of(query.argument, "empty", rule, "none")
+            raise InvalidInputError.of("RUN", "empty", rule, "none")
         choice = join_words([repr(name) for name in filters], "or")
         rule = f"be a filter of {task.samples}: {choice}"
         lacking = f"task {task.task}, which has no filter {query.filter!r} but {choice}"
@@ -293,7 +293,7 @@ def runs_of_samples(samples: Samples, query: Query, warnings: list[str]) -> list
     if query.regrade is None and not any(run.n_trials for run in runs):
         lacking = f"task {task.task}, of which no trial was graded"
         rule = f"hold a graded trial of task {task.task}"
-        raise NothingToCountError.of_task(query.argument, rule, task.samples.name, lacking)
+        raise NothingToCountError.of_task("RUN", rule, task.samples.name, lacking)
     return runs
 
 
@@ -304,7 +304,7 @@ def _lines_of_filter(samples: Samples, query: Query, filters: dict[str, None]) -
         name = row.get("filter")
         filters[name := name if isinstance(name, str) else ""] = None
         if name == (next(iter(filters)) if query.filter is None else query.filter):
-            yield LogLine(row, task.samples, record, query.argument, _cluster(task, row, query))
+            yield LogLine(row, task.samples, record, _cluster(task, row, query))
 
 
 def _cluster(task: LoggedTask, row: Mapping[str, Any], query: Query) -> str | None:
@@ -332,7 +332,7 @@ def _with_questions(
             got += f" {len(several)} times" if same else " with several documents"
             if same and query.dedupe is False and question.counts is None:
                 got += " (--dedupe counts each of its trials once)"
-            raise InvalidInputError.of(query.argument, "duplicate", rule, got)
+            raise InvalidInputError.of("RUN", "duplicate", rule, got)
     ids = distinct_ids([several[0][0].id for several in groups])
     n_repeated = sum("#" in id for id in ids)
     if n_repeated:

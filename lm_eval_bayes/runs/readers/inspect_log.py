@@ -137,9 +137,9 @@ def _trials(file: Path, header: dict[str, Any], query: Query) -> Iterator[Trial]
     if file.suffix == ".eval":
         about, samples = _archived(file, query)
     else:
-        about = {**mapping(load_json(file, query))}
+        about = {**mapping(load_json(file, query.advance))}
         if not isinstance(about.get("samples"), list):
-            raise broken(file, query, "no list of samples")
+            raise broken(file, "no list of samples")
         samples = mappings(about.pop("samples"))
     header.update(about)
     evaluation = mapping(header.get("eval"))
@@ -253,7 +253,7 @@ def _archived(file: Path, query: Query) -> tuple[dict[str, Any], list[Mapping[st
             names = set(archive.namelist())
 
             def content(name: str) -> Any:
-                return parsed(_entry(file, archive, name), file, query.argument, f" ({name})")
+                return parsed(_entry(file, archive, name), file, f" ({name})")
 
             header = {**mapping(content(_HEADER if _HEADER in names else _START))}
             journal = sorted(filter(_JOURNAL.fullmatch, names), key=lambda n: (len(n), n))
@@ -263,7 +263,7 @@ def _archived(file: Path, query: Query) -> tuple[dict[str, Any], list[Mapping[st
     except InvalidInputError:
         raise
     except _BROKEN_ZIP as error:
-        raise broken(file, query, error_line(error)) from None
+        raise broken(file, error_line(error)) from None
     # a sample that was written again counts once
     return header, list({json_text([s.get("id"), s.get("epoch")]): s for s in samples}.values())
 

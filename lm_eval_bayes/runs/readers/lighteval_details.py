@@ -70,7 +70,7 @@ def read(file: Path, query: Query) -> FileContents:
 
 
 def _rows(file: Path, query: Query) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    yield from enumerate(tables.arrow_rows(file, sorted(_COLUMNS), query.argument))
+    yield from enumerate(tables.arrow_rows(file, sorted(_COLUMNS)))
     query.advance(file.stat().st_size)
 
 
@@ -81,7 +81,7 @@ def _common(file: Path, query: Query) -> Trial:
     if split is not None:
         folder = split[1].parent
         results = split[0] / _RESULTS / folder / f"results_{parts[-2]}.json"
-        content = mapping(load_json(results, query)) if results.is_file() else {}
+        content = mapping(load_json(results, query.advance)) if results.is_file() else {}
         config = mapping(mapping(content.get("config_general")).get("model_config"))
         sent = call_settings(config.get("generation_parameters"))
         model = name_of(config.get("model_name")) or "/".join(folder.parts) or model

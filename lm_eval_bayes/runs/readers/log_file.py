@@ -40,7 +40,7 @@ class LogFile:
         """The object in the first line of JSON; empty for other files."""
         if self.suffix not in JSON_LINES:
             return {}
-        return first_row(JsonLines(self.path, "RUN", unique_keys=False)) or {}
+        return first_row(JsonLines(self.path, unique_keys=False)) or {}
 
     @cached_property
     def columns(self) -> list[str]:

@@ -61,12 +61,12 @@ def _problems(file: Path, query: Query) -> Iterator[tuple[str, Mapping[str, Any]
     """Yield the problems with their names, in the order of their numbers."""
     files = [path for path in file.iterdir() if is_mine(LogFile(path))] if file.is_dir() else [file]
     for path in sorted(files, key=lambda path: (len(path.name), path.name)):
-        problem = mapping(load_json(path, query))
+        problem = mapping(load_json(path, query.advance))
         if not isinstance(problem.get("correct"), list):
-            raise broken(path, query, "no list of grades (correct)")
+            raise broken(path, "no list of grades (correct)")
         lists = (problem.get(key) for key in ("correct", "answers", "messages"))
         if len({len(values) for values in lists if isinstance(values, list)}) > 1:
-            raise broken(path, query, "lists of grades, answers and messages of other lengths")
+            raise broken(path, "lists of grades, answers and messages of other lengths")
         yield plain_name(path).stem, problem
 
 

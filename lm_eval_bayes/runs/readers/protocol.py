@@ -54,8 +54,6 @@ class Query:
         The names of models by paths: runs in the file or the folder are of that model.
     skip_unreadable : bool
         Whether a file that is damaged or may not be read is left out, with a warning.
-    argument : str
-        The name of the argument in an error.
     advance : callable
         Called with the bytes that were read.
     """

@@ -65,7 +65,7 @@ def read(file: Path, query: Query) -> FileContents:
 
 
 def _trials(file: Path, warnings: list[str], query: Query) -> Iterator[Trial]:
-    content = load_json(file, query)
+    content = load_json(file, query.advance)
     if isinstance(content, list):
         yield from _of_tau1(mappings(content), file)
     else:
@@ -140,10 +140,10 @@ def _of_tau2(
 
 def _simulation(file: Path, query: Query) -> Mapping[str, Any]:
     """Return the simulation in a file, whose errors name it."""
-    simulation = mapping(load_json(file, query))
+    simulation = mapping(load_json(file, query.advance))
     reward = (mapping(simulation.get("reward_info")) or simulation).get("reward")
     if not name_of(simulation.get("task_id")) or (reward is not None and score_of(reward) is None):
-        raise broken(file, query, "no task_id, or a reward that is no finite number")
+        raise broken(file, "no task_id, or a reward that is no finite number")
     return simulation
 
 

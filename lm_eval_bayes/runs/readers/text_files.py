@@ -36,8 +36,6 @@ class JsonLines:
     ----------
     file : Path
         The file.
-    argument : str
-        The name of the argument in an error.
     advance : callable, optional
         Called with the bytes of every line.
     unique_keys : bool
@@ -59,12 +57,11 @@ class JsonLines:
     def __init__(
         self,
         file: Path,
-        argument: str,
         advance: Advance = lambda n_bytes: None,
         *,
         unique_keys: bool = True,
     ) -> None:
-        self.file, self.argument, self.advance = file, argument, advance
+        self.file, self.advance = file, advance
         self.unique_keys = unique_keys
         self.offset = 0
         self.offsets: array[int] = array("q")
@@ -86,7 +83,7 @@ class JsonLines:
             with open_bytes(self.file) as lines:
                 # a text in UTF-16 is converted as a whole
                 self.random_access = self.random_access and not isinstance(lines, io.BytesIO)
-                for line in _lines(lines, self.file, self.argument):
+                for line in _lines(lines, self.file):
                     self.offset, end = end, end + len(line)
                     self._n_lines += 1
                     if not self.offsets and line.lstrip(_BEFORE_JSON).startswith(b"["):
@@ -101,10 +98,10 @@ class JsonLines:
                         self.offsets.append(self.offset)
                         yield row
         except UNREADABLE as error:
-            raise unreadable(error, self.file, self.argument) from None
+            raise unreadable(error, self.file) from None
 
     def _parsed(self, content: bytes, where: str = "") -> Any:
-        return parsed(content, self.file, self.argument, where, unique_keys=self.unique_keys)
+        return parsed(content, self.file, where, unique_keys=self.unique_keys)
 
     def _object(self, line: bytes) -> Row | None:
         """Return the object of a line; None for the last one if it is cut off."""
@@ -129,12 +126,10 @@ class JsonLines:
 
     def _not_objects(self, got: str) -> InvalidInputError:
         rule = f"have one JSON object per line, or one array of objects, in {self.file}"
-        return InvalidInputError.of(self.argument, "format", rule, got)
+        return InvalidInputError.of("RUN", "format", rule, got)
 
 
-def parsed(
-    content: bytes, file: Path, argument: str, where: str = "", *, unique_keys: bool = True
-) -> Any:
+def parsed(content: bytes, file: Path, where: str = "", *, unique_keys: bool = True) -> Any:
     """Return the value of a JSON text, which is a file or a part of one.
 
     Parameters
@@ -143,8 +138,6 @@ def parsed(
         The text, in UTF-8 with or without a byte order mark.
     file : Path
         The file.
-    argument : str
-        The name of the argument in an error.
     where : str
         What follows the reason in an error, such as the line.
     unique_keys : bool
@@ -160,10 +153,10 @@ def parsed(
         return json.loads(text, object_pairs_hook=unique if unique_keys else None)
     except RepeatedKeyError as error:
         rule = f"have every key of an object once in {file}"
-        raise InvalidInputError.of(argument, "duplicate", rule, f"{error}{where}") from None
+        raise InvalidInputError.of("RUN", "duplicate", rule, f"{error}{where}") from None
     except (ValueError, RecursionError) as error:
         got = f"{damage(error, content)}{where}"
-        raise InvalidInputError.of(argument, "damaged", f"have a complete {file}", got) from None
+        raise InvalidInputError.of("RUN", "damaged", f"have a complete {file}", got) from None
 
 
 def damage(error: Exception, content: bytes) -> str:
@@ -198,13 +191,13 @@ def unique(pairs: list[tuple[str, Any]]) -> Row:
     return row
 
 
-def _lines(opened: BinaryIO, file: Path, argument: str) -> Iterator[bytes]:
+def _lines(opened: BinaryIO, file: Path) -> Iterator[bytes]:
     """Yield the lines of a file; raise before one that is too long is in memory."""
     for number, line in enumerate(iter(partial(opened.readline, _LONGEST_LINE + 1), b""), 1):
         if len(line) > _LONGEST_LINE:
             rule = f"have lines of at most {_LONGEST_LINE:,} bytes in {file}"
             got = f"line {number}, which is longer"
-            raise InvalidInputError.of(argument, "range", rule, got)
+            raise InvalidInputError.of("RUN", "range", rule, got)
         yield line
 
 
@@ -213,7 +206,7 @@ def _lines(opened: BinaryIO, file: Path, argument: str) -> Iterator[bytes]:
 _DELIMITERS = ",;\t"
 
 
-def csv_lines(path: Path, argument: str) -> Iterator[list[str]]:
+def csv_lines(path: Path) -> Iterator[list[str]]:
     """Yield the rows of a CSV file in UTF-8 with commas, semicolons or tabs.
 
     A blank line is a row of empty cells, and left out at the beginning and the end of the file.
@@ -238,7 +231,7 @@ def csv_lines(path: Path, argument: str) -> Iterator[list[str]]:
 
     try:
         with open_bytes(path) as file:
-            lines = texts(_lines(file, path, argument))
+            lines = texts(_lines(file, path))
             first = next((text for text in lines if text.strip()), "")
             delimiter = max(_DELIMITERS, key=first.count)
             reader = csv.reader(chain([first], lines), delimiter=delimiter, strict=True)
@@ -246,22 +239,22 @@ def csv_lines(path: Path, argument: str) -> Iterator[list[str]]:
                 n_lines, width = reader.line_num, width or len(cells)
                 if len(cells) not in (0, width):
                     got = f"{len(cells)} cells in line {n_lines}, {width} in the first"
-                    raise InvalidInputError.of(argument, "shape", rule, got)
+                    raise InvalidInputError.of("RUN", "shape", rule, got)
                 if cells:
                     yield from [[""] * width] * n_blank
                     yield cells
                 n_blank = 0 if cells else n_blank + 1
     except UNREADABLE as error:
-        raise unreadable(error, path, argument) from None
+        raise unreadable(error, path) from None
     except UnicodeDecodeError as error:
-        raise InvalidInputError.of(argument, "damaged", rule, damage(error, line)) from None
+        raise InvalidInputError.of("RUN", "damaged", rule, damage(error, line)) from None
     except csv.Error:
         got = f"quotes that do not match, or NUL bytes as of UTF-16, from line {n_lines + 1} on"
-        raise InvalidInputError.of(argument, "damaged", rule, got) from None
+        raise InvalidInputError.of("RUN", "damaged", rule, got) from None
     last = cells[-1].strip() if cells else ""
     if not width or (last[-1:] == "." and last[:-1].isdigit() and line[-1:] not in b"\r\n"):
         got = f"the number {last} at its end, which may be cut off" if width else "an empty file"
-        raise InvalidInputError.of(argument, "damaged", rule, got)
+        raise InvalidInputError.of("RUN", "damaged", rule, got)
 
 
 def file_argument(path: Path, model: str) -> dict[str, str]:

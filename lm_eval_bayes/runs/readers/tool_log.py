@@ -152,7 +152,7 @@ class ToolLog:
         trials_of: Callable[[Any], Iterable[Trial]] = lambda trial: [trial],
         records: Callable[[Query], Iterable[Any]] | None = None,
     ) -> None:
-        lines = JsonLines(file, query.argument, query.advance)
+        lines = JsonLines(file, query.advance)
         self.file, self.query, self.trials = file, query, list[Trial]()
         number = -1
         for number, record in enumerate(lines if records is None else records(query)):
@@ -167,7 +167,7 @@ class ToolLog:
         if records is None:
             self.texts = lines_log(lines, texts_of)
         else:
-            read, again, numbers = records, Query(argument=query.argument), range(number + 1)
+            read, again, numbers = records, Query(), range(number + 1)
             self.texts = SpooledRecords(
                 *([file] if file.is_file() else files_below(file)),
                 records=lambda: (texts_of(r) for _, r in zip(numbers, read(again), strict=True)),
@@ -205,7 +205,7 @@ class ToolLog:
         if not is_scored and (query.unscored == "left-out" or not metric):
             rule = f"have scores of trials ({self.file}; --unscored wrong counts those without)"
             got, lacking = f"{plural(len(wanted), 'trial')} without", f"{self.file}, without scores"
-            raise NothingToCountError.of_task(query.argument, rule, got, lacking)
+            raise NothingToCountError.of_task("RUN", rule, got, lacking)
         by_run: dict[str, list[Trial]] = {}
         for trial in wanted:
             by_run.setdefault(json_text([trial.model, trial.run, trial.settings]), []).append(trial)

@@ -126,11 +126,11 @@ def partial_runs(
     """
     n, bounds = len(columns.question), query.bounds or (0.0, 1.0)
     if not n:
-        raise InvalidInputError.of(query.argument, "empty", f"hold trials ({file})", "none")
+        raise InvalidInputError.of("RUN", "empty", f"hold trials ({file})", "none")
     scores = _scores(columns.score, file, query)
     counted_wrong = np.isnan(scores) & (query.unscored == "wrong")
     scores[counted_wrong] = bounds[0]
-    table = _table(columns, scores, file, query)
+    table = _table(columns, scores, file)
     models = _filled(columns.model, n, plain_name(file).stem if file.suffix else file.name)
     tasks = _filled(columns.task, n, query.task or UNNAMED)
     is_binary = np.isin(scores, (0.0, 1.0)) | ~table.is_graded
@@ -170,8 +170,7 @@ def partial_runs(
             task=task,
             sources=(str(file),),
             questions=tuple(
-                _question(columns, part.tolist(), file, query)
-                for part in np.split(rows, starts[1:])
+                _question(columns, part.tolist(), file) for part in np.split(rows, starts[1:])
             ),
             trials=trials,
             weights=bounds if is_scored else (0.0, 1.0),
@@ -184,12 +183,12 @@ def partial_runs(
     return runs
 
 
-def _table(columns: TrialColumns, scores: FloatArray, file: Path, query: Query) -> Trials:
+def _table(columns: TrialColumns, scores: FloatArray, file: Path) -> Trials:
     """Return all rows, of category 0, 1 or more as their scores are, and -1 without one."""
     n, ids = scores.size, _texts(columns.question)
     if "" in ids:
         rule, got = f"name the question in every row of {file}", f"none in row {ids.index('') + 1}"
-        raise InvalidInputError.of(query.argument, "missing", rule, got)
+        raise InvalidInputError.of("RUN", "missing", rule, got)
     logged, places = None, columns.places or range(0, n * PER_RECORD, PER_RECORD)
     if columns.texts is not None:
         logged = LoggedTexts.at(places, columns.texts)
@@ -255,7 +254,7 @@ def _scores(values: Sequence[Any], file: Path, query: Query) -> FloatArray:
             rule += "" if query.bounds else " (other scales: --bounds LOW:HIGH)"
             shown = repr(value) if score is None else one_line(value, 40)
             rule_id: Rule = "format" if score is None else "range"
-            raise InvalidInputError.of(query.argument, rule_id, rule, f"{shown} in row {row + 1}")
+            raise InvalidInputError.of("RUN", rule_id, rule, f"{shown} in row {row + 1}")
         scores[row] = score
     return np.clip(scores, low, high)
 
@@ -382,17 +381,17 @@ def _first_of_each(
         if identity is not table.number:
             got += " (of one id, or alike in every field; number trials that are not one)"
         got += "" if same else ", with another score"
-        raise InvalidInputError.of(query.argument, "duplicate", rule, got)
+        raise InvalidInputError.of("RUN", "duplicate", rule, got)
     earliest: IntArray = rows[np.sort(first)]
     return earliest
 
 
-def _question(columns: TrialColumns, rows: Sequence[int], file: Path, query: Query) -> Question:
+def _question(columns: TrialColumns, rows: Sequence[int], file: Path) -> Question:
     """Return a question by its rows."""
     id, clusters = _text(columns.question[rows[0]]), _distinct(columns.cluster, rows)
     if len(clusters) > 1:
         rule = f"put question {id} into one cluster ({file})"
-        raise InvalidInputError.of(query.argument, "mismatch", rule, " and ".join(sorted(clusters)))
+        raise InvalidInputError.of("RUN", "mismatch", rule, " and ".join(sorted(clusters)))
     texts = [] if columns.text is None else [columns.text[row] for row in rows]
     return Question(
         id,

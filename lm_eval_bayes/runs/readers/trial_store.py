@@ -71,7 +71,7 @@ def read(file: Path, query: Query) -> FileContents:
             "scores within bayes_bounds stand in its samples and not in the store"
         )
         got = f"{n_ungraded:,} trials without a grade in {file.name}"
-        raise InvalidInputError.of(query.argument, "missing", rule, got)
+        raise InvalidInputError.of("RUN", "missing", rule, got)
     if n_ungraded:
         warnings.append(
             f"{file}: {plural(n_ungraded, 'trial')} without a grade left out; the command that "

@@ -112,38 +112,36 @@ def read(file: Path, query: Query) -> FileContents:
     """
     names = LogFile(file).columns
     columns = find_columns(names, query.columns, query.cluster)
-    check_columns(names, columns, query.argument)
+    check_columns(names, columns)
     others = (other_columns(kind, names, columns) for kind in ("question", "model", "answer"))
     at_once = [name for kind, name in columns.items() if kind not in _ON_DEMAND]
     wanted = list(dict.fromkeys([*at_once, *chain.from_iterable(others)]))
-    rows = rows_of(file, query.argument, wanted, query.advance)
-    by_name = columns_of(uniform(rows, names, query.argument), wanted)
+    rows = rows_of(file, wanted, query.advance)
+    by_name = columns_of(uniform(rows, names), wanted)
     texts: TextLog | None = None
-    texts_of = partial(_texts, columns=columns, argument=query.argument)
+    texts_of = partial(_texts, columns=columns)
     if "response" in columns and isinstance(rows, JsonLines):
         texts = lines_log(rows, texts_of)
     elif "response" in columns:
         needed = [columns[kind] for kind in ("score", *_ON_DEMAND) if kind in columns]
-        texts = SpooledRecords(
-            file, records=lambda: map(texts_of, rows_of(file, query.argument, needed))
-        )
+        texts = SpooledRecords(file, records=lambda: map(texts_of, rows_of(file, needed)))
     once = [name for name, times in Counter(names).items() if times == 1]
-    again = partial(rows_of, file, query.argument, once, unique_keys=False)
+    again = partial(rows_of, file, once, unique_keys=False)
     contents = table_contents(TrialTable(file, names, columns, by_name, again, texts), query)
     return replace(contents, warnings=(*getattr(rows, "warnings", ()), *contents.warnings))
 
 
-def check_columns(names: Sequence[str], columns: Mapping[str, str], argument: str) -> None:
+def check_columns(names: Sequence[str], columns: Mapping[str, str]) -> None:
     """Refuse a table without columns of questions and scores, or with two of one name."""
     for kind in ("question", "score"):
         if kind not in columns:
             rule = f"have a column of {kind}s, as in {EXAMPLE} (`columns` chooses: {kind}=NAME)"
-            raise InvalidInputError.of(argument, "missing-column", rule, ", ".join(names))
+            raise InvalidInputError.of("RUN", "missing-column", rule, ", ".join(names))
     times = Counter(names)
     for name in columns.values():
         if times[name] > 1:
             rule = f"have one column {name}"
-            raise InvalidInputError.of(argument, "duplicate", rule, times[name])
+            raise InvalidInputError.of("RUN", "duplicate", rule, times[name])
 
 
 def table_contents(table: TrialTable, query: Query, model: str = "") -> FileContents:
@@ -164,8 +162,8 @@ def table_contents(table: TrialTable, query: Query, model: str = "") -> FileCont
         If a row lacks its question, a score is none, or a trial occurs twice.
     """
     file, columns = table.file, table.columns
-    _check_filled(table, query.argument)
-    places = _split_lists(table, query.argument)
+    _check_filled(table)
+    places = _split_lists(table)
     _read_measurements(table)
     if "model" not in query.columns:
         _tell_agents_apart(table)
@@ -203,28 +201,28 @@ def table_contents(table: TrialTable, query: Query, model: str = "") -> FileCont
     )
 
 
-def _check_filled(table: TrialTable, argument: str) -> None:
+def _check_filled(table: TrialTable) -> None:
     """Refuse a column of names that is empty in some rows only: whose trials would they be?"""
     for kind in ("model", "task"):
         empty = [name is None or not str(name).strip() for name in table[kind]]
         if any(empty) and not all(empty):
             rule = f"name the {kind} in every row of {table.file.name}, or in none"
             got = f"an empty cell in row {empty.index(True) + 1}"
-            raise InvalidInputError.of(argument, "missing", rule, got)
+            raise InvalidInputError.of("RUN", "missing", rule, got)
 
 
-def _texts(row: Mapping[str, Any], *, columns: Mapping[str, str], argument: str) -> list[TrialText]:
+def _texts(row: Mapping[str, Any], *, columns: Mapping[str, str]) -> list[TrialText]:
     """Return the text of a row, or those of the trials in its lists, and the right answer."""
     score, response, right = (row.get(columns.get(kind, "")) for kind in ("score", *_ON_DEMAND))
     if not isinstance(score, list):
         return one_text(written(response), right)
     if not isinstance(response, list) or len(response) != len(score):
         rule = f"have a list in column {columns['response']} where {columns['score']} has one"
-        raise InvalidInputError.of(argument, "shape", rule, "none, or one of another length")
+        raise InvalidInputError.of("RUN", "shape", rule, "none, or one of another length")
     return [text for part in response for text in one_text(written(part), right)]
 
 
-def _split_lists(table: TrialTable, argument: str) -> list[int] | None:
+def _split_lists(table: TrialTable) -> list[int] | None:
     """Give every trial of a list a row; return the trials' places, None where there are no lists.
 
     Of the other columns a list of that length has an element for each trial; what else stands in
@@ -242,7 +240,7 @@ def _split_lists(table: TrialTable, argument: str) -> list[int] | None:
             if not size or (kind in _PER_TRIAL and n_values not in (None, size)):
                 rule = f"have lists of one length, 1 or more, in a row of {table.file.name}"
                 got = f"{size} in column {table.columns['score']}, {n_values} in {name} (row {row})"
-                raise InvalidInputError.of(argument, "shape", rule, got)
+                raise InvalidInputError.of("RUN", "shape", rule, got)
             shared = None if kind in _MEASURED else value
             column += value if n_values == size else [shared] * size
         table.by_name[name] = column

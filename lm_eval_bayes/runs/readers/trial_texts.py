@@ -184,7 +184,7 @@ def lines_log(lines: JsonLines, texts_of: TextsOf) -> TextLog:
     """
     if lines.random_access:
         return LineRecords(lines, texts_of)
-    again = JsonLines(lines.file, lines.argument, unique_keys=False)
+    again = JsonLines(lines.file, unique_keys=False)
     return SpooledRecords(lines.file, records=lambda: map(texts_of, again))
 
 
