@@ -131,8 +131,9 @@ def partial_runs(
     counted_wrong = np.isnan(scores) & (query.unscored == "wrong")
     scores[counted_wrong] = bounds[0]
     table = _table(columns, scores, file)
-    models = _filled(columns.model, n, plain_name(file).stem if file.suffix else file.name)
-    tasks = _filled(columns.task, n, query.task or UNNAMED)
+    stem = plain_name(file).stem if file.suffix else file.name
+    models = _names("model", columns.model, n, file, stem)
+    tasks = _names("task", columns.task, n, file, query.task or UNNAMED)
     is_binary = np.isin(scores, (0.0, 1.0)) | ~table.is_graded
     rows_of = _rows_of(list(zip(models, tasks, strict=True)))
     scored = {task for (_, task), rows in rows_of.items() if not is_binary[rows].all()}
@@ -185,22 +186,21 @@ def partial_runs(
 
 def _table(columns: TrialColumns, scores: FloatArray, file: Path) -> Trials:
     """Return all rows, of category 0, 1 or more as their scores are, and -1 without one."""
-    n, ids = scores.size, _texts(columns.question)
-    if "" in ids:
-        rule, got = f"name the question in every row of {file}", f"none in row {ids.index('') + 1}"
-        raise InvalidInputError.of("RUN", "missing", rule, got)
+    n = scores.size
     logged, places = None, columns.places or range(0, n * PER_RECORD, PER_RECORD)
     if columns.texts is not None:
         logged = LoggedTexts.at(places, columns.texts)
     measured = {MEASURED[kind]: floats(values) for kind, values in columns.measured.items()}
     return Trials(
-        question=_codes(ids),
+        question=_codes(_names("question", columns.question, n, file)),
         category=np.where(np.isnan(scores), -1, np.maximum(scores, 0)).astype(np.int64),
         number=np.zeros(n, dtype=np.int64)
         if columns.trial is None
         else trial_numbers(columns.trial),
         score=scores,
-        answer=objects([a or None for a in _texts(columns.answer)]) if columns.answer else None,
+        answer=objects([_text(answer) or None for answer in columns.answer])
+        if columns.answer
+        else None,
         measured={name: column for name, column in measured.items() if column is not None},
         logged=logged,
     )
@@ -220,14 +220,13 @@ def _rows_of(keys: Sequence[_Key]) -> dict[_Key, IntArray]:
     return dict(zip(dict.fromkeys(keys), rows, strict=True))
 
 
-def _filled(names: list[Any] | str, n: int, default: str) -> Sequence[str]:
-    """Return one name per row; empty ones are replaced."""
-    return [names or default] * n if isinstance(names, str) else _texts(names, default)
-
-
-def _texts(values: Sequence[Any], default: str = "") -> list[str]:
-    """Return values as names; empty ones are replaced."""
-    return [_text(value) or default for value in values]
+def _names(kind: str, names: list[Any] | str, n: int, file: Path, default: str = "") -> list[str]:
+    """Return one name per row; the default where none is named."""
+    texts = [names] * n if isinstance(names, str) else list(map(_text, names))
+    if "" in texts and (any(texts) or not default):
+        rule = f"name the {kind} in every row of {file}" + (", or in none" if default else "")
+        raise InvalidInputError.of("RUN", "missing", rule, f"none in row {texts.index('') + 1}")
+    return [text or default for text in texts]
 
 
 def _text(value: object) -> str:

@@ -162,7 +162,6 @@ def table_contents(table: TrialTable, query: Query, model: str = "") -> FileCont
         If a row lacks its question, a score is none, or a trial occurs twice.
     """
     file, columns = table.file, table.columns
-    _check_filled(table)
     places = _split_lists(table)
     _read_measurements(table)
     if "model" not in query.columns:
@@ -199,16 +198,6 @@ def table_contents(table: TrialTable, query: Query, model: str = "") -> FileCont
         notes=tuple(f"{file.name}: {note}" for note in table.notes),
         columns=(file.name, ", ".join(f"{kind}={columns[kind]}" for kind in read)),
     )
-
-
-def _check_filled(table: TrialTable) -> None:
-    """Refuse a column of names that is empty in some rows only: whose trials would they be?"""
-    for kind in ("model", "task"):
-        empty = [name is None or not str(name).strip() for name in table[kind]]
-        if any(empty) and not all(empty):
-            rule = f"name the {kind} in every row of {table.file.name}, or in none"
-            got = f"an empty cell in row {empty.index(True) + 1}"
-            raise InvalidInputError.of("RUN", "missing", rule, got)
 
 
 def _texts(row: Mapping[str, Any], *, columns: Mapping[str, str]) -> list[TrialText]:
@@ -286,7 +275,8 @@ def _read_measurements(table: TrialTable) -> None:
 
 def _tell_agents_apart(table: TrialTable) -> None:
     """Keep systems of one model apart, such as agents."""
-    for other in table.others("model") if table["model"] else []:
+    are_named = all(str(name or "").strip() for name in table["model"])
+    for other in table.others("model") if are_named else []:
         models = table["model"]
         pairs = [f"{m} ({name})" for m, name in zip(models, table.by_name[other], strict=True)]
         if len(set(pairs)) > len(set(map(str, models))):
