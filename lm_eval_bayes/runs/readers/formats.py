@@ -225,10 +225,7 @@ def files_at(
 
 
 def recognise(
-    path: str | Path,
-    columns: Mapping[str, str] | None = None,
-    *,
-    skip_unreadable: bool = False,
+    path: str | Path, columns: Mapping[str, str] | None = None, *, skip_unreadable: bool = False
 ) -> tuple[Format, Found]:
     """Return the format of a path with what is read of it.
 

@@ -34,7 +34,7 @@ from lm_eval_bayes.runs.readers.log_line import LogLine
 from lm_eval_bayes.runs.readers.logged_trials import logged_trials
 from lm_eval_bayes.runs.readers.protocol import FileContents, Found, NothingToCountError, Query
 from lm_eval_bayes.runs.readers.text_files import JsonLines
-from lm_eval_bayes.runs.readers.trial_texts import SpooledRecords, lines_log
+from lm_eval_bayes.runs.readers.trial_texts import SpooledRecords, texts_log
 from lm_eval_bayes.runs.trials import PartialRun, Question, Trials, questions_of
 
 #: Fields of a line, besides the number of its question.
@@ -121,7 +121,7 @@ def _lines(file: Path, query: Query) -> list[Samples]:
     """Return the rows of a samples file."""
     rows = JsonLines(file, query.advance, unique_keys=False)
     task = logged_task(file)
-    return [Samples(task, rows, lambda: lines_log(rows, _texts))]
+    return [Samples(task, rows, lambda: texts_log(file, rows, _texts))]
 
 
 def _dump(file: Path, query: Query) -> list[Samples]:

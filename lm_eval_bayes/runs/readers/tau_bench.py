@@ -107,10 +107,7 @@ def _of_tau2(
             date=timestamp(started),
             versions={"git_commit": name_of(info.get("git_commit"))},
             dataset=domain,
-            setup={
-                "agent": name_of(agent.get("implementation")),
-                "user": name_of(user.get("llm")),
-            },
+            setup={"agent": name_of(agent.get("implementation")), "user": name_of(user.get("llm"))},
             ks=_KS,
         ),
     )

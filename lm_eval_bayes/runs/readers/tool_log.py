@@ -31,12 +31,7 @@ from lm_eval_bayes.runs.readers.trial_columns import (
     partial_runs,
     record_key,
 )
-from lm_eval_bayes.runs.readers.trial_texts import (
-    SpooledRecords,
-    lines_log,
-    one_text,
-    place,
-)
+from lm_eval_bayes.runs.readers.trial_texts import SpooledRecords, one_text, place, texts_log
 from lm_eval_bayes.runs.task_run import Provenance
 from lm_eval_bayes.runs.trials import PartialRun
 
@@ -165,7 +160,7 @@ class ToolLog:
 
         self.texts: TextLog | None
         if records is None:
-            self.texts = lines_log(lines, texts_of)
+            self.texts = texts_log(file, lines, texts_of)
         else:
             read, again, numbers = records, Query(), range(number + 1)
             self.texts = SpooledRecords(

@@ -14,23 +14,18 @@ from lm_eval_bayes._util.text import one_line
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.attempt_numbers import UNNUMBERED
 from lm_eval_bayes.runs.logged_texts import TextLog, TrialText
-from lm_eval_bayes.runs.readers.column_names import (
-    find_columns,
-    is_trial_table,
-    other_columns,
-)
+from lm_eval_bayes.runs.readers.column_names import find_columns, is_trial_table, other_columns
 from lm_eval_bayes.runs.readers.conversations import written
 from lm_eval_bayes.runs.readers.log_file import LogFile
 from lm_eval_bayes.runs.readers.protocol import FileContents, Query
 from lm_eval_bayes.runs.readers.tables import columns_of, rows_of, uniform
-from lm_eval_bayes.runs.readers.text_files import JsonLines
 from lm_eval_bayes.runs.readers.trial_columns import (
     TrialColumns,
     partial_runs,
     record_key,
     trial_numbers,
 )
-from lm_eval_bayes.runs.readers.trial_texts import SpooledRecords, lines_log, one_text, place
+from lm_eval_bayes.runs.readers.trial_texts import one_text, place, texts_log
 from lm_eval_bayes.runs.readers.written_numbers import is_missing, measurements
 
 #: A table that would do, shown where one is refused.
@@ -118,15 +113,13 @@ def read(file: Path, query: Query) -> FileContents:
     wanted = list(dict.fromkeys([*at_once, *chain.from_iterable(others)]))
     rows = rows_of(file, wanted, query.advance)
     by_name = columns_of(uniform(rows, names), wanted)
-    texts: TextLog | None = None
-    texts_of = partial(_texts, columns=columns)
-    if "response" in columns and isinstance(rows, JsonLines):
-        texts = lines_log(rows, texts_of)
-    elif "response" in columns:
-        needed = [columns[kind] for kind in ("score", *_ON_DEMAND) if kind in columns]
-        texts = SpooledRecords(file, records=lambda: map(texts_of, rows_of(file, needed)))
     once = [name for name, times in Counter(names).items() if times == 1]
     again = partial(rows_of, file, once, unique_keys=False)
+    texts: TextLog | None = None
+    if "response" in columns:
+        needed = [columns[kind] for kind in ("score", *_ON_DEMAND) if kind in columns]
+        texts_of = partial(_texts, columns=columns)
+        texts = texts_log(file, rows, texts_of, partial(rows_of, file, needed))
     contents = table_contents(TrialTable(file, names, columns, by_name, again, texts), query)
     return replace(contents, warnings=(*getattr(rows, "warnings", ()), *contents.warnings))
 

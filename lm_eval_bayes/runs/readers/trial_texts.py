@@ -13,6 +13,7 @@ import tempfile
 import weakref
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -172,20 +173,30 @@ class SpooledRecords(Records):
         return offsets
 
 
-def lines_log(lines: JsonLines, texts_of: TextsOf) -> TextLog:
-    """Return the texts of a file of JSON lines, after it was read.
+def texts_log(
+    file: Path,
+    rows: Iterable[Mapping[str, Any]],
+    texts_of: TextsOf,
+    again: Callable[[], Iterable[Mapping[str, Any]]] | None = None,
+) -> TextLog:
+    """Return the texts of a file, after its rows were read.
 
     Parameters
     ----------
-    lines : JsonLines
-        The lines; a record is one of its objects.
+    file : Path
+        The file.
+    rows : iterable of mapping
+        Its rows, each a record. Those of JSON lines are found by their places.
     texts_of : callable
-        Returns the texts of an object.
+        Returns the texts of a row.
+    again : callable, optional
+        Reads the rows again, by default as JSON lines; called for a file that is not read at any
+        place.
     """
-    if lines.random_access:
-        return LineRecords(lines, texts_of)
-    again = JsonLines(lines.file, unique_keys=False)
-    return SpooledRecords(lines.file, records=lambda: map(texts_of, again))
+    if isinstance(rows, JsonLines) and rows.random_access:
+        return LineRecords(rows, texts_of)
+    read = again or partial(JsonLines, file, unique_keys=False)
+    return SpooledRecords(file, records=lambda: map(texts_of, read()))
 
 
 def one_text(text: object, *right_answers: object) -> list[TrialText]:

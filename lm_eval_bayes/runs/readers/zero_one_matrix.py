@@ -76,13 +76,7 @@ def read(file: Path, query: Query) -> FileContents:
         named = file_argument(file, model)
         runs.append(
             PartialRun(
-                model,
-                task,
-                (str(file),),
-                questions,
-                trials,
-                arguments=named,
-                weights=weights,
+                model, task, (str(file),), questions, trials, arguments=named, weights=weights
             )
         )
     of_file = tuple(f"{file.name}: {note}" for note in notes)
@@ -311,10 +305,7 @@ def _arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
 
 
 def _names_in(
-    arrays: dict[str, npt.NDArray[Any]],
-    path: Path,
-    aliases: frozenset[str],
-    default: list[str],
+    arrays: dict[str, npt.NDArray[Any]], path: Path, aliases: frozenset[str], default: list[str]
 ) -> list[str]:
     """Return the names in the first array that has one of these names, as many as by default."""
     name = next((key for key in arrays if key in aliases), None)
