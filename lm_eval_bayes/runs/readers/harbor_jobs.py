@@ -96,7 +96,7 @@ def read(file: Path, query: Query) -> FileContents:
     records = [record for path in paths for record in _records(path, job, query)]
     if any("task_name" in content for content, _ in records):  # of Harbor, which numbers no trials
         records.sort(key=lambda record: timestamp(record[0].get("started_at")) or 0.0)
-    log = ToolLog(file, query, lambda record: [_trial(*record)], lambda query: records)
+    log = ToolLog(file, query, _trials, lambda query: records)
     log.texts = None
     first, about = records[0] if records else (job, job)
     ids = (about.get("id"), mapping(first.get("config")).get("job_id"), first.get("id"))
@@ -128,16 +128,11 @@ def _records(path: Path, job: _Object, query: Query) -> Iterator[_Record]:
         return
     # a trial in a file of its own lies in the folder of its task, in that of the run
     folder = path.absolute().parents[: 1 if isinstance(results, list) else 3][-1]
-    about = _metadata(folder, query)
+    metadata = folder / "run_metadata.json"
+    about = mapping(load_json(metadata, query.advance)) if metadata.is_file() else {}
     name = _name_of_run(path) if isinstance(results, list) else folder.name
     for result in mappings(results) if isinstance(results, list) else [content]:
         yield result, {**about, "id": content.get("id") or about.get("uuid"), "folder": name}
-
-
-def _metadata(folder: Path, query: Query) -> _Object:
-    """Return what terminal-bench says of a run; empty where there is no such file."""
-    file = folder / "run_metadata.json"
-    return mapping(load_json(file, query.advance)) if file.is_file() else {}
 
 
 def _name_of_run(path: Path) -> str:
@@ -153,8 +148,8 @@ def _model_and_agent(content: _Object, about: _Object) -> tuple[str, str]:
     return name_of(about.get("model_name")), name_of(about.get("agent_name"))
 
 
-def _trial(content: _Object, about: _Object) -> Trial:
-    return (_of_harbor if "task_name" in content else _of_terminal_bench)(content, about)
+def _trials(record: _Record) -> Iterator[Trial]:
+    yield (_of_harbor if "task_name" in record[0] else _of_terminal_bench)(*record)
 
 
 def _of_harbor(content: _Object, job: _Object) -> Trial:

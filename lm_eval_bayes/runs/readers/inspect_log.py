@@ -99,13 +99,21 @@ def _evaluation(file: Path) -> Mapping[str, Any]:
     try:
         if file.suffix == ".eval":
             with zipfile.ZipFile(file) as archive:
-                header = _HEADER if _HEADER in archive.namelist() else _START
-                return mapping(mapping(json.loads(_entry(file, archive, header))).get("eval"))
+                return mapping(_header(file, archive).get("eval"))
         text = beginning(file, 2**20).decode("utf-8-sig", "ignore")
         start = re.search(r'"eval"\s*:\s*', text)
         return mapping(json.JSONDecoder().raw_decode(text, start.end())[0]) if start else {}
     except (*_BROKEN_ZIP, RecursionError):
         return {}
+
+
+def _header(file: Path, archive: zipfile.ZipFile) -> Mapping[str, Any]:
+    name = _HEADER if _HEADER in archive.namelist() else _START
+    return mapping(_content(file, archive, name))
+
+
+def _content(file: Path, archive: zipfile.ZipFile, name: str) -> Any:
+    return parsed(_entry(file, archive, name), file, f" ({name})")
 
 
 # -- reading -----------------------------------------------------------------------------------
@@ -252,20 +260,20 @@ def _archived(file: Path, query: Query) -> tuple[dict[str, Any], list[Mapping[st
         with zipfile.ZipFile(file) as archive:
             names = set(archive.namelist())
 
-            def content(name: str) -> Any:
-                return parsed(_entry(file, archive, name), file, f" ({name})")
-
-            header = {**mapping(content(_HEADER if _HEADER in names else _START))}
+            header = {**_header(file, archive)}
             journal = sorted(filter(_JOURNAL.fullmatch, names), key=lambda n: (len(n), n))
             entries = [_SUMMARIES] if _SUMMARIES in names else journal
-            samples = [sample for name in entries for sample in mappings(content(name))]
+            samples = [
+                sample for name in entries for sample in mappings(_content(file, archive, name))
+            ]
         query.advance(file.stat().st_size)
     except InvalidInputError:
         raise
     except _BROKEN_ZIP as error:
         raise broken(file, error_line(error)) from None
     # a sample that was written again counts once
-    return header, list({json_text([s.get("id"), s.get("epoch")]): s for s in samples}.values())
+    samples = {json_text([s.get("id"), s.get("epoch")]): s for part in parts for s in part}
+    return header, list(samples.values())
 
 
 class _ArchiveTexts(Records):

@@ -51,7 +51,12 @@ _NUMBERED = re.compile(r"(.*?)(\d{1,6})")
 
 def is_mine(file: LogFile) -> bool:
     """Return whether a file is a report of a run or of an instance."""
-    return _is_run_report(file) or _is_instance_report(file)
+    if file.name == "report.json":
+        return _INSTANCE.match(file.beginning) is not None
+    if file.path.suffix != ".json" or not _RUN.match(file.beginning):
+        return False
+    content = beginning(file.path, 2**24)  # reports are not larger
+    return any(f'"{key}"'.encode() in content for key in _RESOLVED)
 
 
 def units(files: Sequence[Path], path: Path) -> Found:
@@ -62,17 +67,6 @@ def units(files: Sequence[Path], path: Path) -> Found:
     reported = set(map(_model_and_run, runs))
     folders = {_run_folder(file) for file in files if file.name == "report.json"}
     return Found([*runs, *sorted(f for f in folders if _model_and_run(f) not in reported)])
-
-
-def _is_run_report(file: LogFile) -> bool:
-    if file.path.suffix != ".json" or file.name == "report.json" or not _RUN.match(file.beginning):
-        return False
-    content = beginning(file.path, 2**24)  # reports are not larger
-    return any(f'"{key}"'.encode() in content for key in _RESOLVED)
-
-
-def _is_instance_report(file: LogFile) -> bool:
-    return file.name == "report.json" and _INSTANCE.match(file.beginning) is not None
 
 
 def _run_folder(report: Path) -> Path:
@@ -99,7 +93,7 @@ def read(file: Path, query: Query) -> FileContents:
     InvalidInputError
         If a report is broken, contradicts itself, or does not list all instances.
     """
-    run_file = _run_folder(file) if _is_instance_report(LogFile(file)) else file
+    run_file = _run_folder(file) if file.name == "report.json" else file
     model, run = _model_and_run(run_file)
     numbered, notes = _NUMBERED.fullmatch(run), list[str]()
     if run_file.is_dir():

@@ -93,15 +93,11 @@ def _of_tau2(
     if 0 < len(simulations) < n_planned:
         warnings.append(f"{file} holds {len(simulations):,} of {n_planned:,} planned simulations")
     started = name_of(content.get("timestamp"))
-    run = [
-        started or name_of(simulations[0].get("id")) if simulations else "",
-        name_of(agent.get("llm")),
-        domain,
-    ]
+    first = started or name_of(simulations[0].get("id")) if simulations else ""
     common = Trial(
         model=name_of(agent.get("llm")) or name_of(agent.get("implementation")),
         task=domain,
-        run=" ".join(run),
+        run=" ".join([first, name_of(agent.get("llm")), domain]),
         provenance=Provenance(
             generation_kwargs=call_settings(agent.get("llm_args")),
             date=timestamp(started),
