@@ -263,9 +263,7 @@ def _archived(file: Path, query: Query) -> tuple[dict[str, Any], list[Mapping[st
             header = {**_header(file, archive)}
             journal = sorted(filter(_JOURNAL.fullmatch, names), key=lambda n: (len(n), n))
             entries = [_SUMMARIES] if _SUMMARIES in names else journal
-            samples = [
-                sample for name in entries for sample in mappings(_content(file, archive, name))
-            ]
+            parts = [mappings(_content(file, archive, name)) for name in entries]
         query.advance(file.stat().st_size)
     except InvalidInputError:
         raise
