@@ -13,11 +13,6 @@ from collections.abc import Sequence
 from datetime import datetime, timezone
 from typing import Any
 
-from rich.filesize import decimal
-
-#: Formats a number of bytes in decimal units.
-format_bytes = decimal
-
 #: Shown where there is no number.
 NO_VALUE = "-"
 
@@ -199,6 +194,21 @@ def format_large(n: float | None) -> str:
         if n >= 0.9995 * size:
             return f"{n / size:.3g}{prefix}"
     return f"{n / 1e3:.3g}k"
+
+
+def format_bytes(n: int) -> str:
+    """Return a number of bytes in decimal units.
+
+    Examples
+    --------
+    >>> format_bytes(512), format_bytes(1_640_000)
+    ('512 B', '1.6 MB')
+    """
+    value, units = float(n), ["B", "kB", "MB", "GB", "TB"]
+    while value >= 1000 and len(units) > 1:
+        value /= 1000
+        units.pop(0)
+    return f"{value:.0f} {units[0]}" if units[0] == "B" else f"{value:.1f} {units[0]}"
 
 
 def format_duration(seconds: float | None) -> str:
