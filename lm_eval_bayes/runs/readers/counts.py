@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,21 +27,8 @@ _NAMES = ("question", "task", "model")
 
 
 def is_mine(file: LogFile) -> bool:
-    """Return whether a table has columns of counts."""
-    return has_counts(file.columns)
-
-
-def has_counts(names: Iterable[str]) -> bool:
-    """Return whether these are the names of columns of a file of counts.
-
-    Examples
-    --------
-    >>> has_counts(["id", "c", "n"]), has_counts(["id", "n", "c_base", "c_rl"])
-    (True, True)
-    >>> has_counts(["id", "trial_1", "trial_2"])
-    False
-    """
-    return {name[0].lower() for name in names if _COUNT.match(name)} == {"c", "n"}
+    """Return whether a table has columns of counts, c and n or those of models, c_A and n."""
+    return {name[0].lower() for name in file.columns if _COUNT.match(name)} == {"c", "n"}
 
 
 def read(file: Path, query: Query) -> FileContents:

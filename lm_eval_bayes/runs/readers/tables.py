@@ -47,7 +47,8 @@ def names_of(path: Path) -> Iterator[Iterable[str]]:
     if suffix in CSV:
         yield from (map(str.strip, cells) for cells in csv_lines(path))
     elif suffix in (*PARQUET, *ARROW):
-        yield _arrow_names(path)
+        with _arrow_reader(path) as reader:
+            yield (reader.schema_arrow if suffix in PARQUET else reader.schema).names
     elif suffix in JSON:
         yield from _first_record(path) or json_rows(load_json(path))
 
@@ -195,12 +196,6 @@ def _by_question(content: Row) -> list[Row]:
 
 
 # -- Parquet and Arrow -----------------------------------------------------------------------------
-
-
-def _arrow_names(path: Path) -> list[str]:
-    with _arrow_reader(path) as reader:
-        is_parquet = plain_name(path).suffix in PARQUET
-        return list(reader.schema_arrow.names if is_parquet else reader.schema.names)
 
 
 def arrow_rows(file: Path, names: Sequence[str]) -> Iterator[Mapping[str, Any]]:

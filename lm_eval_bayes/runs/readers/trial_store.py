@@ -13,7 +13,7 @@ from lm_eval_bayes._util.text import plural
 from lm_eval_bayes.errors import InvalidInputError
 from lm_eval_bayes.runs.logged_texts import TrialText
 from lm_eval_bayes.runs.model_arguments import flat, keyed, model_name
-from lm_eval_bayes.runs.provenance import LoggedTask
+from lm_eval_bayes.runs.provenance import LoggedTask, number
 from lm_eval_bayes.runs.readers.harness_log import Samples, runs_of_samples
 from lm_eval_bayes.runs.readers.log_file import LogFile
 from lm_eval_bayes.runs.readers.protocol import FileContents, Query
@@ -91,7 +91,7 @@ def _choose(
         raise InvalidInputError.of("filter", "choice", rule, query.filter)
     filter = query.filter or filters[0]
     candidates = [task for task in tasks if task.filter == filter]
-    newest = max(candidates, key=lambda task: (_version(task.version), len(task.questions)))
+    newest = max(candidates, key=lambda t: (number(t.version) or 0.0, t.version, len(t.questions)))
     for task in candidates:
         if task is not newest:
             warnings.append(
@@ -102,13 +102,6 @@ def _choose(
     if len(filters) > 1 and query.filter is None:
         warnings.append(f"{path}: filter {filter} of task {name} was counted (--filter)")
     return newest
-
-
-def _version(text: str) -> tuple[float, str]:
-    try:
-        return float(text), text
-    except ValueError:
-        return float("-inf"), text
 
 
 class StoredTexts(Records):

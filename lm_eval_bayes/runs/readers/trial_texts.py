@@ -23,6 +23,9 @@ from lm_eval_bayes.runs.logged_texts import PER_RECORD, TextLog, TrialText
 from lm_eval_bayes.runs.readers.json_files import name_of
 from lm_eval_bayes.runs.readers.text_files import JsonLines
 
+#: What reading a record again may raise where it is another one.
+_UNLIKE_BEFORE = (*UNREADABLE, ValueError, TypeError, AttributeError, LookupError, RecursionError)
+
 #: Returns the texts of the trials of a record.
 TextsOf = Callable[[Mapping[str, Any]], Sequence[TrialText]]
 
@@ -71,7 +74,7 @@ class Records:
                 texts.append(of_record[trial] if trial < len(of_record) else TrialText(None))
         except InvalidInputError:
             raise
-        except (*UNREADABLE, ValueError, TypeError, LookupError, RecursionError) as error:
+        except _UNLIKE_BEFORE as error:
             raise self.changed(getattr(error, "strerror", None) or str(error)) from None
         return texts
 
@@ -127,13 +130,9 @@ class LineRecords(Records):
 
     def record(self, number: int) -> Sequence[TrialText]:
         """Return the texts of a line."""
-        offset = self.offsets[number]
         with self.check().open("rb") as file:
-            file.seek(offset)
-            row = json.loads(file.readline().decode("utf-8-sig"))
-        if not isinstance(row, dict):
-            raise self.changed(f"no object at byte {offset:,}")
-        return self.texts_of(row)
+            file.seek(self.offsets[number])
+            return self.texts_of(json.loads(file.readline().decode("utf-8-sig")))
 
 
 class SpooledRecords(Records):
