@@ -104,7 +104,7 @@ FORMATS: tuple[Format, ...] = (
         "lm-evaluation-harness",
         "output folder, results_*.json, samples_*.jsonl, a dump of simple_evaluate",
         harness_log,
-        ("samples_*.jsonl*", "*__*.jsonl"),  # the second up to 0.4.2
+        ("samples_*.jsonl", "*__*.jsonl"),  # the second up to 0.4.2
     ),
     Format("inspect_ai", "log folder, .eval, .json", inspect_log, ("*.eval",), "*.json"),
     Format("verifiers, traces", "traces.jsonl, or its folder", verifiers_traces, ("traces.jsonl",)),
