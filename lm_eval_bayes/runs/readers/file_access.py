@@ -42,7 +42,7 @@ def check_permission(path: Path) -> None:
 def unreadable(error: Exception, file: Path) -> Exception:
     """Return the error of a file whose bytes cannot be read, or not be decompressed.
 
-    A denied permission is returned as it is, see :func:`permissions_checked`.
+    A denied permission is returned as it is, see :func:`errors_of`.
 
     Parameters
     ----------
